@@ -1,0 +1,258 @@
+package troupe
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// argsPlan tells how a Go type and a list of arguments map to each other.
+type argsPlan struct {
+	shape    argsShape
+	fields   []argField // of shapePositional, by position
+	required int        // how many of fields are not optional
+	rest     *argField  // elements of the slice with arg:"*", or nil
+	each     argField   // the one value of shapeOne, the elements of shapeList
+}
+
+type argsShape int
+
+const (
+	shapePositional argsShape = iota // a struct with arg tags, or an empty one
+	shapeOne                         // the value is args[0]
+	shapeList                        // the value is the whole array
+)
+
+// argField is how one argument is read.
+type argField struct {
+	name     string // of the struct field, "" outside of a struct
+	index    int    // of the struct field
+	optional bool
+	plain    bool // a kind that setPlain reads
+	nullable bool // null is a value of it
+}
+
+// argsPlans remembers the plan of each type: a pure function of it.
+var argsPlans sync.Map // reflect.Type → *argsPlan
+
+// argsPlanOf returns the plan of t, a pointer standing for what it points to.
+// An error is a mistake in the program and names type, field and expectation.
+func argsPlanOf(t reflect.Type) (*argsPlan, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if known, ok := argsPlans.Load(t); ok {
+		return known.(*argsPlan), nil
+	}
+	plan, err := newArgsPlan(t)
+	if err != nil {
+		return nil, err
+	}
+	known, _ := argsPlans.LoadOrStore(t, plan)
+	return known.(*argsPlan), nil
+}
+
+func newArgsPlan(t reflect.Type) (*argsPlan, error) {
+	switch t.Kind() {
+	case reflect.Struct:
+		if positional(t) {
+			return newPositionalPlan(t)
+		}
+	case reflect.Slice:
+		if !codesItself(t) && t.Elem().Kind() != reflect.Uint8 {
+			return &argsPlan{shape: shapeList, each: newArgField(t.Elem())}, nil
+		}
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128,
+		reflect.UnsafePointer, reflect.Interface, reflect.Array:
+		return nil, fmt.Errorf("%v: expected a struct, slice, map or plain value for arguments, got a Go %v", t, t.Kind())
+	default: // one argument, too
+	}
+	return &argsPlan{shape: shapeOne, each: newArgField(t)}, nil
+}
+
+// positional tells whether a struct has arg tags, or nothing to encode at all.
+func positional(t reflect.Type) bool {
+	empty := true
+	for f := range t.Fields() {
+		if _, tagged := f.Tag.Lookup("arg"); tagged {
+			return true
+		}
+		empty = empty && !f.IsExported() && !f.Anonymous
+	}
+	return empty && !codesItself(t)
+}
+
+func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
+	plan := &argsPlan{}
+	at := make(map[int]argField)
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		tag, tagged := sf.Tag.Lookup("arg")
+		bad := func(expected string) error {
+			return fmt.Errorf("%v.%s: tag arg:%q: %s", t, sf.Name, tag, expected)
+		}
+		switch {
+		case tag == "-", !tagged && !sf.IsExported() && !sf.Anonymous:
+			continue
+		case !tagged:
+			return nil, fmt.Errorf(`%v.%s: expected an arg tag as on the other fields, or arg:"-"`, t, sf.Name)
+		case !sf.IsExported():
+			return nil, bad("expected an exported field")
+		case tag == "*" && plan.rest != nil:
+			return nil, bad(`expected only one "*"`)
+		case tag == "*" && sf.Type.Kind() != reflect.Slice:
+			return nil, bad("expected a slice for the rest of the arguments")
+		}
+		if tag == "*" {
+			rest := newArgField(sf.Type.Elem())
+			rest.name, rest.index = sf.Name, i
+			plan.rest = &rest
+			continue
+		}
+		number, option, _ := strings.Cut(tag, ",")
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 || option != "" && option != "optional" {
+			return nil, bad(`expected a position from 0, "N,optional", "*" or "-"`)
+		}
+		if other, taken := at[n]; taken {
+			return nil, bad("position taken by field " + other.name)
+		}
+		field := newArgField(sf.Type)
+		field.name, field.index, field.optional = sf.Name, i, option != ""
+		at[n] = field
+	}
+	for n := range len(at) {
+		field, ok := at[n]
+		if !ok {
+			return nil, fmt.Errorf("%v: expected positions without gaps, none is arg:\"%d\"", t, n)
+		}
+		if !field.optional {
+			if plan.required < n {
+				return nil, fmt.Errorf("%v.%s: expected optional after an optional position", t, field.name)
+			}
+			plan.required = n + 1
+		}
+		plan.fields = append(plan.fields, field)
+	}
+	return plan, nil
+}
+
+func newArgField(t reflect.Type) argField {
+	f := argField{}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice:
+		f.nullable = true
+	default:
+		f.nullable = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+		f.plain = scalar(t) && !codesItself(t) && t != numberType
+	}
+	return f
+}
+
+// encode returns the array for v.
+func (p *argsPlan) encode(v reflect.Value) ([]byte, *EncodeError) {
+	out, err := []byte{'['}, (*EncodeError)(nil)
+	switch p.shape {
+	case shapeOne:
+		if out, err = appendReflect(out, v, 2); err != nil {
+			return nil, err.in("[0]")
+		}
+	case shapeList:
+		out, err = appendElements(out, v, 0)
+	case shapePositional:
+		for i, f := range p.fields[:p.used(v)] {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = appendReflect(out, v.Field(f.index), 2); err != nil {
+				return nil, err.in("[" + strconv.Itoa(i) + "] (" + f.name + ")")
+			}
+		}
+		if p.rest != nil {
+			out, err = appendElements(out, v.Field(p.rest.index), len(p.fields))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(out, ']'), nil
+}
+
+// used returns how many positions are written: optional zeros at the end are
+// left out, unless something follows them.
+func (p *argsPlan) used(v reflect.Value) int {
+	n := len(p.fields)
+	if p.rest != nil && v.Field(p.rest.index).Len() > 0 {
+		return n
+	}
+	for n > p.required && v.Field(p.fields[n-1].index).IsZero() {
+		n--
+	}
+	return n
+}
+
+// appendElements writes the elements of a slice as the arguments from first on.
+func appendElements(out []byte, list reflect.Value, first int) ([]byte, *EncodeError) {
+	for i := range list.Len() {
+		if first+i > 0 {
+			out = append(out, ',')
+		}
+		var err *EncodeError
+		if out, err = appendReflect(out, list.Index(i), 2); err != nil {
+			return nil, err.in("[" + strconv.Itoa(first+i) + "]")
+		}
+	}
+	return out, nil
+}
+
+// decode sets v, which is zero, from the texts of all arguments.
+func (p *argsPlan) decode(list [][]byte, v reflect.Value) *ArgsError {
+	switch p.shape {
+	case shapeOne:
+		if len(list) != 1 {
+			return wrongCount(1, 1, len(list))
+		}
+		return p.each.set(v, list[0], 0)
+	case shapeList:
+		return p.each.setAll(v, list, 0)
+	case shapePositional:
+	}
+	most := len(p.fields)
+	if p.rest != nil {
+		most = -1
+	}
+	if len(list) < p.required || most >= 0 && len(list) > most {
+		return wrongCount(p.required, most, len(list))
+	}
+	for i := range min(len(list), len(p.fields)) {
+		f := &p.fields[i]
+		if err := f.set(v.Field(f.index), list[i], i); err != nil {
+			return err
+		}
+	}
+	if p.rest != nil && len(list) > len(p.fields) {
+		return p.rest.setAll(v.Field(p.rest.index), list[len(p.fields):], len(p.fields))
+	}
+	return nil
+}
+
+func wrongCount(least, most, got int) *ArgsError {
+	expected := countOf(least)
+	switch {
+	case most < 0:
+		expected = "at least " + expected
+	case most > least:
+		expected = strconv.Itoa(least) + " to " + countOf(most)
+	}
+	return &ArgsError{Index: -1, Expected: expected, Got: strconv.Itoa(got)}
+}
+
+func countOf(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return strconv.Itoa(n) + " arguments"
+}

@@ -1,0 +1,112 @@
+package troupe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module     = "github.com/troupehq/troupe"
+	protoactor = "github.com/asynkron/protoactor-go"
+)
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string // direct, without those of tests
+	Deps       []string // all
+}
+
+func (p goPackage) is(path string) bool { return within(p.ImportPath, module+"/"+path) }
+
+// within tells whether pkg is path or lies below it.
+func within(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
+
+// The arrows between packages: who may import whom. Packages that do not exist
+// cannot break them.
+func TestImportArrows(t *testing.T) {
+	packages := listPackages(t)
+	for _, p := range packages {
+		if !within(p.ImportPath, module) {
+			continue
+		}
+		forbid := func(where []string, why string, bad func(string) bool) {
+			for _, path := range where {
+				if bad(path) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, path, why)
+				}
+			}
+		}
+		mine := func(paths ...string) func(string) bool {
+			return func(pkg string) bool {
+				return slices.ContainsFunc(paths, func(path string) bool { return within(pkg, module+"/"+path) })
+			}
+		}
+		usesProtoactor := func(pkg string) bool { return within(pkg, protoactor) }
+
+		if p.ImportPath == module {
+			forbid(p.Deps, "the root uses the standard library only", func(pkg string) bool { return !packages[pkg].Standard })
+		}
+		if p.is("client") {
+			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
+		}
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") {
+			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
+		}
+		if p.is("fetch") {
+			forbid(p.Deps, "fetch sees bytes and queue names, no actor", usesProtoactor)
+			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "sched", "actors", "supervisor", "config", "handler"))
+			forbid(p.Imports, "fetch never decodes a job", func(pkg string) bool { return pkg == module })
+		}
+		if p.is("supervisor") {
+			forbid(p.Imports, "of this module supervisor knows the root's nouns only", func(pkg string) bool {
+				return within(pkg, module) && pkg != module && !p.is("supervisor")
+			})
+		}
+		if p.is("retry") || p.is("sched") || p.is("internal") || p.is("handler") {
+			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
+		}
+		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
+			return mine("testkit")(pkg) && !p.is("testkit")
+		})
+	}
+}
+
+// listPackages returns all packages of the module and all they depend on.
+func listPackages(t *testing.T) map[string]goPackage {
+	t.Helper()
+	// The test cache does not see what go list reads: looking at all folders
+	// here makes it forget the result when a file of the module changes.
+	if err := filepath.WalkDir(".", func(string, fs.DirEntry, error) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	list := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+	var stderr bytes.Buffer
+	list.Stderr = &stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	packages := make(map[string]goPackage)
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("output of go list: %v", err)
+		}
+		packages[p.ImportPath] = p
+	}
+	if _, ok := packages[module]; !ok {
+		t.Fatal("go list did not find the root package")
+	}
+	return packages
+}

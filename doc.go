@@ -1,0 +1,80 @@
+// Package troupe holds the nouns of a job daemon that speaks Sidekiq: it runs
+// jobs which Ruby pushed, pushes jobs which Ruby runs, and stands in the same
+// Redis beside Ruby's own processes.
+//
+//	Payload     the wire record of one job: an ordered JSON object, edited in place
+//	Args        a Go type that stands for the arguments of one class of jobs
+//	Job         a payload with its arguments decoded: what a typed handler gets
+//	Handler     performs a payload; Middleware wraps it
+//	Registry    handlers by class, with the ClassOptions of each
+//	Discard, Kill, RetryIn    what a handler may answer beside nil and an error
+//
+// This package imports the standard library only. The verbs live in packages
+// that are named after what one does with them:
+//
+//	client      push jobs now, later, in bulk
+//	actors      run them: the supervised tree below
+//	supervisor  choose what happens when a part of the tree crashes
+//	fetch       choose how jobs are taken from Redis, or bring another way
+//	testkit     test with a real tree
+//
+// # The tree
+//
+//	launcher                starts and stops the rest, holds the one deadline
+//	├─ heartbeat            tells Redis and Sidekiq's Web UI that we live, takes signals
+//	├─ poller               moves due jobs from the schedule and retry sets to their queues
+//	├─ rescuer              puts back what a dead process held
+//	└─ default              a manager, one per capsule
+//	   ├─ fetcher           takes jobs from the capsule's queues
+//	   ├─ processor-0       runs one job at a time
+//	   └─ processor-1
+//
+// # Push
+//
+// A class of jobs is a Go type. Its fields are Ruby's positional arguments, so
+// that perform(42, 1999, "EUR") fits in both directions.
+//
+//	type ChargeCard struct {
+//		AccountID int64  `arg:"0"`
+//		Cents     int64  `arg:"1"`
+//		Currency  string `arg:"2"` // ISO 4217
+//	}
+//
+//	func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+//
+//	c := client.New(rdb)
+//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"))
+//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
+//
+// # Run
+//
+// A nil error means done; any other is stored as a retry by the job's policy,
+// unless it says otherwise. Cancelling ctx stops the daemon in good order.
+//
+//	var jobs troupe.Registry
+//	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+//		err := gateway.Charge(ctx, j.JID, j.Args.AccountID, j.Args.Cents, j.Args.Currency)
+//		if errors.Is(err, errDeclined) {
+//			return troupe.Discard(err)
+//		}
+//		return err
+//	})
+//	err := actors.Run(ctx, actors.Config{
+//		Redis:    rdb,
+//		Registry: &jobs,
+//		Capsules: []actors.Capsule{
+//			{Name: "default", Concurrency: 10, Queues: fetch.Weighted{"critical": 3, "default": 1}},
+//		},
+//	})
+//
+// # Test
+//
+// A handler is a function and can be called. A whole tree can be started,
+// looked at and broken:
+//
+//	kit := testkit.Start(t, actors.Config{Registry: &jobs})
+//	kit.Crash("launcher/default/processor-0", errors.New("boom"))
+//	kit.Eventually("replaced", func(tree testkit.Tree) bool {
+//		return tree.Restarts("launcher/default/processor-0") == 1
+//	})
+package troupe

@@ -1,0 +1,120 @@
+package troupe
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// appendFloat writes the shortest digits that read back as f, the way Ruby's
+// Float#to_s does: always a fraction; an exponent below 1e-4 and for whole
+// numbers from 1e15 on.
+func appendFloat(dst []byte, f float64, bits int) ([]byte, *EncodeError) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil, &EncodeError{Reason: strconv.FormatFloat(f, 'g', -1, 64) + " is not a JSON number"}
+	}
+	if size := math.Abs(f); size == 0 || size >= 1e-4 && (size < 1e15 || f != math.Trunc(f)) {
+		start := len(dst)
+		dst = strconv.AppendFloat(dst, f, 'f', -1, bits)
+		if !slices.Contains(dst[start:], '.') {
+			dst = append(dst, ".0"...)
+		}
+		return dst, nil
+	}
+	digits, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, bits), "e")
+	dst = append(dst, digits...)
+	if !strings.Contains(digits, ".") {
+		dst = append(dst, ".0"...)
+	}
+	return append(append(dst, 'e'), exponent...), nil
+}
+
+func appendNumber(dst []byte, n json.Number) ([]byte, *EncodeError) {
+	if n == "" {
+		n = "0" // as encoding/json has it
+	}
+	if end, fault := scanNumber([]byte(n), 0); fault != "" || end != len(n) {
+		return nil, &EncodeError{Reason: "json.Number " + strconv.Quote(string(n)) + " is not a number"}
+	}
+	return append(dst, n...), nil
+}
+
+func appendBase64(dst, data []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	return append(dst, '"')
+}
+
+// appendRaw rewrites JSON text: spaces outside of strings go, strings get
+// their one canonical form, numbers stay.
+func appendRaw(dst, raw []byte, depth int) ([]byte, *EncodeError) {
+	if raw == nil {
+		return append(dst, "null"...), nil
+	}
+	if at, fault := scanWhole(raw, depth); fault != "" {
+		return nil, &EncodeError{Reason: fmt.Sprintf("invalid JSON at byte %d: %s", at, fault)}
+	}
+	for i := 0; i < len(raw); {
+		if raw[i] != '"' {
+			if j := skipSpace(raw, i); j > i {
+				i = j
+				continue
+			}
+			dst = append(dst, raw[i])
+			i++
+			continue
+		}
+		end, _ := scanString(raw, i)
+		var err *EncodeError
+		if dst, err = appendCheckedString(dst, unquote(raw[i:end])); err != nil {
+			return nil, err
+		}
+		i = end
+	}
+	return dst, nil
+}
+
+func appendCheckedString(dst []byte, s string) ([]byte, *EncodeError) {
+	if !utf8.ValidString(s) {
+		return nil, &EncodeError{Reason: "string is not valid UTF-8"}
+	}
+	return appendString(dst, s), nil
+}
+
+// appendString writes a JSON string with Ruby's escapes: quote, backslash and
+// the control characters below space, nothing else.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	start := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(dst, s[start:]...), '"')
+}

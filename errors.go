@@ -1,0 +1,144 @@
+package troupe
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// PanicError is the outcome of a handler that panicked. It does not unwrap to
+// Value: a panic is a fault whatever it was called with, never a Discard.
+type PanicError struct {
+	Value any
+	Stack []byte // debug.Stack of the handler's goroutine
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// ErrorClass returns "panic".
+func (e *PanicError) ErrorClass() string { return "panic" }
+
+// Backtrace returns the frames below the panic.
+func (e *PanicError) Backtrace() []string { return frames(e.Stack) }
+
+// GoexitError is the outcome of a handler that ended its goroutine with
+// runtime.Goexit, as t.FailNow does.
+type GoexitError struct {
+	Stack []byte // debug.Stack of the handler's goroutine
+}
+
+func (e *GoexitError) Error() string { return "handler called runtime.Goexit" }
+
+// ErrorClass returns "goexit".
+func (e *GoexitError) ErrorClass() string { return "goexit" }
+
+// Backtrace returns the frames below the call.
+func (e *GoexitError) Backtrace() []string { return frames(e.Stack) }
+
+// UnknownClassError is the outcome of a job whose class has no handler here.
+// It is an ordinary failure: the job is retried, perhaps by a daemon that has one.
+type UnknownClassError struct {
+	Class string
+}
+
+func (e *UnknownClassError) Error() string { return fmt.Sprintf("no handler for class %q", e.Class) }
+
+// ErrorClass returns the field "error_class" of a failure. The first error of
+// the chain (as errors.As walks it) that has a method ErrorClass() string and
+// does not answer "" decides. Else it is the Go type of the innermost error
+// that a chain of single Unwraps reaches, without "*": "net.OpError",
+// "troupe.ArgsError". Errors made by errors.New, fmt.Errorf and errors.Join
+// are "error". A nil error gives "".
+func ErrorClass(err error) string {
+	if err == nil {
+		return ""
+	}
+	if class := ownClass(err); class != "" {
+		return class
+	}
+	class := strings.TrimLeft(fmt.Sprintf("%T", innermost(err)), "*")
+	if strings.HasPrefix(class, "errors.") || strings.HasPrefix(class, "fmt.") {
+		return "error"
+	}
+	return class
+}
+
+func innermost(err error) (inner error) {
+	defer func() {
+		if recover() != nil {
+			inner = err
+		}
+	}()
+	for inner = err; ; {
+		next := errors.Unwrap(inner)
+		if next == nil {
+			return inner
+		}
+		inner = next
+	}
+}
+
+// ownClass asks the errors of the chain. Their methods, here and in innermost,
+// are user code and may panic.
+func ownClass(err error) (class string) {
+	defer func() {
+		if recover() != nil {
+			class = ""
+		}
+	}()
+	var named interface{ ErrorClass() string }
+	if errors.As(err, &named) {
+		class = named.ErrorClass()
+	}
+	return class
+}
+
+// Backtrace returns the stack of a failure, innermost frame first, in Ruby's
+// form "file.go:12:in `pkg.Func'": the answer of the first error of the chain
+// that has a method Backtrace() []string, as PanicError and GoexitError have.
+// Errors of Go carry no stack by themselves: then it is nil.
+func Backtrace(err error) (lines []string) {
+	defer func() {
+		if recover() != nil {
+			lines = nil
+		}
+	}()
+	var traced interface{ Backtrace() []string }
+	if errors.As(err, &traced) {
+		lines = traced.Backtrace()
+	}
+	return lines
+}
+
+// frames turns the text of debug.Stack into lines, from the first frame below
+// the panic or Goexit on.
+func frames(stack []byte) []string {
+	var lines []string
+	var fn string
+	for text := range strings.Lines(string(stack)) {
+		text = strings.TrimSuffix(text, "\n")
+		place, isPlace := strings.CutPrefix(text, "\t")
+		if !isPlace {
+			fn = text
+			continue
+		}
+		if strings.HasPrefix(fn, "panic(") || strings.HasPrefix(fn, "runtime.Goexit(") {
+			lines = lines[:0]
+			continue
+		}
+		place, _, _ = strings.Cut(place, " +0x")
+		lines = append(lines, place+":in `"+funcName(fn)+"'")
+	}
+	return lines
+}
+
+// funcName takes the argument words off "pkg.(*T).Func(0xc000, …)".
+func funcName(fn string) string {
+	if strings.HasPrefix(fn, "created by ") || !strings.HasSuffix(fn, ")") {
+		return fn
+	}
+	if i := strings.LastIndexByte(fn, '('); i > 0 {
+		return fn[:i]
+	}
+	return fn
+}

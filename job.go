@@ -1,0 +1,101 @@
+package troupe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"reflect"
+	"time"
+)
+
+// Args is the argument list of one class of jobs as a Go type; EncodeArgs
+// tells how its fields stand in the payload. Class is the name on the wire,
+// for example "Billing::ChargeCard"; it is asked of a zero value and must not
+// depend on the fields.
+type Args interface {
+	Class() string
+}
+
+// Job is what a typed handler gets.
+type Job[A Args] struct {
+	Args A
+
+	JID   string // "" only if the payload has none
+	Queue string // bare name of the queue it was fetched from
+
+	// RetryCount is the number of failures so far: 0 on the first run. The
+	// payload's own "retry_count" is one less.
+	RetryCount int
+
+	// Payload is the whole record, for fields that Args does not show. It is
+	// the handler's own copy.
+	Payload *Payload
+}
+
+// CreatedAt returns when the job was first pushed; zero if unknown.
+func (j *Job[A]) CreatedAt() time.Time {
+	t, _ := j.Payload.Time("created_at")
+	return t
+}
+
+// EnqueuedAt returns when the job last entered its queue; zero if unknown.
+func (j *Job[A]) EnqueuedAt() time.Time {
+	t, _ := j.Payload.Time("enqueued_at")
+	return t
+}
+
+// JobInfo is what the daemon knows about a running job beside its payload.
+type JobInfo struct {
+	JID     string
+	Class   string // Payload.HandlerClass
+	Queue   string // bare name of the queue it was fetched from
+	Capsule string
+	Attempt int // 1 on the first run, Payload.Failures plus one
+}
+
+type jobInfoKey struct{}
+
+// WithJobInfo returns a context that carries info. The daemon calls it before
+// the middleware; a test of a handler may call it as well.
+func WithJobInfo(ctx context.Context, info JobInfo) context.Context {
+	return context.WithValue(ctx, jobInfoKey{}, info)
+}
+
+// JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.
+func JobInfoFrom(ctx context.Context) (JobInfo, bool) {
+	info, ok := ctx.Value(jobInfoKey{}).(JobInfo)
+	return info, ok
+}
+
+// NewJID returns a new job id: 24 lower-case hex digits, 96 random bits.
+func NewJID() string {
+	var id [12]byte
+	rand.Read(id[:]) // never fails: see crypto/rand
+	return hex.EncodeToString(id[:])
+}
+
+// newArgs makes a usable zero value of A: for a pointer type one that points
+// to something, so that methods with value receivers can be called.
+func newArgs[A Args]() A {
+	var args A
+	if t := reflect.TypeFor[A](); t.Kind() == reflect.Pointer {
+		args = reflect.New(t.Elem()).Interface().(A)
+	}
+	return args
+}
+
+// adapt makes a Handler of a typed function. Args that do not fit are an
+// ordinary failure of the job (*ArgsError), so that a fixed daemon can run it
+// on a later retry.
+func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
+	return HandlerFunc(func(ctx context.Context, p *Payload) error {
+		job := &Job[A]{JID: p.JID(), Queue: p.Queue(), RetryCount: p.Failures(), Payload: p}
+		if info, ok := JobInfoFrom(ctx); ok {
+			job.Queue = info.Queue
+		}
+		if err := DecodeArgs(p.Args(), &job.Args); err != nil {
+			return err
+		}
+		return fn(ctx, job)
+	})
+}

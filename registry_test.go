@@ -1,0 +1,189 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func (charge) Class() string  { return "Billing::Charge" }
+func (*object) Class() string { return "Object" }
+
+type nameless struct{}
+
+func (nameless) Class() string { return "" }
+
+type mistaken struct {
+	A int `arg:"1"`
+}
+
+func (mistaken) Class() string { return "Mistaken" }
+
+func TestHandleRunsTypedJobs(t *testing.T) {
+	var r Registry
+	var got *Job[charge]
+	Handle(&r, func(_ context.Context, j *Job[charge]) error {
+		got = j
+		return nil
+	}, ClassOptions{Retry: RetryTimes(3), Timeout: time.Minute})
+	e, ok := r.Lookup("Billing::Charge")
+	if !ok || e.Class != "Billing::Charge" || e.Options.Timeout != time.Minute {
+		t.Fatalf("entry %+v, %v", e, ok)
+	}
+	p := mustParse(t, `{"class":"Billing::Charge","jid":"j1","queue":"low","args":[1,2,"EUR"],"retry_count":1,"created_at":1795224881.5,"enqueued_at":1795224882500}`)
+	ctx := WithJobInfo(t.Context(), JobInfo{JID: "j1", Queue: "critical", Capsule: "default", Attempt: 3})
+	if err := e.Handler.Perform(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if got.Args != (charge{1, 2, "EUR"}) || got.JID != "j1" || got.Queue != "critical" || got.RetryCount != 2 || got.Payload != p {
+		t.Errorf("job %+v", got)
+	}
+	if got.CreatedAt().UnixMilli() != 1795224881500 || got.EnqueuedAt().UnixMilli() != 1795224882500 {
+		t.Errorf("created %v, enqueued %v", got.CreatedAt(), got.EnqueuedAt())
+	}
+	if err := e.Handler.Perform(t.Context(), p); err != nil || got.Queue != "low" {
+		t.Errorf("outside of a daemon: queue %q, %v", got.Queue, err)
+	}
+	if !(&Job[charge]{Payload: mustParse(t, `{}`)}).CreatedAt().IsZero() {
+		t.Error("a missing created_at is not zero")
+	}
+	bad := mustParse(t, `{"class":"Billing::Charge","args":[1]}`)
+	if _, ok := errors.AsType[*ArgsError](e.Handler.Perform(ctx, bad)); !ok {
+		t.Error("args that do not fit are not an ArgsError")
+	}
+}
+
+func TestHandlePointerType(t *testing.T) {
+	var r Registry
+	var got *object
+	Handle(&r, func(_ context.Context, j *Job[*object]) error {
+		got = j.Args
+		return nil
+	})
+	e, _ := r.Lookup("Object")
+	if err := e.Handler.Perform(t.Context(), mustParse(t, `{"args":[{"Addr":{"city":"x"}}]}`)); err != nil || got.Addr.City != "x" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestHandlePanicsOnMistakes(t *testing.T) {
+	handler := HandlerFunc(func(context.Context, *Payload) error { return nil })
+	for want, mistake := range map[string]func(*Registry){
+		`troupe: Handle: empty class`:                                          func(r *Registry) { HandleClass(r, "", handler) },
+		`troupe: Handle: nil handler for class "A"`:                            func(r *Registry) { HandleClass(r, "A", nil) },
+		`troupe: Handle: second handler for class "Taken"`:                     func(r *Registry) { HandleClass(r, "Taken", handler) },
+		`troupe: Handle: 2 ClassOptions for class "A", at most one expected`:   func(r *Registry) { HandleClass(r, "A", handler, ClassOptions{}, ClassOptions{}) },
+		`troupe: Handle: nil function for troupe.charge`:                       func(r *Registry) { Handle[charge](r, nil) },
+		`troupe: Handle: troupe.Args is an interface, not a type of arguments`: func(r *Registry) { Handle(r, func(context.Context, *Job[Args]) error { return nil }) },
+		`troupe: Handle: troupe.mistaken: expected positions without gaps, none is arg:"0"`: func(r *Registry) {
+			Handle(r, func(context.Context, *Job[mistaken]) error { return nil })
+		},
+		`troupe: Handle: empty class of troupe.nameless`: func(r *Registry) {
+			Handle(r, func(context.Context, *Job[nameless]) error { return nil })
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			var r Registry
+			HandleClass(&r, "Taken", handler)
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("got %v", got)
+				}
+				if got := r.Classes(); !slices.Equal(got, []string{"Taken"}) {
+					t.Errorf("registered after the panic: %q", got)
+				}
+			}()
+			mistake(&r)
+		})
+	}
+}
+
+func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
+	var r Registry
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			class := fmt.Sprint("C", i)
+			HandleClass(&r, class, HandlerFunc(func(context.Context, *Payload) error { return nil }))
+			if _, ok := r.Lookup(class); !ok {
+				t.Error("just registered and not found")
+			}
+			r.Classes()
+		})
+	}
+	wg.Wait()
+	if got := strings.Join(r.Classes(), " "); got != "C0 C1 C2 C3 C4 C5 C6 C7" {
+		t.Errorf("got %s", got)
+	}
+	var none Registry
+	if _, ok := none.Lookup("x"); ok || none.Classes() != nil {
+		t.Error("the zero registry is not empty")
+	}
+}
+
+func TestEntryChain(t *testing.T) {
+	var order []string
+	mark := func(name string) Middleware {
+		return func(next Handler) Handler {
+			return HandlerFunc(func(ctx context.Context, p *Payload) error {
+				order = append(order, name)
+				return next.Perform(ctx, p)
+			})
+		}
+	}
+	e := Entry{
+		Handler: HandlerFunc(func(context.Context, *Payload) error {
+			order = append(order, "handler")
+			return nil
+		}),
+		Options: ClassOptions{Middleware: []Middleware{mark("class 1"), mark("class 2")}},
+	}
+	if err := e.Chain(mark("outer 1"), mark("outer 2")).Perform(t.Context(), &Payload{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(order, ", "), "outer 1, outer 2, class 1, class 2, handler"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	for _, tt := range []struct {
+		r          Retry
+		max        int
+		never, set bool
+	}{
+		{Retry{}, 0, false, false}, {RetryNever, 0, true, true}, {RetryTimes(0), 0, false, true}, {RetryTimes(5), 5, false, true},
+	} {
+		if max, never, set := tt.r.Get(); max != tt.max || never != tt.never || set != tt.set {
+			t.Errorf("%+v: got %d, %v, %v", tt.r, max, never, set)
+		}
+	}
+}
+
+func TestJobInfo(t *testing.T) {
+	if info, ok := JobInfoFrom(t.Context()); ok {
+		t.Errorf("info outside of a job: %+v", info)
+	}
+	want := JobInfo{JID: "j", Class: "C", Queue: "q", Capsule: "c", Attempt: 1}
+	if got, ok := JobInfoFrom(WithJobInfo(t.Context(), want)); !ok || got != want {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+}
+
+func TestNewJID(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{24}$`)
+	seen := make(map[string]bool)
+	for range 1000 {
+		jid := NewJID()
+		if !form.MatchString(jid) || seen[jid] {
+			t.Fatalf("jid %q", jid)
+		}
+		seen[jid] = true
+	}
+}

@@ -1,0 +1,141 @@
+package troupe
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Timestamps is the form in which times are written into payloads
+// (created_at, enqueued_at, failed_at, retried_at). Both forms are read
+// everywhere, see Payload.Time.
+type Timestamps int
+
+const (
+	// TimestampsFloat is the default: it writes seconds since the epoch as a JSON
+	// number with a fraction: the only form that Sidekiq 6, 7 and 8 all read
+	// correctly (8 takes any integer for milliseconds).
+	TimestampsFloat Timestamps = iota
+
+	// TimestampsMillis writes integer milliseconds, as Sidekiq 8 does. Use it
+	// once no process and no Web UI of version 6 or 7 is left.
+	TimestampsMillis
+)
+
+// String returns "float" or "ms", the names used in configuration files.
+func (f Timestamps) String() string {
+	if f == TimestampsMillis {
+		return "ms"
+	}
+	return "float"
+}
+
+// Format returns t as JSON: for TimestampsFloat a number with one to seven
+// decimals ("1795224881.1534805", "1795225244.0"), the shortest text that
+// reads back as the same double, so that Ruby writes the same bytes again.
+func (f Timestamps) Format(t time.Time) json.RawMessage {
+	if f == TimestampsMillis {
+		return strconv.AppendInt(nil, t.UnixMilli(), 10)
+	}
+	s := Score(t)
+	text := strconv.AppendFloat(make([]byte, 0, 24), s, 'f', -1, 64)
+	if dot := strings.IndexByte(string(text), '.'); dot < 0 {
+		text = append(text, '.', '0')
+	} else if len(text)-dot-1 > 7 {
+		// Times before September 2001 have a digit to spare in a double.
+		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(s, 'f', 7, 64), 64)
+		text = strconv.AppendFloat(text[:0], rounded, 'f', -1, 64)
+		if rounded == math.Trunc(rounded) {
+			text = append(text, '.', '0')
+		}
+	}
+	return text
+}
+
+// Score returns t as the score of a sorted set: seconds since the epoch.
+// A double holds today's times to about a quarter of a microsecond.
+func Score(t time.Time) float64 {
+	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
+}
+
+// FormatScore returns the decimal text of a score: the shortest that reads
+// back as the same double and never with an exponent, since Sidekiq finds a
+// member again by the exact score. Infinities give "+Inf" and "-Inf", which
+// Redis accepts as bounds.
+func FormatScore(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// The years 1970 to 5138 in seconds lie below msFrom, those from 1973 on in
+// milliseconds above it; maxSeconds is the end of the year 9999.
+const (
+	msFrom     = 1e11
+	maxSeconds = 253402300799
+)
+
+// dateLayouts are the forms of a date met in a string; Go reads a fraction
+// after the seconds with each of them.
+var dateLayouts = [...]string{
+	time.RFC3339,
+	"2006-01-02T15:04:05Z0700",
+	"2006-01-02T15:04:05",
+	"2006-01-02 15:04:05 MST",
+	"2006-01-02 15:04:05 Z0700",
+	"2006-01-02 15:04:05",
+	"2006-01-02",
+}
+
+// parseTime reads the JSON text of a timestamp, see Payload.Time.
+func parseTime(text []byte) (time.Time, bool) {
+	if len(text) == 0 {
+		return time.Time{}, false
+	}
+	if text[0] != '"' {
+		return parseNumberTime(string(text))
+	}
+	s := strings.TrimSpace(unquote(text))
+	if t, ok := parseNumberTime(s); ok {
+		return t, true
+	}
+	for _, layout := range dateLayouts {
+		// Zone names other than UTC and GMT mean nothing without a place.
+		if t, err := time.Parse(layout, s); err == nil && knownZone(t) {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+func knownZone(t time.Time) bool {
+	name, offset := t.Zone()
+	return offset != 0 || name == "" || name == "UTC" || name == "GMT"
+}
+
+// parseNumberTime reads decimal text without going through a double where it
+// can, so that the digits written are the digits read.
+func parseNumberTime(s string) (time.Time, bool) {
+	if end, fault := scanNumber([]byte(s), 0); fault != "" || end != len(s) {
+		return time.Time{}, false
+	}
+	whole, fraction, _ := strings.Cut(s, ".")
+	if strings.ContainsAny(s, "eE") || whole[0] == '-' || len(whole) > 18 {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.Abs(f) >= maxSeconds*1e3 {
+			return time.Time{}, false
+		}
+		if f >= msFrom {
+			f /= 1e3
+		}
+		sec, frac := math.Modf(f)
+		return time.Unix(int64(sec), int64(math.Round(frac*1e9))).UTC(), true
+	}
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || n > maxSeconds*1e3 {
+		return time.Time{}, false
+	}
+	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
+	if n >= msFrom {
+		return time.UnixMilli(n).Add(time.Duration(nanos / 1e3)).UTC(), true
+	}
+	return time.Unix(n, nanos).UTC(), true
+}

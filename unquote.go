@@ -1,0 +1,101 @@
+package troupe
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// unquote decodes JSON string text, quotes included. A surrogate without its
+// partner becomes U+FFFD; bytes that are not UTF-8 stay. Text that is not a
+// string gives "".
+func unquote(text []byte) string {
+	if len(text) < 2 || text[0] != '"' {
+		return ""
+	}
+	b := text[1 : len(text)-1]
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); {
+		if b[i] != '\\' || i+1 >= len(b) {
+			out = append(out, b[i])
+			i++
+			continue
+		}
+		if b[i+1] != 'u' {
+			out = append(out, plainEscape(b[i+1]))
+			i += 2
+			continue
+		}
+		r := hex4(b, i+2)
+		i += 6
+		if utf16.IsSurrogate(r) {
+			pair := rune(utf8.RuneError)
+			if i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u' {
+				pair = utf16.DecodeRune(r, hex4(b, i+2))
+			}
+			if pair != utf8.RuneError {
+				i += 6
+			}
+			r = pair
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return string(out)
+}
+
+func plainEscape(c byte) byte {
+	switch c {
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return c // " \ /
+}
+
+// kindOf names the type of JSON text by its first byte.
+func kindOf(text []byte) string {
+	if len(text) == 0 {
+		return "nothing"
+	}
+	switch text[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// hex4 reads four hex digits at b[i]; -1 if they are not there.
+func hex4(b []byte, i int) rune {
+	if i+4 > len(b) {
+		return -1
+	}
+	var r rune
+	for _, c := range b[i : i+4] {
+		switch {
+		case isDigit(c):
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
