@@ -1,0 +1,68 @@
+// Package keys names every Redis key that troupe reads or writes. Keys are
+// never prefixed; a database number separates installations.
+package keys
+
+import "strings"
+
+// Sidekiq's own keys.
+const (
+	Queues    = "queues"    // set of bare queue names
+	Schedule  = "schedule"  // zset, score = run time in seconds
+	Retry     = "retry"     // zset, score = next attempt
+	Dead      = "dead"      // zset, score = time of death
+	Processes = "processes" // set of identities
+
+	ProcessCleanup = "process_cleanup" // lock of the cleanup of Processes
+	StatProcessed  = "stat:processed"
+	StatFailed     = "stat:failed"
+)
+
+// Queue is the list of a queue: pushed left, taken right.
+func Queue(name string) string { return "queue:" + name }
+
+// Work is the hash of running jobs of a process; Workers its name up to Sidekiq 6.4.1.
+func Work(identity string) string { return identity + ":work" }
+
+// Workers is the old name of Work.
+func Workers(identity string) string { return identity + ":workers" }
+
+// Signals is the list of signals sent to a process.
+func Signals(identity string) string { return identity + "-signals" }
+
+// troupe's own keys. A fetcher id is IDENTITY#CAPSULE.INCARNATION.
+const (
+	Procs  = "troupe:procs"  // hash: fetcher id -> JSON array of its queue names; membership is the fence
+	Leases = "troupe:leases" // zset: fetcher id, score = expiry in ms of Redis's clock; an index of the leases
+	Rescue = "troupe:rescue" // lock: one rescuer at a time
+	Poller = "troupe:poller" // lock: identity of the one process that watches the sets
+	Bell   = "troupe:bell"   // pub/sub channel: a nearer entry was added to schedule or retry
+)
+
+// Lease is the string that holds a fetcher's generation while it lives.
+func Lease(id string) string { return "troupe:lease:" + id }
+
+// Fenced is the tombstone left by the rescue of a fetcher, kept a day.
+func Fenced(id string) string { return "troupe:fenced:" + id }
+
+// WIP is the hash receipt -> payload of what a fetcher has in progress from one
+// queue. The tag puts it in the cluster slot of the queue itself.
+func WIP(queue, id string) string { return "troupe:wip:{" + Queue(queue) + "}:" + id }
+
+// AnyWIP is the pattern of all keys made by WIP.
+const AnyWIP = "troupe:wip:{queue:*"
+
+// ParseWIP takes a key made by WIP apart. A fetcher id does not contain "}:".
+func ParseWIP(key string) (queue, id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "troupe:wip:{queue:")
+	end := strings.LastIndex(rest, "}:")
+	if !ok || end < 0 {
+		return "", "", false
+	}
+	return rest[:end], rest[end+2:], true
+}
+
+// Flushed remembers the last batch of statistics of a process.
+func Flushed(identity string) string { return "troupe:flushed:" + identity }
+
+// Tree is the live supervision tree of a process, as JSON.
+func Tree(identity string) string { return "troupe:tree:" + identity }
