@@ -1,0 +1,71 @@
+package retry
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// askRetryIn asks the class how long to wait; 0 is the default wait.
+func (f *failure) askRetryIn() troupe.Delay {
+	ask := f.Options.RetryIn
+	if ask == nil {
+		return 0
+	}
+	var delay troupe.Delay
+	p := f.m.Clone()
+	if err := isolate(func() { delay = ask(int(f.count), f.Err, p) }); err != nil {
+		f.report("RetryIn", err)
+		return 0
+	}
+	if delay < 0 && delay != troupe.KillDelay && delay != troupe.DiscardDelay {
+		f.report("RetryIn", fmt.Errorf("returned %v, expected a wait above 0, 0 for the default, KillDelay or DiscardDelay",
+			time.Duration(delay)))
+		return 0
+	}
+	return delay
+}
+
+// askExhausted asks the class whether to keep the job out of the dead set.
+func (f *failure) askExhausted() bool {
+	ask := f.Options.Exhausted
+	if ask == nil {
+		return false
+	}
+	var discard bool
+	p := f.m.Clone()
+	if err := isolate(func() { discard = ask(p, f.Err) }); err != nil {
+		f.report("Exhausted", err)
+		return false
+	}
+	return discard
+}
+
+func (f *failure) report(callback string, err error) {
+	f.errs = append(f.errs, fmt.Errorf("callback %s of class %q: %w", callback, f.m.HandlerClass(), err))
+}
+
+// isolate calls user code in a goroutine of its own, where neither a panic
+// (*troupe.PanicError) nor runtime.Goexit (*troupe.GoexitError) keeps the job
+// from being settled.
+func isolate(call func()) error {
+	ended := make(chan error)
+	go func() {
+		returned := false
+		defer func() {
+			switch v := recover(); {
+			case v != nil:
+				ended <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
+			case !returned:
+				ended <- &troupe.GoexitError{Stack: debug.Stack()}
+			default:
+				ended <- nil
+			}
+		}()
+		call()
+		returned = true
+	}()
+	return <-ended
+}

@@ -1,0 +1,28 @@
+// Package retry decides what becomes of a job that failed: retried later, put
+// among the dead, or dropped. It computes the bytes and the score; storing them
+// is one step of the fetcher that holds the job. It touches neither Redis nor
+// the clock, and one Policy may be used by any number of goroutines.
+//
+// The rules are Sidekiq 8's:
+//
+//	payload "retry"      absent, null: the class's option, else Policy.MaxRetries
+//	                     false: dropped, death handlers run
+//	                     integer N: N retries; 0 or less: dead at the first failure
+//	                     any other value: Policy.MaxRetries
+//	"retry_for"          seconds since the first failure; replaces the count
+//	"retry_queue"        where the retry goes, else the queue it was fetched from
+//	"dead": false        an exhausted job is dropped, death handlers run
+//	"backtrace"          true: all lines are stored; N: the first N
+//	handler's error      troupe.Discard: dropped; troupe.Kill: exhausted now;
+//	                     troupe.RetryIn: its wait
+//	class's RetryIn      the wait, KillDelay or DiscardDelay
+//	wait                 count⁴ + 15 s, or what was asked for, plus a jitter below
+//	                     10·(count+1) s; count is 0 at the first failure
+//	exhausted            the class's Exhausted is asked, then dead, death handlers run
+//
+// What Sidekiq would lose is kept: an odd "retry_count" counts as the number it
+// resembles, or as a first retry; a job whose bytes are not UTF-8 cannot be
+// written back and dies with its bytes unchanged.
+//
+// A job interrupted by the shutdown has not failed: it is not to be passed here.
+package retry

@@ -1,0 +1,130 @@
+package retry
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/troupehq/troupe"
+)
+
+// maxCount is where retry_count stops growing, so that nothing computed from it
+// overflows.
+const maxCount = 1 << 40
+
+// limit returns how many retries the job may have, or that it is not to be
+// retried at all.
+func (f *failure) limit() (retries int64, never bool) {
+	standard := max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0)
+	raw, _ := f.m.Get("retry")
+	switch text := string(raw); {
+	case text == "" || text == "null":
+		n, never, set := f.Options.Retry.Get()
+		if set {
+			return int64(n), never
+		}
+	case text == "false":
+		return 0, true
+	case isInteger(text):
+		n, _ := strconv.ParseInt(text, 10, 64) // out of range: the nearest int64
+		return n, false
+	}
+	return standard, false
+}
+
+// record edits the fields of this failure into f.m, in Sidekiq's order, and sets
+// f.count and f.utf8.
+func (f *failure) record() {
+	queue := f.FetchedFrom
+	if q, ok := f.m.String("retry_queue"); ok && q != "" {
+		queue = q
+	}
+	if was, ok := f.m.String("queue"); !ok || was != queue {
+		f.m.SetString("queue", queue)
+	}
+	f.m.SetString("error_message", message(f.Err))
+	f.m.SetString("error_class", class(f.Err))
+	last, again := f.lastCount()
+	if again {
+		// A job that has no first failure on record would be lost by a peer.
+		if _, readable := f.m.Time("failed_at"); !readable {
+			f.m.SetTime("failed_at", f.now, f.Timestamps)
+		}
+		f.m.SetTime("retried_at", f.now, f.Timestamps)
+		f.count = last + 1
+	} else {
+		f.m.SetTime("failed_at", f.now, f.Timestamps)
+	}
+	f.m.SetInt("retry_count", f.count)
+	if text := packBacktrace(f.Err, f.backtraceLines()); text != "" {
+		f.m.SetString("error_backtrace", text)
+	}
+	f.utf8 = f.m.ValidUTF8() && utf8.ValidString(queue)
+}
+
+// lastCount reads the stored retry_count, between -1 (a first failure that was
+// retried by hand) and maxCount; again is false before the first failure. What
+// is no number at all counts as -1: something was there, so it has failed before.
+func (f *failure) lastCount() (n int64, again bool) {
+	raw, _ := f.m.Get("retry_count")
+	if text := string(raw); text == "" || text == "null" {
+		return 0, false
+	}
+	number, ok := f.number("retry_count")
+	if !ok {
+		return -1, true
+	}
+	return int64(min(max(number, -1), maxCount)), true
+}
+
+// exhausted tells whether this failure was the last one allowed.
+func (f *failure) exhausted(limit int64) bool {
+	window, ok := f.number("retry_for")
+	if !ok {
+		return f.count >= limit
+	}
+	first, ok := f.m.Time("failed_at")
+	if !ok {
+		first = f.now
+	}
+	return window <= 0 || troupe.Score(first)+window < troupe.Score(f.now)
+}
+
+// backtraceLines returns how many lines to store: 0 none, below 0 all.
+func (f *failure) backtraceLines() int {
+	raw, _ := f.m.Get("backtrace")
+	switch string(raw) {
+	case "", "null":
+		return f.Options.Backtrace
+	case "true":
+		return -1
+	}
+	n, _ := f.number("backtrace")
+	return int(min(max(n, -1), math.MaxInt32))
+}
+
+// number reads a field that holds a number, or a string with one, without its
+// fraction.
+func (f *failure) number(key string) (float64, bool) {
+	raw, _ := f.m.Get(key)
+	text := string(raw)
+	if s, ok := f.m.String(key); ok {
+		text = strings.TrimSpace(s)
+		// ParseFloat knows more than JSON: "inf", "0x10", "1_0".
+		if text == "" || strings.Trim(text, "0123456789+-.eE") != "" {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil && !math.IsInf(n, 0) { // 1e999 is a number, if a strange one
+		return 0, false
+	}
+	return math.Trunc(n), true
+}
+
+// isInteger tells whether JSON text is a number without fraction and exponent.
+func isInteger(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}

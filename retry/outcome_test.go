@@ -1,0 +1,203 @@
+package retry
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+func TestDeadFalseDropsTheExhausted(t *testing.T) {
+	for payload, want := range map[string]Action{
+		`{"retry":0,"dead":false}`:                    Drop,
+		`{"retry":3,"dead":false}`:                    Retry,
+		`{"retry":0,"dead":true}`:                     Dead,
+		`{"retry":0,"dead":null}`:                     Dead,
+		`{"retry":0,"dead":"false"}`:                  Dead,
+		`{"retry":0,"dead":0}`:                        Dead,
+		"{\"retry\":9,\"dead\":false,\"a\":\"\xff\"}": Drop,
+	} {
+		d := decide(t, payload, nil)
+		if d.Action != want || d.RunDeathHandlers != (want != Retry) {
+			t.Errorf("%q: %v, handlers %v", payload, d.Action, d.RunDeathHandlers)
+		}
+		if d.Action == Drop && get(d.DeathPayload, "error_class") != `"RuntimeError"` {
+			t.Errorf("%q: handlers get %s", payload, d.DeathPayload.Bytes())
+		}
+	}
+}
+
+func TestWhatTheHandlerAsksFor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err    error
+		count  int
+		action Action
+		reason Reason
+		wait   float64
+	}{
+		"discard":                    {troupe.Discard(boom), 0, Drop, Discarded, 0},
+		"discard of the last":        {troupe.Discard(boom), 24, Drop, Discarded, 0},
+		"kill":                       {troupe.Kill(boom), 0, Dead, Killed, 0},
+		"kill, wrapped":              {fmt.Errorf("charge: %w", troupe.Kill(nil)), 0, Dead, Killed, 0},
+		"retry in an hour":           {troupe.RetryIn(time.Hour, boom), 0, Retry, Failed, 3600},
+		"retry in half a second":     {troupe.RetryIn(time.Second/2, nil), 0, Retry, Failed, 0.5},
+		"retry in 0":                 {troupe.RetryIn(0, boom), 0, Retry, Failed, 16},
+		"retry in less than nothing": {troupe.RetryIn(-time.Hour, boom), 0, Retry, Failed, 16},
+		"retry in, but exhausted":    {troupe.RetryIn(time.Hour, boom), 24, Dead, Exhausted, 0},
+		"retry in 292 years":         {troupe.RetryIn(math.MaxInt64, boom), 0, Retry, Failed, 9223372036},
+		"plainly":                    {boom, 0, Retry, Failed, 16},
+		"a panic with a discard":     {&troupe.PanicError{Value: troupe.Discard(boom)}, 0, Retry, Failed, 16},
+		"an error that panics":       {panicky{}, 0, Retry, Failed, 16},
+	} {
+		d := decide(t, fmt.Sprintf(`{"retry":true,"retry_count":%d,"failed_at":1.5}`, tt.count), func(f *Failure) { f.Err = tt.err })
+		if d.Action != tt.action || d.Reason != tt.reason {
+			t.Errorf("%s: %v (%s)", name, d.Action, d.Reason)
+		}
+		if d.Action != Retry {
+			continue
+		}
+		wait := d.Score - troupe.Score(now)
+		if wait < tt.wait-1e-6 || wait >= tt.wait+20 {
+			t.Errorf("%s: waits %v s, want %v and less than 20 more", name, wait, tt.wait)
+		}
+	}
+}
+
+// panicky is an error all of whose methods panic.
+type panicky struct{}
+
+func (panicky) Error() string        { panic("no text") }
+func (panicky) ErrorClass() string   { panic("no class") }
+func (panicky) Backtrace() []string  { panic("no stack") }
+func (panicky) Unwrap() error        { panic("no cause") }
+func (panicky) As(any) bool          { panic("no type") }
+func (panicky) Is(target error) bool { panic("not that") }
+
+func TestDiscardedAtIsForTheHandlersOnly(t *testing.T) {
+	for name, edit := range map[string]func(*Failure){
+		"by the handler":   func(f *Failure) { f.Err = troupe.Discard(boom) },
+		"by RetryIn":       func(f *Failure) { f.Options.RetryIn = answer(troupe.DiscardDelay) },
+		"of retry:false":   func(f *Failure) { f.Err, f.Raw = troupe.Discard(boom), []byte(`{"retry":false,"class":"A"}`) },
+		"of a dead:false":  func(f *Failure) { f.Err, f.Raw = troupe.Discard(boom), []byte(`{"dead":false,"class":"A"}`) },
+		"of a job not UTF": func(f *Failure) { f.Err, f.Raw = troupe.Discard(boom), []byte("{\"class\":\"A\",\"a\":\"\xff\"}") },
+	} {
+		in := Failure{Raw: []byte(`{"class":"A"}`), FetchedFrom: "default", Err: boom}
+		edit(&in)
+		d := Policy{}.Decide(now, nil, in)
+		if d.Action != Drop || d.Payload != nil || !d.RunDeathHandlers || get(d.DeathPayload, "discarded_at") != "1795225014212" {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+func answer(d troupe.Delay) func(int, error, *troupe.Payload) troupe.Delay {
+	return func(int, error, *troupe.Payload) troupe.Delay { return d }
+}
+
+func TestRetryInOfTheClass(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ask      func(int, error, *troupe.Payload) troupe.Delay
+		action   Action
+		wait     float64
+		reported string
+	}{
+		"a wait":          {answer(troupe.Delay(time.Minute)), Retry, 60, ""},
+		"zero":            {answer(0), Retry, 31, ""},
+		"negative":        {answer(troupe.Delay(-time.Second)), Retry, 31, "returned -1s"},
+		"kill":            {answer(troupe.KillDelay), Dead, 0, ""},
+		"discard":         {answer(troupe.DiscardDelay), Drop, 0, ""},
+		"panic":           {func(int, error, *troupe.Payload) troupe.Delay { panic("oops") }, Retry, 31, "panic: oops"},
+		"panic with nil":  {func(int, error, *troupe.Payload) troupe.Delay { panic(nil) }, Retry, 31, "panic"},
+		"Goexit":          {func(int, error, *troupe.Payload) troupe.Delay { runtime.Goexit(); return 1 }, Retry, 31, "Goexit"},
+		"edits its copy":  {func(_ int, _ error, p *troupe.Payload) troupe.Delay { p.Set("args", nil); return 0 }, Retry, 31, ""},
+		"checks its data": {checkedRetryIn, Retry, 5, ""},
+	} {
+		d := decide(t, `{"class":"A::B","retry":5,"retry_count":1,"failed_at":1.5,"args":[1]}`, func(f *Failure) { f.Options.RetryIn = tt.ask })
+		if d.Action != tt.action {
+			t.Errorf("%s: %v", name, d.Action)
+		}
+		if wait := d.Score - troupe.Score(now); d.Action == Retry && (wait < tt.wait-1e-6 || wait >= tt.wait+30) {
+			t.Errorf("%s: waits %v, want %v and less than 30 more", name, wait, tt.wait)
+		}
+		if d.Action == Retry && get(fields(t, d.Payload), "args") != "[1]" {
+			t.Errorf("%s: the callback changed the job: %s", name, d.Payload)
+		}
+		text := errors.Join(d.CallbackErrs...)
+		if tt.reported == "" && text != nil {
+			t.Errorf("%s: reported %v", name, text)
+		}
+		if tt.reported != "" && (len(d.CallbackErrs) != 1 || !strings.Contains(text.Error(), tt.reported) ||
+			!strings.Contains(text.Error(), `callback RetryIn of class "A::B"`)) {
+			t.Errorf("%s: reported %v, want %q", name, text, tt.reported)
+		}
+	}
+}
+
+// checkedRetryIn answers 5 s if it is called as it should be.
+func checkedRetryIn(count int, err error, p *troupe.Payload) troupe.Delay {
+	if count != 2 || !errors.Is(err, boom) || get(p, "retry_count") != "2" || get(p, "error_message") != `"boom"` {
+		return troupe.KillDelay
+	}
+	return troupe.Delay(5 * time.Second)
+}
+
+func TestRetryInIsNotAskedForTheExhausted(t *testing.T) {
+	d := decide(t, `{"retry":0}`, func(f *Failure) { f.Options.RetryIn = answer(troupe.Delay(time.Hour)) })
+	if d.Action != Dead {
+		t.Errorf("%v", d.Action)
+	}
+	d = decide(t, `{"retry":5}`, func(f *Failure) {
+		f.Err, f.Options.RetryIn = troupe.RetryIn(time.Hour, boom), answer(troupe.KillDelay)
+	})
+	if d.Action != Retry {
+		t.Errorf("the handler's own wait: %v", d.Action)
+	}
+}
+
+func TestExhaustedOfTheClass(t *testing.T) {
+	var seen string
+	keep := func(p *troupe.Payload, _ error) bool { seen = string(p.Bytes()); p.Set("args", nil); return false }
+	for name, tt := range map[string]struct {
+		payload  string
+		err      error
+		ask      func(*troupe.Payload, error) bool
+		action   Action
+		called   bool
+		reported string
+	}{
+		"exhausted":      {`{"retry":0,"args":[]}`, boom, keep, Dead, true, ""},
+		"killed":         {`{"retry":5,"args":[]}`, troupe.Kill(boom), keep, Dead, true, ""},
+		"not UTF-8":      {"{\"retry\":5,\"args\":[\"\xff\"]}", boom, keep, Dead, true, ""},
+		"dead:false":     {`{"retry":0,"dead":false}`, boom, keep, Drop, true, ""},
+		"retries left":   {`{"retry":5}`, boom, keep, Retry, false, ""},
+		"discarded":      {`{"retry":0}`, troupe.Discard(boom), keep, Drop, false, ""},
+		"retry:false":    {`{"retry":false}`, boom, keep, Drop, false, ""},
+		"says discard":   {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { return true }, Drop, false, ""},
+		"panics":         {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { panic("oops") }, Dead, false, "panic: oops"},
+		"exits":          {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { runtime.Goexit(); return true }, Dead, false, "Goexit"},
+		"panics, a kill": {`{"retry":9}`, troupe.Kill(nil), func(*troupe.Payload, error) bool { panic(boom) }, Dead, false, "boom"},
+	} {
+		seen = ""
+		d := decide(t, tt.payload, func(f *Failure) { f.Err, f.Options.Exhausted = tt.err, tt.ask })
+		if d.Action != tt.action || (seen != "") != tt.called {
+			t.Errorf("%s: %v, callback got %q", name, d.Action, seen)
+		}
+		if tt.called && !strings.Contains(seen, `"error_message":"boom"`) {
+			t.Errorf("%s: callback got %s", name, seen)
+		}
+		if d.Action == Dead && strings.Contains(string(d.Payload), `"args":null`) {
+			t.Errorf("%s: the callback changed the job", name)
+		}
+		if d.RunDeathHandlers != (d.Action != Retry) {
+			t.Errorf("%s: death handlers %v", name, d.RunDeathHandlers)
+		}
+		if got := errors.Join(d.CallbackErrs...); (got != nil) != (tt.reported != "") || got != nil && !strings.Contains(got.Error(), tt.reported) {
+			t.Errorf("%s: reported %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package retry
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Policy is what a daemon is configured to. The zero value is Sidekiq's default.
+type Policy struct {
+	// MaxRetries applies where neither the payload nor the class names a number;
+	// 0 means 25, below 0 means none: dead at the first failure.
+	MaxRetries int
+
+	// Timestamps is the form of failed_at and retried_at.
+	Timestamps troupe.Timestamps
+
+	// DeadMax and DeadTimeout bound the dead set when a job is added to it;
+	// 0 means 10000 jobs and 180 days, below 0 unbounded.
+	DeadMax     int
+	DeadTimeout time.Duration
+}
+
+const (
+	defaultMaxRetries  = 25
+	defaultDeadMax     = 10_000
+	defaultDeadTimeout = 180 * 24 * time.Hour
+)
+
+// Failure is a job that failed.
+type Failure struct {
+	Raw         []byte              // as it was fetched; never modified
+	FetchedFrom string              // bare name of the queue it was fetched from
+	Payload     *troupe.Payload     // Raw parsed, or nil; never modified
+	Err         error               // what the handler returned
+	Options     troupe.ClassOptions // of the class, ignored if it is unknown
+	// UnknownClass: no handler is registered. The job is retried as any other,
+	// perhaps by a daemon that has one.
+	UnknownClass bool
+}
+
+// Action is where the job goes.
+type Action int
+
+const (
+	Retry Action = iota // Decision.Payload into the retry set
+	Dead                // Decision.Payload into the dead set
+	Drop                // nowhere: it is acked
+)
+
+// String returns "retry", "dead" or "drop".
+func (a Action) String() string { return [...]string{"retry", "dead", "drop"}[a] }
+
+// Reason says, for the log, why a Decision was made.
+type Reason string
+
+const (
+	Failed    Reason = "failed"            // and has retries left
+	Exhausted Reason = "retries exhausted" // by count or by time
+	Killed    Reason = "killed"            // by the handler or by RetryIn
+	Discarded Reason = "discarded"         // by the handler or by RetryIn
+	NoRetry   Reason = "retry disabled"    // the payload or the class says so
+	NotUTF8   Reason = "not UTF-8"         // cannot be written back
+	NotAJob   Reason = "not a job"         // does not parse
+)
+
+// NotCounted is the RetryCount of a Decision whose Payload is the fetched bytes.
+const NotCounted int64 = -1
+
+// Decision is what to do with a failed job.
+type Decision struct {
+	Action Action
+	Reason Reason
+	Score  float64 // of the set: seconds since the epoch
+
+	// Payload goes into the set: the fetched bytes with the fields of this
+	// failure edited in, or the fetched bytes themselves.
+	Payload []byte
+
+	// RetryCount is the field of this failure, 0 at the first, or NotCounted.
+	RetryCount int64
+
+	// TrimBefore and TrimMax bound the dead set, as in fetch.Trim; 0 is unbounded.
+	TrimBefore float64
+	TrimMax    int
+
+	// RunDeathHandlers asks for the death handlers, with DeathPayload, after the
+	// job has been stored or acked.
+	RunDeathHandlers bool
+	DeathPayload     *troupe.Payload
+
+	// CallbackErrs tell what the class's callbacks did wrong, for the log. They
+	// did not change the decision.
+	CallbackErrs []error
+}
+
+// Decide applies the rules to a failure at now. r makes the jitter; nil takes
+// the process's own source.
+func (pol Policy) Decide(now time.Time, r *rand.Rand, in Failure) Decision {
+	p := in.Payload
+	if p == nil {
+		var err error
+		if p, err = troupe.ParsePayload(in.Raw); err != nil {
+			return pol.Invalid(now, in.Raw)
+		}
+	}
+	if in.UnknownClass {
+		in.Options = troupe.ClassOptions{}
+	}
+	if in.Err == nil {
+		in.Err = errors.New("failed without an error")
+	}
+	f := &failure{Policy: pol, Failure: in, now: now, m: p.Clone()}
+	return f.decide(r)
+}
+
+// Invalid is the decision for bytes that are no job: dead as they are, without
+// handlers.
+func (pol Policy) Invalid(now time.Time, raw []byte) Decision {
+	d := Decision{Action: Dead, Reason: NotAJob, Payload: raw, RetryCount: NotCounted}
+	pol.bury(&d, now)
+	return d
+}
+
+// bury sets what an insertion into the dead set needs.
+func (pol Policy) bury(d *Decision, now time.Time) {
+	d.Score = troupe.Score(now)
+	if timeout := orDefault(pol.DeadTimeout, defaultDeadTimeout); timeout > 0 {
+		d.TrimBefore = troupe.Score(now.Add(-timeout))
+	}
+	d.TrimMax = max(orDefault(pol.DeadMax, defaultDeadMax), 0)
+}
+
+// failure is one decision in the making.
+type failure struct {
+	Policy
+	Failure
+	now   time.Time
+	m     *troupe.Payload // the job with the fields of this failure
+	count int64           // of this failure, 0 is the first
+	utf8  bool            // m can be written back
+	errs  []error         // of callbacks
+}
+
+func (f *failure) decide(r *rand.Rand) Decision {
+	outcome := outcomeOf(f.Err)
+	limit, never := f.limit()
+	if never {
+		f.count = NotCounted
+		if outcome.Action == troupe.ActionDiscard {
+			return f.discard()
+		}
+		return f.drop(NoRetry)
+	}
+	f.record()
+	switch {
+	case outcome.Action == troupe.ActionDiscard:
+		return f.discard()
+	case outcome.Action == troupe.ActionKill:
+		return f.die(Killed)
+	case f.exhausted(limit):
+		return f.die(Exhausted)
+	case !f.utf8:
+		return f.die(NotUTF8)
+	}
+	wait := backoff(f.count)
+	if outcome.Action == troupe.ActionRetryIn && outcome.Delay > 0 {
+		wait = outcome.Delay.Seconds()
+	} else {
+		switch delay := f.askRetryIn(); {
+		case delay == troupe.KillDelay:
+			return f.die(Killed)
+		case delay == troupe.DiscardDelay:
+			return f.discard()
+		case delay > 0:
+			wait = time.Duration(delay).Seconds()
+		}
+	}
+	return Decision{
+		Action: Retry, Reason: Failed, Score: troupe.Score(f.now) + min(wait+jitter(r, f.count), maxWait),
+		Payload: f.m.Bytes(), RetryCount: f.count, CallbackErrs: f.errs,
+	}
+}
+
+// die is the end of a job that has no retries left, or is not to have any.
+func (f *failure) die(reason Reason) Decision {
+	discard := f.askExhausted()
+	if dead, _ := f.m.Get("dead"); discard || string(dead) == "false" {
+		return f.drop(reason)
+	}
+	d := f.drop(reason)
+	d.Action = Dead
+	if d.Payload = f.m.Bytes(); !f.utf8 {
+		d.Payload, d.RetryCount = f.Raw, NotCounted
+	}
+	f.bury(&d, f.now)
+	return d
+}
+
+func (f *failure) discard() Decision {
+	f.m.SetInt("discarded_at", f.now.UnixMilli()) // for the handlers' eyes only
+	return f.drop(Discarded)
+}
+
+func (f *failure) drop(reason Reason) Decision {
+	return Decision{
+		Action: Drop, Reason: reason, RetryCount: f.count,
+		RunDeathHandlers: true, DeathPayload: f.m, CallbackErrs: f.errs,
+	}
+}
+
+// outcomeOf finds what the handler asked for. The errors of the chain are user
+// code; one that panics asked for nothing.
+func outcomeOf(err error) (outcome troupe.OutcomeError) {
+	defer func() {
+		if recover() != nil {
+			outcome = troupe.OutcomeError{}
+		}
+	}()
+	if asked, ok := errors.AsType[*troupe.OutcomeError](err); ok && asked != nil {
+		return *asked
+	}
+	return outcome
+}
+
+func orDefault[T comparable](v, standard T) T {
+	var zero T
+	if v == zero {
+		return standard
+	}
+	return v
+}
