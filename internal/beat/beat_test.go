@@ -1,0 +1,316 @@
+package beat
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+const id = "vm:24128:acf4dc59d44a"
+
+func mustBeat(t *testing.T, rdb redis.UniversalClient, s State) Result {
+	t.Helper()
+	r, err := Beat(t.Context(), rdb, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func busyState() State {
+	return State{
+		Info: testInfo(id), Now: time.Unix(1795225102, 904857600), RSS: 29476,
+		Work: []Work{
+			{TID: "glk", Queue: "default", Payload: []byte(`{"class":"SlowJob","args":[13]}`), RunAt: time.Unix(1795225012, 999)},
+			{TID: "glm", Queue: "crit", Payload: []byte("{\"args\":[\"<é\u2028\xff\"]}"), RunAt: time.Unix(1795225013, 0)},
+		},
+	}
+}
+
+func TestBeatWritesWhatSidekiqReads(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	r := mustBeat(t, rdb, busyState())
+	if r.Existed || len(r.Signals) != 0 || r.RTT <= 0 {
+		t.Errorf("first beat: %+v", r)
+	}
+	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{id}) {
+		t.Errorf("processes %q", got)
+	}
+	hash := rdb.HGetAll(ctx, id).Val()
+	rtt := hash["rtt_us"]
+	delete(hash, "rtt_us")
+	for field, want := range map[string]string{
+		"info": string(testInfo(id).JSON()), "concurrency": "4", "busy": "2", "beat": "1795225102.9048576", "quiet": "false", "rss": "29476",
+	} {
+		if hash[field] != want {
+			t.Errorf("%s = %q, want %q", field, hash[field], want)
+		}
+		delete(hash, field)
+	}
+	if us, err := strconv.ParseInt(rtt, 10, 64); err != nil || us != r.RTT.Microseconds() {
+		t.Errorf("rtt_us = %q, want %d", rtt, r.RTT.Microseconds())
+	}
+	if len(hash) != 0 {
+		t.Errorf("fields too many: %v", hash)
+	}
+	wantWork := map[string]string{
+		"glk": `{"queue":"default","payload":"{\"class\":\"SlowJob\",\"args\":[13]}","run_at":1795225012}`,
+		"glm": "{\"queue\":\"crit\",\"payload\":\"{\\\"args\\\":[\\\"<é\u2028\ufffd\\\"]}\",\"run_at\":1795225013}",
+	}
+	work := rdb.HGetAll(ctx, id+":work").Val()
+	for tid, want := range wantWork {
+		if work[tid] != want {
+			t.Errorf("work of %s\n got %s\nwant %s", tid, work[tid], want)
+		}
+	}
+	if len(work) != 2 || rdb.Exists(ctx, id+":workers").Val() != 0 {
+		t.Errorf("work %v, or an old key that nobody asked for", work)
+	}
+	for _, key := range []string{id, id + ":work"} {
+		if ttl := rdb.TTL(ctx, key).Val(); ttl != 60*time.Second {
+			t.Errorf("TTL of %s: %v", key, ttl)
+		}
+	}
+}
+
+func TestTheNextBeatReplacesTheWork(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	s := busyState()
+	s.WorkersKey = true
+	mustBeat(t, rdb, s)
+	if got := rdb.HLen(ctx, id+":workers").Val(); got != 2 {
+		t.Errorf("old key has %d entries", got)
+	}
+	s.Work, s.Quiet = s.Work[1:], true
+	if r := mustBeat(t, rdb, s); !r.Existed {
+		t.Error("second beat: did not exist")
+	}
+	for _, key := range []string{id + ":work", id + ":workers"} {
+		if got := rdb.HKeys(ctx, key).Val(); !slices.Equal(got, []string{"glm"}) {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+	if got := rdb.HMGet(ctx, id, "busy", "quiet").Val(); got[0] != "1" || got[1] != "true" {
+		t.Errorf("busy, quiet: %v", got)
+	}
+	s.Work = nil
+	mustBeat(t, rdb, s)
+	if n := rdb.Exists(ctx, id+":work", id+":workers").Val(); n != 0 {
+		t.Errorf("an idle process has %d work keys", n)
+	}
+}
+
+func TestBeatTakesAllSignalsOldestFirst(t *testing.T) {
+	full, _ := redistest.New(t)
+	mini := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), MaxRetries: -1})
+	defer func() { _ = mini.Close() }()
+	for name, rdb := range map[string]*redis.Client{"redis": full, "miniredis": mini} {
+		t.Run(name, func(t *testing.T) {
+			for _, signal := range []string{"TSTP", "TTIN", "HUP", "TERM"} { // as the UI does
+				rdb.LPush(t.Context(), id+"-signals", signal)
+			}
+			if r := mustBeat(t, rdb, State{Info: testInfo(id)}); !slices.Equal(r.Signals, []string{"TSTP", "TTIN", "HUP", "TERM"}) {
+				t.Errorf("signals %q", r.Signals)
+			}
+			if r := mustBeat(t, rdb, busyState()); len(r.Signals) != 0 || !r.Existed {
+				t.Errorf("second beat: %+v", r)
+			}
+		})
+	}
+}
+
+func TestBeatAfterAnAbsence(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	mustBeat(t, rdb, busyState())
+	rdb.Del(t.Context(), id) // its lease is over
+	if r := mustBeat(t, rdb, busyState()); r.Existed {
+		t.Error("existed after its lease")
+	}
+}
+
+func TestBeatWithoutRedis(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DialerRetries: 1})
+	defer func() { _ = rdb.Close() }()
+	s.Kill()
+	ctx := t.Context()
+	f := NewFlusher(id)
+	_, beatErr := Beat(ctx, rdb, busyState())
+	_, cleanupErr := Cleanup(ctx, rdb)
+	_, countErr := Processes(ctx, rdb)
+	for what, err := range map[string]error{
+		"beat": beatErr, "flush": f.Flush(ctx, rdb, Counts{1, 0}, time.Now()), "cleanup": cleanupErr, "count": countErr,
+		"clear": Clear(ctx, rdb, id), "tree": PublishTree(ctx, rdb, id, []byte("{}")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "connect") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestPublishTree(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	if err := PublishTree(t.Context(), rdb, id, []byte(`{"name":"launcher"}`)); err != nil {
+		t.Fatal(err)
+	}
+	key := "troupe:tree:" + id
+	if got, ttl := rdb.Get(t.Context(), key).Val(), rdb.TTL(t.Context(), key).Val(); got != `{"name":"launcher"}` || ttl != Lease {
+		t.Errorf("tree %s for %v", got, ttl)
+	}
+}
+
+func TestClearLeavesNothing(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	other := busyState()
+	other.Info.Identity = "vm:1:000000000000"
+	s := busyState()
+	s.WorkersKey = true
+	mustBeat(t, rdb, s)
+	mustBeat(t, rdb, other)
+	if err := PublishTree(ctx, rdb, id, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewFlusher(id).Flush(ctx, rdb, Counts{1, 1}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Clear(ctx, rdb, id); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		if strings.Contains(key, id) {
+			t.Errorf("left behind: %s", key)
+		}
+	}
+	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{other.Info.Identity}) {
+		t.Errorf("processes %q", got)
+	}
+	if n, err := Processes(ctx, rdb); err != nil || n != 1 {
+		t.Errorf("Processes = %d, %v", n, err)
+	}
+}
+
+func TestCleanupRemovesTheSilentOnceAMinute(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	mustBeat(t, rdb, busyState())
+	rdb.SAdd(ctx, "processes", "dead:1:a", "dead:2:b", "odd:3:c", "bare:4:d")
+	rdb.Set(ctx, "odd:3:c", "not a hash", 0)
+	rdb.HSet(ctx, "bare:4:d", "busy", 1)
+	for i := range 500 { // more than a page
+		rdb.SAdd(ctx, "processes", "dead:"+strconv.Itoa(100+i)+":e")
+	}
+	if n, err := Cleanup(ctx, rdb); err != nil || n != 504 {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{id}) {
+		t.Errorf("processes %q", got)
+	}
+	if ttl := rdb.TTL(ctx, "process_cleanup").Val(); ttl != 60*time.Second || rdb.Get(ctx, "process_cleanup").Val() != "1" {
+		t.Errorf("lock for %v", ttl)
+	}
+	rdb.SAdd(ctx, "processes", "dead:1:a")
+	if n, err := Cleanup(ctx, rdb); err != nil || n != 0 {
+		t.Errorf("within the minute: removed %d, %v", n, err)
+	}
+	rdb.Del(ctx, "process_cleanup")
+	if n, err := Cleanup(ctx, rdb); err != nil || n != 1 {
+		t.Errorf("after the minute: removed %d, %v", n, err)
+	}
+}
+
+func TestOnACluster(t *testing.T) {
+	s := redistest.Start(t, "--cluster-enabled", "yes")
+	one := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	defer func() { _ = one.Close() }()
+	ctx := t.Context()
+	if err := one.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(one.ClusterInfo(ctx).Val(), "cluster_state:ok") {
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}})
+	defer func() { _ = rdb.Close() }()
+	rdb.LPush(ctx, id+"-signals", "TSTP")
+	if r := mustBeat(t, rdb, busyState()); !slices.Equal(r.Signals, []string{"TSTP"}) {
+		t.Errorf("%+v", r)
+	}
+	if err := NewFlusher(id).Flush(ctx, rdb, Counts{3, 1}, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if got := rdb.Get(ctx, "stat:processed").Val(); got != "3" {
+		t.Errorf("processed %s", got)
+	}
+	if _, err := Cleanup(ctx, rdb); err != nil {
+		t.Error(err)
+	}
+	if err := Clear(ctx, rdb, id); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	a, b := NewIdentity("vm", 42), NewIdentity("vm", 42)
+	if len(a) != len("vm:42:")+12 || !strings.HasPrefix(a, "vm:42:") || a == b || strings.Trim(a[6:], "0123456789abcdef") != "" {
+		t.Errorf("identities %s, %s", a, b)
+	}
+	if got := Hostname(func(string) string { return "web.1" }); got != "web.1" {
+		t.Errorf("with DYNO: %s", got)
+	}
+	if got := Hostname(func(string) string { return "" }); got == "" {
+		t.Error("no host name")
+	}
+}
+
+func TestRSSIsPlausible(t *testing.T) {
+	for what, kb := range map[string]int64{"RSS": RSS(), "of the runtime": runtimeKB()} {
+		if kb < 1<<10 || kb > 64<<20 {
+			t.Errorf("%s: %d KB", what, kb)
+		}
+	}
+}
+
+func TestLatencyWarnsAfterFiveSlowOnes(t *testing.T) {
+	var l Latency
+	slow, fast := SlowRTT+1, SlowRTT
+	for i, tt := range []struct {
+		rtt  time.Duration
+		warn bool
+	}{
+		{slow, false}, {slow, false}, {slow, false}, {slow, false}, {fast, false},
+		{slow, false}, {slow, false}, {slow, false}, {slow, false}, {slow, true}, {slow, false},
+	} {
+		if got := l.Slow(tt.rtt); got != tt.warn {
+			t.Errorf("reading %d (%v): %v", i, tt.rtt, got)
+		}
+	}
+}
+
+func BenchmarkBeat(b *testing.B) {
+	rdb, _ := redistest.New(b)
+	s := busyState()
+	payload := []byte(`{"class":"SlowJob","args":["` + strings.Repeat("x", 200) + `"]}`)
+	for i := range 100 {
+		s.Work = append(s.Work, Work{TID: strconv.Itoa(i), Queue: "default", Payload: payload, RunAt: time.Unix(math.MaxInt32, 0)})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Beat(context.Background(), rdb, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// MinVersion is the oldest Redis that has all the commands that are used.
+const MinVersion = "6.2"
+
+// VersionError is a Redis that is too old.
+type VersionError struct {
+	Addr  string
+	Found string
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("redis at %s is version %s, expected %s or newer", e.Addr, e.Found, MinVersion)
+}
+
+// KeyTypeError is one of Sidekiq's keys that holds something else.
+type KeyTypeError struct {
+	Key, Found, Want string // types as TYPE names them
+}
+
+func (e *KeyTypeError) Error() string {
+	return fmt.Sprintf("redis key %q is a %s, expected a %s: rename or delete it, or use another database", e.Key, e.Found, e.Want)
+}
+
+// keyTypes are the types of the keys with a fixed name.
+var keyTypes = []struct{ key, want string }{
+	{keys.Queues, "set"},
+	{keys.Retry, "zset"},
+	{keys.Schedule, "zset"},
+	{keys.Dead, "zset"},
+	{keys.Processes, "set"},
+	{keys.StatProcessed, "string"},
+	{keys.StatFailed, "string"},
+}
+
+// Check looks whether a Redis will do: it answers, it is MinVersion or newer
+// (a *VersionError otherwise; Valkey answers with the version of Redis that it
+// is compatible with), and the fixed keys have their types (*KeyTypeError, all
+// of them joined). warnings are sentences for the log: a maxmemory policy that
+// may evict jobs, or that the server does not let us ask. A server that answers
+// INFO without a version or a policy, as an embedded one does, passes silently.
+func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, err error) {
+	addr := Addr(rdb)
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return nil, pingError(addr, err)
+	}
+	info, err := rdb.Info(ctx).Result()
+	switch {
+	case err == nil:
+		if version := infoField(info, "redis_version"); tooOld(version) {
+			return nil, &VersionError{Addr: addr, Found: version}
+		}
+		if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
+			warnings = append(warnings, fmt.Sprintf("redis at %s has maxmemory-policy %s, expected noeviction: "+
+				"when memory runs short it would throw jobs away", addr, policy))
+		}
+	case Classify(err) == Outage || Classify(err) == Local:
+		return nil, fmt.Errorf("ask redis at %s for its version: %w", addr, err)
+	default:
+		warnings = append(warnings, fmt.Sprintf("redis at %s does not tell its version and "+
+			"maxmemory-policy (%v): expected %s or newer, and noeviction", addr, err, MinVersion))
+	}
+	return warnings, checkKeys(ctx, rdb)
+}
+
+func pingError(addr string, err error) error {
+	switch Classify(err) {
+	case Auth:
+		return fmt.Errorf("redis at %s refuses the login: %w", addr, err)
+	case Outage:
+		return fmt.Errorf("redis at %s cannot be reached: %w", addr, err)
+	default:
+		return fmt.Errorf("ping redis at %s: %w", addr, err)
+	}
+}
+
+func checkKeys(ctx context.Context, rdb redis.UniversalClient) error {
+	types := make([]*redis.StatusCmd, len(keyTypes))
+	// The error of the pipeline is that of its first failed command.
+	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, k := range keyTypes {
+			types[i] = p.Type(ctx, k.key)
+		}
+		return nil
+	})
+	var faults []error
+	for i, k := range keyTypes {
+		found, err := types[i].Result()
+		switch Classify(err) {
+		case None:
+			if found != k.want && found != "none" {
+				faults = append(faults, &KeyTypeError{Key: k.key, Found: found, Want: k.want})
+			}
+		case Outage, Local:
+			return fmt.Errorf("ask redis for the type of key %q: %w", k.key, err)
+		default: // not allowed to ask: the first use will tell
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Addr names the server of a client for people: "host:port/db", a socket's
+// path, or the addresses of a cluster. It never shows credentials.
+func Addr(rdb redis.UniversalClient) string {
+	switch c := rdb.(type) {
+	case *redis.Client:
+		o := c.Options()
+		return o.Addr + "/" + strconv.Itoa(o.DB)
+	case *redis.ClusterClient:
+		return strings.Join(c.Options().Addrs, ",")
+	}
+	return fmt.Sprintf("%T", rdb)
+}
+
+// infoField reads "name:value" out of the reply of INFO.
+func infoField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// tooOld compares the first two numbers of a version; text that is no version
+// passes.
+func tooOld(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	maj, err := strconv.Atoi(major)
+	if err != nil {
+		return false
+	}
+	sub, _ := strconv.Atoi(minor)
+	return maj < 6 || maj == 6 && sub < 2
+}

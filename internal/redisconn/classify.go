@@ -1,0 +1,167 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Fault is what an error of a Redis call means to the daemon.
+type Fault int
+
+const (
+	// None: no error, or redis.Nil, which is an answer.
+	None Fault = iota
+
+	// Outage: Redis is away, or cannot serve for now (network, time-outs,
+	// loading, failing over, out of memory, running a long script). The same
+	// call may succeed later; whether this one had an effect is not known when
+	// no reply came.
+	Outage
+
+	// Auth: Redis refuses who we are or what we may do. Somebody has to change
+	// something; until then it is like an outage.
+	Auth
+
+	// Command: Redis refuses this very command (a key of a wrong type, a syntax
+	// error), or the client could not send it. Repeating it will not help.
+	Command
+
+	// Local: the caller has cancelled the call or closed the client. It says
+	// nothing about Redis.
+	Local
+)
+
+// String returns the name in lower case.
+func (f Fault) String() string {
+	return [...]string{"none", "outage", "auth", "command", "local"}[f]
+}
+
+// Classify judges an error of a Redis call. A context's deadline counts as an
+// Outage, its cancellation as Local.
+func Classify(err error) Fault {
+	switch {
+	case err == nil, errors.Is(err, redis.Nil):
+		return None
+	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
+		return Local
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		return classifyReply(reply.Error())
+	}
+	if isNetwork(err) {
+		return Outage
+	}
+	return Command
+}
+
+func isNetwork(err error) bool {
+	for _, target := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+		redis.ErrPoolTimeout, redis.ErrPoolExhausted,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // *net.OpError, *net.DNSError, TLS alerts
+		return true
+	}
+	text := err.Error()
+	for _, part := range networkTexts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// networkTexts belong to errors that have no type to ask for: go-redis's own
+// about connections, Sentinel and clusters, and TLS's.
+var networkTexts = []string{
+	"redis: all sentinels",
+	"redis: cluster has no nodes",
+	"redis: connection",
+	"redis: can't parse", // not a reply: the stream is out of step
+	"redis: expected ",
+	"redis: invalid reply",
+	"redis: timed out",
+	"state transition timeout",
+	"use of closed network connection",
+	"tls: ",
+	"x509: ",
+}
+
+// replyFaults judges the first word of an error reply; other words are
+// Command. BUSYGROUP and BUSYKEY are not BUSY.
+var replyFaults = map[string]Fault{
+	"LOADING":     Outage, // reading its data at start
+	"READONLY":    Outage, // a replica: failover under way
+	"MASTERDOWN":  Outage,
+	"BUSY":        Outage, // a script runs too long
+	"CLUSTERDOWN": Outage,
+	"TRYAGAIN":    Outage, // a slot is moving
+	"MOVED":       Outage, // the client has already asked for the new layout
+	"ASK":         Outage,
+	"NOREPLICAS":  Outage,
+	"UNBLOCKED":   Outage, // a blocked command met a failover
+	"OOM":         Outage, // maxmemory reached, nothing may be evicted
+	"MISCONF":     Outage, // the disk is full, writes are refused
+	"NOAUTH":      Auth,
+	"WRONGPASS":   Auth,
+	"NOPERM":      Auth,
+	"DENIED":      Auth, // protected mode
+}
+
+// errTexts judges replies of the general form "ERR …".
+var errTexts = []struct {
+	prefix string
+	fault  Fault
+}{
+	{"max number of clients", Outage},
+	{"max+number+of+clients", Outage},
+	{"invalid password", Auth},
+	{"AUTH ", Auth},
+	{"Client sent AUTH", Auth},
+	{"unauthenticated", Auth},
+}
+
+func classifyReply(text string) Fault {
+	code, rest, _ := strings.Cut(text, " ")
+	if fault, known := replyFaults[code]; known {
+		return fault
+	}
+	switch code {
+	case "EXECABORT":
+		// "Transaction discarded because of: OOM …" has the reason; "… because of
+		// previous errors" has not: a queued command was refused, for memory, as
+		// a replica, or for a disk, since none of ours is unknown or too short.
+		if _, cause, found := strings.Cut(rest, "because of: "); found {
+			return classifyReply(cause)
+		}
+		return Outage
+	case "ERR":
+		// Redis 6.2 wraps what a script's command answered:
+		// "ERR Error running script (call to f_…): @user_script:1: -OOM …".
+		if strings.HasPrefix(rest, "Error running script") {
+			if i := strings.LastIndex(rest, ": -"); i >= 0 {
+				return classifyReply(rest[i+len(": -"):])
+			}
+		}
+		for _, t := range errTexts {
+			if strings.HasPrefix(rest, t.prefix) {
+				return t.fault
+			}
+		}
+		next, _, _ := strings.Cut(rest, " ") // KVRocks says "ERR LOADING …"
+		if fault, known := replyFaults[next]; known {
+			return fault
+		}
+	}
+	return Command
+}

@@ -1,0 +1,166 @@
+package redisconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+func derived(t *testing.T, rdb redis.UniversalClient, need Need) redis.UniversalClient {
+	t.Helper()
+	own, err := Derive(rdb, need)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	return own
+}
+
+func TestDeriveKeepsTheConnectionAndChangesTheRest(t *testing.T) {
+	dialer := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("not here") }
+	user := redis.NewClient(&redis.Options{
+		Addr: "db.internal:7000", DB: 3, Username: "app", Password: "secret", Protocol: 2, ClientName: "web",
+		TLSConfig: &tls.Config{ServerName: "db"}, Dialer: dialer,
+		ReadTimeout: -1, WriteTimeout: -1, PoolSize: 2, MaxActiveConns: 3, MaxRetries: 8,
+	})
+	defer func() { _ = user.Close() }()
+	got := derived(t, user, Need{PoolSize: 17, Name: "troupe"}).(*redis.Client).Options()
+
+	if got.Addr != "db.internal:7000" || got.DB != 3 || got.Username != "app" || got.Password != "secret" ||
+		got.Protocol != 2 || got.TLSConfig.ServerName != "db" {
+		t.Errorf("the connection changed: %+v", got)
+	}
+	if _, err := got.Dialer(t.Context(), "tcp", "x"); err == nil || err.Error() != "not here" {
+		t.Errorf("the dialer is not the user's: %v", err)
+	}
+	if got.MaxRetries != 0 { // -1, normalised
+		t.Errorf("MaxRetries = %d, commands would be repeated", got.MaxRetries)
+	}
+	if want := 2*time.Second + Slack; got.ReadTimeout != want || got.WriteTimeout != Slack || got.PoolTimeout <= want {
+		t.Errorf("timeouts read %v write %v pool %v", got.ReadTimeout, got.WriteTimeout, got.PoolTimeout)
+	}
+	if got.PoolSize != 17 || got.MaxActiveConns != 17 || got.MaxConcurrentDials != 17 {
+		t.Errorf("pool %d, active %d, dials %d, want 17", got.PoolSize, got.MaxActiveConns, got.MaxConcurrentDials)
+	}
+	if !got.ContextTimeoutEnabled || got.ClientName != "troupe" {
+		t.Errorf("ContextTimeoutEnabled %v, ClientName %q", got.ContextTimeoutEnabled, got.ClientName)
+	}
+	if o := user.Options(); o.MaxRetries != 8 || o.PoolSize != 2 || o.ClientName != "web" || o.ContextTimeoutEnabled {
+		t.Errorf("the user's options changed: %+v", o)
+	}
+}
+
+func TestDeriveKeepsWhatIsLarger(t *testing.T) {
+	user := redis.NewClient(&redis.Options{Addr: "x:1", ReadTimeout: time.Minute, PoolSize: 50, ClientName: "web"})
+	defer func() { _ = user.Close() }()
+	got := derived(t, user, Need{PoolSize: 5, Block: 10 * time.Second}).(*redis.Client).Options()
+	if got.ReadTimeout != time.Minute || got.PoolSize != 50 || got.MaxActiveConns != 0 || got.ClientName != "web" {
+		t.Errorf("read %v, pool %d, active %d, name %q", got.ReadTimeout, got.PoolSize, got.MaxActiveConns, got.ClientName)
+	}
+	longer := derived(t, user, Need{Block: 2 * time.Minute}).(*redis.Client).Options()
+	if longer.ReadTimeout <= 2*time.Minute+3*time.Second {
+		t.Errorf("read timeout %v does not cover a block of 2 m", longer.ReadTimeout)
+	}
+}
+
+func TestDeriveLeavesTheApplicationsPartsAlone(t *testing.T) {
+	user := redis.NewClient(&redis.Options{
+		Addr: "x:1", Limiter: failingLimiter{}, ClientSideCacheConfig: &redis.ClientSideCacheConfig{},
+	})
+	defer func() { _ = user.Close() }()
+	got := derived(t, user, Need{}).(*redis.Client).Options()
+	if got.Limiter != nil || got.ClientSideCacheConfig != nil || got.ClientSideCache != nil ||
+		got.PushNotificationProcessor == user.Options().PushNotificationProcessor {
+		t.Errorf("shared with the user's client: %+v", got)
+	}
+}
+
+type failingLimiter struct{}
+
+func (failingLimiter) Allow() error       { return errors.New("limited") }
+func (failingLimiter) ReportResult(error) {}
+
+func TestDeriveOfACluster(t *testing.T) {
+	user := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"a:1", "b:2"}, ReadOnly: true, MaxRedirects: 5, Password: "p"})
+	defer func() { _ = user.Close() }()
+	got := derived(t, user, Need{PoolSize: 40, Name: "troupe"}).(*redis.ClusterClient).Options()
+	if strings.Join(got.Addrs, " ") != "a:1 b:2" || got.Password != "p" || got.PoolSize != 40 || got.ClientName != "troupe" {
+		t.Errorf("options %+v", got)
+	}
+	if got.MaxRedirects != 0 || got.MaxRetries != -1 || got.ReadOnly || !got.ContextTimeoutEnabled {
+		t.Errorf("redirects %d, retries %d, read only %v", got.MaxRedirects, got.MaxRetries, got.ReadOnly)
+	}
+}
+
+// wrapper is what a tracing library may hand out.
+type wrapper struct{ redis.UniversalClient }
+
+func TestDeriveRefusesWhatItCannotRead(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "x:1"}})
+	defer func() { _ = ring.Close() }()
+	for name, rdb := range map[string]redis.UniversalClient{
+		"*redis.Ring": ring, "redisconn.wrapper": wrapper{ring}, "nil": nil,
+		"nil *redis.Client": (*redis.Client)(nil), "nil *redis.ClusterClient": (*redis.ClusterClient)(nil),
+	} {
+		own, err := Derive(rdb, Need{})
+		if err == nil || own != nil {
+			t.Fatalf("%s: derived", name)
+		}
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error does not name the type: %v", name, err)
+		}
+		if unreadable, ok := errors.AsType[*UnreadableError](err); ok && !strings.Contains(unreadable.Error(), "redis.NewClient(options)") {
+			t.Errorf("%s: error does not say what to do: %v", name, err)
+		}
+	}
+}
+
+func TestClosingTheDerivedClientLeavesTheUsers(t *testing.T) {
+	user, _ := redistest.New(t)
+	own, err := Derive(user, Need{Name: "troupe-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := own.ClientList(t.Context()).Result()
+	if err != nil || !strings.Contains(list, "name=troupe-test") {
+		t.Errorf("CLIENT LIST without the name (%v): %s", err, list)
+	}
+	if err := own.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := user.Get(t.Context(), "k").Result(); err != nil || got != "v" {
+		t.Errorf("the user's client after Close: %q, %v", got, err)
+	}
+}
+
+func TestDeriveOfASentinelsClientUsesItsDialer(t *testing.T) {
+	_, url := redistest.New(t)
+	addr, _, _ := strings.Cut(strings.TrimPrefix(url, "redis://"), "/")
+	sentinel := newServer(t, func(args []string) string {
+		if strings.ToLower(args[0]) == "sentinel" && strings.ToLower(args[1]) == "get-master-addr-by-name" {
+			host, port, _ := net.SplitHostPort(addr)
+			return array(bulk(host), bulk(port))
+		}
+		if strings.ToLower(args[0]) == "sentinel" {
+			return array() // no other sentinels, no replicas
+		}
+		return "+OK\r\n"
+	})
+	user := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{sentinel}, DB: 1})
+	defer func() { _ = user.Close() }()
+	own := derived(t, user, Need{})
+	if got, err := own.Ping(t.Context()).Result(); err != nil || got != "PONG" {
+		t.Errorf("ping through sentinel: %q, %v", got, err)
+	}
+}
