@@ -1,0 +1,128 @@
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupehq/troupe"
+)
+
+// Directive is what a Decider answers.
+type Directive int
+
+// What a supervisor can do about a failure.
+const (
+	Restart  Directive = iota // a new instance, same path and mailbox, after the backoff; spends the budget
+	Stop                      // end the actor; its supervisor hears of it
+	Resume                    // drop the message, go on with the same instance
+	Escalate                  // the supervisor itself fails, with this failure as the cause
+)
+
+func (d Directive) String() string {
+	switch d {
+	case Restart:
+		return "restart"
+	case Stop:
+		return "stop"
+	case Resume:
+		return "resume"
+	case Escalate:
+		return "escalate"
+	}
+	return fmt.Sprintf("directive(%d)", int(d))
+}
+
+// Failure is one crash of an actor, as a Decider sees it.
+type Failure struct {
+	Path     string // in the tree, like launcher/default/processor-3
+	Role     string // launcher, manager, fetcher, processor, poller, heartbeat, rescuer
+	Capsule  string // "" outside a capsule
+	Reason   error  // why; a panic value that is no error is a *troupe.PanicError
+	Stack    []byte // of the panic, nil where there is none
+	Restarts int    // restarts that this supervisor has done within the period, this one not counted
+	Job      *JobCrash
+}
+
+// Decider chooses the directive for a failure. It must not block.
+type Decider func(Failure) Directive
+
+// DefaultDecider restarts, whatever the failure.
+func DefaultDecider(Failure) Directive { return Restart }
+
+// JobCrash is the reason with which a processor crashes after the job that it
+// ran panicked or called runtime.Goexit. The job is already settled as a
+// failure when the actor crashes.
+type JobCrash struct {
+	Class, JID, Queue string
+	Err               error // *troupe.PanicError or *troupe.GoexitError
+	Stack             []byte
+}
+
+func (c *JobCrash) Error() string {
+	return fmt.Sprintf("job %s %s: %v", c.Class, c.JID, c.Err)
+}
+
+func (c *JobCrash) Unwrap() error { return c.Err }
+
+// Crash is what an actor's panic looks like on its way to the strategy: the
+// panic value with the stack of the panicking goroutine.
+type Crash struct {
+	Reason error
+	Stack  []byte
+}
+
+func (c *Crash) Error() string { return c.Reason.Error() }
+func (c *Crash) Unwrap() error { return c.Reason }
+
+// NewCrash makes a Crash of a recovered panic value.
+func NewCrash(value any, stack []byte) *Crash {
+	switch v := value.(type) {
+	case *Crash:
+		return v
+	case *JobCrash:
+		return &Crash{Reason: v, Stack: v.Stack}
+	case *Exceeded:
+		return &Crash{Reason: v, Stack: stack}
+	case error:
+		return &Crash{Reason: v, Stack: stack}
+	}
+	return &Crash{Reason: &troupe.PanicError{Value: value, Stack: stack}, Stack: stack}
+}
+
+// Exceeded is the reason with which a supervisor fails when its budget is spent
+// or its decider said Escalate; Cause is the child's own failure.
+type Exceeded struct {
+	Path     string // of the child that failed last
+	Restarts int    // in the period
+	Spec     string // the budget in words; "" when a decider escalated
+	Cause    error
+}
+
+func (e *Exceeded) Error() string {
+	if e.Spec == "" {
+		return fmt.Sprintf("escalated: %s failed: %v", e.Path, e.Cause)
+	}
+	return fmt.Sprintf("restart budget spent (%s): %s failed: %v", e.Spec, e.Path, e.Cause)
+}
+
+func (e *Exceeded) Unwrap() error { return e.Cause }
+
+// split reads role and capsule off a path.
+func split(path string) (role, capsule string) {
+	parts := strings.Split(path, "/")
+	switch len(parts) {
+	case 1:
+		return parts[0], ""
+	case 2:
+		switch parts[1] {
+		case "heartbeat", "poller", "rescuer":
+			return parts[1], ""
+		}
+		return "manager", parts[1]
+	}
+	last := parts[len(parts)-1]
+	if i := strings.LastIndexByte(last, '-'); i > 0 {
+		last = last[:i]
+	}
+	return last, parts[1]
+}

@@ -1,0 +1,242 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// fakeSupervisor records what a strategy asks of it.
+type fakeSupervisor struct {
+	mu        sync.Mutex
+	children  []*actor.PID
+	asked     []string
+	escalated error
+}
+
+func (f *fakeSupervisor) note(verb string, pids []*actor.PID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range pids {
+		f.asked = append(f.asked, verb+" "+p.GetId())
+	}
+}
+
+func (f *fakeSupervisor) Children() []*actor.PID          { return f.children }
+func (f *fakeSupervisor) RestartChildren(p ...*actor.PID) { f.note("restart", p) }
+func (f *fakeSupervisor) StopChildren(p ...*actor.PID)    { f.note("stop", p) }
+func (f *fakeSupervisor) ResumeChildren(p ...*actor.PID)  { f.note("resume", p) }
+func (f *fakeSupervisor) EscalateFailure(reason, _ any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.escalated = NewCrash(reason, nil).Reason
+}
+
+func (f *fakeSupervisor) calls() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked)
+}
+
+func newSystem(t *testing.T) *actor.ActorSystem {
+	t.Helper()
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return slog.New(slog.DiscardHandler)
+	}))
+}
+
+// idler is an actor that exists, so that its name is known to the registry.
+type idler struct{}
+
+func (idler) Receive(actor.Context) {}
+
+func family(t *testing.T, sys *actor.ActorSystem, n int) *fakeSupervisor {
+	t.Helper()
+	f := &fakeSupervisor{}
+	for i := range n {
+		pid, err := sys.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return idler{} }), fmt.Sprintf("launcher/default/processor-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.children = append(f.children, pid)
+	}
+	return f
+}
+
+var errBoom = errors.New("boom")
+
+func TestKindsRestartTheirGroup(t *testing.T) {
+	for _, tc := range []struct {
+		strategy *Strategy
+		want     []string
+	}{
+		{OneForOne(Spec{}), []string{"restart launcher/default/processor-1"}},
+		{AllForOne(Spec{}), []string{"restart launcher/default/processor-0", "restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
+		{RestForOne(Spec{}), []string{"restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
+	} {
+		t.Run(tc.strategy.String(), func(t *testing.T) {
+			sys := newSystem(t)
+			f := family(t, sys, 3)
+			tc.strategy.HandleFailure(sys, f, f.children[1], nil, errBoom, nil)
+			if got := f.calls(); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSpentBudgetEscalatesWithTheChainOfCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		f := family(t, sys, 2)
+		s := OneForOne(Spec{Intensity: 3, Period: time.Minute})
+		for i := range 3 {
+			s.HandleFailure(sys, f, f.children[i%2], nil, errBoom, nil)
+			time.Sleep(time.Second)
+		}
+		if f.escalated != nil || len(f.calls()) != 3 {
+			t.Fatalf("within the budget: asked %q, escalated %v", f.calls(), f.escalated)
+		}
+		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
+		if !errors.Is(f.escalated, errBoom) {
+			t.Fatalf("escalated %v, want a chain that ends in %v", f.escalated, errBoom)
+		}
+		if e, ok := errors.AsType[*Exceeded](f.escalated); !ok || e.Restarts != 3 || e.Path != "launcher/default/processor-0" {
+			t.Errorf("escalated %#v", f.escalated)
+		}
+		time.Sleep(time.Minute)
+		f.escalated = nil
+		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
+		if f.escalated != nil {
+			t.Errorf("the budget was not pruned after its period: %v", f.escalated)
+		}
+	})
+}
+
+func TestResetGivesAFreshBudget(t *testing.T) {
+	sys := newSystem(t)
+	f := family(t, sys, 1)
+	s := OneForOne(Spec{Intensity: 1, Period: time.Hour})
+	s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
+	s.Reset()
+	s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
+	if f.escalated != nil {
+		t.Errorf("escalated: %v", f.escalated)
+	}
+}
+
+func TestJobCrashNeverSpendsTheBudgetNorTouchesSiblings(t *testing.T) {
+	sys := newSystem(t)
+	f := family(t, sys, 3)
+	s := AllForOne(Spec{Intensity: 1, Period: time.Hour, Backoff: Backoff{Min: time.Hour}})
+	for range 50 {
+		s.HandleFailure(sys, f, f.children[1], nil, &Crash{Reason: &JobCrash{Class: "Bad", Err: errBoom}}, nil)
+	}
+	if f.escalated != nil {
+		t.Errorf("escalated: %v", f.escalated)
+	}
+	if got := f.calls(); len(got) != 50 || got[0] != "restart launcher/default/processor-1" {
+		t.Errorf("asked %d times, first %q", len(got), got[0])
+	}
+}
+
+func TestBackoffWaitsAndDoubles(t *testing.T) {
+	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second}
+	want := []time.Duration{0, 0, 100, 200, 400, 800, 1000, 1000}
+	for n, w := range want {
+		if got := b.Wait(n); got != w*time.Millisecond {
+			t.Errorf("restart %d waits %s, want %s", n, got, w*time.Millisecond)
+		}
+	}
+	if got := (Backoff{Min: time.Second}).Wait(1 << 20); got != maxBackoff {
+		t.Errorf("a huge count waits %s, want %s", got, maxBackoff)
+	}
+	for range 1000 {
+		if got := (Backoff{Min: time.Second, Jitter: 0.5}).Wait(2); got < 500*time.Millisecond || got > time.Second {
+			t.Fatalf("jitter of one half gave %s", got)
+		}
+	}
+}
+
+func TestBackoffDoesNotRestartANamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		f := family(t, sys, 1)
+		s := OneForOne(Spec{Intensity: 10, Period: time.Minute, Backoff: Backoff{Min: time.Second}})
+		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil) // immediate
+		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil) // after 1 s
+		sys.Root.Stop(f.children[0])
+		synctest.Wait()
+		family(t, sys, 1) // the name is taken by another actor now
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := f.calls(); len(got) != 1 {
+			t.Errorf("asked %q, want the immediate restart only", got)
+		}
+	})
+}
+
+func TestDeciderThatPanicsOrHangsIsOverruled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		release := make(chan struct{})
+		for name, decide := range map[string]Decider{
+			"panics": func(Failure) Directive { panic("decider") },
+			"hangs":  func(Failure) Directive { <-release; return Stop },
+			"lies":   func(Failure) Directive { return Directive(99) },
+		} {
+			f := &fakeSupervisor{}
+			child := actor.NewPID(sys.Address(), "launcher/default/processor-0")
+			OneForOne(Spec{Decide: decide}).HandleFailure(sys, f, child, nil, errBoom, nil)
+			if got := f.calls(); !slices.Equal(got, []string{"restart launcher/default/processor-0"}) {
+				t.Errorf("a decider that %s: asked %q", name, got)
+			}
+		}
+		close(release)
+	})
+}
+
+func TestDirectivesAndTheFailureThatADeciderSees(t *testing.T) {
+	sys := newSystem(t)
+	for d, want := range map[Directive]string{
+		Stop:   "stop launcher/default/processor-0",
+		Resume: "resume launcher/default/processor-0",
+	} {
+		f := family(t, newSystem(t), 1)
+		var seen Failure
+		s := OneForOne(Spec{Decide: func(x Failure) Directive { seen = x; return d }})
+		s.HandleFailure(sys, f, f.children[0], nil, NewCrash("a value", []byte("stack")), nil)
+		if got := f.calls(); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: asked %q", d, got)
+		}
+		if seen.Role != "processor" || seen.Capsule != "default" || string(seen.Stack) != "stack" || seen.Reason == nil {
+			t.Errorf("the decider saw %+v", seen)
+		}
+	}
+}
+
+func TestRootNeverEscalatesOrPanics(t *testing.T) {
+	sys := newSystem(t)
+	f := &fakeSupervisor{}
+	child := actor.NewPID(sys.Address(), "launcher")
+	var fatal []error
+	r := Root(Spec{Intensity: 1, Period: time.Hour}, func(err error) { fatal = append(fatal, err) })
+	r.HandleFailure(sys, f, child, nil, errBoom, nil)
+	r.HandleFailure(sys, f, child, nil, errBoom, nil)
+	if len(fatal) != 1 || !errors.Is(fatal[0], errBoom) {
+		t.Errorf("fatal was told %v", fatal)
+	}
+	if got := f.calls(); !slices.Equal(got, []string{"restart launcher", "stop launcher"}) {
+		t.Errorf("asked %q", got)
+	}
+	if f.escalated != nil {
+		t.Error("escalated above the root")
+	}
+}
