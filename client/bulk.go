@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Jobs per round trip when BatchSize does not say, as in Sidekiq.
+const (
+	batchSize      = 1000
+	batchScheduled = 100
+)
+
+// PushBulk pushes a job for each element of seq, 1,000 a round trip (100 if
+// they are scheduled), so that they are fetched in the order of seq. Options
+// apply to all; see also AtEach, Spread and BatchSize. All share one created_at.
+//
+// The result has one jid per element, "" where middleware stopped it. With an
+// error it has the jids of the batches that were pushed before, which stay
+// pushed; an element that cannot be encoded fails its whole batch.
+func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], opts ...Option) ([]string, error) {
+	b, err := c.bulk(opts)
+	if err != nil {
+		return nil, fmt.Errorf("push bulk: %w", err)
+	}
+	for args := range seq {
+		raw, err := troupe.EncodeArgs(args)
+		if err == nil {
+			err = b.add(ctx, args.Class(), raw)
+		}
+		if err != nil {
+			return b.failed(err)
+		}
+	}
+	return b.end(ctx)
+}
+
+// PushBulkClass is PushBulk for a class that has no Go type.
+func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[]any], opts ...Option) ([]string, error) {
+	b, err := c.bulk(opts)
+	if err != nil {
+		return nil, fmt.Errorf("push bulk: %w", err)
+	}
+	for args := range seq {
+		raw, err := encodeList(args)
+		if err == nil {
+			err = b.add(ctx, class, raw)
+		}
+		if err != nil {
+			return b.failed(err)
+		}
+	}
+	return b.end(ctx)
+}
+
+// bulk is a bulk push under way.
+type bulk struct {
+	c       *Client
+	o       *options
+	size    int
+	now     time.Time
+	created json.RawMessage
+
+	t     *template // of the class before
+	batch []draft
+	jids  []string // of what has been pushed
+}
+
+func (c *Client) bulk(opts []Option) (*bulk, error) {
+	o, err := c.apply(opts)
+	if err == nil && o.jid != "" {
+		err = &FieldError{"JID", "it for a bulk push", "a single push"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &bulk{c: c, o: o, size: o.batch, now: time.Now()}
+	if b.size == 0 {
+		b.size = batchSize
+		if o.when != nil {
+			b.size = batchScheduled
+		}
+	}
+	b.created = c.timestamps.Format(b.now)
+	return b, nil
+}
+
+func (b *bulk) add(ctx context.Context, class string, args json.RawMessage) (err error) {
+	if b.t == nil || b.t.class != class {
+		if b.t, err = newTemplate(b.o.fields, class); err != nil {
+			return err
+		}
+	}
+	var at time.Time
+	if b.o.when != nil {
+		at = b.o.when(b.now, len(b.jids)+len(b.batch))
+	}
+	b.batch = append(b.batch, b.t.draft(args, troupe.NewJID(), at, b.now, b.created))
+	if len(b.batch) < b.size {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+// flush pushes what has gathered.
+func (b *bulk) flush(ctx context.Context) error {
+	entries := make([]entry, 0, len(b.batch))
+	jids := make([]string, 0, len(b.batch))
+	now := time.Now()
+	stamp := b.c.timestamps.Format(now)
+	for i := range b.batch {
+		d := &b.batch[i]
+		jid := d.jid
+		if b.c.chain == nil {
+			d.close(stamp)
+		} else {
+			p, err := d.payload()
+			if err != nil {
+				return err
+			}
+			if d.entry, jid, err = b.c.seal(ctx, p, now); err != nil {
+				return err
+			}
+		}
+		jids = append(jids, jid)
+		if jid != "" {
+			entries = append(entries, d.entry)
+		}
+	}
+	if err := b.c.send(ctx, entries); err != nil {
+		return err
+	}
+	b.jids = append(b.jids, jids...)
+	b.batch = b.batch[:0]
+	return nil
+}
+
+func (b *bulk) failed(err error) ([]string, error) {
+	return b.jids, fmt.Errorf("push bulk: after %d jobs: %w", len(b.jids), err)
+}
+
+func (b *bulk) end(ctx context.Context) ([]string, error) {
+	if len(b.batch) > 0 {
+		if err := b.flush(ctx); err != nil {
+			return b.failed(err)
+		}
+	}
+	return b.jids, nil
+}

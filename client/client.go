@@ -1,0 +1,242 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+)
+
+// Client pushes jobs through a redis client that stays its owner's: a Client
+// needs no Close. It is safe for concurrent use.
+type Client struct {
+	rdb        redis.UniversalClient
+	mw         []Middleware
+	chain      PushFunc // nil without middleware
+	timestamps troupe.Timestamps
+	defaults   []field
+	err        error // of the defaults; every push returns it
+}
+
+// ClientOption configures a Client.
+type ClientOption func(*Client)
+
+// WithMiddleware adds client middleware; the first one is the outermost.
+func WithMiddleware(mw ...Middleware) ClientOption {
+	return func(c *Client) { c.mw = append(c.mw, mw...) }
+}
+
+// WithTimestamps chooses how created_at and enqueued_at are written; the
+// default, troupe.TimestampsFloat, is what every version of Sidekiq reads.
+func WithTimestamps(t troupe.Timestamps) ClientOption {
+	return func(c *Client) { c.timestamps = t }
+}
+
+// WithDefaults sets options for every push that does not set them itself:
+// Queue, Retry, Tags, Set and the like, but no time and no JID.
+func WithDefaults(opts ...Option) ClientOption {
+	return func(c *Client) {
+		o := options{fields: c.defaults}
+		for _, opt := range opts {
+			opt(&o)
+		}
+		if o.timed != "" || o.jid != "" || o.batch != 0 {
+			o.fail(&FieldError{"WithDefaults", "a time, a jid or a batch size", "options that suit every push"})
+		}
+		c.defaults = o.fields
+		if c.err == nil {
+			c.err = o.err
+		}
+	}
+}
+
+// New returns a client that pushes through rdb. Nothing is sent before the
+// first push.
+func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
+	c := &Client{rdb: rdb, defaults: builtin()}
+	for _, opt := range opts {
+		opt(c)
+	}
+	c.chain = chain(c.mw)
+	return c
+}
+
+// Push pushes one job and returns its jid, "" if middleware stopped it.
+func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
+	if args == nil {
+		return "", &FieldError{"args", "nil", "a value that implements troupe.Args"}
+	}
+	raw, err := troupe.EncodeArgs(args)
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", args.Class(), err)
+	}
+	return c.push(ctx, args.Class(), raw, opts)
+}
+
+// PushIn is Push with the option In: the job runs d from now.
+func (c *Client) PushIn(ctx context.Context, d time.Duration, args troupe.Args, opts ...Option) (string, error) {
+	return c.Push(ctx, args, append(slices.Clip(opts), In(d))...)
+}
+
+// PushAt is Push with the option At: the job runs at t, at once if t is past.
+func (c *Client) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts ...Option) (string, error) {
+	return c.Push(ctx, args, append(slices.Clip(opts), At(t))...)
+}
+
+// PushClass pushes a job of a class that has no Go type. args are encoded by
+// troupe.EncodeJSON; nil means none.
+func (c *Client) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
+	raw, err := encodeList(args)
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
+	return c.push(ctx, class, raw, opts)
+}
+
+// PushJSON pushes a job whose arguments are the text of a JSON array. Values
+// stay as they are, number texts of any length included; spaces go and strings
+// get the form in which Ruby would write them.
+func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessage, opts ...Option) (string, error) {
+	var p troupe.Payload
+	if err := p.SetJSON("args", args); err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
+	if raw := p.Args(); raw[0] != '[' {
+		return "", fmt.Errorf("push %s: %w", class, &FieldError{"args", kind(raw), "an array"})
+	}
+	return c.push(ctx, class, p.Args(), opts)
+}
+
+// PushPayload pushes a whole record, which it does not change: Sidekiq's raw
+// client push. Defaults are merged under it, jid and created_at added if
+// missing, enqueued_at written anew; a field "at" (seconds since the epoch)
+// sends it to the schedule set, even a time that has passed.
+func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, error) {
+	if c.err != nil {
+		return "", c.err
+	}
+	now := time.Now()
+	q, err := strict(p)
+	if err == nil {
+		err = c.check(q)
+	}
+	if err == nil {
+		q = c.reorder(q)
+		err = c.complete(q, c.timestamps.Format(now))
+	}
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", p.Class(), err)
+	}
+	return c.finish(ctx, q, now)
+}
+
+func (c *Client) push(ctx context.Context, class string, args json.RawMessage, opts []Option) (string, error) {
+	o, err := c.apply(opts)
+	if err == nil {
+		if name := o.bulkOnly(); name != "" {
+			err = &FieldError{name, "it for a single push", "a bulk push"}
+		}
+	}
+	var t *template
+	if err == nil {
+		t, err = newTemplate(o.fields, class)
+	}
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
+	now := time.Now()
+	stamp := c.timestamps.Format(now)
+	at := now
+	if o.when != nil {
+		at = o.when(now, 0)
+	}
+	jid := o.jid
+	if jid == "" {
+		jid = troupe.NewJID()
+	}
+	d := t.draft(args, jid, at, now, stamp)
+	if c.chain != nil {
+		p, err := d.payload()
+		if err != nil {
+			return "", fmt.Errorf("push %s: %w", class, err)
+		}
+		return c.finish(ctx, p, now)
+	}
+	d.close(stamp)
+	if err := c.send(ctx, []entry{d.entry}); err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
+	return jid, nil
+}
+
+// finish takes a valid payload through the middleware and sends it.
+func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (string, error) {
+	class := p.Class()
+	e, jid, err := c.seal(ctx, p, now)
+	if err == nil && jid != "" {
+		err = c.send(ctx, []entry{e})
+	}
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
+	return jid, nil
+}
+
+// seal takes a valid payload through the middleware to what is sent. jid is ""
+// if the job was stopped.
+func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e entry, jid string, err error) {
+	if c.chain != nil {
+		out, err := c.through(ctx, p)
+		if err != nil || out == nil {
+			return entry{}, "", err
+		}
+		// Strict arguments are checked after the middleware, which may repair them.
+		if p, err = strict(out); err == nil {
+			if err = c.check(p); err == nil {
+				err = c.complete(p, c.timestamps.Format(now))
+			}
+		}
+		if err != nil {
+			return entry{}, "", &MiddlewareError{err}
+		}
+	}
+	e.queue = p.Queue()
+	if at, ok := p.Get("at"); ok {
+		score, _ := number(at) // checked
+		e.score = troupe.FormatScore(score)
+		p.Delete("at")
+		p.Delete("enqueued_at")
+	} else {
+		p.SetTime("enqueued_at", now, c.timestamps)
+	}
+	e.raw = p.Bytes()
+	if jid = p.JID(); jid == "" {
+		raw, _ := p.Get("jid")
+		jid = string(raw) // not a string; odd, but Ruby takes it
+	}
+	return e, jid, nil
+}
+
+func (c *Client) apply(opts []Option) (*options, error) {
+	o := &options{fields: slices.Clone(c.defaults)}
+	for _, opt := range opts {
+		opt(o)
+	}
+	if _, err := checkField("queue", o.fields[queueField].text); err != nil {
+		o.fail(err)
+	}
+	return o, errors.Join(c.err, o.err)
+}
+
+func encodeList(args []any) (json.RawMessage, error) {
+	if len(args) == 0 {
+		return json.RawMessage("[]"), nil
+	}
+	return troupe.EncodeArgs(args)
+}

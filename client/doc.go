@@ -1,0 +1,24 @@
+// Package client pushes jobs: into a queue, into the schedule set, one or
+// thousands at a time, as bytes that Ruby Sidekiq 6, 7 and 8 would have
+// written themselves. A program that only pushes needs nothing else, and does
+// not link the daemon.
+//
+//	c := client.New(rdb)
+//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"))
+//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
+//	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
+//
+// # What an error means
+//
+// A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError or a
+// *MiddlewareError comes before anything is sent. An error reply of Redis means
+// that Redis refused the push. After any other error (a connection cut, a
+// time-out) the push may or may not have happened: the client never repeats it
+// by itself, whatever MaxRetries the given redis client has, because that would
+// run jobs twice. Who repeats it gets at-least-once delivery, and should pass
+// JID so that both copies carry one id.
+//
+// The one exception is a server that has just lost its mastership. It answers
+// READONLY, NOREPLICAS or UNBLOCKED, which proves that it did nothing: then what
+// was refused is sent once more over a new connection.
+package client

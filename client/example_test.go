@@ -1,0 +1,91 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+)
+
+type ChargeCard struct {
+	AccountID int64  `arg:"0"`
+	Cents     int64  `arg:"1"`
+	Currency  string `arg:"2"`
+}
+
+func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+
+func Example() {
+	mr, err := miniredis.Run() // a Redis inside this process
+	if err != nil {
+		panic(err)
+	}
+	defer mr.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+
+	c := client.New(rdb, client.WithDefaults(client.Retry(5)))
+	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical")); err != nil {
+		panic(err)
+	}
+	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}); err != nil {
+		panic(err)
+	}
+	overdue := []ChargeCard{{7, 100, "EUR"}, {8, 250, "SEK"}}
+	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
+	if err != nil {
+		panic(err)
+	}
+
+	fmt.Println(rdb.LLen(ctx, "queue:critical").Val(), rdb.ZCard(ctx, "schedule").Val(), len(jids))
+	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:default").Val()))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.Class(), string(p.Args()))
+	// Output:
+	// 1 1 2
+	// Billing::ChargeCard [7,100,"EUR"]
+}
+
+// Every job carries the tenant of the request that pushed it, and keeps it when
+// it is pushed again later by somebody else.
+func ExampleWithMiddleware() {
+	type tenantKey struct{}
+	tenant := func(next client.PushFunc) client.PushFunc {
+		return func(ctx context.Context, p *troupe.Payload) error {
+			if _, set := p.Get("tenant"); !set {
+				name, _ := ctx.Value(tenantKey{}).(string)
+				p.SetString("tenant", name)
+			}
+			return next(ctx, p)
+		}
+	}
+	mr, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer mr.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	defer func() { _ = rdb.Close() }()
+
+	c := client.New(rdb, client.WithMiddleware(tenant))
+	ctx := context.WithValue(context.Background(), tenantKey{}, "acme")
+	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}); err != nil {
+		panic(err)
+	}
+	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:default").Val()))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.String("tenant"))
+	// Output:
+	// acme true
+}

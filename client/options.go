@@ -1,0 +1,245 @@
+package client
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Option changes one push. Of options for the same field the last one counts;
+// of In, At, AtEach and Spread only one may be given. A value out of range
+// fails the push with a *FieldError.
+type Option func(*options)
+
+// field is one field of the payload.
+type field struct {
+	key  string
+	name string // key as JSON
+	text json.RawMessage
+}
+
+// Ruby writes these two first, and so they are in every list of fields.
+const (
+	retryField = iota
+	queueField
+)
+
+func builtin() []field {
+	return []field{
+		retryField: {"retry", `"retry"`, json.RawMessage("true")},
+		queueField: {"queue", `"queue"`, json.RawMessage(`"default"`)},
+	}
+}
+
+// options is what the Options of one push add up to.
+type options struct {
+	fields []field
+	jid    string
+
+	when  func(now time.Time, i int) time.Time // nil: at once
+	timed string                               // name of the option that set when
+	batch int
+	err   error // the first fault
+}
+
+func (o *options) set(key string, text json.RawMessage) {
+	if i := slices.IndexFunc(o.fields, func(f field) bool { return f.key == key }); i >= 0 {
+		o.fields[i].text = text
+		return
+	}
+	name, err := troupe.EncodeJSON(key)
+	if err != nil {
+		o.fail(&FieldError{"Set", strconv.QuoteToASCII(key), "a key in UTF-8"})
+		return
+	}
+	o.fields = append(o.fields, field{key, string(name), text})
+}
+
+func (o *options) json(key string, value any) {
+	text, err := troupe.EncodeJSON(value)
+	if err != nil {
+		o.fail(err)
+		return
+	}
+	o.set(key, text)
+}
+
+func (o *options) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+func (o *options) time(name string, when func(now time.Time, i int) time.Time) {
+	if o.timed != "" {
+		o.fail(&FieldError{name, "it together with " + o.timed, "only one of them"})
+	}
+	o.timed, o.when = name, when
+}
+
+// bulkOnly names the option that a single push cannot have, "" if there is none.
+func (o *options) bulkOnly() string {
+	switch {
+	case o.timed == "AtEach" || o.timed == "Spread":
+		return o.timed
+	case o.batch != 0:
+		return "BatchSize"
+	}
+	return ""
+}
+
+// Queue names the queue; the default is "default". Sidekiq's pages exist only
+// for names of letters, digits and "_", ":", ".", "-".
+func Queue(name string) Option { return func(o *options) { o.json("queue", name) } }
+
+// Retry allows n retries: n+1 runs, then the dead set; 0 means dead at the
+// first failure. The default is 25.
+func Retry(n int) Option {
+	return func(o *options) {
+		if n < 0 {
+			o.fail(&FieldError{"retry", strconv.Itoa(n), "a number of retries from 0"})
+			return
+		}
+		o.json("retry", n)
+	}
+}
+
+// NoRetry drops the job at its first failure: not retried, not in the dead set.
+func NoRetry() Option { return func(o *options) { o.json("retry", false) } }
+
+// RetryFor retries for a span of time after the first failure instead of a
+// number of times; whole seconds, from 1 s to 1e9 s.
+func RetryFor(d time.Duration) Option {
+	return func(o *options) {
+		if d < time.Second || d > maxRetryFor*time.Second {
+			o.fail(&FieldError{"retry_for", d.String(), "1s to 1000000000s"})
+			return
+		}
+		o.json("retry_for", int64(d/time.Second))
+	}
+}
+
+// RetryQueue names the queue that retries go to; the default is the queue of
+// the run that failed.
+func RetryQueue(name string) Option {
+	return func(o *options) {
+		if name == "" {
+			o.fail(&FieldError{"retry_queue", `""`, "a name"})
+			return
+		}
+		o.json("retry_queue", name)
+	}
+}
+
+// Backtrace stores n lines of the stack with a failure, all of them if n is
+// negative, none if it is 0.
+func Backtrace(n int) Option {
+	return func(o *options) {
+		if n <= 0 {
+			o.json("backtrace", n < 0)
+			return
+		}
+		o.json("backtrace", n)
+	}
+}
+
+// Dead tells, with false, to drop the job when its retries are used up instead
+// of keeping it in the dead set.
+func Dead(keep bool) Option { return func(o *options) { o.json("dead", keep) } }
+
+// Tags are labels that Sidekiq's pages show.
+func Tags(tags ...string) Option {
+	return func(o *options) { o.json("tags", append([]string{}, tags...)) }
+}
+
+// In schedules the job d from now; d <= 0 means at once.
+func In(d time.Duration) Option {
+	return func(o *options) {
+		o.time("In", func(now time.Time, _ int) time.Time { return now.Add(d) })
+	}
+}
+
+// At schedules the job; a time that is not in the future means at once.
+func At(t time.Time) Option {
+	return func(o *options) { o.time("At", func(time.Time, int) time.Time { return t }) }
+}
+
+// JID sets the job's id, printable ASCII without quotes and backslashes; the
+// default is troupe.NewJID. Not for bulk pushes.
+func JID(jid string) Option {
+	return func(o *options) {
+		odd := strings.ContainsFunc(jid, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
+		if jid == "" || odd {
+			o.fail(&FieldError{"jid", strconv.QuoteToASCII(jid), "printable ASCII without quotes and backslashes"})
+			return
+		}
+		o.jid = jid
+	}
+}
+
+// Set adds any other field to the payload, encoded by troupe.EncodeJSON.
+func Set(key string, value any) Option {
+	return func(o *options) {
+		switch key {
+		case "class", "args", "jid", "at", "created_at", "enqueued_at":
+			o.fail(&FieldError{"Set", strconv.Quote(key), "a field that has no other way to be given"})
+			return
+		}
+		text, err := troupe.EncodeJSON(value)
+		if err == nil {
+			text, err = checkField(key, text)
+		}
+		if err != nil {
+			o.fail(err)
+			return
+		}
+		o.set(key, text)
+	}
+}
+
+// AtEach is for bulk pushes and gives the i-th job (from 0) its own time; one that
+// is not in the future, the zero time among them, means at once.
+func AtEach(at func(i int) time.Time) Option {
+	return func(o *options) {
+		if at == nil {
+			o.fail(&FieldError{"AtEach", "nil", "a function"})
+			return
+		}
+		o.time("AtEach", func(_ time.Time, i int) time.Time { return at(i) })
+	}
+}
+
+// minSpread is the shortest span that Sidekiq spreads jobs over.
+const minSpread = 5 * time.Second
+
+// Spread is for bulk pushes and schedules each job at a random time within d from
+// now (within 5 s if d is shorter), so that they do not all run at once.
+func Spread(d time.Duration) Option {
+	return func(o *options) {
+		if d <= 0 {
+			o.fail(&FieldError{"Spread", d.String(), "a positive duration"})
+			return
+		}
+		span := max(d, minSpread)
+		o.time("Spread", func(now time.Time, _ int) time.Time {
+			return now.Add(rand.N(span))
+		})
+	}
+}
+
+// BatchSize is for bulk pushes: how many jobs share a round trip: by default
+// 1,000, and 100 if they are scheduled.
+func BatchSize(n int) Option {
+	return func(o *options) {
+		if n <= 0 {
+			o.fail(&FieldError{"BatchSize", strconv.Itoa(n), "a positive number"})
+			return
+		}
+		o.batch = n
+	}
+}

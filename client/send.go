@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// once is a command that go-redis must not repeat by itself after a lost
+// reply, whatever MaxRetries the client has: a repeated LPUSH is a second job.
+type once struct{ *redis.IntCmd }
+
+// NoRetry tells go-redis so.
+func (once) NoRetry() bool { return true }
+
+// step is one command of a push with its name in errors.
+type step struct {
+	what string // "queue ", "set schedule"
+	name string // of the queue
+	args []any
+	safe bool // may be sent any number of times
+	bell bool // its failure does not matter
+}
+
+// send pushes entries in one round trip: their queues are made known, each
+// queue gets one LPUSH in the order of entries, so that they are fetched in
+// that order, and all scheduled ones share one ZADD.
+func (c *Client) send(ctx context.Context, entries []entry) error {
+	steps := plan(entries)
+	if len(steps) == 0 {
+		return nil
+	}
+	again, err := run(ctx, c.rdb, steps)
+	if len(again) == 0 {
+		return err
+	}
+	// The server has become a replica, or has no replica left. The pool may
+	// hold more connections to it, so the second try gets a client of its own.
+	rdb, done := fresh(c.rdb)
+	defer done()
+	_, err = run(ctx, rdb, again)
+	return err
+}
+
+func plan(entries []entry) []step {
+	if len(entries) == 1 && entries[0].score == "" { // the common push, without the bookkeeping
+		e := entries[0]
+		return []step{
+			{what: "set queues", safe: true, args: []any{"sadd", keys.Queues, e.queue}},
+			{what: "queue ", name: e.queue, args: []any{"lpush", keys.Queue(e.queue), e.raw}},
+		}
+	}
+	var known, later []any
+	var lists []step
+	var index map[string]int // of lists, once there are two
+	at, last := 0, ""
+	for _, e := range entries {
+		if e.score != "" {
+			later = append(later, e.score, e.raw)
+			continue
+		}
+		if lists == nil || e.queue != last {
+			at, last = len(lists), e.queue
+			if i, ok := index[e.queue]; ok {
+				at = i
+			} else {
+				if index == nil {
+					index = make(map[string]int)
+				}
+				index[e.queue] = at
+				known = append(known, e.queue)
+				list := append(make([]any, 0, 2+len(entries)), "lpush", keys.Queue(e.queue))
+				lists = append(lists, step{what: "queue ", name: e.queue, args: list})
+			}
+		}
+		lists[at].args = append(lists[at].args, e.raw)
+	}
+	steps := make([]step, 0, 3+len(lists))
+	if known != nil {
+		steps = append(steps, step{what: "set queues", safe: true, args: append([]any{"sadd", keys.Queues}, known...)})
+		steps = append(steps, lists...)
+	}
+	if later != nil {
+		// The bell wakes the fleet's watcher on servers without CLIENT TRACKING.
+		steps = append(steps,
+			step{what: "set schedule", args: append([]any{"zadd", keys.Schedule}, later...)},
+			step{bell: true, args: []any{"publish", keys.Bell, "1"}})
+	}
+	return steps
+}
+
+// run sends steps in one pipeline. It returns the first fault, and what is to
+// be sent again elsewhere because the server has refused to write.
+func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (again []step, err error) {
+	pipe := rdb.Pipeline()
+	for _, s := range steps {
+		_ = pipe.Process(ctx, once{redis.NewIntCmd(ctx, s.args...)}) // only queues it
+	}
+	cmds, failed := pipe.Exec(ctx)
+	if failed == nil {
+		return nil, nil
+	}
+	refused, told := false, false // told: a command holds the failure
+	for i, cmd := range cmds {
+		told = told || cmd.Err() != nil
+		if cmd.Err() == nil || steps[i].bell {
+			continue
+		}
+		if err == nil {
+			err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, cmd.Err())
+		}
+		refused = refused || failover(cmd.Err())
+	}
+	if !told {
+		return nil, failed // a hook of the given client's
+	}
+	if !refused {
+		return nil, err
+	}
+	for i, cmd := range cmds {
+		if steps[i].safe || steps[i].bell || failover(cmd.Err()) {
+			again = append(again, steps[i])
+		}
+	}
+	return again, err
+}
+
+// failover tells whether the server refused because it is no master (any more)
+// that can write, in the words that Sidekiq looks for.
+func failover(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	return slices.ContainsFunc([]string{"READONLY", "NOREPLICAS", "UNBLOCKED"}, func(word string) bool {
+		return strings.Contains(reply.Error(), word)
+	})
+}
+
+// fresh returns a client of the same server, or the server that has taken its
+// place, without any connection yet. For a type of client that is not go-redis'
+// own it can only return the same one.
+func fresh(rdb redis.UniversalClient) (redis.UniversalClient, func()) {
+	var out redis.UniversalClient
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		o := *rdb.Options()
+		o.PoolSize, o.MinIdleConns, o.PipelinePoolSize = 1, 0, -1
+		o.MaintNotificationsConfig = off()
+		o.ClientSideCacheConfig, o.ClientSideCache = nil, nil
+		out = redis.NewClient(&o)
+	case *redis.ClusterClient:
+		o := *rdb.Options()
+		o.PoolSize, o.MinIdleConns = 1, 0
+		o.MaintNotificationsConfig = off()
+		out = redis.NewClusterClient(&o)
+	case *redis.Ring:
+		o := *rdb.Options()
+		o.PoolSize, o.MinIdleConns = 1, 0
+		out = redis.NewRing(&o)
+	default:
+		return rdb, func() {}
+	}
+	return out, func() { _ = out.Close() }
+}
+
+func off() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
