@@ -1,0 +1,176 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// batch sorts members by what is to become of them.
+type batch struct {
+	s   *Scheduler
+	set Set
+	cur *cursor
+	now time.Time
+
+	dying   group
+	dropped []any
+	lists   []group // one for each queue
+	tried   int     // members given to the script
+	stay    int     // members that remain in front of the rest
+}
+
+// group is what shares a destination.
+type group struct {
+	queue    string
+	members  []any
+	payloads []any
+	news     int // members that were not held before
+}
+
+func (b *batch) sort(ctx context.Context, member string) error {
+	if b.cur.isHeld(member, b.now) {
+		b.stay++
+		return nil
+	}
+	// Held from the start and released in the end: should the user's code end
+	// this goroutine, the next batch goes past the member and does not end the
+	// same way.
+	first := b.cur.hold(member, b.now)
+	p, err := troupe.ParsePayload([]byte(member))
+	if err != nil {
+		b.bury(member, nil, first, err)
+		return nil
+	}
+	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
+	var fault *client.MiddlewareError
+	switch {
+	case err == nil && out != nil:
+		b.push(member, out, first)
+	case err == nil:
+		b.dropped = append(b.dropped, member)
+		b.tried++
+	case errors.As(err, &fault) && ctx.Err() == nil:
+		b.stay++
+		if first {
+			b.s.cfg.Logger.Error().Err(err).Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
+				Strs("backtrace", troupe.Backtrace(err)).Msg("job left where it is: client middleware failed")
+		}
+	case fault == nil && errors.As(err, new(*client.FieldError)):
+		b.bury(member, p, first, err)
+	default: // the context has ended, or the client was set up wrongly
+		b.cur.release(member)
+		return err
+	}
+	return nil
+}
+
+func (b *batch) bury(member string, p *troupe.Payload, first bool, reason error) {
+	if first {
+		if p == nil {
+			p = new(troupe.Payload)
+		}
+		b.s.cfg.Logger.Warn().Err(reason).Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
+			Int("bytes", len(member)).Msg("not a valid job: moving it to the dead set")
+	}
+	b.dying.members = append(b.dying.members, member)
+	b.tried++
+}
+
+func (b *batch) push(member string, p *troupe.Payload, first bool) {
+	queue := p.Queue()
+	i := slices.IndexFunc(b.lists, func(g group) bool { return g.queue == queue })
+	if i < 0 {
+		i = len(b.lists)
+		b.lists = append(b.lists, group{queue: queue})
+	}
+	g := &b.lists[i]
+	g.members = append(g.members, member)
+	g.payloads = append(g.payloads, p.Bytes())
+	if first {
+		g.news++
+	}
+	b.tried++
+}
+
+// apply runs the script and sorts out who refused.
+func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
+	if b.tried == 0 {
+		return out, nil
+	}
+	names, args := b.arguments()
+	reply, err := promoteScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
+	if err == nil && len(reply) != 3+2*len(b.lists) {
+		err = fmt.Errorf("got %d values, want %d", len(reply), 3+2*len(b.lists))
+	}
+	b.cur.release(b.dropped...)
+	if err != nil {
+		for _, g := range append(b.lists, b.dying) {
+			b.cur.release(g.members...)
+		}
+		return out, err
+	}
+	number := func(i int) int { n, _ := reply[i].(int64); return int(n) }
+	text := func(i int) string { t, _ := reply[i].(string); return t }
+	out.Buried, out.Dropped = number(0), number(1)
+	err = b.settle(keys.Dead, b.dying, text(2))
+	for i, g := range b.lists {
+		moved, fault := number(3+2*i), text(4+2*i)
+		out.Moved += moved
+		if moved > 0 && fault != "" {
+			b.s.cfg.Logger.Error().Str("queue", g.queue).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
+			fault = ""
+		}
+		err = errors.Join(err, b.settle(keys.Queue(g.queue), g, fault))
+	}
+	return out, err
+}
+
+// settle deals with the answer of a destination. One that is a key of another
+// type is a fault of its own; any other refusal (no memory, no master) is the
+// state of Redis, and an error.
+func (b *batch) settle(key string, g group, fault string) error {
+	if !strings.Contains(fault, "WRONGTYPE") {
+		b.cur.release(g.members...)
+		if fault != "" {
+			return fmt.Errorf("%s: %s", key, fault)
+		}
+		return nil
+	}
+	b.stay += len(g.members)
+	if g.news > 0 {
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", key).Int("jobs", g.news).Str("fault", fault).
+			Msg("jobs left where they are: their destination is a key of another type")
+	}
+	return nil
+}
+
+// arguments lays the batch out as promote.lua reads it.
+func (b *batch) arguments() (names []string, args []any) {
+	names = append(make([]string, 0, 3+len(b.lists)), string(b.set), keys.Queues, keys.Dead)
+	args = make([]any, 0, 5+2*len(b.lists)+2*b.tried)
+	args = append(args,
+		troupe.FormatScore(troupe.Score(b.now)),
+		troupe.FormatScore(troupe.Score(b.now.Add(-b.s.cfg.DeadTimeout))),
+		b.s.cfg.DeadMax)
+	args = append(append(args, len(b.dying.members)), b.dying.members...)
+	args = append(append(args, len(b.dropped)), b.dropped...)
+	for _, g := range b.lists {
+		names = append(names, keys.Queue(g.queue))
+		args = append(append(args, g.queue, len(g.members)), g.members...)
+		args = append(args, g.payloads...)
+	}
+	return names, args
+}
+
+// beaten tells whether all that was tried had been moved by somebody else.
+func (b *batch) beaten(out Promoted) bool {
+	return b.tried > 0 && out.Moved+out.Buried+out.Dropped == 0 && b.stay == 0
+}

@@ -1,0 +1,125 @@
+package sched_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/sched"
+)
+
+func job(i int, queue string) string {
+	return fmt.Sprintf(`{"retry":true,"queue":%q,"class":"X","args":[%d],"jid":"%024x","created_at":1795224881.5}`, queue, i, i)
+}
+
+func add(t testing.TB, rdb redis.Cmdable, set sched.Set, at time.Time, members ...string) {
+	t.Helper()
+	z := make([]redis.Z, len(members))
+	for i, m := range members {
+		z[i] = redis.Z{Score: troupe.Score(at) + float64(i)*1e-3, Member: m}
+	}
+	for len(z) > 0 {
+		n := min(len(z), 1000)
+		if err := rdb.ZAdd(context.Background(), string(set), z[:n]...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		z = z[n:]
+	}
+}
+
+// drain promotes until nothing more is due.
+func drain(t testing.TB, s *sched.Scheduler, set sched.Set) (sum sched.Promoted) {
+	t.Helper()
+	for {
+		p, err := s.Promote(context.Background(), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Moved += p.Moved
+		sum.Buried += p.Buried
+		sum.Dropped += p.Dropped
+		sum.Next = p.Next
+		if !p.More {
+			return sum
+		}
+	}
+}
+
+func parse(t testing.TB, raw string) *troupe.Payload {
+	t.Helper()
+	p, err := troupe.ParsePayload([]byte(raw))
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	return p
+}
+
+// unstamped takes enqueued_at off, after checking that it is there.
+func unstamped(t testing.TB, raw string) string {
+	t.Helper()
+	p := parse(t, raw)
+	if at, ok := p.Time("enqueued_at"); !ok || time.Since(at).Abs() > time.Minute {
+		t.Errorf("enqueued_at is not fresh: %s", raw)
+	}
+	p.Delete("enqueued_at")
+	return string(p.Bytes())
+}
+
+// logbook is a logger whose lines can be read while it is written.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logbook) logger() zerolog.Logger { return zerolog.New(l) }
+
+func (l *logbook) lines(t testing.TB) (lines []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for raw := range bytes.Lines(l.buf.Bytes()) {
+		var line map[string]any
+		if err := json.Unmarshal(raw, &line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// eventually waits for a condition that no signal announces.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+func dump(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

@@ -1,0 +1,64 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	defaultInterval = 5 * time.Second
+	firstWait       = 10 * time.Second
+	firstSpread     = 5 * time.Second
+	fewProcesses    = 10
+)
+
+// Interval is the wait between two looks at the sets (Sidekiq 8.1's poller).
+// With n = max(1, processes), avg = average, or n × perProcess (0 means 5 s) if
+// average is 0, and rand in [0, 1):
+//
+//	n < 10:  avg × rand + avg/2
+//	n >= 10: avg × rand × 2
+//
+// so that the fleet as a whole looks once per perProcess on average, and a
+// small fleet never waits longer than one and a half times the average.
+// processes is the number of members of the set processes.
+func Interval(processes int, average, perProcess time.Duration, r *rand.Rand) time.Duration {
+	n := max(1, processes)
+	avg := average
+	if avg <= 0 {
+		if perProcess <= 0 {
+			perProcess = defaultInterval
+		}
+		avg = time.Duration(n) * perProcess
+	}
+	wait := r.Float64() * float64(avg)
+	if n < fewProcesses {
+		return time.Duration(wait) + avg/2
+	}
+	return time.Duration(2 * wait)
+}
+
+// InitialWait is the wait before the first look of a process:
+//
+//	10 s + 5 s × rand, or 5 s × rand if average is set
+//
+// It gives the process time to appear in the set processes, and processes that
+// start together different times.
+func InitialWait(average time.Duration, r *rand.Rand) time.Duration {
+	wait := time.Duration(r.Float64() * float64(firstSpread))
+	if average <= 0 {
+		wait += firstWait
+	}
+	return wait
+}
+
+// Wait is the wait before the next look, by the configuration and what the last
+// look has shown; after a look that failed, pass the zero Outlook.
+func (s *Scheduler) Wait(o Outlook, r *rand.Rand) time.Duration {
+	return Interval(o.Processes, s.cfg.PollAverage, s.cfg.AverageInterval, r)
+}
+
+// FirstWait is the wait before the first look.
+func (s *Scheduler) FirstWait(r *rand.Rand) time.Duration {
+	return InitialWait(s.cfg.PollAverage, r)
+}
