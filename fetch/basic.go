@@ -1,0 +1,191 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// basic takes jobs out of Redis for good, as Sidekiq does: what it has taken
+// lives in this process alone until it is settled, and dies with it. A reply
+// that is lost on its way loses the jobs in it.
+type basic struct {
+	rdb   redis.UniversalClient
+	names []string
+	index map[string]int
+	wants func(int, *rand.Rand) []Want
+	sick  *sickQueues
+
+	mu     sync.Mutex // guards what follows; never held during a call
+	rand   *rand.Rand
+	stash  []Unit // popped by a Wait, not yet handed out; the first is the oldest
+	pop    *pop   // under way, or nil
+	resume map[string]time.Time
+	closed bool
+}
+
+// NewBasic is the Factory of Sidekiq's own way to fetch: BRPOP, no private
+// place, nothing to renew or to rescue. It loses what it holds when the process
+// is killed: prefer NewReliable.
+func NewBasic(env Env) (Fetcher, error) {
+	if err := Validate(env.Queues); err != nil {
+		return nil, err
+	}
+	if env.Redis == nil {
+		return nil, errors.New("fetch: Redis is nil, expected a client")
+	}
+	f := &basic{
+		rdb:    env.Redis,
+		names:  env.Queues.Names(),
+		index:  make(map[string]int),
+		wants:  planner(env.Queues),
+		sick:   &sickQueues{log: env.Logger},
+		rand:   newRand(env),
+		resume: make(map[string]time.Time),
+	}
+	for i, name := range f.names {
+		f.index[name] = i
+	}
+	return f, nil
+}
+
+// Open does nothing: there is nothing to register.
+func (f *basic) Open(context.Context) error { return nil }
+
+// Renew does nothing: there is no lease.
+func (f *basic) Renew(context.Context) error { return nil }
+
+// Durable is false.
+func (f *basic) Durable() bool { return false }
+
+// Take hands out what Wait has popped, and pops more by the wants of the
+// queues. Acks are nothing to do: the jobs left Redis when they were fetched.
+func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil, fmt.Errorf("take: %w", errClosed)
+	}
+	have := min(max(n, 0), len(f.stash))
+	units := slices.Clone(f.stash[:have])
+	f.stash = f.stash[have:]
+	ask := min(n-have, maxTake)
+	var wants []Want
+	if ask > 0 {
+		wants = f.wants(ask, f.rand)
+	}
+	f.mu.Unlock()
+	if ask <= 0 {
+		return units, nil
+	}
+
+	args := []any{nil, nil, len(f.names)}
+	for _, name := range f.names {
+		args = append(args, keys.Queue(name))
+	}
+	args = append(args, ask)
+	for _, want := range wants {
+		if i, ok := f.index[want.Queue]; ok {
+			args = append(args, i+1, want.N)
+		}
+	}
+	reply, err := popScript.run(ctx, f.rdb, args)
+	if err != nil {
+		f.mu.Lock()
+		f.stash = append(units, f.stash...)
+		f.mu.Unlock()
+		return nil, fmt.Errorf("take: %w", err)
+	}
+	readReply(reply, func(q int, job string) {
+		units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
+	}, func(q int, text string) { f.sick.report(f.names[q], text) })
+	return units, nil
+}
+
+// Settle writes up to 500 moves in one atomic step. The units of moves that go
+// to one queue are expected oldest first. A move that is repeated after its
+// reply was lost is done twice if it goes to a queue: nothing in Redis tells
+// that it had happened.
+func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
+	backward := slices.Clone(moves) // what is requeued last is popped first
+	slices.Reverse(backward)
+	for batch := range slices.Chunk(backward, maxBatch) {
+		if err := f.place(ctx, batch); err != nil {
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+	}
+	return make([]Result, len(moves)), nil
+}
+
+func (f *basic) place(ctx context.Context, moves []Move) error {
+	names := []string{keys.Retry, keys.Schedule, keys.Dead}
+	args := make([]any, 0, 5*len(moves))
+	for i := range moves {
+		m := &moves[i]
+		payload, target := m.Payload, any(score(m.Score))
+		if payload == nil {
+			payload = m.Unit.Payload
+		}
+		if m.To == ToQueue {
+			key := keys.Queue(m.Unit.Queue)
+			at := slices.Index(names, key)
+			if at < 0 {
+				at = len(names)
+				names = append(names, key)
+			}
+			target = at + 1
+		}
+		before, most := m.Trim.args()
+		args = append(args, int(m.To), target, payload, before, most)
+	}
+	return placeScript.Run(ctx, f.rdb, names, args...).Err()
+}
+
+// Close waits for a pop under way and puts back what it got. left is what could
+// not be put back; it is lost with the process unless Close is called again.
+func (f *basic) Close(ctx context.Context) (left int, err error) {
+	f.mu.Lock()
+	f.closed = true
+	p := f.pop
+	f.mu.Unlock()
+	if p != nil {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("close: %w", ctx.Err())
+		}
+	}
+	if err := f.putBack(ctx); err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.stash), fmt.Errorf("close: put back: %w", err)
+	}
+	return 0, nil
+}
+
+// putBack returns the stash to its queues, the first one popped to be the next again.
+func (f *basic) putBack(ctx context.Context) error {
+	f.mu.Lock()
+	units := f.stash
+	f.stash = nil
+	f.mu.Unlock()
+	moves := make([]Move, len(units))
+	for i, u := range units {
+		moves[i] = Move{Unit: u, To: ToQueue}
+	}
+	_, err := f.Settle(ctx, moves)
+	if err != nil {
+		f.mu.Lock()
+		f.stash = append(units, f.stash...)
+		f.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+// Package fetch takes units of work out of Redis and moves each to where it
+// belongs when it is over. Every move is one atomic step in Redis: fetch
+// (queue to in progress), ack (gone), retry, death, requeue, rescue. It sees
+// bytes and queue names, never a decoded job and never an actor.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+)
+
+// Unit is one unit of work: the exact bytes of a job and the queue it was
+// fetched from. It is settled once: acked or moved.
+type Unit struct {
+	Queue   string // bare name
+	Payload []byte // the bytes as they stood in the queue; never modified
+
+	// Receipt names the unit in its fetcher's private place; empty for a
+	// fetcher that has none. Incarnation is the fetcher's at the time of fetch.
+	Receipt     string
+	Incarnation uint64
+}
+
+// Place is where a Move puts a unit.
+type Place int
+
+const (
+	ToQueue    Place = iota // the end of queue Unit.Queue that is popped next (RPUSH)
+	ToRetry                 // the retry set
+	ToSchedule              // the schedule set
+	ToDead                  // the dead set, trimmed by Trim
+)
+
+// Move takes a unit out of the private place and puts it somewhere else in
+// Redis, the destination first.
+type Move struct {
+	Unit    Unit
+	To      Place
+	Score   float64 // of the set member, in seconds since the epoch
+	Payload []byte  // what is written; nil means Unit.Payload
+	Trim    Trim    // for ToDead
+}
+
+// Trim bounds the dead set after an insertion; zero fields do not trim.
+type Trim struct {
+	Before float64 // members with a score <= Before go (ZREMRANGEBYSCORE -inf Before)
+	Max    int     // keep Max-1 newest, as Sidekiq does (ZREMRANGEBYRANK 0 -Max)
+}
+
+// Result is what became of a Move.
+type Result int
+
+const (
+	// Moved: the destination has it, now or since an earlier try whose reply was lost.
+	Moved Result = iota
+	// NotMine: the unit is no longer ours (a rescuer took it); nothing was written.
+	NotMine
+)
+
+// Fetcher takes from the queues of one capsule. Reliable and Basic are the two
+// built-in ones; package fetchtest proves a new one. All methods are safe for
+// concurrent use; none may block longer than its context and the client's
+// time-outs allow.
+type Fetcher interface {
+	// Open registers the fetcher. It is called before the first Take and
+	// repeated until it succeeds.
+	Open(ctx context.Context) error
+
+	// Take acks units and takes up to n new ones, in one call that does not
+	// block for work; n may be 0. On an error the acks are to be passed again,
+	// and what the failed call took is returned by a later Take.
+	Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
+
+	// Wait returns when a queue may have work, when d has passed, or soon after
+	// ctx ends. What it may have taken is returned by the next Take.
+	Wait(ctx context.Context, d time.Duration) error
+
+	// Settle carries out each move as one atomic step and returns one Result
+	// per move. On an error none of the moves is known; all are to be passed
+	// again, and one that had happened is not done twice.
+	Settle(ctx context.Context, moves []Move) ([]Result, error)
+
+	// Renew extends the lease; called every third of Env.Lease.
+	Renew(ctx context.Context) error
+
+	// Close puts back what Wait took ahead and leaves, after the last Take and
+	// Settle. A fetcher that still has units in its private place leaves its
+	// registration behind so that a rescuer finds them, and returns their number.
+	Close(ctx context.Context) (left int, err error)
+
+	// Durable tells whether unsettled units survive this process.
+	Durable() bool
+}
+
+// Env is what a Factory builds a Fetcher from.
+type Env struct {
+	// Redis is the daemon's own client: MaxRetries -1, ReadTimeout above the
+	// longest Wait. The fetcher does not close it.
+	Redis    redis.UniversalClient
+	Identity string        // Sidekiq's identity of the process
+	Capsule  string        // name of the capsule, unique in the process
+	Queues   Queues        // what to take from
+	Lease    time.Duration // after this long without a sign of life a rescuer may take over
+	Logger   zerolog.Logger
+
+	// Held returns every unit fetched and not yet settled; Reliable asks when
+	// Redis has lost its data, to write them back. nil means none.
+	Held func() []Unit
+}
+
+// Factory makes the Fetcher of a capsule; it must not touch Redis.
+type Factory func(Env) (Fetcher, error)
+
+// ErrFenced matches every FencedError.
+var ErrFenced = errors.New("fenced")
+
+// FencedError is returned once by Take, Settle or Renew after a rescuer has
+// taken over: every unit with Unit.Incarnation <= Incarnation now belongs to
+// somebody else. The fetcher has already begun a new incarnation.
+type FencedError struct {
+	ID          string // fetcher id that was fenced
+	Incarnation uint64
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("fetcher %s was fenced: a rescuer has put its units back", e.ID)
+}
+
+// Is makes errors.Is(err, ErrFenced) true.
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }

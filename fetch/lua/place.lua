@@ -1,0 +1,32 @@
+-- place: writes jobs to where they belong, all or none.
+--
+-- KEYS[1]  retry set       (place 1)
+-- KEYS[2]  schedule set    (place 2)
+-- KEYS[3]  dead set        (place 3)
+-- KEYS[4..] queues
+-- ARGV     per move five: place, or 0 for a queue; score, or the number of the
+--          key of the queue; bytes; trim by score; trim by rank (as in settle)
+--
+-- Returns 1. An error when a destination has the wrong type; then nothing was
+-- written, or the next try would write the other moves twice.
+
+for k, key in ipairs(KEYS) do
+  local kind = redis.call('TYPE', key).ok
+  if kind ~= 'none' and kind ~= (k > 3 and 'list' or 'zset') then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. kind)
+  end
+end
+redis.call('PERSIST', KEYS[1]) -- see room in take.lua
+for at = 1, #ARGV, 5 do
+  local place = tonumber(ARGV[at])
+  if place == 0 then
+    redis.call('RPUSH', KEYS[tonumber(ARGV[at + 1])], ARGV[at + 2])
+  else
+    redis.call('ZADD', KEYS[place], ARGV[at + 1], ARGV[at + 2])
+  end
+  if place == 3 then
+    if ARGV[at + 3] ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[at + 3]) end
+    if ARGV[at + 4] ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -tonumber(ARGV[at + 4])) end
+  end
+end
+return 1

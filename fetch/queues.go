@@ -1,0 +1,193 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"unicode/utf8"
+)
+
+// Queues says which queues a capsule takes from and in which proportion.
+// Strict, Weighted and Random are Sidekiq's three modes. An implementation is
+// not changed after it was given away; its methods may be called concurrently.
+type Queues interface {
+	// Names lists each queue once: in listed order, sorted for a map.
+	Names() []string
+
+	// Mode is "strict", "weighted" or "random", as the heartbeat publishes it.
+	Mode() string
+
+	// Weights is the weight of each queue; all 0 in strict mode.
+	Weights() map[string]int
+
+	// Wants divides n free places among the queues. It lists every queue once:
+	// first each Want.N is met as far as its queue has jobs, then the places
+	// still free go to the queues that have more, in the order of the slice.
+	Wants(n int, r *rand.Rand) []Want
+}
+
+// Want is how many jobs to take from one queue in the first pass.
+type Want struct {
+	Queue string
+	N     int
+}
+
+// Strict empties each queue before it looks at the next; duplicates are ignored.
+type Strict []string
+
+// Weighted draws the queue of each job by chance: a queue's share is its weight
+// over the sum of the weights of those that have jobs. A weight below 1 counts 1.
+type Weighted map[string]int
+
+// Random gives every queue the same chance; duplicates are ignored.
+type Random []string
+
+func (s Strict) Names() []string         { return unique(s) }
+func (s Strict) Mode() string            { return "strict" }
+func (s Strict) Weights() map[string]int { return weigh(s, 0) }
+
+// Wants wants n from each queue, in listed order.
+func (s Strict) Wants(n int, _ *rand.Rand) []Want {
+	names := s.Names()
+	wants := make([]Want, len(names))
+	for i, name := range names {
+		wants[i] = Want{name, n}
+	}
+	return wants
+}
+
+func (w Weighted) Names() []string { return slices.Sorted(maps.Keys(w)) }
+
+// Mode is "random" when all weights are the same 1, as Sidekiq calls it.
+func (w Weighted) Mode() string {
+	for _, n := range w {
+		if n > 1 {
+			return "weighted"
+		}
+	}
+	return "random"
+}
+
+func (w Weighted) Weights() map[string]int {
+	weights := make(map[string]int, len(w))
+	for name, n := range w {
+		weights[name] = max(n, 1)
+	}
+	return weights
+}
+
+// Wants draws n times; see Queues.
+func (w Weighted) Wants(n int, r *rand.Rand) []Want { return newWheel(w).wants(n, r) }
+
+func (q Random) Names() []string         { return unique(q) }
+func (q Random) Mode() string            { return "random" }
+func (q Random) Weights() map[string]int { return weigh(q, 1) }
+
+// Wants draws n times; see Queues.
+func (q Random) Wants(n int, r *rand.Rand) []Want { return newWheel(q).wants(n, r) }
+
+// Validate tells what is wrong with q: nil, no queue, or a name that is empty
+// or not UTF-8. The error names the offending queue.
+func Validate(q Queues) error {
+	if q == nil {
+		return errors.New("queues: nil, expected at least one queue")
+	}
+	names := q.Names()
+	if len(names) == 0 {
+		return errors.New("queues: none listed, expected at least one queue")
+	}
+	for i, name := range names {
+		if name == "" {
+			return fmt.Errorf("queues: name %d of %d is empty", i+1, len(names))
+		}
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("queues: name %q is not UTF-8", name)
+		}
+	}
+	return nil
+}
+
+// planner returns q.Wants, computed from tables made once for the modes that
+// draw by chance: a fetcher asks at every call.
+func planner(q Queues) func(n int, r *rand.Rand) []Want {
+	switch q.(type) {
+	case Weighted, Random:
+		return newWheel(q).wants
+	}
+	return q.Wants
+}
+
+// wheel draws queue names in proportion to their weights; immutable.
+type wheel struct {
+	names   []string
+	weights []int
+	total   int
+}
+
+func newWheel(q Queues) *wheel {
+	byName := q.Weights()
+	w := &wheel{names: q.Names()}
+	for _, name := range w.names {
+		w.weights = append(w.weights, byName[name])
+		w.total += byName[name]
+	}
+	return w
+}
+
+// wants makes n independent draws, so that a batch has the same shares as n
+// single fetches, and puts the queues into a random weighted order for what a
+// dry queue leaves over: Sidekiq's shuffle, made once a batch.
+func (w *wheel) wants(n int, r *rand.Rand) []Want {
+	wants := make([]Want, len(w.names))
+	for i, name := range w.names {
+		wants[i].Queue = name
+	}
+	if len(wants) < 2 {
+		for i := range wants {
+			wants[i].N = n
+		}
+		return wants
+	}
+	for range n {
+		wants[draw(w.weights, w.total, r)].N++
+	}
+	weights, total := slices.Clone(w.weights), w.total
+	for i := range wants[:len(wants)-1] {
+		j := i + draw(weights[i:], total, r)
+		wants[i], wants[j] = wants[j], wants[i]
+		weights[i], weights[j] = weights[j], weights[i]
+		total -= weights[i]
+	}
+	return wants
+}
+
+// draw picks an index with probability weights[i]/total.
+func draw(weights []int, total int, r *rand.Rand) int {
+	x := r.IntN(total)
+	for i, weight := range weights {
+		if x -= weight; x < 0 {
+			return i
+		}
+	}
+	return len(weights) - 1
+}
+
+func unique(names []string) []string {
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func weigh(names []string, weight int) map[string]int {
+	weights := make(map[string]int, len(names))
+	for _, name := range names {
+		weights[name] = weight
+	}
+	return weights
+}

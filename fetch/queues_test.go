@@ -1,0 +1,121 @@
+package fetch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/quick"
+)
+
+func TestQueues(t *testing.T) {
+	for _, c := range []struct {
+		q       Queues
+		names   []string
+		mode    string
+		weights map[string]int
+	}{
+		{Strict{"b", "a", "b"}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
+		{Weighted{"b": 3, "a": 0, "c": -1}, []string{"a", "b", "c"}, "weighted", map[string]int{"a": 1, "b": 3, "c": 1}},
+		{Weighted{"b": 1, "a": 0}, []string{"a", "b"}, "random", map[string]int{"a": 1, "b": 1}},
+		{Random{"b", "a", "b"}, []string{"b", "a"}, "random", map[string]int{"a": 1, "b": 1}},
+	} {
+		if got := c.q.Names(); !slices.Equal(got, c.names) {
+			t.Errorf("%#v: names %q, expected %q", c.q, got, c.names)
+		}
+		if got := c.q.Mode(); got != c.mode {
+			t.Errorf("%#v: mode %q, expected %q", c.q, got, c.mode)
+		}
+		if got := c.q.Weights(); !reflect.DeepEqual(got, c.weights) {
+			t.Errorf("%#v: weights %v, expected %v", c.q, got, c.weights)
+		}
+		if err := Validate(c.q); err != nil {
+			t.Errorf("%#v: %v", c.q, err)
+		}
+	}
+	for want, q := range map[string]Queues{
+		"queues: nil, expected at least one queue":         nil,
+		"queues: none listed, expected at least one queue": Weighted{},
+		"queues: name 2 of 2 is empty":                     Strict{"a", ""},
+		`queues: name "\xff" is not UTF-8`:                 Random{"\xff"},
+	} {
+		if err := Validate(q); err == nil || err.Error() != want {
+			t.Errorf("%#v: %v, expected %s", q, err, want)
+		}
+	}
+}
+
+// Wants lists every queue once; where chance decides, its numbers add up to n.
+func TestWantsAddUp(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	check := func(weights []uint8, n uint8) bool {
+		w := Weighted{}
+		for i, weight := range weights {
+			w[fmt.Sprint(i)] = int(weight)
+		}
+		if len(w) == 0 {
+			w["only"] = 0
+		}
+		sum, names := 0, []string(nil)
+		for _, want := range w.Wants(int(n), r) {
+			sum += want.N
+			names = append(names, want.Queue)
+		}
+		slices.Sort(names)
+		return sum == int(n) && slices.Equal(names, w.Names())
+	}
+	if err := quick.Check(check, nil); err != nil {
+		t.Error(err)
+	}
+	if got := (Strict{"b", "a"}).Wants(7, nil); !slices.Equal(got, []Want{{"b", 7}, {"a", 7}}) {
+		t.Errorf("strict wants %v", got)
+	}
+}
+
+// What a dry queue leaves goes to the others by their weights: as in Sidekiq,
+// where a fetch passes on to the next name of the shuffled list.
+func TestSpillIsWeighted(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	wants := planner(Weighted{"a": 5, "b": 3, "c": 1})
+	const rounds = 20000
+	counts := map[string]float64{}
+	for range rounds {
+		for _, want := range wants(1, r) {
+			if want.Queue != "a" {
+				counts[want.Queue]++
+				break
+			}
+		}
+	}
+	chi2 := 0.0
+	for name, share := range map[string]float64{"b": 0.75, "c": 0.25} {
+		d := counts[name] - share*rounds
+		chi2 += d * d / (share * rounds)
+	}
+	if chi2 > 19.5 { // one degree of freedom: once in 100,000
+		t.Errorf("without a: %v, expected 3 to 1: chi-square %.1f", counts, chi2)
+	}
+}
+
+func TestReceiptsAscend(t *testing.T) {
+	var all []string
+	for call := uint64(1); call < 100; call++ {
+		all = append(all, receipts(receiptPrefix(call), maxTake)...)
+	}
+	if all[0] != "100" || all[maxTake-1] != "1rr" {
+		t.Errorf("first call: %q to %q", all[0], all[maxTake-1])
+	}
+	if !slices.IsSortedFunc(all, compareReceipts) || len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Error("receipts are not strictly ascending")
+	}
+}
+
+func BenchmarkWants(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	wants := planner(Weighted{"a": 5, "b": 3, "c": 1})
+	b.ReportAllocs()
+	for b.Loop() {
+		wants(100, r)
+	}
+}

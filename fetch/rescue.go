@@ -1,0 +1,305 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	// maxPause is the longest pause between two looks for dead fetchers.
+	maxPause = 15 * time.Second
+
+	// lockTime is the life of the lock of the one rescuer, extended at every step.
+	lockTime = 10 * time.Second
+
+	// tombstoneTime is how long a fenced fetcher is remembered: a process that
+	// was paused for longer takes itself for forgotten, not for fenced.
+	tombstoneTime = 24 * time.Hour
+
+	// lookLimit is how many dead fetchers are listed at once.
+	lookLimit = 100
+)
+
+// RescuerConfig is what a Rescuer is made of.
+type RescuerConfig struct {
+	Redis  redis.UniversalClient
+	Lease  time.Duration  // of the fleet's fetchers, sets the pace; 0 means DefaultLease
+	Logger zerolog.Logger // debug lines only: what was done is in Rescued
+	Rand   *rand.Rand     // for tests; nil means the process-wide generator
+}
+
+// Rescued is what one round of a Rescuer did.
+type Rescued struct {
+	Fetchers int           // dead fetchers of which nothing is left in progress
+	Units    int           // units put back into their queues
+	Details  []RescuedFrom // per fetcher that was found dead
+	Next     time.Duration // when to look again; always positive, jittered
+}
+
+// RescuedFrom is what was done about one dead fetcher.
+type RescuedFrom struct {
+	ID     string         // IDENTITY#CAPSULE.INCARNATION
+	Queues map[string]int // queue name -> units put back; without empty ones
+	Done   bool           // false: the next round goes on with it
+}
+
+// Rescuer puts what dead fetchers had in progress back into their queues, to
+// the end that is popped next, bytes unchanged. Any number of processes may
+// run one: a lock lets one work at a time, and scripts make two at once
+// harmless. A dead fetcher is one whose lease has run out by Redis's clock. A
+// round costs a look at an index, plus work per dead fetcher, however many live.
+//
+// It is safe for concurrent use.
+type Rescuer struct {
+	rdb   redis.UniversalClient
+	pause time.Duration
+	log   zerolog.Logger
+	rand  *rand.Rand
+}
+
+// NewRescuer makes a Rescuer; it does not touch Redis.
+func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
+	if cfg.Redis == nil {
+		return nil, errors.New("rescuer: Redis is nil, expected a client")
+	}
+	if cfg.Lease < 0 {
+		return nil, fmt.Errorf("rescuer: lease %v, expected 0 or more", cfg.Lease)
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = DefaultLease
+	}
+	return &Rescuer{rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}, nil
+}
+
+// Rescue makes one round. It is due at start and then after every Rescued.Next;
+// after an error, too, since a round does what it can: the error joins what
+// went wrong with single fetchers, and Rescued tells what went well.
+func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
+	var done Rescued
+	dead, nearest, err := r.look(ctx, 0)
+	if err == nil && len(dead) > 0 {
+		err = r.round(ctx, dead, &done)
+		var next error
+		if _, nearest, next = r.look(ctx, 0); err == nil {
+			err = next
+		}
+	}
+	done.Next = r.next(nearest)
+	if err != nil {
+		return done, fmt.Errorf("rescue: %w", err)
+	}
+	return done, nil
+}
+
+// next is half to all of the pause, or just after the nearest lease ends: most
+// leases are renewed long before, so that this wakes nobody in a healthy fleet.
+func (r *Rescuer) next(nearest time.Duration) time.Duration {
+	next := r.pause/2 + r.jitter(r.pause/2)
+	if nearest >= 0 {
+		next = min(next, nearest+time.Millisecond+r.jitter(r.pause/50))
+	}
+	return max(next, time.Millisecond)
+}
+
+func (r *Rescuer) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	if r.rand != nil {
+		return time.Duration(r.rand.Int64N(int64(d)))
+	}
+	return rand.N(d)
+}
+
+// candidate is a fetcher whose lease should be over; names is the JSON array of
+// its queues, "" when it is not registered.
+type candidate struct{ id, names string }
+
+// look lists candidates and the time to the end of the nearest lease (-1: none).
+func (r *Rescuer) look(ctx context.Context, skip int) ([]candidate, time.Duration, error) {
+	reply, err := lookScript.Run(ctx, r.rdb, []string{keys.Leases, keys.Procs}, skip, lookLimit).StringSlice()
+	if err != nil {
+		return nil, -1, err
+	}
+	nearest := time.Duration(-1)
+	if reply[1] != "" {
+		expiry, err := strconv.ParseFloat(reply[1], 64)
+		if err != nil {
+			return nil, -1, fmt.Errorf("index of leases: %w", err)
+		}
+		nearest = time.Duration(expiry-float64(atoi(reply[0]))) * time.Millisecond
+	}
+	var dead []candidate
+	for reply = reply[2:]; len(reply) >= 2; reply = reply[2:] {
+		dead = append(dead, candidate{id: reply[0], names: reply[1]})
+	}
+	return dead, nearest, nil
+}
+
+// round deals with all that are dead, alone if it gets the lock. Those that
+// could not be finished stay in the index; it passes over them.
+func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) error {
+	token := fmt.Sprintf("%016x", rand.Uint64())
+	if won, err := r.lock(ctx, token, lockTime, "1"); err != nil || !won {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = r.lock(ctx, token, 0, "") // else it ends by itself
+	}()
+	var failed []error
+	for len(dead) > 0 {
+		for _, c := range dead {
+			from, err := r.rescue(ctx, c, token)
+			if from.ID != "" {
+				done.add(from)
+			}
+			if err == nil {
+				continue
+			}
+			failed = append(failed, fmt.Errorf("fetcher %s: %w", c.id, err))
+			if !isReply(err) || errors.Is(err, errLock) {
+				return errors.Join(failed...) // it would be the same with the others
+			}
+		}
+		var err error
+		if dead, _, err = r.look(ctx, len(failed)); err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (d *Rescued) add(from RescuedFrom) {
+	d.Details = append(d.Details, from)
+	if from.Done {
+		d.Fetchers++
+	}
+	for _, n := range from.Queues {
+		d.Units += n
+	}
+}
+
+// rescue deals with one candidate: fence first, then batch by batch, then out
+// of the index. Whoever comes after us can go on at any point. The zero
+// RescuedFrom means that it lives, or has left in good order.
+func (r *Rescuer) rescue(ctx context.Context, c candidate, token string) (RescuedFrom, error) {
+	names, err := r.queues(ctx, c)
+	if err != nil {
+		return RescuedFrom{}, err
+	}
+	lease, fenced := keys.Lease(c.id), keys.Fenced(c.id)
+	wips := make([]string, len(names))
+	for i, name := range names {
+		wips[i] = keys.WIP(name, c.id)
+	}
+	counts, err := fenceScript.Run(ctx, r.rdb, append([]string{keys.Procs, keys.Leases, lease, fenced}, wips...),
+		c.id, tombstoneTime.Milliseconds()).Int64Slice()
+	if err != nil {
+		return RescuedFrom{}, err
+	}
+	if len(names) == 0 || counts[0] == -1 {
+		return RescuedFrom{}, nil
+	}
+	r.log.Debug().Str("fetcher", c.id).Msg("its lease is over; putting back what it had in progress")
+
+	from := RescuedFrom{ID: c.id, Queues: make(map[string]int)}
+	var failed []error
+	for i, count := range counts {
+		if count == 0 {
+			continue
+		}
+		n, err := r.putBack(ctx, names[i], wips[i], fenced, token)
+		if n > 0 {
+			from.Queues[names[i]] = n
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("queue %s: %w", names[i], err))
+		}
+	}
+	if len(failed) > 0 {
+		return from, errors.Join(failed...)
+	}
+	left, err := forgetScript.Run(ctx, r.rdb, append([]string{keys.Leases}, wips...), c.id).Int()
+	if err == nil && left > 0 {
+		err = fmt.Errorf("%d keys in progress are not empty", left)
+	}
+	from.Done = err == nil
+	return from, err
+}
+
+// queues are the queues that the candidate took from; after a rescue that broke
+// off, its tombstone tells them. None: it left, and only the index remembers it.
+func (r *Rescuer) queues(ctx context.Context, c candidate) ([]string, error) {
+	listed := c.names
+	if listed == "" {
+		var err error
+		listed, err = r.rdb.Get(ctx, keys.Fenced(c.id)).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(listed), &names); err != nil {
+		return nil, fmt.Errorf("queue names %q in the registry: %w", listed, err)
+	}
+	return names, nil
+}
+
+// putBack empties one hash into its queue, the newest units first, so that the
+// oldest is the next to be popped wherever it breaks off.
+func (r *Rescuer) putBack(ctx context.Context, queue, wip, fenced, token string) (int, error) {
+	held, err := r.rdb.HKeys(ctx, wip).Result()
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
+	moved := 0
+	for batch := range slices.Chunk(held, maxBatch) {
+		args := make([]any, len(batch))
+		for i, receipt := range batch {
+			args[i] = receipt
+		}
+		n, err := putbackScript.Run(ctx, r.rdb, []string{fenced, wip, keys.Queue(queue)}, args...).Int()
+		if err != nil {
+			return moved, err
+		}
+		moved += n
+		held, err := r.lock(ctx, token, lockTime, "")
+		if err == nil && !held {
+			err = errLock
+		}
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+var errLock = errors.New("another rescuer has taken over")
+
+// lock takes ("1"), extends or releases (0) our lock and tells whether we held it.
+func (r *Rescuer) lock(ctx context.Context, token string, d time.Duration, take string) (bool, error) {
+	return lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, d.Milliseconds(), take).Bool()
+}
+
+// isReply tells whether Redis itself sent the error: then other commands may work.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}

@@ -1,0 +1,166 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// recover does alone what must be done before the next call: register, find
+// out what became of failed calls, write units back that Redis has forgotten.
+func (f *reliable) recover(ctx context.Context) error {
+	if err := f.gate.enterAlone(ctx); err != nil {
+		return err
+	}
+	defer f.gate.leaveAlone()
+	return f.recoverAlone(ctx)
+}
+
+// recoverAlone is recover for a caller who is alone at the gate.
+func (f *reliable) recoverAlone(ctx context.Context) error {
+	f.mu.Lock()
+	registered, doubt := f.registered, f.doubt
+	f.mu.Unlock()
+	if !registered {
+		return f.register(ctx)
+	}
+	if doubt { // else somebody has been here while we waited
+		if err := f.resume(ctx); err != nil {
+			return err
+		}
+	}
+	return f.restore(ctx)
+}
+
+// register makes the current incarnation known.
+func (f *reliable) register(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		in := f.cur
+		f.registering = true
+		f.mu.Unlock()
+		err := registerScript.Run(ctx, f.rdb, []string{keys.Procs, keys.Leases, in.lease, in.fenced},
+			in.id, f.listed, in.generation, f.ttl).Err()
+		f.mu.Lock()
+		switch {
+		case err == nil:
+			f.registered = true
+		case redis.HasErrorPrefix(err, "FENCED"):
+			// An earlier try had been carried out, its lease has run out and a
+			// rescuer came by. Nothing was taken yet.
+			f.begin()
+			f.mu.Unlock()
+			continue
+		}
+		f.mu.Unlock()
+		return err
+	}
+}
+
+// resume asks under a new generation what has become of the failed calls, and
+// keeps what they took for the next Take.
+func (f *reliable) resume(ctx context.Context) error {
+	f.mu.Lock()
+	in := f.next()
+	args := []any{in.id, in.generation, f.ttl}
+	for _, call := range f.lost {
+		for _, receipt := range receipts(call.prefix, call.n) {
+			args = append(args, receipt)
+		}
+	}
+	f.mu.Unlock()
+
+	reply, err := resumeScript.Run(ctx, f.rdb,
+		append([]string{keys.Procs, keys.Leases, in.lease, in.fenced}, in.wips...), args...).StringSlice()
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch reply[0] {
+	case "FENCED":
+		f.begin()
+		return &FencedError{ID: in.id, Incarnation: in.n}
+	case "LOST":
+		f.amnesia, f.doubt, f.lost = true, false, nil
+		return nil
+	}
+	f.adopt(in, reply[1:])
+	f.doubt, f.lost = false, nil
+	return nil
+}
+
+// adopt stashes the units that failed calls had taken, in the order of fetch.
+func (f *reliable) adopt(in *incarnation, found []string) {
+	var units []Unit
+	for ; len(found) >= 3; found = found[3:] {
+		i := atoi(found[0]) - 1
+		units = append(units, Unit{Queue: f.names[i], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n})
+	}
+	slices.SortFunc(units, func(a, b Unit) int { return compareReceipts(a.Receipt, b.Receipt) })
+	f.stash = append(f.stash, units...)
+}
+
+// restore registers again and writes back every unit held, after Redis has
+// lost its data: it forgot the fetcher and left no tombstone, so nobody else
+// has the units. Registration comes first: units of an unknown fetcher would
+// be put back into their queue by a sweep.
+func (f *reliable) restore(ctx context.Context) error {
+	f.mu.Lock()
+	in, amnesia := f.cur, f.amnesia
+	f.mu.Unlock()
+	if !amnesia {
+		return nil
+	}
+	err := registerScript.Run(ctx, f.rdb, []string{keys.Procs, keys.Leases, in.lease, in.fenced},
+		in.id, f.listed, in.generation, f.ttl).Err()
+	if err != nil {
+		return fmt.Errorf("register again: %w", err)
+	}
+	units := f.held(in)
+	for start := 0; start < len(units); {
+		end, args := start, []any{in.generation, f.ttl}
+		for size := 0; end < len(units) && end-start < maxBatch && size < maxBatchBytes; end++ {
+			if units[end].Queue != units[start].Queue {
+				break
+			}
+			args = append(args, units[end].Receipt, units[end].Payload)
+			size += len(units[end].Payload)
+		}
+		wip := in.wips[f.index[units[start].Queue]]
+		if err := restoreScript.Run(ctx, f.rdb, []string{in.lease, wip}, args...).Err(); err != nil {
+			return fmt.Errorf("write back what was in progress: %w", err)
+		}
+		start = end
+	}
+	f.env.Logger.Warn().Str("fetcher", in.id).Int("units", len(units)).
+		Msg("redis had lost its data; registered again and wrote back what is in progress")
+	f.mu.Lock()
+	f.amnesia = false
+	f.mu.Unlock()
+	return nil
+}
+
+// held lists the unsettled units of the incarnation, by queue.
+func (f *reliable) held(in *incarnation) []Unit {
+	f.mu.Lock()
+	units := slices.Clone(f.stash)
+	f.mu.Unlock()
+	if f.env.Held != nil {
+		units = append(units, f.env.Held()...)
+	}
+	units = slices.DeleteFunc(units, func(u Unit) bool { return !f.owns(in, u) })
+	slices.SortStableFunc(units, func(a, b Unit) int { return f.index[a.Queue] - f.index[b.Queue] })
+	return units
+}
+
+// owns tells whether u was fetched by this incarnation.
+func (f *reliable) owns(in *incarnation, u Unit) bool {
+	_, known := f.index[u.Queue]
+	return known && u.Receipt != "" && u.Incarnation == in.n
+}

@@ -1,0 +1,72 @@
+package fetch
+
+import (
+	"context"
+	"embed"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/script"
+)
+
+// The scripts; the head of each file documents its keys, arguments and reply.
+//
+//go:embed lua/*.lua
+var lua embed.FS
+
+var (
+	registerScript = load("register")
+	renewScript    = load("renew")
+	resumeScript   = load("resume")
+	restoreScript  = load("restore")
+	settleScript   = load("settle")
+	leaveScript    = load("leave")
+	placeScript    = load("place")
+
+	lookScript    = load("look")
+	fenceScript   = load("fence")
+	putbackScript = load("putback")
+	forgetScript  = load("forget")
+	reindexScript = load("reindex")
+	indexScript   = load("index")
+	lockScript    = load("lock")
+
+	takeScript = loadHot("take")
+	popScript  = loadHot("pop")
+)
+
+func source(name string) string {
+	src, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the file is part of the package
+	}
+	return string(src)
+}
+
+func load(name string) *script.Script { return script.New(name, source(name)) }
+
+// hotScript is a script whose reply is a flat list. It is run by a command that
+// reads the list as strings: half the allocations of the general reply.
+type hotScript struct{ src, hash string }
+
+func loadHot(name string) hotScript {
+	src := source(name)
+	return hotScript{src: src, hash: redis.NewScript(src).Hash()}
+}
+
+// run executes the script; args has two free places in front, for the command
+// and the script, and holds the number of keys, the keys and the arguments.
+func (s hotScript) run(ctx context.Context, rdb redis.UniversalClient, args []any) ([]string, error) {
+	args[0], args[1] = "evalsha", s.hash
+	cmd := redis.NewStringSliceCmd(ctx, args...)
+	err := rdb.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") { // nothing ran: safe to repeat
+		args[0], args[1] = "eval", s.src
+		cmd = redis.NewStringSliceCmd(ctx, args...)
+		err = rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}

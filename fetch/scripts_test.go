@@ -1,0 +1,292 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// The names that scripts are tried with: two fetchers, two queues.
+const (
+	idA = "h:1:aa#default.1"
+	idB = "h:2:bb#default.1"
+)
+
+var (
+	queueA, queueB = keys.Queue("a"), keys.Queue("b")
+	wipA, wipB     = keys.WIP("a", idA), keys.WIP("b", idA)
+	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
+	tries          = map[string]func(*rapid.T) (names []string, args []any){
+		"take": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t), 5000, "1"}
+			args = append(args, rapid.IntRange(0, 9).Draw(t, "n"))
+			wants := rapid.SampledFrom([][]any{{}, {1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}, {2, 0, 1, 0}}).Draw(t, "wants")
+			args = append(append(args, len(wants)/2), wants...)
+			for _, q := range rapid.Permutation([]int{1, 2}).Draw(t, "acks")[:rapid.IntRange(0, 2).Draw(t, "queues")] {
+				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
+				args = append(append(args, q, len(acked)), anys(acked)...)
+			}
+			return []string{lease, queueA, wipA, queueB, wipB}, args
+		},
+		"settle": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t), 5000}
+			for range rapid.IntRange(0, 5).Draw(t, "moves") {
+				args = append(args, receiptGen.Draw(t, "receipt"), rapid.IntRange(0, 3).Draw(t, "place"),
+					rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score"),
+					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
+					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "max"))
+			}
+			return []string{lease, wipA, queueA, keys.Retry, keys.Schedule, keys.Dead}, args
+		},
+		"place": func(t *rapid.T) ([]string, []any) {
+			var args []any
+			for range rapid.IntRange(0, 5).Draw(t, "moves") {
+				place, score := rapid.IntRange(0, 3).Draw(t, "place"), rapid.SampledFrom([]string{"4", "5"}).Draw(t, "score")
+				args = append(args, place, score, payloadGen.Draw(t, "payload"),
+					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "3"}).Draw(t, "max"))
+			}
+			return []string{keys.Retry, keys.Schedule, keys.Dead, queueA, queueB}, args
+		},
+		"pop": func(t *rapid.T) ([]string, []any) {
+			args := []any{rapid.IntRange(1, 9).Draw(t, "n")}
+			wants := rapid.SampledFrom([][]any{{1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}}).Draw(t, "wants")
+			return []string{queueA, queueB}, append(args, wants...)
+		},
+		"register": func(t *rapid.T) ([]string, []any) {
+			return []string{keys.Procs, keys.Leases, lease, fenced}, []any{idA, `["a","b"]`, generation(t), 5000}
+		},
+		"renew": func(t *rapid.T) ([]string, []any) {
+			return []string{keys.Procs, keys.Leases, lease}, []any{idA, generation(t), 5000}
+		},
+		"resume": func(t *rapid.T) ([]string, []any) {
+			lost := rapid.SliceOfN(receiptGen, 0, 5).Draw(t, "lost")
+			return []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}, append([]any{idA, generation(t), 5000}, anys(lost)...)
+		},
+		"restore": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t), 5000}
+			for range rapid.IntRange(1, 4).Draw(t, "units") {
+				args = append(args, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "payload"))
+			}
+			return []string{lease, wipA}, args
+		},
+		"leave": func(*rapid.T) ([]string, []any) {
+			return []string{keys.Procs, keys.Leases, lease, wipA, wipB}, []any{idA}
+		},
+		"look": func(t *rapid.T) ([]string, []any) {
+			return []string{keys.Leases, keys.Procs}, []any{rapid.IntRange(0, 1).Draw(t, "skip"), rapid.IntRange(1, 3).Draw(t, "limit")}
+		},
+		"fence": func(*rapid.T) ([]string, []any) {
+			return []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}, []any{idA, 5000}
+		},
+		"putback": func(t *rapid.T) ([]string, []any) {
+			return []string{fenced, wipA, queueA}, anys(rapid.SliceOfNDistinct(receiptGen, 1, 5, rapid.ID).Draw(t, "receipts"))
+		},
+		"forget": func(*rapid.T) ([]string, []any) { return []string{keys.Leases, wipA, wipB}, []any{idA} },
+		"reindex": func(*rapid.T) ([]string, []any) {
+			return []string{keys.Procs, keys.Leases, lease, fenced}, []any{idA, `["a"]`, 5000}
+		},
+		"index": func(t *rapid.T) ([]string, []any) {
+			return []string{keys.Leases}, anys(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{idA, idB}), 1, 2, rapid.ID).Draw(t, "ids"))
+		},
+		"lock": func(t *rapid.T) ([]string, []any) {
+			if rapid.Bool().Draw(t, "take") {
+				return []string{keys.Rescue}, []any{generation(t), 5000, "1"}
+			}
+			return []string{keys.Rescue}, []any{generation(t), rapid.SampledFrom([]int{0, 5000}).Draw(t, "ms"), ""}
+		},
+	}
+
+	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000"})
+	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 2000)})
+)
+
+func generation(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"1", "2"}).Draw(t, "generation")
+}
+
+func anys(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
+
+// fill draws what each key holds and writes it to every server.
+func fill(t *rapid.T, servers ...*redis.Client) {
+	ctx := context.Background()
+	do := func(args ...any) {
+		for _, rdb := range servers {
+			if err := rdb.Do(ctx, args...).Err(); err != nil {
+				t.Fatalf("%v: %v", args, err)
+			}
+		}
+	}
+	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue}
+	for _, key := range all {
+		switch rapid.IntRange(0, 9).Draw(t, key) {
+		case 0, 1: // absent
+			continue
+		case 2:
+			do("SET", key, "wrong type, mostly")
+			continue
+		}
+		switch key {
+		case queueA, queueB:
+			for range rapid.IntRange(1, 8).Draw(t, "jobs") {
+				do("LPUSH", key, payloadGen.Draw(t, "job"))
+			}
+		case wipA, wipB:
+			for range rapid.IntRange(1, 5).Draw(t, "units") {
+				do("HSET", key, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "unit"))
+			}
+		case lease:
+			do("SET", key, generation(t), "PX", 60000)
+			if rapid.IntRange(0, 5).Draw(t, "persistent") == 0 {
+				do("PERSIST", key)
+			}
+		case fenced, keys.Rescue:
+			do("SET", key, generation(t), "PX", 60000)
+		case keys.Procs:
+			for _, id := range rapid.SampledFrom([][]string{{idA}, {idB}, {idA, idB}}).Draw(t, "registered") {
+				do("HSET", key, id, `["a","b"]`)
+			}
+		case keys.Leases:
+			for _, id := range rapid.SampledFrom([][]string{{idA}, {idB}, {idA, idB}}).Draw(t, "indexed") {
+				do("ZADD", key, rapid.SampledFrom([]string{"1", "2", "4000000000000"}).Draw(t, "expiry"), id)
+			}
+		default:
+			for range rapid.IntRange(1, 4).Draw(t, "members") {
+				do("ZADD", key, rapid.SampledFrom([]string{"1", "2", "3.5"}).Draw(t, "score"), payloadGen.Draw(t, "member"))
+			}
+		}
+	}
+}
+
+// dump is every key of a database, with times of now as such.
+func dump(t *rapid.T, rdb *redis.Client) string {
+	ctx := context.Background()
+	var out []string
+	names, err := rdb.Keys(ctx, "*").Result()
+	for _, name := range names {
+		kind := rdb.Type(ctx, name).Val()
+		var content any
+		switch kind {
+		case "string":
+			content, err = rdb.Get(ctx, name).Result()
+		case "list":
+			content, err = rdb.LRange(ctx, name, 0, -1).Result()
+		case "hash":
+			content, err = rdb.HGetAll(ctx, name).Result() // printed sorted
+		case "zset":
+			var members []redis.Z
+			members, err = rdb.ZRangeWithScores(ctx, name, 0, -1).Result()
+			now := float64(time.Now().UnixMilli())
+			for i := range members {
+				if ahead := members[i].Score - now; ahead > -600e3 && ahead < 600e3 {
+					members[i].Score = float64(int((ahead+2500)/5000)) * 5000 // now, plus whole leases
+				}
+			}
+			slices.SortFunc(members, func(a, b redis.Z) int { return strings.Compare(a.Member.(string), b.Member.(string)) })
+			content = members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s %s expires=%v %q", name, kind, rdb.PTTL(ctx, name).Val() > 0, fmt.Sprint(content)))
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// plain brings replies into one form: of errors only what code looks at.
+func plain(name string, reply any, err error) string {
+	for _, prefix := range []string{"FENCED", "NOTFENCED"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return "error " + prefix
+		}
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "error"
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		return fmt.Sprint(reply)
+	}
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = fmt.Sprintf("%T %q", v, fmt.Sprint(v))
+		if s, ok := v.(string); ok && strings.HasPrefix(s, "WRONGTYPE") {
+			out[i] = "WRONGTYPE"
+		}
+	}
+	if name == "look" {
+		out[0] = "now"
+		if list[1] != "" {
+			expiry, err := strconv.ParseFloat(list[1].(string), 64) // 4e+12 on miniredis
+			out[1] = fmt.Sprint(expiry, err)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestScriptsAreTheSameOnMiniredis runs every script on random states: equal
+// replies, equal keys. What holds on the embedded server then holds on Redis.
+func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
+	real, _ := redistest.New(t)
+	mini := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), Protocol: 2})
+	t.Cleanup(func() { _ = mini.Close() })
+	ctx := context.Background()
+	files, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		try := tries[name]
+		if try == nil {
+			t.Errorf("script %s is not tried", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			s := redis.NewScript(source(name))
+			rapid.Check(t, func(t *rapid.T) {
+				for _, rdb := range []*redis.Client{real, mini} {
+					if err := rdb.FlushDB(ctx).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fill(t, real, mini)
+				names, args := try(t)
+				before := dump(t, real)
+				if other := dump(t, mini); before != other {
+					t.Fatalf("the states differ from the start:\n%s\n\n%s", before, other)
+				}
+				reply, err := s.Run(ctx, real, names, args...).Result()
+				want := plain(name, reply, err)
+				reply, err = s.Run(ctx, mini, names, args...).Result()
+				if got := plain(name, reply, err); got != want {
+					t.Errorf("reply of miniredis: %s\nreply of redis: %s", got, want)
+				}
+				if want, got := dump(t, real), dump(t, mini); got != want {
+					t.Errorf("keys of miniredis:\n%s\nkeys of redis:\n%s", got, want)
+				}
+				if t.Failed() {
+					t.Logf("before:\n%s\n%s %v %q", before, name, names, args)
+				}
+			})
+		})
+	}
+}

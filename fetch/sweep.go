@@ -1,0 +1,84 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// sweepPage is how many keys or fields one step of a sweep asks for.
+const sweepPage = 500
+
+// Sweep makes one round that also finds what no index knows: private places of
+// fetchers that are not registered, and registered fetchers that the index of
+// leases lacks, as after a part of troupe's keys was deleted by hand. It walks
+// through all keys of the database, in pages: for the start and once an hour.
+func (r *Rescuer) Sweep(ctx context.Context) (Rescued, error) {
+	err := r.indexRegistered(ctx)
+	if err == nil {
+		err = r.indexOrphans(ctx)
+	}
+	if err != nil {
+		return Rescued{Next: r.next(-1)}, fmt.Errorf("sweep: %w", err)
+	}
+	return r.Rescue(ctx)
+}
+
+// indexRegistered gives every registered fetcher its entry in the index.
+func (r *Rescuer) indexRegistered(ctx context.Context) error {
+	for cursor := uint64(0); ; {
+		fields, next, err := r.rdb.HScan(ctx, keys.Procs, cursor, "", sweepPage).Result()
+		if err != nil {
+			return err
+		}
+		var ids []any
+		for i := 0; i < len(fields); i += 2 {
+			ids = append(ids, fields[i])
+		}
+		for page := range slices.Chunk(ids, sweepPage) {
+			if err := indexScript.Run(ctx, r.rdb, []string{keys.Leases}, page...).Err(); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// indexOrphans gives every private place whose owner is unknown a tombstone and
+// an entry in the index, from where a round takes it.
+func (r *Rescuer) indexOrphans(ctx context.Context) error {
+	queues := make(map[string][]string) // by fetcher id
+	for cursor := uint64(0); ; {
+		found, next, err := r.rdb.Scan(ctx, cursor, keys.AnyWIP, sweepPage).Result()
+		if err != nil {
+			return err
+		}
+		for _, key := range found {
+			queue, id, ok := keys.ParseWIP(key)
+			if ok && !slices.Contains(queues[id], queue) {
+				queues[id] = append(queues[id], queue)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	for id, names := range queues {
+		slices.Sort(names)
+		listed, err := json.Marshal(names)
+		if err != nil {
+			return err
+		}
+		err = reindexScript.Run(ctx, r.rdb, []string{keys.Procs, keys.Leases, keys.Lease(id), keys.Fenced(id)},
+			id, string(listed), tombstoneTime.Milliseconds()).Err()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package fetch
+
+import (
+	"context"
+	"strconv"
+	"unsafe"
+)
+
+// Take acks and takes in one call; see Fetcher. One call takes at most 1,000
+// units, whatever n.
+func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
+	var units []Unit
+	err := f.call(ctx, "take", func(in *incarnation) error {
+		f.mu.Lock()
+		ask := min(max(n-len(f.stash), 0), maxTake)
+		f.calls++
+		prefix := receiptPrefix(f.calls)
+		var wants []Want
+		if ask > 0 {
+			wants = f.wants(ask, f.rand)
+		}
+		f.mu.Unlock()
+
+		if ask > 0 || len(acks) > 0 {
+			reply, err := takeScript.run(ctx, f.rdb, f.takeArgs(in, prefix, ask, wants, acks))
+			if err != nil {
+				f.mu.Lock()
+				if ask > 0 && f.cur == in {
+					f.lost = append(f.lost, lostCall{prefix, ask})
+				}
+				f.mu.Unlock()
+				return err
+			}
+			units = f.units(in, prefix, reply)
+		}
+		f.mu.Lock()
+		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
+			units = append(f.stash[:have:have], units...)
+			f.stash = f.stash[have:]
+		}
+		f.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return units, nil
+}
+
+// takeArgs builds the command; receipts travel as pointers, which go-redis
+// writes without another allocation each.
+func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Want, acks []Unit) []any {
+	args := make([]any, len(in.head), len(in.head)+5+2*len(wants)+len(acks)+2*len(f.names))
+	copy(args, in.head)
+	args = append(args, in.generation, f.ttl, prefix, ask, nil)
+	known := len(args) - 1
+	for _, want := range wants {
+		if i, ok := f.index[want.Queue]; ok {
+			args = append(args, i+1, want.N)
+		}
+	}
+	args[known] = (len(args) - known - 1) / 2
+
+	if len(acks) == 0 {
+		return args
+	}
+	counts := make([]int, len(f.names))
+	for i := range acks {
+		if f.owns(in, acks[i]) { // else a rescuer has it
+			counts[f.index[acks[i].Queue]]++
+		}
+	}
+	for q, count := range counts {
+		if count == 0 {
+			continue
+		}
+		args = append(args, q+1, count)
+		for i := range acks {
+			if acks[i].Queue == f.names[q] && f.owns(in, acks[i]) {
+				args = append(args, &acks[i].Receipt)
+			}
+		}
+	}
+	return args
+}
+
+// units reads the reply of take.
+func (f *reliable) units(in *incarnation, prefix string, reply []string) []Unit {
+	if len(reply) == 0 {
+		return nil
+	}
+	units := make([]Unit, 0, len(reply)-2)
+	readReply(reply, func(q int, job string) {
+		units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: in.n})
+	}, func(q int, text string) { f.sick.report(f.names[q], text) })
+	for i, receipt := range receipts(prefix, len(units)) {
+		units[i].Receipt = receipt
+	}
+	return units
+}
+
+// readReply walks through (i, count, job*)* and (-i, error text); q counts from 0.
+func readReply(reply []string, unit, problem func(q int, text string)) {
+	for len(reply) >= 2 {
+		i := atoi(reply[0])
+		if i < 0 {
+			problem(-i-1, reply[1])
+			reply = reply[2:]
+			continue
+		}
+		end := 2 + atoi(reply[1])
+		for _, job := range reply[2:end] {
+			unit(i-1, job)
+		}
+		reply = reply[end:]
+	}
+}
+
+// atoi reads a number that a script of ours has written.
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic("fetch: reply of a script: " + err.Error())
+	}
+	return n
+}
+
+// bytesOf gives the bytes of s without a copy. Nobody else keeps s, and a
+// Unit's Payload is never modified.
+func bytesOf(s string) []byte {
+	if s == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s), len(s))
+}

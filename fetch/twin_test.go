@@ -1,0 +1,89 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// A take that reaches Redis twice takes once, and both replies say the same:
+// also when the first run emptied the queues.
+func TestTakeSentTwice(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
+	for jobs := range 7 {
+		for i := range jobs {
+			rdb.LPush(t.Context(), keys.Queue([]string{"a", "b"}[i%2]), fmt.Sprint(i))
+		}
+		f.calls++
+		prefix := receiptPrefix(f.calls)
+		args := func() []any { return f.takeArgs(f.cur, prefix, 4, f.wants(4, f.rand), nil) }
+		first, err := takeScript.run(t.Context(), rdb, args())
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := takeScript.run(t.Context(), rdb, args())
+		if err != nil {
+			t.Fatal(err)
+		}
+		units, again := f.units(f.cur, prefix, first), f.units(f.cur, prefix, second)
+		if fmt.Sprint(units) != fmt.Sprint(again) || len(units) != min(jobs, 4) {
+			t.Errorf("%d jobs: %v, then %v", jobs, units, again)
+		}
+		mustTake(t, f, 0, append(units, mustTake(t, f, 9)...)...)
+	}
+	if left, err := f.Close(t.Context()); left != 0 || err != nil {
+		t.Errorf("close: %d, %v", left, err)
+	}
+}
+
+// Whatever of an old generation or incarnation still arrives is refused and
+// changes nothing.
+func TestLateTwinsAreRefused(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	rdb.LPush(t.Context(), "queue:a", "0", "1", "2", "3")
+	units := mustTake(t, f, 2)
+	old := f.cur
+	late := func() {
+		t.Helper()
+		_, err := takeScript.run(t.Context(), rdb, f.takeArgs(old, "zz", 2, f.wants(2, f.rand), units))
+		settle := f.settle(t.Context(), old, []Move{{Unit: units[0], To: ToRetry}}, []int{0}, new(error))
+		renew := renewScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease}, old.id, old.generation, f.ttl).Err()
+		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "100", "x").Err()
+		for call, err := range map[string]error{"take": err, "settle": settle, "renew": renew, "restore": restore} {
+			if !redis.HasErrorPrefix(err, "FENCED") {
+				t.Errorf("late %s: %v, expected FENCED", call, err)
+			}
+		}
+	}
+	f.doubt = true
+	if err := f.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late()
+	if got := rdb.HLen(t.Context(), old.wips[0]).Val(); got != 2 {
+		t.Errorf("%d in progress, expected 2", got)
+	}
+	expire(t, rdb, old.id)
+	mustRescue(t, newRescuer(t, rdb).Rescue)
+	late()
+	if err := registerScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease, old.fenced}, old.id, "[]", "1", f.ttl).Err(); !redis.HasErrorPrefix(err, "FENCED") {
+		t.Errorf("late register: %v, expected FENCED", err)
+	}
+	if got := list(t, rdb, "a"); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("queue: %q", got)
+	}
+	if err := f.Renew(t.Context()); !errors.Is(err, ErrFenced) {
+		t.Errorf("renew: %v, expected FencedError", err)
+	}
+	if left, err := f.Close(t.Context()); left != 0 || err != nil {
+		t.Errorf("close: %d, %v", left, err)
+	}
+}

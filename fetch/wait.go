@@ -1,0 +1,204 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	// peekTime is how long one peek blocks in Redis. It outlives the Wait that
+	// began it: a peek takes nothing, so it may hang while nobody listens.
+	peekTime = 5 * time.Second
+
+	// pollTime is the pace of looks at a queue that cannot be peeked at because
+	// Redis is out of memory: fetching still works then, and makes room.
+	pollTime = 500 * time.Millisecond
+
+	// sickTime is how long a queue with a key of the wrong type is left alone.
+	sickTime = 5 * time.Second
+)
+
+// Wait blocks until a queue may have work; see Fetcher.
+func (f *reliable) Wait(ctx context.Context, d time.Duration) error { return f.peeks.wait(ctx, d) }
+
+// peeks watches queues by blocking peeks, BLMOVE q q RIGHT RIGHT: it waits for
+// an element and moves it to where it was. One connection and one goroutine per
+// queue, made by the first wait. A peek that has been answered rests until the
+// next wait; the others keep hanging, so that a wake-up costs one command.
+type peeks struct {
+	source *redis.Client
+	names  []string
+	sick   *sickQueues
+
+	mu      sync.Mutex
+	wires   *wires
+	rdb     *redis.Client
+	peekers []peeker
+	waiting int
+	bell    *bell
+	closed  bool
+	ended   chan struct{} // after close: every goroutine is gone
+}
+
+// peeker is the state of one queue's goroutine.
+type peeker struct {
+	start  chan struct{}
+	busy   bool
+	resume time.Time // not to be started before
+}
+
+// bell is rung once, for all who wait.
+type bell struct {
+	rung chan struct{}
+	err  error
+}
+
+func newBell() *bell { return &bell{rung: make(chan struct{})} }
+
+func newPeeks(source *redis.Client, names []string, sick *sickQueues) *peeks {
+	return &peeks{source: source, names: names, sick: sick, bell: newBell(), ended: make(chan struct{})}
+}
+
+func (p *peeks) wait(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil || d <= 0 {
+		return err
+	}
+	b, err := p.begin()
+	if err != nil {
+		return err
+	}
+	defer p.end()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-b.rung:
+		return b.err
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin starts every resting peek and returns the bell that they will ring. A
+// bell rung before does not count: what it announced is seen again at once.
+func (p *peeks) begin() (*bell, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errClosed
+	}
+	if p.peekers == nil {
+		p.open()
+	}
+	p.waiting++
+	now := time.Now()
+	for i := range p.peekers {
+		if k := &p.peekers[i]; !k.busy && !now.Before(k.resume) {
+			k.busy = true
+			k.start <- struct{}{}
+		}
+	}
+	return p.bell, nil
+}
+
+func (p *peeks) end() {
+	p.mu.Lock()
+	p.waiting--
+	p.mu.Unlock()
+}
+
+// open makes the connections' client and starts the goroutines.
+func (p *peeks) open() {
+	p.wires = newWires()
+	p.rdb = p.wires.client(p.source, len(p.names))
+	p.peekers = make([]peeker, len(p.names))
+	var all sync.WaitGroup
+	for i := range p.peekers {
+		start := make(chan struct{}, 1)
+		p.peekers[i].start = start
+		all.Go(func() {
+			for range start {
+				p.peek(i)
+			}
+		})
+	}
+	go func() {
+		all.Wait()
+		_ = p.rdb.Close()
+		p.wires.wait()
+		close(p.ended)
+	}()
+}
+
+// peek blocks on queue i until it has work, fails, or nobody waits any more.
+func (p *peeks) peek(i int) {
+	queue := keys.Queue(p.names[i])
+	for {
+		err := p.rdb.BLMove(p.wires.ctx, queue, queue, "RIGHT", "RIGHT", peekTime).Err()
+		if redis.HasErrorPrefix(err, "OOM") {
+			err = nil
+			select {
+			case <-time.After(pollTime):
+			case <-p.wires.ctx.Done():
+			}
+		}
+		if p.answered(i, err) {
+			return
+		}
+	}
+}
+
+// answered reports the outcome of a peek and tells whether the peeker rests.
+func (p *peeks) answered(i int, err error) (rest bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := &p.peekers[i]
+	switch {
+	case p.closed:
+	case errors.Is(err, redis.Nil):
+		if p.waiting > 0 {
+			return false
+		}
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		k.resume = time.Now().Add(sickTime) // never ready; rings nobody
+		p.sick.report(p.names[i], err.Error())
+	default:
+		p.bell.err = err
+		close(p.bell.rung)
+		p.bell = newBell()
+	}
+	k.busy = false
+	return true
+}
+
+// close ends every peek and waits, within ctx, for the goroutines.
+func (p *peeks) close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		p.bell.err = errClosed
+		close(p.bell.rung)
+		if p.peekers == nil {
+			close(p.ended)
+		} else {
+			for i := range p.peekers {
+				close(p.peekers[i].start)
+			}
+			p.wires.cut()
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
