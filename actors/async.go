@@ -1,0 +1,48 @@
+package actors
+
+import (
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor
+// on whose behalf it ran crashes with that panic, so that its strategy decides;
+// nothing dies silently.
+func (d *Daemon) spawn(owner *actor.PID, f func()) {
+	d.machinery.Add(1)
+	go func() {
+		defer d.machinery.Done()
+		defer func() {
+			if v := recover(); v != nil {
+				d.root().Send(owner, inject{reason: supervisor.NewCrash(v, debug.Stack())})
+			}
+		}()
+		f()
+	}()
+}
+
+// isolate runs a user's callback in a goroutine of its own and waits for it: a
+// panic or Goexit in it is returned as an error and ends nothing else.
+func isolate(f func()) (err error) {
+	done := make(chan error, 1)
+	go func() {
+		finished := false
+		defer func() {
+			switch v := recover(); {
+			case v != nil:
+				done <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
+			case !finished:
+				done <- &troupe.GoexitError{Stack: debug.Stack()}
+			default:
+				done <- nil
+			}
+		}()
+		f()
+		finished = true
+	}()
+	return <-done
+}

@@ -1,0 +1,204 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/sched"
+)
+
+// beats is the durable half of the heartbeat actor.
+type beats struct {
+	turn    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
+	ended   bool          // guarded by turn
+	flusher *beat.Flusher // guarded by turn
+	latency beat.Latency  // guarded by turn
+}
+
+func newBeats(identity string) beats {
+	return beats{turn: make(chan struct{}, 1), flusher: beat.NewFlusher(identity)}
+}
+
+// do runs f in its turn; false when ctx ended first or the process has left.
+func (b *beats) do(ctx context.Context, f func()) bool {
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-b.turn }()
+	if b.ended {
+		return false
+	}
+	f()
+	return true
+}
+
+// beatOnce flushes the statistics and shows this process and its jobs.
+func (d *Daemon) beatOnce() (result beat.Result, err error) {
+	ctx, cancel := d.redisContext()
+	defer cancel()
+	part := launcherName + "/heartbeat"
+	d.beats.do(ctx, func() {
+		if err = d.flush(ctx); err != nil {
+			return
+		}
+		state := d.beatState()
+		if result, err = beat.Beat(ctx, d.redis, state); err != nil {
+			return
+		}
+		if d.beats.latency.Slow(result.RTT) {
+			d.log.Warn().Str("actor", part).Int64("rtt_us", result.RTT.Microseconds()).
+				Msg("redis is slow: the last five round trips took over 50 ms; is the network or the CPU overloaded?")
+		}
+		tree, jerr := json.Marshal(d.Tree())
+		if jerr != nil {
+			err = jerr
+			return
+		}
+		err = beat.PublishTree(ctx, d.redis, d.identity, tree)
+	})
+	if err != nil {
+		d.outage.failed(part, err)
+		return result, err
+	}
+	d.outage.ok(part)
+	return result, nil
+}
+
+// flush writes the counters; what fails is kept for the next time.
+func (d *Daemon) flush(ctx context.Context) error {
+	var n beat.Counts
+	for _, c := range d.capsules {
+		n.Processed += int64(c.processed.Swap(0))
+		n.Failed += int64(c.failed.Swap(0))
+	}
+	return d.beats.flusher.Flush(ctx, d.redis, n, time.Now())
+}
+
+func (d *Daemon) beatState() beat.State {
+	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.hushed.Load(), RSS: beat.RSS()}
+	for _, c := range d.capsules {
+		for i, w := range c.working() {
+			ref := w.ref()
+			if ref.Started.IsZero() {
+				continue
+			}
+			s.Work = append(s.Work, beat.Work{
+				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.unit.Queue, Payload: w.unit.Payload, RunAt: ref.Started,
+			})
+		}
+	}
+	return s
+}
+
+// beatInfo is what never changes about this process.
+func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
+	info := beat.Info{
+		Hostname: hostname, PID: pid, Identity: d.identity, StartedAt: time.Now(), Tag: d.cfg.Tag,
+		Labels: d.cfg.Labels, Version: d.cfg.Version, Embedded: d.cfg.Embedded,
+	}
+	for _, c := range d.capsules {
+		q := c.cfg.Queues
+		info.Capsules = append(info.Capsules, beat.Capsule{
+			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency, Mode: q.Mode(), Queues: q.Names(), Weights: q.Weights(),
+		})
+	}
+	return info
+}
+
+// lastBeat flushes what is left and leaves the list of processes. The heartbeat
+// actor has stopped: nobody registers this process again.
+func (d *Daemon) lastBeat(ctx context.Context) {
+	d.beats.do(ctx, func() {
+		d.beats.ended = true
+		if err := d.flush(ctx); err != nil {
+			d.log.Warn().Err(err).Int64("processed", d.beats.flusher.Held().Processed).
+				Int64("failed", d.beats.flusher.Held().Failed).Msg("the last statistics could not be written")
+		}
+		if err := beat.Clear(ctx, d.redis, d.identity); err != nil {
+			d.log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")
+		}
+	})
+}
+
+// renewLeases gives every fetcher's sign of life.
+func (d *Daemon) renewLeases() {
+	for _, c := range d.capsules {
+		c.mu.Lock()
+		opened := c.opened
+		c.mu.Unlock()
+		if !opened {
+			continue
+		}
+		ctx, cancel := d.redisContext()
+		err := c.fetcher.Renew(ctx)
+		cancel()
+		part := c.path("lease")
+		switch {
+		case fenced(err):
+			c.onFenced(err)
+		case err != nil:
+			d.outage.failed(part, err)
+		default:
+			d.outage.ok(part)
+		}
+	}
+}
+
+// initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
+func (d *Daemon) initialPollWait() time.Duration {
+	return sched.InitialWait(d.cfg.PollInterval, newRand())
+}
+
+func (d *Daemon) pollWait(ctx context.Context) time.Duration {
+	if _, err := beat.Cleanup(ctx, d.redis); err != nil && ctx.Err() == nil {
+		d.outage.failed(launcherName+"/poller", err)
+	}
+	n, err := beat.Processes(ctx, d.redis)
+	if err != nil {
+		n = 1
+	}
+	return sched.Interval(n, d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, newRand())
+}
+
+// promote moves one batch of due members of set.
+func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bool) {
+	got, err := d.sched.Promote(ctx, set)
+	part := launcherName + "/poller"
+	if err != nil {
+		if ctx.Err() == nil {
+			d.outage.failed(part, err)
+		}
+		return got, false
+	}
+	d.outage.ok(part)
+	if got.Buried > 0 || got.Dropped > 0 {
+		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("buried", got.Buried).Int("dropped", got.Dropped).
+			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
+	}
+	return got, true
+}
+
+// redisOptions tells what connections the daemon needs: one per peeked queue of
+// each capsule, and a few for its own calls.
+func redisOptions(cfg Config) redisconn.Need {
+	n := 10
+	for _, k := range cfg.Capsules {
+		n += len(k.Queues.Names()) + 3
+	}
+	return redisconn.Need{PoolSize: n, Block: waitTime}
+}
+
+func (d *Daemon) schedConfig(c *client.Client) sched.Config {
+	return sched.Config{
+		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
+		DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
+		PollAverage: d.cfg.PollInterval, AverageInterval: d.cfg.PollIntervalPerProcess,
+	}
+}

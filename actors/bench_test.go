@@ -1,0 +1,59 @@
+package actors_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// BenchmarkDrain runs preloaded no-op jobs through a whole daemon: typed handler,
+// one middleware, reliable fetch, heartbeat and statistics on.
+func BenchmarkDrain(b *testing.B) {
+	for name, factory := range map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": fetch.NewBasic} {
+		b.Run(name, func(b *testing.B) {
+			rdb := testkit.Redis(b)
+			c := client.New(rdb)
+			n := max(b.N, 100)
+			if _, err := client.PushBulk(context.Background(), c, func(yield func(noop) bool) {
+				for i := range n {
+					if !yield(noop{I: int64(i), S: "some text"}) {
+						return
+					}
+				}
+			}); err != nil {
+				b.Fatal(err)
+			}
+			var r troupe.Registry
+			troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return nil })
+			b.ReportAllocs()
+			b.ResetTimer()
+			k := testkit.Start(b, actors.Config{
+				Redis: rdb, Registry: &r, Logger: zerolog.New(zerolog.NewTestWriter(b)).Level(zerolog.WarnLevel),
+				Middleware: []troupe.Middleware{func(next troupe.Handler) troupe.Handler {
+					return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })
+				}},
+				Capsules: []actors.Capsule{{Concurrency: 25, Fetch: factory}},
+			})
+			for k.Stats().Processed < uint64(n) {
+				time.Sleep(time.Millisecond)
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
+}
+
+type noop struct {
+	I int64  `arg:"0"`
+	S string `arg:"1"`
+}
+
+func (noop) Class() string { return "NoOp" }

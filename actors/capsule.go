@@ -1,0 +1,383 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+)
+
+// waitTime is the longest that an idle capsule waits between two looks at its
+// queues, whatever woke it or not.
+const waitTime = 5 * time.Second
+
+// capsule is the durable half of a manager, its fetcher and its processors. It
+// outlives every incarnation of them: queues of units, slots, ledger and flags
+// are here, so that an actor may crash at any instant and the next one derives
+// what to do. Its lock is never held across I/O or user code.
+type capsule struct {
+	d       *Daemon
+	cfg     Capsule
+	fetcher fetch.Fetcher
+	ledger  *ledger
+	settler *settler
+	classes map[string]*class // handlers with this capsule's middleware around them
+
+	mu       sync.Mutex
+	manager  *actor.PID
+	fetch    *actor.PID
+	slots    []*slot
+	idle     []int   // indices of free slots, last in first out
+	inbox    []*work // fetched, waiting for a slot
+	opened   bool    // the fetcher is registered
+	calling  bool    // a Take is under way
+	waiting  bool    // a Wait is under way
+	dry      bool    // the last Take found less than it asked for
+	failing  int     // consecutive failed Takes
+	deaf     int     // consecutive failed Waits
+	retryAt  time.Time
+	stopWait context.CancelFunc
+	quiet    bool
+
+	processed, failed atomic.Uint64 // since the last flush of the heartbeat
+	totalProcessed    atomic.Uint64
+	totalFailed       atomic.Uint64
+	busy              atomic.Int64
+	refused           atomic.Uint64 // settlements that came too late
+	fencings          atomic.Uint64
+}
+
+func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
+	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency)}
+	c.settler = &settler{c: c}
+	for i := range c.slots {
+		c.slots[i] = &slot{index: i}
+	}
+	f, err := cfg.Fetch(fetch.Env{
+		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
+		Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.fetcher = f
+	c.buildClasses()
+	return c, nil
+}
+
+func (c *capsule) path(part string) string { return launcherName + "/" + c.cfg.Name + "/" + part }
+
+func (c *capsule) managerPID() *actor.PID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.manager
+}
+
+func (c *capsule) fetcherPID() *actor.PID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fetch
+}
+
+// ring rings an actor's doorbell; the actor may be gone.
+func (c *capsule) ring(pid *actor.PID) {
+	if pid != nil {
+		c.d.root().Send(pid, wake{})
+	}
+}
+
+// dispatch pairs waiting units with idle slots. c.mu is held.
+func (c *capsule) dispatch() {
+	for len(c.inbox) > 0 && len(c.idle) > 0 {
+		i := c.idle[len(c.idle)-1]
+		s := c.slots[i]
+		c.delist(s)
+		s.pending = c.inbox[0]
+		c.inbox = c.inbox[1:]
+		c.ring(s.pid)
+	}
+}
+
+// pump starts the call that the state asks for: a Take while slots are idle and
+// the queues not known to be dry, a Wait when they are. owner is the fetcher.
+func (c *capsule) pump(owner *actor.PID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet || c.calling {
+		return
+	}
+	want := len(c.idle) - len(c.inbox)
+	if want <= 0 {
+		return
+	}
+	if c.dry {
+		c.startWait(owner)
+		if !c.settler.hasAcks() {
+			return
+		}
+		// look nevertheless: the acks travel anyway
+	}
+	if !c.retryAt.IsZero() && time.Now().Before(c.retryAt) {
+		return // the timer that was set with retryAt rings
+	}
+	c.calling = true
+	c.d.spawn(owner, func() { c.takeCall(owner, want) })
+}
+
+func (c *capsule) takeCall(owner *actor.PID, want int) {
+	err := errors.New("the fetcher panicked")
+	defer func() {
+		c.mu.Lock()
+		c.calling = false
+		if err == nil {
+			c.failing, c.retryAt = 0, time.Time{}
+		} else if !c.quiet {
+			d := backoff(c.failing)
+			c.failing++
+			c.retryAt = time.Now().Add(d)
+			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+		}
+		quiet := c.quiet
+		c.mu.Unlock()
+		if err == nil || quiet {
+			c.ring(c.fetcherPID())
+		}
+		if quiet {
+			c.d.ringLauncher()
+		}
+	}()
+	if err = c.open(); err == nil {
+		err = c.exchange(want, c.settler.grab())
+	}
+}
+
+// open registers the fetcher once.
+func (c *capsule) open() error {
+	c.mu.Lock()
+	opened := c.opened
+	c.mu.Unlock()
+	if opened {
+		return nil
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	if err := c.fetcher.Open(ctx); err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		return err
+	}
+	c.d.outage.ok(c.path("fetcher"))
+	c.mu.Lock()
+	c.opened = true
+	c.mu.Unlock()
+	return nil
+}
+
+// exchange is one call: it carries acks and takes up to want units.
+func (c *capsule) exchange(want int, acks []*work) error {
+	units := make([]fetch.Unit, len(acks))
+	for i, w := range acks {
+		units[i] = w.unit
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	got, err := c.fetcher.Take(ctx, want, units)
+	if fenced(err) {
+		c.onFenced(err) // the acks were refused with it
+		c.d.outage.ok(c.path("fetcher"))
+		return nil
+	}
+	if err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		c.settler.putBack(acks)
+		return err
+	}
+	c.d.outage.ok(c.path("fetcher"))
+	c.forget(acks...)
+	c.receive(got, want)
+	return nil
+}
+
+// forget closes the books on settled units.
+func (c *capsule) forget(ws ...*work) {
+	c.ledger.settled(ws...)
+	if len(ws) > 0 && c.d.hushed.Load() {
+		c.d.ringLauncher()
+	}
+}
+
+// receive takes over fetched units: into the ledger first, then to the slots.
+// Those that come after quiet began go back to their queue at once.
+func (c *capsule) receive(got []fetch.Unit, want int) {
+	now := time.Now()
+	ws := make([]*work, len(got))
+	for i, u := range got {
+		ws[i] = &work{unit: u, fetched: now}
+	}
+	c.mu.Lock()
+	if want > 0 {
+		c.dry = len(got) < want
+	}
+	if !c.quiet && c.ledger.add(ws) {
+		c.inbox = append(c.inbox, ws...)
+		c.dispatch()
+		c.mu.Unlock()
+		return
+	}
+	c.ledger.claim(ws)
+	c.mu.Unlock()
+	c.giveBack(ws)
+}
+
+// giveBack returns units that were never started to their queues.
+func (c *capsule) giveBack(ws []*work) {
+	moves := make([]*pendingMove, 0, len(ws))
+	for _, w := range ws {
+		moves = append(moves, &pendingMove{w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{})})
+	}
+	if len(moves) > 0 {
+		c.settler.submit(moves...)
+	}
+}
+
+// startWait waits for work in the background. c.mu is held.
+func (c *capsule) startWait(owner *actor.PID) {
+	if c.waiting {
+		return
+	}
+	c.waiting = true
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stopWait = cancel
+	c.d.spawn(owner, func() {
+		defer cancel()
+		err := errors.New("the fetcher panicked")
+		defer func() {
+			c.mu.Lock()
+			c.waiting, c.dry = false, false
+			if err == nil {
+				c.deaf = 0
+			} else if !c.quiet {
+				d := backoff(c.deaf)
+				c.deaf++
+				c.retryAt = time.Now().Add(d)
+				time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+			}
+			quiet := c.quiet
+			c.mu.Unlock()
+			if err == nil || quiet {
+				c.ring(c.fetcherPID())
+			}
+			if quiet {
+				c.d.ringLauncher()
+			}
+		}()
+		if err = c.fetcher.Wait(ctx, waitTime); err != nil && ctx.Err() == nil {
+			c.d.outage.failed(c.path("fetcher"), err)
+			return
+		}
+		err = nil
+	})
+}
+
+// hush begins quiet: no new work, and what has not started goes back.
+func (c *capsule) hush() {
+	c.mu.Lock()
+	if c.quiet {
+		c.mu.Unlock()
+		return
+	}
+	c.quiet = true
+	back := c.inbox
+	c.inbox = nil
+	for _, s := range c.slots {
+		if s.pending != nil {
+			back = append(back, s.pending)
+			s.pending = nil
+		}
+		s.idle = false
+	}
+	c.idle = nil
+	if c.stopWait != nil {
+		c.stopWait()
+	}
+	c.mu.Unlock()
+	var mine []*work
+	for _, w := range back {
+		if c.ledger.take(w) {
+			mine = append(mine, w)
+		}
+	}
+	c.giveBack(mine)
+}
+
+// fetchEnded tells whether nothing can come in any more.
+func (c *capsule) fetchEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quiet && !c.calling && !c.waiting
+}
+
+// drained tells whether the capsule is quiet and every unit is settled.
+func (c *capsule) drained() bool {
+	if !c.fetchEnded() {
+		return false
+	}
+	_, total := c.ledger.counts()
+	return total == 0
+}
+
+// onFenced ends what another process has taken over.
+func (c *capsule) onFenced(err error) {
+	var f *fetch.FencedError
+	if !errors.As(err, &f) {
+		return
+	}
+	interrupted, late := c.ledger.fenced(f.Incarnation)
+	c.refused.Add(uint64(late))
+	c.fencings.Add(1)
+	c.mu.Lock()
+	kept := c.inbox[:0]
+	for _, w := range c.inbox {
+		if c.ledger.isOpen(w) {
+			kept = append(kept, w)
+		}
+	}
+	c.inbox = kept
+	c.mu.Unlock()
+	for _, w := range interrupted {
+		w.interrupt(troupe.ErrFenced)
+	}
+	c.d.log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
+		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
+		Msg("fenced: this process was taken for dead and its jobs were put back by another")
+}
+
+// working is a snapshot of the running jobs.
+func (c *capsule) working() map[int]*work {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := map[int]*work{}
+	for _, s := range c.slots {
+		if s.running != nil {
+			m[s.index] = s.running
+		}
+	}
+	return m
+}
+
+// backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with
+// half of it random so that a fleet does not come back in step; the very first
+// is short, since most errors are one broken connection.
+func backoff(try int) time.Duration {
+	d := time.Second
+	if try == 0 {
+		d = 50 * time.Millisecond
+	}
+	return d/2 + time.Duration(rand.Float64()*float64(d)/2)
+}

@@ -1,0 +1,258 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+)
+
+// Config is everything a daemon is built from. Redis and Registry are required;
+// every other zero value is a working default. A Config is read once, by New.
+type Config struct {
+	// Redis: only the options of this client are used. The daemon opens
+	// connections of its own, with MaxRetries -1 (a silently repeated fetch
+	// loses jobs), and never closes this one. *redis.Client (Sentinel included)
+	// and *redis.ClusterClient can be read; anything else is refused.
+	Redis redis.UniversalClient
+
+	// Registry has the handlers. It must not change after New.
+	Registry *troupe.Registry
+
+	// Logger: the zero value logs nothing.
+	Logger zerolog.Logger
+
+	// Capsules run side by side, each with its own queues, processors and
+	// strategy. None means one capsule with every default.
+	Capsules []Capsule
+
+	// Timeout is how long a stop waits for running jobs before it requeues
+	// them; 0 means 25 s.
+	Timeout time.Duration
+	// Grace is how long after that their goroutines may take to notice; 0 means 3 s.
+	Grace time.Duration
+
+	// Lease is how long Redis trusts this process without a sign of life; then
+	// another one puts its jobs back. 0 means 30 s; at least 1 s.
+	Lease time.Duration
+
+	Tag         string   // shown by Sidekiq's UI beside the process; "" none
+	Labels      []string // likewise
+	Environment string   // for logs; "" means development
+
+	// Middleware wraps every handler of every capsule; the first is outermost.
+	Middleware []troupe.Middleware
+	// ClientMiddleware runs on what the poller enqueues, as Sidekiq's does. Give
+	// the same to the client.Client that pushes.
+	ClientMiddleware []client.Middleware
+
+	// ErrorHandlers are told of every failure, after it was stored.
+	ErrorHandlers []ErrorHandler
+	// DeathHandlers are told of every job that will not run again.
+	DeathHandlers []DeathHandler
+	// On holds the lifecycle callbacks.
+	On Events
+
+	// Strategy supervises the children of the launcher (heartbeat, poller,
+	// rescuer, managers); nil means supervisor.Default for the launcher.
+	// A strategy belongs to one place: never give the same value to two.
+	Strategy actor.SupervisorStrategy
+
+	// MaxRetries is the number of retries of a job whose retry is true; 0 means 25.
+	MaxRetries int
+	// DeadMax and DeadTimeout bound the dead set: 0 means 10,000 and 180 days.
+	DeadMax     int
+	DeadTimeout time.Duration
+	// Timestamps is how times are written into jobs; the default (float) is the
+	// one that Sidekiq 6, 7 and 8 all read.
+	Timestamps troupe.Timestamps
+
+	// PollInterval is the average wait between two looks at the schedule and
+	// retry sets; 0 means the number of processes times PollIntervalPerProcess.
+	PollInterval           time.Duration
+	PollIntervalPerProcess time.Duration // 0 means 5 s
+
+	// HeartbeatInterval is the time between two beats; 0 means 10 s.
+	HeartbeatInterval time.Duration
+
+	// Embedded is true when the process belongs to somebody else's program: the
+	// UI then offers no Quiet and Stop buttons and remote signals are ignored.
+	Embedded bool
+	// Version is shown by Sidekiq's UI; "" means troupe's own.
+	Version string
+}
+
+// Capsule is a set of queues with processors of their own.
+type Capsule struct {
+	Name        string       // letters, digits, _ . : -; "" means default (only one may be)
+	Concurrency int          // number of processors; 0 means 10
+	Queues      fetch.Queues // nil means fetch.Strict{"default"}
+
+	// Fetch makes the fetcher; nil means fetch.NewReliable.
+	Fetch fetch.Factory
+	// Strategy supervises the fetcher and the processors; nil means
+	// supervisor.Default. Any protoactor strategy fits. Never share one value.
+	Strategy actor.SupervisorStrategy
+	// Middleware is added inside Config.Middleware.
+	Middleware []troupe.Middleware
+}
+
+// ErrorHandler is told of a failure: of a job (Unit is set) or of the daemon's
+// own machinery. It runs in the goroutine that met the failure; a panic in it is
+// logged and harms nobody.
+type ErrorHandler func(ctx context.Context, err error, in ErrorContext)
+
+// ErrorContext says where an error happened.
+type ErrorContext struct {
+	Actor   string          // path in the tree, like launcher/default/processor-3
+	Message string          // what was being done
+	Payload *troupe.Payload // the job, nil if there is none or it cannot be read
+	Queue   string          // the queue it was fetched from
+}
+
+// DeathHandler is told of a job that will not run again: exhausted, killed,
+// discarded or never to be retried. The payload carries the error fields.
+type DeathHandler func(ctx context.Context, p *troupe.Payload, err error)
+
+// Events are the lifecycle callbacks, in the order in which they fire. Startup
+// errors end the start; panics in any of them are logged. Quiet, Shutdown and
+// Exit run in reverse order of registration, each once.
+type Events struct {
+	Startup   []func(ctx context.Context) error // before the first fetch
+	Heartbeat []func(ctx context.Context)       // the first beat, and back after an outage
+	Beat      []func(ctx context.Context)       // every beat
+	Quiet     []func(ctx context.Context)       // fetching has been told to end
+	Shutdown  []func(ctx context.Context)       // stop has begun
+	Exit      []func(ctx context.Context)       // all jobs are settled, just before the end
+}
+
+const (
+	defaultTimeout     = 25 * time.Second
+	defaultGrace       = 3 * time.Second
+	defaultLease       = 30 * time.Second
+	defaultConcurrency = 10
+	maxConcurrency     = 10_000
+	minLease           = time.Second
+)
+
+var capsuleName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+
+// reservedNames are the launcher's other children.
+var reservedNames = []string{"heartbeat", "poller", "rescuer"}
+
+// Validate reports every fault of the configuration at once, joined; each names
+// the field, the value and what was expected.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(field string, value any, want string) {
+		errs = append(errs, fmt.Errorf("config: %s is %v, expected %s", field, value, want))
+	}
+	if c.Redis == nil {
+		bad("Redis", "nil", "a *redis.Client or *redis.ClusterClient")
+	}
+	if c.Registry == nil {
+		bad("Registry", "nil", "a *troupe.Registry")
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"Timeout", c.Timeout}, {"Grace", c.Grace}, {"DeadTimeout", c.DeadTimeout},
+		{"PollInterval", c.PollInterval}, {"PollIntervalPerProcess", c.PollIntervalPerProcess},
+		{"HeartbeatInterval", c.HeartbeatInterval},
+	} {
+		if d.value < 0 {
+			bad(d.field, d.value, "a positive duration, or 0 for the default")
+		}
+	}
+	if c.Lease != 0 && c.Lease < minLease {
+		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", minLease, defaultLease))
+	}
+	if c.MaxRetries < 0 {
+		bad("MaxRetries", c.MaxRetries, "a positive number, or 0 for 25")
+	}
+	if c.DeadMax < 0 {
+		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
+	}
+	seen := map[string]bool{}
+	for i, k := range c.Capsules {
+		field := fmt.Sprintf("Capsules[%d]", i)
+		name := k.Name
+		if name == "" {
+			name = "default"
+		}
+		switch {
+		case !capsuleName.MatchString(name):
+			bad(field+".Name", fmt.Sprintf("%q", name), "letters, digits and _ . : -")
+		case seen[name]:
+			bad(field+".Name", fmt.Sprintf("%q", name), "a name that no other capsule has")
+		}
+		for _, r := range reservedNames {
+			if name == r {
+				bad(field+".Name", fmt.Sprintf("%q", name), "a name that is not an actor of the launcher")
+			}
+		}
+		seen[name] = true
+		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
+			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
+		}
+		if k.Queues != nil && len(k.Queues.Names()) == 0 {
+			bad(field+".Queues", "empty", "at least one queue")
+		}
+		if v, ok := k.Queues.(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				errs = append(errs, fmt.Errorf("config: %s.Queues: %w", field, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults returns c with every zero value replaced by its default.
+func (c Config) withDefaults() Config {
+	def(&c.Timeout, defaultTimeout)
+	def(&c.Grace, defaultGrace)
+	def(&c.Lease, defaultLease)
+	def(&c.MaxRetries, 25)
+	def(&c.DeadMax, 10_000)
+	def(&c.DeadTimeout, 180*24*time.Hour)
+	def(&c.PollIntervalPerProcess, 5*time.Second)
+	def(&c.HeartbeatInterval, 10*time.Second)
+	def(&c.Environment, "development")
+	def(&c.Version, Version)
+	if len(c.Capsules) == 0 {
+		c.Capsules = []Capsule{{}}
+	}
+	c.Capsules = append([]Capsule(nil), c.Capsules...)
+	for i := range c.Capsules {
+		k := &c.Capsules[i]
+		def(&k.Name, "default")
+		def(&k.Concurrency, defaultConcurrency)
+		if k.Queues == nil {
+			k.Queues = fetch.Strict{"default"}
+		}
+		if k.Fetch == nil {
+			k.Fetch = fetch.NewReliable
+		}
+	}
+	return c
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Version is troupe's own version, shown by Sidekiq's UI and in logs.
+const Version = "0.1.0"

@@ -1,0 +1,180 @@
+package actors_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/testkit"
+)
+
+var errInjected = errors.New("injected crash")
+
+func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
+	for _, fate := range []string{"panic", "goexit"} {
+		t.Run(fate, func(t *testing.T) {
+			s := newScript()
+			rdb := testkit.Redis(t)
+			k := testkit.Start(t, actors.Config{
+				Redis: rdb, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+			})
+			// far more than the restart budget allows: bad jobs never spend it
+			push(k, 60, fate)
+			ok := push(k, 1, "ok")[0]
+			k.Await("the job after the bad ones", func() bool { return s.started(ok) })
+			k.AwaitTree("60 restarts", func(tree actors.Tree) bool {
+				n, _ := tree.Find("launcher/default/processor-0")
+				return n.Restarts == 60 && n.State == actors.StateIdle
+			})
+			if n := size(t, rdb, "retry"); n != 60 {
+				t.Errorf("%d retries, want 60", n)
+			}
+			if n := k.Tree().Restarts("launcher/default"); n != 0 {
+				t.Errorf("the manager restarted %d times", n)
+			}
+		})
+	}
+}
+
+func TestPanickingJobAfterQuietEndsItsProcessor(t *testing.T) {
+	s := newScript()
+	rdb := testkit.Redis(t)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
+	jid := k.PushClass("Scripted", []any{"slow", 100})
+	k.Await("the job runs", func() bool { return s.started(jid) })
+	k.Quiet()
+	k.AwaitTree("an ended processor", func(tree actors.Tree) bool {
+		n, _ := tree.Find("launcher/default/processor-0")
+		return n.State == actors.StateStopped
+	})
+	if _, ok := k.Tree().Find("launcher/heartbeat"); !ok {
+		t.Error("the heartbeat has gone")
+	}
+}
+
+// Each actor is crashed again and again while jobs flow. Every job must run
+// exactly once (nothing is lost, nothing runs twice in a live process), and never
+// more at once than the concurrency.
+func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
+	for _, path := range []string{
+		"launcher", "launcher/heartbeat", "launcher/poller", "launcher/rescuer",
+		"launcher/default", "launcher/default/fetcher", "launcher/default/processor-0",
+	} {
+		t.Run(path, func(t *testing.T) {
+			s := newScript()
+			rdb := testkit.Redis(t)
+			k := testkit.Start(t, actors.Config{
+				Redis: rdb, Registry: s.registry(),
+				Capsules: []actors.Capsule{{Concurrency: 4}, {Name: "other", Concurrency: 2, Queues: fetch.Strict{"other"}}},
+			})
+			const n = 400
+			var jids []string
+			for i := range n {
+				queue := "default"
+				if i%4 == 0 {
+					queue = "other"
+				}
+				jids = append(jids, k.PushClass("Scripted", []any{"slow", 2}, client.Queue(queue)))
+			}
+			crashes := 4
+			if path == "launcher" {
+				crashes = 3
+			}
+			for i := range crashes {
+				k.Await("some progress", func() bool { return int(k.Stats().Processed) >= (i+1)*n/(crashes+2) })
+				k.AwaitTree("the actor is up", func(tree actors.Tree) bool {
+					a, ok := tree.Find(path)
+					return ok && (a.State == actors.StateRunning || a.State == actors.StateIdle || a.State == actors.StateBusy)
+				})
+				k.Crash(path, fmt.Errorf("%w %d", errInjected, i))
+			}
+			k.Await("all done", func() bool { return k.Stats().Processed >= n && inProgress(t, rdb) == 0 })
+			k.AwaitTree("every crash was followed by a restart", func(tree actors.Tree) bool {
+				return tree.Restarts(path) == crashes
+			})
+			r := k.Stop()
+			runs, most := s.counts()
+			for _, jid := range jids {
+				if runs[jid] != 1 {
+					t.Errorf("job %s ran %d times", jid, runs[jid])
+				}
+			}
+			if most > 6 {
+				t.Errorf("%d jobs at once, want at most 6", most)
+			}
+			if len(r.Left)+len(r.Requeued) != 0 {
+				t.Errorf("drain report: %s", r)
+			}
+			if err := k.Err(); err != nil {
+				t.Errorf("the daemon gave up: %v", err)
+			}
+		})
+	}
+}
+
+func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
+	for _, path := range []string{"launcher", "launcher/default", "launcher/default/fetcher", "launcher/default/processor-1", "launcher/heartbeat"} {
+		t.Run(path, func(t *testing.T) {
+			s := newScript()
+			rdb := testkit.Redis(t)
+			k := testkit.Start(t, actors.Config{
+				Redis: rdb, Registry: s.registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
+				Capsules: []actors.Capsule{{Concurrency: 4}},
+			})
+			slow := push(k, 2, "slow", 100)
+			deaf := push(k, 2, "deaf")
+			waiting := push(k, 20, "ok")
+			k.Await("four run", func() bool { return k.Stats().Busy == 4 })
+			done := make(chan actors.DrainReport)
+			go func() { done <- k.Stop() }()
+			k.Await("stopping", func() bool { return k.Stats().Quiet })
+			_ = k.Daemon.Crash(path, errInjected) // it may have ended already
+			r := <-done
+			close(s.release)
+			if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
+				t.Errorf("drain report: %s", r)
+			}
+			runs, _ := s.counts()
+			for _, jid := range slow {
+				if runs[jid] != 1 {
+					t.Errorf("slow job %s ran %d times", jid, runs[jid])
+				}
+			}
+			if got, want := size(t, rdb, "queue:default"), len(deaf)+len(waiting); got != want {
+				t.Errorf("%d jobs in the queue, want %d", got, want)
+			}
+			if n := inProgress(t, rdb); n != 0 {
+				t.Errorf("%d jobs left in progress", n)
+			}
+		})
+	}
+}
+
+func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
+	s := newScript()
+	rdb := testkit.Redis(t)
+	k := testkit.Start(t, actors.Config{
+		Redis: rdb, Registry: s.registry(), Grace: 100 * time.Millisecond,
+		Capsules: []actors.Capsule{{Concurrency: 2}},
+	})
+	jid := push(k, 1, "wait")[0]
+	k.Await("the job runs", func() bool { return s.started(jid) })
+	for i := 0; k.Err() == nil; i++ {
+		if i > 10_000 {
+			t.Fatalf("never gave up\n%s", k.Tree())
+		}
+		_ = k.Daemon.Crash("launcher", errInjected)
+		time.Sleep(time.Millisecond) // the next crash must meet the next incarnation
+	}
+	<-k.Done()
+	if !errors.Is(k.Err(), errInjected) {
+		t.Errorf("the reason is %v, want a chain that ends in the crash", k.Err())
+	}
+	if got := rdb.LLen(ctx, "queue:default").Val(); got != 1 {
+		t.Errorf("%d jobs requeued, want 1", got)
+	}
+}

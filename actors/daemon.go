@@ -1,0 +1,312 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// Daemon is one running troupe: the actor tree and what outlives its actors.
+// All methods are safe for concurrent use.
+type Daemon struct {
+	cfg      Config
+	log      zerolog.Logger
+	redis    redis.UniversalClient // our own
+	identity string
+	info     beat.Info
+
+	policy retry.Policy
+	sched  *sched.Scheduler
+	rescue *fetch.Rescuer
+	outage *outage
+
+	sys      *actor.ActorSystem
+	tree     *tree
+	capsules []*capsule
+	launcher atomic.Pointer[actor.PID]
+	epochs   atomic.Uint64
+
+	machinery *tracker     // our own goroutines
+	jobs      atomic.Int64 // job goroutines
+	changes   *broadcast   // rung whenever the stop protocol may have come further
+
+	settleCtx    context.Context // ends when nothing is settled any more
+	endSettle    context.CancelFunc
+	rescuedUnits atomic.Uint64
+	beats        beats
+	hooks        *hooks
+	hushed       atomic.Bool // quiet or later, for the hot path
+
+	mu        sync.Mutex
+	begun     bool // Start was called
+	running   bool // and has succeeded
+	state     phase
+	until     time.Time // the deadline of the stop
+	stoppedAt time.Time
+	fatal     error // why the daemon stops by itself
+	report    DrainReport
+	drainedCh chan struct{} // closed when everything ended before the deadline
+	hardEnded chan struct{} // closed when the hard stop is over
+	endOnce   sync.Once     // drained or hard stop: whichever comes first
+	ended     chan struct{} // closed when the daemon has ended
+}
+
+// phase only ever grows.
+type phase int
+
+const (
+	phaseRunning phase = iota
+	phaseQuiet
+	phaseStopping
+	phaseEnded
+)
+
+// New checks cfg, reads the options of its client and builds a daemon; it does
+// not touch the network. Every fault of cfg is in the error.
+func New(cfg Config) (*Daemon, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if cfg.Strategy == nil {
+		cfg.Strategy = supervisor.Default()
+	}
+	processors := 0
+	for i := range cfg.Capsules {
+		if cfg.Capsules[i].Strategy == nil {
+			cfg.Capsules[i].Strategy = supervisor.Default()
+		}
+		processors += cfg.Capsules[i].Concurrency
+	}
+	own, err := redisconn.Derive(cfg.Redis, redisOptions(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("config: Redis: %w", err)
+	}
+	d := &Daemon{
+		cfg: cfg, log: cfg.Logger, redis: own,
+		policy: retry.Policy{
+			MaxRetries: cfg.MaxRetries, Timestamps: cfg.Timestamps,
+			DeadMax: cfg.DeadMax, DeadTimeout: cfg.DeadTimeout,
+		},
+		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), tree: &tree{cells: map[string]*cell{}},
+		machinery: newTracker(), changes: newBroadcast(),
+		drainedCh: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
+	}
+	hostname := beat.Hostname(os.Getenv)
+	d.identity = beat.NewIdentity(hostname, os.Getpid())
+	d.beats = newBeats(d.identity)
+	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
+	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
+	d.sched = sched.New(d.schedConfig(pusher))
+	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: own, Lease: cfg.Lease, Logger: cfg.Logger}); err != nil {
+		_ = own.Close()
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	for _, k := range cfg.Capsules {
+		c, err := newCapsule(d, k)
+		if err != nil {
+			_ = own.Close()
+			return nil, fmt.Errorf("config: capsule %s: %w", k.Name, err)
+		}
+		d.capsules = append(d.capsules, c)
+	}
+	d.info = d.beatInfo(hostname, os.Getpid())
+	return d, nil
+}
+
+// Start checks Redis, runs the startup callbacks and spawns the tree. It returns
+// when the tree runs; a daemon is started once. After an error it has ended.
+func (d *Daemon) Start(ctx context.Context) error {
+	d.mu.Lock()
+	if d.begun {
+		d.mu.Unlock()
+		return errors.New("actors: the daemon was started before")
+	}
+	d.begun = true
+	d.mu.Unlock()
+	if err := d.boot(ctx); err != nil {
+		d.abort()
+		return err
+	}
+	d.info.StartedAt = time.Now()
+	d.sys = actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterThrottleInterval(20*time.Millisecond),
+	)
+	d.sys.EventStream.Subscribe(d.onEvent)
+	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
+	props := d.props("launcher", "", func() actor.Actor { return &launcher{d: d} },
+		actor.WithSupervisor(d.cfg.Strategy), actor.WithGuardian(root))
+	pid, err := d.sys.Root.SpawnNamed(props, launcherName)
+	if err != nil {
+		d.abort()
+		return fmt.Errorf("spawn the launcher: %w", err)
+	}
+	d.setLauncher(pid)
+	d.mu.Lock()
+	d.running = true
+	d.mu.Unlock()
+	d.log.Info().Str("identity", d.identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
+		Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
+	return nil
+}
+
+func (d *Daemon) boot(ctx context.Context) error {
+	warnings, err := redisconn.Check(ctx, d.redis)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		d.log.Warn().Msg(w)
+	}
+	for _, f := range d.cfg.On.Startup {
+		var err error
+		if perr := isolate(func() { err = f(ctx) }); perr != nil {
+			err = perr
+		}
+		if err != nil {
+			return fmt.Errorf("startup: %w", err)
+		}
+	}
+	return nil
+}
+
+// abort ends a daemon whose start failed.
+func (d *Daemon) abort() {
+	d.mu.Lock()
+	d.state = phaseEnded
+	d.mu.Unlock()
+	d.endSettle()
+	_ = d.redis.Close()
+	close(d.ended)
+}
+
+func (d *Daemon) capsuleNames() []string {
+	var names []string
+	for _, c := range d.capsules {
+		names = append(names, c.cfg.Name)
+	}
+	return names
+}
+
+func (d *Daemon) root() *actor.RootContext { return d.sys.Root }
+
+func (d *Daemon) setLauncher(pid *actor.PID) { d.launcher.Store(pid) }
+
+// ringLauncher tells whoever waits for the end of a stop to look again.
+func (d *Daemon) ringLauncher() {
+	d.changes.ring()
+	if pid := d.launcher.Load(); pid != nil {
+		d.root().Send(pid, wake{})
+	}
+}
+
+func (d *Daemon) nextEpoch() uint64 { return d.epochs.Add(1) }
+
+// onEvent logs what strategies decide. It is called inline by whoever failed, so
+// it must neither block nor panic.
+func (d *Daemon) onEvent(e any) {
+	s, ok := e.(*actor.SupervisorEvent)
+	if !ok {
+		return
+	}
+	crash := supervisor.NewCrash(s.Reason, nil)
+	level := zerolog.ErrorLevel
+	if _, job := errors.AsType[*supervisor.JobCrash](crash.Reason); job {
+		level = zerolog.WarnLevel
+	}
+	directive := map[actor.Directive]string{
+		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",
+		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
+	}[s.Directive]
+	d.log.WithLevel(level).Str("actor", s.Child.GetId()).Str("directive", directive).Err(crash.Reason).
+		Bytes("stack", crash.Stack).Msg("an actor crashed")
+}
+
+// Identity is this process's name in Sidekiq: HOST:PID:NONCE.
+func (d *Daemon) Identity() string { return d.identity }
+
+// Tree is a snapshot of the supervision tree.
+func (d *Daemon) Tree() Tree {
+	t := d.tree.snapshot(time.Now())
+	for _, c := range d.capsules {
+		work := c.working()
+		prefix := c.path("processor-")
+		for i := range t {
+			n := &t[i]
+			if n.Role != "processor" || n.Capsule != c.cfg.Name || n.State != StateRunning {
+				continue
+			}
+			var index int
+			if _, err := fmt.Sscanf(n.Path[len(prefix):], "%d", &index); err != nil {
+				continue
+			}
+			n.State = StateIdle
+			if w := work[index]; w != nil {
+				n.State = StateBusy
+				ref := w.ref()
+				n.Job = &ref
+			}
+		}
+	}
+	return t
+}
+
+// Stats are this daemon's own counters since it started.
+type Stats struct {
+	Processed, Failed uint64 // executions, and those that ended with an error
+	Busy              int    // running now
+	Waiting           int    // fetched and not started, or ended and not yet settled in Redis
+	Rescued           uint64 // jobs of dead processes that this one has put back
+	Refused           uint64 // settlements refused because the job was no longer ours
+	Fencings          uint64 // times this process was taken for dead
+	RedisAway         bool
+	Quiet             bool // fetching has ended: quiet or stopping
+}
+
+// Stats returns the counters.
+func (d *Daemon) Stats() Stats {
+	s := Stats{Rescued: d.rescuedUnits.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load()}
+	for _, c := range d.capsules {
+		s.Processed += c.totalProcessed.Load()
+		s.Failed += c.totalFailed.Load()
+		busy := int(c.busy.Load())
+		_, total := c.ledger.counts()
+		s.Busy += busy
+		s.Waiting += max(0, total-busy)
+		s.Refused += c.refused.Load()
+		s.Fencings += c.fencings.Load()
+	}
+	return s
+}
+
+// Crash makes the actor at path crash with reason, as if it had panicked: for
+// tests and drills. The error tells when there is no such actor.
+func (d *Daemon) Crash(path string, reason error) error {
+	if d.sys == nil {
+		return errors.New("actors: the daemon is not started")
+	}
+	pid := actor.NewPID(d.sys.Address(), path)
+	if _, ok := d.sys.ProcessRegistry.Get(pid); !ok {
+		return fmt.Errorf("actors: no actor at %q", path)
+	}
+	d.root().Send(pid, inject{reason: reason})
+	return nil
+}

@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// DrainReport tells what became of the jobs that ran when the stop began.
+type DrainReport struct {
+	Finished  []JobRef      // ended by themselves and were settled
+	Requeued  []JobRef      // put back into their queues at the deadline
+	Abandoned []JobRef      // deaf to their context: still running when the process gave up on them (each is in Requeued or Left, too)
+	Left      []JobRef      // could not be settled: in this process's private place until a rescuer comes
+	Lost      []JobRef      // could not be settled and their fetcher has no private place
+	Elapsed   time.Duration // from the stop to the end
+	Cause     error         // why the daemon stopped by itself; nil after a signal or Stop
+}
+
+// String is the report in words, one job a line.
+func (r DrainReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stopped in %s: %d finished, %d requeued, %d abandoned, %d left for a rescuer",
+		r.Elapsed.Round(time.Millisecond), len(r.Finished), len(r.Requeued), len(r.Abandoned), len(r.Left))
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(&b, ", %d LOST", len(r.Lost))
+	}
+	b.WriteByte('\n')
+	for _, g := range []struct {
+		name string
+		jobs []JobRef
+	}{{"finished", r.Finished}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
+		for _, j := range g.jobs {
+			fmt.Fprintf(&b, "  %-9s %s %s (queue %s)\n", g.name, j.JID, j.Class, j.Queue)
+		}
+	}
+	return b.String()
+}
+
+// MarshalZerologObject writes the report into a log line: counts, and the jids of
+// all but the finished ones.
+func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
+	e.Float64("elapsed_s", r.Elapsed.Seconds()).Int("finished", len(r.Finished))
+	for _, g := range []struct {
+		name string
+		jobs []JobRef
+	}{{"finished_jids", r.Finished}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
+		jids := make([]string, len(g.jobs))
+		for i, j := range g.jobs {
+			jids[i] = j.JID
+		}
+		e.Strs(g.name, jids)
+	}
+}

@@ -1,0 +1,240 @@
+package actors
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// class is a handler ready to run in one capsule.
+type class struct {
+	handler troupe.Handler
+	options troupe.ClassOptions
+}
+
+func (c *capsule) buildClasses() {
+	c.classes = map[string]*class{}
+	mw := append(append([]troupe.Middleware(nil), c.d.cfg.Middleware...), c.cfg.Middleware...)
+	for _, name := range c.d.cfg.Registry.Classes() {
+		e, _ := c.d.cfg.Registry.Lookup(name)
+		c.classes[name] = &class{handler: e.Chain(mw...), options: e.Options}
+	}
+}
+
+// execution is one run of one job. It is a goroutine and not an actor: user code
+// may block, panic, call Goexit or never return, and the actors stay answerable.
+type execution struct {
+	c       *capsule
+	slot    int
+	w       *work
+	started time.Time
+
+	payload  *troupe.Payload // nil if the bytes do not parse
+	class    *class          // nil if unknown
+	err      error
+	crash    *supervisor.JobCrash
+	returned bool
+}
+
+// execute runs the job of slot i to its end: perform, settle, then free the slot.
+// Everything after the handler is deferred, since a Goexit runs nothing else.
+func (c *capsule) execute(i int, w *work) {
+	e := &execution{c: c, slot: i, w: w, started: time.Now()}
+	defer func() {
+		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
+			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+		}
+		c.d.jobs.Add(-1)
+		w.mu.Lock()
+		w.finished = true
+		w.mu.Unlock()
+		c.finish(i, e.crash)
+	}()
+	defer e.conclude()
+	defer e.caught()
+	e.perform()
+	e.returned = true
+}
+
+func (e *execution) perform() {
+	if e.payload, e.err = troupe.ParsePayload(e.w.unit.Payload); e.err != nil {
+		return
+	}
+	p := e.payload
+	name := p.HandlerClass()
+	parent, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	e.w.describe(p.DisplayClass(), p.JID(), e.started, cancel)
+	if !e.c.ledger.isOpen(e.w) { // taken from us between fetch and start
+		e.payload = nil
+		return
+	}
+	e.c.busy.Add(1)
+	defer e.c.busy.Add(-1)
+	var ok bool
+	if e.class, ok = e.c.classes[name]; !ok {
+		e.err = &troupe.UnknownClassError{Class: name}
+		return
+	}
+	ctx := troupe.WithJobInfo(parent, troupe.JobInfo{
+		JID: p.JID(), Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
+	})
+	if t := e.class.options.Timeout; t > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
+		defer stop()
+	}
+	e.err = e.class.handler.Perform(ctx, p.Clone())
+}
+
+// caught turns a panic or Goexit of the handler into the job's error, and into
+// the reason with which its processor will crash once the job is settled.
+func (e *execution) caught() {
+	v := recover()
+	switch {
+	case v != nil:
+		e.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+	case !e.returned:
+		e.err = &troupe.GoexitError{Stack: debug.Stack()}
+	default:
+		return
+	}
+	e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: debug.Stack()}
+	if e.payload != nil {
+		e.crash.Class, e.crash.JID = e.payload.DisplayClass(), e.payload.JID()
+	}
+}
+
+// conclude decides the unit's fate and sees it into Redis.
+func (e *execution) conclude() {
+	c := e.c
+	if e.payload == nil && e.err == nil { // never started
+		return
+	}
+	if e.payload == nil {
+		e.invalid()
+		return
+	}
+	c.processed.Add(1)
+	c.totalProcessed.Add(1)
+	if e.err != nil {
+		c.failed.Add(1)
+		c.totalFailed.Add(1)
+	}
+	if !c.ledger.take(e.w) {
+		e.line(zerolog.WarnLevel, "late").Err(e.err).Msg("job ended after its fate was decided; the result is refused")
+		return
+	}
+	c.d.finished(e.w)
+	if e.err == nil {
+		c.settler.ack(e.w)
+		e.line(zerolog.InfoLevel, "done").Msg("job done")
+		return
+	}
+	e.fail()
+}
+
+// invalid buries bytes that are no job.
+func (e *execution) invalid() {
+	c := e.c
+	if !c.ledger.take(e.w) {
+		return
+	}
+	c.d.finished(e.w)
+	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload)
+	if !e.settle(dec) {
+		return
+	}
+	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
+		Int("bytes", len(e.w.unit.Payload)).Err(e.err).Str("outcome", "dead").Msg("not a job: moved to the dead set as it is")
+	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
+}
+
+// fail stores the failure, then tells the handlers.
+func (e *execution) fail() {
+	c := e.c
+	in := retry.Failure{
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.payload, Err: e.err,
+		UnknownClass: e.class == nil,
+	}
+	if e.class != nil {
+		in.Options = e.class.options
+	}
+	var dec retry.Decision
+	if err := isolate(func() { dec = c.d.policy.Decide(time.Now(), newRand(), in) }); err != nil {
+		// the class's callbacks left the goroutine: decide without them
+		c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.payload.JID()).Err(err).Msg("a retry callback failed")
+		in.Options.RetryIn, in.Options.Exhausted = nil, nil
+		dec = c.d.policy.Decide(time.Now(), newRand(), in)
+	}
+	for _, err := range dec.CallbackErrs {
+		c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.payload.JID()).Err(err).Msg("a retry callback failed")
+	}
+	if !e.settle(dec) {
+		return
+	}
+	level := zerolog.WarnLevel
+	if dec.Action == retry.Dead {
+		level = zerolog.ErrorLevel
+	}
+	line := e.line(level, dec.Action.String()).Str("error_class", troupe.ErrorClass(e.err)).Err(e.err)
+	if dec.Action == retry.Retry {
+		line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
+	}
+	line.Msg("job failed")
+	c.d.tellErrorHandlers(e.err, ErrorContext{
+		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.payload, Queue: e.w.unit.Queue,
+	})
+	if dec.RunDeathHandlers {
+		c.d.bury(dec.DeathPayload, e.err)
+	}
+}
+
+// settle writes the decision; false when it did not come into Redis by our hand.
+func (e *execution) settle(dec retry.Decision) bool {
+	c := e.c
+	m := fetch.Move{Unit: e.w.unit, Score: dec.Score, Payload: dec.Payload}
+	switch dec.Action {
+	case retry.Retry:
+		m.To = fetch.ToRetry
+	case retry.Dead:
+		m.To = fetch.ToDead
+		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
+	default:
+		c.settler.ack(e.w)
+		return true
+	}
+	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{})}
+	c.settler.settle(pm)
+	if pm.err == nil && pm.result == fetch.Moved {
+		return true
+	}
+	line := e.line(zerolog.ErrorLevel, "unsettled")
+	if pm.err != nil {
+		line = line.AnErr("settle_error", pm.err)
+	}
+	line.Err(e.err).Msg("the failure of a job could not be stored")
+	return false
+}
+
+// line begins the one log line of the job. Arguments are never in it.
+func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {
+	p := e.payload
+	if p == nil {
+		p = new(troupe.Payload)
+	}
+	ev := e.c.d.log.WithLevel(level) //nolint:zerologlint // the caller sends it
+	return ev.Str("jid", p.JID()).Str("class", p.DisplayClass()).
+		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name).
+		Float64("elapsed_s", time.Since(e.started).Seconds()).Str("outcome", outcome)
+}
+
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

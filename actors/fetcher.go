@@ -1,0 +1,30 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// fetcher decides when to take work. It holds nothing: demand is derived from
+// the idle slots, calls run in goroutines (one Take and one Wait at most, see
+// capsule.pump), units go to the capsule's inbox.
+type fetcher struct{ c *capsule }
+
+func (f *fetcher) Receive(ctx actor.Context) {
+	switch ctx.Message().(type) {
+	case *actor.Started:
+		f.c.mu.Lock()
+		f.c.fetch = ctx.Self()
+		f.c.mu.Unlock()
+		f.step(ctx)
+	case wake, quiet:
+		f.step(ctx)
+	}
+}
+
+func (f *fetcher) step(ctx actor.Context) {
+	if f.c.fetchEnded() {
+		ctx.Stop(ctx.Self())
+		return
+	}
+	f.c.pump(ctx.Self())
+}

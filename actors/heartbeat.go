@@ -1,0 +1,110 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// heartbeat keeps this process visible to Sidekiq, flushes the statistics, renews
+// the leases and obeys the signals that Sidekiq's UI sends. Lease renewal and
+// beat are separate ticks: a slow beat must not cost a lease.
+type heartbeat struct {
+	d       *Daemon
+	epoch   uint64
+	beating bool
+	again   bool
+	renewal bool
+	timers  [2]*time.Timer
+}
+
+const (
+	tickBeat = iota
+	tickRenew
+)
+
+type renewed struct{ epoch uint64 }
+
+func (h *heartbeat) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		h.epoch = h.d.nextEpoch()
+		h.beat(ctx)
+		h.renew(ctx)
+	case tick:
+		if m.epoch != h.epoch {
+			return
+		}
+		if m.kind == tickRenew {
+			h.renew(ctx)
+		} else {
+			h.beat(ctx)
+		}
+	case wake, quiet, stop: // something worth showing has changed
+		h.beat(ctx)
+	case beaten:
+		if m.epoch == h.epoch {
+			h.beaten(ctx, m)
+		}
+	case renewed:
+		if m.epoch == h.epoch {
+			h.renewal = false
+			h.after(ctx, tickRenew, h.d.cfg.Lease/3)
+		}
+	case *actor.Restarting, *actor.Stopping:
+		for _, t := range h.timers {
+			if t != nil {
+				t.Stop()
+			}
+		}
+	}
+}
+
+func (h *heartbeat) after(ctx actor.Context, kind int, wait time.Duration) {
+	if h.timers[kind] != nil {
+		h.timers[kind].Stop()
+	}
+	d, self, m := h.d, ctx.Self(), tick{epoch: h.epoch, kind: kind}
+	h.timers[kind] = time.AfterFunc(wait, func() { d.root().Send(self, m) })
+}
+
+func (h *heartbeat) beat(ctx actor.Context) {
+	if h.beating {
+		h.again = true
+		return
+	}
+	h.beating, h.again = true, false
+	d, self, epoch := h.d, ctx.Self(), h.epoch
+	d.spawn(self, func() {
+		result, err := d.beatOnce()
+		d.root().Send(self, beaten{epoch: epoch, result: result, err: err})
+	})
+}
+
+func (h *heartbeat) beaten(ctx actor.Context, m beaten) {
+	h.beating = false
+	for _, sig := range m.result.Signals {
+		h.d.remote(sig)
+		h.again = true // show the effect at once
+	}
+	if m.err == nil {
+		h.d.beaten(!m.result.Existed)
+	}
+	if h.again {
+		h.beat(ctx)
+		return
+	}
+	h.after(ctx, tickBeat, h.d.cfg.HeartbeatInterval)
+}
+
+func (h *heartbeat) renew(ctx actor.Context) {
+	if h.renewal {
+		return
+	}
+	h.renewal = true
+	d, self, epoch := h.d, ctx.Self(), h.epoch
+	d.spawn(self, func() {
+		d.renewLeases()
+		d.root().Send(self, renewed{epoch: epoch})
+	})
+}

@@ -1,0 +1,122 @@
+package actors
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// manager supervises the fetcher and the processors of one capsule. A restart
+// of it stops and respawns them all; jobs that run meanwhile go on and are
+// adopted by the next processor of their slot, so that there are never more than
+// Concurrency at once.
+type manager struct {
+	c        *capsule
+	stopping bool // Restarting or Stopping: children end because we do
+	hushed   bool // quiet was passed on
+	alive    int  // processors
+}
+
+func (m *manager) Receive(ctx actor.Context) {
+	switch msg := ctx.Message().(type) {
+	case *actor.Started:
+		resetStrategy(m.c.cfg.Strategy)
+		m.start(ctx)
+	case quiet, wake:
+		m.hush(ctx)
+	case *actor.Restarting, *actor.Stopping:
+		m.stopping = true
+	case *actor.Terminated:
+		if !m.stopping {
+			m.ended(ctx, msg.Who.GetId())
+		}
+	}
+}
+
+func (m *manager) start(ctx actor.Context) {
+	c, d := m.c, m.c.d
+	c.mu.Lock()
+	c.manager = ctx.Self()
+	hushed := c.quiet
+	busy := make([]bool, len(c.slots))
+	for i, s := range c.slots {
+		busy[i] = s.running != nil || s.pending != nil
+	}
+	c.mu.Unlock()
+	for i := range busy {
+		if hushed && !busy[i] {
+			continue
+		}
+		d.child(ctx, d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, index: i} }),
+			"processor-"+strconv.Itoa(i))
+		m.alive++
+	}
+	if !hushed {
+		d.child(ctx, d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), "fetcher")
+	}
+	m.hush(ctx)
+}
+
+// hush passes quiet on, once: the flag is in the capsule, where those that start
+// later find it.
+func (m *manager) hush(ctx actor.Context) {
+	m.c.mu.Lock()
+	hushed := m.c.quiet
+	m.c.mu.Unlock()
+	if !hushed || m.hushed {
+		return
+	}
+	m.hushed = true
+	for _, pid := range ctx.Children() {
+		ctx.Send(pid, quiet{})
+	}
+	m.c.d.ringLauncher()
+}
+
+func (m *manager) ended(ctx actor.Context, path string) {
+	c := m.c
+	c.mu.Lock()
+	hushed := c.quiet
+	slot := -1
+	for i, s := range c.slots {
+		if s.pid != nil && s.pid.GetId() == path {
+			slot = i
+		}
+	}
+	c.mu.Unlock()
+	if slot >= 0 {
+		m.alive--
+		c.slotGone(slot)
+	}
+	if hushed {
+		m.c.d.ringLauncher()
+		return
+	}
+	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).
+		Msg("an actor was stopped by its strategy and will not be replaced")
+}
+
+func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }
+
+func (c *capsule) slotPID(i int) *actor.PID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots[i].pid
+}
+
+// child spawns a child; a failure is a bug of ours and crashes the parent.
+func (d *Daemon) child(ctx actor.Context, p *actor.Props, name string) *actor.PID {
+	pid, err := ctx.SpawnNamed(p, name)
+	if err != nil {
+		panic(fmt.Errorf("spawn %s/%s: %w", ctx.Self().GetId(), name, err))
+	}
+	return pid
+}
+
+// resetStrategy gives a restarted supervisor a fresh budget, as OTP does.
+func resetStrategy(s actor.SupervisorStrategy) {
+	if r, ok := s.(interface{ Reset() }); ok {
+		r.Reset()
+	}
+}

@@ -1,0 +1,100 @@
+package actors
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// outage turns "Redis is away" into a state: one log line when the first part
+// of the daemon finds out, one with the downtime when the last one is served
+// again. Errors that are no outage (a key of the wrong type) are logged once per
+// part and text until that part succeeds again.
+type outage struct {
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	since time.Time
+	down  map[string]bool   // parts that wait for Redis
+	fault map[string]string // part -> the error last logged
+	ended bool              // the connections are being closed: errors mean nothing
+}
+
+func newOutage(log zerolog.Logger) *outage {
+	return &outage{log: log, down: map[string]bool{}, fault: map[string]string{}}
+}
+
+// failed records an error of part, and logs it if it is news.
+func (o *outage) failed(part string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return
+	}
+	switch redisconn.Classify(err) {
+	case redisconn.Local:
+		return
+	case redisconn.Command:
+		if o.fault[part] != err.Error() {
+			o.fault[part] = err.Error()
+			o.log.Error().Str("actor", part).Err(err).Msg("redis refused a command")
+		}
+		return
+	case redisconn.None, redisconn.Outage, redisconn.Auth:
+	}
+	if len(o.down) == 0 {
+		o.since = time.Now()
+		o.log.Error().Str("actor", part).Err(err).Msg("redis is away")
+	}
+	o.down[part] = true
+}
+
+// ok records a success of part.
+func (o *outage) ok(part string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.fault) > 0 {
+		delete(o.fault, part)
+	}
+	if !o.down[part] {
+		return
+	}
+	delete(o.down, part)
+	if len(o.down) == 0 {
+		o.log.Warn().Float64("downtime_s", time.Since(o.since).Seconds()).Msg("redis is back")
+	}
+}
+
+// away tells whether any part waits for Redis.
+func (o *outage) away() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.down) > 0
+}
+
+// pause waits between two tries: 100 ms doubled up to 2 s, half of it random,
+// so that a fleet does not come back in step. False when ctx ended.
+func pause(ctx context.Context, try int) bool {
+	d := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
+	d = d/2 + time.Duration(rand.Float64()*float64(d)/2)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// close ends the watch.
+func (o *outage) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+}

@@ -1,0 +1,185 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/sched"
+)
+
+// poller moves due members of the retry and schedule sets into their queues.
+// The two sets are served independently, each by at most one goroutine, batch
+// after batch. Every process looks at Sidekiq's interval; the one watcher of the
+// fleet also at the time of the next due member and when the set changes.
+type poller struct {
+	d       *Daemon
+	epoch   uint64
+	cancel  context.CancelFunc
+	ctx     context.Context
+	watcher bool
+	sets    [2]pollSet
+	timer   *time.Timer // the interval poll
+}
+
+type pollSet struct {
+	set   sched.Set
+	busy  bool
+	again bool        // something changed while busy
+	timer *time.Timer // the next due member
+}
+
+// kinds of tick.
+const (
+	tickInterval = iota
+	tickDue0
+	tickDue1
+	tickWatch
+)
+
+type promoted struct {
+	epoch uint64
+	i     int
+	next  time.Time // zero: nothing waits
+	more  bool
+	ok    bool
+}
+
+type watched struct {
+	epoch uint64
+	event sched.Event
+}
+
+type watchEnded struct {
+	epoch uint64
+	wait  time.Duration
+}
+
+func (p *poller) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		p.epoch = p.d.nextEpoch()
+		p.ctx, p.cancel = context.WithCancel(context.Background())
+		p.sets = [2]pollSet{{set: sched.Retry}, {set: sched.Schedule}}
+		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
+		p.watch(ctx)
+	case quiet:
+		ctx.Stop(ctx.Self())
+	case tick:
+		if m.epoch == p.epoch {
+			p.tick(ctx, m.kind)
+		}
+	case promoted:
+		if m.epoch == p.epoch {
+			p.promoted(ctx, m)
+		}
+	case watched:
+		if m.epoch == p.epoch {
+			p.watched(ctx, m.event)
+		}
+	case watchEnded:
+		if m.epoch == p.epoch {
+			p.watcher = false
+			p.after(ctx, nil, m.wait, tickWatch)
+		}
+	case *actor.Restarting, *actor.Stopping:
+		p.cancel()
+		for _, t := range []*time.Timer{p.timer, p.sets[0].timer, p.sets[1].timer} {
+			if t != nil {
+				t.Stop()
+			}
+		}
+	}
+}
+
+// after sends tick kind to self after wait, replacing the timer in *t.
+func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, kind int) {
+	self, d, m := ctx.Self(), p.d, tick{epoch: p.epoch, kind: kind}
+	nt := time.AfterFunc(max(0, wait), func() { d.root().Send(self, m) })
+	if t == nil {
+		return
+	}
+	if *t != nil {
+		(*t).Stop()
+	}
+	*t = nt
+}
+
+func (p *poller) tick(ctx actor.Context, kind int) {
+	switch kind {
+	case tickInterval:
+		p.look(ctx, 0)
+		p.look(ctx, 1)
+		self, epoch := ctx.Self(), p.epoch
+		p.d.spawn(self, func() {
+			wait := p.d.pollWait(p.ctx)
+			time.AfterFunc(wait, func() { p.d.root().Send(self, tick{epoch: epoch, kind: tickInterval}) })
+		})
+	case tickDue0, tickDue1:
+		p.look(ctx, kind-tickDue0)
+	case tickWatch:
+		p.watch(ctx)
+	}
+}
+
+// look starts a batch of set i unless one is under way.
+func (p *poller) look(ctx actor.Context, i int) {
+	s := &p.sets[i]
+	if s.busy {
+		s.again = true
+		return
+	}
+	s.busy, s.again = true, false
+	d, self, epoch, c, set := p.d, ctx.Self(), p.epoch, p.ctx, s.set
+	d.spawn(self, func() {
+		got, ok := d.promote(c, set)
+		d.root().Send(self, promoted{epoch: epoch, i: i, next: got.Next, more: got.More, ok: ok})
+	})
+}
+
+func (p *poller) promoted(ctx actor.Context, m promoted) {
+	s := &p.sets[m.i]
+	s.busy = false
+	switch {
+	case m.ok && (m.more || s.again):
+		p.look(ctx, m.i)
+	case m.ok && p.watcher && !m.next.IsZero():
+		p.after(ctx, &s.timer, time.Until(m.next), tickDue0+m.i)
+	case !m.ok && p.watcher: // the interval poll is the fallback; a watcher tries sooner
+		p.after(ctx, &s.timer, time.Second, tickDue0+m.i)
+	}
+}
+
+func (p *poller) watched(ctx actor.Context, e sched.Event) {
+	switch e.Kind {
+	case sched.Elected:
+		p.watcher = true
+	case sched.Lost:
+		p.watcher = false
+	case sched.Ring:
+		if !p.watcher || e.Next.IsZero() {
+			return
+		}
+		for i := range p.sets { // which of the two it is, the look will show
+			p.after(ctx, &p.sets[i].timer, time.Until(e.Next), tickDue0+i)
+		}
+	}
+}
+
+// watch stands for election and listens, in a goroutine.
+func (p *poller) watch(ctx actor.Context) {
+	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
+	d.spawn(self, func() {
+		err := d.sched.Watch(c, d.identity, func(e sched.Event) {
+			d.root().Send(self, watched{epoch: epoch, event: e})
+		})
+		if c.Err() != nil {
+			return
+		}
+		if err != nil {
+			d.outage.failed(launcherName+"/poller", err)
+		}
+		d.root().Send(self, watchEnded{epoch: epoch, wait: backoff(1)})
+	})
+}

@@ -1,0 +1,108 @@
+package actors
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// rescuer puts back what dead processes had in progress: a look at start-up, then
+// one per rescueInterval (at most; sooner when a lease is about to expire). One
+// look at a time; the look itself makes sure that one process of the fleet does it.
+type rescuer struct {
+	d       *Daemon
+	epoch   uint64
+	timer   *time.Timer
+	cancel  context.CancelFunc
+	looking bool
+	swept   time.Time
+}
+
+// sweepInterval is the time between two searches for private places that no
+// registry knows.
+const sweepInterval = time.Hour
+
+type rescued struct {
+	epoch uint64
+	next  time.Duration
+}
+
+func (r *rescuer) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		r.epoch = r.d.nextEpoch()
+		r.look(ctx)
+	case tick:
+		if m.epoch == r.epoch {
+			r.look(ctx)
+		}
+	case rescued:
+		if m.epoch != r.epoch {
+			return
+		}
+		r.looking = false
+		self, epoch := ctx.Self(), r.epoch
+		r.timer = time.AfterFunc(m.next, func() { r.d.root().Send(self, tick{epoch: epoch}) })
+	case *actor.Restarting, *actor.Stopping:
+		if r.timer != nil {
+			r.timer.Stop()
+		}
+		if r.cancel != nil {
+			r.cancel()
+		}
+	}
+}
+
+func (r *rescuer) look(ctx actor.Context) {
+	if r.looking {
+		return
+	}
+	r.looking = true
+	d, self, epoch := r.d, ctx.Self(), r.epoch
+	sweep := time.Since(r.swept) > sweepInterval
+	if sweep {
+		r.swept = time.Now()
+	}
+	c, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	d.spawn(self, func() {
+		next := d.rescueInterval()
+		defer cancel()
+		if hint, ok := d.rescueOnce(c, sweep); ok && hint > 0 {
+			next = min(next, hint)
+		}
+		d.root().Send(self, rescued{epoch: epoch, next: next})
+	})
+}
+
+// rescueInterval is half a lease, 15 s by default, with a fifth of jitter.
+func (d *Daemon) rescueInterval() time.Duration {
+	half := d.cfg.Lease / 2
+	return half - time.Duration(rand.Float64()*0.2*float64(half))
+}
+
+func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {
+	part := launcherName + "/rescuer"
+	if sweep {
+		if _, err := d.rescue.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.outage.failed(part, err)
+			return 0, false
+		}
+	}
+	got, err := d.rescue.Rescue(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.outage.failed(part, err)
+		}
+		return 0, false
+	}
+	d.outage.ok(part)
+	if got.Fetchers > 0 {
+		d.rescuedUnits.Add(uint64(got.Units))
+		d.log.Warn().Str("actor", part).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
+			Msg("put back the jobs of a dead process")
+	}
+	return got.Next, true
+}

@@ -1,0 +1,158 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// Exit codes of Main.
+const (
+	ExitOK         = 0  // a clean stop, whatever had to be requeued
+	ExitBoot       = 1  // a bad configuration, Redis unreachable or too old, a failed startup callback
+	ExitEscalation = 70 // the supervision tree gave up and the daemon stopped itself
+)
+
+// Run runs a daemon inside somebody else's program. Cancelling ctx starts the
+// graceful stop; it does not abort jobs. It returns nil after a clean stop, and
+// the reason when the daemon could not start or had to stop by itself.
+func Run(ctx context.Context, cfg Config) error {
+	d, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		d.beginStop(d.cfg.Timeout)
+		<-d.ended
+	case <-d.ended:
+	}
+	return d.Err()
+}
+
+// Main is a whole main function: it runs the daemon until SIGTERM or SIGINT and
+// returns the exit code. SIGTSTP quiets it, SIGTTIN logs the tree and all
+// goroutine stacks. Under systemd it reports READY, STOPPING and the watchdog.
+func Main(cfg Config) int { return MainContext(context.Background(), cfg) }
+
+// MainContext is Main with one more way to stop: the end of ctx.
+func MainContext(ctx context.Context, cfg Config) int {
+	// before the start, so that a signal during the boot is not fatal
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
+	defer signal.Stop(signals)
+
+	d, err := New(cfg)
+	if err != nil {
+		return bootFailed(cfg, err)
+	}
+	boot, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- d.Start(boot) }()
+	var early []os.Signal
+	for waiting := true; waiting; {
+		select {
+		case err := <-started:
+			if err != nil {
+				if errors.Is(err, context.Canceled) && len(early) > 0 {
+					return ExitOK
+				}
+				return bootFailed(cfg, err)
+			}
+			waiting = false
+		case s := <-signals:
+			early = append(early, s)
+			if s == syscall.SIGTERM || s == syscall.SIGINT {
+				cancel()
+			}
+		}
+	}
+	for _, s := range early {
+		d.signal(s)
+	}
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+	watchdog, stopWatchdog := watchdogTicks()
+	defer stopWatchdog()
+	done := ctx.Done()
+	for {
+		select {
+		case <-d.ended:
+			if d.Err() != nil {
+				return ExitEscalation
+			}
+			return ExitOK
+		case <-done:
+			done = nil
+			d.signal(syscall.SIGTERM)
+		case s := <-signals:
+			d.signal(s)
+		case <-watchdog:
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		}
+	}
+}
+
+func bootFailed(cfg Config, err error) int {
+	cfg.Logger.Error().Err(err).Msg("cannot start")
+	return ExitBoot
+}
+
+// signal obeys a signal of the operating system.
+func (d *Daemon) signal(s os.Signal) {
+	switch s {
+	case syscall.SIGTERM, syscall.SIGINT:
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+		d.beginStop(d.cfg.Timeout)
+	case syscall.SIGTSTP:
+		d.Quiet()
+	case syscall.SIGTTIN:
+		d.DumpStacks()
+	}
+}
+
+// remote obeys a signal that came through Redis, from Sidekiq's UI or API.
+func (d *Daemon) remote(name string) {
+	if d.cfg.Embedded {
+		d.log.Warn().Str("signal", name).Msg("ignored a remote signal: this process is embedded")
+		return
+	}
+	d.log.Info().Str("signal", name).Msg("remote signal")
+	switch name {
+	case "TERM", "INT":
+		d.signal(syscall.SIGTERM)
+	case "TSTP":
+		d.signal(syscall.SIGTSTP)
+	case "TTIN":
+		d.signal(syscall.SIGTTIN)
+	default:
+		d.log.Warn().Str("signal", name).Msg("unknown remote signal ignored")
+	}
+}
+
+// DumpStacks logs the tree and the stacks of all goroutines.
+func (d *Daemon) DumpStacks() {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
+	d.log.Warn().Str("tree", d.Tree().String()).Str("goroutines", b.String()).Msg("dump")
+}
+
+// watchdogTicks is systemd's watchdog at half its period; a nil channel without.
+func watchdogTicks() (<-chan time.Time, func()) {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || period < time.Second {
+		return nil, func() {}
+	}
+	t := time.NewTicker(period / 2)
+	return t.C, t.Stop
+}

@@ -1,0 +1,248 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// ackDelay is how long a finished job's ack waits for company: the next fetch
+// takes it along; if none comes in time it goes alone.
+const ackDelay = 500 * time.Microsecond
+
+// settler carries decided fates to Redis: acks in the next fetch call or after
+// ackDelay, moves (retry, death, requeue) at once, whatever waits together. It
+// belongs to the capsule and not to an actor, so that no crash and no stop of an
+// actor can keep a finished job from being settled. While Redis is away
+// everything waits here; at the end of the stop protocol it gives up, and what
+// is left stays in its private place for a rescuer.
+type settler struct {
+	c *capsule
+
+	mu      sync.Mutex
+	acks    []*work
+	moves   []*pendingMove
+	timer   *time.Timer // armed while acks wait and nobody carries them
+	running bool        // a flush loop is at work
+	closed  bool
+}
+
+type pendingMove struct {
+	w      *work
+	move   fetch.Move
+	result fetch.Result
+	err    error         // set when the settler gave up
+	done   chan struct{} // closed when result or err is set
+	over   bool          // in Redis; guarded by the settler
+}
+
+// errGaveUp is the fate of a move that could not be written before the end.
+var errGaveUp = errors.New("redis did not come back before the end of the stop; the job stays in its private place")
+
+// ack marks w done.
+func (s *settler) ack(w *work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acks = append(s.acks, w)
+	s.arm()
+}
+
+// grab hands the waiting acks to a fetch call; it must end in done or putBack.
+func (s *settler) grab() []*work {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ws := s.acks
+	s.acks = nil
+	return ws
+}
+
+// putBack returns acks whose call failed.
+func (s *settler) putBack(ws []*work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acks = append(ws, s.acks...)
+	s.arm()
+}
+
+// hasAcks tells whether a fetch call would have something to carry.
+func (s *settler) hasAcks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.acks) > 0
+}
+
+// arm starts the timer for waiting acks. s.mu is held.
+func (s *settler) arm() {
+	if s.timer == nil && !s.running && len(s.acks) > 0 && !s.closed {
+		s.timer = time.AfterFunc(ackDelay, s.kick)
+	}
+}
+
+// settle writes moves and waits for their results.
+func (s *settler) settle(moves ...*pendingMove) {
+	s.submit(moves...)
+	for _, m := range moves {
+		<-m.done
+	}
+}
+
+// submit hands moves over; each closes its done channel when it is over.
+func (s *settler) submit(moves ...*pendingMove) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		for _, m := range moves {
+			m.err = errGaveUp
+			close(m.done)
+		}
+		return
+	}
+	s.moves = append(s.moves, moves...)
+	s.mu.Unlock()
+	s.kick()
+}
+
+// kick starts the flush loop if none is at work.
+func (s *settler) kick() {
+	owner := s.c.managerPID() // before s.mu: the capsule's lock comes first
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = nil
+	if s.running || s.closed || len(s.acks)+len(s.moves) == 0 {
+		return
+	}
+	s.running = true
+	s.c.d.spawn(owner, s.loop)
+}
+
+func (s *settler) loop() {
+	normal := false
+	defer func() {
+		s.mu.Lock()
+		s.running = false
+		again := !normal && len(s.acks)+len(s.moves) > 0
+		s.arm()
+		s.mu.Unlock()
+		if again { // a panic in a third party's fetcher: what waits must not wait for ever
+			time.AfterFunc(time.Second, s.kick)
+		}
+	}()
+	for try := 0; ; {
+		s.mu.Lock()
+		acks, moves := s.acks, slices.Clone(s.moves)
+		if len(acks)+len(moves) == 0 || s.closed {
+			normal = true
+			s.mu.Unlock()
+			return
+		}
+		s.acks = nil
+		s.mu.Unlock()
+
+		err := s.flush(acks, moves)
+		if err == nil {
+			try = 0
+			continue
+		}
+		try++
+		if !pause(s.c.d.settleCtx, try) {
+			normal = true
+			return
+		}
+	}
+}
+
+// flush makes one attempt; acks that fail go back.
+func (s *settler) flush(acks []*work, moves []*pendingMove) error {
+	c := s.c
+	if len(acks) > 0 {
+		if err := c.exchange(0, acks); err != nil {
+			return err
+		}
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	err := s.write(moves)
+	if len(moves) > 1 && redisconn.Classify(err) == redisconn.Command {
+		// one of them is refused (a key of a wrong type, say): the others go on
+		err = nil
+		for _, m := range moves {
+			err = cmp.Or(err, s.write([]*pendingMove{m}))
+		}
+	}
+	return err
+}
+
+// write makes one attempt to settle moves; those that succeed are over.
+func (s *settler) write(moves []*pendingMove) error {
+	c := s.c
+	batch := make([]fetch.Move, len(moves))
+	for i, m := range moves {
+		batch[i] = m.move
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	results, err := c.fetcher.Settle(ctx, batch)
+	if fenced(err) {
+		c.onFenced(err)
+		c.d.outage.ok(c.path("settle"))
+		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
+	}
+	if err != nil {
+		c.d.outage.failed(c.path("settle"), err)
+		return err
+	}
+	c.d.outage.ok(c.path("settle"))
+	s.mu.Lock()
+	closed := s.closed
+	for _, m := range moves {
+		m.over = true
+	}
+	s.moves = slices.DeleteFunc(s.moves, func(m *pendingMove) bool { return m.over })
+	s.mu.Unlock()
+	if closed {
+		return nil // given up already: reported as left, though it came to a good end
+	}
+	for i, m := range moves {
+		m.result = results[i]
+		if m.result == fetch.NotMine {
+			c.refused.Add(1)
+		}
+		c.forget(m.w)
+		close(m.done)
+	}
+	return nil
+}
+
+// close gives up: what waits is reported as not settled.
+func (s *settler) close() {
+	s.mu.Lock()
+	s.closed = true
+	moves := s.moves
+	s.moves = nil
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	s.mu.Unlock()
+	for _, m := range moves {
+		m.err = errGaveUp
+		close(m.done)
+	}
+}
+
+// fenced tells whether err is a *fetch.FencedError.
+func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }
+
+// redisContext bounds one call to Redis, whatever the client's own time-outs are.
+func (d *Daemon) redisContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), callTimeout)
+}
+
+const callTimeout = 10 * time.Second

@@ -1,0 +1,141 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// slot is the durable half of a processor: it outlives every incarnation of the
+// actor. All fields are guarded by capsule.mu.
+type slot struct {
+	index int
+	pid   *actor.PID
+	live  bool // the actor is started and not stopping: it may be given work
+	idle  bool // it is in capsule.idle
+
+	// At most one of the next three is set.
+	pending *work                // offered, to be started by the actor
+	running *work                // its goroutine is at work
+	crash   *supervisor.JobCrash // the last job panicked: the actor is to crash of it
+}
+
+func (s *slot) free() bool {
+	return s.live && s.pending == nil && s.running == nil && s.crash == nil
+}
+
+// slotUp is called by a processor that has started.
+func (c *capsule) slotUp(i int, pid *actor.PID) {
+	c.mu.Lock()
+	s := c.slots[i]
+	s.pid = pid // by the actor itself: a doorbell rung before its parent knows the PID would be lost
+	s.live = true
+	s.crash = nil // a crash is over once the next incarnation runs
+	c.enlist(s)
+	c.dispatch()
+	c.mu.Unlock()
+	c.ring(c.fetcherPID())
+}
+
+// slotDown is called when the processor restarts or ends. A pending unit stays
+// for the next incarnation; a running job goes on and is adopted by it.
+func (c *capsule) slotDown(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.slots[i]
+	s.live = false
+	c.delist(s)
+}
+
+// slotGone is called by the manager when a processor has ended for good: what
+// was offered to it goes to another.
+func (c *capsule) slotGone(i int) {
+	c.mu.Lock()
+	s := c.slots[i]
+	s.live = false
+	c.delist(s)
+	if s.pending != nil {
+		c.inbox = append([]*work{s.pending}, c.inbox...)
+		s.pending = nil
+		c.dispatch()
+	}
+	c.mu.Unlock()
+	c.ring(c.fetcherPID())
+}
+
+// enlist puts a free slot on the idle list. c.mu is held.
+func (c *capsule) enlist(s *slot) {
+	if !c.quiet && s.free() && !s.idle {
+		s.idle = true
+		c.idle = append(c.idle, s.index)
+	}
+}
+
+// delist takes a slot off the idle list. c.mu is held.
+func (c *capsule) delist(s *slot) {
+	if !s.idle {
+		return
+	}
+	s.idle = false
+	for k, i := range c.idle {
+		if i == s.index {
+			c.idle = append(c.idle[:k], c.idle[k+1:]...)
+			return
+		}
+	}
+}
+
+// step is what a processor does next.
+type step int
+
+const (
+	stepNone  step = iota // idle, or its job runs
+	stepStart             // the returned unit is to be started
+	stepCrash             // the returned crash is to be raised
+	stepStop              // quiet, and nothing left to do
+)
+
+// next decides the step of processor i, and takes what it returns.
+func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.slots[i]
+	switch {
+	case s.crash != nil && c.quiet:
+		s.crash = nil
+		return stepStop, nil, nil
+	case s.crash != nil:
+		crash := s.crash
+		s.live = false // until the next incarnation is up
+		return stepCrash, nil, crash
+	case s.running != nil:
+		return stepNone, nil, nil
+	case s.pending != nil:
+		w := s.pending
+		s.pending = nil
+		s.running = w
+		return stepStart, w, nil
+	case c.quiet:
+		return stepStop, nil, nil
+	}
+	return stepNone, nil, nil
+}
+
+// finish frees the slot of a job that has ended, with the crash it left.
+func (c *capsule) finish(i int, crash *supervisor.JobCrash) {
+	c.mu.Lock()
+	s := c.slots[i]
+	s.running = nil
+	if crash != nil && s.live {
+		s.crash = crash
+	}
+	c.enlist(s)
+	c.dispatch()
+	bell := crash != nil || c.quiet
+	c.mu.Unlock()
+	if bell {
+		c.ring(s.pid)
+		c.d.ringLauncher()
+	}
+	c.ring(c.fetcherPID())
+}

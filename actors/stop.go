@@ -1,0 +1,364 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+)
+
+const (
+	// netSlack is how long after the deadline the daemon waits for the launcher
+	// to begin the hard stop before it does so itself.
+	netSlack = 500 * time.Millisecond
+	// requeueTime is how long job contexts stay uncancelled while the bulk
+	// requeue is not confirmed; after it both go on side by side.
+	requeueTime = 2 * time.Second
+	// treeTime bounds the end of the actors themselves.
+	treeTime = 5 * time.Second
+	// hookTime bounds the wait for lifecycle callbacks at the end.
+	hookTime = 3 * time.Second
+	// closeTime bounds the last words to Redis.
+	closeTime = 3 * time.Second
+)
+
+func (d *Daemon) phase() phase {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state
+}
+
+func (d *Daemon) deadline() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.until
+}
+
+// Quiet ends fetching and polling for good; running jobs go on, the process
+// stays and keeps beating. It returns at once; a second call does nothing.
+func (d *Daemon) Quiet() {
+	if !d.advance(phaseQuiet) {
+		return
+	}
+	d.hush()
+}
+
+// hush sets the durable flags first, so that quiet works even while an actor is
+// down, then rings.
+func (d *Daemon) hush() {
+	d.log.Info().Msg("quiet: no new jobs will be fetched")
+	d.hushed.Store(true)
+	for _, c := range d.capsules {
+		c.hush()
+	}
+	if pid := d.launcher.Load(); pid != nil {
+		d.root().Send(pid, quiet{})
+	}
+	d.hooks.fire("quiet", reversed(d.cfg.On.Quiet))
+}
+
+// advance moves the phase forward; false if it is there already.
+func (d *Daemon) advance(to phase) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.running || d.state >= to {
+		return false
+	}
+	d.state = to
+	return true
+}
+
+// Stop runs the stop protocol and waits for its end: quiet; wait until idle or
+// Config.Timeout; requeue in bulk what still runs; cancel the job contexts with
+// troupe.ErrShutdown; Config.Grace. Further calls wait for the same end. When
+// ctx ends first, its error is returned and the protocol goes on.
+func (d *Daemon) Stop(ctx context.Context) (DrainReport, error) {
+	d.mu.Lock()
+	running := d.running
+	d.mu.Unlock()
+	if !running {
+		return DrainReport{}, errors.New("actors: the daemon was not started")
+	}
+	d.beginStop(d.cfg.Timeout)
+	select {
+	case <-d.ended:
+		return d.Report(), nil
+	case <-ctx.Done():
+		return DrainReport{}, ctx.Err()
+	}
+}
+
+// Done is closed when the daemon has ended.
+func (d *Daemon) Done() <-chan struct{} { return d.ended }
+
+// Err is the reason for which the daemon stopped by itself: a restart budget of
+// the launcher was spent. nil while it runs, and after an ordinary stop.
+func (d *Daemon) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fatal
+}
+
+// Report is the drain report; complete after Done.
+func (d *Daemon) Report() DrainReport {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.report
+}
+
+// fail begins an orderly hard stop: the tree cannot go on.
+func (d *Daemon) fail(err error) {
+	d.mu.Lock()
+	if d.fatal == nil {
+		d.fatal = err
+	}
+	d.mu.Unlock()
+	go d.beginStop(0) // the caller is a failing actor's goroutine
+}
+
+func (d *Daemon) beginStop(timeout time.Duration) {
+	before := d.phase()
+	if !d.advance(phaseStopping) {
+		return
+	}
+	d.mu.Lock()
+	d.stoppedAt = time.Now()
+	d.until = d.stoppedAt.Add(timeout)
+	cause := d.fatal
+	d.mu.Unlock()
+	if cause != nil {
+		d.log.Error().Err(cause).Msg("the supervision tree gave up: stopping")
+	} else {
+		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
+	}
+	if before < phaseQuiet {
+		d.hush()
+	}
+	if pid := d.launcher.Load(); pid != nil {
+		d.root().Send(pid, stop{})
+	}
+	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
+	go d.conduct()
+}
+
+// conduct is the outer net: the stop protocol ends in time whatever actors do.
+func (d *Daemon) conduct() {
+	t := time.NewTimer(time.Until(d.deadline()) + netSlack)
+	defer t.Stop()
+	select {
+	case <-d.drainedCh:
+	case <-d.hardEnded:
+	case <-t.C:
+		d.hardStop()
+		select {
+		case <-d.drainedCh: // at the last moment
+		case <-d.hardEnded:
+		}
+	}
+	d.end()
+}
+
+// allDrained tells whether every capsule has nothing left to settle.
+func (d *Daemon) allDrained() bool {
+	for _, c := range d.capsules {
+		if !c.drained() {
+			return false
+		}
+	}
+	return true
+}
+
+// declareDrained ends the waiting; without effect once the hard stop has begun,
+// since a bulk requeue empties the ledgers while jobs still run.
+func (d *Daemon) declareDrained() {
+	d.endOnce.Do(func() { close(d.drainedCh) })
+}
+
+// hardStop begins the end of what still runs; it returns at once.
+func (d *Daemon) hardStop() {
+	d.endOnce.Do(func() { go d.runHardStop() })
+}
+
+func (d *Daemon) runHardStop() {
+	defer close(d.hardEnded)
+	// 1. Nothing may come in any more, in no capsule: two capsules can share a
+	// queue, and what one puts back the other must not fetch.
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ended := d.changes.await(ctx, func() bool {
+		for _, c := range d.capsules {
+			if !c.fetchEnded() {
+				return false
+			}
+		}
+		return true
+	})
+	cancel()
+	if !ended {
+		d.log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
+	}
+	// 2. Requeue before cancelling: a job that runs twice is better than one
+	// that is lost. Taking a unit out of the ledger decides its fate.
+	taken := map[*capsule][]*work{}
+	requeued := newTracker()
+	for _, c := range d.capsules {
+		ws := c.ledger.sealAndTake()
+		taken[c] = ws
+		if len(ws) == 0 {
+			continue
+		}
+		requeued.Add(1)
+		go func() {
+			defer requeued.Done()
+			c.requeue(ws)
+		}()
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), requeueTime)
+	requeued.await(ctx, requeued.idle)
+	cancel()
+	// 3. Cancel, 4. grace.
+	for _, ws := range taken {
+		for _, w := range ws {
+			w.interrupt(troupe.ErrShutdown)
+		}
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), d.cfg.Grace)
+	d.changes.await(ctx, func() bool { return d.jobs.Load() == 0 })
+	for _, c := range d.capsules {
+		c.ledger.waitEmpty(ctx)
+	}
+	cancel()
+	// 5. What is deaf is abandoned; its late result will be refused.
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.capsules {
+		for _, w := range c.working() {
+			d.report.Abandoned = append(d.report.Abandoned, w.ref())
+		}
+	}
+}
+
+// requeue puts ws back in bulk, one guarded step a queue, until it succeeds or
+// the end of the grace.
+func (c *capsule) requeue(ws []*work) {
+	moves := make([]fetch.Move, len(ws))
+	for i, w := range ws {
+		moves[i] = fetch.Move{Unit: w.unit, To: fetch.ToQueue}
+	}
+	for try := 0; ; try++ {
+		ctx, cancel := context.WithTimeout(c.d.settleCtx, callTimeout)
+		results, err := c.fetcher.Settle(ctx, moves)
+		cancel()
+		if fenced(err) {
+			c.onFenced(err)
+			return
+		}
+		if err == nil {
+			c.d.mu.Lock()
+			for i, w := range ws {
+				if results[i] == fetch.Moved {
+					c.d.report.Requeued = append(c.d.report.Requeued, w.ref())
+				} else {
+					c.refused.Add(1)
+				}
+			}
+			c.d.mu.Unlock()
+			c.forget(ws...)
+			c.d.log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
+			return
+		}
+		c.d.outage.failed(c.path("fetcher"), err)
+		if !pause(c.d.settleCtx, try) {
+			return
+		}
+	}
+}
+
+// end takes the tree down and says goodbye to Redis. By now every job is
+// settled, requeued or given up.
+func (d *Daemon) end() {
+	d.advance(phaseEnded)
+	d.endSettle()
+	d.outage.close()
+	for _, c := range d.capsules {
+		c.settler.close()
+	}
+	d.stopTree()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	d.machinery.await(ctx, d.machinery.idle)
+	for _, c := range d.capsules {
+		c.leave(ctx)
+	}
+	d.lastBeat(ctx)
+	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
+	d.hooks.wait(hookTime)
+	d.mu.Lock()
+	d.report.Elapsed = time.Since(d.stoppedAt)
+	d.report.Cause = d.fatal
+	report := d.report
+	d.mu.Unlock()
+	d.log.Info().Object("drain", report).Msg("stopped")
+	_ = d.redis.Close()
+	close(d.ended)
+}
+
+// leave deregisters the fetcher and accounts for what it could not settle.
+func (c *capsule) leave(ctx context.Context) {
+	held := c.ledger.sealAndTake() // nothing, after a hard stop
+	c.ledger.mu.Lock()
+	for w := range c.ledger.units {
+		if w.state != gone {
+			held = append(held, w)
+		}
+	}
+	c.ledger.mu.Unlock()
+	if _, err := c.fetcher.Close(ctx); err != nil {
+		c.d.log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
+	}
+	seen := map[*work]bool{}
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	for _, w := range held {
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		if c.fetcher.Durable() {
+			c.d.report.Left = append(c.d.report.Left, w.ref())
+			continue
+		}
+		c.d.report.Lost = append(c.d.report.Lost, w.ref())
+		c.d.log.Error().Str("jid", w.ref().JID).Str("queue", w.unit.Queue).Bytes("payload", w.unit.Payload).
+			Msg("lost: Redis did not take the job back and this fetcher has no private place")
+	}
+}
+
+// stopTree stops the launcher and waits for it, bounded: a strategy of the
+// user's may block.
+func (d *Daemon) stopTree() {
+	pid := d.launcher.Load()
+	f := actor.NewFuture(d.sys, treeTime)
+	p, ok := d.sys.ProcessRegistry.Get(pid)
+	if !ok {
+		return
+	}
+	p.SendSystemMessage(pid, &actor.Watch{Watcher: f.PID()})
+	d.root().Stop(pid)
+	if err := f.Wait(); err != nil {
+		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
+	}
+}
+
+// finished notes a job that ended by itself while the daemon was stopping.
+func (d *Daemon) finished(w *work) {
+	if !d.hushed.Load() || d.phase() != phaseStopping {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.report.Finished = append(d.report.Finished, w.ref())
+}

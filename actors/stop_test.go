@@ -1,0 +1,298 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/testkit"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/troupehq/troupe/internal/redistest.startLocked.func1"), // lives as long as the server
+	)
+}
+
+// The whole protocol in virtual time: jobs that end, one that obeys its context,
+// one that is deaf; deadline at 25 s, grace of 3 s.
+func TestStopProtocolInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+		})
+		short := push(k, 1, "slow", 10_000)[0]
+		obedient := push(k, 1, "wait")[0]
+		deaf := push(k, 1, "deaf")[0]
+		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
+		bytes := map[string]bool{}
+		for _, key := range k.Redis.Keys(ctx, "troupe:wip:*").Val() {
+			for _, v := range k.Redis.HVals(ctx, key).Val() {
+				bytes[v] = true
+			}
+		}
+		began := time.Now()
+		var atCancel int64
+		s.onCancel = func() { atCancel = k.Redis.LLen(ctx, "queue:default").Val() }
+		go func() { _, _ = k.Daemon.Stop(context.Background()) }() // a second stop changes nothing
+		time.Sleep(time.Second)
+		during := k.PushClass("Scripted", []any{"ok"}) // pushed while stopping: stays in the queue
+		r := k.Stop()
+		took := time.Since(began)
+		synctest.Wait()
+		if took < 28*time.Second || took > 29*time.Second {
+			t.Errorf("the stop took %s, want 25 s and 3 s of grace", took)
+		}
+		jids := func(refs []actors.JobRef) (out []string) {
+			for _, r := range refs {
+				out = append(out, r.JID)
+			}
+			slices.Sort(out)
+			return out
+		}
+		if got := jids(r.Finished); !slices.Equal(got, []string{short}) {
+			t.Errorf("finished %q, want %q", got, short)
+		}
+		if got := jids(r.Requeued); !slices.Equal(got, sorted(obedient, deaf)) {
+			t.Errorf("requeued %q, want %q and %q", got, obedient, deaf)
+		}
+		if got := jids(r.Abandoned); !slices.Equal(got, []string{deaf}) {
+			t.Errorf("abandoned %q, want %q", got, deaf)
+		}
+		if len(s.causes) != 1 || !errors.Is(s.causes[0], troupe.ErrShutdown) {
+			t.Errorf("contexts were cancelled with %v, want ErrShutdown", s.causes)
+		}
+		// the end that is popped next has the interrupted jobs, bytes unchanged
+		queue := k.Redis.LRange(ctx, "queue:default", 0, -1).Val()
+		if len(queue) != 3 || !bytes[queue[1]] || !bytes[queue[2]] {
+			t.Errorf("queue after the stop: %q", queue)
+		} else if p, err := troupe.ParsePayload([]byte(queue[0])); err != nil || p.JID() != during {
+			t.Errorf("the head of the queue is %q, want the job pushed meanwhile", queue[0])
+		}
+		if atCancel != 3 {
+			t.Errorf("%d jobs were in the queue when the contexts were cancelled, want all 3: requeue comes first", atCancel)
+		}
+		close(s.release)
+		synctest.Wait()
+		if got := k.Redis.LLen(ctx, "queue:default").Val(); got != 3 {
+			t.Errorf("%d jobs in the queue after the deaf one ended late, want 3", got)
+		}
+		if n := inProgress(t, k.Redis); n != 0 {
+			t.Errorf("%d units in progress", n)
+		}
+	})
+}
+
+func TestStopEndsAsSoonAsTheLastJobDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{Registry: s.registry()})
+		push(k, 3, "slow", 7000)
+		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
+		began := time.Now()
+		r := k.Stop()
+		if took := time.Since(began); took < 6*time.Second || took > 8*time.Second {
+			t.Errorf("took %s, the last job ended after 7 s", took)
+		}
+		if len(r.Finished) != 3 || len(r.Requeued) != 0 {
+			t.Errorf("drain report: %s", r)
+		}
+	})
+}
+
+func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
+		push(k, 2, "slow", 60_000)
+		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
+		k.Quiet()
+		push(k, 5, "ok")
+		time.Sleep(30 * time.Second)
+		if got := k.Stats(); got.Busy != 2 || got.Processed != 0 {
+			t.Errorf("after 30 s of quiet: %+v", got)
+		}
+		if got := k.Redis.HGet(ctx, k.Identity(), "quiet").Val(); got != "true" {
+			t.Errorf("quiet is shown as %q", got)
+		}
+		time.Sleep(40 * time.Second)
+		if got := k.Stats(); got.Busy != 0 || got.Processed != 2 {
+			t.Errorf("after the jobs ended: %+v", got)
+		}
+		if n := k.Redis.LLen(ctx, "queue:default").Val(); n != 5 {
+			t.Errorf("%d jobs wait, want 5", n)
+		}
+		for _, n := range k.Tree() {
+			gone := n.Role == "processor" || n.Role == "fetcher" || n.Role == "poller"
+			if gone != (n.State == actors.StateStopped) {
+				t.Errorf("%s is %s after quiet", n.Path, n.State)
+			}
+		}
+		began := time.Now()
+		k.Stop()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a stop of a drained process took %s", took)
+		}
+	})
+}
+
+func TestRemoteSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{Registry: s.registry()})
+		k.Await("registered", func() bool { return k.Redis.Exists(ctx, k.Identity()).Val() == 1 })
+		k.Redis.LPush(ctx, k.Identity()+"-signals", "TTIN")
+		k.Redis.LPush(ctx, k.Identity()+"-signals", "BOGUS")
+		k.Redis.LPush(ctx, k.Identity()+"-signals", "TSTP")
+		began := time.Now()
+		k.Await("quiet", func() bool { return k.Redis.HGet(ctx, k.Identity(), "quiet").Val() == "true" })
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("quiet after %s", took)
+		}
+		k.Redis.LPush(ctx, k.Identity()+"-signals", "TERM")
+		<-k.Done()
+		if k.Redis.SCard(ctx, "processes").Val() != 0 {
+			t.Error("still in the list of processes")
+		}
+	})
+}
+
+// Two capsules on one queue: what the first puts back at the deadline must not be
+// fetched by the second.
+func TestTwoCapsulesOnOneQueueDuringAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Timeout: 2 * time.Second,
+			Capsules: []actors.Capsule{{Name: "a", Concurrency: 2}, {Name: "b", Concurrency: 2}},
+		})
+		jids := push(k, 4, "wait")
+		k.Await("four run", func() bool { return k.Stats().Busy == 4 })
+		r := k.Stop()
+		if len(r.Requeued) != 4 {
+			t.Errorf("drain report: %s", r)
+		}
+		runs, _ := s.counts()
+		for _, jid := range jids {
+			if runs[jid] != 1 {
+				t.Errorf("job %s was started %d times", jid, runs[jid])
+			}
+		}
+		if n := k.Redis.LLen(ctx, "queue:default").Val(); n != 4 {
+			t.Errorf("%d jobs in the queue, want 4", n)
+		}
+	})
+}
+
+// A Redis that refuses everything at the deadline: the stop still ends in time,
+// and the report tells where the jobs are.
+func TestStopWhileRedisIsAway(t *testing.T) {
+	for name, factory := range fetchers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				mem := testkit.NewMemory(t)
+				k := testkit.Start(t, actors.Config{
+					Redis: mem.Client, Registry: s.registry(),
+					Capsules: []actors.Capsule{{Concurrency: 3, Fetch: factory}},
+				})
+				push(k, 2, "wait")
+				push(k, 1, "slow", 5000)
+				k.Await("three run", func() bool { return k.Stats().Busy == 3 })
+				mem.SetError("LOADING Redis is loading the dataset in memory")
+				began := time.Now()
+				r := k.Stop()
+				if took := time.Since(began); took > 40*time.Second {
+					t.Errorf("took %s", took)
+				}
+				mem.SetError("")
+				if name == "reliable" {
+					if len(r.Left) != 3 || len(r.Lost) != 0 {
+						t.Errorf("drain report: %s", r)
+					}
+					if n := inProgress(t, k.Redis); n != 3 {
+						t.Errorf("%d units in the private place, want 3", n)
+					}
+				} else if len(r.Lost) != 2 {
+					t.Errorf("drain report: %s", r)
+				}
+			})
+		})
+	}
+}
+
+func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
+		ok := push(k, 1, "slow", 5000)[0]
+		push(k, 1, "slow", 5000)
+		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
+		mem.SetError("LOADING Redis is loading the dataset in memory")
+		time.Sleep(time.Minute)
+		if !k.Stats().RedisAway {
+			t.Error("nobody noticed")
+		}
+		mem.SetError("")
+		later := push(k, 1, "ok")[0]
+		k.Await("fetching again", func() bool { return s.started(later) })
+		k.Await("all settled", func() bool { return inProgress(t, k.Redis) == 0 && !k.Stats().RedisAway })
+		runs, _ := s.counts()
+		if runs[ok] != 1 {
+			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
+		}
+		for _, n := range k.Tree() {
+			if n.Restarts != 0 {
+				t.Errorf("%s restarted %d times: %s", n.Path, n.Restarts, n.LastFailure)
+			}
+		}
+	})
+}
+
+func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
+	s := newScript()
+	rdb := testkit.Redis(t)
+	k := testkit.Start(t, actors.Config{
+		Redis: rdb, Registry: s.registry(), Lease: 2 * time.Second, Capsules: []actors.Capsule{{Concurrency: 1}},
+	})
+	jid := push(k, 1, "wait")[0]
+	k.Await("it runs", func() bool { return s.started(jid) })
+	// what a rescuer sees of a process that was paused past its lease; the next
+	// sign of life is most of a second away, since every fetch and renewal is over
+	for id := range rdb.HGetAll(ctx, "troupe:procs").Val() {
+		rdb.Del(ctx, "troupe:lease:"+id)
+		rdb.ZAdd(ctx, "troupe:leases", redis.Z{Score: 0, Member: id})
+	}
+	rescuer, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Lease: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := rescuer.Rescue(ctx)
+	if err != nil || got.Units != 1 {
+		t.Fatalf("rescue: %+v, %v", got, err)
+	}
+	k.Await("the second run", func() bool { runs, _ := s.counts(); return runs[jid] == 2 })
+	s.mu.Lock()
+	causes := slices.Clone(s.causes)
+	s.mu.Unlock()
+	if len(causes) != 1 || !errors.Is(causes[0], troupe.ErrFenced) {
+		t.Errorf("causes %v, want ErrFenced", causes)
+	}
+	close(s.release)
+	k.Await("settled", func() bool { return inProgress(t, rdb) == 0 })
+	if st := k.Stats(); st.Fencings == 0 {
+		t.Errorf("stats %+v", st)
+	}
+}

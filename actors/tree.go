@@ -1,0 +1,205 @@
+package actors
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// State of an actor in the tree.
+type State string
+
+// The states of an actor. A running processor shows StateBusy or StateIdle.
+const (
+	StateStarting   State = "starting"
+	StateRunning    State = "running"
+	StateIdle       State = "idle"
+	StateBusy       State = "busy"
+	StateCrashed    State = "crashed" // suspended until its strategy has decided
+	StateRestarting State = "restarting"
+	StateStopping   State = "stopping"
+	StateStopped    State = "stopped"
+)
+
+// Node is one actor of the live tree.
+type Node struct {
+	Path        string        `json:"path"` // launcher/default/processor-3
+	Role        string        `json:"role"`
+	Capsule     string        `json:"capsule,omitempty"`
+	State       State         `json:"state"`
+	Restarts    int           `json:"restarts"`
+	LastFailure string        `json:"last_failure,omitempty"`
+	Depth       int           `json:"depth"`         // user messages waiting in its mailbox
+	Job         *JobRef       `json:"job,omitempty"` // of a busy processor
+	For         time.Duration `json:"for_ns"`        // time in this state
+}
+
+// JobRef names a job.
+type JobRef struct {
+	JID     string    `json:"jid"`
+	Class   string    `json:"class"`
+	Queue   string    `json:"queue"`
+	Started time.Time `json:"started,omitzero"`
+}
+
+// Tree is a snapshot of the supervision tree, parents before children.
+type Tree []Node
+
+// Find returns the node at path.
+func (t Tree) Find(path string) (Node, bool) {
+	for _, n := range t {
+		if n.Path == path {
+			return n, true
+		}
+	}
+	return Node{}, false
+}
+
+// Restarts of the actor at path; 0 if there is none.
+func (t Tree) Restarts(path string) int {
+	n, _ := t.Find(path)
+	return n.Restarts
+}
+
+// String draws the tree, one actor a line.
+func (t Tree) String() string {
+	var b strings.Builder
+	for i, n := range t {
+		level := strings.Count(n.Path, "/")
+		for l := 1; l <= level; l++ {
+			switch last := t.lastChild(i, l); {
+			case l < level && last:
+				b.WriteString("   ")
+			case l < level:
+				b.WriteString("│  ")
+			case last:
+				b.WriteString("└─ ")
+			default:
+				b.WriteString("├─ ")
+			}
+		}
+		name := n.Path[strings.LastIndexByte(n.Path, '/')+1:]
+		fmt.Fprintf(&b, "%-*s %s", max(1, 24-3*level), name, n.State)
+		if n.Job != nil {
+			fmt.Fprintf(&b, " %s %s", n.Job.Class, n.Job.JID)
+			if !n.Job.Started.IsZero() {
+				fmt.Fprintf(&b, " %s", time.Since(n.Job.Started).Round(time.Millisecond))
+			}
+		}
+		if n.Restarts > 0 {
+			fmt.Fprintf(&b, "  restarts %d", n.Restarts)
+		}
+		if n.LastFailure != "" {
+			fmt.Fprintf(&b, ": %s", firstLine(n.LastFailure, 100))
+		}
+		if n.Depth > 0 {
+			fmt.Fprintf(&b, "  mailbox %d", n.Depth)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// lastChild tells whether nothing follows row i at this level under the same parent.
+func (t Tree) lastChild(i, level int) bool {
+	for _, n := range t[i+1:] {
+		switch l := strings.Count(n.Path, "/"); {
+		case l == level:
+			return false
+		case l < level:
+			return true
+		}
+	}
+	return true
+}
+
+func firstLine(s string, limit int) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return s
+}
+
+// tree holds the cells by path. A name that is spawned again replaces its cell
+// but keeps its restart count.
+type tree struct {
+	mu    sync.Mutex
+	cells map[string]*cell
+}
+
+func (t *tree) add(c *cell) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.cells[c.path]; old != nil {
+		old.mu.Lock()
+		c.restarts, c.failures = old.restarts+1, old.failures
+		c.lastFailure, c.lastStack = old.lastFailure, old.lastStack
+		old.mu.Unlock()
+	}
+	t.cells[c.path] = c
+}
+
+func (t *tree) all() []*cell {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cs := make([]*cell, 0, len(t.cells))
+	for _, c := range t.cells {
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+func (t *tree) snapshot(now time.Time) Tree {
+	var out Tree
+	for _, c := range t.all() {
+		c.mu.Lock()
+		n := Node{
+			Path: c.path, Role: c.role, Capsule: c.capsule, State: c.state,
+			Restarts: c.restarts, For: now.Sub(c.since),
+		}
+		if c.lastFailure != nil {
+			n.LastFailure = c.lastFailure.Error()
+		}
+		if c.depth != nil {
+			n.Depth = max(0, c.depth())
+		}
+		c.mu.Unlock()
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(a, b Node) int { return comparePaths(a.Path, b.Path) })
+	return out
+}
+
+// comparePaths sorts parents first and numbers by value.
+func comparePaths(a, b string) int {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	for i := 0; i < min(len(as), len(bs)); i++ {
+		if as[i] == bs[i] {
+			continue
+		}
+		an, ai := splitNumber(as[i])
+		bn, bi := splitNumber(bs[i])
+		if an != bn {
+			return cmp.Compare(an, bn)
+		}
+		return cmp.Compare(ai, bi)
+	}
+	return cmp.Compare(len(as), len(bs))
+}
+
+func splitNumber(s string) (string, int) {
+	i := strings.LastIndexByte(s, '-')
+	if i < 0 {
+		return s, -1
+	}
+	n, err := strconv.Atoi(s[i+1:])
+	if err != nil {
+		return s, -1
+	}
+	return s[:i], n
+}

@@ -1,0 +1,77 @@
+package testkit
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// Redis returns a client of a clean database of a real redis-server, which is
+// started once per test binary and dies with it. Without a redis-server in the
+// PATH the test is skipped loudly, or fails where TROUPE_NO_SKIP or CI is set.
+func Redis(tb testing.TB) *redis.Client {
+	tb.Helper()
+	c, _ := redistest.New(tb)
+	return c
+}
+
+// Memory is a Redis inside the test: no port, no files, and usable in a
+// testing/synctest bubble. It is miniredis, which is not Redis in everything:
+// it has no CLIENT TRACKING, so the poller is woken by troupe's own client only.
+type Memory struct {
+	*miniredis.Miniredis
+	Client *redis.Client // closed at the end of the test
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// NewMemory starts a Memory, stopped at the end of the test. In a bubble it must
+// be made, and end, inside that bubble.
+func NewMemory(tb testing.TB) *Memory {
+	tb.Helper()
+	m := &Memory{Miniredis: miniredis.NewMiniRedis()}
+	m.Client = redis.NewClient(m.Options())
+	m.ClockTTL(true) // keys age by the clock, which in a bubble is the bubble's
+	tb.Cleanup(func() {
+		_ = m.Client.Close()
+		m.Cut()
+		m.Close()
+	})
+	return m
+}
+
+// Options are those of a client of this Redis; the address is never dialled.
+func (m *Memory) Options() *redis.Options {
+	return &redis.Options{
+		Addr: "127.0.0.1:0",
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			c, err := m.Dial()
+			if err == nil {
+				m.mu.Lock()
+				m.conns = append(m.conns, c)
+				m.mu.Unlock()
+			}
+			return c, err
+		},
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Hour,
+	}
+}
+
+// Cut closes every connection, as a network failure would.
+func (m *Memory) Cut() {
+	m.mu.Lock()
+	conns := m.conns
+	m.conns = nil
+	m.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
