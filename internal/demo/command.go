@@ -1,0 +1,125 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+)
+
+// options are the flags of the command.
+type options struct {
+	length      time.Duration // of the show; 0 means until a signal
+	redis       string        // URL; "" means an embedded one
+	rate        int           // jobs pushed per second
+	concurrency int           // processors of the capsule "default"
+	timeout     time.Duration // of the stop
+	format      string        // of the log: formatAuto, formatConsole, formatJSON
+	color       bool
+}
+
+const (
+	formatAuto    = "auto" // in place on a terminal, formatConsole elsewhere
+	formatConsole = "console"
+	formatJSON    = "json"
+
+	maxRate        = 1000
+	maxConcurrency = 1000
+)
+
+func defaults() options {
+	return options{rate: 40, concurrency: 5, timeout: 5 * time.Second, format: formatAuto}
+}
+
+// validate reports all faults at once.
+func (o options) validate() error {
+	var errs []error
+	bad := func(flag string, value any, want string) {
+		errs = append(errs, fmt.Errorf("--%s is %v, expected %s", flag, value, want))
+	}
+	if o.length < 0 {
+		bad("for", o.length, "a positive duration, or 0 for no end")
+	}
+	if o.rate < 1 || o.rate > maxRate {
+		bad("rate", o.rate, fmt.Sprintf("1 to %d jobs a second", maxRate))
+	}
+	if o.concurrency < 1 || o.concurrency > maxConcurrency {
+		bad("concurrency", o.concurrency, fmt.Sprintf("1 to %d", maxConcurrency))
+	}
+	if o.timeout <= 0 {
+		bad("timeout", o.timeout, "a positive duration")
+	}
+	switch o.format {
+	case formatAuto, formatConsole, formatJSON:
+	default:
+		bad("log", fmt.Sprintf("%q", o.format), "auto, console or json")
+	}
+	return errors.Join(errs...)
+}
+
+// Command returns the command "demo". Its errors are for the user and mean exit
+// code 1, except one that has a method ExitCode() int. It answers SIGINT and
+// SIGTERM itself while it runs, and stops when the command's context ends.
+func Command() *cobra.Command {
+	o := defaults()
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See the whole thing at work, with nothing but this program",
+		Long: `Demo starts an embedded Redis, the whole supervision tree and a producer that
+pushes a mixed load: quick jobs, slow ones, scheduled ones, failing ones that are
+retried, a class that panics and one that is deaf to cancellation. On a terminal
+it shows live what happens, elsewhere it writes log lines.
+
+Ctrl-C (SIGINT, SIGTERM) runs the stop protocol: quiet, wait for running jobs up
+to --timeout, requeue what still runs, cancel it, one second of grace, drain
+report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
+		Example: `  troupe demo
+  troupe demo --for 10s --rate 200 --concurrency 20
+  troupe demo --redis redis://localhost:6379/15`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SilenceUsage = true
+			if err := o.validate(); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("redis") && o.redis == "" {
+				return errors.New("--redis is empty, expected a URL; leave the flag out for an embedded redis")
+			}
+			o.color = os.Getenv("NO_COLOR") == ""
+			// before the start, so that a signal during the boot is not fatal
+			signals := make(chan os.Signal, 16)
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGTSTP)
+			defer signal.Stop(signals)
+			s, err := newShow(o, newDisplay(o, cmd.OutOrStdout()))
+			if err != nil {
+				return err
+			}
+			// The driver writes to stderr, across the view; the daemon tells what matters of it.
+			logging.Disable()
+			return s.run(cmd.Context(), signals)
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.length, "for", o.length, "end by itself after this time (default: run until Ctrl-C)")
+	f.StringVar(&o.redis, "redis", o.redis, "use the Redis at this `URL`, queues demo, demo-critical and demo-batch (default: an embedded one)")
+	f.IntVar(&o.rate, "rate", o.rate, "jobs pushed per second")
+	f.IntVarP(&o.concurrency, "concurrency", "c", o.concurrency, "processors of the capsule \"default\"")
+	f.DurationVarP(&o.timeout, "timeout", "t", o.timeout, "how long the stop waits for running jobs")
+	f.StringVar(&o.format, "log", o.format, "log lines instead of the live view: console or json; `auto` decides by the output")
+	return cmd
+}
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+	code int
+}
+
+// ExitCode is what the process should exit with.
+func (e *exitError) ExitCode() int { return e.code }
+func (e *exitError) Unwrap() error { return e.error }

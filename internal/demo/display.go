@@ -1,0 +1,39 @@
+package demo
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/term"
+)
+
+// display shows snapshots. Its log sink may be used at any time by anybody; the
+// rest belongs to one goroutine.
+type display interface {
+	logs() zerolog.LevelWriter
+
+	// open is called once before the first snapshot, close once after the last.
+	open()
+	close()
+
+	every() time.Duration
+	show(snapshot)
+
+	// finish prints what is to be said at the very end, after close.
+	finish(finale)
+}
+
+// newDisplay draws in place if out is a terminal that can, and writes lines
+// otherwise or when a format is asked for.
+func newDisplay(o options, out io.Writer) display {
+	f, _ := out.(*os.File)
+	terminal := f != nil && term.IsTerminal(int(f.Fd()))
+	color := o.color && terminal
+	if o.format == formatAuto && terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
+		return newScreen(out, func() (int, int, error) { return term.GetSize(int(f.Fd())) }, color)
+	}
+	return newLines(out, o.format == formatJSON, color)
+}
