@@ -71,7 +71,7 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !p.is("supervisor")
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {

@@ -1,0 +1,57 @@
+// Command push enqueues jobs for any Sidekiq, Ruby or Go. It links neither the
+// daemon nor the actor library.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+)
+
+// ChargeCard has the positional arguments of the worker.
+type ChargeCard struct {
+	AccountID int64  `arg:"0"`
+	Cents     int64  `arg:"1"`
+	Currency  string `arg:"2"`
+}
+
+// Class is the worker's name on the wire.
+func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+
+func run(ctx context.Context, rdb redis.UniversalClient) error {
+	c := client.New(rdb)
+
+	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"), client.Retry(5))
+	if err != nil {
+		return err
+	}
+	fmt.Println(jid)
+
+	// in ten minutes; PushAt takes a time
+	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}); err != nil {
+		return err
+	}
+
+	// any number of jobs, 1,000 a round trip
+	overdue := []ChargeCard{{1, 100, "EUR"}, {2, 200, "EUR"}}
+	_, err = client.PushBulk(ctx, c, slices.Values(overdue))
+	return err
+}
+
+func main() {
+	options, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
+	if err == nil {
+		err = run(context.Background(), redis.NewClient(options))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,64 @@
+// Command quickstart is a whole worker daemon: it runs the jobs that a Rails app
+// pushes with Billing::ChargeCard.perform_async(42, 1999, "EUR").
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
+)
+
+// ChargeCard has the positional arguments of the Ruby worker's perform method.
+type ChargeCard struct {
+	AccountID int64  `arg:"0"`
+	Cents     int64  `arg:"1"`
+	Currency  string `arg:"2"`
+}
+
+// Class is the worker's name on the wire.
+func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+
+var errDeclined = errors.New("card declined")
+
+func charge(ctx context.Context, job *troupe.Job[ChargeCard]) error {
+	if job.Args.Cents <= 0 {
+		return troupe.Discard(errDeclined) // do not retry; see also Kill and RetryIn
+	}
+	select { // the real work; ctx ends when the daemon must stop
+	case <-time.After(10 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func main() {
+	log := zerolog.New(os.Stderr).With().Timestamp().Logger()
+	url := cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0")
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		log.Fatal().Err(err).Msg("REDIS_URL")
+	}
+
+	var jobs troupe.Registry
+	troupe.Handle(&jobs, charge)
+
+	os.Exit(actors.Main(actors.Config{
+		Redis:    redis.NewClient(options),
+		Registry: &jobs,
+		Logger:   log,
+		Capsules: []actors.Capsule{
+			{Concurrency: 10, Queues: fetch.Weighted{"critical": 3, "default": 1}},
+			{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}},
+		},
+	}))
+}
