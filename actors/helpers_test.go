@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,4 +149,22 @@ func push(k *testkit.Kit, n int, args ...any) []string {
 		jids = append(jids, k.PushClass("Scripted", args))
 	}
 	return jids
+}
+
+// lines is a log that can be searched.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.b.Bytes(), []byte(text))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/troupehq/troupe"
@@ -236,7 +237,10 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
 		mem := testkit.NewMemory(t)
-		k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
+		var log lines
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}, Logger: zerolog.New(&log),
+		})
 		ok := push(k, 1, "slow", 5000)[0]
 		push(k, 1, "slow", 5000)
 		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
@@ -252,6 +256,9 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 		runs, _ := s.counts()
 		if runs[ok] != 1 {
 			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
+		}
+		if away, back := log.count("redis is away"), log.count("redis is back"); away != 1 || back != 1 {
+			t.Errorf("%d lines that Redis is away, %d that it is back, want one each:\n%s", away, back, log.b.String())
 		}
 		for _, n := range k.Tree() {
 			if n.Restarts != 0 {

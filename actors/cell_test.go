@@ -1,0 +1,210 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// bare is a daemon of which only the tree works.
+func bare(t *testing.T) *Daemon {
+	t.Helper()
+	return &Daemon{
+		tree: &tree{cells: map[string]*cell{}},
+		sys: actor.NewActorSystem(
+			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+			actor.WithDeadLetterThrottleInterval(time.Millisecond),
+		),
+		machinery: newTracker(), changes: newBroadcast(),
+	}
+}
+
+type recorder struct {
+	on func(ctx actor.Context)
+}
+
+func (r recorder) Receive(ctx actor.Context) { r.on(ctx) }
+
+// wait fails the test if ch is not closed in time; nothing hangs.
+func wait(t *testing.T, what string, ch <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	select {
+	case <-ch:
+	case <-ctx.Done():
+		t.Fatalf("never happened: %s", what)
+	}
+}
+
+// terminated is closed when pid has ended.
+func terminated(d *Daemon, pid *actor.PID) <-chan struct{} {
+	done := make(chan struct{})
+	f := actor.NewFuture(d.sys, 20*time.Second)
+	p, ok := d.sys.ProcessRegistry.Get(pid)
+	if !ok {
+		close(done)
+		return done
+	}
+	p.SendSystemMessage(pid, &actor.Watch{Watcher: f.PID()})
+	go func() {
+		if f.Wait() == nil {
+			close(done)
+		}
+	}()
+	return done
+}
+
+// A Restart that comes after a Stop would revive a stopped actor (a twin that is
+// in no registry), or lose the Stop.
+func TestRestartAfterStopIsDropped(t *testing.T) {
+	d := bare(t)
+	var mu sync.Mutex
+	started := 0
+	held := make(chan struct{})
+	pid, err := d.sys.Root.SpawnNamed(d.props("x", "", func() actor.Actor {
+		return recorder{func(ctx actor.Context) {
+			switch ctx.Message().(type) {
+			case *actor.Started:
+				mu.Lock()
+				started++
+				mu.Unlock()
+			case wake:
+				<-held
+			}
+		}}
+	}), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := terminated(d, pid)
+	d.root().Send(pid, wake{}) // both system messages are queued behind it
+	p, _ := d.sys.ProcessRegistry.Get(pid)
+	p.SendSystemMessage(pid, &actor.Stop{})
+	p.SendSystemMessage(pid, &actor.Restart{})
+	close(held)
+	wait(t, "the stop", done)
+	c := d.tree.all()[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
+	if started != 1 || c.state != StateStopped {
+		t.Errorf("started %d times, state %s", started, c.state)
+	}
+}
+
+// A message to a name that is being spawned meets a mailbox without a dispatcher.
+func TestMessagesDuringASpawnAreHeld(t *testing.T) {
+	d := bare(t)
+	got := make(chan string, 2)
+	props := d.props("x", "", func() actor.Actor {
+		return recorder{func(ctx actor.Context) {
+			switch ctx.Message().(type) {
+			case *actor.Started, wake:
+				got <- fmt.Sprintf("%T", ctx.Message())
+			}
+		}}
+	}, actor.WithOnInit(func(ctx actor.Context) {
+		// registered, and not yet started: exactly the gap
+		d.root().Send(actor.NewPID(d.sys.Address(), "x"), wake{})
+	}))
+	if _, err := d.sys.Root.SpawnNamed(props, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"*actor.Started", "actors.wake"} {
+		select {
+		case g := <-got:
+			if g != want {
+				t.Errorf("got %s, want %s", g, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s never came", want)
+		}
+	}
+}
+
+// A panic in one of these would leave the parent waiting for ever.
+func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
+	for _, at := range []any{&actor.Restarting{}, &actor.Stopping{}, &actor.Stopped{}} {
+		t.Run(fmt.Sprintf("%T", at), func(t *testing.T) {
+			d := bare(t)
+			up := make(chan *actor.PID, 8)
+			child := d.props("child", "", func() actor.Actor {
+				return recorder{func(ctx actor.Context) {
+					if _, ok := ctx.Message().(*actor.Started); ok {
+						up <- ctx.Self()
+					}
+					if fmt.Sprintf("%T", ctx.Message()) == fmt.Sprintf("%T", at) {
+						panic("in a lifecycle message")
+					}
+				}}
+			})
+			pid, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+				return recorder{func(ctx actor.Context) {
+					if _, ok := ctx.Message().(*actor.Started); ok {
+						d.child(ctx, child, "child")
+					}
+				}}
+			}, actor.WithSupervisor(supervisor.Default())), "parent")
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := <-up
+			if _, restarting := at.(*actor.Restarting); restarting {
+				d.root().Send(first, inject{reason: errors.New("boom")})
+				again := make(chan struct{})
+				go func() { <-up; close(again) }()
+				wait(t, "the restart", again)
+			}
+			done := terminated(d, pid)
+			d.root().Stop(pid)
+			wait(t, "the end of the parent", done)
+			for _, n := range d.tree.snapshot(time.Now()) {
+				if n.Role == "child" && n.LastFailure == "" {
+					t.Error("the panic left no trace in the tree")
+				}
+			}
+		})
+	}
+}
+
+func TestStackOfACrashReachesTheStrategy(t *testing.T) {
+	d := bare(t)
+	got := make(chan supervisor.Failure, 1)
+	strategy := supervisor.OneForOne(supervisor.Spec{Decide: func(f supervisor.Failure) supervisor.Directive {
+		got <- f
+		return supervisor.Stop
+	}})
+	_, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+		return recorder{func(ctx actor.Context) {
+			if _, ok := ctx.Message().(*actor.Started); ok {
+				d.child(ctx, d.props("child", "", func() actor.Actor { return recorder{nestedPanic} }), "child")
+			}
+		}}
+	}, actor.WithSupervisor(strategy)), "parent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := <-got
+	if !containsFrame(f.Stack, "nestedPanic") || f.Path != "parent/child" {
+		t.Errorf("failure of %s with stack:\n%s", f.Path, f.Stack)
+	}
+}
+
+func nestedPanic(ctx actor.Context) {
+	if _, ok := ctx.Message().(*actor.Started); ok {
+		panic("deep inside")
+	}
+}
+
+func containsFrame(stack []byte, name string) bool { return bytes.Contains(stack, []byte(name)) }
