@@ -350,8 +350,13 @@ func (c *capsule) onFenced(err error) {
 	}
 	c.inbox = kept
 	c.mu.Unlock()
+	var jobs []JobRef
 	for _, w := range interrupted {
 		w.interrupt(troupe.ErrFenced)
+		jobs = append(jobs, w.ref())
+	}
+	if c.d.events.wanted.Load() {
+		c.d.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs, Refused: late})
 	}
 	c.d.log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
 		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).

@@ -24,6 +24,7 @@ import (
 type cell struct {
 	path, role, capsule string
 	depth               func() int
+	events              *events
 
 	mu          sync.Mutex
 	state       State
@@ -39,7 +40,7 @@ type cell struct {
 // props wraps p so that every actor spawned from it has a cell in the tree.
 func (d *Daemon) props(role, capsule string, producer func() actor.Actor, opts ...actor.PropsOption) *actor.Props {
 	spawn := func(sys *actor.ActorSystem, id string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-		c := &cell{path: id, role: role, capsule: capsule, state: StateStarting, since: time.Now()}
+		c := &cell{path: id, role: role, capsule: capsule, state: StateStarting, since: time.Now(), events: d.events}
 		return actor.DefaultSpawner(sys, id, p.Clone(
 			actor.WithSpawnFunc(nil),
 			actor.WithProducer(func() actor.Actor { return &guard{cell: c, inner: producer()} }),
@@ -54,6 +55,29 @@ func (c *cell) set(s State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state, c.since = s, time.Now()
+}
+
+// begin notes that an incarnation has started.
+func (c *cell) begin() {
+	c.mu.Lock()
+	if c.state != StateStarting {
+		c.restarts++
+	}
+	c.state, c.since = StateRunning, time.Now()
+	n := c.restarts
+	c.mu.Unlock()
+	c.publish(func(a ActorEvent) Event {
+		if n > 0 {
+			return ActorRestarted{a, n}
+		}
+		return ActorStarted{a}
+	})
+}
+
+func (c *cell) publish(make func(ActorEvent) Event) {
+	if c.events.wanted.Load() {
+		c.events.publish(make(ActorEvent{At: time.Now(), Path: c.path, Role: c.role}))
+	}
 }
 
 func (c *cell) fail(err error, stack []byte) {
@@ -158,6 +182,7 @@ func (i *invoker) EscalateFailure(reason, message any) {
 	crash := supervisor.NewCrash(reason, debug.Stack())
 	i.cell.fail(crash.Reason, crash.Stack)
 	i.cell.set(StateCrashed)
+	i.cell.publish(func(a ActorEvent) Event { return ActorCrashed{a, crash.Reason, crash.Stack} })
 	i.MessageInvoker.EscalateFailure(crash, message)
 }
 
@@ -170,12 +195,7 @@ type guard struct {
 func (g *guard) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		g.cell.mu.Lock()
-		if g.cell.state != StateStarting {
-			g.cell.restarts++
-		}
-		g.cell.state, g.cell.since = StateRunning, time.Now()
-		g.cell.mu.Unlock()
+		g.cell.begin()
 	case *actor.Restarting:
 		g.cell.set(StateRestarting)
 		defer g.swallow()
@@ -184,6 +204,7 @@ func (g *guard) Receive(ctx actor.Context) {
 		defer g.swallow()
 	case *actor.Stopped:
 		g.cell.set(StateStopped)
+		g.cell.publish(func(a ActorEvent) Event { return ActorStopped{a} })
 		defer g.swallow()
 	case inject:
 		panic(m.reason)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -24,7 +25,7 @@ func bare(t *testing.T) *Daemon {
 			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
 			actor.WithDeadLetterThrottleInterval(time.Millisecond),
 		),
-		machinery: newTracker(), changes: newBroadcast(),
+		machinery: newTracker(), changes: newBroadcast(), events: newEvents(zerolog.Nop()),
 	}
 }
 

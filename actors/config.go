@@ -61,6 +61,8 @@ type Config struct {
 	DeathHandlers []DeathHandler
 	// On holds the lifecycle callbacks.
 	On Events
+	// Subscribers get every Event from the start; see Daemon.Subscribe.
+	Subscribers []Subscriber
 
 	// Strategy supervises the children of the launcher (heartbeat, poller,
 	// rescuer, managers); nil means supervisor.Default for the launcher.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type Daemon struct {
 	rescuedUnits atomic.Uint64
 	beats        beats
 	hooks        *hooks
+	events       *events
 	hushed       atomic.Bool // quiet or later, for the hot path
 
 	mu        sync.Mutex
@@ -105,7 +107,7 @@ func New(cfg Config) (*Daemon, error) {
 			MaxRetries: cfg.MaxRetries, Timestamps: cfg.Timestamps,
 			DeadMax: cfg.DeadMax, DeadTimeout: cfg.DeadTimeout,
 		},
-		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), tree: &tree{cells: map[string]*cell{}},
+		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger), tree: &tree{cells: map[string]*cell{}},
 		machinery: newTracker(), changes: newBroadcast(),
 		drainedCh: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -144,6 +146,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err := d.boot(ctx); err != nil {
 		d.abort()
 		return err
+	}
+	for _, s := range d.cfg.Subscribers {
+		d.Subscribe(s)
 	}
 	d.info.StartedAt = time.Now()
 	d.sys = actor.NewActorSystem(
@@ -195,6 +200,7 @@ func (d *Daemon) abort() {
 	d.mu.Unlock()
 	d.endSettle()
 	_ = d.redis.Close()
+	d.events.close(hookTime)
 	close(d.ended)
 }
 
@@ -236,6 +242,17 @@ func (d *Daemon) onEvent(e any) {
 		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",
 		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
 	}[s.Directive]
+	if s.Directive == actor.EscalateDirective && d.events.wanted.Load() {
+		path := launcherName // the root's own failure has no supervisor of its own to name
+		if i := strings.LastIndexByte(s.Child.GetId(), '/'); i >= 0 {
+			path = s.Child.GetId()[:i]
+		}
+		role := "manager"
+		if path == launcherName {
+			role = launcherName
+		}
+		d.events.publish(ActorEscalated{ActorEvent{At: time.Now(), Path: path, Role: role}, crash.Reason})
+	}
 	d.log.WithLevel(level).Str("actor", s.Child.GetId()).Str("directive", directive).Err(crash.Reason).
 		Bytes("stack", crash.Stack).Msg("an actor crashed")
 }

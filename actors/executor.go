@@ -92,6 +92,9 @@ func (e *execution) perform() {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
+	if e.c.d.events.wanted.Load() {
+		e.c.d.events.publish(JobStarted{e.event()})
+	}
 	e.err = e.class.handler.Perform(ctx, p.Clone())
 }
 
@@ -130,10 +133,16 @@ func (e *execution) conclude() {
 		c.totalFailed.Add(1)
 	}
 	if !c.ledger.take(e.w) {
+		if c.d.events.wanted.Load() {
+			c.d.events.publish(JobLate{e.event(), time.Since(e.started), e.err})
+		}
 		e.line(zerolog.WarnLevel, "late").Err(e.err).Msg("job ended after its fate was decided; the result is refused")
 		return
 	}
 	c.d.finished(e.w)
+	if c.d.events.wanted.Load() {
+		c.d.events.publish(e.ended())
+	}
 	if e.err == nil {
 		c.settler.ack(e.w)
 		e.line(zerolog.InfoLevel, "done").Msg("job done")
@@ -190,11 +199,37 @@ func (e *execution) fail() {
 		line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
 	}
 	line.Msg("job failed")
+	if c.d.events.wanted.Load() {
+		c.d.events.publish(e.outcome(dec))
+	}
 	c.d.tellErrorHandlers(e.err, ErrorContext{
 		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.payload, Queue: e.w.unit.Queue,
 	})
 	if dec.RunDeathHandlers {
 		c.d.bury(dec.DeathPayload, e.err)
+	}
+}
+
+func (e *execution) event() JobEvent {
+	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.slot), Capsule: e.c.cfg.Name, Job: e.w.ref()}
+}
+
+func (e *execution) ended() Event {
+	elapsed := time.Since(e.started)
+	if e.err == nil {
+		return JobDone{e.event(), elapsed}
+	}
+	return JobFailed{e.event(), elapsed, e.err, e.crash != nil}
+}
+
+func (e *execution) outcome(dec retry.Decision) Event {
+	switch dec.Action {
+	case retry.Retry:
+		return JobRetried{e.event(), time.UnixMicro(int64(dec.Score * 1e6))}
+	case retry.Dead:
+		return JobDied{e.event()}
+	default:
+		return JobDropped{e.event()}
 	}
 }
 

@@ -101,6 +101,9 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 	d.outage.ok(part)
 	if got.Fetchers > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
+		if d.events.wanted.Load() {
+			d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
+		}
 		d.log.Warn().Str("actor", part).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}

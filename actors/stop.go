@@ -52,6 +52,9 @@ func (d *Daemon) Quiet() {
 func (d *Daemon) hush() {
 	d.log.Info().Msg("quiet: no new jobs will be fetched")
 	d.hushed.Store(true)
+	if d.events.wanted.Load() {
+		d.events.publish(QuietBegan{At: time.Now()})
+	}
 	for _, c := range d.capsules {
 		c.hush()
 	}
@@ -137,6 +140,9 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	}
 	if before < phaseQuiet {
 		d.hush()
+	}
+	if d.events.wanted.Load() {
+		d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	}
 	if pid := d.launcher.Load(); pid != nil {
 		d.root().Send(pid, stop{})
@@ -232,12 +238,17 @@ func (d *Daemon) runHardStop() {
 	}
 	cancel()
 	// 5. What is deaf is abandoned; its late result will be refused.
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	var abandoned []JobRef
 	for _, c := range d.capsules {
 		for _, w := range c.working() {
-			d.report.Abandoned = append(d.report.Abandoned, w.ref())
+			abandoned = append(abandoned, w.ref())
 		}
+	}
+	d.mu.Lock()
+	d.report.Abandoned = abandoned
+	d.mu.Unlock()
+	if len(abandoned) > 0 && d.events.wanted.Load() {
+		d.events.publish(JobsAbandoned{At: time.Now(), Jobs: abandoned})
 	}
 }
 
@@ -257,15 +268,20 @@ func (c *capsule) requeue(ws []*work) {
 			return
 		}
 		if err == nil {
-			c.d.mu.Lock()
+			var back []JobRef
 			for i, w := range ws {
 				if results[i] == fetch.Moved {
-					c.d.report.Requeued = append(c.d.report.Requeued, w.ref())
+					back = append(back, w.ref())
 				} else {
 					c.refused.Add(1)
 				}
 			}
+			c.d.mu.Lock()
+			c.d.report.Requeued = append(c.d.report.Requeued, back...)
 			c.d.mu.Unlock()
+			if c.d.events.wanted.Load() {
+				c.d.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: back})
+			}
 			c.forget(ws...)
 			c.d.log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
 			return
@@ -303,6 +319,7 @@ func (d *Daemon) end() {
 	d.mu.Unlock()
 	d.log.Info().Object("drain", report).Msg("stopped")
 	_ = d.redis.Close()
+	d.events.close(hookTime)
 	close(d.ended)
 }
 

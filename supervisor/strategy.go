@@ -104,7 +104,7 @@ func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 		publish(sys, child, f, actor.StopDirective)
 		sup.StopChildren(child)
 	case Escalate:
-		sup.EscalateFailure(&Exceeded{Path: f.Path, Restarts: f.Restarts, Cause: f.Reason}, message)
+		escalate(sys, sup, child, &Exceeded{Path: f.Path, Restarts: f.Restarts, Cause: f.Reason}, message)
 	default:
 		s.restart(sys, sup, child, f, message)
 	}
@@ -117,7 +117,7 @@ func (s *Strategy) restart(sys *actor.ActorSystem, sup actor.Supervisor, child *
 		n, exceeded := s.budget.spend(time.Now())
 		s.mu.Unlock()
 		if exceeded {
-			sup.EscalateFailure(&Exceeded{Path: f.Path, Restarts: n - 1, Spec: s.budget.String(), Cause: f.Reason}, message)
+			escalate(sys, sup, child, &Exceeded{Path: f.Path, Restarts: n - 1, Spec: s.budget.String(), Cause: f.Reason}, message)
 			return
 		}
 		wait = s.spec.Backoff.Wait(n)
@@ -200,6 +200,11 @@ func (s *Strategy) decide(f Failure) Directive {
 	case <-t.C:
 	}
 	return DefaultDecider(f)
+}
+
+func escalate(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, e *Exceeded, message any) {
+	publish(sys, child, Failure{Reason: e}, actor.EscalateDirective)
+	sup.EscalateFailure(e, message)
 }
 
 func publish(sys *actor.ActorSystem, child *actor.PID, f Failure, d actor.Directive) {

@@ -1,0 +1,246 @@
+package actors
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Event is something that happened in a daemon; the types below are all there
+// are. docs/events.md has them as a table.
+type Event interface{ event() }
+
+// JobEvent is what every event about a job carries.
+type JobEvent struct {
+	At      time.Time
+	Actor   string // path of the processor
+	Capsule string
+	Job     JobRef
+}
+
+// The life of a job.
+type (
+	// JobStarted says: the handler (with its middleware) is about to run.
+	JobStarted struct{ JobEvent }
+	// JobDone says: it returned nil; the ack is on its way.
+	JobDone struct {
+		JobEvent
+		Elapsed time.Duration
+	}
+	// JobFailed says: it returned an error, panicked or called Goexit. One of
+	// JobRetried, JobDied or JobDropped follows once the outcome is in Redis.
+	JobFailed struct {
+		JobEvent
+		Elapsed time.Duration
+		Err     error
+		Crashed bool // panic or Goexit
+	}
+	// JobLate says: it ended after its fate was decided elsewhere (requeued at the
+	// deadline, or fenced); the result is refused.
+	JobLate struct {
+		JobEvent
+		Elapsed time.Duration
+		Err     error
+	}
+	// JobRetried says: it is in the retry set, due at Due.
+	JobRetried struct {
+		JobEvent
+		Due time.Time
+	}
+	// JobDied says: it is in the dead set.
+	JobDied struct{ JobEvent }
+	// JobDropped says: it failed for good and is stored nowhere (discarded, or never to be retried).
+	JobDropped struct{ JobEvent }
+)
+
+// ActorEvent is what every event about an actor carries.
+type ActorEvent struct {
+	At   time.Time
+	Path string
+	Role string
+}
+
+// The life of an actor.
+type (
+	// ActorStarted says: its first life begins.
+	ActorStarted struct{ ActorEvent }
+	// ActorCrashed says: it panicked and waits for its strategy.
+	ActorCrashed struct {
+		ActorEvent
+		Err   error
+		Stack []byte
+	}
+	// ActorRestarted says: a new incarnation runs, or one that replaces an ended actor.
+	ActorRestarted struct {
+		ActorEvent
+		Restarts int
+	}
+	// ActorStopped says: it has ended.
+	ActorStopped struct{ ActorEvent }
+	// ActorEscalated says: as a supervisor it gave up; Err has the chain of causes.
+	ActorEscalated struct {
+		ActorEvent
+		Err error
+	}
+)
+
+// The life of the daemon.
+type (
+	// QuietBegan says: no job is fetched any more.
+	QuietBegan struct{ At time.Time }
+	// StopBegan says: running jobs have until Deadline.
+	StopBegan struct{ At, Deadline time.Time }
+	// JobsRequeued says: these were put back into their queues at the deadline.
+	JobsRequeued struct {
+		At      time.Time
+		Capsule string
+		Jobs    []JobRef
+	}
+	// JobsAbandoned says: these are deaf to their context and were given up.
+	JobsAbandoned struct {
+		At   time.Time
+		Jobs []JobRef
+	}
+	// Fenced says: another process has taken over what this capsule was running.
+	Fenced struct {
+		At      time.Time
+		Capsule string
+		Jobs    []JobRef // cancelled with troupe.ErrFenced
+		Refused int      // settlements that came too late
+	}
+	// JobsRescued says: this process put back the jobs of dead ones.
+	JobsRescued struct {
+		At   time.Time
+		Jobs int
+	}
+	// EventsDropped says: the subscriber was too slow; N events before this one were
+	// not delivered to it.
+	EventsDropped struct {
+		At time.Time
+		N  int
+	}
+)
+
+func (JobEvent) event()      {}
+func (ActorEvent) event()    {}
+func (QuietBegan) event()    {}
+func (StopBegan) event()     {}
+func (JobsRequeued) event()  {}
+func (JobsAbandoned) event() {}
+func (Fenced) event()        {}
+func (JobsRescued) event()   {}
+func (EventsDropped) event() {}
+
+// Subscriber is called for each event, in order, one at a time, in a goroutine
+// of its own. A slow one loses events (it is told how many), a panicking one
+// goes on with the next; neither holds anything up.
+type Subscriber func(Event)
+
+// eventBuffer is how many events may wait for a subscriber.
+const eventBuffer = 4096
+
+// Subscribe delivers every event from now on to f, until the returned function
+// is called or the daemon has ended.
+func (d *Daemon) Subscribe(f Subscriber) (cancel func()) { return d.events.subscribe(f) }
+
+// events is the one stream of a daemon.
+type events struct {
+	log zerolog.Logger
+
+	wanted atomic.Bool // somebody listens: looked at before an event is made
+	mu     sync.Mutex
+	subs   map[*subscription]struct{}
+	closed bool
+}
+
+type subscription struct {
+	f       Subscriber
+	queue   chan Event
+	dropped int // guarded by events.mu
+	done    chan struct{}
+}
+
+func newEvents(log zerolog.Logger) *events {
+	return &events{log: log, subs: map[*subscription]struct{}{}}
+}
+
+func (e *events) subscribe(f Subscriber) func() {
+	s := &subscription{f: f, queue: make(chan Event, eventBuffer), done: make(chan struct{})}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return func() {}
+	}
+	e.subs[s] = struct{}{}
+	e.wanted.Store(true)
+	go func() {
+		defer close(s.done)
+		for ev := range s.queue {
+			e.deliver(s, ev)
+		}
+	}()
+	return func() { e.remove(s) }
+}
+
+func (e *events) deliver(s *subscription, ev Event) {
+	if err := isolate(func() { s.f(ev) }); err != nil {
+		e.log.Error().Err(err).Msg("an event subscriber failed")
+	}
+}
+
+func (e *events) remove(s *subscription) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.subs[s]; ok {
+		delete(e.subs, s)
+		e.wanted.Store(len(e.subs) > 0)
+		close(s.queue)
+	}
+}
+
+// publish never blocks.
+func (e *events) publish(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.subs {
+		if s.dropped > 0 {
+			select {
+			case s.queue <- EventsDropped{At: time.Now(), N: s.dropped}:
+				s.dropped = 0
+			default:
+				s.dropped++
+				continue
+			}
+		}
+		select {
+		case s.queue <- ev:
+		default:
+			s.dropped++
+		}
+	}
+}
+
+// close ends the stream; what waits is still delivered, for at most wait.
+func (e *events) close(wait time.Duration) {
+	e.mu.Lock()
+	e.closed = true
+	subs := e.subs
+	e.subs = map[*subscription]struct{}{}
+	e.wanted.Store(false)
+	for s := range subs {
+		close(s.queue)
+	}
+	e.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for s := range subs {
+		select {
+		case <-s.done:
+		case <-t.C:
+			e.log.Error().Msg("an event subscriber did not return; going on without it")
+			return
+		}
+	}
+}
