@@ -1,0 +1,95 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+var (
+	capsuleName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+	// reservedNames are the other actors beside the capsules' managers.
+	reservedNames = []string{"heartbeat", "poller", "rescuer"}
+	capsuleKeys   = []string{"name", "concurrency", "queues"}
+)
+
+// defaultCapsule is the one that the top level's concurrency and queues describe.
+const defaultCapsule = "default"
+
+// capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
+func (p *parse) capsules(n *node, field string) []Capsule {
+	var out []Capsule
+	p.defaultLine = 0
+	add := func(name string, n *node, field string) {
+		switch {
+		case !capsuleName.MatchString(name):
+			p.fault(n.line, field, fmt.Sprintf("named %q", clip(name)), "a name of letters, digits and _ . : -")
+		case slices.Contains(reservedNames, name):
+			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that is not the daemon's own")
+		case slices.ContainsFunc(out, func(c Capsule) bool { return c.Name == name }):
+			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other capsule has")
+		}
+		c := p.capsule(name, n, field)
+		if name == defaultCapsule {
+			p.defaultLine = c.line
+		}
+		out = append(out, c)
+	}
+	switch n.kind {
+	case null:
+	case mapping:
+		for _, e := range n.entries {
+			add(e.key, e.value, field+"."+e.key)
+		}
+	case list:
+		for i, item := range n.items {
+			at := fmt.Sprintf("%s[%d]", field, i)
+			if item.kind != mapping {
+				p.bad(item, at, "a map with name, concurrency and queues")
+				continue
+			}
+			at, name := p.nameOf(item, at)
+			add(name, item, at)
+		}
+	default:
+		p.bad(n, field, "a map of capsules by name, or a list of them")
+	}
+	return out
+}
+
+// nameOf returns the capsule's name and a field that shows it.
+func (p *parse) nameOf(n *node, field string) (at, name string) {
+	for _, e := range n.entries {
+		if e.key == "name" && e.value.kind == scalar && e.value.text != "" {
+			name = unsymbol(e.value.text)
+			return "capsules." + name, name
+		}
+	}
+	p.fault(n.line, field+".name", "missing", "a name")
+	return field, "unnamed"
+}
+
+func (p *parse) capsule(name string, n *node, field string) Capsule {
+	c := Capsule{Name: name, line: n.line}
+	switch n.kind {
+	case null:
+		return c
+	case mapping:
+	default:
+		p.bad(n, field, "a map with concurrency and queues")
+		return c
+	}
+	for _, e := range n.entries {
+		at := field + "." + e.key
+		switch e.key {
+		case "name":
+		case "concurrency":
+			c.Concurrency = p.int(e.value, at, 1, MaxConcurrency)
+		case "queues":
+			c.Queues = p.queues(e.value, at)
+		default:
+			p.unknown(e.line, at, e.key, capsuleKeys)
+		}
+	}
+	return c
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault is one thing wrong with the configuration.
+type Fault struct {
+	File  string // as it was given; "" for flags and environment variables
+	Line  int    // from 1; 0 for the file as a whole
+	Field string // path of the key ("capsules.ledger.queues[1]"), flag ("-c") or variable
+	Value string // as found, quoted if it is text; never a password
+	Want  string // what was expected
+}
+
+// Error returns one line: `troupe.yml:3: timeout is "soon", expected …`.
+func (f Fault) Error() string {
+	var b strings.Builder
+	if f.File != "" {
+		b.WriteString(f.File)
+		if f.Line > 0 {
+			fmt.Fprintf(&b, ":%d", f.Line)
+		}
+		b.WriteString(": ")
+	}
+	fmt.Fprintf(&b, "%s is %s, expected %s", f.Field, f.Value, f.Want)
+	return b.String()
+}
+
+// Faults is everything wrong with the configuration, in the order of the lines.
+type Faults []Fault
+
+// Error returns one line for each fault.
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i, x := range f {
+		lines[i] = x.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// err sorts f and is nil for no faults.
+func (f Faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	return f
+}
+
+// Warning is a line of the file that has no effect.
+type Warning struct {
+	File  string
+	Line  int
+	Field string
+	Why   string
+}
+
+// String returns one line: "sidekiq.yml:2: require is ignored: …".
+func (w Warning) String() string {
+	return fmt.Sprintf("%s:%d: %s is ignored: %s", w.File, w.Line, w.Field, w.Why)
+}

@@ -1,0 +1,306 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+)
+
+var ignoreLines = cmp.Options{
+	cmpopts.IgnoreUnexported(File{}, Capsule{}, Handler{}),
+	cmpopts.EquateEmpty(),
+}
+
+func parseOK(t *testing.T, text, environment string) *File {
+	t.Helper()
+	f, err := Parse("t.yml", []byte(text), environment)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return f
+}
+
+func TestParseEveryKey(t *testing.T) {
+	got := parseOK(t, `
+concurrency: 0x10
+timeout: 8
+verbose: yes
+tag: app
+labels: [a, b]
+environment: production
+queues: [[critical, 3], default]
+capsules:
+  ledger: {concurrency: 1, queues: [ledger]}
+max_retries: 5
+dead_max_jobs: 1_000
+dead_timeout_in_seconds: 3600
+poll_interval_average: 2.5
+average_scheduled_poll_interval: 7
+redis: rediss://u:p@host:6380/2
+lease: 20s
+timestamps: ms
+log: json
+log_level: WARN
+handlers:
+  NoOp: {builtin: noop}
+  "Billing::Charge": {exec: [/usr/local/bin/thumb, --stdin, -n, 5], timeout: 2m}
+`, "")
+	want := &File{
+		Concurrency: 16, Timeout: 8 * time.Second, Verbose: true, Tag: "app", Labels: []string{"a", "b"},
+		Environment: "production", Queues: fetch.Weighted{"critical": 3, "default": 1},
+		Capsules:   []Capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}}},
+		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
+		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
+		Redis: "rediss://u:p@host:6380/2", Lease: 20 * time.Second, Timestamps: troupe.TimestampsMillis,
+		LogFormat: "json", LogLevel: "warn",
+		Handlers: []Handler{
+			{Class: "NoOp", Builtin: "noop"},
+			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},
+		},
+	}
+	if diff := cmp.Diff(want, got, ignoreLines); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A file as Rails applications have it.
+const sidekiqFile = `---
+:concurrency: 5
+:pidfile: tmp/pids/sidekiq.pid
+:require: ./app.rb
+:strict: false
+# :max_retries: <%= 3 %>
+.shared: &shared
+  :concurrency: 7
+  :queues: &queues
+    - [:critical, 3]
+    - low
+staging:
+  <<: *shared
+  :timeout: 10
+production:
+  <<: *shared
+  :concurrency: 20
+development:
+:queues:
+  - default
+  - :mailers
+`
+
+func TestParseSectionsOfASidekiqFile(t *testing.T) {
+	for _, tt := range []struct {
+		environment string
+		concurrency int
+		timeout     time.Duration
+		queues      fetch.Queues
+	}{
+		{"", 5, 0, fetch.Strict{"default", "mailers"}},
+		{"production", 20, 0, fetch.Weighted{"critical": 3, "low": 1}},
+		{"staging", 7, 10 * time.Second, fetch.Weighted{"critical": 3, "low": 1}},
+		{"other", 5, 0, fetch.Strict{"default", "mailers"}},
+	} {
+		f := parseOK(t, sidekiqFile, tt.environment)
+		if f.Concurrency != tt.concurrency || f.Timeout != tt.timeout || !cmp.Equal(f.Queues, tt.queues) {
+			t.Errorf("%q: %d %s %v", tt.environment, f.Concurrency, f.Timeout, f.Queues)
+		}
+		var warned []string
+		for _, w := range f.Warnings {
+			warned = append(warned, w.Field)
+		}
+		if got := strings.Join(warned, " "); got != "pidfile require" {
+			t.Errorf("%q: warnings for %q", tt.environment, got)
+		}
+	}
+}
+
+func TestParseTheFilesOwnEnvironmentChoosesTheSectionLast(t *testing.T) {
+	const text = "environment: staging\nstaging: {concurrency: 3}\nproduction: {concurrency: 4}\n"
+	if f := parseOK(t, text, ""); f.Concurrency != 3 {
+		t.Error(f.Concurrency)
+	}
+	if f := parseOK(t, text, "production"); f.Concurrency != 4 {
+		t.Error(f.Concurrency)
+	}
+}
+
+func TestParseQueues(t *testing.T) {
+	tests := map[string]fetch.Queues{
+		`low`:                               fetch.Strict{"low"},
+		`[b, a]`:                            fetch.Strict{"b", "a"},
+		`[[b], [a]]`:                        fetch.Strict{"b", "a"},
+		`[[b, 0], a]`:                       fetch.Strict{"b", "a"},
+		`[[critical, 3], default]`:          fetch.Weighted{"critical": 3, "default": 1},
+		`["critical,3", "low, 2"]`:          fetch.Weighted{"critical": 3, "low": 2},
+		`["a,1", "b,1"]`:                    fetch.Weighted{"a": 1, "b": 1},
+		`{critical: 3, default: 2, low: 1}`: fetch.Weighted{"critical": 3, "default": 2, "low": 1},
+		`{:a: , b: 0}`:                      fetch.Weighted{"a": 1, "b": 1},
+		"\n- [:critical, 3]\n- :low":        fetch.Weighted{"critical": 3, "low": 1},
+		"\n- - critical\n  - 3\n- low":      fetch.Weighted{"critical": 3, "low": 1},
+		`[5, 1.5, true]`:                    fetch.Strict{"5", "1.5", "true"},
+		``:                                  nil,
+	}
+	for text, want := range tests {
+		if f := parseOK(t, "queues: "+text+"\n", ""); !cmp.Equal(f.Queues, want) {
+			t.Errorf("%s: %#v, want %#v", text, f.Queues, want)
+		}
+	}
+}
+
+func TestParseCapsules(t *testing.T) {
+	want := []Capsule{
+		{Name: "unsafe", Concurrency: 1, Queues: fetch.Strict{"unsafe"}},
+		{Name: "bulk", Queues: fetch.Weighted{"a": 2, "b": 1}},
+	}
+	for _, text := range []string{
+		":capsules:\n  :unsafe:\n    :concurrency: 1\n    :queues:\n      - unsafe\n  bulk: {queues: {a: 2, b: 1}}\n",
+		"capsules:\n- {name: unsafe, concurrency: 1, queues: [unsafe]}\n- {name: bulk, queues: {a: 2, b: 1}}\n",
+	} {
+		f := parseOK(t, text, "")
+		if diff := cmp.Diff(want, f.Capsules, ignoreLines); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestParseRedisMap(t *testing.T) {
+	if f := parseOK(t, ":redis:\n  :url: redis://h/1\n", ""); f.Redis != "redis://h/1" {
+		t.Error(f.Redis)
+	}
+}
+
+func TestParseEmptyFiles(t *testing.T) {
+	for _, text := range []string{"", "---\n", "# nothing\n", "\ufeff", "~\n", "{}\n", "\r\n"} {
+		parseOK(t, text, "")
+	}
+	if f := parseOK(t, "\ufeffconcurrency: 3\r\ntag: x\r\n", ""); f.Concurrency != 3 || f.Tag != "x" {
+		t.Error(f)
+	}
+}
+
+// Each file of testdata/faults has its faults, as Error prints them, in a file
+// beside it. To write them anew: TROUPE_UPDATE=1 go test ./config
+func TestParseFaults(t *testing.T) {
+	files, err := filepath.Glob("testdata/faults/*.yml")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Parse(filepath.Base(name), data, "production")
+			faults, ok := errors.AsType[Faults](err)
+			if !ok {
+				t.Fatalf("no faults: %v", err)
+			}
+			golden := strings.TrimSuffix(name, ".yml") + ".golden"
+			if os.Getenv("TROUPE_UPDATE") != "" {
+				if err := os.WriteFile(golden, []byte(faults.Error()+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), faults.Error()+"\n"); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseHostileFiles(t *testing.T) {
+	deep := map[string]string{
+		"flow lists":  "a: " + strings.Repeat("[", 100_000),
+		"flow maps":   strings.Repeat("{a: ", 50_000),
+		"block lists": strings.Repeat("- ", 100_000) + "a",
+		"indentation": func() string {
+			var b strings.Builder
+			for i := range 600 {
+				b.WriteString(strings.Repeat(" ", i) + "a:\n")
+			}
+			return b.String()
+		}(),
+		"tags":    "a: " + strings.Repeat("!a ", 50_000) + "b",
+		"anchors": "a: " + strings.Repeat("&a ", 50_000) + "b",
+		"size":    "a: " + strings.Repeat("x", 300_000),
+		"bytes":   "a: \xff\n",
+		"cycle":   "a: &x [*x]\n",
+		"laughs": "a: &a [x,x,x,x,x,x,x,x,x]\n" + func() string {
+			var b strings.Builder
+			for c := 'b'; c < 'z'; c++ {
+				p := string(c - 1)
+				b.WriteString(string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+p+",", 8) + "*" + p + "]\n")
+			}
+			return b.String()
+		}() + "queues: *y\n",
+	}
+	for name, text := range deep {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := Parse("t.yml", []byte(text), "")
+			if err == nil {
+				t.Error("accepted")
+			} else if len(err.Error()) > 20_000 {
+				t.Errorf("%d bytes of error", len(err.Error()))
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(sidekiqFile))
+	files, _ := filepath.Glob("testdata/*/*.yml")
+	for _, name := range files {
+		if data, err := os.ReadFile(name); err == nil {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("f.yml", data, "production")
+		if err != nil {
+			faults, ok := errors.AsType[Faults](err)
+			if !ok || len(faults) == 0 {
+				t.Fatalf("%T without faults", err)
+			}
+			last := strings.Count(strings.ReplaceAll(string(data), "\r", "\n"), "\n") + 1
+			for _, f := range faults {
+				if f.Line < 0 || f.Line > last || f.Field == "" || f.Value == "" || f.Want == "" {
+					t.Fatalf("fault %#v of %d lines", f, last)
+				}
+			}
+			return
+		}
+		all := append([]Capsule{{Name: "default", Queues: file.Queues}}, file.Capsules...)
+		for _, c := range all {
+			if c.Queues != nil {
+				if err := fetch.Validate(c.Queues); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.Concurrency < 0 || c.Name == "" {
+				t.Fatalf("%#v", c)
+			}
+		}
+		for _, h := range file.Handlers {
+			if h.Class == "" || (h.Builtin == "") == (len(h.Exec) == 0) {
+				t.Fatalf("%#v", h)
+			}
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// DefaultFiles are read, the first that exists, if no file is named: troupe's
+// own, then the one that a Sidekiq application has.
+var DefaultFiles = [...]string{"troupe.yml", "config/sidekiq.yml", "config/sidekiq.yml.erb"}
+
+// Flags is the first layer: what the command line said. Zero values were not said.
+type Flags struct {
+	File        string // -C
+	Environment string // -e
+	Tag         string // -g
+	Concurrency int    // -c, of the capsule default
+	Timeout     time.Duration
+	Queues      fetch.Queues // -q, of the capsule default
+	Verbose     bool         // -v
+	Redis       string       // --redis
+}
+
+// Settings is the result of all layers. Zero values mean the daemon's defaults.
+type Settings struct {
+	File
+	Path     string // of the file that was read; "" for none
+	RedisURL string
+	Level    zerolog.Level
+}
+
+// Load reads the file that flags names, or the first of DefaultFiles in the
+// working directory, and puts the layers together. getenv is os.Getenv outside
+// of tests; these variables count:
+//
+//	APP_ENV, RAILS_ENV, RACK_ENV  the environment, the first that is set
+//	RAILS_MAX_THREADS             concurrency of the capsule default
+//	REDIS_PROVIDER, REDIS_URL     see the flag --redis
+//	DEBUG_INVOCATION=1            as -v
+//
+// The environment alone is Sidekiq's order: flag, variables, file. The error is
+// a Faults with all there is; the Settings are then good for messages only.
+func Load(flags Flags, getenv func(string) string) (*Settings, error) {
+	l := &loader{flags: flags, getenv: getenv, s: &Settings{}}
+	l.readFile()
+	l.environment()
+	l.capsules()
+	l.redis()
+	l.handlers()
+	l.rest()
+	return l.s, l.faults.err()
+}
+
+type loader struct {
+	flags  Flags
+	getenv func(string) string
+	env    string // by flag and variables
+	s      *Settings
+	faults Faults
+}
+
+func (l *loader) readFile() {
+	l.env = cmp.Or(l.flags.Environment, l.getenv("APP_ENV"), l.getenv("RAILS_ENV"), l.getenv("RACK_ENV"))
+	names := DefaultFiles[:]
+	if l.flags.File != "" {
+		names = []string{l.flags.File}
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) && l.flags.File == "" {
+			continue
+		}
+		l.s.Path = name
+		if err != nil {
+			if e, ok := errors.AsType[*fs.PathError](err); ok {
+				err = e.Err
+			}
+			l.s.unclear = true
+			l.faults = append(l.faults, Fault{
+				Field: "configuration file (-C)", Value: strconv.Quote(name),
+				Want: fmt.Sprintf("a file that can be read (%v)", err),
+			})
+			return
+		}
+		file, err := Parse(name, data, l.env)
+		if f, ok := errors.AsType[Faults](err); ok {
+			l.faults = append(l.faults, f...)
+		}
+		l.s.File = *file
+		return
+	}
+}
+
+func (l *loader) environment() {
+	l.s.Environment = cmp.Or(l.env, l.s.Environment, "development")
+}
+
+// capsules makes the list complete: the capsule default is always there, as in
+// Sidekiq, described by the flags, the file, RAILS_MAX_THREADS.
+func (l *loader) capsules() {
+	i := slices.IndexFunc(l.s.Capsules, func(c Capsule) bool { return c.Name == defaultCapsule })
+	if i < 0 {
+		l.s.Capsules = slices.Insert(l.s.Capsules, 0, Capsule{
+			Name: defaultCapsule, Concurrency: l.s.Concurrency, Queues: l.s.Queues,
+		})
+		i = 0
+	}
+	c := &l.s.Capsules[i]
+	c.Concurrency = cmp.Or(l.flags.Concurrency, c.Concurrency)
+	if l.flags.Queues != nil {
+		c.Queues = l.flags.Queues
+	}
+	if c.Queues == nil {
+		c.Queues = fetch.Strict{"default"}
+	}
+	if threads := l.getenv("RAILS_MAX_THREADS"); threads != "" && c.Concurrency == 0 {
+		n, err := strconv.Atoi(threads)
+		if err != nil || n < 1 || n > MaxConcurrency {
+			l.faults = append(l.faults, Fault{
+				Field: "RAILS_MAX_THREADS", Value: strconv.Quote(clip(threads)),
+				Want: fmt.Sprintf("a whole number from 1 to %d", MaxConcurrency),
+			})
+		} else {
+			c.Concurrency = n
+		}
+	}
+}
+
+func (l *loader) redis() {
+	url, err := RedisURL(cmp.Or(l.flags.Redis, l.s.Redis), l.getenv)
+	if f, ok := errors.AsType[Faults](err); ok {
+		l.faults = append(l.faults, f...)
+	}
+	l.s.RedisURL = url
+}
+
+// RedisURL returns given, the value of the flag --redis, if it is not "", else
+// the URL that the environment names by Sidekiq's rules: the variable whose name
+// is in REDIS_PROVIDER, then REDIS_URL, then redis://localhost:6379/0. The error
+// is a Faults.
+func RedisURL(given string, getenv func(string) string) (string, error) {
+	url, field := given, "--redis"
+	if url == "" {
+		var err error
+		if url, err = redisconn.ResolveURL(getenv); err != nil {
+			return "", Faults{{
+				Field: "REDIS_PROVIDER", Value: strconv.Quote(redisconn.Mask(getenv("REDIS_PROVIDER"))),
+				Want: "the name of the variable that holds the URL, not a URL",
+			}}
+		}
+		field = "REDIS_URL"
+		if name := getenv("REDIS_PROVIDER"); name != "" && getenv(name) == url {
+			field = name
+		}
+	}
+	if f, ok := redisFault(url, field); !ok {
+		return "", Faults{f}
+	}
+	return url, nil
+}
+
+// handlers refuses a daemon that could run nothing, since it would take every
+// job only to fail it, and programs that are not there.
+func (l *loader) handlers() {
+	for _, h := range l.s.Handlers {
+		if len(h.Exec) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(h.Exec[0]); err != nil {
+			if e, ok := errors.AsType[*exec.Error](err); ok {
+				err = e.Err
+			}
+			l.faults = append(l.faults, Fault{
+				File: l.s.Path, Line: h.line, Field: "handlers." + h.Class + ".exec",
+				Value: strconv.Quote(clip(h.Exec[0])), Want: fmt.Sprintf("a program that can be run (%v)", err),
+			})
+		}
+	}
+	if len(l.s.Handlers) > 0 || l.s.unclear {
+		return
+	}
+	const want = "at least one class, like handlers: {NoOp: {builtin: noop}}"
+	f := Fault{File: l.s.Path, Field: "handlers", Value: "missing", Want: want}
+	if l.s.Path == "" {
+		f = Fault{
+			Field: "configuration file (-C)", Value: "missing",
+			Want: fmt.Sprintf("%s, %s or one given with -C FILE, with %s", DefaultFiles[0], DefaultFiles[1], want),
+		}
+	}
+	l.faults = append(l.faults, f)
+}
+
+func (l *loader) rest() {
+	s := l.s
+	s.Timeout = cmp.Or(l.flags.Timeout, s.Timeout)
+	s.Verbose = l.flags.Verbose || s.Verbose || l.getenv("DEBUG_INVOCATION") == "1"
+	s.Level = zerolog.InfoLevel
+	if s.LogLevel != "" {
+		s.Level, _ = zerolog.ParseLevel(s.LogLevel) // one of four words
+	}
+	if s.Verbose {
+		s.Level = zerolog.DebugLevel
+	}
+	s.Tag = cmp.Or(l.flags.Tag, s.Tag)
+	if s.Tag == "" { // Sidekiq 8's default: the name of the working directory
+		if dir, err := os.Getwd(); err == nil && filepath.Dir(dir) != dir {
+			s.Tag = filepath.Base(dir)
+		}
+	}
+}

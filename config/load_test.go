@@ -1,0 +1,238 @@
+package config
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+// inDir makes a working directory with files, given as name, text, name, text.
+func inDir(t *testing.T, files ...string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shop")
+	for i := 0; i < len(files); i += 2 {
+		name := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+}
+
+func vars(m map[string]string) func(string) string {
+	return func(name string) string { return m[name] }
+}
+
+const noop = "handlers: {NoOp: {builtin: noop}}\n"
+
+func load(t *testing.T, flags Flags, env map[string]string) *Settings {
+	t.Helper()
+	s, err := Load(flags, vars(env))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestLoadDefaults(t *testing.T) {
+	inDir(t, "troupe.yml", noop)
+	s := load(t, Flags{}, nil)
+	if s.Path != "troupe.yml" || s.RedisURL != "redis://localhost:6379/0" || s.Environment != "development" ||
+		s.Tag != "shop" || s.Level != zerolog.InfoLevel || s.LogFormat != "" {
+		t.Errorf("%+v", s)
+	}
+	want := []Capsule{{Name: "default", Queues: fetch.Strict{"default"}}}
+	if diff := gocmp.Diff(want, s.Capsules, ignoreLines); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadFindsTheFile(t *testing.T) {
+	inDir(t, "config/sidekiq.yml", noop, "other.yml", noop)
+	if s := load(t, Flags{}, nil); s.Path != "config/sidekiq.yml" {
+		t.Error(s.Path)
+	}
+	if s := load(t, Flags{File: "other.yml"}, nil); s.Path != "other.yml" {
+		t.Error(s.Path)
+	}
+}
+
+func TestLoadPrecedence(t *testing.T) {
+	const file = noop + "concurrency: 4\ntimeout: 9\ntag: filetag\nredis: redis://file/1\nqueues: [f]\nenvironment: fileenv\n" +
+		"production: {max_retries: 3}\n"
+	env := map[string]string{
+		"RAILS_MAX_THREADS": "7", "REDIS_URL": "redis://env/2", "RAILS_ENV": "production", "RACK_ENV": "no",
+		"DEBUG_INVOCATION": "1",
+	}
+	flags := Flags{
+		Concurrency: 2, Timeout: time.Second, Tag: "flagtag", Redis: "redis://flag/3", Environment: "flagenv",
+		Queues: fetch.Strict{"q"},
+	}
+	type result struct {
+		Concurrency int
+		Timeout     time.Duration
+		Tag, Redis  string
+		Environment string
+		Queues      fetch.Queues
+		MaxRetries  int
+		Level       zerolog.Level
+	}
+	for _, tt := range []struct {
+		name  string
+		flags Flags
+		file  string
+		env   map[string]string
+		want  result
+	}{
+		{"flags", flags, file, env, result{2, time.Second, "flagtag", "redis://flag/3", "flagenv", fetch.Strict{"q"}, 0, zerolog.DebugLevel}},
+		{"file", Flags{}, file, env, result{4, 9 * time.Second, "filetag", "redis://file/1", "production", fetch.Strict{"f"}, 3, zerolog.DebugLevel}},
+		{"file alone", Flags{}, file + "log_level: warn\n", nil, result{4, 9 * time.Second, "filetag", "redis://file/1", "fileenv", fetch.Strict{"f"}, 0, zerolog.WarnLevel}},
+		{"environment", Flags{}, noop, env, result{7, 0, "shop", "redis://env/2", "production", fetch.Strict{"default"}, 0, zerolog.DebugLevel}},
+		{"verbose over log_level", Flags{Verbose: true}, noop + "log_level: error\n", nil, result{0, 0, "shop", "redis://localhost:6379/0", "development", fetch.Strict{"default"}, 0, zerolog.DebugLevel}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inDir(t, "troupe.yml", tt.file)
+			s := load(t, tt.flags, tt.env)
+			got := result{s.Capsules[0].Concurrency, s.Timeout, s.Tag, s.RedisURL, s.Environment, s.Capsules[0].Queues, s.MaxRetries, s.Level}
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestLoadCapsuleDefaultIsAlwaysThere(t *testing.T) {
+	inDir(t, "troupe.yml", noop+"concurrency: 3\ncapsules: {ledger: {concurrency: 1, queues: [ledger]}}\n")
+	s := load(t, Flags{}, nil)
+	want := []Capsule{
+		{Name: "default", Concurrency: 3, Queues: fetch.Strict{"default"}},
+		{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}},
+	}
+	if diff := gocmp.Diff(want, s.Capsules, ignoreLines); diff != "" {
+		t.Error(diff)
+	}
+	inDir(t, "troupe.yml", noop+"capsules: [{name: ledger, queues: [l]}, {name: default, queues: [a]}]\n")
+	s = load(t, Flags{Concurrency: 8}, nil)
+	if c := s.Capsules[1]; len(s.Capsules) != 2 || c.Concurrency != 8 || !gocmp.Equal(c.Queues, fetch.Queues(fetch.Strict{"a"})) {
+		t.Errorf("%+v", s.Capsules)
+	}
+}
+
+func TestLoadRedisProvider(t *testing.T) {
+	inDir(t, "troupe.yml", noop)
+	s := load(t, Flags{}, map[string]string{"REDIS_PROVIDER": "TOGO", "TOGO": "redis://togo/4", "REDIS_URL": "redis://no"})
+	if s.RedisURL != "redis://togo/4" {
+		t.Error(s.RedisURL)
+	}
+}
+
+func TestLoadFaults(t *testing.T) {
+	tests := []struct {
+		name, file string
+		flags      Flags
+		env        map[string]string
+		want       string
+	}{
+		{"no file", "", Flags{}, nil, `configuration file (-C) is missing, expected troupe.yml, config/sidekiq.yml or one given with -C FILE, with at least one class, like handlers: {NoOp: {builtin: noop}}`},
+		{"missing file", noop, Flags{File: "no.yml"}, nil, `configuration file (-C) is "no.yml", expected a file that can be read (no such file or directory)`},
+		{"no handlers", "concurrency: 5\n", Flags{}, nil, `troupe.yml: handlers is missing, expected at least one class, like handlers: {NoOp: {builtin: noop}}`},
+		{"empty handlers", "handlers: {}\nlog: xml\n", Flags{}, nil, "troupe.yml: handlers is missing, expected at least one class, like handlers: {NoOp: {builtin: noop}}\n" +
+			`troupe.yml:2: log is "xml", expected one of json, console`},
+		{"wrong handlers", "handlers: 5\n", Flags{}, nil, `troupe.yml:1: handlers is "5", expected a map of handlers by class`},
+		{"no program", "handlers: {A: {exec: [no-such-program-here]}}\n", Flags{}, nil, `troupe.yml:1: handlers.A.exec is "no-such-program-here", expected a program that can be run (executable file not found in $PATH)`},
+		{"threads", noop, Flags{}, map[string]string{"RAILS_MAX_THREADS": "five"}, `RAILS_MAX_THREADS is "five", expected a whole number from 1 to 10000`},
+		{"redis url", noop, Flags{}, map[string]string{"REDIS_URL": "http://u:secret@h"}, `REDIS_URL is "http://***@h", expected redis://[user:password@]host[:port][/db], rediss://… or unix:///path (unknown scheme)`},
+		{"redis flag", noop, Flags{Redis: "h:6379"}, nil, `--redis is "***", expected redis://[user:password@]host[:port][/db], rediss://… or unix:///path (unknown scheme)`},
+		{"provider", noop, Flags{}, map[string]string{"REDIS_PROVIDER": "redis://u:secret@h"}, `REDIS_PROVIDER is "redis://***@h", expected the name of the variable that holds the URL, not a URL`},
+		{"all at once", "handlers:\n  A: {exec: [no-such-program-here]}\ntimeout: 0\n", Flags{}, map[string]string{"RAILS_MAX_THREADS": "0"}, "RAILS_MAX_THREADS is \"0\", expected a whole number from 1 to 10000\n" +
+			"troupe.yml:2: handlers.A.exec is \"no-such-program-here\", expected a program that can be run (executable file not found in $PATH)\n" +
+			"troupe.yml:3: timeout is \"0\", expected seconds (more than 0) or a duration like 30s or 2m"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.file == "" {
+				inDir(t)
+			} else {
+				inDir(t, "troupe.yml", tt.file)
+			}
+			_, err := Load(tt.flags, vars(tt.env))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if diff := gocmp.Diff(tt.want, err.Error()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseQueuesOfFlags(t *testing.T) {
+	q, err := ParseQueues("-q", []string{"critical,3", "default"})
+	if want := (fetch.Weighted{"critical": 3, "default": 1}); err != nil || !gocmp.Equal(q, fetch.Queues(want)) {
+		t.Errorf("%v, %v", q, err)
+	}
+	if q, err := ParseQueues("-q", nil); q != nil || err != nil {
+		t.Errorf("%v, %v", q, err)
+	}
+	_, err = ParseQueues("-q", []string{"a,b", "a"})
+	if err == nil || !strings.HasPrefix(err.Error(), `-q[0] is "b", expected a weight`) || strings.Count(err.Error(), "\n") != 1 {
+		t.Error(err)
+	}
+}
+
+func TestDaemonConfig(t *testing.T) {
+	inDir(t, "troupe.yml", `
+handlers:
+  NoOp: {builtin: noop, timeout: 5}
+  Shell: {exec: [sh, -c, "exit 0"], timeout: 7}
+timeout: 3
+labels: [x]
+max_retries: 4
+dead_max_jobs: 5
+dead_timeout_in_seconds: 6
+poll_interval_average: 7
+average_scheduled_poll_interval: 8
+lease: 9
+timestamps: ms
+`)
+	s := load(t, Flags{}, nil)
+	rdb := redis.NewClient(&redis.Options{})
+	defer func() { _ = rdb.Close() }()
+	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if got := c.Registry.Classes(); strings.Join(got, " ") != "NoOp Shell" {
+		t.Error(got)
+	}
+	if e, _ := c.Registry.Lookup("NoOp"); e.Options.Timeout != 5*time.Second {
+		t.Error(e.Options.Timeout)
+	}
+	if c.Timeout != 3*time.Second || c.MaxRetries != 4 || c.DeadMax != 5 || c.DeadTimeout != 6*time.Second ||
+		c.PollInterval != 7*time.Second || c.PollIntervalPerProcess != 8*time.Second || c.Lease != 9*time.Second ||
+		c.Timestamps != s.Timestamps || c.Tag != "shop" || len(c.Labels) != 1 || len(c.Capsules) != 1 {
+		t.Errorf("%+v", c)
+	}
+	e, _ := c.Registry.Lookup("Shell")
+	if e.Options.Timeout != 0 {
+		t.Error("the program's timeout is given to the daemon, too")
+	}
+}

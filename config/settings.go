@@ -1,0 +1,225 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// MaxConcurrency is the largest number of processors of a capsule.
+const MaxConcurrency = 10_000
+
+// settings reads the value of each key into p.out; field is the key's path. A
+// value that is null was not said.
+var settings map[string]func(p *parse, n *node, field string)
+
+func init() { // not a literal: readers reach settings again
+	settings = map[string]func(*parse, *node, string){
+		"concurrency": func(p *parse, n *node, field string) {
+			p.out.Concurrency = p.int(n, field, 1, MaxConcurrency)
+			p.topLine = n.line
+		},
+		"queues": func(p *parse, n *node, field string) {
+			p.out.Queues = p.queues(n, field)
+			p.topLine = n.line
+		},
+		"capsules": func(p *parse, n *node, field string) { p.out.Capsules = p.capsules(n, field) },
+		"handlers": func(p *parse, n *node, field string) { p.out.Handlers = p.handlers(n, field) },
+		"timeout":  func(p *parse, n *node, field string) { p.out.Timeout = p.duration(n, field, 0) },
+		"lease":    func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, time.Second) },
+		"verbose":  func(p *parse, n *node, field string) { p.out.Verbose = p.bool(n, field) },
+		"tag":      func(p *parse, n *node, field string) { p.out.Tag = p.string(n, field) },
+		"labels":   func(p *parse, n *node, field string) { p.out.Labels = p.strings(n, field) },
+		"environment": func(p *parse, n *node, field string) {
+			p.out.Environment = p.string(n, field)
+		},
+		"max_retries": func(p *parse, n *node, field string) {
+			p.out.MaxRetries = p.int(n, field, 1, math.MaxInt32)
+		},
+		"dead_max_jobs": func(p *parse, n *node, field string) {
+			p.out.DeadMax = p.int(n, field, 1, math.MaxInt32)
+		},
+		"dead_timeout_in_seconds": func(p *parse, n *node, field string) {
+			p.out.DeadTimeout = p.duration(n, field, 0)
+		},
+		"poll_interval_average": func(p *parse, n *node, field string) {
+			p.out.PollInterval = p.duration(n, field, 0)
+		},
+		"average_scheduled_poll_interval": func(p *parse, n *node, field string) {
+			p.out.PollIntervalPerProcess = p.duration(n, field, 0)
+		},
+		"redis": func(p *parse, n *node, field string) { p.out.Redis = p.redis(n, field) },
+		"timestamps": func(p *parse, n *node, field string) {
+			p.out.Timestamps = troupe.TimestampsFloat
+			if p.word(n, field, "float", "ms") == "ms" {
+				p.out.Timestamps = troupe.TimestampsMillis
+			}
+		},
+		"log": func(p *parse, n *node, field string) {
+			p.out.LogFormat = p.word(n, field, "json", "console")
+		},
+		"log_level": func(p *parse, n *node, field string) {
+			p.out.LogLevel = p.word(n, field, "debug", "info", "warn", "error")
+		},
+	}
+}
+
+func (p *parse) int(n *node, field string, low, high int) int {
+	if n.kind == null {
+		return 0
+	}
+	i, err := strconv.ParseInt(n.text, 0, 64) // underscores and 0x as in YAML
+	if n.kind != scalar || err != nil || i < int64(low) || i > int64(high) {
+		p.bad(n, field, fmt.Sprintf("a whole number from %d to %d", low, high))
+		return 0
+	}
+	return int(i)
+}
+
+// duration reads a number of seconds or a Go duration; it must be at least
+// least, and above 0.
+func (p *parse) duration(n *node, field string, least time.Duration) time.Duration {
+	if n.kind == null {
+		return 0
+	}
+	if n.kind == scalar {
+		if d, err := ParseDuration(n.text); err == nil && d >= least {
+			return d
+		}
+	}
+	want := WantDuration
+	if least > 0 {
+		want = fmt.Sprintf("at least %s, as seconds or a duration", least)
+	}
+	p.bad(n, field, want)
+	return 0
+}
+
+// WantDuration is what ParseDuration accepts, in words.
+const WantDuration = "seconds (more than 0) or a duration like 30s or 2m"
+
+// ParseDuration reads a span of time above 0: a number of seconds ("8", "0.5")
+// or a Go duration ("8s", "2m").
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		f, ferr := strconv.ParseFloat(s, 64)
+		if ferr != nil || !(f*float64(time.Second) < math.MaxInt64) {
+			return 0, errors.New("expected " + WantDuration)
+		}
+		d = time.Duration(f * float64(time.Second))
+	}
+	if d <= 0 {
+		return 0, errors.New("expected " + WantDuration)
+	}
+	return d, nil
+}
+
+// bool reads YAML 1.1's words, since that is what Ruby reads.
+func (p *parse) bool(n *node, field string) bool {
+	if n.kind == null {
+		return false
+	}
+	if n.kind == scalar {
+		switch strings.ToLower(n.text) {
+		case "true", "yes", "on":
+			return true
+		case "false", "no", "off":
+			return false
+		}
+	}
+	p.bad(n, field, "true or false")
+	return false
+}
+
+// string takes any scalar by its text.
+func (p *parse) string(n *node, field string) string {
+	if n.kind != scalar && n.kind != null {
+		p.bad(n, field, "a word")
+	}
+	return n.text
+}
+
+// strings takes a list of scalars, or one.
+func (p *parse) strings(n *node, field string) []string {
+	switch n.kind {
+	case null:
+		return nil
+	case scalar:
+		return []string{n.text}
+	case mapping:
+		p.bad(n, field, "a list of words")
+		return nil
+	}
+	out := make([]string, 0, len(n.items))
+	for i, item := range n.items {
+		if item.kind != scalar {
+			p.bad(item, fmt.Sprintf("%s[%d]", field, i), "a word")
+			continue
+		}
+		out = append(out, item.text)
+	}
+	return out
+}
+
+// word is one of words, in any case.
+func (p *parse) word(n *node, field string, words ...string) string {
+	if n.kind == null {
+		return ""
+	}
+	w := unsymbol(strings.ToLower(n.text))
+	if n.kind != scalar || !slices.Contains(words, w) {
+		p.bad(n, field, "one of "+strings.Join(words, ", "))
+		return ""
+	}
+	return w
+}
+
+// redis takes a URL, or a map with one as old files have it.
+func (p *parse) redis(n *node, field string) string {
+	switch n.kind {
+	case null:
+		return ""
+	case mapping:
+		url := ""
+		for _, e := range n.entries {
+			if e.key == "url" {
+				url = p.redis(e.value, field+".url")
+				continue
+			}
+			p.unknown(e.line, field+"."+e.key, e.key, []string{"url"})
+		}
+		return url
+	case list:
+		p.bad(n, field, "a Redis URL")
+		return ""
+	}
+	if f, ok := redisFault(n.text, field); !ok {
+		p.fault(n.line, f.Field, f.Value, f.Want)
+		return ""
+	}
+	return n.text
+}
+
+// redisFault checks a URL.
+func redisFault(url, field string) (f Fault, ok bool) {
+	err := redisconn.CheckURL(url)
+	if err == nil {
+		return f, true
+	}
+	reason := err.Error()
+	if e, ok := errors.AsType[*redisconn.URLError](err); ok {
+		reason = e.Reason
+	}
+	return Fault{
+		Field: field, Value: strconv.Quote(redisconn.Mask(url)),
+		Want: "redis://[user:password@]host[:port][/db], rediss://… or unix:///path (" + reason + ")",
+	}, false
+}

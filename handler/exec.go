@@ -1,0 +1,225 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+)
+
+const (
+	// killDelay is the time between TERM and KILL on timeout or cancel.
+	killDelay = 5 * time.Second
+	// shutdownKillDelay is the same at the hard shutdown: shorter than the
+	// daemon's grace of 3 s, so that the child is gone before the process exits.
+	shutdownKillDelay = 2 * time.Second
+	// drainDelay is how long output is still read when the program has exited
+	// but something outside its process group keeps a pipe open.
+	drainDelay = time.Second
+
+	exitDead = 65 // EX_DATAERR of sysexits.h: no retry can help
+)
+
+// Exec performs each job by a program of its own. Make one with NewExec; it is
+// safe for concurrent use.
+//
+// The program gets the payload's bytes, a newline and the end of file on stdin,
+// and the daemon's environment with
+//
+//	TROUPE_JID, TROUPE_CLASS  as in the payload (the wrapped class of an ActiveJob)
+//	TROUPE_QUEUE              the queue the job was fetched from
+//	TROUPE_RETRY_COUNT        how often the job has failed so far, 0 on the first run
+//
+// Exit status 0 is done, 65 sends the job to the dead set, anything else is an
+// *ExecError and by default a retry. Each line of its output becomes a line of
+// the log; the tail of its stderr is the error's message.
+//
+// The program leads a process group of its own. On timeout or cancel the group
+// gets TERM and 5 s later KILL (2 s later at the hard shutdown, cause
+// troupe.ErrShutdown); what is left of the group when the program has exited is
+// killed, too, and Perform returns after all of it is gone. Only processes that
+// have left the group (setsid) escape. How the group dies with a daemon that is
+// killed itself is told at startChild.
+type Exec struct {
+	argv    []string
+	timeout time.Duration
+	log     zerolog.Logger
+
+	killDelay, shutdownKillDelay time.Duration
+}
+
+// NewExec returns a handler that runs argv[0], looked up in PATH unless it has
+// a slash, with the arguments that follow; no shell is involved. It fails if
+// there is no such program now. timeout bounds one run; 0 means never. log gets
+// the output.
+func NewExec(argv []string, timeout time.Duration, log zerolog.Logger) (*Exec, error) {
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, errors.New("exec is empty, expected a program and its arguments")
+	}
+	if timeout < 0 {
+		return nil, fmt.Errorf("timeout is %s, expected 0 or more", timeout)
+	}
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		return nil, fmt.Errorf("exec is %q, expected a program that can be run: %w", argv[0], reason(err))
+	}
+	return &Exec{
+		argv: argv, timeout: timeout, log: log,
+		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay,
+	}, nil
+}
+
+// reason takes the name of the program, which is already told, off err.
+func reason(err error) error {
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Perform runs the program for p.
+func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	queue := p.Queue()
+	if info, ok := troupe.JobInfoFrom(ctx); ok {
+		queue = info.Queue
+	}
+	log := e.log.With().Str("jid", p.JID()).Str("class", p.HandlerClass()).Logger()
+	budget := newBudget()
+	stdout := &lines{log: log.With().Str("stream", "stdout").Logger(), budget: budget}
+	stderr := &lines{log: log.With().Str("stream", "stderr").Logger(), budget: budget}
+	var last tail
+
+	// Not tied to ctx: CommandContext could only kill the program, at once and
+	// without its group.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), e.argv[0], e.argv[1:]...)
+	cmd.Stdin = io.MultiReader(bytes.NewReader(p.Bytes()), bytes.NewReader([]byte("\n")))
+	cmd.Stdout, cmd.Stderr = stdout, io.MultiWriter(stderr, &last)
+	cmd.WaitDelay = drainDelay
+	cmd.Env = append(os.Environ(),
+		"TROUPE_JID="+p.JID(),
+		"TROUPE_CLASS="+p.HandlerClass(),
+		"TROUPE_QUEUE="+queue,
+		"TROUPE_RETRY_COUNT="+strconv.Itoa(p.Failures()),
+	)
+	c, err := startChild(cmd)
+	if err != nil {
+		return &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
+	}
+	cause := e.await(ctx, c)
+	stdout.close()
+	stderr.close()
+	return e.outcome(cmd.ProcessState, cause, last.String())
+}
+
+// await returns when the program and its group are gone: nil, or why they were
+// told to end.
+func (e *Exec) await(ctx context.Context, c *child) (cause error) {
+	var timeout, kill <-chan time.Time
+	var killAt time.Time
+	killIn := func(d time.Duration) {
+		if at := time.Now().Add(d); killAt.IsZero() || at.Before(killAt) {
+			killAt, kill = at, time.After(d)
+		}
+	}
+	if e.timeout > 0 {
+		timeout = time.After(e.timeout)
+	}
+	cancelled := ctx.Done()
+	for {
+		select {
+		case <-c.gone:
+			return cause
+		case <-timeout:
+			timeout = nil
+			if cause == nil && c.signal(syscall.SIGTERM) {
+				cause = troupe.ErrJobTimeout
+				killIn(e.killDelay)
+			}
+		case <-cancelled:
+			cancelled = nil
+			why := context.Cause(ctx)
+			if cause == nil && c.signal(syscall.SIGTERM) {
+				cause = why
+				killIn(e.killDelay)
+			}
+			// Also when a timeout has sent TERM before: the daemon leaves soon.
+			if cause != nil && errors.Is(why, troupe.ErrShutdown) {
+				killIn(e.shutdownKillDelay)
+			}
+		case <-kill:
+			c.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// outcome judges the end of the program. After it was told to end, status 0
+// tells of an orderly end, not of a job done: then it is a failure as well.
+func (e *Exec) outcome(state *os.ProcessState, cause error, stderr string) error {
+	err := &ExecError{Program: e.argv[0], Stderr: stderr, Cause: cause}
+	code := -1
+	if state != nil {
+		code = state.ExitCode()
+	}
+	switch {
+	case code == 0 && cause == nil:
+		return nil
+	case code >= 0:
+		err.Status = "exit status " + strconv.Itoa(code)
+	default:
+		err.Status = "signal: " + signalName(state)
+	}
+	if code == exitDead {
+		return troupe.Kill(err)
+	}
+	return err
+}
+
+func signalName(state *os.ProcessState) string {
+	if state != nil {
+		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return ws.Signal().String()
+		}
+	}
+	return "unknown"
+}
+
+// ExecError is the failure of a job's program.
+type ExecError struct {
+	Program string // argv[0]
+	Status  string // "exit status 3", "signal: killed", "not started"; the error class
+	Stderr  string // the last lines of its stderr, at most 10 and 4 KiB, valid UTF-8
+
+	// Cause is why the program was told to end (troupe.ErrJobTimeout or the
+	// cause of the job's context) or could not start; nil if it ended by itself.
+	Cause error
+}
+
+// Error returns the tail of stderr, else the status, after the cause if any.
+func (e *ExecError) Error() string {
+	text := e.Stderr
+	if text == "" {
+		text = e.Program + ": " + e.Status
+	}
+	if e.Cause != nil {
+		text = e.Cause.Error() + ": " + text
+	}
+	return text
+}
+
+// ErrorClass returns Status.
+func (e *ExecError) ErrorClass() string { return e.Status }
+
+// Unwrap returns Cause.
+func (e *ExecError) Unwrap() error { return e.Cause }
