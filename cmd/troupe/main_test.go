@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"troupe": main})
+}
+
+// Each script of testdata/script has a clean database of a real Redis, in
+// $REDIS_URL, and beside testscript's commands
+//
+//	code N PROGRAM ARG…           runs a program that exits with N
+//	redis COMMAND ARG…            a Redis command; its reply is the standard output
+//	await REGEXP COMMAND ARG…     repeats one until its reply matches
+//	signal NAME                   sends a signal to the daemons in the background
+//	oldredis VARIABLE             starts what looks like Redis 5 and sets the variable to its URL
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			rdb, url := redistest.New(t)
+			env.Values["redis"] = rdb
+			env.Setenv("REDIS_URL", url)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code": code, "redis": redisCommand, "await": await, "signal": signal, "oldredis": oldRedis,
+		},
+	})
+}
+
+func code(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	got := 0
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = e.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+func do(ts *testscript.TestScript, args []string) string {
+	rdb := ts.Value("redis").(*redis.Client)
+	cmd := make([]any, len(args))
+	for i, a := range args {
+		cmd[i] = a
+	}
+	v, err := rdb.Do(context.Background(), cmd...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		ts.Fatalf("redis %v: %v", args, err)
+	}
+	if list, ok := v.([]any); ok {
+		var b strings.Builder
+		for _, x := range list {
+			fmt.Fprintln(&b, x)
+		}
+		return b.String()
+	}
+	return fmt.Sprintln(v)
+}
+
+func redisCommand(ts *testscript.TestScript, _ bool, args []string) {
+	reply := do(ts, args)
+	_, err := ts.Stdout().Write([]byte(reply))
+	ts.Check(err)
+}
+
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		reply := do(ts, args[1:])
+		if re.MatchString(reply) {
+			_, err := ts.Stdout().Write([]byte(reply))
+			ts.Check(err)
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%v does not become %q, it is %q", args[1:], args[0], reply)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func signal(ts *testscript.TestScript, _ bool, args []string) {
+	sig := map[string]syscall.Signal{
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": syscall.SIGTSTP, "TTIN": syscall.SIGTTIN,
+	}[args[0]]
+	for _, cmd := range ts.BackgroundCmds() {
+		if filepath.Base(cmd.Path) == "troupe" {
+			ts.Check(cmd.Process.Signal(sig))
+		}
+	}
+}
+
+// oldRedis answers PING and INFO as Redis 5 does, and errors to all else.
+func oldRedis(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv(args[0], "redis://"+l.Addr().String()+"/0")
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answer(c)
+		}
+	}()
+}
+
+func answer(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	r := bufio.NewReader(c)
+	for {
+		var n int
+		if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+			return
+		}
+		var name string
+		for i := range n {
+			var size int
+			if _, err := fmt.Fscanf(r, "$%d\r\n", &size); err != nil {
+				return
+			}
+			b := make([]byte, size+2)
+			for read := 0; read < len(b); {
+				m, err := r.Read(b[read:])
+				if err != nil {
+					return
+				}
+				read += m
+			}
+			if i == 0 {
+				name = strings.ToUpper(string(b[:size]))
+			}
+		}
+		reply := "-ERR unknown command\r\n"
+		switch name {
+		case "PING":
+			reply = "+PONG\r\n"
+		case "INFO":
+			const info = "# Server\r\nredis_version:5.0.14\r\n"
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+		}
+		if _, err := c.Write([]byte(reply)); err != nil {
+			return
+		}
+	}
+}

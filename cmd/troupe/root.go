@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/demo"
+)
+
+// commands are what troupe can do; a new one is added here.
+func commands() []*cobra.Command {
+	return []*cobra.Command{runCommand(), demo.Command(), pushCommand(), checkCommand(), versionCommand()}
+}
+
+func rootCommand() *cobra.Command {
+	var version bool
+	root := &cobra.Command{
+		Use:   "troupe",
+		Short: "A Sidekiq-compatible job daemon on a supervised actor tree",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return printVersion(cmd)
+			}
+			return cmd.Help()
+		},
+		SilenceErrors: true, // execute prints them
+		SilenceUsage:  true, // a page of flags would hide the message
+	}
+	root.Flags().BoolVarP(&version, "version", "V", false, "print the version")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(commands()...)
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
+	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "troupe "+actors.Version)
+	return err
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+func runCommand() *cobra.Command {
+	var flags config.Flags
+	var queues []string
+	var version bool
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the daemon",
+		Long: `Run works off the queues of a Redis with the handlers of a configuration file.
+
+The flags are Sidekiq's. What they do not say is taken from the file, then from
+the environment (REDIS_URL, REDIS_PROVIDER, RAILS_MAX_THREADS, APP_ENV,
+RAILS_ENV, RACK_ENV). A file needs handlers:, the rest has defaults:
+
+  concurrency: 10
+  queues: [[critical, 3], default]
+  handlers:
+    NoOp:         {builtin: noop}   # also sleep, fail, panic, echo
+    ThumbnailJob: {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}
+
+Signals: TSTP stops fetching; TERM or INT stops the daemon: running jobs have
+the time of -t to end, then they go back to their queues; TTIN logs the tree and
+all stacks. Logs go to stderr.`,
+		Example: "  troupe run -C troupe.yml -c 20 -q critical,3 -q default",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("argument is %q, expected flags only", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if version {
+				return printVersion(cmd)
+			}
+			if flags.Queues, err = config.ParseQueues("-q", queues); err != nil {
+				return err
+			}
+			return run(cmd, flags)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.VarP(countFlag{&flags.Concurrency, config.MaxConcurrency}, "concurrency", "c", "processors, of the capsule default (10)")
+	f.VarP(queueFlag{&queues}, "queue", "q", "queue to work on, repeatable; of the capsule default (default)")
+	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", fmt.Sprintf("configuration file (%s, %s)", config.DefaultFiles[0], config.DefaultFiles[1]))
+	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
+	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
+	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", "time that running jobs have to end at a stop (25s)")
+	f.BoolVarP(&flags.Verbose, "verbose", "v", false, "log more")
+	f.BoolVarP(&version, "version", "V", false, "print the version")
+	f.Var(wordFlag{&flags.Redis, "URL"}, "redis", "Redis to use (redis://localhost:6379/0)")
+	return cmd
+}
+
+func run(cmd *cobra.Command, flags config.Flags) error {
+	settings, err := config.Load(flags, os.Getenv)
+	if err != nil {
+		return err
+	}
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // this process is ours
+	log := newLogger(cmd.ErrOrStderr(), settings.LogFormat, settings.Level)
+	redis.SetLogger(driverLog{log})
+	for _, w := range settings.Warnings {
+		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Why).Msg("setting ignored")
+	}
+	rdb, err := redisconn.FromURL(settings.RedisURL, redisconn.Need{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rdb.Close() }()
+	cfg, err := settings.Daemon(rdb, log, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	log.Debug().Str("file", settings.Path).Str("redis", redisconn.Mask(settings.RedisURL)).
+		Strs("classes", cfg.Registry.Classes()).Msg("configured")
+	if code := actors.MainContext(cmd.Context(), cfg); code != actors.ExitOK {
+		return exitCode(code)
+	}
+	return nil
+}
+
+func checkCommand() *cobra.Command {
+	var flags config.Flags
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Tell everything that is wrong with a configuration file",
+		Long: `Check reads a configuration file as "troupe run" would, in this environment and
+without a Redis, and tells all of its faults at once: line, field, value and what
+was expected. It exits with 1 if there are any.`,
+		Example: "  troupe check -C config/sidekiq.yml -e production",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := config.Load(flags, os.Getenv)
+			for _, w := range settings.Warnings {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "troupe: warning: "+w.String())
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d handlers, environment %s\n",
+				settings.Path, len(settings.Handlers), settings.Environment)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", fmt.Sprintf("configuration file (%s, %s)", config.DefaultFiles[0], config.DefaultFiles[1]))
+	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
+	return cmd
+}
