@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -307,6 +309,7 @@ func (c *capsule) hush() {
 		c.stopWait()
 	}
 	c.mu.Unlock()
+	slices.SortFunc(back, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
 	var mine []*work
 	for _, w := range back {
 		if c.ledger.take(w) {

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 type work struct {
 	unit    fetch.Unit
 	state   workState // guarded by the ledger
+	order   uint64    // of the fetch; set by the ledger
 	fetched time.Time
 
 	// Set by the executor before the handler runs, read by views.
@@ -59,6 +62,7 @@ type ledger struct {
 	mu      sync.Mutex
 	units   map[*work]struct{} // open and settling
 	nopen   int
+	fetches uint64 // units ever entered
 	sealed  bool
 	changed chan struct{} // closed and replaced when units leave; nil if nobody waits
 }
@@ -74,6 +78,8 @@ func (l *ledger) add(ws []*work) bool {
 		return false
 	}
 	for _, w := range ws {
+		l.fetches++
+		w.order = l.fetches
 		l.units[w] = struct{}{}
 	}
 	l.nopen += len(ws)
@@ -123,7 +129,7 @@ func (l *ledger) settled(ws ...*work) {
 	l.notify()
 }
 
-// sealAndTake ends all entering and claims every open unit.
+// sealAndTake ends all entering and claims every open unit, oldest first.
 func (l *ledger) sealAndTake() []*work {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,6 +143,7 @@ func (l *ledger) sealAndTake() []*work {
 	}
 	l.nopen = 0
 	l.notify()
+	slices.SortFunc(ws, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
 	return ws
 }
 

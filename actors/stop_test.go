@@ -303,3 +303,33 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 		t.Errorf("stats %+v", st)
 	}
 }
+
+func TestRequeuedJobsKeepTheirOrder(t *testing.T) {
+	for name, factory := range fetchers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				k := testkit.Start(t, actors.Config{
+					Registry: s.registry(), Timeout: time.Second,
+					Capsules: []actors.Capsule{{Concurrency: 5, Fetch: factory}},
+				})
+				jids := push(k, 5, "wait")
+				k.Await("five run", func() bool { return k.Stats().Busy == 5 })
+				last := push(k, 1, "wait")[0]
+				k.Stop()
+				var got []string
+				for _, raw := range k.Redis.LRange(ctx, "queue:default", 0, -1).Val() {
+					p, err := troupe.ParsePayload([]byte(raw))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, p.JID())
+				}
+				slices.Reverse(got) // popped from the right
+				if want := append(jids, last); !slices.Equal(got, want) {
+					t.Errorf("popped next: %q\nwant         %q", got, want)
+				}
+			})
+		})
+	}
+}
