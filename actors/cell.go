@@ -24,6 +24,7 @@ import (
 type cell struct {
 	path, role, capsule string
 	depth               func() int
+	box                 *mailbox
 	events              *events
 
 	mu          sync.Mutex
@@ -88,17 +89,22 @@ func (c *cell) fail(err error, stack []byte) {
 }
 
 func (c *cell) wrap(inner actor.Mailbox) actor.Mailbox {
-	c.depth = inner.UserMessageCount
-	return &mailbox{Mailbox: inner, cell: c}
+	c.box = &mailbox{Mailbox: inner, cell: c}
+	c.depth = c.box.depth
+	return c.box
 }
 
-// mailbox holds every post until Start.
+// mailbox holds every post until Start, and user messages while gated (see
+// Daemon.Hold).
 type mailbox struct {
 	actor.Mailbox
 	cell *cell
 
-	started atomic.Bool
+	open    atomic.Bool  // started and not gated
+	kept    atomic.Int64 // user messages in held
 	mu      sync.Mutex
+	started bool
+	gated   bool
 	held    []post
 }
 
@@ -112,13 +118,13 @@ func (m *mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher)
 }
 
 func (m *mailbox) PostUserMessage(message any) {
-	if m.started.Load() || !m.hold(post{message, false}) {
+	if m.open.Load() || !m.hold(post{message, false}) {
 		m.Mailbox.PostUserMessage(message)
 	}
 }
 
 func (m *mailbox) PostSystemMessage(message any) {
-	if m.started.Load() || !m.hold(post{message, true}) {
+	if m.open.Load() || !m.hold(post{message, true}) {
 		m.Mailbox.PostSystemMessage(message)
 	}
 }
@@ -126,7 +132,7 @@ func (m *mailbox) PostSystemMessage(message any) {
 func (m *mailbox) hold(p post) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.started.Load() {
+	if m.open.Load() || m.started && p.passes() {
 		return false
 	}
 	if _, ok := p.message.(*actor.Started); ok {
@@ -134,6 +140,12 @@ func (m *mailbox) hold(p post) bool {
 		return true
 	}
 	m.held = append(m.held, p)
+	if !p.system {
+		m.kept.Add(1)
+	}
+	if m.started {
+		return true
+	}
 	m.cell.mu.Lock()
 	m.cell.early++
 	m.cell.mu.Unlock()
@@ -144,15 +156,8 @@ func (m *mailbox) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Mailbox.Start()
-	for _, p := range m.held {
-		if p.system {
-			m.Mailbox.PostSystemMessage(p.message)
-		} else {
-			m.Mailbox.PostUserMessage(p.message)
-		}
-	}
-	m.held = nil
-	m.started.Store(true)
+	m.started = true
+	m.flush()
 }
 
 // invoker sees every message on its way from the mailbox to the actor. It runs

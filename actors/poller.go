@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -82,6 +83,8 @@ func (p *poller) Receive(ctx actor.Context) {
 		if m.epoch == p.epoch {
 			p.watcher = false
 			p.after(ctx, nil, m.wait, tickWatch)
+			p.look(ctx, 0) // is Redis away? then its return is noticed by the next try
+			p.look(ctx, 1)
 		}
 	case *actor.Restarting, *actor.Stopping:
 		p.cancel()
@@ -146,7 +149,7 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 		p.look(ctx, m.i)
 	case m.ok && p.watcher && !m.next.IsZero():
 		p.after(ctx, &s.timer, time.Until(m.next), tickDue0+m.i)
-	case !m.ok && p.watcher: // the interval poll is the fallback; a watcher tries sooner
+	case !m.ok: // as a fetch: once a second until Redis is back
 		p.after(ctx, &s.timer, time.Second, tickDue0+m.i)
 	}
 }
@@ -177,8 +180,8 @@ func (p *poller) watch(ctx actor.Context) {
 		if c.Err() != nil {
 			return
 		}
-		if err != nil {
-			d.outage.failed(launcherName+"/poller", err)
+		if redisconn.Classify(err) == redisconn.Command {
+			d.outage.failed(launcherName+"/poller/watch", err) // an outage shows in the looks
 		}
 		d.root().Send(self, watchEnded{epoch: epoch, wait: backoff(1)})
 	})

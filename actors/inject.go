@@ -1,0 +1,112 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Fault injection by path beside Daemon.Crash, for tests and drills. Each returns
+// an error when the daemon is not started or has no such actor (any more).
+
+// Hold keeps the messages to the actor at path back until Release; Crash and the
+// library's own messages (stop, restart, the end of a child) pass. A restart
+// does not end it; the actor's end does, so that one spawned anew under the same
+// path is not held.
+func (d *Daemon) Hold(path string) error { return d.gate(path, (*mailbox).holdBack) }
+
+// Release delivers what Hold has kept back, in order, and ends it.
+func (d *Daemon) Release(path string) error { return d.gate(path, (*mailbox).letPass) }
+
+// Suspend stops the actor at path from taking messages, as the library does with
+// one that has crashed; a restart or Resume ends it. Messages wait in its mailbox.
+func (d *Daemon) Suspend(path string) error { return d.system(path, &actor.SuspendMailbox{}) }
+
+// Resume ends a Suspend.
+func (d *Daemon) Resume(path string) error { return d.system(path, &actor.ResumeMailbox{}) }
+
+// ActorSystem is the system that the tree runs in, for probes that watch it; nil
+// before Start. Actors in it belong to the daemon: do not stop or message them.
+func (d *Daemon) ActorSystem() *actor.ActorSystem { return d.sys }
+
+func (d *Daemon) process(path string) (*actor.PID, actor.Process, error) {
+	if d.sys == nil {
+		return nil, nil, errors.New("actors: the daemon is not started")
+	}
+	pid := actor.NewPID(d.sys.Address(), path)
+	p, ok := d.sys.ProcessRegistry.Get(pid)
+	if !ok {
+		return nil, nil, fmt.Errorf("actors: no actor at %q", path)
+	}
+	return pid, p, nil
+}
+
+func (d *Daemon) system(path string, message any) error {
+	pid, p, err := d.process(path)
+	if err != nil {
+		return err
+	}
+	p.SendSystemMessage(pid, message)
+	return nil
+}
+
+func (d *Daemon) gate(path string, do func(*mailbox)) error {
+	if _, _, err := d.process(path); err != nil {
+		return err
+	}
+	d.tree.mu.Lock()
+	c := d.tree.cells[path]
+	d.tree.mu.Unlock()
+	if c == nil || c.box == nil { // registered this instant, not yet in the tree
+		return fmt.Errorf("actors: no actor at %q", path)
+	}
+	do(c.box)
+	return nil
+}
+
+// holdBack closes the gate. A mailbox that has not started holds anyway, and
+// stays closed when it does.
+func (m *mailbox) holdBack() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gated = true
+	m.open.Store(false)
+}
+
+func (m *mailbox) letPass() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gated = false
+	if m.started {
+		m.flush()
+	} // else Start does
+}
+
+// passes tells whether p passes a Hold.
+func (p post) passes() bool {
+	_, crash := p.message.(inject)
+	return p.system || crash
+}
+
+// flush posts what was held, but for what a Hold still keeps, then opens if
+// there is none; m.mu is held, so that what is posted meanwhile comes after it.
+func (m *mailbox) flush() {
+	var kept []post
+	for _, p := range m.held {
+		switch {
+		case m.gated && !p.passes():
+			kept = append(kept, p)
+		case p.system:
+			m.Mailbox.PostSystemMessage(p.message)
+		default:
+			m.Mailbox.PostUserMessage(p.message)
+		}
+	}
+	m.held = kept
+	m.kept.Store(int64(len(kept)))
+	m.open.Store(!m.gated)
+}
+
+// depth counts the user messages that wait, held ones included.
+func (m *mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
