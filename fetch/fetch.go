@@ -72,17 +72,21 @@ type Fetcher interface {
 	Open(ctx context.Context) error
 
 	// Take acks units and takes up to n new ones, in one call that does not
-	// block for work; n may be 0. On an error the acks are to be passed again,
-	// and what the failed call took is returned by a later Take.
+	// block for work; n may be 0, and one call may take fewer than there are.
+	// On an error the acks are to be passed again, and what the failed call took
+	// is returned by a later Take. Acks of a fenced incarnation have no effect.
 	Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 
-	// Wait returns when a queue may have work, when d has passed, or soon after
-	// ctx ends. What it may have taken is returned by the next Take.
+	// Wait returns when a queue may have work, when d has passed (nil both), or
+	// soon after ctx ends (its error). It may return early for nothing. What it
+	// may have taken is returned by the next Take. While Redis is away it returns
+	// an error at once: the caller paces itself.
 	Wait(ctx context.Context, d time.Duration) error
 
 	// Settle carries out each move as one atomic step and returns one Result
 	// per move. On an error none of the moves is known; all are to be passed
-	// again, and one that had happened is not done twice.
+	// again, and one that had happened is not done twice. Of units that go back
+	// to one queue the oldest is popped next; list them oldest first.
 	Settle(ctx context.Context, moves []Move) ([]Result, error)
 
 	// Renew extends the lease; called every third of Env.Lease.
@@ -90,7 +94,9 @@ type Fetcher interface {
 
 	// Close puts back what Wait took ahead and leaves, after the last Take and
 	// Settle. A fetcher that still has units in its private place leaves its
-	// registration behind so that a rescuer finds them, and returns their number.
+	// registration behind so that a rescuer finds them when its lease is over,
+	// and returns their number. Of one that is not durable, left is lost. After
+	// an error it may be called again.
 	Close(ctx context.Context) (left int, err error)
 
 	// Durable tells whether unsettled units survive this process.
@@ -99,8 +105,8 @@ type Fetcher interface {
 
 // Env is what a Factory builds a Fetcher from.
 type Env struct {
-	// Redis is the daemon's own client: MaxRetries -1, ReadTimeout above the
-	// longest Wait. The fetcher does not close it.
+	// Redis is the daemon's own client, with MaxRetries -1. The fetcher does not
+	// close it. Reliable makes connections of its own for Wait with its options.
 	Redis    redis.UniversalClient
 	Identity string        // Sidekiq's identity of the process
 	Capsule  string        // name of the capsule, unique in the process
@@ -108,8 +114,10 @@ type Env struct {
 	Lease    time.Duration // after this long without a sign of life a rescuer may take over
 	Logger   zerolog.Logger
 
-	// Held returns every unit fetched and not yet settled; Reliable asks when
-	// Redis has lost its data, to write them back. nil means none.
+	// Held returns every unit that was fetched and whose ack or move has not
+	// succeeded yet, those on their way included; Reliable asks when Redis has
+	// lost its data, to write them back. It is called in the middle of a call of
+	// the fetcher, and must not call the fetcher. nil means none.
 	Held func() []Unit
 }
 

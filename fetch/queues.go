@@ -44,8 +44,13 @@ type Weighted map[string]int
 // Random gives every queue the same chance; duplicates are ignored.
 type Random []string
 
-func (s Strict) Names() []string         { return unique(s) }
-func (s Strict) Mode() string            { return "strict" }
+// Names is the listed order without duplicates.
+func (s Strict) Names() []string { return unique(s) }
+
+// Mode is "strict".
+func (s Strict) Mode() string { return "strict" }
+
+// Weights is 0 for each queue, Sidekiq's sign of strict order.
 func (s Strict) Weights() map[string]int { return weigh(s, 0) }
 
 // Wants wants n from each queue, in listed order.
@@ -58,6 +63,7 @@ func (s Strict) Wants(n int, _ *rand.Rand) []Want {
 	return wants
 }
 
+// Names is sorted: a map has no order.
 func (w Weighted) Names() []string { return slices.Sorted(maps.Keys(w)) }
 
 // Mode is "random" when all weights are the same 1, as Sidekiq calls it.
@@ -70,6 +76,7 @@ func (w Weighted) Mode() string {
 	return "random"
 }
 
+// Weights is what was given, at least 1.
 func (w Weighted) Weights() map[string]int {
 	weights := make(map[string]int, len(w))
 	for name, n := range w {
@@ -81,8 +88,13 @@ func (w Weighted) Weights() map[string]int {
 // Wants draws n times; see Queues.
 func (w Weighted) Wants(n int, r *rand.Rand) []Want { return newWheel(w).wants(n, r) }
 
-func (q Random) Names() []string         { return unique(q) }
-func (q Random) Mode() string            { return "random" }
+// Names is the listed order without duplicates.
+func (q Random) Names() []string { return unique(q) }
+
+// Mode is "random".
+func (q Random) Mode() string { return "random" }
+
+// Weights is 1 for each queue.
 func (q Random) Weights() map[string]int { return weigh(q, 1) }
 
 // Wants draws n times; see Queues.

@@ -153,8 +153,7 @@ func TestRedisAway(t *testing.T) {
 		_, settleErr := f.Settle(ctx, []Move{{Unit: u, To: ToDead}})
 		waitErr := f.Wait(ctx, time.Minute)
 		for call, err := range map[string]error{"take": takeErr, "settle": settleErr, "wait": waitErr} {
-			var netErr *net.OpError
-			if !errors.As(err, &netErr) {
+			if _, ok := errors.AsType[*net.OpError](err); !ok {
 				t.Errorf("%s: %s: error %v, expected one of the network", name, call, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,8 +34,14 @@ const (
 
 // RescuerConfig is what a Rescuer is made of.
 type RescuerConfig struct {
-	Redis  redis.UniversalClient
-	Lease  time.Duration  // of the fleet's fetchers, sets the pace; 0 means DefaultLease
+	Redis redis.UniversalClient
+	Lease time.Duration // of the fleet's fetchers, sets the pace; 0 means DefaultLease
+
+	// Identity of this process. Its own fetchers are passed over: after a pause
+	// of the whole process they resume and keep their units, unless another
+	// process was faster. "" rescues whoever is due.
+	Identity string
+
 	Logger zerolog.Logger // debug lines only: what was done is in Rescued
 	Rand   *rand.Rand     // for tests; nil means the process-wide generator
 }
@@ -63,6 +70,7 @@ type RescuedFrom struct {
 // It is safe for concurrent use.
 type Rescuer struct {
 	rdb   redis.UniversalClient
+	own   string // what the ids of this process's fetchers begin with, or ""
 	pause time.Duration
 	log   zerolog.Logger
 	rand  *rand.Rand
@@ -79,7 +87,11 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = DefaultLease
 	}
-	return &Rescuer{rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}, nil
+	r := &Rescuer{rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}
+	if cfg.Identity != "" {
+		r.own = cfg.Identity + "#"
+	}
+	return r, nil
 }
 
 // Rescue makes one round. It is due at start and then after every Rescued.Next;
@@ -160,8 +172,13 @@ func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) er
 		_, _ = r.lock(ctx, token, 0, "") // else it ends by itself
 	}()
 	var failed []error
+	passed := 0
 	for len(dead) > 0 {
 		for _, c := range dead {
+			if r.own != "" && c.names != "" && strings.HasPrefix(c.id, r.own) {
+				passed++
+				continue
+			}
 			from, err := r.rescue(ctx, c, token)
 			if from.ID != "" {
 				done.add(from)
@@ -175,7 +192,7 @@ func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) er
 			}
 		}
 		var err error
-		if dead, _, err = r.look(ctx, len(failed)); err != nil {
+		if dead, _, err = r.look(ctx, passed+len(failed)); err != nil {
 			return errors.Join(append(failed, err)...)
 		}
 	}

@@ -283,3 +283,55 @@ func TestSweepPassesByStrangeKeys(t *testing.T) {
 		t.Errorf("rescued %+v, error %v, expected 2 units and an error about h:9:x", done, err)
 	}
 }
+
+// Renewals keep a living fetcher out of the rescuers' sight.
+func TestRenewMovesTheIndex(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	rdb.ZAdd(t.Context(), keys.Leases, redis.Z{Score: 1, Member: f.cur.id})
+	if err := f.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if score := rdb.ZScore(t.Context(), keys.Leases, f.cur.id).Val(); score < float64(time.Now().UnixMilli()) {
+		t.Errorf("after a renewal the index says %v", score)
+	}
+}
+
+// Without a tombstone the fetcher may live: then nobody takes its units.
+func TestPutbackWantsATombstone(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	rdb.LPush(t.Context(), "queue:a", "0")
+	mustTake(t, f, 1)
+	err := putbackScript.Run(t.Context(), rdb, []string{f.cur.fenced, f.cur.wips[0], "queue:a"}, "100").Err()
+	if !redis.HasErrorPrefix(err, "NOTFENCED") || len(list(t, rdb, "a")) != 0 {
+		t.Errorf("putback: %v, queue %q", err, list(t, rdb, "a"))
+	}
+}
+
+// A process that wakes from a pause does not rob itself; what a rescue of it
+// has begun it may finish.
+func TestRescuePassesByItsOwn(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	r, err := NewRescuer(RescuerConfig{Redis: rdb, Identity: "h:2:bb", Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := die(t, rdb, "h:2:bb", 2, "a")
+	die(t, rdb, "h:2:bbb", 2, "b")
+	if done := mustRescue(t, r.Rescue); done.Units != 2 || len(list(t, rdb, "a")) != 0 {
+		t.Errorf("rescued %+v, expected the other process alone", done)
+	}
+	if err := f.Renew(t.Context()); err != nil {
+		t.Errorf("renew: %v", err)
+	}
+	expire(t, rdb, f.cur.id)
+	if err := fenceScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, f.cur.lease, f.cur.fenced}, f.cur.id, 60000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expireIndex := redis.Z{Score: 1, Member: f.cur.id}
+	rdb.ZAdd(t.Context(), keys.Leases, expireIndex)
+	if done := mustRescue(t, r.Rescue); done.Units != 2 {
+		t.Errorf("rescued %+v, expected the rest of a rescue", done)
+	}
+}

@@ -33,7 +33,13 @@ func (f *reliable) recoverAlone(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.restore(ctx)
+	err := f.restore(ctx)
+	if err != nil {
+		f.mu.Lock()
+		f.doubt = true // what is on its way must not write back a unit that is settled by then
+		f.mu.Unlock()
+	}
+	return err
 }
 
 // register makes the current incarnation known.

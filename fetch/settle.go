@@ -76,7 +76,7 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	queue := moves[batch[0]].Unit.Queue
 	args := append(make([]any, 0, 2+7*len(batch)), in.generation, f.ttl)
 	for _, i := range batch {
-		args = append(args, moveArgs(&moves[i])...)
+		args = appendMove(args, &moves[i])
 	}
 	wip := in.wips[f.index[queue]]
 	replies, err := settleScript.Run(ctx, f.rdb,
@@ -92,15 +92,15 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	return nil
 }
 
-// moveArgs are the seven arguments of a move; bytes that did not change are
+// appendMove adds the seven arguments of a move; bytes that did not change are
 // those of the private place and do not travel.
-func moveArgs(m *Move) []any {
-	own, payload := "", m.Payload
-	if payload == nil {
+func appendMove(args []any, m *Move) []any {
+	own := ""
+	if m.Payload == nil {
 		own = "1"
 	}
 	before, most := m.Trim.args()
-	return []any{m.Unit.Receipt, int(m.To), score(m.Score), own, payload, before, most}
+	return append(args, &m.Unit.Receipt, int(m.To), score(m.Score), own, m.Payload, before, most)
 }
 
 // args are the arguments of the two trims; "" is none.

@@ -87,3 +87,68 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		t.Errorf("close: %d, %v", left, err)
 	}
 }
+
+// A unit that is listed twice is moved once.
+func TestMoveListedTwice(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	rdb.LPush(t.Context(), "queue:a", "0")
+	u := mustTake(t, f, 1)[0]
+	_, err := f.Settle(t.Context(), []Move{{Unit: u, To: ToQueue}, {Unit: u, To: ToDead, Score: 1}, {Unit: u, To: ToQueue}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.ZCard(t.Context(), keys.Dead).Val(); n != 1 {
+		t.Errorf("the job is in %d places", n)
+	}
+}
+
+// Redis forgets, and the writing back breaks off at each of its commands: the
+// next call writes back all, and a late twin of it is refused.
+func TestWritingBackBreaksOff(t *testing.T) {
+	_, url := redistest.New(t)
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.MaxRetries = -1
+	rdb := redis.NewClient(opt)
+	defer func() { _ = rdb.Close() }()
+	b := &breaker{left: 1 << 30}
+	broken := redis.NewClient(opt)
+	defer func() { _ = broken.Close() }()
+	broken.AddHook(b)
+	for commands := range 8 {
+		b.left = 1 << 30
+		rdb.FlushDB(t.Context())
+		var units []Unit
+		env := testEnv(broken, Strict{"a", "b"})
+		env.Held = func() []Unit { return units }
+		f := mustOpen(t, env)
+		for i := range 600 {
+			rdb.LPush(t.Context(), "queue:a", fmt.Sprint("a", i))
+			rdb.LPush(t.Context(), "queue:b", fmt.Sprint("b", i))
+		}
+		for len(units) < 1200 {
+			units = append(units, mustTake(t, f, 700)...)
+		}
+		rdb.FlushDB(t.Context())
+		b.left = commands
+		before := f.generation
+		err := f.Renew(t.Context())
+		b.left = 1 << 30
+		if err != nil {
+			if err := f.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if commands > 1 && f.generation < before+2 {
+				t.Errorf("broken off after %d commands: generation %d, was %d", commands, f.generation, before)
+			}
+		}
+		for i, wip := range f.cur.wips {
+			if n := rdb.HLen(t.Context(), wip).Val(); n != 600 {
+				t.Errorf("broken off after %d commands: %d units in progress from queue %d", commands, n, i)
+			}
+		}
+	}
+}

@@ -111,9 +111,12 @@ func (c *child) at(step string) {
 	}
 }
 
+// say writes a line for the test.
+func (c *child) say(line string) { _, _ = fmt.Fprintln(os.Stdout, line) }
+
 // stop says where it is and waits to be killed, or told to go on.
 func (c *child) stop(step string) {
-	fmt.Println("at", step)
+	c.say("at " + step)
 	if _, err := c.stdin.ReadString('\n'); err != nil {
 		os.Exit(4) // the test is gone
 	}
@@ -204,7 +207,7 @@ func (c *child) do(call func() error) error {
 			return nil
 		}
 		if errors.Is(err, fetch.ErrFenced) {
-			fmt.Println("fenced")
+			c.say("fenced")
 			clear(c.held)
 			continue
 		}

@@ -33,7 +33,7 @@ func (r *rig) spawn(stop string, batch int, queues ...string) *process {
 	r.must("child", err)
 	exe, err := os.Executable()
 	r.must("child", err)
-	p := &process{r: r, cmd: exec.Command(exe), lines: make(chan string, 100)}
+	p := &process{r: r, cmd: exec.CommandContext(r.ctx, exe), lines: make(chan string, 100)}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(spec))
 	p.cmd.Stderr = os.Stderr
 	p.stdin, err = p.cmd.StdinPipe()

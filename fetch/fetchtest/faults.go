@@ -116,8 +116,9 @@ func (c *faultConn) Write(b []byte) (int, error) {
 		})
 		c.faults.mu.Unlock()
 		return 0, errFault
+	case cutAfter, freeze:
+		c.struck, c.kind = true, kind // strikes at the reply
 	}
-	c.struck, c.kind = true, kind
 	return c.Conn.Write(b)
 }
 

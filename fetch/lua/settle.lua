@@ -8,10 +8,10 @@
 -- KEYS[6]  dead set        (place 3)
 -- ARGV[1]  generation that the lease must hold
 -- ARGV[2]  time to live of the lease, ms
--- ARGV[3..] per move seven: receipt, place, score, "1" to write the bytes of
---          the private place, else the bytes to write, trim by score ("" or the
---          score up to which members of the dead set go), trim by rank ("" or
---          the size above which its oldest members go, less one)
+-- ARGV[3..] at most 500 moves of seven: receipt, place, score, "1" to write the
+--          bytes of the private place, else the bytes to write, trim by score
+--          ("" or the score up to which members of the dead set go), trim by
+--          rank ("" or one more than the members that stay)
 --
 -- Returns per move 1 (moved), 0 (the receipt is not there) or an error text;
 -- then the unit is still in the private place. Error FENCED as in take.
@@ -23,35 +23,57 @@ if lease ~= ARGV[1] then
   return redis.error_reply('FENCED the lease holds ' .. tostring(lease) .. ', expected ' .. ARGV[1])
 end
 
-local function failed(r) return type(r) == 'table' and r.err end
+if #ARGV == 2 then return {} end
 
-local function move(at)
-  local receipt, place = ARGV[at], tonumber(ARGV[at + 1])
-  local held = pcall('HGET', KEYS[2], receipt)
-  if not held then return 0 end
-  if failed(held) then return held.err end
-
-  local bytes = ARGV[at + 4]
-  if ARGV[at + 3] == '1' then bytes = held end
-
-  -- The destination first: had the unit left the hash before a ZADD that
-  -- fails (wrong type, out of memory), it would be nowhere.
-  local r
-  if place == 0 then
-    r = pcall('RPUSH', KEYS[3], bytes)
-  else
-    r = pcall('ZADD', KEYS[3 + place], ARGV[at + 2], bytes)
+-- The moves of a batch mostly want the same trim.
+local function trim(group)
+  local before, max = '', ''
+  for _, m in ipairs(group) do
+    local b, x = ARGV[7 * m + 1], ARGV[7 * m + 2]
+    if b ~= '' and b ~= before then call('ZREMRANGEBYSCORE', KEYS[6], '-inf', b) end
+    if x ~= '' and x ~= max then call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(x)) end
+    before, max = b, x
   end
-  if failed(r) then return r.err end
-  call('HDEL', KEYS[2], receipt)
-
-  if place == 3 then
-    if ARGV[at + 5] ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[6], '-inf', ARGV[at + 5]) end
-    if ARGV[at + 6] ~= '' then pcall('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(ARGV[at + 6])) end
-  end
-  return 1
 end
 
-local out = {}
-for at = 3, #ARGV, 7 do out[#out + 1] = move(at) end
+local out, receipts = {}, {}
+for at = 3, #ARGV, 7 do receipts[#receipts + 1] = ARGV[at] end
+local held = pcall('HMGET', KEYS[2], unpack(receipts))
+
+-- Moves to one place are one command: each of them works as a whole or fails
+-- as a whole.
+local groups, seen = {[0] = {}, {}, {}, {}}, {}
+for m = 1, #receipts do
+  local receipt = receipts[m]
+  if held.err then
+    out[m] = held.err
+  elseif not held[m] or seen[receipt] then
+    out[m] = 0
+  else
+    seen[receipt] = true
+    local group = groups[tonumber(ARGV[7 * m - 3])]
+    group[#group + 1] = m
+  end
+end
+
+for place = 0, 3 do
+  local group, values, gone = groups[place], {}, {}
+  for k, m in ipairs(group) do
+    local at = 7 * m - 4
+    if place > 0 then values[#values + 1] = ARGV[at + 2] end
+    values[#values + 1] = ARGV[at + 3] == '1' and held[m] or ARGV[at + 4]
+    gone[k] = receipts[m]
+  end
+  if #group > 0 then
+    -- The destination first: had the units left the hash before a ZADD that
+    -- fails (wrong type, out of memory), they would be nowhere.
+    local r = pcall(place == 0 and 'RPUSH' or 'ZADD', KEYS[3 + place], unpack(values))
+    local err = type(r) == 'table' and r.err
+    for _, m in ipairs(group) do out[m] = err or 1 end
+    if not err then
+      call('HDEL', KEYS[2], unpack(gone))
+      if place == 3 then trim(group) end
+    end
+  end
+end
 return out
