@@ -9,7 +9,7 @@ import (
 var (
 	// ErrShutdown: the stop deadline has passed, the job is already back in its
 	// queue and will run again; whatever the handler does now is not recorded.
-	ErrShutdown = errors.New("troupe: shutting down, the job was requeued")
+	ErrShutdown = errors.New("troupe: shutting down")
 
 	// ErrFenced: this process was taken for dead and another one has put the
 	// job back; its result will be refused.

@@ -20,6 +20,10 @@ import (
 // queues, whatever woke it or not.
 const waitTime = 5 * time.Second
 
+// takeLimit is what one Take may return at most without telling that there is
+// no more.
+const takeLimit = 1000
+
 // capsule is the durable half of a manager, its fetcher and its processors. It
 // outlives every incarnation of them: queues of units, slots, ledger and flags
 // are here, so that an actor may crash at any instant and the next one derives
@@ -31,6 +35,8 @@ type capsule struct {
 	ledger  *ledger
 	settler *settler
 	classes map[string]*class // handlers with this capsule's middleware around them
+
+	announce sync.Once // the first start of the manager
 
 	mu       sync.Mutex
 	manager  *actor.PID
@@ -54,6 +60,7 @@ type capsule struct {
 	busy              atomic.Int64
 	refused           atomic.Uint64 // settlements that came too late
 	fencings          atomic.Uint64
+	heldBack          atomic.Int64 // failed jobs that wait without a slot for a key that refuses them
 }
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
@@ -189,7 +196,14 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	}
 	ctx, cancel := c.d.redisContext()
 	defer cancel()
+	returned := false
+	defer func() {
+		if !returned { // a third party's fetcher panicked
+			c.settler.putBack(acks)
+		}
+	}()
 	got, err := c.fetcher.Take(ctx, want, units)
+	returned = true
 	if fenced(err) {
 		c.onFenced(err) // the acks were refused with it
 		c.d.outage.ok(c.path("fetcher"))
@@ -210,6 +224,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 func (c *capsule) forget(ws ...*work) {
 	c.ledger.settled(ws...)
 	if len(ws) > 0 && c.d.hushed.Load() {
+		c.d.noteFinished(ws)
 		c.d.ringLauncher()
 	}
 }
@@ -224,7 +239,7 @@ func (c *capsule) receive(got []fetch.Unit, want int) {
 	}
 	c.mu.Lock()
 	if want > 0 {
-		c.dry = len(got) < want
+		c.dry = len(got) < min(want, takeLimit)
 	}
 	if !c.quiet && c.ledger.add(ws) {
 		c.inbox = append(c.inbox, ws...)

@@ -28,6 +28,7 @@ type cell struct {
 	events              *events
 
 	mu          sync.Mutex
+	inner       actor.Actor // of this incarnation
 	state       State
 	restarts    int
 	failures    int
@@ -44,7 +45,13 @@ func (d *Daemon) props(role, capsule string, producer func() actor.Actor, opts .
 		c := &cell{path: id, role: role, capsule: capsule, state: StateStarting, since: time.Now(), events: d.events}
 		return actor.DefaultSpawner(sys, id, p.Clone(
 			actor.WithSpawnFunc(nil),
-			actor.WithProducer(func() actor.Actor { return &guard{cell: c, inner: producer()} }),
+			actor.WithProducer(func() actor.Actor {
+				inner := producer()
+				c.mu.Lock()
+				c.inner = inner
+				c.mu.Unlock()
+				return &guard{cell: c, inner: inner}
+			}),
 			actor.WithMailbox(func() actor.Mailbox { return c.wrap(actor.Unbounded()()) }),
 			actor.WithOnInit(func(actor.Context) { d.tree.add(c) }), // only if the name was won
 		), parent)
@@ -188,6 +195,12 @@ func (i *invoker) EscalateFailure(reason, message any) {
 	i.cell.fail(crash.Reason, crash.Stack)
 	i.cell.set(StateCrashed)
 	i.cell.publish(func(a ActorEvent) Event { return ActorCrashed{a, crash.Reason, crash.Stack} })
+	i.cell.mu.Lock()
+	inner := i.cell.inner
+	i.cell.mu.Unlock()
+	if c, ok := inner.(interface{ crashed() }); ok {
+		c.crashed()
+	}
 	i.MessageInvoker.EscalateFailure(crash, message)
 }
 

@@ -68,6 +68,8 @@ type Daemon struct {
 	hardEnded chan struct{} // closed when the hard stop is over
 	endOnce   sync.Once     // drained or hard stop: whichever comes first
 	ended     chan struct{} // closed when the daemon has ended
+	managers  atomic.Int64  // that have started once
+	up        chan struct{} // closed when all have
 }
 
 // phase only ever grows.
@@ -109,7 +111,7 @@ func New(cfg Config) (*Daemon, error) {
 		},
 		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger), tree: &tree{cells: map[string]*cell{}},
 		machinery: newTracker(), changes: newBroadcast(),
-		drainedCh: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
+		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)
 	d.identity = beat.NewIdentity(hostname, os.Getpid())
@@ -117,7 +119,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
-	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: own, Lease: cfg.Lease, Logger: cfg.Logger}); err != nil {
+	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger}); err != nil {
 		_ = own.Close()
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -134,7 +136,8 @@ func New(cfg Config) (*Daemon, error) {
 }
 
 // Start checks Redis, runs the startup callbacks and spawns the tree. It returns
-// when the tree runs; a daemon is started once. After an error it has ended.
+// when every actor has been spawned; a daemon is started once. After an error it
+// has ended.
 func (d *Daemon) Start(ctx context.Context) error {
 	d.mu.Lock()
 	if d.begun {
@@ -159,6 +162,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
 	props := d.props("launcher", "", func() actor.Actor { return &launcher{d: d} },
 		actor.WithSupervisor(d.cfg.Strategy), actor.WithGuardian(root))
+	d.outage.ring = d.ringParts
 	pid, err := d.sys.Root.SpawnNamed(props, launcherName)
 	if err != nil {
 		d.abort()
@@ -167,7 +171,16 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.setLauncher(pid)
 	d.mu.Lock()
 	d.running = true
+	fatal := d.fatal
 	d.mu.Unlock()
+	if fatal != nil { // it gave up before it could be stopped
+		d.beginStop(0)
+	}
+	select {
+	case <-d.up:
+	case <-d.ended:
+	case <-ctx.Done(): // the tree goes on coming up
+	}
 	d.log.Info().Str("identity", d.identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
 		Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
 	return nil
@@ -221,6 +234,13 @@ func (d *Daemon) ringLauncher() {
 	d.changes.ring()
 	if pid := d.launcher.Load(); pid != nil {
 		d.root().Send(pid, wake{})
+	}
+}
+
+// ringParts wakes those who talk to Redis at long intervals.
+func (d *Daemon) ringParts() {
+	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
+		d.root().Send(actor.NewPID(d.sys.Address(), launcherName+"/"+name), wake{})
 	}
 }
 

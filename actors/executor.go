@@ -2,8 +2,10 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -42,6 +44,15 @@ type execution struct {
 	err      error
 	crash    *supervisor.JobCrash
 	returned bool
+	freed    bool // the slot has been given back already
+}
+
+// free gives the slot back, once.
+func (e *execution) free() {
+	if !e.freed {
+		e.freed = true
+		e.c.finish(e.slot, e.crash)
+	}
 }
 
 // execute runs the job of slot i to its end: perform, settle, then free the slot.
@@ -52,11 +63,11 @@ func (c *capsule) execute(i int, w *work) {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
 		}
-		c.d.jobs.Add(-1)
-		w.mu.Lock()
-		w.finished = true
-		w.mu.Unlock()
-		c.finish(i, e.crash)
+		e.free()
+		c.d.jobs.Add(-1) // after the slot: a stop looks at the slots when no job is left
+		if c.d.hushed.Load() {
+			c.d.ringLauncher()
+		}
 	}()
 	defer e.conclude()
 	defer e.caught()
@@ -108,6 +119,7 @@ func (e *execution) caught() {
 	case !e.returned:
 		e.err = &troupe.GoexitError{Stack: debug.Stack()}
 	default:
+		e.err = readable(e.err)
 		return
 	}
 	e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: debug.Stack()}
@@ -139,7 +151,7 @@ func (e *execution) conclude() {
 		e.line(zerolog.WarnLevel, "late").Err(e.err).Msg("job ended after its fate was decided; the result is refused")
 		return
 	}
-	c.d.finished(e.w)
+	e.w.own()
 	if c.d.events.wanted.Load() {
 		c.d.events.publish(e.ended())
 	}
@@ -157,7 +169,7 @@ func (e *execution) invalid() {
 	if !c.ledger.take(e.w) {
 		return
 	}
-	c.d.finished(e.w)
+	e.w.own()
 	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload)
 	if !e.settle(dec) {
 		return
@@ -247,8 +259,19 @@ func (e *execution) settle(dec retry.Decision) bool {
 		c.settler.ack(e.w)
 		return true
 	}
-	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{})}
-	c.settler.settle(pm)
+	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{}), parked: make(chan struct{})}
+	c.settler.submit(pm)
+	select {
+	case <-pm.done:
+	case <-pm.parked:
+		// Redis refuses this very move: other jobs need not wait for it. How many
+		// may be held back like this is bounded.
+		if c.heldBack.Add(1) <= int64(heldBackFactor*len(c.slots)) {
+			e.free()
+		}
+		<-pm.done
+		c.heldBack.Add(-1)
+	}
 	if pm.err == nil && pm.result == fetch.Moved {
 		return true
 	}
@@ -259,6 +282,36 @@ func (e *execution) settle(dec retry.Decision) bool {
 	line.Err(e.err).Msg("the failure of a job could not be stored")
 	return false
 }
+
+// heldBackFactor times the concurrency is how many failed jobs may wait without
+// a slot for a key that refuses them.
+const heldBackFactor = 10
+
+// readable makes sure that err can be read: an Error method that panics is a
+// fault of the job's error, not of the processor that logs it.
+func readable(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			safe = &unreadableError{err: err, class: fmt.Sprintf("%T", err)}
+		}
+	}()
+	_ = err.Error()
+	return err
+}
+
+// unreadableError stands for an error whose Error method panics.
+type unreadableError struct {
+	err   error
+	class string
+}
+
+func (e *unreadableError) Error() string {
+	return "an error of type " + e.class + " whose Error method panics"
+}
+func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }
 
 // line begins the one log line of the job. Arguments are never in it.
 func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -24,6 +25,8 @@ const (
 )
 
 type renewed struct{ epoch uint64 }
+
+var errBeat = errors.New("the beat panicked")
 
 func (h *heartbeat) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
@@ -76,15 +79,18 @@ func (h *heartbeat) beat(ctx actor.Context) {
 	h.beating, h.again = true, false
 	d, self, epoch := h.d, ctx.Self(), h.epoch
 	d.spawn(self, func() {
-		result, err := d.beatOnce()
-		d.root().Send(self, beaten{epoch: epoch, result: result, err: err})
+		m := beaten{epoch: epoch, err: errBeat}
+		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
+		m.result, m.err = d.beatOnce()
+		for _, sig := range m.result.Signals { // here: they are off the list, and this actor may crash
+			d.remote(sig)
+		}
 	})
 }
 
 func (h *heartbeat) beaten(ctx actor.Context, m beaten) {
 	h.beating = false
-	for _, sig := range m.result.Signals {
-		h.d.remote(sig)
+	if len(m.result.Signals) > 0 {
 		h.again = true // show the effect at once
 	}
 	if m.err == nil {
@@ -104,7 +110,7 @@ func (h *heartbeat) renew(ctx actor.Context) {
 	h.renewal = true
 	d, self, epoch := h.d, ctx.Self(), h.epoch
 	d.spawn(self, func() {
+		defer d.root().Send(self, renewed{epoch: epoch})
 		d.renewLeases()
-		d.root().Send(self, renewed{epoch: epoch})
 	})
 }

@@ -38,6 +38,11 @@ func (l *launcher) Receive(ctx actor.Context) {
 		}
 		if l.d.phase() == phaseRunning {
 			l.d.log.Error().Str("actor", msg.Who.GetId()).Msg("an actor was stopped by its strategy and will not be replaced")
+			for _, c := range l.d.capsules {
+				if msg.Who.GetId() == launcherName+"/"+c.cfg.Name {
+					c.hush() // what waits goes back to the queues
+				}
+			}
 		}
 		l.step(ctx)
 	}

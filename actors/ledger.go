@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 )
 
@@ -22,7 +23,14 @@ type work struct {
 	class, jid string
 	started    time.Time
 	cancel     context.CancelCauseFunc // nil until the job runs
-	finished   bool                    // its goroutine has ended
+	byItself   bool                    // it ended, and its own outcome is what gets settled
+}
+
+// own notes that the job's own outcome decided its fate.
+func (w *work) own() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byItself = true
 }
 
 type workState uint8
@@ -43,6 +51,11 @@ func (w *work) describe(class, jid string, started time.Time, cancel context.Can
 func (w *work) ref() JobRef {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.jid == "" { // never started
+		if p, err := troupe.ParsePayload(w.unit.Payload); err == nil {
+			w.class, w.jid = p.DisplayClass(), p.JID()
+		}
+	}
 	return JobRef{JID: w.jid, Class: w.class, Queue: w.unit.Queue, Started: w.started}
 }
 

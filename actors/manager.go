@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -55,6 +56,11 @@ func (m *manager) start(ctx actor.Context) {
 	if !hushed {
 		d.child(ctx, d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), "fetcher")
 	}
+	c.announce.Do(func() {
+		if d.managers.Add(1) == int64(len(d.capsules)) {
+			close(d.up)
+		}
+	})
 	m.hush(ctx)
 }
 
@@ -78,16 +84,12 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	c := m.c
 	c.mu.Lock()
 	hushed := c.quiet
-	slot := -1
-	for i, s := range c.slots {
-		if s.pid != nil && s.pid.GetId() == path {
-			slot = i
-		}
-	}
 	c.mu.Unlock()
-	if slot >= 0 {
-		m.alive--
-		c.slotGone(slot)
+	if number, ok := strings.CutPrefix(path, c.path("processor-")); ok {
+		if i, err := strconv.Atoi(number); err == nil {
+			m.alive--
+			c.slotGone(i)
+		}
 	}
 	if hushed {
 		m.c.d.ringLauncher()
@@ -95,6 +97,9 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	}
 	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).
 		Msg("an actor was stopped by its strategy and will not be replaced")
+	if m.alive == 0 || path == c.path("fetcher") {
+		c.hush() // nobody is left to run, or to fetch: what waits goes back to the queues
+	}
 }
 
 func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }

@@ -16,10 +16,12 @@ import (
 // again. Errors that are no outage (a key of the wrong type) are logged once per
 // part and text until that part succeeds again.
 type outage struct {
-	log zerolog.Logger
+	log  zerolog.Logger
+	ring func() // wakes the parts that wait; must not block; nil in tests
 
 	mu    sync.Mutex
 	since time.Time
+	back  time.Time         // of the first success after the last failure
 	down  map[string]bool   // parts that wait for Redis
 	fault map[string]string // part -> the error last logged
 	ended bool              // the connections are being closed: errors mean nothing
@@ -47,6 +49,7 @@ func (o *outage) failed(part string, err error) {
 		return
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
 	}
+	o.back = time.Time{}
 	if len(o.down) == 0 {
 		o.since = time.Now()
 		o.log.Error().Str("actor", part).Err(err).Msg("redis is away")
@@ -65,8 +68,15 @@ func (o *outage) ok(part string) {
 		return
 	}
 	delete(o.down, part)
+	if o.back.IsZero() {
+		o.back = time.Now()
+	}
 	if len(o.down) == 0 {
-		o.log.Warn().Float64("downtime_s", time.Since(o.since).Seconds()).Msg("redis is back")
+		o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back")
+		return
+	}
+	if o.ring != nil {
+		o.ring() // the others may try at once
 	}
 }
 

@@ -67,6 +67,9 @@ func (p *poller) Receive(ctx actor.Context) {
 		p.watch(ctx)
 	case quiet:
 		ctx.Stop(ctx.Self())
+	case wake:
+		p.look(ctx, 0)
+		p.look(ctx, 1)
 	case tick:
 		if m.epoch == p.epoch {
 			p.tick(ctx, m.kind)
@@ -136,8 +139,10 @@ func (p *poller) look(ctx actor.Context, i int) {
 	s.busy, s.again = true, false
 	d, self, epoch, c, set := p.d, ctx.Self(), p.epoch, p.ctx, s.set
 	d.spawn(self, func() {
+		m := promoted{epoch: epoch, i: i}
+		defer func() { d.root().Send(self, m) }()
 		got, ok := d.promote(c, set)
-		d.root().Send(self, promoted{epoch: epoch, i: i, next: got.Next, more: got.More, ok: ok})
+		m.next, m.more, m.ok = got.Next, got.More, ok
 	})
 }
 

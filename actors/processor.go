@@ -10,18 +10,39 @@ import (
 type processor struct {
 	c     *capsule
 	index int
+	self  *actor.PID
+	ended bool // Restarting or Stopping
+	down  bool // crashed; up again with the next message if the strategy resumes it
 }
 
 func (p *processor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		p.c.slotUp(p.index, ctx.Self())
+		p.self = ctx.Self()
+		p.c.slotUp(p.index, p.self)
 		p.step(ctx)
 	case wake, quiet:
+		if p.ended {
+			return
+		}
+		if p.down { // resumed
+			p.down = false
+			p.c.slotUp(p.index, p.self)
+		}
 		p.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
+		p.ended = true
 		p.c.slotDown(p.index)
 	}
+}
+
+// crashed is called in the mailbox's goroutine after a panic, before the
+// strategy decides: the slot is given no work meanwhile, and a doorbell is left
+// for the case that the strategy resumes this instance.
+func (p *processor) crashed() {
+	p.down = true
+	p.c.slotGone(p.index)
+	p.c.ring(p.self)
 }
 
 func (p *processor) step(ctx actor.Context) {

@@ -38,6 +38,8 @@ func (r *rescuer) Receive(ctx actor.Context) {
 		if m.epoch == r.epoch {
 			r.look(ctx)
 		}
+	case wake:
+		r.look(ctx)
 	case rescued:
 		if m.epoch != r.epoch {
 			return
@@ -60,6 +62,9 @@ func (r *rescuer) look(ctx actor.Context) {
 		return
 	}
 	r.looking = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 	d, self, epoch := r.d, ctx.Self(), r.epoch
 	sweep := time.Since(r.swept) > sweepInterval
 	if sweep {
@@ -68,12 +73,12 @@ func (r *rescuer) look(ctx actor.Context) {
 	c, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	d.spawn(self, func() {
-		next := d.rescueInterval()
+		m := rescued{epoch: epoch, next: d.rescueInterval()}
+		defer func() { d.root().Send(self, m) }()
 		defer cancel()
 		if hint, ok := d.rescueOnce(c, sweep); ok && hint > 0 {
-			next = min(next, hint)
+			m.next = min(m.next, hint)
 		}
-		d.root().Send(self, rescued{epoch: epoch, next: next})
 	})
 }
 

@@ -65,7 +65,7 @@ func MainContext(ctx context.Context, cfg Config) int {
 		select {
 		case err := <-started:
 			if err != nil {
-				if errors.Is(err, context.Canceled) && len(early) > 0 {
+				if errors.Is(err, context.Canceled) && (len(early) > 0 || ctx.Err() != nil) {
 					return ExitOK
 				}
 				return bootFailed(cfg, err)
@@ -117,7 +117,7 @@ func (d *Daemon) signal(s os.Signal) {
 	case syscall.SIGTSTP:
 		d.Quiet()
 	case syscall.SIGTTIN:
-		d.DumpStacks()
+		go d.DumpStacks() // a large tree takes a while; signals do not wait
 	}
 }
 

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,8 +27,9 @@ type settler struct {
 	mu      sync.Mutex
 	acks    []*work
 	moves   []*pendingMove
-	timer   *time.Timer // armed while acks wait and nobody carries them
-	running bool        // a flush loop is at work
+	waiting []*pendingMove // refused by Redis, to be tried again later
+	timer   *time.Timer    // armed while acks wait and nobody carries them
+	running bool           // a flush loop is at work
 	closed  bool
 }
 
@@ -39,6 +39,7 @@ type pendingMove struct {
 	result fetch.Result
 	err    error         // set when the settler gave up
 	done   chan struct{} // closed when result or err is set
+	parked chan struct{} // closed when Redis has refused it; nil if nobody wants to know
 	over   bool          // in Redis; guarded by the settler
 }
 
@@ -84,14 +85,6 @@ func (s *settler) arm() {
 	}
 }
 
-// settle writes moves and waits for their results.
-func (s *settler) settle(moves ...*pendingMove) {
-	s.submit(moves...)
-	for _, m := range moves {
-		<-m.done
-	}
-}
-
 // submit hands moves over; each closes its done channel when it is over.
 func (s *settler) submit(moves ...*pendingMove) {
 	s.mu.Lock()
@@ -124,20 +117,22 @@ func (s *settler) kick() {
 func (s *settler) loop() {
 	normal := false
 	defer func() {
+		if normal {
+			return
+		}
+		// a panic in a third party's fetcher: what waits must not wait for ever
 		s.mu.Lock()
 		s.running = false
-		again := !normal && len(s.acks)+len(s.moves) > 0
-		s.arm()
 		s.mu.Unlock()
-		if again { // a panic in a third party's fetcher: what waits must not wait for ever
-			time.AfterFunc(time.Second, s.kick)
-		}
+		time.AfterFunc(time.Second, s.kick)
 	}()
 	for try := 0; ; {
 		s.mu.Lock()
 		acks, moves := s.acks, slices.Clone(s.moves)
 		if len(acks)+len(moves) == 0 || s.closed {
-			normal = true
+			// in the same critical section as the look: what is submitted after
+			// it must find nobody running
+			normal, s.running = true, false
 			s.mu.Unlock()
 			return
 		}
@@ -151,7 +146,9 @@ func (s *settler) loop() {
 		}
 		try++
 		if !pause(s.c.d.settleCtx, try) {
-			normal = true
+			s.mu.Lock()
+			normal, s.running = true, false
+			s.mu.Unlock()
 			return
 		}
 	}
@@ -169,14 +166,53 @@ func (s *settler) flush(acks []*work, moves []*pendingMove) error {
 		return nil
 	}
 	err := s.write(moves)
-	if len(moves) > 1 && redisconn.Classify(err) == redisconn.Command {
-		// one of them is refused (a key of a wrong type, say): the others go on
-		err = nil
-		for _, m := range moves {
-			err = cmp.Or(err, s.write([]*pendingMove{m}))
+	if redisconn.Classify(err) != redisconn.Command {
+		return err
+	}
+	// One of them is refused (a key of a wrong type, say): it waits apart, and the
+	// others go on.
+	for _, m := range moves {
+		err := s.write([]*pendingMove{m})
+		if redisconn.Classify(err) == redisconn.Command {
+			s.park(m)
+		} else if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
+}
+
+// parkTime is the wait between two tries with a move that Redis refuses.
+const parkTime = time.Second
+
+// park takes a refused move off the list for a while. Its job's slot need not
+// wait for it.
+func (s *settler) park(m *pendingMove) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.moves = slices.DeleteFunc(s.moves, func(o *pendingMove) bool { return o == m })
+	if m.parked != nil {
+		select {
+		case <-m.parked:
+		default:
+			close(m.parked)
+		}
+	}
+	s.waiting = append(s.waiting, m)
+	if len(s.waiting) == 1 {
+		time.AfterFunc(parkTime, s.unpark)
+	}
+}
+
+func (s *settler) unpark() {
+	s.mu.Lock()
+	s.moves = append(s.moves, s.waiting...)
+	s.waiting = nil
+	s.mu.Unlock()
+	s.kick()
 }
 
 // write makes one attempt to settle moves; those that succeed are over.
@@ -224,8 +260,8 @@ func (s *settler) write(moves []*pendingMove) error {
 func (s *settler) close() {
 	s.mu.Lock()
 	s.closed = true
-	moves := s.moves
-	s.moves = nil
+	moves := append(s.moves, s.waiting...)
+	s.moves, s.waiting = nil, nil
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil

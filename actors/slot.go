@@ -47,8 +47,8 @@ func (c *capsule) slotDown(i int) {
 	c.delist(s)
 }
 
-// slotGone is called by the manager when a processor has ended for good: what
-// was offered to it goes to another.
+// slotGone is called when a processor has crashed, or ended for good: what was
+// offered to it goes to another.
 func (c *capsule) slotGone(i int) {
 	c.mu.Lock()
 	s := c.slots[i]

@@ -124,11 +124,14 @@ func (d *Daemon) fail(err error) {
 }
 
 func (d *Daemon) beginStop(timeout time.Duration) {
-	before := d.phase()
-	if !d.advance(phaseStopping) {
+	// phase and deadline in one step: whoever sees the one reads the other
+	d.mu.Lock()
+	before := d.state
+	if !d.running || before >= phaseStopping {
+		d.mu.Unlock()
 		return
 	}
-	d.mu.Lock()
+	d.state = phaseStopping
 	d.stoppedAt = time.Now()
 	d.until = d.stoppedAt.Add(timeout)
 	cause := d.fatal
@@ -153,23 +156,34 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 
 // conduct is the outer net: the stop protocol ends in time whatever actors do.
 func (d *Daemon) conduct() {
-	t := time.NewTimer(time.Until(d.deadline()) + netSlack)
-	defer t.Stop()
+	ctx, cancel := context.WithDeadline(context.Background(), d.deadline().Add(netSlack))
+	defer cancel()
+	if d.changes.await(ctx, func() bool { return d.allDrained() || closed(d.hardEnded) }) {
+		d.declareDrained() // without effect once the hard stop has begun
+	} else {
+		d.hardStop()
+	}
 	select {
 	case <-d.drainedCh:
 	case <-d.hardEnded:
-	case <-t.C:
-		d.hardStop()
-		select {
-		case <-d.drainedCh: // at the last moment
-		case <-d.hardEnded:
-		}
 	}
 	d.end()
 }
 
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
 // allDrained tells whether every capsule has nothing left to settle.
 func (d *Daemon) allDrained() bool {
+	if d.jobs.Load() > 0 { // their error and death handlers may still run
+		return false
+	}
 	for _, c := range d.capsules {
 		if !c.drained() {
 			return false
@@ -193,7 +207,8 @@ func (d *Daemon) runHardStop() {
 	defer close(d.hardEnded)
 	// 1. Nothing may come in any more, in no capsule: two capsules can share a
 	// queue, and what one puts back the other must not fetch.
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience(requeueTime))
+	defer cancel()
 	ended := d.changes.await(ctx, func() bool {
 		for _, c := range d.capsules {
 			if !c.fetchEnded() {
@@ -202,7 +217,6 @@ func (d *Daemon) runHardStop() {
 		}
 		return true
 	})
-	cancel()
 	if !ended {
 		d.log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
 	}
@@ -222,21 +236,19 @@ func (d *Daemon) runHardStop() {
 			c.requeue(ws)
 		}()
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), requeueTime)
 	requeued.await(ctx, requeued.idle)
-	cancel()
 	// 3. Cancel, 4. grace.
 	for _, ws := range taken {
 		for _, w := range ws {
 			w.interrupt(troupe.ErrShutdown)
 		}
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), d.cfg.Grace)
-	d.changes.await(ctx, func() bool { return d.jobs.Load() == 0 })
+	grace, endGrace := context.WithTimeout(context.Background(), d.cfg.Grace)
+	defer endGrace()
+	d.changes.await(grace, func() bool { return d.jobs.Load() == 0 })
 	for _, c := range d.capsules {
-		c.ledger.waitEmpty(ctx)
+		c.ledger.waitEmpty(grace)
 	}
-	cancel()
 	// 5. What is deaf is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
@@ -252,9 +264,38 @@ func (d *Daemon) runHardStop() {
 	}
 }
 
-// requeue puts ws back in bulk, one guarded step a queue, until it succeeds or
-// the end of the grace.
+// patience is how long to wait for Redis: less when it is known to be away, so
+// that a stop still ends in the time that platforms allow.
+func (d *Daemon) patience(t time.Duration) time.Duration {
+	if d.outage.away() {
+		return t / 4
+	}
+	return t
+}
+
+// requeue puts ws back in bulk, one guarded step a queue. A queue that refuses
+// (a key of a wrong type) does not keep the others.
 func (c *capsule) requeue(ws []*work) {
+	byQueue := map[string][]*work{}
+	for _, w := range ws {
+		byQueue[w.unit.Queue] = append(byQueue[w.unit.Queue], w)
+	}
+	done := newTracker()
+	for _, group := range byQueue {
+		done.Add(1)
+		go func() {
+			defer done.Done()
+			if err := isolate(func() { c.requeueQueue(group) }); err != nil {
+				c.d.log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
+			}
+		}()
+	}
+	done.await(c.d.settleCtx, done.idle)
+}
+
+// requeueQueue puts ws, all of one queue, back until it succeeds or the end of
+// the grace.
+func (c *capsule) requeueQueue(ws []*work) {
 	moves := make([]fetch.Move, len(ws))
 	for i, w := range ws {
 		moves[i] = fetch.Move{Unit: w.unit, To: fetch.ToQueue}
@@ -303,11 +344,13 @@ func (d *Daemon) end() {
 		c.settler.close()
 	}
 	d.stopTree()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience(closeTime))
 	defer cancel()
 	d.machinery.await(ctx, d.machinery.idle)
 	for _, c := range d.capsules {
-		c.leave(ctx)
+		if err := isolate(func() { c.leave(ctx) }); err != nil {
+			d.log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while leaving")
+		}
 	}
 	d.lastBeat(ctx)
 	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
@@ -370,12 +413,20 @@ func (d *Daemon) stopTree() {
 	}
 }
 
-// finished notes a job that ended by itself while the daemon was stopping.
-func (d *Daemon) finished(w *work) {
-	if !d.hushed.Load() || d.phase() != phaseStopping {
-		return
-	}
+// noteFinished reports jobs that ended by themselves and were settled while the
+// daemon was stopping.
+func (d *Daemon) noteFinished(ws []*work) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.report.Finished = append(d.report.Finished, w.ref())
+	if d.state != phaseStopping {
+		return
+	}
+	for _, w := range ws {
+		w.mu.Lock()
+		own := w.byItself
+		w.mu.Unlock()
+		if own {
+			d.report.Finished = append(d.report.Finished, w.ref())
+		}
+	}
 }

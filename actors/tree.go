@@ -67,23 +67,12 @@ func (t Tree) Restarts(path string) int {
 
 // String draws the tree, one actor a line.
 func (t Tree) String() string {
+	branches := t.branches()
 	var b strings.Builder
 	for i, n := range t {
-		level := strings.Count(n.Path, "/")
-		for l := 1; l <= level; l++ {
-			switch last := t.lastChild(i, l); {
-			case l < level && last:
-				b.WriteString("   ")
-			case l < level:
-				b.WriteString("│  ")
-			case last:
-				b.WriteString("└─ ")
-			default:
-				b.WriteString("├─ ")
-			}
-		}
+		b.WriteString(branches[i])
 		name := n.Path[strings.LastIndexByte(n.Path, '/')+1:]
-		fmt.Fprintf(&b, "%-*s %s", max(1, 24-3*level), name, n.State)
+		fmt.Fprintf(&b, "%-*s %s", max(1, 24-3*strings.Count(n.Path, "/")), name, n.State)
 		if n.Job != nil {
 			fmt.Fprintf(&b, " %s %s", n.Job.Class, n.Job.JID)
 			if !n.Job.Started.IsZero() {
@@ -104,17 +93,34 @@ func (t Tree) String() string {
 	return b.String()
 }
 
-// lastChild tells whether nothing follows row i at this level under the same parent.
-func (t Tree) lastChild(i, level int) bool {
-	for _, n := range t[i+1:] {
-		switch l := strings.Count(n.Path, "/"); {
-		case l == level:
-			return false
-		case l < level:
-			return true
+// branches are the line drawings before each name. From the last row up, so that
+// it is known whether a row, or an ancestor of it, has a sibling below.
+func (t Tree) branches() []string {
+	out := make([]string, len(t))
+	var below []bool // per level: there is a sibling further down
+	for i := len(t) - 1; i >= 0; i-- {
+		level := strings.Count(t[i].Path, "/")
+		for len(below) <= level {
+			below = append(below, false)
 		}
+		var b strings.Builder
+		for l := 1; l <= level; l++ {
+			switch {
+			case l < level && below[l]:
+				b.WriteString("│  ")
+			case l < level:
+				b.WriteString("   ")
+			case below[l]:
+				b.WriteString("├─ ")
+			default:
+				b.WriteString("└─ ")
+			}
+		}
+		out[i] = b.String()
+		below[level] = true
+		clear(below[level+1:])
 	}
-	return true
+	return out
 }
 
 func firstLine(s string, limit int) string {
