@@ -7,11 +7,17 @@
 -- ARGV     per move five: place, or 0 for a queue; score, or the number of the
 --          key of the queue; bytes; trim by score; trim by rank (as in settle)
 --
--- Returns 1. An error when a destination has the wrong type; then nothing was
+-- Returns 1. An error when a destination of a move has the wrong type; then nothing was
 -- written, or the next try would write the other moves twice.
 
+local used = {}
+for at = 1, #ARGV, 5 do
+  local place = tonumber(ARGV[at])
+  if place == 0 then place = tonumber(ARGV[at + 1]) end
+  used[place] = true
+end
 for k, key in ipairs(KEYS) do
-  local kind = redis.call('TYPE', key).ok
+  local kind = used[k] and redis.call('TYPE', key).ok or 'none'
   if kind ~= 'none' and kind ~= (k > 3 and 'list' or 'zset') then
     return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. kind)
   end

@@ -1,0 +1,253 @@
+package actors_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// deciding gives every failure of an actor with this role the same directive.
+func deciding(role string, d supervisor.Directive) *supervisor.Strategy {
+	return supervisor.OneForOne(supervisor.Spec{Decide: func(f supervisor.Failure) supervisor.Directive {
+		if f.Role == role {
+			return d
+		}
+		return supervisor.Restart
+	}})
+}
+
+func TestResumedProcessorGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{
+			{Concurrency: 2, Strategy: deciding("processor", supervisor.Resume)},
+		}})
+		push(k, 6, "panic")
+		push(k, 4, "ok")
+		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
+	})
+}
+
+// A strategy that never decides leaves its child suspended; the others go on, and
+// nothing is given to the suspended one.
+func TestStrategyThatDoesNothingHangsNoJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{
+			{Concurrency: 2, Strategy: idleStrategy{}},
+		}})
+		k.Crash("launcher/default/processor-1", errInjected)
+		synctest.Wait()
+		push(k, 10, "ok")
+		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
+		began := time.Now()
+		k.Stop()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the stop took %s", took)
+		}
+	})
+}
+
+type idleStrategy struct{}
+
+func (idleStrategy) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
+}
+
+func TestStopEndsInTimeWhenAStrategyBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		release := make(chan struct{})
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Timeout: 2 * time.Second, Strategy: blockingStrategy{release},
+			Capsules: []actors.Capsule{{Concurrency: 2}},
+		})
+		push(k, 1, "wait")
+		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
+		k.Crash("launcher/poller", errInjected)
+		synctest.Wait()
+		began := time.Now()
+		r := k.Stop()
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("the stop took %s", took)
+		}
+		if len(r.Requeued) != 1 || len(r.Left) != 0 {
+			t.Errorf("drain report: %s", r)
+		}
+		close(release)
+	})
+}
+
+type blockingStrategy struct{ release chan struct{} }
+
+func (s blockingStrategy) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
+	<-s.release
+}
+
+// What a capsule without actors has fetched goes back to its queue.
+func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
+	for _, tc := range []struct {
+		role, crash       string
+		launcher, capsule *supervisor.Strategy
+	}{
+		{"manager", "launcher/default", deciding("manager", supervisor.Stop), nil},
+		{"fetcher", "launcher/default/fetcher", nil, deciding("fetcher", supervisor.Stop)},
+		{"processor", "launcher/default/processor-0", nil, deciding("processor", supervisor.Stop)},
+	} {
+		t.Run(tc.role, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				cfg := actors.Config{Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}}
+				if tc.launcher != nil {
+					cfg.Strategy = tc.launcher
+				}
+				if tc.capsule != nil {
+					cfg.Capsules[0].Strategy = tc.capsule
+				}
+				k := testkit.Start(t, cfg)
+				push(k, 50, "slow", 10)
+				k.Await("some", func() bool { return k.Stats().Processed > 5 })
+				k.Crash(tc.crash, errInjected)
+				k.Await("quiet and settled", func() bool {
+					return inProgress(t, k.Redis) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0
+				})
+				done := int(k.Stats().Processed)
+				if n := size(t, k.Redis, "queue:default"); n+done != 50 {
+					t.Errorf("%d done and %d in the queue, want 50 in all", done, n)
+				}
+			})
+		})
+	}
+}
+
+// A third party's fetcher that panics loses no ack.
+func TestPanickingFetcherLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var panics atomic.Int64
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.Nop(),
+			Capsules: []actors.Capsule{{Concurrency: 2, Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
+				f, err := fetch.NewReliable(e)
+				return panickingFetcher{f, &panics}, err
+			}}},
+		})
+		push(k, 20, "ok")
+		push(k, 5, "fail")
+		k.Await("all settled", func() bool {
+			return k.Stats().Processed == 25 && inProgress(t, k.Redis) == 0 && size(t, k.Redis, "retry") == 5
+		})
+		if panics.Load() < 4 {
+			t.Errorf("only %d panics", panics.Load())
+		}
+		runs, _ := s.counts()
+		for jid, n := range runs {
+			if n != 1 {
+				t.Errorf("job %s ran %d times", jid, n)
+			}
+		}
+	})
+}
+
+type panickingFetcher struct {
+	fetch.Fetcher
+	n *atomic.Int64
+}
+
+func (f panickingFetcher) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	if len(acks) > 0 && f.n.Add(1)%3 == 1 {
+		panic("a fetcher of a third party")
+	}
+	return f.Fetcher.Take(ctx, n, acks)
+}
+
+func (f panickingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	if f.n.Add(1)%2 == 0 {
+		panic("a fetcher of a third party")
+	}
+	return f.Fetcher.Settle(ctx, moves)
+}
+
+// A key of the wrong type holds up the jobs that need it, and nobody else.
+func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
+	for name, factory := range fetchers {
+		t.Run(name, func(t *testing.T) {
+			s := newScript()
+			rdb := testkit.Redis(t)
+			k := testkit.Start(t, actors.Config{
+				Redis: rdb, Registry: s.registry(), Logger: zerolog.Nop(),
+				Capsules: []actors.Capsule{{Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"broken", "default"}}},
+			})
+			rdb.Set(ctx, "retry", "not a set", 0)
+			rdb.Set(ctx, "queue:broken", "not a list", 0)
+			push(k, 6, "fail")
+			killed := push(k, 1, "kill")[0]
+			push(k, 20, "ok")
+			k.Await("the others", func() bool { return k.Stats().Processed == 27 && size(t, rdb, "dead") == 1 })
+			if got := members(t, rdb, "dead"); len(got) != 1 || got[0] != killed {
+				t.Errorf("dead holds %q", got)
+			}
+			rdb.Del(ctx, "retry", "queue:broken")
+			k.Await("the retries", func() bool { return size(t, rdb, "retry") == 6 })
+			ok := k.PushClass("Scripted", []any{"ok"}, client.Queue("broken"))
+			k.Await("the mended queue", func() bool { return s.started(ok) })
+		})
+	}
+}
+
+type unreadable struct{ inner error }
+
+func (e unreadable) Error() string { return e.inner.Error() }
+
+func TestErrorThatCannotBeReadIsAnOutcomeNotACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Scripted", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return unreadable{} }))
+		var told atomic.Int64
+		k := testkit.Start(t, actors.Config{
+			Registry: &r, Capsules: []actors.Capsule{{Concurrency: 2}},
+			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { told.Add(1) }},
+		})
+		push(k, 60, "x")
+		k.Await("all stored", func() bool { return size(t, k.Redis, "retry") == 60 && told.Load() == 60 })
+		for _, n := range k.Tree() {
+			if n.Restarts > 0 {
+				t.Errorf("%s restarted", n.Path)
+			}
+		}
+	})
+}
+
+func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var begun, ended atomic.Int64
+		handler := func() {
+			begun.Add(1)
+			time.Sleep(5 * time.Second)
+			ended.Add(1)
+		}
+		k := testkit.Start(t, actors.Config{
+			Registry:      s.registry(),
+			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { handler() }},
+			DeathHandlers: []actors.DeathHandler{func(context.Context, *troupe.Payload, error) { handler() }},
+		})
+		push(k, 1, "kill")
+		k.Await("the first handler", func() bool { return begun.Load() == 1 })
+		k.Stop()
+		if ended.Load() != 2 {
+			t.Errorf("%d of 2 handlers had ended when the stop was over", ended.Load())
+		}
+	})
+}
