@@ -1,0 +1,222 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+)
+
+// Counts is what an operation on many entries did.
+type Counts struct {
+	Done    int // by this call
+	Gone    int // taken by somebody else before it was their turn
+	Stopped int // removed, since client middleware stopped them on their way to the queue
+	Left    int // still in the set: no jobs, middleware fails on them, the queue is a key of another type
+
+	// Fault says why the first of those Left was; nil if none was.
+	Fault error
+}
+
+func (c *Counts) leave(n int, why error) {
+	c.Left += n
+	if c.Fault == nil {
+		c.Fault = why
+	}
+}
+
+// BulkOption narrows or follows an operation on many entries.
+type BulkOption func(*bulk)
+
+// Where chooses entries; the others stay and are not counted.
+func Where(match func(*SortedEntry) bool) BulkOption { return func(b *bulk) { b.match = match } }
+
+// Follow has fn called with each entry that was Done, after it was: to run death
+// handlers, or to show progress. A panic in fn does not end the operation; the
+// first one is its error in the end, a *troupe.PanicError.
+func Follow(fn func(*SortedEntry)) BulkOption { return func(b *bulk) { b.follow = fn } }
+
+// RetryAll is SortedEntry.Retry for the whole set, the highest score first, as
+// with Sidekiq 6: retries that fail again meanwhile come back with a higher
+// score than they had, and are not met a second time.
+//
+// This and the other operations on many entries work in pages, each entry being
+// moved in one atomic step, until the end of the set, of ctx, or an error. On an
+// error the counts hold but for the page that failed. Any number of them may run
+// at once.
+func (s *JobSet) RetryAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
+	return s.all(ctx, "retry all", opts, func(b *bulk, page []*SortedEntry) error {
+		return b.retry(ctx, page)
+	})
+}
+
+// KillAll is SortedEntry.Kill for the whole set.
+func (s *JobSet) KillAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
+	return s.all(ctx, "kill all", opts, func(b *bulk, page []*SortedEntry) error {
+		there, err := s.bury(ctx, page)
+		if err == nil {
+			b.count(page, there)
+		}
+		return err
+	})
+}
+
+// DeleteAll is SortedEntry.Delete for the whole set, entry by entry; see also
+// Clear.
+func (s *JobSet) DeleteAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
+	return s.all(ctx, "delete all", opts, func(b *bulk, page []*SortedEntry) error {
+		there, err := s.remove(ctx, page)
+		if err == nil {
+			b.count(page, there)
+		}
+		return err
+	})
+}
+
+// bulk is an operation on many entries under way.
+type bulk struct {
+	set    *JobSet
+	match  func(*SortedEntry) bool
+	follow func(*SortedEntry)
+	counts Counts
+	panics error // the first panic of follow
+}
+
+func (s *JobSet) all(ctx context.Context, verb string, opts []BulkOption, act func(*bulk, []*SortedEntry) error) (Counts, error) {
+	b := &bulk{set: s}
+	for _, opt := range opts {
+		opt(b)
+	}
+	walk := setWalk{set: s, score: math.Inf(1)}
+	for {
+		page, err := walk.next(ctx)
+		if err != nil || len(page) == 0 {
+			return b.counts, s.wrap(verb, errors.Join(err, b.panics))
+		}
+		if page, err = b.choose(page); err == nil && len(page) > 0 {
+			err = act(b, page)
+		}
+		if err != nil {
+			return b.counts, s.wrap(verb, errors.Join(err, b.panics))
+		}
+	}
+}
+
+func (b *bulk) choose(page []*SortedEntry) ([]*SortedEntry, error) {
+	if b.match == nil {
+		return page, nil
+	}
+	chosen := make([]*SortedEntry, 0, len(page))
+	err := shield("choose entries", func() {
+		for _, e := range page {
+			if b.match(e) {
+				chosen = append(chosen, e)
+			}
+		}
+	})
+	return chosen, err
+}
+
+func (b *bulk) count(entries []*SortedEntry, there []bool) {
+	for i, e := range entries {
+		if !there[i] {
+			b.counts.Gone++
+			continue
+		}
+		b.counts.Done++
+		if b.follow == nil {
+			continue
+		}
+		if err := shield("follow an entry", func() { b.follow(e) }); err != nil && b.panics == nil {
+			b.panics = err
+		}
+	}
+}
+
+func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
+	var lists []list
+	var stopped []*SortedEntry
+	now := time.Now()
+	for _, e := range page {
+		p, err := e.prepare(ctx, now, true)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && e.err == nil && !isFault(err):
+			return err // the client was set up wrongly
+		case err != nil:
+			b.counts.leave(1, err)
+		case p == nil:
+			stopped = append(stopped, e)
+		default:
+			at := slices.IndexFunc(lists, func(l list) bool { return l.queue == p.Queue() })
+			if at < 0 {
+				at = len(lists)
+				lists = append(lists, list{queue: p.Queue()})
+			}
+			lists[at].entries = append(lists[at].entries, e)
+			lists[at].payloads = append(lists[at].payloads, p.Bytes())
+		}
+	}
+	if len(lists) > 0 {
+		if err := b.set.enqueue(ctx, lists); err != nil {
+			return err
+		}
+	}
+	var refused error
+	for _, l := range lists {
+		switch {
+		case l.fault == nil:
+			b.count(l.entries, l.there)
+		case strings.Contains(l.fault.Error(), "WRONGTYPE"):
+			b.counts.leave(len(l.entries), l.fault)
+		default: // no memory, no master: so it will be with the next page
+			refused = l.fault
+		}
+	}
+	if refused != nil || len(stopped) == 0 {
+		return refused
+	}
+	there, err := b.set.remove(ctx, stopped)
+	for i := range there {
+		if there[i] {
+			b.counts.Stopped++
+		} else {
+			b.counts.Gone++
+		}
+	}
+	return err
+}
+
+// isFault tells whether the job or the middleware is at fault.
+func isFault(err error) bool {
+	if _, ok := errors.AsType[*client.FieldError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*client.MiddlewareError](err)
+	return ok
+}
+
+// remove removes entries from the set and returns which were there.
+func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
+	pipe := s.i.rdb.Pipeline()
+	removed := make([]*redis.IntCmd, len(entries))
+	for i, e := range entries {
+		removed[i] = pipe.ZRem(ctx, s.name, e.raw)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	there := make([]bool, len(entries))
+	for i, cmd := range removed {
+		there[i] = cmd.Val() > 0
+		entries[i].gone.Store(true)
+	}
+	return there, nil
+}

@@ -1,0 +1,21 @@
+-- Moves members of a sorted set, which may be dead itself, into dead: each one
+-- that is still there, unchanged.
+--
+-- KEYS    1 the set, 2 dead
+-- ARGV    1 score, 2 the oldest score that dead keeps or "", 3 its limit or "",
+--         4.. members
+-- returns a string with "1" for each member that was there, "0" for the others
+local there, any = {}, false
+for i = 4, #ARGV do
+  there[#there + 1] = '0'
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+    there[#there], any = '1', true
+    redis.call('ZADD', KEYS[2], ARGV[1], ARGV[i])
+    if KEYS[1] ~= KEYS[2] then redis.call('ZREM', KEYS[1], ARGV[i]) end
+  end
+end
+if any then
+  if ARGV[2] ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[2]) end
+  if ARGV[3] ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, '-' .. ARGV[3]) end
+end
+return table.concat(there)

@@ -1,0 +1,89 @@
+package inspect
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/troupehq/troupe"
+)
+
+// Classes in which Rails wraps the call of a mailer.
+const (
+	oldMailer = "ActionMailer::DeliveryJob"
+	mailer    = "ActionMailer::MailDeliveryJob"
+)
+
+// DisplayClass returns what people are shown as the class: that of an ActiveJob
+// and not of its wrapper, UserMailer#welcome for a mail.
+func (r *JobRecord) DisplayClass() string {
+	if shown, ok := r.payload.String("display_class"); ok && shown != "" {
+		return shown
+	}
+	class := r.payload.DisplayClass()
+	if class == mailer || class == oldMailer {
+		if args := r.wrappedArgs(); len(args) >= 2 {
+			object, _ := text(args[0])
+			method, _ := text(args[1])
+			return object + "#" + method
+		}
+	}
+	return class
+}
+
+// DisplayArgs returns what people are shown as the arguments, the text of an
+// array: those of an ActiveJob without its envelope, an encrypted one masked.
+func (r *JobRecord) DisplayArgs() json.RawMessage {
+	args := r.wrappedArgs()
+	switch {
+	case args != nil && r.payload.Wrapped() == oldMailer:
+		return array(args[min(3, len(args)):])
+	case args != nil && r.payload.Wrapped() == mailer:
+		if args = args[min(3, len(args)):]; len(args) == 0 {
+			return json.RawMessage("[]")
+		}
+		if inner := field(args[0], "args"); inner != nil {
+			return inner
+		}
+		return array(args)
+	case args != nil:
+		return array(args)
+	}
+	if sealed, ok := r.payload.Get("encrypt"); ok && string(sealed) != "false" && string(sealed) != "null" {
+		if args := elements(r.Args()); len(args) > 0 {
+			args[len(args)-1] = json.RawMessage(`"[encrypted data]"`)
+			return array(args)
+		}
+	}
+	return r.Args()
+}
+
+// wrappedArgs returns the arguments inside of an ActiveJob's envelope; nil for
+// other jobs.
+func (r *JobRecord) wrappedArgs() []json.RawMessage {
+	if r.payload.Wrapped() == "" || r.payload.HandlerClass() == r.payload.Class() {
+		return nil
+	}
+	args := elements(r.payload.Args())
+	if len(args) == 0 {
+		return nil
+	}
+	return elements(field(args[0], "arguments"))
+}
+
+// field returns a field of the text of an object; nil if there is none.
+func field(raw json.RawMessage, key string) json.RawMessage {
+	p, err := troupe.ParsePayload(raw)
+	if err != nil {
+		return nil
+	}
+	value, _ := p.Get(key)
+	return value
+}
+
+func array(values []json.RawMessage) json.RawMessage {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return json.RawMessage("[" + strings.Join(texts, ",") + "]")
+}

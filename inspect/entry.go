@@ -1,0 +1,224 @@
+package inspect
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
+)
+
+//go:embed enqueue.lua
+var enqueueSource string
+
+//go:embed bury.lua
+var burySource string
+
+var (
+	enqueueScript = script.New("enqueue", enqueueSource)
+	buryScript    = script.New("bury", burySource)
+)
+
+// SortedEntry is a job in a sorted set. Its operations name it by its bytes,
+// each one atomic step: see Outcome.
+type SortedEntry struct {
+	JobRecord
+	set   *JobSet
+	score float64
+	gone  atomic.Bool // as far as we know
+}
+
+func (s *JobSet) entry(raw string, score float64) *SortedEntry {
+	return &SortedEntry{JobRecord: newRecord(raw, ""), set: s, score: score}
+}
+
+// Set returns the set that the entry was found in.
+func (e *SortedEntry) Set() *JobSet { return e.set }
+
+// Score returns the exact score.
+func (e *SortedEntry) Score() float64 { return e.score }
+
+// At returns the score as a time, exact to the microsecond.
+func (e *SortedEntry) At() time.Time { return timeOf(troupe.FormatScore(e.score)) }
+
+// Key returns SCORE-JID, the name of the entry in the addresses of Sidekiq's
+// pages and for JobSet.Lookup. Entries without a jid that share a score share
+// their key.
+func (e *SortedEntry) Key() string { return troupe.FormatScore(e.score) + "-" + e.JID() }
+
+// Delete removes the entry.
+func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
+	n, err := e.set.i.rdb.ZRem(ctx, e.set.name, e.raw).Result()
+	if err != nil {
+		return Gone, e.set.wrap("delete an entry", err)
+	}
+	e.gone.Store(true)
+	return outcomeOf(n > 0), nil
+}
+
+// Reschedule gives the entry another time, 1970 or later. Its bytes stay, and
+// so does e's own Score.
+func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, error) {
+	const verb = "reschedule an entry"
+	score, err := scoreOf(at)
+	if err != nil {
+		return Gone, e.set.wrap(verb, err)
+	}
+	pipe := e.set.i.rdb.TxPipeline()
+	before := pipe.ZScore(ctx, e.set.name, e.raw)
+	pipe.Do(ctx, "zadd", e.set.name, "xx", score, e.raw)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return Gone, e.set.wrap(verb, err)
+	}
+	if before.Err() != nil {
+		return Gone, nil
+	}
+	e.set.ring(ctx)
+	return Done, nil
+}
+
+// AddToQueue puts the job into its queue now: through the client's defaults and
+// middleware, with a fresh enqueued_at and without a field "at".
+func (e *SortedEntry) AddToQueue(ctx context.Context) (Outcome, error) {
+	return e.enqueue(ctx, "add an entry to its queue", false)
+}
+
+// Retry is AddToQueue for a job that has failed: a manual retry is not counted,
+// so retry_count goes down by one, to -1 after a first failure.
+func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
+	return e.enqueue(ctx, "retry an entry", true)
+}
+
+// Kill moves the entry, unchanged, into the dead set with the time of now, and
+// drops what is beyond the set's limits. Death handlers are the caller's, who
+// may run them after Done.
+func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
+	there, err := e.set.bury(ctx, []*SortedEntry{e})
+	if err != nil {
+		return Gone, e.set.wrap("kill an entry", err)
+	}
+	return outcomeOf(there[0]), nil
+}
+
+func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Outcome, error) {
+	p, err := e.prepare(ctx, time.Now(), retry)
+	if err != nil {
+		return Gone, e.set.wrap(verb, err)
+	}
+	if p == nil {
+		outcome, err := e.Delete(ctx)
+		if outcome == Done {
+			outcome = Stopped
+		}
+		return outcome, err
+	}
+	lists := []list{{queue: p.Queue(), entries: []*SortedEntry{e}, payloads: [][]byte{p.Bytes()}}}
+	if err := e.set.enqueue(ctx, lists); err != nil {
+		return Gone, e.set.wrap(verb, err)
+	}
+	if lists[0].fault != nil {
+		return Gone, e.set.wrap(verb, lists[0].fault)
+	}
+	return outcomeOf(lists[0].there[0]), nil
+}
+
+// prepare makes what goes into the queue; nil if middleware has stopped it.
+func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*troupe.Payload, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	p := e.payload.Clone()
+	if count, ok := p.Int("retry_count"); ok && retry {
+		p.SetInt("retry_count", count-1)
+	}
+	return e.set.i.client.Prepare(ctx, p, now)
+}
+
+// list is what goes into one queue in one step.
+type list struct {
+	queue    string
+	entries  []*SortedEntry
+	payloads [][]byte
+
+	// the answer
+	there []bool // per entry: moved, unless there is a fault; else gone
+	fault error  // of the list, which took nothing
+}
+
+// enqueue moves entries of the set into their queues in one step.
+func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
+	names := []string{s.name, keys.Queues}
+	var args []any
+	for _, l := range lists {
+		names = append(names, keys.Queue(l.queue))
+		args = append(args, l.queue, len(l.entries))
+		for i, e := range l.entries {
+			args = append(args, e.raw, l.payloads[i])
+		}
+	}
+	reply, err := enqueueScript.Run(ctx, s.i.rdb, names, args...).StringSlice()
+	if err == nil && len(reply) != 2*len(lists) {
+		err = fmt.Errorf("got %d values, want %d", len(reply), 2*len(lists))
+	}
+	if err != nil {
+		return err
+	}
+	for i := range lists {
+		l := &lists[i]
+		if l.there, err = flags(reply[2*i], len(l.entries)); err != nil {
+			return err
+		}
+		if fault := reply[2*i+1]; fault != "" {
+			l.fault = fmt.Errorf("queue %s: %s", l.queue, fault)
+			continue
+		}
+		for _, e := range l.entries {
+			e.gone.Store(true)
+		}
+	}
+	return nil
+}
+
+// bury moves entries of the set into the dead set in one step and returns which
+// were there.
+func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
+	now := time.Now()
+	oldest, limit := "", any("")
+	if s.i.deadTimeout > 0 {
+		oldest = troupe.FormatScore(troupe.Score(now.Add(-s.i.deadTimeout)))
+	}
+	if s.i.deadMax > 0 {
+		limit = s.i.deadMax
+	}
+	args := []any{troupe.FormatScore(troupe.Score(now)), oldest, limit}
+	for _, e := range entries {
+		args = append(args, e.raw)
+	}
+	reply, err := buryScript.Run(ctx, s.i.rdb, []string{s.name, keys.Dead}, args...).Text()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		e.gone.Store(true)
+	}
+	return flags(reply, len(entries))
+}
+
+func flags(digits string, n int) ([]bool, error) {
+	if len(digits) != n || strings.Trim(digits, "01") != "" {
+		return nil, fmt.Errorf("got %q, want %d flags", digits, n)
+	}
+	out := make([]bool, n)
+	for i := range out {
+		out[i] = digits[i] == '1'
+	}
+	return out, nil
+}

@@ -1,0 +1,225 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// tb is what testing and rapid have in common.
+type tb interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+	Context() context.Context
+}
+
+func start(t *testing.T, opts ...inspect.Option) (*inspect.Inspector, *redis.Client, string) {
+	t.Helper()
+	rdb, url := redistest.New(t)
+	return inspect.New(rdb, opts...), rdb, url
+}
+
+// ruby runs a script with the API of the real Sidekiq and returns the values
+// that it prints as one JSON array.
+func ruby(t *testing.T, url, script string) []any {
+	t.Helper()
+	const head = `
+require "sidekiq"; require "sidekiq/api"; require "json"
+Encoding.default_external = "UTF-8"; $stdout.set_encoding("UTF-8")
+Sidekiq.logger.level = Logger::ERROR
+Sidekiq.configure_client { |c| c.redis = {url: ENV["REDIS_URL"]} }
+$out = []
+def out(*values) = $out.concat(values)
+`
+	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
+		redistest.Missing(t, err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-e", head+script+"\nprint JSON.generate($out)")
+	cmd.Env = append(cmd.Environ(), "REDIS_URL="+url, "LANG=C.UTF-8")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("ruby: %v\n%s", err, stderr.String())
+	}
+	var values []any
+	if err := json.Unmarshal(text, &values); err != nil {
+		t.Fatalf("ruby printed %s: %v", text, err)
+	}
+	return values
+}
+
+// same compares what Go and Ruby have read, as JSON.
+func same(t *testing.T, what string, mine, rubys any) {
+	t.Helper()
+	text, err := json.Marshal(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	// Ruby's times as floats are off by a microsecond's fraction here and there.
+	if diff := cmp.Diff(rubys, got, cmpopts.EquateApprox(0, 1e-5)); diff != "" {
+		t.Errorf("%s (-Ruby +Go):\n%s", what, diff)
+	}
+}
+
+func must[T any](v T, err error) func(tb) T {
+	return func(t tb) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ok(t tb, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all collects a walk.
+func all[T any](t tb, seq iter.Seq2[T, error]) (values []T) {
+	t.Helper()
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+func only[T any](t tb, seq iter.Seq2[T, error]) T {
+	t.Helper()
+	values := all(t, seq)
+	if len(values) != 1 {
+		t.Fatalf("got %d values, want 1", len(values))
+	}
+	return values[0]
+}
+
+func jid(n int) string { return fmt.Sprintf("%024x", n) }
+
+// job is what Ruby's client has pushed.
+func job(n int, queue string) string {
+	return fmt.Sprintf(`{"retry":true,"queue":%q,"class":"X","args":[%d],"jid":%q,"created_at":1695224881.5,"enqueued_at":1695224881.75}`, queue, n, jid(n))
+}
+
+// failed is what Ruby's retry logic has stored.
+func failed(n int, queue string, count int) string {
+	raw := strings.TrimSuffix(job(n, queue), "}") +
+		fmt.Sprintf(`,"error_message":"oh <no> é","error_class":"RuntimeError","failed_at":1695224900.5,"retry_count":%d`, count)
+	if count > 0 {
+		raw += `,"retried_at":1695224950.25`
+	}
+	return raw + "}"
+}
+
+func add(t tb, rdb redis.Cmdable, set string, score float64, members ...string) {
+	t.Helper()
+	for chunk := range slices.Chunk(members, 500) {
+		z := make([]redis.Z, len(chunk))
+		for i, m := range chunk {
+			z[i] = redis.Z{Score: score, Member: m}
+		}
+		ok(t, rdb.ZAdd(t.Context(), set, z...).Err())
+	}
+}
+
+// push makes a queue in which the last one given is the newest.
+func push(t tb, rdb redis.Cmdable, queue string, jobs ...string) {
+	t.Helper()
+	ok(t, rdb.SAdd(t.Context(), "queues", queue).Err())
+	for chunk := range slices.Chunk(jobs, 500) {
+		values := make([]any, len(chunk))
+		for i, j := range chunk {
+			values[i] = j
+		}
+		ok(t, rdb.LPush(t.Context(), "queue:"+queue, values...).Err())
+	}
+}
+
+// snapshot returns all that is in a database. Times that both sides take from
+// their clocks become "now" if they are.
+func snapshot(t tb, rdb *redis.Client) map[string]any {
+	t.Helper()
+	ctx := t.Context()
+	out := make(map[string]any)
+	for _, key := range rdb.Keys(ctx, "*").Val() {
+		switch kind := rdb.Type(ctx, key).Val(); kind {
+		case "string":
+			out[key] = rdb.Get(ctx, key).Val()
+		case "set":
+			out[key] = slices.Sorted(slices.Values(rdb.SMembers(ctx, key).Val()))
+		case "hash":
+			out[key] = rdb.HGetAll(ctx, key).Val()
+		case "list":
+			var list []string
+			for _, raw := range rdb.LRange(ctx, key, 0, -1).Val() {
+				list = append(list, stamped(raw))
+			}
+			out[key] = list
+		case "zset":
+			var entries []string
+			for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
+				score := troupe.FormatScore(z.Score)
+				if time.Since(time.Unix(int64(z.Score), 0)).Abs() < time.Hour {
+					score = "now"
+				}
+				entries = append(entries, score+" "+z.Member.(string))
+			}
+			out[key] = slices.Sorted(slices.Values(entries))
+		default:
+			t.Fatalf("%s is a %s", key, kind)
+		}
+	}
+	return out
+}
+
+// stamped replaces a fresh enqueued_at.
+func stamped(raw string) string {
+	p, err := troupe.ParsePayload([]byte(raw))
+	if err != nil {
+		return raw
+	}
+	if at, ok := p.Time("enqueued_at"); ok && time.Since(at).Abs() < time.Hour {
+		p.SetString("enqueued_at", "now")
+	}
+	return string(p.Bytes())
+}
+
+// jids returns the ids of the jobs in a queue, the newest first.
+func jids(t tb, rdb *redis.Client, queue string) (ids []string) {
+	t.Helper()
+	for _, raw := range must(rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result())(t) {
+		p, err := troupe.ParsePayload([]byte(raw))
+		ok(t, err)
+		ids = append(ids, p.JID())
+	}
+	return ids
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func contains(s, part string) bool { return strings.Contains(s, part) }

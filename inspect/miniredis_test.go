@@ -1,0 +1,70 @@
+package inspect_test
+
+import (
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/inspect"
+)
+
+// The embedded server of the demo understands all that is asked of it.
+func TestOnTheEmbeddedServer(t *testing.T) {
+	mr := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	defer rdb.Close()
+	i := inspect.New(rdb)
+	ctx := t.Context()
+	threeVersions(t, rdb)
+	fill(t, rdb, "retry", 200)
+	add(t, rdb, "dead", someTime, "not a job")
+	for n := range 200 {
+		push(t, rdb, "a", job(1000+n, "a"))
+	}
+	n := 0
+	for j, err := range i.Queue("a").Each(ctx) {
+		ok(t, err)
+		if n++; n%2 == 0 {
+			must(j.Delete(ctx))(t)
+		}
+		if n == 120 { // a shift of several pages
+			for k := range 300 {
+				push(t, rdb, "a", job(2000+k, "a"))
+			}
+		}
+	}
+	if n != 200 {
+		t.Errorf("the queue has shown %d", n)
+	}
+	must(i.Queue("a").Clear(ctx))(t)
+	e := must(i.RetrySet().FindJob(ctx, jid(7)))(t)
+	if _, err := i.RetrySet().Lookup(ctx, e.Key()); err != nil {
+		t.Error(err)
+	}
+	for _, op := range []func() (inspect.Outcome, error){
+		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At()) },
+		func() (inspect.Outcome, error) { return e.Kill(ctx) },
+		func() (inspect.Outcome, error) { return must(i.DeadSet().FindJob(ctx, jid(7)))(t).Retry(ctx) },
+	} {
+		if got := must(op())(t); got != inspect.Done {
+			t.Errorf("got %v", got)
+		}
+	}
+	if c := must(i.RetrySet().RetryAll(ctx))(t); c.Done != 199 {
+		t.Errorf("%+v", c)
+	}
+	once(t, rdb, 200)
+	if s := must(i.Stats(ctx))(t); s.DeadSize != 1 || s.ProcessesSize != 3 {
+		t.Errorf("%+v", s)
+	}
+	if s := must(i.SlowStats(ctx))(t); s.Enqueued != 200 || s.WorkersSize != 5 {
+		t.Errorf("%+v", s)
+	}
+	if set := must(i.Processes(ctx))(t); len(set) != 3 {
+		t.Errorf("%d processes", len(set))
+	}
+	must(i.QueueSummaries(ctx))(t)
+	must(i.Works(ctx))(t)
+	must(i.Fetchers(ctx))(t)
+}

@@ -1,0 +1,200 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Process is one daemon of the fleet, Ruby's or ours, as of its last heartbeat.
+type Process struct {
+	Identity  string // HOST:PID:NONCE
+	Hostname  string
+	PID       int
+	Tag       string // "" if none
+	Labels    []string
+	Version   string // "" before Sidekiq 7
+	StartedAt time.Time
+	Embedded  bool // part of somebody else's program: refuses Quiet and Stop
+
+	Concurrency int       // jobs that it can run at once, all capsules
+	Queues      []string  // bare names, unique
+	Capsules    []Capsule // what is known of them, see Capsule
+
+	Busy     int       // jobs that run
+	Beat     time.Time // of the last heartbeat
+	Stopping bool      // quiet: it fetches nothing more
+	RSS      int64     // memory in KB
+	RTT      time.Duration
+
+	// Info is the JSON object that the process has written about itself.
+	Info json.RawMessage
+
+	i *Inspector
+}
+
+// Capsule is a set of queues with its own workers. Sidekiq 8 and troupe tell all
+// of it, Sidekiq 7 only the queues and weights, Sidekiq 6 nothing: then there is
+// none.
+type Capsule struct {
+	Name        string         // "" unknown
+	Concurrency int            // 0 unknown
+	Mode        string         // strict, weighted or random; "" unknown
+	Queues      []string       // in order
+	Weights     map[string]int // by queue; 0 in strict mode
+}
+
+// ProcessSet is a list of processes.
+type ProcessSet []*Process
+
+// TotalConcurrency returns how many jobs the fleet can run at once.
+func (s ProcessSet) TotalConcurrency() (n int) {
+	for _, p := range s {
+		n += p.Concurrency
+	}
+	return n
+}
+
+// TotalRSS returns the memory of all processes in KB.
+func (s ProcessSet) TotalRSS() (kb int64) {
+	for _, p := range s {
+		kb += p.RSS
+	}
+	return kb
+}
+
+// Processes returns all live processes, by identity. Before that it takes those
+// without a heartbeat off the list of Sidekiq, as Cleanup does.
+func (i *Inspector) Processes(ctx context.Context) (ProcessSet, error) {
+	if _, err := i.Cleanup(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := i.members(ctx, keys.Processes)
+	cmds := make([]redis.Cmder, len(ids))
+	for n, id := range ids {
+		cmds[n] = hmget(ctx, id)
+	}
+	if err == nil {
+		err = i.pipelined(ctx, cmds)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var set ProcessSet
+	for n, id := range ids {
+		if p := i.process(id, cmds[n].(*redis.SliceCmd).Val()); p != nil {
+			set = append(set, p)
+		}
+	}
+	return set, nil
+}
+
+// Process returns the live process of that identity, or ErrNotFound.
+func (i *Inspector) Process(ctx context.Context, identity string) (*Process, error) {
+	pipe := i.rdb.TxPipeline()
+	listed := pipe.SIsMember(ctx, keys.Processes, identity)
+	fields := hmget(ctx, identity)
+	_ = pipe.Process(ctx, fields) // only queues it
+	if _, err := pipe.Exec(ctx); err != nil && !absent(err) {
+		return nil, fmt.Errorf("read process %s: %w", identity, err)
+	}
+	if p := i.process(identity, fields.Val()); p != nil && listed.Val() {
+		return p, nil
+	}
+	return nil, fmt.Errorf("read process %s: %w", identity, ErrNotFound)
+}
+
+// Cleanup takes processes that have not beaten for a minute off the list and
+// returns how many they were; 0 if anybody has done so within the last minute.
+func (i *Inspector) Cleanup(ctx context.Context) (int, error) { return beat.Cleanup(ctx, i.rdb) }
+
+// Leader returns the identity of the leading process of Sidekiq Enterprise, ""
+// if there is none.
+func (i *Inspector) Leader(ctx context.Context) (string, error) {
+	id, err := i.rdb.Get(ctx, "dear-leader").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read the leader: %w", err)
+	}
+	return id, nil
+}
+
+// Tree returns the supervision tree of a process of ours as JSON, as of its last
+// heartbeat, or ErrNotFound.
+func (i *Inspector) Tree(ctx context.Context, identity string) ([]byte, error) {
+	tree, err := i.rdb.Get(ctx, keys.Tree(identity)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the tree of %s: %w", identity, err)
+	}
+	return tree, nil
+}
+
+// Quiet tells the process to fetch nothing more. It hears of it at its next
+// heartbeat.
+func (p *Process) Quiet(ctx context.Context) error { return p.command(ctx, "TSTP") }
+
+// Stop tells the process to stop in good order.
+func (p *Process) Stop(ctx context.Context) error { return p.command(ctx, "TERM") }
+
+// DumpThreads tells the process to log what all its threads do.
+func (p *Process) DumpThreads(ctx context.Context) error { return p.signal(ctx, "TTIN") }
+
+func (p *Process) command(ctx context.Context, name string) error {
+	if p.Embedded {
+		return fmt.Errorf("signal %s to %s: %w", name, p.Identity, ErrEmbedded)
+	}
+	return p.signal(ctx, name)
+}
+
+// signalTTL is how long a signal waits to be heard.
+const signalTTL = 60 * time.Second
+
+func (p *Process) signal(ctx context.Context, name string) error {
+	pipe := p.i.rdb.TxPipeline()
+	pipe.LPush(ctx, keys.Signals(p.Identity), name)
+	pipe.Expire(ctx, keys.Signals(p.Identity), signalTTL)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("signal %s to %s: %w", name, p.Identity, err)
+	}
+	return nil
+}
+
+func hmget(ctx context.Context, id string) *redis.SliceCmd {
+	return redis.NewSliceCmd(ctx, "hmget", id, "info", "concurrency", "busy", "beat", "quiet", "rss", "rtt_us")
+}
+
+// process reads the fields of hmget; nil without info, which has gone with the
+// last heartbeat.
+func (i *Inspector) process(id string, fields []any) *Process {
+	var text [7]string
+	for n := range min(len(text), len(fields)) {
+		text[n], _ = fields[n].(string)
+	}
+	if text[0] == "" {
+		return nil
+	}
+	p := &Process{
+		Identity: id, Info: json.RawMessage(text[0]),
+		Busy: int(number(text[2])), Beat: timeOf(text[3]), Stopping: text[4] == "true",
+		RSS: number(text[5]), RTT: time.Duration(number(text[6])) * time.Microsecond,
+		i: i,
+	}
+	if info, err := troupe.ParsePayload(p.Info); err == nil {
+		p.read(info) // else it is listed with what is known of it
+	}
+	if n, err := strconv.Atoi(text[1]); err == nil {
+		p.Concurrency = n // from Sidekiq 8.1.2 on it is here
+	}
+	return p
+}

@@ -1,0 +1,216 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Queue is one queue. It need not exist: a queue without jobs is no key in
+// Redis.
+type Queue struct {
+	i    *Inspector
+	name string
+}
+
+// Queue returns the queue of that bare name ("default").
+func (i *Inspector) Queue(name string) *Queue { return &Queue{i, name} }
+
+// Queues returns all queues that were ever pushed to and not cleared since,
+// by name.
+func (i *Inspector) Queues(ctx context.Context) ([]*Queue, error) {
+	names, err := i.members(ctx, keys.Queues)
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	queues := make([]*Queue, len(names))
+	for n, name := range names {
+		queues[n] = i.Queue(name)
+	}
+	return queues, nil
+}
+
+// QueueSummary is what a list of queues shows of one.
+type QueueSummary struct {
+	Name    string
+	Size    int64
+	Latency time.Duration // see Queue.Latency
+	Paused  bool
+}
+
+// QueueSummaries returns all queues, the fullest first.
+func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) {
+	names, err := i.members(ctx, keys.Queues)
+	const each = 3
+	cmds := make([]redis.Cmder, 0, each*len(names))
+	for _, name := range names {
+		cmds = append(cmds,
+			redis.NewIntCmd(ctx, "llen", keys.Queue(name)),
+			redis.NewStringCmd(ctx, "lindex", keys.Queue(name), -1),
+			redis.NewBoolCmd(ctx, "sismember", pausedKey, name))
+	}
+	if err == nil {
+		err = i.pipelined(ctx, cmds)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("summarize queues: %w", err)
+	}
+	out := make([]QueueSummary, len(names))
+	for n, name := range names {
+		out[n] = QueueSummary{
+			Name:    name,
+			Size:    cmds[each*n].(*redis.IntCmd).Val(),
+			Latency: latencyOf(cmds[each*n+1].(*redis.StringCmd).Val()),
+			Paused:  cmds[each*n+2].(*redis.BoolCmd).Val(),
+		}
+	}
+	slices.SortStableFunc(out, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
+	return out, nil
+}
+
+// pausedKey is the set of paused queues, written by Sidekiq Pro.
+const pausedKey = "paused"
+
+// Name returns the bare name.
+func (q *Queue) Name() string { return q.name }
+
+// Size returns the number of jobs that wait.
+func (q *Queue) Size(ctx context.Context) (int64, error) {
+	n, err := q.i.rdb.LLen(ctx, keys.Queue(q.name)).Result()
+	return n, q.wrap("size", err)
+}
+
+// Latency returns how long the oldest job has waited: the time since its
+// enqueued_at, or created_at if it has none; 0 if the queue is empty, or what
+// is there is no job.
+func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
+	oldest, err := q.i.rdb.LIndex(ctx, keys.Queue(q.name), -1).Result()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	return latencyOf(oldest), q.wrap("latency", err)
+}
+
+// Paused tells whether the queue is in the set of paused ones.
+func (q *Queue) Paused(ctx context.Context) (bool, error) {
+	paused, err := q.i.rdb.SIsMember(ctx, pausedKey, q.name).Result()
+	return paused, q.wrap("paused", err)
+}
+
+// Page returns limit jobs from offset on, the newest first, and how many there
+// are in all.
+func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob, size int64, err error) {
+	if offset < 0 || limit < 1 {
+		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.name, offset, limit)
+	}
+	pipe := q.i.rdb.TxPipeline()
+	length := pipe.LLen(ctx, keys.Queue(q.name))
+	raws := pipe.LRange(ctx, keys.Queue(q.name), int64(offset), int64(offset+limit-1))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, q.wrap("page", err)
+	}
+	for _, raw := range raws.Val() {
+		jobs = append(jobs, q.Job(raw))
+	}
+	return jobs, length.Val(), nil
+}
+
+// FindJob returns the newest job with that id, or ErrNotFound. It walks
+// through the queue.
+func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
+	if jid == "" {
+		return nil, q.wrap("find a job without a jid", ErrNotFound)
+	}
+	for job, err := range q.Each(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if job.JID() == jid {
+			return job, nil
+		}
+	}
+	return nil, q.wrap("find "+jid, ErrNotFound)
+}
+
+// Clear deletes all jobs of the queue, and the queue from the list of queues,
+// and returns how many jobs there were. What is running is not touched.
+func (q *Queue) Clear(ctx context.Context) (int64, error) {
+	pipe := q.i.rdb.TxPipeline()
+	size := pipe.LLen(ctx, keys.Queue(q.name))
+	pipe.Unlink(ctx, keys.Queue(q.name))
+	pipe.SRem(ctx, keys.Queues, q.name)
+	_, err := pipe.Exec(ctx)
+	return size.Val(), q.wrap("clear", err)
+}
+
+// Each walks through the queue, newest first, in pages. The walk ends after an
+// error. A job that stays in the queue throughout comes once, whatever is
+// pushed, fetched and deleted meanwhile; of others some come. Only a queue whose
+// last 100 jobs shown vanish between two pages may be shown in part.
+func (q *Queue) Each(ctx context.Context) iter.Seq2[*QueuedJob, error] {
+	return func(yield func(*QueuedJob, error) bool) {
+		w := queueWalk{q: q}
+		for {
+			page, err := w.next(ctx)
+			if err != nil {
+				yield(nil, q.wrap("walk", err))
+				return
+			}
+			if len(page) == 0 {
+				return
+			}
+			for _, job := range page {
+				if !yield(job, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// QueuedJob is a job in a queue.
+type QueuedJob struct {
+	JobRecord
+	q    *Queue
+	gone atomic.Bool // as far as we know
+}
+
+// Job returns the job with these bytes, to Delete it, whether or not it is in
+// the queue.
+func (q *Queue) Job(raw string) *QueuedJob {
+	return &QueuedJob{JobRecord: newRecord(raw, q.name), q: q}
+}
+
+// Delete removes this very job, by its bytes. It returns Gone if it has been
+// fetched or removed before.
+func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
+	n, err := j.q.i.rdb.LRem(ctx, keys.Queue(j.q.name), 1, j.raw).Result()
+	if err != nil {
+		return Gone, j.q.wrap("delete a job", err)
+	}
+	j.gone.Store(true)
+	return outcomeOf(n > 0), nil
+}
+
+func (q *Queue) wrap(verb string, err error) error {
+	if err != nil {
+		return fmt.Errorf("queue %s: %s: %w", q.name, verb, err)
+	}
+	return nil
+}
+
+func outcomeOf(done bool) Outcome {
+	if done {
+		return Done
+	}
+	return Gone
+}

@@ -1,0 +1,136 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// queuePage is the number of jobs of a page, as in Sidekiq.
+const queuePage = 50
+
+// queueWalk goes through a list from its head. Positions shift while it does:
+// pushes move everything away from the head, deletions towards it. (Fetches
+// take from the tail and move nothing; Sidekiq, which only looks at the length,
+// takes them for deletions and shows jobs twice.) So each page is read together
+// with the one before, and begins behind the last job of it that is still there.
+type queueWalk struct {
+	q    *Queue
+	pos  int          // where the next job is if nothing has shifted
+	seen []*QueuedJob // the jobs before pos, at most seenMax of them
+	end  int          // length of the queue when it was last read
+	tail string       // its oldest job then
+}
+
+const seenMax = 2 * queuePage
+
+// next returns the next page, nil at the end.
+func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
+	before := len(w.seen)
+	w.seen = slices.DeleteFunc(w.seen, func(j *QueuedJob) bool { return j.gone.Load() })
+	deleted := before - len(w.seen) // by the walk's own user
+	w.pos, w.end = w.pos-deleted, w.end-deleted
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		from, to := max(0, w.pos-len(w.seen)), w.pos+queuePage
+		tail, behind := w.tail, w.end-w.pos
+		window, err := w.read(ctx, from, to)
+		if err != nil {
+			return nil, err
+		}
+		at := w.anchor(window, w.pos-from)
+		whole := len(window) < to-from // it reaches to the end of the queue
+		switch {
+		case len(w.seen) == 0 || at >= 0 && (at < len(window)-1 || whole):
+			return w.page(window[at+1:], from+at+1), nil
+		case len(window) == 0 && from == 0:
+			return nil, nil
+		}
+		if found, err := w.locate(ctx, tail, behind); err != nil || !found {
+			return nil, err
+		}
+	}
+}
+
+// read returns the jobs at from ≤ position < to.
+func (w *queueWalk) read(ctx context.Context, from, to int) ([]string, error) {
+	pipe := w.q.i.rdb.TxPipeline()
+	window := pipe.LRange(ctx, keys.Queue(w.q.name), int64(from), int64(to-1))
+	length := pipe.LLen(ctx, keys.Queue(w.q.name))
+	tail := pipe.LIndex(ctx, keys.Queue(w.q.name), -1)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	w.end, w.tail = int(length.Val()), tail.Val()
+	return window.Val(), nil
+}
+
+// anchor returns where in the window the newest of the seen jobs is that can be
+// found there, -1 if none can. What follows it has not been seen, unless
+// nothing follows. end is where they would end if nothing had shifted: of equal
+// bytes, the nearest to their place count.
+func (w *queueWalk) anchor(window []string, end int) int {
+	for n, job := range slices.Backward(w.seen) {
+		place, best := end-len(w.seen)+n, -1
+		for i, raw := range window {
+			if raw == job.raw && (best < 0 || abs(i-place) < abs(best-place)) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			return best
+		}
+	}
+	return -1
+}
+
+// locate finds out where the seen jobs are after a shift of more than a page,
+// false if the walk is over. tail is the oldest job when it was last known where
+// they are, behind the number of jobs from there on.
+func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, error) {
+	find := func(raw string, rank int64) (int, bool, error) {
+		at, err := w.q.i.rdb.LPos(ctx, keys.Queue(w.q.name), raw, redis.LPosArgs{Rank: rank}).Result()
+		if errors.Is(err, redis.Nil) {
+			return 0, false, nil
+		}
+		return int(at), err == nil, err
+	}
+	last := len(w.seen) - 1
+	for _, n := range []int{last, last / 2, 0} {
+		at, found, err := find(w.seen[n].raw, 1)
+		if err != nil {
+			return false, err
+		}
+		if found {
+			w.pos = at + len(w.seen) - n
+			return true, nil
+		}
+	}
+	// None is left. If they were fetched, so was the tail and all between; if
+	// they were deleted, what is behind them still ends with the tail.
+	at, found, err := find(tail, -1)
+	if found {
+		w.pos, w.seen = max(0, at+1-behind), nil
+	}
+	return found, err
+}
+
+// page makes jobs of a page that begins at pos.
+func (w *queueWalk) page(raws []string, pos int) []*QueuedJob {
+	jobs := make([]*QueuedJob, len(raws))
+	for i, raw := range raws {
+		jobs[i] = w.q.Job(raw)
+	}
+	w.pos = pos + len(jobs)
+	w.seen = append(w.seen, jobs...)
+	w.seen = slices.Clone(w.seen[max(0, len(w.seen)-seenMax):])
+	return jobs
+}
+
+func abs(n int) int { return max(n, -n) }

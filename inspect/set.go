@@ -1,0 +1,220 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// JobSet is one of the three sorted sets of jobs. Scores are seconds since the
+// epoch.
+type JobSet struct {
+	i    *Inspector
+	name string
+}
+
+// RetrySet returns the jobs that have failed and wait; score: the next attempt.
+func (i *Inspector) RetrySet() *JobSet { return &JobSet{i, keys.Retry} }
+
+// ScheduledSet returns the jobs pushed for later; score: when they are due.
+func (i *Inspector) ScheduledSet() *JobSet { return &JobSet{i, keys.Schedule} }
+
+// DeadSet returns the jobs that will not run again by themselves, some of them
+// bytes that are no job; score: the time of death.
+func (i *Inspector) DeadSet() *JobSet { return &JobSet{i, keys.Dead} }
+
+// Name returns the key: "retry", "schedule" or "dead".
+func (s *JobSet) Name() string { return s.name }
+
+// Size returns the number of entries.
+func (s *JobSet) Size(ctx context.Context) (int64, error) {
+	n, err := s.i.rdb.ZCard(ctx, s.name).Result()
+	return n, s.wrap("size", err)
+}
+
+// Clear deletes the whole set in one step and returns how many entries it had.
+func (s *JobSet) Clear(ctx context.Context) (int64, error) {
+	pipe := s.i.rdb.TxPipeline()
+	size := pipe.ZCard(ctx, s.name)
+	pipe.Unlink(ctx, s.name)
+	_, err := pipe.Exec(ctx)
+	return size.Val(), s.wrap("clear", err)
+}
+
+// Schedule adds a job as it is, without middleware or defaults. Package client
+// is what pushes jobs for later; this is for jobs that come from elsewhere.
+func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) error {
+	score, err := scoreOf(at)
+	if err == nil && !p.ValidUTF8() {
+		err = errors.New("got a payload that is not UTF-8, want UTF-8")
+	}
+	if err == nil {
+		err = s.i.rdb.Do(ctx, "zadd", s.name, score, p.Bytes()).Err()
+	}
+	if err == nil {
+		s.ring(ctx)
+	}
+	return s.wrap("schedule", err)
+}
+
+// ring wakes the process that watches the sets, where Redis does not tell it of
+// changes. That it cannot be reached does not matter: there is the interval.
+func (s *JobSet) ring(ctx context.Context) { _ = s.i.rdb.Publish(ctx, keys.Bell, 1).Err() }
+
+// scoreOf returns the text of a time as a score. Sidekiq's pages cannot name
+// entries with negative ones.
+func scoreOf(t time.Time) (string, error) {
+	score := troupe.Score(t)
+	if score < 0 {
+		return "", fmt.Errorf("got the time %s, want 1970 or later", t.UTC().Format(time.RFC3339))
+	}
+	return troupe.FormatScore(score), nil
+}
+
+// Order is the order of a page.
+type Order int
+
+// The two orders.
+const (
+	HighestFirst Order = iota
+	LowestFirst
+)
+
+// Page returns limit entries from offset on and how many there are in all.
+func (s *JobSet) Page(ctx context.Context, offset, limit int, order Order) (entries []*SortedEntry, size int64, err error) {
+	if offset < 0 || limit < 1 {
+		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.name, offset, limit)
+	}
+	pipe := s.i.rdb.TxPipeline()
+	length := pipe.ZCard(ctx, s.name)
+	page := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+		Key: s.name, Start: offset, Stop: offset + limit - 1, Rev: order == HighestFirst,
+	})
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, 0, s.wrap("page", err)
+	}
+	for _, z := range page.Val() {
+		raw, _ := z.Member.(string)
+		entries = append(entries, s.entry(raw, z.Score))
+	}
+	return entries, length.Val(), nil
+}
+
+// Each walks through the set, the highest score first, in pages. The walk ends
+// after an error. An entry that stays throughout with its score comes exactly
+// once, whatever is added and removed meanwhile, by the loop's body too.
+func (s *JobSet) Each(ctx context.Context) iter.Seq2[*SortedEntry, error] {
+	return func(yield func(*SortedEntry, error) bool) {
+		w := setWalk{set: s, score: math.Inf(1)}
+		w.each(ctx, yield)
+	}
+}
+
+// Fetch walks through the entries whose score lies between from and to, both
+// included, the lowest first; the same value twice names one instant. A jid
+// other than "" chooses the entries of that job.
+func (s *JobSet) Fetch(ctx context.Context, from, to float64, jid string) iter.Seq2[*SortedEntry, error] {
+	return func(yield func(*SortedEntry, error) bool) {
+		w := setWalk{set: s, up: true, score: from}
+		w.each(ctx, func(e *SortedEntry, err error) bool {
+			switch {
+			case err != nil:
+				return yield(nil, err)
+			case e.score > to:
+				return false
+			case jid != "" && e.JID() != jid:
+				return true
+			}
+			return yield(e, nil)
+		})
+	}
+}
+
+// Lookup returns the entry with that key (see SortedEntry.Key), or ErrNotFound.
+func (s *JobSet) Lookup(ctx context.Context, key string) (*SortedEntry, error) {
+	sign := 0
+	if strings.HasPrefix(key, "-") {
+		sign = 1
+	}
+	number, jid, ok := strings.Cut(key[sign:], "-")
+	score, err := strconv.ParseFloat(key[:sign]+number, 64)
+	if !ok || err != nil || math.IsNaN(score) {
+		return nil, fmt.Errorf("look up an entry of set %s: got key %.100q, want SCORE-JID", s.name, key)
+	}
+	for e, err := range s.Fetch(ctx, score, score, "") {
+		if err != nil {
+			return nil, err
+		}
+		if e.JID() == jid {
+			return e, nil
+		}
+	}
+	return nil, s.wrap("look up an entry", ErrNotFound)
+}
+
+// FindJob returns an entry of the job with that id, or ErrNotFound. It scans
+// the set.
+func (s *JobSet) FindJob(ctx context.Context, jid string) (*SortedEntry, error) {
+	if jid == "" {
+		return nil, s.wrap("find a job without a jid", ErrNotFound)
+	}
+	var p troupe.Payload
+	p.SetString("jid", jid)
+	quoted, _ := p.Get("jid")
+	for e, err := range s.Scan(ctx, "*"+literal.Replace(string(quoted[1:len(quoted)-1]))+"*") {
+		if err != nil {
+			return nil, err
+		}
+		if e.JID() == jid {
+			return e, nil
+		}
+	}
+	return nil, s.wrap("find "+jid, ErrNotFound)
+}
+
+// literal makes a glob of a text that stands for itself only.
+var literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// Scan goes through all entries whose bytes match a glob (Redis's: * ? [a-z] \),
+// in no order. A glob without * is looked for anywhere in the bytes, as by
+// Sidekiq's search. An entry may come twice while the set grows or shrinks.
+func (s *JobSet) Scan(ctx context.Context, glob string) iter.Seq2[*SortedEntry, error] {
+	if !strings.Contains(glob, "*") {
+		glob = "*" + glob + "*"
+	}
+	return func(yield func(*SortedEntry, error) bool) {
+		for cursor := uint64(0); ; {
+			page, next, err := s.i.rdb.ZScan(ctx, s.name, cursor, glob, scanPage).Result()
+			if err != nil {
+				yield(nil, s.wrap("scan", err))
+				return
+			}
+			for ; len(page) >= 2; page = page[2:] {
+				score, _ := strconv.ParseFloat(page[1], 64) // Redis's own text
+				if !yield(s.entry(page[0], score), nil) {
+					return
+				}
+			}
+			if cursor = next; cursor == 0 {
+				return
+			}
+		}
+	}
+}
+
+func (s *JobSet) wrap(verb string, err error) error {
+	if err != nil {
+		return fmt.Errorf("set %s: %s: %w", s.name, verb, err)
+	}
+	return nil
+}
