@@ -219,6 +219,7 @@ func isSection(e entry, environment string) bool {
 		return usual || slices.ContainsFunc(e.value.entries, func(in entry) bool {
 			return settings[in.key] != nil || foreign[in.key] != ""
 		})
+	case scalar, list:
 	}
 	return false
 }

@@ -60,8 +60,9 @@ func (n *node) String() string {
 			return "an empty list"
 		}
 		return "a list"
+	default:
+		return "a map"
 	}
-	return "a map"
 }
 
 func clip(s string) string {
@@ -126,7 +127,7 @@ func tooDeep(text string) int {
 		if strings.HasPrefix(strings.TrimSpace(l), "#") {
 			continue
 		}
-		for _, field := range strings.Fields(l) {
+		for field := range strings.FieldsSeq(l) {
 			if field == "-" || field == "?" || field[0] == '!' || field[0] == '&' {
 				indents++
 			}

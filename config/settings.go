@@ -157,6 +157,7 @@ func (p *parse) strings(n *node, field string) []string {
 	case mapping:
 		p.bad(n, field, "a list of words")
 		return nil
+	case list:
 	}
 	out := make([]string, 0, len(n.items))
 	for i, item := range n.items {
@@ -200,6 +201,7 @@ func (p *parse) redis(n *node, field string) string {
 	case list:
 		p.bad(n, field, "a Redis URL")
 		return ""
+	case scalar:
 	}
 	if f, ok := redisFault(n.text, field); !ok {
 		p.fault(n.line, f.Field, f.Value, f.Want)

@@ -57,7 +57,7 @@ func (l *lines) add(p []byte) {
 func (l *lines) flush() {
 	text := bytes.TrimSuffix(l.line, []byte("\r"))
 	if l.budget.take() {
-		ev := l.log.Info()
+		ev := l.log.Info() //nolint:zerologlint // sent below
 		if l.cut > 0 {
 			ev = ev.Int("cut_bytes", l.cut)
 		}
