@@ -255,7 +255,7 @@ func (d *Daemon) onEvent(e any) {
 	}
 	crash := supervisor.NewCrash(s.Reason, nil)
 	level := zerolog.ErrorLevel
-	if _, job := errors.AsType[*supervisor.JobCrash](crash.Reason); job {
+	if crash.Job() != nil {
 		level = zerolog.WarnLevel
 	}
 	directive := map[actor.Directive]string{

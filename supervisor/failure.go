@@ -74,6 +74,13 @@ type Crash struct {
 func (c *Crash) Error() string { return c.Reason.Error() }
 func (c *Crash) Unwrap() error { return c.Reason }
 
+// Job is the job's crash that this is; nil for any other. A supervisor that gave
+// up because of one (Exceeded) has failed itself: that does spend a budget.
+func (c *Crash) Job() *JobCrash {
+	j, _ := c.Reason.(*JobCrash) //nolint:errorlint // the chain below is of other actors
+	return j
+}
+
 // NewCrash makes a Crash of a recovered panic value.
 func NewCrash(value any, stack []byte) *Crash {
 	switch v := value.(type) {

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -166,7 +165,7 @@ func (s *Strategy) failure(path string, reason any) Failure {
 	c := NewCrash(reason, nil)
 	f := Failure{Path: path, Reason: c.Reason, Stack: c.Stack}
 	f.Role, f.Capsule = split(path)
-	f.Job, _ = errors.AsType[*JobCrash](c.Reason)
+	f.Job = c.Job()
 	s.mu.Lock()
 	f.Restarts = s.budget.count(time.Now())
 	s.mu.Unlock()

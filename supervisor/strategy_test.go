@@ -240,3 +240,16 @@ func TestRootNeverEscalatesOrPanics(t *testing.T) {
 		t.Error("escalated above the root")
 	}
 }
+
+func TestEscalatedJobCrashSpendsTheBudgetOfTheNextSupervisor(t *testing.T) {
+	sys := newSystem(t)
+	f := family(t, sys, 1)
+	s := OneForOne(Spec{Intensity: 2, Period: time.Hour})
+	for range 3 {
+		cause := &Exceeded{Path: "launcher/default/processor-0", Cause: &JobCrash{Class: "Bad", Err: errBoom}}
+		s.HandleFailure(sys, f, f.children[0], nil, &Crash{Reason: cause}, nil)
+	}
+	if !errors.Is(f.escalated, errBoom) {
+		t.Errorf("escalated %v after three failures, two are allowed", f.escalated)
+	}
+}
