@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -61,11 +60,17 @@ func MainContext(ctx context.Context, cfg Config) int {
 	started := make(chan error, 1)
 	go func() { started <- d.Start(boot) }()
 	var early []os.Signal
+	var giveUp <-chan time.Time
+	asked := ctx.Done()
+	stop := func() { // a stop during the boot: nothing was fetched yet
+		cancel()
+		giveUp = time.After(bootPatience) // a hung Redis does not hear of the cancel
+	}
 	for waiting := true; waiting; {
 		select {
 		case err := <-started:
 			if err != nil {
-				if errors.Is(err, context.Canceled) && (len(early) > 0 || ctx.Err() != nil) {
+				if giveUp != nil {
 					return ExitOK
 				}
 				return bootFailed(cfg, err)
@@ -74,8 +79,13 @@ func MainContext(ctx context.Context, cfg Config) int {
 		case s := <-signals:
 			early = append(early, s)
 			if s == syscall.SIGTERM || s == syscall.SIGINT {
-				cancel()
+				stop()
 			}
+		case <-asked:
+			asked = nil
+			stop()
+		case <-giveUp:
+			return ExitOK
 		}
 	}
 	for _, s := range early {
@@ -102,6 +112,9 @@ func MainContext(ctx context.Context, cfg Config) int {
 		}
 	}
 }
+
+// bootPatience is how long a stop during the boot waits for the boot to notice.
+const bootPatience = time.Second
 
 func bootFailed(cfg Config, err error) int {
 	cfg.Logger.Error().Err(err).Msg("cannot start")
