@@ -12,6 +12,14 @@ import (
 	"github.com/troupehq/troupe"
 )
 
+func job(raw string) *troupe.Payload {
+	p, err := troupe.ParsePayload([]byte(raw))
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
 func builtin(t *testing.T, name string, out io.Writer) troupe.Handler {
 	t.Helper()
 	h, err := Builtin(name, out)

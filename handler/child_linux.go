@@ -3,6 +3,7 @@ package handler
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,9 @@ const lifelineFD = 10
 // group inherits the reading end, set up (F_SETOWN, F_SETSIG, O_ASYNC) to send
 // KILL to the group when the pipe changes, which it only does when we are gone.
 // So all of the group dies, unless each member has closed that descriptor.
+// The pipe can only be set up when the group exists, that is, the program runs:
+// stdin is held back until then, so that no program which reads its job first
+// has started another one by that time.
 // Why not a supervising process between us and the program: a library cannot
 // re-execute its user's binary, and that process would have to be guarded itself.
 // Why not PR_SET_CHILD_SUBREAPER: it adopts orphans, but only while we live.
@@ -70,16 +74,30 @@ func startGroup(cmd *exec.Cmd) (*os.File, error) {
 	defer func() { _ = r.Close() }()
 	cmd.ExtraFiles = make([]*os.File, lifelineFD-2)
 	cmd.ExtraFiles[lifelineFD-3] = r
+	stdin := &gate{open: make(chan struct{}), r: cmd.Stdin}
+	cmd.Stdin = stdin
 	if err := cmd.Start(); err != nil {
 		_ = w.Close()
 		return nil, err
 	}
+	defer close(stdin.open)
 	fd := r.Fd()
 	flags, _ := unix.FcntlInt(fd, unix.F_GETFL, 0)
 	_, _ = unix.FcntlInt(fd, unix.F_SETOWN, -cmd.Process.Pid)
 	_, _ = unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGKILL))
 	_, _ = unix.FcntlInt(fd, unix.F_SETFL, flags|unix.O_ASYNC)
 	return w, nil
+}
+
+// gate is a reader that can be read when it is open.
+type gate struct {
+	open chan struct{}
+	r    io.Reader
+}
+
+func (g *gate) Read(p []byte) (int, error) {
+	<-g.open
+	return g.r.Read(p)
 }
 
 func awaitExit(pid int) {

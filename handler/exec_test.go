@@ -1,3 +1,5 @@
+//go:build unix
+
 package handler
 
 import (
@@ -57,14 +59,6 @@ func beCloser(fifo string) {
 		<-time.After(time.Hour)
 	}
 	os.Exit(1)
-}
-
-func job(raw string) *troupe.Payload {
-	p, err := troupe.ParsePayload([]byte(raw))
-	if err != nil {
-		panic(err)
-	}
-	return p
 }
 
 // logBuffer collects log lines from several goroutines.
