@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// nested is an array in arrays: depth levels in all.
+func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+
+func job(class, args, jid, more string) string {
+	return fmt.Sprintf(`{"retry":true,"queue":"default","class":%q,"args":%s,"jid":%q,"created_at":1795224881.1,"enqueued_at":1795224881.2%s}`,
+		class, args, jid, more)
+}
+
+// Whatever stands in a queue ends where the contract says; nothing is lost, and
+// the jobs behind it go on.
+func TestOddBytesInAQueue(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{{Concurrency: 3, Queues: []string{"broken", "default"}}}})
+	dead := []string{
+		"no JSON", "", "[1]", `"text"`, "5", "null", `{"class":"Record"`, "\ufeff" + job("Record", "[]", "bom", ""),
+		job("Record", "[NaN]", "nan", ""), job("Record", "[]", "tail", "") + " x", job("Record", nested(100), "deep", ""),
+	}
+	runs := map[string]string{ // jid -> bytes
+		"deep99":  job("Record", nested(99), "deep99", ""),
+		"utf8":    job("Record", "[\"\xff\xfe\"]", "utf8", ""),
+		"huge":    job("Record", `["`+strings.Repeat("x", 5<<20)+`"]`, "huge", ""),
+		"noargs":  `{"class":"Record","jid":"noargs"}`,
+		"oddargs": `{"class":"Record","args":{"a":1},"jid":"oddargs","retry":"x","queue":7}`,
+		"twice":   `{"class":"Fail","class":"Record","args":[],"jid":"twice"}`,
+	}
+	retried := []string{
+		job("Fail", "[]", "r1", `,"retry_count":"2","failed_at":"x"`), job("Fail", "[]", "r2", `,"retry_count":-1`),
+		job("Fail", "[\"\xff\"]", "r3", ""), job("Nobody", "[]", "r4", ""), `{"args":[],"jid":"r5"}`, `{"class":7,"args":[],"jid":"r6"}`,
+		`{"class":"Fail","jid":"r7"}`, job("Boom", "[]", "r8", `,"backtrace":true,"tags":5,"retry_for":"soon"`),
+	}
+	if err := rdb.Set(t.Context(), "queue:broken", "a key of the wrong type", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, raw := range slices.Concat(dead, retried) {
+		rdb.LPush(t.Context(), "queue:default", raw)
+	}
+	for _, raw := range runs {
+		rdb.LPush(t.Context(), "queue:default", raw)
+	}
+	await(t, soon, "the queue is empty", func() bool {
+		return rdb.Exists(t.Context(), "queue:default").Val() == 0 && len(private(t, rdb)) == 0
+	})
+	got := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
+	for _, raw := range dead {
+		if !slices.Contains(got, raw) {
+			t.Errorf("not in the dead set as it was: %.100q", raw)
+		}
+	}
+	entries := rdb.ZRange(t.Context(), "retry", 0, -1).Val()
+	for i := range retried {
+		jid := fmt.Sprintf(`"jid":"r%d"`, i+1)
+		n := 0
+		for _, e := range slices.Concat(entries, got) {
+			if strings.Contains(e, jid) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s is %d times in retry and dead, want once: %.200q", jid, n, retried[i])
+		}
+	}
+	if len(got) < len(dead) || len(got)+len(entries) != len(dead)+len(retried) {
+		t.Errorf("%d dead, %d retries; want %d and %d\n%.300q", len(got), len(entries), len(dead), len(retried), got)
+	}
+	for jid, raw := range runs {
+		e := rec.find("start", jid)
+		if len(e) != 1 || jid != "utf8" && e[0].Payload != raw {
+			t.Errorf("%s ran %d times", jid, len(e))
+		}
+	}
+	if text := p.stderr.String(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
+		t.Errorf("the fetcher crashed: %s", brief(text))
+	}
+	p.stop(soon)
+}
+
+// The same for members of the two sets: one that is no job does not stop those
+// behind it.
+func TestOddMembersOfTheSets(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	odd := []string{"no JSON", "[1]", `{"class":"Record"}`, `{"args":[],"jid":"x"}`}
+	for _, set := range []string{"schedule", "retry"} {
+		for i, raw := range odd {
+			rdb.ZAdd(t.Context(), set, redis.Z{Score: float64(i + 1), Member: set + raw})
+			rdb.ZAdd(t.Context(), set, redis.Z{Score: float64(i + 1), Member: raw})
+		}
+		rdb.ZAdd(t.Context(), set, redis.Z{Score: 100, Member: job("Record", `["é",1.10]`, set, "")})
+	}
+	startWorker(t, workerSpec{Redis: url, Records: rec.url})
+	for _, set := range []string{"schedule", "retry"} {
+		if e := rec.await(soon, 1, "start", set)[0]; e.Args != `["é",1.10]` {
+			t.Errorf("ran with %s", e.Args)
+		}
+		await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
+	}
+	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
+	for _, raw := range odd {
+		if !slices.Contains(dead, raw) {
+			t.Errorf("%q is not in the dead set", raw)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package e2e
+
+import "syscall"
+
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

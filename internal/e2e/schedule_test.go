@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// lateness is what a job may start after its time in a test on a loaded
+// machine; the promise is 100 ms.
+const lateness = time.Second
+
+// due returns how long after its time the job started.
+func due(t testing.TB, rec *records, jid string, score float64) time.Duration {
+	t.Helper()
+	e := rec.await(soon, 1, "start", jid)[0]
+	late := time.Duration(float64(e.At) - score*1e9)
+	if late < 0 || late > lateness {
+		t.Errorf("started %s after its time", late)
+	}
+	return late.Round(100 * time.Microsecond)
+}
+
+func TestAScheduledJobStartsOnTime(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	startWorker(t, workerSpec{Redis: url, Records: rec.url})
+	// by the command, by the client, by Ruby: each into an idle daemon
+	p := troupeCmd(t, nil, "push", "Record", "--in", "2s", "--redis", url)
+	if code := p.exit(soon); code != 0 {
+		t.Fatalf("push: %s", p.stderr.String())
+	}
+	check := func(who, jid string) {
+		t.Helper()
+		z := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()
+		if len(z) != 1 {
+			t.Fatalf("schedule has %v", z)
+		}
+		t.Logf("%s: started %s after its time", who, due(t, rec, jid, z[0].Score))
+		clean(t, rdb)
+	}
+	check("command", strings.TrimSpace(p.stdout.String()))
+	jid, _ := push(t, rdb, "Record", "[]", client.In(500*time.Millisecond))
+	check("client", jid)
+	ruby(t, url, `show(Sidekiq::Client.push("class" => "Record", "args" => [], "at" => Time.now.to_f + 1.5))`, &jid)
+	check("Ruby", jid)
+	at := troupe.Score(time.Now().Add(500 * time.Millisecond))
+	jid = "0123456789abcdef01234567"
+	if err := rdb.ZAdd(t.Context(), "retry", redis.Z{Score: at, Member: `{"retry":true,"queue":"default","class":"Record",` +
+		`"args":[],"jid":"` + jid + `","created_at":1795224881.1,"failed_at":1795224881.2,"retry_count":0}`}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a retry: started %s after its time", due(t, rec, jid, at))
+	clean(t, rdb)
+}
+
+// The process that watches the sets dies; another takes over within a second.
+func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	byIdentity := map[string]*proc{}
+	for range 3 {
+		p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
+		byIdentity[p.ready()] = p
+	}
+	for round := range 2 {
+		var leader string
+		await(t, soon, "somebody watches", func() bool {
+			leader = rdb.Get(t.Context(), "troupe:poller").Val()
+			return byIdentity[leader] != nil && (round > 0 || rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1)
+		})
+		// due shortly after the watcher's death, and pushed after it
+		at := time.Now().Add(1300 * time.Millisecond)
+		before, _ := push(t, rdb, "Record", "[]", client.At(at))
+		byIdentity[leader].kill()
+		delete(byIdentity, leader)
+		late := due(t, rec, before, troupe.Score(at))
+		at = time.Now().Add(200 * time.Millisecond)
+		after, _ := push(t, rdb, "Record", "[]", client.At(at))
+		t.Logf("round %d: a job pushed before the death started %s after its time, one pushed after it %s", round, late,
+			due(t, rec, after, troupe.Score(at)))
+	}
+	clean(t, rdb)
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+func TestTermAndIntEndAnIdleProcess(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			rdb, url := redistest.New(t)
+			p := prog.start(t, url, 25*time.Second)
+			identity := p.ready()
+			await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+			began := time.Now()
+			p.signal(sig)
+			if code := p.exit(soon); code != 0 {
+				t.Errorf("%v: exit code %d", sig, code)
+			}
+			took := p.ended.Sub(began)
+			t.Logf("%v: ended after %s", sig, took)
+			if took > 3*time.Second {
+				t.Errorf("%v: an idle process took %s to end", sig, took)
+			}
+			// it has left nothing behind
+			for _, key := range rdb.Keys(t.Context(), "*").Val() {
+				if !slices.Contains([]string{"stat:processed", "stat:failed"}, key) && !strings.HasPrefix(key, "stat:") {
+					t.Errorf("%v: key %s (%s) is left", sig, key, rdb.Type(t.Context(), key).Val())
+				}
+			}
+		}
+	})
+}
+
+func TestTermWaitsForARunningJob(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		rdb, url := redistest.New(t)
+		p := prog.start(t, url, 25*time.Second)
+		began := time.Now()
+		jid, _ := push(t, rdb, "Nap", "[1.5]")
+		p.awaitBegun(jid)
+		p.signal(syscall.SIGTERM)
+		p.awaitLog(soon, "stop: waiting for running jobs")
+		waiting, _ := push(t, rdb, "Record", "[1]")
+		if code := p.exit(soon); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if took := p.ended.Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
+			t.Errorf("ended %s after the push of a job of 1.5 s", took)
+		}
+		if got := drain(t, p.proc).jids("finished_jids"); !slices.Equal(got, []string{jid}) {
+			t.Errorf("finished %v, want %s", got, jid)
+		}
+		if at := where(t, rdb, waiting); at != "queue:default" || where(t, rdb, jid) != "" {
+			t.Errorf("the job pushed during the stop is in %q, the finished one in %q", at, where(t, rdb, jid))
+		}
+		if done := rdb.Get(t.Context(), "stat:processed").Val(); done != "1" {
+			t.Errorf("stat:processed is %q", done)
+		}
+	})
+}
+
+func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		rdb, url := redistest.New(t)
+		p := prog.start(t, url, time.Second)
+		jid, raw := push(t, rdb, "Deaf", "[60]", client.Set("bid", "é<&>"))
+		p.awaitBegun(jid)
+		p.signal(syscall.SIGTSTP)
+		p.awaitLog(soon, "quiet: no new jobs will be fetched")
+		for range 3 {
+			push(t, rdb, "Record", "[]") // older than the requeue, newer than the job
+		}
+		began := time.Now()
+		p.signal(syscall.SIGTERM)
+		p.awaitLog(soon, "requeued the jobs that were still running")
+		deadline := time.Since(began)
+		if next := rdb.LIndex(t.Context(), "queue:default", -1).Val(); next != raw {
+			t.Errorf("the job popped next\n is %s\nwant %s", next, raw)
+		}
+		p.signal(syscall.SIGTERM) // changes nothing
+		p.signal(syscall.SIGINT)
+		if code := p.exit(soon); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		took := p.ended.Sub(began)
+		t.Logf("requeued after %s, ended after %s", deadline, took)
+		if deadline < 900*time.Millisecond || deadline > 4*time.Second {
+			t.Errorf("requeued %s after TERM, want about 1 s", deadline)
+		}
+		if least := time.Second + prog.hard; took < least-100*time.Millisecond || took > least+4*time.Second {
+			t.Errorf("ended %s after TERM, want about %s", took, least)
+		}
+		report := drain(t, p.proc)
+		abandoned := []string{jid}
+		if prog.name == "command" {
+			abandoned = nil
+		}
+		if got := report.jids("requeued"); !slices.Equal(got, []string{jid}) {
+			t.Errorf("requeued %v, want %s", got, jid)
+		}
+		if got := report.jids("abandoned"); !slices.Equal(got, abandoned) {
+			t.Errorf("abandoned %v, want %v", got, abandoned)
+		}
+		if left := leftovers(t, rdb); len(left) != 4 {
+			t.Errorf("left in Redis: %v", left)
+		}
+	})
+}
+
+// A job that listens to its context ends the process soon after the deadline.
+func TestAnObedientJobEndsTheGrace(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		rdb, url := redistest.New(t)
+		p := prog.start(t, url, time.Second)
+		jid, raw := push(t, rdb, "Nap", "[60]")
+		p.awaitBegun(jid)
+		took := p.stop(soon)
+		t.Logf("ended after %s", took)
+		if took < 900*time.Millisecond || took > 3*time.Second {
+			t.Errorf("ended after %s, want about 1 s", took)
+		}
+		report := drain(t, p.proc)
+		if got := report.jids("requeued"); !slices.Equal(got, []string{jid}) || len(report.jids("abandoned")) != 0 {
+			t.Errorf("drain report %v", report)
+		}
+		if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
+			t.Errorf("requeued\n     %s\nwant %s", got, raw)
+		}
+		if s := rdb.Get(t.Context(), "stat:failed").Val(); s != "1" {
+			t.Errorf("stat:failed is %q, want 1: an interrupted run counts, as in Sidekiq", s)
+		}
+	})
+}
+
+func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		rdb, url := redistest.New(t)
+		p := prog.start(t, url, 25*time.Second)
+		identity := p.ready()
+		running, _ := push(t, rdb, "Nap", "[1]")
+		p.awaitBegun(running)
+		p.signal(syscall.SIGTSTP)
+		await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+		waiting, _ := push(t, rdb, "Record", "[]")
+		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
+		await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
+		before := rdb.HGet(t.Context(), identity, "beat").Val()
+		p.signal(syscall.SIGTSTP)
+		await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
+		if !p.running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
+			t.Errorf("running %v, jobs in %q and %q", p.running(), where(t, rdb, waiting), where(t, rdb, due))
+		}
+		p.stop(soon)
+	})
+}
+
+func TestTTINLogsTreeAndStacks(t *testing.T) {
+	forBoth(t, func(t *testing.T, prog program) {
+		rdb, url := redistest.New(t)
+		p := prog.start(t, url, 25*time.Second)
+		jid, _ := push(t, rdb, "Nap", "[60]")
+		p.awaitBegun(jid)
+		p.signal(syscall.SIGTTIN)
+		dump := p.awaitLog(soon, "dump")
+		for _, part := range []string{"launcher", "heartbeat", "poller", "rescuer", "processor-0", "Nap " + jid} {
+			if !strings.Contains(dump.str("tree"), part) {
+				t.Errorf("the tree has no %q:\n%s", part, dump.str("tree"))
+			}
+		}
+		if !strings.Contains(dump.str("goroutines"), "goroutine ") || !strings.Contains(dump.str("goroutines"), "Perform") {
+			t.Errorf("goroutines: %.500s", dump.str("goroutines"))
+		}
+		push(t, rdb, "Record", "[]")
+		await(t, soon, "it works on", func() bool { return len(p.logged("job done")) == 1 })
+	})
+}
+
+// TERM while Redis does not answer at boot is a stop, not a failure.
+func TestTermDuringTheBoot(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	accepted := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = c.Close() }()
+			accepted <- struct{}{}
+		}
+	}()
+	p := daemonSoon(t, "redis://"+l.Addr().String()+"/0", commandConfig)
+	select {
+	case <-accepted:
+	case <-time.After(soon):
+		t.Fatal("no connection")
+	}
+	if took := p.stop(soon); took > 5*time.Second {
+		t.Errorf("ended after %s", took)
+	}
+}
+
+// Several jobs go back in their order: the oldest is popped first.
+func TestRequeueKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	rec := newRecords(t)
+	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Timeout: 500 * time.Millisecond})
+	raws := hang(t, rdb, rec, 5)
+	p.stop(soon)
+	back := rdb.LRange(t.Context(), "queue:default", 0, -1).Val()
+	slices.Reverse(back)
+	var want []string
+	for _, jid := range slices.Sorted(maps.Keys(raws)) {
+		want = append(want, raws[jid])
+	}
+	if !slices.Equal(back, want) {
+		t.Errorf("popped next\n     %v\nwant %v", back, want)
+	}
+}
