@@ -1,0 +1,60 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestMain runs the tests or, in a process that a test has started from this
+// binary, the Go worker.
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // of go-redis: servers are killed here on purpose
+	if spec := os.Getenv(workerEnv); spec != "" {
+		os.Exit(workerMain(spec))
+	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // they wait for other processes most of the time
+	code := m.Run()
+	stopShared()
+	os.Exit(code)
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+// soon is the limit of what should happen at once, on a loaded machine too.
+const soon = 30 * time.Second
+
+// await polls until cond holds: what other processes do has no signal here.
+func await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(soon)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", soon, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func encode(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+}

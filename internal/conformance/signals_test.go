@@ -1,0 +1,191 @@
+package conformance
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// quickBeat is for tests that are not about the time between beats.
+const quickBeat = 200 * time.Millisecond
+
+// signal sends one of Ruby's remote signals: quiet!, stop! or dump_threads.
+func (s *site) signal(p *goProcess, method string) {
+	s.t.Helper()
+	s.ruby(`Sidekiq::ProcessSet.new.find { |p| p.identity == args[0] }.send(args[1])`, nil, p.identity, method)
+}
+
+func TestCheck24QuietFromRubyEndsFetchingWithinTenSeconds(t *testing.T) {
+	s := newSite(t)
+	p := s.process(on(2, "default")) // with the daemon's own time between beats
+	running := s.push("Gate", `[]`)
+	s.awaitRuns(1, running)
+	// A signal that comes just after a beat waits ten seconds for the next one; two
+	// of them are left here for a machine that is slow to answer.
+	await(t, "the last beat is two seconds old", func() bool {
+		beat, err := strconv.ParseFloat(s.hash(p, "beat"), 64)
+		return err == nil && time.Since(time.UnixMicro(int64(beat*1e6))) > 2*time.Second
+	})
+	pressed := time.Now()
+	s.signal(p, "quiet!")
+	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
+	took := time.Since(pressed)
+	t.Logf("quiet %s after the call", took)
+	if took > 10*time.Second {
+		t.Errorf("quiet %s after the call", took)
+	}
+	var stopping bool
+	s.ruby(`Sidekiq::ProcessSet.new.first.stopping?`, &stopping)
+	if !stopping {
+		t.Error("Ruby does not show it as stopping")
+	}
+	waiting := s.push("Record", `[]`)
+	s.open(running)
+	await(t, "the running job is done", func() bool { return len(p.logged("job done")) == 1 })
+	if left := s.queue("default"); len(left) != 1 || field(t, left[0], "jid") != strconv.Quote(waiting) || !p.running() {
+		t.Errorf("in the queue: %q; the process runs: %v", left, p.running())
+	}
+	p.stop(t)
+	if n := len(s.events("run", waiting)); n != 0 {
+		t.Errorf("the quiet process ran a job")
+	}
+}
+
+func TestCheck25StopFromRubyEndsTheProcessInGoodOrder(t *testing.T) {
+	s := newSite(t)
+	spec := on(2, "default")
+	spec.Beat, spec.Timeout = quickBeat, 2*time.Second
+	p := s.process(spec)
+	ends, deaf := s.push("Gate", `["ends"]`), s.push("Gate", `["does not"]`)
+	s.awaitRuns(2, "")
+	s.signal(p, "stop!")
+	p.awaitLog(t, "stop: waiting for running jobs")
+	began := time.Now()
+	s.open(ends)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if took := p.ended.Sub(began); took > spec.Timeout+2*time.Second {
+		t.Errorf("ended %s after the stop, the timeout is %s", took, spec.Timeout)
+	}
+	var left int
+	s.ruby(`Sidekiq::ProcessSet.new(false).size + Sidekiq::ProcessSet.new(false).count`, &left)
+	if waiting := s.queue("default"); left != 0 || len(waiting) != 1 || field(t, waiting[0], "jid") != strconv.Quote(deaf) {
+		t.Errorf("%d processes, in the queue %q", left, waiting)
+	}
+}
+
+func TestCheck26DumpThreadsLogsGoroutinesAndWorkGoesOn(t *testing.T) {
+	s := newSite(t)
+	spec := on(2, "default")
+	spec.Beat = quickBeat
+	p := s.process(spec)
+	jid := s.push("Gate", `[]`)
+	s.awaitRuns(1, jid)
+	s.signal(p, "dump_threads")
+	dump := p.awaitLog(t, "dump")
+	if text := dump.str("goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
+		t.Errorf("goroutines: %.500s", text)
+	}
+	s.awaitRuns(1, s.push("Record", `[]`))
+	if got := s.hash(p, "quiet"); got != "false" {
+		t.Errorf("quiet is %s", got)
+	}
+}
+
+func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
+	s := newSite(t)
+	p := s.process(on(2, "default"))
+	jid := s.push("Gate", `[]`)
+	s.awaitRuns(1, jid)
+	p.signal(t, syscall.SIGTSTP)
+	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
+	p.signal(t, syscall.SIGTERM)
+	p.awaitLog(t, "stop: waiting for running jobs")
+	for range 3 {
+		p.signal(t, syscall.SIGTERM)
+		p.signal(t, syscall.SIGINT)
+	}
+	s.open(jid)
+	if code := p.exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if st := s.stats(); st.Processed != 1 || st.Failed != 0 || st.Enqueued != 0 || len(p.logged("stop: waiting for running jobs")) != 1 {
+		t.Errorf("Ruby's Stats %+v; the stop began %d times", st, len(p.logged("stop: waiting for running jobs")))
+	}
+}
+
+func TestCheck32AKilledProcessLeavesTheListOfTheOtherSide(t *testing.T) {
+	s := newSite(t)
+	p := s.process(on(1, "default"))
+	p.kill()
+	s.expire(p.identity)
+	var seen struct{ Shown, Listed, Cleaned, Left int }
+	s.ruby(`set = Sidekiq::ProcessSet.new(false)
+{shown: set.count, listed: set.size, cleaned: set.cleanup, left: set.size}`, &seen)
+	if seen.Shown != 0 || seen.Listed != 1 || seen.Cleaned != 1 || seen.Left != 0 {
+		t.Errorf("Ruby's ProcessSet: %+v", seen)
+	}
+
+	// and the reverse, with somebody else's lock on the cleanup
+	ruby := s.sidekiq("-c", "1")
+	await(t, "Ruby's first beat", func() bool { return s.rdb.SCard(t.Context(), "processes").Val() == 1 })
+	dead := s.rdb.SMembers(t.Context(), "processes").Val()[0]
+	await(t, "its info", func() bool { return s.rdb.HExists(t.Context(), dead, "info").Val() })
+	ruby.kill()
+	s.expire(dead)
+	s.must(s.rdb.Set(t.Context(), "process_cleanup", "1", time.Minute).Err())
+
+	var tries atomic.Int64
+	options := *s.rdb.Options()
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &counting{Conn: c, word: "process_cleanup", n: &tries}, err
+	}
+	watched := redis.NewClient(&options)
+	t.Cleanup(func() { _ = watched.Close() })
+	spec := on(1, "default")
+	spec.Poll = 100 * time.Millisecond
+	daemon := &site{t: t, rdb: watched, url: s.url, notes: s.notes, book: s.book}
+	daemon.work(spec)
+	await(t, "Go has tried to clean up", func() bool { return tries.Load() >= 2 })
+	if !s.rdb.SIsMember(t.Context(), "processes", dead).Val() {
+		t.Error("Go has cleaned up in spite of the lock")
+	}
+	s.must(s.rdb.Del(t.Context(), "process_cleanup").Err())
+	await(t, "Go removes the dead process", func() bool { return !s.rdb.SIsMember(t.Context(), "processes", dead).Val() })
+	if ttl := s.rdb.TTL(t.Context(), "process_cleanup").Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("Go's lock on the cleanup lives %s", ttl)
+	}
+}
+
+// expire lets the minute pass that a dead process is still shown.
+func (s *site) expire(identity string) {
+	s.t.Helper()
+	if ttl := s.rdb.TTL(s.t.Context(), identity).Val(); ttl <= 0 || ttl > time.Minute {
+		s.t.Errorf("%s lives %s, want at most a minute", identity, ttl)
+	}
+	s.must(s.rdb.PExpire(s.t.Context(), identity, time.Millisecond).Err())
+	await(s.t, "its time is over", func() bool { return s.rdb.Exists(s.t.Context(), identity).Val() == 0 })
+}
+
+// counting counts the writes that have a word in them.
+type counting struct {
+	net.Conn
+	word string
+	n    *atomic.Int64
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), c.word) {
+		c.n.Add(1)
+	}
+	return c.Conn.Write(p)
+}
