@@ -1,7 +1,11 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,23 +17,43 @@ import (
 	"github.com/troupehq/troupe/client"
 )
 
-// awaitTime is how long Await waits.
-const awaitTime = time.Minute
+const (
+	// awaitTime is how long Await waits.
+	awaitTime = time.Minute
+	// startTime bounds the wait of Start for the whole tree, which a test may
+	// keep from ever standing.
+	startTime = 5 * time.Second
+)
 
-// Kit is a running daemon with what a test needs beside it.
+// Kit is a running daemon with what a test needs beside it. Methods that may
+// fail the test belong to the test's own goroutine, as t.FailNow does.
 type Kit struct {
 	*actors.Daemon
 	Redis  redis.UniversalClient // the database of the daemon
 	Client *client.Client        // pushes into it
 
-	tb testing.TB
+	tb    testing.TB
+	log   *eventLog
+	gates *gates
 }
 
-// Start starts a daemon and stops it at the end of the test. A nil cfg.Redis
-// means a Memory of its own, a nil cfg.Registry an empty one; an unset logger
-// writes to the test's log.
-func Start(tb testing.TB, cfg actors.Config) *Kit {
+// Option changes what Start does.
+type Option func(*settings)
+
+type settings struct{ strict bool }
+
+// Start starts a daemon, waits until its whole tree runs, and stops it at the end
+// of the test. A nil cfg.Redis means a Memory of its own, a nil cfg.Registry an
+// empty one; an unset logger writes to the test's log.
+func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 	tb.Helper()
+	var set settings
+	for _, opt := range opts {
+		opt(&set)
+	}
+	if set.strict {
+		checkLeaks(tb) // before anything that is cleaned up
+	}
 	if cfg.Redis == nil {
 		cfg.Redis = NewMemory(tb).Client
 	}
@@ -39,20 +63,58 @@ func Start(tb testing.TB, cfg actors.Config) *Kit {
 	if cfg.Logger.GetLevel() == zerolog.Disabled || isZero(cfg.Logger) {
 		cfg.Logger = zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)
 	}
+	k := &Kit{Redis: cfg.Redis, tb: tb, log: newEventLog(), gates: newGates()}
+	if _, measuring := tb.(*testing.B); !measuring || set.strict {
+		cfg.Subscribers = append(slices.Clip(cfg.Subscribers), k.log.record)
+	}
 	d, err := actors.New(cfg)
 	if err != nil {
 		tb.Fatalf("new daemon: %v", err)
 	}
-	k := &Kit{Daemon: d, Redis: cfg.Redis, tb: tb}
+	k.Daemon = d
 	k.Client = client.New(cfg.Redis, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	if err := d.Start(context.Background()); err != nil {
 		tb.Fatalf("start the daemon: %v", err)
 	}
+	if set.strict {
+		k.log.watchDeadLetters(d.ActorSystem())
+	}
 	tb.Cleanup(func() {
+		k.openGates()
 		k.Stop()
 		time.Sleep(50 * time.Millisecond) // the actor library's dead-letter window; a bubble may not end before it
+		if set.strict {
+			k.checkStrict()
+		}
 	})
+	want := actorsOf(cfg)
+	await(startTime, func() bool { return k.Err() != nil || k.up() >= want })
 	return k
+}
+
+// actorsOf counts the actors of a daemon.
+func actorsOf(cfg actors.Config) int {
+	n := 4 // launcher, heartbeat, rescuer, poller
+	for _, c := range cfg.Capsules {
+		n += 2 + cmp.Or(c.Concurrency, defaultConcurrency)
+	}
+	if len(cfg.Capsules) == 0 {
+		n += 2 + defaultConcurrency
+	}
+	return n
+}
+
+// defaultConcurrency is that of actors.Capsule.
+const defaultConcurrency = 10
+
+// up counts the actors that have begun to run.
+func (k *Kit) up() (n int) {
+	for _, a := range k.Tree() {
+		if a.State != actors.StateStarting {
+			n++
+		}
+	}
+	return n
 }
 
 // isZero tells an unset logger: it has no writer and logs nothing.
@@ -88,23 +150,12 @@ func (k *Kit) PushClass(class string, args []any, opts ...client.Option) string 
 	return jid
 }
 
-// Crash makes the actor at path crash with reason.
-func (k *Kit) Crash(path string, reason error) {
-	k.tb.Helper()
-	if err := k.Daemon.Crash(path, reason); err != nil {
-		k.tb.Fatalf("crash: %v\n%s", err, k.Tree())
-	}
-}
-
 // Await waits until cond holds; after a minute (of the bubble's time, in one)
-// the test fails with the tree.
+// the test fails with the tree and the last events.
 func (k *Kit) Await(what string, cond func() bool) {
 	k.tb.Helper()
-	for deadline := time.Now().Add(awaitTime); !cond(); {
-		if time.Now().After(deadline) {
-			k.tb.Fatalf("not within %s: %s\n%+v\n%s", awaitTime, what, k.Stats(), k.Tree())
-		}
-		time.Sleep(2 * time.Millisecond) // a condition on a whole tree has no one signal
+	if !await(awaitTime, cond) {
+		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.describe())
 	}
 }
 
@@ -112,4 +163,49 @@ func (k *Kit) Await(what string, cond func() bool) {
 func (k *Kit) AwaitTree(what string, cond func(actors.Tree) bool) {
 	k.tb.Helper()
 	k.Await(what, func() bool { return cond(k.Tree()) })
+}
+
+// AwaitState waits until the actor at path is in state.
+func (k *Kit) AwaitState(path string, state actors.State) {
+	k.tb.Helper()
+	k.AwaitTree(path+" "+string(state), func(t actors.Tree) bool {
+		n, ok := t.Find(path)
+		return ok && n.State == state
+	})
+}
+
+// AwaitSettled waits until the daemon runs nothing and has nothing left to
+// settle. What it has not fetched yet does not count: wait for that first.
+func (k *Kit) AwaitSettled() {
+	k.tb.Helper()
+	k.Await("everything settled", func() bool {
+		s := k.Stats()
+		return s.Busy == 0 && s.Waiting == 0
+	})
+}
+
+func await(d time.Duration, cond func() bool) bool {
+	for deadline := time.Now().Add(d); !cond(); {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(2 * time.Millisecond) // a condition on a whole tree has no one signal
+	}
+	return true
+}
+
+// describe is what a failing test shows.
+func (k *Kit) describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v\n%s", k.Stats(), k.Tree())
+	if g := k.gates.String(); g != "" {
+		fmt.Fprintf(&b, "%s\n", g)
+	}
+	if last := k.log.last(20); len(last) > 0 {
+		b.WriteString("the last events:\n")
+		for _, e := range last {
+			fmt.Fprintf(&b, "  %s\n", formatEvent(e))
+		}
+	}
+	return b.String()
 }

@@ -1,0 +1,54 @@
+package testkit_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const jobtests = "../examples/modules/jobtests"
+
+// Every Go block of docs/testing.md is a piece of the example module.
+func TestDocumentationIsCompiled(t *testing.T) {
+	doc, err := os.ReadFile("../docs/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(jobtests + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(b)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(doc), -1)
+	if len(blocks) < 5 {
+		t.Fatalf("%d Go blocks", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(source.String(), b[1]) {
+			t.Errorf("not in %s:\n%s", jobtests, b[1])
+		}
+	}
+}
+
+// The module is as a user would have it, and its tests pass.
+func TestExampleModulePasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds another module")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "./...")
+	cmd.Dir = jobtests
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("go test in %s: %v\n%s", jobtests, err, out)
+	}
+}

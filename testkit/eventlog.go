@@ -1,0 +1,141 @@
+package testkit
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors"
+)
+
+// logSize is how many events a kit remembers to show them.
+const logSize = 200
+
+// eventLog is what a kit remembers of its daemon.
+type eventLog struct {
+	mu      sync.Mutex
+	recent  []actors.Event
+	faults  []actors.Event // what a strict kit asks about
+	lost    int            // events that this log was too slow for
+	letters []string       // dead letters
+	allowed []*allowance
+}
+
+func newEventLog() *eventLog { return &eventLog{} }
+
+func (l *eventLog) record(e actors.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.recent) == logSize {
+		l.recent = slices.Delete(l.recent, 0, logSize/2)
+	}
+	l.recent = append(l.recent, e)
+	switch e := e.(type) {
+	case actors.ActorCrashed, actors.ActorEscalated, actors.JobsAbandoned, actors.Fenced:
+		l.faults = append(l.faults, e)
+	case actors.EventsDropped:
+		l.lost += e.N
+	}
+}
+
+func (l *eventLog) last(n int) []actors.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.recent[max(0, len(l.recent)-n):])
+}
+
+// watchDeadLetters notes messages that found nobody. Doorbells are meant to, and
+// so are the library's own messages.
+func (l *eventLog) watchDeadLetters(sys *actor.ActorSystem) {
+	sys.EventStream.Subscribe(func(e any) {
+		d, ok := e.(*actor.DeadLetterEvent)
+		if !ok {
+			return
+		}
+		switch d.Message.(type) {
+		case actor.IgnoreDeadLetterLogging, actor.SystemMessage, actor.AutoReceiveMessage, actor.InfrastructureMessage:
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.letters = append(l.letters, fmt.Sprintf("%T to %s", d.Message, d.PID.GetId()))
+	})
+}
+
+// formatEvent is an event in a line: time, name, who, what.
+func formatEvent(e actors.Event) string {
+	name := reflect.TypeOf(e).Name()
+	if j, ok := jobOf(e); ok {
+		line := fmt.Sprintf("%s %s %s %s on %s", j.At.Format("15:04:05.000"), name, j.Job.Class, j.Job.JID, j.Actor)
+		return withCause(line, e)
+	}
+	if a, ok := actorOf(e); ok {
+		return withCause(fmt.Sprintf("%s %s %s", a.At.Format("15:04:05.000"), name, a.Path), e)
+	}
+	return fmt.Sprintf("%s %+v", name, e)
+}
+
+func withCause(line string, e actors.Event) string {
+	if err := causeOf(e); err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return line + ": " + first
+	}
+	return line
+}
+
+// actorOf returns what every event about an actor carries.
+func actorOf(e actors.Event) (actors.ActorEvent, bool) {
+	switch e := e.(type) {
+	case actors.ActorStarted:
+		return e.ActorEvent, true
+	case actors.ActorCrashed:
+		return e.ActorEvent, true
+	case actors.ActorRestarted:
+		return e.ActorEvent, true
+	case actors.ActorStopped:
+		return e.ActorEvent, true
+	case actors.ActorEscalated:
+		return e.ActorEvent, true
+	}
+	return actors.ActorEvent{}, false
+}
+
+// jobOf returns what every event about a job carries.
+func jobOf(e actors.Event) (actors.JobEvent, bool) {
+	switch e := e.(type) {
+	case actors.JobStarted:
+		return e.JobEvent, true
+	case actors.JobDone:
+		return e.JobEvent, true
+	case actors.JobFailed:
+		return e.JobEvent, true
+	case actors.JobLate:
+		return e.JobEvent, true
+	case actors.JobRetried:
+		return e.JobEvent, true
+	case actors.JobDied:
+		return e.JobEvent, true
+	case actors.JobDropped:
+		return e.JobEvent, true
+	}
+	return actors.JobEvent{}, false
+}
+
+// causeOf returns the error of an event; nil if it has none.
+func causeOf(e actors.Event) error {
+	switch e := e.(type) {
+	case actors.ActorCrashed:
+		return e.Err
+	case actors.ActorEscalated:
+		return e.Err
+	case actors.JobFailed:
+		return e.Err
+	case actors.JobLate:
+		return e.Err
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Pushes is what a client has pushed. It is safe for concurrent use.
+type Pushes struct {
+	// Client is the client whose pushes these are; nil for Record.
+	Client *client.Client
+
+	tb      testing.TB
+	inline  *runner
+	mu      sync.Mutex
+	all     []Pushed // since the last Clear
+	waiting []Pushed // of those, what was not run yet
+}
+
+// Pushed is one job as it would stand in Redis.
+type Pushed struct {
+	*troupe.Payload
+	At time.Time // when it is due; zero: at once
+}
+
+// Fake returns a client that keeps what is pushed in memory: no Redis, no
+// connection. Everything before that is the client's own code, so that options,
+// middleware and errors are the real ones, and the payloads the bytes that would
+// be sent.
+func Fake(tb testing.TB, opts ...client.ClientOption) *Pushes {
+	tb.Helper()
+	p := &Pushes{tb: tb}
+	p.Client = p.newClient(opts)
+	return p
+}
+
+// Inline is Fake, but each push runs its job before it returns, scheduled ones as
+// well, inside the class's own middleware and mw. What the handler returns is the
+// push's error (which wraps it); a class without a handler is a
+// *troupe.UnknownClassError, a panic a *troupe.PanicError whose stack is logged.
+func Inline(tb testing.TB, r *troupe.Registry, mw []troupe.Middleware, opts ...client.ClientOption) *Pushes {
+	tb.Helper()
+	p := &Pushes{tb: tb, inline: &runner{tb: tb, registry: r, mw: mw}}
+	p.Client = p.newClient(opts)
+	return p
+}
+
+// Record notes what is pushed through rdb from now on, by any client.Client, and
+// lets it pass: for tests with a real daemon.
+func Record(tb testing.TB, rdb redis.UniversalClient) *Pushes {
+	tb.Helper()
+	p := &Pushes{tb: tb}
+	rdb.AddHook(hook{p: p, pass: true})
+	return p
+}
+
+func (p *Pushes) newClient(opts []client.ClientOption) *client.Client {
+	rdb := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:0", Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("testkit: a fake client has no Redis behind it")
+		},
+	})
+	p.tb.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(hook{p: p})
+	return client.New(rdb, opts...)
+}
+
+// All returns every job pushed since the last Clear, in order, run or not.
+func (p *Pushes) All() []Pushed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+// Jobs returns the jobs that wait: pushed and not drained, in order.
+func (p *Pushes) Jobs() []Pushed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.waiting)
+}
+
+// JobsFor returns the waiting jobs of one class.
+func (p *Pushes) JobsFor(class string) []Pushed {
+	return slices.DeleteFunc(p.Jobs(), func(j Pushed) bool { return j.Class() != class })
+}
+
+// Clear forgets everything.
+func (p *Pushes) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all, p.waiting = nil, nil
+}
+
+// Drain runs the waiting jobs, oldest first and scheduled ones as if they were
+// due, and those that they push, until none is left or one fails. It returns how
+// many have run, the failed one included. A failed job is not retried: test
+// retries with a Kit. Jobs run in the test's goroutine, inside their class's
+// middleware and mw; errors are those of Inline.
+func (p *Pushes) Drain(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (int, error) {
+	for n := 0; ; n++ {
+		ran, err := p.DrainOne(ctx, r, mw...)
+		if err != nil {
+			return n + 1, err
+		}
+		if !ran {
+			return n, nil
+		}
+	}
+}
+
+// DrainOne runs the oldest waiting job; false if none waits.
+func (p *Pushes) DrainOne(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (bool, error) {
+	p.mu.Lock()
+	if len(p.waiting) == 0 {
+		p.mu.Unlock()
+		return false, nil
+	}
+	next := p.waiting[0]
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+	p.mu.Unlock()
+	run := runner{tb: p.tb, registry: r, mw: mw}
+	return true, run.run(ctx, next.Payload)
+}
+
+// add notes jobs and runs them if that is the mode.
+func (p *Pushes) add(ctx context.Context, jobs []Pushed) error {
+	p.mu.Lock()
+	p.all = append(p.all, jobs...)
+	if p.inline == nil {
+		p.waiting = append(p.waiting, jobs...)
+	}
+	p.mu.Unlock()
+	if p.inline == nil {
+		return nil
+	}
+	for _, j := range jobs {
+		if err := p.inline.run(ctx, j.Payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hook stands where the client hands its commands to the connection.
+type hook struct {
+	p    *Pushes
+	pass bool
+}
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.pass {
+			return next(ctx, cmd)
+		}
+		return fmt.Errorf("testkit: a fake client has no answer to %s", cmd.Name())
+	}
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var jobs []Pushed
+		for _, cmd := range cmds {
+			found, err := pushedBy(cmd.Args())
+			if err != nil {
+				return err
+			}
+			jobs = append(jobs, found...)
+		}
+		if h.pass {
+			if err := next(ctx, cmds); err != nil {
+				return err
+			}
+		}
+		return h.p.add(ctx, jobs)
+	}
+}
+
+// pushedBy reads the jobs out of a command of the client's.
+func pushedBy(args []any) ([]Pushed, error) {
+	text := func(i int) string {
+		switch v := args[i].(type) {
+		case []byte:
+			return string(v)
+		default:
+			return fmt.Sprint(v)
+		}
+	}
+	var jobs []Pushed
+	add := func(raw string, at time.Time) error {
+		payload, err := troupe.ParsePayload([]byte(raw))
+		if err != nil {
+			return fmt.Errorf("testkit: a push of what is no job: %w", err)
+		}
+		jobs = append(jobs, Pushed{Payload: payload, At: at})
+		return nil
+	}
+	if len(args) < 3 {
+		return nil, nil
+	}
+	switch name, key := text(0), text(1); {
+	case name == "lpush" && strings.HasPrefix(key, keys.Queue("")):
+		for i := 2; i < len(args); i++ {
+			if err := add(text(i), time.Time{}); err != nil {
+				return nil, err
+			}
+		}
+	case name == "zadd" && key == keys.Schedule:
+		for i := 2; i+1 < len(args); i += 2 {
+			var score float64
+			if _, err := fmt.Sscan(text(i), &score); err != nil {
+				return nil, fmt.Errorf("testkit: score %q: %w", text(i), err)
+			}
+			if err := add(text(i+1), time.UnixMicro(int64(score*1e6))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return jobs, nil
+}

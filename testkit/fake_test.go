@@ -1,0 +1,293 @@
+package testkit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
+)
+
+type charge struct {
+	Account int64  `arg:"0"`
+	Cents   int64  `arg:"1"`
+	Note    string `arg:"2,optional"`
+}
+
+func (charge) Class() string { return "Billing::Charge" }
+
+type receipt struct {
+	Account int64 `arg:"0"`
+}
+
+func (*receipt) Class() string { return "ReceiptMail" }
+
+func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
+	both(t, func(t *testing.T) {
+		stamped := client.Middleware(func(next client.PushFunc) client.PushFunc {
+			return func(ctx context.Context, p *troupe.Payload) error {
+				if p.Class() == "Unwanted" {
+					return client.ErrStopped
+				}
+				p.SetString("tenant", "acme")
+				return next(ctx, p)
+			}
+		})
+		q := testkit.Fake(t, client.WithMiddleware(stamped), client.WithDefaults(client.Retry(3)))
+		ctx := t.Context()
+		jid, err := q.Client.Push(ctx, charge{1, 100, ""}, client.Queue("critical"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		due := time.Now().Add(time.Hour).Truncate(time.Second)
+		if _, err := q.Client.PushAt(ctx, due, &receipt{1}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := q.Client.PushClass(ctx, "Unwanted", nil); got != "" || err != nil {
+			t.Errorf("a stopped push: %q, %v", got, err)
+		}
+		if _, err := q.Client.PushClass(ctx, "Bad", nil, client.Retry(-1)); err == nil {
+			t.Error("a bad option was accepted")
+		}
+		bulk := func() iter.Seq[charge] { return slices.Values([]charge{{2, 1, ""}, {3, 1, ""}}) }
+		if _, err := client.PushBulk(ctx, q.Client, bulk()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.PushBulk(ctx, q.Client, bulk(), client.In(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+
+		testkit.RequirePushedMany(t, q, charge{1, 100, ""}, &receipt{1},
+			charge{2, 1, ""}, charge{3, 1, ""}, charge{2, 1, ""}, charge{3, 1, ""})
+		job := testkit.RequirePushed(t, q, func(c charge) bool { return c.Account == 1 })
+		tenant, _ := job.Payload.String("tenant")
+		if job.JID != jid || job.Queue != "critical" || job.Args.Cents != 100 || tenant != "acme" || !job.At.IsZero() {
+			t.Errorf("pushed %+v, tenant %q", job, tenant)
+		}
+		if retry, _ := job.Payload.Int("retry"); retry != 3 {
+			t.Errorf("retry %d", retry)
+		}
+		mail := testkit.RequirePushed[*receipt](t, q)
+		if !mail.At.Equal(due) || mail.Args.Account != 1 {
+			t.Errorf("scheduled for %s, want %s", mail.At, due)
+		}
+		testkit.RequireNotPushed(t, q, func(c charge) bool { return c.Account == 9 })
+		if n := len(q.JobsFor("Billing::Charge")); n != 5 {
+			t.Errorf("%d charges", n)
+		}
+		q.Clear()
+		testkit.RequirePushedMany(t, q)
+	})
+}
+
+func TestDrainRunsWhatJobsPush(t *testing.T) {
+	q := testkit.Fake(t)
+	var r troupe.Registry
+	var seen []string
+	note := func(next troupe.Handler) troupe.Handler {
+		return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+			info, _ := troupe.JobInfoFrom(ctx)
+			seen = append(seen, fmt.Sprintf("%s %s %d %t", info.Class, info.Queue, info.Attempt, info.JID == p.JID()))
+			return next.Perform(ctx, p)
+		})
+	}
+	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
+		_, err := q.Client.Push(ctx, &receipt{j.Args.Account}, client.In(time.Hour), client.Queue("mail"))
+		return err
+	}, troupe.ClassOptions{Middleware: []troupe.Middleware{note}})
+	troupe.Handle(&r, func(_ context.Context, j *troupe.Job[*receipt]) error {
+		if j.Args.Account == 2 {
+			return errBoom
+		}
+		return nil
+	})
+	for n := range int64(3) {
+		if _, err := q.Client.Push(t.Context(), charge{n, 1, ""}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ran, err := q.DrainOne(t.Context(), &r, note); !ran || err != nil || len(q.Jobs()) != 3 {
+		t.Fatalf("drain one: %t, %v, %d left", ran, err, len(q.Jobs()))
+	}
+	n, err := q.Drain(t.Context(), &r, note)
+	if n != 5 || !errors.Is(err, errBoom) || len(q.Jobs()) != 0 {
+		t.Errorf("drained %d, %v, %d left", n, err, len(q.Jobs()))
+	}
+	want := slices.Repeat([]string{"Billing::Charge default 1 true"}, 6) // outer and the class's own
+	want = append(want, slices.Repeat([]string{"ReceiptMail mail 1 true"}, 3)...)
+	slices.Sort(seen)
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen  %q\nwant %q", seen, want)
+	}
+	if ran, err := q.DrainOne(t.Context(), &r); ran || err != nil {
+		t.Errorf("drained nothing: %t, %v", ran, err)
+	}
+	if len(q.All()) != 6 {
+		t.Errorf("%d pushed", len(q.All()))
+	}
+}
+
+func TestInlineRunsAtOnce(t *testing.T) {
+	var r troupe.Registry
+	var order []string
+	var q *testkit.Pushes
+	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
+		order = append(order, "charge in")
+		_, err := q.Client.PushIn(ctx, time.Hour, &receipt{j.Args.Account}, client.Queue("mail"))
+		order = append(order, "charge out")
+		return err
+	})
+	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[*receipt]) error {
+		info, _ := troupe.JobInfoFrom(ctx)
+		order = append(order, "receipt "+j.Queue)
+		if info.JID != j.JID || info.Class != "ReceiptMail" {
+			t.Errorf("job info %+v", info)
+		}
+		if j.Args.Account == 2 {
+			return errBoom
+		}
+		if j.Args.Account == 3 {
+			panic(errBoom)
+		}
+		return nil
+	})
+	q = testkit.Inline(t, &r, nil)
+	if jid, err := q.Client.Push(t.Context(), charge{1, 1, ""}); jid == "" || err != nil {
+		t.Fatalf("push: %q, %v", jid, err)
+	}
+	if want := []string{"charge in", "receipt mail", "charge out"}; !slices.Equal(order, want) {
+		t.Errorf("order %q, want %q", order, want)
+	}
+	if _, err := q.Client.Push(t.Context(), charge{2, 1, ""}); !errors.Is(err, errBoom) {
+		t.Errorf("error %v, want the handler's", err)
+	}
+	_, err := q.Client.Push(t.Context(), charge{3, 1, ""})
+	if p, ok := errors.AsType[*troupe.PanicError](err); !ok || p.Error() != "panic: boom" {
+		t.Errorf("error %v, want the panic", err)
+	}
+	_, err = q.Client.PushClass(t.Context(), "Nobody", nil)
+	if _, ok := errors.AsType[*troupe.UnknownClassError](err); !ok {
+		t.Errorf("error %v, want an unknown class", err)
+	}
+	testkit.RequirePushed(t, q, func(c charge) bool { return c.Account == 1 })
+	if len(q.Jobs()) != 0 {
+		t.Errorf("%d wait", len(q.Jobs()))
+	}
+}
+
+func TestRecordLetsPushesPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, one(s, nil), testkit.Strict())
+		q := testkit.Record(t, k.Redis)
+		jid := k.Push(testkit.OK())
+		k.Await("it ran", func() bool { return s.Ended(jid) })
+		if job := testkit.RequirePushed[testkit.Fate](t, q); job.JID != jid {
+			t.Errorf("recorded %s, pushed %s", job.JID, jid)
+		}
+	})
+}
+
+func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    func(tb testing.TB, q *testkit.Pushes)
+		want []string
+	}{
+		"none fits": {
+			func(tb testing.TB, q *testkit.Pushes) {
+				testkit.RequirePushed(tb, q, func(c charge) bool { return c.Cents == 5 })
+			},
+			[]string{"expected one push of Billing::Charge that fits, got 0", "args [1,100] queue critical", "ReceiptMail: 1"},
+		},
+		"two fit": {
+			func(tb testing.TB, q *testkit.Pushes) { testkit.RequirePushed[charge](tb, q) },
+			[]string{"got 2", "args [1,100]", `args [2,200,"x"]`},
+		},
+		"one too many": {
+			func(tb testing.TB, q *testkit.Pushes) { testkit.RequireNotPushed[*receipt](tb, q) },
+			[]string{"expected no push of ReceiptMail that fits, got 1", "at 2"},
+		},
+		"another list": {
+			func(tb testing.TB, q *testkit.Pushes) {
+				testkit.RequirePushedMany(tb, q, charge{1, 100, ""}, &receipt{1})
+			},
+			[]string{"(-want +got)", `Billing::Charge [2,200,"x"]`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, func(tb testing.TB) {
+				q := testkit.Fake(tb)
+				for _, push := range []func() (string, error){
+					func() (string, error) {
+						return q.Client.Push(t.Context(), charge{1, 100, ""}, client.Queue("critical"))
+					},
+					func() (string, error) { return q.Client.Push(t.Context(), charge{2, 200, "x"}) },
+					func() (string, error) { return q.Client.PushIn(t.Context(), time.Hour, &receipt{1}) },
+				} {
+					if _, err := push(); err != nil {
+						tb.Fatal(err)
+					}
+				}
+				c.f(tb, q)
+			}, c.want...)
+		})
+	}
+}
+
+func TestPerformGoesThroughThePayload(t *testing.T) {
+	ctx := t.Context()
+	err := testkit.Perform(ctx, t, func(ctx context.Context, j *troupe.Job[charge]) error {
+		info, ok := troupe.JobInfoFrom(ctx)
+		if !ok || info.Attempt != 3 || info.Queue != "critical" || info.Capsule != "default" || j.RetryCount != 2 || j.Queue != "critical" {
+			t.Errorf("info %+v, job %+v", info, j)
+		}
+		if j.Args != (charge{1, 2, "n"}) || j.JID == "" || j.CreatedAt().IsZero() || j.EnqueuedAt().IsZero() {
+			t.Errorf("job %+v", j)
+		}
+		return errBoom
+	}, charge{1, 2, "n"}, client.Queue("critical"), client.Set("retry_count", 1))
+	if !errors.Is(err, errBoom) {
+		t.Errorf("error %v", err)
+	}
+
+	// as a stop would
+	stopped, cancel := context.WithCancelCause(testkit.Context(t, troupe.JobInfo{Attempt: 5, Capsule: "ledger"}))
+	cancel(troupe.ErrShutdown)
+	err = testkit.Perform(stopped, t, func(ctx context.Context, j *troupe.Job[charge]) error {
+		if info, _ := troupe.JobInfoFrom(ctx); info.Attempt != 5 || info.Capsule != "ledger" || info.JID != j.JID {
+			t.Errorf("info %+v", info)
+		}
+		return context.Cause(ctx)
+	}, charge{})
+	if !errors.Is(err, troupe.ErrShutdown) {
+		t.Errorf("error %v", err)
+	}
+
+	err = testkit.Perform(ctx, t, func(context.Context, *troupe.Job[charge]) error { panic("ouch") }, charge{})
+	if p, ok := errors.AsType[*troupe.PanicError](err); !ok || p.Value != "ouch" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPerformClassUsesTheRegistry(t *testing.T) {
+	var r troupe.Registry
+	timed := false
+	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
+		_, timed = ctx.Deadline()
+		return nil
+	}, troupe.ClassOptions{Timeout: time.Minute})
+	if err := testkit.PerformClass(t.Context(), t, &r, "Billing::Charge", []any{1, 2}); err != nil || !timed {
+		t.Errorf("error %v, deadline %t", err, timed)
+	}
+	err := testkit.PerformClass(t.Context(), t, &r, "Billing::Charge", []any{"one", 2})
+	if a, ok := errors.AsType[*troupe.ArgsError](err); !ok || a.Index != 0 {
+		t.Errorf("error %v, want one of the args", err)
+	}
+}

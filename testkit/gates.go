@@ -1,0 +1,105 @@
+package testkit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// gates are the actors that the test holds or has suspended.
+type gates struct {
+	mu              sync.Mutex
+	held, suspended map[string]bool
+}
+
+func newGates() *gates {
+	return &gates{held: map[string]bool{}, suspended: map[string]bool{}}
+}
+
+func (g *gates) note(set map[string]bool, path string, on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if on {
+		set[path] = true
+	} else {
+		delete(set, path)
+	}
+}
+
+// String lists them; "" if there are none.
+func (g *gates) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var lines []string
+	for _, s := range []struct {
+		word  string
+		paths map[string]bool
+	}{{"held", g.held}, {"suspended", g.suspended}} {
+		if len(s.paths) > 0 {
+			lines = append(lines, fmt.Sprintf("%s by the test: %s", s.word, strings.Join(slices.Sorted(maps.Keys(s.paths)), ", ")))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Crash makes the actor at path crash with reason, as if it had panicked. Strict
+// expects this one crash.
+func (k *Kit) Crash(path string, reason error) {
+	k.tb.Helper()
+	k.Allow(Crashes(path).Times(1))
+	k.inject("crash", k.Daemon.Crash(path, reason))
+}
+
+// Hold keeps messages to the actor at path back until Release, or the end of the
+// test; see actors.Daemon.Hold. In a tree printed meanwhile the mailbox shows
+// what is held.
+func (k *Kit) Hold(path string) {
+	k.tb.Helper()
+	k.inject("hold", k.Daemon.Hold(path))
+	k.gates.note(k.gates.held, path, true)
+}
+
+// Release delivers what Hold has kept back, in order, and ends it.
+func (k *Kit) Release(path string) {
+	k.tb.Helper()
+	k.inject("release", k.Daemon.Release(path))
+	k.gates.note(k.gates.held, path, false)
+}
+
+// Suspend stops the actor at path from taking messages until Resume, a restart,
+// or the end of the test.
+func (k *Kit) Suspend(path string) {
+	k.tb.Helper()
+	k.inject("suspend", k.Daemon.Suspend(path))
+	k.gates.note(k.gates.suspended, path, true)
+}
+
+// Resume ends a Suspend.
+func (k *Kit) Resume(path string) {
+	k.tb.Helper()
+	k.inject("resume", k.Daemon.Resume(path))
+	k.gates.note(k.gates.suspended, path, false)
+}
+
+func (k *Kit) inject(what string, err error) {
+	k.tb.Helper()
+	if err != nil {
+		k.tb.Fatalf("%s: %v\n%s", what, err, k.describe())
+	}
+}
+
+// openGates lets the stop at the end of the test take its ordinary way. Actors
+// that have gone are no matter.
+func (k *Kit) openGates() {
+	k.gates.mu.Lock()
+	held, suspended := slices.Collect(maps.Keys(k.gates.held)), slices.Collect(maps.Keys(k.gates.suspended))
+	k.gates.mu.Unlock()
+	for _, path := range held {
+		_ = k.Daemon.Release(path)
+	}
+	for _, path := range suspended {
+		_ = k.Daemon.Resume(path)
+	}
+}

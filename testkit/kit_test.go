@@ -1,0 +1,299 @@
+package testkit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/testkit"
+)
+
+const processor = "launcher/default/processor-0"
+
+// everywhere runs a test in real time on a real Redis and in a bubble.
+func everywhere(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Run("real", func(t *testing.T) { f(t, testkit.Redis(t)) })
+	t.Run("bubble", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { f(t, testkit.NewMemory(t).Client) })
+	})
+}
+
+func one(s *testkit.Scripted, rdb redis.UniversalClient) actors.Config {
+	return actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}}
+}
+
+func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
+	everywhere(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, one(s, rdb), testkit.Strict())
+		k.AwaitState(processor, actors.StateIdle)
+		k.Hold(processor)
+		jid := k.Push(testkit.OK())
+		k.AwaitTree("a doorbell is held", func(tree actors.Tree) bool {
+			n, _ := tree.Find(processor)
+			return n.Depth > 0
+		})
+		if s.Started(jid) {
+			t.Error("the job started, though its processor is held")
+		}
+		// a restart passes, and does not end the hold; but it makes the processor
+		// look at its slot, so that the job runs without any doorbell
+		k.Expect(testkit.Restarts(processor).Times(1), func() { k.Crash(processor, errBoom) })
+		k.Await("the job", func() bool { return s.Ended(jid) })
+		if n, _ := k.Tree().Find(processor); n.Depth == 0 {
+			t.Error("the restart has ended the hold")
+		}
+		k.Release(processor)
+		k.AwaitTree("an empty mailbox", func(tree actors.Tree) bool {
+			n, _ := tree.Find(processor)
+			return n.Depth == 0
+		})
+		next := k.Push(testkit.OK())
+		k.Await("the next job", func() bool { return s.Ended(next) })
+	})
+}
+
+func TestSuspendedActorGoesOnAtTheResume(t *testing.T) {
+	everywhere(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, one(s, rdb), testkit.Strict())
+		k.AwaitState(processor, actors.StateIdle)
+		k.Suspend(processor)
+		jid := k.Push(testkit.OK())
+		k.AwaitTree("a doorbell waits", func(tree actors.Tree) bool {
+			n, _ := tree.Find(processor)
+			return n.Depth > 0
+		})
+		if s.Started(jid) {
+			t.Error("the job started, though its processor is suspended")
+		}
+		k.Resume(processor)
+		k.Await("the job", func() bool { return s.Ended(jid) })
+	})
+}
+
+func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
+	for _, path := range []string{"launcher", "launcher/default", "launcher/default/fetcher", processor, "launcher/heartbeat", "launcher/poller"} {
+		for _, how := range []string{"hold", "suspend"} {
+			t.Run(how+" "+path, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := testkit.NewScripted(t)
+					k := testkit.Start(t, one(s, nil), testkit.Strict())
+					k.Allow(testkit.Events[actors.JobsAbandoned]())
+					hung := k.Push(testkit.Hang())
+					k.Await("the job runs", func() bool { return s.Started(hung) })
+					if how == "hold" {
+						k.Hold(path)
+					} else {
+						k.Suspend(path)
+					}
+					start := time.Now()
+					r := k.Stop()
+					if took := time.Since(start); took > 40*time.Second {
+						t.Errorf("the stop took %s", took)
+					}
+					if len(r.Requeued) != 1 {
+						t.Errorf("drain report: %s", r)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestSuspendedActorKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, one(s, nil))
+		k.AwaitState(processor, actors.StateIdle)
+		var mu sync.Mutex
+		var seen []string
+		cancel := k.Subscribe(func(e actors.Event) {
+			if c, ok := e.(actors.ActorCrashed); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, c.Err.Error())
+			}
+		})
+		defer cancel()
+		k.Suspend(processor) // crashes wait behind it, in order
+		for i := range 3 {
+			k.Crash(processor, fmt.Errorf("crash %d", i))
+		}
+		k.Expect(testkit.Crashes(processor).Times(3), func() { k.Resume(processor) })
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"crash 0", "crash 1", "crash 2"}; !slices.Equal(seen, want) {
+			t.Errorf("crashes %q, want %q", seen, want)
+		}
+	})
+}
+
+func TestInjectionNamesTheMissingActor(t *testing.T) {
+	for name, do := range map[string]func(*testkit.Kit){
+		"crash":   func(k *testkit.Kit) { k.Crash("launcher/nobody", errBoom) },
+		"hold":    func(k *testkit.Kit) { k.Hold("launcher/nobody") },
+		"release": func(k *testkit.Kit) { k.Release("launcher/nobody") },
+		"suspend": func(k *testkit.Kit) { k.Suspend("launcher/nobody") },
+		"resume":  func(k *testkit.Kit) { k.Resume("launcher/nobody") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fails(t, func(tb testing.TB) {
+					do(testkit.Start(tb, one(testkit.NewScripted(tb), nil)))
+				}, name+`: actors: no actor at "launcher/nobody"`, "launcher", "processor-0")
+			})
+		})
+	}
+}
+
+// What a failing Await shows: tree, what the test holds, the last events.
+func TestFailingAwaitShowsTheTree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails(t, func(tb testing.TB) {
+			s := testkit.NewScripted(tb)
+			k := testkit.Start(tb, one(s, nil))
+			k.Push(testkit.Panic())
+			k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+			k.Hold("launcher/poller")
+			k.Await("the impossible", func() bool { return false })
+		}, "not within 1m0s: the impossible", "restarts 1", "held by the test: launcher/poller",
+			"ActorCrashed "+processor+": job Scripted", "JobRetried Scripted")
+	})
+}
+
+func TestEventFiltersCount(t *testing.T) {
+	in := func(t *testing.T, f func(k *testkit.Kit)) func(tb testing.TB) {
+		return func(tb testing.TB) { f(testkit.Start(tb, one(testkit.NewScripted(tb), nil))) }
+	}
+	panics := func(k *testkit.Kit, n int) func() {
+		return func() {
+			for range n {
+				k.Push(testkit.Panic())
+			}
+		}
+	}
+	good := map[string]func(k *testkit.Kit){
+		"exactly": func(k *testkit.Kit) {
+			k.Expect(testkit.Crashes("launcher/default/processor-*").Times(2), panics(k, 2))
+		},
+		"at least": func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher/*/*").AtLeast(2), panics(k, 3)) },
+		"one":      func(k *testkit.Kit) { k.Expect(testkit.Restarts(processor), panics(k, 1)) },
+		"never":    func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher").Never(), panics(k, 1)) },
+		"jobs": func(k *testkit.Kit) {
+			k.Expect(testkit.Events[actors.JobRetried]().Of("Scripted").Times(1), panics(k, 1))
+		},
+		"typed": func(k *testkit.Kit) {
+			k.Expect(testkit.Events(func(e actors.JobFailed) bool { return e.Crashed }).Times(1), panics(k, 1))
+		},
+		"because": func(k *testkit.Kit) {
+			k.Expect(testkit.Crashes(processor).Because(errBoom).Times(1), func() {
+				panics(k, 1)()
+				k.Crash(processor, errBoom)
+			})
+		},
+		"saying": func(k *testkit.Kit) {
+			k.Expect(testkit.Crashes(processor).Saying("scripted panic"), panics(k, 1))
+		},
+		"starts and stops": func(k *testkit.Kit) {
+			k.Expect(testkit.Stops("launcher/default/*").AtLeast(2), func() { k.Stop() })
+		},
+	}
+	for name, f := range good {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { passes(t, in(t, f)) })
+		})
+	}
+	for name, c := range map[string]struct {
+		f    func(k *testkit.Kit)
+		want []string
+	}{
+		"too few": {
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Times(3), panics(k, 2)) },
+			[]string{"expected exactly 3 ActorCrashed of " + processor + ", got 2", "scripted panic"},
+		},
+		"too many": {
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Times(1), panics(k, 2)) },
+			[]string{"expected exactly 1", "got 2"},
+		},
+		"none was expected": {
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Never(), panics(k, 1)) },
+			[]string{"expected no ActorCrashed", "got 1"},
+		},
+		"the zero filter": {func(k *testkit.Kit) { k.Expect(testkit.Filter{}, nil) }, []string{"zero Filter"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fails(t, in(t, c.f), c.want...) })
+		})
+	}
+}
+
+func TestScriptedFatesAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := testkit.NewMemory(t).Client
+		s := testkit.NewScripted(t)
+		var cancelled int
+		s.OnCancel = func(context.Context) { cancelled++ }
+		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}}, testkit.Strict())
+		k.Allow(testkit.Crashes("launcher/default/processor-*").Times(2), testkit.Events[actors.JobsAbandoned]().Times(1))
+		outcome := map[string]string{}
+		cancel := k.Subscribe(func(e actors.Event) {
+			switch e := e.(type) {
+			case actors.JobDone:
+				outcome[e.Job.JID] = "done"
+			case actors.JobRetried:
+				outcome[e.Job.JID] = "retried"
+			case actors.JobDied:
+				outcome[e.Job.JID] = "died"
+			case actors.JobDropped:
+				outcome[e.Job.JID] = "dropped"
+			}
+		})
+		defer cancel()
+		want := map[string]string{}
+		for _, c := range []struct {
+			fate testkit.Fate
+			end  string
+		}{
+			{testkit.OK(), "done"},
+			{testkit.Fail(), "retried"},
+			{testkit.Panic(), "retried"},
+			{testkit.Goexit(), "retried"},
+			{testkit.Discard(), "dropped"},
+			{testkit.Kill(), "died"},
+			{testkit.Slow(5 * time.Second), "done"},
+			{testkit.Fate{Do: "dance"}, "died"},
+		} {
+			want[k.Push(c.fate)] = c.end
+		}
+		k.Await("all ended", func() bool { return len(s.Ends()) == len(want) })
+		k.AwaitSettled()
+		synctest.Wait()
+		for jid, end := range want {
+			if outcome[jid] != end || s.Runs()[jid] != 1 || !s.Ended(jid) {
+				t.Errorf("job %s: %q after %d runs, want %q after one", jid, outcome[jid], s.Runs()[jid], end)
+			}
+		}
+		hang, deaf := k.Push(testkit.Hang()), k.Push(testkit.Deaf())
+		k.Await("both run", func() bool { return s.Running() == 2 })
+		r := k.Stop()
+		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != deaf {
+			t.Errorf("drain report: %s", r)
+		}
+		if !s.Ended(hang) || s.Ended(deaf) || cancelled != 1 || s.Most() != 2 {
+			t.Errorf("hang ended %t, deaf ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(deaf), cancelled, s.Most())
+		}
+		if c := s.Causes(); len(c) != 1 || !strings.Contains(c[0].Error(), "shutting down") {
+			t.Errorf("causes %v", c)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package testkit
+
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+)
+
+// Context returns a context like the one that a handler gets from the daemon;
+// it ends with the test. Zero fields of info are filled: a new JID, queue and
+// capsule "default", attempt 1.
+func Context(tb testing.TB, info troupe.JobInfo) context.Context {
+	tb.Helper()
+	return withInfo(tb.Context(), info)
+}
+
+func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
+	if info.JID == "" {
+		info.JID = troupe.NewJID()
+	}
+	if info.Queue == "" {
+		info.Queue = "default"
+	}
+	if info.Capsule == "" {
+		info.Capsule = "default"
+	}
+	info.Attempt = max(1, info.Attempt)
+	return troupe.WithJobInfo(ctx, info)
+}
+
+// Perform runs fn once with args, as the daemon would after a push with opts: the
+// job is encoded by the client and decoded from those bytes, so that a type that
+// does not survive the way through Redis shows here. It returns what fn returns;
+// a panic is a *troupe.PanicError whose stack is logged. A push that fails, or a
+// type that cannot be a job's, fails the test.
+//
+// ctx is t.Context(), or one to be cancelled as a stop does; with a JobInfo in it
+// (see Context), that is the one the handler gets. A retry is tested with
+// client.Set("retry_count", n): the payload after n+1 failures.
+func Perform[A troupe.Args](ctx context.Context, tb testing.TB, fn func(context.Context, *troupe.Job[A]) error, args A, opts ...client.Option) error {
+	tb.Helper()
+	r := new(troupe.Registry)
+	troupe.Handle(r, fn)
+	return performOne(ctx, tb, r, func(ctx context.Context, c *client.Client) (string, error) { return c.Push(ctx, args, opts...) })
+}
+
+// PerformClass runs the handler that r has for class once, inside the class's own
+// middleware, with args as another program would push them. Otherwise it is Perform.
+func PerformClass(ctx context.Context, tb testing.TB, r *troupe.Registry, class string, args []any, opts ...client.Option) error {
+	tb.Helper()
+	return performOne(ctx, tb, r, func(ctx context.Context, c *client.Client) (string, error) {
+		return c.PushClass(ctx, class, args, opts...)
+	})
+}
+
+func performOne(ctx context.Context, tb testing.TB, r *troupe.Registry, push func(context.Context, *client.Client) (string, error)) error {
+	tb.Helper()
+	pushes := Fake(tb)
+	if _, err := push(context.WithoutCancel(ctx), pushes.Client); err != nil {
+		tb.Fatal(err)
+	}
+	_, err := pushes.DrainOne(ctx, r)
+	return err
+}
+
+// runner runs jobs in the caller's goroutine, so that a t.FailNow in a handler
+// ends the test.
+type runner struct {
+	tb       testing.TB
+	registry *troupe.Registry
+	mw       []troupe.Middleware
+}
+
+func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
+	class := p.HandlerClass()
+	entry, ok := r.registry.Lookup(class)
+	if !ok {
+		return &troupe.UnknownClassError{Class: class}
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			stack := debug.Stack()
+			r.tb.Logf("job %s panicked: %v\n%s", class, v, stack)
+			err = &troupe.PanicError{Value: v, Stack: stack}
+		}
+	}()
+	info, given := troupe.JobInfoFrom(ctx)
+	if !given || r.running(ctx) {
+		info = troupe.JobInfo{Queue: p.Queue(), Attempt: p.Failures() + 1}
+	}
+	info.JID, info.Class = p.JID(), class
+	ctx = context.WithValue(withInfo(ctx, info), runnerKey{}, r)
+	if t := entry.Options.Timeout; t > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
+		defer stop()
+	}
+	return entry.Chain(r.mw...).Perform(ctx, p.Clone())
+}
+
+type runnerKey struct{}
+
+// running tells a job pushed inline by another: it has the context of that one,
+// whose JobInfo is not its own.
+func (r *runner) running(ctx context.Context) bool { return ctx.Value(runnerKey{}) != nil }
