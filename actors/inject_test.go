@@ -1,0 +1,93 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Held messages come in order at the release, and what is sent meanwhile after
+// them; stops and crashes pass.
+func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := bare(t)
+		var got []int
+		starts := 0
+		parent, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+			return recorder{func(ctx actor.Context) {
+				if _, ok := ctx.Message().(*actor.Started); ok {
+					d.child(ctx, d.props("child", "", func() actor.Actor {
+						return recorder{func(ctx actor.Context) {
+							switch m := ctx.Message().(type) {
+							case *actor.Started:
+								starts++
+							case int:
+								got = append(got, m)
+							}
+						}}
+					}), "child")
+				}
+			}}
+		}), "parent")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		const path = "parent/child"
+		child := actor.NewPID(d.sys.Address(), path)
+		depth := func() int { n, _ := d.tree.snapshot(time.Now()).Find(path); return n.Depth }
+
+		must(t, d.Hold(path))
+		for i := range 100 {
+			d.root().Send(child, i)
+		}
+		synctest.Wait()
+		if len(got) != 0 || depth() != 100 {
+			t.Errorf("%d messages passed, depth %d", len(got), depth())
+		}
+		must(t, d.Crash(path, errors.New("boom")))
+		time.Sleep(time.Minute) // for the backoff, in the bubble's time
+		synctest.Wait()
+		if starts != 2 || len(got) != 0 || depth() != 100 {
+			t.Errorf("after a crash: started %d times, %d messages passed, depth %d", starts, len(got), depth())
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range 100 {
+				d.root().Send(child, 100+i)
+			}
+		}()
+		must(t, d.Release(path))
+		<-done
+		synctest.Wait()
+		for i, n := range got {
+			if i != n {
+				t.Fatalf("message %d is %d: %v", i, n, got)
+			}
+		}
+		if len(got) != 200 || depth() != 0 {
+			t.Errorf("%d messages came, depth %d", len(got), depth())
+		}
+
+		must(t, d.Hold(path))
+		must(t, d.Suspend("parent"))
+		ended := terminated(d, parent)
+		d.root().Stop(parent)
+		wait(t, "the stop of a suspended actor with a held child", ended)
+		if err := d.Hold(path); err == nil {
+			t.Error("an actor that has ended was held")
+		}
+		time.Sleep(time.Second) // the library's dead-letter window
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
