@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCheck08RubyReadsTheBacktraceOfAGoFailure(t *testing.T) {
@@ -43,7 +44,7 @@ func TestCheck08RubyReadsTheBacktraceOfAGoFailure(t *testing.T) {
 
 func TestCheck09TheWaitBeforeARetryIsSidekiqs(t *testing.T) {
 	s := newSite(t)
-	const each = 20
+	const each = 10
 	want := map[string]int{} // jid -> retry_count of the failure to come
 	for count := range 25 {
 		for i := range each {
@@ -56,13 +57,16 @@ func TestCheck09TheWaitBeforeARetryIsSidekiqs(t *testing.T) {
 			want[jid] = count
 		}
 	}
+	began := time.Now()
 	s.work(on(5, "default"))
 	s.awaitSize("retry", len(want))
+	entries := s.rdb.ZRangeWithScores(t.Context(), "retry", 0, -1).Val()
+	slow := time.Since(began) > 15*time.Second // some may have failed twice by now
 	spread := map[int]map[float64]bool{}
-	for _, z := range s.rdb.ZRangeWithScores(t.Context(), "retry", 0, -1).Val() {
+	for _, z := range entries {
 		p := payload(t, z.Member.(string))
-		count := want[p.JID()]
-		key := "retried_at"
+		n, _ := p.Int("retry_count")
+		count, key := int(n), "retried_at"
 		if count == 0 {
 			key = "failed_at"
 		}
@@ -70,8 +74,11 @@ func TestCheck09TheWaitBeforeARetryIsSidekiqs(t *testing.T) {
 		text, _ := p.Get(key)
 		decode(t, string(text), &failed)
 		wait, least := z.Score-failed, math.Pow(float64(count), 4)+15
-		if n, _ := p.Int("retry_count"); int(n) != count || wait < least-1e-3 || wait >= least+10*float64(count+1) {
-			t.Errorf("retry_count %d, wait %f, want %d and [%f, %f)", n, wait, count, least, least+10*float64(count+1))
+		if wait < least-1e-3 || wait >= least+10*float64(count+1) {
+			t.Errorf("retry_count %d, wait %f, want [%f, %f)", count, wait, least, least+10*float64(count+1))
+		}
+		if first := want[p.JID()]; count < first || count > first && !slow {
+			t.Errorf("retry_count %d, want %d", count, first)
 		}
 		if spread[count] == nil {
 			spread[count] = map[float64]bool{}
@@ -79,7 +86,7 @@ func TestCheck09TheWaitBeforeARetryIsSidekiqs(t *testing.T) {
 		spread[count][math.Round(wait)] = true
 	}
 	for count, waits := range spread {
-		if len(waits) < 3 {
+		if len(waits) < 3 && !slow {
 			t.Errorf("%d failures number %d wait only %d different times", each, count+1, len(waits))
 		}
 	}
