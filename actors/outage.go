@@ -25,7 +25,13 @@ type outage struct {
 	down  map[string]bool   // parts that wait for Redis
 	fault map[string]string // part -> the error last logged
 	ended bool              // the connections are being closed: errors mean nothing
+	told  bool              // that Redis is away
+	over  time.Time         // when it was last told that Redis is back
 }
+
+// aftermath is how long after an outage parts may still meet broken connections
+// of a pool, or the last error of its dialler, which go-redis repeats for a second.
+const aftermath = 3 * time.Second
 
 func newOutage(log zerolog.Logger) *outage {
 	return &outage{log: log, down: map[string]bool{}, fault: map[string]string{}}
@@ -50,11 +56,15 @@ func (o *outage) failed(part string, err error) {
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
 	}
 	o.back = time.Time{}
+	now := time.Now()
 	if len(o.down) == 0 {
-		o.since = time.Now()
-		o.log.Error().Str("actor", part).Err(err).Msg("redis is away")
+		o.since = now
 	}
 	o.down[part] = true
+	if !o.told && (now.Sub(o.over) > aftermath || now.Sub(o.since) > aftermath) {
+		o.told = true
+		o.log.Error().Str("actor", part).Err(err).Msg("redis is away")
+	}
 }
 
 // ok records a success of part.
@@ -72,7 +82,10 @@ func (o *outage) ok(part string) {
 		o.back = time.Now()
 	}
 	if len(o.down) == 0 {
-		o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back")
+		if o.told {
+			o.told, o.over = false, time.Now()
+			o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back")
+		}
 		return
 	}
 	if o.ring != nil {
