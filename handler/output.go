@@ -43,8 +43,12 @@ func (l *lines) Write(p []byte) (int, error) {
 			return n, nil
 		}
 		l.add(p[:i])
-		l.flush()
 		p = p[i+1:]
+		if !l.flush() { // the budget is spent: the rest need not be looked at line by line
+			last := bytes.LastIndexByte(p, '\n') + 1
+			l.skipped += bytes.Count(p[:last], []byte("\n"))
+			p = p[last:]
+		}
 	}
 }
 
@@ -54,9 +58,10 @@ func (l *lines) add(p []byte) {
 	l.cut += len(p) - room
 }
 
-func (l *lines) flush() {
+// flush ends the line; false when it was counted instead of logged.
+func (l *lines) flush() (logged bool) {
 	text := bytes.TrimSuffix(l.line, []byte("\r"))
-	if l.budget.take() {
+	if logged = l.budget.take(); logged {
 		ev := l.log.Info() //nolint:zerologlint // sent below
 		if l.cut > 0 {
 			ev = ev.Int("cut_bytes", l.cut)
@@ -70,6 +75,7 @@ func (l *lines) flush() {
 		l.skipped++
 	}
 	l.line, l.cut = l.line[:0], 0
+	return logged
 }
 
 // close logs what is left: a last line without line break, and how many lines
