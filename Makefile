@@ -9,7 +9,7 @@ setup:
 	@./.ci/setup
 
 test: setup
-	go test -race -timeout 10m ./...
+	go test -race -timeout 20m ./...
 
 lint:
 	@./.ci/lint

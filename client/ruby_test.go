@@ -27,7 +27,7 @@ Sidekiq.configure_client { |c| c.redis = {url: ENV["REDIS_URL"]} }
 	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
 		redistest.Missing(t, err)
 	}
-	cmd := exec.CommandContext(t.Context(), "ruby", "-e", head+script)
+	cmd := exec.CommandContext(t.Context(), "ruby", "-EUTF-8:UTF-8", "-e", head+script)
 	cmd.Env = append(cmd.Environ(), "REDIS_URL="+url, "LANG=C.UTF-8")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -49,7 +49,7 @@ def out(*values) = $out.concat(values)
 	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
 		redistest.Missing(t, err)
 	}
-	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-e", head+script+"\nprint JSON.generate($out)")
+	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-EUTF-8:UTF-8", "-e", head+script+"\nprint JSON.generate($out)")
 	cmd.Env = append(cmd.Environ(), "REDIS_URL="+url, "LANG=C.UTF-8")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

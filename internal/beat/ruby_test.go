@@ -20,7 +20,7 @@ func ruby(t *testing.T, url, script string) any {
 	if err != nil {
 		redistest.Missing(t, err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "-W0", "-e", "require 'sidekiq/api'; require 'json'\n"+script)
+	cmd := exec.CommandContext(t.Context(), path, "-W0", "-EUTF-8:UTF-8", "-e", "require 'sidekiq/api'; require 'json'\n"+script)
 	cmd.Env = append(os.Environ(), "REDIS_URL="+url)
 	var errs strings.Builder
 	cmd.Stderr = &errs

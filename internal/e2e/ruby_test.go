@@ -33,7 +33,7 @@ func needRuby(t testing.TB) {
 func ruby(t testing.TB, url, script string, out any) {
 	t.Helper()
 	needRuby(t)
-	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-e",
+	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-EUTF-8:UTF-8", "-e",
 		"require 'sidekiq/api'; require 'json'; def show(v) = print(JSON.generate(v))\n"+script)
 	cmd.Env = append(os.Environ(), "REDIS_URL="+url, "REDIS_PROVIDER=")
 	var errs strings.Builder
