@@ -1,6 +1,9 @@
 package client_test
 
 import (
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/troupehq/troupe/client"
@@ -62,4 +65,30 @@ func BenchmarkPushBulk(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+// BenchmarkPushParallel has 64 goroutines push at once.
+func BenchmarkPushParallel(b *testing.B) {
+	for _, n := range []int{4, 8, 16, 64, 256} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			rdb, _ := redistest.New(b)
+			c := client.New(rdb)
+			b.ReportAllocs()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var all sync.WaitGroup
+			for range n {
+				all.Go(func() {
+					for left.Add(-1) >= 0 {
+						if _, err := c.Push(b.Context(), note{"bob", 5}); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
-// needs no Close. It is safe for concurrent use.
+// needs no Close. It is safe for concurrent use; where many goroutines push at
+// once, their jobs travel together.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
@@ -22,6 +23,7 @@ type Client struct {
 	timestamps troupe.Timestamps
 	defaults   []field
 	err        error // of the defaults; every push returns it
+	gather     gatherer
 }
 
 // ClientOption configures a Client.
@@ -169,7 +171,7 @@ func (c *Client) push(ctx context.Context, class string, args json.RawMessage, o
 		return c.finish(ctx, p, now)
 	}
 	d.close(stamp)
-	if err := c.send(ctx, []entry{d.entry}); err != nil {
+	if err := c.sendOne(ctx, d.entry); err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
 	return jid, nil
@@ -180,7 +182,7 @@ func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (
 	class := p.Class()
 	e, jid, err := c.seal(ctx, p, now)
 	if err == nil && jid != "" {
-		err = c.send(ctx, []entry{e})
+		err = c.sendOne(ctx, e)
 	}
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)

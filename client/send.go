@@ -31,22 +31,72 @@ type step struct {
 
 // send pushes entries in one round trip: their queues are made known, each
 // queue gets one LPUSH in the order of entries, so that they are fetched in
-// that order, and all scheduled ones share one ZADD.
-func (c *Client) send(ctx context.Context, entries []entry) error {
+// that order, and all scheduled ones share one ZADD. It returns nil, or one error
+// (or nil) per entry: a queue that refuses does not concern the others.
+func (c *Client) send(ctx context.Context, entries []entry) []error {
 	steps := plan(entries)
 	if len(steps) == 0 {
 		return nil
 	}
-	again, err := run(ctx, c.rdb, steps)
-	if len(again) == 0 {
-		return err
+	errs, again := run(ctx, c.rdb, steps)
+	if again {
+		// The server has become a replica, or has no replica left. The pool may
+		// hold more connections to it, so the second try gets a client of its own.
+		rdb, done := fresh(c.rdb)
+		defer done()
+		var left []step
+		for i := range steps {
+			if steps[i].safe || steps[i].bell || failover(errs[i]) {
+				left = append(left, steps[i])
+			}
+		}
+		second, _ := run(ctx, rdb, left)
+		left = left[:0]
+		for i := range steps {
+			if steps[i].safe || steps[i].bell || failover(errs[i]) {
+				errs[i] = nil
+				if second != nil {
+					errs[i], second = second[0], second[1:]
+				}
+			}
+		}
 	}
-	// The server has become a replica, or has no replica left. The pool may
-	// hold more connections to it, so the second try gets a client of its own.
-	rdb, done := fresh(c.rdb)
-	defer done()
-	_, err = run(ctx, rdb, again)
-	return err
+	return perEntry(entries, steps, errs)
+}
+
+// perEntry tells for each entry what became of it.
+func perEntry(entries []entry, steps []step, errs []error) []error {
+	if first(errs) == nil {
+		return nil
+	}
+	var known, later error
+	queues := map[string]error{}
+	for i, err := range errs {
+		if err == nil || steps[i].bell {
+			continue
+		}
+		err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, err)
+		switch {
+		case steps[i].safe:
+			known = err
+		case steps[i].name != "":
+			queues[steps[i].name] = err
+		default:
+			later = err
+		}
+	}
+	out := make([]error, len(entries))
+	for i, e := range entries {
+		switch {
+		case e.score != "":
+			out[i] = later
+		case known != nil:
+			out[i] = known
+		default:
+			out[i] = queues[e.queue]
+		}
+	}
+	return out
 }
 
 func plan(entries []entry) []step {
@@ -96,40 +146,31 @@ func plan(entries []entry) []step {
 	return steps
 }
 
-// run sends steps in one pipeline. It returns the first fault, and what is to
-// be sent again elsewhere because the server has refused to write.
-func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (again []step, err error) {
+// run sends steps in one pipeline. It returns nil, or the fault of each step, and
+// whether some are to be sent again elsewhere because the server has refused to
+// write.
+func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (errs []error, again bool) {
 	pipe := rdb.Pipeline()
 	for _, s := range steps {
 		_ = pipe.Process(ctx, once{redis.NewIntCmd(ctx, s.args...)}) // only queues it
 	}
 	cmds, failed := pipe.Exec(ctx)
 	if failed == nil {
-		return nil, nil
+		return nil, false
 	}
-	refused, told := false, false // told: a command holds the failure
+	errs = make([]error, len(steps))
+	told := false // a command holds the failure
 	for i, cmd := range cmds {
+		errs[i] = cmd.Err()
 		told = told || cmd.Err() != nil
-		if cmd.Err() == nil || steps[i].bell {
-			continue
-		}
-		if err == nil {
-			err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, cmd.Err())
-		}
-		refused = refused || failover(cmd.Err())
+		again = again || !steps[i].bell && failover(cmd.Err())
 	}
-	if !told {
-		return nil, failed // a hook of the given client's
-	}
-	if !refused {
-		return nil, err
-	}
-	for i, cmd := range cmds {
-		if steps[i].safe || steps[i].bell || failover(cmd.Err()) {
-			again = append(again, steps[i])
+	if !told { // a hook of the given client's
+		for i := range errs {
+			errs[i] = failed
 		}
 	}
-	return again, err
+	return errs, again
 }
 
 // failover tells whether the server refused because it is no master (any more)
