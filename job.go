@@ -55,16 +55,19 @@ type JobInfo struct {
 
 type jobInfoKey struct{}
 
-// WithJobInfo returns a context that carries info. The daemon calls it before
-// the middleware; a test of a handler may call it as well.
+// WithJobInfo returns a context that carries info, for tests of handlers; the
+// daemon makes a JobContext.
 func WithJobInfo(ctx context.Context, info JobInfo) context.Context {
-	return context.WithValue(ctx, jobInfoKey{}, info)
+	return context.WithValue(ctx, jobInfoKey{}, &info)
 }
 
 // JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.
 func JobInfoFrom(ctx context.Context) (JobInfo, bool) {
-	info, ok := ctx.Value(jobInfoKey{}).(JobInfo)
-	return info, ok
+	info, ok := ctx.Value(jobInfoKey{}).(*JobInfo)
+	if !ok {
+		return JobInfo{}, false
+	}
+	return *info, true
 }
 
 // NewJID returns a new job id: 24 lower-case hex digits, 96 random bits.

@@ -3,6 +3,7 @@ package troupe
 import (
 	"bytes"
 	"fmt"
+	"unsafe"
 )
 
 const (
@@ -48,7 +49,7 @@ func (p *Payload) parse(raw []byte) (int, string) {
 	}
 	p.raw = raw
 	if len(raw) <= copyBelow {
-		p.src = string(raw)
+		p.src = unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is not modified any more
 	}
 	p.fields = p.room[:0]
 	var seen keySet

@@ -18,7 +18,7 @@ import (
 // Reading is safe for concurrent use; editing is not. Copy it with Clone only.
 type Payload struct {
 	raw    []byte // what was parsed, nil if nothing was
-	src    string // a copy of raw to cut strings from; "" if raw is large
+	src    string // raw, to cut strings from; "" if raw is large
 	fields []field
 	room   [fieldsRoom]field // where fields starts out
 	edits  []edit
@@ -45,7 +45,7 @@ type edit struct {
 
 const (
 	fieldsRoom = 10      // three more than an ordinary push has
-	copyBelow  = 4 << 10 // up to this size one copy is made, of which all strings are parts
+	copyBelow  = 4 << 10 // up to this size strings are parts of raw and keep it alive
 )
 
 // cut returns raw[i:j] as a string.
