@@ -2,9 +2,12 @@ package actors_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
@@ -33,6 +36,7 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			var r troupe.Registry
 			troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return nil })
+			calls0, cpu0 := usage(b, rdb)
 			b.ReportAllocs()
 			b.ResetTimer()
 			k := testkit.Start(b, actors.Config{
@@ -47,6 +51,9 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			b.StopTimer()
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+			calls, cpu := usage(b, rdb)
+			b.ReportMetric((calls-calls0)/float64(n), "calls/job")
+			b.ReportMetric((cpu-cpu0)*1e6/float64(n), "redis-µs/job")
 		})
 	}
 }
@@ -57,3 +64,25 @@ type noop struct {
 }
 
 func (noop) Class() string { return "NoOp" }
+
+// usage reads how many scripts and pops Redis has run for its clients, and the
+// seconds of CPU that it has used.
+func usage(b *testing.B, rdb redis.UniversalClient) (calls, cpu float64) {
+	info, err := rdb.Info(context.Background(), "cpu", "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "used_cpu_sys", "used_cpu_user":
+			f, _ := strconv.ParseFloat(value, 64)
+			cpu += f
+		case "cmdstat_evalsha", "cmdstat_brpop":
+			n, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			f, _ := strconv.ParseFloat(n, 64)
+			calls += f
+		}
+	}
+	return calls, cpu
+}

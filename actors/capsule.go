@@ -44,12 +44,16 @@ type capsule struct {
 	slots    []*slot
 	idle     []int   // indices of free slots, last in first out
 	inbox    []*work // fetched, waiting for a slot
-	opened   bool    // the fetcher is registered
-	calling  bool    // a Take is under way
-	waiting  bool    // a Wait is under way
-	dry      bool    // the last Take found less than it asked for
-	failing  int     // consecutive failed Takes
-	deaf     int     // consecutive failed Waits
+	pace     pace
+	stale    *time.Timer // looks at what waits in the inbox; nil if nothing does
+	opened   bool        // the fetcher is registered
+	calling  bool        // a Take is under way
+	rung     bool        // the fetcher has been told that a Take is due
+	ackDue   bool        // acks have waited long enough
+	waiting  bool        // a Wait is under way
+	dry      bool        // the last Take found less than it asked for
+	failing  int         // consecutive failed Takes
+	deaf     int         // consecutive failed Waits
 	retryAt  time.Time
 	stopWait context.CancelFunc
 	quiet    bool
@@ -108,36 +112,116 @@ func (c *capsule) dispatch() {
 		i := c.idle[len(c.idle)-1]
 		s := c.slots[i]
 		c.delist(s)
-		s.pending = c.inbox[0]
-		c.inbox = c.inbox[1:]
+		s.pending = c.pop()
 		c.ring(s.pid)
+	}
+	if len(c.inbox) > 0 && c.stale == nil && !c.quiet {
+		c.stale = time.AfterFunc(c.pace.patience(), c.checkInbox)
 	}
 }
 
-// pump starts the call that the state asks for: a Take while slots are idle and
-// the queues not known to be dry, a Wait when they are. owner is the fetcher.
+// pop takes the oldest unit off the inbox. c.mu is held.
+func (c *capsule) pop() *work {
+	w := c.inbox[0]
+	c.inbox[0] = nil
+	c.inbox = c.inbox[1:]
+	return w
+}
+
+// checkInbox gives back what has waited too long for a slot: somebody else may
+// have one free.
+func (c *capsule) checkInbox() {
+	c.mu.Lock()
+	c.stale = nil
+	if c.quiet || len(c.inbox) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	if left := c.pace.patience() - now.Sub(c.inbox[0].fetched); left > 0 {
+		c.stale = time.AfterFunc(left, c.checkInbox)
+		c.mu.Unlock()
+		return
+	}
+	back := c.inbox
+	c.inbox = nil
+	c.pace.stop(now)
+	c.mu.Unlock()
+	c.takeBack(back)
+}
+
+// takeBack returns units to their queues unless their fate is decided elsewhere.
+func (c *capsule) takeBack(ws []*work) {
+	var mine []*work
+	for _, w := range ws {
+		if c.ledger.take(w) {
+			mine = append(mine, w)
+		}
+	}
+	c.giveBack(mine)
+}
+
+// room is how many units there is use for: one for each free slot, and the
+// look-ahead. c.mu is held.
+func (c *capsule) room() int { return max(0, len(c.idle)+c.pace.ahead-len(c.inbox)) }
+
+// due tells whether a Take is to be started now, by whoever gets to know first.
+// c.mu is held.
+func (c *capsule) due() bool {
+	if c.quiet || c.calling || c.rung || !c.retryAt.IsZero() {
+		return false
+	}
+	acks := int(c.settler.waitingAcks.Load())
+	switch {
+	case c.dry: // an idle capsule has nothing to batch its acks with
+		return acks > 0 && len(c.idle) == len(c.slots)
+	case len(c.idle) > 0 && len(c.inbox) == 0:
+		return true
+	case c.pace.ahead > 0 && len(c.inbox) <= c.pace.ahead/2:
+		return true
+	}
+	return acks >= max(len(c.slots), c.pace.ahead)
+}
+
+// pump starts the call that the state asks for: a Take when one is due, a Wait
+// when the queues are known to be dry. owner is the fetcher.
 func (c *capsule) pump(owner *actor.PID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.rung = false
 	if c.quiet || c.calling {
 		return
-	}
-	want := len(c.idle) - len(c.inbox)
-	if want <= 0 {
-		return
-	}
-	if c.dry {
-		c.startWait(owner)
-		if !c.settler.hasAcks() {
-			return
-		}
-		// look nevertheless: the acks travel anyway
 	}
 	if !c.retryAt.IsZero() && time.Now().Before(c.retryAt) {
 		return // the timer that was set with retryAt rings
 	}
-	c.calling = true
+	c.retryAt = time.Time{}
+	if c.dry && len(c.idle) > 0 {
+		c.startWait(owner)
+	}
+	if !c.due() && !c.ackDue {
+		return
+	}
+	c.calling, c.ackDue = true, false
+	want := c.room()
 	c.d.spawn(owner, func() { c.takeCall(owner, want) })
+}
+
+// acksWait is called when acks have waited for ackDelay. It tells whether a
+// Take carries them, soon: the one that it asks for, or the one after the call
+// under way.
+func (c *capsule) acksWait() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calling {
+		return true
+	}
+	if c.quiet || c.ackDue || c.fetch == nil || !c.retryAt.IsZero() {
+		return false
+	}
+	c.ackDue = true
+	c.ring(c.fetch)
+	return true
 }
 
 func (c *capsule) takeCall(owner *actor.PID, want int) {
@@ -202,7 +286,9 @@ func (c *capsule) exchange(want int, acks []*work) error {
 			c.settler.putBack(acks)
 		}
 	}()
+	began := time.Now()
 	got, err := c.fetcher.Take(ctx, want, units)
+	took := time.Since(began)
 	returned = true
 	if fenced(err) {
 		c.onFenced(err) // the acks were refused with it
@@ -216,7 +302,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	}
 	c.d.outage.ok(c.path("fetcher"))
 	c.forget(acks...)
-	c.receive(got, want)
+	c.receive(got, want, took)
 	return nil
 }
 
@@ -231,13 +317,19 @@ func (c *capsule) forget(ws ...*work) {
 
 // receive takes over fetched units: into the ledger first, then to the slots.
 // Those that come after quiet began go back to their queue at once.
-func (c *capsule) receive(got []fetch.Unit, want int) {
+func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	now := time.Now()
-	ws := make([]*work, len(got))
+	ws, all := make([]*work, len(got)), make([]work, len(got))
+	size := 0
 	for i, u := range got {
-		ws[i] = &work{unit: u, fetched: now}
+		ws[i] = &all[i]
+		ws[i].unit, ws[i].fetched = u, now
+		size += len(u.Payload)
 	}
 	c.mu.Lock()
+	if want > 0 {
+		c.pace.called(took, len(got), size)
+	}
 	if want > 0 {
 		c.dry = len(got) < min(want, takeLimit)
 	}
@@ -325,13 +417,7 @@ func (c *capsule) hush() {
 	}
 	c.mu.Unlock()
 	slices.SortFunc(back, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
-	var mine []*work
-	for _, w := range back {
-		if c.ledger.take(w) {
-			mine = append(mine, w)
-		}
-	}
-	c.giveBack(mine)
+	c.takeBack(back)
 }
 
 // fetchEnded tells whether nothing can come in any more.
@@ -346,8 +432,7 @@ func (c *capsule) drained() bool {
 	if !c.fetchEnded() {
 		return false
 	}
-	_, total := c.ledger.counts()
-	return total == 0
+	return c.ledger.size() == 0
 }
 
 // onFenced ends what another process has taken over.

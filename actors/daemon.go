@@ -325,7 +325,7 @@ func (d *Daemon) Stats() Stats {
 		s.Processed += c.totalProcessed.Load()
 		s.Failed += c.totalFailed.Load()
 		busy := int(c.busy.Load())
-		_, total := c.ledger.counts()
+		total := c.ledger.size()
 		s.Busy += busy
 		s.Waiting += max(0, total-busy)
 		s.Refused += c.refused.Load()

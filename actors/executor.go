@@ -31,48 +31,70 @@ func (c *capsule) buildClasses() {
 	}
 }
 
-// execution is one run of one job. It is a goroutine and not an actor: user code
-// may block, panic, call Goexit or never return, and the actors stay answerable.
+// execution is one run of one job. It is not an actor: user code may block,
+// panic, call Goexit or never return, and the actors stay answerable.
 type execution struct {
 	c       *capsule
 	slot    int
 	w       *work
 	started time.Time
+	ended   time.Time
 
-	payload  *troupe.Payload // nil if the bytes do not parse
-	class    *class          // nil if unknown
-	err      error
-	crash    *supervisor.JobCrash
-	returned bool
-	freed    bool // the slot has been given back already
+	payload    *troupe.Payload // nil if the bytes do not parse; after a failure as it was fetched
+	jid, class string          // of the payload as it was fetched
+	handler    *class          // nil if unknown
+	err        error
+	crash      *supervisor.JobCrash
+	returned   bool // the handler
+	concluded  bool // the job's fate was seen into Redis, or is on its way
+	freed      bool // the slot has been given back already
 }
 
-// free gives the slot back, once.
-func (e *execution) free() {
-	if !e.freed {
-		e.freed = true
-		e.c.finish(e.slot, e.crash)
-	}
-}
-
-// execute runs the job of slot i to its end: perform, settle, then free the slot.
-// Everything after the handler is deferred, since a Goexit runs nothing else.
-func (c *capsule) execute(i int, w *work) {
-	e := &execution{c: c, slot: i, w: w, started: time.Now()}
+// run is the goroutine of slot i: it runs w and then, as long as it can, the
+// next unit that waits, without a detour by the slot's actor. It ends when the
+// slot is idle, when the capsule is quiet, and with a job that panicked: then
+// the actor takes over.
+func (c *capsule) run(i int, w *work) {
 	defer func() {
-		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
-			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
-		}
-		e.free()
 		c.d.jobs.Add(-1) // after the slot: a stop looks at the slots when no job is left
 		if c.d.hushed.Load() {
 			c.d.ringLauncher()
 		}
 	}()
+	for w != nil {
+		w = c.execute(i, w)
+	}
+}
+
+// execute runs the job of slot i to its end: perform, settle, then free the slot.
+// It returns what the slot is to run next. Everything after the handler is
+// deferred, since a Goexit runs nothing else.
+func (c *capsule) execute(i int, w *work) (next *work) {
+	e := &execution{c: c, slot: i, w: w, started: time.Now()}
+	defer func() {
+		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
+			e.concluded = false
+			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+		}
+		next = e.free()
+	}()
 	defer e.conclude()
 	defer e.caught()
 	e.perform()
 	e.returned = true
+	return nil
+}
+
+// free gives the slot back, once, and returns the unit that it goes on with.
+func (e *execution) free() *work {
+	if e.freed {
+		return nil
+	}
+	e.freed = true
+	if e.ended.IsZero() {
+		e.ended = time.Now()
+	}
+	return e.c.finish(e.slot, e.crash, e.concluded, e.ended)
 }
 
 func (e *execution) perform() {
@@ -81,9 +103,12 @@ func (e *execution) perform() {
 	}
 	p := e.payload
 	name := p.HandlerClass()
-	parent, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	e.w.describe(p.DisplayClass(), p.JID(), e.started, cancel)
+	e.jid, e.class = p.JID(), p.DisplayClass()
+	job := troupe.NewJobContext(troupe.JobInfo{
+		JID: e.jid, Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
+	})
+	defer job.Cancel(nil)
+	e.w.describe(e.class, e.jid, e.started, job)
 	if !e.c.ledger.isOpen(e.w) { // taken from us between fetch and start
 		e.payload = nil
 		return
@@ -91,14 +116,12 @@ func (e *execution) perform() {
 	e.c.busy.Add(1)
 	defer e.c.busy.Add(-1)
 	var ok bool
-	if e.class, ok = e.c.classes[name]; !ok {
+	if e.handler, ok = e.c.classes[name]; !ok {
 		e.err = &troupe.UnknownClassError{Class: name}
 		return
 	}
-	ctx := troupe.WithJobInfo(parent, troupe.JobInfo{
-		JID: p.JID(), Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
-	})
-	if t := e.class.options.Timeout; t > 0 {
+	ctx := context.Context(job)
+	if t := e.handler.options.Timeout; t > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
@@ -106,7 +129,7 @@ func (e *execution) perform() {
 	if e.c.d.events.wanted.Load() {
 		e.c.d.events.publish(JobStarted{e.event()})
 	}
-	e.err = e.class.handler.Perform(ctx, p.Clone())
+	e.err = e.handler.handler.Perform(ctx, p)
 }
 
 // caught turns a panic or Goexit of the handler into the job's error, and into
@@ -122,14 +145,17 @@ func (e *execution) caught() {
 		e.err = readable(e.err)
 		return
 	}
-	e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: debug.Stack()}
-	if e.payload != nil {
-		e.crash.Class, e.crash.JID = e.payload.DisplayClass(), e.payload.JID()
-	}
+	e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: debug.Stack(), Class: e.class, JID: e.jid}
 }
 
 // conclude decides the unit's fate and sees it into Redis.
 func (e *execution) conclude() {
+	e.ended = time.Now()
+	e.decide()
+	e.concluded = e.returned
+}
+
+func (e *execution) decide() {
 	c := e.c
 	if e.payload == nil && e.err == nil { // never started
 		return
@@ -143,21 +169,26 @@ func (e *execution) conclude() {
 	if e.err != nil {
 		c.failed.Add(1)
 		c.totalFailed.Add(1)
+		// The stored failure is made of what was fetched, not of what the handler
+		// has made of its payload.
+		e.payload, _ = troupe.ParsePayload(e.w.unit.Payload)
 	}
 	if !c.ledger.take(e.w) {
 		if c.d.events.wanted.Load() {
-			c.d.events.publish(JobLate{e.event(), time.Since(e.started), e.err})
+			c.d.events.publish(JobLate{e.event(), e.ended.Sub(e.started), e.err})
 		}
 		e.line(zerolog.WarnLevel, "late").Err(e.err).Msg("job ended after its fate was decided; the result is refused")
 		return
 	}
 	e.w.own()
 	if c.d.events.wanted.Load() {
-		c.d.events.publish(e.ended())
+		c.d.events.publish(e.result())
 	}
 	if e.err == nil {
 		c.settler.ack(e.w)
-		e.line(zerolog.InfoLevel, "done").Msg("job done")
+		if line := e.line(zerolog.InfoLevel, "done"); line != nil {
+			line.Msg("job done")
+		}
 		return
 	}
 	e.fail()
@@ -184,10 +215,10 @@ func (e *execution) fail() {
 	c := e.c
 	in := retry.Failure{
 		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.payload, Err: e.err,
-		UnknownClass: e.class == nil,
+		UnknownClass: e.handler == nil,
 	}
-	if e.class != nil {
-		in.Options = e.class.options
+	if e.handler != nil {
+		in.Options = e.handler.options
 	}
 	var dec retry.Decision
 	if err := isolate(func() { dec = c.d.policy.Decide(time.Now(), newRand(), in) }); err != nil {
@@ -226,8 +257,8 @@ func (e *execution) event() JobEvent {
 	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.slot), Capsule: e.c.cfg.Name, Job: e.w.ref()}
 }
 
-func (e *execution) ended() Event {
-	elapsed := time.Since(e.started)
+func (e *execution) result() Event {
+	elapsed := e.ended.Sub(e.started)
 	if e.err == nil {
 		return JobDone{e.event(), elapsed}
 	}
@@ -313,16 +344,16 @@ func (e *unreadableError) Error() string {
 }
 func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }
 
-// line begins the one log line of the job. Arguments are never in it.
+// line begins the one log line of the job, nil if it is not wanted. Arguments
+// are never in it.
 func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {
-	p := e.payload
-	if p == nil {
-		p = new(troupe.Payload)
-	}
 	ev := e.c.d.log.WithLevel(level) //nolint:zerologlint // the caller sends it
-	return ev.Str("jid", p.JID()).Str("class", p.DisplayClass()).
+	if ev == nil || !ev.Enabled() {
+		return nil
+	}
+	return ev.Str("jid", e.jid).Str("class", e.class).
 		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name).
-		Float64("elapsed_s", time.Since(e.started).Seconds()).Str("outcome", outcome)
+		Float64("elapsed_s", e.ended.Sub(e.started).Seconds()).Str("outcome", outcome)
 }
 
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

@@ -55,13 +55,11 @@ func (d *Daemon) gate(path string, do func(*mailbox)) error {
 	if _, _, err := d.process(path); err != nil {
 		return err
 	}
-	d.tree.mu.Lock()
-	c := d.tree.cells[path]
-	d.tree.mu.Unlock()
-	if c == nil || c.box == nil { // registered this instant, not yet in the tree
+	box := d.tree.box(path)
+	if box == nil { // registered this instant, not yet in the tree
 		return fmt.Errorf("actors: no actor at %q", path)
 	}
-	do(c.box)
+	do(box)
 	return nil
 }
 
@@ -110,3 +108,6 @@ func (m *mailbox) flush() {
 
 // depth counts the user messages that wait, held ones included.
 func (m *mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
+
+// keeps tells whether the mailbox keeps its messages back.
+func (m *mailbox) keeps() bool { return m != nil && !m.open.Load() }

@@ -1,10 +1,9 @@
 package actors
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe"
@@ -14,16 +13,20 @@ import (
 // work is one fetched unit on its way through this process.
 type work struct {
 	unit    fetch.Unit
-	state   workState // guarded by the ledger
-	order   uint64    // of the fetch; set by the ledger
 	fetched time.Time
+	state   atomic.Uint32 // a workState
+
+	// Guarded by the ledger.
+	order      uint64 // of the fetch
+	prev, next *work
+	listed     bool
 
 	// Set by the executor before the handler runs, read by views.
 	mu         sync.Mutex
 	class, jid string
 	started    time.Time
-	cancel     context.CancelCauseFunc // nil until the job runs
-	byItself   bool                    // it ended, and its own outcome is what gets settled
+	ctx        *troupe.JobContext // nil until the job runs
+	byItself   bool               // it ended, and its own outcome is what gets settled
 }
 
 // own notes that the job's own outcome decided its fate.
@@ -33,7 +36,7 @@ func (w *work) own() {
 	w.byItself = true
 }
 
-type workState uint8
+type workState = uint32
 
 const (
 	open     workState = iota // fetched; may be waiting or running
@@ -42,10 +45,10 @@ const (
 )
 
 // describe records what the payload says.
-func (w *work) describe(class, jid string, started time.Time, cancel context.CancelCauseFunc) {
+func (w *work) describe(class, jid string, started time.Time, ctx *troupe.JobContext) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.class, w.jid, w.started, w.cancel = class, jid, started, cancel
+	w.class, w.jid, w.started, w.ctx = class, jid, started, ctx
 }
 
 func (w *work) ref() JobRef {
@@ -61,26 +64,28 @@ func (w *work) ref() JobRef {
 
 func (w *work) interrupt(cause error) {
 	w.mu.Lock()
-	cancel := w.cancel
+	ctx := w.ctx
 	w.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
+	if ctx != nil {
+		ctx.Cancel(cause)
 	}
 }
 
 // ledger knows every unit that this capsule has fetched and not settled.
 // Leaving the state open is the linearization point: whoever takes a unit out
-// owns its fate, everybody else gets false. Its lock is never held across I/O.
+// owns its fate, everybody else gets false. Its lock is never held across I/O,
+// and not needed to take one unit.
 type ledger struct {
 	mu      sync.Mutex
-	units   map[*work]struct{} // open and settling
-	nopen   int
+	first   *work // of the list of all units, open and settling, oldest first
+	last    *work
+	n       int
 	fetches uint64 // units ever entered
 	sealed  bool
 	changed chan struct{} // closed and replaced when units leave; nil if nobody waits
 }
 
-func newLedger() *ledger { return &ledger{units: map[*work]struct{}{}} }
+func newLedger() *ledger { return &ledger{} }
 
 // add enters fetched units; false when the ledger is sealed: then none was
 // entered and the caller gives them back.
@@ -93,9 +98,8 @@ func (l *ledger) add(ws []*work) bool {
 	for _, w := range ws {
 		l.fetches++
 		w.order = l.fetches
-		l.units[w] = struct{}{}
+		l.link(w)
 	}
-	l.nopen += len(ws)
 	return true
 }
 
@@ -104,40 +108,55 @@ func (l *ledger) claim(ws []*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range ws {
-		w.state = settling
-		l.units[w] = struct{}{}
+		w.state.Store(settling)
+		l.link(w)
 	}
+}
+
+// link appends w to the list. l.mu is held.
+func (l *ledger) link(w *work) {
+	w.prev, w.next, w.listed = l.last, nil, true
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+	l.n++
+}
+
+// unlink takes w off the list, once. l.mu is held.
+func (l *ledger) unlink(w *work) {
+	if !w.listed {
+		return
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.prev, w.next, w.listed = nil, nil, false
+	l.n--
 }
 
 // isOpen tells whether w may (still) be started.
-func (l *ledger) isOpen(w *work) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return w.state == open
-}
+func (l *ledger) isOpen(w *work) bool { return w.state.Load() == open }
 
 // take claims w; false when its fate was decided elsewhere.
-func (l *ledger) take(w *work) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if w.state != open {
-		return false
-	}
-	w.state = settling
-	l.nopen--
-	return true
-}
+func (l *ledger) take(w *work) bool { return w.state.CompareAndSwap(open, settling) }
 
 // settled removes units whose fate is now in Redis.
 func (l *ledger) settled(ws ...*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range ws {
-		if w.state == open {
-			l.nopen--
-		}
-		w.state = gone
-		delete(l.units, w)
+		w.state.Store(gone)
+		l.unlink(w)
 	}
 	l.notify()
 }
@@ -148,15 +167,12 @@ func (l *ledger) sealAndTake() []*work {
 	defer l.mu.Unlock()
 	l.sealed = true
 	var ws []*work
-	for w := range l.units {
-		if w.state == open {
-			w.state = settling
+	for w := l.first; w != nil; w = w.next {
+		if l.take(w) {
 			ws = append(ws, w)
 		}
 	}
-	l.nopen = 0
 	l.notify()
-	slices.SortFunc(ws, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
 	return ws
 }
 
@@ -166,45 +182,55 @@ func (l *ledger) sealAndTake() []*work {
 func (l *ledger) fenced(inc uint64) (interrupted []*work, late int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range l.units {
-		if w.unit.Incarnation > inc {
-			continue
+	for w := l.first; w != nil; {
+		next := w.next
+		if w.unit.Incarnation <= inc {
+			if w.state.Swap(gone) == open {
+				interrupted = append(interrupted, w)
+			} else {
+				late++
+			}
+			l.unlink(w)
 		}
-		if w.state == open {
-			l.nopen--
-			interrupted = append(interrupted, w)
-		} else {
-			late++
-		}
-		w.state = gone
-		delete(l.units, w)
+		w = next
 	}
 	l.notify()
 	return interrupted, late
 }
 
-// held returns the units that are still ours in Redis.
-func (l *ledger) held() []fetch.Unit {
+// all returns every unit that is not settled, oldest first.
+func (l *ledger) all() []*work {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	us := make([]fetch.Unit, 0, len(l.units))
-	for w := range l.units {
-		us = append(us, w.unit)
+	ws := make([]*work, 0, l.n)
+	for w := l.first; w != nil; w = w.next {
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// held returns the units that are still ours in Redis.
+func (l *ledger) held() []fetch.Unit {
+	ws := l.all()
+	us := make([]fetch.Unit, len(ws))
+	for i, w := range ws {
+		us[i] = w.unit
 	}
 	return us
 }
 
-func (l *ledger) counts() (open, total int) {
+// size is the number of units that are not settled.
+func (l *ledger) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.nopen, len(l.units)
+	return l.n
 }
 
 // waitEmpty waits until every unit is settled; false when ctx ends first.
 func (l *ledger) waitEmpty(ctx context.Context) bool {
 	for {
 		l.mu.Lock()
-		if len(l.units) == 0 {
+		if l.n == 0 {
 			l.mu.Unlock()
 			return true
 		}

@@ -51,7 +51,7 @@ func (p *processor) step(ctx actor.Context) {
 	case stepNone:
 	case stepStart:
 		p.c.d.jobs.Add(1)
-		go p.c.execute(p.index, w)
+		go p.c.run(p.index, w)
 	case stepCrash:
 		panic(crash)
 	case stepStop:

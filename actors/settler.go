@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
@@ -31,6 +32,8 @@ type settler struct {
 	timer   *time.Timer    // armed while acks wait and nobody carries them
 	running bool           // a flush loop is at work
 	closed  bool
+
+	waitingAcks atomic.Int64 // len(acks), for those who need not know exactly
 }
 
 type pendingMove struct {
@@ -51,7 +54,7 @@ func (s *settler) ack(w *work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acks = append(s.acks, w)
-	s.arm()
+	s.counted()
 }
 
 // grab hands the waiting acks to a fetch call; it must end in done or putBack.
@@ -60,6 +63,7 @@ func (s *settler) grab() []*work {
 	defer s.mu.Unlock()
 	ws := s.acks
 	s.acks = nil
+	s.counted()
 	return ws
 }
 
@@ -68,20 +72,34 @@ func (s *settler) putBack(ws []*work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acks = append(ws, s.acks...)
-	s.arm()
+	s.counted()
 }
 
-// hasAcks tells whether a fetch call would have something to carry.
-func (s *settler) hasAcks() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.acks) > 0
+// counted is called after every change of the waiting acks. s.mu is held.
+func (s *settler) counted() {
+	s.waitingAcks.Store(int64(len(s.acks)))
+	s.arm()
 }
 
 // arm starts the timer for waiting acks. s.mu is held.
 func (s *settler) arm() {
 	if s.timer == nil && !s.running && len(s.acks) > 0 && !s.closed {
-		s.timer = time.AfterFunc(ackDelay, s.kick)
+		s.timer = time.AfterFunc(ackDelay, s.acksOld)
+	}
+}
+
+// acksOld is the timer: the next fetch call takes the acks along if there is
+// one, else they go alone.
+func (s *settler) acksOld() {
+	carried := s.waitingAcks.Load() > 0 && s.c.acksWait()
+	s.mu.Lock()
+	s.timer = nil
+	if carried {
+		s.arm()
+	}
+	s.mu.Unlock()
+	if !carried {
+		s.kick()
 	}
 }
 
@@ -106,7 +124,6 @@ func (s *settler) kick() {
 	owner := s.c.managerPID() // before s.mu: the capsule's lock comes first
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = nil
 	if s.running || s.closed || len(s.acks)+len(s.moves) == 0 {
 		return
 	}
@@ -137,6 +154,7 @@ func (s *settler) loop() {
 			return
 		}
 		s.acks = nil
+		s.counted()
 		s.mu.Unlock()
 
 		err := s.flush(acks, moves)

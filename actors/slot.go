@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"time"
+
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/supervisor"
@@ -11,8 +13,9 @@ import (
 type slot struct {
 	index int
 	pid   *actor.PID
-	live  bool // the actor is started and not stopping: it may be given work
-	idle  bool // it is in capsule.idle
+	box   *mailbox // of that actor; nil before its first start
+	live  bool     // the actor is started and not stopping: it may be given work
+	idle  bool     // it is in capsule.idle
 
 	// At most one of the next three is set.
 	pending *work                // offered, to be started by the actor
@@ -28,6 +31,7 @@ func (s *slot) free() bool {
 func (c *capsule) slotUp(i int, pid *actor.PID) {
 	c.mu.Lock()
 	s := c.slots[i]
+	s.box = c.d.tree.box(pid.GetId())
 	s.pid = pid // by the actor itself: a doorbell rung before its parent knows the PID would be lost
 	s.live = true
 	s.crash = nil // a crash is over once the next incarnation runs
@@ -121,21 +125,36 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 	return stepNone, nil, nil
 }
 
-// finish frees the slot of a job that has ended, with the crash it left.
-func (c *capsule) finish(i int, crash *supervisor.JobCrash) {
+// finish frees the slot of a job that has ended, with the crash it left. With
+// again the slot goes straight on with the next unit that waits: it is returned.
+func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time.Time) *work {
 	c.mu.Lock()
 	s := c.slots[i]
 	s.running = nil
+	c.pace.ended(now)
 	if crash != nil && s.live {
 		s.crash = crash
 	}
-	c.enlist(s)
-	c.dispatch()
+	var next *work
+	if again && !c.quiet && len(c.inbox) > 0 && s.free() && !s.box.keeps() {
+		next = c.pop()
+		s.running = next
+	} else {
+		c.enlist(s)
+		c.dispatch()
+	}
+	fetch := c.due()
+	if fetch {
+		c.rung = true
+	}
 	bell := crash != nil || c.quiet
 	c.mu.Unlock()
 	if bell {
 		c.ring(s.pid)
 		c.d.ringLauncher()
 	}
-	c.ring(c.fetcherPID())
+	if fetch || bell {
+		c.ring(c.fetcherPID())
+	}
+	return next
 }

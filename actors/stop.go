@@ -369,13 +369,7 @@ func (d *Daemon) end() {
 // leave deregisters the fetcher and accounts for what it could not settle.
 func (c *capsule) leave(ctx context.Context) {
 	held := c.ledger.sealAndTake() // nothing, after a hard stop
-	c.ledger.mu.Lock()
-	for w := range c.ledger.units {
-		if w.state != gone {
-			held = append(held, w)
-		}
-	}
-	c.ledger.mu.Unlock()
+	held = append(held, c.ledger.all()...)
 	if _, err := c.fetcher.Close(ctx); err != nil {
 		c.d.log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
 	}

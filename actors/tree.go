@@ -150,6 +150,16 @@ func (t *tree) add(c *cell) {
 	t.cells[c.path] = c
 }
 
+// box is the mailbox of the actor at path; nil if there is none (yet).
+func (t *tree) box(path string) *mailbox {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.cells[path]; c != nil {
+		return c.box
+	}
+	return nil
+}
+
 func (t *tree) all() []*cell {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,90 @@
+package actors
+
+import "time"
+
+const (
+	// windowTime is the least time over which the rate of a capsule is taken.
+	windowTime = 3 * time.Millisecond
+	// aheadTime is how much work may be fetched ahead: what is fetched is to
+	// start within a millisecond, or within four round trips where those take longer.
+	aheadTime  = time.Millisecond
+	aheadTrips = 4
+	// holdTime, or aheadTrips, is when a unit that waits for a slot goes back.
+	holdTime = 5 * time.Millisecond
+	// aheadMax bounds the look-ahead on a fast network; it grows with the round
+	// trip. More does not pay: a call of 128 units costs Redis hardly less a unit
+	// than one of 1,000.
+	aheadMax  = 256
+	fastTrip  = 250 * time.Microsecond
+	aheadHard = 8192
+	// aheadBytes bounds the payloads that wait in memory for a slot.
+	aheadBytes = 16 << 20
+)
+
+// pace measures how fast a capsule works and how long a call takes, and decides
+// how many units may be fetched ahead of free slots: none for slow jobs, by
+// arithmetic. Guarded by the capsule's lock.
+type pace struct {
+	start time.Time // of the window
+	done  int       // jobs ended in it
+	rate  float64   // jobs a second, of the last windows
+	trip  time.Duration
+	bytes float64 // of a payload, on average
+	ahead int     // how many units may wait for a slot
+}
+
+// ended counts a job that ended now.
+func (p *pace) ended(now time.Time) {
+	p.done++
+	passed := now.Sub(p.start)
+	if passed < windowTime {
+		return
+	}
+	rate := float64(p.done) / passed.Seconds()
+	if p.rate == 0 || rate < p.rate/2 {
+		p.rate = rate // the first, or suddenly slow
+	} else {
+		p.rate = (p.rate + rate) / 2
+	}
+	p.start, p.done = now, 0
+	p.plan()
+}
+
+// called notes what a call took, and brought.
+func (p *pace) called(took time.Duration, units, bytes int) {
+	switch {
+	case p.trip == 0 || took < p.trip:
+		p.trip = took
+	default: // slowly up: the shortest calls are those that tell the round trip
+		p.trip += (took - p.trip) / 64
+	}
+	if units > 0 {
+		mean := float64(bytes) / float64(units)
+		if p.bytes == 0 || mean > p.bytes {
+			p.bytes = mean
+		} else {
+			p.bytes += (mean - p.bytes) / 8
+		}
+	}
+}
+
+// plan computes the look-ahead.
+func (p *pace) plan() {
+	horizon := max(aheadTime, aheadTrips*p.trip)
+	limit := float64(aheadMax)
+	if p.trip > fastTrip {
+		limit *= float64(p.trip) / float64(fastTrip)
+	}
+	if p.bytes > 0 {
+		limit = min(limit, aheadBytes/p.bytes)
+	}
+	p.ahead = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
+}
+
+// stop plans no look-ahead until a whole window has passed.
+func (p *pace) stop(now time.Time) {
+	p.start, p.done, p.rate, p.ahead = now, 0, 0, 0
+}
+
+// patience is how long a unit may wait for a slot.
+func (p *pace) patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }
