@@ -29,6 +29,7 @@ type basic struct {
 	stash  []Unit // popped by a Wait, not yet handed out; the first is the oldest
 	pop    *pop   // under way, or nil
 	resume map[string]time.Time
+	paused []string // queues that the last look found paused
 	closed bool
 }
 
@@ -67,7 +68,8 @@ func (f *basic) Renew(context.Context) error { return nil }
 func (f *basic) Durable() bool { return false }
 
 // Take hands out what Wait has popped, and pops more by the wants of the
-// queues. Acks are nothing to do: the jobs left Redis when they were fetched.
+// queues. What Wait popped from a queue that has been paused goes back. Acks are
+// nothing to do: the jobs left Redis when they were fetched.
 func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	f.mu.Lock()
 	if f.closed {
@@ -83,11 +85,11 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 		wants = f.wants(ask, f.rand)
 	}
 	f.mu.Unlock()
-	if ask <= 0 {
-		return units, nil
+	if n <= 0 {
+		return nil, nil
 	}
 
-	args := []any{nil, nil, len(f.names)}
+	args := []any{nil, nil, 1 + len(f.names), keys.Paused}
 	for _, name := range f.names {
 		args = append(args, keys.Queue(name))
 	}
@@ -104,9 +106,42 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 		f.mu.Unlock()
 		return nil, fmt.Errorf("take: %w", err)
 	}
+	var paused []string
+	var popped []Unit
 	readReply(reply, func(q int, job string) {
-		units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
-	}, func(q int, text string) { f.sick.report(f.names[q], text) })
+		popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
+	}, func(q int, text string) {
+		if text == "" {
+			paused = append(paused, f.names[q])
+		} else {
+			f.sick.report(f.names[q], text)
+		}
+	})
+	f.mu.Lock()
+	f.paused = paused
+	f.mu.Unlock()
+	return f.unpaused(ctx, units, popped, paused)
+}
+
+// unpaused joins what a Wait has popped and what was popped now, and puts back
+// what came from a queue that was paused in between.
+func (f *basic) unpaused(ctx context.Context, stashed, popped []Unit, paused []string) ([]Unit, error) {
+	var back []Move
+	units := make([]Unit, 0, len(stashed)+len(popped))
+	for _, u := range stashed {
+		if slices.Contains(paused, u.Queue) {
+			back = append(back, Move{Unit: u, To: ToQueue})
+		} else {
+			units = append(units, u)
+		}
+	}
+	units = append(units, popped...)
+	if _, err := f.Settle(ctx, back); err != nil {
+		f.mu.Lock()
+		f.stash = slices.Concat(stashed, popped, f.stash)
+		f.mu.Unlock()
+		return nil, fmt.Errorf("take: put back what is paused: %w", err)
+	}
 	return units, nil
 }
 
@@ -115,9 +150,18 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 // reply was lost is done twice if it goes to a queue: nothing in Redis tells
 // that it had happened.
 func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
-	backward := slices.Clone(moves) // what is requeued last is popped first
-	slices.Reverse(backward)
-	for batch := range slices.Chunk(backward, maxBatch) {
+	ordered := make([]Move, 0, len(moves))
+	for _, m := range moves {
+		if m.To == ToBack {
+			ordered = append(ordered, m)
+		}
+	}
+	for _, m := range slices.Backward(moves) { // what is requeued last is popped first
+		if m.To != ToBack {
+			ordered = append(ordered, m)
+		}
+	}
+	for batch := range slices.Chunk(ordered, maxBatch) {
 		if err := f.place(ctx, batch); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
@@ -126,15 +170,15 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 }
 
 func (f *basic) place(ctx context.Context, moves []Move) error {
-	names := []string{keys.Retry, keys.Schedule, keys.Dead}
-	args := make([]any, 0, 5*len(moves))
+	names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
+	args := make([]any, 0, 6*len(moves))
 	for i := range moves {
 		m := &moves[i]
 		payload, target := m.Payload, any(score(m.Score))
 		if payload == nil {
 			payload = m.Unit.Payload
 		}
-		if m.To == ToQueue {
+		if m.To == ToQueue || m.To == ToBack {
 			key := keys.Queue(m.Unit.Queue)
 			at := slices.Index(names, key)
 			if at < 0 {
@@ -144,7 +188,7 @@ func (f *basic) place(ctx context.Context, moves []Move) error {
 			target = at + 1
 		}
 		before, most := m.Trim.args()
-		args = append(args, int(m.To), target, payload, before, most)
+		args = append(args, int(m.To), target, m.Unit.Queue, payload, before, most)
 	}
 	return placeScript.Run(ctx, f.rdb, names, args...).Err()
 }

@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,13 +75,15 @@ func (f *basic) join(d time.Duration) (*pop, error) {
 	return f.pop, nil
 }
 
-// order draws the order of the queues for a BRPOP, without those whose key had
-// the wrong type a moment ago: one of them fails the whole command.
+// order draws the order of the queues for a BRPOP, without those that the last
+// Take found paused and those whose key had the wrong type a moment ago: one of
+// them fails the whole command. A Take sends back what comes from a queue that
+// was paused since.
 func (f *basic) order() []string {
 	var order []string
 	now := time.Now()
 	for _, want := range f.wants(1, f.rand) {
-		if !now.Before(f.resume[want.Queue]) {
+		if !now.Before(f.resume[want.Queue]) && !slices.Contains(f.paused, want.Queue) {
 			order = append(order, keys.Queue(want.Queue))
 		}
 	}
@@ -121,7 +124,7 @@ func (f *basic) run(p *pop, order []string, d time.Duration) {
 
 // brpop blocks for d, rounded up to a second as Redis clients count here.
 func (f *basic) brpop(order []string, d time.Duration) ([]string, error) {
-	if len(order) == 0 { // every key has the wrong type
+	if len(order) == 0 { // every queue is paused, or its key has the wrong type
 		time.Sleep(d)
 		return nil, nil
 	}

@@ -34,6 +34,7 @@ const (
 	ToRetry                 // the retry set
 	ToSchedule              // the schedule set
 	ToDead                  // the dead set, trimmed by Trim
+	ToBack                  // the other end of queue Unit.Queue, as a push: SADD `queues`, LPUSH
 )
 
 // Move takes a unit out of the private place and puts it somewhere else in
@@ -85,8 +86,8 @@ type Fetcher interface {
 
 	// Settle carries out each move as one atomic step and returns one Result
 	// per move. On an error none of the moves is known; all are to be passed
-	// again, and one that had happened is not done twice. Of units that go back
-	// to one queue the oldest is popped next; list them oldest first.
+	// again, and one that had happened is not done twice. Of units that go to
+	// one end of a queue the oldest is popped first; list them oldest first.
 	Settle(ctx context.Context, moves []Move) ([]Result, error)
 
 	// Renew extends the lease; called every third of Env.Lease.

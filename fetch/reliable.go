@@ -148,7 +148,7 @@ func (f *reliable) next() *incarnation {
 	f.generation++
 	in := &incarnation{n: f.cur.n, id: f.cur.id, generation: fmt.Sprint(f.generation)}
 	in.lease, in.fenced = keys.Lease(in.id), keys.Fenced(in.id)
-	in.head = append(in.head, nil, nil, 1+2*len(f.names), in.lease)
+	in.head = append(in.head, nil, nil, 2+2*len(f.names), in.lease, keys.Paused)
 	for _, name := range f.names {
 		wip := keys.WIP(name, in.id)
 		in.wips = append(in.wips, wip)

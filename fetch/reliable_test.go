@@ -138,6 +138,89 @@ func TestWrongTypedPrivatePlace(t *testing.T) {
 	}
 }
 
+// A move to the back needs the list of queues and the queue: where one of them
+// refuses, nothing has moved, and nothing is doubled when it is mended.
+func TestWrongTypedKeysRefuseAMoveToTheBack(t *testing.T) {
+	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
+		rdb, _ := redistest.New(t)
+		ctx := t.Context()
+		f, err := factory(testEnv(rdb, Strict{"a"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+		rdb.LPush(ctx, "queue:a", "0")
+		move := []Move{{Unit: mustTake(t, f, 1)[0], To: ToBack, Payload: []byte("1")}}
+		for _, key := range []string{keys.Queues, "queue:a"} {
+			rdb.Set(ctx, key, "x", 0)
+			for range 2 {
+				if _, err := f.Settle(ctx, move); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+					t.Errorf("%s: %s spoiled: error %v", name, key, err)
+				}
+			}
+			rdb.Del(ctx, key)
+		}
+		if _, err := f.Settle(ctx, move); err != nil {
+			t.Errorf("%s: mended: %v", name, err)
+		}
+		if got := list(t, rdb, "a"); len(got) != 1 || got[0] != "1" {
+			t.Errorf("%s: queue %q", name, got)
+		}
+		if left, err := f.Close(ctx); left != 0 || err != nil {
+			t.Errorf("%s: close: %d, %v", name, left, err)
+		}
+	}
+}
+
+// Whatever the order of its moves, place writes all or none.
+func TestPlaceWritesAllOrNone(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues, "queue:a"}
+	for _, key := range []string{keys.Queues, "queue:a", keys.Dead} {
+		rdb.Set(ctx, key, "x", 0)
+		err := placeScript.Run(ctx, rdb, names, int(ToRetry), 1, "", "job", "", "",
+			int(ToDead), 1, "", "job", "", "", int(ToBack), 5, "a", "job", "", "").Err()
+		if !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Errorf("%s spoiled: error %v", key, err)
+		}
+		if left := rdb.Keys(ctx, "*").Val(); len(left) != 1 {
+			t.Errorf("%s spoiled: keys %q", key, left)
+		}
+		rdb.Del(ctx, key)
+	}
+}
+
+// A key `paused` of another type pauses nothing and stops nothing.
+func TestWrongTypedPausedPausesNothing(t *testing.T) {
+	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
+		rdb, _ := redistest.New(t)
+		ctx := t.Context()
+		f, err := factory(testEnv(rdb, Strict{"a"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb.SAdd(ctx, keys.Paused, "a")
+		rdb.LPush(ctx, "queue:a", "0")
+		if units := mustTake(t, f, 1); len(units) != 0 {
+			t.Errorf("%s: took %v of a paused queue", name, units)
+		}
+		rdb.Set(ctx, keys.Paused, "a", 0)
+		if err := f.Wait(ctx, time.Millisecond); err != nil {
+			t.Errorf("%s: wait: %v", name, err)
+		}
+		mustTake(t, f, 0, mustTake(t, f, 1)...)
+		if n := rdb.LLen(ctx, "queue:a").Val(); n != 0 {
+			t.Errorf("%s: the job was not taken", name)
+		}
+		if _, err := f.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Redis away: every call says so, at once and without a panic; Wait too.
 func TestRedisAway(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})

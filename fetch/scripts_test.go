@@ -39,31 +39,31 @@ var (
 				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
 				args = append(append(args, q, len(acked)), anys(acked)...)
 			}
-			return []string{lease, queueA, wipA, queueB, wipB}, args
+			return []string{lease, keys.Paused, queueA, wipA, queueB, wipB}, args
 		},
 		"settle": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000}
 			for range rapid.IntRange(0, 5).Draw(t, "moves") {
-				args = append(args, receiptGen.Draw(t, "receipt"), rapid.IntRange(0, 3).Draw(t, "place"),
+				args = append(args, receiptGen.Draw(t, "receipt"), rapid.IntRange(0, 4).Draw(t, "place"),
 					rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score"),
 					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
 					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "max"))
 			}
-			return []string{lease, wipA, queueA, keys.Retry, keys.Schedule, keys.Dead}, args
+			return []string{lease, wipA, queueA, keys.Retry, keys.Schedule, keys.Dead, keys.Queues}, args
 		},
 		"place": func(t *rapid.T) ([]string, []any) {
 			var args []any
 			for range rapid.IntRange(0, 5).Draw(t, "moves") {
-				place, score := rapid.IntRange(0, 3).Draw(t, "place"), rapid.SampledFrom([]string{"4", "5"}).Draw(t, "score")
-				args = append(args, place, score, payloadGen.Draw(t, "payload"),
+				place, score := rapid.IntRange(0, 4).Draw(t, "place"), rapid.SampledFrom([]string{"5", "6"}).Draw(t, "score")
+				args = append(args, place, score, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"), payloadGen.Draw(t, "payload"),
 					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "3"}).Draw(t, "max"))
 			}
-			return []string{keys.Retry, keys.Schedule, keys.Dead, queueA, queueB}, args
+			return []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues, queueA, queueB}, args
 		},
 		"pop": func(t *rapid.T) ([]string, []any) {
-			args := []any{rapid.IntRange(1, 9).Draw(t, "n")}
+			args := []any{rapid.IntRange(0, 9).Draw(t, "n")}
 			wants := rapid.SampledFrom([][]any{{1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}}).Draw(t, "wants")
-			return []string{queueA, queueB}, append(args, wants...)
+			return []string{keys.Paused, queueA, queueB}, append(args, wants...)
 		},
 		"register": func(t *rapid.T) ([]string, []any) {
 			return []string{keys.Procs, keys.Leases, lease, fenced}, []any{idA, `["a","b"]`, generation(t), 5000}
@@ -130,7 +130,7 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 	ctx := context.Background()
 	var writes [][]any
 	do := func(args ...any) { writes = append(writes, args) }
-	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue}
+	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused}
 	for _, key := range all {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
@@ -162,6 +162,10 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 		case keys.Leases:
 			for _, id := range rapid.SampledFrom([][]string{{idA}, {idB}, {idA, idB}}).Draw(t, "indexed") {
 				do("ZADD", key, rapid.SampledFrom([]string{"1", "2", "4000000000000"}).Draw(t, "expiry"), id)
+			}
+		case keys.Queues, keys.Paused:
+			for _, name := range rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}, {"c"}}).Draw(t, "names") {
+				do("SADD", key, name)
 			}
 		default:
 			for range rapid.IntRange(1, 4).Draw(t, "members") {
@@ -205,7 +209,7 @@ func dump(t *rapid.T, rdb *redis.Client) string {
 		for i, name := range names {
 			contents[i] = pipe.Do(ctx, map[string][]any{
 				"string": {"GET", name}, "list": {"LRANGE", name, 0, -1}, "hash": {"HGETALL", name},
-				"zset": {"ZRANGE", name, 0, -1, "WITHSCORES"},
+				"zset": {"ZRANGE", name, 0, -1, "WITHSCORES"}, "set": {"SMEMBERS", name},
 			}[kinds[i].Val()]...)
 		}
 		return nil
@@ -216,6 +220,9 @@ func dump(t *rapid.T, rdb *redis.Client) string {
 	now := float64(time.Now().UnixMilli())
 	var out []string
 	for i, name := range names {
+		if kinds[i].Val() == "set" {
+			slices.SortFunc(contents[i].Val().([]any), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+		}
 		content := fmt.Sprintf("%q", contents[i].Val())
 		if kinds[i].Val() == "hash" || kinds[i].Val() == "zset" {
 			content = pairs(contents[i].Val().([]any), now)

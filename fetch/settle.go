@@ -37,8 +37,9 @@ func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	return results, nil
 }
 
-// batches sorts the moves that are ours by queue, newest unit first: what is
-// requeued last is popped first. All others are marked NotMine.
+// batches sorts the moves that are ours by queue, those to its back first and
+// oldest first, the others newest first: what is requeued last is popped first.
+// All others are marked NotMine.
 func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]int {
 	byQueue := make([][]int, len(f.names))
 	for i, m := range moves {
@@ -52,7 +53,16 @@ func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]
 	var batches [][]int
 	for _, batch := range byQueue {
 		slices.SortFunc(batch, func(a, b int) int {
-			return compareReceipts(moves[b].Unit.Receipt, moves[a].Unit.Receipt)
+			age := compareReceipts(moves[a].Unit.Receipt, moves[b].Unit.Receipt)
+			switch backA, backB := moves[a].To == ToBack, moves[b].To == ToBack; {
+			case backA && backB:
+				return age
+			case backA:
+				return -1
+			case backB:
+				return 1
+			}
+			return -age
 		})
 		start, size := 0, 0
 		for end, i := range batch {
@@ -80,7 +90,7 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	}
 	wip := in.wips[f.index[queue]]
 	replies, err := settleScript.Run(ctx, f.rdb,
-		[]string{in.lease, wip, keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead}, args...).Slice()
+		[]string{in.lease, wip, keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues}, args...).Slice()
 	if err != nil {
 		return err
 	}
@@ -95,12 +105,15 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 // appendMove adds the seven arguments of a move; bytes that did not change are
 // those of the private place and do not travel.
 func appendMove(args []any, m *Move) []any {
-	own := ""
+	own, target := "", any(m.Unit.Queue)
 	if m.Payload == nil {
 		own = "1"
 	}
+	if m.To != ToBack {
+		target = score(m.Score)
+	}
 	before, most := m.Trim.args()
-	return append(args, &m.Unit.Receipt, int(m.To), score(m.Score), own, m.Payload, before, most)
+	return append(args, &m.Unit.Receipt, int(m.To), target, own, m.Payload, before, most)
 }
 
 // args are the arguments of the two trims; "" is none.
@@ -129,6 +142,8 @@ func (p Place) String() string {
 		return "to schedule"
 	case ToDead:
 		return "to dead"
+	case ToBack:
+		return "to the back"
 	}
 	return "to place " + strconv.Itoa(int(p))
 }

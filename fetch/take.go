@@ -31,7 +31,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				f.mu.Unlock()
 				return err
 			}
-			units = f.units(in, prefix, reply)
+			units = f.units(in, prefix, reply, ask > 0)
 		}
 		f.mu.Lock()
 		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
@@ -84,22 +84,33 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 	return args
 }
 
-// units reads the reply of take.
-func (f *reliable) units(in *incarnation, prefix string, reply []string) []Unit {
-	if len(reply) == 0 {
-		return nil
+// units reads the reply of take; looked tells that it was asked for units.
+func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) []Unit {
+	var units []Unit
+	var paused []int
+	if len(reply) > 0 {
+		units = make([]Unit, 0, len(reply)-2)
+		readReply(reply, func(q int, job string) {
+			units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: in.n})
+		}, func(q int, text string) {
+			if text == "" {
+				paused = append(paused, q)
+			} else {
+				f.sick.report(f.names[q], text)
+			}
+		})
 	}
-	units := make([]Unit, 0, len(reply)-2)
-	readReply(reply, func(q int, job string) {
-		units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: in.n})
-	}, func(q int, text string) { f.sick.report(f.names[q], text) })
+	if looked {
+		f.peeks.pause(paused)
+	}
 	for i, receipt := range receipts(prefix, len(units)) {
 		units[i].Receipt = receipt
 	}
 	return units
 }
 
-// readReply walks through (i, count, job*)* and (-i, error text); q counts from 0.
+// readReply walks through (i, count, job*)* and (-i, error text or "" for a
+// paused queue); q counts from 0.
 func readReply(reply []string, unit, problem func(q int, text string)) {
 	for len(reply) >= 2 {
 		i := atoi(reply[0])

@@ -32,7 +32,7 @@ func TestTakeSentTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, again := f.units(f.cur, prefix, first), f.units(f.cur, prefix, second)
+		units, again := f.units(f.cur, prefix, first, true), f.units(f.cur, prefix, second, true)
 		if fmt.Sprint(units) != fmt.Sprint(again) || len(units) != min(jobs, 4) {
 			t.Errorf("%d jobs: %v, then %v", jobs, units, again)
 		}

@@ -84,6 +84,52 @@ func TestWaitInVirtualTime(t *testing.T) {
 	}
 }
 
+// Where waits are blocking peeks, a job of a paused queue does not end them; the
+// first look that finds the queue unpaused sets them right.
+func TestPausedQueueInVirtualTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, mr *miniredis.Miniredis, env fetch.Env) {
+		ctx := t.Context()
+		f, err := fetch.NewReliable(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = mr.Lpush("queue:a", "job")
+		_, _ = mr.SAdd("paused", "a")
+		round := func(want int, wait time.Duration) {
+			t.Helper()
+			units, err := f.Take(ctx, 5, nil)
+			if err != nil || len(units) != want {
+				t.Fatalf("take: %d units, %v, expected %d", len(units), err, want)
+			}
+			begun := time.Now()
+			if err := f.Wait(ctx, 5*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun); got != wait {
+				t.Errorf("wait took %v, expected %v", got, wait)
+			}
+		}
+		for range 3 {
+			round(0, 5*time.Second)
+		}
+		time.AfterFunc(2*time.Second, func() { _, _ = mr.Lpush("queue:b", "job") })
+		round(0, 2*time.Second)
+		round(1, 5*time.Second)
+		_, _ = mr.SRem("paused", "a")
+		time.AfterFunc(time.Second, func() { _, _ = mr.Lpush("queue:a", "job") })
+		round(1, time.Second)
+		_, _ = mr.SAdd("paused", "a") // during a peek that finds the queue empty
+		units, err := f.Take(ctx, 5, nil)
+		if err != nil || len(units) != 0 {
+			t.Fatalf("take: %v, %v", units, err)
+		}
+		round(0, 5*time.Second)
+		if _, err := f.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A wait over minutes is many peeks, one after the other.
 func TestLongWaitWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, mr *miniredis.Miniredis, env fetch.Env) {

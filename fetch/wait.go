@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type peeks struct {
 	wires   *wires
 	rdb     *redis.Client
 	peekers []peeker
+	paused  []int // queues that the last look found paused; not peeked at
 	waiting int
 	bell    *bell
 	closed  bool
@@ -100,12 +102,20 @@ func (p *peeks) begin() (*bell, error) {
 	p.waiting++
 	now := time.Now()
 	for i := range p.peekers {
-		if k := &p.peekers[i]; !k.busy && !now.Before(k.resume) {
+		if k := &p.peekers[i]; !k.busy && !now.Before(k.resume) && !slices.Contains(p.paused, i) {
 			k.busy = true
 			k.start <- struct{}{}
 		}
 	}
 	return p.bell, nil
+}
+
+// pause tells which queues are paused. A job that waits there must not end every
+// Wait; the look that follows a Wait finds out when they no longer are.
+func (p *peeks) pause(queues []int) {
+	p.mu.Lock()
+	p.paused = queues
+	p.mu.Unlock()
 }
 
 func (p *peeks) end() {

@@ -56,7 +56,7 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 		cmds = append(cmds,
 			redis.NewIntCmd(ctx, "llen", keys.Queue(name)),
 			redis.NewStringCmd(ctx, "lindex", keys.Queue(name), -1),
-			redis.NewBoolCmd(ctx, "sismember", pausedKey, name))
+			redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
 	}
 	if err == nil {
 		err = i.pipelined(ctx, cmds)
@@ -76,9 +76,6 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 	slices.SortStableFunc(out, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
 	return out, nil
 }
-
-// pausedKey is the set of paused queues, written by Sidekiq Pro.
-const pausedKey = "paused"
 
 // Name returns the bare name.
 func (q *Queue) Name() string { return q.name }
@@ -102,8 +99,20 @@ func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
 
 // Paused tells whether the queue is in the set of paused ones.
 func (q *Queue) Paused(ctx context.Context) (bool, error) {
-	paused, err := q.i.rdb.SIsMember(ctx, pausedKey, q.name).Result()
+	paused, err := q.i.rdb.SIsMember(ctx, keys.Paused, q.name).Result()
 	return paused, q.wrap("paused", err)
+}
+
+// Pause makes every fetch from now on pass the queue over, in all of troupe's
+// processes and in those of Sidekiq Pro. What is in progress goes on, and jobs can
+// still be pushed. A queue that is paused already stays so.
+func (q *Queue) Pause(ctx context.Context) error {
+	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.name).Err())
+}
+
+// Unpause ends a Pause; a queue that was not paused stays as it is.
+func (q *Queue) Unpause(ctx context.Context) error {
+	return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.name).Err())
 }
 
 // Page returns limit jobs from offset on, the newest first, and how many there

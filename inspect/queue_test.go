@@ -36,6 +36,41 @@ func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {
 	}
 }
 
+func TestPauseAndUnpause(t *testing.T) {
+	i, rdb, _ := start(t)
+	push(t, rdb, "a", job(1, "a"))
+	push(t, rdb, "b", job(2, "b"))
+	is := func(want string) {
+		t.Helper()
+		var got []string
+		for _, s := range must(i.QueueSummaries(t.Context()))(t) {
+			got = append(got, fmt.Sprint(s.Name, s.Paused, must(i.Queue(s.Name).Paused(t.Context()))(t)))
+		}
+		slices.Sort(got)
+		if fmt.Sprint(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for range 2 {
+		ok(t, i.Queue("a").Pause(t.Context()))
+		is("[atrue true bfalse false]")
+	}
+	if got := must(rdb.SMembers(t.Context(), "paused").Result())(t); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the set has %q", got)
+	}
+	for range 2 {
+		ok(t, i.Queue("a").Unpause(t.Context()))
+		is("[afalse false bfalse false]")
+	}
+	ok(t, rdb.Set(t.Context(), "paused", "x", 0).Err())
+	if err := i.Queue("a").Pause(t.Context()); err == nil {
+		t.Error("no error of a key of a wrong type")
+	}
+	if err := i.Queue("a").Unpause(t.Context()); err == nil {
+		t.Error("no error of a key of a wrong type")
+	}
+}
+
 func TestQueuePagesAreNewestFirst(t *testing.T) {
 	i, rdb, _ := start(t)
 	push(t, rdb, "a", job(1, "a"), job(2, "a"), job(3, "a"), "{")

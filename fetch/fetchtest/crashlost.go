@@ -59,15 +59,16 @@ var lostOps = []lostOp{
 	}},
 	{"settle", func(r *rig, f fetch.Fetcher, h *tally) {
 		u := h.inHand
-		h.inHand = slices.Clone(u[4:])
+		h.inHand = slices.Clone(u[5:])
 		h.retry, h.sched, h.dead = []string{"again@1.5"}, []string{"a 1@2.5"}, []string{"a 2@3.5"}
-		h.want = append(h.want, "a 3")
+		h.want = append(h.want, "a 3", "a 4, interrupted")
 		r.eventually("settle", func(ctx context.Context) error {
 			results, err := f.Settle(ctx, []fetch.Move{
 				{Unit: u[0], To: fetch.ToRetry, Score: 1.5, Payload: []byte("again")},
 				{Unit: u[1], To: fetch.ToSchedule, Score: 2.5},
 				{Unit: u[2], To: fetch.ToDead, Score: 3.5},
 				{Unit: u[3], To: fetch.ToQueue},
+				{Unit: u[4], To: fetch.ToBack, Payload: []byte("a 4, interrupted")},
 			})
 			if err == nil && slices.Contains(results, fetch.NotMine) {
 				r.t.Errorf("settle: results %v: units were taken for somebody else's", results)

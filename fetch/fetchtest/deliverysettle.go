@@ -73,6 +73,40 @@ func requeueOrder(r *rig) {
 	r.close(f)
 }
 
+// toTheBack: units are popped after all that waited, the oldest of them first,
+// with their new bytes; their queue is listed again, should it have been
+// cleared. Those for the other end of the queue do not mind.
+func toTheBack(r *rig) {
+	a := r.push("a", 1500)
+	f := r.fetcher(fetch.Strict{"a", "b"})
+	units := r.takeAll(f, 900)
+	waiting := r.push("a", 3)
+	var moves []fetch.Move
+	want := []string{a[1]}
+	want = append(want, waiting...)
+	for i, u := range units {
+		switch i {
+		case 1:
+			moves = append(moves, fetch.Move{Unit: u, To: fetch.ToQueue})
+		case 700:
+			moves = append(moves, fetch.Move{Unit: u, To: fetch.ToBack})
+			want = append(want, a[i])
+		default:
+			moves = append(moves, fetch.Move{Unit: u, To: fetch.ToBack, Payload: []byte(a[i] + " once more")})
+			want = append(want, a[i]+" once more")
+		}
+	}
+	r.settle(f, moves...)
+	equal(r.t, "queue", r.queued("a"), want)
+	listed, err := r.Listed(r.ctx, r.rdb)
+	r.must("list the queues", err)
+	equal(r.t, "listed queues", listed, []string{"a"})
+	again := r.takeAll(f, 900)
+	equal(r.t, "popped", payloads(again), want)
+	r.take(f, 0, again...)
+	r.close(f)
+}
+
 // manyMoves: a bulk is not limited by what one command can carry.
 func manyMoves(r *rig) {
 	want := r.push("a", 5000)

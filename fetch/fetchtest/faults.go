@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // fault is what happens to one request.
@@ -28,6 +29,8 @@ var errFault = io.EOF
 // faults breaks one request of the connections made by its dialer. One request
 // is one Write: go-redis flushes a command or pipeline at once.
 type faults struct {
+	requests atomic.Int64 // made so far
+
 	mu      sync.Mutex
 	armed   bool
 	kind    fault
@@ -97,6 +100,7 @@ type faultConn struct {
 }
 
 func (c *faultConn) Write(b []byte) (int, error) {
+	c.faults.requests.Add(1)
 	kind, struck := c.faults.strike()
 	if !struck {
 		return c.Conn.Write(b)

@@ -57,6 +57,13 @@ type Harness struct {
 	// nil: Sidekiq's sorted sets.
 	Placed func(ctx context.Context, rdb *redis.Client, to fetch.Place) ([]redis.Z, error)
 
+	// Listed lists the queues that are known to exist. nil: the set `queues`.
+	Listed func(ctx context.Context, rdb *redis.Client) ([]string, error)
+
+	// Pause makes a queue one from which nothing is fetched, or ends that. nil: the
+	// set `paused`.
+	Pause func(ctx context.Context, rdb *redis.Client, queue string, paused bool) error
+
 	// Spoil puts a key of a wrong type where a queue is kept, and names it. nil: a string.
 	Spoil func(ctx context.Context, rdb *redis.Client, queue string) (key string, err error)
 
@@ -79,6 +86,19 @@ func (h Harness) withDefaults(t testing.TB) Harness {
 	}
 	if h.Placed == nil {
 		h.Placed = placed
+	}
+	if h.Listed == nil {
+		h.Listed = func(ctx context.Context, rdb *redis.Client) ([]string, error) {
+			return rdb.SMembers(ctx, keys.Queues).Result()
+		}
+	}
+	if h.Pause == nil {
+		h.Pause = func(ctx context.Context, rdb *redis.Client, queue string, paused bool) error {
+			if paused {
+				return rdb.SAdd(ctx, keys.Paused, queue).Err()
+			}
+			return rdb.SRem(ctx, keys.Paused, queue).Err()
+		}
 	}
 	if h.Spoil == nil {
 		h.Spoil = func(ctx context.Context, rdb *redis.Client, queue string) (string, error) {
@@ -207,6 +227,12 @@ func (r *rig) push(queue string, n int) []string {
 	}
 	r.must("push", r.Push(r.ctx, r.rdb, queue, payloads...))
 	return names
+}
+
+func (r *rig) pause(queue string, paused bool) {
+	if err := r.Pause(r.ctx, r.rdb, queue, paused); err != nil {
+		r.t.Errorf("pause %s: %v", queue, err)
+	}
 }
 
 // spoil makes a queue unusable and returns the way back.

@@ -1,7 +1,8 @@
 -- pop: takes jobs out of queues for good, by wants.
 --
--- KEYS[i]   queue i
--- ARGV[1]   how many to take
+-- KEYS[1]   set of paused queues, by bare name
+-- KEYS[i+1] queue i
+-- ARGV[1]   how many to take; 0 to ask which queues are paused
 -- ARGV[2..] (queue i, how many in pass 1)*
 --
 -- Returns what take returns.
@@ -9,8 +10,19 @@
 local out, got, dry = {}, 0, {}
 local n = tonumber(ARGV[1])
 
+-- One command while nothing is paused; a key of another type pauses nothing.
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  for i = 1, #KEYS - 1 do
+    if redis.pcall('SISMEMBER', KEYS[1], string.sub(KEYS[i + 1], 7)) == 1 then -- behind "queue:"
+      dry[i] = true
+      out[#out + 1] = -i
+      out[#out + 1] = ''
+    end
+  end
+end
+
 local function take(i, want)
-  local jobs = redis.pcall('RPOP', KEYS[i], want) or {} -- oldest first; nothing for no such queue
+  local jobs = redis.pcall('RPOP', KEYS[i + 1], want) or {} -- oldest first; nothing for no such queue
   if jobs.err then
     dry[i] = true
     out[#out + 1] = -i
@@ -27,8 +39,8 @@ end
 
 for k = 2, #ARGV, 2 do
   if got == n then return out end
-  local want = math.min(tonumber(ARGV[k + 1]), n - got)
-  if want > 0 then take(tonumber(ARGV[k]), want) end
+  local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
+  if want > 0 and not dry[i] then take(i, want) end
 end
 for k = 2, #ARGV, 2 do
   if got == n then break end

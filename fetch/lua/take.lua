@@ -1,8 +1,9 @@
 -- take: acks units and takes new ones.
 --
 -- KEYS[1]        lease of the fetcher
--- KEYS[2i]       queue i, 1 <= i <= number of queues
--- KEYS[2i+1]     hash of what the fetcher has in progress from queue i
+-- KEYS[2]        set of paused queues, by bare name
+-- KEYS[2i+1]     queue i, 1 <= i <= number of queues
+-- KEYS[2i+2]     hash of what the fetcher has in progress from queue i
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
 -- ARGV[3]        prefix of this call's receipts; two base 36 digits follow it
@@ -13,7 +14,8 @@
 --
 -- Returns a flat list of (i, count, job*) in the order of the receipts, which
 -- count up from prefix00, and (-i, error text) for a queue that could not be
--- served. Error FENCED when the lease holds another generation or none.
+-- served; "" for a paused one. Error FENCED when the lease holds another
+-- generation or none.
 --
 -- The job stands in the hash before it leaves the queue: a script that fails
 -- half-way keeps what it did, and a job in two places is better than in none.
@@ -42,7 +44,7 @@ local at = 6 + 2 * tonumber(ARGV[5])
 while ARGV[at] do
   local i, last = tonumber(ARGV[at]), at + 1 + tonumber(ARGV[at + 1])
   for first = at + 2, last, 1000 do
-    local r = pcall('HDEL', KEYS[2 * i + 1], unpack(ARGV, first, math.min(first + 999, last)))
+    local r = pcall('HDEL', KEYS[2 * i + 2], unpack(ARGV, first, math.min(first + 999, last)))
     if type(r) == 'table' and r.err then problem(i, r.err) end
   end
   at = last + 1
@@ -60,7 +62,7 @@ end
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
 local wips = {}
-for k = 3, #KEYS, 2 do wips[#wips + 1] = KEYS[k] end
+for k = 4, #KEYS, 2 do wips[#wips + 1] = KEYS[k] end
 if call('EXISTS', unpack(wips)) > 0 then
   local function find(x)
     for i = 1, #wips do
@@ -83,8 +85,18 @@ end
 
 local got, dry = 0, {}
 
+-- One command while nothing is paused; a key of another type pauses nothing.
+if call('EXISTS', KEYS[2]) == 1 then
+  for i = 1, #wips do
+    if pcall('SISMEMBER', KEYS[2], string.sub(KEYS[2 * i + 1], 7)) == 1 then -- behind "queue:"
+      dry[i] = true
+      problem(i, '')
+    end
+  end
+end
+
 local function take(i, want)
-  local queue, wip = KEYS[2 * i], KEYS[2 * i + 1]
+  local queue, wip = KEYS[2 * i + 1], wips[i]
   local jobs = pcall('LRANGE', queue, -want, -1)
   if jobs.err then
     dry[i] = true
@@ -117,8 +129,8 @@ end
 local last = 5 + 2 * tonumber(ARGV[5])
 for k = 6, last, 2 do
   if got == n then return out end
-  local want = math.min(tonumber(ARGV[k + 1]), n - got)
-  if want > 0 then take(tonumber(ARGV[k]), want) end
+  local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
+  if want > 0 and not dry[i] then take(i, want) end
 end
 for k = 6, last, 2 do
   if got == n then break end

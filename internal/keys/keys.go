@@ -7,6 +7,7 @@ import "strings"
 // Sidekiq's own keys.
 const (
 	Queues    = "queues"    // set of bare queue names
+	Paused    = "paused"    // set of bare names of queues from which nothing is fetched
 	Schedule  = "schedule"  // zset, score = run time in seconds
 	Retry     = "retry"     // zset, score = next attempt
 	Dead      = "dead"      // zset, score = time of death
@@ -28,6 +29,9 @@ func Workers(identity string) string { return identity + ":workers" }
 
 // Signals is the list of signals sent to a process.
 func Signals(identity string) string { return identity + "-signals" }
+
+// Iteration is the hash with the state of an iterable job.
+func Iteration(jid string) string { return "it-" + jid }
 
 // troupe's own keys. A fetcher id is IDENTITY#CAPSULE.INCARNATION.
 const (
