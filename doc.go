@@ -7,7 +7,8 @@
 //	Job         a payload with its arguments decoded: what a typed handler gets
 //	Handler     performs a payload; Middleware wraps it
 //	Registry    handlers by class, with the ClassOptions of each
-//	Discard, Kill, RetryIn    what a handler may answer beside nil and an error
+//	Iteration   how far a job has come that works through a list: HandleIterable
+//	Discard, Kill, RetryIn, Park    what a handler may answer beside nil and an error
 //
 // This package imports the standard library only. The verbs live in packages
 // that are named after what one does with them:

@@ -55,8 +55,8 @@ type JobInfo struct {
 
 type jobInfoKey struct{}
 
-// WithJobInfo returns a context that carries info, for tests of handlers; the
-// daemon makes a JobContext.
+// WithJobInfo returns a context that carries info, as that of a running job
+// does: for tests of handlers.
 func WithJobInfo(ctx context.Context, info JobInfo) context.Context {
 	return context.WithValue(ctx, jobInfoKey{}, &info)
 }

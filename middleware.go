@@ -6,7 +6,7 @@ import (
 )
 
 // Handler performs one job. A nil error means done; any other is an outcome
-// (see Discard, Kill, RetryIn), by default a retry. ctx is cancelled, with a
+// (see Discard, Kill, RetryIn, Park), by default a retry. ctx is cancelled, with a
 // cause, at the stop deadline, when fenced, and at the class's timeout.
 // The payload is the handler's own copy: what it changes there is seen by
 // inner middleware and the handler, never by the stored retry.

@@ -28,13 +28,14 @@ const (
 	ActionDiscard               // not stored anywhere; death handlers run
 	ActionKill                  // straight to the dead set
 	ActionRetryIn               // retry after OutcomeError.Delay
+	ActionPark                  // run again after OutcomeError.Delay, as if it had not run now
 )
 
 // OutcomeError carries an Action up from a handler. Make one with Discard,
-// Kill or RetryIn; read one with errors.As.
+// Kill, RetryIn or Park; read one with errors.As.
 type OutcomeError struct {
 	Action Action
-	Delay  time.Duration // for ActionRetryIn: what to wait, before jitter
+	Delay  time.Duration // for ActionRetryIn: what to wait, before jitter; for ActionPark: exactly
 	Err    error         // the reason; may be nil
 }
 
@@ -47,6 +48,8 @@ func (e *OutcomeError) Error() string {
 		return "job discarded"
 	case ActionKill:
 		return "job killed"
+	case ActionPark:
+		return "job parked for " + e.Delay.String()
 	default:
 		return "job to be retried in " + e.Delay.String()
 	}
@@ -65,4 +68,16 @@ func Kill(err error) error { return &OutcomeError{Action: ActionKill, Err: err} 
 // err may be nil; d <= 0 means the default delay.
 func RetryIn(d time.Duration, err error) error {
 	return &OutcomeError{Action: ActionRetryIn, Delay: d, Err: err}
+}
+
+// Park puts the job off by d: it goes into the schedule set as it is and from
+// there to the end of its queue. It has not failed: no retry is used up, it
+// counts neither as processed nor as failed, and no error handler is told. For a
+// middleware that finds the moment wrong: a dependency is down, a limit reached.
+//
+// d <= 0 means due at once, by way of the schedule set all the same. There is no
+// jitter, and no limit to how often a job is parked. A panic with this error is
+// a panic. err, the reason, may be nil.
+func Park(d time.Duration, err error) error {
+	return &OutcomeError{Action: ActionPark, Delay: max(d, 0), Err: err}
 }

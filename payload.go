@@ -126,6 +126,22 @@ func (p *Payload) DisplayClass() string {
 	return p.Class()
 }
 
+// Tags returns the field "tags": labels that Sidekiq's pages show beside the
+// class. What is no string in it is left out.
+func (p *Payload) Tags() (tags []string) {
+	raw, _ := p.Get("tags")
+	var values []json.RawMessage
+	if json.Unmarshal(raw, &values) != nil {
+		return nil
+	}
+	for _, v := range values {
+		if len(v) > 1 && v[0] == '"' {
+			tags = append(tags, unquote(v))
+		}
+	}
+	return tags
+}
+
 // Args returns the text of the field "args", nil if there is none. It is an
 // array in every valid job; nothing here checks that. It must not be modified.
 func (p *Payload) Args() json.RawMessage {

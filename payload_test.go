@@ -71,6 +71,17 @@ func TestParseRefusesWhatRubyRefuses(t *testing.T) {
 	}
 }
 
+func TestTagsAreTheStringsOfTheirArray(t *testing.T) {
+	for raw, want := range map[string][]string{
+		`{"tags":["x","\u00e9<\"&>","",1,null,["y"],1e999,"\u2028é"]}`: {"x", "é<\"&>", "", "\u2028é"},
+		`{"tags":[]}`: nil, `{"tags":"x"}`: nil, `{"tags":{"x":1}}`: nil, `{"tags":null}`: nil, `{}`: nil,
+	} {
+		if got := mustParse(t, raw).Tags(); !slices.Equal(got, want) {
+			t.Errorf("%s has the tags %q, want %q", raw, got, want)
+		}
+	}
+}
+
 func TestParseDepth(t *testing.T) {
 	nested := func(levels int) string { // in all, the job itself being the first
 		return `{"class":"X","args":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`

@@ -24,6 +24,10 @@ type Entry struct {
 	Class   string
 	Handler Handler // as registered, without Options.Middleware
 	Options ClassOptions
+
+	// Iterable: registered with HandleIterable; the daemon gives its jobs an
+	// IterationKeeper.
+	Iterable bool
 }
 
 // Chain returns the handler inside its class's own middleware inside outer.
@@ -89,6 +93,10 @@ const (
 // given. It panics on a mistake in the program: a class that is empty or has a
 // handler already, or an A that cannot be mapped to arguments (see EncodeArgs).
 func Handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, opts ...ClassOptions) {
+	handle(r, fn, false, opts)
+}
+
+func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, iterable bool, opts []ClassOptions) {
 	t := reflect.TypeFor[A]()
 	if t.Kind() == reflect.Interface {
 		panic(fmt.Sprintf("troupe: Handle: %v is an interface, not a type of arguments", t))
@@ -103,7 +111,7 @@ func Handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, opts .
 	if class == "" {
 		panic(fmt.Sprintf("troupe: Handle: empty class of %v", t))
 	}
-	HandleClass(r, class, adapt(fn), opts...)
+	r.add(Entry{Class: class, Handler: adapt(fn), Iterable: iterable}, opts)
 }
 
 // HandleClass registers a raw handler, which reads the payload itself. It
@@ -114,22 +122,26 @@ func HandleClass(r *Registry, class string, h Handler, opts ...ClassOptions) {
 		panic("troupe: Handle: empty class")
 	case h == nil:
 		panic(fmt.Sprintf("troupe: Handle: nil handler for class %q", class))
-	case len(opts) > 1:
-		panic(fmt.Sprintf("troupe: Handle: %d ClassOptions for class %q, at most one expected", len(opts), class))
 	}
-	e := Entry{Class: class, Handler: h}
+	r.add(Entry{Class: class, Handler: h}, opts)
+}
+
+func (r *Registry) add(e Entry, opts []ClassOptions) {
+	if len(opts) > 1 {
+		panic(fmt.Sprintf("troupe: Handle: %d ClassOptions for class %q, at most one expected", len(opts), e.Class))
+	}
 	if len(opts) == 1 {
 		e.Options = opts[0]
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, taken := r.entries[class]; taken {
-		panic(fmt.Sprintf("troupe: Handle: second handler for class %q", class))
+	if _, taken := r.entries[e.Class]; taken {
+		panic(fmt.Sprintf("troupe: Handle: second handler for class %q", e.Class))
 	}
 	if r.entries == nil {
 		r.entries = make(map[string]Entry)
 	}
-	r.entries[class] = e
+	r.entries[e.Class] = e
 }
 
 // Lookup returns the entry of a class.
