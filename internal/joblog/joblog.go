@@ -1,0 +1,64 @@
+// Package joblog has what log lines about jobs share.
+package joblog
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+)
+
+// MaxError is how many bytes of a job's error stand in a line. The text is the
+// user's: an error that quotes a response or a query may have megabytes, which
+// the stored job keeps (up to Sidekiq's limit) and a log must not.
+const MaxError = 1024
+
+// Err adds err to a line, cut to MaxError; then "error_bytes" is its full length.
+func Err(line *zerolog.Event, err error) *zerolog.Event {
+	if err == nil || !line.Enabled() {
+		return line
+	}
+	text := err.Error()
+	short := Cut(text)
+	if len(short) == len(text) {
+		return line.Err(err) // as the program's zerolog.ErrorMarshalFunc wants it
+	}
+	return line.Str(zerolog.ErrorFieldName, short).Int("error_bytes", len(text))
+}
+
+// Cut returns the first MaxError bytes of text, fewer where that would split a rune.
+func Cut(text string) string {
+	if len(text) <= MaxError {
+		return text
+	}
+	end := MaxError
+	for end > MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]) // not a window on megabytes
+}
+
+// Level reads the field "log_level": the level at which a job logs while it
+// runs, in place of the daemon's. Like Sidekiq 8 it takes names in any case and
+// the numbers of Ruby's Logger; anything else is no level.
+func Level(p *troupe.Payload) (level zerolog.Level, ok bool) {
+	raw, found := p.Get("log_level")
+	if !found {
+		return zerolog.NoLevel, false
+	}
+	switch strings.ToLower(strings.Trim(string(raw), `"`)) {
+	case "debug", "0":
+		return zerolog.DebugLevel, true
+	case "info", "1":
+		return zerolog.InfoLevel, true
+	case "warn", "2":
+		return zerolog.WarnLevel, true
+	case "error", "3":
+		return zerolog.ErrorLevel, true
+	case "fatal", "4":
+		return zerolog.FatalLevel, true
+	}
+	return zerolog.NoLevel, false
+}
