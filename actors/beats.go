@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
@@ -17,11 +18,15 @@ type beats struct {
 	turn    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
 	ended   bool          // guarded by turn
 	flusher *beat.Flusher // guarded by turn
+	metrics *beat.Metrics // flushed in turn; nil if off
 	latency beat.Latency  // guarded by turn
 }
 
-func newBeats(identity string) beats {
-	return beats{turn: make(chan struct{}, 1), flusher: beat.NewFlusher(identity)}
+func newBeats(identity string, m Metrics) beats {
+	return beats{
+		turn: make(chan struct{}, 1), flusher: beat.NewFlusher(identity),
+		metrics: beat.NewMetrics(identity, m.dialects()),
+	}
 }
 
 // do runs f in its turn; false when ctx ended first or the process has left.
@@ -71,18 +76,27 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	return result, nil
 }
 
-// flush writes the counters; what fails is kept for the next time.
+// flush writes the counters and the job metrics; what fails is kept for the next time.
 func (d *Daemon) flush(ctx context.Context) error {
 	var n beat.Counts
 	for _, c := range d.capsules {
 		n.Processed += int64(c.processed.Swap(0))
 		n.Failed += int64(c.failed.Swap(0))
 	}
-	return d.beats.flusher.Flush(ctx, d.redis, n, time.Now())
+	now := time.Now()
+	if err := d.beats.flusher.Flush(ctx, d.redis, n, now); err != nil {
+		return err
+	}
+	err := d.beats.metrics.Flush(ctx, d.redis, now)
+	if refused, ok := errors.AsType[*beat.RefusedError](err); ok { // a beat does not fail for this
+		d.log.Debug().Str("actor", launcherName+"/heartbeat").Err(refused).Msg("job metrics are not written in full")
+		return nil
+	}
+	return err
 }
 
 func (d *Daemon) beatState() beat.State {
-	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.hushed.Load(), RSS: beat.RSS()}
+	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.hushed.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
 	for _, c := range d.capsules {
 		for i, w := range c.working() {
 			ref := w.ref()

@@ -183,6 +183,14 @@ func (c *capsule) due() bool {
 	return acks >= max(len(c.slots), c.pace.ahead)
 }
 
+// unheard tells whether nobody would notice a push: a slot is free, the last
+// Take left the queues dry, and no Wait was begun, since no slot was free then.
+// A job that ends with an ack has the ack's delivery wake the fetcher; one that
+// is retried, parked or dead has not. c.mu is held.
+func (c *capsule) unheard() bool {
+	return c.dry && len(c.idle) > 0 && !c.waiting && !c.calling && !c.rung && !c.quiet && c.retryAt.IsZero()
+}
+
 // pump starts the call that the state asks for: a Take when one is due, a Wait
 // when the queues are known to be dry. owner is the fetcher.
 func (c *capsule) pump(owner *actor.PID) {
@@ -302,6 +310,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	}
 	c.d.outage.ok(c.path("fetcher"))
 	c.forget(acks...)
+	c.dropIterations(acks)
 	c.receive(got, want, took)
 	return nil
 }

@@ -156,7 +156,7 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 						d.child(ctx, child, "child")
 					}
 				}}
-			}, actor.WithSupervisor(supervisor.Default())), "parent")
+			}), "parent")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,13 +186,13 @@ func TestStackOfACrashReachesTheStrategy(t *testing.T) {
 		got <- f
 		return supervisor.Stop
 	}})
-	_, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+	_, err := d.sys.Root.SpawnNamed(d.supervisor("parent", "", strategy, func(*oversight) actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			if _, ok := ctx.Message().(*actor.Started); ok {
 				d.child(ctx, d.props("child", "", func() actor.Actor { return recorder{nestedPanic} }), "child")
 			}
 		}}
-	}, actor.WithSupervisor(strategy)), "parent")
+	}), "parent")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
@@ -28,7 +29,10 @@ type Config struct {
 	// Registry has the handlers. It must not change after New.
 	Registry *troupe.Registry
 
-	// Logger: the zero value logs nothing.
+	// Logger: the zero value logs nothing. A handler gets it from zerolog.Ctx, with
+	// the fields of its job. The field "log_level" of a job is the level of what is
+	// logged about that job, the handler's own lines among them; error texts are cut
+	// to 1 KB there.
 	Logger zerolog.Logger
 
 	// Capsules run side by side, each with its own queues, processors and
@@ -69,7 +73,8 @@ type Config struct {
 	// A strategy belongs to one place: never give the same value to two.
 	Strategy actor.SupervisorStrategy
 
-	// MaxRetries is the number of retries of a job whose retry is true; 0 means 25.
+	// MaxRetries is the number of retries of a job whose retry is true; 0 means
+	// 25, -1 none: dead at the first failure.
 	MaxRetries int
 	// DeadMax and DeadTimeout bound the dead set: 0 means 10,000 and 180 days.
 	DeadMax     int
@@ -85,6 +90,18 @@ type Config struct {
 
 	// HeartbeatInterval is the time between two beats; 0 means 10 s.
 	HeartbeatInterval time.Duration
+
+	// MaxIterationRuntime interrupts an iterable job (troupe.HandleIterable) that has
+	// been at it for so long: it goes on behind what waits in its queue. 0 means
+	// never.
+	MaxIterationRuntime time.Duration
+
+	// Metrics says for which Sidekiq's Metrics page the runs of each class are
+	// counted; the default is both 7 and 8.
+	Metrics Metrics
+	// WorkersKey shows the running jobs under IDENTITY:workers as well, where the
+	// Busy page and the API of Sidekiq up to 6.4.1 look for them.
+	WorkersKey bool
 
 	// Embedded is true when the process belongs to somebody else's program: the
 	// UI then offers no Quiet and Stop buttons and remote signals are ignored.
@@ -170,7 +187,7 @@ func (c Config) Validate() error {
 	}{
 		{"Timeout", c.Timeout}, {"Grace", c.Grace}, {"DeadTimeout", c.DeadTimeout},
 		{"PollInterval", c.PollInterval}, {"PollIntervalPerProcess", c.PollIntervalPerProcess},
-		{"HeartbeatInterval", c.HeartbeatInterval},
+		{"HeartbeatInterval", c.HeartbeatInterval}, {"MaxIterationRuntime", c.MaxIterationRuntime},
 	} {
 		if d.value < 0 {
 			bad(d.field, d.value, "a positive duration, or 0 for the default")
@@ -179,12 +196,30 @@ func (c Config) Validate() error {
 	if c.Lease != 0 && c.Lease < minLease {
 		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", minLease, defaultLease))
 	}
-	if c.MaxRetries < 0 {
-		bad("MaxRetries", c.MaxRetries, "a positive number, or 0 for 25")
+	if c.MaxRetries < -1 {
+		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
+	}
+	if c.Metrics < MetricsBoth || c.Metrics > MetricsOff {
+		bad("Metrics", int(c.Metrics), "MetricsBoth, Metrics7, Metrics8 or MetricsOff")
 	}
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
 	}
+	places := map[*supervisor.Strategy]string{}
+	strategy := func(field string, s actor.SupervisorStrategy) {
+		if v, ok := s.(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				errs = append(errs, fmt.Errorf("config: %s: %w", field, err))
+			}
+		}
+		if own, ok := s.(*supervisor.Strategy); ok {
+			if other := places[own]; other != "" {
+				bad(field, "the same value as "+other, "a strategy of its own: it counts the restarts of one place")
+			}
+			places[own] = field
+		}
+	}
+	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
 	for i, k := range c.Capsules {
 		field := fmt.Sprintf("Capsules[%d]", i)
@@ -207,6 +242,7 @@ func (c Config) Validate() error {
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
+		strategy(field+".Strategy", k.Strategy)
 		if k.Queues != nil && len(k.Queues.Names()) == 0 {
 			bad(field+".Queues", "empty", "at least one queue")
 		}

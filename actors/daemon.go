@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,7 +114,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	hostname := beat.Hostname(os.Getenv)
 	d.identity = beat.NewIdentity(hostname, os.Getpid())
-	d.beats = newBeats(d.identity)
+	d.beats = newBeats(d.identity, cfg.Metrics)
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
@@ -160,8 +159,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 	)
 	d.sys.EventStream.Subscribe(d.onEvent)
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
-	props := d.props("launcher", "", func() actor.Actor { return &launcher{d: d} },
-		actor.WithSupervisor(d.cfg.Strategy), actor.WithGuardian(root))
+	props := d.supervisor("launcher", "", d.cfg.Strategy, func(o *oversight) actor.Actor { return newLauncher(d, o) },
+		actor.WithGuardian(root)) //nolint:forbidigo // the one root
 	d.outage.ring = d.ringParts
 	pid, err := d.sys.Root.SpawnNamed(props, launcherName)
 	if err != nil {
@@ -246,37 +245,6 @@ func (d *Daemon) ringParts() {
 
 func (d *Daemon) nextEpoch() uint64 { return d.epochs.Add(1) }
 
-// onEvent logs what strategies decide. It is called inline by whoever failed, so
-// it must neither block nor panic.
-func (d *Daemon) onEvent(e any) {
-	s, ok := e.(*actor.SupervisorEvent)
-	if !ok {
-		return
-	}
-	crash := supervisor.NewCrash(s.Reason, nil)
-	level := zerolog.ErrorLevel
-	if crash.Job() != nil {
-		level = zerolog.WarnLevel
-	}
-	directive := map[actor.Directive]string{
-		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",
-		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
-	}[s.Directive]
-	if s.Directive == actor.EscalateDirective && d.events.wanted.Load() {
-		path := launcherName // the root's own failure has no supervisor of its own to name
-		if i := strings.LastIndexByte(s.Child.GetId(), '/'); i >= 0 {
-			path = s.Child.GetId()[:i]
-		}
-		role := "manager"
-		if path == launcherName {
-			role = launcherName
-		}
-		d.events.publish(ActorEscalated{ActorEvent{At: time.Now(), Path: path, Role: role}, crash.Reason})
-	}
-	d.log.WithLevel(level).Str("actor", s.Child.GetId()).Str("directive", directive).Err(crash.Reason).
-		Bytes("stack", crash.Stack).Msg("an actor crashed")
-}
-
 // Identity is this process's name in Sidekiq: HOST:PID:NONCE.
 func (d *Daemon) Identity() string { return d.identity }
 
@@ -288,18 +256,24 @@ func (d *Daemon) Tree() Tree {
 		prefix := c.path("processor-")
 		for i := range t {
 			n := &t[i]
-			if n.Role != "processor" || n.Capsule != c.cfg.Name || n.State != StateRunning {
+			if n.Role != "processor" || n.Capsule != c.cfg.Name {
 				continue
 			}
 			var index int
 			if _, err := fmt.Sscanf(n.Path[len(prefix):], "%d", &index); err != nil {
 				continue
 			}
-			n.State = StateIdle
-			if w := work[index]; w != nil {
-				n.State = StateBusy
+			w := work[index]
+			if w != nil { // also of an actor that is down: the job goes on
 				ref := w.ref()
 				n.Job = &ref
+			}
+			switch {
+			case n.State != StateRunning:
+			case w != nil:
+				n.State = StateBusy
+			default:
+				n.State = StateIdle
 			}
 		}
 	}
@@ -308,7 +282,7 @@ func (d *Daemon) Tree() Tree {
 
 // Stats are this daemon's own counters since it started.
 type Stats struct {
-	Processed, Failed uint64 // executions, and those that ended with an error
+	Processed, Failed uint64 // executions, and those that ended with an error; without the parked
 	Busy              int    // running now
 	Waiting           int    // fetched and not started, or ended and not yet settled in Redis
 	Rescued           uint64 // jobs of dead processes that this one has put back

@@ -10,20 +10,24 @@ import (
 
 // DrainReport tells what became of the jobs that ran when the stop began.
 type DrainReport struct {
-	Finished  []JobRef      // ended by themselves and were settled
-	Requeued  []JobRef      // put back into their queues at the deadline
-	Abandoned []JobRef      // deaf to their context: still running when the process gave up on them (each is in Requeued or Left, too)
-	Left      []JobRef      // could not be settled: in this process's private place until a rescuer comes
-	Lost      []JobRef      // could not be settled and their fetcher has no private place
-	Elapsed   time.Duration // from the stop to the end
-	Cause     error         // why the daemon stopped by itself; nil after a signal or Stop
+	Finished    []JobRef      // ended by themselves and were settled
+	Interrupted []JobRef      // iterable jobs that saved their place and went to the back of their queues
+	Requeued    []JobRef      // put back into their queues at the deadline
+	Abandoned   []JobRef      // deaf to their context: still running when the process gave up on them (each is in Requeued or Left, too)
+	Left        []JobRef      // could not be settled: in this process's private place until a rescuer comes
+	Lost        []JobRef      // could not be settled and their fetcher has no private place
+	Elapsed     time.Duration // from the stop to the end
+	Cause       error         // why the daemon stopped by itself; nil after a signal or Stop
 }
 
 // String is the report in words, one job a line.
 func (r DrainReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "stopped in %s: %d finished, %d requeued, %d abandoned, %d left for a rescuer",
-		r.Elapsed.Round(time.Millisecond), len(r.Finished), len(r.Requeued), len(r.Abandoned), len(r.Left))
+	fmt.Fprintf(&b, "stopped in %s: %d finished, ", r.Elapsed.Round(time.Millisecond), len(r.Finished))
+	if len(r.Interrupted) > 0 {
+		fmt.Fprintf(&b, "%d interrupted, ", len(r.Interrupted))
+	}
+	fmt.Fprintf(&b, "%d requeued, %d abandoned, %d left for a rescuer", len(r.Requeued), len(r.Abandoned), len(r.Left))
 	if len(r.Lost) > 0 {
 		fmt.Fprintf(&b, ", %d LOST", len(r.Lost))
 	}
@@ -31,9 +35,9 @@ func (r DrainReport) String() string {
 	for _, g := range []struct {
 		name string
 		jobs []JobRef
-	}{{"finished", r.Finished}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
+	}{{"finished", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		for _, j := range g.jobs {
-			fmt.Fprintf(&b, "  %-9s %s %s (queue %s)\n", g.name, j.JID, j.Class, j.Queue)
+			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, j.JID, j.Class, j.Queue)
 		}
 	}
 	return b.String()
@@ -46,7 +50,7 @@ func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
 	for _, g := range []struct {
 		name string
 		jobs []JobRef
-	}{{"finished_jids", r.Finished}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
+	}{{"finished_jids", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		jids := make([]string, len(g.jobs))
 		for i, j := range g.jobs {
 			jids[i] = j.JID

@@ -53,6 +53,19 @@ type (
 	JobDied struct{ JobEvent }
 	// JobDropped says: it failed for good and is stored nowhere (discarded, or never to be retried).
 	JobDropped struct{ JobEvent }
+	// JobInterrupted says: an iterable job has saved its place and is at the back of
+	// its queue, to go on in another run. It follows no JobFailed.
+	JobInterrupted struct {
+		JobEvent
+		Elapsed time.Duration
+	}
+	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
+	// set, due at Until. It has not failed; Err is what it returned.
+	JobParked struct {
+		JobEvent
+		Until time.Time
+		Err   error
+	}
 )
 
 // ActorEvent is what every event about an actor carries.
@@ -83,6 +96,26 @@ type (
 	ActorEscalated struct {
 		ActorEvent
 		Err error
+	}
+	// StrategyBlocked says: this supervisor waits for its strategy, which was asked
+	// at Since and does not return.
+	StrategyBlocked struct {
+		ActorEvent
+		Strategy string // its Go type
+		Since    time.Time
+	}
+	// StrategyReturned says: after StrategyBlocked, it has returned.
+	StrategyReturned struct {
+		ActorEvent
+		Strategy string
+		After    time.Duration
+	}
+	// StrategyOverruled says: the strategy of this supervisor, or its decider,
+	// panicked or was too slow, and the default decided.
+	StrategyOverruled struct {
+		ActorEvent
+		Strategy string // its Go type, or "decider"
+		Err      error
 	}
 )
 

@@ -12,14 +12,20 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
 )
 
 // class is a handler ready to run in one capsule.
 type class struct {
+	name    string
 	handler troupe.Handler
 	options troupe.ClassOptions
+	runs    *beat.Runs // nil if there are no metrics
+
+	iterable bool
 }
 
 func (c *capsule) buildClasses() {
@@ -27,7 +33,9 @@ func (c *capsule) buildClasses() {
 	mw := append(append([]troupe.Middleware(nil), c.d.cfg.Middleware...), c.cfg.Middleware...)
 	for _, name := range c.d.cfg.Registry.Classes() {
 		e, _ := c.d.cfg.Registry.Lookup(name)
-		c.classes[name] = &class{handler: e.Chain(mw...), options: e.Options}
+		c.classes[name] = &class{
+			name: name, handler: e.Chain(mw...), options: e.Options, iterable: e.Iterable, runs: c.d.beats.metrics.Runs(name),
+		}
 	}
 }
 
@@ -39,15 +47,20 @@ type execution struct {
 	w       *work
 	started time.Time
 	ended   time.Time
+	elapsed time.Duration // of the run, set when it has ended
 
 	payload    *troupe.Payload // nil if the bytes do not parse; after a failure as it was fetched
 	jid, class string          // of the payload as it was fetched
+	wrapped    string          // likewise
 	handler    *class          // nil if unknown
+	log        *zerolog.Logger // at the job's own level
 	err        error
 	crash      *supervisor.JobCrash
 	returned   bool // the handler
 	concluded  bool // the job's fate was seen into Redis, or is on its way
 	freed      bool // the slot has been given back already
+
+	iteration *iteration // nil if the job is not iterable
 }
 
 // run is the goroutine of slot i: it runs w and then, as long as it can, the
@@ -70,7 +83,7 @@ func (c *capsule) run(i int, w *work) {
 // It returns what the slot is to run next. Everything after the handler is
 // deferred, since a Goexit runs nothing else.
 func (c *capsule) execute(i int, w *work) (next *work) {
-	e := &execution{c: c, slot: i, w: w, started: time.Now()}
+	e := &execution{c: c, slot: i, w: w, started: time.Now(), log: &c.d.log}
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
@@ -102,11 +115,12 @@ func (e *execution) perform() {
 		return
 	}
 	p := e.payload
+	e.log = jobLogger(e.log, p)
 	name := p.HandlerClass()
-	e.jid, e.class = p.JID(), p.DisplayClass()
-	job := troupe.NewJobContext(troupe.JobInfo{
+	e.jid, e.class, e.wrapped = p.JID(), p.DisplayClass(), p.Wrapped()
+	job := &jobContext{w: e.w, base: e.log, info: troupe.JobInfo{
 		JID: e.jid, Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
-	})
+	}}
 	defer job.Cancel(nil)
 	e.w.describe(e.class, e.jid, e.started, job)
 	if !e.c.ledger.isOpen(e.w) { // taken from us between fetch and start
@@ -126,8 +140,15 @@ func (e *execution) perform() {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
+	if e.handler.iterable {
+		ctx = e.iterable(ctx, e.jid)
+	}
 	if e.c.d.events.wanted.Load() {
 		e.c.d.events.publish(JobStarted{e.event()})
+	}
+	if line := e.log.Debug(); line.Enabled() {
+		line.Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
+			Str("capsule", e.c.cfg.Name).Int("attempt", p.Failures()+1).Msg("job started")
 	}
 	e.err = e.handler.handler.Perform(ctx, p)
 }
@@ -157,6 +178,7 @@ func (e *execution) conclude() {
 
 func (e *execution) decide() {
 	c := e.c
+	e.elapsed = e.ended.Sub(e.started)
 	if e.payload == nil && e.err == nil { // never started
 		return
 	}
@@ -164,31 +186,45 @@ func (e *execution) decide() {
 		e.invalid()
 		return
 	}
-	c.processed.Add(1)
-	c.totalProcessed.Add(1)
+	parked := retry.IsPark(e.err)
+	interrupted := !parked && isInterrupted(e.err)
+	if !parked {
+		e.measure(e.err == nil || interrupted)
+		c.processed.Add(1)
+		c.totalProcessed.Add(1)
+		if e.err != nil {
+			c.failed.Add(1)
+			c.totalFailed.Add(1)
+		}
+	}
 	if e.err != nil {
-		c.failed.Add(1)
-		c.totalFailed.Add(1)
-		// The stored failure is made of what was fetched, not of what the handler
-		// has made of its payload.
+		// What is stored is made of what was fetched, not of what the handler has
+		// made of its payload.
 		e.payload, _ = troupe.ParsePayload(e.w.unit.Payload)
 	}
 	if !c.ledger.take(e.w) {
 		if c.d.events.wanted.Load() {
-			c.d.events.publish(JobLate{e.event(), e.ended.Sub(e.started), e.err})
+			c.d.events.publish(JobLate{e.event(), e.elapsed, e.err})
 		}
-		e.line(zerolog.WarnLevel, "late").Err(e.err).Msg("job ended after its fate was decided; the result is refused")
+		joblog.Err(e.line(zerolog.WarnLevel, "late"), e.err).Msg("job ended after its fate was decided; the result is refused")
 		return
 	}
 	e.w.own()
+	e.keepPlace()
+	switch {
+	case parked:
+		e.park()
+		return
+	case interrupted:
+		e.toBack()
+		return
+	}
 	if c.d.events.wanted.Load() {
 		c.d.events.publish(e.result())
 	}
 	if e.err == nil {
 		c.settler.ack(e.w)
-		if line := e.line(zerolog.InfoLevel, "done"); line != nil {
-			line.Msg("job done")
-		}
+		e.line(zerolog.InfoLevel, "done").Msg("job done")
 		return
 	}
 	e.fail()
@@ -205,8 +241,9 @@ func (e *execution) invalid() {
 	if !e.settle(dec) {
 		return
 	}
-	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
-		Int("bytes", len(e.w.unit.Payload)).Err(e.err).Str("outcome", "dead").Msg("not a job: moved to the dead set as it is")
+	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
+		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
+	joblog.Err(line, e.err).Msg("not a job: moved to the dead set as it is")
 	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
 }
 
@@ -223,12 +260,12 @@ func (e *execution) fail() {
 	var dec retry.Decision
 	if err := isolate(func() { dec = c.d.policy.Decide(time.Now(), newRand(), in) }); err != nil {
 		// the class's callbacks left the goroutine: decide without them
-		c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.payload.JID()).Err(err).Msg("a retry callback failed")
+		e.callbackFailed(err)
 		in.Options.RetryIn, in.Options.Exhausted = nil, nil
 		dec = c.d.policy.Decide(time.Now(), newRand(), in)
 	}
 	for _, err := range dec.CallbackErrs {
-		c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.payload.JID()).Err(err).Msg("a retry callback failed")
+		e.callbackFailed(err)
 	}
 	if !e.settle(dec) {
 		return
@@ -237,7 +274,7 @@ func (e *execution) fail() {
 	if dec.Action == retry.Dead {
 		level = zerolog.ErrorLevel
 	}
-	line := e.line(level, dec.Action.String()).Str("error_class", troupe.ErrorClass(e.err)).Err(e.err)
+	line := joblog.Err(e.line(level, dec.Action.String()).Str("error_class", troupe.ErrorClass(e.err)), e.err)
 	if dec.Action == retry.Retry {
 		line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
 	}
@@ -253,16 +290,20 @@ func (e *execution) fail() {
 	}
 }
 
+func (e *execution) callbackFailed(err error) {
+	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.slot)).Str("jid", e.jid)
+	joblog.Err(line, err).Msg("a retry callback failed")
+}
+
 func (e *execution) event() JobEvent {
 	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.slot), Capsule: e.c.cfg.Name, Job: e.w.ref()}
 }
 
 func (e *execution) result() Event {
-	elapsed := e.ended.Sub(e.started)
 	if e.err == nil {
-		return JobDone{e.event(), elapsed}
+		return JobDone{e.event(), e.elapsed}
 	}
-	return JobFailed{e.event(), elapsed, e.err, e.crash != nil}
+	return JobFailed{e.event(), e.elapsed, e.err, e.crash != nil}
 }
 
 func (e *execution) outcome(dec retry.Decision) Event {
@@ -286,10 +327,18 @@ func (e *execution) settle(dec retry.Decision) bool {
 	case retry.Dead:
 		m.To = fetch.ToDead
 		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
-	default:
+	case retry.Park:
+		m.To = fetch.ToSchedule
+	case retry.Drop:
 		c.settler.ack(e.w)
 		return true
 	}
+	return e.move(m)
+}
+
+// move sees m into Redis; false when that was not our hand.
+func (e *execution) move(m fetch.Move) bool {
+	c := e.c
 	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{}), parked: make(chan struct{})}
 	c.settler.submit(pm)
 	select {
@@ -310,7 +359,7 @@ func (e *execution) settle(dec retry.Decision) bool {
 	if pm.err != nil {
 		line = line.AnErr("settle_error", pm.err)
 	}
-	line.Err(e.err).Msg("the failure of a job could not be stored")
+	joblog.Err(line, e.err).Msg("the outcome of a job could not be stored")
 	return false
 }
 
@@ -343,17 +392,5 @@ func (e *unreadableError) Error() string {
 	return "an error of type " + e.class + " whose Error method panics"
 }
 func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }
-
-// line begins the one log line of the job, nil if it is not wanted. Arguments
-// are never in it.
-func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {
-	ev := e.c.d.log.WithLevel(level) //nolint:zerologlint // the caller sends it
-	if ev == nil || !ev.Enabled() {
-		return nil
-	}
-	return ev.Str("jid", e.jid).Str("class", e.class).
-		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name).
-		Float64("elapsed_s", e.ended.Sub(e.started).Seconds()).Str("outcome", outcome)
-}
 
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

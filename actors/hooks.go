@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/joblog"
 )
 
 // hooks runs lifecycle callbacks in their order, in a goroutine of their own: one
@@ -102,7 +103,7 @@ func (d *Daemon) beaten(first bool) {
 func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 	for _, f := range d.cfg.ErrorHandlers {
 		if perr := isolate(func() { f(context.Background(), err, in) }); perr != nil {
-			d.log.Error().Str("actor", in.Actor).Err(perr).Msg("an error handler failed")
+			joblog.Err(d.log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
 		}
 	}
 }
@@ -111,7 +112,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 func (d *Daemon) bury(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := isolate(func() { f(context.Background(), p, err) }); perr != nil {
-			d.log.Error().Str("jid", p.JID()).Err(perr).Msg("a death handler failed")
+			joblog.Err(d.log.Error().Str("jid", p.JID()), perr).Msg("a death handler failed")
 		}
 	}
 }

@@ -17,48 +17,82 @@ type launcher struct {
 	timer    *time.Timer
 	stopping bool // Restarting or Stopping
 	hushed   bool
+	next     successors
+}
+
+func newLauncher(d *Daemon, o *oversight) *launcher {
+	l := &launcher{d: d}
+	l.next = successors{o: o, start: l.child}
+	return l
 }
 
 func (l *launcher) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *actor.Started:
-		resetStrategy(l.d.cfg.Strategy)
 		l.start(ctx)
 		l.step(ctx)
 	case wake, quiet, stop, tick:
 		l.step(ctx)
+	case due:
+		l.next.on(ctx, msg)
 	case *actor.Restarting, *actor.Stopping:
 		l.stopping = true
+		l.next.stop()
 		if l.timer != nil {
 			l.timer.Stop()
 		}
 	case *actor.Terminated:
-		if l.stopping {
-			return
+		if !l.stopping {
+			l.ended(ctx, msg.Who.GetId())
+			l.step(ctx)
 		}
-		if l.d.phase() == phaseRunning {
-			l.d.log.Error().Str("actor", msg.Who.GetId()).Msg("an actor was stopped by its strategy and will not be replaced")
-			for _, c := range l.d.capsules {
-				if msg.Who.GetId() == launcherName+"/"+c.cfg.Name {
-					c.hush() // what waits goes back to the queues
-				}
-			}
+	}
+}
+
+func (l *launcher) ended(ctx actor.Context, path string) {
+	if l.next.ended(path) {
+		l.next.step(ctx)
+		return
+	}
+	if l.d.phase() != phaseRunning {
+		return
+	}
+	l.d.log.Error().Str("actor", path).Msg("an actor was stopped by its strategy and will not be replaced")
+	for _, c := range l.d.capsules {
+		if path == launcherName+"/"+c.cfg.Name {
+			c.hush() // what waits goes back to the queues
 		}
-		l.step(ctx)
 	}
 }
 
 func (l *launcher) start(ctx actor.Context) {
+	l.d.setLauncher(ctx.Self())
+	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
+		l.child(ctx, name)
+	}
+	for _, c := range l.d.capsules {
+		l.child(ctx, c.cfg.Name)
+	}
+}
+
+// child starts the child of this name. Only the poller has nothing to do after
+// quiet: the others keep the process alive in Redis, and its jobs to their end.
+func (l *launcher) child(ctx actor.Context, name string) {
 	d := l.d
-	d.setLauncher(ctx.Self())
-	d.child(ctx, d.props("heartbeat", "", func() actor.Actor { return &heartbeat{d: d} }), "heartbeat")
-	d.child(ctx, d.props("rescuer", "", func() actor.Actor { return &rescuer{d: d} }), "rescuer")
-	if d.phase() == phaseRunning {
-		d.child(ctx, d.props("poller", "", func() actor.Actor { return &poller{d: d} }), "poller")
+	switch name {
+	case "heartbeat":
+		d.child(ctx, d.props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
+	case "rescuer":
+		d.child(ctx, d.props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
+	case "poller":
+		if d.phase() == phaseRunning {
+			d.child(ctx, d.props(name, "", func() actor.Actor { return &poller{d: d} }), name)
+		}
 	}
 	for _, c := range d.capsules {
-		d.child(ctx, d.props("manager", c.cfg.Name, func() actor.Actor { return &manager{c: c} },
-			actor.WithSupervisor(c.cfg.Strategy)), c.cfg.Name)
+		if c.cfg.Name == name {
+			d.child(ctx, d.supervisor("manager", name, c.cfg.Strategy, func(o *oversight) actor.Actor { return newManager(c, o) }), name)
+		}
 	}
 }
 

@@ -25,8 +25,11 @@ type work struct {
 	mu         sync.Mutex
 	class, jid string
 	started    time.Time
-	ctx        *troupe.JobContext // nil until the job runs
-	byItself   bool               // it ended, and its own outcome is what gets settled
+	ctx        *jobContext // nil until the job runs
+	byItself   bool        // it ended, and its own outcome is what gets settled
+	again      bool        // it was interrupted, and goes on in another run
+
+	iterated string // jid of an iterable job that is done: its state goes when the ack is in Redis
 }
 
 // own notes that the job's own outcome decided its fate.
@@ -34,6 +37,13 @@ func (w *work) own() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byItself = true
+}
+
+// goesOn notes that the job was interrupted.
+func (w *work) goesOn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.again = true
 }
 
 type workState = uint32
@@ -45,7 +55,7 @@ const (
 )
 
 // describe records what the payload says.
-func (w *work) describe(class, jid string, started time.Time, ctx *troupe.JobContext) {
+func (w *work) describe(class, jid string, started time.Time, ctx *jobContext) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.class, w.jid, w.started, w.ctx = class, jid, started, ctx

@@ -16,18 +16,29 @@ type manager struct {
 	c        *capsule
 	stopping bool // Restarting or Stopping: children end because we do
 	hushed   bool // quiet was passed on
-	alive    int  // processors
+	alive    int  // processors, those included that are being replaced
+	next     successors
+}
+
+func newManager(c *capsule, o *oversight) *manager {
+	m := &manager{c: c}
+	m.next = successors{o: o, start: m.child}
+	return m
 }
 
 func (m *manager) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *actor.Started:
-		resetStrategy(m.c.cfg.Strategy)
 		m.start(ctx)
 	case quiet, wake:
 		m.hush(ctx)
+	case due:
+		if !m.c.isQuiet() {
+			m.next.on(ctx, msg)
+		}
 	case *actor.Restarting, *actor.Stopping:
 		m.stopping = true
+		m.next.stop()
 	case *actor.Terminated:
 		if !m.stopping {
 			m.ended(ctx, msg.Who.GetId())
@@ -49,12 +60,11 @@ func (m *manager) start(ctx actor.Context) {
 		if hushed && !busy[i] {
 			continue
 		}
-		d.child(ctx, d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, index: i} }),
-			"processor-"+strconv.Itoa(i))
+		m.child(ctx, "processor-"+strconv.Itoa(i))
 		m.alive++
 	}
 	if !hushed {
-		d.child(ctx, d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), "fetcher")
+		m.child(ctx, "fetcher")
 	}
 	c.announce.Do(func() {
 		if d.managers.Add(1) == int64(len(d.capsules)) {
@@ -62,6 +72,25 @@ func (m *manager) start(ctx actor.Context) {
 		}
 	})
 	m.hush(ctx)
+}
+
+// child starts the child of this name.
+func (m *manager) child(ctx actor.Context, name string) {
+	c := m.c
+	if i, ok := processorIndex(name); ok {
+		c.d.child(ctx, c.d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, index: i} }), name)
+		return
+	}
+	c.d.child(ctx, c.d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
+}
+
+func processorIndex(name string) (int, bool) {
+	number, ok := strings.CutPrefix(name, "processor-")
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.Atoi(number)
+	return i, err == nil
 }
 
 // hush passes quiet on, once: the flag is in the capsule, where those that start
@@ -74,6 +103,8 @@ func (m *manager) hush(ctx actor.Context) {
 		return
 	}
 	m.hushed = true
+	m.next.stop()
+	m.c.d.tree.disinherit(ctx.Self().GetId())
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, quiet{})
 	}
@@ -82,17 +113,20 @@ func (m *manager) hush(ctx actor.Context) {
 
 func (m *manager) ended(ctx actor.Context, path string) {
 	c := m.c
-	c.mu.Lock()
-	hushed := c.quiet
-	c.mu.Unlock()
-	if number, ok := strings.CutPrefix(path, c.path("processor-")); ok {
-		if i, err := strconv.Atoi(number); err == nil {
+	replaced := m.next.ended(path)
+	_, name := splitPath(path)
+	if i, ok := processorIndex(name); ok {
+		if !replaced {
 			m.alive--
-			c.slotGone(i)
 		}
+		c.slotGone(i)
 	}
-	if hushed {
-		m.c.d.ringLauncher()
+	switch {
+	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more
+		c.d.ringLauncher()
+		return
+	case replaced:
+		m.next.step(ctx)
 		return
 	}
 	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).
@@ -100,6 +134,12 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	if m.alive == 0 || path == c.path("fetcher") {
 		c.hush() // nobody is left to run, or to fetch: what waits goes back to the queues
 	}
+}
+
+func (c *capsule) isQuiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quiet
 }
 
 func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }
@@ -117,11 +157,4 @@ func (d *Daemon) child(ctx actor.Context, p *actor.Props, name string) *actor.PI
 		panic(fmt.Errorf("spawn %s/%s: %w", ctx.Self().GetId(), name, err))
 	}
 	return pid
-}
-
-// resetStrategy gives a restarted supervisor a fresh budget, as OTP does.
-func resetStrategy(s actor.SupervisorStrategy) {
-	if r, ok := s.(interface{ Reset() }); ok {
-		r.Reset()
-	}
 }

@@ -143,7 +143,7 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time
 		c.enlist(s)
 		c.dispatch()
 	}
-	fetch := c.due()
+	fetch := c.due() || c.unheard()
 	if fetch {
 		c.rung = true
 	}

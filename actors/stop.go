@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/joblog"
 )
 
 const (
@@ -137,7 +138,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	cause := d.fatal
 	d.mu.Unlock()
 	if cause != nil {
-		d.log.Error().Err(cause).Msg("the supervision tree gave up: stopping")
+		joblog.Err(d.log.Error(), cause).Msg("the supervision tree gave up: stopping")
 	} else {
 		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
@@ -394,17 +395,26 @@ func (c *capsule) leave(ctx context.Context) {
 // stopTree stops the launcher and waits for it, bounded: a strategy of the
 // user's may block.
 func (d *Daemon) stopTree() {
-	pid := d.launcher.Load()
-	f := actor.NewFuture(d.sys, treeTime)
-	p, ok := d.sys.ProcessRegistry.Get(pid)
-	if !ok {
-		return
-	}
-	p.SendSystemMessage(pid, &actor.Watch{Watcher: f.PID()})
-	d.root().Stop(pid)
-	if err := f.Wait(); err != nil {
+	ended := make(chan struct{})
+	launcher := d.launcher.Load()
+	// not the library's Future, in which an answer races with the time-out
+	watcher := d.root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case *actor.Started:
+			ctx.Watch(launcher) // first: a stopping actor answers a Watch as if it had ended
+			ctx.Stop(launcher)
+		case *actor.Terminated:
+			close(ended)
+		}
+	}))
+	t := time.NewTimer(treeTime)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
 		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
 	}
+	d.root().Stop(watcher)
 }
 
 // noteFinished reports jobs that ended by themselves and were settled while the
@@ -417,9 +427,12 @@ func (d *Daemon) noteFinished(ws []*work) {
 	}
 	for _, w := range ws {
 		w.mu.Lock()
-		own := w.byItself
+		own, again := w.byItself, w.again
 		w.mu.Unlock()
-		if own {
+		switch {
+		case own && again:
+			d.report.Interrupted = append(d.report.Interrupted, w.ref())
+		case own:
 			d.report.Finished = append(d.report.Finished, w.ref())
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/troupehq/troupe/internal/joblog"
 )
 
 // State of an actor in the tree.
@@ -19,8 +21,10 @@ const (
 	StateRunning    State = "running"
 	StateIdle       State = "idle"
 	StateBusy       State = "busy"
-	StateCrashed    State = "crashed" // suspended until its strategy has decided
-	StateRestarting State = "restarting"
+	StateHeld       State = "held"       // runs, but messages are kept from it: see Daemon.Hold
+	StateSuspended  State = "suspended"  // runs, but takes no messages: see Daemon.Suspend
+	StateCrashed    State = "crashed"    // suspended until its strategy has decided
+	StateRestarting State = "restarting" // or waits for that; the note tells how long
 	StateStopping   State = "stopping"
 	StateStopped    State = "stopped"
 )
@@ -31,10 +35,11 @@ type Node struct {
 	Role        string        `json:"role"`
 	Capsule     string        `json:"capsule,omitempty"`
 	State       State         `json:"state"`
+	Note        string        `json:"note,omitempty"` // more about the state, in words
 	Restarts    int           `json:"restarts"`
 	LastFailure string        `json:"last_failure,omitempty"`
 	Depth       int           `json:"depth"`         // user messages waiting in its mailbox
-	Job         *JobRef       `json:"job,omitempty"` // of a busy processor
+	Job         *JobRef       `json:"job,omitempty"` // that a processor runs
 	For         time.Duration `json:"for_ns"`        // time in this state
 }
 
@@ -73,6 +78,9 @@ func (t Tree) String() string {
 		b.WriteString(branches[i])
 		name := n.Path[strings.LastIndexByte(n.Path, '/')+1:]
 		fmt.Fprintf(&b, "%-*s %s", max(1, 24-3*strings.Count(n.Path, "/")), name, n.State)
+		if n.Note != "" {
+			fmt.Fprintf(&b, " %s", n.Note)
+		}
 		if n.Job != nil {
 			fmt.Fprintf(&b, " %s %s", n.Job.Class, n.Job.JID)
 			if !n.Job.Started.IsZero() {
@@ -132,16 +140,37 @@ func firstLine(s string, limit int) string {
 }
 
 // tree holds the cells by path. A name that is spawned again replaces its cell
-// but keeps its restart count.
+// but keeps its restart count and its place.
 type tree struct {
 	mu    sync.Mutex
 	cells map[string]*cell
+	added uint64
+}
+
+// find returns the cell at path, nil if there is none.
+func (t *tree) find(path string) *cell {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cells[path]
+}
+
+// disinherit notes that no child of the supervisor at path, which ends, gets a
+// successor any more.
+func (t *tree) disinherit(path string) {
+	for _, c := range t.all() {
+		if parent, _ := splitPath(c.path); parent == path {
+			c.waits(time.Time{})
+		}
+	}
 }
 
 func (t *tree) add(c *cell) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.added++
+	c.order = t.added
 	if old := t.cells[c.path]; old != nil {
+		c.order = old.order
 		old.mu.Lock()
 		c.restarts, c.failures = old.restarts+1, old.failures
 		c.lastFailure, c.lastStack = old.lastFailure, old.lastStack
@@ -179,16 +208,40 @@ func (t *tree) snapshot(now time.Time) Tree {
 			Restarts: c.restarts, For: now.Sub(c.since),
 		}
 		if c.lastFailure != nil {
-			n.LastFailure = c.lastFailure.Error()
+			n.LastFailure = joblog.Cut(c.lastFailure.Error()) // the tree goes to Redis with each beat
 		}
 		if c.depth != nil {
 			n.Depth = max(0, c.depth())
 		}
+		n.State, n.Note = c.shown(now)
 		c.mu.Unlock()
 		out = append(out, n)
 	}
 	slices.SortFunc(out, func(a, b Node) int { return comparePaths(a.Path, b.Path) })
 	return out
+}
+
+// shown is the state as it is shown, with a note. c.mu is held.
+func (c *cell) shown(now time.Time) (State, string) {
+	switch wait := c.until.Sub(now); {
+	case wait > 0 && (c.state == StateCrashed || c.state == StateStopped || c.state == StateRunning):
+		return StateRestarting, "in " + brief(wait)
+	case !c.stuck.IsZero():
+		return c.state, fmt.Sprintf("(%s has not decided for %s)", c.stuckIn, brief(now.Sub(c.stuck)))
+	case c.state != StateRunning:
+	case c.box != nil && c.box.gated.Load():
+		return StateHeld, ""
+	case c.box != nil && c.box.suspended.Load():
+		return StateSuspended, ""
+	}
+	return c.state, ""
+}
+
+func brief(d time.Duration) string {
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
 }
 
 // comparePaths sorts parents first and numbers by value.

@@ -14,7 +14,8 @@
 //	"dead": false        an exhausted job is dropped, death handlers run
 //	"backtrace"          true: all lines are stored; N: the first N
 //	handler's error      troupe.Discard: dropped; troupe.Kill: exhausted now;
-//	                     troupe.RetryIn: its wait
+//	                     troupe.RetryIn: its wait; troupe.Park: no failure at all,
+//	                     the same bytes wait in schedule
 //	class's RetryIn      the wait, KillDelay or DiscardDelay
 //	wait                 count⁴ + 15 s, or what was asked for, plus a jitter below
 //	                     10·(count+1) s; count is 0 at the first failure

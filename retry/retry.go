@@ -48,10 +48,11 @@ const (
 	Retry Action = iota // Decision.Payload into the retry set
 	Dead                // Decision.Payload into the dead set
 	Drop                // nowhere: it is acked
+	Park                // Decision.Payload into the schedule set: it has not failed
 )
 
-// String returns "retry", "dead" or "drop".
-func (a Action) String() string { return [...]string{"retry", "dead", "drop"}[a] }
+// String returns "retry", "dead", "drop" or "parked".
+func (a Action) String() string { return [...]string{"retry", "dead", "drop", "parked"}[a] }
 
 // Reason says, for the log, why a Decision was made.
 type Reason string
@@ -64,6 +65,7 @@ const (
 	NoRetry   Reason = "retry disabled"    // the payload or the class says so
 	NotUTF8   Reason = "not UTF-8"         // cannot be written back
 	NotAJob   Reason = "not a job"         // does not parse
+	Parked    Reason = "parked"            // by the handler
 )
 
 // NotCounted is the RetryCount of a Decision whose Payload is the fetched bytes.
@@ -76,7 +78,7 @@ type Decision struct {
 	Score  float64 // of the set: seconds since the epoch
 
 	// Payload goes into the set: the fetched bytes with the fields of this
-	// failure edited in, or the fetched bytes themselves.
+	// failure edited in, or the fetched bytes themselves; nil means those, too.
 	Payload []byte
 
 	// RetryCount is the field of this failure, 0 at the first, or NotCounted.
@@ -146,6 +148,9 @@ type failure struct {
 
 func (f *failure) decide(r *rand.Rand) Decision {
 	outcome := outcomeOf(f.Err)
+	if outcome.Action == troupe.ActionPark {
+		return f.park(outcome.Delay)
+	}
 	limit, never := f.limit()
 	if never {
 		f.count = NotCounted

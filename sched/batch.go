@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -60,8 +61,9 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
 		if first {
-			b.s.cfg.Logger.Error().Err(err).Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
-				Strs("backtrace", troupe.Backtrace(err)).Msg("job left where it is: client middleware failed")
+			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
+				Strs("backtrace", troupe.Backtrace(err))
+			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
 		b.bury(member, p, first, err)

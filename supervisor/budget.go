@@ -7,7 +7,7 @@ import (
 
 // budget counts restarts within a sliding period, as OTP's add_restart does:
 // old entries are pruned whenever one is added, so it never holds more than
-// Intensity+1 of them. Its clock is monotonic (time.Time keeps the reading).
+// Intensity of them. Its clock is monotonic (time.Time keeps the reading).
 type budget struct {
 	intensity int
 	period    time.Duration
@@ -15,26 +15,20 @@ type budget struct {
 }
 
 // spend records a restart at now. It returns how many restarts the period holds
-// with this one, and whether that is more than the budget allows.
+// with this one, and whether that is more than the budget allows; then it is not
+// recorded, since there is none.
 func (b *budget) spend(now time.Time) (n int, exceeded bool) {
-	b.prune(now)
+	n = b.count(now) + 1
+	if n > b.intensity {
+		return n, true
+	}
 	b.times = append(b.times, now)
-	return len(b.times), len(b.times) > b.intensity
+	return n, false
 }
 
 func (b *budget) count(now time.Time) int {
-	b.prune(now)
+	b.times = prune(b.times, now, b.period)
 	return len(b.times)
-}
-
-func (b *budget) prune(now time.Time) {
-	keep := b.times[:0]
-	for _, t := range b.times {
-		if now.Sub(t) <= b.period {
-			keep = append(keep, t)
-		}
-	}
-	b.times = keep
 }
 
 func (b *budget) reset() { b.times = nil }

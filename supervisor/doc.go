@@ -11,3 +11,5 @@
 // Any protoactor SupervisorStrategy can be used instead. Give every place a
 // value of its own: a strategy has state.
 package supervisor
+
+import _ "github.com/troupehq/troupe/internal/only64" // for all that have strategies or actors

@@ -14,7 +14,7 @@ type Directive int
 const (
 	Restart  Directive = iota // a new instance, same path and mailbox, after the backoff; spends the budget
 	Stop                      // end the actor; its supervisor hears of it
-	Resume                    // drop the message, go on with the same instance
+	Resume                    // drop the message, go on with the same instance; a supervisor that gave up is restarted
 	Escalate                  // the supervisor itself fails, with this failure as the cause
 )
 
@@ -39,11 +39,21 @@ type Failure struct {
 	Capsule  string // "" outside a capsule
 	Reason   error  // why; a panic value that is no error is a *troupe.PanicError
 	Stack    []byte // of the panic, nil where there is none
-	Restarts int    // restarts that this supervisor has done within the period, this one not counted
-	Job      *JobCrash
+	Restarts int    // restarts that this supervisor has spent of its budget within the period, this one not counted
+
+	// Job is the job that panicked, nil if the actor itself failed.
+	Job *JobCrash
+
+	// The next two tell a bad job from a sick actor: the same class on many
+	// processors, or many classes on one. Both count what this supervisor saw
+	// within the period before this crash, 100 at most.
+	JobCrashes   int // of this job's class, on any processor; 0 if Job is nil
+	ActorCrashes int // of this actor, whatever the reason
 }
 
-// Decider chooses the directive for a failure. It must not block.
+// Decider chooses the directive for a failure. It runs in a goroutine of its own
+// while the supervisor waits, one second at most. Failures that come meanwhile
+// wait, or, if it hangs, are decided by DefaultDecider.
 type Decider func(Failure) Directive
 
 // DefaultDecider restarts, whatever the failure.
@@ -69,6 +79,7 @@ func (c *JobCrash) Unwrap() error { return c.Err }
 type Crash struct {
 	Reason error
 	Stack  []byte
+	order  uint64 // when it happened, beside the restarts that strategies decide; 0 unknown
 }
 
 func (c *Crash) Error() string { return c.Reason.Error() }
@@ -83,17 +94,19 @@ func (c *Crash) Job() *JobCrash {
 
 // NewCrash makes a Crash of a recovered panic value.
 func NewCrash(value any, stack []byte) *Crash {
+	c := &Crash{Stack: stack}
 	switch v := value.(type) {
 	case *Crash:
 		return v
 	case *JobCrash:
-		return &Crash{Reason: v, Stack: v.Stack}
-	case *Exceeded:
-		return &Crash{Reason: v, Stack: stack}
+		c.Reason, c.Stack = v, v.Stack
 	case error:
-		return &Crash{Reason: v, Stack: stack}
+		c.Reason = v
+	default:
+		c.Reason = &troupe.PanicError{Value: value, Stack: stack}
 	}
-	return &Crash{Reason: &troupe.PanicError{Value: value, Stack: stack}, Stack: stack}
+	c.order = order.Add(1)
+	return c
 }
 
 // Exceeded is the reason with which a supervisor fails when its budget is spent

@@ -121,6 +121,10 @@ func jobOf(e actors.Event) (actors.JobEvent, bool) {
 		return e.JobEvent, true
 	case actors.JobDropped:
 		return e.JobEvent, true
+	case actors.JobInterrupted:
+		return e.JobEvent, true
+	case actors.JobParked:
+		return e.JobEvent, true
 	}
 	return actors.JobEvent{}, false
 }
@@ -135,6 +139,8 @@ func causeOf(e actors.Event) error {
 	case actors.JobFailed:
 		return e.Err
 	case actors.JobLate:
+		return e.Err
+	case actors.JobParked:
 		return e.Err
 	}
 	return nil

@@ -1,0 +1,86 @@
+package actors_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/testkit"
+)
+
+func TestNothingIsFetchedAheadOfSlowJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+		})
+		push(k, 40, "slow", 1000)
+		for range 8 {
+			time.Sleep(500 * time.Millisecond)
+			if n := inProgress(t, k.Redis); n > 4 {
+				t.Fatalf("%d jobs in progress with 4 processors", n)
+			}
+		}
+		k.Await("all done", func() bool { return k.Stats().Processed == 40 })
+		k.Stop()
+	})
+}
+
+func TestWhatWasFetchedAheadGoesBackWhenLongJobsTakeTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+		})
+		// At 4,000 jobs a second 4 may wait: the long ones come while they do.
+		push(k, 400, "slow", 1)
+		push(k, 4, "slow", 60_000)
+		short := push(k, 50, "slow", 1)
+		k.Await("the long ones run", func() bool {
+			return k.Stats().Processed >= 400 && k.Stats().Busy == 4 && k.Redis.LLen(ctx, "queue:default").Val() > 0
+		})
+		k.Await("and hold nothing back", func() bool { return inProgress(t, k.Redis) == 4 })
+		if s.most > 4 {
+			t.Errorf("%d jobs at once on 4 processors", s.most)
+		}
+		// In their order: the next one is at the right end.
+		jobs := k.Redis.LRange(ctx, "queue:default", 0, -1).Val()
+		for i, job := range jobs {
+			if want := short[len(short)-1-i]; !strings.Contains(job, want) {
+				t.Fatalf("job %d from the left is %s, want %s", i, job, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		k.Await("all done", func() bool { return k.Stats().Processed == 454 })
+		k.Stop()
+	})
+}
+
+func TestASlotWhoseActorIsHeldDoesNotGoOnByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+		})
+		push(k, 200, "slow", 1) // enough for a look-ahead
+		time.Sleep(50 * time.Millisecond)
+		k.Hold("launcher/default/processor-0")
+		time.Sleep(20 * time.Millisecond)
+		before := k.Stats().Processed
+		if before < 10 || before > 100 {
+			t.Fatalf("%d jobs done before the hold", before)
+		}
+		time.Sleep(time.Minute)
+		if now := k.Stats().Processed; now != before {
+			t.Errorf("%d jobs ran while the actor was held", now-before)
+		}
+		k.Release("launcher/default/processor-0")
+		k.Await("all done", func() bool { return k.Stats().Processed == 200 })
+		k.Stop()
+	})
+}

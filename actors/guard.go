@@ -1,0 +1,89 @@
+package actors
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// invoker sees every message on its way from the mailbox to the actor. It runs
+// in the mailbox's goroutine only.
+type invoker struct {
+	actor.MessageInvoker
+	cell    *cell
+	stopped bool
+}
+
+func (i *invoker) InvokeSystemMessage(message any) {
+	switch message.(type) {
+	case *actor.Stop:
+		i.stopped = true
+	case *actor.Restart:
+		if i.stopped {
+			i.cell.mu.Lock()
+			i.cell.refused++
+			i.cell.mu.Unlock()
+			return
+		}
+	}
+	i.MessageInvoker.InvokeSystemMessage(message)
+}
+
+func (i *invoker) EscalateFailure(reason, message any) {
+	crash := supervisor.NewCrash(reason, debug.Stack())
+	i.cell.fail(crash.Reason, crash.Stack)
+	i.cell.set(StateCrashed)
+	i.cell.publish(func(a ActorEvent) Event { return ActorCrashed{a, crash.Reason, crash.Stack} })
+	i.cell.mu.Lock()
+	inner := i.cell.inner
+	i.cell.mu.Unlock()
+	if c, ok := inner.(interface{ crashed() }); ok {
+		c.crashed()
+	}
+	i.cell.box.crash(func() { i.MessageInvoker.EscalateFailure(crash, message) })
+}
+
+// guard wraps one incarnation of an actor.
+type guard struct {
+	cell  *cell
+	inner actor.Actor
+}
+
+func (g *guard) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		g.cell.begin()
+		g.cell.oversight.begin()
+	case *actor.Restarting:
+		g.cell.set(StateRestarting)
+		g.cell.oversight.end()
+		defer g.swallow()
+	case *actor.Stopping:
+		g.cell.set(StateStopping)
+		g.cell.oversight.end()
+		defer g.swallow()
+	case *actor.Stopped:
+		g.cell.set(StateStopped)
+		g.cell.publish(func(a ActorEvent) Event { return ActorStopped{a} })
+		defer g.swallow()
+	case inject:
+		panic(m.reason)
+	}
+	g.inner.Receive(ctx)
+}
+
+// HandleFailure makes every supervisor ask its strategy through its oversight.
+func (g *guard) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
+	g.cell.oversight.handle(sys, sup, child, rs, reason, message)
+}
+
+// swallow keeps a panic in a lifecycle message from hanging the parent.
+func (g *guard) swallow() {
+	if v := recover(); v != nil {
+		crash := supervisor.NewCrash(v, debug.Stack())
+		g.cell.fail(fmt.Errorf("while %s: %w", g.cell.snapshotState(), crash.Reason), crash.Stack)
+	}
+}

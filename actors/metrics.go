@@ -1,0 +1,67 @@
+package actors
+
+import (
+	"github.com/troupehq/troupe/internal/beat"
+)
+
+// Metrics names the versions of Sidekiq whose Metrics page shows the jobs of
+// this process. 7 and 8 keep the same numbers under different keys; 6 has no
+// such page.
+type Metrics int
+
+// The values of Config.Metrics.
+const (
+	MetricsBoth Metrics = iota // the default
+	Metrics7
+	Metrics8
+	MetricsOff
+)
+
+// String returns "both", "7", "8" or "off", the names used in configuration files.
+func (m Metrics) String() string {
+	switch m {
+	case Metrics7:
+		return "7"
+	case Metrics8:
+		return "8"
+	case MetricsOff:
+		return "off"
+	default:
+		return "both"
+	}
+}
+
+func (m Metrics) dialects() beat.Dialects {
+	switch m {
+	case Metrics7:
+		return beat.Dialect7
+	case Metrics8:
+		return beat.Dialect8
+	case MetricsOff:
+		return 0
+	default:
+		return beat.Dialect7 | beat.Dialect8
+	}
+}
+
+// measure counts the run for the Metrics page: with its time if it is timed (a
+// success, or interrupted to go on later), else as a failure. A class without a
+// handler is not counted, as in Sidekiq.
+func (e *execution) measure(timed bool) {
+	if e.handler == nil {
+		return
+	}
+	count := func(r *beat.Runs) {
+		if timed {
+			r.Timed(e.elapsed)
+		} else {
+			r.Failed()
+		}
+	}
+	// The page shows what is wrapped, also by a wrapper that has a handler itself.
+	if e.wrapped != "" && e.wrapped != e.handler.name {
+		e.c.d.beats.metrics.CountAs(e.wrapped, count)
+		return
+	}
+	count(e.handler.runs)
+}

@@ -1,0 +1,252 @@
+package actors
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// oversight stands between a supervisor and its strategy, which may be the
+// user's. It keeps the strategy's code out of the actor's own goroutine (a
+// Goexit there ends a mailbox for ever), overrules a strategy that panics,
+// reports one that blocks, and sees to it that every failure is told of.
+type oversight struct {
+	d        *Daemon
+	cell     *cell                    // of the supervisor
+	strategy actor.SupervisorStrategy // nil until a failure needs the default
+	fallback *supervisor.Strategy     // decides where strategy panicked; nil before that
+}
+
+// blockedTime is how long a strategy may take before it is reported: twice what
+// a decider may, so that one that is overruled is not reported for it.
+func blockedTime(s any) time.Duration {
+	if _, ours := s.(*supervisor.Strategy); ours {
+		return 2 * time.Second
+	}
+	return time.Second
+}
+
+// call runs a method of the strategy and waits for it. Its panic or Goexit is
+// returned; while it takes too long, tree, log and events say so.
+func (o *oversight) call(f func()) error {
+	var mu sync.Mutex
+	began, ended, told := time.Now(), false, false
+	t := time.AfterFunc(blockedTime(o.strategy), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			told = true
+			o.blocked(began)
+		}
+	})
+	err := isolate(f)
+	t.Stop()
+	mu.Lock()
+	defer mu.Unlock()
+	if ended = true; told {
+		o.returned(began)
+	}
+	return err
+}
+
+func (o *oversight) name() string { return fmt.Sprintf("%T", o.strategy) }
+
+func (o *oversight) blocked(since time.Time) {
+	o.cell.mu.Lock()
+	o.cell.stuck, o.cell.stuckIn = since, o.name()
+	o.cell.mu.Unlock()
+	o.d.log.Error().Str("actor", o.cell.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
+		Msg("a strategy does not decide; its supervisor waits for it, a stop does not")
+	o.cell.publish(func(a ActorEvent) Event { return StrategyBlocked{a, o.name(), since} })
+}
+
+func (o *oversight) returned(since time.Time) {
+	o.cell.mu.Lock()
+	o.cell.stuck = time.Time{}
+	o.cell.mu.Unlock()
+	took := time.Since(since)
+	o.d.log.Warn().Str("actor", o.cell.path).Str("strategy", o.name()).Float64("elapsed_s", took.Seconds()).
+		Msg("a strategy that was late has decided")
+	o.cell.publish(func(a ActorEvent) Event { return StrategyReturned{a, o.name(), took} })
+}
+
+// handle is called in the supervisor's goroutine when a child has failed. One
+// that fails while its supervisor restarts or ends, or after it has escalated,
+// goes down with it: there is nothing to decide, and no budget to spend.
+func (o *oversight) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
+	if o.cell.isOver() {
+		return
+	}
+	if o.strategy == nil {
+		o.strategy = supervisor.Default()
+	}
+	crash := supervisor.NewCrash(reason, nil)
+	failed := o.d.tree.find(child.GetId())
+	failed.tell(false)
+	ctx, _ := sup.(actor.Context)
+	v := &overseen{Context: ctx, sup: sup, o: o, child: child.GetId()}
+	if err := o.call(func() { o.strategy.HandleFailure(sys, v, child, rs, crash, message) }); err != nil {
+		o.d.overruled(o.cell, o.name(), err)
+		if v.decided() == "" {
+			if o.fallback == nil {
+				o.fallback = supervisor.Default()
+			}
+			o.fallback.HandleFailure(sys, v, child, rs, crash, message)
+		}
+	}
+	if !failed.isTold() {
+		o.d.logFailure(child.GetId(), cmp.Or(v.decided(), "none"), crash)
+	}
+}
+
+// begin gives a supervisor that starts a fresh budget, as OTP does.
+func (o *oversight) begin() {
+	if o.fallback != nil {
+		o.fallback.Reset()
+	}
+	if r, ok := o.strategy.(interface{ Reset() }); ok {
+		if err := o.call(r.Reset); err != nil {
+			o.d.overruled(o.cell, o.name(), err)
+		}
+	}
+}
+
+// end is called when the supervisor is about to restart or stop.
+func (o *oversight) end() {
+	if o.strategy != nil {
+		o.d.tree.disinherit(o.cell.path)
+	}
+}
+
+// overseen is the supervisor as its strategy sees it: the actor's own context,
+// with the children in the order of their first start (the library's own order
+// changes whenever a child ends).
+type overseen struct {
+	actor.Context
+	sup   actor.Supervisor
+	o     *oversight
+	child string // that failed
+
+	mu      sync.Mutex
+	verdict string
+}
+
+var _ actor.Supervisor = (*overseen)(nil)
+
+func (v *overseen) Children() []*actor.PID {
+	children := slices.Clone(v.sup.Children())
+	order := map[string]uint64{}
+	for _, pid := range children {
+		order[pid.GetId()] = v.o.d.tree.find(pid.GetId()).born()
+	}
+	slices.SortStableFunc(children, func(a, b *actor.PID) int { return cmp.Compare(order[a.GetId()], order[b.GetId()]) })
+	return children
+}
+
+// decide notes what the strategy did first.
+func (v *overseen) decide(verdict string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.verdict = cmp.Or(v.verdict, verdict)
+}
+
+func (v *overseen) decided() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.verdict
+}
+
+func (v *overseen) RestartChildren(pids ...*actor.PID) {
+	v.decide("restart")
+	v.sup.RestartChildren(pids...)
+}
+
+func (v *overseen) StopChildren(pids ...*actor.PID) {
+	v.decide("stop")
+	v.sup.StopChildren(pids...)
+}
+
+func (v *overseen) ResumeChildren(pids ...*actor.PID) {
+	v.decide("resume")
+	v.sup.ResumeChildren(pids...)
+}
+
+// EscalateFailure makes the supervisor fail. Whatever reason the strategy hands
+// on, above it is this supervisor that has given up: the crash of a user's job
+// must not pass for one of the supervisor.
+func (v *overseen) EscalateFailure(reason, message any) {
+	v.decide("escalate")
+	crash := supervisor.NewCrash(reason, nil)
+	if _, ok := crash.Reason.(*supervisor.Exceeded); !ok { //nolint:errorlint // its own, not one below
+		crash = supervisor.NewCrash(&supervisor.Exceeded{Path: v.child, Cause: crash.Reason}, crash.Stack)
+	}
+	c := v.o.cell
+	c.giveUp(crash)
+	c.publish(func(a ActorEvent) Event { return ActorEscalated{a, crash.Reason} })
+	c.box.crash(func() { v.sup.EscalateFailure(crash, message) })
+}
+
+// onEvent hears what strategies decide. It is called inline, so it must neither
+// block nor panic.
+func (d *Daemon) onEvent(e any) {
+	switch e := e.(type) {
+	case *actor.SupervisorEvent:
+		d.onDecision(e)
+	case *supervisor.Waiting:
+		d.tree.find(e.Child.GetId()).waits(e.Until)
+	case *supervisor.Overruled:
+		parent, _ := splitPath(e.Child.GetId())
+		if c := d.tree.find(parent); c != nil {
+			d.overruled(c, "decider", e.Err)
+		}
+	}
+}
+
+func (d *Daemon) onDecision(e *actor.SupervisorEvent) {
+	path := e.Child.GetId()
+	c := d.tree.find(path)
+	c.tell(true)
+	crash := supervisor.NewCrash(e.Reason, nil)
+	directive := map[actor.Directive]string{
+		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",
+		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
+	}[e.Directive]
+	if path == launcherName && e.Directive == actor.EscalateDirective && c != nil {
+		c.publish(func(a ActorEvent) Event { return ActorEscalated{a, crash.Reason} }) // the root has no row of its own
+	}
+	d.logFailure(path, directive, crash)
+}
+
+// logFailure is the one line of a crash.
+func (d *Daemon) logFailure(path, directive string, crash *supervisor.Crash) {
+	level := zerolog.ErrorLevel
+	if crash.Job() != nil {
+		level = zerolog.WarnLevel
+	}
+	line := d.log.WithLevel(level).Str("actor", path).Str("directive", directive)
+	joblog.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
+}
+
+// overruled tells that the default decided for c, a supervisor.
+func (d *Daemon) overruled(c *cell, strategy string, err error) {
+	d.log.Error().Str("actor", c.path).Str("strategy", strategy).Err(err).
+		Msg("a strategy was overruled by the default")
+	c.publish(func(a ActorEvent) Event { return StrategyOverruled{a, strategy, err} })
+}
+
+// splitPath splits a path into its supervisor's and its own name.
+func splitPath(path string) (parent, name string) {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i+1:]
+	}
+	return "", path
+}

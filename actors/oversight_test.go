@@ -1,0 +1,357 @@
+package actors_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// strategyFunc is a full strategy of a user's.
+type strategyFunc func(sup actor.Supervisor, child *actor.PID, reason any)
+
+func (f strategyFunc) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	f(sup, child, reason)
+}
+
+// told collects the events that what picks.
+type told struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (o *told) subscribe(what func(actors.Event) string) actors.Subscriber {
+	return func(e actors.Event) {
+		if s := what(e); s != "" {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.events = append(o.events, s)
+		}
+	}
+}
+
+func (o *told) all() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.events)
+}
+
+// aboutStrategies names what is told about strategies.
+func aboutStrategies(e actors.Event) string {
+	switch e := e.(type) {
+	case actors.StrategyBlocked:
+		return fmt.Sprintf("%s (%s) waits for %s", e.Path, e.Role, e.Strategy)
+	case actors.StrategyReturned:
+		return fmt.Sprintf("%s has waited %s for %s", e.Path, e.After, e.Strategy)
+	case actors.StrategyOverruled:
+		return fmt.Sprintf("%s overruled %s: %v", e.Path, e.Strategy, e.Err)
+	}
+	return ""
+}
+
+// atEveryLevel are the places of a strategy, with a child that it decides about.
+var atEveryLevel = []struct{ supervisor, role, child string }{
+	{"launcher", "launcher", "launcher/rescuer"},
+	{"launcher/default", "manager", "launcher/default/processor-1"},
+}
+
+func withStrategy(cfg actors.Config, path string, s actor.SupervisorStrategy) actors.Config {
+	if path == "launcher" {
+		cfg.Strategy = s
+	} else {
+		cfg.Capsules[0].Strategy = s
+	}
+	return cfg
+}
+
+func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
+	for _, at := range atEveryLevel {
+		t.Run(at.role, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var events told
+				var log lines
+				release := make(chan struct{})
+				k := testkit.Start(t, withStrategy(actors.Config{
+					Logger: zerolog.New(&log), Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+					Capsules: []actors.Capsule{{Concurrency: 2}},
+				}, at.supervisor, strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
+					<-release
+					sup.RestartChildren(child)
+				})))
+				note := func() string {
+					n, _ := k.Tree().Find(at.supervisor)
+					return n.Note
+				}
+				k.Crash(at.child, errInjected)
+				time.Sleep(999 * time.Millisecond)
+				synctest.Wait()
+				if got := events.all(); len(got) > 0 || note() != "" {
+					t.Errorf("after less than a second: %q, %q", got, note())
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				blocked := fmt.Sprintf("%s (%s) waits for actors_test.strategyFunc", at.supervisor, at.role)
+				if got := events.all(); !slices.Equal(got, []string{blocked}) {
+					t.Errorf("told: %q", got)
+				}
+				if want := "(actors_test.strategyFunc has not decided for 1m1s)"; note() != want || !strings.Contains(k.Tree().String(), want) {
+					t.Errorf("note %q, want %q in\n%s", note(), want, k.Tree())
+				}
+				if n := log.count("a strategy does not decide"); n != 1 {
+					t.Errorf("logged %d times", n)
+				}
+				close(release)
+				k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(at.child) == 1 })
+				synctest.Wait()
+				if got := events.all(); len(got) != 2 || !strings.HasPrefix(got[1], at.supervisor+" has waited 1m0.999s") {
+					t.Errorf("told: %q", got)
+				}
+				if n := log.count("a strategy that was late has decided"); n != 1 || note() != "" {
+					t.Errorf("logged %d times, note %q", n, note())
+				}
+			})
+		})
+	}
+}
+
+// Whatever the strategy does: nothing is fetched after quiet, and a stop takes
+// its deadline, its grace and at most what the net adds.
+func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
+	for _, at := range atEveryLevel {
+		t.Run(at.role, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				release := make(chan struct{})
+				k := testkit.Start(t, withStrategy(actors.Config{
+					Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
+				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
+				push(k, 1, "wait")
+				k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
+				k.Crash(at.child, errInjected)
+				time.Sleep(5 * time.Second)
+				k.Quiet()
+				synctest.Wait()
+				push(k, 3, "ok")
+				time.Sleep(time.Minute)
+				if n := size(t, k.Redis, "queue:default"); n != 3 || k.Stats().Busy != 1 {
+					t.Errorf("after quiet: %d jobs left in the queue, %d run", n, k.Stats().Busy)
+				}
+				began := time.Now()
+				r := k.Stop()
+				if took := time.Since(began); took < 25*time.Second || took > 36*time.Second {
+					t.Errorf("the stop took %s", took)
+				}
+				if len(r.Requeued) != 1 || len(r.Left)+len(r.Lost)+len(r.Abandoned) != 0 || size(t, k.Redis, "queue:default") != 4 {
+					t.Errorf("drain report: %s", r)
+				}
+				close(release)
+			})
+		})
+	}
+}
+
+// A strategy that panics, or ends its goroutine, is overruled by the default,
+// budget included: the child is restarted, and too many failures escalate.
+func TestStrategyThatFailsIsOverruled(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"panic":  func() { panic("a strategy") },
+		"goexit": runtime.Goexit,
+	} {
+		for _, at := range atEveryLevel {
+			t.Run(name+" "+at.role, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newScript()
+					var events told
+					var log lines
+					k := testkit.Start(t, withStrategy(actors.Config{
+						Registry: s.registry(), Logger: zerolog.New(&log),
+						Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+						Capsules:    []actors.Capsule{{Concurrency: 2}},
+					}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { fail() })))
+					k.Crash(at.child, errInjected)
+					k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(at.child) == 1 })
+					synctest.Wait()
+					got := events.all()
+					if len(got) != 1 || !strings.HasPrefix(got[0], at.supervisor+" overruled actors_test.strategyFunc: ") {
+						t.Errorf("told: %q", got)
+					}
+					if n := log.count("a strategy was overruled by the default"); n != 1 {
+						t.Errorf("logged %d times:\n%s", n, log.b.String())
+					}
+					push(k, 10, "ok")
+					k.Await("the jobs", func() bool { return k.Stats().Processed == 10 })
+					for i := 0; k.Tree().Restarts(at.supervisor) == 0; i++ {
+						if i > 1000 {
+							t.Fatalf("never gave up\n%s", k.Tree())
+						}
+						for _, n := range k.Tree() {
+							if parent := n.Path[:max(0, strings.LastIndexByte(n.Path, '/'))]; parent == at.supervisor && n.State != actors.StateRestarting {
+								_ = k.Daemon.Crash(n.Path, errInjected)
+							}
+						}
+						time.Sleep(time.Second)
+						synctest.Wait()
+					}
+				})
+			})
+		}
+	}
+}
+
+// What a strategy has done before it panics stands.
+func TestStrategyThatFailsAfterItHasDecidedIsNotOverruled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
+			Concurrency: 2, Strategy: strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
+				sup.StopChildren(child)
+				panic("too late")
+			}),
+		}}})
+		k.Crash("launcher/default/processor-1", errInjected)
+		time.Sleep(time.Minute)
+		if n, _ := k.Tree().Find("launcher/default/processor-1"); n.State != actors.StateStopped || n.Restarts != 0 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+type badReset struct{ *supervisor.Strategy }
+
+func (badReset) Reset() { panic("reset") }
+
+func TestPanicInResetHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events told
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.Nop(), Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+			Strategy: badReset{supervisor.Default()}, Capsules: []actors.Capsule{{Concurrency: 2}},
+		})
+		k.Crash("launcher", errInjected)
+		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/processor-1") == 1 })
+		if got := events.all(); len(got) != 2 || got[0] != "launcher overruled actors_test.badReset: panic: reset" {
+			t.Errorf("told: %q", got)
+		}
+	})
+}
+
+// No crash is silent, whoever decides; and none is told of twice.
+func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
+	for name, tc := range map[string]struct {
+		strategy  actor.SupervisorStrategy
+		directive string
+	}{
+		"ours":            {supervisor.Default(), "restart"},
+		"the library's":   {actor.NewOneForOneStrategy(3, time.Minute, actor.DefaultDecider), "restart"},
+		"one that stops":  {strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) { sup.StopChildren(child) }), "stop"},
+		"one that waits":  {strategyFunc(func(actor.Supervisor, *actor.PID, any) {}), "none"},
+		"one that panics": {strategyFunc(func(actor.Supervisor, *actor.PID, any) { panic("a strategy") }), "restart"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lines
+				k := testkit.Start(t, actors.Config{Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: tc.strategy}}})
+				k.Crash("launcher/default/processor-1", errInjected)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				line := fmt.Sprintf(`"actor":"launcher/default/processor-1","directive":%q,"error":"injected crash"`, tc.directive)
+				if n, all := log.count(line), log.count("an actor crashed"); n != 1 || all != 1 {
+					t.Errorf("%d lines, %d in all:\n%s", n, all, log.b.String())
+				}
+			})
+		})
+	}
+}
+
+// A user's bad job never spends the budget; but a supervisor that gives up
+// because of one has failed itself, whatever reason its strategy hands on.
+func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var escalated told
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 2, Period: time.Hour}),
+			Subscribers: []actors.Subscriber{escalated.subscribe(func(e actors.Event) string {
+				if e, ok := e.(actors.ActorEscalated); ok {
+					return e.Path + ": " + e.Err.Error()
+				}
+				return ""
+			})},
+			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: strategyFunc(func(sup actor.Supervisor, _ *actor.PID, reason any) {
+				sup.EscalateFailure(reason, nil)
+			})}},
+		})
+		for i := range 2 {
+			push(k, 1, "panic")
+			k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == i+1 })
+		}
+		push(k, 1, "panic")
+		k.AwaitTree("the launcher's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher") == 1 })
+		synctest.Wait()
+		got := escalated.all()
+		if len(got) != 4 || !strings.HasPrefix(got[3], "launcher: restart budget spent (2 restarts in 1h0m0s): launcher/default failed: escalated: launcher/default/processor-0 failed: job Scripted") {
+			t.Errorf("escalations: %q", got)
+		}
+	})
+}
+
+// RestForOne depends on the order, which the library loses when a child ends.
+func TestStrategySeesTheChildrenInTheOrderOfTheirStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
+			Concurrency: 4, Strategy: strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = nil
+				for _, pid := range sup.Children() {
+					seen = append(seen, strings.TrimPrefix(pid.GetId(), "launcher/default/"))
+				}
+				sup.StopChildren(child)
+			}),
+		}}})
+		for _, child := range []string{"processor-0", "processor-2"} {
+			k.Crash("launcher/default/"+child, errInjected)
+			synctest.Wait()
+		}
+		k.Crash("launcher/default/processor-3", errInjected)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"processor-1", "processor-3", "fetcher"}; !slices.Equal(seen, want) {
+			t.Errorf("saw %q, want %q", seen, want)
+		}
+	})
+}
+
+func TestStrategiesAreChecked(t *testing.T) {
+	shared := supervisor.Default()
+	cfg := actors.Config{
+		Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry), Strategy: shared,
+		Capsules: []actors.Capsule{
+			{Strategy: shared},
+			{Name: "b", Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: -3})},
+		},
+	}
+	err := cfg.Validate()
+	for _, want := range []string{
+		"config: Capsules[0].Strategy is the same value as Strategy, expected a strategy of its own",
+		"config: Capsules[1].Strategy: supervisor: Intensity is -3, expected",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package actors
+
+import (
+	"testing"
+	"time"
+)
+
+// work lets p see jobs that end at an even rate for d, and calls of that round trip.
+func (p *pace) work(now *time.Time, rate int, d, trip time.Duration) {
+	p.called(trip, 10, 1500)
+	for range int(float64(rate) * d.Seconds()) {
+		*now = now.Add(time.Second / time.Duration(rate))
+		p.ended(*now)
+	}
+}
+
+func TestTheLookAheadIsWhatStartsWithinAMillisecondOrFourRoundTrips(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		rate     int
+		trip     time.Duration
+		from, to int
+	}{
+		{"jobs of a second on ten processors", 10, 100 * time.Microsecond, 0, 0},
+		{"jobs of 10 ms on 25 processors", 2500, 100 * time.Microsecond, 1, 3},
+		{"no-ops near by", 300_000, 100 * time.Microsecond, 256, 256},
+		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
+	} {
+		var p pace
+		now := time.Now()
+		p.work(&now, tc.rate, time.Second, tc.trip)
+		if p.ahead < tc.from || p.ahead > tc.to {
+			t.Errorf("%s: %d ahead, want %d to %d", tc.name, p.ahead, tc.from, tc.to)
+		}
+	}
+}
+
+func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
+	var p pace
+	now := time.Now()
+	for range 10 {
+		p.called(100*time.Microsecond, 100, 100<<20) // a megabyte each
+		p.work(&now, 300_000, 10*time.Millisecond, 100*time.Microsecond)
+	}
+	if p.ahead < 1 || p.ahead > 32 {
+		t.Errorf("%d payloads of about a megabyte ahead, want what %d bytes hold", p.ahead, aheadBytes)
+	}
+}
+
+func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
+	var p pace
+	now := time.Now()
+	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
+	if p.ahead < 150 {
+		t.Fatalf("%d ahead", p.ahead)
+	}
+	now = now.Add(time.Second) // one job took that long
+	p.ended(now)
+	if p.ahead != 0 {
+		t.Errorf("%d ahead after a job of a second", p.ahead)
+	}
+	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
+	p.stop(now)
+	if p.ahead != 0 {
+		t.Errorf("%d ahead after a stop", p.ahead)
+	}
+}

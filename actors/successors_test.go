@@ -1,0 +1,262 @@
+package actors_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// replacing is a strategy of the kind that replaces, after 10 s from the second
+// failure in a minute on.
+func replacing(t *testing.T, kind string) *supervisor.Strategy {
+	t.Helper()
+	s, err := supervisor.New(kind, supervisor.Spec{
+		Intensity: 5, Period: time.Minute, Replace: true,
+		Backoff: supervisor.Backoff{Min: 10 * time.Second, Max: 10 * time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lives is what becomes of actors: "stopped PATH", "started PATH".
+func lives(e actors.Event) string {
+	switch e := e.(type) {
+	case actors.ActorStopped:
+		return "stopped " + e.Path
+	case actors.ActorRestarted:
+		return "started " + e.Path
+	}
+	return ""
+}
+
+func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
+	for _, path := range []string{
+		"launcher/heartbeat", "launcher/rescuer", "launcher/poller", "launcher/default",
+		"launcher/default/fetcher", "launcher/default/processor-0",
+	} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				var life told
+				var log lines
+				k := testkit.Start(t, actors.Config{
+					Registry: s.registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
+					Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
+					Subscribers: []actors.Subscriber{life.subscribe(func(e actors.Event) string {
+						if s := lives(e); strings.HasSuffix(s, " "+path) {
+							return s
+						}
+						return ""
+					})},
+				})
+				running := push(k, 1, "slow", 20_000)[0]
+				k.Await("a job runs", func() bool { return s.started(running) })
+				began := time.Now()
+				for i := range 2 {
+					k.Crash(path, errInjected)
+					k.AwaitTree("the successor", func(tree actors.Tree) bool { return tree.Restarts(path) == i+1 })
+					synctest.Wait()
+				}
+				if took := time.Since(began).Round(time.Second); took != 10*time.Second {
+					t.Errorf("the second successor came after %s, want 10s", took)
+				}
+				want := []string{"stopped " + path, "started " + path, "stopped " + path, "started " + path}
+				if got := life.all(); !slices.Equal(got, want) {
+					t.Errorf("told %q, want %q", got, want)
+				}
+				push(k, 10, "ok")
+				k.Await("all jobs", func() bool { return k.Stats().Processed == 11 && inProgress(t, k.Redis) == 0 })
+				if runs, most := s.counts(); runs[running] != 1 || most != 1 {
+					t.Errorf("the job that ran meanwhile ran %d times; %d jobs at once", runs[running], most)
+				}
+				if n := log.count("will not be replaced"); n != 0 {
+					t.Errorf("told %d times that it will not be replaced", n)
+				}
+				if r := k.Stop(); len(r.Left)+len(r.Requeued) > 0 || time.Since(began) > 25*time.Second {
+					t.Errorf("drain report after %s: %s", time.Since(began), r)
+				}
+			})
+		})
+	}
+}
+
+// While the only processor waits for its successor, the capsule is alive: jobs
+// wait, too, and the tree says for how long.
+func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
+		})
+		const path = "launcher/default/processor-0"
+		for range 2 {
+			k.Crash(path, errInjected)
+			synctest.Wait()
+		}
+		push(k, 1, "ok")
+		time.Sleep(4 * time.Second)
+		if n, _ := k.Tree().Find(path); n.State != actors.StateRestarting || n.Note != "in 6s" {
+			t.Errorf("state %s, note %q in\n%s", n.State, n.Note, k.Tree())
+		}
+		if st := k.Stats(); st.Processed != 0 {
+			t.Errorf("%+v", st)
+		}
+		k.Await("the job", func() bool { return k.Stats().Processed == 1 })
+	})
+}
+
+// After quiet nobody is needed but those who keep the process alive in Redis.
+func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.Nop(), Strategy: replacing(t, "one_for_one"),
+			Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, "one_for_one")}},
+		})
+		push(k, 1, "wait")
+		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
+		busy, idle := "", ""
+		for _, n := range k.Tree() {
+			switch {
+			case n.State == actors.StateBusy:
+				busy = n.Path
+			case n.State == actors.StateIdle:
+				idle = n.Path
+			}
+		}
+		for range 2 { // the second successor is to come in 10 s
+			k.Crash(idle, errInjected)
+			synctest.Wait()
+		}
+		k.Crash("launcher/poller", errInjected)
+		synctest.Wait()
+		k.Crash("launcher/poller", errInjected)
+		synctest.Wait()
+		k.Quiet()
+		synctest.Wait()
+		if n, _ := k.Tree().Find(idle); n.State != actors.StateStopped {
+			t.Errorf("after quiet the tree still announces a successor:\n%s", k.Tree())
+		}
+		k.Crash(busy, errInjected)
+		k.Crash("launcher/heartbeat", errInjected)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		tree := k.Tree()
+		for path, want := range map[string]int{idle: 1, busy: 0, "launcher/poller": 1, "launcher/heartbeat": 1, "launcher/default": 0} {
+			if got := tree.Restarts(path); got != want {
+				t.Errorf("%d successors of %s, want %d\n%s", got, path, want, tree)
+			}
+		}
+		close(s.release)
+		began := time.Now()
+		if r := k.Stop(); len(r.Requeued) > 0 || time.Since(began) > time.Second {
+			t.Errorf("the stop took %s: %s", time.Since(began), r)
+		}
+	})
+}
+
+// The last to start is the first to end; and they come back together.
+func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
+	all := []string{"processor-0", "processor-1", "processor-2", "fetcher"}
+	for kind, want := range map[string][]string{"all_for_one": all, "rest_for_one": all[1:]} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var life told
+				k := testkit.Start(t, actors.Config{
+					Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, kind)}},
+					Subscribers: []actors.Subscriber{life.subscribe(lives)},
+				})
+				for range 2 { // at once, and then after a while
+					before := len(life.all())
+					k.Crash("launcher/default/processor-1", errInjected)
+					time.Sleep(11 * time.Second)
+					synctest.Wait()
+					got := life.all()[before:]
+					if len(got) != 2*len(want) {
+						t.Fatalf("told %q", got)
+					}
+					for i, name := range want {
+						if line := "stopped launcher/default/" + name; !slices.Contains(got[:len(want)], line) {
+							t.Errorf("%q is not among the first of %q", line, got)
+						}
+						if line := "started launcher/default/" + name; !slices.Contains(got[len(want):], line) {
+							t.Errorf("%q is not among the last of %q: %d", line, got, i)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A strategy that replaces can still stop a child for good.
+func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		s := newScript()
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(supervisor.Spec{
+				Intensity: 5, Period: time.Minute, Replace: true,
+				Decide: func(f supervisor.Failure) supervisor.Directive {
+					if strings.HasSuffix(f.Path, "-0") {
+						return supervisor.Stop
+					}
+					return supervisor.Restart
+				},
+			})}},
+		})
+		k.Crash("launcher/default/processor-1", errInjected)
+		synctest.Wait()
+		if n := log.count("will not be replaced"); n != 0 || k.Tree().Restarts("launcher/default/processor-1") != 1 {
+			t.Errorf("told %d times of one that is replaced\n%s", n, k.Tree())
+		}
+		k.Crash("launcher/default/processor-0", errInjected)
+		synctest.Wait()
+		if n := log.count(`"actor":"launcher/default/processor-0","processors_left":1,"message":"an actor was stopped by its strategy and will not be replaced"`); n != 1 {
+			t.Errorf("told %d times of one that is not:\n%s", n, log.b.String())
+		}
+		push(k, 5, "ok")
+		k.Await("the jobs, by the other", func() bool { return k.Stats().Processed == 5 })
+	})
+}
+
+// Bad jobs are replaced at once and spend nothing; the processor's own failures
+// do, and more than the budget allows escalate.
+func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{
+				Intensity: 3, Period: time.Hour, Replace: true,
+			})}},
+		})
+		push(k, 40, "panic")
+		push(k, 1, "ok")
+		k.Await("all", func() bool { return k.Stats().Processed == 41 })
+		if n := k.Tree().Restarts("launcher/default"); n != 0 {
+			t.Fatalf("the manager restarted %d times for bad jobs", n)
+		}
+		for i := range 4 {
+			if n := k.Tree().Restarts("launcher/default"); n != 0 {
+				t.Fatalf("the manager restarted after %d crashes", i)
+			}
+			k.AwaitState("launcher/default/processor-0", actors.StateIdle)
+			k.Crash("launcher/default/processor-0", fmt.Errorf("%w %d", errInjected, i))
+			synctest.Wait()
+		}
+		k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == 1 })
+		push(k, 1, "ok")
+		k.Await("one more", func() bool { return k.Stats().Processed == 42 })
+	})
+}

@@ -1,0 +1,79 @@
+package retry
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Whatever the job says about retries, and whatever its class would answer.
+func TestAParkLeavesNoTrace(t *testing.T) {
+	for _, payload := range []string{
+		`{"queue":"default","class":"A"}`,
+		`{"queue":"default","retry":false}`,
+		`{"queue":"default","retry":0,"dead":false}`,
+		`{"queue":"default","retry":25,"retry_count":24,"failed_at":1.5}`,
+		`{"queue":"default","retry_for":1,"failed_at":1.5,"retry_count":3}`,
+		`{"queue":"default","retry_queue":"low"}`,
+		"{\"queue\":\"default\",\"a\":\"\xff\"}",
+	} {
+		d := decide(t, payload, func(f *Failure) {
+			f.Err = fmt.Errorf("charge: %w", troupe.Park(90*time.Second, boom))
+			f.Options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { t.Error("RetryIn was asked"); return troupe.KillDelay }
+			f.Options.Exhausted = func(*troupe.Payload, error) bool { t.Error("Exhausted was asked"); return true }
+		})
+		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(now) + 90}
+		if fmt.Sprintf("%+v", d) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%q: %+v", payload, d)
+		}
+	}
+}
+
+// What leaves the schedule set goes to the queue that the job names.
+func TestAParkedJobComesBackToTheQueueItWasFetchedFrom(t *testing.T) {
+	for payload, want := range map[string]string{
+		`{"class":"A","queue":"low","args":[]}`: `{"class":"A","queue":"default","args":[]}`,
+		`{"class":"A","args":[]}`:               `{"class":"A","args":[],"queue":"default"}`,
+		`{"class":"A","queue":7}`:               `{"class":"A","queue":"default"}`,
+		"{\"queue\":\"low\",\"a\":\"\xff\"}":    "", // cannot be written back
+	} {
+		d := decide(t, payload, func(f *Failure) { f.Err = troupe.Park(0, nil) })
+		if d.Action != Park || string(d.Payload) != want {
+			t.Errorf("%q: %v with %s, want %s", payload, d.Action, d.Payload, want)
+		}
+	}
+}
+
+func TestHowLongAParkIs(t *testing.T) {
+	for d, want := range map[time.Duration]float64{
+		-time.Hour: 0, 0: 0, time.Millisecond: 0.001, time.Hour: 3600, math.MaxInt64: 9223372036.854775807,
+	} {
+		got := decide(t, `{"queue":"default"}`, func(f *Failure) { f.Err = &troupe.OutcomeError{Action: troupe.ActionPark, Delay: d} })
+		if wait := got.Score - troupe.Score(now); math.Abs(wait-want) > 1e-6 {
+			t.Errorf("%s: due in %v s, want %v", d, wait, want)
+		}
+	}
+}
+
+func TestWhatIsAPark(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"success":              {nil, false},
+		"an error":             {boom, false},
+		"a park":               {troupe.Park(time.Second, nil), true},
+		"wrapped":              {fmt.Errorf("limit: %w", troupe.Park(0, boom)), true},
+		"a retry":              {troupe.RetryIn(time.Second, nil), false},
+		"a kill of a park":     {troupe.Kill(troupe.Park(time.Second, nil)), false},
+		"a panic with it":      {&troupe.PanicError{Value: troupe.Park(time.Second, nil)}, false},
+		"an error that panics": {panicky{}, false},
+	} {
+		if got := IsPark(tt.err); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

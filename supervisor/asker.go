@@ -1,0 +1,79 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// deciderTime is how long a user's decider may take.
+const deciderTime = time.Second
+
+var (
+	errDeciderSlow = fmt.Errorf("the decider needs more than %s", deciderTime)
+	errDeciderBusy = errors.New("the decider has not answered about an earlier failure")
+)
+
+// asker asks a user's decider, in a goroutine of its own: it is user code, and
+// the supervisor must stay answerable. One that hangs is not asked again before
+// it has returned, so that it costs one second and one goroutine, not one each.
+type asker struct {
+	decide Decider
+	asking atomic.Bool
+}
+
+// ask returns the directive for f, the default's with the reason if the decider
+// was overruled.
+func (a *asker) ask(f Failure) (Directive, error) {
+	if a.decide == nil {
+		return DefaultDecider(f), nil
+	}
+	if !a.asking.CompareAndSwap(false, true) {
+		return DefaultDecider(f), errDeciderBusy
+	}
+	var d Directive
+	done := contain(func() {
+		defer a.asking.Store(false)
+		d = a.decide(f)
+	})
+	t := time.NewTimer(deciderTime)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		if err == nil && (d < Restart || d > Escalate) {
+			err = fmt.Errorf("the decider answered %s, expected restart, stop, resume or escalate", d)
+		}
+		if err != nil {
+			return DefaultDecider(f), err
+		}
+		return d, nil
+	case <-t.C:
+		return DefaultDecider(f), errDeciderSlow
+	}
+}
+
+// contain runs f in a goroutine of its own. What it sends, once, is nil or the
+// panic or Goexit with which f ended.
+func contain(f func()) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		finished := false
+		defer func() {
+			switch v := recover(); {
+			case v != nil:
+				done <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
+			case !finished:
+				done <- &troupe.GoexitError{Stack: debug.Stack()}
+			default:
+				done <- nil
+			}
+		}()
+		f()
+		finished = true
+	}()
+	return done
+}

@@ -1,0 +1,145 @@
+package supervisor
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe"
+)
+
+const processor = "launcher/default/processor-0"
+
+func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		decide  Decider
+		is      func(error) bool
+		takes   time.Duration
+		release bool
+	}{
+		"panics": {decide: func(Failure) Directive { panic("decider") }, is: func(err error) bool {
+			e, ok := errors.AsType[*troupe.PanicError](err)
+			return ok && e.Value == "decider" && strings.Contains(string(e.Stack), "asker_test.go")
+		}},
+		"ends its goroutine": {decide: func(Failure) Directive { runtime.Goexit(); return Stop }, is: func(err error) bool {
+			_, ok := errors.AsType[*troupe.GoexitError](err)
+			return ok
+		}},
+		"answers nonsense": {decide: func(Failure) Directive { return 99 }, is: func(err error) bool {
+			return err.Error() == "the decider answered directive(99), expected restart, stop, resume or escalate"
+		}},
+		"is slow": {decide: func(Failure) Directive { time.Sleep(time.Minute); return Stop }, takes: time.Second, is: func(err error) bool {
+			return errors.Is(err, errDeciderSlow)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := newSystem(t)
+				var overruled []error
+				sys.EventStream.Subscribe(func(e any) {
+					if o, ok := e.(*Overruled); ok {
+						overruled = append(overruled, o.Err)
+					}
+				})
+				f := &fakeSupervisor{}
+				began := time.Now()
+				OneForOne(Spec{Decide: tc.decide}).HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
+				if took := time.Since(began); took != tc.takes {
+					t.Errorf("took %s, want %s", took, tc.takes)
+				}
+				if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
+					t.Errorf("asked %q", got)
+				}
+				if len(overruled) != 1 || !tc.is(overruled[0]) {
+					t.Errorf("overruled for %v", overruled)
+				}
+				time.Sleep(time.Hour) // the slow one returns
+			})
+		})
+	}
+}
+
+// One second, not one for each failure; and one goroutine.
+func TestDeciderThatHangsIsNotAskedAgainBeforeItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		release := make(chan struct{})
+		var asked atomic.Int64
+		s := OneForOne(Spec{Intensity: 100, Period: time.Hour, Decide: func(Failure) Directive {
+			if asked.Add(1) == 1 {
+				<-release
+			}
+			return Stop
+		}})
+		f := &fakeSupervisor{}
+		began := time.Now()
+		for range 5 {
+			s.HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
+		}
+		if took := time.Since(began); took != time.Second || asked.Load() != 1 {
+			t.Errorf("asked %d times, took %s", asked.Load(), took)
+		}
+		close(release)
+		synctest.Wait()
+		s.HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
+		if got := f.calls(); len(got) != 6 || got[4] != "restart "+processor || got[5] != "stop "+processor {
+			t.Errorf("asked of the supervisor: %q", got)
+		}
+	})
+}
+
+// The same class on many processors is a bad job; many classes on one are a sick
+// processor.
+func TestDeciderTellsABadJobFromASickActor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		f := family(t, sys, 3)
+		var last Failure
+		s := OneForOne(Spec{Intensity: 50, Period: time.Minute, Decide: func(f Failure) Directive { last = f; return Restart }})
+		crash := func(i int, reason error) Failure {
+			s.HandleFailure(sys, f, f.children[i], nil, NewCrash(reason, nil), nil)
+			return last
+		}
+		for i, class := range []string{"Bad", "Bad", "Bad", "Other"} {
+			got := crash(i%3, &JobCrash{Class: class, Err: errBoom})
+			wantClass, wantActor := i, 0
+			if i == 3 {
+				wantClass, wantActor = 0, 1 // its first of this class, the second on processor 0
+			}
+			if got.JobCrashes != wantClass || got.ActorCrashes != wantActor || got.Job.Class != class || got.Restarts != 0 {
+				t.Errorf("crash %d: %+v", i, got)
+			}
+		}
+		if got := crash(0, errBoom); got.JobCrashes != 0 || got.ActorCrashes != 2 || got.Job != nil {
+			t.Errorf("the actor's own crash: %+v", got)
+		}
+		time.Sleep(time.Minute + 1)
+		if got := crash(0, &JobCrash{Class: "Bad", Err: errBoom}); got.JobCrashes != 0 || got.ActorCrashes != 0 {
+			t.Errorf("a period later: %+v", got)
+		}
+		for range 3 * tallyMax {
+			crash(0, &JobCrash{Class: "Bad", Err: errBoom})
+		}
+		if last.JobCrashes != tallyMax || len(s.tally.times["class Bad"]) != tallyMax {
+			t.Errorf("counted %d, kept %d, want %d", last.JobCrashes, len(s.tally.times["class Bad"]), tallyMax)
+		}
+	})
+}
+
+// Resumed, it would go on with its failed child suspended for ever.
+func TestSupervisorThatGaveUpIsRestartedNotResumed(t *testing.T) {
+	sys := newSystem(t)
+	f := family(t, sys, 1)
+	s := OneForOne(Spec{Decide: func(Failure) Directive { return Resume }})
+	s.HandleFailure(sys, f, f.children[0], nil, &Exceeded{Path: "x", Cause: errBoom}, nil)
+	if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
+		t.Errorf("asked %q", got)
+	}
+}

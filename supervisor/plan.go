@@ -1,0 +1,208 @@
+package supervisor
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// order numbers crashes and the restarts that answer them, across the process: a
+// clock cannot tell which of two came first.
+var order atomic.Uint64
+
+// plan is a restart, of one child or a group, that has to wait; or the
+// replacement of them.
+type plan struct {
+	due     time.Time
+	alone   bool // one child only, which no group takes over
+	timer   *time.Timer
+	members []*member // some may have gone over to a later plan
+}
+
+// member is a child that a plan is for. The name may come to belong to another
+// actor: it is the process that counts.
+type member struct {
+	pid     *actor.PID
+	process actor.Process
+	plan    *plan
+	ended   bool // it has ended and its successor may be started
+}
+
+// Replacer is a strategy that has children replaced instead of restarted. The
+// supervisor asks it about every child that ends; both methods are called by
+// the supervisor only. Strategy is one; a strategy of your own may be.
+type Replacer interface {
+	// Ended tells the strategy that the child at path has ended, and asks whether
+	// it is to be replaced; if not, it was stopped for good.
+	Ended(path string) bool
+	// Due returns the children to start anew at now, in their order, and forgets
+	// them; and when to ask again, zero if there is nothing to wait for.
+	Due(now time.Time) (paths []string, next time.Time)
+}
+
+var _ Replacer = (*Strategy)(nil)
+
+// carryOut restarts or replaces group after wait. child has crashed and takes no
+// messages any more; the others of a group must not go on without it, so they
+// are suspended for the wait.
+func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, group []*actor.PID, wait time.Duration, alone bool) {
+	p := &plan{due: time.Now().Add(wait), alone: alone}
+	var waited []*member // that had been waiting already
+	s.mu.Lock()
+	for _, pid := range group {
+		if m := s.waiting[pid.GetId()]; m != nil {
+			waited = append(waited, m)
+		}
+		process, _ := sys.ProcessRegistry.Get(pid)
+		s.enter(p, &member{pid: pid, process: process})
+	}
+	switch {
+	case s.spec.Replace:
+		if !alone { // those that are down already come up with the group: they stand behind it
+			s.takeOver(p)
+		}
+		members := p.members
+		s.mu.Unlock()
+		if wait > 0 {
+			tellWaiting(sys, members, p.due)
+		}
+		for _, pid := range slices.Backward(group) {
+			sup.StopChildren(pid)
+		}
+	case wait <= 0:
+		s.finish(p)
+		s.mu.Unlock()
+		tellWaiting(sys, waited, time.Time{})
+		sup.RestartChildren(group...)
+	default:
+		members := p.members
+		s.mu.Unlock()
+		for _, m := range members {
+			if m.pid.GetId() != child.GetId() {
+				m.process.SendSystemMessage(m.pid, &actor.SuspendMailbox{})
+			}
+		}
+		tellWaiting(sys, members, p.due)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		p.timer = time.AfterFunc(wait, func() { s.carryOn(sys, sup, p) })
+	}
+}
+
+// carryOn restarts those for whom p is, after the wait.
+func (s *Strategy) carryOn(sys *actor.ActorSystem, sup actor.Supervisor, p *plan) {
+	s.mu.Lock()
+	members := s.finish(p)
+	s.mu.Unlock()
+	for _, m := range members {
+		if m.alive(sys) {
+			sup.RestartChildren(m.pid)
+		}
+	}
+}
+
+// alive tells whether the name still belongs to the process that was meant.
+func (m *member) alive(sys *actor.ActorSystem) bool {
+	process, ok := sys.ProcessRegistry.Get(m.pid)
+	return ok && process == m.process
+}
+
+// enter adds m to p; an earlier plan for the same child is over. s.mu is held.
+func (s *Strategy) enter(p *plan, m *member) {
+	m.plan = p
+	p.members = append(p.members, m)
+	s.waiting[m.pid.GetId()] = m
+}
+
+// takeOver adds what is down on behalf of other groups to p. s.mu is held.
+func (s *Strategy) takeOver(p *plan) {
+	for _, old := range s.plans() {
+		if old == p || old.alone {
+			continue
+		}
+		for _, m := range old.members {
+			if m.plan == old && s.waiting[m.pid.GetId()] == m {
+				s.enter(p, m)
+			}
+		}
+	}
+}
+
+// finish ends p and returns whom it is still for. s.mu is held.
+func (s *Strategy) finish(p *plan) (ms []*member) {
+	for _, m := range p.members {
+		path := m.pid.GetId()
+		if m.plan != p || s.waiting[path] != m {
+			continue
+		}
+		delete(s.waiting, path)
+		if !s.spec.Replace {
+			s.answered[path] = order.Add(1)
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+// plans lists those that are not over, the one due first, first. s.mu is held.
+func (s *Strategy) plans() (ps []*plan) {
+	for _, m := range s.waiting {
+		if !slices.Contains(ps, m.plan) {
+			ps = append(ps, m.plan)
+		}
+	}
+	slices.SortFunc(ps, func(a, b *plan) int { return a.due.Compare(b.due) })
+	return ps
+}
+
+// covered tells whether a restart that was decided before covers this crash:
+// the child waits for it, or it was on its way when the child crashed beside
+// another of its group. OTP's supervisor sees one failure there, too.
+func (s *Strategy) covered(sys *actor.ActorSystem, child *actor.PID, c *Crash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := child.GetId()
+	if m := s.waiting[path]; m != nil {
+		if now, ok := sys.ProcessRegistry.Get(child); !ok || now == m.process {
+			return true
+		}
+		delete(s.waiting, path) // somebody else has started another actor there
+	}
+	return c.order != 0 && c.order < s.answered[path]
+}
+
+// Ended implements Replacer.
+func (s *Strategy) Ended(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.waiting[path]
+	if m == nil || !s.spec.Replace {
+		delete(s.waiting, path)
+		return false
+	}
+	m.ended = true
+	return true
+}
+
+// Due implements Replacer: a group starts when all of it has ended.
+func (s *Strategy) Due(now time.Time) (paths []string, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plans() {
+		mine := func(m *member) bool { return m.plan == p && s.waiting[m.pid.GetId()] == m }
+		switch {
+		case slices.ContainsFunc(p.members, func(m *member) bool { return mine(m) && !m.ended }):
+		case p.due.After(now):
+			if next.IsZero() {
+				next = p.due
+			}
+		default:
+			for _, m := range s.finish(p) {
+				paths = append(paths, m.pid.GetId())
+			}
+		}
+	}
+	return paths, next
+}

@@ -1,0 +1,46 @@
+package supervisor
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Root returns the strategy of the tree's root: what is above the launcher. A
+// root has nobody to escalate to, so a launcher that fails more often than spec
+// allows is stopped and fatal is told, once per failure past the budget. Nobody
+// would start a successor: spec.Replace has no effect.
+func Root(spec Spec, fatal func(error)) actor.SupervisorStrategy {
+	spec.Replace = false
+	return &root{Strategy: OneForOne(spec), fatal: fatal}
+}
+
+type root struct {
+	*Strategy
+	fatal func(error)
+}
+
+// HandleFailure is called in the failing actor's goroutine. A panic would end
+// the process there, and a Goexit the actor's mailbox.
+func (r *root) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
+	err := <-contain(func() {
+		r.Strategy.HandleFailure(sys, rootSupervisor{sup, child, r.fatal}, child, rs, reason, message)
+	})
+	if err != nil {
+		r.fatal(err)
+		sup.StopChildren(child)
+	}
+}
+
+// rootSupervisor is what a strategy may ask of the root. The library's guardian
+// panics when asked for its children, or to escalate.
+type rootSupervisor struct {
+	actor.Supervisor
+	child *actor.PID
+	fatal func(error)
+}
+
+func (s rootSupervisor) EscalateFailure(reason, _ any) {
+	s.fatal(NewCrash(reason, nil).Reason)
+	s.StopChildren(s.child)
+}
+
+func (s rootSupervisor) Children() []*actor.PID { return []*actor.PID{s.child} }

@@ -1,0 +1,106 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Spec describes a strategy.
+type Spec struct {
+	// Intensity restarts within Period are allowed for all children together;
+	// one more and the supervisor escalates. 0 and 0 mean 10 in 10 s; Intensity
+	// −1 allows none, as 0 does beside a Period.
+	Intensity int
+	Period    time.Duration // 0 means 10 s
+	Backoff   Backoff       // waits between restarts
+
+	// Replace gives a failed child a successor instead of a restart: it is
+	// stopped, and after the backoff its supervisor starts a fresh actor under the
+	// same path. What waited in the mailbox is gone, as with OTP's new process; a
+	// restart in place keeps it. Both spend the same budget.
+	Replace bool
+
+	// Decide chooses the directive; nil means DefaultDecider. One that panics or
+	// takes over 1 s is overruled by it.
+	Decide Decider
+}
+
+// Validate reports every fault of s, joined; each names the field, the value and
+// what was expected. A strategy made from a faulty Spec takes what is negative
+// for zero; the daemon refuses to start with it.
+func (s Spec) Validate() error {
+	var errs []error
+	check := func(ok bool, field string, value any, want string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("supervisor: %s is %v, expected %s", field, value, want))
+		}
+	}
+	const duration = "a positive duration, or 0"
+	b := s.Backoff
+	check(s.Intensity >= -1, "Intensity", s.Intensity, "a number of restarts, or -1 for none")
+	check(s.Period >= 0, "Period", s.Period, duration+" for 10s")
+	check(b.Min >= 0, "Backoff.Min", b.Min, duration+" for no wait")
+	check(b.Max >= 0, "Backoff.Max", b.Max, duration+" for 1h")
+	check(b.Max <= 0 || b.Max >= b.Min, "Backoff.Max", b.Max, fmt.Sprintf("at least Backoff.Min (%s)", b.Min))
+	check(b.Max <= 0 || b.Min != 0, "Backoff.Min", b.Min, fmt.Sprintf("a positive duration beside Backoff.Max (%s)", b.Max))
+	check(b.Jitter >= 0 && b.Jitter <= 1, "Backoff.Jitter", b.Jitter, "a share from 0 to 1") // false for NaN, too
+	return errors.Join(errs...)
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.Intensity == 0 && s.Period == 0 {
+		s.Intensity = 10
+	}
+	s.Intensity = max(s.Intensity, 0)
+	if s.Period <= 0 {
+		s.Period = 10 * time.Second
+	}
+	return s
+}
+
+// kind is how far a failure reaches.
+type kind string
+
+const (
+	one  kind = "one_for_one"
+	all  kind = "all_for_one"
+	rest kind = "rest_for_one"
+)
+
+// New makes a strategy by its name in a file: one_for_one, all_for_one or
+// rest_for_one. The error has every fault of name and s.
+func New(name string, s Spec) (*Strategy, error) {
+	k := kind(name)
+	err := s.Validate()
+	switch k {
+	case one, all, rest:
+	default:
+		err = errors.Join(fmt.Errorf("supervisor: strategy is %q, expected %s, %s or %s", name, one, all, rest), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newStrategy(k, s), nil
+}
+
+// Default is the strategy of every supervisor that is given none: one for one,
+// 20 restarts a minute, backoff 100 ms to 5 s. The cap is below a third of the
+// default lease: a heartbeat that crashes for ever must not cost the process
+// its lease while it waits.
+func Default() *Strategy {
+	return OneForOne(Spec{
+		Intensity: 20, Period: time.Minute,
+		Backoff: Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
+	})
+}
+
+// OneForOne restarts the child that failed.
+func OneForOne(s Spec) *Strategy { return newStrategy(one, s) }
+
+// AllForOne restarts every child when one fails: for children that must not go
+// on without each other. While a backoff runs none of them takes a message.
+func AllForOne(s Spec) *Strategy { return newStrategy(all, s) }
+
+// RestForOne restarts the child that failed and those started after it.
+func RestForOne(s Spec) *Strategy { return newStrategy(rest, s) }

@@ -1,0 +1,80 @@
+package supervisor
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNewTakesTheNamesOfAFile(t *testing.T) {
+	spec := Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}}
+	for name, want := range map[string]*Strategy{
+		"one_for_one": OneForOne(spec), "all_for_one": AllForOne(spec), "rest_for_one": RestForOne(spec),
+	} {
+		got, err := New(name, spec)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got.String() != want.String() || got.Validate() != nil {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	_, err := New("one-for-one", Spec{Intensity: -7})
+	for _, want := range []string{
+		`strategy is "one-for-one", expected one_for_one, all_for_one or rest_for_one`,
+		"Intensity is -7, expected a number of restarts, or -1 for none",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+func TestValidateNamesFieldValueAndExpectation(t *testing.T) {
+	for _, tc := range []struct {
+		spec Spec
+		want string // "" for none
+	}{
+		{Spec{}, ""},
+		{Spec{Intensity: -1}, ""},
+		{Spec{Backoff: Backoff{Min: time.Second, Max: time.Second, Jitter: 1}}, ""},
+		{Spec{Backoff: Backoff{Min: time.Second}}, ""},
+		{Spec{Intensity: -2}, "Intensity is -2, expected a number of restarts, or -1 for none"},
+		{Spec{Period: -time.Second}, "Period is -1s, expected a positive duration, or 0 for 10s"},
+		{Spec{Backoff: Backoff{Min: -1}}, "Backoff.Min is -1ns, expected a positive duration, or 0 for no wait"},
+		{Spec{Backoff: Backoff{Max: -1}}, "Backoff.Max is -1ns, expected a positive duration, or 0 for 1h"},
+		{Spec{Backoff: Backoff{Min: 2 * time.Second, Max: time.Second}}, "Backoff.Max is 1s, expected at least Backoff.Min (2s)"},
+		{Spec{Backoff: Backoff{Max: time.Second}}, "Backoff.Min is 0s, expected a positive duration beside Backoff.Max (1s)"},
+		{Spec{Backoff: Backoff{Jitter: 1.5}}, "Backoff.Jitter is 1.5, expected a share from 0 to 1"},
+		{Spec{Backoff: Backoff{Jitter: math.NaN()}}, "Backoff.Jitter is NaN, expected a share from 0 to 1"},
+	} {
+		err := tc.spec.Validate()
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%+v: %v", tc.spec, err)
+		case tc.want != "" && (err == nil || err.Error() != "supervisor: "+tc.want):
+			t.Errorf("%+v:\n got %v\nwant %s", tc.spec, err, tc.want)
+		}
+		if got := OneForOne(tc.spec).Validate(); (got == nil) != (err == nil) {
+			t.Errorf("a strategy of %+v: %v", tc.spec, got)
+		}
+	}
+}
+
+func TestWhatASpecMeans(t *testing.T) {
+	for _, tc := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{}, "one_for_one, 10 restarts in 10s"},
+		{Spec{Intensity: 3}, "one_for_one, 3 restarts in 10s"},
+		{Spec{Intensity: -1}, "one_for_one, 0 restarts in 10s"},
+		{Spec{Period: time.Minute}, "one_for_one, 0 restarts in 1m0s"},
+		{Spec{Intensity: 20, Period: time.Minute}, "one_for_one, 20 restarts in 1m0s"},
+	} {
+		if got := OneForOne(tc.spec).String(); got != tc.want {
+			t.Errorf("%+v is %q, want %q", tc.spec, got, tc.want)
+		}
+	}
+}
