@@ -1,19 +1,23 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 )
 
-// Daemon returns what the daemon of s is built from. The handlers log to log;
-// the builtin echo writes to stdout. It fails if a program has gone since Load.
+// Daemon returns what the daemon of s is built from, with strategies of its own
+// at each call. The handlers log to log; the builtin echo writes to stdout. It
+// fails if a program has gone since Load.
 func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout io.Writer) (actors.Config, error) {
 	registry, err := s.registry(log, stdout)
 	if err != nil {
@@ -25,17 +29,47 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		Tag: s.Tag, Labels: s.Labels, Environment: s.Environment,
 		MaxRetries: s.MaxRetries, DeadMax: s.DeadMax, DeadTimeout: s.DeadTimeout, Timestamps: s.Timestamps,
 		PollInterval: s.PollInterval, PollIntervalPerProcess: s.PollIntervalPerProcess,
+		MaxIterationRuntime: s.MaxIterationRuntime, Metrics: s.Metrics, WorkersKey: s.WorkersKey,
+	}
+	if s.Strategy != nil { // a nil *supervisor.Strategy would be none of the nil that means the default
+		if c.Strategy, err = s.Strategy.build(); err != nil {
+			return actors.Config{}, fmt.Errorf("make strategy of the launcher: %w", err)
+		}
 	}
 	for _, k := range s.Capsules {
-		c.Capsules = append(c.Capsules, actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: k.Queues})
+		capsule := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: k.Queues}
+		if s.fetcher(k) == "basic" {
+			capsule.Fetch = fetch.NewBasic
+		}
+		if k.Strategy != nil {
+			if capsule.Strategy, err = k.Strategy.build(); err != nil {
+				return actors.Config{}, fmt.Errorf("make strategy of capsule %s: %w", k.Name, err)
+			}
+		}
+		c.Capsules = append(c.Capsules, capsule)
 	}
 	return c, nil
 }
 
+// fetcher is how k fetches: "reliable" or "basic".
+func (s *Settings) fetcher(k Capsule) string { return cmp.Or(k.Fetch, s.Fetch, "reliable") }
+
+// defaultConcurrency is the daemon's own.
+const defaultConcurrency = 10
+
+// concurrency is how many jobs may run at once.
+func (s *Settings) concurrency() (n int) {
+	for _, k := range s.Capsules {
+		n += cmp.Or(k.Concurrency, defaultConcurrency)
+	}
+	return n
+}
+
 func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Registry, error) {
 	var registry troupe.Registry
+	transport := handler.NewTransport(s.concurrency())
 	for _, h := range s.Handlers {
-		run, options, err := h.make(log, stdout)
+		run, options, err := h.make(log, stdout, transport)
 		if err != nil {
 			return nil, fmt.Errorf("make handler of %s: %w", h.Class, err)
 		}
@@ -44,10 +78,14 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 	return &registry, nil
 }
 
-func (h Handler) make(log zerolog.Logger, stdout io.Writer) (troupe.Handler, troupe.ClassOptions, error) {
-	if h.Builtin != "" {
+func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper) (troupe.Handler, troupe.ClassOptions, error) {
+	switch {
+	case h.Builtin != "":
 		run, err := handler.Builtin(h.Builtin, stdout)
 		return run, troupe.ClassOptions{Timeout: h.Timeout}, err
+	case h.HTTP != nil:
+		run, err := handler.NewHTTP(h.HTTP.options(h.Timeout, transport))
+		return run, troupe.ClassOptions{}, err
 	}
 	// The program's timeout is the handler's affair, not the job context's: so it
 	// can tell a shutdown that comes while the program is already being ended.

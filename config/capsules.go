@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 )
@@ -10,11 +11,25 @@ var (
 	capsuleName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
 	// reservedNames are the other actors beside the capsules' managers.
 	reservedNames = []string{"heartbeat", "poller", "rescuer"}
-	capsuleKeys   = []string{"name", "concurrency", "queues"}
 )
 
 // defaultCapsule is the one that the top level's concurrency and queues describe.
 const defaultCapsule = "default"
+
+// capsuleSettings reads the value of each key of a capsule.
+var capsuleSettings = map[string]func(p *parse, c *Capsule, n *node, field string){
+	"name": func(*parse, *Capsule, *node, string) {}, // see nameOf
+	"concurrency": func(p *parse, c *Capsule, n *node, field string) {
+		c.Concurrency = p.int(n, field, 1, MaxConcurrency)
+	},
+	"queues": func(p *parse, c *Capsule, n *node, field string) { c.Queues = p.queues(n, field) },
+	"fetch":  func(p *parse, c *Capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
+	"strategy": func(p *parse, c *Capsule, n *node, field string) {
+		c.Strategy = p.strategy(n, field)
+	},
+}
+
+func capsuleKeys() []string { return slices.Sorted(maps.Keys(capsuleSettings)) }
 
 // capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
 func (p *parse) capsules(n *node, field string) []Capsule {
@@ -30,8 +45,8 @@ func (p *parse) capsules(n *node, field string) []Capsule {
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other capsule has")
 		}
 		c := p.capsule(name, n, field)
-		if name == defaultCapsule {
-			p.defaultLine = c.line
+		if name == defaultCapsule && (c.Concurrency > 0 || c.Queues != nil) {
+			p.defaultLine = n.line
 		}
 		out = append(out, c)
 	}
@@ -61,7 +76,7 @@ func (p *parse) capsules(n *node, field string) []Capsule {
 func (p *parse) nameOf(n *node, field string) (at, name string) {
 	for _, e := range n.entries {
 		if e.key == "name" && e.value.kind == scalar && e.value.text != "" {
-			name = unsymbol(e.value.text)
+			name = e.value.plain()
 			return "capsules." + name, name
 		}
 	}
@@ -70,7 +85,7 @@ func (p *parse) nameOf(n *node, field string) (at, name string) {
 }
 
 func (p *parse) capsule(name string, n *node, field string) Capsule {
-	c := Capsule{Name: name, line: n.line}
+	c := Capsule{Name: name}
 	switch n.kind {
 	case null:
 		return c
@@ -81,14 +96,10 @@ func (p *parse) capsule(name string, n *node, field string) Capsule {
 	}
 	for _, e := range n.entries {
 		at := field + "." + e.key
-		switch e.key {
-		case "name":
-		case "concurrency":
-			c.Concurrency = p.int(e.value, at, 1, MaxConcurrency)
-		case "queues":
-			c.Queues = p.queues(e.value, at)
-		default:
-			p.unknown(e.line, at, e.key, capsuleKeys)
+		if read := capsuleSettings[e.key]; read != nil {
+			read(p, &c, e.value, at)
+		} else {
+			p.stray(e, at, capsuleKeys())
 		}
 	}
 	return c

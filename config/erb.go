@@ -2,7 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // blankERB replaces Ruby's ERB tags, so that the rest of the file can still be
@@ -52,11 +55,26 @@ func blankERB(text string) (string, map[int]string) {
 	return out.String(), tags
 }
 
-func erbFault(file string, line int, tag string) Fault {
-	tag, _, _ = strings.Cut(tag, "\n")
-	return Fault{
-		File: file, Line: line, Field: "line", Value: fmt.Sprintf("ERB (%s)", clip(tag)),
-		Want: "plain YAML: there is no Ruby here to run it. Write the value itself, or leave the key out and use " +
-			"a flag or a variable (RAILS_MAX_THREADS, REDIS_URL, APP_ENV)",
+// erbFaults has one fault a line. What to do is told at the first.
+func erbFaults(file string, tags map[int]string) (out Faults) {
+	want := "plain YAML: nothing here runs Ruby. Write the value itself, leave the key out for a flag or a variable " +
+		"(RAILS_MAX_THREADS, REDIS_URL, APP_ENV), or let Ruby write the file: erb -T - " + shellWord(file) + " > troupe.yml"
+	for _, line := range slices.Sorted(maps.Keys(tags)) {
+		tag := tags[line]
+		if tag == "" {
+			continue
+		}
+		tag, _, _ = strings.Cut(tag, "\n")
+		out = append(out, Fault{File: file, Line: line, Field: "line", Value: fmt.Sprintf("ERB (%s)", clip(tag)), Want: want})
+		want = fmt.Sprintf("plain YAML, see line %d", out[0].Line)
 	}
+	return out
+}
+
+// shellWord quotes a file's name for a command line, if it must be.
+func shellWord(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("/._-", r) && !unicode.In(r, unicode.L, unicode.N) }) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
 }

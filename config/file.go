@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 // File is what a configuration file says, the section of its environment merged
@@ -26,15 +29,20 @@ type File struct {
 	Capsules    []Capsule
 	Handlers    []Handler
 
-	Redis string // URL
-	Lease time.Duration
+	Redis    string // URL
+	Lease    time.Duration
+	Fetch    string    // "reliable", "basic": of capsules that do not say it themselves
+	Strategy *Strategy // of the launcher
 
-	MaxRetries             int
+	MaxRetries             int // -1 for none
 	DeadMax                int
 	DeadTimeout            time.Duration
 	PollInterval           time.Duration
 	PollIntervalPerProcess time.Duration
+	MaxIterationRuntime    time.Duration
 	Timestamps             troupe.Timestamps
+	Metrics                actors.Metrics
+	WorkersKey             bool
 
 	LogFormat string // "json", "console"
 	LogLevel  string // "debug", "info", "warn", "error"
@@ -50,25 +58,37 @@ type Capsule struct {
 	Name        string
 	Concurrency int
 	Queues      fetch.Queues
-
-	line int
+	Fetch       string
+	Strategy    *Strategy
 }
 
-// Handler is one entry of handlers:, with either Builtin or Exec.
+// Handler is one entry of handlers:, with one of Builtin, Exec and HTTP.
 type Handler struct {
 	Class   string
 	Builtin string
 	Exec    []string
+	HTTP    *HTTP
 	Timeout time.Duration
 
 	line int
 }
 
+// Strategy is a supervision strategy by its name, see supervisor.New.
+type Strategy struct {
+	Name string
+	Spec supervisor.Spec
+}
+
 // Parse reads data, the text of a file that is called name in messages, as
 // Sidekiq does: YAML whose keys may begin with a colon, and in which a section
-// named like environment replaces the same keys of the rest. If environment is
-// "", the file's own key environment chooses the section, or else it is
-// development. Sections of other environments are checked as well.
+// named like environment replaces the same keys of the rest. An environment of
+// "" is development; the file's own key environment does not choose the section.
+// Sections of other environments are checked as well.
+//
+// A key that nobody knows is a fault, but for one case: in a file of a Sidekiq
+// application (one with "sidekiq" in its name, or with a key that begins with a
+// colon) a key that does not resemble any known one is the application's own,
+// and a warning.
 //
 // The error is a Faults, with every fault of the file.
 func Parse(name string, data []byte, environment string) (*File, error) {
@@ -79,10 +99,11 @@ func Parse(name string, data []byte, environment string) (*File, error) {
 
 // parse is one run of Parse.
 type parse struct {
-	name   string
-	erb    map[int]string
-	faults Faults
-	out    *File
+	name    string
+	sidekiq bool // the file is a Sidekiq application's
+	erb     map[int]string
+	faults  Faults
+	out     *File
 	// where the two halves of the capsule default were given
 	topLine, defaultLine int
 }
@@ -132,11 +153,7 @@ func (p *parse) file(data []byte, environment string) {
 			p.fault(line, field, value, want)
 		}
 	})
-	for line, tag := range tags {
-		if tag != "" {
-			p.faults = append(p.faults, erbFault(p.name, line, tag))
-		}
-	}
+	p.faults = append(p.faults, erbFaults(p.name, tags)...)
 	p.erb = tags
 	p.out.unclear = root.kind != mapping && len(p.faults) > 0
 	switch root.kind {
@@ -154,13 +171,10 @@ func (p *parse) file(data []byte, environment string) {
 // other sections for their faults alone.
 func (p *parse) root(root *node, environment string) {
 	if environment == "" {
-		environment = "development"
-		for _, e := range root.entries {
-			if e.key == "environment" && e.value.kind == scalar {
-				environment = e.value.text
-			}
-		}
+		environment = defaultEnvironment
 	}
+	p.sidekiq = strings.Contains(strings.ToLower(filepath.Base(p.name)), "sidekiq") ||
+		slices.ContainsFunc(root.entries, func(e entry) bool { return e.symbol })
 	var chosen *node
 	for _, e := range root.entries {
 		switch {
@@ -172,7 +186,7 @@ func (p *parse) root(root *node, environment string) {
 				chosen = e.value
 				continue
 			}
-			other := &parse{name: p.name, erb: p.erb, out: &File{}}
+			other := &parse{name: p.name, sidekiq: p.sidekiq, erb: p.erb, out: &File{}}
 			other.section(e.value, e.key)
 			other.oneDefault()
 			p.faults = append(p.faults, other.faults...)
@@ -180,13 +194,14 @@ func (p *parse) root(root *node, environment string) {
 				p.warn(w.Line, w.Field, w.Why)
 			}
 		default:
-			p.unknown(e.line, e.key, e.key, settingNames())
+			p.stray(e, e.key, settingNames())
 		}
 	}
 	if chosen != nil {
 		p.section(chosen, environment)
 	}
 	p.oneDefault()
+	p.misnamed(root, environment)
 }
 
 func (p *parse) section(n *node, name string) {
@@ -197,7 +212,20 @@ func (p *parse) section(n *node, name string) {
 			settings[e.key](p, e.value, field)
 		case p.ignored(e, field):
 		default:
-			p.unknown(e.line, field, e.key, settingNames())
+			p.stray(e, field, settingNames())
+		}
+	}
+}
+
+// misnamed warns of a key environment that looks as if it chose a section.
+func (p *parse) misnamed(root *node, environment string) {
+	if p.out.Environment == environment {
+		return
+	}
+	for _, e := range root.entries {
+		if e.key == p.out.Environment && e.key != "" && settings[e.key] == nil && isSection(e, e.key) {
+			p.warn(e.line, e.key, fmt.Sprintf("the environment is %s: as in Sidekiq, the flag -e or a variable "+
+				"(APP_ENV, RAILS_ENV, RACK_ENV) chooses the section, not the key environment", environment))
 		}
 	}
 }

@@ -12,11 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 var ignoreLines = cmp.Options{
-	cmpopts.IgnoreUnexported(File{}, Capsule{}, Handler{}),
+	cmpopts.IgnoreUnexported(File{}, Handler{}, Text{}),
 	cmpopts.EquateEmpty(),
 }
 
@@ -50,9 +53,21 @@ lease: 20s
 timestamps: ms
 log: json
 log_level: WARN
+fetch: basic
+strategy: {rest_for_one: {intensity: 5, period: 30, backoff: 1s..2m, jitter: 0.5, replace: true}}
+metrics: 7
+workers_key: on
+max_iteration_runtime: 300
 handlers:
   NoOp: {builtin: noop}
   "Billing::Charge": {exec: [/usr/local/bin/thumb, --stdin, -n, 5], timeout: 2m}
+  Short: {http: "https://hooks.internal/jobs"}
+  Long:
+    timeout: 10s
+    http:
+      url: {env: HOOK_URL}
+      headers: {X-Key: 5, Authorization: {file: /run/key}}
+      secret: s3
 `, "")
 	want := &File{
 		Concurrency: 16, Timeout: 8 * time.Second, Verbose: true, Tag: "app", Labels: []string{"a", "b"},
@@ -61,10 +76,21 @@ handlers:
 		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
 		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
 		Redis: "rediss://u:p@host:6380/2", Lease: 20 * time.Second, Timestamps: troupe.TimestampsMillis,
-		LogFormat: "json", LogLevel: "warn",
+		LogFormat: "json", LogLevel: "warn", Fetch: "basic",
+		Strategy: &Strategy{"rest_for_one", supervisor.Spec{
+			Intensity: 5, Period: 30 * time.Second, Replace: true,
+			Backoff: supervisor.Backoff{Min: time.Second, Max: 2 * time.Minute, Jitter: 0.5},
+		}},
+		Metrics: actors.Metrics7, WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
 		Handlers: []Handler{
 			{Class: "NoOp", Builtin: "noop"},
 			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},
+			{Class: "Short", HTTP: &HTTP{URL: Text{Value: "https://hooks.internal/jobs"}}},
+			{Class: "Long", Timeout: 10 * time.Second, HTTP: &HTTP{
+				URL:     Text{Env: "HOOK_URL"},
+				Headers: []Header{{"X-Key", Text{Value: "5"}}, {"Authorization", Text{File: "/run/key"}}},
+				Secret:  Text{Value: "s3"},
+			}},
 		},
 	}
 	if diff := cmp.Diff(want, got, ignoreLines); diff != "" {
@@ -122,13 +148,17 @@ func TestParseSectionsOfASidekiqFile(t *testing.T) {
 	}
 }
 
-func TestParseTheFilesOwnEnvironmentChoosesTheSectionLast(t *testing.T) {
-	const text = "environment: staging\nstaging: {concurrency: 3}\nproduction: {concurrency: 4}\n"
-	if f := parseOK(t, text, ""); f.Concurrency != 3 {
-		t.Error(f.Concurrency)
-	}
-	if f := parseOK(t, text, "production"); f.Concurrency != 4 {
-		t.Error(f.Concurrency)
+// As in Sidekiq, where it is a name and no more.
+func TestParseTheFilesOwnEnvironmentChoosesNoSection(t *testing.T) {
+	const text = "environment: staging\nstaging: {concurrency: 3}\nproduction: {concurrency: 4}\ndevelopment: {concurrency: 5}\n"
+	for environment, want := range map[string]int{"": 5, "production": 4, "staging": 3} {
+		f := parseOK(t, text, environment)
+		if f.Concurrency != want || f.Environment != "staging" {
+			t.Errorf("%q: %d, %s", environment, f.Concurrency, f.Environment)
+		}
+		if warned := len(f.Warnings) == 1 && f.Warnings[0].Field == "staging"; warned != (environment != "staging") {
+			t.Errorf("%q: warnings %v", environment, f.Warnings)
+		}
 	}
 }
 
@@ -145,6 +175,9 @@ func TestParseQueues(t *testing.T) {
 		`{:a: , b: 0}`:                      fetch.Weighted{"a": 1, "b": 1},
 		"\n- [:critical, 3]\n- :low":        fetch.Weighted{"critical": 3, "low": 1},
 		"\n- - critical\n  - 3\n- low":      fetch.Weighted{"critical": 3, "low": 1},
+		`[a, b, a]`:                         fetch.Strict{"a", "b"},
+		`[a, [b, 2], a, [b, 3]]`:            fetch.Weighted{"a": 2, "b": 5},
+		`[":a", ":b,2"]`:                    fetch.Weighted{":a": 1, ":b": 2},
 		`[5, 1.5, true]`:                    fetch.Strict{"5", "1.5", "true"},
 		``:                                  nil,
 	}
@@ -204,19 +237,7 @@ func TestParseFaults(t *testing.T) {
 			if !ok {
 				t.Fatalf("no faults: %v", err)
 			}
-			golden := strings.TrimSuffix(name, ".yml") + ".golden"
-			if os.Getenv("TROUPE_UPDATE") != "" {
-				if err := os.WriteFile(golden, []byte(faults.Error()+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), faults.Error()+"\n"); diff != "" {
-				t.Error(diff)
-			}
+			golden(t, name, faults.Error()+"\n")
 		})
 	}
 }
@@ -287,6 +308,11 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		all := append([]Capsule{{Name: "default", Queues: file.Queues}}, file.Capsules...)
+		for _, s := range append([]Capsule{{Strategy: file.Strategy}}, file.Capsules...) {
+			if _, err := s.Strategy.build(); err != nil {
+				t.Fatalf("accepted, but %v", err)
+			}
+		}
 		for _, c := range all {
 			if c.Queues != nil {
 				if err := fetch.Validate(c.Queues); err != nil {
@@ -298,8 +324,19 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 		for _, h := range file.Handlers {
-			if h.Class == "" || (h.Builtin == "") == (len(h.Exec) == 0) {
+			kinds := 0
+			for _, is := range []bool{h.Builtin != "", len(h.Exec) > 0, h.HTTP != nil} {
+				if is {
+					kinds++
+				}
+			}
+			if h.Class == "" || kinds != 1 {
 				t.Fatalf("%#v", h)
+			}
+			if u := h.HTTP; u != nil && u.URL.literal() {
+				if _, err := handler.NewHTTP(u.options(h.Timeout, nil)); err != nil {
+					t.Fatalf("accepted, but %v", err)
+				}
 			}
 		}
 	})

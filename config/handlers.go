@@ -2,18 +2,32 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/troupehq/troupe/handler"
 )
 
-var (
-	handlerKinds = []string{"builtin", "exec"}
-	handlerKeys  = append(slices.Clone(handlerKinds), "timeout")
-)
+// handlerKinds are the keys of a handler of which it has one.
+var handlerKinds = []string{"builtin", "exec", "http"}
 
-const wantHandler = "a map with builtin or exec, like {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}"
+const wantHandler = "a map with builtin, exec or http, like {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}"
+
+// handlerSettings reads the value of each key of a handler.
+var handlerSettings = map[string]func(p *parse, h *Handler, n *node, field string){
+	"builtin": func(p *parse, h *Handler, n *node, field string) {
+		h.Builtin = p.word(n, field, handler.Builtins()...)
+		if n.kind == null {
+			p.bad(n, field, "one of "+strings.Join(handler.Builtins(), ", "))
+		}
+	},
+	"exec":    func(p *parse, h *Handler, n *node, field string) { h.Exec = p.program(n, field) },
+	"http":    func(p *parse, h *Handler, n *node, field string) { h.HTTP = p.http(n, field) },
+	"timeout": func(p *parse, h *Handler, n *node, field string) { h.Timeout = p.duration(n, field, 0) },
+}
+
+func handlerKeys() []string { return slices.Sorted(maps.Keys(handlerSettings)) }
 
 // handlers reads the map from class to handler.
 func (p *parse) handlers(n *node, field string) []Handler {
@@ -47,25 +61,16 @@ func (p *parse) handler(e entry, field string) Handler {
 	odd := false
 	for _, o := range e.value.entries {
 		at := field + "." + o.key
-		switch o.key {
-		case "builtin":
-			kinds = append(kinds, o.key)
-			h.Builtin = p.word(o.value, at, handler.Builtins()...)
-			if o.value.kind == null {
-				p.bad(o.value, at, "one of "+strings.Join(handler.Builtins(), ", "))
-			}
-		case "exec":
-			kinds = append(kinds, o.key)
-			h.Exec = p.program(o.value, at)
-		case "timeout":
-			h.Timeout = p.duration(o.value, at, 0)
-		case "http":
-			kinds = append(kinds, o.key)
-			p.fault(o.line, at, "a kind of handler that this version has not", "builtin or exec")
-		default:
+		read := handlerSettings[o.key]
+		if read == nil {
 			odd = true // perhaps the kind, misspelt
-			p.unknown(o.line, at, o.key, handlerKeys)
+			p.unknown(o.line, at, o.key, handlerKeys())
+			continue
 		}
+		if slices.Contains(handlerKinds, o.key) {
+			kinds = append(kinds, o.key)
+		}
+		read(p, &h, o.value, at)
 	}
 	if len(kinds) > 1 || len(kinds) == 0 && !odd {
 		found := "without a kind"

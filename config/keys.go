@@ -15,23 +15,29 @@ var foreign = map[string]string{
 	"daemon":                "the daemon stays in the foreground, as Sidekiq does since version 6",
 	"profile":               "it is for Ruby's profiler",
 	"namespace":             "keys have no prefix, as in Sidekiq 7; use a database number in the Redis URL",
-	"max_iteration_runtime": "no handler iterates",
 	"backtrace":             "it is an option of a job",
 	"logger":                "it is Ruby's; see log: and log_level:",
+	"logged_job_attributes": "log lines have fixed fields",
 	"error_handlers":        "they are Ruby code",
 	"death_handlers":        "they are Ruby code",
 	"lifecycle_events":      "they are Ruby code",
 	"reloader":              "it is Ruby code",
+	"backtrace_cleaner":     "it is Ruby code",
 	"on_complex_arguments":  "arguments are always strict, as in Sidekiq 7",
 	"redis_idle_timeout":    "set max_idle_time in the Redis URL",
 	"schedule":              "periodic jobs (sidekiq-cron, sidekiq-scheduler) are not run here",
 	"scheduler":             "periodic jobs (sidekiq-scheduler) are not run here",
+	"enabled":               "periodic jobs (sidekiq-scheduler) are not run here",
+	"listened_queues_only":  "periodic jobs (sidekiq-scheduler) are not run here",
+	"cron":                  "periodic jobs (sidekiq-cron) are not run here",
 	"cron_poll_interval":    "periodic jobs (sidekiq-cron) are not run here",
 	"dynamic":               "it is an option of a Ruby extension",
-	"limits":                "it is an option of a Ruby extension (sidekiq-limit_fetch)",
+	"limits":                "it is an option of a Ruby extension (sidekiq-limit_fetch); give such a queue a capsule of its own",
 	"process_limits":        "it is an option of a Ruby extension (sidekiq-limit_fetch)",
 	"blocking":              "it is an option of a Ruby extension (sidekiq-limit_fetch)",
 }
+
+func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // ignored accepts the keys without effect; "strict", which Sidekiq works out
 // from the queues itself, without a word.
@@ -46,7 +52,15 @@ func (p *parse) ignored(e entry, field string) bool {
 	return ok
 }
 
-func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
+// stray reports a key where Ruby code may keep keys of its own. In a Sidekiq
+// application's file that is a warning, unless a known key may be meant.
+func (p *parse) stray(e entry, field string, known []string) {
+	if p.sidekiq && nearest(e.key, known) == "" {
+		p.warn(e.line, field, "nothing here reads it; it may be your application's own")
+		return
+	}
+	p.unknown(e.line, field, e.key, known)
+}
 
 // unknown reports a key that is none of known.
 func (p *parse) unknown(line int, field, key string, known []string) {
@@ -60,34 +74,54 @@ func (p *parse) unknown(line int, field, key string, known []string) {
 	p.fault(line, field, "no known key", want)
 }
 
-// nearest returns the name that differs least from word, "" if none is near.
-func nearest(word string, names []string) string {
-	best, least := "", max(2, len(word)/3)+1
+// nearest returns the name that key may have been meant for: the one that
+// differs least, in every third character at most, or that key is the beginning
+// of ("dead_max"); "" if there is none.
+func nearest(key string, names []string) string {
+	key = strings.Map(func(r rune) rune {
+		if r == '-' || r == ' ' {
+			return '_'
+		}
+		return r
+	}, strings.ToLower(key))
+	best, least := "", max(1, len(key)/3)+1
 	for _, name := range names {
-		if d := distance(strings.ToLower(word), name); d < least {
+		if d := distance(key, name); d < least {
 			best, least = name, d
+		}
+	}
+	if best == "" && strings.Contains(key, "_") {
+		for _, name := range names {
+			if strings.HasPrefix(name, key+"_") {
+				return name
+			}
 		}
 	}
 	return best
 }
 
-// distance is Levenshtein's: how many bytes to insert, delete or replace.
+// distance is Levenshtein's, with Damerau's swap: how many bytes to insert,
+// delete, replace or swap with their neighbour.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			d := last[j]
 			if a[i] != b[j] {
-				cost++
+				d++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			d = min(d, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				d = min(d, before[j-1]+1)
+			}
+			row[j+1] = d
 		}
+		before, last = last, row
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -22,6 +22,8 @@ import (
 // own, then the one that a Sidekiq application has.
 var DefaultFiles = [...]string{"troupe.yml", "config/sidekiq.yml", "config/sidekiq.yml.erb"}
 
+const defaultEnvironment = "development"
+
 // Flags is the first layer: what the command line said. Zero values were not said.
 type Flags struct {
 	File        string // -C
@@ -105,7 +107,7 @@ func (l *loader) readFile() {
 }
 
 func (l *loader) environment() {
-	l.s.Environment = cmp.Or(l.env, l.s.Environment, "development")
+	l.s.Environment = cmp.Or(l.env, l.s.Environment, defaultEnvironment)
 }
 
 // capsules makes the list complete: the capsule default is always there, as in
@@ -113,15 +115,15 @@ func (l *loader) environment() {
 func (l *loader) capsules() {
 	i := slices.IndexFunc(l.s.Capsules, func(c Capsule) bool { return c.Name == defaultCapsule })
 	if i < 0 {
-		l.s.Capsules = slices.Insert(l.s.Capsules, 0, Capsule{
-			Name: defaultCapsule, Concurrency: l.s.Concurrency, Queues: l.s.Queues,
-		})
+		l.s.Capsules = slices.Insert(l.s.Capsules, 0, Capsule{Name: defaultCapsule})
 		i = 0
 	}
 	c := &l.s.Capsules[i]
-	c.Concurrency = cmp.Or(l.flags.Concurrency, c.Concurrency)
-	if l.flags.Queues != nil {
-		c.Queues = l.flags.Queues
+	c.Concurrency = cmp.Or(l.flags.Concurrency, c.Concurrency, l.s.Concurrency)
+	for _, q := range []fetch.Queues{l.s.Queues, l.flags.Queues} {
+		if q != nil {
+			c.Queues = q
+		}
 	}
 	if c.Queues == nil {
 		c.Queues = fetch.Strict{"default"}
@@ -173,22 +175,24 @@ func RedisURL(given string, getenv func(string) string) (string, error) {
 }
 
 // handlers refuses a daemon that could run nothing, since it would take every
-// job only to fail it, and programs that are not there.
+// job only to fail it, and programs and values that are not there.
 func (l *loader) handlers() {
+	p := &parse{name: l.s.Path, out: &File{}}
 	for _, h := range l.s.Handlers {
-		if len(h.Exec) == 0 {
-			continue
-		}
-		if _, err := exec.LookPath(h.Exec[0]); err != nil {
-			if e, ok := errors.AsType[*exec.Error](err); ok {
-				err = e.Err
+		field := "handlers." + h.Class
+		switch {
+		case len(h.Exec) > 0:
+			if _, err := exec.LookPath(h.Exec[0]); err != nil {
+				if e, ok := errors.AsType[*exec.Error](err); ok {
+					err = e.Err
+				}
+				p.fault(h.line, field+".exec", strconv.Quote(clip(h.Exec[0])), fmt.Sprintf("a program that can be run (%v)", err))
 			}
-			l.faults = append(l.faults, Fault{
-				File: l.s.Path, Line: h.line, Field: "handlers." + h.Class + ".exec",
-				Value: strconv.Quote(clip(h.Exec[0])), Want: fmt.Sprintf("a program that can be run (%v)", err),
-			})
+		case h.HTTP != nil:
+			l.resolve(p, h.HTTP, field+".http")
 		}
 	}
+	l.faults = append(l.faults, p.faults...)
 	if len(l.s.Handlers) > 0 || l.s.unclear {
 		return
 	}
@@ -201,6 +205,20 @@ func (l *loader) handlers() {
 		}
 	}
 	l.faults = append(l.faults, f)
+}
+
+// resolve reads what the file leaves to variables and other files.
+func (l *loader) resolve(p *parse, h *HTTP, field string) {
+	if p.resolve(&h.URL, field+".url", l.getenv) {
+		p.checkURL(h.URL, field+".url")
+	}
+	for i := range h.Headers {
+		at := field + ".headers." + h.Headers[i].Name
+		if p.resolve(&h.Headers[i].Value, at, l.getenv) {
+			p.checkHeader(h.Headers[i], at)
+		}
+	}
+	p.resolve(&h.Secret, field+".secret", l.getenv)
 }
 
 func (l *loader) rest() {

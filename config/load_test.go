@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 // inDir makes a working directory with files, given as name, text, name, text.
@@ -189,7 +192,7 @@ func TestParseQueuesOfFlags(t *testing.T) {
 	if q, err := ParseQueues("-q", nil); q != nil || err != nil {
 		t.Errorf("%v, %v", q, err)
 	}
-	_, err = ParseQueues("-q", []string{"a,b", "a"})
+	_, err = ParseQueues("-q", []string{"a,b", "", "a"})
 	if err == nil || !strings.HasPrefix(err.Error(), `-q[0] is "b", expected a weight`) || strings.Count(err.Error(), "\n") != 1 {
 		t.Error(err)
 	}
@@ -207,6 +210,9 @@ dead_max_jobs: 5
 dead_timeout_in_seconds: 6
 poll_interval_average: 7
 average_scheduled_poll_interval: 8
+max_iteration_runtime: 10
+metrics: off
+workers_key: true
 lease: 9
 timestamps: ms
 `)
@@ -228,11 +234,104 @@ timestamps: ms
 	}
 	if c.Timeout != 3*time.Second || c.MaxRetries != 4 || c.DeadMax != 5 || c.DeadTimeout != 6*time.Second ||
 		c.PollInterval != 7*time.Second || c.PollIntervalPerProcess != 8*time.Second || c.Lease != 9*time.Second ||
+		c.MaxIterationRuntime != 10*time.Second || c.Metrics != actors.MetricsOff || !c.WorkersKey ||
+		c.Strategy != nil || c.Capsules[0].Strategy != nil || c.Capsules[0].Fetch != nil ||
 		c.Timestamps != s.Timestamps || c.Tag != "shop" || len(c.Labels) != 1 || len(c.Capsules) != 1 {
 		t.Errorf("%+v", c)
 	}
 	e, _ := c.Registry.Lookup("Shell")
 	if e.Options.Timeout != 0 {
 		t.Error("the program's timeout is given to the daemon, too")
+	}
+}
+
+// A strategy counts the restarts of one supervisor: each place and each daemon
+// has its own.
+func TestDaemonStrategies(t *testing.T) {
+	inDir(t, "troupe.yml", noop+`
+strategy: {all_for_one: {intensity: 3, period: 5}}
+concurrency: 3
+capsules:
+  default: {strategy: &s {rest_for_one: {intensity: 0}}}
+  a: {strategy: *s}
+  b: {queues: [b]}
+`)
+	s := load(t, Flags{}, nil)
+	if s.Capsules[0].Concurrency != 3 {
+		t.Error("a strategy of the capsule default hides the top level's concurrency")
+	}
+	rdb := redis.NewClient(&redis.Options{})
+	defer func() { _ = rdb.Close() }()
+	seen := map[*supervisor.Strategy]bool{}
+	for range 2 {
+		c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+		want := []string{"all_for_one, 3 restarts in 5s", "rest_for_one, 0 restarts in 1m0s", "rest_for_one, 0 restarts in 1m0s"}
+		for i, strategy := range []any{c.Strategy, c.Capsules[0].Strategy, c.Capsules[1].Strategy} {
+			got, ok := strategy.(*supervisor.Strategy)
+			if !ok || got.String() != want[i] || seen[got] {
+				t.Errorf("strategy %d: %v, seen before: %v", i, got, seen[got])
+			}
+			seen[got] = true
+		}
+		if c.Capsules[2].Strategy != nil {
+			t.Error("a capsule without a strategy has one")
+		}
+	}
+}
+
+// What a strategy of the file does not say is as it would be without one.
+func TestStrategyDefaultsAreTheDaemons(t *testing.T) {
+	for _, text := range []string{"one_for_one", "{one_for_one: }", "{one_for_one: {}}", "{one_for_one: {intensity: , backoff: , jitter: , replace: }}"} {
+		f := parseOK(t, "strategy: "+text+"\n", "")
+		got, err := f.Strategy.build()
+		if err != nil || !reflect.DeepEqual(got, supervisor.Default()) {
+			t.Errorf("%s: %v, %v", text, f.Strategy, err)
+		}
+	}
+	for text, want := range map[string]supervisor.Backoff{
+		"0": {Jitter: 0.2}, "2": {Min: 2 * time.Second, Max: 2 * time.Second, Jitter: 0.2},
+		"0.5..2m": {Min: 500 * time.Millisecond, Max: 2 * time.Minute, Jitter: 0.2},
+	} {
+		if f := parseOK(t, "strategy: {one_for_one: {backoff: "+text+"}}\n", ""); f.Strategy.Spec.Backoff != want {
+			t.Errorf("backoff %s: %+v", text, f.Strategy.Spec.Backoff)
+		}
+	}
+}
+
+func TestFetchIsChosenByFileAndCapsule(t *testing.T) {
+	inDir(t, "troupe.yml", noop+"fetch: basic\ncapsules: {a: {fetch: reliable}, b: {}}\n")
+	s := load(t, Flags{}, nil)
+	rdb := redis.NewClient(&redis.Options{})
+	defer func() { _ = rdb.Close() }()
+	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, durable := range []bool{false, true, false} {
+		make := c.Capsules[i].Fetch
+		if make == nil {
+			make = fetch.NewReliable // as actors.Config says
+		}
+		f, err := make(fetch.Env{Redis: rdb, Identity: "h:1:a", Capsule: c.Capsules[i].Name, Queues: fetch.Strict{"q"}, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Durable() != durable {
+			t.Errorf("capsule %s: durable %v", c.Capsules[i].Name, f.Durable())
+		}
+	}
+}
+
+func TestNoRetries(t *testing.T) {
+	for text, want := range map[string]int{"max_retries: 0\n": -1, "max_retries: 1\n": 1, "max_retries:\n": 0, "": 0} {
+		if f := parseOK(t, text, ""); f.MaxRetries != want {
+			t.Errorf("%q: %d, want %d", text, f.MaxRetries, want)
+		}
 	}
 }

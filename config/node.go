@@ -43,9 +43,10 @@ type node struct {
 }
 
 type entry struct {
-	key   string
-	line  int
-	value *node
+	key    string
+	symbol bool // written with a colon
+	line   int
+	value  *node
 }
 
 // String shows a value in a fault.
@@ -63,6 +64,14 @@ func (n *node) String() string {
 	default:
 		return "a map"
 	}
+}
+
+// plain is the text of a scalar as Ruby gives it to Sidekiq: a symbol's name.
+func (n *node) plain() string {
+	if n.quoted {
+		return n.text
+	}
+	return unsymbol(n.text)
 }
 
 func clip(s string) string {
@@ -260,7 +269,8 @@ func (c *converter) key(k ast.MapKeyNode) entry {
 	if n.kind != scalar {
 		c.fault(line(k), "key", n.String(), "a word")
 	}
-	return entry{key: unsymbol(n.text), line: line(k)}
+	name := unsymbol(n.text)
+	return entry{key: name, symbol: name != n.text, line: line(k)}
 }
 
 // unsymbol takes the colon off a Ruby symbol; "::Job" is a constant.

@@ -21,18 +21,17 @@ type queue struct {
 }
 
 // queues reads every form: a name, a list of names, pairs and "name,weight", or
-// a map of weights. Sidekiq's rule: without any weight the order is strict.
+// a map of weights. Sidekiq's rule: without any weight the order is strict. A
+// name that comes again counts as in Sidekiq since 7: with its weights summed,
+// and not at all in strict order.
 func (p *parse) queues(n *node, field string) fetch.Queues {
 	var all []queue
 	add := func(q queue, n *node, field string) {
-		switch {
-		case q.name == "":
+		if q.name == "" {
 			p.bad(n, field, "a name")
-		case slices.ContainsFunc(all, func(o queue) bool { return o.name == q.name }):
-			p.fault(n.line, field, strconv.Quote(clip(q.name)), "each queue once; a weight makes it more frequent")
-		default:
-			all = append(all, q)
+			return
 		}
+		all = append(all, q)
 	}
 	switch n.kind {
 	case null:
@@ -65,8 +64,8 @@ func (p *parse) queues(n *node, field string) fetch.Queues {
 func (p *parse) queue(n *node, field string) (queue, bool) {
 	switch {
 	case n.kind == scalar:
-		name, weight, found := strings.Cut(n.text, ",")
-		q := queue{name: unsymbol(strings.TrimSpace(name))}
+		name, weight, found := strings.Cut(n.plain(), ",")
+		q := queue{name: strings.TrimSpace(name)}
 		if found {
 			w := *n
 			w.text = strings.TrimSpace(weight)
@@ -74,7 +73,7 @@ func (p *parse) queue(n *node, field string) (queue, bool) {
 		}
 		return q, true
 	case n.kind == list && (len(n.items) == 1 || len(n.items) == 2) && n.items[0].kind == scalar:
-		q := queue{name: unsymbol(n.items[0].text)}
+		q := queue{name: n.items[0].plain()}
 		if len(n.items) == 2 {
 			q.weight = p.weight(n.items[1], field)
 		}
@@ -105,9 +104,11 @@ func ordered(all []queue) fetch.Queues {
 	if slices.ContainsFunc(all, func(q queue) bool { return q.weight > 0 }) {
 		return weighted(all)
 	}
-	names := make(fetch.Strict, len(all))
-	for i, q := range all {
-		names[i] = q.name
+	var names fetch.Strict
+	for _, q := range all {
+		if !slices.Contains(names, q.name) {
+			names = append(names, q.name)
+		}
 	}
 	return names
 }
@@ -119,7 +120,7 @@ func weighted(all []queue) fetch.Queues {
 	}
 	weights := fetch.Weighted{}
 	for _, q := range all {
-		weights[q.name] = max(q.weight, 1)
+		weights[q.name] += max(q.weight, 1)
 	}
 	return weights
 }

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/actors"
 )
 
 // MaxConcurrency is the largest number of processors of a capsule.
 const MaxConcurrency = 10_000
+
+// fetchers are the values of fetch.
+var fetchers = []string{"reliable", "basic"}
 
 // settings reads the value of each key into p.out; field is the key's path. A
 // value that is null was not said.
@@ -40,8 +43,13 @@ func init() { // not a literal: readers reach settings again
 		"environment": func(p *parse, n *node, field string) {
 			p.out.Environment = p.string(n, field)
 		},
+		"fetch":    func(p *parse, n *node, field string) { p.out.Fetch = p.word(n, field, fetchers...) },
+		"strategy": func(p *parse, n *node, field string) { p.out.Strategy = p.strategy(n, field) },
 		"max_retries": func(p *parse, n *node, field string) {
-			p.out.MaxRetries = p.int(n, field, 1, math.MaxInt32)
+			p.out.MaxRetries = p.int(n, field, 0, math.MaxInt32)
+			if p.out.MaxRetries == 0 && n.kind != null {
+				p.out.MaxRetries = -1
+			}
 		},
 		"dead_max_jobs": func(p *parse, n *node, field string) {
 			p.out.DeadMax = p.int(n, field, 1, math.MaxInt32)
@@ -55,7 +63,22 @@ func init() { // not a literal: readers reach settings again
 		"average_scheduled_poll_interval": func(p *parse, n *node, field string) {
 			p.out.PollIntervalPerProcess = p.duration(n, field, 0)
 		},
-		"redis": func(p *parse, n *node, field string) { p.out.Redis = p.redis(n, field) },
+		"max_iteration_runtime": func(p *parse, n *node, field string) {
+			p.out.MaxIterationRuntime = p.duration(n, field, 0)
+		},
+		"metrics": func(p *parse, n *node, field string) {
+			p.out.Metrics = actors.MetricsBoth
+			switch p.word(n, field, "off", "7", "8", "both") {
+			case "off":
+				p.out.Metrics = actors.MetricsOff
+			case "7":
+				p.out.Metrics = actors.Metrics7
+			case "8":
+				p.out.Metrics = actors.Metrics8
+			}
+		},
+		"workers_key": func(p *parse, n *node, field string) { p.out.WorkersKey = p.bool(n, field) },
+		"redis":       func(p *parse, n *node, field string) { p.out.Redis = p.redis(n, field) },
 		"timestamps": func(p *parse, n *node, field string) {
 			p.out.Timestamps = troupe.TimestampsFloat
 			if p.word(n, field, "float", "ms") == "ms" {
@@ -144,7 +167,7 @@ func (p *parse) string(n *node, field string) string {
 	if n.kind != scalar && n.kind != null {
 		p.bad(n, field, "a word")
 	}
-	return n.text
+	return n.plain()
 }
 
 // strings takes a list of scalars, or one.
@@ -153,7 +176,7 @@ func (p *parse) strings(n *node, field string) []string {
 	case null:
 		return nil
 	case scalar:
-		return []string{n.text}
+		return []string{n.plain()}
 	case mapping:
 		p.bad(n, field, "a list of words")
 		return nil
@@ -165,7 +188,7 @@ func (p *parse) strings(n *node, field string) []string {
 			p.bad(item, fmt.Sprintf("%s[%d]", field, i), "a word")
 			continue
 		}
-		out = append(out, item.text)
+		out = append(out, item.plain())
 	}
 	return out
 }
@@ -175,53 +198,10 @@ func (p *parse) word(n *node, field string, words ...string) string {
 	if n.kind == null {
 		return ""
 	}
-	w := unsymbol(strings.ToLower(n.text))
+	w := strings.ToLower(n.plain())
 	if n.kind != scalar || !slices.Contains(words, w) {
 		p.bad(n, field, "one of "+strings.Join(words, ", "))
 		return ""
 	}
 	return w
-}
-
-// redis takes a URL, or a map with one as old files have it.
-func (p *parse) redis(n *node, field string) string {
-	switch n.kind {
-	case null:
-		return ""
-	case mapping:
-		url := ""
-		for _, e := range n.entries {
-			if e.key == "url" {
-				url = p.redis(e.value, field+".url")
-				continue
-			}
-			p.unknown(e.line, field+"."+e.key, e.key, []string{"url"})
-		}
-		return url
-	case list:
-		p.bad(n, field, "a Redis URL")
-		return ""
-	case scalar:
-	}
-	if f, ok := redisFault(n.text, field); !ok {
-		p.fault(n.line, f.Field, f.Value, f.Want)
-		return ""
-	}
-	return n.text
-}
-
-// redisFault checks a URL.
-func redisFault(url, field string) (f Fault, ok bool) {
-	err := redisconn.CheckURL(url)
-	if err == nil {
-		return f, true
-	}
-	reason := err.Error()
-	if e, ok := errors.AsType[*redisconn.URLError](err); ok {
-		reason = e.Reason
-	}
-	return Fault{
-		Field: field, Value: strconv.Quote(redisconn.Mask(url)),
-		Want: "redis://[user:password@]host[:port][/db], rediss://… or unix:///path (" + reason + ")",
-	}, false
 }

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 //	await REGEXP COMMAND ARG…     repeats one until its reply matches
 //	signal NAME                   sends a signal to the daemons in the background
 //	oldredis VARIABLE             starts what looks like Redis 5 and sets the variable to its URL
+//	hooks VARIABLE                starts an HTTP server for jobs and sets the variable to its URL
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -46,6 +47,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": code, "redis": redisCommand, "await": await, "signal": signal, "oldredis": oldRedis,
+			"hooks": hooks,
 		},
 	})
 }

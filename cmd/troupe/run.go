@@ -31,6 +31,7 @@ RAILS_ENV, RACK_ENV). A file needs handlers:, the rest has defaults:
   handlers:
     NoOp:         {builtin: noop}   # also sleep, fail, panic, echo
     ThumbnailJob: {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}
+    WebhookJob:   {http: "https://hooks.internal/jobs", timeout: 10s}
 
 Signals: TSTP stops fetching; TERM or INT stops the daemon: running jobs have
 the time of -t to end, then they go back to their queues; TTIN logs the tree and
@@ -101,7 +102,8 @@ func checkCommand() *cobra.Command {
 		Short: "Tell everything that is wrong with a configuration file",
 		Long: `Check reads a configuration file as "troupe run" would, in this environment and
 without a Redis, and tells all of its faults at once: line, field, value and what
-was expected. It exits with 1 if there are any.`,
+was expected. It exits with 1 if there are any, else it shows what would run:
+capsules, queues, strategies, handlers. Credentials are not shown.`,
 		Example: "  troupe check -C config/sidekiq.yml -e production",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -112,9 +114,11 @@ was expected. It exits with 1 if there are any.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d handlers, environment %s\n",
-				settings.Path, len(settings.Handlers), settings.Environment)
-			return err
+			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d handlers, environment %s\n",
+				settings.Path, len(settings.Handlers), settings.Environment); err != nil {
+				return err
+			}
+			return settings.Summary(cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()

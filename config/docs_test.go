@@ -1,0 +1,106 @@
+package config
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// manual returns docs/configuration.md by headings.
+func manual(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]string{}
+	heading := regexp.MustCompile(`(?m)^##+ (.*)$`)
+	at := heading.FindAllStringSubmatchIndex(string(text), -1)
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		parts[string(text[m[2]:m[3]])] = string(text[m[1]:end])
+	}
+	return parts
+}
+
+// The manual has a row for each key that there is, and for no other.
+func TestManualHasEveryKey(t *testing.T) {
+	parts := manual(t)
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
+	for heading, want := range map[string][]string{
+		"Top level": settingNames(), "A capsule": capsuleKeys(), "A strategy": strategyKeys(),
+		"A handler": handlerKeys(), "http": httpKeys(),
+	} {
+		var got []string
+		for _, m := range row.FindAllStringSubmatch(parts[heading], -1) {
+			got = append(got, m[1])
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, code - manual +:\n%s", heading, diff)
+		}
+	}
+}
+
+func TestManualHasEveryForeignKey(t *testing.T) {
+	_, list, _ := strings.Cut(manual(t)["A Sidekiq application's file"], "a meaning for Ruby only: ")
+	list, _, _ = strings.Cut(list, ".")
+	var got []string
+	for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(list, -1) {
+		got = append(got, m[1])
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(foreign)), got); diff != "" {
+		t.Errorf("code - manual +:\n%s", diff)
+	}
+}
+
+// Words that are among the values of a key are those that the code takes.
+func TestManualHasTheDefaultsAndWords(t *testing.T) {
+	parts := manual(t)
+	spec := defaultSpec()
+	for _, row := range []string{
+		"| `fetch` | " + strings.Join(fetchers, ", "),
+		"| `intensity` | 0 or more | 20 |", "| `period` | span | 1 m |", "| `backoff` | `100ms..30s`, one span, or 0 | `100ms..5s` |",
+		"| `jitter` | 0 to 1 | 0.2 |",
+	} {
+		if !strings.Contains(parts["Top level"]+parts["A strategy"], row) {
+			t.Errorf("no row %s", row)
+		}
+	}
+	if spec.Intensity != 20 || spec.Period.String() != "1m0s" || spec.Backoff.Jitter != 0.2 || spec.Backoff.Max.String() != "5s" {
+		t.Errorf("the manual has other defaults than %+v", spec)
+	}
+}
+
+// Every file that the manuals and the README show loads without a fault.
+func TestFilesOfTheManuals(t *testing.T) {
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range append(docs, "../README.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			n++
+			if f, err := Parse("troupe.yml", []byte(block[1]), ""); err != nil || len(f.Handlers) == 0 {
+				t.Errorf("%s has a file with faults, or without handlers:\n%s%v", name, block[1], err)
+			}
+		}
+	}
+	if n < 3 {
+		t.Errorf("%d blocks of YAML", n)
+	}
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// What may be meant for a known key is always a fault. What resembles none is
+// one in troupe's own files, and in a Sidekiq application's the application's.
+func TestUnknownKeys(t *testing.T) {
+	tests := map[string]string{ // to the key that is suggested, "" for none
+		"concurency": "concurrency", "Concurrency": "concurrency", "cocnurrency": "concurrency",
+		"queue": "queues", "quees": "queues", "label": "labels", "lables": "labels", "tga": "tag", "tags": "tag",
+		"capsule": "capsules", "time_out": "timeout", "timeuot": "timeout", "verbos": "verbose", "envirment": "environment",
+		"max-retries": "max_retries", "maxRetries": "max_retries", "max_retry": "max_retries", "MAX_RETRIES": "max_retries",
+		"dead_max": "dead_max_jobs", "dead_timeout": "dead_timeout_in_seconds", "poll_interval": "poll_interval_average",
+		"max_iteration": "max_iteration_runtime", "loglevel": "log_level", "handlres": "handlers", "metric": "metrics",
+		"worker_key": "workers_key", "leases": "lease", "redis_": "redis", "stratgy": "strategy",
+
+		"retry_interval": "", "web_theme": "", "qlimit": "", "newrelic": "", "slack_channel": "", "threads": "",
+		"mail": "", "max": "", "dead": "", "host": "", "workers": "", "sentry_dsn": "", "cache_ttl": "",
+	}
+	for key, want := range tests {
+		for _, where := range []struct{ file, text string }{
+			{"config/sidekiq.yml", key + ": 5\n"},
+			{"jobs.yml", ":concurrency: 3\n" + key + ": 5\n"},
+			{"jobs.yml", ":" + key + ": 5\n"},
+			{"sidekiq.yml", "production:\n  " + key + ": 5\n"},
+			{"sidekiq.yml", "staging:\n  concurrency: 1\n  " + key + ": 5\n"},
+			{"sidekiq.yml", "capsules:\n  a:\n    " + key + ": 5\n"},
+			{"troupe.yml", key + ": 5\n"},
+			{"troupe.yml", "production:\n  " + key + ": 5\n"},
+		} {
+			if strings.HasPrefix(where.text, "capsules") && want != "concurrency" && want != "queues" && want != "" {
+				continue // no keys of a capsule
+			}
+			f, err := Parse(where.file, []byte(where.text), "production")
+			own := where.file == "troupe.yml"
+			switch {
+			case want == "" && !own:
+				if err != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Field, key) {
+					t.Errorf("%s, %q: %v, warnings %v", where.file, where.text, err, f.Warnings)
+				}
+			case err == nil:
+				t.Errorf("%s, %q: accepted, warnings %v", where.file, where.text, f.Warnings)
+			case want != "" && !strings.HasSuffix(err.Error(), "no known key, expected "+want):
+				t.Errorf("%s, %q: %v", where.file, where.text, err)
+			case want == "" && !strings.Contains(err.Error(), "no known key, expected one of "):
+				t.Errorf("%s, %q: %v", where.file, where.text, err)
+			}
+		}
+	}
+}
+
+// A handler is troupe's own thing, in whosever file it stands.
+func TestUnknownKeysOfHandlers(t *testing.T) {
+	for _, text := range []string{
+		"handlers: {A: {builtin: noop, frobnicate: 5}}\n",
+		"handlers: {A: {http: {url: \"https://h/\", frobnicate: 5}}}\n",
+		"strategy: {one_for_one: {frobnicate: 5}}\n",
+		"redis: {url: \"redis://h\", frobnicate: 5}\n",
+	} {
+		_, err := Parse("sidekiq.yml", []byte(text), "")
+		if err == nil || !strings.Contains(err.Error(), "frobnicate is no known key") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"abc", "xabc", 1},
+		{"abc", "acb", 1}, {"abc", "bac", 1}, {"abcd", "badc", 2}, {"abc", "cab", 2}, {"kitten", "sitting", 3},
+	} {
+		if d := distance(tt.a, tt.b); d != tt.want || distance(tt.b, tt.a) != tt.want {
+			t.Errorf("%s, %s: %d, want %d", tt.a, tt.b, d, tt.want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/supervisor"
+)
+
+var strategyNames = []string{"one_for_one", "all_for_one", "rest_for_one"}
+
+const wantStrategy = "a name (one_for_one, all_for_one, rest_for_one), or a map from one with intensity, period, " +
+	"backoff, jitter and replace"
+
+const maxIntensity = 1_000_000
+
+// defaultSpec is that of supervisor.Default: what a strategy of the file does
+// not say is as it would be without one.
+func defaultSpec() supervisor.Spec {
+	return supervisor.Spec{
+		Intensity: 20, Period: time.Minute,
+		Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
+	}
+}
+
+// strategySettings reads the value of each key of a strategy. A value that is
+// null was not said.
+var strategySettings = map[string]func(p *parse, s *supervisor.Spec, n *node, field string){
+	"intensity": func(p *parse, s *supervisor.Spec, n *node, field string) {
+		if n.kind != null {
+			s.Intensity = p.int(n, field, 0, maxIntensity)
+		}
+	},
+	"period": func(p *parse, s *supervisor.Spec, n *node, field string) {
+		if d := p.duration(n, field, 0); d > 0 {
+			s.Period = d
+		}
+	},
+	"backoff": func(p *parse, s *supervisor.Spec, n *node, field string) { p.backoff(n, field, &s.Backoff) },
+	"jitter": func(p *parse, s *supervisor.Spec, n *node, field string) {
+		if n.kind == null {
+			return
+		}
+		f, err := strconv.ParseFloat(n.text, 64)
+		if n.kind != scalar || err != nil || !(f >= 0 && f <= 1) {
+			p.bad(n, field, "a share from 0 to 1")
+			return
+		}
+		s.Backoff.Jitter = f
+	},
+	"replace": func(p *parse, s *supervisor.Spec, n *node, field string) { s.Replace = p.bool(n, field) },
+}
+
+func strategyKeys() []string { return slices.Sorted(maps.Keys(strategySettings)) }
+
+// strategy reads "one_for_one" or {one_for_one: {intensity: 20, …}}; nil for null.
+func (p *parse) strategy(n *node, field string) *Strategy {
+	s := &Strategy{Spec: defaultSpec()}
+	switch n.kind {
+	case null:
+		return nil
+	case scalar:
+		s.Name = p.word(n, field, strategyNames...)
+		return s
+	case list:
+		p.bad(n, field, wantStrategy)
+		return nil
+	case mapping:
+	}
+	if len(n.entries) != 1 {
+		p.fault(n.line, field, fmt.Sprintf("a map with %d keys", len(n.entries)), wantStrategy)
+		return nil
+	}
+	e := n.entries[0]
+	s.Name, field = e.key, field+"."+e.key
+	if !slices.Contains(strategyNames, e.key) {
+		p.unknown(e.line, field, e.key, strategyNames)
+		return nil
+	}
+	switch e.value.kind {
+	case null:
+		return s
+	case mapping:
+	default:
+		p.bad(e.value, field, "a map with intensity, period, backoff, jitter and replace")
+		return nil
+	}
+	for _, e := range e.value.entries {
+		at := field + "." + e.key
+		if read := strategySettings[e.key]; read != nil {
+			read(p, &s.Spec, e.value, at)
+		} else {
+			p.unknown(e.line, at, e.key, strategyKeys())
+		}
+	}
+	return s
+}
+
+// backoff reads "100ms..30s", the same wait each time ("1s"), or 0 for none.
+func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
+	const want = "two durations like 100ms..30s, or one, or 0 for no wait"
+	if n.kind == null {
+		return
+	}
+	least, most, ranged := strings.Cut(n.text, "..")
+	if !ranged {
+		most = least
+	}
+	if n.kind == scalar && n.text == "0" {
+		b.Min, b.Max = 0, 0
+		return
+	}
+	low, err := ParseDuration(least)
+	high, err2 := ParseDuration(most)
+	if n.kind != scalar || err != nil || err2 != nil || strings.HasPrefix(most, ".") {
+		p.bad(n, field, want)
+		return
+	}
+	if high < low {
+		p.bad(n, field, "the shorter wait first: the first restart of a period is immediate, then the wait doubles from the one to the other")
+		return
+	}
+	b.Min, b.Max = low, high
+}
+
+// build returns a value of its own at each call: a strategy belongs to one
+// supervisor.
+func (s *Strategy) build() (*supervisor.Strategy, error) {
+	if s == nil {
+		return supervisor.Default(), nil
+	}
+	return supervisor.New(s.Name, s.Spec)
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// Summary writes what a daemon of s would run, for people. Nothing in it is a
+// credential: of an exec handler there is the program without its arguments, of
+// an http handler the URL without user and query, of headers and secrets where
+// they come from.
+func (s *Settings) Summary(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush has the error
+	line("redis\t%s", redisconn.Mask(s.RedisURL))
+	line("stop timeout\t%s", cmp.Or(s.Timeout, 25*time.Second))
+	if s.MaxRetries != 0 {
+		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
+	}
+	line("metrics\t%s", s.Metrics)
+	strategy, err := s.Strategy.build()
+	if err != nil {
+		return err
+	}
+	line("launcher\t%s", strategy)
+	line("\ncapsules:")
+	for _, k := range s.Capsules {
+		if strategy, err = k.Strategy.build(); err != nil {
+			return err
+		}
+		line("  %s\tconcurrency %d\t%s\t%s fetch\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
+			queuesText(k.Queues), s.fetcher(k), strategy)
+	}
+	line("\nhandlers:")
+	for _, h := range s.Handlers {
+		line("  %s\t%s", h.Class, h.text())
+	}
+	return t.Flush()
+}
+
+// queuesText is like "weighted: critical 3, default 1".
+func queuesText(q fetch.Queues) string {
+	weights := q.Weights()
+	names := slices.Clone(q.Names())
+	for i, name := range names {
+		if w := weights[name]; w > 0 {
+			names[i] = fmt.Sprintf("%s %d", name, w)
+		}
+	}
+	return q.Mode() + ": " + strings.Join(names, ", ")
+}
+
+func (h Handler) text() string {
+	var b strings.Builder
+	switch {
+	case h.Builtin != "":
+		b.WriteString("builtin " + h.Builtin)
+	case len(h.Exec) > 0:
+		b.WriteString("exec " + h.Exec[0])
+		if len(h.Exec) > 1 {
+			b.WriteString(" …")
+		}
+	case h.HTTP != nil:
+		b.WriteString("http " + h.HTTP.text())
+		h.Timeout = cmp.Or(h.Timeout, handler.DefaultHTTPTimeout)
+	}
+	if h.Timeout > 0 {
+		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
+	}
+	return b.String()
+}
+
+func (h *HTTP) text() string {
+	var b strings.Builder
+	b.WriteString(h.URL.shownURL())
+	if r, err := http.NewRequest(http.MethodPost, h.URL.Value, nil); err == nil { //nolint:noctx // never sent
+		if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy != nil {
+			b.WriteString(" through proxy " + maskURL(proxy.String()))
+		}
+	}
+	values := map[string]string{}
+	for _, header := range h.Headers {
+		values[header.Name] = header.Value.String()
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		fmt.Fprintf(&b, ", header %s: %s", name, values[name])
+	}
+	if secret := h.Secret.String(); secret != "none" {
+		b.WriteString(", signed with " + secret)
+	}
+	return b.String()
+}

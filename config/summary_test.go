@@ -1,0 +1,42 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSummary(t *testing.T) {
+	name, err := filepath.Abs("testdata/summary.yml") // the test leaves this folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	inDir(t, "troupe.yml", `
+concurrency: 5
+timeout: 8
+max_retries: 0
+metrics: 8
+fetch: basic
+redis: redis://bob:hunter2@db:6379/3
+strategy: {rest_for_one: {intensity: 3, period: 1m}}
+queues: {critical: 3, default: 1}
+capsules:
+  default: {strategy: all_for_one}
+  ledger: {concurrency: 1, queues: [ledger, ledger_low], fetch: reliable}
+handlers:
+  NoOp: {builtin: noop}
+  Slow: {builtin: sleep, timeout: 90}
+  "Media::Thumb": {exec: [sh, -c, "curl -H 'Key: hunter2'"], timeout: 2m}
+  Bare: {exec: [sh]}
+  Hook: {http: "https://bob:hunter2@hooks.internal/jobs?key=hunter2"}
+  Slack:
+    timeout: 5
+    http: {url: {env: SLACK}, headers: {X-B: hunter2, X-A: {env: KEY}}, secret: {file: secret}}
+`, "secret", "hunter2\n")
+	s := load(t, Flags{}, map[string]string{"SLACK": "https://hooks.slack.example/hunter2", "KEY": "hunter2"})
+	var b strings.Builder
+	if err := s.Summary(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, name, b.String())
+}

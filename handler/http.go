@@ -1,0 +1,221 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+const (
+	// DefaultHTTPTimeout bounds one request whose handler has no timeout of its
+	// own: a server that never answers must not hold a processor for ever.
+	DefaultHTTPTimeout = time.Minute
+
+	// bodyTime is how long the body of an answer is read. Its status has decided
+	// the job already; the rest is for the error message and so that the
+	// connection can be used again.
+	bodyTime = 2 * time.Second
+	// bodyBytes is how much of it is read; of a longer one the connection goes.
+	bodyBytes = 64 << 10
+)
+
+// HTTPOptions describe an HTTP handler; URL is required.
+type HTTPOptions struct {
+	// URL is where the jobs are posted to: http or https, see CheckURL. A user
+	// and password in it become a header Authorization.
+	URL string
+
+	// Header is added to each request and may replace Content-Type and
+	// User-Agent; see CheckHeader.
+	Header http.Header
+
+	// Secret signs the requests with a header Troupe-Signature; none if empty.
+	Secret []byte
+
+	// Timeout bounds one run; 0 means DefaultHTTPTimeout.
+	Timeout time.Duration
+
+	// Transport sends the requests; nil means NewTransport(0). Handlers that
+	// share one share its connections.
+	Transport http.RoundTripper
+}
+
+// HTTP performs each job by one POST request. Make one with NewHTTP; it is safe
+// for concurrent use.
+//
+// The body is the payload, byte for byte as it stood in Redis, with these
+// headers, in whose values all but printable ASCII, and %, is percent-encoded:
+//
+//	Content-Type     application/json
+//	Troupe-Jid       as in the payload
+//	Troupe-Class     likewise (the wrapped class of an ActiveJob)
+//	Troupe-Queue     the queue the job was fetched from
+//	Troupe-Attempt   1 on the first run
+//	Troupe-Signature if there is a secret, see sign
+//
+// Any 2xx status is done. 429 and 503 are retried after Retry-After, see
+// retryAfter, any other 4xx sends the job to the dead set. Everything else is an
+// *HTTPError and by default a retry: 5xx, no answer, and 3xx. Redirects are not
+// followed: it would hand the job and the headers of one server to another, and
+// for most of them turn the POST into a GET.
+//
+// The end of the job's context aborts the request. The server may have done the
+// job by then, or when its answer is lost: it must know by the jid whether it
+// has seen the job before.
+type HTTP struct {
+	url       *url.URL
+	header    http.Header
+	host      string // of the header Host, "" for the URL's
+	secret    []byte
+	timeout   time.Duration
+	transport http.RoundTripper
+
+	bodyTime time.Duration
+	now      func() time.Time
+}
+
+// NewHTTP returns a handler that posts to o.URL. It fails if the URL or a header
+// cannot be sent; no connection is made.
+func NewHTTP(o HTTPOptions) (*HTTP, error) {
+	if err := CheckURL(o.URL); err != nil {
+		return nil, fmt.Errorf("url is wrong, expected %w", err)
+	}
+	if o.Timeout < 0 {
+		return nil, fmt.Errorf("timeout is %s, expected 0 or more", o.Timeout)
+	}
+	h := &HTTP{
+		header: http.Header{"Content-Type": {"application/json"}, "User-Agent": {"troupe"}},
+		secret: bytes.Clone(o.Secret), timeout: o.Timeout, transport: o.Transport,
+		bodyTime: bodyTime, now: time.Now,
+	}
+	h.url, _ = url.Parse(o.URL)
+	if user := h.url.User; user != nil {
+		password, _ := user.Password()
+		r := http.Request{Header: h.header}
+		r.SetBasicAuth(user.Username(), password)
+	}
+	for name, values := range o.Header {
+		for _, v := range values {
+			if err := CheckHeader(name, v); err != nil {
+				return nil, fmt.Errorf("header %q is wrong, expected %w", name, err)
+			}
+		}
+		if name = http.CanonicalHeaderKey(name); name == "Host" {
+			h.host = strings.Join(values, "")
+			continue
+		}
+		h.header[name] = append([]string(nil), values...)
+	}
+	if h.timeout == 0 {
+		h.timeout = DefaultHTTPTimeout
+	}
+	if h.transport == nil {
+		h.transport = NewTransport(0)
+	}
+	return h, nil
+}
+
+// String tells where the jobs go, without what may be a credential.
+func (h *HTTP) String() string { return "POST " + h.url.Scheme + "://" + h.url.Host }
+
+// GoString is String: %#v must not print the secret.
+func (h *HTTP) GoString() string { return h.String() }
+
+// Perform posts p.
+func (h *HTTP) Perform(ctx context.Context, p *troupe.Payload) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, troupe.ErrJobTimeout)
+	defer cancel()
+	// The transport, not a Client: that follows redirects, and puts the URL, of
+	// which a part may be a credential, into its errors.
+	res, err := h.transport.RoundTrip(h.request(ctx, p))
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return &HTTPError{Host: h.url.Host, Cause: err}
+	}
+	defer func() { _ = res.Body.Close() }()
+	defer time.AfterFunc(h.bodyTime, cancel).Stop()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, bodyBytes)) // the status counts, whatever comes of it
+	return outcome(res, body, h.now())
+}
+
+func (h *HTTP) request(ctx context.Context, p *troupe.Payload) *http.Request {
+	queue, attempt := p.Queue(), p.Failures()+1
+	if info, ok := troupe.JobInfoFrom(ctx); ok {
+		queue = info.Queue
+	}
+	body := p.Bytes()
+	header := h.header.Clone()
+	header.Set("Troupe-Jid", headerText(p.JID()))
+	header.Set("Troupe-Class", headerText(p.HandlerClass()))
+	header.Set("Troupe-Queue", headerText(queue))
+	header.Set("Troupe-Attempt", strconv.Itoa(attempt))
+	if len(h.secret) > 0 {
+		header.Set("Troupe-Signature", sign(h.secret, h.now(), body))
+	}
+	r := &http.Request{
+		Method: http.MethodPost, URL: h.url, Host: h.host, Header: header,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		// For what a connection that the server has just closed did not take.
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
+	}
+	return r.WithContext(ctx)
+}
+
+// outcome judges an answer.
+func outcome(res *http.Response, body []byte, now time.Time) error {
+	s := res.StatusCode
+	if s >= 200 && s < 300 {
+		return nil
+	}
+	err := &HTTPError{Status: s, Text: answerText(res, body)}
+	switch {
+	case s == http.StatusTooManyRequests || s == http.StatusServiceUnavailable:
+		if d, ok := retryAfter(res.Header, now); ok {
+			return troupe.RetryIn(d, err)
+		}
+	case s >= 400 && s < 500:
+		return troupe.Kill(err)
+	}
+	return err
+}
+
+const (
+	leastRetryAfter = time.Second
+	// MaxRetryAfter is the longest Retry-After that is kept to; a longer one
+	// counts as this.
+	MaxRetryAfter = 24 * time.Hour
+)
+
+// retryAfter reads a header Retry-After: seconds or a date, from a second (what
+// has passed counts as this) to MaxRetryAfter; false if there is none that can
+// be read. A date is taken as a span from the answer's own header Date, so that
+// it does not matter whether the two clocks agree. Like any wait before a retry
+// it gets Sidekiq's jitter on top, and is counted.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	d := time.Duration(0)
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		d = time.Duration(min(n, uint64(MaxRetryAfter/time.Second))) * time.Second
+	} else {
+		at, err := http.ParseTime(text)
+		if err != nil {
+			return 0, false
+		}
+		if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = sent
+		}
+		d = at.Sub(now)
+	}
+	return min(max(d, leastRetryAfter), MaxRetryAfter), true
+}
