@@ -105,15 +105,15 @@ func TestCheck25TheButtonsQuietAndStopOfTheBusyPageWork(t *testing.T) {
 		t.Error("the page does not show that one process is quiet, or the other one is, too")
 	}
 	jid := s.push("Record", `[]`)
-	if run := s.awaitRuns(1, jid)[0]; run.PID == p.cmd.Process.Pid {
+	if run := s.awaitRuns(1, jid)[0]; run.PID == p.PID() {
 		t.Error("the quiet process ran a job")
 	}
 	b.press("/busy", "stop", p.identity)
-	if code := p.exit(t); code != 0 || !other.running() {
-		t.Errorf("exit code %d, the other process runs: %v", code, other.running())
+	if code := p.Exit(soon); code != 0 || !other.Running() {
+		t.Errorf("exit code %d, the other process runs: %v", code, other.Running())
 	}
 	b.press("/busy", "stop", "") // Stop all
-	if code := other.exit(t); code != 0 {
+	if code := other.Exit(soon); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if body := b.get("/busy"); strings.Contains(body, p.identity) || strings.Contains(body, other.identity) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -63,11 +64,11 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 	}
 	w := &worker{spec: spec, book: s.notes}
 	cfg := w.config(s.rdb)
-	log := &capture{}
+	log := &proctest.Output{}
 	cfg.Logger = zerolog.New(log)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
-			s.t.Logf("--- end of the daemon's log:\n%s", tail(log.String(), 3000))
+			s.t.Logf("--- end of the daemon's log:\n%s", proctest.Tail(log.String(), 3000))
 		}
 	})
 	return testkit.Start(s.t, cfg)
@@ -75,7 +76,7 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 
 // goProcess is the worker in a process of its own.
 type goProcess struct {
-	*process
+	*proctest.Process
 	identity string
 }
 
@@ -85,10 +86,8 @@ func (s *site) process(spec workerSpec) *goProcess {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
-	p, err := launch("worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
-	s.must(err)
-	p.own(s.t)
-	g := &goProcess{process: p, identity: p.awaitLog(s.t, "troupe is running").str("identity")}
+	p := proctest.Start(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
+	g := &goProcess{Process: p, identity: p.Ready()}
 	await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g
 }

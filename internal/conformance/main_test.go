@@ -6,9 +6,10 @@ import (
 	"flag"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -30,18 +31,11 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 // soon is the limit of what should happen at once, on a loaded machine too.
-const soon = 30 * time.Second
+const soon = proctest.Soon
 
-// await polls until cond holds: what other processes do has no signal here.
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(soon)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", soon, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	proctest.Await(t, soon, what, cond)
 }
 
 func encode(v any) string {

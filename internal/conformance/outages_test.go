@@ -120,5 +120,5 @@ func TestCheck42ARestartOfRedisLosesNoFailedJobAndFetchingResumes(t *testing.T) 
 	if n := len(s.events("run", "")); n != 4 {
 		t.Errorf("%d runs, want each job to run once", n)
 	}
-	p.stop(t)
+	p.Stop(soon)
 }

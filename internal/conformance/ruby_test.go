@@ -13,9 +13,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -44,7 +46,7 @@ func needRuby(t testing.TB) {
 // costs half a second. It serves one request at a time, each on the database of
 // the test that asks.
 type console struct {
-	*process
+	*proctest.Process
 	mu  sync.Mutex
 	in  io.Writer
 	out *bufio.Reader
@@ -61,13 +63,13 @@ var theConsole = sync.OnceValues(func() (*console, error) {
 		return nil, err
 	}
 	cmd.Stdout = write
-	p, err := launch("console.rb", cmd)
+	p, err := proctest.Launch("console.rb", cmd)
 	if err != nil {
 		return nil, err
 	}
 	_ = write.Close()
 	share(p)
-	return &console{process: p, in: in, out: bufio.NewReader(out)}, nil
+	return &console{Process: p, in: in, out: bufio.NewReader(out)}, nil
 })
 
 // ruby evaluates a script with Sidekiq's client, API and poller on the database
@@ -84,7 +86,7 @@ func ruby(t testing.TB, url, script string, out any, args ...any) {
 		Error string
 	}
 	if err := c.ask(map[string]any{"url": url, "script": script, "args": args}, &answer); err != nil {
-		t.Fatalf("%v\n%s", err, c.stderr.String())
+		t.Fatalf("%v\n%s", err, c.Stderr.String())
 	}
 	if answer.Error != "" {
 		t.Fatalf("ruby: %s\nin: %s", answer.Error, script)
@@ -97,6 +99,7 @@ func ruby(t testing.TB, url, script string, out any, args ...any) {
 func (c *console) ask(request map[string]any, answer any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer time.AfterFunc(4*soon, c.Kill).Stop() // rather than wait for ever
 	if _, err := fmt.Fprintln(c.in, encode(request)); err != nil {
 		return err
 	}
@@ -110,10 +113,10 @@ func (c *console) ask(request map[string]any, answer any) error {
 // shared are the processes that end with the last test.
 var shared struct {
 	mu  sync.Mutex
-	all []*process
+	all []*proctest.Process
 }
 
-func share(p *process) {
+func share(p *proctest.Process) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.all = append(shared.all, p)
@@ -123,12 +126,12 @@ func stopShared() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	for _, p := range shared.all {
-		p.kill()
+		p.Kill()
 	}
 }
 
-// boot starts a real Sidekiq server (testdata/worker.rb). Call ready next.
-func boot(t testing.TB, url string, flags ...string) *process {
+// boot starts a real Sidekiq server (testdata/worker.rb). Call booted next.
+func boot(t testing.TB, url string, flags ...string) *proctest.Process {
 	t.Helper()
 	needRuby(t)
 	file, err := filepath.Abs(filepath.Join("testdata", "worker.rb"))
@@ -137,28 +140,28 @@ func boot(t testing.TB, url string, flags ...string) *process {
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	p, err := launch("sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
+	p, err := proctest.Launch("sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func (p *process) booted(t testing.TB) {
+func booted(t testing.TB, p *proctest.Process) {
 	t.Helper()
 	await(t, "sidekiq runs", func() bool {
-		return strings.Contains(p.stderr.String(), "worker.rb: started") || !p.running()
+		return strings.Contains(p.Stderr.String(), "worker.rb: started") || !p.Running()
 	})
-	if !p.running() {
-		t.Fatalf("sidekiq has ended: %s", p.stderr.String())
+	if !p.Running() {
+		t.Fatalf("sidekiq has ended: %s", p.Stderr.String())
 	}
 }
 
 // sidekiq runs a real Sidekiq server of the test's own.
-func (s *site) sidekiq(flags ...string) *process {
+func (s *site) sidekiq(flags ...string) *proctest.Process {
 	s.t.Helper()
-	p := boot(s.t, s.url, flags...).own(s.t)
-	p.booted(s.t)
+	p := boot(s.t, s.url, flags...).Own(s.t)
+	booted(s.t, p)
 	return p
 }
 
@@ -197,7 +200,7 @@ func ofJID(jid string) func(rubyRun) bool    { return func(r rubyRun) bool { ret
 var sharedSidekiq struct {
 	once sync.Once
 	url  string
-	p    *process
+	p    *proctest.Process
 }
 
 var sharedQueues = []string{"check11", "check14", "check15", "check16", "check43", "check45"}
@@ -218,7 +221,7 @@ func withSharedSidekiq(t *testing.T) *site {
 		sharedSidekiq.p = boot(t, sharedSidekiq.url, flags...)
 		share(sharedSidekiq.p)
 	})
-	sharedSidekiq.p.booted(t)
+	booted(t, sharedSidekiq.p)
 	options, err := redis.ParseURL(sharedSidekiq.url)
 	if err != nil {
 		t.Fatal(err)

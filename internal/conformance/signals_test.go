@@ -48,11 +48,11 @@ func TestCheck24QuietFromRubyEndsFetchingWithinTenSeconds(t *testing.T) {
 	}
 	waiting := s.push("Record", `[]`)
 	s.open(running)
-	await(t, "the running job is done", func() bool { return len(p.logged("job done")) == 1 })
-	if left := s.queue("default"); len(left) != 1 || field(t, left[0], "jid") != strconv.Quote(waiting) || !p.running() {
-		t.Errorf("in the queue: %q; the process runs: %v", left, p.running())
+	await(t, "the running job is done", func() bool { return len(p.Logged("job done")) == 1 })
+	if left := s.queue("default"); len(left) != 1 || field(t, left[0], "jid") != strconv.Quote(waiting) || !p.Running() {
+		t.Errorf("in the queue: %q; the process runs: %v", left, p.Running())
 	}
-	p.stop(t)
+	p.Stop(soon)
 	if n := len(s.events("run", waiting)); n != 0 {
 		t.Errorf("the quiet process ran a job")
 	}
@@ -66,13 +66,13 @@ func TestCheck25StopFromRubyEndsTheProcessInGoodOrder(t *testing.T) {
 	ends, deaf := s.push("Gate", `["ends"]`), s.push("Gate", `["does not"]`)
 	s.awaitRuns(2, "")
 	s.signal(p, "stop!")
-	p.awaitLog(t, "stop: waiting for running jobs")
+	p.AwaitLog("stop: waiting for running jobs")
 	began := time.Now()
 	s.open(ends)
-	if code := p.exit(t); code != 0 {
+	if code := p.Exit(soon); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if took := p.ended.Sub(began); took > spec.Timeout+20*time.Second { // grace, and a loaded machine
+	if took := p.Ended().Sub(began); took > spec.Timeout+20*time.Second { // grace, and a loaded machine
 		t.Errorf("ended %s after the stop, the timeout is %s", took, spec.Timeout)
 	}
 	var left int
@@ -90,8 +90,8 @@ func TestCheck26DumpThreadsLogsGoroutinesAndWorkGoesOn(t *testing.T) {
 	jid := s.push("Gate", `[]`)
 	s.awaitRuns(1, jid)
 	s.signal(p, "dump_threads")
-	dump := p.awaitLog(t, "dump")
-	if text := dump.str("goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
+	dump := p.AwaitLog("dump")
+	if text := dump.Str("goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
 		t.Errorf("goroutines: %.500s", text)
 	}
 	s.awaitRuns(1, s.push("Record", `[]`))
@@ -105,27 +105,27 @@ func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
 	p := s.process(on(2, "default"))
 	jid := s.push("Gate", `[]`)
 	s.awaitRuns(1, jid)
-	p.signal(t, syscall.SIGTSTP)
+	p.Signal(syscall.SIGTSTP)
 	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
-	p.signal(t, syscall.SIGTERM)
-	p.awaitLog(t, "stop: waiting for running jobs")
+	p.Signal(syscall.SIGTERM)
+	p.AwaitLog("stop: waiting for running jobs")
 	for range 3 {
-		p.signal(t, syscall.SIGTERM)
-		p.signal(t, syscall.SIGINT)
+		p.Signal(syscall.SIGTERM)
+		p.Signal(syscall.SIGINT)
 	}
 	s.open(jid)
-	if code := p.exit(t); code != 0 {
+	if code := p.Exit(soon); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if st := s.stats(); st.Processed != 1 || st.Failed != 0 || st.Enqueued != 0 || len(p.logged("stop: waiting for running jobs")) != 1 {
-		t.Errorf("Ruby's Stats %+v; the stop began %d times", st, len(p.logged("stop: waiting for running jobs")))
+	if st := s.stats(); st.Processed != 1 || st.Failed != 0 || st.Enqueued != 0 || len(p.Logged("stop: waiting for running jobs")) != 1 {
+		t.Errorf("Ruby's Stats %+v; the stop began %d times", st, len(p.Logged("stop: waiting for running jobs")))
 	}
 }
 
 func TestCheck32AKilledProcessLeavesTheListOfTheOtherSide(t *testing.T) {
 	s := newSite(t)
 	p := s.process(on(1, "default"))
-	p.kill()
+	p.Kill()
 	s.expire(p.identity)
 	var seen struct{ Shown, Listed, Cleaned, Left int }
 	s.ruby(`set = Sidekiq::ProcessSet.new(false)
@@ -139,7 +139,7 @@ func TestCheck32AKilledProcessLeavesTheListOfTheOtherSide(t *testing.T) {
 	await(t, "Ruby's first beat", func() bool { return s.rdb.SCard(t.Context(), "processes").Val() == 1 })
 	dead := s.rdb.SMembers(t.Context(), "processes").Val()[0]
 	await(t, "its info", func() bool { return s.rdb.HExists(t.Context(), dead, "info").Val() })
-	ruby.kill()
+	ruby.Kill()
 	s.expire(dead)
 	s.must(s.rdb.Set(t.Context(), "process_cleanup", "1", time.Minute).Err())
 

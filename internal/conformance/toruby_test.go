@@ -96,7 +96,7 @@ func TestCheck17AFailureInRubyAndASuccessInGoAreTwoRunsInTheStats(t *testing.T) 
 	sidekiq := s.sidekiq("-c", "1")
 	jid := s.push("FailInRuby", `[1]`)
 	raw, _ := s.awaitIn("retry", jid)
-	sidekiq.stop(t)
+	sidekiq.Stop(soon)
 	kit := s.work(on(2, "default"))
 	s.due("retry", raw)
 	run := s.awaitRuns(1, jid)[0]
@@ -121,7 +121,7 @@ func TestCheck18AnInterruptedGoJobIsTheNextOneThatRubyFetches(t *testing.T) {
 	jid := s.push("Gate", `["é<&>",1.0]`, with("custom", map[string]any{"é": 1}))
 	raw := s.awaitRuns(1, jid)[0].Payload
 	later := s.push("Record", `[2]`)
-	p.stop(t)
+	p.Stop(soon)
 	if waiting := s.queue("default"); len(waiting) != 2 || waiting[0] != raw {
 		t.Fatalf("in the queue %q, want first %s", waiting, raw)
 	}
@@ -146,7 +146,7 @@ func TestCheck19EachSidesPollerRetriesTheOthersFailures(t *testing.T) {
 
 	theirs := s.push("FailInRuby", `["ruby"]`)
 	raw, _ = s.awaitIn("retry", theirs)
-	sidekiq.stop(t) // and now Ruby
+	sidekiq.Stop(soon) // and now Ruby
 	s.work(on(2, "default"))
 	s.due("retry", raw)
 	again := s.awaitRuns(1, theirs)[0]

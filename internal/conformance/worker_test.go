@@ -30,6 +30,7 @@ type workerSpec struct {
 	Millis      bool // write times as Sidekiq 8 does
 	Labels      []string
 	Tag         string
+	WorkersKey  bool
 }
 
 type capsuleSpec struct {
@@ -95,7 +96,7 @@ func (w *worker) config(rdb *redis.Client) actors.Config {
 	s := w.spec
 	cfg := actors.Config{
 		Redis: rdb, Registry: w.registry(), Timeout: s.Timeout, HeartbeatInterval: s.Beat, PollInterval: s.Poll,
-		Labels: s.Labels, Tag: s.Tag,
+		Labels: s.Labels, Tag: s.Tag, WorkersKey: s.WorkersKey,
 		DeathHandlers: []actors.DeathHandler{func(_ context.Context, p *troupe.Payload, _ error) { w.note("death", p, troupe.JobInfo{}) }},
 	}
 	if s.Millis {
@@ -156,6 +157,7 @@ func (w *worker) registry() *troupe.Registry {
 			return perform(ctx, p)
 		}), options)
 	}
+	troupe.HandleClass(&r, "Fleet", troupe.HandlerFunc(w.fleet))
 	return &r
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -30,12 +31,12 @@ func TestRubySeesTheProcess(t *testing.T) {
 	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Tag: "shop", Labels: []string{"go", "reliable"}, Capsules: []capsuleSpec{
 		{Concurrency: 3, Queues: []string{"default"}}, {Name: "serial", Concurrency: 1, Queues: []string{"ledger", "default"}},
 	}})
-	identity := p.ready()
+	identity := p.Ready()
 	jid, raw := push(t, rdb, "HangOnce", `["é",13]`)
 	rec.await(soon, 1, "start", jid)
 	push(t, rdb, "Record", "[]")
 	rec.await(soon, 2, "start", "")
-	await(t, soon, "a beat with the job in it", func() bool { return rdb.HGet(t.Context(), identity, "busy").Val() == "1" })
+	proctest.Await(t, soon, "a beat with the job in it", func() bool { return rdb.HGet(t.Context(), identity, "busy").Val() == "1" })
 
 	var seen []process
 	ruby(t, url, showProcesses, &seen)
@@ -44,7 +45,7 @@ func TestRubySeesTheProcess(t *testing.T) {
 	}
 	s := seen[0]
 	host, _ := os.Hostname()
-	if s.Hostname != host || s.Tag != "shop" || s.Identity != identity || s.Quiet != "false" || s.PID != p.pid() ||
+	if s.Hostname != host || s.Tag != "shop" || s.Identity != identity || s.Quiet != "false" || s.PID != p.PID() ||
 		s.Concurrency != 4 || s.Busy != 1 || s.RSS < 1000 || s.RSS > 4_000_000 || s.Stopping ||
 		s.StartedAt < float64(began.Unix())-1 || s.Beat < s.StartedAt ||
 		mustJSON(s.Queues) != `["default","ledger"]` || mustJSON(s.Labels) != `["go","reliable"]` {
@@ -76,8 +77,8 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
 	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Timeout: time.Second})
-	identity := p.ready()
-	await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+	identity := p.Ready()
+	proctest.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	jid, raw := push(t, rdb, "HangOnce", "[]")
 	rec.await(soon, 1, "start", jid)
 
@@ -87,10 +88,10 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 		return time.Now()
 	}
 	pressed := press("dump_threads; p.quiet!")
-	p.awaitLog(soon, "dump")
-	p.awaitLog(soon, "quiet: no new jobs will be fetched")
+	p.AwaitLog("dump")
+	p.AwaitLog("quiet: no new jobs will be fetched")
 	obeyed := time.Since(pressed)
-	await(t, soon, "quiet is shown", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+	proctest.Await(t, soon, "quiet is shown", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 	t.Logf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
 	if time.Since(pressed) > 12*time.Second || time.Since(pressed)-obeyed > 2*time.Second {
 		t.Errorf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
@@ -100,15 +101,15 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	if len(seen) != 1 || !seen[0].Stopping {
 		t.Errorf("Ruby sees %+v", seen)
 	}
-	if _, waiting := push(t, rdb, "Record", "[]"); waiting == "" || !p.running() {
+	if _, waiting := push(t, rdb, "Record", "[]"); waiting == "" || !p.Running() {
 		t.Error("a job was fetched after quiet, or the process has ended")
 	}
 
 	pressed = press("stop!")
-	if code := p.exit(soon); code != 0 {
+	if code := p.Exit(soon); code != 0 {
 		t.Errorf("exit code %d after stop!", code)
 	}
-	took := p.ended.Sub(pressed)
+	took := p.Ended().Sub(pressed)
 	t.Logf("stop! ended the process after %s", took)
 	if took > 16*time.Second { // a beat, the timeout, the grace
 		t.Errorf("stop! ended the process after %s", took)
@@ -127,11 +128,11 @@ func TestEmbeddedIgnoresTheButtons(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	p := startWorker(t, workerSpec{Redis: url, Records: url, Embedded: true})
-	identity := p.ready()
+	identity := p.Ready()
 	if err := rdb.LPush(t.Context(), identity+"-signals", "TERM", "TSTP").Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, soon, "the signals are taken", func() bool { return len(p.logged("ignored a remote signal: this process is embedded")) == 2 })
+	proctest.Await(t, soon, "the signals are taken", func() bool { return len(p.Logged("ignored a remote signal: this process is embedded")) == 2 })
 	push(t, rdb, "Record", "[]")
 	clean(t, rdb)
 }

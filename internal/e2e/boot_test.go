@@ -43,10 +43,10 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := troupeCmd(t, nil, append([]string{"run"}, c.args...)...)
-			if code := p.exit(soon); code != 1 {
+			if code := p.Exit(soon); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			text := p.stderr.String()
+			text := p.Stderr.String()
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
 					t.Errorf("stderr has no %q: %s", want, text)
@@ -60,12 +60,12 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 	t.Run("library", func(t *testing.T) {
 		t.Parallel()
 		p := startWorkerSoon(t, workerSpec{Redis: url, Records: url, Lease: time.Millisecond})
-		if code := p.exit(soon); code != 1 || !strings.Contains(p.stderr.String(), "Lease is 1ms") {
-			t.Errorf("exit code %d: %s", code, p.stderr.String())
+		if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr.String(), "Lease is 1ms") {
+			t.Errorf("exit code %d: %s", code, p.Stderr.String())
 		}
 		p = startWorkerSoon(t, workerSpec{Redis: "redis://127.0.0.1:1/0", Records: url})
-		if code := p.exit(soon); code != 1 {
-			t.Errorf("exit code %d: %s", code, p.stderr.String())
+		if code := p.Exit(soon); code != 1 {
+			t.Errorf("exit code %d: %s", code, p.Stderr.String())
 		}
 	})
 }
@@ -74,8 +74,8 @@ func TestVersionAndHelpExitWith0(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"version"}, {"-V"}, {"run", "-V"}, {"--help"}, {"run", "-h"}} {
 		p := troupeCmd(t, nil, args...)
-		if code := p.exit(soon); code != 0 || p.stdout.String() == "" {
-			t.Errorf("troupe %v: exit code %d, printed %q", args, code, p.stdout.String())
+		if code := p.Exit(soon); code != 0 || p.Stdout.String() == "" {
+			t.Errorf("troupe %v: exit code %d, printed %q", args, code, p.Stdout.String())
 		}
 	}
 }
@@ -90,19 +90,19 @@ func TestEscalationExitsWith70(t *testing.T) {
 		{Concurrency: 2, Queues: []string{"default"}},
 		{Name: "bug", Concurrency: 1, Queues: []string{"bug"}, Fetch: "panics"},
 	}})
-	if code := p.exit(soon); code != 70 {
+	if code := p.Exit(soon); code != 70 {
 		t.Errorf("exit code %d, want 70", code)
 	}
-	why := p.awaitLog(soon, "the supervision tree gave up: stopping")
+	why := p.AwaitLog("the supervision tree gave up: stopping")
 	for _, part := range []string{"restart budget spent (5 restarts in 1m0s)", "launcher/bug/fetcher", "fetcher with a bug"} {
-		if !strings.Contains(why.str("error"), part) {
-			t.Errorf("the reason has no %q: %s", part, why.str("error"))
+		if !strings.Contains(why.Str("error"), part) {
+			t.Errorf("the reason has no %q: %s", part, why.Str("error"))
 		}
 	}
 	if left := leftovers(t, rdb); len(left) != 1 || left[0] != "queue:default: "+running {
 		t.Errorf("left in Redis: %v", left)
 	}
-	drain(t, p)
+	p.Drain()
 }
 
 // Panics of jobs spend no budget by themselves; what a strategy makes of them does.
@@ -115,7 +115,7 @@ func TestEscalatedPanicsOfJobsExitWith70(t *testing.T) {
 	}
 	p := startWorkerSoon(t, workerSpec{Redis: url, Records: newRecords(t).url, Escalate: true,
 		Capsules: []capsuleSpec{{Concurrency: 1, Queues: []string{"default"}}}})
-	if code := p.exit(soon); code != 70 {
+	if code := p.Exit(soon); code != 70 {
 		t.Errorf("exit code %d, want 70", code)
 	}
 	if left := leftovers(t, rdb); len(left) != jobs || len(private(t, rdb)) != 0 {

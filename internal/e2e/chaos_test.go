@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -24,12 +25,12 @@ func TestRandomKillsAndStops(t *testing.T) {
 	c := client.New(rdb)
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Timeout: 2 * time.Second, Poll: time.Second,
 		Capsules: []capsuleSpec{{Concurrency: 10, Queues: []string{"default", "low"}}, {Name: "other", Concurrency: 3, Queues: []string{"other", "default"}}}}
-	var procs []*proc
+	var procs []*proctest.Process
 	for range 3 {
 		procs = append(procs, startWorker(t, spec))
 	}
 	killed := map[int]bool{}
-	var stopped []*proc
+	var stopped []*proctest.Process
 	pushed := map[string]bool{}
 	stops := 0
 	tick := time.NewTicker(pace)
@@ -55,31 +56,31 @@ func TestRandomKillsAndStops(t *testing.T) {
 			continue
 		}
 		i := r.IntN(len(procs))
-		young := len(procs[i].logged("troupe is running")) == 0 // TERM would end it like KILL
+		young := len(procs[i].Logged("troupe is running")) == 0 // TERM would end it like KILL
 		if r.IntN(2) == 0 || young {
-			killed[procs[i].pid()] = true
-			procs[i].dull = true
-			procs[i].signal(syscall.SIGKILL)
+			killed[procs[i].PID()] = true
+			procs[i].Dull = true
+			procs[i].Signal(syscall.SIGKILL)
 		} else {
 			stops++
-			procs[i].signal(syscall.SIGTERM)
+			procs[i].Signal(syscall.SIGTERM)
 			stopped = append(stopped, procs[i])
 		}
 		procs[i] = startWorkerSoon(t, spec)
 	}
 	for _, p := range stopped {
-		if code := p.exit(soon); code != 0 {
+		if code := p.Exit(soon); code != 0 {
 			t.Errorf("exit code %d after TERM", code)
 		}
-		if report := drain(t, p); len(report.jids("left"))+len(report.jids("requeued"))+len(report.jids("abandoned")) > 0 {
+		if report := p.Drain(); len(report.Strs("left"))+len(report.Strs("requeued"))+len(report.Strs("abandoned")) > 0 {
 			t.Errorf("drain report after a stop under light load: %v", report)
 		}
 	}
-	await(t, soon, "every job has ended well", func() bool {
+	proctest.Await(t, soon, "every job has ended well", func() bool {
 		retryNow(t, rdb)
 		return len(ran(rec)) == len(pushed)
 	})
-	await(t, soon, "no job is left", func() bool {
+	proctest.Await(t, soon, "no job is left", func() bool {
 		retryNow(t, rdb) // of a run that was killed after its end and before its ack
 		return len(leftovers(t, rdb)) == 0
 	})
@@ -101,9 +102,9 @@ func TestRandomKillsAndStops(t *testing.T) {
 	}
 	t.Logf("%d jobs, %d runs, %d kills, %d stops; %d jobs ended well twice", len(pushed), len(rec.find("start", "")), len(killed), stops, twice)
 	fetchers := int64(2 * len(procs))
-	await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == fetchers })
+	proctest.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == fetchers })
 	for _, p := range procs {
-		p.stop(soon)
+		p.Stop(soon)
 	}
 	for _, key := range []string{"troupe:procs", "troupe:leases"} {
 		if rdb.Exists(t.Context(), key).Val() != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -40,7 +41,7 @@ handlers:
 // only waits for the one member of set and returns it.
 func only(t testing.TB, rdb *redis.Client, set string) *troupe.Payload {
 	t.Helper()
-	await(t, soon, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
+	proctest.Await(t, soon, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
 	return parsed(t, rdb.ZRange(t.Context(), set, 0, 0).Val()[0])
 }
 
@@ -77,11 +78,11 @@ func TestExecHandlers(t *testing.T) {
 				if got.JID() != jid || c.errorClass != "" && class != c.errorClass || !strings.Contains(message, c.message) {
 					t.Errorf("error_class %q, error_message %q, want %q, %q", class, message, c.errorClass, c.message)
 				}
-				p.stop(soon)
+				p.Stop(soon)
 				return
 			}
-			p.awaitLog(soon, "job done")
-			p.stop(soon)
+			p.AwaitLog("job done")
+			p.Stop(soon)
 			clean(t, rdb)
 			switch c.class {
 			case "Save":
@@ -91,16 +92,16 @@ func TestExecHandlers(t *testing.T) {
 				if got, _ := os.ReadFile(filepath.Join(dir, "env")); string(got) != "Save special 0\n" {
 					t.Errorf("environment %q", got)
 				}
-				out := p.logged("job output")
-				if len(out) != 1 || out[0].str("line") != "saved" || out[0].str("jid") != jid {
+				out := p.Logged("job output")
+				if len(out) != 1 || out[0].Str("line") != "saved" || out[0].Str("jid") != jid {
 					t.Errorf("log of its output: %v", out)
 				}
 			case "Echo":
-				if p.stdout.String() != "[\"x\",1.50]\n" {
-					t.Errorf("printed %q", p.stdout.String())
+				if p.Stdout.String() != "[\"x\",1.50]\n" {
+					t.Errorf("printed %q", p.Stdout.String())
 				}
 			}
-			for _, l := range p.logged("job done") {
+			for _, l := range p.Logged("job done") {
 				if text := mustJSON(l); strings.Contains(text, "123456789012345678901234567890") {
 					t.Errorf("arguments in the log: %s", text)
 				}
@@ -121,26 +122,26 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 	p := daemon(t, url, fmt.Sprintf(execConfig, dir))
 	push(t, rdb, "Child", "[]")
 	running := filepath.Join(dir, "running")
-	await(t, soon, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
+	proctest.Await(t, soon, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
 	text, err := os.ReadFile(running)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.kill()
+	p.Kill()
 	began := time.Now()
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, soon, "process "+field+" is gone", func() bool { return !alive(pid) })
+		proctest.Await(t, soon, "process "+field+" is gone", func() bool { return !alive(pid) })
 	}
 	t.Logf("program and its child were gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 	if err := os.Remove(running); err != nil {
 		t.Fatal(err)
 	}
 	daemon(t, url, fmt.Sprintf(execConfig, dir))
-	await(t, soon, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
+	proctest.Await(t, soon, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
 	t.Logf("it ran again %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 

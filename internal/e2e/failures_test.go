@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -43,8 +44,8 @@ func TestRubyRetriesWhatFailedInGo(t *testing.T) {
 	}
 	before := time.Now()
 	w := startWorker(t, workerSpec{Redis: url, Records: rec.url})
-	await(t, soon, "two retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
-	w.stop(soon)
+	proctest.Await(t, soon, "two retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
+	w.Stop(soon)
 
 	var retries []entry
 	ruby(t, url, showRetries, &retries)
@@ -67,8 +68,8 @@ show(Sidekiq::RetrySet.new.size)`, nil)
 	s := sidekiq(t, url, "-c", "1")
 	// In Ruby FailOnce always fails: a second failure on top of Go's first.
 	runs := rubyRuns(t, rdb, 2)
-	await(t, soon, "two retries again", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
-	s.stop(soon)
+	proctest.Await(t, soon, "two retries again", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
+	s.Stop(soon)
 	for _, run := range runs {
 		want := `["é"]`
 		if run.JID == button {
@@ -131,11 +132,11 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 	w := startWorker(t, workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{{Concurrency: 5, Queues: []string{"go"}}}})
 	s := sidekiq(t, url, "-c", "2", "-q", "ruby")
 	rubyRuns(t, rdb, 34)
-	await(t, soon, "empty queues", func() bool {
+	proctest.Await(t, soon, "empty queues", func() bool {
 		return rdb.Exists(t.Context(), "queue:go", "queue:ruby").Val() == 0 && len(private(t, rdb)) == 0
 	})
-	w.stop(soon)
-	s.stop(soon)
+	w.Stop(soon)
+	s.Stop(soon)
 	got := rubyStats(t, url)
 	want := stats{Processed: 40 + 5 + 3 + 2 + 2 + 30 + 4, Failed: 5 + 3 + 2 + 2 + 4, Retries: 3 + 2, Dead: 5 + 4 + 2}
 	if got != want {

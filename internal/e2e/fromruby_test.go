@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -112,7 +113,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 	if err := rdb.LPush(t.Context(), "queue:default", raw).Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, soon, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
+	proctest.Await(t, soon, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
 	retryNow(t, rdb)
 	runs := rec.await(soon, 2, "start", "")
 	if runs[0].Payload != raw {
@@ -125,7 +126,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 			t.Errorf("%s was %s, is %s", key, b, a)
 		}
 	}
-	await(t, soon, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
+	proctest.Await(t, soon, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 func parsed(t testing.TB, raw string) *troupe.Payload {

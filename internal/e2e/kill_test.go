@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -33,7 +34,7 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 
 // rescued waits until the process p has run every job of raws, bytes unchanged,
 // exactly once, and nothing is left.
-func rescued(t testing.TB, rdb *redis.Client, rec *records, p *proc, raws map[string]string, limit time.Duration) {
+func rescued(t testing.TB, rdb *redis.Client, rec *records, p *proctest.Process, raws map[string]string, limit time.Duration) {
 	t.Helper()
 	killed := time.Now()
 	rec.await(limit, len(raws), "end", "")
@@ -44,7 +45,7 @@ func rescued(t testing.TB, rdb *redis.Client, rec *records, p *proc, raws map[st
 		if e.Payload != raws[e.JID] {
 			t.Errorf("%s ran as %s, pushed %s", e.JID, e.Payload, raws[e.JID])
 		}
-		if e.PID == p.pid() {
+		if e.PID == p.PID() {
 			again[e.JID]++
 		}
 	}
@@ -64,7 +65,7 @@ func TestKilledProcessDefaultLease(t *testing.T) {
 	dies := startWorker(t, spec)
 	raws := hang(t, rdb, rec, 20)
 	lives := startWorker(t, spec)
-	dies.kill()
+	dies.Kill()
 	rescued(t, rdb, rec, lives, raws, 60*time.Second)
 }
 
@@ -74,14 +75,14 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
-	var dying []*proc
+	var dying []*proctest.Process
 	for range 2 {
 		dying = append(dying, startWorker(t, spec))
 	}
 	raws := hang(t, rdb, rec, 40)
 	lives := startWorker(t, spec)
 	for _, p := range dying {
-		p.signal(syscall.SIGKILL)
+		p.Signal(syscall.SIGKILL)
 	}
 	rescued(t, rdb, rec, lives, raws, 15*time.Second)
 	if n := rdb.HLen(t.Context(), "troupe:procs").Val(); n != 1 {
@@ -108,11 +109,11 @@ func TestKilledWhileFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec.await(soon, 1, "start", "") // some of 200 run, some wait for their goroutine
-	dies.kill()
+	dies.Kill()
 	held := len(private(t, rdb))
 	t.Logf("killed with %d jobs fetched, %d begun, %d ended", held, len(rec.find("start", "")), len(rec.find("end", "")))
 	startWorker(t, spec)
-	await(t, soon, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
+	proctest.Await(t, soon, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 }
 
@@ -141,9 +142,9 @@ func TestPausedProcess(t *testing.T) {
 	startWorker(t, other) // looks for the dead, and cannot run what it finds
 	short, _ := push(t, rdb, "Nap", "[1.5]")
 	rec.await(soon, 1, "start", short)
-	paused.signal(syscall.SIGSTOP)
+	paused.Signal(syscall.SIGSTOP)
 	time.Sleep(1200 * time.Millisecond) // the length of the pause: leases are renewed before their last two thirds begin
-	paused.signal(syscall.SIGCONT)
+	paused.Signal(syscall.SIGCONT)
 	rec.await(soon, 1, "end", short)
 	clean(t, rdb)
 	if runs := rec.find("start", short); len(runs) != 1 {
@@ -152,21 +153,21 @@ func TestPausedProcess(t *testing.T) {
 
 	long, _ := push(t, rdb, "HangOnce", "[]")
 	rec.await(soon, 1, "start", long)
-	paused.signal(syscall.SIGSTOP)
+	paused.Signal(syscall.SIGSTOP)
 	heir := startWorker(t, spec)
 	ends := rec.await(soon, 1, "end", long)
-	if ends[0].PID != heir.pid() || ends[0].Error != "" {
+	if ends[0].PID != heir.PID() || ends[0].Error != "" {
 		t.Errorf("ended as %+v", ends[0])
 	}
-	paused.signal(syscall.SIGCONT)
-	paused.awaitLog(soon, "fenced: this process was taken for dead and its jobs were put back by another")
+	paused.Signal(syscall.SIGCONT)
+	paused.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
 	ends = rec.await(soon, 2, "end", long)
-	if ends[1].PID != paused.pid() || !strings.Contains(ends[1].Error, "fenced") {
+	if ends[1].PID != paused.PID() || !strings.Contains(ends[1].Error, "fenced") {
 		t.Errorf("in the paused process it ended as %+v", ends[1])
 	}
-	heir.stop(soon)
+	heir.Stop(soon)
 	after, _ := push(t, rdb, "Record", "[]") // it goes on under a new incarnation
 	rec.await(soon, 1, "end", after)
 	clean(t, rdb)
-	paused.stop(soon)
+	paused.Stop(soon)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -66,7 +67,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 			jid, _ := push(t, rdb, c.class, "[1]", c.opts...)
 			rec.await(soon, 1, "start", jid)
 			if c.stop {
-				p.signal(syscall.SIGTERM)
+				p.Signal(syscall.SIGTERM)
 			}
 			select {
 			case <-way.lost:
@@ -74,11 +75,11 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 				t.Fatal("nothing was lost")
 			}
 			if c.stop {
-				if code := p.exit(soon); code != 0 {
+				if code := p.Exit(soon); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			await(t, soon, "the job is in "+c.end, func() bool {
+			proctest.Await(t, soon, "the job is in "+c.end, func() bool {
 				return where(t, rdb, jid) == c.end && len(private(t, rdb)) == 0 && len(leftovers(t, rdb)) == min(1, len(c.end))
 			})
 			rec.await(soon, c.runs, "end", jid)
@@ -90,7 +91,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 			}
 			next, _ := push(t, rdb, "Record", "[2]") // it works on
 			rec.await(soon, 1, "end", next)
-			p.stop(soon)
+			p.Stop(soon)
 			if done := rdb.Get(t.Context(), "stat:processed").Val(); done != "2" {
 				t.Errorf("stat:processed is %s after 2 executions", done)
 			}
@@ -112,13 +113,13 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 	}
 	rec.await(soon, n, "end", "")
 	clean(t, rdb)
-	p.signal(syscall.SIGTSTP) // beats, and flushes
+	p.Signal(syscall.SIGTSTP) // beats, and flushes
 	select {
 	case <-way.lost:
 	case <-time.After(soon):
 		t.Fatal("nothing was lost")
 	}
-	p.stop(soon)
+	p.Stop(soon)
 	if s := rdb.Get(t.Context(), "stat:processed").Val(); s != strconv.Itoa(n) {
 		t.Errorf("stat:processed is %s after %d executions", s, n)
 	}
@@ -137,7 +138,7 @@ func TestLostReplyToTheRescuer(t *testing.T) {
 			raws := hang(t, rdb, rec, 5)
 			way.lose(func(c command) bool { return c.runs("fetch/lua/" + script + ".lua") }, nil)
 			lives := startWorker(t, workerSpec{Redis: way.url, Records: rec.url, Lease: 2 * time.Second})
-			dies.kill()
+			dies.Kill()
 			rescued(t, rdb, rec, lives, raws, soon)
 			select {
 			case <-way.lost:

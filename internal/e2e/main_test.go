@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -64,20 +65,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// await polls until cond holds: what other processes do has no signal here.
-func await(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // soon is the limit of what should happen at once, on a loaded machine too.
-const soon = 30 * time.Second
+const soon = proctest.Soon
 
 func mustJSON(v any) string {
 	text, err := json.Marshal(v)

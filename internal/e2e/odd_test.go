@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -52,7 +53,7 @@ func TestOddBytesInAQueue(t *testing.T) {
 	for _, raw := range runs {
 		rdb.LPush(t.Context(), "queue:default", raw)
 	}
-	await(t, soon, "the queue is empty", func() bool {
+	proctest.Await(t, soon, "the queue is empty", func() bool {
 		return rdb.Exists(t.Context(), "queue:default").Val() == 0 && len(private(t, rdb)) == 0
 	})
 	got := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
@@ -83,10 +84,10 @@ func TestOddBytesInAQueue(t *testing.T) {
 			t.Errorf("%s ran %d times", jid, len(e))
 		}
 	}
-	if text := p.stderr.String(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
-		t.Errorf("the fetcher crashed: %s", brief(text))
+	if text := p.Stderr.String(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
+		t.Errorf("the fetcher crashed: %s", proctest.Brief(text))
 	}
-	p.stop(soon)
+	p.Stop(soon)
 }
 
 // The same for members of the two sets: one that is no job does not stop those
@@ -108,7 +109,7 @@ func TestOddMembersOfTheSets(t *testing.T) {
 		if e := rec.await(soon, 1, "start", set)[0]; e.Args != `["é",1.10]` {
 			t.Errorf("ran with %s", e.Args)
 		}
-		await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
+		proctest.Await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
 	}
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	for _, raw := range odd {

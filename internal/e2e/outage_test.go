@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -53,27 +54,27 @@ func TestOutageLosesNoJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, soon, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
+	proctest.Await(t, soon, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
 
 	s.Kill()
-	away := p.awaitLog(soon, "redis is away")
-	cpu := p.cpu()
+	away := p.AwaitLog("redis is away")
+	cpu := p.CPU()
 	// The length of the outage is what is tested.
 	time.Sleep(5 * time.Second)
-	cpu = p.cpu() - cpu
+	cpu = p.CPU() - cpu
 	runs := len(rec.find("start", ""))
 	restart(t, s)
 	back := time.Now()
 	rec.await(soon, runs+1, "start", "")
 	fetched := time.Since(back)
-	line := p.awaitLog(soon, "redis is back")
+	line := p.AwaitLog("redis is back")
 	t.Logf("away: %v; CPU in 5 s of outage: %s; first job %s after the restart; log line %s after it says %.1f s",
 		away["error"], cpu, fetched.Round(time.Millisecond), time.Since(back).Round(time.Millisecond), line["downtime_s"])
 	if cpu > 500*time.Millisecond {
 		t.Errorf("the process took %s of CPU in an outage of 5 s", cpu)
 	}
 
-	await(t, soon, "the jobs that failed during the outage are retries", func() bool {
+	proctest.Await(t, soon, "the jobs that failed during the outage are retries", func() bool {
 		return where(t, rdb, failing[0]) == "retry" && where(t, rdb, failing[1]) == "retry"
 	})
 	for _, m := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
@@ -81,17 +82,17 @@ func TestOutageLosesNoJob(t *testing.T) {
 			rdb.ZRem(t.Context(), "retry", m)
 		}
 	}
-	await(t, soon, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
+	proctest.Await(t, soon, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 	for jid, n := range ran(rec) {
 		if n != 1 {
 			t.Errorf("%s succeeded %d times", jid, n)
 		}
 	}
-	if n, m := len(p.logged("redis is away")), len(p.logged("redis is back")); n != 1 || m != 1 {
+	if n, m := len(p.Logged("redis is away")), len(p.Logged("redis is back")); n != 1 || m != 1 {
 		t.Errorf("%d log lines of the outage and %d of its end", n, m)
 	}
-	p.stop(soon)
+	p.Stop(soon)
 	processed := rdb.Get(t.Context(), "stat:processed").Val()
 	if want := fmt.Sprint(len(rec.find("end", ""))); processed != want {
 		t.Errorf("stat:processed is %s after %s executions", processed, want)
@@ -105,17 +106,17 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	s, rdb := ownRedis(t)
 	rec := newRecords(t)
 	p := startWorker(t, workerSpec{Redis: s.URL(0), Records: rec.url, Lease: 3 * time.Second})
-	identity := p.ready()
+	identity := p.Ready()
 	done, _ := push(t, rdb, "Nap", "[3]")
 	fails, _ := push(t, rdb, "NapFail", "[3]")
 	hangs, raw := push(t, rdb, "HangOnce", `["é",1.10]`)
 	rec.await(soon, 3, "start", "")
 	s.Kill()
-	p.awaitLog(soon, "redis is away")
+	p.AwaitLog("redis is away")
 	restart(t, s)
-	p.awaitLog(soon, "redis is back")
+	p.AwaitLog("redis is back")
 	rec.await(soon, 1, "end", done)
-	await(t, soon, "the failure is a retry and only the job that hangs is in progress", func() bool {
+	proctest.Await(t, soon, "the failure is a retry and only the job that hangs is in progress", func() bool {
 		return where(t, rdb, fails) == "retry" && slices.Equal(private(t, rdb), []string{raw})
 	})
 	if at := where(t, rdb, done); at != "" {
@@ -123,15 +124,15 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	}
 	next, _ := push(t, rdb, "Record", "[]")
 	rec.await(soon, 1, "end", next)
-	await(t, soon, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+	proctest.Await(t, soon, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	if n := len(rec.find("start", "")); n != 4 {
 		t.Errorf("%d runs of 4 jobs", n)
 	}
 	// The process dies with the job that hangs: it is in its private place again.
 	heir := startWorker(t, workerSpec{Redis: s.URL(0), Records: rec.url, Lease: 3 * time.Second})
-	p.kill()
+	p.Kill()
 	ends := rec.await(soon, 1, "end", hangs)
-	if ends[0].PID != heir.pid() || ends[0].Payload != raw {
+	if ends[0].PID != heir.PID() || ends[0].Payload != raw {
 		t.Errorf("ended as %+v", ends[0])
 	}
 }
@@ -151,21 +152,21 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	rec.await(soon, 2, "start", "")
 	riskyRaw := rec.find("start", risky)[0].Payload
 	s.Kill()
-	p.awaitLog(soon, "redis is away")
-	took := p.stop(soon)
+	p.AwaitLog("redis is away")
+	took := p.Stop(soon)
 	t.Logf("ended after %s", took)
 	if took > 15*time.Second {
 		t.Errorf("ended after %s", took)
 	}
-	report := drain(t, p)
-	if got := report.jids("left"); !slices.Equal(got, []string{hangs}) {
+	report := p.Drain()
+	if got := report.Strs("left"); !slices.Equal(got, []string{hangs}) {
 		t.Errorf("left %v, want %s", got, hangs)
 	}
-	if got := report.jids("lost"); !slices.Equal(got, []string{risky}) {
+	if got := report.Strs("lost"); !slices.Equal(got, []string{risky}) {
 		t.Errorf("lost %v, want %s", got, risky)
 	}
-	lost := p.logged("lost: Redis did not take the job back and this fetcher has no private place")
-	if len(lost) != 1 || lost[0].str("payload") != riskyRaw {
+	lost := p.Logged("lost: Redis did not take the job back and this fetcher has no private place")
+	if len(lost) != 1 || lost[0].Str("payload") != riskyRaw {
 		t.Errorf("log of the lost job: %v, want its bytes %s", lost, riskyRaw)
 	}
 	restart(t, s)

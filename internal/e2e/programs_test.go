@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // program is one of the two ways to run a daemon: the command, and a user's own
@@ -18,13 +20,14 @@ type program struct {
 
 // running is a daemon of which a test can ask whether a job has begun.
 type running struct {
-	*proc
+	t *testing.T
+	*proctest.Process
 	begun func(jid string) bool
 }
 
 func (r *running) awaitBegun(jid string) {
 	r.t.Helper()
-	await(r.t, soon, "the job has begun", func() bool { return r.begun(jid) })
+	proctest.Await(r.t, soon, "the job has begun", func() bool { return r.begun(jid) })
 }
 
 const commandConfig = `
@@ -40,14 +43,14 @@ func programs() []program {
 	return []program{
 		{"command", func(t *testing.T, url string, timeout time.Duration) *running {
 			p := daemon(t, url, commandConfig, "-t", timeout.String())
-			return &running{p, func(jid string) bool {
-				return slices.ContainsFunc(p.logged("job output"), func(l line) bool { return l.str("jid") == jid })
+			return &running{t, p, func(jid string) bool {
+				return slices.ContainsFunc(p.Logged("job output"), func(l proctest.Line) bool { return l.Str("jid") == jid })
 			}}
 		}, 2 * time.Second}, // the child is killed
 		{"library", func(t *testing.T, url string, timeout time.Duration) *running {
 			rec := newRecords(t)
 			p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Timeout: timeout})
-			return &running{p, func(jid string) bool { return len(rec.find("start", jid)) > 0 }}
+			return &running{t, p, func(jid string) bool { return len(rec.find("start", jid)) > 0 }}
 		}, 3 * time.Second}, // the grace
 	}
 }

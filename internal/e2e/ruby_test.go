@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -77,7 +78,7 @@ class FailOnce < Fail; end
 `
 
 // sidekiq starts a real Sidekiq on queue and waits until it runs.
-func sidekiq(t testing.TB, url string, flags ...string) *proc {
+func sidekiq(t testing.TB, url string, flags ...string) *proctest.Process {
 	t.Helper()
 	needRuby(t)
 	file := filepath.Join(t.TempDir(), "worker.rb")
@@ -86,9 +87,9 @@ func sidekiq(t testing.TB, url string, flags ...string) *proc {
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = t.TempDir()
-	p := start(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
-	await(t, soon, "sidekiq runs", func() bool {
-		return strings.Contains(p.stderr.String(), "e2e: started") || !p.running()
+	p := proctest.Start(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
+	proctest.Await(t, soon, "sidekiq runs", func() bool {
+		return strings.Contains(p.Stderr.String(), "e2e: started") || !p.Running()
 	})
 	return p
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -34,8 +35,8 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 	startWorker(t, workerSpec{Redis: url, Records: rec.url})
 	// by the command, by the client, by Ruby: each into an idle daemon
 	p := troupeCmd(t, nil, "push", "Record", "--in", "2s", "--redis", url)
-	if code := p.exit(soon); code != 0 {
-		t.Fatalf("push: %s", p.stderr.String())
+	if code := p.Exit(soon); code != 0 {
+		t.Fatalf("push: %s", p.Stderr.String())
 	}
 	check := func(who, jid string) {
 		t.Helper()
@@ -46,7 +47,7 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 		t.Logf("%s: started %s after its time", who, due(t, rec, jid, z[0].Score))
 		clean(t, rdb)
 	}
-	check("command", strings.TrimSpace(p.stdout.String()))
+	check("command", strings.TrimSpace(p.Stdout.String()))
 	jid, _ := push(t, rdb, "Record", "[]", client.In(500*time.Millisecond))
 	check("client", jid)
 	ruby(t, url, `show(Sidekiq::Client.push("class" => "Record", "args" => [], "at" => Time.now.to_f + 1.5))`, &jid)
@@ -66,21 +67,21 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
-	byIdentity := map[string]*proc{}
+	byIdentity := map[string]*proctest.Process{}
 	for range 3 {
 		p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
-		byIdentity[p.ready()] = p
+		byIdentity[p.Ready()] = p
 	}
 	for round := range 2 {
 		var leader string
-		await(t, soon, "somebody watches", func() bool {
+		proctest.Await(t, soon, "somebody watches", func() bool {
 			leader = rdb.Get(t.Context(), "troupe:poller").Val()
 			return byIdentity[leader] != nil && (round > 0 || rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1)
 		})
 		// due shortly after the watcher's death, and pushed after it
 		at := time.Now().Add(1300 * time.Millisecond)
 		before, _ := push(t, rdb, "Record", "[]", client.At(at))
-		byIdentity[leader].kill()
+		byIdentity[leader].Kill()
 		delete(byIdentity, leader)
 		late := due(t, rec, before, troupe.Score(at))
 		at = time.Now().Add(200 * time.Millisecond)

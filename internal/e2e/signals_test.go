@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -19,14 +20,14 @@ func TestTermAndIntEndAnIdleProcess(t *testing.T) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			rdb, url := redistest.New(t)
 			p := prog.start(t, url, 25*time.Second)
-			identity := p.ready()
-			await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+			identity := p.Ready()
+			proctest.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 			began := time.Now()
-			p.signal(sig)
-			if code := p.exit(soon); code != 0 {
+			p.Signal(sig)
+			if code := p.Exit(soon); code != 0 {
 				t.Errorf("%v: exit code %d", sig, code)
 			}
-			took := p.ended.Sub(began)
+			took := p.Ended().Sub(began)
 			t.Logf("%v: ended after %s", sig, took)
 			if took > 3*time.Second {
 				t.Errorf("%v: an idle process took %s to end", sig, took)
@@ -48,16 +49,16 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 		began := time.Now()
 		jid, _ := push(t, rdb, "Nap", "[1.5]")
 		p.awaitBegun(jid)
-		p.signal(syscall.SIGTERM)
-		p.awaitLog(soon, "stop: waiting for running jobs")
+		p.Signal(syscall.SIGTERM)
+		p.AwaitLog("stop: waiting for running jobs")
 		waiting, _ := push(t, rdb, "Record", "[1]")
-		if code := p.exit(soon); code != 0 {
+		if code := p.Exit(soon); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		if took := p.ended.Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
+		if took := p.Ended().Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
 			t.Errorf("ended %s after the push of a job of 1.5 s", took)
 		}
-		if got := drain(t, p.proc).jids("finished_jids"); !slices.Equal(got, []string{jid}) {
+		if got := p.Drain().Strs("finished_jids"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("finished %v, want %s", got, jid)
 		}
 		if at := where(t, rdb, waiting); at != "queue:default" || where(t, rdb, jid) != "" {
@@ -75,24 +76,24 @@ func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
 		p := prog.start(t, url, time.Second)
 		jid, raw := push(t, rdb, "Deaf", "[60]", client.Set("bid", "é<&>"))
 		p.awaitBegun(jid)
-		p.signal(syscall.SIGTSTP)
-		p.awaitLog(soon, "quiet: no new jobs will be fetched")
+		p.Signal(syscall.SIGTSTP)
+		p.AwaitLog("quiet: no new jobs will be fetched")
 		for range 3 {
 			push(t, rdb, "Record", "[]") // older than the requeue, newer than the job
 		}
 		began := time.Now()
-		p.signal(syscall.SIGTERM)
-		p.awaitLog(soon, "requeued the jobs that were still running")
+		p.Signal(syscall.SIGTERM)
+		p.AwaitLog("requeued the jobs that were still running")
 		deadline := time.Since(began)
 		if next := rdb.LIndex(t.Context(), "queue:default", -1).Val(); next != raw {
 			t.Errorf("the job popped next\n is %s\nwant %s", next, raw)
 		}
-		p.signal(syscall.SIGTERM) // changes nothing
-		p.signal(syscall.SIGINT)
-		if code := p.exit(soon); code != 0 {
+		p.Signal(syscall.SIGTERM) // changes nothing
+		p.Signal(syscall.SIGINT)
+		if code := p.Exit(soon); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		took := p.ended.Sub(began)
+		took := p.Ended().Sub(began)
 		t.Logf("requeued after %s, ended after %s", deadline, took)
 		if deadline < 900*time.Millisecond || deadline > 4*time.Second {
 			t.Errorf("requeued %s after TERM, want about 1 s", deadline)
@@ -100,15 +101,15 @@ func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
 		if least := time.Second + prog.hard; took < least-100*time.Millisecond || took > least+4*time.Second {
 			t.Errorf("ended %s after TERM, want about %s", took, least)
 		}
-		report := drain(t, p.proc)
+		report := p.Drain()
 		abandoned := []string{jid}
 		if prog.name == "command" {
 			abandoned = nil
 		}
-		if got := report.jids("requeued"); !slices.Equal(got, []string{jid}) {
+		if got := report.Strs("requeued"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("requeued %v, want %s", got, jid)
 		}
-		if got := report.jids("abandoned"); !slices.Equal(got, abandoned) {
+		if got := report.Strs("abandoned"); !slices.Equal(got, abandoned) {
 			t.Errorf("abandoned %v, want %v", got, abandoned)
 		}
 		if left := leftovers(t, rdb); len(left) != 4 {
@@ -124,13 +125,13 @@ func TestAnObedientJobEndsTheGrace(t *testing.T) {
 		p := prog.start(t, url, time.Second)
 		jid, raw := push(t, rdb, "Nap", "[60]")
 		p.awaitBegun(jid)
-		took := p.stop(soon)
+		took := p.Stop(soon)
 		t.Logf("ended after %s", took)
 		if took < 900*time.Millisecond || took > 3*time.Second {
 			t.Errorf("ended after %s, want about 1 s", took)
 		}
-		report := drain(t, p.proc)
-		if got := report.jids("requeued"); !slices.Equal(got, []string{jid}) || len(report.jids("abandoned")) != 0 {
+		report := p.Drain()
+		if got := report.Strs("requeued"); !slices.Equal(got, []string{jid}) || len(report.Strs("abandoned")) != 0 {
 			t.Errorf("drain report %v", report)
 		}
 		if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
@@ -146,21 +147,21 @@ func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
 	forBoth(t, func(t *testing.T, prog program) {
 		rdb, url := redistest.New(t)
 		p := prog.start(t, url, 25*time.Second)
-		identity := p.ready()
+		identity := p.Ready()
 		running, _ := push(t, rdb, "Nap", "[1]")
 		p.awaitBegun(running)
-		p.signal(syscall.SIGTSTP)
-		await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+		p.Signal(syscall.SIGTSTP)
+		proctest.Await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 		waiting, _ := push(t, rdb, "Record", "[]")
 		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
-		await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
+		proctest.Await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
 		before := rdb.HGet(t.Context(), identity, "beat").Val()
-		p.signal(syscall.SIGTSTP)
-		await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
-		if !p.running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
-			t.Errorf("running %v, jobs in %q and %q", p.running(), where(t, rdb, waiting), where(t, rdb, due))
+		p.Signal(syscall.SIGTSTP)
+		proctest.Await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
+		if !p.Running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
+			t.Errorf("running %v, jobs in %q and %q", p.Running(), where(t, rdb, waiting), where(t, rdb, due))
 		}
-		p.stop(soon)
+		p.Stop(soon)
 	})
 }
 
@@ -170,18 +171,18 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 		p := prog.start(t, url, 25*time.Second)
 		jid, _ := push(t, rdb, "Nap", "[60]")
 		p.awaitBegun(jid)
-		p.signal(syscall.SIGTTIN)
-		dump := p.awaitLog(soon, "dump")
+		p.Signal(syscall.SIGTTIN)
+		dump := p.AwaitLog("dump")
 		for _, part := range []string{"launcher", "heartbeat", "poller", "rescuer", "processor-0", "Nap " + jid} {
-			if !strings.Contains(dump.str("tree"), part) {
-				t.Errorf("the tree has no %q:\n%s", part, dump.str("tree"))
+			if !strings.Contains(dump.Str("tree"), part) {
+				t.Errorf("the tree has no %q:\n%s", part, dump.Str("tree"))
 			}
 		}
-		if !strings.Contains(dump.str("goroutines"), "goroutine ") || !strings.Contains(dump.str("goroutines"), "Perform") {
-			t.Errorf("goroutines: %.500s", dump.str("goroutines"))
+		if !strings.Contains(dump.Str("goroutines"), "goroutine ") || !strings.Contains(dump.Str("goroutines"), "Perform") {
+			t.Errorf("goroutines: %.500s", dump.Str("goroutines"))
 		}
 		push(t, rdb, "Record", "[]")
-		await(t, soon, "it works on", func() bool { return len(p.logged("job done")) == 1 })
+		proctest.Await(t, soon, "it works on", func() bool { return len(p.Logged("job done")) == 1 })
 	})
 }
 
@@ -210,7 +211,7 @@ func TestTermDuringTheBoot(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatal("no connection")
 	}
-	if took := p.stop(soon); took > 5*time.Second {
+	if took := p.Stop(soon); took > 5*time.Second {
 		t.Errorf("ended after %s", took)
 	}
 }
@@ -222,7 +223,7 @@ func TestRequeueKeepsTheOrder(t *testing.T) {
 	rec := newRecords(t)
 	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Timeout: 500 * time.Millisecond})
 	raws := hang(t, rdb, rec, 5)
-	p.stop(soon)
+	p.Stop(soon)
 	back := rdb.LRange(t.Context(), "queue:default", 0, -1).Val()
 	slices.Reverse(back)
 	var want []string

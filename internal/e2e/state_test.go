@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // leftovers are the jobs in Redis: where they are and their bytes.
@@ -47,7 +48,7 @@ func private(t testing.TB, rdb *redis.Client) []string {
 // clean wants no job left anywhere.
 func clean(t testing.TB, rdb *redis.Client) {
 	t.Helper()
-	await(t, soon, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
+	proctest.Await(t, soon, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 // retryNow makes every retry due.

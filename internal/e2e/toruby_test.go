@@ -12,13 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
 // rubyRuns waits for n runs in a real Sidekiq.
 func rubyRuns(t testing.TB, rdb *redis.Client, n int) []rubyRun {
 	t.Helper()
-	await(t, soon, fmt.Sprintf("%d runs in Ruby", n), func() bool { return rdb.LLen(t.Context(), "e2e:ruby").Val() >= int64(n) })
+	proctest.Await(t, soon, fmt.Sprintf("%d runs in Ruby", n), func() bool { return rdb.LLen(t.Context(), "e2e:ruby").Val() >= int64(n) })
 	texts := rdb.LRange(t.Context(), "e2e:ruby", 0, -1).Val()
 	runs := make([]rubyRun, len(texts))
 	for i, text := range texts {
@@ -108,10 +109,10 @@ func TestRubyRunsWhatTheCommandPushes(t *testing.T) {
 		{[]string{"Record", "--count", "3", "--retry", "false", "--", "-5"}, `[-5]`},
 	} {
 		p := troupeCmd(t, []string{"REDIS_URL=" + url}, append([]string{"push"}, push.flags...)...)
-		if code := p.exit(soon); code != 0 {
-			t.Fatalf("troupe push %v: exit code %d: %s", push.flags, code, p.stderr.String())
+		if code := p.Exit(soon); code != 0 {
+			t.Fatalf("troupe push %v: exit code %d: %s", push.flags, code, p.Stderr.String())
 		}
-		for jid := range strings.FieldsSeq(p.stdout.String()) {
+		for jid := range strings.FieldsSeq(p.Stdout.String()) {
 			want[jid] = push.args
 		}
 	}

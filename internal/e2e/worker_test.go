@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -237,14 +238,14 @@ func (w *worker) record(what string, p *troupe.Payload, queue string, err error)
 }
 
 // startWorker runs a worker and waits until it does.
-func startWorker(t testing.TB, spec workerSpec) *proc {
+func startWorker(t testing.TB, spec workerSpec) *proctest.Process {
 	t.Helper()
 	p := startWorkerSoon(t, spec)
-	p.ready()
+	p.Ready()
 	return p
 }
 
-func startWorkerSoon(t testing.TB, spec workerSpec) *proc {
+func startWorkerSoon(t testing.TB, spec workerSpec) *proctest.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -254,5 +255,5 @@ func startWorkerSoon(t testing.TB, spec workerSpec) *proc {
 		spec.Capsules = []capsuleSpec{{Concurrency: 5, Queues: []string{"default"}}}
 	}
 	cmd := exec.CommandContext(context.Background(), self)
-	return start(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
+	return proctest.Start(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
 }

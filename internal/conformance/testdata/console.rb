@@ -8,6 +8,7 @@ require "sidekiq/scheduled"
 require "sidekiq/web"
 require "rack/mock"
 require "rack/session/cookie"
+require_relative "metrics"
 
 answers = $stdout.dup
 $stdout.reopen($stderr)

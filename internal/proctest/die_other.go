@@ -1,6 +1,6 @@
 //go:build !linux
 
-package conformance
+package proctest
 
 import "syscall"
 

@@ -1,5 +1,6 @@
-package e2e
+package proctest
 
 import "syscall"
 
+// dieWithParent makes a child end with the test binary.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,0 +1,283 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// fleetRun is one run of one job.
+type fleetRun struct {
+	fleetNote        // of its start
+	fate      string // ok, failed, interrupted; "" if the process ended before it was written down
+	refused   bool   // it was put back while it ran: whatever it came to, it runs again
+}
+
+func (r *fleetRun) String() string {
+	text := fmt.Sprintf("%s %d after %d failures from %s: %s", r.Side, r.PID, r.Failures, r.Queue, r.fate)
+	if r.refused {
+		text += " (put back)"
+	}
+	return text
+}
+
+// fleetLog is what the notes of the fleet come to.
+type fleetLog struct {
+	offset int64
+	runs   map[string]*fleetRun   // by Run
+	of     map[string][]*fleetRun // by jid, in order of starts
+	counts map[string]int         // of runs by side and fate: "go ok"
+}
+
+// read takes in what was noted since the last call.
+func (l *fleetLog) read(f *fleet) {
+	f.t.Helper()
+	if l.runs == nil {
+		l.runs, l.of, l.counts = map[string]*fleetRun{}, map[string][]*fleetRun{}, map[string]int{}
+	}
+	texts, err := f.notes.LRange(f.t.Context(), fleetNotes, l.offset, -1).Result()
+	f.must(err)
+	l.offset += int64(len(texts))
+	for _, text := range texts {
+		var n fleetNote
+		decode(f.t, text, &n)
+		if n.What == "start" {
+			r := &fleetRun{fleetNote: n}
+			l.runs[n.Run] = r
+			l.of[n.JID] = append(l.of[n.JID], r)
+			continue
+		}
+		l.runs[n.Run].fate = n.Fate
+		l.counts[n.Side+" "+n.Fate]++
+	}
+}
+
+// seen is what has happened so far.
+type fleetSeen struct {
+	Runs, Ok, Failed, Interrupted map[string]int // by side
+	Crossed                       int            // runs after a failure or a stop on the other side
+}
+
+func (l *fleetLog) seen() fleetSeen {
+	s := fleetSeen{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, 0}
+	for _, side := range []string{"go", "ruby"} {
+		s.Ok[side], s.Failed[side], s.Interrupted[side] = l.counts[side+" ok"], l.counts[side+" failed"], l.counts[side+" interrupted"]
+		s.Runs[side] = s.Ok[side] + s.Failed[side] + s.Interrupted[side]
+	}
+	for _, runs := range l.of {
+		for i, r := range runs[1:] {
+			if r.Side != runs[i].Side {
+				s.Crossed++
+			}
+		}
+	}
+	return s
+}
+
+// seenEnough tells whether all that the test is about has happened.
+func (f *fleet) seenEnough() bool {
+	s := f.log.seen()
+	return min(s.Ok["go"], s.Ok["ruby"]) >= 50 && min(s.Failed["go"], s.Failed["ruby"]) >= 10 &&
+		min(s.Interrupted["go"], s.Interrupted["ruby"]) >= 2 && s.Crossed >= 20
+}
+
+// unended are the jobs that have not come to the end of their last run.
+func (f *fleet) unended() (left []*fleetJob) {
+	for _, j := range f.jobs {
+		want, _ := j.runs()
+		ended := slices.ContainsFunc(f.log.of[j.jid], func(r *fleetRun) bool {
+			return r.Failures == want-1 && (r.fate == "ok" || r.fate == "failed")
+		})
+		if !ended {
+			left = append(left, j)
+		}
+	}
+	return left
+}
+
+// allEnded tells whether every job has had its runs and none is anywhere but in dead.
+func (f *fleet) allEnded() bool {
+	return len(f.unended()) == 0 && len(f.leftovers()) == 0
+}
+
+// leftovers are the jobs that are anywhere but in dead.
+func (f *fleet) leftovers() (left []string) {
+	f.t.Helper()
+	for _, queue := range append(fleetQueues, "default") {
+		for _, raw := range f.queue(queue) {
+			left = append(left, queue+": "+raw)
+		}
+	}
+	for _, set := range []string{"retry", "schedule"} {
+		for _, raw := range f.members(set) {
+			left = append(left, set+": "+raw)
+		}
+	}
+	for _, key := range f.rdb.Keys(f.t.Context(), "troupe:wip:*").Val() {
+		for _, raw := range f.rdb.HVals(f.t.Context(), key).Val() {
+			left = append(left, key+": "+raw)
+		}
+	}
+	return left
+}
+
+// audit holds what was noted against what had to happen.
+func (f *fleet) audit() {
+	f.t.Helper()
+	f.log.read(f)
+	doubled := f.settle()
+	dead := map[string][]string{}
+	for _, raw := range f.members("dead") {
+		jid := payload(f.t, raw).JID()
+		dead[jid] = append(dead[jid], raw)
+	}
+	deaths := map[string]int{}
+	for _, e := range f.events("death", "") {
+		deaths[e.JID]++
+	}
+	ours := map[string]bool{}
+	for _, j := range f.jobs {
+		ours[j.jid] = true
+		faults := f.faults(j, dead[j.jid], deaths[j.jid], doubled[j.jid])
+		if len(faults) == 0 {
+			continue
+		}
+		var history []string
+		for _, r := range f.log.of[j.jid] {
+			history = append(history, r.String())
+		}
+		f.t.Errorf("%s\n%s\nbut it\n\t%s\ndead: %v", j, strings.Join(faults, "\n"), strings.Join(history, "\n\t"), dead[j.jid])
+	}
+	for jid := range f.log.of {
+		if !ours[jid] {
+			f.t.Errorf("nobody has pushed %s", jid)
+		}
+	}
+	if len(doubled) > 0 {
+		f.t.Logf("Ruby put %d jobs back that had ended: %v", len(doubled), doubled)
+	}
+	for _, left := range f.leftovers() {
+		f.t.Errorf("left in %s", left)
+	}
+	for _, key := range []string{"troupe:procs", "troupe:leases"} {
+		if f.rdb.Exists(f.t.Context(), key).Val() != 0 {
+			f.t.Errorf("key %s is left", key)
+		}
+	}
+	f.auditStats()
+}
+
+// settle marks the runs whose jobs were put back at a stop. Ruby may put a job
+// back that ends in the same moment: it has its result and runs again, too. The
+// jids of such jobs are returned; they may do more than they should, not less.
+func (f *fleet) settle() (doubled map[string]bool) {
+	f.t.Helper()
+	doubled = map[string]bool{}
+	for _, p := range f.lives {
+		for _, jid := range p.back {
+			var last *fleetRun
+			for _, r := range f.log.of[jid] {
+				if r.PID == p.PID() {
+					last = r
+				}
+			}
+			switch {
+			case last == nil: // put back before it began
+			case p.side == "ruby" && (last.fate == "ok" || last.fate == "failed"):
+				doubled[jid] = true
+			default:
+				last.refused = true
+			}
+		}
+		for _, r := range f.log.runs {
+			if r.PID == p.PID() && (r.fate == "" || r.fate == "interrupted") && !slices.Contains(p.back, r.JID) {
+				f.t.Errorf("%s was interrupted in a %s process that did not put it back", r.JID, p.side)
+			}
+		}
+	}
+	return doubled
+}
+
+// faults tells what is wrong with the history of a job.
+func (f *fleet) faults(j *fleetJob, dead []string, deaths int, doubled bool) (faults []string) {
+	f.t.Helper()
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	want, place := j.runs()
+	counted := 0 // runs with a result
+	for i, r := range f.log.of[j.jid] {
+		if r.refused {
+			continue
+		}
+		if i == 0 && j.task.Hang {
+			fault("it did not hang")
+		}
+		queue, fate := j.queue, "ok"
+		if r.Failures > 0 && j.retryQueue != "" {
+			queue = j.retryQueue
+		}
+		if r.Failures < j.task.Fails {
+			fate = "failed"
+		}
+		if r.fate != fate || r.Queue != queue || !sameJSON(f.t, r.Args, j.args()) {
+			fault("a run: %s, args %s; want %s from %s", r, r.Args, fate, queue)
+		}
+		if r.Failures != counted && !doubled {
+			fault("a run after %d failures follows %d runs with a result", r.Failures, counted)
+		}
+		counted++
+	}
+	if counted != want && (!doubled || counted < want) {
+		fault("%d runs with a result", counted)
+	}
+	wantDead, wantDeaths := 0, 0
+	if place == "dead" {
+		wantDead = 1
+	}
+	if place != "done" {
+		wantDeaths = 1
+	}
+	if len(dead) != wantDead && (!doubled || len(dead) < wantDead) {
+		fault("%d times in dead", len(dead))
+	}
+	if deaths != wantDeaths && (!doubled || deaths < wantDeaths) {
+		fault("death handlers ran %d times", deaths)
+	}
+	for _, raw := range dead {
+		p := payload(f.t, raw)
+		if count, _ := p.Int("retry_count"); count != int64(want-1) || field(f.t, raw, "custom") != `"kept"` || !sameJSON(f.t, p.Args(), j.args()) {
+			fault("in dead: %s", raw)
+		}
+	}
+	return faults
+}
+
+// auditStats holds the statistics against the runs: every run is processed, and
+// failed unless it ended well; one that a stop interrupted has failed, too.
+func (f *fleet) auditStats() {
+	f.t.Helper()
+	processed, failed, unknown := 0, 0, 0
+	for _, r := range f.log.runs {
+		switch r.fate {
+		case "":
+			unknown++ // it outlived its process: nobody knows whether it was counted
+		case "ok":
+			processed++
+		default:
+			processed, failed = processed+1, failed+1
+		}
+	}
+	for name, want := range map[string]int{"processed": processed, "failed": failed} {
+		total, err := f.rdb.Get(f.t.Context(), "stat:"+name).Int()
+		f.must(err)
+		days := 0
+		for _, key := range f.rdb.Keys(f.t.Context(), "stat:"+name+":*").Val() {
+			n, err := strconv.Atoi(f.rdb.Get(f.t.Context(), key).Val())
+			f.must(err)
+			days += n
+		}
+		if total < want || total > want+unknown || days != total {
+			f.t.Errorf("stat:%s is %d, its days %d; %d runs (and %d that outlived their process) make %d", name, total, days, len(f.log.runs), unknown, want)
+		}
+	}
+}

@@ -1,5 +1,0 @@
-package conformance
-
-import "syscall"
-
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,0 +1,40 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/troupehq/troupe/internal/proctest"
+)
+
+// troupeCmd runs the troupe command.
+func troupeCmd(t testing.TB, env []string, args ...string) *proctest.Process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd.Dir = t.TempDir()
+	return proctest.Start(t, "troupe "+args[0], cmd, env...)
+}
+
+// daemon runs "troupe run" with a configuration file and waits until it runs.
+func daemon(t testing.TB, url, config string, flags ...string) *proctest.Process {
+	t.Helper()
+	p := daemonSoon(t, url, config, flags...)
+	p.Ready()
+	return p
+}
+
+func daemonSoon(t testing.TB, url, config string, flags ...string) *proctest.Process {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "troupe.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return troupeCmd(t, nil, append([]string{"run", "-C", file, "--redis", url}, flags...)...)
+}
