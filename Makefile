@@ -1,5 +1,5 @@
 # make check is what CI runs; make test is the tests alone.
-.PHONY: check test lint fuzz bench setup
+.PHONY: check test lint fuzz bench bench-report microbench setup example
 
 check: lint test
 
@@ -18,5 +18,18 @@ fuzz:
 	@for f in FuzzParsePayload FuzzDecodeArgs FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s . || exit 1; done
 	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./config
 
-bench:
+# Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
+# for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;
+# bench-report writes it and the plots into docs/.
+bench: setup
+	cd bench && go run . $(ARGS)
+
+bench-report:
+	cd bench && go run . report
+
+microbench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+# One worker of a Ruby app moves to Go and back: examples/rails-to-go.
+example: setup
+	@ruby examples/rails-to-go/walk.rb

@@ -31,7 +31,7 @@ var errDeclined = errors.New("card declined")
 
 func charge(ctx context.Context, job *troupe.Job[ChargeCard]) error {
 	if job.Args.Cents <= 0 {
-		return troupe.Discard(errDeclined) // do not retry; see also Kill and RetryIn
+		return troupe.Discard(errDeclined) // do not retry; see also Kill, RetryIn and Park
 	}
 	select { // the real work; ctx ends when the daemon must stop
 	case <-time.After(10 * time.Millisecond):
