@@ -1,0 +1,176 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/troupehq/troupe/bench/internal/contender"
+	"github.com/troupehq/troupe/bench/internal/result"
+)
+
+// Size is how much is measured.
+type Size struct {
+	Rounds   int
+	Jobs     int // of a drain
+	SlowJobs int // of a drain by a contender below 50,000 jobs a second
+	Count    int // of a run in which commands are counted
+	Fail     int // jobs that fail, and jobs that are due
+	Waiting  int // jobs that are scheduled and not due
+
+	Processes []int // idle ones, for latency
+	Pushes    int   // to them
+	Scale     []int // busy ones
+
+	Idle   time.Duration // how long an idle process is watched
+	Settle time.Duration // before that
+	Fleet  int           // idle daemons in a few processes
+
+	Single, Parallel, Bulk int // jobs to enqueue
+
+	Memory   int   // jobs through one process
+	Payloads []int // sizes in bytes
+	Volume   int   // bytes of them all
+}
+
+// Full is the size of the published figures: some 20 minutes on two cores.
+func Full() Size {
+	return Size{
+		Rounds: 5, Jobs: 250_000, SlowJobs: 50_000, Count: 50_000, Fail: 100_000, Waiting: 1_000_000,
+		Processes: []int{1, 8, 32}, Pushes: 2000, Scale: []int{1, 2, 4, 8},
+		Idle: 30 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
+		Single: 20_000, Parallel: 200_000, Bulk: 1_000_000,
+		Memory: 10_000_000, Payloads: []int{10_000, 100_000, 1_000_000}, Volume: 300 << 20,
+	}
+}
+
+// Short is the size for CI: everything runs, the figures mean nothing.
+func Short() Size {
+	return Size{
+		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000,
+		Processes: []int{1, 3}, Pushes: 100, Scale: []int{2},
+		Idle: 20 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
+		Single: 300, Parallel: 3000, Bulk: 10_000,
+		Memory: 50_000, Payloads: []int{100_000}, Volume: 10 << 20,
+	}
+}
+
+// Scenario is one question.
+type Scenario struct {
+	Name  string
+	About string
+	Run   func(context.Context, *Lab) error
+}
+
+// All returns the scenarios in the order in which they run.
+func All() []Scenario {
+	return []Scenario{
+		{result.Drain, "preloaded no-op jobs, 25 processors, one queue", runDrain},
+		{result.Concurrency, "the same with 5, 25, 100 and 1,000 processors, and with three weighted queues", runConcurrency},
+		{result.Cost, "client commands and allocations of the same, counted in runs of their own", runCost},
+		{result.Latency, "from push to start, every 2 ms one job to idle processes", runLatency},
+		{result.Idle, "what processes without work cost", runIdle},
+		{result.Mixed, "how long short jobs wait among long ones", runMixed},
+		{result.Slow, "drain through a proxy that adds 1 ms in each direction", runSlow},
+		{result.Failures, "jobs that fail, until each is stored for its retry", runFailures},
+		{result.Schedule, "due jobs, until each has run", runSchedule},
+		{result.Enqueue, "pushing: one by one, from 64 goroutines, in bulk", runEnqueue},
+		{result.Scale, "drain by several processes on one Redis", runScale},
+		{result.Memory, "memory over many jobs, and with large payloads", runMemory},
+	}
+}
+
+// jobs is the size of c's drain.
+func (l *Lab) jobs(c contender.Contender) int {
+	if c.Slow {
+		return l.Size.SlowJobs
+	}
+	return l.Size.Jobs
+}
+
+var oneQueue = []string{"default"}
+
+func runDrain(ctx context.Context, l *Lab) error {
+	var drains []drain
+	for _, c := range l.contenders("troupe", "troupe-info", "brpop", "blmove", "asynq", "river", "sidekiq") {
+		drains = append(drains, drain{
+			scenario: result.Drain, kase: "25 processors", c: c,
+			load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}, work: contender.Work{Concurrency: 25},
+		})
+	}
+	return l.rounds(ctx, drains)
+}
+
+func runConcurrency(ctx context.Context, l *Lab) error {
+	var drains []drain
+	weighted := []contender.Queue{{Name: "critical", Weight: 5}, {Name: "default", Weight: 3}, {Name: "low", Weight: 1}}
+	for _, c := range l.contenders("troupe", "brpop", "asynq") {
+		d := drain{scenario: result.Concurrency, c: c, load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}}
+		for _, n := range []int{5, 25, 100, 1000} {
+			d.kase, d.work.Concurrency = fmt.Sprintf("%d processors", n), n
+			drains = append(drains, d)
+		}
+		d.kase, d.work = "25, three queues", contender.Work{Concurrency: 25, Queues: weighted}
+		d.load.Queues = d.work.Names()
+		drains = append(drains, d)
+	}
+	return l.rounds(ctx, drains)
+}
+
+func runCost(ctx context.Context, l *Lab) error {
+	for _, c := range l.contenders("troupe", "troupe-raw", "brpop", "blmove", "asynq", "sidekiq") {
+		d := drain{
+			scenario: result.Cost, kase: "25 processors", c: c, count: true,
+			load: contender.Load{Jobs: l.Size.Count, Queues: oneQueue}, work: contender.Work{Concurrency: 25},
+		}
+		o, err := l.measure(ctx, d)
+		if err != nil {
+			return fmt.Errorf("cost of %s: %w", c.Name, err)
+		}
+		l.note(d, o)
+	}
+	return nil
+}
+
+func runFailures(ctx context.Context, l *Lab) error {
+	var drains []drain
+	for _, c := range l.contenders("troupe", "asynq", "sidekiq") {
+		n := l.Size.Fail
+		if c.Slow {
+			n /= 5
+		}
+		drains = append(drains, drain{
+			scenario: result.Failures, kase: "25 processors", c: c, failing: true,
+			load: contender.Load{Jobs: n, Queues: oneQueue}, work: contender.Work{Concurrency: 25, Fail: true},
+		})
+	}
+	return l.rounds(ctx, drains)
+}
+
+func runSchedule(ctx context.Context, l *Lab) error {
+	var drains []drain
+	for _, c := range l.contenders("troupe", "asynq") {
+		n := l.Size.Fail
+		if c.Slow {
+			n /= 5
+		}
+		drains = append(drains, drain{
+			scenario: result.Schedule, kase: "25 processors", c: c,
+			load: contender.Load{Jobs: n, Queues: oneQueue, Due: true}, work: contender.Work{Concurrency: 25, FastPoll: true},
+		})
+	}
+	return l.rounds(ctx, drains)
+}
+
+func runScale(ctx context.Context, l *Lab) error {
+	var drains []drain
+	for _, c := range l.contenders("troupe", "brpop", "asynq") {
+		for _, n := range l.Size.Scale {
+			drains = append(drains, drain{
+				scenario: result.Scale, kase: fmt.Sprintf("%d processes", n), c: c, procs: n,
+				load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}, work: contender.Work{Concurrency: 25},
+			})
+		}
+	}
+	return l.rounds(ctx, drains)
+}
