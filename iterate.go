@@ -43,7 +43,8 @@ type IterationHook[A Args] func(ctx context.Context, job *Job[A], it Iteration) 
 // names an item, and iterating from it begins with that item: a database id of
 // which the query asks id >= cursor, or the index in a slice (see YieldSlice).
 // It is saved as JSON. When yield returns false items must return; what it
-// returns then does not matter. Any other error of items fails the run.
+// returns then does not matter. Any other error of items fails the run, and the
+// retry begins with the item that was yielded last.
 //
 // each does the work of one item. When it fails the job is retried, beginning
 // with this item. It may return ErrInterrupted to end this run and push the job
@@ -57,9 +58,8 @@ type IterationHook[A Args] func(ctx context.Context, job *Job[A], it Iteration) 
 //     the cursor saved last, and the items since, at most 4 s of them and the one
 //     at hand, run again;
 //   - it dies after an error or an interruption: the cursor is saved before the
-//     job leaves this process for the retry set or its queue. In between it is
-//     rescued, and goes on with the new cursor, since that is only ever later
-//     than the old one;
+//     job leaves the process for the retry set or its queue. Rescued in between,
+//     it goes on with the new cursor, which is never earlier than the old one;
 //   - it dies after the last item: the state is deleted only when the ack is in
 //     Redis. Before that the job is rescued and goes on with the cursor saved
 //     last, not with the first item; after it nobody runs the job any more, and
