@@ -1,11 +1,15 @@
 package actors_test
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -82,5 +86,34 @@ func TestASlotWhoseActorIsHeldDoesNotGoOnByItself(t *testing.T) {
 		k.Release("launcher/default/processor-0")
 		k.Await("all done", func() bool { return k.Stats().Processed == 200 })
 		k.Stop()
+	})
+}
+
+func TestOneProcessorRunsJobsInOrderThoughSomeGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var ran []string
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Scripted", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error {
+			mu.Lock()
+			ran = append(ran, p.JID())
+			n := len(ran)
+			mu.Unlock()
+			time.Sleep(100 * time.Microsecond)
+			if n%60 == 0 {
+				time.Sleep(20 * time.Millisecond) // whatever was fetched ahead goes back
+			}
+			return nil
+		}))
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 1}},
+		})
+		want := push(k, 600, "ok")
+		k.Await("all done", func() bool { return k.Stats().Processed == 600 })
+		k.Stop()
+		if !slices.Equal(ran, want) {
+			t.Errorf("the jobs did not run in the order of their queue")
+		}
 	})
 }

@@ -50,6 +50,7 @@ type capsule struct {
 	calling  bool        // a Take is under way
 	rung     bool        // the fetcher has been told that a Take is due
 	ackDue   bool        // acks have waited long enough
+	giving   bool        // units go back to their queues: what comes after them must not be taken before
 	waiting  bool        // a Wait is under way
 	dry      bool        // the last Take found less than it asked for
 	failing  int         // consecutive failed Takes
@@ -129,7 +130,8 @@ func (c *capsule) pop() *work {
 }
 
 // checkInbox gives back what has waited too long for a slot: somebody else may
-// have one free.
+// have one free. No Take is under way meanwhile, before or after: it would bring
+// what stands behind these units in the queue, and they are to run in order.
 func (c *capsule) checkInbox() {
 	c.mu.Lock()
 	c.stale = nil
@@ -138,7 +140,11 @@ func (c *capsule) checkInbox() {
 		return
 	}
 	now := time.Now()
-	if left := c.pace.patience() - now.Sub(c.inbox[0].fetched); left > 0 {
+	left := c.pace.patience() - now.Sub(c.inbox[0].fetched)
+	if c.calling {
+		left = max(left, holdTime/5)
+	}
+	if left > 0 {
 		c.stale = time.AfterFunc(left, c.checkInbox)
 		c.mu.Unlock()
 		return
@@ -146,19 +152,34 @@ func (c *capsule) checkInbox() {
 	back := c.inbox
 	c.inbox = nil
 	c.pace.stop(now)
+	c.giving = true
 	c.mu.Unlock()
-	c.takeBack(back)
+	moves := c.takeBack(back)
+	c.d.spawn(c.managerPID(), func() {
+		defer func() {
+			c.mu.Lock()
+			c.giving = false
+			c.mu.Unlock()
+			c.ring(c.fetcherPID())
+		}()
+		for _, m := range moves {
+			select {
+			case <-m.done:
+			case <-m.parked: // refused: it waits apart
+			}
+		}
+	})
 }
 
 // takeBack returns units to their queues unless their fate is decided elsewhere.
-func (c *capsule) takeBack(ws []*work) {
+func (c *capsule) takeBack(ws []*work) []*pendingMove {
 	var mine []*work
 	for _, w := range ws {
 		if c.ledger.take(w) {
 			mine = append(mine, w)
 		}
 	}
-	c.giveBack(mine)
+	return c.giveBack(mine)
 }
 
 // room is how many units there is use for: one for each free slot, and the
@@ -168,7 +189,7 @@ func (c *capsule) room() int { return max(0, len(c.idle)+c.pace.ahead-len(c.inbo
 // due tells whether a Take is to be started now, by whoever gets to know first.
 // c.mu is held.
 func (c *capsule) due() bool {
-	if c.quiet || c.calling || c.rung || !c.retryAt.IsZero() {
+	if c.quiet || c.calling || c.giving || c.rung || !c.retryAt.IsZero() {
 		return false
 	}
 	acks := int(c.settler.waitingAcks.Load())
@@ -197,7 +218,7 @@ func (c *capsule) pump(owner *actor.PID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rung = false
-	if c.quiet || c.calling {
+	if c.quiet || c.calling || c.giving {
 		return
 	}
 	if !c.retryAt.IsZero() && time.Now().Before(c.retryAt) {
@@ -224,7 +245,7 @@ func (c *capsule) acksWait() bool {
 	if c.calling {
 		return true
 	}
-	if c.quiet || c.ackDue || c.fetch == nil || !c.retryAt.IsZero() {
+	if c.quiet || c.ackDue || c.giving || c.fetch == nil || !c.retryAt.IsZero() {
 		return false
 	}
 	c.ackDue = true
@@ -354,14 +375,17 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 }
 
 // giveBack returns units that were never started to their queues.
-func (c *capsule) giveBack(ws []*work) {
+func (c *capsule) giveBack(ws []*work) []*pendingMove {
 	moves := make([]*pendingMove, 0, len(ws))
 	for _, w := range ws {
-		moves = append(moves, &pendingMove{w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{})})
+		moves = append(moves, &pendingMove{
+			w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{}), parked: make(chan struct{}),
+		})
 	}
 	if len(moves) > 0 {
 		c.settler.submit(moves...)
 	}
+	return moves
 }
 
 // startWait waits for work in the background. c.mu is held.

@@ -45,7 +45,7 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 			jid = f[1]
 		}
 	}
-	if jid == "" || !strings.Contains(report, "abandoned "+jid+" Demo::Deaf (queue demo-batch)") {
+	if jid == "" || !strings.Contains(report, "abandoned   "+jid+" Demo::Deaf (queue demo-batch)") {
 		t.Errorf("the deaf job is not requeued and abandoned:\n%s", report)
 	}
 }
