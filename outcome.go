@@ -77,7 +77,8 @@ func RetryIn(d time.Duration, err error) error {
 //
 // d <= 0 means due at once, by way of the schedule set all the same. There is no
 // jitter, and no limit to how often a job is parked. A panic with this error is
-// a panic. err, the reason, may be nil.
+// a panic. Jobs of exactly the same bytes (so without a jid) are one in a set.
+// err, the reason, may be nil.
 func Park(d time.Duration, err error) error {
 	return &OutcomeError{Action: ActionPark, Delay: max(d, 0), Err: err}
 }

@@ -170,16 +170,14 @@ func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
 			m.mu.Lock()
 			m.asked = append(m.asked, line)
 			m.mu.Unlock()
-			switch r := f.Reason.(type) {
-			case *supervisor.Exceeded:
+			if _, gaveUp := errors.AsType[*supervisor.Exceeded](f.Reason); gaveUp {
 				return n.onEscalated
-			case errModel:
-				if r.fate == fateConfuse {
-					panic("a confused decider")
-				}
-				return directives[r.fate]
 			}
-			return supervisor.Restart
+			reason, _ := errors.AsType[errModel](f.Reason) // none for a job
+			if reason.fate == fateConfuse {
+				panic("a confused decider")
+			}
+			return directives[reason.fate]
 		},
 	}
 	s, err := supervisor.New(n.kind, spec)

@@ -128,10 +128,10 @@ func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		busy, idle := "", ""
 		for _, n := range k.Tree() {
-			switch {
-			case n.State == actors.StateBusy:
+			switch n.State {
+			case actors.StateBusy:
 				busy = n.Path
-			case n.State == actors.StateIdle:
+			case actors.StateIdle:
 				idle = n.Path
 			}
 		}

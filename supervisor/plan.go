@@ -91,12 +91,12 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 	}
 }
 
-// carryOn restarts those for whom p is, after the wait.
+// carryOn restarts those for whom p is, after the wait. The next decision, which
+// may be about the first of them, comes after the last.
 func (s *Strategy) carryOn(sys *actor.ActorSystem, sup actor.Supervisor, p *plan) {
 	s.mu.Lock()
-	members := s.finish(p)
-	s.mu.Unlock()
-	for _, m := range members {
+	defer s.mu.Unlock()
+	for _, m := range s.finish(p) {
 		if m.alive(sys) {
 			sup.RestartChildren(m.pid)
 		}

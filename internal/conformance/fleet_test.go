@@ -15,7 +15,8 @@ import (
 // fleet is a site with Ruby and Go servers on the same queues.
 type fleet struct {
 	*site
-	r     *rand.Rand
+	draw  *rand.Rand // jobs
+	soon  *rand.Rand // times of retries
 	jobs  []*fleetJob
 	slots []*fleetSlot
 	lives []*fleetProcess // processes that have ended
@@ -42,9 +43,10 @@ func TestMixedFleet(t *testing.T) {
 		s.must(err)
 	}
 	t.Logf("TROUPE_FLEET_SEED=%d", seed)
-	f := &fleet{site: s, r: rand.New(rand.NewPCG(seed, 0))}
-	for _, side := range []string{"go", "ruby", "go", "ruby"} {
-		f.slots = append(f.slots, &fleetSlot{f: f, side: side})
+	random := func(of uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, of)) } // each its own: they take turns as it comes
+	f := &fleet{site: s, draw: random(0), soon: random(1)}
+	for i, side := range []string{"go", "ruby", "go", "ruby"} {
+		f.slots = append(f.slots, &fleetSlot{f: f, side: side, r: random(uint64(2 + i))})
 	}
 
 	began := time.Now()
@@ -87,7 +89,7 @@ func TestMixedFleet(t *testing.T) {
 func (f *fleet) tick() {
 	f.t.Helper()
 	for _, slot := range f.slots {
-		slot.tick(f.r)
+		slot.tick()
 	}
 	f.retrySoon()
 	f.log.read(f)
@@ -99,7 +101,7 @@ func (f *fleet) burst(n int) {
 	f.t.Helper()
 	var jobs []*fleetJob
 	for range n {
-		jobs = append(jobs, drawFleetJob(f.r))
+		jobs = append(jobs, drawFleetJob(f.draw))
 	}
 	f.pushGo(jobs[:n/2])
 	f.pushRuby(jobs[n/2:])
@@ -110,11 +112,11 @@ func (f *fleet) burst(n int) {
 func (f *fleet) retrySoon() {
 	f.t.Helper()
 	now := troupe.Score(time.Now())
-	late, err := f.rdb.ZRangeByScore(f.t.Context(), "retry", &redis.ZRangeBy{
-		Min: strconv.FormatFloat(now+5, 'f', -1, 64), Max: "+inf",
+	late, err := f.rdb.ZRangeArgs(f.t.Context(), redis.ZRangeArgs{
+		Key: "retry", ByScore: true, Start: now + 5, Stop: "+inf",
 	}).Result()
 	f.must(err)
 	for _, raw := range late {
-		f.must(f.rdb.ZAddXX(f.t.Context(), "retry", redis.Z{Score: now + f.r.Float64()/2, Member: raw}).Err())
+		f.must(f.rdb.ZAddXX(f.t.Context(), "retry", redis.Z{Score: now + f.soon.Float64()/2, Member: raw}).Err())
 	}
 }

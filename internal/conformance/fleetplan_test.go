@@ -96,22 +96,7 @@ func (f *fleet) pushGo(jobs []*fleetJob) {
 	for _, j := range jobs {
 		var opts []client.Option
 		for key, value := range j.fields() {
-			switch key {
-			case "queue":
-				opts = append(opts, client.Queue(j.queue))
-			case "retry":
-				if n, ok := value.(int); ok {
-					opts = append(opts, client.Retry(n))
-				} else if value == false {
-					opts = append(opts, client.NoRetry())
-				}
-			case "retry_queue":
-				opts = append(opts, client.RetryQueue(j.retryQueue))
-			case "dead":
-				opts = append(opts, client.Dead(false))
-			default:
-				opts = append(opts, with(key, value))
-			}
+			opts = append(opts, with(key, value))
 		}
 		if j.in > 0 {
 			opts = append(opts, client.In(j.in))

@@ -26,6 +26,7 @@ const (
 type fleetSlot struct {
 	f    *fleet
 	side string // go, ruby
+	r    *rand.Rand
 
 	now     *fleetProcess
 	quietAt time.Time // zero until the process is ready
@@ -42,7 +43,7 @@ type fleetProcess struct {
 }
 
 // tick does what is due: start, quiet, stop, replace.
-func (s *fleetSlot) tick(r *rand.Rand) {
+func (s *fleetSlot) tick() {
 	s.f.t.Helper()
 	now := time.Now()
 	switch {
@@ -56,8 +57,8 @@ func (s *fleetSlot) tick(r *rand.Rand) {
 		s.f.t.Fatalf("a %s process ended by itself with code %d", s.side, s.now.Exit(soon))
 	case s.quietAt.IsZero():
 		if s.now.ready() { // TERM would end a younger one like KILL
-			s.quietAt = now.Add(time.Second + rand64(r, 3*time.Second))
-			s.stopAt = s.quietAt.Add(rand64(r, time.Second))
+			s.quietAt = now.Add(time.Second + s.upTo(3*time.Second))
+			s.stopAt = s.quietAt.Add(s.upTo(time.Second))
 		}
 	case now.After(s.stopAt):
 		s.stop()
@@ -72,8 +73,8 @@ func (s *fleetSlot) stop() {
 	s.stopped = true
 }
 
-func rand64(r *rand.Rand, limit time.Duration) time.Duration {
-	return time.Duration(r.Int64N(int64(limit)))
+func (s *fleetSlot) upTo(limit time.Duration) time.Duration {
+	return time.Duration(s.r.Int64N(int64(limit)))
 }
 
 // start starts a process of one side; it is ready later.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -151,9 +152,7 @@ func examples(t *testing.T, n int, known map[string]string) (raws []string) {
 	t.Logf("seed %d", seed)
 	gen := rapid.Custom(func(t *rapid.T) func(jid string) string {
 		fields := map[string]string{"jid": `"?"`}
-		for key, text := range known {
-			fields[key] = text
-		}
+		maps.Copy(fields, known)
 		raw := drawJob(t, fields)
 		return func(jid string) string { return strings.Replace(raw, `"jid":"?"`, `"jid":"`+jid+`"`, 1) }
 	})

@@ -20,7 +20,7 @@ import (
 // Whatever the dependency does, and whenever the daemon is stopped and started
 // again: in the end every job is done, and none is anywhere else.
 func TestNoJobIsLost(t *testing.T) {
-	for range 8 {
+	for range 5 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

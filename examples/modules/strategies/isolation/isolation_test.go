@@ -235,7 +235,7 @@ func timeless(t *testing.T, raw string) string {
 	return string(p.Bytes())
 }
 
-// A hundred reports wait their turn; mails go out as ever, since no processor
+// Fifty reports wait their turn; mails go out as ever, since no processor
 // waits with them.
 func TestOtherClassesKeepTheirPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -252,8 +252,8 @@ func TestOtherClassesKeepTheirPace(t *testing.T) {
 		k.Allow(testkit.Crashes("launcher/default/processor-*").Times(1))
 		push(k, 1, "Report")
 		k.Await("the isolation", func() bool { return len(iso.Isolated()) == 1 })
-		push(k, 100, "Report")
-		for i := range 100 {
+		push(k, 50, "Report")
+		for i := range 50 {
 			_, before := mails.count()
 			k.PushClass("Mail", []any{i}, client.Queue("mails"))
 			time.Sleep(300 * time.Millisecond)
@@ -275,7 +275,7 @@ func TestWhatBehavingIs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		every time.Duration
 		end   func(n int) error // of the n-th run after the crash
-		after int               // the run that ends the isolation; 0: none of 50
+		after int               // the run that ends the isolation; 0: none of 70
 	}{
 		"successes, slowly":    {10 * time.Second, func(int) error { return nil }, 6},
 		"successes, quickly":   {time.Second, func(int) error { return nil }, 60},
@@ -347,7 +347,7 @@ func payload(t *testing.T, class string) *troupe.Payload {
 // Whatever crashes, fails or parks, and whenever the daemon is stopped and
 // started again: in the end every job is done, and none is anywhere else.
 func TestNoJobIsLost(t *testing.T) {
-	for range 8 {
+	for range 5 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

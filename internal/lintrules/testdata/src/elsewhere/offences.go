@@ -1,0 +1,6 @@
+// Package elsewhere is none of those that may know the actor library.
+package elsewhere
+
+import "github.com/asynkron/protoactor-go/actor" // want depguard only actors, supervisor and testkit
+
+var _ actor.PID

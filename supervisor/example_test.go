@@ -1,0 +1,161 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
+)
+
+func strategies(rdb *redis.Client, jobs *troupe.Registry) actors.Config {
+	return actors.Config{
+		Redis: rdb, Registry: jobs,
+		Strategy: supervisor.OneForOne(supervisor.Spec{ // of the launcher's children
+			Intensity: 10, Period: time.Minute,
+			Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
+		}),
+		Capsules: []actors.Capsule{
+			{Concurrency: 10},
+			{Name: "ledger", Concurrency: 1, Strategy: supervisor.RestForOne(supervisor.Spec{Replace: true})},
+		},
+	}
+}
+
+func decide(log zerolog.Logger) supervisor.Decider {
+	return func(f supervisor.Failure) supervisor.Directive {
+		switch {
+		case errors.Is(f.Reason, syscall.ENOSPC): // no restart makes room on a disk
+			return supervisor.Escalate
+		case f.JobCrashes >= 5: // this class, on any processor: a bad job
+			log.Error().Str("class", f.Job.Class).Msg("crashes again and again")
+		case f.Job != nil && f.ActorCrashes >= 5: // any class, on this processor
+			log.Error().Str("actor", f.Path).Msg("kills what it is given")
+		}
+		return supervisor.DefaultDecider(f)
+	}
+}
+
+// Probation escalates every failure of an actor until a time: a bad deployment
+// ends at once with exit code 70, and can be rolled back. Afterwards its
+// Strategy decides.
+type Probation struct {
+	*supervisor.Strategy
+	Until time.Time
+}
+
+func (p Probation) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
+	rs *actor.RestartStatistics, reason, message any) {
+	ofJob := supervisor.NewCrash(reason, nil).Job() != nil // a user's bad job is no bad deployment
+	if !ofJob && time.Now().Before(p.Until) {
+		sup.EscalateFailure(reason, message)
+		return
+	}
+	p.Strategy.HandleFailure(sys, sup, child, rs, reason, message)
+}
+
+func watch(log zerolog.Logger) actors.Subscriber {
+	return func(e actors.Event) {
+		switch e := e.(type) {
+		case actors.ActorEscalated:
+			log.Error().Str("actor", e.Path).Err(e.Err).Msg("a supervisor gave up")
+		case actors.StrategyBlocked:
+			log.Error().Str("actor", e.Path).Str("strategy", e.Strategy).Msg("waits for its strategy")
+		}
+	}
+}
+
+func TestProbationEndsABadDeployment(t *testing.T) {
+	const fetcher = "launcher/default/fetcher"
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			probation := func() Probation {
+				return Probation{supervisor.OneForOne(supervisor.Spec{Intensity: 100, Period: time.Minute}), time.Now().Add(time.Minute)}
+			}
+			k := testkit.Start(t, actors.Config{
+				Logger: zerolog.New(io.Discard), Strategy: probation(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: probation()}},
+			})
+			if late {
+				time.Sleep(time.Minute)
+			}
+			for range 10 {
+				_ = k.Daemon.Crash(fetcher, errors.New("a bad deployment")) // it may have gone
+				time.Sleep(time.Second)
+			}
+			if ended := k.Err() != nil; ended == late {
+				t.Errorf("late %v, ended %v: %v\n%s", late, ended, k.Err(), k.Tree())
+			}
+			if n := k.Tree().Restarts("launcher/default"); late && n != 0 {
+				t.Errorf("the manager restarted %d times", n)
+			}
+		})
+	}
+}
+
+func TestTheDeciderOfThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var jobs troupe.Registry
+		troupe.HandleClass(&jobs, "Bad", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { panic("bad") }))
+		spec := supervisor.Spec{Intensity: 5, Period: time.Minute, Decide: decide(zerolog.New(&log))}
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.New(io.Discard), Registry: &jobs,
+			Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(spec)}},
+		})
+		for range 6 {
+			k.PushClass("Bad", nil)
+		}
+		k.Await("six crashes", func() bool { return k.Stats().Failed == 6 })
+		synctest.Wait()
+		if got := log.String(); got != `{"level":"error","class":"Bad","message":"crashes again and again"}`+"\n" {
+			t.Errorf("logged %s", got)
+		}
+		k.Crash("launcher/default/fetcher", fmt.Errorf("write: %w", syscall.ENOSPC))
+		k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == 1 })
+	})
+}
+
+func TestTheConfigurationOfThePage(t *testing.T) {
+	cfg := strategies(testkit.NewMemory(t).Client, new(troupe.Registry))
+	cfg.Subscribers = []actors.Subscriber{watch(zerolog.Nop())}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every Go block of the page is a piece of this file.
+func TestPageIsCompiled(t *testing.T) {
+	page, err := os.ReadFile("../docs/supervision.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 4 {
+		t.Fatalf("%d Go blocks", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(string(source), b[1]) {
+			t.Errorf("not in example_test.go:\n%s", b[1])
+		}
+	}
+}
