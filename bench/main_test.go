@@ -30,21 +30,62 @@ type budget struct {
 }
 
 var budgets = []budget{
-	{result.Drain, "25 processors", "troupe", result.Trips, 0.3, 0.02},
-	{result.Concurrency, "25, three queues", "troupe", result.Trips, 0.3, 0.02},
-	{result.Cost, "25 processors", "troupe", result.Commands, 0.3, 0.02},
-	{result.Cost, "25 processors", "troupe-raw", result.Allocs, 20, 8},
-	{result.Failures, "25 processors", "troupe", result.Trips, 1, 0.1},
-	{result.Schedule, "25 processors", "troupe", result.Trips, 0.5, 0.1},
+	{result.Drain, "25 processors", "troupe", result.Trips, 0.02, 0.02},
+	{result.Concurrency, "25, three queues", "troupe", result.Trips, 0.02, 0.02},
+	{result.Cost, "25 processors", "troupe", result.Commands, 0.02, 0.02},
+	{result.Cost, "25 processors", "troupe", result.Allocs, 10, 10},
+	{result.Cost, "25 processors", "troupe-raw", result.Allocs, 8, 8},
+	{result.Failures, "25 processors", "troupe", result.Trips, 0.4, 0.4},
+	{result.Schedule, "25 processors", "troupe", result.Trips, 0.15, 0.15},
 	{result.Latency, "1 process", "troupe", result.Commands, 5, 5},
 	{result.Latency, "3 processes", "troupe", result.Commands, 10, 5},
 	{result.Idle, "one queue", "troupe", result.TripsS, 3, 1},
 	{result.Idle, "one queue", "troupe", result.CommandsS, 4, 3},
-	{result.Idle, "30 queues", "troupe", result.TripsS, 15, 1},
-	{result.Idle, "30 queues", "troupe", result.CommandsS, 15, 3},
+	{result.Idle, "30 queues", "troupe", result.TripsS, 10, 1},
+	{result.Idle, "30 queues", "troupe", result.CommandsS, 11, 3},
 	{result.Idle, "one queue, 5,000 scheduled", "troupe", result.CommandsS, 4, 3},
 	{result.Enqueue, "single", "troupe", result.Trips, 1.05, 1.05},
+	{result.Enqueue, "parallel", "troupe", result.Trips, 0.5, 0.5},
 	{result.Enqueue, "bulk", "troupe", result.Trips, 0.02, 0.02},
+}
+
+// check fails if the count is above its limit three times: noise only ever adds.
+func (b budget) check(t *testing.T, set *result.Set) {
+	t.Helper()
+	for try := 1; ; try++ {
+		row := set.Find(b.scenario, b.kase, b.contender)
+		if !row.Has(b.m) {
+			t.Errorf("%s, %s: no %s of %s", b.scenario, b.kase, b.m.Title, b.contender)
+			return
+		}
+		got := row.Median(b.m)
+		what := fmt.Sprintf("%s, %s, %s: %s %s", b.scenario, b.kase, b.contender, result.Format(got), b.m.Title)
+		switch {
+		case got > b.limit && try < 3:
+			t.Logf("%s, once more", what)
+			set = short(t, "-only", b.contender, b.scenario)
+			continue
+		case got > b.limit:
+			t.Errorf("%s, expected at most %s", what, result.Format(b.limit))
+		case got > b.goal:
+			t.Logf("%s, to become %s", what, result.Format(b.goal))
+		}
+		return
+	}
+}
+
+// short calls the driver in its short form.
+func short(t *testing.T, args ...string) *result.Set {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "results.json")
+	if err := run(t.Context(), append([]string{"-short", "-o", file}, args...), io.Discard, logger{t}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := result.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
 }
 
 // TestShortForm runs every scenario with every contender, small: each must end
@@ -59,14 +100,7 @@ func TestShortForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", temp)
-	file := filepath.Join(t.TempDir(), "results.json")
-	if err := run(t.Context(), []string{"-short", "-o", file}, io.Discard, logger{t}); err != nil {
-		t.Fatal(err)
-	}
-	set, err := result.Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := short(t)
 	var table strings.Builder
 	set.WriteText(&table)
 	t.Log(table.String())
@@ -80,17 +114,7 @@ func TestShortForm(t *testing.T) {
 	t.Run("every scenario has its rows", func(t *testing.T) { complete(t, set) })
 	t.Run("counts are within their budgets", func(t *testing.T) {
 		for _, b := range budgets {
-			row := set.Find(b.scenario, b.kase, b.contender)
-			if !row.Has(b.m) {
-				t.Errorf("%s, %s: no %s of %s", b.scenario, b.kase, b.m.Title, b.contender)
-				continue
-			}
-			what := fmt.Sprintf("%s, %s, %s: %s %s", b.scenario, b.kase, b.contender, result.Format(row.Median(b.m)), b.m.Title)
-			if row.Median(b.m) > b.limit {
-				t.Errorf("%s, expected at most %s", what, result.Format(b.limit))
-			} else if row.Median(b.m) > b.goal {
-				t.Logf("%s, to become %s", what, result.Format(b.goal))
-			}
+			b.check(t, set)
 		}
 	})
 }

@@ -27,6 +27,9 @@ func serveAsynq(ctx context.Context, s *Session) error {
 		queues[q.Name] = max(1, q.Weight)
 	}
 	cfg := asynq.Config{Concurrency: s.Concurrency, Queues: queues, LogLevel: asynq.ErrorLevel}
+	if s.Fail {
+		cfg.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return retryIn }
+	}
 	if s.FastPoll {
 		cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = time.Millisecond, time.Millisecond
 	}

@@ -31,6 +31,9 @@ func (Task) Kind() string { return class }
 
 var errFailed = errors.New("this job fails")
 
+// retryIn is when a failed job is tried again: after the measurement.
+const retryIn = time.Hour
+
 // Session is a worker process at work.
 type Session struct {
 	Work

@@ -50,12 +50,16 @@ func serveTroupe(ctx context.Context, s *Session) error {
 
 func (s *Session) config(log zerolog.Logger) actors.Config {
 	var jobs troupe.Registry
+	var options troupe.ClassOptions
+	if s.Fail {
+		options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(retryIn) }
+	}
 	if s.Raw {
 		troupe.HandleClass(&jobs, class, troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 			return s.Perform(Task{})
-		}))
+		}), options)
 	} else {
-		troupe.Handle(&jobs, func(_ context.Context, job *troupe.Job[Task]) error { return s.Perform(job.Args) })
+		troupe.Handle(&jobs, func(_ context.Context, job *troupe.Job[Task]) error { return s.Perform(job.Args) }, options)
 	}
 	return actors.Config{
 		Redis:    redis.NewClient(&redis.Options{Addr: s.Redis}),

@@ -137,7 +137,7 @@ func (d drain) settled(ctx context.Context, st contender.Store) (bool, error) {
 		return left == 0, err
 	}
 	failed, err := d.c.Failed(ctx, st)
-	return failed >= int64(d.load.Jobs), err
+	return failed == int64(d.load.Jobs), err
 }
 
 // reading is the state of everything at one moment.

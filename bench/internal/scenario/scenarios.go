@@ -104,11 +104,17 @@ func runDrain(ctx context.Context, l *Lab) error {
 func runConcurrency(ctx context.Context, l *Lab) error {
 	var drains []drain
 	weighted := []contender.Queue{{Name: "critical", Weight: 5}, {Name: "default", Weight: 3}, {Name: "low", Weight: 1}}
-	for _, c := range l.contenders("troupe", "brpop", "asynq") {
+	for _, c := range l.contenders("troupe", "brpop", "asynq", "river") {
 		d := drain{scenario: result.Concurrency, c: c, load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}}
+		if c.Postgres {
+			d.load.Jobs = max(1, d.load.Jobs/5)
+		}
 		for _, n := range []int{5, 25, 100, 1000} {
 			d.kase, d.work.Concurrency = fmt.Sprintf("%d processors", n), n
 			drains = append(drains, d)
+		}
+		if c.Postgres {
+			continue // its queues have no weights but workers of their own
 		}
 		d.kase, d.work = "25, three queues", contender.Work{Concurrency: 25, Queues: weighted}
 		d.load.Queues = d.work.Names()
