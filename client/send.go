@@ -51,7 +51,6 @@ func (c *Client) send(ctx context.Context, entries []entry) []error {
 			}
 		}
 		second, _ := run(ctx, rdb, left)
-		left = left[:0]
 		for i := range steps {
 			if steps[i].safe || steps[i].bell || failover(errs[i]) {
 				errs[i] = nil
