@@ -27,7 +27,7 @@ type (
 // publish tells the subscribers, which are called inline: a panic or Goexit in
 // one must not keep the strategy from deciding, nor end the process at the root.
 func publish(sys *actor.ActorSystem, event any) {
-	<-contain(func() { sys.EventStream.Publish(event) })
+	<-contain(func() { sys.EventStream.Publish(event) }) //nolint:errcheck // nobody is left to be told
 }
 
 // tell publishes what was decided about a failure.
