@@ -14,17 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layout, in words of 8 bytes. A worker that is not written in Go has a word of
-// its own for each thread, since it cannot add atomically.
+// Layout, in words of 8 bytes. sidekiq.rb knows it, too.
 const (
-	wordReady   = 0  // processes that have started
-	wordDone    = 1  // jobs whose handler has ended
-	wordTarget  = 2  // the number of jobs at which Allocs is complete
-	wordMallocs = 3  // heap allocations from a tenth of the target to the target
-	wordThreads = 8  // threads of other languages that have a word
-	firstThread = 16 // their words
-	maxThreads  = 1024
-	firstSample = firstThread + maxThreads
+	wordReady   = 0 // processes that have started
+	wordDone    = 1 // jobs whose handler has ended
+	wordForeign = 2 // those of a process that cannot add atomically; it has this word to itself
+	wordTarget  = 3 // the number of jobs at which Allocs is complete
+	wordMallocs = 4 // heap allocations from a tenth of the target to the target
+	firstSample = 8
 )
 
 // Board is one mapped file.
@@ -93,11 +90,7 @@ func (b *Board) Add(n int64) {
 
 // Done is the number of jobs counted so far.
 func (b *Board) Done() int64 {
-	n := atomic.LoadInt64(&b.words[wordDone])
-	for i := range min(atomic.LoadInt64(&b.words[wordThreads]), maxThreads) {
-		n += atomic.LoadInt64(&b.words[firstThread+i])
-	}
-	return n
+	return atomic.LoadInt64(&b.words[wordDone]) + atomic.LoadInt64(&b.words[wordForeign])
 }
 
 // Sample writes down one measurement; i out of range is ignored.

@@ -23,13 +23,11 @@ type Info struct {
 	Reads int64
 	// CPU is the time of the server process, user and system.
 	CPU time.Duration
-	// Used is the memory that the data takes, in bytes.
-	Used int64
 }
 
 // Read asks the server.
 func Read(ctx context.Context, c *redis.Client) (Info, error) {
-	text, err := c.Info(ctx, "stats", "cpu", "memory").Result()
+	text, err := c.Info(ctx, "stats", "cpu").Result()
 	if err != nil {
 		return Info{}, err
 	}
@@ -45,8 +43,6 @@ func parse(text string) (in Info) {
 			in.Calls, _ = strconv.ParseInt(value, 10, 64)
 		case "total_reads_processed":
 			in.Reads, _ = strconv.ParseInt(value, 10, 64)
-		case "used_memory":
-			in.Used, _ = strconv.ParseInt(value, 10, 64)
 		case "used_cpu_sys", "used_cpu_user":
 			s, _ := strconv.ParseFloat(value, 64)
 			in.CPU += time.Duration(s * 1e9)
@@ -57,5 +53,5 @@ func parse(text string) (in Info) {
 
 // Sub is what was done since an earlier reading.
 func (in Info) Sub(before Info) Info {
-	return Info{in.Calls - before.Calls, in.Reads - before.Reads, in.CPU - before.CPU, in.Used - before.Used}
+	return Info{in.Calls - before.Calls, in.Reads - before.Reads, in.CPU - before.CPU}
 }

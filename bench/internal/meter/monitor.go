@@ -26,7 +26,6 @@ type Monitor struct {
 
 	mu      sync.Mutex
 	clients map[string]int64 // by name, sent by clients
-	inner   int64            // inside scripts
 	marks   map[string]bool  // what Sync has sent
 }
 
@@ -80,8 +79,7 @@ func (m *Monitor) count(line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case string(addr) == "lua":
-		m.inner++
+	case string(addr) == "lua": // inside a script
 	case !m.mine(string(addr)):
 		m.clients[string(bytes.ToUpper(name))]++
 	case string(bytes.ToLower(name)) == "echo":
@@ -118,13 +116,6 @@ func (m *Monitor) Commands() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.clients)
-}
-
-// Inner is the number of commands inside scripts so far.
-func (m *Monitor) Inner() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.inner
 }
 
 // Close ends the counting; it fails if the server had ended it before.

@@ -173,7 +173,7 @@ func runScale(ctx context.Context, l *Lab) error {
 	for _, c := range l.contenders("troupe", "brpop", "asynq") {
 		for _, n := range l.Size.Scale {
 			drains = append(drains, drain{
-				scenario: result.Scale, kase: fmt.Sprintf("%d processes", n), c: c, procs: n,
+				scenario: result.Scale, kase: plural(n, "process", "processes"), c: c, procs: n,
 				load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}, work: contender.Work{Concurrency: 25},
 			})
 		}
