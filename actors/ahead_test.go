@@ -64,29 +64,37 @@ func TestWhatWasFetchedAheadGoesBackWhenLongJobsTakeTheSlots(t *testing.T) {
 	})
 }
 
-func TestASlotWhoseActorIsHeldDoesNotGoOnByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		mem := testkit.NewMemory(t)
-		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
+	const processor = "launcher/default/processor-0"
+	for name, way := range map[string]struct{ on, off func(*testkit.Kit) }{
+		"held":      {func(k *testkit.Kit) { k.Hold(processor) }, func(k *testkit.Kit) { k.Release(processor) }},
+		"suspended": {func(k *testkit.Kit) { k.Suspend(processor) }, func(k *testkit.Kit) { k.Resume(processor) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScript()
+				mem := testkit.NewMemory(t)
+				k := testkit.Start(t, actors.Config{
+					Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+				})
+				push(k, 200, "slow", 1) // enough for a look-ahead
+				time.Sleep(50 * time.Millisecond)
+				way.on(k)
+				time.Sleep(20 * time.Millisecond)
+				before := k.Stats().Processed
+				if before < 10 || before > 100 {
+					t.Fatalf("%d jobs done before", before)
+				}
+				time.Sleep(time.Minute)
+				if now := k.Stats().Processed; now != before {
+					t.Errorf("%d jobs ran meanwhile", now-before)
+				}
+				way.off(k)
+				k.Await("all done", func() bool { return k.Stats().Processed == 200 })
+				k.Stop()
+			})
 		})
-		push(k, 200, "slow", 1) // enough for a look-ahead
-		time.Sleep(50 * time.Millisecond)
-		k.Hold("launcher/default/processor-0")
-		time.Sleep(20 * time.Millisecond)
-		before := k.Stats().Processed
-		if before < 10 || before > 100 {
-			t.Fatalf("%d jobs done before the hold", before)
-		}
-		time.Sleep(time.Minute)
-		if now := k.Stats().Processed; now != before {
-			t.Errorf("%d jobs ran while the actor was held", now-before)
-		}
-		k.Release("launcher/default/processor-0")
-		k.Await("all done", func() bool { return k.Stats().Processed == 200 })
-		k.Stop()
-	})
+	}
 }
 
 func TestOneProcessorRunsJobsInOrderThoughSomeGoBack(t *testing.T) {

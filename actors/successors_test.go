@@ -166,6 +166,28 @@ func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
 	})
 }
 
+// Quiet may begin when the time has come and the manager has not heard of it.
+func TestQuietBeforeTheManagerHearsOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
+		})
+		const path = "launcher/default/processor-0"
+		for range 2 {
+			k.Crash(path, errInjected)
+			synctest.Wait()
+		}
+		k.Hold("launcher/default")
+		time.Sleep(11 * time.Second)
+		k.Quiet()
+		k.Release("launcher/default")
+		synctest.Wait()
+		if n, _ := k.Tree().Find(path); n.Restarts != 1 || n.State != actors.StateStopped {
+			t.Errorf("%d successors, %s", n.Restarts, n.State)
+		}
+	})
+}
+
 // The last to start is the first to end; and they come back together.
 func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 	all := []string{"processor-0", "processor-1", "processor-2", "fetcher"}

@@ -35,7 +35,8 @@ func (l *eventLog) record(e actors.Event) {
 	}
 	l.recent = append(l.recent, e)
 	switch e := e.(type) {
-	case actors.ActorCrashed, actors.ActorEscalated, actors.JobsAbandoned, actors.Fenced:
+	case actors.ActorCrashed, actors.ActorEscalated, actors.StrategyBlocked, actors.StrategyOverruled,
+		actors.JobsAbandoned, actors.Fenced:
 		l.faults = append(l.faults, e)
 	case actors.EventsDropped:
 		l.lost += e.N
@@ -100,6 +101,12 @@ func actorOf(e actors.Event) (actors.ActorEvent, bool) {
 		return e.ActorEvent, true
 	case actors.ActorEscalated:
 		return e.ActorEvent, true
+	case actors.StrategyBlocked:
+		return e.ActorEvent, true
+	case actors.StrategyReturned:
+		return e.ActorEvent, true
+	case actors.StrategyOverruled:
+		return e.ActorEvent, true
 	}
 	return actors.ActorEvent{}, false
 }
@@ -135,6 +142,8 @@ func causeOf(e actors.Event) error {
 	case actors.ActorCrashed:
 		return e.Err
 	case actors.ActorEscalated:
+		return e.Err
+	case actors.StrategyOverruled:
 		return e.Err
 	case actors.JobFailed:
 		return e.Err

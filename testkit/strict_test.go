@@ -7,6 +7,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -115,6 +116,22 @@ func TestStrictPassesWhatWasExpected(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		crash := func(tb testing.TB) *testkit.Kit {
+			cfg := one(testkit.NewScripted(tb), nil)
+			cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { panic("undecided") }})
+			k := testkit.Start(tb, cfg, testkit.Strict())
+			k.Crash("launcher/poller", errBoom)
+			return k
+		}
+		fails(t, func(tb testing.TB) { crash(tb) }, "unexpected: ", "StrategyOverruled launcher: panic: undecided")
+		passes(t, func(tb testing.TB) {
+			crash(tb).Expect(testkit.Events[actors.StrategyOverruled]().Saying("undecided"), nil)
+		})
+	})
 }
 
 func TestStrictFindsLeakedGoroutinesInRealTime(t *testing.T) {
