@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,24 +74,30 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript()
-				mem := testkit.NewMemory(t)
+				var runs atomic.Int64 // of this processor
 				k := testkit.Start(t, actors.Config{
-					Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+					Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+					Subscribers: []actors.Subscriber{func(e actors.Event) {
+						if e, ok := e.(actors.JobStarted); ok && e.Actor == processor {
+							runs.Add(1)
+						}
+					}},
 				})
-				push(k, 200, "slow", 1) // enough for a look-ahead
+				push(k, 400, "slow", 1) // enough for a look-ahead
 				time.Sleep(50 * time.Millisecond)
 				way.on(k)
-				time.Sleep(20 * time.Millisecond)
-				before := k.Stats().Processed
-				if before < 10 || before > 100 {
-					t.Fatalf("%d jobs done before", before)
+				synctest.Wait()
+				before := runs.Load()
+				if before < 10 || before > 60 {
+					t.Fatalf("%d jobs started before", before)
 				}
+				k.Await("the others to be done", func() bool { return k.Stats().Processed >= 398 })
 				time.Sleep(time.Minute)
-				if now := k.Stats().Processed; now != before {
-					t.Errorf("%d jobs ran meanwhile", now-before)
+				if n := runs.Load() - before; n != 0 {
+					t.Errorf("it started %d jobs meanwhile", n)
 				}
 				way.off(k)
-				k.Await("all done", func() bool { return k.Stats().Processed == 200 })
+				k.Await("all done", func() bool { return k.Stats().Processed == 400 })
 				k.Stop()
 			})
 		})
