@@ -83,13 +83,14 @@ func (o *oversight) returned(since time.Time) {
 // that fails while its supervisor restarts or ends, or after it has escalated,
 // goes down with it: there is nothing to decide, and no budget to spend.
 func (o *oversight) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
+	crash := supervisor.NewCrash(reason, nil)
 	if o.cell.isOver() {
+		o.d.logFailure(child.GetId(), "none", crash)
 		return
 	}
 	if o.strategy == nil {
 		o.strategy = supervisor.Default()
 	}
-	crash := supervisor.NewCrash(reason, nil)
 	failed := o.d.tree.find(child.GetId())
 	failed.tell(false)
 	ctx, _ := sup.(actor.Context)
@@ -238,7 +239,7 @@ func (d *Daemon) logFailure(path, directive string, crash *supervisor.Crash) {
 
 // overruled tells that the default decided for c, a supervisor.
 func (d *Daemon) overruled(c *cell, strategy string, err error) {
-	d.log.Error().Str("actor", c.path).Str("strategy", strategy).Err(err).
+	joblog.Err(d.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
 		Msg("a strategy was overruled by the default")
 	c.publish(func(a ActorEvent) Event { return StrategyOverruled{a, strategy, err} })
 }

@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -240,6 +241,7 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 		})
 		k.Crash("launcher", errInjected)
 		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/processor-1") == 1 })
+		synctest.Wait()
 		if got := events.all(); len(got) != 2 || got[0] != "launcher overruled actors_test.badReset: panic: reset" {
 			t.Errorf("told: %q", got)
 		}
@@ -302,6 +304,39 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 		got := escalated.all()
 		if len(got) != 4 || !strings.HasPrefix(got[3], "launcher: restart budget spent (2 restarts in 1h0m0s): launcher/default failed: escalated: launcher/default/processor-0 failed: job Scripted") {
 			t.Errorf("escalations: %q", got)
+		}
+	})
+}
+
+// From a processor up to the root: what runs is put back, and error and log name
+// every supervisor that gave up.
+func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		var log lines
+		none := func() *supervisor.Strategy { return supervisor.OneForOne(supervisor.Spec{Intensity: -1}) }
+		k := testkit.Start(t, actors.Config{
+			Registry: s.registry(), Logger: zerolog.New(&log), Strategy: none(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: none()}},
+		})
+		push(k, 1, "wait")
+		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
+		began := time.Now()
+		for k.Err() == nil {
+			_ = k.Daemon.Crash("launcher/default/processor-0", errInjected)
+			synctest.Wait()
+		}
+		<-k.Done()
+		const chain = "restart budget spent (5 restarts in 1m0s): launcher failed: " +
+			"restart budget spent (0 restarts in 10s): launcher/default failed: " +
+			"restart budget spent (0 restarts in 10s): launcher/default/processor-0 failed: injected crash"
+		if err := k.Err(); err.Error() != chain || !errors.Is(err, errInjected) {
+			t.Errorf("error %v\nwant  %s", err, chain)
+		}
+		if n := log.count(fmt.Sprintf("%q,\"message\":\"the supervision tree gave up: stopping\"", chain)); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+		if r := k.Report(); len(r.Requeued) != 1 || len(r.Left)+len(r.Lost)+len(r.Abandoned) != 0 || time.Since(began) > time.Second {
+			t.Errorf("after %s: %s", time.Since(began), r)
 		}
 	})
 }

@@ -17,6 +17,7 @@ type successors struct {
 	start func(ctx actor.Context, name string)
 	epoch uint64
 	timer *time.Timer
+	gone  map[string]bool // paths of those that ended and have no successor yet
 }
 
 // due is the timer of successors.
@@ -35,8 +36,13 @@ func (s *successors) ended(path string) (replaced bool) {
 	}
 	if !replaced {
 		s.o.d.tree.find(path).waits(time.Time{})
+		return false
 	}
-	return replaced
+	if s.gone == nil {
+		s.gone = map[string]bool{}
+	}
+	s.gone[path] = true
+	return true
 }
 
 // step starts those whose time has come. A supervisor calls it after ended and
@@ -61,8 +67,9 @@ func (s *successors) step(ctx actor.Context) {
 		return
 	}
 	for _, path := range paths {
-		parent, name := splitPath(path)
-		if parent == ctx.Self().GetId() {
+		if s.gone[path] { // whatever a user's strategy says
+			delete(s.gone, path)
+			_, name := splitPath(path)
 			s.start(ctx, name)
 		}
 	}

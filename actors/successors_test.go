@@ -282,3 +282,27 @@ func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 		k.Await("one more", func() bool { return k.Stats().Processed == 42 })
 	})
 }
+
+// misguided is a strategy of a user's that names children of its own fancy, and
+// each of its real ones twice.
+type misguided struct{ *supervisor.Strategy }
+
+func (m misguided) Due(now time.Time) ([]string, time.Time) {
+	paths, next := m.Strategy.Due(now)
+	return append([]string{"launcher/default/nobody", "launcher", "", "launcher/default/processor-1"}, append(paths, paths...)...), next
+}
+
+func TestOnlyChildrenThatEndedHaveSuccessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: misguided{replacing(t, "one_for_one")}}},
+		})
+		before := len(k.Tree())
+		k.Crash("launcher/default/processor-0", errInjected)
+		synctest.Wait()
+		tree := k.Tree()
+		if tree.Restarts("launcher/default/processor-0") != 1 || tree.Restarts("launcher/default") != 0 || len(tree) != before {
+			t.Errorf("the tree has %d actors, had %d\n%s", len(tree), before, tree)
+		}
+	})
+}
