@@ -17,12 +17,12 @@ import (
 
 func TestNothingIsFetchedAheadOfSlowJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
-		push(k, 40, "slow", 1000)
+		push(k, 40, testkit.Slow(time.Second))
 		for range 8 {
 			time.Sleep(500 * time.Millisecond)
 			if n := inProgress(t, k.Redis); n > 4 {
@@ -36,20 +36,20 @@ func TestNothingIsFetchedAheadOfSlowJobs(t *testing.T) {
 
 func TestWhatWasFetchedAheadGoesBackWhenLongJobsTakeTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
 		// At 4,000 jobs a second 4 may wait: the long ones come while they do.
-		push(k, 400, "slow", 1)
-		push(k, 4, "slow", 60_000)
-		short := push(k, 50, "slow", 1)
+		push(k, 400, testkit.Slow(time.Millisecond))
+		push(k, 4, testkit.Slow(time.Minute))
+		short := push(k, 50, testkit.Slow(time.Millisecond))
 		k.Await("the long ones run", func() bool {
 			return k.Stats().Processed >= 400 && k.Stats().Busy == 4 && k.Redis.LLen(ctx, "queue:default").Val() > 0
 		})
 		k.Await("and hold nothing back", func() bool { return inProgress(t, k.Redis) == 4 })
-		if _, most := s.counts(); most > 4 {
+		if most := s.Most(); most > 4 {
 			t.Errorf("%d jobs at once on 4 processors", most)
 		}
 		// In their order: the next one is at the right end.
@@ -73,17 +73,17 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+				s := testkit.NewScripted(t)
 				var runs atomic.Int64 // of this processor
 				k := testkit.Start(t, actors.Config{
-					Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+					Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 					Subscribers: []actors.Subscriber{func(e actors.Event) {
 						if e, ok := e.(actors.JobStarted); ok && e.Actor == processor {
 							runs.Add(1)
 						}
 					}},
 				})
-				push(k, 400, "slow", 1) // enough for a look-ahead
+				push(k, 400, testkit.Slow(time.Millisecond)) // enough for a look-ahead
 				time.Sleep(50 * time.Millisecond)
 				way.on(k)
 				synctest.Wait()
@@ -124,7 +124,7 @@ func TestOneProcessorRunsJobsInOrderThoughSomeGoBack(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 1}},
 		})
-		want := push(k, 600, "ok")
+		want := push(k, 600, testkit.OK())
 		k.Await("all done", func() bool { return k.Stats().Processed == 600 })
 		k.Stop()
 		if !slices.Equal(ran, want) {

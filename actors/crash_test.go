@@ -17,15 +17,15 @@ var errInjected = errors.New("injected crash")
 func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 	for _, fate := range []string{"panic", "goexit"} {
 		t.Run(fate, func(t *testing.T) {
-			s := newScript()
+			s := testkit.NewScripted(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
+				Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
 			})
 			// far more than the restart budget allows: bad jobs never spend it
-			push(k, 60, fate)
-			ok := push(k, 1, "ok")[0]
-			k.Await("the job after the bad ones", func() bool { return s.started(ok) })
+			push(k, 60, testkit.Fate{Do: fate})
+			ok := push(k, 1, testkit.OK())[0]
+			k.Await("the job after the bad ones", func() bool { return s.Started(ok) })
 			k.AwaitTree("60 restarts", func(tree actors.Tree) bool {
 				n, _ := tree.Find("launcher/default/processor-0")
 				return n.Restarts == 60 && n.State == actors.StateIdle
@@ -41,11 +41,11 @@ func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 }
 
 func TestPanickingJobAfterQuietEndsItsProcessor(t *testing.T) {
-	s := newScript()
+	s := testkit.NewScripted(t)
 	rdb := testkit.Redis(t)
-	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
-	jid := k.PushClass("Scripted", []any{"slow", 100})
-	k.Await("the job runs", func() bool { return s.started(jid) })
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
+	jid := k.Push(testkit.Slow(100 * time.Millisecond))
+	k.Await("the job runs", func() bool { return s.Started(jid) })
 	k.Quiet()
 	k.AwaitTree("an ended processor", func(tree actors.Tree) bool {
 		n, _ := tree.Find("launcher/default/processor-0")
@@ -65,10 +65,10 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 		"launcher/default", "launcher/default/fetcher", "launcher/default/processor-0",
 	} {
 		t.Run(path, func(t *testing.T) {
-			s := newScript()
+			s := testkit.NewScripted(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.registry(),
+				Redis: rdb, Registry: s.Registry(),
 				Capsules: []actors.Capsule{{Concurrency: 4}, {Name: "other", Concurrency: 2, Queues: fetch.Strict{"other"}}},
 			})
 			const n = 400
@@ -78,7 +78,7 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 				if i%4 == 0 {
 					queue = "other"
 				}
-				jids = append(jids, k.PushClass("Scripted", []any{"slow", 2}, client.Queue(queue)))
+				jids = append(jids, k.Push(testkit.Slow(2*time.Millisecond), client.Queue(queue)))
 			}
 			crashes := 4
 			if path == "launcher" {
@@ -97,7 +97,7 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 				return tree.Restarts(path) == crashes
 			})
 			r := k.Stop()
-			runs, most := s.counts()
+			runs, most := s.Runs(), s.Most()
 			for _, jid := range jids {
 				if runs[jid] != 1 {
 					t.Errorf("job %s ran %d times", jid, runs[jid])
@@ -119,26 +119,26 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 	for _, path := range []string{"launcher", "launcher/default", "launcher/default/fetcher", "launcher/default/processor-1", "launcher/heartbeat"} {
 		t.Run(path, func(t *testing.T) {
-			s := newScript()
+			s := testkit.NewScripted(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
+				Redis: rdb, Registry: s.Registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
 				Capsules: []actors.Capsule{{Concurrency: 4}},
 			})
-			slow := push(k, 2, "slow", 100)
-			deaf := push(k, 2, "deaf")
-			waiting := push(k, 20, "ok")
+			slow := push(k, 2, testkit.Slow(100*time.Millisecond))
+			deaf := push(k, 2, testkit.Deaf())
+			waiting := push(k, 20, testkit.OK())
 			k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 			done := make(chan actors.DrainReport)
 			go func() { done <- k.Stop() }()
 			k.Await("stopping", func() bool { return k.Stats().Quiet })
 			_ = k.Daemon.Crash(path, errInjected) // it may have ended already
 			r := <-done
-			close(s.release)
+			s.Release()
 			if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
 				t.Errorf("drain report: %s", r)
 			}
-			runs, _ := s.counts()
+			runs := s.Runs()
 			for _, jid := range slow {
 				if runs[jid] != 1 {
 					t.Errorf("slow job %s ran %d times", jid, runs[jid])
@@ -155,14 +155,14 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 }
 
 func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
-	s := newScript()
+	s := testkit.NewScripted(t)
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
-		Redis: rdb, Registry: s.registry(), Grace: 100 * time.Millisecond,
+		Redis: rdb, Registry: s.Registry(), Grace: 100 * time.Millisecond,
 		Capsules: []actors.Capsule{{Concurrency: 2}},
 	})
-	jid := push(k, 1, "wait")[0]
-	k.Await("the job runs", func() bool { return s.started(jid) })
+	jid := push(k, 1, testkit.Hang())[0]
+	k.Await("the job runs", func() bool { return s.Started(jid) })
 	for i := 0; k.Err() == nil; i++ {
 		if i > 10_000 {
 			t.Fatalf("never gave up\n%s", k.Tree())

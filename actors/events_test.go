@@ -37,11 +37,11 @@ func (r *tape) only(names ...string) []string {
 
 func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		var r tape
 		hung := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 1}}, Timeout: time.Second,
+			Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}, Timeout: time.Second,
 			Subscribers: []actors.Subscriber{
 				func(actors.Event) { panic("a bad subscriber") },
 				func(actors.Event) { <-hung },
@@ -49,14 +49,14 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 			},
 		})
 		for _, fate := range []string{"ok", "panic", "kill", "discard"} {
-			jid := push(k, 1, fate)[0]
-			k.Await(fate, func() bool { return s.started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
+			jid := push(k, 1, testkit.Fate{Do: fate})[0]
+			k.Await(fate, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
 		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/processor-0") == 1 })
-		deaf := push(k, 1, "deaf")[0]
-		k.Await("deaf", func() bool { return s.started(deaf) })
+		deaf := push(k, 1, testkit.Deaf())[0]
+		k.Await("deaf", func() bool { return s.Started(deaf) })
 		k.Stop()
-		close(s.release)
+		s.Release()
 		close(hung)
 		synctest.Wait()
 		got := r.only("JobStarted", "JobDone", "JobFailed", "JobRetried", "JobDied", "JobDropped", "JobLate",
@@ -76,10 +76,10 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 
 func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		gate := make(chan struct{})
 		var seen, lost int
-		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 5}}})
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 5}}})
 		synctest.Wait() // every actor has started
 		cancel := k.Subscribe(func(e actors.Event) {
 			<-gate
@@ -90,11 +90,11 @@ func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 			}
 		})
 		const n = 3000 // two events each
-		push(k, n, "ok")
+		push(k, n, testkit.OK())
 		k.Await("all done", func() bool { return k.Stats().Processed == n })
 		close(gate)
 		k.Await("room", func() bool { synctest.Wait(); return true })
-		push(k, 1, "ok")
+		push(k, 1, testkit.OK())
 		k.Await("one more", func() bool { return k.Stats().Processed == n+1 && k.Stats().Waiting == 0 })
 		synctest.Wait()
 		cancel()

@@ -158,7 +158,7 @@ func TestAFailureDuringAnOutageKeepsItsPlace(t *testing.T) {
 		w.each = func(_ context.Context, _ string, i int) error {
 			time.Sleep(time.Second)
 			if i == 30 {
-				return errScripted
+				return testkit.ErrScripted
 			}
 			return nil
 		}

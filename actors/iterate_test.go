@@ -194,9 +194,9 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 					case "panic":
 						panic("scripted panic")
 					case "park":
-						return troupe.Park(time.Minute, errScripted)
+						return troupe.Park(time.Minute, testkit.ErrScripted)
 					}
-					return errScripted
+					return testkit.ErrScripted
 				}
 				// outside of the handler: it has run all items
 				late := func(next troupe.Handler) troupe.Handler {
@@ -204,7 +204,7 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 						err := next.Perform(ctx, p)
 						if err == nil && fate == "middleware" && !failed {
 							failed = true
-							return errScripted
+							return testkit.ErrScripted
 						}
 						return err
 					})

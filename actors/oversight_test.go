@@ -133,18 +133,18 @@ func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 	for _, at := range atEveryLevel {
 		t.Run(at.role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+				s := testkit.NewScripted(t)
 				release := make(chan struct{})
 				k := testkit.Start(t, withStrategy(actors.Config{
-					Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
+					Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
 				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
-				push(k, 1, "wait")
+				push(k, 1, testkit.Hang())
 				k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 				k.Crash(at.child, errInjected)
 				time.Sleep(5 * time.Second)
 				k.Quiet()
 				synctest.Wait()
-				push(k, 3, "ok")
+				push(k, 3, testkit.OK())
 				time.Sleep(time.Minute)
 				if n := size(t, k.Redis, "queue:default"); n != 3 || k.Stats().Busy != 1 {
 					t.Errorf("after quiet: %d jobs left in the queue, %d run", n, k.Stats().Busy)
@@ -173,11 +173,11 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 		for _, at := range atEveryLevel {
 			t.Run(name+" "+at.role, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newScript()
+					s := testkit.NewScripted(t)
 					var events told
 					var log lines
 					k := testkit.Start(t, withStrategy(actors.Config{
-						Registry: s.registry(), Logger: zerolog.New(&log),
+						Registry: s.Registry(), Logger: zerolog.New(&log),
 						Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
 						Capsules:    []actors.Capsule{{Concurrency: 2}},
 					}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { fail() })))
@@ -191,7 +191,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					if n := log.count("a strategy was overruled by the default"); n != 1 {
 						t.Errorf("logged %d times:\n%s", n, log.b.String())
 					}
-					push(k, 10, "ok")
+					push(k, 10, testkit.OK())
 					k.Await("the jobs", func() bool { return k.Stats().Processed == 10 })
 					for i := 0; k.Tree().Restarts(at.supervisor) == 0; i++ {
 						if i > 1000 {
@@ -280,10 +280,10 @@ func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
 // because of one has failed itself, whatever reason its strategy hands on.
 func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		var escalated told
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 2, Period: time.Hour}),
+			Registry: s.Registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 2, Period: time.Hour}),
 			Subscribers: []actors.Subscriber{escalated.subscribe(func(e actors.Event) string {
 				if e, ok := e.(actors.ActorEscalated); ok {
 					return e.Path + ": " + e.Err.Error()
@@ -295,10 +295,10 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 			})}},
 		})
 		for i := range 2 {
-			push(k, 1, "panic")
+			push(k, 1, testkit.Panic())
 			k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == i+1 })
 		}
-		push(k, 1, "panic")
+		push(k, 1, testkit.Panic())
 		k.AwaitTree("the launcher's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher") == 1 })
 		synctest.Wait()
 		got := escalated.all()
@@ -312,13 +312,13 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 // every supervisor that gave up.
 func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		var log lines
 		none := func() *supervisor.Strategy { return supervisor.OneForOne(supervisor.Spec{Intensity: -1}) }
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.New(&log), Strategy: none(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: none()}},
+			Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: none(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: none()}},
 		})
-		push(k, 1, "wait")
+		push(k, 1, testkit.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		began := time.Now()
 		for k.Err() == nil {

@@ -36,23 +36,25 @@ func TestRandomCrashesAndStops(t *testing.T) {
 
 func randomRound(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	s := newScript()
+	s := testkit.NewScripted(t)
 	capsules := []actors.Capsule{{Concurrency: 1 + r.IntN(6)}}
 	if r.IntN(2) == 0 {
 		capsules = append(capsules, actors.Capsule{Name: "second", Concurrency: 1 + r.IntN(3)}) // on the same queue
 	}
 	k := testkit.Start(t, actors.Config{
-		Registry: s.registry(), Capsules: capsules,
+		Registry: s.Registry(), Capsules: capsules,
 		Timeout: time.Duration(r.IntN(3000)) * time.Millisecond, Grace: 300 * time.Millisecond,
 	})
-	fates := [][]any{{"ok"}, {"ok"}, {"ok"}, {"fail"}, {"panic"}, {"goexit"}, {"kill"}, {"discard"}, {"wait"}, {"deaf"}}
+	fates := []testkit.Fate{
+		testkit.OK(), testkit.OK(), testkit.OK(), testkit.Fail(), testkit.Panic(), testkit.Goexit(), testkit.Kill(), testkit.Discard(), testkit.Hang(), testkit.Deaf(),
+	}
 	pushed := map[string]string{}
 	for range 20 + r.IntN(60) {
-		args := fates[r.IntN(len(fates))]
+		fate := fates[r.IntN(len(fates))]
 		if r.IntN(3) == 0 {
-			args = []any{"slow", r.IntN(2000)}
+			fate = testkit.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
 		}
-		pushed[k.PushClass("Scripted", args)] = args[0].(string)
+		pushed[k.Push(fate)] = fate.Do
 	}
 	crash := func() {
 		tree := k.Tree()
@@ -70,7 +72,7 @@ func randomRound(t *testing.T, seed uint64) {
 		crash()
 	}
 	report := <-ended
-	close(s.release)
+	s.Release()
 	time.Sleep(3 * time.Second) // the slow ones end late
 	synctest.Wait()
 
@@ -95,7 +97,7 @@ func randomRound(t *testing.T, seed uint64) {
 	for _, j := range report.Requeued {
 		requeued[j.JID] = true
 	}
-	runs, most := s.counts()
+	runs, most := s.Runs(), s.Most()
 	limit := 0
 	for _, c := range capsules {
 		limit += c.Concurrency

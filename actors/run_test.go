@@ -25,16 +25,16 @@ var fetchers = map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": 
 func TestJobsRunOnceAndAreSettled(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
-			s := newScript()
+			s := testkit.NewScripted(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.registry(),
+				Redis: rdb, Registry: s.Registry(),
 				Capsules: []actors.Capsule{{Concurrency: 4, Fetch: factory}},
 			})
-			jids := push(k, 300, "ok")
+			jids := push(k, 300, testkit.OK())
 			k.Await("all processed", func() bool { return k.Stats().Processed == 300 })
 			k.Await("all settled", func() bool { return inProgress(t, rdb) == 0 })
-			runs, most := s.counts()
+			runs, most := s.Runs(), s.Most()
 			for _, jid := range jids {
 				if runs[jid] != 1 {
 					t.Errorf("job %s ran %d times", jid, runs[jid])
@@ -60,12 +60,12 @@ func TestJobsRunOnceAndAreSettled(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	s := newScript()
+	s := testkit.NewScripted(t)
 	rdb := testkit.Redis(t)
 	var mu sync.Mutex
 	var failures, deaths []string
 	k := testkit.Start(t, actors.Config{
-		Redis: rdb, Registry: s.registry(),
+		Redis: rdb, Registry: s.Registry(),
 		Capsules: []actors.Capsule{{Concurrency: 2}},
 		ErrorHandlers: []actors.ErrorHandler{
 			func(context.Context, error, actors.ErrorContext) { panic("a bad error handler") },
@@ -81,11 +81,11 @@ func TestOutcomes(t *testing.T) {
 			deaths = append(deaths, p.JID())
 		}},
 	})
-	failing := push(k, 1, "fail")[0]
-	killed := push(k, 1, "kill")[0]
-	discarded := push(k, 1, "discard")[0]
-	last := k.PushClass("Scripted", []any{"fail"}, client.Retry(0))
-	never := k.PushClass("Scripted", []any{"fail"}, client.NoRetry())
+	failing := push(k, 1, testkit.Fail())[0]
+	killed := push(k, 1, testkit.Kill())[0]
+	discarded := push(k, 1, testkit.Discard())[0]
+	last := k.Push(testkit.Fail(), client.Retry(0))
+	never := k.Push(testkit.Fail(), client.NoRetry())
 	unknown := k.PushClass("NoSuchClass", []any{1})
 	for _, raw := range []string{"{not json", "", "[1]", `"x"`, "5", "null", "\ufeff{}", `{"class":"Scripted","args":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
 		if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
@@ -139,7 +139,7 @@ func members(t *testing.T, rdb redis.UniversalClient, key string) []string {
 func sorted(s ...string) []string { slices.Sort(s); return s }
 
 func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
-	s := newScript()
+	s := testkit.NewScripted(t)
 	var mu sync.Mutex
 	var order []string
 	note := func(name string) troupe.Middleware {
@@ -160,10 +160,10 @@ func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
 	}
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
-		Redis: rdb, Registry: s.registry(), Middleware: []troupe.Middleware{note("outer")},
+		Redis: rdb, Registry: s.Registry(), Middleware: []troupe.Middleware{note("outer")},
 		Capsules: []actors.Capsule{{Concurrency: 1, Middleware: []troupe.Middleware{note("inner")}}},
 	})
-	push(k, 1, "ok")
+	push(k, 1, testkit.OK())
 	k.Await("the retry", func() bool { return size(t, rdb, "retry") == 1 })
 	mu.Lock()
 	defer mu.Unlock()
@@ -178,12 +178,12 @@ func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
 }
 
 func TestScheduledJobStartsOnTime(t *testing.T) {
-	s := newScript()
-	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: s.registry()})
+	s := testkit.NewScripted(t)
+	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: s.Registry()})
 	k.Await("an idle tree", func() bool { return len(k.Tree()) > 10 })
 	due := time.Now().Add(500 * time.Millisecond)
-	jid := k.PushClass("Scripted", []any{"ok"}, client.At(due))
-	k.Await("the job", func() bool { return s.started(jid) })
+	jid := k.Push(testkit.OK(), client.At(due))
+	k.Await("the job", func() bool { return s.Started(jid) })
 	if late := time.Since(due); late < 0 {
 		t.Errorf("started %s early", -late)
 	}

@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 // one that is deaf; deadline at 25 s, grace of 3 s.
 func TestStopProtocolInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
+			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
-		short := push(k, 1, "slow", 10_000)[0]
-		obedient := push(k, 1, "wait")[0]
-		deaf := push(k, 1, "deaf")[0]
+		short := push(k, 1, testkit.Slow(10*time.Second))[0]
+		obedient := push(k, 1, testkit.Hang())[0]
+		deaf := push(k, 1, testkit.Deaf())[0]
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, key := range k.Redis.Keys(ctx, "troupe:wip:*").Val() {
@@ -45,10 +45,10 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		}
 		began := time.Now()
 		var atCancel int64
-		s.onCancel = func() { atCancel = k.Redis.LLen(ctx, "queue:default").Val() }
+		s.OnCancel = func(context.Context) { atCancel = k.Redis.LLen(ctx, "queue:default").Val() }
 		go func() { _, _ = k.Daemon.Stop(context.Background()) }() // a second stop changes nothing
 		time.Sleep(time.Second)
-		during := k.PushClass("Scripted", []any{"ok"}) // pushed while stopping: stays in the queue
+		during := k.Push(testkit.OK()) // pushed while stopping: stays in the queue
 		r := k.Stop()
 		took := time.Since(began)
 		synctest.Wait()
@@ -71,8 +71,8 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		if got := jids(r.Abandoned); !slices.Equal(got, []string{deaf}) {
 			t.Errorf("abandoned %q, want %q", got, deaf)
 		}
-		if len(s.causes) != 1 || !errors.Is(s.causes[0], troupe.ErrShutdown) {
-			t.Errorf("contexts were cancelled with %v, want ErrShutdown", s.causes)
+		if len(s.Causes()) != 1 || !errors.Is(s.Causes()[0], troupe.ErrShutdown) {
+			t.Errorf("contexts were cancelled with %v, want ErrShutdown", s.Causes())
 		}
 		// the end that is popped next has the interrupted jobs, bytes unchanged
 		queue := k.Redis.LRange(ctx, "queue:default", 0, -1).Val()
@@ -84,7 +84,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		if atCancel != 3 {
 			t.Errorf("%d jobs were in the queue when the contexts were cancelled, want all 3: requeue comes first", atCancel)
 		}
-		close(s.release)
+		s.Release()
 		synctest.Wait()
 		if got := k.Redis.LLen(ctx, "queue:default").Val(); got != 3 {
 			t.Errorf("%d jobs in the queue after the deaf one ended late, want 3", got)
@@ -97,9 +97,9 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 
 func TestStopEndsAsSoonAsTheLastJobDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		k := testkit.Start(t, actors.Config{Registry: s.registry()})
-		push(k, 3, "slow", 7000)
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry()})
+		push(k, 3, testkit.Slow(7*time.Second))
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		began := time.Now()
 		r := k.Stop()
@@ -114,12 +114,12 @@ func TestStopEndsAsSoonAsTheLastJobDoes(t *testing.T) {
 
 func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
-		push(k, 2, "slow", 60_000)
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
+		push(k, 2, testkit.Slow(time.Minute))
 		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
 		k.Quiet()
-		push(k, 5, "ok")
+		push(k, 5, testkit.OK())
 		time.Sleep(30 * time.Second)
 		if got := k.Stats(); got.Busy != 2 || got.Processed != 0 {
 			t.Errorf("after 30 s of quiet: %+v", got)
@@ -150,8 +150,8 @@ func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
 
 func TestRemoteSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		k := testkit.Start(t, actors.Config{Registry: s.registry()})
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry()})
 		k.Await("registered", func() bool { return k.Redis.Exists(ctx, k.Identity()).Val() == 1 })
 		k.Redis.LPush(ctx, k.Identity()+"-signals", "TTIN")
 		k.Redis.LPush(ctx, k.Identity()+"-signals", "BOGUS")
@@ -173,18 +173,18 @@ func TestRemoteSignals(t *testing.T) {
 // fetched by the second.
 func TestTwoCapsulesOnOneQueueDuringAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Timeout: 2 * time.Second,
+			Registry: s.Registry(), Timeout: 2 * time.Second,
 			Capsules: []actors.Capsule{{Name: "a", Concurrency: 2}, {Name: "b", Concurrency: 2}},
 		})
-		jids := push(k, 4, "wait")
+		jids := push(k, 4, testkit.Hang())
 		k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 		r := k.Stop()
 		if len(r.Requeued) != 4 {
 			t.Errorf("drain report: %s", r)
 		}
-		runs, _ := s.counts()
+		runs := s.Runs()
 		for _, jid := range jids {
 			if runs[jid] != 1 {
 				t.Errorf("job %s was started %d times", jid, runs[jid])
@@ -202,14 +202,14 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+				s := testkit.NewScripted(t)
 				mem := testkit.NewMemory(t)
 				k := testkit.Start(t, actors.Config{
-					Redis: mem.Client, Registry: s.registry(),
+					Redis: mem.Client, Registry: s.Registry(),
 					Capsules: []actors.Capsule{{Concurrency: 3, Fetch: factory}},
 				})
-				push(k, 2, "wait")
-				push(k, 1, "slow", 5000)
+				push(k, 2, testkit.Hang())
+				push(k, 1, testkit.Slow(5*time.Second))
 				k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 				mem.SetError("LOADING Redis is loading the dataset in memory")
 				began := time.Now()
@@ -235,14 +235,14 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 
 func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		mem := testkit.NewMemory(t)
 		var log lines
 		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: s.registry(), Capsules: []actors.Capsule{{Concurrency: 2}}, Logger: zerolog.New(&log),
+			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}, Logger: zerolog.New(&log),
 		})
-		ok := push(k, 1, "slow", 5000)[0]
-		push(k, 1, "slow", 5000)
+		ok := push(k, 1, testkit.Slow(5*time.Second))[0]
+		push(k, 1, testkit.Slow(5*time.Second))
 		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
 		mem.SetError("LOADING Redis is loading the dataset in memory")
 		time.Sleep(time.Minute)
@@ -250,10 +250,10 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 			t.Error("nobody noticed")
 		}
 		mem.SetError("")
-		later := push(k, 1, "ok")[0]
-		k.Await("fetching again", func() bool { return s.started(later) })
+		later := push(k, 1, testkit.OK())[0]
+		k.Await("fetching again", func() bool { return s.Started(later) })
 		k.Await("all settled", func() bool { return inProgress(t, k.Redis) == 0 && !k.Stats().RedisAway })
-		runs, _ := s.counts()
+		runs := s.Runs()
 		if runs[ok] != 1 {
 			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
 		}
@@ -269,13 +269,13 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 }
 
 func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
-	s := newScript()
+	s := testkit.NewScripted(t)
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
-		Redis: rdb, Registry: s.registry(), Lease: 2 * time.Second, Capsules: []actors.Capsule{{Concurrency: 1}},
+		Redis: rdb, Registry: s.Registry(), Lease: 2 * time.Second, Capsules: []actors.Capsule{{Concurrency: 1}},
 	})
-	jid := push(k, 1, "wait")[0]
-	k.Await("it runs", func() bool { return s.started(jid) })
+	jid := push(k, 1, testkit.Hang())[0]
+	k.Await("it runs", func() bool { return s.Started(jid) })
 	// what a rescuer sees of a process that was paused past its lease; the next
 	// sign of life is most of a second away, since every fetch and renewal is over
 	for id := range rdb.HGetAll(ctx, "troupe:procs").Val() {
@@ -290,14 +290,12 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 	if err != nil || got.Units != 1 {
 		t.Fatalf("rescue: %+v, %v", got, err)
 	}
-	k.Await("the second run", func() bool { runs, _ := s.counts(); return runs[jid] == 2 })
-	s.mu.Lock()
-	causes := slices.Clone(s.causes)
-	s.mu.Unlock()
+	k.Await("the second run", func() bool { return s.Runs()[jid] == 2 })
+	causes := s.Causes()
 	if len(causes) != 1 || !errors.Is(causes[0], troupe.ErrFenced) {
 		t.Errorf("causes %v, want ErrFenced", causes)
 	}
-	close(s.release)
+	s.Release()
 	k.Await("settled", func() bool { return inProgress(t, rdb) == 0 })
 	if st := k.Stats(); st.Fencings == 0 {
 		t.Errorf("stats %+v", st)
@@ -308,14 +306,14 @@ func TestRequeuedJobsKeepTheirOrder(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+				s := testkit.NewScripted(t)
 				k := testkit.Start(t, actors.Config{
-					Registry: s.registry(), Timeout: time.Second,
+					Registry: s.Registry(), Timeout: time.Second,
 					Capsules: []actors.Capsule{{Concurrency: 5, Fetch: factory}},
 				})
-				jids := push(k, 5, "wait")
+				jids := push(k, 5, testkit.Hang())
 				k.Await("five run", func() bool { return k.Stats().Busy == 5 })
-				last := push(k, 1, "wait")[0]
+				last := push(k, 1, testkit.Hang())[0]
 				k.Stop()
 				var got []string
 				for _, raw := range k.Redis.LRange(ctx, "queue:default", 0, -1).Val() {

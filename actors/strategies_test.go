@@ -30,12 +30,12 @@ func deciding(role string, d supervisor.Directive) *supervisor.Strategy {
 
 func TestResumedProcessorGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{
 			{Concurrency: 2, Strategy: deciding("processor", supervisor.Resume)},
 		}})
-		push(k, 6, "panic")
-		push(k, 4, "ok")
+		push(k, 6, testkit.Panic())
+		push(k, 4, testkit.OK())
 		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
 	})
 }
@@ -44,13 +44,13 @@ func TestResumedProcessorGoesOn(t *testing.T) {
 // nothing is given to the suspended one.
 func TestStrategyThatDoesNothingHangsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		k := testkit.Start(t, actors.Config{Registry: s.registry(), Capsules: []actors.Capsule{
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{
 			{Concurrency: 2, Strategy: idleStrategy{}},
 		}})
 		k.Crash("launcher/default/processor-1", errInjected)
 		synctest.Wait()
-		push(k, 10, "ok")
+		push(k, 10, testkit.OK())
 		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
 		began := time.Now()
 		k.Stop()
@@ -67,13 +67,13 @@ func (idleStrategy) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.P
 
 func TestStopEndsInTimeWhenAStrategyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		release := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Timeout: 2 * time.Second, Strategy: blockingStrategy{release},
+			Registry: s.Registry(), Timeout: 2 * time.Second, Strategy: blockingStrategy{release},
 			Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
-		push(k, 1, "wait")
+		push(k, 1, testkit.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		k.Crash("launcher/poller", errInjected)
 		synctest.Wait()
@@ -107,8 +107,8 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 	} {
 		t.Run(tc.role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
-				cfg := actors.Config{Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}}
+				s := testkit.NewScripted(t)
+				cfg := actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}}
 				if tc.launcher != nil {
 					cfg.Strategy = tc.launcher
 				}
@@ -116,7 +116,7 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 					cfg.Capsules[0].Strategy = tc.capsule
 				}
 				k := testkit.Start(t, cfg)
-				push(k, 50, "slow", 10)
+				push(k, 50, testkit.Slow(10*time.Millisecond))
 				k.Await("some", func() bool { return k.Stats().Processed > 5 })
 				k.Crash(tc.crash, errInjected)
 				k.Await("quiet and settled", func() bool {
@@ -134,24 +134,24 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 // A third party's fetcher that panics loses no ack.
 func TestPanickingFetcherLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		var panics atomic.Int64
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(),
+			Registry: s.Registry(), Logger: zerolog.Nop(),
 			Capsules: []actors.Capsule{{Concurrency: 2, Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
 				f, err := fetch.NewReliable(e)
 				return panickingFetcher{f, &panics}, err
 			}}},
 		})
-		push(k, 20, "ok")
-		push(k, 5, "fail")
+		push(k, 20, testkit.OK())
+		push(k, 5, testkit.Fail())
 		k.Await("all settled", func() bool {
 			return k.Stats().Processed == 25 && inProgress(t, k.Redis) == 0 && size(t, k.Redis, "retry") == 5
 		})
 		if panics.Load() < 4 {
 			t.Errorf("only %d panics", panics.Load())
 		}
-		runs, _ := s.counts()
+		runs := s.Runs()
 		for jid, n := range runs {
 			if n != 1 {
 				t.Errorf("job %s ran %d times", jid, n)
@@ -183,25 +183,25 @@ func (f panickingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fet
 func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
-			s := newScript()
+			s := testkit.NewScripted(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.registry(), Logger: zerolog.Nop(),
+				Redis: rdb, Registry: s.Registry(), Logger: zerolog.Nop(),
 				Capsules: []actors.Capsule{{Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"broken", "default"}}},
 			})
 			rdb.Set(ctx, "retry", "not a set", 0)
 			rdb.Set(ctx, "queue:broken", "not a list", 0)
-			push(k, 6, "fail")
-			killed := push(k, 1, "kill")[0]
-			push(k, 20, "ok")
+			push(k, 6, testkit.Fail())
+			killed := push(k, 1, testkit.Kill())[0]
+			push(k, 20, testkit.OK())
 			k.Await("the others", func() bool { return k.Stats().Processed == 27 && size(t, rdb, "dead") == 1 })
 			if got := members(t, rdb, "dead"); len(got) != 1 || got[0] != killed {
 				t.Errorf("dead holds %q", got)
 			}
 			rdb.Del(ctx, "retry", "queue:broken")
 			k.Await("the retries", func() bool { return size(t, rdb, "retry") == 6 })
-			ok := k.PushClass("Scripted", []any{"ok"}, client.Queue("broken"))
-			k.Await("the mended queue", func() bool { return s.started(ok) })
+			ok := k.Push(testkit.OK(), client.Queue("broken"))
+			k.Await("the mended queue", func() bool { return s.Started(ok) })
 		})
 	}
 }
@@ -219,7 +219,7 @@ func TestErrorThatCannotBeReadIsAnOutcomeNotACrash(t *testing.T) {
 			Registry: &r, Capsules: []actors.Capsule{{Concurrency: 2}},
 			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { told.Add(1) }},
 		})
-		push(k, 60, "x")
+		push(k, 60, testkit.Fate{Do: "x"})
 		k.Await("all stored", func() bool { return size(t, k.Redis, "retry") == 60 && told.Load() == 60 })
 		for _, n := range k.Tree() {
 			if n.Restarts > 0 {
@@ -231,7 +231,7 @@ func TestErrorThatCannotBeReadIsAnOutcomeNotACrash(t *testing.T) {
 
 func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		var begun, ended atomic.Int64
 		handler := func() {
 			begun.Add(1)
@@ -239,11 +239,11 @@ func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 			ended.Add(1)
 		}
 		k := testkit.Start(t, actors.Config{
-			Registry:      s.registry(),
+			Registry:      s.Registry(),
 			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { handler() }},
 			DeathHandlers: []actors.DeathHandler{func(context.Context, *troupe.Payload, error) { handler() }},
 		})
-		push(k, 1, "kill")
+		push(k, 1, testkit.Kill())
 		k.Await("the first handler", func() bool { return begun.Load() == 1 })
 		k.Stop()
 		if ended.Load() != 2 {

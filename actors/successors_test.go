@@ -47,11 +47,11 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
+				s := testkit.NewScripted(t)
 				var life told
 				var log lines
 				k := testkit.Start(t, actors.Config{
-					Registry: s.registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
+					Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
 					Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
 					Subscribers: []actors.Subscriber{life.subscribe(func(e actors.Event) string {
 						if s := lives(e); strings.HasSuffix(s, " "+path) {
@@ -60,8 +60,8 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 						return ""
 					})},
 				})
-				running := push(k, 1, "slow", 20_000)[0]
-				k.Await("a job runs", func() bool { return s.started(running) })
+				running := push(k, 1, testkit.Slow(20*time.Second))[0]
+				k.Await("a job runs", func() bool { return s.Started(running) })
 				began := time.Now()
 				for i := range 2 {
 					k.Crash(path, errInjected)
@@ -75,9 +75,9 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 				if got := life.all(); !slices.Equal(got, want) {
 					t.Errorf("told %q, want %q", got, want)
 				}
-				push(k, 10, "ok")
+				push(k, 10, testkit.OK())
 				k.Await("all jobs", func() bool { return k.Stats().Processed == 11 && inProgress(t, k.Redis) == 0 })
-				if runs, most := s.counts(); runs[running] != 1 || most != 1 {
+				if runs, most := s.Runs(), s.Most(); runs[running] != 1 || most != 1 {
 					t.Errorf("the job that ran meanwhile ran %d times; %d jobs at once", runs[running], most)
 				}
 				if n := log.count("will not be replaced"); n != 0 {
@@ -95,16 +95,16 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 // wait, too, and the tree says for how long.
 func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
+			Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
 		})
 		const path = "launcher/default/processor-0"
 		for range 2 {
 			k.Crash(path, errInjected)
 			synctest.Wait()
 		}
-		push(k, 1, "ok")
+		push(k, 1, testkit.OK())
 		time.Sleep(4 * time.Second)
 		if n, _ := k.Tree().Find(path); n.State != actors.StateRestarting || n.Note != "in 6s" {
 			t.Errorf("state %s, note %q in\n%s", n.State, n.Note, k.Tree())
@@ -119,12 +119,12 @@ func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 // After quiet nobody is needed but those who keep the process alive in Redis.
 func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(), Strategy: replacing(t, "one_for_one"),
+			Registry: s.Registry(), Logger: zerolog.Nop(), Strategy: replacing(t, "one_for_one"),
 			Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, "one_for_one")}},
 		})
-		push(k, 1, "wait")
+		push(k, 1, testkit.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		busy, idle := "", ""
 		for _, n := range k.Tree() {
@@ -158,7 +158,7 @@ func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
 				t.Errorf("%d successors of %s, want %d\n%s", got, path, want, tree)
 			}
 		}
-		close(s.release)
+		s.Release()
 		began := time.Now()
 		if r := k.Stop(); len(r.Requeued) > 0 || time.Since(began) > time.Second {
 			t.Errorf("the stop took %s: %s", time.Since(began), r)
@@ -226,9 +226,9 @@ func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		s := newScript()
+		s := testkit.NewScripted(t)
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(supervisor.Spec{
+			Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 5, Period: time.Minute, Replace: true,
 				Decide: func(f supervisor.Failure) supervisor.Directive {
 					if strings.HasSuffix(f.Path, "-0") {
@@ -248,7 +248,7 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 		if n := log.count(`"actor":"launcher/default/processor-0","processors_left":1,"message":"an actor was stopped by its strategy and will not be replaced"`); n != 1 {
 			t.Errorf("told %d times of one that is not:\n%s", n, log.b.String())
 		}
-		push(k, 5, "ok")
+		push(k, 5, testkit.OK())
 		k.Await("the jobs, by the other", func() bool { return k.Stats().Processed == 5 })
 	})
 }
@@ -257,14 +257,14 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 // do, and more than the budget allows escalate.
 func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{
+			Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 3, Period: time.Hour, Replace: true,
 			})}},
 		})
-		push(k, 40, "panic")
-		push(k, 1, "ok")
+		push(k, 40, testkit.Panic())
+		push(k, 1, testkit.OK())
 		k.Await("all", func() bool { return k.Stats().Processed == 41 })
 		if n := k.Tree().Restarts("launcher/default"); n != 0 {
 			t.Fatalf("the manager restarted %d times for bad jobs", n)
@@ -278,7 +278,7 @@ func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 			synctest.Wait()
 		}
 		k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == 1 })
-		push(k, 1, "ok")
+		push(k, 1, testkit.OK())
 		k.Await("one more", func() bool { return k.Stats().Processed == 42 })
 	})
 }

@@ -17,10 +17,10 @@ import (
 // restart; with the job that goes on meanwhile.
 func TestTreeShowsWhyAnActorTakesNoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
+		s := testkit.NewScripted(t)
 		slow := supervisor.Spec{Intensity: 9, Period: time.Hour, Backoff: supervisor.Backoff{Min: 10 * time.Second}}
 		k := testkit.Start(t, actors.Config{
-			Registry: s.registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(slow),
+			Registry: s.Registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(slow),
 			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: supervisor.AllForOne(slow)}},
 		})
 		show := func(path string) string {
@@ -39,7 +39,7 @@ func TestTreeShowsWhyAnActorTakesNoMessages(t *testing.T) {
 			}
 		}
 		const processor, fetcher, poller = "launcher/default/processor-0", "launcher/default/fetcher", "launcher/poller"
-		push(k, 1, "wait")
+		push(k, 1, testkit.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		expect(processor, "busy Scripted")
 		k.Hold(processor)
@@ -101,19 +101,19 @@ func TestJobsOfAGroupThatWaitsForItsRestart(t *testing.T) {
 	for _, ending := range []string{"restart", "stop"} {
 		t.Run(ending, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScript()
-				k := testkit.Start(t, actors.Config{Registry: s.registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
+				s := testkit.NewScripted(t)
+				k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
 					Concurrency: 2, Strategy: supervisor.AllForOne(supervisor.Spec{
 						Intensity: 9, Period: time.Hour, Backoff: supervisor.Backoff{Min: 20 * time.Second},
 					}),
 				}}})
 				k.Crash("launcher/default/processor-1", errInjected)
 				synctest.Wait()
-				push(k, 2, "slow", 1000)
+				push(k, 2, testkit.Slow(time.Second))
 				k.Await("they run", func() bool { return k.Stats().Busy == 2 })
 				k.Crash("launcher/default/processor-1", errInjected)
 				synctest.Wait()
-				push(k, 5, "ok")
+				push(k, 5, testkit.OK())
 				time.Sleep(5 * time.Second)
 				if n := k.Stats().Processed; n != 2 {
 					t.Errorf("%d jobs processed while nobody takes messages, want the 2 that ran", n)
