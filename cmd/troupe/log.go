@@ -8,19 +8,26 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
+
+	"github.com/troupehq/troupe/internal/logbuf"
 )
 
 // newLogger writes to w in format: "json", "console", or "" for the one that
-// fits: console on a terminal, JSON elsewhere.
-func newLogger(w io.Writer, format string, level zerolog.Level) zerolog.Logger {
+// fits: console on a terminal, JSON elsewhere. Lines of JSON below warn are
+// written together, at most 100 ms late, and by flush.
+func newLogger(w io.Writer, format string, level zerolog.Level) (log zerolog.Logger, flush func()) {
+	flush = func() {}
 	f, isFile := w.(*os.File)
 	terminal := isFile && term.IsTerminal(int(f.Fd()))
 	if format == "console" || format == "" && terminal {
 		w = zerolog.ConsoleWriter{
 			Out: w, TimeFormat: "15:04:05.000", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
 		}
+	} else {
+		buf := logbuf.New(w)
+		w, flush = buf, func() { _ = buf.Flush() }
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
+	return zerolog.New(w).Level(level).With().Timestamp().Logger(), flush
 }
 
 // driverLog takes the lines that go-redis would write to stderr by itself: about

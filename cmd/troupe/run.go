@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -73,7 +74,8 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 		return err
 	}
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // this process is ours
-	log := newLogger(cmd.ErrOrStderr(), settings.LogFormat, settings.Level)
+	log, flush := newLogger(cmd.ErrOrStderr(), settings.LogFormat, settings.Level)
+	defer flush() // after a panic, too
 	redis.SetLogger(driverLog{log})
 	for _, w := range settings.Warnings {
 		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Why).Msg("setting ignored")
@@ -87,6 +89,7 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 	if err != nil {
 		return err
 	}
+	cfg.On.Quiet = append(cfg.On.Quiet, func(context.Context) { flush() })
 	log.Debug().Str("file", settings.Path).Str("redis", redisconn.Mask(settings.RedisURL)).
 		Strs("classes", cfg.Registry.Classes()).Msg("configured")
 	if code := actors.MainContext(cmd.Context(), cfg); code != actors.ExitOK {

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/logbuf"
 )
 
 // Troupe is the daemon in its default configuration; adjust changes what its
@@ -36,7 +37,7 @@ func serveTroupe(ctx context.Context, s *Session) error {
 		if err != nil {
 			return err
 		}
-		out, level = f, zerolog.InfoLevel
+		out, level = logbuf.New(f), zerolog.InfoLevel // as the daemon does
 	}
 	daemons := max(1, s.Daemons)
 	errs := make([]error, daemons)

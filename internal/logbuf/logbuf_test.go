@@ -1,0 +1,163 @@
+package logbuf_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/logbuf"
+)
+
+// sink counts writes.
+type sink struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	writes int
+	err    error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.text.Write(p)
+}
+
+func (s *sink) got() (text string, writes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String(), s.writes
+}
+
+func TestALineLeavesAfterAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		log := zerolog.New(logbuf.New(&out))
+		for round := 1; round <= 3; round++ {
+			log.Info().Msg("one")
+			time.Sleep(60 * time.Millisecond)
+			log.Info().Msg("two") // does not put the first one off
+			if _, writes := out.got(); writes != round-1 {
+				t.Fatalf("written at once: %d writes", writes)
+			}
+			time.Sleep(40 * time.Millisecond)
+			synctest.Wait()
+			if text, writes := out.got(); writes != round || strings.Count(text, "\n") != 2*round {
+				t.Fatalf("round %d: %d writes of %q", round, writes, text)
+			}
+		}
+	})
+}
+
+func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
+	for _, level := range []zerolog.Level{zerolog.WarnLevel, zerolog.ErrorLevel, zerolog.NoLevel} {
+		var out sink
+		log := zerolog.New(logbuf.New(&out))
+		log.Debug().Msg("a")
+		log.Info().Msg("b")
+		log.WithLevel(level).Msg("c") //nolint:zerologlint // sent
+		got, writes := out.got()
+		if writes != 1 || strings.Count(got, "\n") != 3 || strings.Index(got, `"a"`) > strings.Index(got, `"b"`) {
+			t.Errorf("%s: %d writes of %q", level, writes, got)
+		}
+	}
+}
+
+func TestManyLinesFromManyGoroutinesAreWholeAndFew(t *testing.T) {
+	var out sink
+	w := logbuf.New(&out)
+	log := zerolog.New(w)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				log.Info().Int("g", g).Int("i", i).Msg("line")
+			}
+		})
+	}
+	log.Info().Str("huge", strings.Repeat("x", 300<<10)).Msg("line")
+	wg.Wait()
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	next := map[string]int{}
+	text, writes := out.got()
+	for line := range strings.Lines(text) {
+		var g, i int
+		if strings.Contains(line, "huge") {
+			continue
+		}
+		if _, err := fmt.Sscanf(line, `{"level":"info","g":%d,"i":%d,"message":"line"}`, &g, &i); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		key := fmt.Sprint(g)
+		if next[key] != i {
+			t.Fatalf("goroutine %d: line %d, want %d", g, i, next[key])
+		}
+		next[key]++
+	}
+	if len(next) != 8 || strings.Count(text, "\n") != 16001 {
+		t.Errorf("lines: %v", next)
+	}
+	if writes > 100 {
+		t.Errorf("%d writes", writes)
+	}
+}
+
+func TestARefusedWriteIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := sink{err: errors.New("disk full")}
+		w := logbuf.New(&out)
+		if _, err := w.WriteLevel(zerolog.InfoLevel, []byte("a\n")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := w.WriteLevel(zerolog.InfoLevel, []byte("b\n")); !errors.Is(err, out.err) {
+			t.Errorf("told %v", err)
+		}
+		out.err = nil // no timer is due
+		if err := w.Flush(); err != nil {
+			t.Error(err)
+		}
+		if text, _ := out.got(); text != "b\n" {
+			t.Errorf("after: %q", text)
+		}
+	})
+}
+
+// A line of its own write is some 3 us; buffered at most a quarter of that.
+func BenchmarkLine(b *testing.B) {
+	for _, buffered := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "buffered"}[buffered], func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "log"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = f.Close() }()
+			w := logbuf.New(f)
+			log := zerolog.New(f)
+			if buffered {
+				log = zerolog.New(w)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				log.Info().Str("jid", "0123456789abcdef01234567").Str("class", "Hard").Float64("elapsed_s", 0.001).Msg("done")
+			}
+			if err := w.Flush(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
