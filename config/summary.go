@@ -51,6 +51,9 @@ func (s *Settings) Summary(w io.Writer) error {
 
 // queuesText is like "weighted: critical 3, default 1".
 func queuesText(q fetch.Queues) string {
+	if q == nil {
+		q = fetch.Strict{"default"} // as actors.Capsule has it
+	}
 	weights := q.Weights()
 	names := slices.Clone(q.Names())
 	for i, name := range names {

@@ -23,6 +23,7 @@ queues: {critical: 3, default: 1}
 capsules:
   default: {strategy: all_for_one}
   ledger: {concurrency: 1, queues: [ledger, ledger_low], fetch: reliable}
+  plain: {concurrency: 2}
 handlers:
   NoOp: {builtin: noop}
   Slow: {builtin: sleep, timeout: 90}
