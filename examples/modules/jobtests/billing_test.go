@@ -161,3 +161,31 @@ func TestAProcessorThatHangs(t *testing.T) {
 		kit.Await("the job", func() bool { return jobs.Ended(jid) })
 	})
 }
+
+func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		jobs := client.New(mem.Client)
+		var jids []string
+		for account := range int64(50) {
+			jid, err := jobs.Push(t.Context(), ChargeCard{account, 990, "EUR"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			jids = append(jids, jid)
+		}
+		faults := testkit.NewFaults(t, mem.Options())
+		faults.Add(testkit.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: testkit.CutAfter})
+		faults.AtRandom(1, 0.1, testkit.CutBefore, testkit.CutAfter, testkit.Refuse("LOADING Redis is loading the dataset in memory"))
+		rec := testkit.NewRecorder(mem.Client, "charges")
+		b := &Billing{Gateway: &bank{}, Jobs: jobs}
+		k := testkit.Start(t, actors.Config{
+			Redis: faults.Client(), Registry: b.Registry(), Middleware: []troupe.Middleware{rec.Middleware},
+		})
+		k.Await("all charged", func() bool { return len(rec.Done(t)) == len(jids) })
+		faults.AtRandom(0, 0)
+		k.AwaitSettled()
+		testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
+		testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+	})
+}

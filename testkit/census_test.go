@@ -1,0 +1,151 @@
+package testkit_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// failures is a testing.TB that only takes notes.
+type failures struct {
+	testing.TB
+	texts []string
+}
+
+func (f *failures) Helper()                      {}
+func (f *failures) Errorf(text string, a ...any) { f.texts = append(f.texts, fmt.Sprintf(text, a...)) }
+
+func TestNothingLostTellsWhatIs(t *testing.T) {
+	c := testkit.Census{"a": {"retry"}, "b": {"queue:x", "in progress"}, "c": {"dead"}}
+	f := &failures{TB: t}
+	testkit.RequireNothingLost(f, c, []string{"a", "d"}, map[string]int{"d": 2}, nil)
+	if len(f.texts) > 0 {
+		t.Errorf("all is well, and it says %q", f.texts)
+	}
+	testkit.RequireNothingLost(f, c, []string{"a", "b", "c", "e"}, map[string]int{"c": 1}, nil)
+	if got := strings.Join(f.texts, "; "); len(f.texts) != 3 || !strings.Contains(got, "lost") || !strings.Contains(got, "b in queue:x and in progress") || !strings.Contains(got, "c in dead") {
+		t.Errorf("it says %q", f.texts)
+	}
+	f.texts = nil
+	testkit.RequireNothingLost(f, c, []string{"c"}, map[string]int{"c": 1}, func(jid string) bool { return jid == "c" })
+	testkit.RequireAtMostRuns(f, map[string]int{"a": 2, "b": 3}, 2)
+	if len(f.texts) != 1 || !strings.Contains(f.texts[0], "job b has run 3 times") {
+		t.Errorf("it says %q", f.texts)
+	}
+}
+
+// Every reply of the daemon may be lost, and every command cut: nothing of the
+// jobs is, and none runs more often than faults hit it.
+func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := testkit.NewMemory(t)
+				faults := testkit.NewFaults(t, mem.Options())
+				rec := testkit.NewRecorder(mem.Client, "rec")
+				s := testkit.NewScripted(t)
+				pusher := client.New(mem.Client)
+				var jids []string
+				for i := range 300 {
+					fate := testkit.OK()
+					if i%3 == 0 {
+						fate = testkit.Slow(time.Duration(i) * time.Millisecond)
+					}
+					jid, err := pusher.Push(t.Context(), fate)
+					if err != nil {
+						t.Fatal(err)
+					}
+					jids = append(jids, jid)
+				}
+				k := testkit.Start(t, actors.Config{
+					Redis: faults.Client(), Registry: s.Registry(), Middleware: []troupe.Middleware{rec.Middleware}, Logger: zerolog.Nop(),
+				})
+				faults.AtRandom(seed, 0.1, testkit.CutBefore, testkit.CutAfter, testkit.Refuse("BUSY Redis is busy"), testkit.Delay(30*time.Millisecond))
+				k.Await("all done", func() bool { return len(rec.Done(t)) == len(jids) })
+				faults.AtRandom(0, 0)
+				k.AwaitSettled()
+				k.RequireHealthy()
+				k.RequireStopWithin(10 * time.Second)
+				testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
+				testkit.RequireAtMostRuns(t, rec.Runs(t), 1) // no process has died
+			})
+		})
+	}
+}
+
+func TestACensusFindsEveryPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}})
+		want := map[string]string{}
+		for place, fate := range map[string]testkit.Fate{"retry": testkit.Fail(), "dead": testkit.Kill()} {
+			jid := k.Push(fate)
+			k.Await(place, func() bool { return s.Ended(jid) })
+			k.AwaitSettled()
+			want[jid] = place
+		}
+		want[k.Push(testkit.OK(), client.In(time.Hour))] = "schedule"
+		running := k.Push(testkit.Hang())
+		k.Await("it runs", func() bool { return s.Started(running) })
+		want[running] = "in progress"
+		want[k.Push(testkit.OK())] = "queue:default"
+		c := testkit.TakeCensus(t, k.Redis)
+		for jid, place := range want {
+			if !slices.Equal(c[jid], []string{place}) {
+				t.Errorf("%s is in %q, want %s", jid, c[jid], place)
+			}
+		}
+		if len(c) != len(want) {
+			t.Errorf("census %v", c)
+		}
+	})
+}
+
+func TestAnActorCrashesWhenAnEventComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry()}, testkit.Strict())
+		k.CrashWhen("launcher/poller", testkit.Events[actors.JobStarted]().Times(2), errors.New("drill"))
+		for range 5 {
+			k.Push(testkit.OK())
+		}
+		k.AwaitTree("two restarts", func(tree actors.Tree) bool { return tree.Restarts("launcher/poller") == 2 })
+		k.Await("all done", func() bool { return k.Stats().Processed == 5 })
+	})
+}
+
+// The fetch's own call crashes the fetcher, before Redis has applied it.
+func TestAnActorCrashesAtItsCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faults := testkit.NewFaults(t, testkit.NewMemory(t).Options())
+		s := testkit.NewScripted(t)
+		var k *testkit.Kit
+		var armed atomic.Bool
+		rule := faults.Add(testkit.Fault{
+			Command: "evalsha", Times: 1,
+			Where: func(c testkit.Command) bool { return armed.Load() && c.Mentions("queue:default") },
+			Do:    testkit.Call(func() { k.Crash("launcher/default/fetcher", errors.New("drill")) }),
+		})
+		k = testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.Nop()}, testkit.Strict())
+		armed.Store(true)
+		for range 20 {
+			k.Push(testkit.OK())
+		}
+		k.Await("all done", func() bool { return k.Stats().Processed == 20 })
+		if tree := k.Tree(); rule.Hits() != 1 || tree.Restarts("launcher/default/fetcher") != 1 {
+			t.Errorf("%d hits\n%s", rule.Hits(), tree)
+		}
+	})
+}

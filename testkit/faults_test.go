@@ -1,0 +1,221 @@
+package testkit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/testkit"
+)
+
+// onBoth runs f on a real Redis, and in memory in virtual time.
+func onBoth(t *testing.T, f func(t *testing.T, to *redis.Options, direct *redis.Client)) {
+	t.Run("real", func(t *testing.T) {
+		rdb := testkit.Redis(t)
+		f(t, rdb.Options(), rdb)
+	})
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			mem := testkit.NewMemory(t)
+			f(t, mem.Options(), mem.Client)
+		})
+	})
+}
+
+func TestFaultsHappenToTheCommandsTheyName(t *testing.T) {
+	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
+		ctx := t.Context()
+		faults := testkit.NewFaults(t, to)
+		rdb := faults.Client()
+		for _, tc := range []struct {
+			name string
+			do   testkit.Effect
+			err  func(error) bool
+			n    string // what the key holds afterwards
+		}{
+			{"cut before", testkit.CutBefore, isCut, "0"},
+			{"cut after", testkit.CutAfter, isCut, "1"},
+			{"twice", testkit.Twice, nil, "2"},
+			{"refuse", testkit.Refuse("OOM command not allowed"), func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
+			{"delay", testkit.Delay(20 * time.Millisecond), nil, "1"},
+		} {
+			if err := direct.Set(ctx, "n", 0, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			rule := faults.Add(testkit.Fault{Command: "incr", Skip: 1, Times: 1, Do: tc.do})
+			if err := rdb.Incr(ctx, "other").Err(); err != nil {
+				t.Fatalf("%s, the one that is skipped: %v", tc.name, err)
+			}
+			began := time.Now()
+			v, err := rdb.Incr(ctx, "n").Result()
+			if tc.err == nil && (err != nil || fmt.Sprint(v) != tc.n) || tc.err != nil && !tc.err(err) {
+				t.Errorf("%s: %d, %v", tc.name, v, err)
+			}
+			if took := time.Since(began); tc.name == "delay" && took < 20*time.Millisecond {
+				t.Errorf("a delay of %s", took)
+			}
+			if got := direct.Get(ctx, "n").Val(); got != tc.n {
+				t.Errorf("%s: applied %s times, want %s", tc.name, got, tc.n)
+			}
+			if err := rdb.Incr(ctx, "n").Err(); err != nil || rule.Hits() != 1 {
+				t.Errorf("%s, afterwards: %v, %d hits", tc.name, err, rule.Hits())
+			}
+			rule.Remove()
+		}
+	})
+}
+
+func isCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
+}
+
+func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
+		faults := testkit.NewFaults(t, to)
+		for name, tc := range map[string]struct {
+			do      testkit.Effect
+			applied int64
+		}{"swallow": {testkit.Swallow, 0}, "mute": {testkit.MuteReply, 1}} {
+			opts := faults.Options()
+			opts.ReadTimeout = 100 * time.Millisecond
+			rdb := redis.NewClient(opts)
+			faults.Add(testkit.Fault{Command: "sadd", Where: func(c testkit.Command) bool { return c.Mentions(name) }, Times: 1, Do: tc.do})
+			if err := rdb.SAdd(t.Context(), name, 1).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v, want a timeout", name, err)
+			}
+			if n := direct.SCard(t.Context(), name).Val(); n != tc.applied {
+				t.Errorf("%s: applied %d times, want %d", name, n, tc.applied)
+			}
+			if err := rdb.SAdd(t.Context(), name, 2).Err(); err != nil { // on a new connection
+				t.Errorf("%s, afterwards: %v", name, err)
+			}
+			_ = rdb.Close()
+		}
+	})
+}
+
+// Replies keep their places beside a forged one, and messages of a subscription pass.
+func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
+		ctx := t.Context()
+		faults := testkit.NewFaults(t, to)
+		rdb := faults.Client()
+		faults.Add(testkit.Fault{Command: "get", Where: func(c testkit.Command) bool { return c[1] == "k7" }, Do: testkit.Refuse("ERR seven")})
+		faults.Add(testkit.Fault{Command: "get", Where: func(c testkit.Command) bool { return c[1] == "k9" }, Do: testkit.Twice})
+		pipe := rdb.Pipeline()
+		var gets []*redis.StringCmd
+		for i := range 200 {
+			pipe.Set(ctx, fmt.Sprint("k", i), i, 0)
+			gets = append(gets, pipe.Get(ctx, fmt.Sprint("k", i)))
+		}
+		_, _ = pipe.Exec(ctx) // tells of the seventh
+		for i, get := range gets {
+			v, err := get.Result()
+			if i == 7 && (err == nil || err.Error() != "ERR seven") || i != 7 && (err != nil || v != fmt.Sprint(i)) {
+				t.Errorf("get %d: %q, %v", i, v, err)
+			}
+		}
+		sub := rdb.Subscribe(ctx, "c")
+		defer func() { _ = sub.Close() }()
+		if _, err := sub.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			direct.Publish(ctx, "c", i)
+		}
+		for i := range 3 {
+			if m, err := sub.ReceiveMessage(ctx); err != nil || m.Payload != fmt.Sprint(i) {
+				t.Errorf("message %d: %v, %v", i, m, err)
+			}
+		}
+	})
+}
+
+func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
+	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
+		ctx := t.Context()
+		faults := testkit.NewFaults(t, to)
+		opts := faults.Options()
+		opts.ReadTimeout = time.Minute
+		rdb := redis.NewClient(opts)
+		defer func() { _ = rdb.Close() }()
+		if err := rdb.Ping(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		faults.Down()
+		if err := rdb.Ping(ctx).Err(); err == nil {
+			t.Error("a ping has passed while down")
+		}
+		faults.Up()
+		if err := rdb.Ping(ctx).Err(); err != nil {
+			t.Errorf("after Up: %v", err)
+		}
+		faults.Freeze()
+		result := make(chan error, 1)
+		go func() { result <- rdb.Set(ctx, "k", "v", 0).Err() }()
+		time.Sleep(50 * time.Millisecond)
+		select {
+		case err := <-result:
+			t.Fatalf("while frozen: %v", err)
+		default:
+		}
+		if n := direct.Exists(ctx, "k").Val(); n != 0 {
+			t.Error("passed while frozen")
+		}
+		faults.Thaw()
+		if err := <-result; err != nil || direct.Get(ctx, "k").Val() != "v" {
+			t.Errorf("after Thaw: %v", err)
+		}
+	})
+}
+
+// One client, one seed: the same commands are hit.
+func TestFaultsBySeedRepeat(t *testing.T) {
+	run := func(seed uint64) (fates []bool) {
+		synctest.Test(t, func(t *testing.T) {
+			faults := testkit.NewFaults(t, testkit.NewMemory(t).Options())
+			rdb := faults.Client()
+			faults.AtRandom(seed, 0.2, testkit.Refuse("ERR a"), testkit.Refuse("ERR b"))
+			for range 200 {
+				fates = append(fates, rdb.Ping(context.Background()).Err() == nil)
+			}
+			faults.AtRandom(0, 0)
+			if err := rdb.Ping(context.Background()).Err(); err != nil {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+		return fates
+	}
+	first := run(1)
+	if !slices.Equal(first, run(1)) || slices.Equal(first, run(2)) {
+		t.Error("a seed does not repeat, or two are the same")
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(first), func(ok bool) bool { return ok })); n < 20 || n > 60 {
+		t.Errorf("%d faults of 200 at 0.2", n)
+	}
+}
+
+func TestFaultsLeadOtherProcessesToo(t *testing.T) {
+	direct := testkit.Redis(t)
+	faults := testkit.NewFaults(t, direct.Options())
+	rdb := redis.NewClient(&redis.Options{Addr: faults.Listen(), DB: direct.Options().DB, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	called := 0
+	faults.Add(testkit.Fault{Command: "set", Times: 1, Do: testkit.Call(func() { called++ })})
+	if err := rdb.Set(t.Context(), "k", 1, 0).Err(); err != nil || called != 1 || direct.Get(t.Context(), "k").Val() != "1" {
+		t.Errorf("%v, called %d times", err, called)
+	}
+	faults.Add(testkit.Fault{Do: testkit.CutBefore})
+	if err := rdb.Get(t.Context(), "k").Err(); err == nil {
+		t.Error("every command is cut, and one was not")
+	}
+}
