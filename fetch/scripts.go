@@ -19,7 +19,6 @@ var (
 	renewScript    = load("renew")
 	resumeScript   = load("resume")
 	restoreScript  = load("restore")
-	settleScript   = load("settle")
 	leaveScript    = load("leave")
 	placeScript    = load("place")
 
@@ -31,8 +30,9 @@ var (
 	indexScript   = load("index")
 	lockScript    = load("lock")
 
-	takeScript = loadHot("take")
-	popScript  = loadHot("pop")
+	takeScript   = loadHot("take")
+	settleScript = loadHot("settle")
+	popScript    = loadHot("pop")
 )
 
 func source(name string) string {

@@ -42,12 +42,21 @@ var (
 			return []string{lease, keys.Paused, queueA, wipA, queueB, wipB}, args
 		},
 		"settle": func(t *rapid.T) ([]string, []any) {
-			args := []any{generation(t), 5000}
-			for range rapid.IntRange(0, 5).Draw(t, "moves") {
-				args = append(args, receiptGen.Draw(t, "receipt"), rapid.IntRange(0, 4).Draw(t, "place"),
-					rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score"),
-					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
+			args := []any{generation(t), 5000, "a"}
+			for range rapid.IntRange(0, 3).Draw(t, "groups") {
+				receipts := rapid.SliceOfNDistinct(receiptGen, 1, 4, rapid.ID).Draw(t, "receipts")
+				place, own := rapid.IntRange(0, 4).Draw(t, "place"), rapid.SampledFrom([]string{"", "1"}).Draw(t, "own")
+				args = append(args, place, len(receipts), own,
 					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "max"))
+				args = append(args, anys(receipts)...)
+				for range receipts {
+					if place > 0 && place < 4 {
+						args = append(args, rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score"))
+					}
+					if own == "" {
+						args = append(args, rapid.OneOf(payloadGen, rapid.Just(strings.Repeat("x", 1001))).Draw(t, "payload"))
+					}
+				}
 			}
 			return []string{lease, wipA, queueA, keys.Retry, keys.Schedule, keys.Dead, keys.Queues}, args
 		},

@@ -1,11 +1,13 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -37,40 +39,44 @@ func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	return results, nil
 }
 
-// batches sorts the moves that are ours by queue, those to its back first and
-// oldest first, the others newest first: what is requeued last is popped first.
-// All others are marked NotMine.
+// batches sorts the moves that are ours by queue and place, those to the back
+// of their queue first and oldest first, the others newest first: what is
+// requeued last is popped first. All others are marked NotMine.
 func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]int {
 	byQueue := make([][]int, len(f.names))
-	for i, m := range moves {
+	for i := range moves {
 		results[i] = NotMine
-		if f.owns(in, m.Unit) {
+		if f.owns(in, moves[i].Unit) {
 			results[i] = Moved
-			q := f.index[m.Unit.Queue]
+			q := f.index[moves[i].Unit.Queue]
 			byQueue[q] = append(byQueue[q], i)
 		}
 	}
 	var batches [][]int
 	for _, batch := range byQueue {
-		slices.SortFunc(batch, func(a, b int) int {
-			age := compareReceipts(moves[a].Unit.Receipt, moves[b].Unit.Receipt)
-			switch backA, backB := moves[a].To == ToBack, moves[b].To == ToBack; {
-			case backA && backB:
+		slices.SortFunc(batch, func(i, k int) int {
+			a, b := &moves[i], &moves[k]
+			age := compareReceipts(a.Unit.Receipt, b.Unit.Receipt)
+			switch {
+			case a.To == ToBack && b.To == ToBack:
 				return age
-			case backA:
+			case a.To == b.To:
+				return -age
+			case a.To == ToBack:
 				return -1
-			case backB:
+			case b.To == ToBack:
 				return 1
 			}
-			return -age
+			return cmp.Compare(a.To, b.To)
 		})
+		batch = slices.CompactFunc(batch, func(i, k int) bool { return moves[i].Unit.Receipt == moves[k].Unit.Receipt })
 		start, size := 0, 0
 		for end, i := range batch {
 			if end-start == maxBatch || size > maxBatchBytes {
 				batches = append(batches, batch[start:end])
 				start, size = end, 0
 			}
-			size += len(moves[i].Payload)
+			size += max(len(moves[i].Payload), len(moves[i].Unit.Payload))
 		}
 		if start < len(batch) {
 			batches = append(batches, batch[start:])
@@ -84,36 +90,75 @@ func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]
 // fence would have refused the call.
 func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, batch []int, refused *error) error {
 	queue := moves[batch[0]].Unit.Queue
-	args := append(make([]any, 0, 2+7*len(batch)), in.generation, f.ttl)
-	for _, i := range batch {
-		args = appendMove(args, &moves[i])
+	args := append(make([]any, 0, 40+3*len(batch)), nil, nil, 7,
+		in.lease, in.wips[f.index[queue]], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
+		in.generation, f.ttl, queue)
+	groups := groupMoves(moves, batch)
+	for _, group := range groups {
+		args = appendGroup(args, moves, group)
 	}
-	wip := in.wips[f.index[queue]]
-	replies, err := settleScript.Run(ctx, f.rdb,
-		[]string{in.lease, wip, keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues}, args...).Slice()
+	replies, err := settleScript.run(ctx, f.rdb, args)
 	if err != nil {
 		return err
 	}
 	for k, reply := range replies {
-		if text, bad := reply.(string); bad && *refused == nil {
-			*refused = fmt.Errorf("settle %s of queue %s: %s", moves[batch[k]].To, queue, text)
+		if reply != "1" && *refused == nil {
+			*refused = fmt.Errorf("settle %s of queue %s: %s", moves[groups[k][0]].To, queue, reply)
 		}
 	}
 	return nil
 }
 
-// appendMove adds the seven arguments of a move; bytes that did not change are
-// those of the private place and do not travel.
-func appendMove(args []any, m *Move) []any {
-	own, target := "", any(m.Unit.Queue)
-	if m.Payload == nil {
+// groupMoves cuts a batch where the place changes, or who has the bytes: what
+// is in between is one command of the script.
+func groupMoves(moves []Move, batch []int) (groups [][]int) {
+	start := 0
+	for k := 1; k <= len(batch); k++ {
+		if k < len(batch) {
+			a, b := &moves[batch[start]], &moves[batch[k]]
+			if a.To == b.To && (a.Payload == nil) == (b.Payload == nil) {
+				continue
+			}
+		}
+		groups = append(groups, batch[start:k])
+		start = k
+	}
+	return groups
+}
+
+// appendGroup adds the arguments of a group. Bytes that did not change are those
+// of the private place and do not travel. Strings go as pointers, which go-redis
+// writes without another allocation each.
+func appendGroup(args []any, moves []Move, group []int) []any {
+	head := &moves[group[0]]
+	own, trim := "", head.Trim
+	if head.Payload == nil {
 		own = "1"
 	}
-	if m.To != ToBack {
-		target = score(m.Score)
+	for _, i := range group { // most want the same; else the one that leaves less
+		trim.Before = max(trim.Before, moves[i].Trim.Before)
+		if most := moves[i].Trim.Max; most > 0 && (trim.Max == 0 || most < trim.Max) {
+			trim.Max = most
+		}
 	}
-	before, most := m.Trim.args()
-	return append(args, &m.Unit.Receipt, int(m.To), target, own, m.Payload, before, most)
+	before, most := trim.args()
+	args = append(args, int(head.To), len(group), own, before, most)
+	for _, i := range group {
+		args = append(args, &moves[i].Unit.Receipt)
+	}
+	texts := make([]string, 0, 2*len(group))
+	for _, i := range group {
+		if head.To != ToQueue && head.To != ToBack {
+			texts = append(texts, score(moves[i].Score))
+		}
+		if head.Payload != nil {
+			texts = append(texts, unsafe.String(unsafe.SliceData(moves[i].Payload), len(moves[i].Payload)))
+		}
+	}
+	for i := range texts {
+		args = append(args, &texts[i])
+	}
+	return args
 }
 
 // args are the arguments of the two trims; "" is none.

@@ -9,15 +9,21 @@
 -- KEYS[7]  set of all queues
 -- ARGV[1]  generation that the lease must hold
 -- ARGV[2]  time to live of the lease, ms
--- ARGV[3..] at most 500 moves of seven: receipt, place, score (of place 4: name
---          of the queue), "1" to write the bytes of the private place, else the
---          bytes to write, trim by score ("" or the score up to which members of
---          the dead set go), trim by rank ("" or one more than the members that
---          stay). Of those with place 0 the last is popped next, of those with
---          place 4 the first is popped first.
+-- ARGV[3]  name of the queue
+-- ARGV[4..] at most 500 moves in groups, each of them:
+--          place
+--          number of moves n
+--          "1" to write the bytes of the private place, "" to write those given
+--          trim by score ("" or the score up to which members of the dead set go)
+--          trim by rank ("" or one more than the members that stay)
+--          n receipts, all different
+--          values: of places 1 to 3 (score, bytes)*n, of 0 and 4 bytes*n; without
+--          the bytes where those of the private place are written
+--          Of place 0 the last is popped next, of place 4 the first is popped first.
 --
--- Returns per move 1 (moved), 0 (the receipt is not there) or an error text;
--- then the unit is still in the private place. Error FENCED as in take.
+-- Returns per group 1, or an error text; then all its units are still in the
+-- private place. What is not there was moved by an earlier try and is left out.
+-- Error FENCED as in take.
 
 local call, pcall = redis.call, redis.pcall
 
@@ -26,65 +32,87 @@ if lease ~= ARGV[1] then
   return redis.error_reply('FENCED the lease holds ' .. tostring(lease) .. ', expected ' .. ARGV[1])
 end
 
-if #ARGV == 2 then return {} end
+local wip = KEYS[2]
 
--- The moves of a batch mostly want the same trim.
-local function trim(group)
-  local before, max = '', ''
-  for _, m in ipairs(group) do
-    local b, x = ARGV[7 * m + 1], ARGV[7 * m + 2]
-    if b ~= '' and b ~= before then call('ZREMRANGEBYSCORE', KEYS[6], '-inf', b) end
-    if x ~= '' and x ~= max then call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(x)) end
-    before, max = b, x
-  end
-end
-
-local out, receipts = {}, {}
-for at = 3, #ARGV, 7 do receipts[#receipts + 1] = ARGV[at] end
-local held = pcall('HMGET', KEYS[2], unpack(receipts))
-
--- Moves to one place are one command: each of them works as a whole or fails
--- as a whole.
-local groups, seen = {[0] = {}, {}, {}, {}, {}}, {}
-for m = 1, #receipts do
-  local receipt = receipts[m]
-  if held.err then
-    out[m] = held.err
-  elseif not held[m] or seen[receipt] then
-    out[m] = 0
-  else
-    seen[receipt] = true
-    local group = groups[tonumber(ARGV[7 * m - 3])]
-    group[#group + 1] = m
-  end
-end
-
-local function write(place, name, values)
-  if place == 0 then return pcall('RPUSH', KEYS[3], unpack(values)) end
-  if place < 4 then return pcall('ZADD', KEYS[3 + place], unpack(values)) end
-  local r = pcall('SADD', KEYS[7], name) -- a name too many does no harm
+local function write(place, ...)
+  if place == 0 then return pcall('RPUSH', KEYS[3], ...) end
+  if place < 4 then return pcall('ZADD', KEYS[3 + place], ...) end
+  local r = pcall('SADD', KEYS[7], ARGV[3]) -- a name too many does no harm
   if type(r) == 'table' and r.err then return r end
-  return pcall('LPUSH', KEYS[3], unpack(values))
+  return pcall('LPUSH', KEYS[3], ...)
 end
 
-for place = 0, 4 do
-  local group, values, gone = groups[place], {}, {}
-  for k, m in ipairs(group) do
-    local at = 7 * m - 4
-    if place > 0 and place < 4 then values[#values + 1] = ARGV[at + 2] end
-    values[#values + 1] = ARGV[at + 3] == '1' and held[m] or ARGV[at + 4]
-    gone[k] = receipts[m]
+-- Are all n units there? Their bytes are not wanted, but one HMGET is cheaper
+-- than n questions as long as they are short.
+local function whole(first, n, long)
+  local there
+  if not long then
+    there = pcall('HMGET', wip, unpack(ARGV, first, first + n - 1))
+    if there.err then return there end
   end
-  if #group > 0 then
-    -- The destination first: had the units left the hash before a ZADD that
-    -- fails (wrong type, out of memory), they would be nowhere.
-    local r = write(place, ARGV[7 * group[1] - 2], values)
-    local err = type(r) == 'table' and r.err
-    for _, m in ipairs(group) do out[m] = err or 1 end
-    if not err then
-      call('HDEL', KEYS[2], unpack(gone))
-      if place == 3 then trim(group) end
+  for i = 1, n do
+    if long then
+      local r = pcall('HEXISTS', wip, ARGV[first + i - 1])
+      if r ~= 1 then return type(r) == 'table' and r end
+    elseif not there[i] then
+      return false
     end
   end
+  return true
+end
+
+-- The slow way: of what is there, the receipts and the values.
+local function pick(place, own, first, n)
+  local held = pcall('HMGET', wip, unpack(ARGV, first, first + n - 1))
+  if held.err then return held end
+  local gone, values = {}, {}
+  local scored, at = place > 0 and place < 4, first + n
+  for i = 1, n do
+    local score, bytes
+    if scored then score, at = ARGV[at], at + 1 end
+    if not own then bytes, at = ARGV[at], at + 1 end
+    if held[i] then
+      gone[#gone + 1] = ARGV[first + i - 1]
+      if scored then values[#values + 1] = score end
+      values[#values + 1] = own and held[i] or bytes
+    end
+  end
+  return gone, values
+end
+
+-- One group is one command: it works as a whole or fails as a whole.
+-- The destination first: had the units left the hash before a ZADD that fails
+-- (wrong type, out of memory), they would be nowhere.
+local function move(place, own, first, n, last)
+  local all = not own and whole(first, n, #ARGV[last] > 1000)
+  if all == true then
+    local r = write(place, unpack(ARGV, first + n, last))
+    if type(r) == 'table' and r.err then return r.err end
+    call('HDEL', wip, unpack(ARGV, first, first + n - 1))
+    return 1
+  end
+  if all then return all.err end
+  local gone, values = pick(place, own, first, n)
+  if gone.err then return gone.err end
+  if #gone > 0 then
+    local r = write(place, unpack(values))
+    if type(r) == 'table' and r.err then return r.err end
+    call('HDEL', wip, unpack(gone))
+  end
+  return 1
+end
+
+local out, at = {}, 4
+while ARGV[at] do
+  local place, n, own = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
+  local before, max, first = ARGV[at + 3], ARGV[at + 4], at + 5
+  local each = (place > 0 and place < 4 and 1 or 0) + (own and 0 or 1)
+  at = first + n + each * n
+  local done = move(place, own, first, n, at - 1)
+  if done == 1 and place == 3 then
+    if before ~= '' then call('ZREMRANGEBYSCORE', KEYS[6], '-inf', before) end
+    if max ~= '' then call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(max)) end
+  end
+  out[#out + 1] = done
 end
 return out
