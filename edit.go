@@ -17,6 +17,9 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
+	if p.edits == nil {
+		p.edits = make([]edit, 0, 4)
+	}
 	i := p.find(key)
 	if i < 0 {
 		p.fields = append(p.fields, field{at: uint32(len(p.edits))})

@@ -78,6 +78,18 @@ func innermost(err error) (inner error) {
 	}
 }
 
+// What errors may tell of themselves.
+type (
+	classed interface {
+		error
+		ErrorClass() string
+	}
+	traced interface {
+		error
+		Backtrace() []string
+	}
+)
+
 // ownClass asks the errors of the chain. Their methods, here and in innermost,
 // are user code and may panic.
 func ownClass(err error) (class string) {
@@ -86,8 +98,7 @@ func ownClass(err error) (class string) {
 			class = ""
 		}
 	}()
-	var named interface{ ErrorClass() string }
-	if errors.As(err, &named) {
+	if named, ok := errors.AsType[classed](err); ok {
 		class = named.ErrorClass()
 	}
 	return class
@@ -103,8 +114,7 @@ func Backtrace(err error) (lines []string) {
 			lines = nil
 		}
 	}()
-	var traced interface{ Backtrace() []string }
-	if errors.As(err, &traced) {
+	if traced, ok := errors.AsType[traced](err); ok {
 		lines = traced.Backtrace()
 	}
 	return lines

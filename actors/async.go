@@ -15,6 +15,7 @@ import (
 func (d *Daemon) spawn(owner *actor.PID, f func()) {
 	d.machinery.Add(1)
 	go func() {
+		deepen()
 		defer d.machinery.Done()
 		defer func() {
 			if v := recover(); v != nil {
@@ -46,3 +47,16 @@ func isolate(f func()) (err error) {
 	}()
 	return <-done
 }
+
+// deepen makes the stack of a new goroutine as large as a job or a call to Redis
+// needs. Grown later, at every doubling, it is copied with all the frames that
+// are on it by then, which takes longer than the work of a small job.
+//
+//go:noinline
+func deepen() {
+	var room [5 << 10]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(*[5 << 10]byte) {}

@@ -49,7 +49,7 @@ type execution struct {
 	ended   time.Time
 	elapsed time.Duration // of the run, set when it has ended
 
-	payload    *troupe.Payload // nil if the bytes do not parse; after a failure as it was fetched
+	payload    *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
 	jid, class string          // of the payload as it was fetched
 	wrapped    string          // likewise
 	handler    *class          // nil if unknown
@@ -68,6 +68,7 @@ type execution struct {
 // slot is idle, when the capsule is quiet, and with a job that panicked: then
 // the actor takes over.
 func (c *capsule) run(i int, w *work) {
+	deepen()
 	defer func() {
 		c.d.jobs.Add(-1) // after the slot: a stop looks at the slots when no job is left
 		if c.d.hushed.Load() {
@@ -197,11 +198,6 @@ func (e *execution) decide() {
 			c.totalFailed.Add(1)
 		}
 	}
-	if e.err != nil {
-		// What is stored is made of what was fetched, not of what the handler has
-		// made of its payload.
-		e.payload, _ = troupe.ParsePayload(e.w.unit.Payload)
-	}
 	if !c.ledger.take(e.w) {
 		if c.d.events.wanted.Load() {
 			c.d.events.publish(JobLate{e.event(), e.elapsed, e.err})
@@ -247,43 +243,76 @@ func (e *execution) invalid() {
 	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
 }
 
-// fail stores the failure, then tells the handlers.
+// fail stores the failure, then tells of it. Deciding is the policy's, but it
+// reads the user's error: where that panics or leaves the goroutine, the job is
+// decided without the class's callbacks, in a deferred call, which both allow.
 func (e *execution) fail() {
-	c := e.c
 	in := retry.Failure{
-		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.payload, Err: e.err,
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
 		UnknownClass: e.handler == nil,
 	}
 	if e.handler != nil {
 		in.Options = e.handler.options
 	}
-	var dec retry.Decision
-	if err := isolate(func() { dec = c.d.policy.Decide(time.Now(), newRand(), in) }); err != nil {
-		// the class's callbacks left the goroutine: decide without them
-		e.callbackFailed(err)
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		if v := recover(); v != nil {
+			e.callbackFailed(&troupe.PanicError{Value: v, Stack: debug.Stack()})
+		} else {
+			e.callbackFailed(&troupe.GoexitError{Stack: debug.Stack()})
+		}
 		in.Options.RetryIn, in.Options.Exhausted = nil, nil
-		dec = c.d.policy.Decide(time.Now(), newRand(), in)
-	}
+		e.failed(e.c.d.policy.Decide(time.Now(), nil, in))
+	}()
+	dec := e.c.d.policy.Decide(time.Now(), nil, in)
+	decided = true
+	e.failed(dec)
+}
+
+// fetched parses the job anew: what is stored and told of a failure is what was
+// fetched, not what the handler has made of its payload.
+func (e *execution) fetched() *troupe.Payload {
+	p, _ := troupe.ParsePayload(e.w.unit.Payload) // it did before
+	return p
+}
+
+// failed carries out the decision about a failure.
+func (e *execution) failed(dec retry.Decision) {
+	c := e.c
 	for _, err := range dec.CallbackErrs {
 		e.callbackFailed(err)
-	}
-	if !e.settle(dec) {
-		return
 	}
 	level := zerolog.WarnLevel
 	if dec.Action == retry.Dead {
 		level = zerolog.ErrorLevel
 	}
-	line := joblog.Err(e.line(level, dec.Action.String()).Str("error_class", troupe.ErrorClass(e.err)), e.err)
-	if dec.Action == retry.Retry {
-		line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
+	line := e.line(level, dec.Action.String())
+	if line.Enabled() {
+		line = joblog.Err(line.Str("error_class", troupe.ErrorClass(e.err)), e.err)
+		if dec.Action == retry.Retry {
+			line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
+		}
 	}
-	line.Msg("job failed")
-	if c.d.events.wanted.Load() {
-		c.d.events.publish(e.outcome(dec))
+	told := func() {
+		line.Msg("job failed")
+		if c.d.events.wanted.Load() {
+			c.d.events.publish(e.outcome(dec))
+		}
 	}
+	// What the user's handlers take is the slot's time.
+	if len(c.d.cfg.ErrorHandlers) == 0 && !dec.RunDeathHandlers {
+		e.store(dec, told)
+		return
+	}
+	if !e.settle(dec) {
+		return
+	}
+	told()
 	c.d.tellErrorHandlers(e.err, ErrorContext{
-		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.payload, Queue: e.w.unit.Queue,
+		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
 	})
 	if dec.RunDeathHandlers {
 		c.d.bury(dec.DeathPayload, e.err)
@@ -317,9 +346,8 @@ func (e *execution) outcome(dec retry.Decision) Event {
 	}
 }
 
-// settle writes the decision; false when it did not come into Redis by our hand.
-func (e *execution) settle(dec retry.Decision) bool {
-	c := e.c
+// move is what the decision asks of the fetcher.
+func (e *execution) move(dec retry.Decision) fetch.Move {
 	m := fetch.Move{Unit: e.w.unit, Score: dec.Score, Payload: dec.Payload}
 	switch dec.Action {
 	case retry.Retry:
@@ -329,15 +357,45 @@ func (e *execution) settle(dec retry.Decision) bool {
 		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
 	case retry.Park:
 		m.To = fetch.ToSchedule
-	case retry.Drop:
-		c.settler.ack(e.w)
-		return true
 	}
-	return e.move(m)
+	return m
 }
 
-// move sees m into Redis; false when that was not our hand.
-func (e *execution) move(m fetch.Move) bool {
+// settle writes the decision; false when it did not come into Redis by our hand.
+func (e *execution) settle(dec retry.Decision) bool {
+	if dec.Action == retry.Drop {
+		e.c.settler.ack(e.w)
+		return true
+	}
+	return e.await(e.move(dec))
+}
+
+// store writes the decision and calls told once it is in Redis. The slot does
+// not wait for that, unless its job has crashed or too many are on their way.
+func (e *execution) store(dec retry.Decision, told func()) {
+	if dec.Action != retry.Drop && e.crash == nil {
+		pm := &pendingMove{w: e.w, move: e.move(dec)}
+		pm.then = func() {
+			defer func() { // a hook of the user's logger, say
+				if v := recover(); v != nil {
+					e.c.d.root().Send(e.c.slotPID(e.slot), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+				}
+			}()
+			if e.stored(pm) {
+				told()
+			}
+		}
+		if e.c.settler.entrust(pm) {
+			return
+		}
+	}
+	if e.settle(dec) {
+		told()
+	}
+}
+
+// await sees m into Redis; false when that was not our hand.
+func (e *execution) await(m fetch.Move) bool {
 	c := e.c
 	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{}), parked: make(chan struct{})}
 	c.settler.submit(pm)
@@ -352,6 +410,11 @@ func (e *execution) move(m fetch.Move) bool {
 		<-pm.done
 		c.heldBack.Add(-1)
 	}
+	return e.stored(pm)
+}
+
+// stored tells whether a move that is over came into Redis by our hand.
+func (e *execution) stored(pm *pendingMove) bool {
 	if pm.err == nil && pm.result == fetch.Moved {
 		return true
 	}

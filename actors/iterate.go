@@ -155,10 +155,10 @@ func refused(err error) bool {
 // a fresh enqueued_at and otherwise the bytes that were fetched.
 func (e *execution) toBack() {
 	c := e.c
-	p := e.payload // parsed anew: nobody has touched it
+	p := e.fetched()
 	p.SetTime("enqueued_at", time.Now(), c.d.cfg.Timestamps)
 	e.w.goesOn()
-	if !e.move(fetch.Move{Unit: e.w.unit, To: fetch.ToBack, Payload: p.Bytes()}) {
+	if !e.await(fetch.Move{Unit: e.w.unit, To: fetch.ToBack, Payload: p.Bytes()}) {
 		return
 	}
 	e.line(zerolog.InfoLevel, "interrupted").Msg("job interrupted")

@@ -15,14 +15,14 @@ func (e *execution) park() {
 	c := e.c
 	now := time.Now()
 	dec := c.d.policy.Decide(now, nil, retry.Failure{
-		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.payload, Err: e.err,
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
 	})
-	if !e.settle(dec) {
-		return
-	}
 	until := time.UnixMicro(int64(dec.Score * 1e6))
-	joblog.Err(e.line(zerolog.InfoLevel, dec.Action.String()).Float64("parked_s", until.Sub(now).Seconds()), e.err).Msg("job parked")
-	if c.d.events.wanted.Load() {
-		c.d.events.publish(JobParked{e.event(), until, e.err})
-	}
+	line := joblog.Err(e.line(zerolog.InfoLevel, dec.Action.String()).Float64("parked_s", until.Sub(now).Seconds()), e.err)
+	e.store(dec, func() {
+		line.Msg("job parked")
+		if c.d.events.wanted.Load() {
+			c.d.events.publish(JobParked{e.event(), until, e.err})
+		}
+	})
 }

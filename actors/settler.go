@@ -33,6 +33,11 @@ type settler struct {
 	running bool           // a flush loop is at work
 	closed  bool
 
+	entrusted      int            // moves whose end nobody waits for, until they are told of
+	entrustedBytes int            // of their payloads
+	reports        []*pendingMove // of those, the ones that are over
+	reporting      bool           // a goroutine tells of them
+
 	waitingAcks atomic.Int64 // len(acks), for those who need not know exactly
 }
 
@@ -41,8 +46,9 @@ type pendingMove struct {
 	move   fetch.Move
 	result fetch.Result
 	err    error         // set when the settler gave up
-	done   chan struct{} // closed when result or err is set
+	done   chan struct{} // closed when result or err is set; nil if it was entrusted
 	parked chan struct{} // closed when Redis has refused it; nil if nobody wants to know
+	then   func()        // of an entrusted one: called when result or err is set
 	over   bool          // in Redis; guarded by the settler
 }
 
@@ -108,15 +114,19 @@ func (s *settler) submit(moves ...*pendingMove) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		for _, m := range moves {
-			m.err = errGaveUp
-			close(m.done)
-		}
+		giveUp(moves)
 		return
 	}
 	s.moves = append(s.moves, moves...)
 	s.mu.Unlock()
 	s.kick()
+}
+
+func giveUp(moves []*pendingMove) {
+	for _, m := range moves {
+		m.err = errGaveUp
+		close(m.done)
+	}
 }
 
 // kick starts the flush loop if none is at work.
@@ -263,14 +273,16 @@ func (s *settler) write(moves []*pendingMove) error {
 	if closed {
 		return nil // given up already: reported as left, though it came to a good end
 	}
+	ws := make([]*work, len(moves))
 	for i, m := range moves {
 		m.result = results[i]
 		if m.result == fetch.NotMine {
 			c.refused.Add(1)
 		}
-		c.forget(m.w)
-		close(m.done)
+		ws[i] = m.w
 	}
+	c.forget(ws...)
+	s.end(moves)
 	return nil
 }
 
@@ -287,8 +299,8 @@ func (s *settler) close() {
 	s.mu.Unlock()
 	for _, m := range moves {
 		m.err = errGaveUp
-		close(m.done)
 	}
+	s.end(moves)
 }
 
 // fenced tells whether err is a *fetch.FencedError.

@@ -107,7 +107,10 @@ func (f *failure) backtraceLines() int {
 // number reads a field that holds a number, or a string with one, without its
 // fraction.
 func (f *failure) number(key string) (float64, bool) {
-	raw, _ := f.m.Get(key)
+	raw, found := f.m.Get(key)
+	if !found {
+		return 0, false
+	}
 	text := string(raw)
 	if s, ok := f.m.String(key); ok {
 		text = strings.TrimSpace(s)

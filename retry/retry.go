@@ -101,10 +101,12 @@ type Decision struct {
 // Decide applies the rules to a failure at now. r makes the jitter; nil takes
 // the process's own source.
 func (pol Policy) Decide(now time.Time, r *rand.Rand, in Failure) Decision {
-	p := in.Payload
-	if p == nil {
+	m := in.Payload
+	if m != nil {
+		m = m.Clone()
+	} else {
 		var err error
-		if p, err = troupe.ParsePayload(in.Raw); err != nil {
+		if m, err = troupe.ParsePayload(in.Raw); err != nil {
 			return pol.Invalid(now, in.Raw)
 		}
 	}
@@ -114,7 +116,7 @@ func (pol Policy) Decide(now time.Time, r *rand.Rand, in Failure) Decision {
 	if in.Err == nil {
 		in.Err = errors.New("failed without an error")
 	}
-	f := &failure{Policy: pol, Failure: in, now: now, m: p.Clone()}
+	f := &failure{Policy: pol, Failure: in, now: now, m: m}
 	return f.decide(r)
 }
 

@@ -1,0 +1,91 @@
+package actors
+
+import "slices"
+
+const (
+	// entrustMax is how many moves may be on their way while their slots go on
+	// with other jobs: as many as one call to Redis carries.
+	entrustMax = 500
+	// entrustBytes bounds their payloads.
+	entrustBytes = 16 << 20
+)
+
+// entrust hands a move over whose job's slot goes on at once: jobs that fail
+// travel together however few slots there are. Its then is called in the end, and
+// the job counts as running until it has returned. False when too many are on
+// their way, or none is carried any more: then nothing was done.
+func (s *settler) entrust(m *pendingMove) bool {
+	s.mu.Lock()
+	size := len(m.move.Payload) + len(m.move.Unit.Payload)
+	if s.closed || s.entrusted >= entrustMax || s.entrusted > 0 && s.entrustedBytes+size > entrustBytes {
+		s.mu.Unlock()
+		return false
+	}
+	s.entrusted++
+	s.entrustedBytes += size
+	s.c.d.jobs.Add(1)
+	s.moves = append(s.moves, m)
+	s.mu.Unlock()
+	s.kick()
+	return true
+}
+
+// end tells those who wait that their moves are over, and has the others told of.
+func (s *settler) end(moves []*pendingMove) {
+	owner := s.c.managerPID() // before s.mu: the capsule's lock comes first
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range moves {
+		if m.then == nil {
+			close(m.done)
+		} else {
+			s.reports = append(s.reports, m)
+		}
+	}
+	if len(s.reports) > 0 && !s.reporting {
+		s.reporting = true
+		s.c.d.spawn(owner, s.report)
+	}
+}
+
+// report calls then of what is over, in a goroutine of its own: a writer of log
+// lines that blocks must not keep anything from being settled.
+func (s *settler) report() {
+	for {
+		s.mu.Lock()
+		moves := s.reports
+		s.reports = nil
+		if len(moves) == 0 {
+			s.reporting = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		for k, m := range moves {
+			s.tell(m, moves[k+1:])
+		}
+	}
+}
+
+// tell calls then of m; should that leave the goroutine, as the user's log hook
+// may, another one goes on with the rest.
+func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
+	d, returned := s.c.d, false
+	defer func() {
+		owner := s.c.managerPID()
+		s.mu.Lock()
+		s.entrusted--
+		s.entrustedBytes -= len(m.move.Payload) + len(m.move.Unit.Payload)
+		if !returned {
+			s.reports = append(slices.Clone(rest), s.reports...)
+			d.spawn(owner, s.report)
+		}
+		s.mu.Unlock()
+		d.jobs.Add(-1)
+		if d.hushed.Load() {
+			d.ringLauncher()
+		}
+	}()
+	m.then()
+	returned = true
+}

@@ -1,0 +1,57 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// BenchmarkFail runs preloaded jobs that all fail through a whole daemon, until
+// each is stored for its retry.
+func BenchmarkFail(b *testing.B) {
+	rdb := testkit.Redis(b)
+	c := client.New(rdb)
+	n := max(b.N, 100)
+	if _, err := client.PushBulk(context.Background(), c, func(yield func(noop) bool) {
+		for i := range n {
+			if !yield(noop{I: int64(i), S: "some text"}) {
+				return
+			}
+		}
+	}); err != nil {
+		b.Fatal(err)
+	}
+	var r troupe.Registry
+	failed := errors.New("this job fails")
+	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return failed }, troupe.ClassOptions{
+		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Hour) },
+	})
+	calls0, cpu0 := usage(b, rdb)
+	b.ReportAllocs()
+	b.ResetTimer()
+	testkit.Start(b, actors.Config{
+		Redis: rdb, Registry: &r, Logger: zerolog.New(&devNull{}).Level(zerolog.InfoLevel),
+		Capsules: []actors.Capsule{{Concurrency: 25}},
+	})
+	for rdb.ZCard(context.Background(), "retry").Val() < int64(n) {
+		time.Sleep(time.Millisecond)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+	calls, cpu := usage(b, rdb)
+	b.ReportMetric((calls-calls0)/float64(n), "calls/job")
+	b.ReportMetric((cpu-cpu0)*1e6/float64(n), "redis-µs/job")
+}
+
+// devNull is a writer that testkit does not take for none.
+type devNull struct{}
+
+func (*devNull) Write(p []byte) (int, error) { return len(p), nil }
