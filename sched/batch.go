@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
@@ -22,7 +23,7 @@ type batch struct {
 	now time.Time
 
 	dying   group
-	dropped []any
+	dropped []string
 	lists   []group // one for each queue
 	tried   int     // members given to the script
 	stay    int     // members that remain in front of the rest
@@ -31,9 +32,8 @@ type batch struct {
 // group is what shares a destination.
 type group struct {
 	queue    string
-	members  []any
-	payloads []any
-	news     int // members that were not held before
+	members  []string
+	payloads []string
 }
 
 func (b *batch) sort(ctx context.Context, member string) error {
@@ -41,41 +41,38 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		b.stay++
 		return nil
 	}
-	// Held from the start and released in the end: should the user's code end
-	// this goroutine, the next batch goes past the member and does not end the
-	// same way.
-	first := b.cur.hold(member, b.now)
+	b.cur.attempt(member)
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
-		b.bury(member, nil, first, err)
+		b.bury(member, nil, err)
 		return nil
 	}
 	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
 	var fault *client.MiddlewareError
 	switch {
 	case err == nil && out != nil:
-		b.push(member, out, first)
+		b.push(member, out)
 	case err == nil:
 		b.dropped = append(b.dropped, member)
 		b.tried++
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
-		if first {
+		if b.cur.hold(member, b.now) {
 			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
 				Strs("backtrace", troupe.Backtrace(err))
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
-		b.bury(member, p, first, err)
+		b.bury(member, p, err)
 	default: // the context has ended, or the client was set up wrongly
-		b.cur.release(member)
+		b.cur.attempt("")
 		return err
 	}
 	return nil
 }
 
-func (b *batch) bury(member string, p *troupe.Payload, first bool, reason error) {
-	if first {
+func (b *batch) bury(member string, p *troupe.Payload, reason error) {
+	if !b.cur.isKnown(member) {
 		if p == nil {
 			p = new(troupe.Payload)
 		}
@@ -86,7 +83,7 @@ func (b *batch) bury(member string, p *troupe.Payload, first bool, reason error)
 	b.tried++
 }
 
-func (b *batch) push(member string, p *troupe.Payload, first bool) {
+func (b *batch) push(member string, p *troupe.Payload) {
 	queue := p.Queue()
 	i := slices.IndexFunc(b.lists, func(g group) bool { return g.queue == queue })
 	if i < 0 {
@@ -94,11 +91,9 @@ func (b *batch) push(member string, p *troupe.Payload, first bool) {
 		b.lists = append(b.lists, group{queue: queue})
 	}
 	g := &b.lists[i]
+	text := p.Bytes()
 	g.members = append(g.members, member)
-	g.payloads = append(g.payloads, p.Bytes())
-	if first {
-		g.news++
-	}
+	g.payloads = append(g.payloads, unsafe.String(unsafe.SliceData(text), len(text)))
 	b.tried++
 }
 
@@ -112,11 +107,8 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	if err == nil && len(reply) != 3+2*len(b.lists) {
 		err = fmt.Errorf("got %d values, want %d", len(reply), 3+2*len(b.lists))
 	}
-	b.cur.release(b.dropped...)
+	b.cur.release(b.dropped)
 	if err != nil {
-		for _, g := range append(b.lists, b.dying) {
-			b.cur.release(g.members...)
-		}
 		return out, err
 	}
 	number := func(i int) int { n, _ := reply[i].(int64); return int(n) }
@@ -140,15 +132,21 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 // state of Redis, and an error.
 func (b *batch) settle(key string, g group, fault string) error {
 	if !strings.Contains(fault, "WRONGTYPE") {
-		b.cur.release(g.members...)
+		b.cur.release(g.members)
 		if fault != "" {
 			return fmt.Errorf("%s: %s", key, fault)
 		}
 		return nil
 	}
 	b.stay += len(g.members)
-	if g.news > 0 {
-		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", key).Int("jobs", g.news).Str("fault", fault).
+	news := 0
+	for _, member := range g.members {
+		if b.cur.hold(member, b.now) {
+			news++
+		}
+	}
+	if news > 0 {
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", key).Int("jobs", news).Str("fault", fault).
 			Msg("jobs left where they are: their destination is a key of another type")
 	}
 	return nil
@@ -162,14 +160,23 @@ func (b *batch) arguments() (names []string, args []any) {
 		troupe.FormatScore(troupe.Score(b.now)),
 		troupe.FormatScore(troupe.Score(b.now.Add(-b.s.cfg.DeadTimeout))),
 		b.s.cfg.DeadMax)
-	args = append(append(args, len(b.dying.members)), b.dying.members...)
-	args = append(append(args, len(b.dropped)), b.dropped...)
+	args = appendAll(append(args, len(b.dying.members)), b.dying.members)
+	args = appendAll(append(args, len(b.dropped)), b.dropped)
 	for _, g := range b.lists {
 		names = append(names, keys.Queue(g.queue))
-		args = append(append(args, g.queue, len(g.members)), g.members...)
-		args = append(args, g.payloads...)
+		args = appendAll(append(args, g.queue, len(g.members)), g.members)
+		args = appendAll(args, g.payloads)
 	}
 	return names, args
+}
+
+// appendAll appends texts as pointers, which go-redis writes without another
+// allocation each.
+func appendAll(args []any, texts []string) []any {
+	for i := range texts {
+		args = append(args, &texts[i])
+	}
+	return args
 }
 
 // beaten tells whether all that was tried had been moved by somebody else.

@@ -34,6 +34,10 @@ type cursor struct {
 	partial   bool      // this pass has started behind them
 	started   time.Time // this pass
 
+	// The member at which user's code is at work, "" if at none. Should that end
+	// the goroutine, the next batch goes past the member and does not end likewise.
+	trying string
+
 	seed maphash.Seed
 	held map[uint64]hold
 }
@@ -49,6 +53,10 @@ func (c *cursor) begin(now time.Time, batch int) (offset, limit int) {
 	defer c.mu.Unlock()
 	if c.limit == 0 {
 		c.limit = batch
+	}
+	if c.trying != "" {
+		c.holdLocked(c.trying, now)
+		c.trying = ""
 	}
 	if c.offset == 0 {
 		c.started = now
@@ -105,10 +113,33 @@ func (c *cursor) isHeld(member string, now time.Time) bool {
 	return ok && now.Before(h.till)
 }
 
+// isKnown tells whether a member could not be moved before.
+func (c *cursor) isKnown(member string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) == 0 {
+		return false
+	}
+	_, known := c.held[maphash.String(c.seed, member)]
+	return known
+}
+
+// attempt notes the member that is tried now, in place of the one before.
+func (c *cursor) attempt(member string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trying = member
+}
+
 // hold leaves a member alone for a while; first tells whether this is news.
 func (c *cursor) hold(member string, now time.Time) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.holdLocked(member, now)
+}
+
+// holdLocked is hold; c.mu is held.
+func (c *cursor) holdLocked(member string, now time.Time) (first bool) {
 	if c.held == nil {
 		c.seed = maphash.MakeSeed()
 	}
@@ -124,10 +155,13 @@ func (c *cursor) hold(member string, now time.Time) (first bool) {
 }
 
 // release forgets members that are gone, or that no fault of theirs has kept.
-func (c *cursor) release(members ...any) {
+func (c *cursor) release(members []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.held) == 0 {
+		return
+	}
 	for _, m := range members {
-		delete(c.held, maphash.String(c.seed, m.(string)))
+		delete(c.held, maphash.String(c.seed, m))
 	}
 }

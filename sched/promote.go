@@ -53,6 +53,7 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 			return Promoted{}, fmt.Errorf("promote %s: %w", set, err)
 		}
 	}
+	cur.attempt("")
 	out, err := b.apply(ctx)
 	if err != nil {
 		return out, fmt.Errorf("promote %s: %w", set, err)

@@ -13,61 +13,69 @@
 local set = KEYS[1]
 local at = 4
 
--- reads a section; keeps of members (and payloads) those still in the set
-local function present(with_payloads)
-  local n = tonumber(ARGV[at])
+-- Reads a section: n members, and n payloads behind them if it has some. Returns
+-- the members that are still in the set and what is to be written for them, each
+-- as a table with its first and last index. Mostly nothing is missing, then both
+-- are the arguments as they stand.
+local function section(with_payloads)
+  local n, first = tonumber(ARGV[at]), at + 1
+  local second = with_payloads and first + n or first
+  at = second + n
+  if n == 0 then return nil end
+  local scores = redis.call('ZMSCORE', set, unpack(ARGV, first, first + n - 1))
+  local all = true
+  for i = 1, n do
+    if not scores[i] then all = false break end
+  end
+  if all then return {ARGV, first, first + n - 1}, {ARGV, second, second + n - 1} end
   local members, payloads = {}, {}
-  if n > 0 then
-    local all = {}
-    for i = 1, n do all[i] = ARGV[at + i] end
-    local scores = redis.call('ZMSCORE', set, unpack(all))
-    for i = 1, n do
-      if scores[i] then
-        members[#members + 1] = all[i]
-        if with_payloads then payloads[#payloads + 1] = ARGV[at + n + i] end
-      end
+  for i = 1, n do
+    if scores[i] then
+      members[#members + 1] = ARGV[first + i - 1]
+      payloads[#payloads + 1] = ARGV[second + i - 1]
     end
   end
-  at = at + 1 + n
-  if with_payloads then at = at + n end
-  return members, payloads
+  if #members == 0 then return nil end
+  return {members, 1, #members}, {payloads, 1, #payloads}
 end
 
 local function fault(reply)
   return type(reply) == 'table' and reply.err or ''
 end
 
+local function remove(members) return redis.call('ZREM', set, unpack(unpack(members))) end
+
 local out = {0, 0, ''}
 
-local dying = present(false)
-if #dying > 0 then
+local dying = section(false)
+if dying then
   local add = {}
-  for i = 1, #dying do
-    add[2 * i - 1] = ARGV[1]
-    add[2 * i] = dying[i]
+  for i = dying[2], dying[3] do
+    add[#add + 1] = ARGV[1]
+    add[#add + 1] = dying[1][i]
   end
   out[3] = fault(redis.pcall('ZADD', KEYS[3], unpack(add)))
   if out[3] == '' then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[2])
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, '-' .. ARGV[3])
-    out[1] = redis.call('ZREM', set, unpack(dying))
+    out[1] = remove(dying)
   end
 end
 
-local dropped = present(false)
-if #dropped > 0 then out[2] = redis.call('ZREM', set, unpack(dropped)) end
+local dropped = section(false)
+if dropped then out[2] = remove(dropped) end
 
 for k = 4, #KEYS do
   local name = ARGV[at]
   at = at + 1
-  local members, payloads = present(true)
+  local members, payloads = section(true)
   local moved, refused = 0, ''
-  if #members > 0 then
+  if members then
     -- queues is a list for people: the job moves even if that is broken
     local unlisted = fault(redis.pcall('SADD', KEYS[2], name))
-    refused = fault(redis.pcall('LPUSH', KEYS[k], unpack(payloads)))
+    refused = fault(redis.pcall('LPUSH', KEYS[k], unpack(unpack(payloads))))
     if refused == '' then
-      moved = redis.call('ZREM', set, unpack(members))
+      moved = remove(members)
       refused = unlisted
     end
   end
