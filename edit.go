@@ -17,8 +17,8 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	if p.edits == nil {
-		p.edits = make([]edit, 0, 4)
+	if len(p.edits) == cap(p.edits) { // one, or as many as a failure has
+		p.edits = slices.Grow(p.edits, 1+7*len(p.edits))
 	}
 	i := p.find(key)
 	if i < 0 {

@@ -3,6 +3,7 @@ package troupe
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -56,7 +57,7 @@ func ErrorClass(err error) string {
 	if class := ownClass(err); class != "" {
 		return class
 	}
-	class := strings.TrimLeft(fmt.Sprintf("%T", innermost(err)), "*")
+	class := strings.TrimLeft(reflect.TypeOf(innermost(err)).String(), "*")
 	if strings.HasPrefix(class, "errors.") || strings.HasPrefix(class, "fmt.") {
 		return "error"
 	}

@@ -1,6 +1,9 @@
 package actors
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// entrustMax is how many moves may be on their way while their slots go on
@@ -8,6 +11,11 @@ const (
 	entrustMax = 500
 	// entrustBytes bounds their payloads.
 	entrustBytes = 16 << 20
+	// entrustDelay is how long they wait for company, unless there are
+	// entrustBatch of them: a call with so many costs half as much a job as one
+	// with twenty.
+	entrustDelay = 5 * time.Millisecond
+	entrustBatch = 200
 )
 
 // entrust hands a move over whose job's slot goes on at once: jobs that fail
@@ -25,8 +33,28 @@ func (s *settler) entrust(m *pendingMove) bool {
 	s.entrustedBytes += size
 	s.c.d.jobs.Add(1)
 	s.moves = append(s.moves, m)
+	wait := s.running || s.linger()
 	s.mu.Unlock()
-	s.kick()
+	if !wait {
+		s.kick()
+	}
+	return true
+}
+
+// linger tells whether the moves, all of them entrusted, may wait for company, and sees to it that they
+// do not wait for ever. s.mu is held.
+func (s *settler) linger() bool {
+	if s.alone || len(s.moves) >= entrustBatch {
+		return false
+	}
+	if s.company == nil {
+		s.company = time.AfterFunc(entrustDelay, func() {
+			s.mu.Lock()
+			s.company, s.alone = nil, true
+			s.mu.Unlock()
+			s.kick()
+		})
+	}
 	return true
 }
 

@@ -33,6 +33,8 @@ type settler struct {
 	running bool           // a flush loop is at work
 	closed  bool
 
+	company        *time.Timer    // armed while entrusted moves wait for more
+	alone          bool           // they have waited long enough
 	entrusted      int            // moves whose end nobody waits for, until they are told of
 	entrustedBytes int            // of their payloads
 	reports        []*pendingMove // of those, the ones that are over
@@ -156,7 +158,7 @@ func (s *settler) loop() {
 	for try := 0; ; {
 		s.mu.Lock()
 		acks, moves := s.acks, slices.Clone(s.moves)
-		if len(acks)+len(moves) == 0 || s.closed {
+		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.linger() {
 			// in the same critical section as the look: what is submitted after
 			// it must find nobody running
 			normal, s.running = true, false
@@ -180,6 +182,11 @@ func (s *settler) loop() {
 			return
 		}
 	}
+}
+
+// awaited tells whether somebody waits for one of the moves.
+func awaited(moves []*pendingMove) bool {
+	return slices.ContainsFunc(moves, func(m *pendingMove) bool { return m.then == nil })
 }
 
 // flush makes one attempt; acks that fail go back.
@@ -269,6 +276,7 @@ func (s *settler) write(moves []*pendingMove) error {
 		m.over = true
 	}
 	s.moves = slices.DeleteFunc(s.moves, func(m *pendingMove) bool { return m.over })
+	s.alone = false
 	s.mu.Unlock()
 	if closed {
 		return nil // given up already: reported as left, though it came to a good end
@@ -292,10 +300,12 @@ func (s *settler) close() {
 	s.closed = true
 	moves := append(s.moves, s.waiting...)
 	s.moves, s.waiting = nil, nil
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
+	for _, t := range []*time.Timer{s.timer, s.company} {
+		if t != nil {
+			t.Stop()
+		}
 	}
+	s.timer, s.company = nil, nil
 	s.mu.Unlock()
 	for _, m := range moves {
 		m.err = errGaveUp

@@ -8,15 +8,15 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// askRetryIn asks the class how long to wait; 0 is the default wait.
+// askRetryIn asks the class how long to wait; 0 is the default wait. The
+// callback gets f.m itself: the caller has its bytes.
 func (f *failure) askRetryIn() troupe.Delay {
 	ask := f.Options.RetryIn
 	if ask == nil {
 		return 0
 	}
 	var delay troupe.Delay
-	p := f.m.Clone()
-	if err := isolate(func() { delay = ask(int(f.count), f.Err, p) }); err != nil {
+	if err := isolate(func() { delay = ask(int(f.count), f.Err, f.m) }); err != nil {
 		f.report("RetryIn", err)
 		return 0
 	}

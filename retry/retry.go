@@ -172,14 +172,17 @@ func (f *failure) decide(r *rand.Rand) Decision {
 	case !f.utf8:
 		return f.die(NotUTF8)
 	}
+	text := f.m.Bytes() // before the callback has its hands on it
 	wait := backoff(f.count)
 	if outcome.Action == troupe.ActionRetryIn && outcome.Delay > 0 {
 		wait = outcome.Delay.Seconds()
 	} else {
 		switch delay := f.askRetryIn(); {
 		case delay == troupe.KillDelay:
+			f.restore(text)
 			return f.die(Killed)
 		case delay == troupe.DiscardDelay:
+			f.restore(text)
 			return f.discard()
 		case delay > 0:
 			wait = time.Duration(delay).Seconds()
@@ -187,7 +190,14 @@ func (f *failure) decide(r *rand.Rand) Decision {
 	}
 	return Decision{
 		Action: Retry, Reason: Failed, Score: troupe.Score(f.now) + min(wait+jitter(r, f.count), maxWait),
-		Payload: f.m.Bytes(), RetryCount: f.count, CallbackErrs: f.errs,
+		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
+	}
+}
+
+// restore undoes what a callback may have done to the job.
+func (f *failure) restore(text []byte) {
+	if m, err := troupe.ParsePayload(text); err == nil { // it was written here
+		f.m = m
 	}
 }
 
