@@ -232,7 +232,7 @@ func (c *capsule) pump(owner *actor.PID) {
 		return
 	}
 	c.calling, c.ackDue = true, false
-	want := c.room()
+	want := c.pace.call(c.room())
 	c.d.spawn(owner, func() { c.takeCall(owner, want) })
 }
 

@@ -17,8 +17,10 @@ const (
 	aheadMax  = 256
 	fastTrip  = 250 * time.Microsecond
 	aheadHard = 8192
-	// aheadBytes bounds the payloads that wait in memory for a slot.
-	aheadBytes = 16 << 20
+	// aheadBytes bounds the payloads that wait in memory for a slot, and those of
+	// one call: more of them costs Redis twice as much each, since they no longer
+	// fit its processor's cache, and keeps it from others for as long.
+	aheadBytes = 1 << 20
 )
 
 // pace measures how fast a capsule works and how long a call takes, and decides
@@ -79,6 +81,14 @@ func (p *pace) plan() {
 		limit = min(limit, aheadBytes/p.bytes)
 	}
 	p.ahead = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
+}
+
+// call returns how many of n units one call may take.
+func (p *pace) call(n int) int {
+	if p.bytes == 0 {
+		return n
+	}
+	return min(n, max(1, int(aheadBytes/p.bytes)))
 }
 
 // stop plans no look-ahead until a whole window has passed.

@@ -42,8 +42,11 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 		p.called(100*time.Microsecond, 100, 100<<20) // a megabyte each
 		p.work(&now, 300_000, 10*time.Millisecond, 100*time.Microsecond)
 	}
-	if p.ahead < 1 || p.ahead > 32 {
-		t.Errorf("%d payloads of about a megabyte ahead, want what %d bytes hold", p.ahead, aheadBytes)
+	if p.ahead < 1 || p.ahead > 2 || p.call(100) > 2 {
+		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what %d bytes hold", p.ahead, p.call(100), aheadBytes)
+	}
+	if n := p.call(1); n != 1 {
+		t.Errorf("a call takes %d of one, however large", n)
 	}
 }
 
