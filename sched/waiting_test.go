@@ -1,0 +1,90 @@
+package sched_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/sched"
+)
+
+// spy notes the name and the reply of every command that a client sends.
+type spy struct{ said []string }
+
+func (s *spy) note(cmd redis.Cmder) {
+	text := cmd.String()
+	s.said = append(s.said, cmd.Name()+text[max(0, strings.LastIndex(text, ": ")):])
+}
+
+func (s *spy) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *spy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		s.note(cmd)
+		return err
+	}
+}
+
+func (s *spy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			s.note(cmd)
+		}
+		return err
+	}
+}
+
+// TestAMillionWaitingEntriesCostWhatOneDoes looks and promotes while nothing is
+// due: with a million entries the commands are those of one entry, and so is
+// every byte of the replies.
+func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	first := time.Now().Add(time.Hour)
+	costs := func() []string {
+		watched := redis.NewClient(rdb.Options())
+		defer func() { _ = watched.Close() }()
+		s := sched.New(sched.Config{Redis: watched})
+		if _, err := s.Look(ctx); err != nil { // a new connection, and the script
+			t.Fatal(err)
+		}
+		var seen spy
+		watched.AddHook(&seen)
+		for range 3 {
+			if o, err := s.Look(ctx); err != nil || o.Next().Sub(first).Abs() > time.Millisecond {
+				t.Fatalf("%+v, %v", o, err)
+			}
+			for _, set := range []sched.Set{sched.Retry, sched.Schedule} {
+				if p, err := s.Promote(ctx, set); err != nil || p.Moved+p.Buried+p.Dropped > 0 || p.More || p.Next.Sub(first).Abs() > time.Millisecond {
+					t.Fatalf("%s: %+v, %v", set, p, err)
+				}
+			}
+		}
+		return seen.said
+	}
+	for _, set := range []sched.Set{sched.Retry, sched.Schedule} {
+		add(t, rdb, set, first, job(1, "q"))
+	}
+	one := costs()
+	const chunk = 10_000
+	fill := redis.NewScript(`for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do redis.call('ZADD', KEYS[1], 9e9 + i, i) end`)
+	for at := 0; at < 1_000_000; at += chunk {
+		set := []string{"retry", "schedule"}[at/chunk%2]
+		if err := fill.Run(ctx, rdb, []string{set}, at, chunk).Err(); err != nil && err != redis.Nil {
+			t.Fatal(err)
+		}
+	}
+	if n := rdb.ZCard(ctx, "retry").Val() + rdb.ZCard(ctx, "schedule").Val(); n != 1_000_002 {
+		t.Fatalf("%d entries wait", n)
+	}
+	if many := costs(); !slices.Equal(one, many) || len(one) != 3*5 {
+		t.Errorf("with one entry a set:\n%s\nwith a million:\n%s", strings.Join(one, "\n"), strings.Join(many, "\n"))
+	}
+}
