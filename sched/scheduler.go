@@ -42,7 +42,7 @@ type Config struct {
 	// they are. Never their arguments.
 	Logger zerolog.Logger
 
-	Batch       int           // members a Promote looks at; 0 means 1,000, the most
+	Batch       int           // members a Promote looks at; 0 means 500, at most 1,000
 	DeadMax     int           // the dead set keeps DeadMax-1 entries, as Sidekiq does; 0 means 10,000
 	DeadTimeout time.Duration // older entries of the dead set go; 0 means 180 days
 
@@ -66,7 +66,7 @@ func New(cfg Config) *Scheduler {
 		cfg.Client = client.New(cfg.Redis, client.WithTimestamps(cfg.Timestamps))
 	}
 	if cfg.Batch <= 0 {
-		cfg.Batch = maxBatch
+		cfg.Batch = 500
 	}
 	cfg.Batch = min(cfg.Batch, maxBatch)
 	if cfg.DeadMax <= 0 {

@@ -52,7 +52,10 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 		watched := redis.NewClient(rdb.Options())
 		defer func() { _ = watched.Close() }()
 		s := sched.New(sched.Config{Redis: watched})
-		if _, err := s.Look(ctx); err != nil { // a new connection, and the script
+		if _, err := s.Look(ctx); err != nil { // new connections, and the script
+			t.Fatal(err)
+		}
+		if _, err := s.Promote(ctx, sched.Retry); err != nil {
 			t.Fatal(err)
 		}
 		var seen spy
@@ -74,7 +77,11 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 	}
 	one := costs()
 	const chunk = 10_000
-	fill := redis.NewScript(`for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do redis.call('ZADD', KEYS[1], 9e9 + i, i) end`)
+	fill := redis.NewScript(`for i = ARGV[1], ARGV[1] + ARGV[2] - 1, 1000 do
+		local entries = {}
+		for k = i, i + 999 do entries[#entries + 1], entries[#entries + 2] = 9e9 + k, k end
+		redis.call('ZADD', KEYS[1], unpack(entries))
+	end`)
 	for at := 0; at < 1_000_000; at += chunk {
 		set := []string{"retry", "schedule"}[at/chunk%2]
 		if err := fill.Run(ctx, rdb, []string{set}, at, chunk).Err(); err != nil && err != redis.Nil {
