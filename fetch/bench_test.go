@@ -86,7 +86,8 @@ func refill(b *testing.B, rdb *redis.Client, names []string, n int) {
 	}
 }
 
-// BenchmarkSettle is the retry of n units with new bytes, per unit.
+// BenchmarkSettle is the retry of n units with new bytes, per unit. Budget for
+// n = 100: 5 µs and 1.2 allocations, Redis and its client included.
 func BenchmarkSettle(b *testing.B) {
 	for _, n := range []int{1, 25, 100} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {

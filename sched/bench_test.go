@@ -10,7 +10,7 @@ import (
 	"github.com/troupehq/troupe/sched"
 )
 
-// BenchmarkPromote moves 10,000 due jobs. Budget of the default batch: 8 µs and 6
+// BenchmarkPromote moves 10,000 due jobs. Budget of the default batch: 8 µs and 11
 // allocations a job for this process and Redis together on one core.
 func BenchmarkPromote(b *testing.B) {
 	for _, batch := range []int{0, 100, 1000} {
