@@ -38,7 +38,8 @@ type reliable struct {
 	ttl    any            // the lease in ms, as an argument of scripts
 	wants  func(int, *rand.Rand) []Want
 	gate   gate
-	peeks  *peeks
+	bell   *doorbell
+	peeks  *peeks // where there can be no bell
 	sick   *sickQueues
 
 	mu         sync.Mutex // guards what follows; never held during a call
@@ -47,6 +48,7 @@ type reliable struct {
 	calls      uint64 // number of the last Take
 	lost       []lostCall
 	stash      []Unit // taken by a failed call, found by resume
+	busy       int    // units handed out and not settled, about
 	rand       *rand.Rand
 
 	registering bool // register was sent
@@ -114,6 +116,7 @@ func NewReliable(env Env) (Fetcher, error) {
 		sick:  &sickQueues{log: env.Logger},
 		rand:  newRand(env),
 	}
+	f.bell = newDoorbell(rdb, env.Identity+"#"+env.Capsule, names)
 	f.peeks = newPeeks(rdb, names, f.sick)
 	for i, name := range names {
 		f.index[name] = i
@@ -139,7 +142,7 @@ func (f *reliable) begin() {
 	}
 	f.cur = &incarnation{n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
 	f.registering, f.registered, f.doubt, f.amnesia = false, false, false, false
-	f.generation, f.lost, f.stash = 0, nil, nil
+	f.generation, f.lost, f.stash, f.busy = 0, nil, nil, 0
 	f.next()
 }
 

@@ -313,11 +313,14 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	begun := time.Now()
-	if err := f.Wait(ctx, time.Minute); err != nil {
+	if err := f.peeks.wait(ctx, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begun); took < pollTime || took > 20*pollTime {
 		t.Errorf("wait took %v, expected about %v", took, pollTime)
+	}
+	if err := f.Wait(ctx, time.Minute); err != nil {
+		t.Fatal(err)
 	}
 	units := mustTake(t, f, 3)
 	results, err := f.Settle(ctx, []Move{{Unit: units[0], To: ToRetry, Score: 1}, {Unit: units[1], To: ToQueue}})

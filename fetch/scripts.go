@@ -14,6 +14,11 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
+// baton is the head of the scripts that have a seat.
+//
+//go:embed baton.lua
+var baton string
+
 var (
 	registerScript = load("register")
 	renewScript    = load("renew")
@@ -31,6 +36,7 @@ var (
 	lockScript    = load("lock")
 
 	takeScript   = loadHot("take")
+	sitScript    = loadHot("sit")
 	settleScript = loadHot("settle")
 	popScript    = loadHot("pop")
 )
@@ -39,6 +45,9 @@ func source(name string) string {
 	src, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err) // the file is part of the package
+	}
+	if name == "take" || name == "sit" {
+		return baton + string(src)
 	}
 	return string(src)
 }
@@ -54,9 +63,14 @@ func loadHot(name string) hotScript {
 	return hotScript{src: src, hash: redis.NewScript(src).Hash()}
 }
 
+// processor is a client or one of its connections.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
 // run executes the script; args has two free places in front, for the command
 // and the script, and holds the number of keys, the keys and the arguments.
-func (s hotScript) run(ctx context.Context, rdb redis.UniversalClient, args []any) ([]string, error) {
+func (s hotScript) run(ctx context.Context, rdb processor, args []any) ([]string, error) {
 	args[0], args[1] = "evalsha", s.hash
 	cmd := redis.NewStringSliceCmd(ctx, args...)
 	err := rdb.Process(ctx, cmd)

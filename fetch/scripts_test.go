@@ -29,17 +29,29 @@ var (
 	queueA, queueB = keys.Queue("a"), keys.Queue("b")
 	wipA, wipB     = keys.WIP("a", idA), keys.WIP("b", idA)
 	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
+	batonKey       = keys.Baton("ab")
+	lineKey        = keys.Line("ab")
 	tries          = map[string]func(*rapid.T) (names []string, args []any){
 		"take": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000, "1"}
 			args = append(args, rapid.IntRange(0, 9).Draw(t, "n"))
 			wants := rapid.SampledFrom([][]any{{}, {1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}, {2, 0, 1, 0}}).Draw(t, "wants")
-			args = append(append(args, len(wants)/2), wants...)
+			names := []string{lease, keys.Paused, queueA, wipA, queueB, wipB}
+			name, flags := "", ""
+			if rapid.Bool().Draw(t, "idle") {
+				name, flags = "me", flagsGen.Draw(t, "flags")
+				names = append(names, batonKey, lineKey)
+			}
+			args = append(append(args, len(wants)/2, name, flags), wants...)
 			for _, q := range rapid.Permutation([]int{1, 2}).Draw(t, "acks")[:rapid.IntRange(0, 2).Draw(t, "queues")] {
 				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
 				args = append(append(args, q, len(acked)), anys(acked)...)
 			}
-			return []string{lease, keys.Paused, queueA, wipA, queueB, wipB}, args
+			return names, args
+		},
+		"sit": func(t *rapid.T) ([]string, []any) {
+			return []string{batonKey, lineKey, keys.Paused, queueA, queueB},
+				[]any{"me", flagsGen.Draw(t, "flags"), rapid.SampledFrom([]string{"", "1"}).Draw(t, "leave")}
 		},
 		"settle": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000, "a"}
@@ -118,6 +130,7 @@ var (
 		},
 	}
 
+	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e"})
 	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )
@@ -139,7 +152,7 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 	ctx := context.Background()
 	var writes [][]any
 	do := func(args ...any) { writes = append(writes, args) }
-	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused}
+	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey}
 	for _, key := range all {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
@@ -161,6 +174,12 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 			do("SET", key, generation(t), "PX", 60000)
 			if rapid.IntRange(0, 5).Draw(t, "persistent") == 0 {
 				do("PERSIST", key)
+			}
+		case batonKey:
+			do("SET", key, rapid.SampledFrom([]string{"me", "other"}).Draw(t, "holder"), "PX", 60000)
+		case lineKey:
+			for _, name := range rapid.SampledFrom([][]string{{"me"}, {"other"}, {"me", "other"}}).Draw(t, "standing") {
+				do("ZADD", key, rapid.SampledFrom([]string{"1", "2", "4000000000000"}).Draw(t, "looked"), name)
 			}
 		case fenced, keys.Rescue:
 			do("SET", key, generation(t), "PX", 60000)

@@ -31,6 +31,9 @@ func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 				return err
 			}
 		}
+		f.mu.Lock()
+		f.busy = max(0, f.busy-len(moves))
+		f.mu.Unlock()
 		return nil
 	})
 	if err = errors.Join(err, refused); err != nil {

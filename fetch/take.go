@@ -19,11 +19,17 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		if ask > 0 {
 			wants = f.wants(ask, f.rand)
 		}
+		busy := f.busy > len(acks)
 		f.mu.Unlock()
 
 		if ask > 0 || len(acks) > 0 {
-			reply, err := takeScript.run(ctx, f.rdb, f.takeArgs(in, prefix, ask, wants, acks))
+			var sitting *sitting
+			if ask > 0 {
+				sitting = f.bell.begin(busy)
+			}
+			reply, err := takeScript.run(ctx, sitting.via(f.rdb), f.takeArgs(in, prefix, ask, wants, acks, sitting))
 			if err != nil {
+				sitting.end("", 0, err)
 				f.mu.Lock()
 				if ask > 0 && f.cur == in {
 					f.lost = append(f.lost, lostCall{prefix, ask})
@@ -31,13 +37,16 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				f.mu.Unlock()
 				return err
 			}
-			units = f.units(in, prefix, reply, ask > 0)
+			var seat string
+			units, seat = f.units(in, prefix, reply, ask > 0)
+			sitting.end(seat, len(units), nil)
 		}
 		f.mu.Lock()
 		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
 			units = append(f.stash[:have:have], units...)
 			f.stash = f.stash[have:]
 		}
+		f.busy = max(0, f.busy-len(acks)) + len(units)
 		f.mu.Unlock()
 		return nil
 	})
@@ -49,17 +58,23 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 
 // takeArgs builds the command; receipts travel as pointers, which go-redis
 // writes without another allocation each.
-func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Want, acks []Unit) []any {
-	args := make([]any, len(in.head), len(in.head)+5+2*len(wants)+len(acks)+2*len(f.names))
+func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Want, acks []Unit, sitting *sitting) []any {
+	args := make([]any, len(in.head), len(in.head)+9+2*len(wants)+len(acks)+2*len(f.names))
 	copy(args, in.head)
-	args = append(args, in.generation, f.ttl, prefix, ask, nil)
-	known := len(args) - 1
+	name, flags := "", ""
+	if sitting != nil {
+		args[2] = 4 + 2*len(f.names)
+		args = append(args, f.bell.keys...)
+		name, flags = f.bell.name, sitting.flags
+	}
+	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags)
+	known, first := len(args)-3, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
 			args = append(args, i+1, want.N)
 		}
 	}
-	args[known] = (len(args) - known - 1) / 2
+	args[known] = (len(args) - first) / 2
 
 	if len(acks) == 0 {
 		return args
@@ -85,36 +100,39 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 }
 
 // units reads the reply of take; looked tells that it was asked for units.
-func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) []Unit {
-	var units []Unit
+func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) (units []Unit, seat string) {
 	var paused []int
 	if len(reply) > 0 {
 		units = make([]Unit, 0, len(reply)-2)
 		readReply(reply, func(q int, job string) {
 			units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: in.n})
 		}, func(q int, text string) {
-			if text == "" {
+			switch {
+			case q < 0:
+				seat = text
+			case text == "":
 				paused = append(paused, q)
-			} else {
+			default:
 				f.sick.report(f.names[q], text)
 			}
 		})
 	}
 	if looked {
 		f.peeks.pause(paused)
+		f.bell.pause(paused)
 	}
 	for i, receipt := range receipts(prefix, len(units)) {
 		units[i].Receipt = receipt
 	}
-	return units
+	return units, seat
 }
 
-// readReply walks through (i, count, job*)* and (-i, error text or "" for a
-// paused queue); q counts from 0.
+// readReply walks through (i, count, job*)*, (-i, error text or "" for a paused
+// queue) and (0, seat); q counts from 0 and is -1 for the seat.
 func readReply(reply []string, unit, problem func(q int, text string)) {
 	for len(reply) >= 2 {
 		i := atoi(reply[0])
-		if i < 0 {
+		if i <= 0 {
 			problem(-i-1, reply[1])
 			reply = reply[2:]
 			continue

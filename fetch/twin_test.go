@@ -23,7 +23,7 @@ func TestTakeSentTwice(t *testing.T) {
 		}
 		f.calls++
 		prefix := receiptPrefix(f.calls)
-		args := func() []any { return f.takeArgs(f.cur, prefix, 4, f.wants(4, f.rand), nil) }
+		args := func() []any { return f.takeArgs(f.cur, prefix, 4, f.wants(4, f.rand), nil, nil) }
 		first, err := takeScript.run(t.Context(), rdb, args())
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +32,8 @@ func TestTakeSentTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, again := f.units(f.cur, prefix, first, true), f.units(f.cur, prefix, second, true)
+		units, _ := f.units(f.cur, prefix, first, true)
+		again, _ := f.units(f.cur, prefix, second, true)
 		if fmt.Sprint(units) != fmt.Sprint(again) || len(units) != min(jobs, 4) {
 			t.Errorf("%d jobs: %v, then %v", jobs, units, again)
 		}
@@ -53,7 +54,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 	old := f.cur
 	late := func() {
 		t.Helper()
-		_, err := takeScript.run(t.Context(), rdb, f.takeArgs(old, "zz", 2, f.wants(2, f.rand), units))
+		_, err := takeScript.run(t.Context(), rdb, f.takeArgs(old, "zz", 2, f.wants(2, f.rand), units, nil))
 		settle := f.settle(t.Context(), old, []Move{{Unit: units[0], To: ToRetry}}, []int{0}, new(error))
 		renew := renewScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease}, old.id, old.generation, f.ttl).Err()
 		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "100", "x").Err()

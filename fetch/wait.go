@@ -26,9 +26,15 @@ const (
 )
 
 // Wait blocks until a queue may have work; see Fetcher.
-func (f *reliable) Wait(ctx context.Context, d time.Duration) error { return f.peeks.wait(ctx, d) }
+func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
+	err := f.bell.wait(ctx, d)
+	if errors.Is(err, errNoEars) {
+		return f.peeks.wait(ctx, d)
+	}
+	return err
+}
 
-// peeks watches queues by blocking peeks, BLMOVE q q RIGHT RIGHT: it waits for
+// peeks watches queues where the doorbell cannot: by blocking peeks, BLMOVE q q RIGHT RIGHT: it waits for
 // an element and moves it to where it was. One connection and one goroutine per
 // queue, made by the first wait. A peek that has been answered rests until the
 // next wait; the others keep hanging, so that a wake-up costs one command.

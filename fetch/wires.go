@@ -15,6 +15,7 @@ import (
 type wires struct {
 	ctx  context.Context // ends with cut
 	stop context.CancelFunc
+	lost func() // called when a connection is closed by its client; nil if nobody wants to know
 
 	mu    sync.Mutex
 	open  map[net.Conn]struct{}
@@ -31,6 +32,11 @@ func newWires() *wires {
 // client makes a client with the options of source for n commands that block
 // and may be repeated. It dials on first use, through the dialer of source.
 func (w *wires) client(source *redis.Client, n int) *redis.Client {
+	return redis.NewClient(w.options(source, n))
+}
+
+// options are those of client.
+func (w *wires) options(source *redis.Client, n int) *redis.Options {
 	opt := *source.Options()
 	opt.Dialer = w.dialer(opt.Dialer)
 	opt.PoolSize, opt.MaxActiveConns, opt.MinIdleConns, opt.MaxIdleConns = n, 0, 0, 0
@@ -47,7 +53,7 @@ func (w *wires) client(source *redis.Client, n int) *redis.Client {
 	if opt.WriteTimeout <= 0 {
 		opt.WriteTimeout--
 	}
-	return redis.NewClient(&opt)
+	return &opt
 }
 
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -106,5 +112,8 @@ func (c *wire) Close() error {
 	c.all.mu.Lock()
 	delete(c.all.open, c.Conn)
 	c.all.mu.Unlock()
+	if c.all.lost != nil {
+		c.all.lost()
+	}
 	return c.Conn.Close()
 }

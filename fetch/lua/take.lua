@@ -4,18 +4,21 @@
 -- KEYS[2]        set of paused queues, by bare name
 -- KEYS[2i+1]     queue i, 1 <= i <= number of queues
 -- KEYS[2i+2]     hash of what the fetcher has in progress from queue i
+-- last two KEYS  baton and line of the set of queues, if ARGV[6] is not ""
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
 -- ARGV[3]        prefix of this call's receipts; two base 36 digits follow it
 -- ARGV[4]        how many units to take, 0..1000
 -- ARGV[5]        number of wants w
--- ARGV[6..5+2w]  (queue i, how many in pass 1)*
--- ARGV[6+2w..]   acks: (queue i, count, receipt*)*
+-- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
+-- ARGV[8..7+2w]  (queue i, how many in pass 1)*
+-- ARGV[8+2w..]   acks: (queue i, count, receipt*)*
 --
 -- Returns a flat list of (i, count, job*) in the order of the receipts, which
 -- count up from prefix00, and (-i, error text) for a queue that could not be
--- served; "" for a paused one. Error FENCED when the lease holds another
--- generation or none.
+-- served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait' | 'off')
+-- in the end, where the first two have armed the connection's tracking as in sit.
+-- Error FENCED when the lease holds another generation or none.
 --
 -- The job stands in the hash before it leaves the queue: a script that fails
 -- half-way keeps what it did, and a job in two places is better than in none.
@@ -25,7 +28,7 @@
 -- write that always passes, so jobs can be fetched and make room; the other
 -- scripts begin with it or with a PERSIST for the same reason.
 
-local call, pcall, char, floor = redis.call, redis.pcall, string.char, math.floor
+local char, floor = string.char, math.floor
 
 -- One command checks the fence and extends the lease.
 local lease = call('GETEX', KEYS[1], 'PX', ARGV[2])
@@ -40,7 +43,7 @@ local function problem(i, err)
   out[#out + 1] = err
 end
 
-local at = 6 + 2 * tonumber(ARGV[5])
+local at = 8 + 2 * tonumber(ARGV[5])
 while ARGV[at] do
   local i, last = tonumber(ARGV[at]), at + 1 + tonumber(ARGV[at + 1])
   for first = at + 2, last, 1000 do
@@ -61,8 +64,15 @@ end
 
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
-local wips = {}
-for k = 4, #KEYS, 2 do wips[#wips + 1] = KEYS[k] end
+local name, baton, line, keys = ARGV[6], nil, nil, #KEYS
+if name ~= '' then
+  baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
+end
+local wips, watched = {}, {KEYS[2]}
+for k = 4, keys, 2 do
+  watched[#watched + 1] = KEYS[k - 1]
+  wips[#wips + 1] = KEYS[k]
+end
 if call('EXISTS', unpack(wips)) > 0 then
   local function find(x)
     for i = 1, #wips do
@@ -126,15 +136,21 @@ local function take(i, want)
   got = got + taken
 end
 
-local last = 5 + 2 * tonumber(ARGV[5])
-for k = 6, last, 2 do
-  if got == n then return out end
+local last = 7 + 2 * tonumber(ARGV[5])
+for k = 8, last, 2 do
+  if got == n then break end
   local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
   if want > 0 and not dry[i] then take(i, want) end
 end
-for k = 6, last, 2 do
+for k = 8, last, 2 do
   if got == n then break end
   local i = tonumber(ARGV[k])
   if not dry[i] then take(i, n - got) end
+end
+
+if name ~= '' then
+  local seat = sit(baton, line, name, ARGV[7], got < n, got)
+  out[#out + 1], out[#out + 2] = 0, seat
+  if seat == 'hold' or seat == 'second' then pcall('EXISTS', unpack(watched)) end
 end
 return out

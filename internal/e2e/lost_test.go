@@ -22,7 +22,7 @@ func takes(c command) (asks int, acks bool) {
 	argv := c.argv()
 	asks, _ = strconv.Atoi(argv[3])
 	wants, _ := strconv.Atoi(argv[4])
-	return asks, len(argv) > 5+2*wants
+	return asks, len(argv) > 7+2*wants
 }
 
 func settles(place string) func(command) bool {
@@ -54,7 +54,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 		{name: "promotion", command: func(c command) bool { return c.runs("sched/promote.lua") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
 		{name: "registration", command: func(c command) bool { return c.runs("fetch/lua/register.lua") }, class: "Record", runs: 1},
 		{name: "lease", command: func(c command) bool { return c.runs("fetch/lua/renew.lua") }, class: "Nap", runs: 1},
-		{name: "peek", command: func(c command) bool { return c.is("blmove") }, class: "Record", runs: 1},
+		{name: "rest", command: func(c command) bool { return c.runs("fetch/lua/sit.lua") }, class: "Record", runs: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

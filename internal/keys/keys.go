@@ -2,7 +2,13 @@
 // never prefixed; a database number separates installations.
 package keys
 
-import "strings"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Sidekiq's own keys.
 const (
@@ -70,6 +76,27 @@ func ParseWIP(key string) (queue, id string, ok bool) {
 	}
 	return rest[:end], rest[end+2:], true
 }
+
+// Baton is the string that names the idle fetcher which listens for pushes to a
+// set of queues; Line the zset of those that wait for it, score = last look in ms.
+// set is SetOf the queues.
+func Baton(set string) string { return "troupe:baton:" + set }
+
+// Line: see Baton.
+func Line(set string) string { return "troupe:line:" + set }
+
+// SetOf names a set of queues by a hash of their names, in any order.
+func SetOf(queues []string) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(slices.Values(queues)) {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(name), name)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// Wake is the pub/sub channel on which an idle fetcher is heard to live and gets
+// the baton; fetcher is IDENTITY#CAPSULE.
+func Wake(fetcher string) string { return "troupe:wake:" + fetcher }
 
 // Flushed remembers the last batch of statistics of a process.
 func Flushed(identity string) string { return "troupe:flushed:" + identity }

@@ -1,0 +1,299 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	// lookTime is the longest that an idle fetcher goes without a look at its
+	// queues, whoever was to wake it.
+	lookTime = 5 * time.Second
+
+	// nudgeTime is how long a bell may ring before the one who is to hear it
+	// counts as busy, and the baton goes to another.
+	nudgeTime = 250 * time.Millisecond
+
+	// standIn is how long the deputy gives the listener to take what was pushed.
+	standIn = 100 * time.Millisecond
+
+	// freshTime is how long a connection is trusted that was not used.
+	freshTime = 10 * time.Second
+
+	// After vainRings in a row that came to nothing there is a pause between looks.
+	vainRings = 8
+	vainPause = 20 * time.Millisecond
+
+	// refusedTime is the pause after a server has refused the doorbell.
+	refusedTime = 10 * time.Minute
+)
+
+// seat is where a fetcher believes that it is; the scripts know it.
+type seat int
+
+const (
+	away     seat = iota // nowhere: busy, or not yet come to rest
+	queued               // in the line: a message brings the baton
+	deputy               // the same, and a push rings after standIn
+	listener             // has the baton: a push rings
+)
+
+// doorbell wakes a fetcher when a push to one of its queues is its to take. Of
+// all idle fetchers with the same queues one has the baton and is woken by Redis
+// itself, within the push, by CLIENT TRACKING; see baton.lua. Coming to rest is
+// part of the take that finds nothing, so that an idle fetcher costs one command
+// each 5 s, and a job one more only where the baton changes hands.
+type doorbell struct {
+	source *redis.Client
+	name   string         // channel that this fetcher alone hears
+	keys   []any          // baton, line
+	sit    []any          // arguments of sit but the last three, behind two free places
+	watch  map[string]int // queue key -> place in the list of queues
+
+	turn chan struct{} // held by the one call that may change the seat
+
+	mu       sync.Mutex
+	ears     *ears // nil until the first wait, and while broken
+	seat     seat
+	armed    bool // as listener: no key has changed since they were read
+	arming   bool // a call on the hand is under way
+	handed   seat // given to us since the last take began
+	unheeded bool // a ring was followed by no look
+	late     bool // the last wait ended for no reason
+	waiting  int
+	vain     int           // rings in a row that came to nothing
+	looked   time.Time     // the last take
+	paused   []int         // queues that the last look found paused
+	rung     chan struct{} // closed by a ring that no take has followed
+	nudge    *time.Timer   // set by a ring, stopped by a take
+	stand    *time.Timer   // set by a push to the deputy
+	refused  time.Time     // when the server refused
+	closed   bool
+	ended    chan struct{} // closed when close is through
+
+	unfinished sync.WaitGroup
+}
+
+func newDoorbell(source *redis.Client, fetcher string, names []string) *doorbell {
+	set := keys.SetOf(names)
+	d := &doorbell{
+		source: source, name: keys.Wake(fetcher), keys: []any{keys.Baton(set), keys.Line(set)},
+		watch: make(map[string]int, len(names)), turn: make(chan struct{}, 1), rung: make(chan struct{}), ended: make(chan struct{}),
+	}
+	d.sit = append(d.sit, nil, nil, 3+len(names), keys.Baton(set), keys.Line(set), keys.Paused)
+	for i, name := range names {
+		d.sit = append(d.sit, keys.Queue(name))
+		d.watch[keys.Queue(name)] = i
+	}
+	d.nudge = time.AfterFunc(time.Hour, d.unheard)
+	d.nudge.Stop()
+	d.stand = time.AfterFunc(time.Hour, d.standIn)
+	d.stand.Stop()
+	return d
+}
+
+// wait blocks until the bell rings or d has passed. It returns errNoEars where
+// there can be no bell.
+func (d *doorbell) wait(ctx context.Context, dur time.Duration) error {
+	if err := ctx.Err(); err != nil || dur <= 0 {
+		return err
+	}
+	d.mu.Lock()
+	d.waiting++
+	d.mu.Unlock()
+	err := d.listen(ctx, dur)
+	d.mu.Lock()
+	d.waiting--
+	d.mu.Unlock()
+	if ctx.Err() != nil { // called away; it may be that nobody takes any more
+		d.background(func() { d.leave(false) })
+	}
+	return err
+}
+
+func (d *doorbell) listen(ctx context.Context, dur time.Duration) error {
+	d.mu.Lock()
+	over := isClosed(d.rung)
+	d.mu.Unlock()
+	if over {
+		sleep(ctx, d.breather())
+	}
+	for deadline, again := time.Now().Add(dur), false; ; again = true {
+		rung, err := d.rest(ctx, again)
+		if rung == nil || err != nil {
+			return err
+		}
+		timer := time.NewTimer(min(time.Until(deadline), lookTime))
+		select {
+		case <-rung:
+			timer.Stop()
+			sleep(ctx, d.breather())
+			return d.answer(rung)
+		case <-timer.C:
+			d.mu.Lock()
+			d.late = true
+			d.mu.Unlock()
+			if !time.Now().Before(deadline) {
+				return nil
+			}
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep pauses for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// rest makes sure that a push will ring, and returns the channel that is closed
+// then; nil if there is work already, or may be. look asks for a look in any case.
+func (d *doorbell) rest(ctx context.Context, look bool) (<-chan struct{}, error) {
+	select {
+	case d.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-d.turn }()
+	e, opened, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	rung := d.rung
+	over := isClosed(rung)
+	resting := d.seat == queued || d.seat == deputy || d.seat == listener && d.armed
+	d.mu.Unlock()
+	switch {
+	case over:
+		return nil, d.answer(rung)
+	case resting && !look:
+		return rung, nil
+	}
+	ready, err := d.look(ctx, e, "")
+	if err != nil && !opened && ctx.Err() == nil && !isReply(err) { // gone while it rested
+		if e, _, err = d.open(ctx); err == nil {
+			ready, err = d.look(ctx, e, "")
+		}
+		d.mu.Lock()
+		rung = d.rung // the old one told of the break
+		d.mu.Unlock()
+	}
+	if err != nil || ready {
+		return nil, err
+	}
+	return rung, nil
+}
+
+// look comes to rest, or leaves, by a call of its own on the hand.
+func (d *doorbell) look(ctx context.Context, e *ears, leave string) (ready bool, err error) {
+	d.mu.Lock()
+	d.arming, d.handed, d.unheeded = true, away, false
+	d.nudge.Stop()
+	args := append(slices.Clone(d.sit), d.name, d.flags(e, false), leave)
+	d.mu.Unlock()
+	stop := context.AfterFunc(ctx, e.wires.cut)
+	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	reply, err := sitScript.run(ctx, e.hand, args)
+	cancel()
+	stop()
+	e.used = time.Now()
+	var seat string
+	if err == nil {
+		var paused []int
+		readReply(reply, nil, func(q int, text string) {
+			if q < 0 {
+				seat = text
+			} else {
+				paused = append(paused, q)
+			}
+		})
+		d.pause(paused)
+	}
+	d.settle(e, seat, err, true)
+	return seat == "ready", err
+}
+
+// pause tells which queues are paused: a push to one of them is not to ring.
+func (d *doorbell) pause(queues []int) {
+	d.mu.Lock()
+	d.paused = queues
+	d.mu.Unlock()
+}
+
+// answer consumes a ring; the next rest has to look.
+func (d *doorbell) answer(rung <-chan struct{}) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return errClosed
+	}
+	if d.rung == rung {
+		d.rung, d.armed = make(chan struct{}), false
+	}
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// open returns the ears, new ones if need be. The caller has the turn.
+func (d *doorbell) open(ctx context.Context) (e *ears, opened bool, err error) {
+	d.mu.Lock()
+	e = d.ears
+	if e != nil && d.deaf(e) {
+		e = nil
+	}
+	closed, refused := d.closed, !d.refused.IsZero() && time.Since(d.refused) < refusedTime
+	d.mu.Unlock()
+	switch {
+	case closed:
+		return nil, false, errClosed
+	case refused:
+		return nil, false, errNoEars
+	case e != nil:
+		return e, false, nil
+	}
+	e, err = openEars(ctx, d.source, d.name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		} else if errors.Is(err, errNoEars) {
+			d.refused = time.Now()
+		}
+		return nil, false, err
+	}
+	d.ears, d.seat, d.armed = e, away, false
+	d.unfinished.Go(func() {
+		e.listen(func(m *redis.Message) { d.hear(e, m) })
+		d.mu.Lock()
+		d.drop(e)
+		d.mu.Unlock()
+	})
+	return e, true, nil
+}
