@@ -18,7 +18,8 @@ local call, pcall = redis.call, redis.pcall
 
 -- flags: s = the fetcher may have the baton or stand in the line; b = hand the
 -- baton on if anybody wants it; l = this look came late, for want of a ring; e =
--- send an echo to prove that the subscription is heard.
+-- send an echo to prove that the subscription is heard; k = keep the baton as it
+-- is if I have it: it was renewed a moment ago.
 --
 -- Returns 'hold', 'second', 'wait' or 'off'. room: the fetcher has use for more
 -- jobs. got: how many it took now.
@@ -81,7 +82,7 @@ local function sit(baton, line, name, flags, room, got)
       if first then pcall('PUBLISH', first, 'second') end
     end
   end
-  pcall('SET', baton, name, 'PX', 12000)
+  if holder ~= name or not has('k') then pcall('SET', baton, name, 'PX', 12000) end
   return 'hold'
 end
 

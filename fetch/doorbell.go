@@ -62,11 +62,12 @@ type doorbell struct {
 	mu       sync.Mutex
 	ears     *ears // nil until the first wait, and while broken
 	seat     seat
-	armed    bool // as listener: no key has changed since they were read
-	arming   bool // a call on the hand is under way
-	handed   seat // given to us since the last take began
-	unheeded bool // a ring was followed by no look
-	late     bool // the last wait ended for no reason
+	armed    bool      // as listener: no key has changed since they were read
+	arming   bool      // a call on the hand is under way
+	handed   seat      // given to us since the last take began
+	unheeded bool      // a ring was followed by no look
+	late     bool      // the last wait ended for no reason
+	renewed  time.Time // the baton; not later than it was
 	waiting  int
 	vain     int           // rings in a row that came to nothing
 	looked   time.Time     // the last take
@@ -102,16 +103,16 @@ func newDoorbell(source *redis.Client, fetcher string, names []string) *doorbell
 // wait blocks until the bell rings or d has passed. It returns errNoEars where
 // there can be no bell.
 func (d *doorbell) wait(ctx context.Context, dur time.Duration) error {
-	if err := ctx.Err(); err != nil || dur <= 0 {
-		return err
+	err := ctx.Err()
+	if err == nil && dur > 0 {
+		d.mu.Lock()
+		d.waiting++
+		d.mu.Unlock()
+		err = d.listen(ctx, dur)
+		d.mu.Lock()
+		d.waiting--
+		d.mu.Unlock()
 	}
-	d.mu.Lock()
-	d.waiting++
-	d.mu.Unlock()
-	err := d.listen(ctx, dur)
-	d.mu.Lock()
-	d.waiting--
-	d.mu.Unlock()
 	if ctx.Err() != nil { // called away; it may be that nobody takes any more
 		d.background(func() { d.leave(false) })
 	}

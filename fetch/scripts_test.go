@@ -130,7 +130,7 @@ var (
 		},
 	}
 
-	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e"})
+	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
 	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )

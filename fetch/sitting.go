@@ -77,6 +77,9 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 	}
 	switch seat {
 	case "hold":
+		if d.seat != listener || time.Since(d.renewed) >= lookTime/2 {
+			d.renewed = time.Now()
+		}
 		d.seat, d.armed = listener, hand
 		return
 	case "second":
@@ -103,6 +106,9 @@ func (d *doorbell) flags(e *ears, spread bool) string {
 	}
 	if d.late {
 		flags += "l"
+	}
+	if d.seat == listener && time.Since(d.renewed) < lookTime/2 {
+		flags += "k"
 	}
 	if now := time.Now(); now.Sub(e.heard) > lookTime/2 && e.asked.IsZero() {
 		e.asked = now
