@@ -54,6 +54,9 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 			return
 		}
 		state := d.beatState()
+		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
+			return
+		}
 		if result, err = beat.Beat(ctx, d.redis, state); err != nil {
 			return
 		}
@@ -61,12 +64,6 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 			d.log.Warn().Str("actor", part).Int64("rtt_us", result.RTT.Microseconds()).
 				Msg("redis is slow: the last five round trips took over 50 ms; is the network or the CPU overloaded?")
 		}
-		tree, jerr := json.Marshal(d.Tree())
-		if jerr != nil {
-			err = jerr
-			return
-		}
-		err = beat.PublishTree(ctx, d.redis, d.identity, tree)
 	})
 	if err != nil {
 		d.outage.failed(part, err)
@@ -170,15 +167,28 @@ func (d *Daemon) initialPollWait() time.Duration {
 	return sched.InitialWait(d.cfg.PollInterval, newRand())
 }
 
-func (d *Daemon) pollWait(ctx context.Context) time.Duration {
+func (d *Daemon) pollWait(processes int) time.Duration {
+	return sched.Interval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, newRand())
+}
+
+// cleanUp takes dead processes off the list, if nobody else has lately.
+func (d *Daemon) cleanUp(ctx context.Context) {
 	if _, err := beat.Cleanup(ctx, d.redis); err != nil && ctx.Err() == nil {
 		d.outage.failed(launcherName+"/poller", err)
 	}
-	n, err := beat.Processes(ctx, d.redis)
+}
+
+// outlook tells when the first members of the sets are due.
+func (d *Daemon) outlook(ctx context.Context) (sched.Outlook, bool) {
+	o, err := d.sched.Look(ctx)
 	if err != nil {
-		n = 1
+		if ctx.Err() == nil {
+			d.outage.failed(launcherName+"/poller", err)
+		}
+		return o, false
 	}
-	return sched.Interval(n, d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, newRand())
+	d.outage.ok(launcherName + "/poller")
+	return o, true
 }
 
 // promote moves one batch of due members of set.

@@ -22,7 +22,13 @@ type poller struct {
 	watcher bool
 	sets    [2]pollSet
 	timer   *time.Timer // the interval poll
+	polls   int
+	cleaned time.Time // the last look for dead processes
 }
+
+// Of so many interval polls one reads the sets themselves, and reports what is
+// wrong with them; the others only ask when their first members are due.
+const thorough = 12
 
 type pollSet struct {
 	set   sched.Set
@@ -44,6 +50,13 @@ type promoted struct {
 	i     int
 	next  time.Time // zero: nothing waits
 	more  bool
+	ok    bool
+}
+
+type polled struct {
+	epoch uint64
+	sets  [2]time.Time // when the first member is due; zero: none
+	wait  time.Duration
 	ok    bool
 }
 
@@ -73,6 +86,10 @@ func (p *poller) Receive(ctx actor.Context) {
 	case tick:
 		if m.epoch == p.epoch {
 			p.tick(ctx, m.kind)
+		}
+	case polled:
+		if m.epoch == p.epoch {
+			p.polled(ctx, m)
 		}
 	case promoted:
 		if m.epoch == p.epoch {
@@ -115,17 +132,44 @@ func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, ki
 func (p *poller) tick(ctx actor.Context, kind int) {
 	switch kind {
 	case tickInterval:
-		p.look(ctx, 0)
-		p.look(ctx, 1)
-		self, epoch := ctx.Self(), p.epoch
-		p.d.spawn(self, func() {
-			wait := p.d.pollWait(p.ctx)
-			time.AfterFunc(wait, func() { p.d.root().Send(self, tick{epoch: epoch, kind: tickInterval}) })
-		})
+		p.poll(ctx)
 	case tickDue0, tickDue1:
 		p.look(ctx, kind-tickDue0)
 	case tickWatch:
 		p.watch(ctx)
+	}
+}
+
+// poll asks in one round trip whether anything is due, and how many processes
+// share the work.
+func (p *poller) poll(ctx actor.Context) {
+	clean := time.Since(p.cleaned) > time.Minute
+	if clean {
+		p.cleaned = time.Now()
+	}
+	d, self, m, c := p.d, ctx.Self(), polled{epoch: p.epoch}, p.ctx
+	d.spawn(self, func() {
+		if clean {
+			d.cleanUp(c)
+		}
+		var o sched.Outlook
+		o, m.ok = d.outlook(c)
+		m.sets, m.wait = [2]time.Time{o.Retry, o.Schedule}, d.pollWait(o.Processes)
+		d.root().Send(self, m)
+	})
+}
+
+func (p *poller) polled(ctx actor.Context, m polled) {
+	p.after(ctx, &p.timer, m.wait, tickInterval)
+	all := !m.ok || p.polls%thorough == 0
+	p.polls++
+	for i, due := range m.sets {
+		switch {
+		case all || !due.IsZero() && !due.After(time.Now()):
+			p.look(ctx, i)
+		case p.watcher && !due.IsZero():
+			p.after(ctx, &p.sets[i].timer, time.Until(due), tickDue0+i)
+		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/beat"
 )
 
 // What Sidekiq 6, 7 and 8 write, as observed.
@@ -152,7 +151,7 @@ func TestLeaderAndTree(t *testing.T) {
 	if _, err := i.Tree(t.Context(), id7); !errors.Is(err, inspect.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	ok(t, beat.PublishTree(t.Context(), rdb, id7, []byte(`{"nodes":[]}`)))
+	ok(t, rdb.Set(t.Context(), "troupe:tree:"+id7, `{"nodes":[]}`, time.Minute).Err())
 	if tree := must(i.Tree(t.Context(), id7))(t); string(tree) != `{"nodes":[]}` {
 		t.Errorf("got %s", tree)
 	}

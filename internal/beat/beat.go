@@ -35,6 +35,8 @@ type State struct {
 	// WorkersKey writes the work under its old name as well, for the pages and
 	// the API of Sidekiq up to 6.4.1.
 	WorkersKey bool
+
+	Tree []byte // the supervision tree, as JSON; nil: not told
 }
 
 // Work is a running job.
@@ -60,21 +62,10 @@ type Result struct {
 	RTT time.Duration // of one PING
 }
 
-// Beat writes the state of a process and takes its signals. It may be repeated
-// after any error.
+// Beat writes the state of a process and takes its signals, in two round trips.
+// It may be repeated after any error.
 func Beat(ctx context.Context, rdb redis.UniversalClient, s State) (Result, error) {
 	id := s.Info.Identity
-	_, err := atomically(ctx, rdb, func(p redis.Pipeliner) error {
-		publishWork(ctx, p, keys.Work(id), s.Work)
-		if s.WorkersKey {
-			publishWork(ctx, p, keys.Workers(id), s.Work)
-		}
-		return nil
-	})
-	if err != nil {
-		return Result{}, fmt.Errorf("publish running jobs: %w", err)
-	}
-
 	sent := time.Now()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return Result{}, fmt.Errorf("ping: %w", err)
@@ -83,7 +74,14 @@ func Beat(ctx context.Context, rdb redis.UniversalClient, s State) (Result, erro
 
 	var existed *redis.IntCmd
 	var signals *redis.StringSliceCmd
-	_, err = atomically(ctx, rdb, func(p redis.Pipeliner) error {
+	_, err := atomically(ctx, rdb, func(p redis.Pipeliner) error {
+		publishWork(ctx, p, keys.Work(id), s.Work)
+		if s.WorkersKey {
+			publishWork(ctx, p, keys.Workers(id), s.Work)
+		}
+		if s.Tree != nil {
+			p.Set(ctx, keys.Tree(id), s.Tree, Lease)
+		}
 		p.SAdd(ctx, keys.Processes, id)
 		existed = p.Exists(ctx, id)
 		p.HSet(ctx, id,
@@ -135,13 +133,4 @@ func atomically(ctx context.Context, rdb redis.UniversalClient, fn func(redis.Pi
 		return rdb.Pipelined(ctx, fn)
 	}
 	return rdb.TxPipelined(ctx, fn)
-}
-
-// PublishTree makes the supervision tree of a process, as JSON, readable for
-// Lease.
-func PublishTree(ctx context.Context, rdb redis.UniversalClient, identity string, tree []byte) error {
-	if err := rdb.Set(ctx, keys.Tree(identity), tree, Lease).Err(); err != nil {
-		return fmt.Errorf("publish tree: %w", err)
-	}
-	return nil
 }

@@ -152,7 +152,7 @@ func TestBeatWithoutRedis(t *testing.T) {
 	_, countErr := Processes(ctx, rdb)
 	for what, err := range map[string]error{
 		"beat": beatErr, "flush": f.Flush(ctx, rdb, Counts{1, 0}, time.Now()), "cleanup": cleanupErr, "count": countErr,
-		"clear": Clear(ctx, rdb, id), "tree": PublishTree(ctx, rdb, id, []byte("{}")),
+		"clear": Clear(ctx, rdb, id),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "connect") {
 			t.Errorf("%s: %v", what, err)
@@ -160,11 +160,11 @@ func TestBeatWithoutRedis(t *testing.T) {
 	}
 }
 
-func TestPublishTree(t *testing.T) {
+func TestBeatPublishesTheTree(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	if err := PublishTree(t.Context(), rdb, id, []byte(`{"name":"launcher"}`)); err != nil {
-		t.Fatal(err)
-	}
+	s := busyState()
+	s.Tree = []byte(`{"name":"launcher"}`)
+	mustBeat(t, rdb, s)
 	key := "troupe:tree:" + id
 	if got, ttl := rdb.Get(t.Context(), key).Val(), rdb.TTL(t.Context(), key).Val(); got != `{"name":"launcher"}` || ttl != Lease {
 		t.Errorf("tree %s for %v", got, ttl)
@@ -177,12 +177,9 @@ func TestClearLeavesNothing(t *testing.T) {
 	other := busyState()
 	other.Info.Identity = "vm:1:000000000000"
 	s := busyState()
-	s.WorkersKey = true
+	s.WorkersKey, s.Tree = true, []byte("{}")
 	mustBeat(t, rdb, s)
 	mustBeat(t, rdb, other)
-	if err := PublishTree(ctx, rdb, id, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
 	if err := NewFlusher(id).Flush(ctx, rdb, Counts{1, 1}, time.Now()); err != nil {
 		t.Fatal(err)
 	}

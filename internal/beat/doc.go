@@ -7,11 +7,11 @@
 //
 //	Flusher.Flush   totals since the last beat            stat:processed, stat:failed, both also per UTC day
 //	Metrics.Flush   runs of each class since then         j|MINUTE, histograms of run times
-//	Beat            1. jobs that run now                  IDENTITY:work (and :workers)
-//	                2. PING, timed
-//	                3. who I am, alive for Lease;         processes, IDENTITY, IDENTITY-signals
+//	Beat            1. PING, timed
+//	                2. jobs that run now,                 IDENTITY:work (and :workers)
+//	                   the supervision tree,              troupe:tree:IDENTITY
+//	                   who I am, alive for Lease;         processes, IDENTITY, IDENTITY-signals
 //	                   signals sent by the UI
-//	PublishTree     the supervision tree                  troupe:tree:IDENTITY
 //
 // Once in a while Cleanup, by whoever gets the lock. At exit, when no beat can
 // follow any more: a last Flush of both, then Clear.
