@@ -31,8 +31,10 @@ const (
 	vainRings = 8
 	vainPause = 20 * time.Millisecond
 
-	// refusedTime is the pause after a server has refused the doorbell.
+	// refusedTime is the pause after a server has refused the doorbell, brokenTime
+	// after one whose connections did not last that long.
 	refusedTime = 10 * time.Minute
+	brokenTime  = 2 * time.Second
 )
 
 // seat is where a fetcher believes that it is; the scripts know it.
@@ -75,7 +77,7 @@ type doorbell struct {
 	rung     chan struct{} // closed by a ring that no take has followed
 	nudge    *time.Timer   // set by a ring, stopped by a take
 	stand    *time.Timer   // set by a push to the deputy
-	refused  time.Time     // when the server refused
+	without  time.Time     // until then there is no bell
 	closed   bool
 	ended    chan struct{} // closed when close is through
 
@@ -86,7 +88,8 @@ func newDoorbell(source *redis.Client, fetcher string, names []string) *doorbell
 	set := keys.SetOf(names)
 	d := &doorbell{
 		source: source, name: keys.Wake(fetcher), keys: []any{keys.Baton(set), keys.Line(set)},
-		watch: make(map[string]int, len(names)), turn: make(chan struct{}, 1), rung: make(chan struct{}), ended: make(chan struct{}),
+		watch: make(map[string]int, len(names)),
+		turn:  make(chan struct{}, 1), rung: make(chan struct{}), ended: make(chan struct{}),
 	}
 	d.sit = append(d.sit, nil, nil, 3+len(names), keys.Baton(set), keys.Line(set), keys.Paused)
 	for i, name := range names {
@@ -119,6 +122,7 @@ func (d *doorbell) wait(ctx context.Context, dur time.Duration) error {
 	return err
 }
 
+// listen is wait for a caller who is counted.
 func (d *doorbell) listen(ctx context.Context, dur time.Duration) error {
 	d.mu.Lock()
 	over := isClosed(d.rung)
@@ -189,13 +193,10 @@ func (d *doorbell) rest(ctx context.Context, look bool) (<-chan struct{}, error)
 		return rung, nil
 	}
 	ready, err := d.look(ctx, e, "")
-	if err != nil && !opened && ctx.Err() == nil && !isReply(err) { // gone while it rested
+	if err != nil && !opened && ctx.Err() == nil { // gone while it rested, or a replica by now
 		if e, _, err = d.open(ctx); err == nil {
-			ready, err = d.look(ctx, e, "")
+			ready, err = d.look(ctx, e, "") // rung is closed: the caller comes again
 		}
-		d.mu.Lock()
-		rung = d.rung // the old one told of the break
-		d.mu.Unlock()
 	}
 	if err != nil || ready {
 		return nil, err
@@ -268,7 +269,7 @@ func (d *doorbell) open(ctx context.Context) (e *ears, opened bool, err error) {
 	if e != nil && d.deaf(e) {
 		e = nil
 	}
-	closed, refused := d.closed, !d.refused.IsZero() && time.Since(d.refused) < refusedTime
+	closed, refused := d.closed, time.Now().Before(d.without)
 	d.mu.Unlock()
 	switch {
 	case closed:
@@ -285,7 +286,7 @@ func (d *doorbell) open(ctx context.Context) (e *ears, opened bool, err error) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		} else if errors.Is(err, errNoEars) {
-			d.refused = time.Now()
+			d.without = time.Now().Add(refusedTime)
 		}
 		return nil, false, err
 	}

@@ -106,6 +106,9 @@ func (d *doorbell) drop(e *ears) {
 		return
 	}
 	d.ears, d.seat, d.armed = nil, away, false
+	if time.Since(e.opened) < brokenTime {
+		d.without = time.Now().Add(brokenTime)
+	}
 	d.unfinished.Go(e.shut)
 	d.ring()
 }

@@ -30,6 +30,7 @@ type ears struct {
 	rdb    *redis.Client
 	ps     *redis.PubSub
 	hand   *redis.Conn
+	opened time.Time
 	used   time.Time     // the last use of the hand; guarded by the doorbell's turn
 	heard  time.Time     // the last message; guarded by the doorbell
 	asked  time.Time     // an echo was asked for and has not come; the same
@@ -60,7 +61,7 @@ func openEars(ctx context.Context, source *redis.Client, channel string) (*ears,
 	e.hand = e.rdb.EphemeralConn() // tracking is a state of the connection
 	err := e.arm(ctx, &id, &refused)
 	if err == nil {
-		e.heard, e.used = time.Now(), time.Now()
+		e.opened, e.heard, e.used = time.Now(), time.Now(), time.Now()
 		return e, nil
 	}
 	close(e.silent) // nobody reads

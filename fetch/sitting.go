@@ -42,8 +42,8 @@ func (d *doorbell) begin(spread bool) *sitting {
 	return s
 }
 
-// via is the connection for the take: one that a push is to ring by for the
-// listener and its deputy, else any, since reading on the other would arm it in the busy path.
+// via is the connection for the take: for the listener and its deputy the one by
+// which a push is to ring, else any: reading on that one would arm it for nothing.
 func (s *sitting) via(rdb *redis.Client) processor {
 	if s == nil || !s.hand {
 		return rdb
@@ -71,7 +71,7 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 	if d.ears != e {
 		return
 	}
-	if hand && err != nil && !isReply(err) {
+	if hand && err != nil && !redis.HasErrorPrefix(err, "FENCED") {
 		d.drop(e)
 		return
 	}

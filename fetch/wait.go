@@ -34,10 +34,11 @@ func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// peeks watches queues where the doorbell cannot: by blocking peeks, BLMOVE q q RIGHT RIGHT: it waits for
-// an element and moves it to where it was. One connection and one goroutine per
-// queue, made by the first wait. A peek that has been answered rests until the
-// next wait; the others keep hanging, so that a wake-up costs one command.
+// peeks watches queues where the doorbell cannot: by blocking peeks, BLMOVE q q
+// RIGHT RIGHT. Such a command waits for an element and moves it to where it was.
+// One connection and one goroutine per queue, made by the first wait. A peek that
+// has been answered rests until the next wait; the others keep hanging, so that
+// a wake-up costs one command.
 type peeks struct {
 	source *redis.Client
 	names  []string
