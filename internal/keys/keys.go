@@ -82,7 +82,7 @@ func ParseWIP(key string) (queue, id string, ok bool) {
 // set is SetOf the queues.
 func Baton(set string) string { return "troupe:baton:" + set }
 
-// Line: see Baton.
+// Line is the zset beside a Baton.
 func Line(set string) string { return "troupe:line:" + set }
 
 // SetOf names a set of queues by a hash of their names, in any order.
