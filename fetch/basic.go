@@ -43,6 +43,10 @@ func NewBasic(env Env) (Fetcher, error) {
 	if env.Redis == nil {
 		return nil, errors.New("fetch: Redis is nil, expected a client")
 	}
+	if _, ok := env.Redis.(*redis.ClusterClient); ok {
+		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
+			"queues on several nodes: use the reliable one, which does")
+	}
 	f := &basic{
 		rdb:    env.Redis,
 		names:  env.Queues.Names(),

@@ -12,7 +12,7 @@ var (
 	basic    = fetchtest.Harness{Name: "basic", New: fetch.NewBasic}
 )
 
-func TestMain(m *testing.M) { fetchtest.Main(m, reliable) }
+func TestMain(m *testing.M) { fetchtest.Main(m, reliable, clustered) }
 
 func TestReliableDelivery(t *testing.T) { fetchtest.Delivery(t, reliable) }
 func TestReliableCrash(t *testing.T)    { fetchtest.Crash(t, reliable) }

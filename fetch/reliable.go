@@ -80,15 +80,18 @@ type incarnation struct {
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis,
 // in a private place of the fetcher, until it is settled, and what a dead
 // process had is put back by a Rescuer. It needs a *redis.Client (standalone
-// or Sentinel, Redis 6.2 or newer).
+// or Sentinel) or a *redis.ClusterClient; Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
 	if err := Validate(env.Queues); err != nil {
 		return nil, err
 	}
+	if rdb, ok := env.Redis.(*redis.ClusterClient); ok && rdb != nil {
+		return newCluster(env, rdb)
+	}
 	rdb, ok := env.Redis.(*redis.Client)
 	if !ok || rdb == nil {
-		return nil, fmt.Errorf("fetch: Redis is a %T, expected a *redis.Client: the scripts of the reliable fetcher "+
-			"need all keys on one server, and it opens connections of its own", env.Redis)
+		return nil, fmt.Errorf("fetch: Redis is a %T, expected a *redis.Client or a *redis.ClusterClient: "+
+			"the reliable fetcher opens connections of its own", env.Redis)
 	}
 	if env.Identity == "" || env.Capsule == "" {
 		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)

@@ -46,7 +46,7 @@ func TestNewReliableChecksItsEnv(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
 	for want, change := range map[string]func(*Env){
-		"expected a *redis.Client": func(e *Env) { e.Redis = redis.NewClusterClient(&redis.ClusterOptions{}) },
+		"expected a *redis.Client": func(e *Env) { e.Redis = redis.NewRing(&redis.RingOptions{}) },
 		"Redis is a <nil>":         func(e *Env) { e.Redis = nil },
 		"expected both":            func(e *Env) { e.Identity = "" },
 		"contains }:":              func(e *Env) { e.Capsule = "x}:y" },

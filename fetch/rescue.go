@@ -70,6 +70,7 @@ type RescuedFrom struct {
 // It is safe for concurrent use.
 type Rescuer struct {
 	rdb   redis.UniversalClient
+	reg   registry
 	own   string // what the ids of this process's fetchers begin with, or ""
 	pause time.Duration
 	log   zerolog.Logger
@@ -87,7 +88,7 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = DefaultLease
 	}
-	r := &Rescuer{rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}
+	r := &Rescuer{rdb: cfg.Redis, reg: registryOf(cfg.Redis), pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}
 	if cfg.Identity != "" {
 		r.own = cfg.Identity + "#"
 	}
@@ -140,7 +141,7 @@ type candidate struct{ id, names string }
 
 // look lists candidates and the time to the end of the nearest lease (-1: none).
 func (r *Rescuer) look(ctx context.Context, skip int) ([]candidate, time.Duration, error) {
-	reply, err := lookScript.Run(ctx, r.rdb, []string{keys.Leases, keys.Procs}, skip, lookLimit).StringSlice()
+	reply, err := lookScript.Run(ctx, r.rdb, []string{r.reg.leases, r.reg.procs}, skip, lookLimit).StringSlice()
 	if err != nil {
 		return nil, -1, err
 	}
@@ -213,6 +214,9 @@ func (d *Rescued) add(from RescuedFrom) {
 // of the index. Whoever comes after us can go on at any point. The zero
 // RescuedFrom means that it lives, or has left in good order.
 func (r *Rescuer) rescue(ctx context.Context, c candidate, token string) (RescuedFrom, error) {
+	if r.reg.cluster {
+		return r.rescueOnCluster(ctx, c, token)
+	}
 	names, err := r.queues(ctx, c)
 	if err != nil {
 		return RescuedFrom{}, err
@@ -263,7 +267,7 @@ func (r *Rescuer) queues(ctx context.Context, c candidate) ([]string, error) {
 	listed := c.names
 	if listed == "" {
 		var err error
-		listed, err = r.rdb.Get(ctx, keys.Fenced(c.id)).Result()
+		listed, err = r.rdb.Get(ctx, r.reg.fenced(c.id)).Result()
 		if errors.Is(err, redis.Nil) {
 			return nil, nil
 		}

@@ -30,7 +30,7 @@ func (r *Rescuer) Sweep(ctx context.Context) (Rescued, error) {
 // indexRegistered gives every registered fetcher its entry in the index.
 func (r *Rescuer) indexRegistered(ctx context.Context) error {
 	for cursor := uint64(0); ; {
-		fields, next, err := r.rdb.HScan(ctx, keys.Procs, cursor, "", sweepPage).Result()
+		fields, next, err := r.rdb.HScan(ctx, r.reg.procs, cursor, "", sweepPage).Result()
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (r *Rescuer) indexRegistered(ctx context.Context) error {
 			ids = append(ids, fields[i])
 		}
 		for page := range slices.Chunk(ids, sweepPage) {
-			if err := indexScript.Run(ctx, r.rdb, []string{keys.Leases}, page...).Err(); err != nil {
+			if err := indexScript.Run(ctx, r.rdb, []string{r.reg.leases}, page...).Err(); err != nil {
 				return err
 			}
 		}
@@ -53,20 +53,16 @@ func (r *Rescuer) indexRegistered(ctx context.Context) error {
 // an entry in the index, from where a round takes it.
 func (r *Rescuer) indexOrphans(ctx context.Context) error {
 	queues := make(map[string][]string) // by fetcher id
-	for cursor := uint64(0); ; {
-		found, next, err := r.rdb.Scan(ctx, cursor, keys.AnyWIP, sweepPage).Result()
-		if err != nil {
-			return err
-		}
+	err := r.eachPlace(ctx, func(found []string) {
 		for _, key := range found {
 			queue, id, ok := keys.ParseWIP(key)
 			if ok && !slices.Contains(queues[id], queue) {
 				queues[id] = append(queues[id], queue)
 			}
 		}
-		if cursor = next; cursor == 0 {
-			break
-		}
+	})
+	if err != nil {
+		return err
 	}
 	for id, names := range queues {
 		slices.Sort(names)
@@ -74,7 +70,7 @@ func (r *Rescuer) indexOrphans(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = reindexScript.Run(ctx, r.rdb, []string{keys.Procs, keys.Leases, keys.Lease(id), keys.Fenced(id)},
+		err = reindexScript.Run(ctx, r.rdb, []string{r.reg.procs, r.reg.leases, r.reg.lease(id), r.reg.fenced(id)},
 			id, string(listed), tombstoneTime.Milliseconds()).Err()
 		if err != nil {
 			return err

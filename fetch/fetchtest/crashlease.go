@@ -106,7 +106,11 @@ func closeLeavesUnits(r *rig) {
 // redisForgets: after a restart of Redis without its data, what is in progress
 // is written back, and is found by a rescuer when the process dies then.
 func redisForgets(t *testing.T, h Harness) {
-	server := redistest.Start(t)
+	start := func(t testing.TB) *redistest.Server { return redistest.Start(t) }
+	if h.Server != nil {
+		start = h.Server
+	}
+	server := start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	for _, learn := range []string{"take", "settle", "renew"} {
@@ -130,6 +134,7 @@ func redisForgets(t *testing.T, h Harness) {
 			t.Error("take without Redis: no error")
 		}
 		r.must("restart", server.Restart())
+		r.until("redis takes writes", func() bool { return rdb.Incr(r.ctx, "fetchtest:up").Err() == nil })
 
 		move := fetch.Move{Unit: units[1], To: fetch.ToRetry, Score: 1}
 		switch learn {

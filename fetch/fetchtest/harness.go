@@ -47,6 +47,9 @@ type Harness struct {
 	// New makes the fetcher under test.
 	New fetch.Factory
 
+	// Server starts a Redis for one test. nil: a database of a shared one.
+	Server func(t testing.TB) *redistest.Server
+
 	// Push appends payloads to a queue, the first to be fetched first. nil: LPUSH.
 	Push func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error
 
@@ -156,6 +159,12 @@ type rig struct {
 // after a minute, whichever is first.
 func setUp(t testing.TB, h Harness) *rig {
 	t.Helper()
+	if h.Server != nil {
+		server := h.Server(t)
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return setUpAt(t, h, rdb, server.URL(0))
+	}
 	rdb, url := redistest.New(t)
 	return setUpAt(t, h, rdb, url)
 }

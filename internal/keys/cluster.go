@@ -1,0 +1,19 @@
+package keys
+
+// On a cluster the keys of the registry share the slot of the tag {troupe}:
+// scripts that touch several of them work there as elsewhere. What is in
+// progress is in the slot of its queue (WIP).
+const (
+	ClusterProcs  = "{troupe}:procs"  // Procs
+	ClusterLeases = "{troupe}:leases" // Leases
+)
+
+// ClusterLease is Lease on a cluster.
+func ClusterLease(id string) string { return "{troupe}:lease:" + id }
+
+// ClusterFenced is Fenced on a cluster.
+func ClusterFenced(id string) string { return "{troupe}:fenced:" + id }
+
+// Moving is the sorted set of members of set that are on their way to another
+// slot, by the time at which their mover counts as dead. It is in set's own slot.
+func Moving(set string) string { return "troupe:moving:{" + set + "}" }
