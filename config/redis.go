@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -29,11 +31,15 @@ func (p *parse) redis(n *node, field string) string {
 				url = p.redis(e.value, field+".url")
 				continue
 			}
+			if e.key == "cluster" {
+				url = p.cluster(e.value, field+".cluster")
+				continue
+			}
 			if slices.Contains(redisForeign, e.key) {
 				p.warn(e.line, field+"."+e.key, "it is for Ruby's client; options of this one are parameters of the URL, like ?pool_size=20")
 				continue
 			}
-			p.unknown(e.line, field+"."+e.key, e.key, []string{"url"})
+			p.unknown(e.line, field+"."+e.key, e.key, []string{"url", "cluster"})
 		}
 		return url
 	case list:
@@ -48,6 +54,27 @@ func (p *parse) redis(n *node, field string) string {
 	return n.text
 }
 
+// cluster takes the addresses of some of a cluster's nodes.
+func (p *parse) cluster(n *node, field string) string {
+	addrs := p.strings(n, field)
+	if n.kind == null || len(addrs) == 0 {
+		p.bad(n, field, "addresses of nodes, host:port")
+		return ""
+	}
+	url := redisconn.ClusterURL(addrs)
+	for _, addr := range addrs {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || strings.ContainsAny(addr, "@/?&") {
+			p.bad(n, field, "addresses of nodes, host:port; credentials and TLS need a URL: rediss+cluster://user:password@host:port?addr=host:port")
+			return ""
+		}
+	}
+	if f, ok := redisFault(url, field); !ok {
+		p.fault(n.line, f.Field, f.Value, f.Want)
+		return ""
+	}
+	return url
+}
+
 // redisFault checks a URL.
 func redisFault(url, field string) (f Fault, ok bool) {
 	err := redisconn.CheckURL(url)
@@ -60,6 +87,6 @@ func redisFault(url, field string) (f Fault, ok bool) {
 	}
 	return Fault{
 		Field: field, Value: strconv.Quote(redisconn.Mask(url)),
-		Want: "redis://[user:password@]host[:port][/db], rediss://… or unix:///path (" + reason + ")",
+		Want: "redis://[user:password@]host[:port][/db], rediss://…, unix:///path or redis+cluster://host:port (" + reason + ")",
 	}, false
 }

@@ -23,7 +23,7 @@ import (
 func (s *Settings) Summary(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush has the error
-	line("redis\t%s", redisconn.Mask(s.RedisURL))
+	line("redis\t%s", redisconn.Describe(s.RedisURL))
 	line("stop timeout\t%s", cmp.Or(s.Timeout, 25*time.Second))
 	if s.MaxRetries != 0 {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))

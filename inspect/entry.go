@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -155,6 +156,9 @@ type list struct {
 
 // enqueue moves entries of the set into their queues in one step.
 func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
+	if moving.Needed(s.i.rdb) {
+		return s.enqueueOnCluster(ctx, lists)
+	}
 	names := []string{s.name, keys.Queues}
 	var args []any
 	for _, l := range lists {
@@ -197,6 +201,9 @@ func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	}
 	if s.i.deadMax > 0 {
 		limit = s.i.deadMax
+	}
+	if moving.Needed(s.i.rdb) && s.name != keys.Dead {
+		return s.buryOnCluster(ctx, entries, troupe.FormatScore(troupe.Score(now)), oldest)
 	}
 	args := []any{troupe.FormatScore(troupe.Score(now)), oldest, limit}
 	for _, e := range entries {

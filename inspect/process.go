@@ -100,7 +100,7 @@ func (i *Inspector) Processes(ctx context.Context) (ProcessSet, error) {
 
 // Process returns the live process of that identity, or ErrNotFound.
 func (i *Inspector) Process(ctx context.Context, identity string) (*Process, error) {
-	pipe := i.rdb.TxPipeline()
+	pipe := i.apart()
 	listed := pipe.SIsMember(ctx, keys.Processes, identity)
 	fields := hmget(ctx, identity)
 	_ = pipe.Process(ctx, fields) // only queues it

@@ -153,7 +153,7 @@ func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
 // Clear deletes all jobs of the queue, and the queue from the list of queues,
 // and returns how many jobs there were. What is running is not touched.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	pipe := q.i.rdb.TxPipeline()
+	pipe := q.i.apart()
 	size := pipe.LLen(ctx, keys.Queue(q.name))
 	pipe.Unlink(ctx, keys.Queue(q.name))
 	pipe.SRem(ctx, keys.Queues, q.name)

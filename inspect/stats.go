@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 )
 
 // Stats are the numbers that cost one round trip, whatever there is in Redis.
@@ -100,7 +101,11 @@ func (i *Inspector) ResetStats(ctx context.Context, which ...Stat) error {
 		}
 		pairs = append(pairs, "stat:"+string(s), 0)
 	}
-	if err := i.rdb.MSet(ctx, pairs...).Err(); err != nil {
+	reset := func() error { return i.rdb.MSet(ctx, pairs...).Err() }
+	if moving.Needed(i.rdb) {
+		reset = func() error { return i.resetOnCluster(ctx, pairs) }
+	}
+	if err := reset(); err != nil {
 		return fmt.Errorf("reset stats: %w", err)
 	}
 	return nil
@@ -135,6 +140,12 @@ func (i *Inspector) History(ctx context.Context, days int, last time.Time) ([]Da
 		out[n].Date = time.Date(year, month, day-n, 0, 0, 0, 0, time.UTC)
 		name := ":" + out[n].Date.Format(time.DateOnly)
 		processed, failed = append(processed, keys.StatProcessed+name), append(failed, keys.StatFailed+name)
+	}
+	if moving.Needed(i.rdb) {
+		if err := i.historyOnCluster(ctx, out, processed, failed); err != nil {
+			return nil, fmt.Errorf("read history: %w", err)
+		}
+		return out, nil
 	}
 	p, f := redis.NewSliceCmd(ctx, processed...), redis.NewSliceCmd(ctx, failed...)
 	if err := i.pipelined(ctx, []redis.Cmder{p, f}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 )
 
 // batch sorts members by what is to become of them.
@@ -101,6 +102,9 @@ func (b *batch) push(member string, p *troupe.Payload) {
 func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	if b.tried == 0 {
 		return out, nil
+	}
+	if moving.Needed(b.s.cfg.Redis) {
+		return b.applyOnCluster(ctx)
 	}
 	names, args := b.arguments()
 	reply, err := promoteScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -41,6 +42,11 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 	}
 	now := time.Now()
 	offset, limit := cur.begin(now, s.cfg.Batch)
+	if moving.Needed(s.cfg.Redis) {
+		if _, err := moving.Abandoned(ctx, s.cfg.Redis, string(set)); err != nil {
+			return Promoted{}, fmt.Errorf("promote %s: %w", set, err)
+		}
+	}
 	due, next, err := s.peek(ctx, set, now, offset, limit)
 	if err != nil {
 		return Promoted{}, fmt.Errorf("promote %s: %w", set, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -30,7 +31,8 @@ const (
 // Config is what a Scheduler needs.
 type Config struct {
 	// Redis is the daemon's own client (MaxRetries -1); it is not closed. Watch
-	// needs a *redis.Client, from whose options it opens two connections.
+	// needs a *redis.Client, from whose options it opens two connections, or a
+	// *redis.ClusterClient.
 	Redis redis.UniversalClient
 
 	// Client gives the middleware, defaults and timestamps of promoted jobs.
@@ -109,6 +111,9 @@ var lookScript = script.New("look", lookSource)
 // Look glances at both sets and the number of processes, in one round trip,
 // whatever is in them. Use it to find out whether to Promote.
 func (s *Scheduler) Look(ctx context.Context) (Outlook, error) {
+	if moving.Needed(s.cfg.Redis) {
+		return lookOnCluster(ctx, s.cfg.Redis)
+	}
 	o, err := look(ctx, s.cfg.Redis, keys.Retry, keys.Schedule, keys.Processes)
 	if err != nil {
 		return Outlook{}, err

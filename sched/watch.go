@@ -82,12 +82,15 @@ var seatScript = script.New("seat", seatSource)
 // Scheduler may run at a time.
 //
 // It costs a watcher one command each 5 s while nothing changes, any other
-// process one each 3 s or more. Elsewhere than on a *redis.Client it is not
-// possible, and Watch says so.
+// process one each 3 s or more. On a cluster there is one seat, whose holder
+// looks at the sets once a second.
 func (s *Scheduler) Watch(ctx context.Context, identity string, notify func(Event)) error {
+	if cluster, ok := s.cfg.Redis.(*redis.ClusterClient); ok {
+		return s.watchOnCluster(ctx, cluster, identity, notify)
+	}
 	rdb, ok := s.cfg.Redis.(*redis.Client)
 	if !ok {
-		return fmt.Errorf("watch schedule and retry: got a %T, want a *redis.Client", s.cfg.Redis)
+		return fmt.Errorf("watch schedule and retry: got a %T, want a *redis.Client or a *redis.ClusterClient", s.cfg.Redis)
 	}
 	w := &watcher{s: s, id: identity, notify: notify}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))

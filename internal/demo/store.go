@@ -13,7 +13,7 @@ import (
 
 // store is the Redis of the demo.
 type store struct {
-	client *redis.Client // of the producer and the census; the daemon opens its own
+	client redis.UniversalClient // of the producer and the census; the daemon opens its own
 	server *miniredis.Miniredis
 	addr   string // host:port/db, for people
 

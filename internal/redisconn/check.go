@@ -52,6 +52,12 @@ var keyTypes = []struct{ key, want string }{
 // may evict jobs, or that the server does not let us ask. A server that answers
 // INFO without a version or a policy, as an embedded one does, passes silently.
 func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, err error) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		if warnings, err = checkCluster(ctx, cluster); err != nil {
+			return warnings, err
+		}
+		return warnings, checkKeys(ctx, rdb)
+	}
 	addr := Addr(rdb)
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return nil, pingError(addr, err)
@@ -59,12 +65,12 @@ func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, e
 	info, err := rdb.Info(ctx).Result()
 	switch {
 	case err == nil:
-		if version := infoField(info, "redis_version"); tooOld(version) {
-			return nil, &VersionError{Addr: addr, Found: version}
+		if infoField(info, "redis_mode") == "cluster" {
+			return nil, fmt.Errorf("redis at %s is a node of a cluster: give it as redis+cluster://host:port, "+
+				"or a *redis.ClusterClient", addr)
 		}
-		if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
-			warnings = append(warnings, fmt.Sprintf("redis at %s has maxmemory-policy %s, expected noeviction: "+
-				"when memory runs short it would throw jobs away", addr, policy))
+		if err := verdict(addr, info, &warnings); err != nil {
+			return nil, err
 		}
 	case Classify(err) == Outage || Classify(err) == Local:
 		return nil, fmt.Errorf("ask redis at %s for its version: %w", addr, err)

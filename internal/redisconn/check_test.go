@@ -21,7 +21,7 @@ func fromURL(t *testing.T, url string) *redis.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return c.(*redis.Client)
 }
 
 func TestCheckPasses(t *testing.T) {

@@ -21,13 +21,22 @@ type URLError struct {
 
 func (e *URLError) Error() string {
 	return fmt.Sprintf("redis URL %q: %s; expected redis://[user:password@]host[:port][/db], "+
-		"rediss:// for TLS, or unix://[user:password@]/path[?db=n]", e.URL, e.Reason)
+		"rediss:// for TLS, unix://[user:password@]/path[?db=n], "+
+		"or redis+cluster://[user:password@]host:port[?addr=host:port&addr=…]", e.URL, e.Reason)
 }
 
 // FromURL opens the daemon's own client for a URL. Query parameters set options
 // of go-redis by their snake-case names (?dial_timeout=3s); Need wins over
-// them. Errors are *URLError; nothing is dialed yet.
-func FromURL(raw string, need Need) (*redis.Client, error) {
+// them. Errors are *URLError; nothing is dialed yet. It is a *redis.Client, or a
+// *redis.ClusterClient if the scheme says so.
+func FromURL(raw string, need Need) (redis.UniversalClient, error) {
+	if IsCluster(raw) {
+		o, err := parseCluster(raw)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(cluster(o, need)), nil
+	}
 	o, err := parse(raw)
 	if err != nil {
 		return nil, err
@@ -37,6 +46,10 @@ func FromURL(raw string, need Need) (*redis.Client, error) {
 
 // CheckURL tells, by a *URLError, whether FromURL would accept a URL.
 func CheckURL(raw string) error {
+	if IsCluster(raw) {
+		_, err := parseCluster(raw)
+		return err
+	}
 	_, err := parse(raw)
 	return err
 }

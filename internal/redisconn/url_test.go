@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -29,7 +31,7 @@ func TestFromURL(t *testing.T) {
 			t.Errorf("%s: %v", tt.url, err)
 			continue
 		}
-		o := c.Options()
+		o := c.(*redis.Client).Options()
 		_ = c.Close()
 		if o.Network != tt.network || o.Addr != tt.addr || o.Username != tt.user || o.Password != tt.password ||
 			o.DB != tt.db || (o.TLSConfig != nil) != tt.tls {
@@ -51,7 +53,7 @@ func TestFromURLTakesQueryParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if o := c.Options(); o.DialTimeout != 2*time.Second || o.PoolSize != 77 || o.MaxRetries != 0 || o.ReadTimeout <= 0 {
+	if o := c.(*redis.Client).Options(); o.DialTimeout != 2*time.Second || o.PoolSize != 77 || o.MaxRetries != 0 || o.ReadTimeout <= 0 {
 		t.Errorf("options %+v", o)
 	}
 }

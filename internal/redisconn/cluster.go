@@ -1,0 +1,111 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// IsCluster tells whether a URL names a Redis Cluster: redis+cluster://, or
+// rediss+cluster:// for TLS, with more nodes as parameters addr.
+func IsCluster(raw string) bool {
+	return strings.HasPrefix(raw, "redis+cluster:") || strings.HasPrefix(raw, "rediss+cluster:")
+}
+
+// ClusterURL is the URL of a cluster that is known by the addresses of nodes.
+func ClusterURL(addrs []string) string {
+	u := url.URL{Scheme: "redis+cluster", Host: addrs[0], RawQuery: url.Values{"addr": addrs[1:]}.Encode()}
+	return u.String()
+}
+
+// Describe names what a URL leads to, for people: the URL without credentials
+// and parameters, or the nodes of a cluster.
+func Describe(raw string) string {
+	if IsCluster(raw) {
+		if o, err := parseCluster(raw); err == nil {
+			return "cluster, known by " + strings.Join(o.Addrs, ", ")
+		}
+	}
+	return Mask(raw)
+}
+
+func parseCluster(raw string) (*redis.ClusterOptions, error) {
+	fault := func(reason string) error { return &URLError{URL: Mask(raw), Reason: reason} }
+	plain := strings.Replace(raw, "+cluster:", ":", 1)
+	bare, query, _ := strings.Cut(plain, "?")
+	one, err := parse(bare)
+	if bad, ok := errors.AsType[*URLError](err); ok {
+		return nil, fault(bad.Reason)
+	}
+	if one.DB != 0 {
+		return nil, fault("a cluster has database 0 only")
+	}
+	if strings.Contains(query, "@") {
+		return nil, fault("an @ behind the host; " + encodeHint)
+	}
+	o, err := redis.ParseClusterURL(plain)
+	if err != nil {
+		return nil, fault(strings.TrimPrefix(err.Error(), "redis: "))
+	}
+	for _, addr := range o.Addrs {
+		host, port, err := net.SplitHostPort(addr)
+		n, _ := strconv.Atoi(port)
+		if err != nil || host == "" || n < 1 || n > 65535 {
+			return nil, fault("a node's address is not host:port")
+		}
+	}
+	return o, nil
+}
+
+// checkCluster is Check for a cluster: each master has the version, keeps jobs
+// when memory runs short, and all slots are served.
+func checkCluster(ctx context.Context, rdb *redis.ClusterClient) (warnings []string, err error) {
+	addr := Addr(rdb)
+	info, err := rdb.ClusterInfo(ctx).Result()
+	if err != nil {
+		if strings.Contains(err.Error(), "cluster support disabled") {
+			return nil, fmt.Errorf("redis at %s is no cluster: give it as redis://host:port", addr)
+		}
+		return nil, pingError(addr, err)
+	}
+	if state := infoField(info, "cluster_state"); state != "ok" {
+		return nil, fmt.Errorf("the redis cluster at %s does not serve all slots (cluster_state is %s)", addr, state)
+	}
+	var mu sync.Mutex
+	err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		info, err := node.Info(ctx).Result()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			if f := Classify(err); f == Outage || f == Local {
+				return fmt.Errorf("ask redis at %s for its version: %w", node.Options().Addr, err)
+			}
+			return nil // not allowed to ask
+		}
+		if infoField(info, "connected_slaves") == "0" {
+			warnings = append(warnings, fmt.Sprintf("redis at %s, a master of the cluster, has no replica: "+
+				"when it dies its queues stand still until it is back, and the whole cluster by default", node.Options().Addr))
+		}
+		return verdict(node.Options().Addr, info, &warnings)
+	})
+	return warnings, err
+}
+
+// verdict judges what INFO of one server says.
+func verdict(addr, info string, warnings *[]string) error {
+	if version := infoField(info, "redis_version"); tooOld(version) {
+		return &VersionError{Addr: addr, Found: version}
+	}
+	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
+		*warnings = append(*warnings, fmt.Sprintf("redis at %s has maxmemory-policy %s, expected noeviction: "+
+			"when memory runs short it would throw jobs away", addr, policy))
+	}
+	return nil
+}

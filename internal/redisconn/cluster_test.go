@@ -1,0 +1,84 @@
+package redisconn
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+func TestClusterURLs(t *testing.T) {
+	rdb, err := FromURL("rediss+cluster://u:pw@a:1?addr=b:2&addr=c:3&pool_size=77", Need{PoolSize: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rdb.Close() }()
+	o := rdb.(*redis.ClusterClient).Options()
+	if !slices.Equal(o.Addrs, []string{"a:1", "b:2", "c:3"}) || o.Username != "u" || o.Password != "pw" ||
+		o.TLSConfig == nil || o.PoolSize != 77 || o.MaxRedirects != 0 || !o.ContextTimeoutEnabled {
+		t.Errorf("not the daemon's options: %+v", o)
+	}
+	if url := ClusterURL([]string{"a:1", "b:2"}); CheckURL(url) != nil || Describe(url) != "cluster, known by a:1, b:2" {
+		t.Errorf("%s: %v, %s", url, CheckURL(url), Describe(url))
+	}
+	for url, reason := range map[string]string{
+		"redis+cluster://u:hunter2@h:1/3":               "database 0 only",
+		"redis+cluster://u:hunter2@h:1?addr=b":          "unable to parse addr",
+		"redis+cluster://u:hunter2@h:1?addr=x:y@b:2":    "an @ behind the host",
+		"redis+cluster://u:hunter2@h:1?no_such_thing=1": "no_such_thing",
+		"redis+cluster://h:99999":                       "port",
+	} {
+		_, err := FromURL(url, Need{})
+		if err == nil || CheckURL(url) == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestCheckLooksAtEveryMaster(t *testing.T) {
+	rdb, c := redistest.NewCluster(t)
+	ctx := t.Context()
+	own, err := FromURL(c.URL(), Need{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = own.Close() }()
+	if warnings, err := Check(ctx, own); err != nil || len(warnings) != 0 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+	master, err := rdb.MasterForKey(ctx, "retry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := func(p string) {
+		t.Helper()
+		if err := master.ConfigSet(ctx, "maxmemory-policy", p).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy("allkeys-lru")
+	defer policy("noeviction")
+	rdb.Set(ctx, "retry", "x", 0)
+	warnings, err := Check(ctx, own)
+	if len(warnings) != 1 || !strings.Contains(warnings[0], master.Options().Addr) || err == nil || !strings.Contains(err.Error(), `"retry" is a string`) {
+		t.Errorf("%v, %v", warnings, err)
+	}
+	// taken for a single server, a node says what it is
+	node := redis.NewClient(&redis.Options{Addr: c.Nodes[0].Addr})
+	defer func() { _ = node.Close() }()
+	if _, err := Check(ctx, node); err == nil || !strings.Contains(err.Error(), "redis+cluster://") {
+		t.Errorf("a node alone: %v", err)
+	}
+	_, url := redistest.New(t)
+	alone, err := FromURL("redis+cluster"+strings.TrimSuffix(strings.TrimPrefix(url, "redis"), url[strings.LastIndex(url, "/"):]), Need{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = alone.Close() }()
+	if _, err := Check(ctx, alone); err == nil || !strings.Contains(err.Error(), "no cluster") {
+		t.Errorf("a single server given as a cluster: %v", err)
+	}
+}

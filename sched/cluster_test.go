@@ -1,0 +1,150 @@
+package sched_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/sched"
+)
+
+func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	const n = 3000
+	var members []string
+	for i := range n {
+		members = append(members, job(i, fmt.Sprintf("q%d", i%5)))
+	}
+	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members...)
+	add(t, rdb, sched.Schedule, time.Now().Add(time.Hour), job(n, "q0"))
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			s := sched.New(sched.Config{Redis: rdb})
+			for {
+				if _, err := s.Promote(ctx, sched.Schedule); err != nil {
+					t.Error(err)
+					return
+				}
+				if rdb.ZCard(ctx, "schedule").Val() == 1 {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[string]int{}
+	for q := range 5 {
+		for _, raw := range rdb.LRange(ctx, fmt.Sprintf("queue:q%d", q), 0, -1).Val() {
+			seen[unstamped(t, raw)]++
+		}
+	}
+	for _, m := range members {
+		if seen[m] != 1 {
+			t.Fatalf("%s came %d times", m, seen[m])
+		}
+	}
+	if left := rdb.ZCard(ctx, keys.Moving("schedule")).Val(); left != 0 || rdb.SCard(ctx, "queues").Val() != 5 {
+		t.Errorf("%d still claimed, queues %v", left, rdb.SMembers(ctx, "queues").Val())
+	}
+	if o, err := sched.New(sched.Config{Redis: rdb}).Look(ctx); err != nil || time.Until(o.Schedule) < time.Minute || !o.Retry.IsZero() {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestOnAClusterADeadMoverLosesNothing(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), job(1, "a"), job(2, "b"))
+	s := sched.New(sched.Config{Redis: rdb})
+	// A mover claims the first and dies.
+	if got, err := moving.Claim(ctx, rdb, "retry", []any{job(1, "a"), job(9, "a")}); err != nil || len(got) != 1 {
+		t.Fatalf("claimed %v, %v", got, err)
+	}
+	if got := drain(t, s, sched.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 0 {
+		t.Fatalf("another one took what was claimed: %+v", got)
+	}
+	rdb.ZAdd(ctx, keys.Moving("retry"), redis.Z{Score: 1, Member: job(1, "a")}) // its time is over
+	if got := drain(t, s, sched.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 1 {
+		t.Errorf("what it had claimed was not moved on: %+v", got)
+	}
+	if rdb.ZCard(ctx, "retry").Val()+rdb.ZCard(ctx, keys.Moving("retry")).Val() != 0 {
+		t.Error("something is left in the sets")
+	}
+}
+
+func TestOnAClusterEachMemberEndsWhereItBelongs(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	mw := func(next client.PushFunc) client.PushFunc {
+		return func(ctx context.Context, p *troupe.Payload) error {
+			if string(p.Args()) == "[7]" {
+				return nil
+			}
+			return next(ctx, p)
+		}
+	}
+	s := sched.New(sched.Config{Redis: rdb, Client: client.New(rdb, client.WithMiddleware(mw))})
+	rdb.Set(ctx, "queue:odd", "x", 0)
+	add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), "no job", job(7, "a"), job(1, "odd"), job(2, "good"))
+	before := rdb.ZScore(ctx, "retry", job(1, "odd")).Val()
+	got := drain(t, s, sched.Retry)
+	if got.Moved != 1 || got.Buried != 1 || got.Dropped != 1 {
+		t.Errorf("%+v", got)
+	}
+	if after := rdb.ZScore(ctx, "retry", job(1, "odd")).Val(); after != before || rdb.ZCard(ctx, "retry").Val() != 1 {
+		t.Errorf("what its queue refused has score %v, had %v", after, before)
+	}
+	if dead := rdb.ZRange(ctx, "dead", 0, -1).Val(); len(dead) != 1 || dead[0] != "no job" {
+		t.Errorf("dead: %v", dead)
+	}
+	if rdb.LLen(ctx, "queue:good").Val() != 1 || rdb.LLen(ctx, "queue:a").Val() != 0 || rdb.ZCard(ctx, keys.Moving("retry")).Val() != 0 {
+		t.Error("a queue is not as it should be")
+	}
+}
+
+func TestOnAClusterOneProcessWatches(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := sched.New(sched.Config{Redis: rdb})
+	events := make(chan sched.Event, 100)
+	done := make(chan error, 1)
+	go func() { done <- s.Watch(ctx, "h:1:a", func(e sched.Event) { events <- e }) }()
+	wait := func(kind sched.EventKind, next bool) {
+		t.Helper()
+		deadline := time.After(30 * time.Second)
+		for {
+			select {
+			case e := <-events:
+				if e.Kind == kind && e.Next.IsZero() != next {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("no event %v", kind)
+			}
+		}
+	}
+	wait(sched.Elected, false)
+	if holder := rdb.Get(ctx, keys.Poller).Val(); holder != "h:1:a" {
+		t.Errorf("the seat is %q's", holder)
+	}
+	add(t, rdb, sched.Retry, time.Now().Add(time.Minute), job(1, "a")) // without a bell, as a foreigner
+	wait(sched.Ring, true)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := rdb.Exists(context.Background(), keys.Poller).Val(); n != 0 {
+		t.Error("the seat was not given up")
+	}
+}
