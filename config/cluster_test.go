@@ -11,7 +11,7 @@ func TestAClusterIsGivenByItsNodes(t *testing.T) {
 		t.Errorf("%q, %v", f.Redis, err)
 	}
 	for text, want := range map[string]string{
-		"redis: {cluster: []}":                       "redis.cluster is [], expected addresses of nodes",
+		"redis: {cluster: []}":                       "redis.cluster is an empty list, expected addresses of nodes",
 		"redis: {cluster: [somewhere]}":              "host:port",
 		"redis: {cluster: [\"u:hunter2@host:7000\"]}": "credentials and TLS need a URL",
 		"redis: {clutser: [\"a:1\"]}":                "expected cluster",
