@@ -1,0 +1,143 @@
+package scaletest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// childURL makes a process of this binary a daemon on that Redis.
+const childURL = "TROUPE_SCALETEST_URL"
+
+// silent drops what go-redis tells about connections to nodes that a test has
+// killed.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{})
+	url := os.Getenv(childURL)
+	if url == "" {
+		os.Exit(m.Run())
+	}
+	rdb, err := redisconn.FromURL(url, redisconn.Need{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	cfg := config(rdb, &record{fn: func(p *troupe.Payload) error { // says what it runs before it ends
+		fmt.Println("ran", p.JID())
+		time.Sleep(3 * time.Millisecond)
+		return nil
+	}})
+	cfg.Logger = zerolog.New(os.Stderr)
+	os.Exit(actors.MainContext(context.Background(), cfg))
+}
+
+// config is that of a daemon with three queues in three slots.
+func config(rdb redis.UniversalClient, r *record) actors.Config {
+	var registry troupe.Registry
+	troupe.HandleClass(&registry, "Job", r)
+	return actors.Config{
+		Redis: rdb, Registry: &registry, Lease: 2 * time.Second, Timeout: 10 * time.Second,
+		PollIntervalPerProcess: time.Second, HeartbeatInterval: time.Second,
+		Capsules: []actors.Capsule{
+			{Concurrency: 5, Queues: fetch.Weighted{"q0": 2, "q1": 1}},
+			{Name: "other", Concurrency: 5, Queues: fetch.Strict{"q2"}},
+		},
+	}
+}
+
+// record counts runs by jid.
+type record struct {
+	fn func(p *troupe.Payload) error
+
+	mu    sync.Mutex
+	runs  map[string]int
+	first map[string]time.Time
+}
+
+func (r *record) Perform(ctx context.Context, p *troupe.Payload) error {
+	r.mu.Lock()
+	if r.runs == nil {
+		r.runs, r.first = map[string]int{}, map[string]time.Time{}
+	}
+	if r.runs[p.JID()]++; r.runs[p.JID()] == 1 {
+		r.first[p.JID()] = time.Now()
+	}
+	r.mu.Unlock()
+	var args []any
+	if err := json.Unmarshal(p.Args(), &args); err != nil {
+		return err
+	}
+	if len(args) > 0 && args[0] == "wait" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if r.fn == nil {
+		return nil
+	}
+	return r.fn(p)
+}
+
+func (r *record) count(jid string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.runs[jid]
+}
+
+// missing counts the jobs that have not run.
+func (r *record) missing(jids ...string) (n int) {
+	for _, jid := range jids {
+		if r.count(jid) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// start runs a daemon until the end of the test.
+func start(t *testing.T, cfg actors.Config) *actors.Daemon {
+	t.Helper()
+	d, err := actors.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, d) })
+	return d
+}
+
+func stop(t *testing.T, d *actors.Daemon) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := d.Stop(ctx); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) { // a poll
+		if time.Now().After(deadline) {
+			t.Fatalf("not in a minute: %s", what)
+		}
+	}
+}
