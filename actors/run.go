@@ -46,14 +46,20 @@ func Main(cfg Config) int { return MainContext(context.Background(), cfg) }
 
 // MainContext is Main with one more way to stop: the end of ctx.
 func MainContext(ctx context.Context, cfg Config) int {
+	return MainShards(ctx, []Shard{{Config: cfg}})
+}
+
+// MainShards is MainContext for a process that works on several Redis servers:
+// one set of signals, one stop.
+func MainShards(ctx context.Context, shards []Shard) int {
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
 	defer signal.Stop(signals)
 
-	d, err := New(cfg)
+	d, err := NewGroup(shards...)
 	if err != nil {
-		return bootFailed(cfg, err)
+		return bootFailed(shards, err)
 	}
 	boot, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,7 +79,7 @@ func MainContext(ctx context.Context, cfg Config) int {
 				if giveUp != nil {
 					return ExitOK
 				}
-				return bootFailed(cfg, err)
+				return bootFailed(shards, err)
 			}
 			waiting = false
 		case s := <-signals:
@@ -116,8 +122,10 @@ func MainContext(ctx context.Context, cfg Config) int {
 // bootPatience is how long a stop during the boot waits for the boot to notice.
 const bootPatience = time.Second
 
-func bootFailed(cfg Config, err error) int {
-	cfg.Logger.Error().Err(err).Msg("cannot start")
+func bootFailed(shards []Shard, err error) int {
+	if len(shards) > 0 {
+		shards[0].Config.Logger.Error().Err(err).Msg("cannot start")
+	}
 	return ExitBoot
 }
 
