@@ -11,11 +11,11 @@ func TestAClusterIsGivenByItsNodes(t *testing.T) {
 		t.Errorf("%q, %v", f.Redis, err)
 	}
 	for text, want := range map[string]string{
-		"redis: {cluster: []}":                       "redis.cluster is an empty list, expected addresses of nodes",
-		"redis: {cluster: [somewhere]}":              "host:port",
+		"redis: {cluster: []}":                        "redis.cluster is an empty list, expected addresses of nodes",
+		"redis: {cluster: [somewhere]}":               "host:port",
 		"redis: {cluster: [\"u:hunter2@host:7000\"]}": "credentials and TLS need a URL",
-		"redis: {clutser: [\"a:1\"]}":                "expected cluster",
-		"redis: \"redis+cluster://h:1/7\"":           "database 0 only",
+		"redis: {clutser: [\"a:1\"]}":                 "expected cluster",
+		"redis: \"redis+cluster://h:1/7\"":            "database 0 only",
 	} {
 		if _, err := Parse("troupe.yml", []byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

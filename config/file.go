@@ -29,7 +29,8 @@ type File struct {
 	Capsules    []Capsule
 	Handlers    []Handler
 
-	Redis    string // URL
+	Shards   []Shard // instead of Redis, Concurrency, Queues and Capsules
+	Redis    string  // URL
 	Lease    time.Duration
 	Fetch    string    // "reliable", "basic": of capsules that do not say it themselves
 	Strategy *Strategy // of the launcher

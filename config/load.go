@@ -41,6 +41,7 @@ type Settings struct {
 	File
 	Path     string // of the file that was read; "" for none
 	RedisURL string
+	Trees    []Tree // what runs on each shard; none for one Redis
 	Level    zerolog.Level
 }
 
@@ -59,10 +60,14 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	l := &loader{flags: flags, getenv: getenv, s: &Settings{}}
 	l.readFile()
 	l.environment()
-	l.capsules()
-	l.redis()
 	l.handlers()
 	l.rest()
+	if len(l.s.Shards) > 0 {
+		l.shards()
+	} else {
+		l.capsules()
+		l.redis()
+	}
 	return l.s, l.faults.err()
 }
 

@@ -23,7 +23,9 @@ import (
 func (s *Settings) Summary(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush has the error
-	line("redis\t%s", redisconn.Describe(s.RedisURL))
+	if len(s.Trees) == 0 {
+		line("redis\t%s", redisconn.Describe(s.RedisURL))
+	}
 	line("stop timeout\t%s", cmp.Or(s.Timeout, 25*time.Second))
 	if s.MaxRetries != 0 {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
@@ -34,13 +36,28 @@ func (s *Settings) Summary(w io.Writer) error {
 		return err
 	}
 	line("launcher\t%s", strategy)
-	line("\ncapsules:")
-	for _, k := range s.Capsules {
-		if strategy, err = k.Strategy.build(); err != nil {
+	capsules := func(s *Settings) error {
+		for _, k := range s.Capsules {
+			strategy, err := k.Strategy.build()
+			if err != nil {
+				return err
+			}
+			line("  %s\tconcurrency %d\t%s\t%s fetch\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
+				queuesText(k.Queues), s.fetcher(k), strategy)
+		}
+		return nil
+	}
+	for _, tree := range s.Trees {
+		line("\nshard %s\t%s", tree.Shard, redisconn.Describe(tree.Settings.RedisURL))
+		if err := capsules(tree.Settings); err != nil {
 			return err
 		}
-		line("  %s\tconcurrency %d\t%s\t%s fetch\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
-			queuesText(k.Queues), s.fetcher(k), strategy)
+	}
+	if len(s.Trees) == 0 {
+		line("\ncapsules:")
+		if err := capsules(s); err != nil {
+			return err
+		}
 	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {

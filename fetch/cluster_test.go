@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/fetch/fetchtest"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -57,5 +58,42 @@ func TestClusterRefusesWhatItCannotKeepTogether(t *testing.T) {
 	env.Queues = fetch.Strict{"a"}
 	if _, err := fetch.NewBasic(env); err == nil || !strings.Contains(err.Error(), "Redis Cluster") {
 		t.Errorf("the basic fetcher: %v", err)
+	}
+}
+
+// What no index knows is found on whichever node it is, and what a rescuer has
+// shut and emptied is not found for ever.
+func TestClusterSweepLooksAtEveryNode(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	const id = "gone:1:a#default.1"
+	queues := []string{"q0", "q1", "q2", "q3", "q4"}
+	for _, q := range queues {
+		if err := rdb.HSet(ctx, keys.WIP(q, id), "!", "1", "100", "job of "+q).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Lease: time.Second, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := r.Sweep(ctx)
+	if err != nil || done.Units != len(queues) || done.Fetchers != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	for _, q := range queues {
+		place := keys.WIP(q, id)
+		if got := rdb.LRange(ctx, "queue:"+q, 0, -1).Val(); len(got) != 1 || got[0] != "job of "+q {
+			t.Errorf("queue %s: %q", q, got)
+		}
+		if fence := rdb.HGetAll(ctx, place).Val(); len(fence) != 1 || fence["!"] != "dead" {
+			t.Errorf("the place of %s is not shut: %v", q, fence)
+		}
+		if ttl := rdb.TTL(ctx, place).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
+			t.Errorf("it stays for %v", ttl)
+		}
+	}
+	if done, err = r.Sweep(ctx); err != nil || done.Fetchers != 0 || done.Units != 0 {
+		t.Errorf("the second sweep found it again: %+v, %v", done, err)
 	}
 }

@@ -80,19 +80,27 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 	for _, w := range settings.Warnings {
 		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Why).Msg("setting ignored")
 	}
-	rdb, err := redisconn.FromURL(settings.RedisURL, redisconn.Need{})
-	if err != nil {
-		return err
+	trees := settings.Trees
+	if len(trees) == 0 {
+		trees = []config.Tree{{Settings: settings}}
 	}
-	defer func() { _ = rdb.Close() }()
-	cfg, err := settings.Daemon(rdb, log, cmd.OutOrStdout())
-	if err != nil {
-		return err
+	var shards []actors.Shard
+	for _, tree := range trees {
+		rdb, err := redisconn.FromURL(tree.Settings.RedisURL, redisconn.Need{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rdb.Close() }()
+		cfg, err := tree.Settings.Daemon(rdb, log, cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		cfg.On.Quiet = append(cfg.On.Quiet, func(context.Context) { flush() })
+		log.Debug().Str("file", settings.Path).Str("redis", redisconn.Describe(tree.Settings.RedisURL)).
+			Str("shard", tree.Shard).Strs("classes", cfg.Registry.Classes()).Msg("configured")
+		shards = append(shards, actors.Shard{Name: tree.Shard, Config: cfg})
 	}
-	cfg.On.Quiet = append(cfg.On.Quiet, func(context.Context) { flush() })
-	log.Debug().Str("file", settings.Path).Str("redis", redisconn.Mask(settings.RedisURL)).
-		Strs("classes", cfg.Registry.Classes()).Msg("configured")
-	if code := actors.MainContext(cmd.Context(), cfg); code != actors.ExitOK {
+	if code := actors.MainShards(cmd.Context(), shards); code != actors.ExitOK {
 		return exitCode(code)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -140,4 +143,10 @@ func until(t *testing.T, what string, done func() bool) {
 			t.Fatalf("not in a minute: %s", what)
 		}
 	}
+}
+
+// startProcess runs a program until the end of the test.
+func startProcess(t *testing.T, args ...string) *proctest.Process {
+	t.Helper()
+	return proctest.Start(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
 }
