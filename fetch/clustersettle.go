@@ -30,8 +30,7 @@ func (f *onCluster) Settle(ctx context.Context, moves []Move) ([]Result, error) 
 	err := f.call(ctx, "settle", func(in *clusterLife) error {
 		refused = nil
 		err := f.settleMoves(ctx, in, moves, results)
-		var r *refusal
-		if errors.As(err, &r) {
+		if r, ok := errors.AsType[*refusal](err); ok {
 			refused, err = r, nil
 		}
 		return err
@@ -82,8 +81,7 @@ func (f *onCluster) settleMoves(ctx context.Context, in *clusterLife, moves []Mo
 			return refused
 		}
 		if err := round.run(ctx); err != nil {
-			var r *refusal
-			if !errors.As(err, &r) {
+			if _, ok := errors.AsType[*refusal](err); !ok {
 				return err
 			}
 			refused = cmp.Or(refused, err)
