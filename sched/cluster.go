@@ -18,19 +18,15 @@ import (
 // their own: claim, write, finish; see package moving.
 func (b *batch) applyOnCluster(ctx context.Context) (out Promoted, err error) {
 	rdb, set := b.s.cfg.Redis, string(b.set)
-	release := func() {
-		for _, g := range append(b.lists, b.dying) {
-			b.cur.release(g.members...)
+	all := make([]any, 0, b.tried)
+	for _, g := range slices.Concat([]group{b.dying, {members: b.dropped}}, b.lists) {
+		for _, m := range g.members {
+			all = append(all, m)
 		}
 	}
-	all := slices.Concat(b.dying.members, b.dropped)
-	for _, g := range b.lists {
-		all = append(all, g.members...)
-	}
 	claimed, err := moving.Claim(ctx, rdb, set, all)
-	b.cur.release(b.dropped...)
+	b.cur.release(b.dropped)
 	if err != nil {
-		release()
 		return out, err
 	}
 	at := 0 // of the group in all
@@ -134,7 +130,7 @@ func (b *batch) settleOnCluster(key string, g group, cmd *redis.IntCmd) error {
 	if redis.HasErrorPrefix(cmd.Err(), "WRONGTYPE") {
 		return b.settle(key, g, cmd.Err().Error())
 	}
-	b.cur.release(g.members...)
+	b.cur.release(g.members)
 	return fmt.Errorf("%s: %w", key, cmd.Err())
 }
 
