@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -55,11 +56,11 @@ func (f *reliable) giveBack(ctx context.Context) error {
 		return err
 	}
 	f.mu.Lock()
-	moves := make([]Move, len(f.stash))
-	for i, u := range f.stash {
-		moves[i] = Move{Unit: u, To: ToQueue}
+	var moves []Move
+	for _, u := range slices.Concat(f.stash, f.suspects) {
+		moves = append(moves, Move{Unit: u, To: ToQueue})
 	}
-	f.stash = nil
+	f.stash, f.suspects = nil, nil
 	f.mu.Unlock()
 	if len(moves) == 0 {
 		return nil

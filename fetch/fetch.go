@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Unit is one unit of work: the exact bytes of a job and the queue it was
@@ -24,6 +26,18 @@ type Unit struct {
 	// fetcher that has none. Incarnation is the fetcher's at the time of fetch.
 	Receipt     string
 	Incarnation uint64
+
+	// Suspect: taken by an Isolator's TakeSuspect. Queue is the queue that it was
+	// a suspect of; it settles and goes back to the suspects.
+	Suspect bool
+}
+
+// list is the bare name of the list that the unit was taken from.
+func (u *Unit) list() string {
+	if u.Suspect {
+		return keys.Suspects(u.Queue)
+	}
+	return u.Queue
 }
 
 // Place is where a Move puts a unit.
@@ -102,6 +116,19 @@ type Fetcher interface {
 
 	// Durable tells whether unsettled units survive this process.
 	Durable() bool
+}
+
+// Isolator is a Fetcher that can take what a Rescuer has set apart. Without it
+// the suspects of a capsule wait for a process that has it.
+type Isolator interface {
+	Fetcher
+
+	// Suspects tells whether suspects of the fetcher's queues wait.
+	Suspects(ctx context.Context) (bool, error)
+
+	// TakeSuspect takes one, nil if there is none. Units of it have Suspect set
+	// and go the ways of all units, by Take's acks and Settle.
+	TakeSuspect(ctx context.Context) (*Unit, error)
 }
 
 // Env is what a Factory builds a Fetcher from.

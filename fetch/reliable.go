@@ -49,6 +49,7 @@ type reliable struct {
 	lost       []lostCall
 	stash      []Unit // taken by a failed call, found by resume
 	busy       int    // units handed out and not settled, about
+	suspects   []Unit // likewise, by a failed TakeSuspect
 	rand       *rand.Rand
 
 	registering bool // register was sent
@@ -73,7 +74,7 @@ type incarnation struct {
 	generation string
 	lease      string
 	fenced     string
-	wips       []string // per queue
+	wips       []string // per queue, then per queue of suspects
 	head       []any    // number of keys and keys of take, behind two free places
 }
 
@@ -145,7 +146,7 @@ func (f *reliable) begin() {
 	}
 	f.cur = &incarnation{n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
 	f.registering, f.registered, f.doubt, f.amnesia = false, false, false, false
-	f.generation, f.lost, f.stash, f.busy = 0, nil, nil, 0
+	f.generation, f.lost, f.stash, f.suspects, f.busy = 0, nil, nil, nil, 0
 	f.next()
 }
 
@@ -159,6 +160,9 @@ func (f *reliable) next() *incarnation {
 		wip := keys.WIP(name, in.id)
 		in.wips = append(in.wips, wip)
 		in.head = append(in.head, keys.Queue(name), wip)
+	}
+	for _, name := range f.names {
+		in.wips = append(in.wips, keys.WIP(keys.Suspects(name), in.id))
 	}
 	f.cur = in
 	return in

@@ -32,6 +32,9 @@ const (
 	lookLimit = 100
 )
 
+// DefaultWindow is how long a recovery counts for a rescuer that was not told.
+const DefaultWindow = 72 * time.Hour
+
 // RescuerConfig is what a Rescuer is made of.
 type RescuerConfig struct {
 	Redis redis.UniversalClient
@@ -42,6 +45,11 @@ type RescuerConfig struct {
 	// process was faster. "" rescues whoever is due.
 	Identity string
 
+	// Judge decides where each unit goes; nil puts all of them back as they are
+	// and counts nothing.
+	Judge  Judge
+	Window time.Duration // how long a recovery counts; 0 means DefaultWindow
+
 	Logger zerolog.Logger // debug lines only: what was done is in Rescued
 	Rand   *rand.Rand     // for tests; nil means the process-wide generator
 }
@@ -49,7 +57,7 @@ type RescuerConfig struct {
 // Rescued is what one round of a Rescuer did.
 type Rescued struct {
 	Fetchers int           // dead fetchers of which nothing is left in progress
-	Units    int           // units put back into their queues
+	Units    int           // units that are no longer in progress
 	Details  []RescuedFrom // per fetcher that was found dead
 	Next     time.Duration // when to look again; always positive, jittered
 }
@@ -57,7 +65,8 @@ type Rescued struct {
 // RescuedFrom is what was done about one dead fetcher.
 type RescuedFrom struct {
 	ID     string         // IDENTITY#CAPSULE.INCARNATION
-	Queues map[string]int // queue name -> units put back; without empty ones
+	Queues map[string]int // name of the queue they came from -> units put back; without empty ones
+	Judged []Judged       // those of them that went elsewhere
 	Done   bool           // false: the next round goes on with it
 }
 
@@ -69,12 +78,14 @@ type RescuedFrom struct {
 //
 // It is safe for concurrent use.
 type Rescuer struct {
-	rdb   redis.UniversalClient
-	reg   registry
-	own   string // what the ids of this process's fetchers begin with, or ""
-	pause time.Duration
-	log   zerolog.Logger
-	rand  *rand.Rand
+	rdb    redis.UniversalClient
+	reg    registry
+	own    string // what the ids of this process's fetchers begin with, or ""
+	pause  time.Duration
+	judge  Judge
+	window time.Duration
+	log    zerolog.Logger
+	rand   *rand.Rand
 }
 
 // NewRescuer makes a Rescuer; it does not touch Redis.
@@ -88,7 +99,16 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = DefaultLease
 	}
-	r := &Rescuer{rdb: cfg.Redis, reg: registryOf(cfg.Redis), pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand}
+	if cfg.Window < 0 {
+		return nil, fmt.Errorf("rescuer: window %v, expected 0 or more", cfg.Window)
+	}
+	if cfg.Window == 0 {
+		cfg.Window = DefaultWindow
+	}
+	r := &Rescuer{
+		rdb: cfg.Redis, reg: registryOf(cfg.Redis), pause: min(maxPause, cfg.Lease/2), log: cfg.Logger, rand: cfg.Rand,
+		judge: cfg.Judge, window: cfg.Window,
+	}
 	if cfg.Identity != "" {
 		r.own = cfg.Identity + "#"
 	}
@@ -222,9 +242,9 @@ func (r *Rescuer) rescue(ctx context.Context, c candidate, token string) (Rescue
 		return RescuedFrom{}, err
 	}
 	lease, fenced := keys.Lease(c.id), keys.Fenced(c.id)
-	wips := make([]string, len(names))
+	wips := make([]string, 2*len(names)) // of the queues, then of their suspects
 	for i, name := range names {
-		wips[i] = keys.WIP(name, c.id)
+		wips[i], wips[len(names)+i] = keys.WIP(name, c.id), keys.WIP(keys.Suspects(name), c.id)
 	}
 	counts, err := fenceScript.Run(ctx, r.rdb, append([]string{keys.Procs, keys.Leases, lease, fenced}, wips...),
 		c.id, tombstoneTime.Milliseconds()).Int64Slice()
@@ -242,12 +262,14 @@ func (r *Rescuer) rescue(ctx context.Context, c candidate, token string) (Rescue
 		if count == 0 {
 			continue
 		}
-		n, err := r.putBack(ctx, names[i], wips[i], fenced, token)
+		name, suspect := names[i%len(names)], i >= len(names)
+		j := &judged{r: r, id: c.id, queue: name, wip: wips[i], fenced: fenced, set: suspect}
+		n, err := r.putBack(ctx, j, token, &from)
 		if n > 0 {
-			from.Queues[names[i]] = n
+			from.Queues[name] += n
 		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("queue %s: %w", names[i], err))
+			failed = append(failed, fmt.Errorf("queue %s: %w", name, err))
 		}
 	}
 	if len(failed) > 0 {
@@ -282,25 +304,26 @@ func (r *Rescuer) queues(ctx context.Context, c candidate) ([]string, error) {
 	return names, nil
 }
 
-// putBack empties one hash into its queue, the newest units first, so that the
-// oldest is the next to be popped wherever it breaks off.
-func (r *Rescuer) putBack(ctx context.Context, queue, wip, fenced, token string) (int, error) {
-	held, err := r.rdb.HKeys(ctx, wip).Result()
+// putBack empties one hash, the newest units first, so that the oldest is the
+// next to be popped wherever it breaks off.
+func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *RescuedFrom) (int, error) {
+	held, err := r.rdb.HKeys(ctx, j.wip).Result()
 	if err != nil {
 		return 0, err
 	}
 	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
+	size, move := maxBatch, j.back
+	if r.judge != nil {
+		size, move = judgeBatch, j.batch
+		j.cause = cause(processOf(j.id), strings.TrimSuffix(r.own, "#"))
+	}
 	moved := 0
-	for batch := range slices.Chunk(held, maxBatch) {
-		args := make([]any, len(batch))
-		for i, receipt := range batch {
-			args[i] = receipt
-		}
-		n, err := putbackScript.Run(ctx, r.rdb, []string{fenced, wip, keys.Queue(queue)}, args...).Int()
+	for batch := range slices.Chunk(held, size) {
+		n, err := move(ctx, batch, from)
+		moved += n
 		if err != nil {
 			return moved, err
 		}
-		moved += n
 		held, err := r.lock(ctx, token, lockTime, "")
 		if err == nil && !held {
 			err = errLock
@@ -310,6 +333,16 @@ func (r *Rescuer) putBack(ctx context.Context, queue, wip, fenced, token string)
 		}
 	}
 	return moved, nil
+}
+
+// back puts some units back as they are.
+func (j *judged) back(ctx context.Context, receipts []string, _ *RescuedFrom) (int, error) {
+	args := make([]any, len(receipts))
+	for i, receipt := range receipts {
+		args[i] = receipt
+	}
+	list := Unit{Queue: j.queue, Suspect: j.set}
+	return putbackScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip, keys.Queue(list.list())}, args...).Int()
 }
 
 var errLock = errors.New("another rescuer has taken over")

@@ -106,7 +106,12 @@ func (f *reliable) adopt(in *incarnation, found []string) {
 	var units []Unit
 	for ; len(found) >= 3; found = found[3:] {
 		i := atoi(found[0]) - 1
-		units = append(units, Unit{Queue: f.names[i], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n})
+		u := Unit{Queue: f.names[i%len(f.names)], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n}
+		if u.Suspect = i >= len(f.names); u.Suspect {
+			f.suspects = append(f.suspects, u)
+			continue
+		}
+		units = append(units, u)
 	}
 	slices.SortFunc(units, func(a, b Unit) int { return compareReceipts(a.Receipt, b.Receipt) })
 	f.stash = append(f.stash, units...)
@@ -132,13 +137,13 @@ func (f *reliable) restore(ctx context.Context) error {
 	for start := 0; start < len(units); {
 		end, args := start, []any{in.generation, f.ttl}
 		for size := 0; end < len(units) && end-start < maxBatch && size < maxBatchBytes; end++ {
-			if units[end].Queue != units[start].Queue {
+			if f.place(&units[end]) != f.place(&units[start]) {
 				break
 			}
 			args = append(args, units[end].Receipt, units[end].Payload)
 			size += len(units[end].Payload)
 		}
-		wip := in.wips[f.index[units[start].Queue]]
+		wip := in.wips[f.place(&units[start])]
 		if err := restoreScript.Run(ctx, f.rdb, []string{in.lease, wip}, args...).Err(); err != nil {
 			return fmt.Errorf("write back what was in progress: %w", err)
 		}
@@ -155,13 +160,13 @@ func (f *reliable) restore(ctx context.Context) error {
 // held lists the unsettled units of the incarnation, by queue.
 func (f *reliable) held(in *incarnation) []Unit {
 	f.mu.Lock()
-	units := slices.Clone(f.stash)
+	units := slices.Concat(f.stash, f.suspects)
 	f.mu.Unlock()
 	if f.env.Held != nil {
 		units = append(units, f.env.Held()...)
 	}
 	units = slices.DeleteFunc(units, func(u Unit) bool { return !f.owns(in, u) })
-	slices.SortStableFunc(units, func(a, b Unit) int { return f.index[a.Queue] - f.index[b.Queue] })
+	slices.SortStableFunc(units, func(a, b Unit) int { return f.place(&a) - f.place(&b) })
 	return units
 }
 

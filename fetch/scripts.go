@@ -34,6 +34,9 @@ var (
 	reindexScript = load("reindex")
 	indexScript   = load("index")
 	lockScript    = load("lock")
+	recallScript  = load("recall")
+	rerouteScript = load("reroute")
+	acquitScript  = load("acquit")
 
 	takeScript   = loadHot("take")
 	sitScript    = loadHot("sit")

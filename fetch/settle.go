@@ -46,12 +46,12 @@ func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 // of their queue first and oldest first, the others newest first: what is
 // requeued last is popped first. All others are marked NotMine.
 func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]int {
-	byQueue := make([][]int, len(f.names))
+	byQueue := make([][]int, 2*len(f.names))
 	for i := range moves {
 		results[i] = NotMine
 		if f.owns(in, moves[i].Unit) {
 			results[i] = Moved
-			q := f.index[moves[i].Unit.Queue]
+			q := f.place(&moves[i].Unit)
 			byQueue[q] = append(byQueue[q], i)
 		}
 	}
@@ -92,9 +92,10 @@ func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]
 // belongs to a unit that an earlier try has moved: had a rescuer taken it, the
 // fence would have refused the call.
 func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, batch []int, refused *error) error {
-	queue := moves[batch[0]].Unit.Queue
+	first := &moves[batch[0]].Unit
+	queue := first.list()
 	args := append(make([]any, 0, 40+3*len(batch)), nil, nil, 7,
-		in.lease, in.wips[f.index[queue]], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
+		in.lease, in.wips[f.place(first)], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
 		in.generation, f.ttl, queue)
 	groups := groupMoves(moves, batch)
 	for _, group := range groups {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -56,6 +57,7 @@ func (r *Rescuer) indexOrphans(ctx context.Context) error {
 	err := r.eachPlace(ctx, func(found []string) {
 		for _, key := range found {
 			queue, id, ok := keys.ParseWIP(key)
+			queue = strings.TrimSuffix(queue, keys.SuspectsSuffix) // a rescue looks at both
 			if ok && !slices.Contains(queues[id], queue) {
 				queues[id] = append(queues[id], queue)
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"unsafe"
+
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Take acks and takes in one call; see Fetcher. One call takes at most 1,000
@@ -24,7 +26,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 
 		if ask > 0 || len(acks) > 0 {
 			var sitting *sitting
-			if ask > 0 {
+			if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
 				sitting = f.bell.begin(busy)
 			}
 			reply, err := takeScript.run(ctx, sitting.via(f.rdb), f.takeArgs(in, prefix, ask, wants, acks, sitting))
@@ -59,11 +61,15 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 // takeArgs builds the command; receipts travel as pointers, which go-redis
 // writes without another allocation each.
 func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Want, acks []Unit, sitting *sitting) []any {
-	args := make([]any, len(in.head), len(in.head)+9+2*len(wants)+len(acks)+2*len(f.names))
-	copy(args, in.head)
+	head, lists := in.head, len(f.names)
+	if anySuspect(acks) {
+		head, lists = f.wideHead(in), 2*lists
+	}
+	args := make([]any, len(head), len(head)+9+2*len(wants)+len(acks)+2*lists)
+	copy(args, head)
 	name, flags := "", ""
 	if sitting != nil {
-		args[2] = 4 + 2*len(f.names)
+		args[2] = 4 + 2*lists
 		args = append(args, f.bell.keys...)
 		name, flags = f.bell.name, sitting.flags
 	}
@@ -79,10 +85,10 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 	if len(acks) == 0 {
 		return args
 	}
-	counts := make([]int, len(f.names))
+	counts := make([]int, lists)
 	for i := range acks {
 		if f.owns(in, acks[i]) { // else a rescuer has it
-			counts[f.index[acks[i].Queue]]++
+			counts[f.place(&acks[i])]++
 		}
 	}
 	for q, count := range counts {
@@ -90,8 +96,9 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 			continue
 		}
 		args = append(args, q+1, count)
+		name, suspect := f.names[q%len(f.names)], q >= len(f.names)
 		for i := range acks {
-			if acks[i].Queue == f.names[q] && f.owns(in, acks[i]) {
+			if acks[i].Queue == name && acks[i].Suspect == suspect && f.owns(in, acks[i]) {
 				args = append(args, &acks[i].Receipt)
 			}
 		}
@@ -105,15 +112,18 @@ func (f *reliable) units(in *incarnation, prefix string, reply []string, looked 
 	if len(reply) > 0 {
 		units = make([]Unit, 0, len(reply)-2)
 		readReply(reply, func(q int, job string) {
-			units = append(units, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: in.n})
+			n := len(f.names)
+			units = append(units, Unit{Queue: f.names[q%n], Payload: bytesOf(job), Incarnation: in.n, Suspect: q >= n})
 		}, func(q int, text string) {
-			switch {
+			switch n := len(f.names); {
 			case q < 0:
 				seat = text
-			case text == "":
+			case text == "" && q < n:
 				paused = append(paused, q)
-			default:
+			case q < n:
 				f.sick.report(f.names[q], text)
+			case text != "":
+				f.sick.report(keys.Suspects(f.names[q-n]), text)
 			}
 		})
 	}

@@ -146,7 +146,7 @@ func TestWritingBackBreaksOff(t *testing.T) {
 				t.Errorf("broken off after %d commands: generation %d, was %d", commands, f.generation, before)
 			}
 		}
-		for i, wip := range f.cur.wips {
+		for i, wip := range f.cur.wips[:len(f.names)] {
 			if n := rdb.HLen(t.Context(), wip).Val(); n != 600 {
 				t.Errorf("broken off after %d commands: %d units in progress from queue %d", commands, n, i)
 			}

@@ -46,7 +46,16 @@ const (
 	Rescue = "troupe:rescue" // lock: one rescuer at a time
 	Poller = "troupe:poller" // lease: identity of the process that watches the sets
 	Bell   = "troupe:bell"   // pub/sub channel: a nearer entry was added to schedule or retry
+
+	Recovered    = "troupe:recovered" // zset: job, score = ms of its last recovery
+	RecoveredLog = Recovered + ":log" // hash: job -> its recoveries as JSON
 )
+
+// Suspects is the bare name of the queue in which suspects of a queue wait.
+func Suspects(queue string) string { return queue + SuspectsSuffix }
+
+// SuspectsSuffix ends the name of a queue of suspects.
+const SuspectsSuffix = ".suspects"
 
 // Standby is the lease of the process that takes over from the Poller at once.
 const Standby = Poller + ":standby"

@@ -1,0 +1,54 @@
+package fetch
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// What is known of the end of a process.
+const (
+	causeLease = "its lease ran out"
+	causeEnded = "the process has ended"
+	causeThere = "the process is still there"
+)
+
+// processOf is the identity of the process in a fetcher id.
+func processOf(id string) string {
+	identity, _, _ := strings.Cut(id, "#")
+	return identity
+}
+
+// cause tells what can be seen of the process HOST:PID:NONCE from the process
+// own: on one host its number is in use or not. A container that is started
+// again has its predecessor's host name and number.
+func cause(identity, own string) string {
+	host, pid, ok := splitIdentity(identity)
+	ownHost, ownPID, known := splitIdentity(own)
+	switch {
+	case !ok || !known || host != ownHost || ownPID != os.Getpid():
+		return causeLease
+	case pid == ownPID:
+		return causeEnded
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return causeEnded
+	}
+	defer func() { _ = p.Release() }()
+	if err := p.Signal(syscall.Signal(0)); err != nil && !os.IsPermission(err) {
+		return causeEnded
+	}
+	return causeThere
+}
+
+// splitIdentity takes HOST:PID:NONCE apart; a host may have colons.
+func splitIdentity(identity string) (host string, pid int, ok bool) {
+	parts := strings.Split(identity, ":")
+	if len(parts) < 3 {
+		return "", 0, false
+	}
+	pid, err := strconv.Atoi(parts[len(parts)-2])
+	return strings.Join(parts[:len(parts)-2], ":"), pid, err == nil && pid > 0
+}

@@ -1,0 +1,126 @@
+package fetch
+
+import (
+	"context"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Suspects are jobs that a Rescuer's Judge has set apart, each in a queue beside
+// its own. They are taken one by one and on demand, never by Take: what is
+// fetched together must not be what may kill together. In progress they are in a
+// hash of their own, by which the next rescuer knows who was running.
+
+// place is the number of the unit's hash in incarnation.wips.
+func (f *reliable) place(u *Unit) int {
+	i := f.index[u.Queue]
+	if u.Suspect {
+		i += len(f.names)
+	}
+	return i
+}
+
+func anySuspect(units []Unit) bool {
+	return slices.ContainsFunc(units, func(u Unit) bool { return u.Suspect })
+}
+
+// wideHead is incarnation.head with the queues of suspects behind the others. It
+// is made when it is wanted, so that fetching carries no key for nothing.
+func (f *reliable) wideHead(in *incarnation) []any {
+	n := len(f.names)
+	head := append(make([]any, 0, len(in.head)+2*n), in.head...)
+	head[2] = 2 + 4*n
+	for i, name := range f.names {
+		head = append(head, keys.Queue(keys.Suspects(name)), in.wips[n+i])
+	}
+	return head
+}
+
+// Suspects tells whether suspects wait; see Isolator. It costs one command.
+func (f *reliable) Suspects(ctx context.Context) (bool, error) {
+	f.mu.Lock()
+	stashed := len(f.suspects) > 0
+	f.mu.Unlock()
+	if stashed {
+		return true, nil
+	}
+	lists := make([]string, len(f.names))
+	for i, name := range f.names {
+		lists[i] = keys.Queue(keys.Suspects(name))
+	}
+	n, err := f.rdb.Exists(ctx, lists...).Result()
+	return n > 0, err
+}
+
+// TakeSuspect takes one suspect; see Isolator. Those of a paused queue wait.
+func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
+	var got *Unit
+	err := f.call(ctx, "take a suspect", func(in *incarnation) error {
+		f.mu.Lock()
+		if len(f.suspects) > 0 && f.cur.n == in.n {
+			got = &f.suspects[0]
+			f.suspects = f.suspects[1:]
+			f.mu.Unlock()
+			return nil
+		}
+		f.calls++
+		prefix := receiptPrefix(f.calls)
+		f.mu.Unlock()
+
+		wants, err := f.suspectWants(ctx)
+		if err != nil || len(wants) == 0 {
+			return err
+		}
+		args := append(f.wideHead(in), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "")
+		reply, err := takeScript.run(ctx, f.rdb, append(args, wants...))
+		if err != nil {
+			f.mu.Lock()
+			if f.cur == in {
+				f.lost = append(f.lost, lostCall{prefix, 1})
+			}
+			f.mu.Unlock()
+			return err
+		}
+		n := len(f.names)
+		readReply(reply, func(q int, job string) {
+			got = &Unit{
+				Queue: f.names[q%n], Receipt: receipts(prefix, 1)[0], Payload: bytesOf(job), Incarnation: in.n, Suspect: q >= n,
+			}
+		}, func(q int, text string) {
+			if text != "" && q >= n { // of the queues themselves nothing is wanted
+				f.sick.report(keys.Suspects(f.names[q%n]), text)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return got, nil
+}
+
+// suspectWants are the arguments of take that want one from each queue of
+// suspects, in the order of the queues. Suspects of a paused queue are paused.
+func (f *reliable) suspectWants(ctx context.Context) ([]any, error) {
+	names := make([]any, len(f.names))
+	for i, name := range f.names {
+		names[i] = name
+	}
+	paused, err := f.rdb.SMIsMember(ctx, keys.Paused, names...).Result()
+	if redis.HasErrorPrefix(err, "WRONGTYPE") { // pauses nothing, as in take
+		paused, err = make([]bool, len(names)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var wants []any
+	for i := range names {
+		if !paused[i] {
+			wants = append(wants, len(names)+i+1, 1)
+		}
+	}
+	return wants, nil
+}
