@@ -128,6 +128,26 @@ var (
 			}
 			return []string{keys.Rescue}, []any{generation(t), rapid.SampledFrom([]int{0, 5000}).Draw(t, "ms"), ""}
 		},
+		// Any sorted set and hash of jobs will do for the last three.
+		"recall": func(t *rapid.T) ([]string, []any) {
+			jobs := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "jobs")
+			return []string{keys.Retry, wipB}, append([]any{rapid.SampledFrom([]int{1000, 4e12}).Draw(t, "window"),
+				rapid.IntRange(1, 4).Draw(t, "max")}, anys(jobs)...)
+		},
+		"reroute": func(t *rapid.T) ([]string, []any) {
+			args := []any{5, 60000}
+			for range rapid.IntRange(0, 5).Draw(t, "units") {
+				place, target := rapid.SampledFrom([]string{"0", "2", "3"}).Draw(t, "place"), rapid.SampledFrom([]string{"8", "9"}).Draw(t, "target")
+				args = append(args, receiptGen.Draw(t, "receipt"), place, target, rapid.SampledFrom([]string{"", "a"}).Draw(t, "name"),
+					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
+					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "max"),
+					rapid.SampledFrom([]string{"", "100", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
+			}
+			return []string{fenced, wipA, keys.Schedule, keys.Dead, keys.Queues, keys.Retry, wipB, queueA, queueB}, args
+		},
+		"acquit": func(t *rapid.T) ([]string, []any) {
+			return []string{keys.Retry, wipB}, anys(rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "jobs"))
+		},
 	}
 
 	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
@@ -299,6 +319,9 @@ func plain(name string, reply any, err error) string {
 		if s, ok := v.(string); ok && strings.HasPrefix(s, "WRONGTYPE") {
 			out[i] = "WRONGTYPE"
 		}
+	}
+	if name == "recall" {
+		out[0] = "now"
 	}
 	if name == "look" {
 		out[0] = "now"
