@@ -52,6 +52,10 @@ type ClassOptions struct {
 	// Timeout cancels the job's context, with cause ErrJobTimeout; 0 means never.
 	Timeout time.Duration
 
+	// Recovery is where a job goes whose process died under it. The process that
+	// puts it back decides: all should have the same.
+	Recovery Recovery
+
 	// Middleware wraps this class only, inside of the daemon's own.
 	Middleware []Middleware
 
@@ -91,7 +95,8 @@ const (
 
 // Handle registers fn for the class of A. At most one ClassOptions may be
 // given. It panics on a mistake in the program: a class that is empty or has a
-// handler already, or an A that cannot be mapped to arguments (see EncodeArgs).
+// handler already, an A that cannot be mapped to arguments (see EncodeArgs), or
+// options that contradict each other.
 func Handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, opts ...ClassOptions) {
 	handle(r, fn, false, opts)
 }
@@ -132,6 +137,9 @@ func (r *Registry) add(e Entry, opts []ClassOptions) {
 	}
 	if len(opts) == 1 {
 		e.Options = opts[0]
+	}
+	if err := e.Options.Recovery.Validate(); err != nil {
+		panic(fmt.Sprintf("troupe: Handle: class %q: %v", e.Class, err))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

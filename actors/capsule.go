@@ -58,6 +58,7 @@ type capsule struct {
 	retryAt  time.Time
 	stopWait context.CancelFunc
 	quiet    bool
+	held     bool // nothing is started or fetched: a suspect runs, or is about to
 
 	processed, failed atomic.Uint64 // since the last flush of the heartbeat
 	totalProcessed    atomic.Uint64
@@ -109,7 +110,7 @@ func (c *capsule) ring(pid *actor.PID) {
 
 // dispatch pairs waiting units with idle slots. c.mu is held.
 func (c *capsule) dispatch() {
-	for len(c.inbox) > 0 && len(c.idle) > 0 {
+	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 {
 		i := c.idle[len(c.idle)-1]
 		s := c.slots[i]
 		c.delist(s)
@@ -184,12 +185,17 @@ func (c *capsule) takeBack(ws []*work) []*pendingMove {
 
 // room is how many units there is use for: one for each free slot, and the
 // look-ahead. c.mu is held.
-func (c *capsule) room() int { return max(0, len(c.idle)+c.pace.ahead-len(c.inbox)) }
+func (c *capsule) room() int {
+	if c.held {
+		return 0
+	}
+	return max(0, len(c.idle)+c.pace.ahead-len(c.inbox))
+}
 
 // due tells whether a Take is to be started now, by whoever gets to know first.
 // c.mu is held.
 func (c *capsule) due() bool {
-	if c.quiet || c.calling || c.giving || c.rung || !c.retryAt.IsZero() {
+	if c.quiet || c.held || c.calling || c.giving || c.rung || !c.retryAt.IsZero() {
 		return false
 	}
 	acks := int(c.settler.waitingAcks.Load())
@@ -339,6 +345,9 @@ func (c *capsule) exchange(want int, acks []*work) error {
 // forget closes the books on settled units.
 func (c *capsule) forget(ws ...*work) {
 	c.ledger.settled(ws...)
+	if c.d.isolating.Load() {
+		c.d.changes.ring()
+	}
 	if len(ws) > 0 && c.d.hushed.Load() {
 		c.d.noteFinished(ws)
 		c.d.ringLauncher()

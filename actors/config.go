@@ -49,6 +49,14 @@ type Config struct {
 	// another one puts its jobs back. 0 means 30 s; at least 1 s.
 	Lease time.Duration
 
+	// Poison limits how often a job may take its process down.
+	Poison Poison
+	// Recovery says where a job goes whose process died under it; times is how
+	// often that has happened, this time included. It is asked, at most a second
+	// long, by the process that puts the job back, also about classes without a
+	// handler here, in place of their ClassOptions.Recovery. nil asks the classes.
+	Recovery func(p *troupe.Payload, times int) troupe.Recovery
+
 	Tag         string   // shown by Sidekiq's UI beside the process; "" none
 	Labels      []string // likewise
 	Environment string   // for logs; "" means development
@@ -187,7 +195,7 @@ func (c Config) Validate() error {
 	}{
 		{"Timeout", c.Timeout}, {"Grace", c.Grace}, {"DeadTimeout", c.DeadTimeout},
 		{"PollInterval", c.PollInterval}, {"PollIntervalPerProcess", c.PollIntervalPerProcess},
-		{"HeartbeatInterval", c.HeartbeatInterval}, {"MaxIterationRuntime", c.MaxIterationRuntime},
+		{"Poison.Within", c.Poison.Within}, {"HeartbeatInterval", c.HeartbeatInterval}, {"MaxIterationRuntime", c.MaxIterationRuntime},
 	} {
 		if d.value < 0 {
 			bad(d.field, d.value, "a positive duration, or 0 for the default")
@@ -195,6 +203,12 @@ func (c Config) Validate() error {
 	}
 	if c.Lease != 0 && c.Lease < minLease {
 		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", minLease, defaultLease))
+	}
+	if c.Poison.Recoveries < -1 {
+		bad("Poison.Recoveries", c.Poison.Recoveries, "a positive number, 0 for 3, or -1 for no limit")
+	}
+	if c.Poison.Suspect < -1 {
+		bad("Poison.Suspect", c.Poison.Suspect, "a positive number, 0 for one less than Recoveries, or -1 for no suspects")
 	}
 	if c.MaxRetries < -1 {
 		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
@@ -260,6 +274,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Timeout, defaultTimeout)
 	def(&c.Grace, defaultGrace)
 	def(&c.Lease, defaultLease)
+	c.Poison = c.Poison.withDefaults()
 	def(&c.MaxRetries, 25)
 	def(&c.DeadMax, 10_000)
 	def(&c.DeadTimeout, 180*24*time.Hour)

@@ -50,6 +50,9 @@ type Daemon struct {
 	settleCtx    context.Context // ends when nothing is settled any more
 	endSettle    context.CancelFunc
 	rescuedUnits atomic.Uint64
+	suspected    atomic.Uint64
+	poisoned     atomic.Uint64
+	isolating    atomic.Bool // suspects run, or are about to
 	beats        beats
 	hooks        *hooks
 	events       *events
@@ -118,7 +121,9 @@ func New(cfg Config) (*Daemon, error) {
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
-	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger}); err != nil {
+	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{
+		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Judge: judge{d}, Window: cfg.Poison.Within,
+	}); err != nil {
 		_ = own.Close()
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -286,6 +291,8 @@ type Stats struct {
 	Busy              int    // running now
 	Waiting           int    // fetched and not started, or ended and not yet settled in Redis
 	Rescued           uint64 // jobs of dead processes that this one has put back
+	Suspected         uint64 // of those: set apart as suspects
+	Poisoned          uint64 // of those: moved into the dead set
 	Refused           uint64 // settlements refused because the job was no longer ours
 	Fencings          uint64 // times this process was taken for dead
 	RedisAway         bool
@@ -294,7 +301,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (d *Daemon) Stats() Stats {
-	s := Stats{Rescued: d.rescuedUnits.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load()}
+	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load()}
 	for _, c := range d.capsules {
 		s.Processed += c.totalProcessed.Load()
 		s.Failed += c.totalFailed.Load()

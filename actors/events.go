@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/fetch"
 )
 
 // Event is something that happened in a daemon; the types below are all there
@@ -148,6 +150,23 @@ type (
 		At   time.Time
 		Jobs int
 	}
+	// JobRerouted says: this process put a job of a dead one elsewhere than into its
+	// queue: by a policy, or because it is a suspect.
+	JobRerouted struct {
+		At         time.Time
+		Job        JobRef
+		Recoveries []fetch.Recovery // the last is the one that was handled
+		To         string           // name of a queue, or schedule
+		Suspect    bool             // to the suspects of its queue
+	}
+	// JobPoisoned says: this process moved a job of a dead one into the dead set. Err
+	// is a *troupe.RecoveredError.
+	JobPoisoned struct {
+		At         time.Time
+		Job        JobRef
+		Recoveries []fetch.Recovery
+		Err        error
+	}
 	// EventsDropped says: the subscriber was too slow; N events before this one were
 	// not delivered to it.
 	EventsDropped struct {
@@ -164,6 +183,8 @@ func (JobsRequeued) event()  {}
 func (JobsAbandoned) event() {}
 func (Fenced) event()        {}
 func (JobsRescued) event()   {}
+func (JobRerouted) event()   {}
+func (JobPoisoned) event()   {}
 func (EventsDropped) event() {}
 
 // Subscriber is called for each event, in order, one at a time, in a goroutine

@@ -79,6 +79,7 @@ func (r *rescuer) look(ctx actor.Context) {
 		if hint, ok := d.rescueOnce(c, sweep); ok && hint > 0 {
 			m.next = min(m.next, hint)
 		}
+		d.lookForSuspects(c, self)
 	})
 }
 
@@ -91,19 +92,23 @@ func (d *Daemon) rescueInterval() time.Duration {
 func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {
 	part := launcherName + "/rescuer"
 	if sweep {
-		if _, err := d.rescue.Sweep(ctx); err != nil && ctx.Err() == nil {
+		got, err := d.rescue.Sweep(ctx)
+		d.tellJudged(got)
+		if err != nil && ctx.Err() == nil {
 			d.outage.failed(part, err)
 			return 0, false
 		}
 	}
 	got, err := d.rescue.Rescue(ctx)
 	if err != nil {
+		d.tellJudged(got)
 		if ctx.Err() == nil {
 			d.outage.failed(part, err)
 		}
 		return 0, false
 	}
 	d.outage.ok(part)
+	d.tellJudged(got)
 	if got.Fetchers > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
 		if d.events.wanted.Load() {

@@ -136,7 +136,7 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time
 		s.crash = crash
 	}
 	var next *work
-	if again && !c.quiet && len(c.inbox) > 0 && s.free() && !s.box.keeps() {
+	if again && !c.quiet && !c.held && len(c.inbox) > 0 && s.free() && !s.box.keeps() {
 		next = c.pop()
 		s.running = next
 	} else {
@@ -149,6 +149,9 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time
 	}
 	bell := crash != nil || c.quiet
 	c.mu.Unlock()
+	if c.d.isolating.Load() {
+		c.d.changes.ring()
+	}
 	if bell {
 		c.ring(s.pid)
 		c.d.ringLauncher()

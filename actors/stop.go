@@ -59,6 +59,7 @@ func (d *Daemon) hush() {
 	for _, c := range d.capsules {
 		c.hush()
 	}
+	d.changes.ring()
 	if pid := d.launcher.Load(); pid != nil {
 		d.root().Send(pid, quiet{})
 	}

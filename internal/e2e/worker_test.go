@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +157,12 @@ func (w *worker) registry() *troupe.Registry {
 				return failure{"once"}
 			}
 			return nil
+		},
+		// Kill takes its process down, after args[0] seconds.
+		"Kill": func(_ context.Context, p *troupe.Payload) error {
+			time.Sleep(seconds(p))
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
 		},
 		"Boom": func(context.Context, *troupe.Payload) error { panic("boom") },
 		// Mixed takes up to 20 ms, fails one first run in ten and panics in one of fifty.

@@ -1,0 +1,207 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+const (
+	// clearTime is how long a suspect waits for running jobs to end, so that it
+	// begins alone.
+	clearTime = 5 * time.Second
+
+	// zoneTime is how long no other job begins beside a suspect.
+	zoneTime = 5 * time.Second
+)
+
+// lookForSuspects starts the run of those that wait, if any do. One look per
+// round of the rescuer: fetching asks nothing.
+func (d *Daemon) lookForSuspects(ctx context.Context, owner *actor.PID) {
+	if d.hushed.Load() || d.isolating.Load() {
+		return
+	}
+	for _, c := range d.capsules {
+		if c.suspectsWait(ctx) {
+			d.isolating.Store(true) // there is one rescuer, with one look at a time
+			d.spawn(owner, d.runSuspects)
+			return
+		}
+	}
+}
+
+func (c *capsule) suspectsWait(ctx context.Context) bool {
+	f, ok := c.fetcher.(fetch.Isolator)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	waiting, err := f.Suspects(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.d.outage.failed(launcherName+"/rescuer", err)
+	}
+	return err == nil && waiting
+}
+
+// runSuspects runs suspects, one at a time in this process, until there are no
+// more. What it finds on the way down is in the capsules and in Redis: the next
+// look goes on where it broke off.
+func (d *Daemon) runSuspects() {
+	defer d.isolating.Store(false)
+	defer d.hold(false)
+	for again := true; again; {
+		again = false
+		for _, c := range d.capsules {
+			for !d.hushed.Load() && c.suspectsWait(d.settleCtx) && c.runSuspect() {
+				again = true
+			}
+		}
+	}
+}
+
+// hold keeps all capsules from starting and fetching jobs, or ends that.
+func (d *Daemon) hold(held bool) {
+	for _, c := range d.capsules {
+		c.hold(held)
+	}
+}
+
+func (c *capsule) hold(held bool) {
+	c.mu.Lock()
+	was := c.held
+	if c.held = held; !held {
+		c.dispatch()
+	}
+	c.mu.Unlock()
+	if was && !held {
+		c.ring(c.fetcherPID())
+	}
+}
+
+// awaitFetching waits for cond, at most limit (0: none), and no longer than the process
+// fetches jobs.
+func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
+	ctx := d.settleCtx
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	d.changes.await(ctx, func() bool { return cond() || d.hushed.Load() })
+	return cond()
+}
+
+// runSuspect runs one suspect of the capsule's queues to its end; false when
+// there was none, or no place for it.
+func (c *capsule) runSuspect() bool {
+	d := c.d
+	d.hold(true)
+	d.awaitFetching(clearTime, d.clear)
+	if !c.hasSlot() { // long jobs have them all: only this capsule waits on
+		for _, other := range d.capsules {
+			if other != c {
+				other.hold(false)
+			}
+		}
+		if !d.awaitFetching(0, c.hasSlot) {
+			return false
+		}
+		d.hold(true)
+	}
+	w := c.takeSuspect()
+	if w == nil {
+		return false
+	}
+	ended := func() bool { return w.state.Load() == gone && !c.has(w) }
+	if !d.awaitFetching(zoneTime, ended) {
+		d.hold(false)
+		d.changes.await(d.settleCtx, ended)
+	}
+	w.mu.Lock()
+	own, again := w.byItself, w.again
+	w.mu.Unlock()
+	if own && !again && ended() {
+		c.acquit(w)
+	}
+	return own
+}
+
+// clear tells whether this process has nothing in progress.
+func (d *Daemon) clear() bool {
+	for _, c := range d.capsules {
+		c.mu.Lock()
+		busy := c.calling || c.giving
+		c.mu.Unlock()
+		if busy || c.ledger.size() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *capsule) hasSlot() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.idle) > 0
+}
+
+// has tells whether w waits or runs in this capsule.
+func (c *capsule) has(w *work) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.slots {
+		if s.pending == w || s.running == w {
+			return true
+		}
+	}
+	return false
+}
+
+// takeSuspect takes a suspect and gives it to a slot.
+func (c *capsule) takeSuspect() *work {
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	u, err := c.fetcher.(fetch.Isolator).TakeSuspect(ctx)
+	if fenced(err) {
+		c.onFenced(err)
+		return nil
+	}
+	if err != nil {
+		c.d.outage.failed(launcherName+"/rescuer", err)
+		return nil
+	}
+	if u == nil {
+		return nil
+	}
+	w := &work{unit: *u, fetched: time.Now()}
+	c.mu.Lock()
+	if c.quiet || len(c.idle) == 0 || !c.ledger.add([]*work{w}) {
+		c.ledger.claim([]*work{w})
+		c.mu.Unlock()
+		c.giveBack([]*work{w})
+		return nil
+	}
+	s := c.slots[c.idle[len(c.idle)-1]]
+	c.delist(s)
+	s.pending = w
+	c.mu.Unlock()
+	ref := w.ref()
+	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", ref.JID).Str("class", ref.Class).Str("queue", ref.Queue).
+		Msg("running a suspect")
+	c.ring(s.pid)
+	return w
+}
+
+// acquit forgets that the process died under a job that has ended by itself
+// since. A crash before this leaves the count to run out.
+func (c *capsule) acquit(w *work) {
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	if err := c.d.rescue.Acquit(ctx, judge{c.d}.Key(w.unit.Payload)); err != nil {
+		c.d.log.Warn().Err(err).Str("jid", w.ref().JID).Msg("could not forget the recoveries of a job that has ended")
+	}
+}

@@ -1,0 +1,177 @@
+package actors
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/retry"
+)
+
+// Poison says what is done about jobs that take their process down. The zero
+// value is the default of every field.
+type Poison struct {
+	// Recoveries within Within after which a job is dead, if it was in progress
+	// as a suspect the last time; 0 means 3, -1 never: nothing is counted.
+	Recoveries int
+	// Within is how long a recovery counts; 0 means 72 h.
+	Within time.Duration
+	// Suspect is the number of recoveries from which on a job is a suspect: a
+	// process runs one of them at a time. 0 means one less than Recoveries, at
+	// least 1; -1 sets nobody apart: all are dead that reach Recoveries.
+	Suspect int
+}
+
+func (p Poison) withDefaults() Poison {
+	def(&p.Recoveries, 3)
+	def(&p.Within, fetch.DefaultWindow)
+	def(&p.Suspect, max(1, p.Recoveries-1))
+	return p
+}
+
+// judge decides where what dead processes had in progress goes.
+type judge struct{ d *Daemon }
+
+// Key counts by jid; what has none, by its bytes.
+func (judge) Key(payload []byte) string {
+	if p, err := troupe.ParsePayload(payload); err == nil && p.JID() != "" {
+		return p.JID()
+	}
+	sum := sha256.Sum256(payload)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Judge applies the limits first, then the class's policy.
+func (j judge) Judge(o fetch.Orphan) fetch.Fate {
+	limit, times := j.d.cfg.Poison, len(o.Recoveries)
+	p, err := troupe.ParsePayload(o.Unit.Payload)
+	if err != nil {
+		p = nil
+	}
+	switch counts := limit.Recoveries > 0; {
+	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
+		return j.bury(o, p, true)
+	case counts && limit.Suspect > 0 && times >= limit.Suspect:
+		return fetch.Fate{Suspect: true}
+	}
+	route := j.route(p, times)
+	last := o.Recoveries[times-1]
+	in := recoveredOf(o, p)
+	switch {
+	case route.Dead:
+		return j.bury(o, p, false)
+	case route.Delay > 0:
+		return fetch.Fate{
+			To: fetch.ToSchedule, Score: troupe.Score(last.At.Add(route.Delay)),
+			Payload: j.d.policy.Stamp(last.At, in, o.Unit.Queue),
+		}
+	case route.Queue != "" && route.Queue != o.Unit.Queue:
+		return fetch.Fate{Queue: route.Queue, Payload: j.d.policy.Stamp(last.At, in, route.Queue)}
+	}
+	return fetch.Fate{}
+}
+
+func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
+	return retry.Recovered{
+		Raw: o.Unit.Payload, Payload: p, Queue: o.Unit.Queue, Times: len(o.Recoveries),
+		Process: o.Recoveries[len(o.Recoveries)-1].Process, Evidence: o.Recoveries,
+	}
+}
+
+func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Fate {
+	last := o.Recoveries[len(o.Recoveries)-1]
+	why := &troupe.RecoveredError{
+		Times: len(o.Recoveries), Within: j.d.cfg.Poison.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
+	}
+	dec := j.d.policy.Bury(last.At, recoveredOf(o, p), why)
+	return fetch.Fate{
+		To: fetch.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
+		Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax},
+	}
+}
+
+// routeTime is how long a policy may take.
+const routeTime = time.Second
+
+// route asks the policies: the daemon's if there is one, else the class's.
+func (j judge) route(p *troupe.Payload, times int) troupe.Recovery {
+	if p == nil {
+		return troupe.Recovery{}
+	}
+	if ask := j.d.cfg.Recovery; ask != nil {
+		answer := make(chan troupe.Recovery, 1)
+		failed := make(chan error, 1)
+		go func() {
+			failed <- isolate(func() { answer <- ask(p.Clone(), times) })
+		}()
+		t := time.NewTimer(routeTime)
+		defer t.Stop()
+		var err error
+		select {
+		case err = <-failed:
+		case <-t.C:
+			err = fmt.Errorf("no answer for %v", routeTime)
+		}
+		if err == nil {
+			r := <-answer
+			if err = r.Validate(); err == nil {
+				return r
+			}
+		}
+		joblog.Err(j.d.log.Error().Str("actor", launcherName+"/rescuer").Str("jid", p.JID()).Str("class", p.DisplayClass()), err).
+			Msg("the recovery policy failed: the job goes back to its queue")
+		return troupe.Recovery{}
+	}
+	e, _ := j.d.cfg.Registry.Lookup(p.HandlerClass())
+	return e.Options.Recovery
+}
+
+// judged tells the world what became of a recovered job.
+func (d *Daemon) judged(j fetch.Judged) {
+	p, err := troupe.ParsePayload(j.Orphan.Unit.Payload)
+	ref := JobRef{Queue: j.Orphan.Unit.Queue}
+	if err == nil {
+		ref.JID, ref.Class = p.JID(), p.DisplayClass()
+	}
+	now, times := time.Now(), len(j.Orphan.Recoveries)
+	line := d.log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", ref.JID).Str("class", ref.Class).
+		Str("queue", ref.Queue).Str("from", j.Orphan.From).Int("recoveries", times)
+	if j.Fate.To != fetch.ToDead {
+		to := j.Fate.Queue
+		if j.Fate.To == fetch.ToSchedule {
+			to = "schedule"
+		}
+		if j.Fate.Suspect {
+			d.suspected.Add(1)
+			line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
+		} else {
+			line.Str("to", to).Msg("a recovered job was sent elsewhere")
+		}
+		if d.events.wanted.Load() {
+			d.events.publish(JobRerouted{At: now, Job: ref, Recoveries: j.Orphan.Recoveries, To: to, Suspect: j.Fate.Suspect})
+		}
+		return
+	}
+	d.poisoned.Add(1)
+	joblog.Err(line.Str("error_class", troupe.ErrorClass(j.Fate.Why)), j.Fate.Why).Msg("a recovered job was moved to the dead set")
+	if d.events.wanted.Load() {
+		d.events.publish(JobPoisoned{At: now, Job: ref, Recoveries: j.Orphan.Recoveries, Err: j.Fate.Why})
+	}
+	if p, err := troupe.ParsePayload(j.Fate.Payload); err == nil {
+		d.bury(p, j.Fate.Why)
+	}
+}
+
+// tellJudged does the same for a round; in the background, as the handlers of a
+// death are the user's.
+func (d *Daemon) tellJudged(got fetch.Rescued) {
+	for _, from := range got.Details {
+		for _, j := range from.Judged {
+			d.spawn(d.launcher.Load(), func() { d.judged(j) })
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package retry
+
+import (
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Recovered is a job whose process died, and which does not simply go back.
+type Recovered struct {
+	Raw      []byte          // as it was in progress; never modified
+	Payload  *troupe.Payload // Raw parsed, or nil if it is no job; never modified
+	Queue    string          // bare name of the queue it was fetched from
+	Times    int             // recoveries so far, this one included
+	Process  string          // identity of the process that died
+	Evidence any             // for the dead: what is known of each time, JSON
+}
+
+// recoveredTag shows in the lists of Sidekiq's Web UI.
+const recoveredTag = "recovered"
+
+// Bury is the decision to send it to the dead set because of err.
+func (pol Policy) Bury(now time.Time, in Recovered, err error) Decision {
+	if in.Payload == nil {
+		return pol.Invalid(now, in.Raw)
+	}
+	m := pol.stamp(now, in, in.Queue)
+	m.SetString("error_message", message(err))
+	m.SetString("error_class", class(err))
+	at := "failed_at"
+	if _, failed := m.Time(at); failed {
+		at = "retried_at"
+	}
+	m.SetTime(at, now, pol.Timestamps)
+	_ = m.SetJSON("recoveries", in.Evidence) // the message has the last of them
+	d := Decision{Action: Dead, Reason: Killed, RetryCount: NotCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
+	if m.ValidUTF8() {
+		d.Payload = m.Bytes()
+	}
+	pol.bury(&d, now)
+	return d
+}
+
+// Stamp is the job marked as recovered, on its way to queue; nil if it cannot be
+// written: it is to go as it is.
+func (pol Policy) Stamp(now time.Time, in Recovered, queue string) []byte {
+	if in.Payload == nil {
+		return nil
+	}
+	m := pol.stamp(now, in, queue)
+	if !m.ValidUTF8() {
+		return nil
+	}
+	return m.Bytes()
+}
+
+func (pol Policy) stamp(now time.Time, in Recovered, queue string) *troupe.Payload {
+	m := in.Payload.Clone()
+	if m.Queue() != queue {
+		m.SetString("queue", queue)
+	}
+	m.SetInt("recovered", int64(in.Times))
+	m.SetTime("recovered_at", now, pol.Timestamps)
+	m.SetString("recovered_from", in.Process)
+	raw, _ := m.Get("tags")
+	switch text := strings.TrimSpace(string(raw)); {
+	case text == "", text == "null", text == "[]":
+		m.Set("tags", []byte(`["`+recoveredTag+`"]`))
+	case strings.HasPrefix(text, "[") && !strings.Contains(text, `"`+recoveredTag+`"`):
+		m.Set("tags", []byte(strings.TrimSuffix(text, "]")+`,"`+recoveredTag+`"]`))
+	}
+	return m
+}
