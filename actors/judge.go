@@ -33,6 +33,12 @@ func (p Poison) withDefaults() Poison {
 	return p
 }
 
+// Limits are the values that count, the defaults filled in; -1 is none.
+func (p Poison) Limits() (recoveries int, within time.Duration, suspect int) {
+	p = p.withDefaults()
+	return p.Recoveries, p.Within, p.Suspect
+}
+
 // judge decides where what dead processes had in progress goes.
 type judge struct{ d *Daemon }
 
@@ -52,7 +58,8 @@ func (j judge) Judge(o fetch.Orphan) fetch.Fate {
 	if err != nil {
 		p = nil
 	}
-	switch counts := limit.Recoveries > 0; {
+	counts := limit.Recoveries > 0
+	switch {
 	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
 		return j.bury(o, p, true)
 	case counts && limit.Suspect > 0 && times >= limit.Suspect:
@@ -67,12 +74,12 @@ func (j judge) Judge(o fetch.Orphan) fetch.Fate {
 	case route.Delay > 0:
 		return fetch.Fate{
 			To: fetch.ToSchedule, Score: troupe.Score(last.At.Add(route.Delay)),
-			Payload: j.d.policy.Stamp(last.At, in, o.Unit.Queue),
+			Payload: j.d.policy.Stamp(last.At, in, o.Unit.Queue), Forget: !counts,
 		}
 	case route.Queue != "" && route.Queue != o.Unit.Queue:
-		return fetch.Fate{Queue: route.Queue, Payload: j.d.policy.Stamp(last.At, in, route.Queue)}
+		return fetch.Fate{Queue: route.Queue, Payload: j.d.policy.Stamp(last.At, in, route.Queue), Forget: !counts}
 	}
-	return fetch.Fate{}
+	return fetch.Fate{Forget: !counts}
 }
 
 func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {

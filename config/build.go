@@ -25,7 +25,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 	}
 	c := actors.Config{
 		Redis: rdb, Registry: registry, Logger: log,
-		Timeout: s.Timeout, Lease: s.Lease,
+		Timeout: s.Timeout, Lease: s.Lease, Poison: s.Poison,
 		Tag: s.Tag, Labels: s.Labels, Environment: s.Environment,
 		MaxRetries: s.MaxRetries, DeadMax: s.DeadMax, DeadTimeout: s.DeadTimeout, Timestamps: s.Timestamps,
 		PollInterval: s.PollInterval, PollIntervalPerProcess: s.PollIntervalPerProcess,
@@ -73,6 +73,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 		if err != nil {
 			return nil, fmt.Errorf("make handler of %s: %w", h.Class, err)
 		}
+		options.Recovery = h.Recovery
 		troupe.HandleClass(&registry, h.Class, run, options)
 	}
 	return &registry, nil

@@ -38,7 +38,7 @@ func TestManualHasEveryKey(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 	for heading, want := range map[string][]string{
 		"Top level": settingNames(), "A capsule": capsuleKeys(), "A strategy": strategyKeys(),
-		"A shard": shardKeys(), "A handler": handlerKeys(), "http": httpKeys(),
+		"A shard": shardKeys(), "Poison pills": poisonKeys(), "A handler": handlerKeys(), "http": httpKeys(),
 	} {
 		var got []string
 		for _, m := range row.FindAllStringSubmatch(parts[heading], -1) {

@@ -32,8 +32,9 @@ type File struct {
 	Shards   []Shard // instead of Redis, Concurrency, Queues and Capsules
 	Redis    string  // URL
 	Lease    time.Duration
-	Fetch    string    // "reliable", "basic": of capsules that do not say it themselves
-	Strategy *Strategy // of the launcher
+	Poison   actors.Poison // zero fields are defaults, -1 is none
+	Fetch    string        // "reliable", "basic": of capsules that do not say it themselves
+	Strategy *Strategy     // of the launcher
 
 	MaxRetries             int // -1 for none
 	DeadMax                int
@@ -70,6 +71,8 @@ type Handler struct {
 	Exec    []string
 	HTTP    *HTTP
 	Timeout time.Duration
+	// Recovery is where its jobs go whose process died.
+	Recovery troupe.Recovery
 
 	line int
 }

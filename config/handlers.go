@@ -25,6 +25,9 @@ var handlerSettings = map[string]func(p *parse, h *Handler, n *node, field strin
 	"exec":    func(p *parse, h *Handler, n *node, field string) { h.Exec = p.program(n, field) },
 	"http":    func(p *parse, h *Handler, n *node, field string) { h.HTTP = p.http(n, field) },
 	"timeout": func(p *parse, h *Handler, n *node, field string) { h.Timeout = p.duration(n, field, 0) },
+	"recovery": func(p *parse, h *Handler, n *node, field string) {
+		h.Recovery = p.recovery(n, field)
+	},
 }
 
 func handlerKeys() []string { return slices.Sorted(maps.Keys(handlerSettings)) }

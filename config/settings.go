@@ -38,6 +38,7 @@ func init() { // not a literal: readers reach settings again
 		"handlers": func(p *parse, n *node, field string) { p.out.Handlers = p.handlers(n, field) },
 		"timeout":  func(p *parse, n *node, field string) { p.out.Timeout = p.duration(n, field, 0) },
 		"lease":    func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, time.Second) },
+		"poison":   func(p *parse, n *node, field string) { p.out.Poison = p.poison(n, field) },
 		"verbose":  func(p *parse, n *node, field string) { p.out.Verbose = p.bool(n, field) },
 		"tag":      func(p *parse, n *node, field string) { p.out.Tag = p.string(n, field) },
 		"labels":   func(p *parse, n *node, field string) { p.out.Labels = p.strings(n, field) },

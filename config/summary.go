@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -31,6 +32,9 @@ func (s *Settings) Summary(w io.Writer) error {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
 	line("metrics\t%s", s.Metrics)
+	if s.Poison != (actors.Poison{}) {
+		line("poison pills\t%s", poisonText(s.Poison))
+	}
 	strategy, err := s.Strategy.build()
 	if err != nil {
 		return err
@@ -98,6 +102,7 @@ func (h Handler) text() string {
 	if h.Timeout > 0 {
 		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
 	}
+	b.WriteString(recoveryText(h.Recovery))
 	return b.String()
 }
 

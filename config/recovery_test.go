@@ -1,0 +1,53 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+)
+
+func TestPoisonAndRecoveryAreRead(t *testing.T) {
+	f, err := Parse("troupe.yml", []byte(`
+poison: {recoveries: 5, within: 1h, suspect: 0}
+handlers:
+  A: {builtin: noop, recovery: {queue: big}}
+  B: {builtin: noop, recovery: {delay: 90}}
+  C: {builtin: noop, recovery: dead}
+  D: {builtin: noop, recovery: same}
+`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (actors.Poison{Recoveries: 5, Within: time.Hour, Suspect: -1}); f.Poison != want {
+		t.Errorf("poison %+v, want %+v", f.Poison, want)
+	}
+	for i, want := range []troupe.Recovery{{Queue: "big"}, {Delay: 90 * time.Second}, {Dead: true}, {}} {
+		if got := f.Handlers[i].Recovery; got != want {
+			t.Errorf("%s: %+v, want %+v", f.Handlers[i].Class, got, want)
+		}
+	}
+	if text := poisonText(actors.Poison{}); text != "after 3 recoveries in 72h0m0s, suspect after 2" {
+		t.Errorf("the defaults are told as %q", text)
+	}
+}
+
+func TestPoisonAndRecoveryFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"poison: 3":                "poison is \"3\", expected a map like",
+		"poison: {recoveries: -1}": "poison.recoveries is \"-1\", expected a whole number",
+		"poison: {within: 0}":      "poison.within is \"0\"",
+		"poison: {recoverys: 3}":   "poison.recoverys is no known key, expected recoveries",
+		"handlers: {A: {builtin: noop, recovery: elsewhere}}":            "handlers.A.recovery is \"elsewhere\", expected " + wantRecovery,
+		"handlers: {A: {builtin: noop, recovery: {queue: a, delay: 1}}}": "expected " + wantRecovery,
+		"handlers: {A: {builtin: noop, recovery: {}}}":                   "expected " + wantRecovery,
+		"handlers: {A: {builtin: noop, recovery: {queue: ''}}}":          "expected the name of a queue",
+	} {
+		_, err := Parse("troupe.yml", []byte(text), "")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
