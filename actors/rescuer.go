@@ -108,7 +108,6 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 		return 0, false
 	}
 	d.outage.ok(part)
-	d.tellJudged(got)
 	if got.Fetchers > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
 		if d.events.wanted.Load() {
@@ -117,5 +116,6 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 		d.log.Warn().Str("actor", part).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}
+	d.tellJudged(got)
 	return got.Next, true
 }
