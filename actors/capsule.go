@@ -56,6 +56,7 @@ type capsule struct {
 	failing  int         // consecutive failed Takes
 	deaf     int         // consecutive failed Waits
 	retryAt  time.Time
+	deafJobs []*deafJob
 	stopWait context.CancelFunc
 	quiet    bool
 	held     bool // nothing is started or fetched: a suspect runs, or is about to
@@ -73,7 +74,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency)}
 	c.settler = &settler{c: c}
 	for i := range c.slots {
-		c.slots[i] = &slot{index: i}
+		c.slots[i] = &slot{index: i, labels: c.labels(i)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,

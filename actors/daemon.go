@@ -261,6 +261,9 @@ func (d *Daemon) Tree() Tree {
 		prefix := c.path("processor-")
 		for i := range t {
 			n := &t[i]
+			if n.Path == launcherName+"/"+c.cfg.Name {
+				n.Deaf = c.deafNow()
+			}
 			if n.Role != "processor" || n.Capsule != c.cfg.Name {
 				continue
 			}

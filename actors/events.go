@@ -61,6 +61,11 @@ type (
 		JobEvent
 		Elapsed time.Duration
 	}
+	// JobDeaf says: its context was cancelled, and it does not end.
+	JobDeaf struct {
+		JobEvent
+		Deaf Deaf
+	}
 	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
 	// set, due at Until. It has not failed; Err is what it returned.
 	JobParked struct {

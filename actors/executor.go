@@ -2,10 +2,13 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -58,7 +61,12 @@ type execution struct {
 	crash      *supervisor.JobCrash
 	returned   bool // the handler
 	concluded  bool // the job's fate was seen into Redis, or is on its way
-	freed      bool // the slot has been given back already
+	goBroken   bool // a goroutine of the job panicked
+
+	job   *jobContext // nil before the handler
+	freed atomic.Bool // the slot has been given back already
+	over  atomic.Bool // the handler and its goroutines have ended
+	deaf  atomic.Bool // listed as such
 
 	iteration *iteration // nil if the job is not iterable
 }
@@ -75,6 +83,7 @@ func (c *capsule) run(i int, w *work) {
 			c.d.ringLauncher()
 		}
 	}()
+	pprof.SetGoroutineLabels(c.slots[i].labels)
 	for w != nil {
 		w = c.execute(i, w)
 	}
@@ -93,6 +102,7 @@ func (c *capsule) execute(i int, w *work) (next *work) {
 		next = e.free()
 	}()
 	defer e.conclude()
+	defer e.gathered()
 	defer e.caught()
 	e.perform()
 	e.returned = true
@@ -101,10 +111,9 @@ func (c *capsule) execute(i int, w *work) (next *work) {
 
 // free gives the slot back, once, and returns the unit that it goes on with.
 func (e *execution) free() *work {
-	if e.freed {
+	if e.freed.Swap(true) {
 		return nil
 	}
-	e.freed = true
 	if e.ended.IsZero() {
 		e.ended = time.Now()
 	}
@@ -119,9 +128,10 @@ func (e *execution) perform() {
 	e.log = jobLogger(e.log, p)
 	name := p.HandlerClass()
 	e.jid, e.class, e.wrapped = p.JID(), p.DisplayClass(), p.Wrapped()
-	job := &jobContext{w: e.w, base: e.log, info: troupe.JobInfo{
+	job := &jobContext{e: e, w: e.w, base: e.log, info: troupe.JobInfo{
 		JID: e.jid, Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
 	}}
+	e.job = job
 	defer job.Cancel(nil)
 	e.w.describe(e.class, e.jid, e.started, job)
 	if !e.c.ledger.isOpen(e.w) { // taken from us between fetch and start
@@ -140,6 +150,11 @@ func (e *execution) perform() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
+		defer context.AfterFunc(ctx, func() {
+			if context.Cause(ctx) == troupe.ErrJobTimeout {
+				e.cancelled(troupe.ErrJobTimeout)
+			}
+		})()
 	}
 	if e.handler.iterable {
 		ctx = e.iterable(ctx, e.jid)
@@ -152,6 +167,26 @@ func (e *execution) perform() {
 			Str("capsule", e.c.cfg.Name).Int("attempt", p.Failures()+1).Msg("job started")
 	}
 	e.err = e.handler.handler.Perform(ctx, p)
+	if g := job.started(); g != nil { // before the context ends with this function
+		e.err, e.goBroken = g.Wait(e.err)
+	}
+}
+
+// gathered waits for the goroutines of a handler that has not returned, and
+// makes a panic of one the processor's.
+func (e *execution) gathered() {
+	if !e.returned && e.job != nil {
+		if g := e.job.started(); g != nil {
+			_, _ = g.Wait(nil) // the handler's own panic came first
+		}
+	}
+	if e.goBroken {
+		stack := debug.Stack()
+		if p, ok := errors.AsType[*troupe.PanicError](e.err); ok {
+			stack = p.Stack
+		}
+		e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: stack, Class: e.class, JID: e.jid}
+	}
 }
 
 // caught turns a panic or Goexit of the handler into the job's error, and into
@@ -172,6 +207,9 @@ func (e *execution) caught() {
 
 // conclude decides the unit's fate and sees it into Redis.
 func (e *execution) conclude() {
+	if e.over.Store(true); e.deaf.Load() {
+		e.c.heard(e)
+	}
 	e.ended = time.Now()
 	e.decide()
 	e.concluded = e.returned

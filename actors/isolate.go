@@ -14,6 +14,10 @@ const (
 	// begins alone.
 	clearTime = 5 * time.Second
 
+	// lookTime is the pace at which it is looked whether another process has taken
+	// the suspect meanwhile.
+	lookTime = 200 * time.Millisecond
+
 	// zoneTime is how long no other job begins beside a suspect.
 	zoneTime = 5 * time.Second
 )
@@ -100,7 +104,11 @@ func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
 func (c *capsule) runSuspect() bool {
 	d := c.d
 	d.hold(true)
-	d.awaitFetching(clearTime, d.clear)
+	for until := time.Now().Add(clearTime); !d.awaitFetching(lookTime, d.clear) && time.Now().Before(until); {
+		if d.hushed.Load() || !c.suspectsWait(d.settleCtx) {
+			return false // an idle process was faster
+		}
+	}
 	if !c.hasSlot() { // long jobs have them all: only this capsule waits on
 		for _, other := range d.capsules {
 			if other != c {

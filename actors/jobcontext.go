@@ -19,6 +19,7 @@ import (
 // also after the job's end.
 type jobContext struct {
 	info troupe.JobInfo
+	e    *execution
 	w    *work
 	base *zerolog.Logger
 
@@ -28,19 +29,21 @@ type jobContext struct {
 	cancel    context.CancelCauseFunc
 	cancelled bool
 	cause     error
+	group     *troupe.Goroutines
 }
 
 // Cancel ends the context with cause, once; nil means context.Canceled.
-func (c *jobContext) Cancel(cause error) {
+func (c *jobContext) Cancel(cause error) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
-		return
+		return false
 	}
 	c.cancelled, c.cause = true, cause
 	if c.cancel != nil {
 		c.cancel(cause)
 	}
+	return true
 }
 
 func (c *jobContext) std() context.Context {
@@ -75,6 +78,8 @@ func (c *jobContext) Value(key any) any {
 		return &c.info
 	case loggerKey:
 		return c.logger()
+	case groupKey:
+		return c.goroutines()
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }
@@ -90,11 +95,33 @@ func (c *jobContext) logger() *zerolog.Logger {
 	return c.log
 }
 
-// The keys of the two, which their packages keep to themselves, are read off a
+// goroutines are made when troupe.Go asks for them.
+func (c *jobContext) goroutines() *troupe.Goroutines {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group == nil {
+		c.group = troupe.NewGoroutines(func(cause error) {
+			if c.Cancel(cause) {
+				c.e.cancelled(cause)
+			}
+		})
+	}
+	return c.group
+}
+
+// started are the goroutines if there are any.
+func (c *jobContext) started() *troupe.Goroutines {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.group
+}
+
+// The keys of the three, which their packages keep to themselves, are read off a
 // question.
 var (
 	infoKey   = keyOf(func(ctx context.Context) { troupe.JobInfoFrom(ctx) })
 	loggerKey = keyOf(func(ctx context.Context) { zerolog.Ctx(ctx) })
+	groupKey  = keyOf(func(ctx context.Context) { troupe.GoroutinesFrom(ctx) })
 )
 
 func keyOf(ask func(context.Context)) any {

@@ -76,8 +76,8 @@ func (w *work) interrupt(cause error) {
 	w.mu.Lock()
 	ctx := w.ctx
 	w.mu.Unlock()
-	if ctx != nil {
-		ctx.Cancel(cause)
+	if ctx != nil && ctx.Cancel(cause) && cause != troupe.ErrShutdown { // the stop looks for itself
+		ctx.e.cancelled(cause)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/fetch"
 )
 
 // rescuer puts back what dead processes had in progress: a look at start-up, then
@@ -93,7 +95,7 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 	part := launcherName + "/rescuer"
 	if sweep {
 		got, err := d.rescue.Sweep(ctx)
-		d.tellJudged(got)
+		d.tellRescued(got)
 		if err != nil && ctx.Err() == nil {
 			d.outage.failed(part, err)
 			return 0, false
@@ -101,21 +103,26 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 	}
 	got, err := d.rescue.Rescue(ctx)
 	if err != nil {
-		d.tellJudged(got)
+		d.tellRescued(got)
 		if ctx.Err() == nil {
 			d.outage.failed(part, err)
 		}
 		return 0, false
 	}
 	d.outage.ok(part)
-	if got.Fetchers > 0 {
+	d.tellRescued(got)
+	return got.Next, true
+}
+
+// tellRescued counts and tells what a round has done, a broken one too.
+func (d *Daemon) tellRescued(got fetch.Rescued) {
+	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
 		if d.events.wanted.Load() {
 			d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
 		}
-		d.log.Warn().Str("actor", part).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
+		d.log.Warn().Str("actor", launcherName+"/rescuer").Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}
 	d.tellJudged(got)
-	return got.Next, true
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -11,11 +12,12 @@ import (
 // slot is the durable half of a processor: it outlives every incarnation of the
 // actor. All fields are guarded by capsule.mu.
 type slot struct {
-	index int
-	pid   *actor.PID
-	box   *mailbox // of that actor; nil before its first start
-	live  bool     // the actor is started and not stopping: it may be given work
-	idle  bool     // it is in capsule.idle
+	index  int
+	labels context.Context // of its job's goroutine in profiles
+	pid    *actor.PID
+	box    *mailbox // of that actor; nil before its first start
+	live   bool     // the actor is started and not stopping: it may be given work
+	idle   bool     // it is in capsule.idle
 
 	// At most one of the next three is set.
 	pending *work                // offered, to be started by the actor

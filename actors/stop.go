@@ -254,7 +254,7 @@ func (d *Daemon) runHardStop() {
 	// 5. What is deaf is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
-		for _, w := range c.working() {
+		for _, w := range c.abandoned() {
 			abandoned = append(abandoned, w.ref())
 		}
 	}

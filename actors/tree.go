@@ -38,9 +38,10 @@ type Node struct {
 	Note        string        `json:"note,omitempty"` // more about the state, in words
 	Restarts    int           `json:"restarts"`
 	LastFailure string        `json:"last_failure,omitempty"`
-	Depth       int           `json:"depth"`         // user messages waiting in its mailbox
-	Job         *JobRef       `json:"job,omitempty"` // that a processor runs
-	For         time.Duration `json:"for_ns"`        // time in this state
+	Depth       int           `json:"depth"`          // user messages waiting in its mailbox
+	Job         *JobRef       `json:"job,omitempty"`  // that a processor runs
+	Deaf        []Deaf        `json:"deaf,omitempty"` // jobs of a manager's capsule that do not end; at most 20
+	For         time.Duration `json:"for_ns"`         // time in this state
 }
 
 // JobRef names a job.
@@ -95,6 +96,9 @@ func (t Tree) String() string {
 		}
 		if n.Depth > 0 {
 			fmt.Fprintf(&b, "  mailbox %d", n.Depth)
+		}
+		for _, j := range n.Deaf {
+			fmt.Fprintf(&b, "  deaf: %s %s for %s", j.Class, j.JID, brief(time.Since(j.Since)))
 		}
 		b.WriteByte('\n')
 	}

@@ -179,6 +179,9 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 		t.Fatalf("Take took %v", units)
 	}
 	rdb.SAdd(t.Context(), keys.Paused, "b")
+	if waiting, err := f.Suspects(t.Context()); err != nil || waiting {
+		t.Errorf("of a paused queue: waiting %v, %v", waiting, err)
+	}
 	if u := mustTakeSuspect(t, f); u != nil {
 		t.Fatalf("of a paused queue: %+v", u)
 	}

@@ -39,7 +39,8 @@ func (f *reliable) wideHead(in *incarnation) []any {
 	return head
 }
 
-// Suspects tells whether suspects wait; see Isolator. It costs one command.
+// Suspects tells whether suspects wait; see Isolator. It costs one command if
+// none do.
 func (f *reliable) Suspects(ctx context.Context) (bool, error) {
 	f.mu.Lock()
 	stashed := len(f.suspects) > 0
@@ -52,6 +53,18 @@ func (f *reliable) Suspects(ctx context.Context) (bool, error) {
 		lists[i] = keys.Queue(keys.Suspects(name))
 	}
 	n, err := f.rdb.Exists(ctx, lists...).Result()
+	if err != nil || n == 0 {
+		return false, err
+	}
+	wants, err := f.suspectWants(ctx)
+	if err != nil || len(wants) == 0 {
+		return false, err
+	}
+	var open []string // not paused
+	for k := 0; k < len(wants); k += 2 {
+		open = append(open, lists[wants[k].(int)-len(f.names)-1])
+	}
+	n, err = f.rdb.Exists(ctx, open...).Result()
 	return n > 0, err
 }
 

@@ -25,7 +25,7 @@ func TestRecoveredJobsAreStamped(t *testing.T) {
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
 		`{"class":"A","tags":"odd","queue":"big","recovered":1}`: `{"class":"A","tags":"odd","queue":"big",` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
-		`not a job`: ``,
+		`not a job`:                        ``,
 		"{\"class\":\"A\",\"x\":\"\xff\"}": ``, // cannot be written back
 	} {
 		if got := string((Policy{}).Stamp(now, recovered(t, raw), "big")); got != want {

@@ -132,6 +132,8 @@ func jobOf(e actors.Event) (actors.JobEvent, bool) {
 		return e.JobEvent, true
 	case actors.JobParked:
 		return e.JobEvent, true
+	case actors.JobDeaf:
+		return e.JobEvent, true
 	}
 	return actors.JobEvent{}, false
 }
@@ -150,6 +152,8 @@ func causeOf(e actors.Event) error {
 	case actors.JobLate:
 		return e.Err
 	case actors.JobParked:
+		return e.Err
+	case actors.JobPoisoned:
 		return e.Err
 	}
 	return nil

@@ -98,7 +98,9 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
-	return entry.Chain(r.mw...).Perform(ctx, p.Clone())
+	ctx, goroutines := troupe.WithGoroutines(ctx)
+	err, _ = goroutines.Wait(entry.Chain(r.mw...).Perform(ctx, p.Clone()))
+	return err
 }
 
 type runnerKey struct{}

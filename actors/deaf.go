@@ -1,0 +1,191 @@
+package actors
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/joblog"
+)
+
+// Deaf is a job that does not end although its context was cancelled Config.Grace
+// ago or longer: its timeout has passed, or another process has its unit.
+type Deaf struct {
+	JobRef
+	Since    time.Time `json:"since"` // its context was cancelled
+	Cause    string    `json:"cause"`
+	Stack    string    `json:"stack,omitempty"` // of its goroutine, when it was found deaf
+	Replaced bool      `json:"replaced"`        // its slot is another job's
+}
+
+const (
+	maxDeafShown = 20   // of a capsule: the tree goes to Redis with each beat
+	maxStack     = 2048 // bytes of a stack that are kept
+)
+
+// deafJob is one that is deaf now. Guarded by capsule.mu.
+type deafJob struct {
+	e     *execution
+	shown Deaf
+	cause error
+}
+
+// cancelled is called when the context of a job that runs was cancelled: it has
+// the grace to end.
+func (e *execution) cancelled(cause error) {
+	since := time.Now()
+	time.AfterFunc(e.c.d.cfg.Grace, func() { e.checkDeaf(since, cause) })
+}
+
+func (e *execution) checkDeaf(since time.Time, cause error) {
+	if e.over.Load() || e.deaf.Swap(true) {
+		return
+	}
+	c := e.c
+	j := &deafJob{e: e, cause: cause, shown: Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.slot)}}
+	c.mu.Lock()
+	c.deafJobs = append(c.deafJobs, j)
+	c.mu.Unlock()
+	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
+		Str("cause", joblog.Cut(j.shown.Cause)).Str("stack", j.shown.Stack).
+		Msg("a job is deaf: it goes on although its context was cancelled")
+	if c.d.events.wanted.Load() {
+		c.d.events.publish(JobDeaf{e.event(), j.shown})
+	}
+	c.replaceDeaf()
+	if e.over.Load() { // in the meantime: whoever comes second takes it off
+		c.heard(e)
+	}
+}
+
+// heard is called when a job that was deaf has ended.
+func (c *capsule) heard(e *execution) {
+	c.mu.Lock()
+	c.deafJobs = slices.DeleteFunc(c.deafJobs, func(j *deafJob) bool { return j.e == e })
+	c.mu.Unlock()
+	c.replaceDeaf()
+}
+
+// replaceDeaf gives the slots of deaf jobs to others, as far as the limit allows.
+func (c *capsule) replaceDeaf() {
+	var given []*deafJob
+	c.mu.Lock()
+	replaced := 0
+	for _, j := range c.deafJobs {
+		if j.shown.Replaced {
+			replaced++
+		}
+	}
+	for _, j := range c.deafJobs {
+		if replaced < c.cfg.Deaf && !j.shown.Replaced && !c.quiet {
+			j.shown.Replaced = true
+			replaced++
+			given = append(given, j)
+		}
+	}
+	c.mu.Unlock()
+	for _, j := range given {
+		if j.e.freed.CompareAndSwap(false, true) {
+			c.finish(j.e.slot, nil, false, time.Now())
+		}
+		c.d.spawn(c.managerPID(), j.e.giveUp(j.cause))
+	}
+}
+
+// giveUp fails the job of a run that is not waited for any longer. Its own
+// outcome will be refused.
+func (e *execution) giveUp(cause error) func() {
+	now := time.Now()
+	p, err := troupe.ParsePayload(e.w.unit.Payload)
+	if err != nil {
+		p = nil
+	}
+	end := &execution{
+		c: e.c, slot: e.slot, w: e.w, started: e.started, ended: now, payload: p,
+		jid: e.jid, class: e.class, wrapped: e.wrapped, handler: e.handler, log: e.log, err: cause, returned: true,
+	}
+	end.freed.Store(true)
+	return func() {
+		if e.c.ledger.isOpen(e.w) { // else its fate is decided already
+			end.decide()
+		}
+	}
+}
+
+// deafNow lists the deaf jobs, the oldest first.
+func (c *capsule) deafNow() []Deaf {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Deaf
+	for _, j := range c.deafJobs[:min(len(c.deafJobs), maxDeafShown)] {
+		out = append(out, j.shown)
+	}
+	slices.SortFunc(out, func(a, b Deaf) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// abandoned are the jobs whose goroutines still run.
+func (c *capsule) abandoned() []*work {
+	var out []*work
+	for _, w := range c.working() {
+		out = append(out, w)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, j := range c.deafJobs {
+		if j.shown.Replaced {
+			out = append(out, j.e.w)
+		}
+	}
+	return out
+}
+
+// The goroutine of a slot has a label in profiles by which its stack is found.
+const slotLabel = "troupe"
+
+func (c *capsule) labels(i int) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels(slotLabel, c.processorPath(i)))
+}
+
+// stackOf finds the stack of the job in slot i in a profile of all goroutines;
+// "" if it has set labels of its own.
+func (c *capsule) stackOf(i int) string {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+	label := `"` + slotLabel + `":"` + c.processorPath(i) + `"`
+	var found []string
+	for group := range strings.SplitSeq(b.String(), "\n\n") {
+		if strings.Contains(group, label) {
+			found = append(found, frames(group))
+		}
+	}
+	// Goroutines that the job has started have its label, too: the job's own runs us.
+	slices.SortStableFunc(found, func(a, b string) int {
+		return cmp.Compare(strings.Index(b, executeFrame), strings.Index(a, executeFrame))
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	stack, _, _ := strings.Cut(found[0], executeFrame)
+	return strings.TrimSpace(stack[:min(len(stack), maxStack)])
+}
+
+const executeFrame = "actors.(*execution).perform"
+
+// frames is a group of a goroutine profile as lines "function file:line".
+func frames(group string) string {
+	var b strings.Builder
+	for line := range strings.Lines(group) {
+		fields := strings.Fields(strings.TrimPrefix(line, "#"))
+		if len(fields) == 3 && strings.HasPrefix(fields[0], "0x") {
+			fn, _, _ := strings.Cut(fields[1], "+0x")
+			b.WriteString(fn + " " + fields[2] + "\n")
+		}
+	}
+	return b.String()
+}
