@@ -65,6 +65,8 @@ var onlyDefault = []actors.Capsule{{Queues: fetch.Strict{"default"}, Concurrency
 // Where recovered jobs go is the affair of their class, or of the daemon; what
 // is moved is stamped, and what goes back keeps its bytes.
 func TestRecoveredJobsAreRouted(t *testing.T) {
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
 	for name, c := range map[string]struct {
 		class  troupe.Recovery
 		daemon func(*troupe.Payload, int) troupe.Recovery
@@ -77,7 +79,7 @@ func TestRecoveredJobsAreRouted(t *testing.T) {
 		"dead":           {class: troupe.Recovery{Dead: true}, key: "dead"},
 		"daemon decides": {class: troupe.Recovery{Dead: true}, daemon: func(*troupe.Payload, int) troupe.Recovery { return troupe.Recovery{Queue: "big"} }, key: "queue:big"},
 		"policy panics":  {daemon: func(*troupe.Payload, int) troupe.Recovery { panic("policy") }, key: "queue:default"},
-		"policy hangs":   {daemon: func(*troupe.Payload, int) troupe.Recovery { select {} }, key: "queue:default"},
+		"policy hangs":   {daemon: func(*troupe.Payload, int) troupe.Recovery { <-never; return troupe.Recovery{Dead: true} }, key: "queue:default"},
 		"suspect":        {class: troupe.Recovery{Dead: true}, poison: actors.Poison{Suspect: 1}, key: "queue:default.suspects"},
 		"no suspects":    {poison: actors.Poison{Recoveries: 1, Suspect: -1}, key: "dead"},
 		"no limit":       {poison: actors.Poison{Recoveries: -1, Suspect: 1}, key: "queue:default"},

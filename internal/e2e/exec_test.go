@@ -157,3 +157,44 @@ func alive(pid int) bool {
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
 }
+
+// A program that is killed, runs out of memory or never ends is a failure of its
+// own job: the daemon and the jobs beside it do not notice.
+func TestExecFailuresTouchNothingElse(t *testing.T) {
+	t.Parallel()
+	rdb, url := redistest.New(t)
+	p := daemon(t, url, `
+concurrency: 5
+log: json
+lease: 2s
+handlers:
+  Shot: {exec: [/bin/sh, -c, 'kill -9 $$']}
+  Hog:  {exec: [/bin/sh, -c, 'ulimit -v 60000; exec tail /dev/zero']}
+  Loop: {exec: [/bin/sh, -c, 'while :; do :; done'], timeout: 1s}
+  Nap:  {exec: [/bin/sh, -c, 'sleep 4']}
+  Noop: {builtin: noop}
+`)
+	nap, _ := push(t, rdb, "Nap", "[]")
+	want := map[string]string{"Shot": "signal: killed", "Hog": "", "Loop": "signal: terminated"}
+	for class := range want {
+		push(t, rdb, class, "[]")
+	}
+	proctest.Await(t, soon, "three jobs are to be retried", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 3 })
+	for _, raw := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
+		job := parsed(t, raw)
+		if class, _ := job.String("error_class"); want[job.Class()] != "" && class != want[job.Class()] || class == "" {
+			t.Errorf("%s failed with error_class %q, want %q", job.Class(), class, want[job.Class()])
+		}
+	}
+	noop, _ := push(t, rdb, "Noop", "[]")
+	proctest.Await(t, soon, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
+	for _, l := range p.Logged("job done") {
+		if jid := l.Str("jid"); jid != nap && jid != noop {
+			t.Errorf("done: %v", l)
+		}
+	}
+	if n := rdb.Exists(t.Context(), "troupe:recovered", "dead").Val(); n != 0 || !p.Running() {
+		t.Errorf("the daemon noticed: %d keys, running %v", n, p.Running())
+	}
+	p.Stop(soon)
+}
