@@ -124,11 +124,11 @@ type Capsule struct {
 	Concurrency int          // number of processors; 0 means 10
 	Queues      fetch.Queues // nil means fetch.Strict{"default"}
 
-	// Deaf is how many jobs may give up their slot that do not end although their
+	// MaxDeaf is how many jobs may give up their slot that do not end although their
 	// context was cancelled Config.Grace ago: such a job fails with the cause of
 	// the cancellation, its late result is refused, and another takes the slot
 	// while its goroutine goes on. 0 keeps the slot until it ends.
-	Deaf int
+	MaxDeaf int
 
 	// Fetch makes the fetcher; nil means fetch.NewReliable.
 	Fetch fetch.Factory
@@ -262,8 +262,8 @@ func (c Config) Validate() error {
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
-		if k.Deaf < 0 {
-			bad(field+".Deaf", k.Deaf, "0 or more")
+		if k.MaxDeaf < 0 {
+			bad(field+".MaxDeaf", k.MaxDeaf, "0 or more")
 		}
 		strategy(field+".Strategy", k.Strategy)
 		if k.Queues != nil && len(k.Queues.Names()) == 0 {

@@ -82,7 +82,7 @@ func (c *capsule) replaceDeaf() {
 		}
 	}
 	for _, j := range c.deafJobs {
-		if replaced < c.cfg.Deaf && !j.shown.Replaced && !c.quiet {
+		if replaced < c.cfg.MaxDeaf && !j.shown.Replaced && !c.quiet {
 			j.shown.Replaced = true
 			replaced++
 			given = append(given, j)

@@ -101,7 +101,7 @@ func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	troupe.HandleClass(&r, "Quick", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	k := testkit.Start(t, actors.Config{
 		Redis: testkit.Redis(t), Registry: &r, Grace: 30 * time.Millisecond, Timeout: 50 * time.Millisecond,
-		Capsules: []actors.Capsule{{Concurrency: 2, Deaf: replace, Queues: fetch.Strict{"default"}}},
+		Capsules: []actors.Capsule{{Concurrency: 2, MaxDeaf: replace, Queues: fetch.Strict{"default"}}},
 	})
 	t.Cleanup(func() {
 		select {
@@ -199,7 +199,7 @@ func TestNobodyIsDeafForEver(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // timeout plus grace
 				return errors.New("late")
 			}), troupe.ClassOptions{Timeout: 20 * time.Millisecond})
-			k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Grace: 30 * time.Millisecond, Capsules: []actors.Capsule{{Concurrency: 4, Deaf: i % 3}}})
+			k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Grace: 30 * time.Millisecond, Capsules: []actors.Capsule{{Concurrency: 4, MaxDeaf: i % 3}}})
 			for range 4 {
 				k.PushClass("Slow", []any{})
 			}

@@ -24,6 +24,9 @@ var capsuleSettings = map[string]func(p *parse, c *Capsule, n *node, field strin
 	},
 	"queues": func(p *parse, c *Capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *Capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
+	"max_deaf": func(p *parse, c *Capsule, n *node, field string) {
+		c.MaxDeaf = p.int(n, field, 0, MaxConcurrency)
+	},
 	"strategy": func(p *parse, c *Capsule, n *node, field string) {
 		c.Strategy = p.strategy(n, field)
 	},

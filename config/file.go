@@ -61,6 +61,7 @@ type Capsule struct {
 	Concurrency int
 	Queues      fetch.Queues
 	Fetch       string
+	MaxDeaf     int // how many deaf jobs give their slot away
 	Strategy    *Strategy
 }
 
