@@ -42,7 +42,7 @@ func TestGoroutinesOfAJob(t *testing.T) {
 		"one panics":            {goroutines: []func(context.Context) error{obeys, func(context.Context) error { panic("boom") }}, want: "panic: boom", fatal: true},
 		"panic after a failure": {goroutines: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); panic("boom") }}, handler: errFirst, want: "panic: boom", fatal: true},
 		"one calls Goexit":      {goroutines: []func(context.Context) error{func(context.Context) error { runtime.Goexit(); return nil }}, want: "handler called runtime.Goexit", fatal: true},
-		"one panics with nil":   {goroutines: []func(context.Context) error{func(context.Context) error { panic(nil) }}, want: "panic: panic called with nil argument", fatal: true}, //nolint:govet // on purpose
+		"one panics with nil":   {goroutines: []func(context.Context) error{func(context.Context) error { panic(nil) }}, want: "panic: panic called with nil argument", fatal: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,7 @@ func (e *execution) perform() {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 		defer context.AfterFunc(ctx, func() {
-			if context.Cause(ctx) == troupe.ErrJobTimeout {
+			if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
 				e.cancelled(troupe.ErrJobTimeout)
 			}
 		})()

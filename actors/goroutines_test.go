@@ -172,7 +172,7 @@ func TestDeafJobsAreReplacedUpToTheLimit(t *testing.T) {
 	k.Await("two have failed", func() bool { return k.Stats().Failed == 2 })
 	k.PushClass("Quick", []any{}) // by the other slot
 	k.Await("a job has run", func() bool { return k.Stats().Processed == 3 })
-	late := testkit.Events[actors.JobLate]().Times(2)
+	late := testkit.Events[actors.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
 	k.Expect(late, func() { close(release) })
 	k.Await("the third is done", func() bool { return len(deafOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func (w *work) interrupt(cause error) {
 	w.mu.Lock()
 	ctx := w.ctx
 	w.mu.Unlock()
-	if ctx != nil && ctx.Cancel(cause) && cause != troupe.ErrShutdown { // the stop looks for itself
+	if ctx != nil && ctx.Cancel(cause) && !errors.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
 		ctx.e.cancelled(cause)
 	}
 }

@@ -233,7 +233,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 			recoveredBefore(t, rdb, jid, 2)
 		}
 	}
-	for i := range 200 {
+	for i := range 800 { // one of the capsules is busy for longer than a suspect waits
 		rdb.LPush(ctx, "queue:default", job("Plain", fmt.Sprint("p", i), "[]"))
 		rdb.LPush(ctx, "queue:other", job("Plain", fmt.Sprint("q", i), "[]"))
 	}
@@ -241,7 +241,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 		Redis: rdb, Registry: w.registry(), Lease: time.Second,
 		Capsules: []actors.Capsule{{Concurrency: 4}, {Name: "other", Concurrency: 1, Queues: fetch.Strict{"other"}}},
 	})
-	k.Await("all have run", func() bool { return w.ended() == 410 })
+	k.Await("all have run", func() bool { return w.ended() == 1610 })
 	k.Await("all are acquitted", func() bool {
 		return rdb.Exists(ctx, "troupe:recovered", "troupe:recovered:log").Val() == 0 && inProgress(t, rdb) == 0
 	})

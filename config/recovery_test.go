@@ -43,7 +43,7 @@ func TestPoisonAndRecoveryFaults(t *testing.T) {
 		"poison: 3":                "poison is \"3\", expected a map like",
 		"poison: {recoveries: -1}": "poison.recoveries is \"-1\", expected a whole number",
 		"poison: {within: 0}":      "poison.within is \"0\"",
-		"poison: {recoverys: 3}":   "poison.recoverys is no known key, expected recoveries",
+		"poison: {recoverie: 3}":   "poison.recoverie is no known key, expected recoveries",
 		"handlers: {A: {builtin: noop, recovery: elsewhere}}":            "handlers.A.recovery is \"elsewhere\", expected " + wantRecovery,
 		"handlers: {A: {builtin: noop, recovery: {queue: a, delay: 1}}}": "expected " + wantRecovery,
 		"handlers: {A: {builtin: noop, recovery: {}}}":                   "expected " + wantRecovery,

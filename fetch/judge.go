@@ -157,7 +157,8 @@ func (j *judged) history(text string, now time.Time) []Recovery {
 
 // args are the ten arguments of reroute for one unit.
 func (j *judged) args(o Orphan, f Fate, name any, lists *keyList) []any {
-	target, known, own, recoveries := any(""), "", "", ""
+	var target any
+	known, own, recoveries := "", "", ""
 	if f.To == ToQueue {
 		to := Unit{Queue: f.Queue, Suspect: f.Suspect}
 		if to.Queue == "" {
