@@ -86,15 +86,11 @@ func (c *capsule) hold(held bool) {
 	}
 }
 
-// awaitFetching waits for cond, at most limit (0: none), and no longer than the process
+// awaitFetching waits for cond, at most limit, and no longer than the process
 // fetches jobs.
 func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
-	ctx := d.settleCtx
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(d.settleCtx, limit)
+	defer cancel()
 	d.changes.await(ctx, func() bool { return cond() || d.hushed.Load() })
 	return cond()
 }
@@ -115,8 +111,11 @@ func (c *capsule) runSuspect() bool {
 				other.hold(false)
 			}
 		}
-		if !d.awaitFetching(0, c.hasSlot) {
-			return false
+		// A slot also comes free with an actor that starts, which rings nobody here.
+		for !d.awaitFetching(lookTime, c.hasSlot) {
+			if d.hushed.Load() {
+				return false
+			}
 		}
 		d.hold(true)
 	}
@@ -127,7 +126,11 @@ func (c *capsule) runSuspect() bool {
 	ended := func() bool { return w.state.Load() == gone && !c.has(w) }
 	if !d.awaitFetching(zoneTime, ended) {
 		d.hold(false)
-		d.changes.await(d.settleCtx, ended)
+		for d.settleCtx.Err() == nil && !ended() { // a fence, too, rings nobody
+			look, cancel := context.WithTimeout(d.settleCtx, time.Second)
+			d.changes.await(look, ended)
+			cancel()
+		}
 	}
 	w.mu.Lock()
 	own, again := w.byItself, w.again
