@@ -66,7 +66,7 @@ func TestPanicInAGoroutineFailsItsJobOnly(t *testing.T) {
 // A job is not settled before its goroutines have ended, however its handler ends.
 func TestJobEndsWithItsGoroutines(t *testing.T) {
 	for name, end := range map[string]func() error{
-		"returns": func() error { return nil }, "fails": func() error { return errScripted }, "panics": func() error { panic("handler") },
+		"returns": func() error { return nil }, "fails": func() error { return testkit.ErrScripted }, "panics": func() error { panic("handler") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := testkit.Redis(t)

@@ -24,7 +24,7 @@ var clustered = fetchtest.Harness{
 		env.Redis = clusterOf(env.Redis.(*redis.Client))
 		return fetch.NewReliable(env)
 	},
-	Server: redistest.Alone,
+	Server: redistest.Alone, TwoSteps: true,
 	Rescue: func(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
 		cluster := clusterOf(rdb)
 		defer func() { _ = cluster.Close() }()

@@ -134,7 +134,11 @@ func (c census) missing(pushed []string) (n int) {
 func (r *rig) check(c census, pushed []string, maxRuns int) {
 	r.t.Helper()
 	for _, p := range pushed {
-		if c.queued[p]+c.placed[p] > 1 {
+		twice := c.queued[p]+c.placed[p] > 1
+		if r.TwoSteps && c.queued[p] == 1 && c.placed[p] == 1 {
+			twice = false // until it has run again: then it is moved onto itself
+		}
+		if twice {
 			r.t.Errorf("job %q is %d times in queues and %d times in sets", p, c.queued[p], c.placed[p])
 		}
 		if c.runs[p] > maxRuns {

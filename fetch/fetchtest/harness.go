@@ -50,6 +50,11 @@ type Harness struct {
 	// Server starts a Redis for one test. nil: a database of a shared one.
 	Server func(t testing.TB) *redistest.Server
 
+	// TwoSteps: a move to retry or dead is no single step, since the two places are
+	// on different servers. A process that is killed in between leaves the job in
+	// the new place and in progress.
+	TwoSteps bool
+
 	// Push appends payloads to a queue, the first to be fetched first. nil: LPUSH.
 	Push func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error
 
