@@ -163,6 +163,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		actor.WithDeadLetterThrottleInterval(20*time.Millisecond),
 	)
 	d.sys.EventStream.Subscribe(d.onEvent)
+	// a launcher that gives up ends the daemon; these are for its own panics
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
 	props := d.supervisor("launcher", "", d.cfg.Strategy, func(o *oversight) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root

@@ -107,7 +107,7 @@ func TestBudgetIsOfTheSupervisorAndOfItsPeriod(t *testing.T) {
 }
 
 // A child that always crashes when it starts takes its supervisor along, and
-// that one the next, up to the root, which tells the daemon, once.
+// that one the launcher: then the root tells the daemon, once, and at once.
 func TestCrashLoopAtTheStartGoesUpToTheRoot(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,8 +118,7 @@ func TestCrashLoopAtTheStartGoesUpToTheRoot(t *testing.T) {
 			if x.m.fatal != 1 {
 				t.Errorf("fatal %d times", x.m.fatal)
 			}
-			// the root restarts twice; each of the 3 launchers 3 times, and so on
-			for path, want := range map[string]int{launcherName: 3, "launcher/0": 3 * 4, x.child: 3 * 4 * 4} {
+			for path, want := range map[string]int{launcherName: 1, "launcher/0": 4, x.child: 4 * 4} {
 				if got := x.m.starts[path]; got != want {
 					t.Errorf("%d lives of %s, want %d", got, path, want)
 				}

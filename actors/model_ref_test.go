@@ -185,7 +185,7 @@ func (r *ref) failed(n *refNode, f fate, life int) {
 	case n.plan != nil || !n.up || n.starts != life:
 		return // what was decided before covers it
 	case s == nil:
-		r.rootFailed()
+		r.rootFailed(f == "")
 		return
 	case s.gaveUp:
 		return
@@ -233,10 +233,14 @@ func (r *ref) escalate(s *refNode) {
 	r.crash(s, "")
 }
 
-func (r *ref) rootFailed() {
+// rootFailed is about the root's own crash, within a budget, or about one that
+// gave up, which is told of already and ends the tree.
+func (r *ref) rootFailed(gaveUp bool) {
 	r.rootSpent = recent(r.rootSpent, r.now, time.Minute)
-	if len(r.rootSpent) >= r.rootMax {
-		r.escalated[r.root.path]++
+	if spent := len(r.rootSpent) >= r.rootMax; spent || gaveUp {
+		if !gaveUp {
+			r.escalated[r.root.path]++
+		}
 		r.fatal++
 		r.end(r.root)
 		return

@@ -221,7 +221,8 @@ func (d *Daemon) onDecision(e *actor.SupervisorEvent) {
 		actor.ResumeDirective: "resume", actor.RestartDirective: "restart",
 		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
 	}[e.Directive]
-	if path == launcherName && e.Directive == actor.EscalateDirective && c != nil {
+	given, _ := crash.Reason.(*supervisor.Exceeded) //nolint:errorlint // who gave up: the child's supervisor, or the child itself
+	if path == launcherName && given != nil && given.Path == path && c != nil {
 		c.publish(func(a ActorEvent) Event { return ActorEscalated{a, crash.Reason} }) // the root has no row of its own
 	}
 	d.logFailure(path, directive, crash)

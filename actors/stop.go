@@ -100,8 +100,8 @@ func (d *Daemon) Stop(ctx context.Context) (DrainReport, error) {
 // Done is closed when the daemon has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.ended }
 
-// Err is the reason for which the daemon stopped by itself: a restart budget of
-// the launcher was spent. nil while it runs, and after an ordinary stop.
+// Err is the reason for which the daemon stopped by itself: the launcher gave up,
+// or crashed too often. nil while it runs, and after an ordinary stop.
 func (d *Daemon) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

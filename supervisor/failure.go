@@ -15,7 +15,7 @@ const (
 	Restart  Directive = iota // a new instance, same path and mailbox, after the backoff; spends the budget
 	Stop                      // end the actor; its supervisor hears of it
 	Resume                    // drop the message, go on with the same instance; a supervisor that gave up is restarted
-	Escalate                  // the supervisor itself fails, with this failure as the cause
+	Escalate                  // the supervisor itself fails, with this failure as the cause; see DefaultDecider
 )
 
 func (d Directive) String() string {
@@ -49,6 +49,10 @@ type Failure struct {
 	// within the period before this crash, 100 at most.
 	JobCrashes   int // of this job's class, on any processor; 0 if Job is nil
 	ActorCrashes int // of this actor, whatever the reason
+
+	// GaveUp is how often this child, a supervisor, has given up within the hour
+	// before this: whether a restart of it helps. Reason is an *Exceeded then.
+	GaveUp int
 }
 
 // Decider chooses the directive for a failure. It runs in a goroutine of its own
@@ -56,8 +60,27 @@ type Failure struct {
 // wait, or, if it hangs, are decided by DefaultDecider.
 type Decider func(Failure) Directive
 
-// DefaultDecider restarts, whatever the failure.
-func DefaultDecider(Failure) Directive { return Restart }
+// maxGaveUp is how often within an hour a supervisor may give up before
+// DefaultDecider takes it that no restart helps it.
+const maxGaveUp = 5
+
+// DefaultDecider restarts what has failed. A supervisor that gave up because its
+// budget is spent is restarted as well, five times an hour; one that was told to,
+// by a decider or a strategy that escalates, is not: the failure goes on up and
+// ends the daemon.
+func DefaultDecider(f Failure) Directive {
+	e, _ := f.Reason.(*Exceeded) //nolint:errorlint // the child's own reason
+	if e != nil && (e.Spec == "" || f.GaveUp >= maxGaveUp) {
+		return Escalate
+	}
+	return Restart
+}
+
+// gaveUp tells whether the child is a supervisor that gave up.
+func (f Failure) gaveUp() bool {
+	_, ok := f.Reason.(*Exceeded) //nolint:errorlint // the child's own reason
+	return ok
+}
 
 // JobCrash is the reason with which a processor crashes after the job that it
 // ran panicked or called runtime.Goexit. The job is already settled as a

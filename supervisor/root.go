@@ -5,9 +5,10 @@ import (
 )
 
 // Root returns the strategy of the tree's root: what is above the launcher. A
-// root has nobody to escalate to, so a launcher that fails more often than spec
-// allows is stopped and fatal is told, once per failure past the budget. Nobody
-// would start a successor: spec.Replace has no effect.
+// root has nobody to escalate to: the launcher is stopped and fatal is told, at
+// once when the launcher gave up (an *Exceeded is its reason), and when its own
+// panics are more than spec allows. Nobody would start a successor: spec.Replace
+// has no effect.
 func Root(spec Spec, fatal func(error)) actor.SupervisorStrategy {
 	spec.Replace = false
 	return &root{Strategy: OneForOne(spec), fatal: fatal}
@@ -22,7 +23,13 @@ type root struct {
 // the process there, and a Goexit the actor's mailbox.
 func (r *root) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
 	err := <-contain(func() {
-		r.Strategy.HandleFailure(sys, rootSupervisor{sup, child, r.fatal}, child, rs, reason, message)
+		crash, own := NewCrash(reason, nil), rootSupervisor{sup, child, r.fatal}
+		if _, gaveUp := crash.Reason.(*Exceeded); gaveUp { //nolint:errorlint // the launcher's own reason
+			tell(sys, child, Failure{Reason: crash.Reason, Stack: crash.Stack}, actor.EscalateDirective)
+			own.EscalateFailure(crash, message)
+			return
+		}
+		r.Strategy.HandleFailure(sys, own, child, rs, crash, message)
 	})
 	if err != nil {
 		r.fatal(err)

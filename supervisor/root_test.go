@@ -120,3 +120,28 @@ func TestNothingThatFailsAtTheRootEndsTheProcess(t *testing.T) {
 		})
 	}
 }
+
+// A launcher that gave up is not restarted, whatever is left of the root's budget;
+// and what is told has the stack of the panic below.
+func TestALauncherThatGaveUpIsFatalAtOnce(t *testing.T) {
+	for _, spec := range []string{"", "2 restarts in 1m0s"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := launch(t, func(f func(error)) actor.SupervisorStrategy { return Root(Spec{Intensity: 5, Period: time.Minute}, f) })
+			var told []*actor.SupervisorEvent
+			l.sys.EventStream.Subscribe(func(e any) {
+				if e, ok := e.(*actor.SupervisorEvent); ok {
+					told = append(told, e)
+				}
+			})
+			l.sys.Root.Send(l.pid, NewCrash(&Exceeded{Path: "launcher/poller", Spec: spec, Cause: errBoom}, []byte("the stack")))
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if starts, fatal, alive := l.is(); starts != 1 || fatal != 1 || alive || !errors.Is(l.fatal[0], errBoom) {
+				t.Errorf("%d starts, fatal %d times, alive %v", starts, fatal, alive)
+			}
+			if len(told) != 1 || told[0].Directive != actor.EscalateDirective || string(NewCrash(told[0].Reason, nil).Stack) != "the stack" {
+				t.Errorf("told %+v", told)
+			}
+		})
+	}
+}

@@ -20,6 +20,7 @@ type Strategy struct {
 	mu       sync.Mutex
 	budget   budget
 	tally    tally
+	gaveUp   tally              // of children that are supervisors
 	waiting  map[string]*member // children that wait for their restart or successor, by path
 	answered map[string]uint64  // order of the last restart at once, by path
 }
@@ -30,8 +31,8 @@ func newStrategy(k kind, given Spec) *Strategy {
 	s := given.withDefaults()
 	return &Strategy{
 		kind: k, given: given, spec: s, asker: asker{decide: s.Decide},
-		budget:  budget{intensity: s.Intensity, period: s.Period},
-		tally:   newTally(s.Period),
+		budget: budget{intensity: s.Intensity, period: s.Period},
+		tally:  newTally(s.Period), gaveUp: newTally(time.Hour),
 		waiting: map[string]*member{}, answered: map[string]uint64{},
 	}
 }
@@ -48,7 +49,7 @@ func (s *Strategy) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.budget.reset()
-	s.tally = newTally(s.spec.Period)
+	s.tally, s.gaveUp = newTally(s.spec.Period), newTally(time.Hour)
 	for _, m := range s.waiting {
 		if t := m.plan.timer; t != nil {
 			t.Stop()
@@ -69,7 +70,7 @@ func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 	if err != nil {
 		publish(sys, &Overruled{Child: child, Err: err})
 	}
-	if _, above := f.Reason.(*Exceeded); above && d == Resume { //nolint:errorlint // the child's own reason
+	if f.gaveUp() && d == Resume {
 		d = Restart // it is a supervisor whose failed child nobody would wake
 	}
 	switch d {
@@ -80,7 +81,7 @@ func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 		tell(sys, child, f, actor.StopDirective)
 		sup.StopChildren(child)
 	case Escalate:
-		escalate(sys, sup, child, &Exceeded{Path: f.Path, Restarts: f.Restarts, Cause: f.Reason}, message)
+		escalate(sys, sup, child, f, &Exceeded{Path: f.Path, Restarts: f.Restarts, Cause: f.Reason}, message)
 	default:
 		s.restart(sys, sup, child, f, message)
 	}
@@ -96,7 +97,7 @@ func (s *Strategy) restart(sys *actor.ActorSystem, sup actor.Supervisor, child *
 	n, exceeded := s.budget.spend(time.Now())
 	s.mu.Unlock()
 	if exceeded {
-		escalate(sys, sup, child, &Exceeded{Path: f.Path, Restarts: n - 1, Spec: s.budget.String(), Cause: f.Reason}, message)
+		escalate(sys, sup, child, f, &Exceeded{Path: f.Path, Restarts: n - 1, Spec: s.budget.String(), Cause: f.Reason}, message)
 		return
 	}
 	tell(sys, child, f, actor.RestartDirective)
@@ -127,13 +128,17 @@ func (s *Strategy) failure(path string, c *Crash) Failure {
 	defer s.mu.Unlock()
 	f.Restarts = s.budget.count(now)
 	f.ActorCrashes = s.tally.add("actor "+path, now)
+	if f.gaveUp() {
+		f.GaveUp = s.gaveUp.add(path, now)
+	}
 	if f.Job != nil {
 		f.JobCrashes = s.tally.add("class "+f.Job.Class, now)
 	}
 	return f
 }
 
-func escalate(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, e *Exceeded, message any) {
-	tell(sys, child, Failure{Reason: e}, actor.EscalateDirective)
-	sup.EscalateFailure(e, message)
+// escalate hands e on, with the stack of the panic that began it.
+func escalate(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, f Failure, e *Exceeded, message any) {
+	tell(sys, child, Failure{Reason: e, Stack: f.Stack}, actor.EscalateDirective)
+	sup.EscalateFailure(NewCrash(e, f.Stack), message)
 }

@@ -246,7 +246,7 @@ func TestEscalatedJobCrashSpendsTheBudgetOfTheNextSupervisor(t *testing.T) {
 	f := family(t, sys, 1)
 	s := OneForOne(Spec{Intensity: 2, Period: time.Hour})
 	for range 3 {
-		cause := &Exceeded{Path: "launcher/default/processor-0", Cause: &JobCrash{Class: "Bad", Err: errBoom}}
+		cause := &Exceeded{Path: "launcher/default/processor-0", Spec: "a budget", Cause: &JobCrash{Class: "Bad", Err: errBoom}}
 		s.HandleFailure(sys, f, f.children[0], nil, &Crash{Reason: cause}, nil)
 	}
 	if !errors.Is(f.escalated, errBoom) {

@@ -94,7 +94,7 @@ func TestEscalationExitsWith70(t *testing.T) {
 		t.Errorf("exit code %d, want 70", code)
 	}
 	why := p.AwaitLog("the supervision tree gave up: stopping")
-	for _, part := range []string{"restart budget spent (5 restarts in 1m0s)", "launcher/bug/fetcher", "fetcher with a bug"} {
+	for _, part := range []string{"escalated: launcher/bug failed", "launcher/bug/fetcher", "fetcher with a bug"} {
 		if !strings.Contains(why.Str("error"), part) {
 			t.Errorf("the reason has no %q: %s", part, why.Str("error"))
 		}
