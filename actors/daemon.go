@@ -218,7 +218,7 @@ func (d *Daemon) abort() {
 	d.mu.Unlock()
 	d.endSettle()
 	_ = d.redis.Close()
-	d.events.close(hookTime)
+	d.events.end(time.Now().Add(endTime))
 	close(d.ended)
 }
 

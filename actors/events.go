@@ -194,14 +194,16 @@ func (EventsDropped) event() {}
 
 // Subscriber is called for each event, in order, one at a time, in a goroutine
 // of its own. A slow one loses events (it is told how many), a panicking one
-// goes on with the next; neither holds anything up.
+// goes on with the next; neither holds anything up. A stop waits a few
+// seconds for one that still takes events, not for one whose call lasts over 1 s.
 type Subscriber func(Event)
 
 // eventBuffer is how many events may wait for a subscriber.
 const eventBuffer = 4096
 
 // Subscribe delivers every event from now on to f, until the returned function
-// is called or the daemon has ended.
+// is called or the daemon has ended. After cancel no call begins; one may still
+// run.
 func (d *Daemon) Subscribe(f Subscriber) (cancel func()) { return d.events.subscribe(f) }
 
 // events is the one stream of a daemon.
@@ -214,19 +216,12 @@ type events struct {
 	closed bool
 }
 
-type subscription struct {
-	f       Subscriber
-	queue   chan Event
-	dropped int // guarded by events.mu
-	done    chan struct{}
-}
-
 func newEvents(log zerolog.Logger) *events {
 	return &events{log: log, subs: map[*subscription]struct{}{}}
 }
 
 func (e *events) subscribe(f Subscriber) func() {
-	s := &subscription{f: f, queue: make(chan Event, eventBuffer), done: make(chan struct{})}
+	s := newSubscription(f, e.log)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -234,22 +229,12 @@ func (e *events) subscribe(f Subscriber) func() {
 	}
 	e.subs[s] = struct{}{}
 	e.wanted.Store(true)
-	go func() {
-		defer close(s.done)
-		for ev := range s.queue {
-			e.deliver(s, ev)
-		}
-	}()
+	go s.run()
 	return func() { e.remove(s) }
 }
 
-func (e *events) deliver(s *subscription, ev Event) {
-	if err := isolate(func() { s.f(ev) }); err != nil {
-		e.log.Error().Err(err).Msg("an event subscriber failed")
-	}
-}
-
 func (e *events) remove(s *subscription) {
+	s.removed.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, ok := e.subs[s]; ok {
@@ -281,25 +266,24 @@ func (e *events) publish(ev Event) {
 	}
 }
 
-// close ends the stream; what waits is still delivered, for at most wait.
-func (e *events) close(wait time.Duration) {
+// close ends the stream. What waits for the subscribers that are returned is
+// still delivered.
+func (e *events) close() (open []*subscription) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.closed = true
-	subs := e.subs
-	e.subs = map[*subscription]struct{}{}
-	e.wanted.Store(false)
-	for s := range subs {
+	for s := range e.subs {
 		close(s.queue)
+		open = append(open, s)
 	}
-	e.mu.Unlock()
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	for s := range subs {
-		select {
-		case <-s.done:
-		case <-t.C:
-			e.log.Error().Msg("an event subscriber did not return; going on without it")
-			return
-		}
+	clear(e.subs)
+	e.wanted.Store(false)
+	return open
+}
+
+// end closes the stream and waits for the subscribers, at most until then.
+func (e *events) end(then time.Time) {
+	for _, s := range e.close() {
+		s.await(then)
 	}
 }

@@ -5,12 +5,16 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/testkit"
@@ -123,4 +127,94 @@ func TestEventsAreDocumented(t *testing.T) {
 			t.Errorf("docs/events.md does not have %s", n[1])
 		}
 	}
+}
+
+// A subscriber that does not return is no reason for a stop to wait.
+func TestABlockedSubscriberDelaysNoStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.Nop(), Subscribers: []actors.Subscriber{func(actors.Event) { <-release }}, Capsules: []actors.Capsule{{Concurrency: 1}},
+		})
+		time.Sleep(5 * time.Second)
+		began := time.Now()
+		k.Stop()
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("the stop took %s", took)
+		}
+		close(release)
+	})
+}
+
+// One that is only slow has what was waiting for it.
+func TestAStopWaitsForASlowSubscriber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped atomic.Int32
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}},
+			Subscribers: []actors.Subscriber{func(e actors.Event) {
+				if _, ok := e.(actors.ActorStopped); ok {
+					time.Sleep(300 * time.Millisecond)
+					stopped.Add(1)
+				}
+			}},
+		})
+		k.Stop()
+		if n := stopped.Load(); n != 7 {
+			t.Errorf("it heard of the end of %d actors, want 7", n)
+		}
+	})
+}
+
+// A bug in a subscriber costs a line a minute, not one for each event.
+func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
+	for name, fail := range map[string]func(){"panic: a bug": func() { panic("a bug") }, "it called runtime.Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lines
+				s := testkit.NewScripted(t)
+				k := testkit.Start(t, actors.Config{
+					Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2}},
+					Subscribers: []actors.Subscriber{func(e actors.Event) {
+						if _, ok := e.(actors.JobDone); ok {
+							fail()
+						}
+					}},
+				})
+				push(k, 100, testkit.OK())
+				k.AwaitSettled()
+				k.Await("all", func() bool { return k.Stats().Processed == 100 })
+				synctest.Wait()
+				const message = "an event subscriber failed"
+				if n, why, stack := log.count(message), log.count(name), log.count("events_test.go:"); n != 1 || why != 1 || stack == 0 {
+					t.Errorf("%d lines, %d with the reason, %d with the stack:\n%s", n, why, stack, log.b.String())
+				}
+				time.Sleep(time.Minute)
+				push(k, 1, testkit.OK())
+				k.Await("one more", func() bool { return k.Stats().Processed == 101 })
+				synctest.Wait()
+				if n := log.count(message); n != 2 || log.count(`"failures":100`) != 1 {
+					t.Errorf("%d lines:\n%s", n, log.b.String())
+				}
+			})
+		})
+	}
+}
+
+// After its cancel a subscriber hears nothing of what still waited for it.
+func TestACancelledSubscriberHearsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
+		var heard atomic.Int32
+		cancel := k.Subscribe(func(actors.Event) { heard.Add(1); time.Sleep(time.Second) })
+		push(k, 20, testkit.OK())
+		k.Await("all", func() bool { return k.Stats().Processed == 20 })
+		cancel()
+		before := heard.Load()
+		time.Sleep(time.Hour)
+		if after := heard.Load(); after != before {
+			t.Errorf("heard %d events, %d of them after the cancel", after, after-before)
+		}
+	})
 }

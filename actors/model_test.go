@@ -264,7 +264,7 @@ func (m *modelled) run(t *testing.T) error {
 	m.ran, m.done = 0, 0
 	m.d = bare(t)
 	m.d.sys.EventStream.Subscribe(m.d.onEvent)
-	defer m.d.events.close(time.Second)
+	defer m.d.events.close()
 	m.d.Subscribe(func(e Event) {
 		if e, ok := e.(ActorEscalated); ok {
 			m.mu.Lock()

@@ -74,7 +74,7 @@ func (p *poller) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		p.epoch = p.d.nextEpoch()
-		p.ctx, p.cancel = context.WithCancel(context.Background())
+		p.ctx, p.cancel = context.WithCancel(p.d.settleCtx) // a launcher that is blocked stops no child
 		p.sets = [2]pollSet{{set: sched.Retry}, {set: sched.Schedule}}
 		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
 		p.watch(ctx)
@@ -130,6 +130,9 @@ func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, ki
 }
 
 func (p *poller) tick(ctx actor.Context, kind int) {
+	if p.ctx.Err() != nil {
+		return
+	}
 	switch kind {
 	case tickInterval:
 		p.poll(ctx)
@@ -176,6 +179,9 @@ func (p *poller) polled(ctx actor.Context, m polled) {
 // look starts a batch of set i unless one is under way.
 func (p *poller) look(ctx actor.Context, i int) {
 	s := &p.sets[i]
+	if p.ctx.Err() != nil {
+		return
+	}
 	if s.busy {
 		s.again = true
 		return
@@ -198,7 +204,7 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 		p.look(ctx, m.i)
 	case m.ok && p.watcher && !m.next.IsZero():
 		p.after(ctx, &s.timer, time.Until(m.next), tickDue0+m.i)
-	case !m.ok: // as a fetch: once a second until Redis is back
+	case !m.ok && p.ctx.Err() == nil: // as a fetch: once a second until Redis is back
 		p.after(ctx, &s.timer, time.Second, tickDue0+m.i)
 	}
 }

@@ -19,12 +19,14 @@ const (
 	// requeueTime is how long job contexts stay uncancelled while the bulk
 	// requeue is not confirmed; after it both go on side by side.
 	requeueTime = 2 * time.Second
-	// treeTime bounds the end of the actors themselves.
-	treeTime = 5 * time.Second
-	// hookTime bounds the wait for lifecycle callbacks at the end.
-	hookTime = 3 * time.Second
-	// closeTime bounds the last words to Redis.
-	closeTime = 3 * time.Second
+	// endTime bounds all that follows the grace. With the others it makes the 8 s
+	// that a platform is to wait beyond the timeout.
+	endTime = 4 * time.Second
+	// treeTime bounds the end of the actors themselves, as part of endTime.
+	treeTime = 2 * time.Second
+	// hookTime is what the last words to Redis leave of endTime for lifecycle
+	// callbacks and subscribers.
+	hookTime = time.Second
 )
 
 func (d *Daemon) phase() phase {
@@ -345,8 +347,9 @@ func (d *Daemon) end() {
 	for _, c := range d.capsules {
 		c.settler.close()
 	}
+	then := time.Now().Add(endTime)
 	d.stopTree()
-	ctx, cancel := context.WithTimeout(context.Background(), d.patience(closeTime))
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(then)-hookTime))
 	defer cancel()
 	d.machinery.await(ctx, d.machinery.idle)
 	for _, c := range d.capsules {
@@ -356,7 +359,8 @@ func (d *Daemon) end() {
 	}
 	d.lastBeat(ctx)
 	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
-	d.hooks.wait(hookTime)
+	subscribers := d.events.close() // they go on while the callbacks run
+	d.hooks.wait(time.Until(then))
 	d.mu.Lock()
 	d.report.Elapsed = time.Since(d.stoppedAt)
 	d.report.Cause = d.fatal
@@ -364,7 +368,9 @@ func (d *Daemon) end() {
 	d.mu.Unlock()
 	d.log.Info().Object("drain", report).Msg("stopped")
 	_ = d.redis.Close()
-	d.events.close(hookTime)
+	for _, s := range subscribers {
+		s.await(then)
+	}
 	close(d.ended)
 }
 

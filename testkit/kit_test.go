@@ -97,7 +97,7 @@ func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
 					}
 					start := time.Now()
 					r := k.Stop()
-					if took := time.Since(start); took > 40*time.Second {
+					if took := time.Since(start); took > 33*time.Second {
 						t.Errorf("the stop took %s", took)
 					}
 					if len(r.Requeued) != 1 {

@@ -1,0 +1,117 @@
+package actors
+
+import (
+	"errors"
+	"reflect"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/joblog"
+)
+
+const (
+	// subscriberTime is how long a call of a subscriber may take at the end: one
+	// that has taken longer is not waited for.
+	subscriberTime = time.Second
+	// complaintTime is the least time between two lines about one subscriber.
+	complaintTime = time.Minute
+)
+
+var errSubscriberGoexit = errors.New("it called runtime.Goexit")
+
+// subscription is one subscriber with what waits for it.
+type subscription struct {
+	f       Subscriber
+	log     zerolog.Logger
+	queue   chan Event
+	dropped int // guarded by events.mu
+	done    chan struct{}
+	removed atomic.Bool  // by its cancel: it hears nothing more
+	made    time.Time    // began counts from it
+	began   atomic.Int64 // when the call that runs began; 0 between two
+
+	// Of the delivering goroutine.
+	failures int // since the last line about them
+	told     time.Time
+}
+
+func newSubscription(f Subscriber, log zerolog.Logger) *subscription {
+	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+	return &subscription{
+		f: f, log: log.With().Str("subscriber", name).Logger(), made: time.Now(),
+		queue: make(chan Event, eventBuffer), done: make(chan struct{}),
+	}
+}
+
+// run delivers until the queue is closed and empty.
+func (s *subscription) run() {
+	defer close(s.done)
+	for ev := range s.queue {
+		if s.removed.Load() {
+			continue
+		}
+		s.began.Store(int64(time.Since(s.made)) + 1)
+		err := isolate(func() { s.f(ev) })
+		s.began.Store(0)
+		if err != nil {
+			s.complain(err)
+		}
+	}
+}
+
+// complain logs that the subscriber failed: the first time with the stack, then
+// once a minute how often, so that a bug in it does not fill the log.
+func (s *subscription) complain(err error) {
+	s.failures++
+	if !s.told.IsZero() && time.Since(s.told) < complaintTime {
+		return
+	}
+	line := s.log.Error()
+	if s.told.IsZero() {
+		line = line.Bytes("stack", stackOf(err))
+	}
+	if _, goexit := errors.AsType[*troupe.GoexitError](err); goexit {
+		err = errSubscriberGoexit
+	}
+	joblog.Err(line, err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
+	s.failures, s.told = 0, time.Now()
+}
+
+func stackOf(err error) []byte {
+	if e, ok := errors.AsType[*troupe.PanicError](err); ok {
+		return e.Stack
+	}
+	if e, ok := errors.AsType[*troupe.GoexitError](err); ok {
+		return e.Stack
+	}
+	return nil
+}
+
+// await waits until what was waiting for a closed subscription is delivered, at
+// most until then, and not for a subscriber that does not return.
+func (s *subscription) await(then time.Time) {
+	for {
+		patience := subscriberTime
+		if began := s.began.Load(); began != 0 {
+			patience -= time.Since(s.made) - time.Duration(began)
+		}
+		if left := time.Until(then); left < patience {
+			patience = left
+		}
+		t := time.NewTimer(max(0, patience))
+		select {
+		case <-s.done:
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		if patience <= 0 {
+			s.log.Error().Int("events", len(s.queue)).Msg("an event subscriber did not return; going on without it")
+			return
+		}
+	}
+}
