@@ -21,6 +21,7 @@ type Filter struct {
 	match    func(actors.Event) bool
 	min, max int // max < 0: any number
 	wait     time.Duration
+	bad      error // in a pattern
 }
 
 // Events picks every event of type E for which all of where hold.
@@ -55,11 +56,15 @@ func Stops(pattern string) Filter { return about[actors.ActorStopped](pattern) }
 func Escalations(pattern string) Filter { return about[actors.ActorEscalated](pattern) }
 
 func about[E actors.Event](pattern string) Filter {
-	return Events[E]().where(" of "+pattern, func(e actors.Event) bool {
+	f := Events[E]().where(" of "+pattern, func(e actors.Event) bool {
 		a, _ := actorOf(e)
 		ok, err := path.Match(pattern, a.Path)
 		return ok && err == nil
 	})
+	if _, err := path.Match(pattern, ""); err != nil {
+		f.bad = fmt.Errorf("pattern %q: %w", pattern, err)
+	}
+	return f
 }
 
 // Of narrows a filter of events about jobs, such as Events[actors.JobDone](),
@@ -102,7 +107,8 @@ func (f Filter) AtLeast(n int) Filter { f.min, f.max = n, -1; return f }
 // Never expects none.
 func (f Filter) Never() Filter { return f.Times(0) }
 
-// Within sets how long Expect waits; else it is 10 s.
+// Within sets how long Expect waits; else it is 10 s. Beside Times or Never it is
+// also how long Expect watches for one too many: all of d.
 func (f Filter) Within(d time.Duration) Filter { f.wait = d; return f }
 
 func (f Filter) String() string {
@@ -118,26 +124,28 @@ func (f Filter) String() string {
 // expectTime is how long Expect waits; less than the first retry of a job takes.
 const expectTime = 10 * time.Second
 
-// excessTime is how long Expect watches for events too many. In a bubble nothing
-// that is under way can come later than that; in real time it catches most.
+// excessTime is how long Expect watches for events too many where Within does not
+// say. In a bubble it catches what is under way; in real time most of that.
 const excessTime = 10 * time.Millisecond
 
 // Expect runs do and waits until the daemon has published as many events as f
 // expects, counted from the call of Expect; nil means to wait only. Fewer, or
 // more, fail the test with those that were seen. A strict kit does not count
-// them as unexpected.
+// them as unexpected. A filter with Times or Never and Within takes all of that
+// time: give it only as long as matters, or a bubble.
 func (k *Kit) Expect(f Filter, do func()) {
 	k.tb.Helper()
-	if f.match == nil {
-		k.tb.Fatal("Expect: the zero Filter picks nothing; make one with Events, Crashes, …")
-	}
+	k.check("Expect", f)
 	var mu sync.Mutex
 	var seen []actors.Event
+	tooMany := make(chan struct{})
 	cancel := k.Subscribe(func(e actors.Event) {
 		if f.match(e) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen = append(seen, e)
+			if seen = append(seen, e); len(seen) == f.max+1 {
+				close(tooMany)
+			}
 		}
 	})
 	defer cancel()
@@ -145,9 +153,20 @@ func (k *Kit) Expect(f Filter, do func()) {
 	if do != nil {
 		do()
 	}
-	enough := await(cmp.Or(f.wait, expectTime), func() bool { return count() >= f.min })
+	limit := cmp.Or(f.wait, expectTime)
+	end := time.Now().Add(limit)
+	enough := await(limit, func() bool { return count() >= f.min })
 	if enough && f.max >= 0 {
-		time.Sleep(excessTime)
+		watch := excessTime
+		if f.wait > 0 {
+			watch = max(watch, time.Until(end))
+		}
+		t := time.NewTimer(watch)
+		defer t.Stop()
+		select {
+		case <-tooMany:
+		case <-t.C:
+		}
 	}
 	if n := count(); enough && (f.max < 0 || n <= f.max) {
 		k.Allow(f.Times(n))
@@ -160,5 +179,16 @@ func (k *Kit) Expect(f Filter, do func()) {
 	for _, e := range seen {
 		b.WriteString("\n  " + formatEvent(e))
 	}
-	k.tb.Fatalf("%s\n%s", &b, k.describe())
+	k.tb.Fatalf("%s\n%s", &b, k.show())
+}
+
+// check fails the test if f can pick nothing.
+func (k *Kit) check(who string, f Filter) {
+	k.tb.Helper()
+	switch {
+	case f.match == nil:
+		k.tb.Fatalf("%s: the zero Filter picks nothing; make one with Events, Crashes, …", who)
+	case f.bad != nil:
+		k.tb.Fatalf("%s: %v", who, f.bad)
+	}
 }

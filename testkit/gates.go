@@ -86,7 +86,7 @@ func (k *Kit) Resume(path string) {
 func (k *Kit) inject(what string, err error) {
 	k.tb.Helper()
 	if err != nil {
-		k.tb.Fatalf("%s: %v\n%s", what, err, k.describe())
+		k.tb.Fatalf("%s: %v\n%s", what, err, k.show())
 	}
 }
 
@@ -98,8 +98,10 @@ func (k *Kit) openGates() {
 	k.gates.mu.Unlock()
 	for _, path := range held {
 		_ = k.Daemon.Release(path)
+		k.gates.note(k.gates.held, path, false)
 	}
 	for _, path := range suspended {
 		_ = k.Daemon.Resume(path)
+		k.gates.note(k.gates.suspended, path, false)
 	}
 }

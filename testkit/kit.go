@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,9 +33,12 @@ type Kit struct {
 	Redis  redis.UniversalClient // the database of the daemon
 	Client *client.Client        // pushes into it
 
-	tb    testing.TB
-	log   *eventLog
-	gates *gates
+	tb     testing.TB
+	log    *eventLog
+	gates  *gates
+	strict bool
+	before string // what there was to see when the stop began; of a strict kit
+	shown  bool   // a failure has shown it
 }
 
 // Option changes what Start does.
@@ -60,10 +64,10 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 	if cfg.Registry == nil {
 		cfg.Registry = new(troupe.Registry)
 	}
-	if cfg.Logger.GetLevel() == zerolog.Disabled || isZero(cfg.Logger) {
-		cfg.Logger = zerolog.New(zerolog.NewTestWriter(tb)).Level(zerolog.WarnLevel)
+	if reflect.ValueOf(cfg.Logger).IsZero() {
+		cfg.Logger = zerolog.New(shortStacks{zerolog.NewTestWriter(tb)}).Level(zerolog.WarnLevel)
 	}
-	k := &Kit{Redis: cfg.Redis, tb: tb, log: newEventLog(), gates: newGates()}
+	k := &Kit{Redis: cfg.Redis, tb: tb, log: newEventLog(), gates: newGates(), strict: set.strict}
 	if _, measuring := tb.(*testing.B); !measuring || set.strict {
 		cfg.Subscribers = append(slices.Clip(cfg.Subscribers), k.log.record)
 	}
@@ -80,9 +84,14 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		k.log.watchDeadLetters(d.ActorSystem())
 	}
 	tb.Cleanup(func() {
+		k.remember() // before the gates open
 		k.openGates()
 		k.Stop()
-		time.Sleep(50 * time.Millisecond) // the actor library's dead-letter window; a bubble may not end before it
+		if inBubble() {
+			time.Sleep(bubbleTime)
+		} else {
+			time.Sleep(50 * time.Millisecond) // the actor library's dead-letter window
+		}
 		if set.strict {
 			k.checkStrict()
 		}
@@ -117,12 +126,10 @@ func (k *Kit) up() (n int) {
 	return n
 }
 
-// isZero tells an unset logger: it has no writer and logs nothing.
-func isZero(l zerolog.Logger) bool { return l.Info() == nil } //nolint:zerologlint // asks, sends nothing
-
 // Stop runs the stop protocol and returns its report.
 func (k *Kit) Stop() actors.DrainReport {
 	k.tb.Helper()
+	k.remember()
 	r, err := k.Daemon.Stop(context.Background())
 	if err != nil {
 		k.tb.Errorf("stop: %v", err)
@@ -155,7 +162,7 @@ func (k *Kit) PushClass(class string, args []any, opts ...client.Option) string 
 func (k *Kit) Await(what string, cond func() bool) {
 	k.tb.Helper()
 	if !await(awaitTime, cond) {
-		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.describe())
+		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.show())
 	}
 }
 
@@ -192,6 +199,20 @@ func await(d time.Duration, cond func() bool) bool {
 		time.Sleep(2 * time.Millisecond) // a condition on a whole tree has no one signal
 	}
 	return true
+}
+
+// remember keeps what a strict kit may have to show: after the stop everything
+// is stopped.
+func (k *Kit) remember() {
+	if k.strict && k.before == "" {
+		k.before = k.describe()
+	}
+}
+
+// show is describe for a failure.
+func (k *Kit) show() string {
+	k.shown = true
+	return k.describe()
 }
 
 // describe is what a failing test shows.

@@ -1,8 +1,11 @@
 package testkit_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/testkit"
@@ -229,12 +233,73 @@ func TestEventFiltersCount(t *testing.T) {
 			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Never(), panics(k, 1)) },
 			[]string{"expected no ActorCrashed", "got 1"},
 		},
-		"the zero filter": {func(k *testkit.Kit) { k.Expect(testkit.Filter{}, nil) }, []string{"zero Filter"}},
+		"one too many in the time that was given": {
+			func(k *testkit.Kit) {
+				k.Expect(testkit.Crashes(processor).Times(1).Within(time.Minute), func() { panics(k, 1)(); crashLater(k) })
+			},
+			[]string{"expected exactly 1", "got 2"},
+		},
+		"one in the time that was given": {
+			func(k *testkit.Kit) {
+				k.Expect(testkit.Crashes(processor).Never().Within(time.Minute), func() { crashLater(k) })
+			},
+			[]string{"expected no ActorCrashed", "got 1"},
+		},
+		"the zero filter":        {func(k *testkit.Kit) { k.Expect(testkit.Filter{}, nil) }, []string{"zero Filter"}},
+		"the zero filter, again": {func(k *testkit.Kit) { k.Allow(testkit.Filter{}) }, []string{"zero Filter"}},
+		"a bad pattern": {
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher/default/proc[").Never(), nil) },
+			[]string{`pattern "launcher/default/proc[": ` + path.ErrBadPattern.Error()},
+		},
+		"a bad pattern that is allowed": {
+			func(k *testkit.Kit) { k.Allow(testkit.Crashes("[").Saying("boom")) },
+			[]string{path.ErrBadPattern.Error()},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { fails(t, in(t, c.f), c.want...) })
 		})
 	}
+}
+
+// crashLater crashes the processor after a second.
+func crashLater(k *testkit.Kit) {
+	time.AfterFunc(time.Second, func() { _ = k.Daemon.Crash(processor, errBoom) })
+}
+
+// A logger that was chosen stays: only the zero one is replaced.
+func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		level zerolog.Level
+		lines int
+	}{"info": {zerolog.InfoLevel, 1}, "error": {zerolog.ErrorLevel, 1}, "off": {zerolog.Disabled, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				failed, text := try(t, func(tb testing.TB) {
+					cfg := one(testkit.NewScripted(tb), nil)
+					cfg.Logger = zerolog.New(&log).Level(c.level)
+					k := testkit.Start(tb, cfg)
+					k.Crash(processor, errBoom)
+					k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+				})
+				if n := strings.Count(log.String(), "an actor crashed"); n != c.lines || failed || strings.Contains(text, "crashed") {
+					t.Errorf("%d lines in the logger, want %d; in the test's log: %s", n, c.lines, text)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, text := try(t, func(tb testing.TB) {
+			k := testkit.Start(tb, one(testkit.NewScripted(tb), nil))
+			k.Push(testkit.Panic())
+			k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+		})
+		line := regexp.MustCompile(`.*"message":"an actor crashed".*`).FindString(text)
+		if len(line) < 100 || len(line) > 700 || !strings.Contains(line, "testkit/scripted.go:") {
+			t.Errorf("want a line with the place of the panic:\n%s", line)
+		}
+	})
 }
 
 func TestScriptedFatesAndCounts(t *testing.T) {

@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"fmt"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,14 +14,16 @@ import (
 )
 
 // Strict makes the test fail at its end on anything that it did not expect: an
-// actor that crashed or escalated, a strategy that failed, a dead letter (other than a doorbell), a job
-// abandoned, fenced, left unsettled or lost, a daemon that gave up, and a
-// goroutine left behind. What Kit.Crash causes and Kit.Expect has seen is
-// expected; Kit.Allow names more.
+// actor that crashed or escalated, a strategy that failed, a dead letter (other
+// than a doorbell), a job abandoned, fenced, left unsettled or lost, a daemon that
+// gave up, events that the kit was too slow for, and a goroutine left behind. What
+// Kit.Crash causes and Kit.Expect has seen is expected; Kit.Allow names more. It
+// is crashes that must be expected, not restarts: those that a strategy restarts
+// beside the crashed one need not be named.
 //
 // The search for goroutines looks at the whole process, so in real time a strict
-// test must not be parallel to others; in a bubble testing/synctest itself sees
-// to it.
+// test must not be parallel to others. In a bubble it looks at the bubble only;
+// one that is left there is also the end of the test binary, by testing/synctest.
 func Strict() Option { return func(s *settings) { s.strict = true } }
 
 // allowance is an event filter with what is left of its number.
@@ -31,6 +35,10 @@ type allowance struct {
 // Allow tells a strict kit that these events may happen: as many as f says with
 // Times, else any number. It may be called before or after the fact.
 func (k *Kit) Allow(filters ...Filter) {
+	k.tb.Helper()
+	for _, f := range filters {
+		k.check("Allow", f)
+	}
 	k.log.mu.Lock()
 	defer k.log.mu.Unlock()
 	for _, f := range filters {
@@ -47,7 +55,7 @@ func (l *eventLog) expected(e actors.Event) bool {
 	}
 	for _, bounded := range []bool{true, false} {
 		for _, a := range l.allowed {
-			if (a.max >= 0) == bounded && (a.max < 0 || a.used < a.max) && a.match != nil && (a.match(e) || a.match(after)) {
+			if (a.max >= 0) == bounded && (a.max < 0 || a.used < a.max) && (a.match(e) || a.match(after)) {
 				a.used++
 				return true
 			}
@@ -71,7 +79,7 @@ func (k *Kit) checkStrict() {
 		faults = append(faults, "dead letter: "+letter)
 	}
 	if l.lost > 0 {
-		k.tb.Logf("strict: %d events were not seen; what they told is unknown", l.lost)
+		faults = append(faults, fmt.Sprintf("%d events came too fast to be seen; what they told is unknown", l.lost))
 	}
 	l.mu.Unlock()
 	r := k.Report()
@@ -87,7 +95,10 @@ func (k *Kit) checkStrict() {
 		faults = append(faults, "the daemon gave up: "+err.Error())
 	}
 	if len(faults) > 0 {
-		k.tb.Errorf("strict:\n  %s\n%s", strings.Join(faults, "\n  "), k.describe())
+		if k.shown { // the tree is in the log already, as it was when the test failed
+			k.before = ""
+		}
+		k.tb.Errorf("strict:\n  %s\n%s", strings.Join(faults, "\n  "), k.before)
 	}
 }
 
@@ -96,7 +107,7 @@ func (k *Kit) allowedEnd() bool {
 	k.log.mu.Lock()
 	defer k.log.mu.Unlock()
 	for _, a := range k.log.allowed {
-		if a.match != nil && a.max != 0 && a.match(actors.ActorEscalated{ActorEvent: actors.ActorEvent{Path: "launcher", Role: "launcher"}}) {
+		if a.max != 0 && a.match(actors.ActorEscalated{ActorEvent: actors.ActorEvent{Path: "launcher", Role: "launcher"}}) {
 			return true
 		}
 	}
@@ -109,6 +120,18 @@ const leakTime = 3 * time.Second
 // checkLeaks looks at the end of the test for goroutines that were not there now.
 func checkLeaks(tb testing.TB) {
 	if inBubble() {
+		before := bubbleGoroutines()
+		tb.Cleanup(func() {
+			var left []string
+			for id, stack := range bubbleGoroutines() {
+				if _, old := before[id]; !old && !strings.Contains(stack, memoryServerFunc) && !strings.Contains(stack, scriptedFunc) {
+					left = append(left, stack)
+				}
+			}
+			if len(left) > 0 {
+				tb.Errorf("strict: found unexpected goroutines, which the bubble waits for in vain:\n%s", strings.Join(left, "\n\n"))
+			}
+		})
 		return
 	}
 	before := goleak.IgnoreCurrent()
@@ -124,7 +147,43 @@ func checkLeaks(tb testing.TB) {
 }
 
 // memoryServer ends with its Memory, which may have been made before the kit.
-var memoryServer = goleak.IgnoreAnyFunction("github.com/alicebob/miniredis/v2/server.(*Server).servePeer")
+var memoryServer = goleak.IgnoreAnyFunction(memoryServerFunc)
+
+// scriptedFunc is a scripted job, which is released at the end of the test.
+const scriptedFunc = "testkit.(*Scripted).perform("
+
+const memoryServerFunc = "github.com/alicebob/miniredis/v2/server.(*Server).servePeer"
+
+// bubbleTime is how long a kit in a bubble waits at its end, in the bubble's time,
+// for those who sleep, like a decider that was overruled: when the test is over
+// the time of a bubble stands still.
+const bubbleTime = 5 * time.Minute
+
+// header is the first line of a stack.
+var header = regexp.MustCompile(`^goroutine (\d+) \[[^\]]*synctest bubble (\d+)`)
+
+// bubbleGoroutines returns the stacks of the caller's bubble, but for its own.
+func bubbleGoroutines() map[string]string {
+	buf := make([]byte, 1<<20)
+	n := runtime.Stack(buf, true)
+	for ; n == len(buf); n = runtime.Stack(buf, true) {
+		buf = make([]byte, 2*len(buf))
+	}
+	stacks := map[string]string{}
+	own := ""
+	for i, stack := range strings.Split(strings.TrimSpace(string(buf[:n])), "\n\n") {
+		h := header.FindStringSubmatch(stack)
+		switch {
+		case i == 0 && h == nil:
+			return nil
+		case i == 0: // the caller's comes first
+			own = h[2]
+		case h != nil && h[2] == own:
+			stacks[h[1]] = stack
+		}
+	}
+	return stacks
+}
 
 // inBubble tells a testing/synctest bubble by its clock, which begins in the
 // year 2000; there is no other way to ask.

@@ -1,8 +1,12 @@
 package testkit_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
@@ -158,5 +162,68 @@ func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 			k.Stop()
 			m.SetError("")
 		}, "left unsettled: job Scripted")
+	})
+}
+
+// In a bubble a goroutine that is left is the end of the test binary: the stack
+// is told first.
+func TestStrictFindsLeakedGoroutinesInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leak := make(chan struct{})
+		fails(t, func(tb testing.TB) {
+			strict(tb, testkit.NewScripted(tb))
+			go func() { <-leak }()
+		}, "strict: found unexpected goroutines", "TestStrictFindsLeakedGoroutinesInABubble")
+		close(leak)
+	})
+}
+
+// Who only sleeps does not stay: the kit waits for it, in the bubble's time.
+func TestADeciderThatSleepsOutlivesNoBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := one(testkit.NewScripted(t), nil)
+		cfg.Logger = zerolog.Nop()
+		cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive {
+			time.Sleep(3 * time.Second)
+			return supervisor.Restart
+		}})
+		k := testkit.Start(t, cfg, testkit.Strict())
+		k.Expect(testkit.Events[actors.StrategyOverruled](), func() { k.Crash("launcher/poller", errBoom) })
+	})
+}
+
+// The tree is that of the running daemon, once, with what the test held.
+func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, text := try(t, func(tb testing.TB) {
+			k := strict(tb, testkit.NewScripted(tb))
+			panics(k, 1)
+			k.Hold("launcher/poller")
+		})
+		for what, want := range map[string]int{
+			"launcher                 running": 1, "launcher                 stopped": 0, "held by the test: launcher/poller": 1,
+		} {
+			if n := strings.Count(text, what); n != want {
+				t.Errorf("%q stands there %d times, want %d:\n%s", what, n, want, text)
+			}
+		}
+		_, text = try(t, func(tb testing.TB) {
+			k := strict(tb, testkit.NewScripted(tb))
+			panics(k, 1)
+			k.Await("the impossible", func() bool { return false })
+		})
+		if n := strings.Count(text, "launcher   "); n != 1 || !strings.Contains(text, "strict:") {
+			t.Errorf("%d trees, want 1:\n%s", n, text)
+		}
+	})
+}
+
+// What the kit has not seen may have been anything.
+func TestStrictFailsOnEventsThatItLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails(t, func(tb testing.TB) {
+			k := strict(tb, testkit.NewScripted(tb))
+			k.LoseEvents(3)
+		}, "strict:", "3 events came too fast to be seen")
 	})
 }

@@ -1,0 +1,6 @@
+package testkit
+
+import "github.com/troupehq/troupe/actors"
+
+// LoseEvents tells the kit's log that it was too slow for n events.
+func (k *Kit) LoseEvents(n int) { k.log.record(actors.EventsDropped{N: n}) }
