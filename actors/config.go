@@ -14,7 +14,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/supervisor"
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
@@ -225,20 +224,8 @@ func (c Config) Validate() error {
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
 	}
-	places := map[*supervisor.Strategy]string{}
-	strategy := func(field string, s actor.SupervisorStrategy) {
-		if v, ok := s.(interface{ Validate() error }); ok {
-			if err := v.Validate(); err != nil {
-				errs = append(errs, fmt.Errorf("config: %s: %w", field, err))
-			}
-		}
-		if own, ok := s.(*supervisor.Strategy); ok {
-			if other := places[own]; other != "" {
-				bad(field, "the same value as "+other, "a strategy of its own: it counts the restarts of one place")
-			}
-			places[own] = field
-		}
-	}
+	places := places{}
+	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, places.check(field, s)...) }
 	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
 	for i, k := range c.Capsules {

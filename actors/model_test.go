@@ -160,7 +160,7 @@ func (f fate) reason() error {
 
 func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
 	spec := supervisor.Spec{
-		Intensity: n.intensity, Period: n.period, Replace: n.replace,
+		Intensity: cmp.Or(n.intensity, -1), Period: n.period, Replace: n.replace,
 		Backoff: supervisor.Backoff{Min: n.min, Max: n.max},
 		Decide: func(f supervisor.Failure) supervisor.Directive {
 			line := fmt.Sprintf("%s: %s, restarts %d, crashes %d", n.path, f.Path, f.Restarts, f.ActorCrashes)

@@ -406,22 +406,71 @@ func TestStrategySeesTheChildrenInTheOrderOfTheirStart(t *testing.T) {
 	})
 }
 
+// embedding is a strategy around ours, as the one of docs/supervision.md.
+type embedding struct {
+	*supervisor.Strategy
+	name string
+}
+
+// pointed is one of a user's own, with state.
+type pointed struct{ crashes int }
+
+func (p *pointed) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, _, _ any) {
+	p.crashes++
+	sup.RestartChildren(child)
+}
+
+// stateless has none: its pointers are all the same to Go.
+type stateless struct{}
+
+func (*stateless) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
+}
+
 func TestStrategiesAreChecked(t *testing.T) {
-	shared := supervisor.Default()
-	cfg := actors.Config{
-		Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry), Strategy: shared,
-		Capsules: []actors.Capsule{
-			{Strategy: shared},
-			{Name: "b", Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: -3})},
-		},
-	}
-	err := cfg.Validate()
-	for _, want := range []string{
-		"config: Capsules[0].Strategy is the same value as Strategy, expected a strategy of its own",
-		"config: Capsules[1].Strategy: supervisor: Intensity is -3, expected",
+	shared, own := supervisor.Default(), &pointed{}
+	const same = "config: Capsules[0].Strategy is the same value as Strategy, expected a strategy of its own"
+	const empty = "supervisor: the Strategy is nil or empty, expected one made by OneForOne"
+	for name, c := range map[string]struct {
+		a, b actor.SupervisorStrategy
+		want []string
+	}{
+		"shared":            {shared, shared, []string{same}},
+		"embedded twice":    {embedding{shared, "a"}, &embedding{shared, "b"}, []string{same}},
+		"embedded and bare": {embedding{shared, "a"}, shared, []string{same}},
+		"of another kind":   {own, own, []string{same}},
+		"two of a kind":     {&pointed{}, &pointed{}, nil},
+		"two of ours":       {supervisor.Default(), embedding{supervisor.Default(), ""}, nil},
+		"without state":     {&stateless{}, &stateless{}, nil},
+		"functions":         {strategyFunc(nil), strategyFunc(nil), nil},
+		"faulty":            {supervisor.OneForOne(supervisor.Spec{Intensity: -3}), nil, []string{"config: Strategy: supervisor: Intensity is -3, expected"}},
+		"nil": {(*supervisor.Strategy)(nil), (*pointed)(nil), []string{
+			"config: Strategy: " + empty, "config: Capsules[0].Strategy is a nil *actors_test.pointed, expected a strategy",
+		}},
+		"empty": {&supervisor.Strategy{}, embedding{}, []string{"config: Strategy: " + empty, "config: Capsules[0].Strategy: " + empty}},
+		"a Validate that panics": {badValidate{}, (*embedding)(nil), []string{
+			"config: Strategy: Validate of a actors_test.badValidate: panic: validate", "config: Capsules[0].Strategy: Validate of a *actors_test.embedding: panic: ",
+		}},
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := actors.New(actors.Config{
+				Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry), Strategy: c.a,
+				Capsules: []actors.Capsule{{Strategy: c.b}},
+			})
+			if (err == nil) != (len(c.want) == 0) {
+				t.Errorf("error %v", err)
+			}
+			for _, want := range c.want {
+				if err != nil && !strings.Contains(err.Error(), want) {
+					t.Errorf("error %v, want %s", err, want)
+				}
+			}
+		})
 	}
 }
+
+type badValidate struct{ stateless }
+
+func (badValidate) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
+}
+
+func (badValidate) Validate() error { panic("validate") }

@@ -271,7 +271,7 @@ capsules:
 		if err := c.Validate(); err != nil {
 			t.Error(err)
 		}
-		want := []string{"all_for_one, 3 restarts in 5s", "rest_for_one, 0 restarts in 1m0s", "rest_for_one, 0 restarts in 1m0s"}
+		want := []string{"all_for_one, 3 restarts in 5s, backoff 100ms..5s, jitter 0.2", "rest_for_one, 0 restarts in 1m0s, backoff 100ms..5s, jitter 0.2", "rest_for_one, 0 restarts in 1m0s, backoff 100ms..5s, jitter 0.2"}
 		for i, strategy := range []any{c.Strategy, c.Capsules[0].Strategy, c.Capsules[1].Strategy} {
 			got, ok := strategy.(*supervisor.Strategy)
 			if !ok || got.String() != want[i] || seen[got] {

@@ -32,7 +32,9 @@ func defaultSpec() supervisor.Spec {
 var strategySettings = map[string]func(p *parse, s *supervisor.Spec, n *node, field string){
 	"intensity": func(p *parse, s *supervisor.Spec, n *node, field string) {
 		if n.kind != null {
-			s.Intensity = p.int(n, field, 0, maxIntensity)
+			if s.Intensity = p.int(n, field, 0, maxIntensity); s.Intensity == 0 {
+				s.Intensity = -1 // none
+			}
 		}
 	},
 	"period": func(p *parse, s *supervisor.Spec, n *node, field string) {

@@ -9,8 +9,7 @@ import (
 // Spec describes a strategy.
 type Spec struct {
 	// Intensity restarts within Period are allowed for all children together;
-	// one more and the supervisor escalates. 0 and 0 mean 10 in 10 s; Intensity
-	// −1 allows none, as 0 does beside a Period.
+	// one more and the supervisor escalates. 0 means 10, −1 allows none.
 	Intensity int
 	Period    time.Duration // 0 means 10 s
 	Backoff   Backoff       // waits between restarts
@@ -38,7 +37,7 @@ func (s Spec) Validate() error {
 	}
 	const duration = "a positive duration, or 0"
 	b := s.Backoff
-	check(s.Intensity >= -1, "Intensity", s.Intensity, "a number of restarts, or -1 for none")
+	check(s.Intensity >= -1, "Intensity", s.Intensity, "a number of restarts, 0 for 10, or -1 for none")
 	check(s.Period >= 0, "Period", s.Period, duration+" for 10s")
 	check(b.Min >= 0, "Backoff.Min", b.Min, duration+" for no wait")
 	check(b.Max >= 0, "Backoff.Max", b.Max, duration+" for 1h")
@@ -49,7 +48,7 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) withDefaults() Spec {
-	if s.Intensity == 0 && s.Period == 0 {
+	if s.Intensity == 0 {
 		s.Intensity = 10
 	}
 	s.Intensity = max(s.Intensity, 0)

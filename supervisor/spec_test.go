@@ -23,7 +23,7 @@ func TestNewTakesTheNamesOfAFile(t *testing.T) {
 	_, err := New("one-for-one", Spec{Intensity: -7})
 	for _, want := range []string{
 		`strategy is "one-for-one", expected one_for_one, all_for_one or rest_for_one`,
-		"Intensity is -7, expected a number of restarts, or -1 for none",
+		"Intensity is -7, expected a number of restarts, 0 for 10, or -1 for none",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
@@ -40,7 +40,7 @@ func TestValidateNamesFieldValueAndExpectation(t *testing.T) {
 		{Spec{Intensity: -1}, ""},
 		{Spec{Backoff: Backoff{Min: time.Second, Max: time.Second, Jitter: 1}}, ""},
 		{Spec{Backoff: Backoff{Min: time.Second}}, ""},
-		{Spec{Intensity: -2}, "Intensity is -2, expected a number of restarts, or -1 for none"},
+		{Spec{Intensity: -2}, "Intensity is -2, expected a number of restarts, 0 for 10, or -1 for none"},
 		{Spec{Period: -time.Second}, "Period is -1s, expected a positive duration, or 0 for 10s"},
 		{Spec{Backoff: Backoff{Min: -1}}, "Backoff.Min is -1ns, expected a positive duration, or 0 for no wait"},
 		{Spec{Backoff: Backoff{Max: -1}}, "Backoff.Max is -1ns, expected a positive duration, or 0 for 1h"},
@@ -70,8 +70,14 @@ func TestWhatASpecMeans(t *testing.T) {
 		{Spec{}, "one_for_one, 10 restarts in 10s"},
 		{Spec{Intensity: 3}, "one_for_one, 3 restarts in 10s"},
 		{Spec{Intensity: -1}, "one_for_one, 0 restarts in 10s"},
-		{Spec{Period: time.Minute}, "one_for_one, 0 restarts in 1m0s"},
+		{Spec{Period: time.Minute}, "one_for_one, 10 restarts in 1m0s"},
+		{Spec{Intensity: -1, Period: time.Minute}, "one_for_one, 0 restarts in 1m0s"},
 		{Spec{Intensity: 20, Period: time.Minute}, "one_for_one, 20 restarts in 1m0s"},
+		{Spec{Backoff: Backoff{Min: time.Second}}, "one_for_one, 10 restarts in 10s, backoff 1s..1h0m0s"},
+		{
+			Spec{Replace: true, Backoff: Backoff{Min: time.Second, Max: time.Minute, Jitter: 0.2}},
+			"one_for_one, 10 restarts in 10s, backoff 1s..1m0s, jitter 0.2, replace",
+		},
 	} {
 		if got := OneForOne(tc.spec).String(); got != tc.want {
 			t.Errorf("%+v is %q, want %q", tc.spec, got, tc.want)

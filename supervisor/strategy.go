@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,11 +39,33 @@ func newStrategy(k kind, given Spec) *Strategy {
 	}
 }
 
-// String tells kind and budget, like "one_for_one, 20 restarts in 1m0s".
-func (s *Strategy) String() string { return fmt.Sprintf("%s, %s", s.kind, &s.budget) }
+// String tells all but the decider, like "one_for_one, 20 restarts in 1m0s,
+// backoff 100ms..5s, jitter 0.2, replace", without what s does not do.
+func (s *Strategy) String() string {
+	text := fmt.Sprintf("%s, %s", s.kind, &s.budget)
+	if b := s.spec.Backoff; b.Min > 0 {
+		text += fmt.Sprintf(", backoff %s..%s", b.Min, cmp.Or(max(b.Max, 0), maxBackoff))
+		if b.Jitter > 0 {
+			text += fmt.Sprintf(", jitter %g", b.Jitter)
+		}
+	}
+	if s.spec.Replace {
+		text += ", replace"
+	}
+	return text
+}
+
+// Base returns s. It is how the daemon sees a Strategy that is embedded in one of
+// yours, to refuse one that stands in two places.
+func (s *Strategy) Base() *Strategy { return s }
 
 // Validate reports the faults of the Spec that s was made from.
-func (s *Strategy) Validate() error { return s.given.Validate() }
+func (s *Strategy) Validate() error {
+	if s == nil || s.kind == "" {
+		return errors.New("supervisor: the Strategy is nil or empty, expected one made by OneForOne, AllForOne, RestForOne, New or Default")
+	}
+	return s.given.Validate()
+}
 
 // Reset forgets all that was. A supervisor calls it when it starts, so that a
 // restarted one has a fresh budget, as in OTP.
