@@ -56,6 +56,13 @@ type refNode struct {
 	gaveUp  bool
 	spent   []time.Duration            // when its budget was
 	crashes map[string][]time.Duration // when, by actor and by class
+	rows    map[string]refRow          // restarts in a row, by actor or, as "", of the group
+}
+
+// refRow is how many restarts there were in a row, and since when the last is over.
+type refRow struct {
+	restarts int
+	up       time.Duration
 }
 
 // refPlan is a restart or a replacement of some children.
@@ -113,7 +120,7 @@ func (n *refNode) state(now time.Duration) string {
 func (r *ref) start(n *refNode) {
 	n.up, n.crashed, n.plan, n.gaveUp = true, false, nil, false
 	n.starts++
-	n.spent, n.crashes = nil, map[string][]time.Duration{}
+	n.spent, n.crashes, n.rows = nil, map[string][]time.Duration{}, map[string]refRow{}
 	for _, c := range n.children {
 		r.start(c)
 	}
@@ -216,7 +223,7 @@ func (r *ref) failed(n *refNode, f fate, life int) {
 		r.escalate(s)
 	default:
 		s.spent = append(s.spent, r.now)
-		r.carryOut(s, s.group(n), s.wait(len(s.spent)))
+		r.carryOut(s, s.group(n), s.inARow(n, r.now))
 	}
 }
 
@@ -261,7 +268,25 @@ func (n *refNode) group(child *refNode) (g []*refNode) {
 	return g
 }
 
-// wait is the backoff before restart number n of a period.
+// inARow counts a restart of child, and returns the wait before it. Who was up
+// for a period, and twice as long as it waited, begins anew.
+func (n *refNode) inARow(child *refNode, now time.Duration) time.Duration {
+	key := ""
+	if n.kind == "one_for_one" {
+		key = child.path
+	}
+	row := n.rows[key]
+	if row.restarts > 0 && now-row.up > max(n.period, 2*n.wait(row.restarts)) {
+		row.restarts = 0
+	}
+	row.restarts++
+	wait := n.wait(row.restarts)
+	row.up = now + wait
+	n.rows[key] = row
+	return wait
+}
+
+// wait is the backoff before restart number n in a row.
 func (n *refNode) wait(number int) time.Duration {
 	if number == 1 {
 		return 0

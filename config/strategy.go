@@ -123,7 +123,7 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 		return
 	}
 	if high < low {
-		p.bad(n, field, "the shorter wait first: the first restart of a period is immediate, then the wait doubles from the one to the other")
+		p.bad(n, field, "the shorter wait first: the first restart is immediate, then the wait doubles from the one to the other")
 		return
 	}
 	b.Min, b.Max = low, high

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Backoff is the wait before a restart: Min doubled with every further restart
-// in the period, never more than Max, then spread by Jitter. The first restart
-// in a period is immediate. The zero value never waits.
+// Backoff is the wait before a restart: none before the first of a child, then
+// Min, doubled with every further one, never more than Max, then spread by Jitter.
+// A child that has stayed up for a period, and for twice as long as it waited
+// last, begins anew. Children that restart together count together. The zero value
+// never waits.
 type Backoff struct {
 	Min    time.Duration // wait before the second restart; 0 means none
 	Max    time.Duration // cap; 0 means no cap but 1 h
@@ -16,7 +18,7 @@ type Backoff struct {
 
 const maxBackoff = time.Hour
 
-// Wait is the wait before the n-th restart of a period, n counted from 1:
+// Wait is the wait before the n-th restart in a row, n counted from 1:
 // 0 for the first, Min × 2^(n−2) after it.
 func (b Backoff) Wait(n int) time.Duration {
 	if b.Min <= 0 || n <= 1 {

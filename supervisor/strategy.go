@@ -21,6 +21,7 @@ type Strategy struct {
 
 	mu       sync.Mutex
 	budget   budget
+	ladder   ladder
 	tally    tally
 	gaveUp   tally              // of children that are supervisors
 	waiting  map[string]*member // children that wait for their restart or successor, by path
@@ -34,6 +35,7 @@ func newStrategy(k kind, given Spec) *Strategy {
 	return &Strategy{
 		kind: k, given: given, spec: s, asker: asker{decide: s.Decide},
 		budget: budget{intensity: s.Intensity, period: s.Period},
+		ladder: ladder{backoff: s.Backoff, period: s.Period},
 		tally:  newTally(s.Period), gaveUp: newTally(time.Hour),
 		waiting: map[string]*member{}, answered: map[string]uint64{},
 	}
@@ -73,6 +75,7 @@ func (s *Strategy) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.budget.reset()
+	s.ladder.reset()
 	s.tally, s.gaveUp = newTally(s.spec.Period), newTally(time.Hour)
 	for _, m := range s.waiting {
 		if t := m.plan.timer; t != nil {
@@ -117,15 +120,24 @@ func (s *Strategy) restart(sys *actor.ActorSystem, sup actor.Supervisor, child *
 		s.carryOut(sys, sup, child, []*actor.PID{child}, 0, true)
 		return
 	}
+	rung := "" // of the group
+	if s.kind == one {
+		rung = f.Path
+	}
+	now := time.Now()
+	var wait time.Duration
 	s.mu.Lock()
-	n, exceeded := s.budget.spend(time.Now())
+	n, exceeded := s.budget.spend(now)
+	if !exceeded {
+		wait = s.ladder.climb(rung, now)
+	}
 	s.mu.Unlock()
 	if exceeded {
 		escalate(sys, sup, child, f, &Exceeded{Path: f.Path, Restarts: n - 1, Spec: s.budget.String(), Cause: f.Reason}, message)
 		return
 	}
 	tell(sys, child, f, actor.RestartDirective)
-	s.carryOut(sys, sup, child, s.group(sup, child), s.spec.Backoff.Wait(n), s.kind == one)
+	s.carryOut(sys, sup, child, s.group(sup, child), wait, s.kind == one)
 }
 
 // group is what restarts together with child, in the order of Children.

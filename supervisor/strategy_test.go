@@ -165,6 +165,68 @@ func TestBackoffWaitsAndDoubles(t *testing.T) {
 	}
 }
 
+// A child that always crashes waits longer and longer, whatever the budget has
+// forgotten meanwhile; and nobody else waits for it.
+func TestEachChildHasABackoffOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		f := family(t, sys, 3)
+		s := OneForOne(Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}})
+		waits := func(child int) time.Duration {
+			t.Helper()
+			began, before := time.Now(), len(f.calls())
+			s.HandleFailure(sys, f, f.children[child], nil, NewCrash(errBoom, nil), nil)
+			for len(f.calls()) == before {
+				if time.Since(began) > time.Hour {
+					t.Fatal("no restart")
+				}
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+			}
+			return time.Since(began).Truncate(100 * time.Millisecond)
+		}
+		var got []time.Duration
+		for range 15 {
+			got = append(got, waits(0)/time.Millisecond)
+		}
+		want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000, 30000, 30000, 30000}
+		if !slices.Equal(got, want) {
+			t.Errorf("waited %d ms\nwant   %d", got, want)
+		}
+		if d := waits(1); d != 0 {
+			t.Errorf("another child waited %s", d)
+		}
+		time.Sleep(time.Minute) // it counts to the end of the time that it must be up
+		if d := waits(0); d != 30*time.Second {
+			t.Errorf("after a minute it waited %s", d)
+		}
+		time.Sleep(time.Minute + time.Second)
+		if d := waits(0); d != 0 {
+			t.Errorf("after more than a minute it waited %s", d)
+		}
+	})
+}
+
+// What restarts together waits together.
+func TestAGroupHasOneBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sys := newSystem(t)
+		f := family(t, sys, 2)
+		s := AllForOne(Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: time.Second}})
+		for i, want := range []int{2, 2, 4, 4, 4, 6} { // at once, after 1 s, after 2 s
+			if i == 0 || i == 1 || i == 3 {
+				s.HandleFailure(sys, f, f.children[i%2], nil, NewCrash(errBoom, nil), nil)
+			} else {
+				time.Sleep(time.Second + time.Millisecond)
+			}
+			synctest.Wait()
+			if got := len(f.calls()); got != want {
+				t.Errorf("step %d: %d restarts, want %d", i, got, want)
+			}
+		}
+	})
+}
+
 func TestBackoffDoesNotRestartANamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
