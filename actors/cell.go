@@ -136,10 +136,14 @@ func (c *cell) born() uint64 {
 // runs again.
 func (c *cell) suspend(on bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.box.suspended.Store(on)
-	if !on && c.state == StateCrashed {
+	resumed := !on && c.state == StateCrashed
+	if resumed {
 		c.state, c.since, c.until, c.gaveUp = StateRunning, time.Now(), time.Time{}, false
+	}
+	c.mu.Unlock()
+	if resumed {
+		c.publish(func(a ActorEvent) Event { return ActorResumed{a} })
 	}
 }
 

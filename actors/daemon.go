@@ -66,12 +66,13 @@ type Daemon struct {
 	stoppedAt time.Time
 	fatal     error // why the daemon stops by itself
 	report    DrainReport
-	drainedCh chan struct{} // closed when everything ended before the deadline
-	hardEnded chan struct{} // closed when the hard stop is over
-	endOnce   sync.Once     // drained or hard stop: whichever comes first
-	ended     chan struct{} // closed when the daemon has ended
-	managers  atomic.Int64  // that have started once
-	up        chan struct{} // closed when all have
+	quiets    map[string]string // capsules that a strategy has made quiet, by whose end
+	drainedCh chan struct{}     // closed when everything ended before the deadline
+	hardEnded chan struct{}     // closed when the hard stop is over
+	endOnce   sync.Once         // drained or hard stop: whichever comes first
+	ended     chan struct{}     // closed when the daemon has ended
+	managers  atomic.Int64      // that have started once
+	up        chan struct{}     // closed when all have
 }
 
 // phase only ever grows.
@@ -257,6 +258,7 @@ func (d *Daemon) Identity() string { return d.identity }
 // Tree is a snapshot of the supervision tree.
 func (d *Daemon) Tree() Tree {
 	t := d.tree.snapshot(time.Now())
+	d.noteQuiet(t)
 	for _, c := range d.capsules {
 		work := c.working()
 		prefix := c.path("processor-")
@@ -305,7 +307,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (d *Daemon) Stats() Stats {
-	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load()}
+	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load() || d.allQuiet()}
 	for _, c := range d.capsules {
 		s.Processed += c.totalProcessed.Load()
 		s.Failed += c.totalFailed.Load()

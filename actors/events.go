@@ -97,6 +97,9 @@ type (
 		ActorEvent
 		Restarts int
 	}
+	// ActorResumed says: after a crash the same incarnation goes on; only the
+	// message is lost.
+	ActorResumed struct{ ActorEvent }
 	// ActorStopped says: it has ended.
 	ActorStopped struct{ ActorEvent }
 	// ActorEscalated says: as a supervisor it gave up; Err has the chain of causes.
@@ -130,6 +133,13 @@ type (
 type (
 	// QuietBegan says: no job is fetched any more.
 	QuietBegan struct{ At time.Time }
+	// CapsuleQuiet says: this capsule alone fetches nothing any more, since a strategy
+	// has stopped its fetcher, its last processor or its manager. It stays so.
+	CapsuleQuiet struct {
+		At      time.Time
+		Capsule string
+		Err     error // who was stopped, and why
+	}
 	// StopBegan says: running jobs have until Deadline.
 	StopBegan struct{ At, Deadline time.Time }
 	// JobsRequeued says: these were put back into their queues at the deadline.
@@ -183,6 +193,7 @@ type (
 func (JobEvent) event()      {}
 func (ActorEvent) event()    {}
 func (QuietBegan) event()    {}
+func (CapsuleQuiet) event()  {}
 func (StopBegan) event()     {}
 func (JobsRequeued) event()  {}
 func (JobsAbandoned) event() {}

@@ -60,7 +60,7 @@ func (l *launcher) ended(ctx actor.Context, path string) {
 	l.d.log.Error().Str("actor", path).Msg("an actor was stopped by its strategy and will not be replaced")
 	for _, c := range l.d.capsules {
 		if path == launcherName+"/"+c.cfg.Name {
-			c.hush() // what waits goes back to the queues
+			l.d.quieted(c, path)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).
 		Msg("an actor was stopped by its strategy and will not be replaced")
 	if m.alive == 0 || path == c.path("fetcher") {
-		c.hush() // nobody is left to run, or to fetch: what waits goes back to the queues
+		c.d.quieted(c, path) // nobody is left to run, or to fetch: what waits goes back to the queues
 	}
 }
 

@@ -36,7 +36,7 @@ func (l *eventLog) record(e actors.Event) {
 	l.recent = append(l.recent, e)
 	switch e := e.(type) {
 	case actors.ActorCrashed, actors.ActorEscalated, actors.StrategyBlocked, actors.StrategyOverruled,
-		actors.JobsAbandoned, actors.Fenced:
+		actors.CapsuleQuiet, actors.JobsAbandoned, actors.Fenced:
 		l.faults = append(l.faults, e)
 	case actors.EventsDropped:
 		l.lost += e.N
@@ -97,6 +97,8 @@ func actorOf(e actors.Event) (actors.ActorEvent, bool) {
 		return e.ActorEvent, true
 	case actors.ActorRestarted:
 		return e.ActorEvent, true
+	case actors.ActorResumed:
+		return e.ActorEvent, true
 	case actors.ActorStopped:
 		return e.ActorEvent, true
 	case actors.ActorEscalated:
@@ -146,6 +148,8 @@ func causeOf(e actors.Event) error {
 	case actors.ActorEscalated:
 		return e.Err
 	case actors.StrategyOverruled:
+		return e.Err
+	case actors.CapsuleQuiet:
 		return e.Err
 	case actors.JobFailed:
 		return e.Err
