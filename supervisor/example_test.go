@@ -20,6 +20,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -33,7 +34,10 @@ func strategies(rdb *redis.Client, jobs *troupe.Registry) actors.Config {
 		}),
 		Capsules: []actors.Capsule{
 			{Concurrency: 10},
-			{Name: "ledger", Concurrency: 1, Strategy: supervisor.RestForOne(supervisor.Spec{Replace: true})},
+			{
+				Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"},
+				Strategy: supervisor.RestForOne(supervisor.Spec{Replace: true}),
+			},
 		},
 	}
 }
@@ -43,7 +47,7 @@ func decide(log zerolog.Logger) supervisor.Decider {
 		switch {
 		case errors.Is(f.Reason, syscall.ENOSPC): // a restart will not make room: end, with exit code 70
 			return supervisor.Escalate
-		case f.JobCrashes >= 5: // this class, on any processor: a bad job
+		case f.JobCrashes >= 5: // this class, on any processor of the capsule: a bad job
 			log.Error().Str("class", f.Job.Class).Msg("crashes again and again")
 		case f.Job != nil && f.ActorCrashes >= 5: // any class, on this processor
 			log.Error().Str("actor", f.Path).Msg("kills what it is given")

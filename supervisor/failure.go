@@ -45,9 +45,9 @@ type Failure struct {
 	Job *JobCrash
 
 	// The next two tell a bad job from a sick actor: the same class on many
-	// processors, or many classes on one. Both count what this supervisor saw
+	// processors of this capsule, or many classes on one. Both count what this supervisor saw
 	// within the period before this crash, 100 at most.
-	JobCrashes   int // of this job's class, on any processor; 0 if Job is nil
+	JobCrashes   int // of this job's class, on any processor of this capsule; 0 if Job is nil
 	ActorCrashes int // of this actor, whatever the reason
 
 	// GaveUp is how often this child, a supervisor, has given up within the hour
