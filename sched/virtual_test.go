@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // counted counts what is sent: one write a call.
@@ -31,22 +32,21 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func mini(mr *miniredis.Miniredis, writes *atomic.Int64) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: "127.0.0.1:0", // never dialed
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			conn, err := mr.Dial()
-			return counted{conn, writes}, err
-		},
-		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Hour,
-	})
+func mini(m *testkit.Memory, writes *atomic.Int64) *redis.Client {
+	options := m.Options()
+	dial := options.Dialer
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return counted{conn, writes}, err
+	}
+	return redis.NewClient(options)
 }
 
 // Without CLIENT TRACKING our own pushes ring the bell, and a job pushed for
 // later enters its queue at its time, to the microsecond of virtual time.
 func TestTheBellWhereRedisCannotTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
+		mr := testkit.NewMemory(t)
 		rdb := mini(mr, new(atomic.Int64))
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
@@ -71,7 +71,6 @@ func TestTheBellWhereRedisCannotTell(t *testing.T) {
 			t.Errorf("left behind: %v", keys)
 		}
 		_ = rdb.Close()
-		mr.Close()
 	})
 }
 
@@ -79,7 +78,7 @@ func TestTheBellWhereRedisCannotTell(t *testing.T) {
 // the poller spin, also after somebody else has removed them.
 func TestStuckMembersCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
+		mr := testkit.NewMemory(t)
 		rdb := mini(mr, new(atomic.Int64))
 		ctx := context.Background()
 		tries := 0
@@ -124,13 +123,12 @@ func TestStuckMembersCostLittle(t *testing.T) {
 			t.Errorf("%d calls for an empty set", calls)
 		}
 		_ = rdb.Close()
-		mr.Close()
 	})
 }
 
 func TestWatchEventsInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
+		mr := testkit.NewMemory(t)
 		var sent atomic.Int64
 		rdb := mini(mr, &sent)
 		a := startWatch(t, rdb, "a")
@@ -178,7 +176,6 @@ func TestWatchEventsInVirtualTime(t *testing.T) {
 			t.Errorf("left behind: %v", keys)
 		}
 		_ = rdb.Close()
-		mr.Close()
 	})
 }
 

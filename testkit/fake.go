@@ -149,7 +149,7 @@ func (p *Pushes) add(ctx context.Context, jobs []Pushed) error {
 	}
 	for _, j := range jobs {
 		if err := p.inline.run(ctx, j.Payload); err != nil {
-			return err
+			return fmt.Errorf("run inline: %w", err)
 		}
 	}
 	return nil
@@ -187,7 +187,15 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 				return err
 			}
 		}
-		return h.p.add(ctx, jobs)
+		err := h.p.add(ctx, jobs)
+		if err != nil { // the fault of those that carry jobs, not of the set of queues
+			for _, cmd := range cmds {
+				if found, _ := pushedBy(cmd.Args()); len(found) > 0 {
+					cmd.SetErr(err)
+				}
+			}
+		}
+		return err
 	}
 }
 

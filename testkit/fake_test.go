@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,10 +166,11 @@ func TestInlineRunsAtOnce(t *testing.T) {
 	if want := []string{"charge in", "receipt mail", "charge out"}; !slices.Equal(order, want) {
 		t.Errorf("order %q, want %q", order, want)
 	}
-	if _, err := q.Client.Push(t.Context(), charge{2, 1, ""}); !errors.Is(err, errBoom) {
-		t.Errorf("error %v, want the handler's", err)
+	_, err := q.Client.Push(t.Context(), charge{2, 1, ""})
+	if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "run inline: ") || strings.Contains(err.Error(), "set queues") {
+		t.Errorf("error %v, want the handler's, without Redis's sets", err)
 	}
-	_, err := q.Client.Push(t.Context(), charge{3, 1, ""})
+	_, err = q.Client.Push(t.Context(), charge{3, 1, ""})
 	if p, ok := errors.AsType[*troupe.PanicError](err); !ok || p.Error() != "panic: boom" {
 		t.Errorf("error %v, want the panic", err)
 	}
