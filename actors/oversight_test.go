@@ -468,7 +468,7 @@ func TestStrategiesAreChecked(t *testing.T) {
 	}
 }
 
-type badValidate struct{ stateless }
+type badValidate struct{}
 
 func (badValidate) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
 }

@@ -70,14 +70,14 @@ func (s *subscription) complain(err error) {
 	if !s.told.IsZero() && time.Since(s.told) < complaintTime {
 		return
 	}
-	line := s.log.Error()
+	log := s.log
 	if s.told.IsZero() {
-		line = line.Bytes("stack", stackOf(err))
+		log = log.With().Bytes("stack", stackOf(err)).Logger()
 	}
 	if _, goexit := errors.AsType[*troupe.GoexitError](err); goexit {
 		err = errSubscriberGoexit
 	}
-	joblog.Err(line, err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
+	joblog.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
 	s.failures, s.told = 0, time.Now()
 }
 
