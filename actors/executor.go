@@ -395,6 +395,7 @@ func (e *execution) move(dec retry.Decision) fetch.Move {
 		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
 	case retry.Park:
 		m.To = fetch.ToSchedule
+	case retry.Drop: // an ack, and no move
 	}
 	return m
 }

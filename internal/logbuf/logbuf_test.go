@@ -67,7 +67,7 @@ func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 		log := zerolog.New(logbuf.New(&out))
 		log.Debug().Msg("a")
 		log.Info().Msg("b")
-		log.WithLevel(level).Msg("c") //nolint:zerologlint // sent
+		log.WithLevel(level).Msg("c")
 		got, writes := out.got()
 		if writes != 1 || strings.Count(got, "\n") != 3 || strings.Index(got, `"a"`) > strings.Index(got, `"b"`) {
 			t.Errorf("%s: %d writes of %q", level, writes, got)
