@@ -196,7 +196,10 @@ func (p *Payload) String(key string) (string, bool) {
 // Int returns a field that is a JSON integer within 64 bits; 5.0, 5e0 and "5"
 // are none.
 func (p *Payload) Int(key string) (int64, bool) {
-	raw, _ := p.Get(key)
+	raw, ok := p.Get(key)
+	if !ok { // asked for at every run, and an error of strconv is an allocation
+		return 0, false
+	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil
 }

@@ -147,14 +147,9 @@ func (e *execution) perform() {
 	}
 	ctx := context.Context(job)
 	if t := e.handler.options.Timeout; t > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
+		var stop func()
+		ctx, stop = e.timed(t)
 		defer stop()
-		defer context.AfterFunc(ctx, func() {
-			if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
-				e.cancelled(troupe.ErrJobTimeout)
-			}
-		})()
 	}
 	if e.handler.iterable {
 		ctx = e.iterable(ctx, e.jid)
@@ -169,6 +164,21 @@ func (e *execution) perform() {
 	e.err = e.handler.handler.Perform(ctx, p)
 	if g := job.started(); g != nil { // before the context ends with this function
 		e.err, e.goBroken = g.Wait(e.err)
+	}
+}
+
+// timed is the job's context with a timeout of t. It is a function of its own
+// because its closure would have every job's context escape.
+func (e *execution) timed(t time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeoutCause(e.job, t, troupe.ErrJobTimeout)
+	unheard := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
+			e.cancelled(troupe.ErrJobTimeout)
+		}
+	})
+	return ctx, func() {
+		unheard()
+		cancel()
 	}
 }
 
