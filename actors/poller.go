@@ -146,7 +146,7 @@ func (p *poller) tick(ctx actor.Context, kind int) {
 // poll asks in one round trip whether anything is due, and how many processes
 // share the work.
 func (p *poller) poll(ctx actor.Context) {
-	clean := time.Since(p.cleaned) > time.Minute
+	clean := p.polls%thorough == 0 || time.Since(p.cleaned) > time.Minute
 	if clean {
 		p.cleaned = time.Now()
 	}

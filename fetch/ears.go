@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,12 +30,33 @@ type ears struct {
 	wires  *wires
 	rdb    *redis.Client
 	ps     *redis.PubSub
-	hand   *redis.Conn
+	hand   *hand
 	opened time.Time
 	used   time.Time     // the last use of the hand; guarded by the doorbell's turn
 	heard  time.Time     // the last message; guarded by the doorbell
 	asked  time.Time     // an echo was asked for and has not come; the same
 	silent chan struct{} // closed when nobody reads the ear any more
+}
+
+// hand is the connection that reads the keys. It is closed when nobody is at it:
+// go-redis's own has a race there, which can end in a panic.
+type hand struct {
+	mu   sync.Mutex
+	conn *redis.Conn
+}
+
+// Process runs one command.
+func (h *hand) Process(ctx context.Context, cmd redis.Cmder) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.conn.Process(ctx, cmd)
+}
+
+// close waits for the end of a command, which the cut of its connection brings.
+func (h *hand) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.conn.Close()
 }
 
 // openEars makes ears subscribed to channel.
@@ -58,7 +80,7 @@ func openEars(ctx context.Context, source *redis.Client, channel string) (*ears,
 	}
 	e.rdb = redis.NewClient(opt)
 	e.ps = e.rdb.Subscribe(ctx, channel, invalidations)
-	e.hand = e.rdb.EphemeralConn() // tracking is a state of the connection
+	e.hand = &hand{conn: e.rdb.EphemeralConn()} // tracking is a state of the connection
 	err := e.arm(ctx, &id, &refused)
 	if err == nil {
 		e.opened, e.heard, e.used = time.Now(), time.Now(), time.Now()
@@ -85,7 +107,7 @@ func (e *ears) arm(ctx context.Context, id *int64, refused *error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, earTimeout)
 	defer cancel()
-	return e.hand.Do(ctx, "client", "tracking", "on", "redirect", *id, "noloop").Err()
+	return e.hand.conn.Do(ctx, "client", "tracking", "on", "redirect", *id, "noloop").Err()
 }
 
 // listen hands every message to hear until a connection breaks.
@@ -106,7 +128,7 @@ func (e *ears) listen(hear func(*redis.Message)) {
 func (e *ears) shut() {
 	e.wires.cut()
 	_ = e.ps.Close()
-	_ = e.hand.Close()
+	e.hand.close()
 	_ = e.rdb.Close()
 	e.wires.wait()
 	<-e.silent
