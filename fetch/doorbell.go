@@ -25,6 +25,10 @@ const (
 	// standIn is how long the deputy gives the listener to take what was pushed.
 	standIn = 100 * time.Millisecond
 
+	// farewell is how long a look may go on after its caller was called away: cut at
+	// once, it could leave a baton behind that nobody knows of.
+	farewell = 100 * time.Millisecond
+
 	// freshTime is how long a connection is trusted that was not used.
 	freshTime = 10 * time.Second
 
@@ -213,10 +217,18 @@ func (d *doorbell) look(ctx context.Context, e *ears, leave string) (ready bool,
 	d.nudge.Stop()
 	args := append(slices.Clone(d.sit), d.name, d.flags(e, false), leave)
 	d.mu.Unlock()
-	stop := context.AfterFunc(ctx, e.wires.cut)
-	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-done:
+		case <-time.After(farewell): // go-redis does not look at ctx while it reads
+			e.wires.cut()
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), earTimeout)
 	reply, err := sitScript.run(ctx, e.hand, args)
 	cancel()
+	close(done)
 	stop()
 	e.used = time.Now()
 	var seat string

@@ -128,7 +128,7 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 // The reply to a rescuer is lost.
 func TestLostReplyToTheRescuer(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"fence", "putback", "forget"} {
+	for _, script := range []string{"fence", "reroute", "forget"} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			rdb, url := redistest.New(t)
