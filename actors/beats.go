@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
@@ -164,11 +165,11 @@ func (d *Daemon) renewLeases() {
 
 // initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
 func (d *Daemon) initialPollWait() time.Duration {
-	return sched.InitialWait(d.cfg.PollInterval, newRand())
+	return sched.InitialWait(d.cfg.PollInterval, jitter.Rand(d.identity, "poll"))
 }
 
 func (d *Daemon) pollWait(processes int) time.Duration {
-	return sched.Interval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, newRand())
+	return sched.Interval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.identity, "poll"))
 }
 
 // cleanUp takes dead processes off the list, if nobody else has lately.
@@ -222,7 +223,7 @@ func redisOptions(cfg Config) redisconn.Need {
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 	return sched.Config{
 		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
-		DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
+		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 		PollAverage: d.cfg.PollInterval, AverageInterval: d.cfg.PollIntervalPerProcess,
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/jitter"
 )
 
 // waitTime is the longest that an idle capsule waits between two looks at its
@@ -268,7 +268,7 @@ func (c *capsule) takeCall(owner *actor.PID, want int) {
 		if err == nil {
 			c.failing, c.retryAt = 0, time.Time{}
 		} else if !c.quiet {
-			d := backoff(c.failing)
+			d := c.d.backoff("fetch "+c.cfg.Name, c.failing)
 			c.failing++
 			c.retryAt = time.Now().Add(d)
 			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
@@ -415,7 +415,7 @@ func (c *capsule) startWait(owner *actor.PID) {
 			if err == nil {
 				c.deaf = 0
 			} else if !c.quiet {
-				d := backoff(c.deaf)
+				d := c.d.backoff("wait "+c.cfg.Name, c.deaf)
 				c.deaf++
 				c.retryAt = time.Now().Add(d)
 				time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
@@ -525,10 +525,10 @@ func (c *capsule) working() map[int]*work {
 // backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with
 // half of it random so that a fleet does not come back in step; the very first
 // is short, since most errors are one broken connection.
-func backoff(try int) time.Duration {
-	d := time.Second
+func (d *Daemon) backoff(what string, try int) time.Duration {
+	wait := time.Second
 	if try == 0 {
-		d = 50 * time.Millisecond
+		wait = 50 * time.Millisecond
 	}
-	return d/2 + time.Duration(rand.Float64()*float64(d)/2)
+	return jitter.Half(wait, d.identity, what)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"runtime/pprof"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
@@ -313,9 +313,9 @@ func (e *execution) fail() {
 			e.callbackFailed(&troupe.GoexitError{Stack: debug.Stack()})
 		}
 		in.Options.RetryIn, in.Options.Exhausted = nil, nil
-		e.failed(e.c.d.policy.Decide(time.Now(), nil, in))
+		e.failed(e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in))
 	}()
-	dec := e.c.d.policy.Decide(time.Now(), nil, in)
+	dec := e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in)
 	decided = true
 	e.failed(dec)
 }
@@ -504,5 +504,3 @@ func (e *unreadableError) Error() string {
 	return "an error of type " + e.class + " whose Error method panics"
 }
 func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }
-
-func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

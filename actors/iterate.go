@@ -53,7 +53,7 @@ func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 		if err == nil || refused(err) {
 			return it, err
 		}
-		if !pause(ctx, try) {
+		if !k.e.c.d.pause(ctx, "load "+k.jid, try) {
 			return it, context.Cause(ctx)
 		}
 	}
@@ -139,7 +139,7 @@ func (e *execution) savePlace(it troupe.Iteration) {
 			e.line(zerolog.ErrorLevel, "unsaved").Err(err).Msg("the cursor of an iterable job could not be saved")
 			return
 		}
-		if !pause(d.settleCtx, try) {
+		if !d.pause(d.settleCtx, "save "+e.iteration.jid, try) {
 			return // the job stays in its private place, the settler is closed
 		}
 	}

@@ -2,12 +2,12 @@ package actors
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -101,11 +101,11 @@ func (o *outage) away() bool {
 }
 
 // pause waits between two tries: 100 ms doubled up to 2 s, half of it random,
-// so that a fleet does not come back in step. False when ctx ended.
-func pause(ctx context.Context, try int) bool {
-	d := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
-	d = d/2 + time.Duration(rand.Float64()*float64(d)/2)
-	t := time.NewTimer(d)
+// so that a fleet does not come back in step. False when ctx ended. what names
+// who waits.
+func (d *Daemon) pause(ctx context.Context, what string, try int) bool {
+	wait := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
+	t := time.NewTimer(jitter.Half(wait, d.identity, what))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -220,7 +220,7 @@ func (p *poller) watched(ctx actor.Context, e sched.Event) {
 			return
 		}
 		for i := range p.sets { // which of the two it is, the look will show
-			p.after(ctx, &p.sets[i].timer, time.Until(e.Next), tickDue0+i)
+			p.after(ctx, &p.sets[i].timer, time.Until(e.Next)+time.Duration(i), tickDue0+i) // one after the other
 		}
 	}
 }
@@ -238,6 +238,6 @@ func (p *poller) watch(ctx actor.Context) {
 		if redisconn.Classify(err) == redisconn.Command {
 			d.outage.failed(launcherName+"/poller/watch", err) // an outage shows in the looks
 		}
-		d.root().Send(self, watchEnded{epoch: epoch, wait: backoff(1)})
+		d.root().Send(self, watchEnded{epoch: epoch, wait: d.backoff("watch", 1)})
 	})
 }

@@ -2,12 +2,12 @@ package actors
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/jitter"
 )
 
 // rescuer puts back what dead processes had in progress: a look at start-up, then
@@ -88,7 +88,7 @@ func (r *rescuer) look(ctx actor.Context) {
 // rescueInterval is half a lease, 15 s by default, with a fifth of jitter.
 func (d *Daemon) rescueInterval() time.Duration {
 	half := d.cfg.Lease / 2
-	return half - time.Duration(rand.Float64()*0.2*float64(half))
+	return half - time.Duration(jitter.Rand(d.identity, "rescuer").Float64()*0.2*float64(half))
 }
 
 func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {

@@ -175,7 +175,7 @@ func (s *settler) loop() {
 			continue
 		}
 		try++
-		if !pause(s.c.d.settleCtx, try) {
+		if !s.c.d.pause(s.c.d.settleCtx, s.c.path("settle"), try) {
 			s.mu.Lock()
 			normal, s.running = true, false
 			s.mu.Unlock()

@@ -332,7 +332,7 @@ func (c *capsule) requeueQueue(ws []*work) {
 			return
 		}
 		c.d.outage.failed(c.path("fetcher"), err)
-		if !pause(c.d.settleCtx, try) {
+		if !c.d.pause(c.d.settleCtx, c.path("requeue "+ws[0].unit.Queue), try) {
 			return
 		}
 	}

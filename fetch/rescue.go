@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -51,7 +52,7 @@ type RescuerConfig struct {
 	Window time.Duration // how long a recovery counts; 0 means DefaultWindow
 
 	Logger zerolog.Logger // debug lines only: what was done is in Rescued
-	Rand   *rand.Rand     // for tests; nil means the process-wide generator
+	Rand   *rand.Rand     // for tests; nil means one that Identity and the time make
 }
 
 // Rescued is what one round of a Rescuer did.
@@ -149,10 +150,20 @@ func (r *Rescuer) jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	if r.rand != nil {
-		return time.Duration(r.rand.Int64N(int64(d)))
+	random := r.rand
+	if random == nil {
+		random = r.draw("pause")
 	}
-	return rand.N(d)
+	return time.Duration(random.Int64N(int64(d)))
+}
+
+// draw returns the generator for one use; a rescuer without an identity has
+// nothing but the process-wide one to differ by.
+func (r *Rescuer) draw(what string) *rand.Rand {
+	if r.own == "" {
+		return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	return jitter.Rand(r.own, what)
 }
 
 // candidate is a fetcher whose lease should be over; names is the JSON array of
@@ -183,7 +194,7 @@ func (r *Rescuer) look(ctx context.Context, skip int) ([]candidate, time.Duratio
 // round deals with all that are dead, alone if it gets the lock. Those that
 // could not be finished stay in the index; it passes over them.
 func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) error {
-	token := fmt.Sprintf("%016x", rand.Uint64())
+	token := fmt.Sprintf("%016x", r.draw("lock").Uint64())
 	if won, err := r.lock(ctx, token, lockTime, "1"); err != nil || !won {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,7 +67,8 @@ func (r *Rescuer) indexOrphans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for id, names := range queues {
+	for _, id := range slices.Sorted(maps.Keys(queues)) {
+		names := queues[id]
 		slices.Sort(names)
 		listed, err := json.Marshal(names)
 		if err != nil {

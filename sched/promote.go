@@ -4,12 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -71,7 +71,7 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 	case b.beaten(out):
 		// Somebody else works through the same backlog. Leave it to them, but look
 		// whether they go on.
-		out.Next = now.Add(20*time.Millisecond + rand.N(50*time.Millisecond))
+		out.Next = now.Add(20*time.Millisecond + time.Duration(jitter.Rand(s.cfg.Identity, string(set)).Int64N(int64(50*time.Millisecond))))
 	default:
 		out.Next = earliest(s.delayed(next), again)
 	}

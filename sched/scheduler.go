@@ -44,6 +44,8 @@ type Config struct {
 	// they are. Never their arguments.
 	Logger zerolog.Logger
 
+	Identity string // of the process; its pauses differ from those of others
+
 	Batch       int           // members a Promote looks at; 0 means 500, at most 1,000
 	DeadMax     int           // the dead set keeps DeadMax-1 entries, as Sidekiq does; 0 means 10,000
 	DeadTimeout time.Duration // older entries of the dead set go; 0 means 180 days

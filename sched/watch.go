@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -130,7 +130,7 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 		}
 		pause := max(seatPause, time.Duration(processes)*seatPauseAdd)
-		if !sleep(ctx, pause*3/4+rand.N(pause/2)) {
+		if !sleep(ctx, pause*3/4+time.Duration(jitter.Rand(w.id, "seat").Int64N(int64(pause/2)))) {
 			return ctx.Err()
 		}
 	}
