@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -14,7 +15,7 @@ import (
 // nothing dies silently.
 func (d *Daemon) spawn(owner *actor.PID, f func()) {
 	d.machinery.Add(1)
-	go func() {
+	turn.Go(d.identity, owner.GetId(), func() {
 		deepen()
 		defer d.machinery.Done()
 		defer func() {
@@ -23,7 +24,7 @@ func (d *Daemon) spawn(owner *actor.PID, f func()) {
 			}
 		}()
 		f()
-	}()
+	})
 }
 
 // isolate runs a user's callback in a goroutine of its own and waits for it: a

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/turn"
 )
 
 func (c *cell) wrap(inner actor.Mailbox) actor.Mailbox {
@@ -41,7 +43,20 @@ type post struct {
 }
 
 func (m *mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher) {
+	if turn.Hook != nil {
+		d = turns{d, m.cell}
+	}
 	m.Mailbox.RegisterHandlers(&invoker{MessageInvoker: inv, cell: m.cell}, d)
+}
+
+// turns is the dispatcher of a simulation.
+type turns struct {
+	actor.Dispatcher
+	cell *cell
+}
+
+func (t turns) Schedule(f func()) {
+	turn.Hook(t.cell.oversight.d.identity, "mailbox of "+t.cell.path, f)
 }
 
 func (m *mailbox) PostUserMessage(message any) {

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/turn"
 )
 
 // processor is the control plane of one slot: idle → running → idle, or crashed
@@ -51,7 +53,7 @@ func (p *processor) step(ctx actor.Context) {
 	case stepNone:
 	case stepStart:
 		p.c.d.jobs.Add(1)
-		go p.c.run(p.index, w)
+		turn.Go(p.c.d.identity, p.self.GetId(), func() { p.c.run(p.index, w) })
 	case stepCrash:
 		panic(crash)
 	case stepStop:

@@ -1,0 +1,18 @@
+// Package turn is where a simulation takes over the daemon's goroutines: each of
+// them asks for its turn when it is ready to start. Without a simulation that is
+// a go statement.
+package turn
+
+// Hook is nil but in a simulation, which sets it before any daemon is made. It
+// must see to it that f runs, some time and in a goroutine of its own; process is
+// the identity of the daemon, what the same in every repetition.
+var Hook func(process, what string, f func())
+
+// Go runs f in a goroutine.
+func Go(process, what string, f func()) {
+	if Hook != nil {
+		Hook(process, what, f)
+		return
+	}
+	go f()
+}
