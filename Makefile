@@ -1,7 +1,7 @@
 # make check is what CI runs; make test is the tests alone.
-.PHONY: check test lint fuzz bench bench-report microbench setup example
+.PHONY: check test lint sim fuzz bench bench-report microbench setup example
 
-check: lint test
+check: lint test sim
 
 # Real parts: on Debian the missing ones are installed; elsewhere the tests that
 # need them say so and are skipped, unless TROUPE_NO_SKIP is set.
@@ -10,6 +10,11 @@ setup:
 
 test: setup
 	go test -race -timeout 20m ./...
+
+# A fleet in virtual time, with faults by seed: docs/reliability.md.
+SEEDS ?= 10000
+sim:
+	go test -count=1 -timeout 10h -run '^TestSeeds$$' -v ./internal/sim -sim.seeds=$(SEEDS)
 
 lint:
 	@./.ci/lint

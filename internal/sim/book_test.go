@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// book is what became of each job. It looks into Redis after every command that
+// may have moved one.
+type book struct {
+	w      *world
+	jobs   map[string]*state
+	names  []string            // of the jobs, in order
+	owners map[string]*process // by identity
+	pairs  []string            // identity, name
+	where  map[string][]string // job -> places, after the last command
+	known  map[string]string   // payload -> job
+}
+
+// state is one job.
+type state struct {
+	name    string
+	plan    *Job
+	pushed  bool // has come into Redis
+	ran     int
+	failed  int
+	done    int
+	hits    int             // faults that allow it another run
+	running map[string]bool // processes in which a run has begun and not ended
+	begun   map[string]bool // processes in which a run has begun
+	hand    string          // the Ruby worker that has popped it
+}
+
+func (b *book) open(w *world) {
+	b.w, b.jobs, b.owners, b.known = w, map[string]*state{}, map[string]*process{}, map[string]string{}
+	for i := range w.plan.Jobs {
+		s := &state{name: fmt.Sprintf("j%x", i+1), plan: &w.plan.Jobs[i], running: map[string]bool{}, begun: map[string]bool{}}
+		b.jobs[s.name] = s
+		b.names = append(b.names, s.name)
+	}
+}
+
+// know notes whose identity that is. w.mu is held.
+func (b *book) know(identity string, p *process) {
+	b.owners[identity] = p
+	b.pairs = append(b.pairs, identity, p.name)
+	b.w.names = strings.NewReplacer(b.pairs...)
+}
+
+func (b *book) job(name string) *state { return b.jobs[name] }
+
+// look finds every job in Redis.
+func (b *book) look() map[string][]string {
+	where := map[string][]string{}
+	add := func(payload, place string) {
+		name, ok := b.known[payload]
+		if !ok {
+			name = jobOf(payload)
+			b.known[payload] = name
+		}
+		where[name] = append(where[name], place)
+	}
+	r := b.w.redis
+	for _, key := range r.Keys() {
+		queue, id, wip := keys.ParseWIP(key)
+		switch {
+		case wip:
+			fields, _ := r.HKeys(key)
+			for _, f := range fields {
+				add(r.HGet(key, f), "wip "+id+" "+queue)
+			}
+		case strings.HasPrefix(key, "queue:"):
+			list, _ := r.List(key)
+			for _, payload := range list {
+				add(payload, key)
+			}
+		case key == keys.Retry || key == keys.Schedule || key == keys.Dead:
+			set, _ := r.ZMembers(key)
+			for _, payload := range set {
+				add(payload, key)
+			}
+		}
+	}
+	return where
+}
+
+// after compares what a command has changed with what it may.
+func (b *book) after(o *owner, words []string) {
+	if isRead(words) {
+		return
+	}
+	before := b.where
+	b.where = b.look()
+	script := script(words)
+	for _, s := range b.allJobs() {
+		old, now := before[s.name], b.where[s.name]
+		s.pushed = s.pushed || len(now) > 0
+		if len(old) == 1 && len(now) == 1 && strings.HasPrefix(old[0], "wip ") && strings.HasPrefix(now[0], "queue:") {
+			b.returned(o, script, s, old[0])
+		}
+		b.check(s, now)
+	}
+}
+
+func (b *book) allJobs() []*state {
+	list := make([]*state, len(b.names))
+	for i, name := range b.names {
+		list[i] = b.jobs[name]
+	}
+	return list
+}
+
+// returned judges the return of a job from a private place to its queue.
+func (b *book) returned(o *owner, script string, s *state, wip string) {
+	identity, _, _ := strings.Cut(strings.Fields(wip)[1], "#")
+	of := b.owners[identity]
+	switch {
+	case script == "putback" || script == "reroute":
+		s.hits++
+		if of.dead {
+			b.w.seen["job rescued from a dead process"]++
+		} else {
+			b.w.seen["job rescued from a process that was paused or cut off"]++
+		}
+		if of.healthy() {
+			b.w.fail("%s was rescued from %s, to which nothing has happened", s.name, of.name)
+		}
+	case s.running[of.name] && !of.stopping:
+		b.w.fail("%s went back to its queue while %s ran it", s.name, of.name)
+	case s.begun[of.name] && of.stopping: // decided at the deadline, also if the run has ended since
+		s.hits++
+		b.w.seen["job requeued by a stop"]++
+	}
+}
+
+// fenced judges a fence: who has a lease lives.
+func (b *book) fenced(words []string, reply string) {
+	if lease := words[5]; b.w.redis.Exists(lease) && !strings.HasPrefix(reply, "*1\r\n:-1") && reply[0] != '-' {
+		b.w.fail("%s was fenced though its lease lives", b.w.names.Replace(strings.TrimPrefix(lease, keys.Lease(""))))
+	}
+}
+
+// healthy tells whether nothing has happened to a process for a while.
+func (p *process) healthy() bool { return !p.dead && time.Since(p.faulted) > 3*lease }
+
+// check holds what must be true of a job at any time.
+func (b *book) check(s *state, places []string) {
+	n := len(places)
+	if s.hand != "" {
+		n++
+	}
+	switch {
+	case n > 1:
+		b.w.fail("%s stands in %s", s.name, strings.Join(append(slices.Clone(places), s.hand), " and "))
+	case n == 0 && s.pushed && s.done == 0:
+		b.w.fail("%s is lost: neither in Redis nor done", s.name)
+	case n == 1 && s.done > 0 && s.hits == 0 && s.hand == "" && !strings.HasPrefix(places[0], "wip "):
+		b.w.fail("%s is done, and stands in %s, though nothing has happened to it", s.name, places[0])
+	}
+}
+
+// runs notes that a process has begun to run a job.
+func (b *book) runs(o *owner, s *state) {
+	s.ran++
+	s.running[o.name], s.begun[o.name] = true, true
+	b.w.seen["run"]++
+	if s.done > 0 {
+		b.w.seen["run of a job that was done"]++
+	}
+	if s.ran > 1+s.hits {
+		b.w.fail("%s runs for the %d. time, and only %d faults have hit it", s.name, s.ran, s.hits)
+	}
+}
+
+// ends notes that a run is over and tells whether it is to fail.
+func (b *book) ends(o *owner, s *state) (fails bool) {
+	delete(s.running, o.name)
+	if s.failed < s.plan.Fails {
+		s.failed++
+		s.hits++
+		return true
+	}
+	s.done++
+	return false
+}
+
+// left judges what a process has left behind that was stopped in good order.
+func (b *book) left(p *process) {
+	if !p.asked || time.Since(p.faulted) <= 3*lease {
+		return
+	}
+	if n := len(p.report.Left) + len(p.report.Lost); n > 0 {
+		b.w.fail("%s has stopped in good order and left %d jobs", p.name, n)
+	}
+	for name, places := range b.where {
+		for _, place := range places {
+			if strings.HasPrefix(place, "wip "+p.daemon.Identity()+"#") {
+				b.w.fail("%s has stopped in good order and left %s in its private place", p.name, name)
+			}
+		}
+	}
+}
+
+// finished tells whether every job that was pushed is done and gone.
+func (b *book) finished() bool { return b.unfinished() == "" }
+
+func (b *book) unfinished() string {
+	var names []string
+	for _, s := range b.allJobs() {
+		if s.pushed && (s.done == 0 || len(b.where[s.name]) > 0 || s.hand != "") {
+			names = append(names, s.name+" ("+strings.Join(b.where[s.name], " ")+")")
+		}
+	}
+	return b.w.names.Replace(strings.Join(names, ", "))
+}
+
+// close is the last look.
+func (b *book) close() {
+	b.where = b.look()
+	for _, name := range slices.Sorted(maps.Keys(b.where)) {
+		b.w.fail("after the end %s stands in %s", name, strings.Join(b.where[name], " "))
+	}
+	for _, s := range b.allJobs() {
+		if s.pushed && s.done == 0 {
+			b.w.fail("after the end %s is not done", s.name)
+		}
+	}
+}

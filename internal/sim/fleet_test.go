@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+)
+
+// process is one daemon.
+type process struct {
+	*owner
+	w      *world
+	daemon *actors.Daemon
+	rdb    *redis.Client
+	gone   chan struct{} // closed when it dies
+	ended  chan struct{} // closed when nothing of it is left
+	ask    chan struct{} // closed when it is to stop
+	asked  bool
+	report actors.DrainReport
+	failed error // of its start
+	over   bool  // the world has seen that it has ended
+}
+
+var errFails = errors.New("fails by the plan")
+
+// options are those of a client of owner o.
+func (w *world) redisOptions(o *owner) *redis.Options {
+	return &redis.Options{
+		Addr: "127.0.0.1:0", Dialer: w.dial(o), DialerRetries: 1,
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 10,
+		MinRetryBackoff: 1, MaxRetryBackoff: 1, // else it is random; 0 would be the default again
+	}
+}
+
+// start starts the next process of a place.
+func (w *world) start(pl *place) {
+	pl.n++
+	p := &process{
+		owner: &owner{name: fmt.Sprintf("p%d.%d", pl.index+1, pl.n), place: pl, steps: &pl.steps},
+		w:     w, gone: make(chan struct{}), ended: make(chan struct{}), ask: make(chan struct{}),
+	}
+	pl.now = p
+	w.all = append(w.all, p)
+	cryptotest.SetGlobalRandom(w.t, w.plan.Order^uint64(len(w.all))) // its identity
+	p.rdb = redis.NewClient(w.redisOptions(p.owner))
+	cfg := actors.Config{
+		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
+		HeartbeatInterval: 20 * time.Second, Metrics: actors.MetricsOff,
+		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to bury a job
+	}
+	for i, n := range w.plan.Fleet[pl.index].Capsules {
+		c := actors.Capsule{Name: string(rune('k' + i)), Concurrency: n, Queues: fetch.Strict(queues)}
+		if w.bug != nil && w.bug.fetcher != nil {
+			c.Fetch = w.bug.fetcher
+		}
+		cfg.Capsules = append(cfg.Capsules, c)
+	}
+	d, err := actors.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	p.daemon = d
+	w.mu.Lock()
+	w.book.know(d.Identity(), p)
+	w.mu.Unlock()
+	w.say("%s starts", p.name)
+	go func() {
+		defer close(p.ended)
+		defer func() { _ = p.rdb.Close() }()
+		if p.failed = d.Start(context.Background()); p.failed != nil {
+			w.note()
+			return
+		}
+		select {
+		case <-p.gone:
+		case <-p.ask:
+		case <-d.Done():
+		}
+		p.report, _ = d.Stop(context.Background())
+		w.note()
+	}()
+}
+
+func (p *process) registry() *troupe.Registry {
+	reg := new(troupe.Registry)
+	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, troupe.ClassOptions{
+		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) },
+	})
+	return reg
+}
+
+// job is the class of every job.
+type job struct{}
+
+func (job) Class() string { return "Job" }
+
+// handle is the handler of every job.
+func (p *process) handle(ctx context.Context, jid string) error {
+	w, name := p.w, "j"+strings.TrimLeft(jid, "0")
+	j := w.book.job(name)
+	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() { w.book.runs(p.owner, j) }) {
+		return errGone
+	}
+	var stop <-chan struct{}
+	if !j.plan.Deaf {
+		stop = ctx.Done()
+	}
+	fails := false
+	if !w.wait(p.owner, p.gone, stop, "ends "+name, time.Now().Add(j.plan.Lasts), func() { fails = w.book.ends(p.owner, j) }) {
+		return context.Cause(ctx)
+	}
+	if fails {
+		return errFails
+	}
+	return nil
+}
+
+// fault returns what the plan has for this step of the owner, nil for nothing, and
+// applies it unless it is one of the command at hand.
+func (w *world) fault(o *owner, ofJobs bool) *Fault {
+	if o.steps == nil || w.ending || o.dead {
+		return nil
+	}
+	now, index := *o.steps, len(w.plan.Fleet)
+	if o.place != nil {
+		index = o.place.index
+	}
+	o.steps.all++
+	if ofJobs {
+		o.steps.ofJobs++
+	}
+	i := slices.IndexFunc(w.plan.Faults, func(f Fault) bool {
+		return f.Place == index && (f.OfJobs && ofJobs && f.Step == now.ofJobs || !f.OfJobs && f.Step == now.all)
+	})
+	if i < 0 {
+		return nil
+	}
+	f := &w.plan.Faults[i]
+	if o == w.client && (f.Kind == Kill || f.Kind == Term) {
+		return nil
+	}
+	w.say("      %s: %s for %s", o.name, f.Kind, f.For)
+	w.seen["fault: "+f.Kind.String()]++
+	o.faulted = time.Now().Add(f.For)
+	switch f.Kind {
+	case Kill:
+		w.kill(o.place.now)
+		w.after(f.For, func() { w.start(o.place) })
+	case Term:
+		p := o.place.now
+		w.stop(o.place)
+		w.await(p, f.For)
+	case Pause:
+		o.resumes = time.Now().Add(f.For)
+	case CutAll:
+		for _, c := range w.connsOf(o) { // at one instant each: they come back at one each
+			w.mu.Lock()
+			c.sever()
+			w.mu.Unlock()
+			synctest.Wait()
+			time.Sleep(time.Microsecond)
+		}
+	}
+	return f
+}
+
+// await starts a new process when p has ended.
+func (w *world) await(p *process, then time.Duration) {
+	w.after(then, func() {
+		if !p.isOver() {
+			w.await(p, 100*time.Millisecond)
+			return
+		}
+		w.start(p.place)
+	})
+}
+
+// kill ends a process as kill -9 does. What it has sent is applied or not.
+func (w *world) kill(p *process) {
+	w.mu.Lock()
+	p.dead = true
+	w.mu.Unlock()
+	for _, c := range w.connsOf(p.owner) {
+		for len(c.cmds) > 0 && !strings.EqualFold(c.cmds[0].words[0], "blmove") && w.random.IntN(2) == 0 {
+			w.say("      still applied: %s", c.cmds[0].key)
+			w.carryOut(c, false)
+		}
+		w.mu.Lock()
+		c.cmds, c.gone = nil, true
+		c.sever()
+		w.mu.Unlock()
+		w.dispatch(c, []string{"UNSUBSCRIBE"})
+	}
+	w.mu.Lock()
+	for _, a := range w.acts {
+		a.off = a.off || a.owner == p.owner
+	}
+	w.mu.Unlock()
+	close(p.gone) // its handlers return, its daemon stops: nobody sees it
+}
+
+func (w *world) connsOf(o *owner) (mine []*conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		if c.owner == o {
+			mine = append(mine, c)
+		}
+	}
+	slices.SortStableFunc(mine, compareConns)
+	return mine
+}
+
+// stop asks the process of a place to stop.
+func (w *world) stop(pl *place) {
+	if p := pl.now; p != nil && !p.dead && !p.asked {
+		p.asked, p.stopping = true, true
+		w.say("      %s is told to stop", p.name)
+		close(p.ask)
+		synctest.Wait()
+	}
+}
+
+// isOver tells whether a process has ended, and looks at how, once.
+func (p *process) isOver() bool {
+	select {
+	case <-p.ended:
+	default:
+		return p.dead
+	}
+	if !p.over && !p.dead {
+		p.over = true
+		p.w.book.left(p)
+		p.w.kill(p) // what is left of it ends with the program
+	}
+	return true
+}
+
+// reap looks for processes that have ended without being told to.
+func (w *world) reap() {
+	for _, pl := range w.places {
+		p := pl.now
+		if p == nil || p.over || p.dead || !p.isOver() || p.asked {
+			continue
+		}
+		if p.failed == nil {
+			w.fail("%s has stopped by itself: %v", p.name, p.daemon.Err())
+			continue
+		}
+		w.say("      %s could not start: %v", p.name, p.failed)
+		w.after(500*time.Millisecond, func() { w.start(pl) })
+	}
+}
+
+func (w *world) ended() bool { return w.alive() == "" }
+
+func (w *world) alive() string {
+	var names []string
+	for _, pl := range w.places {
+		if pl.now != nil && !pl.now.isOver() {
+			names = append(names, pl.now.name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// push is the client: one job after the other.
+func (w *world) push() {
+	w.client = &owner{name: "client", steps: new(steps)}
+	rdb := redis.NewClient(w.redisOptions(w.client))
+	c := client.New(rdb)
+	go func() {
+		for i, j := range w.plan.Jobs {
+			time.Sleep(j.After + time.Millisecond)
+			opts := []client.Option{client.JID(fmt.Sprintf("%024x", i+1)), client.Queue(j.Queue)}
+			if j.In > 0 {
+				opts = append(opts, client.In(j.In))
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			_, _ = c.Push(ctx, job{}, opts...) // the book sees what came into Redis
+			cancel()
+		}
+		_ = rdb.Close()
+		w.mu.Lock()
+		w.pushed = true
+		w.note()
+		w.mu.Unlock()
+	}()
+}
+
+// windUp ends all that is left, and returns when no goroutine is.
+func (w *world) windUp() {
+	for _, p := range w.all {
+		if !p.dead {
+			w.kill(p)
+		}
+	}
+	w.mu.Lock()
+	w.client.dead = true
+	for _, c := range w.conns {
+		c.sever()
+	}
+	w.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, p := range w.all {
+			<-p.ended
+		}
+		time.Sleep(10 * time.Second) // the client's call, and the timers of the actor library
+	}()
+	for over := false; !over; {
+		w.settle()
+		select {
+		case <-w.arrived:
+		case <-ended:
+			over = true
+		}
+	}
+	w.redis.Close()
+}

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Plan is all that a run depends on. The seed of a plan only orders what the
+// plan leaves open: which of several pending steps is next, and the like.
+type Plan struct {
+	Order  uint64
+	Fleet  []Process // a place in the fleet, in which one process follows another
+	Peers  int       // Ruby workers
+	Jobs   []Job
+	Faults []Fault
+}
+
+// Process is how the processes of one place are set up.
+type Process struct {
+	Capsules []int // concurrency of each
+	Weight   int   // how much faster than others it gets its turns
+}
+
+// Job is one job and what its handler does.
+type Job struct {
+	Queue string
+	After time.Duration // since the push of the one before it
+	In    time.Duration // 0: at once, else pushed for later
+	Lasts time.Duration
+	Fails int  // so many runs fail first
+	Deaf  bool // does not look at its context
+}
+
+// Fault is what happens to a place of the fleet when its step of that number is
+// about to be let through; place len(Fleet) is the client. With OfJobs only the
+// steps count that have to do with jobs.
+type Fault struct {
+	Place  int
+	Step   int
+	OfJobs bool
+	Kind   Kind
+	For    time.Duration // of a delay or pause; until the restart, after the end of a process
+}
+
+// Kind of a Fault.
+type Kind int
+
+// The faults.
+const (
+	Kill      Kind = iota // the process is gone; what it has sent is applied or not
+	CutBefore             // the connection ends, the command is lost
+	CutAfter              // the command is applied, the connection ends instead of a reply
+	Late                  // the connection ends, the command is applied some time later
+	Delay                 // the command waits
+	Pause                 // SIGSTOP, then SIGCONT
+	CutAll                // every connection of the process ends
+	Term                  // SIGTERM, and a new process later
+)
+
+func (k Kind) String() string {
+	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term"}[k]
+}
+
+// ofCommand tells whether the fault is one of a command, not of a process.
+func (f *Fault) ofCommand() bool {
+	return f.Kind == CutBefore || f.Kind == CutAfter || f.Kind == Late || f.Kind == Delay
+}
+
+// The numbers of a run. A pause may be longer than a lease, and a call.
+const (
+	lease   = 5 * time.Second
+	timeout = 2 * time.Second // of a stop
+	grace   = 200 * time.Millisecond
+	longest = 10 * time.Minute // from the last fault to the last job
+	most    = 30_000           // steps of a run
+)
+
+var queues = []string{"a", "b"}
+
+// draw draws evenly: rapid's own numbers are mostly the smallest, and with them
+// few faults would hit a job. The bits shrink to 0, which is low.
+func draw(t *rapid.T, what string, low, high int) int {
+	n := 0
+	for range bits.Len(uint(high-low)) + 2 {
+		n <<= 1
+		if rapid.Bool().Draw(t, what) {
+			n++
+		}
+	}
+	return low + n%(high-low+1)
+}
+
+func pick[V any](t *rapid.T, what string, from ...V) V { return from[draw(t, what, 0, len(from)-1)] }
+
+// span draws milliseconds out of one of several ranges.
+func span(t *rapid.T, what string, ranges ...[2]int) time.Duration {
+	r := pick(t, what, ranges...)
+	return time.Duration(draw(t, what, r[0], r[1])) * time.Millisecond
+}
+
+// plans draws a plan. Zeros are the simplest, so that a failing plan shrinks
+// towards few processes, few jobs and few faults.
+var plans = rapid.Custom(func(t *rapid.T) Plan {
+	p := Plan{Order: rapid.Uint64().Draw(t, "order")}
+	for range pick(t, "places", 1, 2, 2, 3) {
+		f := Process{Weight: pick(t, "weight", 1, 1, 3, 9)}
+		for range draw(t, "capsules", 1, 2) {
+			f.Capsules = append(f.Capsules, draw(t, "concurrency", 1, 3))
+		}
+		p.Fleet = append(p.Fleet, f)
+	}
+	p.Peers = pick(t, "peers", 0, 0, 1)
+	for range draw(t, "jobs", 1, 12) {
+		p.Jobs = append(p.Jobs, drawJob(t))
+	}
+	for range draw(t, "faults", 0, 6) {
+		p.Faults = append(p.Faults, drawFault(t, len(p.Fleet)))
+	}
+	return p
+})
+
+func drawJob(t *rapid.T) Job {
+	j := Job{
+		Queue: pick(t, "queue", queues...), After: span(t, "after", [2]int{0, 5}, [2]int{0, 700}),
+		Lasts: span(t, "lasts", [2]int{0, 5}, [2]int{0, 1000}, [2]int{1000, 9000}),
+		Deaf:  draw(t, "deaf", 0, 1) == 1,
+	}
+	if draw(t, "later", 0, 5) == 5 {
+		j.In = span(t, "in", [2]int{1, 3000})
+	}
+	if draw(t, "bad", 0, 4) == 4 {
+		j.Fails = draw(t, "fails", 1, 2)
+	}
+	return j
+}
+
+func drawFault(t *rapid.T, places int) Fault {
+	f := Fault{Place: draw(t, "place", 0, places), OfJobs: draw(t, "of jobs", 0, 3) > 0}
+	if f.Place == places { // the client: once will do
+		f.Place = draw(t, "place", 0, places)
+	}
+	if f.OfJobs {
+		f.Step = draw(t, "step", 0, 30)
+	} else {
+		f.Step = draw(t, "step", 0, 120)
+	}
+	f.Kind = pick(t, "kind", CutAfter, CutBefore, Delay, Late, CutAll, Kill, Kill, Kill, Pause, Pause, Pause, Term)
+	switch f.Kind {
+	case Pause, Delay:
+		f.For = span(t, "for", [2]int{1, 4000}, [2]int{int(lease / time.Millisecond), 16000})
+	default:
+		f.For = span(t, "for", [2]int{1, 300}, [2]int{300, 4000})
+	}
+	return f
+}
+
+// String is the plan for people.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "order %#x, %d ruby\n", p.Order, p.Peers)
+	for i, f := range p.Fleet {
+		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
+	}
+	for i, j := range p.Jobs {
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf)
+	}
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t) of place %d\n", f.Kind, f.For, f.Step, f.OfJobs, f.Place+1)
+	}
+	return b.String()
+}
