@@ -49,7 +49,7 @@ func (b *beats) do(ctx context.Context, f func()) bool {
 func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	ctx, cancel := d.redisContext()
 	defer cancel()
-	part := launcherName + "/heartbeat"
+	part := heart
 	d.beats.do(ctx, func() {
 		if err = d.flush(ctx); err != nil {
 			return
@@ -175,7 +175,7 @@ func (d *Daemon) pollWait(processes int) time.Duration {
 // cleanUp takes dead processes off the list, if nobody else has lately.
 func (d *Daemon) cleanUp(ctx context.Context) {
 	if _, err := beat.Cleanup(ctx, d.redis); err != nil && ctx.Err() == nil {
-		d.outage.failed(launcherName+"/poller", err)
+		d.outage.failed(pollerPart, err)
 	}
 }
 
@@ -184,18 +184,20 @@ func (d *Daemon) outlook(ctx context.Context) (sched.Outlook, bool) {
 	o, err := d.sched.Look(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.outage.failed(launcherName+"/poller", err)
+			d.outage.failed(pollerPart, err)
 		}
 		return o, false
 	}
-	d.outage.ok(launcherName + "/poller")
+	d.outage.ok(pollerPart)
 	return o, true
 }
 
 // promote moves one batch of due members of set.
 func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bool) {
 	got, err := d.sched.Promote(ctx, set)
-	part := launcherName + "/poller"
+	// A part of its own for each set: where Redis only refuses writes, the look at
+	// an empty set succeeds, and must not ring for the other one again and again.
+	part := pollerPart + "/" + string(set)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.outage.failed(part, err)

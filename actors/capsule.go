@@ -279,6 +279,7 @@ func (c *capsule) takeCall(owner *actor.PID, want int) {
 			c.ring(c.fetcherPID())
 		}
 		if quiet {
+			c.d.outage.leave(c.path("fetcher"))
 			c.d.ringLauncher()
 		}
 	}()
@@ -426,6 +427,7 @@ func (c *capsule) startWait(owner *actor.PID) {
 				c.ring(c.fetcherPID())
 			}
 			if quiet {
+				c.d.outage.leave(c.path("fetcher"))
 				c.d.ringLauncher()
 			}
 		}()
@@ -459,6 +461,7 @@ func (c *capsule) hush() {
 		c.stopWait()
 	}
 	c.mu.Unlock()
+	c.d.outage.leave(c.path("fetcher"))
 	slices.SortFunc(back, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
 	c.takeBack(back)
 }

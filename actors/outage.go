@@ -93,6 +93,38 @@ func (o *outage) ok(part string) {
 	}
 }
 
+// truce is how long other processes are still to be left alone: an outage that was
+// longer than half a lease may have cost the living theirs as well, and they need
+// a moment to renew them. It lasts half a lease from the first success on.
+func (o *outage) truce(lease time.Duration) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	half, now := lease/2, time.Now()
+	switch {
+	case o.back.IsZero() && len(o.down) > 0 && now.Sub(o.since) > half:
+		return half
+	case !o.back.IsZero() && o.back.Sub(o.since) > half:
+		return max(0, half-now.Sub(o.back))
+	}
+	return 0
+}
+
+// leave is called for a part that ends: from now on the heart looks in its place
+// whether Redis is back, which is the last to end.
+func (o *outage) leave(parts ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, part := range parts {
+		if o.down[part] {
+			delete(o.down, part)
+			o.down[heart] = true
+		}
+	}
+}
+
+// heart is the part that the heartbeat is.
+const heart = launcherName + "/heartbeat"
+
 // away tells whether any part waits for Redis.
 func (o *outage) away() bool {
 	o.mu.Lock()

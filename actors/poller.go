@@ -26,6 +26,9 @@ type poller struct {
 	cleaned time.Time // the last look for dead processes
 }
 
+// pollerPart is the part that Redis serves or does not; each set is one of its own.
+const pollerPart = launcherName + "/poller"
+
 // Of so many interval polls one reads the sets themselves, and reports what is
 // wrong with them; the others only ask when their first members are due.
 const thorough = 12
@@ -108,6 +111,7 @@ func (p *poller) Receive(ctx actor.Context) {
 		}
 	case *actor.Restarting, *actor.Stopping:
 		p.cancel()
+		p.d.outage.leave(pollerPart, pollerPart+"/"+string(sched.Retry), pollerPart+"/"+string(sched.Schedule))
 		for _, t := range []*time.Timer{p.timer, p.sets[0].timer, p.sets[1].timer} {
 			if t != nil {
 				t.Stop()
@@ -236,7 +240,7 @@ func (p *poller) watch(ctx actor.Context) {
 			return
 		}
 		if redisconn.Classify(err) == redisconn.Command {
-			d.outage.failed(launcherName+"/poller/watch", err) // an outage shows in the looks
+			d.outage.failed(pollerPart+"/watch", err) // an outage shows in the looks
 		}
 		d.root().Send(self, watchEnded{epoch: epoch, wait: d.backoff("watch", 1)})
 	})

@@ -93,6 +93,16 @@ func (d *Daemon) rescueInterval() time.Duration {
 
 func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {
 	part := launcherName + "/rescuer"
+	if wait := d.outage.truce(d.cfg.Lease); wait > 0 {
+		if err := d.redis.Ping(ctx).Err(); err != nil {
+			if ctx.Err() == nil {
+				d.outage.failed(part, err)
+			}
+			return 0, false
+		}
+		d.outage.ok(part)
+		return wait, true
+	}
 	if sweep {
 		got, err := d.rescue.Sweep(ctx)
 		d.tellRescued(got)

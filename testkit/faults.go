@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -279,7 +280,7 @@ func (f *Faults) serve(ctx context.Context, near net.Conn) error {
 	refuse := f.down || f.ended
 	f.mu.Unlock()
 	if refuse {
-		return fmt.Errorf("faults: connection to %s refused by the test", f.to.Addr)
+		return f.refused()
 	}
 	far, err := f.dial(ctx)
 	if err != nil {
@@ -290,7 +291,7 @@ func (f *Faults) serve(ctx context.Context, near net.Conn) error {
 	if f.down || f.ended { // meanwhile
 		f.mu.Unlock()
 		_ = far.Close()
-		return fmt.Errorf("faults: connection to %s refused by the test", f.to.Addr)
+		return f.refused()
 	}
 	f.ways[w] = true
 	f.wg.Add(3)
@@ -299,6 +300,11 @@ func (f *Faults) serve(ctx context.Context, near net.Conn) error {
 	go func() { defer f.wg.Done(); w.receive() }()
 	go func() { defer f.wg.Done(); w.answer() }()
 	return nil
+}
+
+// refused is what dialling a port gives on which nobody listens.
+func (f *Faults) refused() error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%w by the test", syscall.ECONNREFUSED)}
 }
 
 func (f *Faults) drop(w *way) {

@@ -62,7 +62,7 @@ func Classify(err error) Fault {
 
 func isNetwork(err error) bool {
 	for _, target := range []error{
-		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 		redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	} {
 		if errors.Is(err, target) {

@@ -29,6 +29,10 @@ type Need struct {
 // wait. It is a second above Sidekiq's own network timeout, 3 s.
 const Slack = 4 * time.Second
 
+// longest is what a reply or a request may take beyond that with longer
+// time-outs of the user's: a connection that is half open is given up by then.
+const longest = 30 * time.Second
+
 const defaultBlock = 2 * time.Second
 
 // UnreadableError is returned by Derive for a client whose options it cannot
@@ -134,15 +138,16 @@ func poolSize(size, limit int, need Need) (int, int) {
 }
 
 // timeouts returns read, write and pool timeouts. None (0 or below) is not
-// accepted: a Redis that hangs must be noticed, it is a state like any other.
+// accepted, nor an hour: a Redis that hangs must be noticed, it is a state like
+// any other.
 func timeouts(read, write, pool time.Duration, need Need) (r, w, p time.Duration) {
 	block := need.Block
 	if block <= 0 {
 		block = defaultBlock
 	}
-	r = max(read, block+Slack)
-	if w = write; w <= 0 {
+	r = min(max(read, block+Slack), block+longest)
+	if w = min(write, longest); w <= 0 {
 		w = Slack
 	}
-	return r, w, max(pool, r+time.Second)
+	return r, w, min(max(pool, r+time.Second), r+longest)
 }

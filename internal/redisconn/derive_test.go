@@ -59,15 +59,30 @@ func TestDeriveKeepsTheConnectionAndChangesTheRest(t *testing.T) {
 }
 
 func TestDeriveKeepsWhatIsLarger(t *testing.T) {
-	user := redis.NewClient(&redis.Options{Addr: "x:1", ReadTimeout: time.Minute, PoolSize: 50, ClientName: "web"})
+	user := redis.NewClient(&redis.Options{Addr: "x:1", ReadTimeout: 20 * time.Second, PoolSize: 50, ClientName: "web"})
 	defer func() { _ = user.Close() }()
 	got := derived(t, user, Need{PoolSize: 5, Block: 10 * time.Second}).(*redis.Client).Options()
-	if got.ReadTimeout != time.Minute || got.PoolSize != 50 || got.MaxActiveConns != 0 || got.ClientName != "web" {
+	if got.ReadTimeout != 20*time.Second || got.PoolSize != 50 || got.MaxActiveConns != 0 || got.ClientName != "web" {
 		t.Errorf("read %v, pool %d, active %d, name %q", got.ReadTimeout, got.PoolSize, got.MaxActiveConns, got.ClientName)
 	}
 	longer := derived(t, user, Need{Block: 2 * time.Minute}).(*redis.Client).Options()
 	if longer.ReadTimeout <= 2*time.Minute+3*time.Second {
 		t.Errorf("read timeout %v does not cover a block of 2 m", longer.ReadTimeout)
+	}
+}
+
+// With time-outs of an hour, or none, a half-open connection would hold the
+// daemon for as long.
+func TestDeriveBoundsEveryWait(t *testing.T) {
+	for _, d := range []time.Duration{time.Hour, -1, -2} {
+		user := redis.NewClient(&redis.Options{Addr: "x:1", ReadTimeout: d, WriteTimeout: d, PoolTimeout: d})
+		got := derived(t, user, Need{}).(*redis.Client).Options()
+		for what, d := range map[string]time.Duration{"read": got.ReadTimeout, "write": got.WriteTimeout, "pool": got.PoolTimeout} {
+			if d <= 0 || d > time.Minute+10*time.Second {
+				t.Errorf("%s timeout %v", what, d)
+			}
+		}
+		_ = user.Close()
 	}
 }
 

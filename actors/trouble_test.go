@@ -1,0 +1,319 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// A trouble is something that happens to Redis, or to the way to it.
+type trouble struct {
+	name  string
+	begin func(*testkit.Faults) (end func())
+	quiet bool // the daemon need not notice
+}
+
+// to lets an effect happen to every command that where picks; nil: to all.
+func to(do testkit.Effect, where func(testkit.Command) bool) func(*testkit.Faults) func() {
+	return func(f *testkit.Faults) func() { return f.Add(testkit.Fault{Where: where, Do: do}).Remove }
+}
+
+// writes are the commands that a replica, or a server without room, refuses.
+func writes(c testkit.Command) bool {
+	return !slices.ContainsFunc([]string{"hello", "client", "select", "ping", "subscribe", "info", "type", "zcard", "zrange", "exists", "hkeys", "smembers"}, c.Is)
+}
+
+func troubles() []trouble {
+	all := []trouble{
+		{name: "away", begin: func(f *testkit.Faults) func() { f.Down(); return f.Up }},
+		{name: "frozen", begin: func(f *testkit.Faults) func() { f.Freeze(); return f.Thaw }},
+		{name: "cut before the command", begin: to(testkit.CutBefore, nil)},
+		{name: "cut before the reply", begin: to(testkit.CutAfter, nil)},
+		{name: "half-open, command swallowed", begin: to(testkit.Swallow, nil)},
+		{name: "half-open, reply lost", begin: to(testkit.MuteReply, nil)},
+		{name: "cut before the reply, once connected", begin: to(testkit.CutAfter, writes)},
+		{name: "slower than the time-out", begin: to(testkit.Delay(15*time.Second), nil)},
+		{name: "slow", begin: to(testkit.Delay(200*time.Millisecond), nil), quiet: true},
+		{name: "scripts flushed", quiet: true, begin: to(testkit.Refuse("NOSCRIPT No matching script. Please use EVAL."),
+			func(c testkit.Command) bool { return c.Is("evalsha") })},
+	}
+	for _, reply := range []string{
+		"READONLY You can't write against a read only replica.",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	} {
+		all = append(all, trouble{name: reply[:6], begin: to(testkit.Refuse(reply), writes)})
+	}
+	for _, reply := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"NOAUTH Authentication required.",
+		"WRONGPASS invalid username-password pair or user is disabled.",
+	} {
+		all = append(all, trouble{name: reply[:6], begin: func(f *testkit.Faults) func() {
+			f.Cut() // who was connected stays so
+			return to(testkit.Refuse(reply), nil)(f)
+		}})
+	}
+	return all
+}
+
+// fates performs jobs of class Work: args are how long, and how it ends.
+func fates() *troupe.Registry {
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Work", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error {
+		var args struct {
+			Seconds float64
+			End     string
+		}
+		var list []json.RawMessage
+		if err := errors.Join(json.Unmarshal(p.Args(), &list), json.Unmarshal(list[0], &args.Seconds), json.Unmarshal(list[1], &args.End)); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(args.Seconds * float64(time.Second)))
+		switch args.End {
+		case "fail":
+			return errors.New("on purpose")
+		case "panic":
+			panic("on purpose")
+		case "kill":
+			return troupe.Kill(errors.New("on purpose"))
+		}
+		return nil
+	}), troupe.ClassOptions{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(24 * time.Hour) }})
+	return &r
+}
+
+// traffic counts what a client does to its Redis: commands and dials.
+type traffic struct {
+	mu sync.Mutex
+	n  int
+	at []time.Time // of the dials
+}
+
+func (c *traffic) options(f *testkit.Faults) *redis.Options {
+	f.Add(testkit.Fault{Do: testkit.CutBefore, Where: func(testkit.Command) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.n++
+		return false
+	}})
+	opts := f.Options()
+	dial := opts.Dialer
+	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.mu.Lock()
+		c.n++
+		c.at = append(c.at, time.Now())
+		c.mu.Unlock()
+		return dial(ctx, network, addr)
+	}
+	return opts
+}
+
+func (c *traffic) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// An outage that is longer than the lease costs every process its lease. They all
+// live: nobody takes anybody's jobs when Redis is back, though the jobs of one that
+// died meanwhile are put back.
+func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		faults := testkit.NewFaults(t, mem.Options())
+		rec := testkit.NewRecorder(mem.Client, "runs")
+		cfg := actors.Config{
+			Redis: faults.Client(), Registry: fates(), Middleware: []troupe.Middleware{rec.Middleware},
+			Lease: 10 * time.Second, Capsules: []actors.Capsule{{Concurrency: 3}},
+		}
+		var jids []string
+		var kits []*testkit.Kit
+		for range 4 {
+			k := testkit.Start(t, cfg)
+			for range 3 {
+				jids = append(jids, k.PushClass("Work", []any{120, "ok"}))
+			}
+			k.Await("its jobs run", func() bool { return k.Stats().Busy == 3 })
+			kits = append(kits, k)
+		}
+		orphan := `{"class":"Work","args":[0,"ok"],"jid":"of-a-dead-process","queue":"default"}`
+		mem.HSet("troupe:wip:{queue:default}:gone:1:x#default.1", "r", orphan)
+		mem.HSet("troupe:procs", "gone:1:x#default.1", `["default"]`)
+		if _, err := mem.ZAdd("troupe:leases", float64(time.Now().Add(5*time.Second).UnixMilli()), "gone:1:x#default.1"); err != nil {
+			t.Fatal(err)
+		}
+		faults.Down()
+		time.Sleep(time.Minute)
+		faults.Up()
+		for _, k := range kits {
+			k.Await("Redis is back", func() bool { return !k.Stats().RedisAway })
+		}
+		kits[0].Await("the dead process's job is done", func() bool { return rec.Done(t)["of-a-dead-process"] == 1 })
+		for _, k := range kits {
+			k.Await("its jobs end", func() bool { return k.Stats().Busy == 0 })
+			k.AwaitSettled()
+			if s := k.Stats(); s.Fencings != 0 || s.Refused != 0 {
+				t.Errorf("%+v", s)
+			}
+		}
+		testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
+		testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+	})
+}
+
+// Fetching and polling end at quiet: what they have missed while Redis is away
+// must not keep the daemon waiting for a return that they will not see.
+func TestQuietWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		faults := testkit.NewFaults(t, mem.Options())
+		var log lines
+		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: fates(), Logger: zerolog.New(&log)})
+		faults.Down()
+		k.Await("it is noticed by all", func() bool { return k.Stats().RedisAway })
+		time.Sleep(20 * time.Second)
+		k.Quiet()
+		time.Sleep(20 * time.Second)
+		if back := log.count("redis is back"); back != 0 {
+			t.Errorf("%d lines that Redis is back while it is not", back)
+		}
+		faults.Up()
+		k.Await("it is back", func() bool { return !k.Stats().RedisAway })
+		if away, back := log.count("redis is away"), log.count("redis is back"); away != 1 || back != 1 {
+			t.Errorf("%d lines when it began, %d when it ended:\n%s", away, back, log.text())
+		}
+	})
+}
+
+// In any trouble of a minute, twice the lease: one log line when it begins, one
+// when it ends; no busy loop; jobs that end meanwhile keep their outcome; nothing
+// is lost, runs twice, or is twice in a set.
+func TestRedisInTrouble(t *testing.T) {
+	for _, tr := range troubles() {
+		t.Run(tr.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { inTrouble(t, tr) }) })
+	}
+}
+
+func inTrouble(t *testing.T, tr trouble) {
+	mem := testkit.NewMemory(t)
+	faults := testkit.NewFaults(t, mem.Options())
+	var seen traffic
+	way := redis.NewClient(seen.options(faults))
+	defer func() { _ = way.Close() }()
+	rec := testkit.NewRecorder(mem.Client, "runs")
+	var log lines
+	k := testkit.Start(t, actors.Config{
+		Redis: way, Registry: fates(), Logger: zerolog.New(&log).Level(zerolog.WarnLevel), Middleware: []troupe.Middleware{rec.Middleware},
+		PollInterval: 5 * time.Second, PollIntervalPerProcess: 5 * time.Second,
+		Capsules: []actors.Capsule{{Concurrency: 8}, {Name: "idle", Concurrency: 2, Queues: fetch.Strict{"other"}}},
+	})
+	c := client.New(mem.Client)
+	var jids []string
+	push := func(seconds float64, end string, opts ...client.Option) string {
+		jid, err := c.PushClass(t.Context(), "Work", []any{seconds, end}, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jids = append(jids, jid)
+		return jid
+	}
+	for range 20 {
+		push(0.01, "ok")
+	}
+	k.Await("the first are done", func() bool { return len(rec.Done(t)) == 20 })
+	ends := map[string]string{}
+	for _, end := range []string{"ok", "ok", "fail", "panic", "kill", "fail"} {
+		ends[push(20, end)] = end
+	}
+	k.Await("they run", func() bool { return k.Stats().Busy == len(ends) })
+
+	end := tr.begin(faults)
+	for range 20 {
+		push(0.01, "ok")
+		push(0.01, "ok", client.In(10*time.Second))
+	}
+	began, before := time.Now(), seen.count()
+	time.Sleep(time.Minute)
+	perSecond := float64(seen.count()-before) / 60
+	if away := k.Stats().RedisAway; away == tr.quiet {
+		t.Errorf("RedisAway is %v", away)
+	}
+	end()
+	trouble := time.Since(began)
+	k.Await("all are done", func() bool { return len(rec.Done(t)) == 20+2+40 })
+	k.Await("all is settled and Redis is back", func() bool { return inProgress(t, mem.Client) == 0 && !k.Stats().RedisAway })
+
+	t.Logf("%.1f commands and dials a second", perSecond)
+	if perSecond > 35 {
+		t.Errorf("%.0f commands and dials a second while Redis is in trouble", perSecond)
+	}
+	testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
+	testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+	places := testkit.TakeCensus(t, mem.Client)
+	for jid, end := range ends {
+		want := map[string][]string{"ok": nil, "fail": {"retry"}, "panic": {"retry"}, "kill": {"dead"}}[end]
+		if !slices.Equal(places[jid], want) {
+			t.Errorf("a job that ended with %s is in %v, want %v", end, places[jid], want)
+		}
+	}
+	k.RequireHealthy()
+	lines := 1
+	if tr.quiet {
+		lines = 0
+	}
+	if away, back := log.count("redis is away"), log.count("redis is back"); away != lines || back != lines {
+		t.Errorf("%d lines when it began, %d when it ended, want %d:\n%s", away, back, lines, log.text())
+	}
+	if n := log.count("redis refused a command"); n > 0 {
+		t.Errorf("%d lines that Redis refused a command:\n%s", n, log.text())
+	}
+	if !tr.quiet {
+		if down := log.downtime(t); down > trouble+15*time.Second || down < trouble-15*time.Second {
+			t.Errorf("the downtime is %s of %s", down, trouble)
+		}
+	}
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// downtime is that of the only line that has one.
+func (l *lines) downtime(t *testing.T) time.Duration {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(l.text()))
+	for {
+		var line struct {
+			Downtime *float64 `json:"downtime_s"`
+		}
+		if err := dec.Decode(&line); err != nil {
+			t.Fatalf("no downtime in the log: %v", fmt.Errorf("%w\n%s", err, l.text()))
+		}
+		if line.Downtime != nil {
+			return time.Duration(*line.Downtime * float64(time.Second))
+		}
+	}
+}
