@@ -132,7 +132,7 @@ func (b *bulk) flush(ctx context.Context) error {
 			entries = append(entries, d.entry)
 		}
 	}
-	if err := first(b.c.send(ctx, entries)); err != nil {
+	if err := first(b.c.deliver(ctx, entries)); err != nil {
 		return err
 	}
 	b.jids = append(b.jids, jids...)

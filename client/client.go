@@ -14,7 +14,7 @@ import (
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
-// needs no Close. It is safe for concurrent use; where many goroutines push at
+// needs no Close, but for one WithBuffer. It is safe for concurrent use; where many goroutines push at
 // once, their jobs travel together.
 type Client struct {
 	rdb        redis.UniversalClient
@@ -24,6 +24,7 @@ type Client struct {
 	defaults   []field
 	err        error // of the defaults; every push returns it
 	gather     gatherer
+	buffer     *buffer // nil without WithBuffer
 }
 
 // ClientOption configures a Client.

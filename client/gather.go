@@ -39,6 +39,11 @@ type gathered struct {
 
 // sendOne pushes one entry, alone or with others.
 func (c *Client) sendOne(ctx context.Context, e entry) error {
+	if c.buffer != nil { // no waiting for calls that hang
+		if errs, taken := c.buffer.take([]entry{e}); taken {
+			return first(errs)
+		}
+	}
 	g := &c.gather
 	g.mu.Lock()
 	if !g.flying && g.direct < directMax && len(g.next) == 0 {
@@ -50,7 +55,7 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 			c.launch()
 			g.mu.Unlock()
 		}()
-		return first(c.send(ctx, []entry{e}))
+		return first(c.deliver(ctx, []entry{e}))
 	}
 	if err := ctx.Err(); err != nil {
 		g.mu.Unlock()
@@ -125,7 +130,7 @@ func (c *Client) fly() {
 		}
 		g.mu.Unlock()
 		call.errs = make([]error, len(call.entries))
-		for k, err := range c.send(context.Background(), entries) {
+		for k, err := range c.deliver(context.Background(), entries) {
 			call.errs[at[k]] = err
 		}
 		close(call.done)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // once is a command that go-redis must not repeat by itself after a lost
@@ -70,11 +71,15 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 	}
 	var known, later error
 	queues := map[string]error{}
+	maybe := map[string]bool{} // queues that may have got their jobs
 	for i, err := range errs {
+		if steps[i].name != "" && !redisconn.NotSent(err) {
+			maybe[steps[i].name] = true
+		}
 		if err == nil || steps[i].bell {
 			continue
 		}
-		err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, err)
+		err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, unavailable(err, !redisconn.NotSent(err)))
 		switch {
 		case steps[i].safe:
 			known = err
@@ -91,6 +96,9 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 			out[i] = later
 		case known != nil:
 			out[i] = known
+			if u, ok := errors.AsType[*UnavailableError](known); ok && u.Maybe != maybe[e.queue] {
+				out[i] = fmt.Errorf("set queues: %w", unavailable(u.Err, maybe[e.queue]))
+			}
 		default:
 			out[i] = queues[e.queue]
 		}

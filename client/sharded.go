@@ -105,6 +105,35 @@ func (s *Sharded) Queue(name string) (*Client, error) {
 	return s.clients[shard], nil
 }
 
+// Buffered is how many jobs wait in memory for all shards, see WithBuffer: each has
+// a buffer of its own.
+func (s *Sharded) Buffered() (n int) {
+	for _, c := range s.clients {
+		n += c.Buffered()
+	}
+	return n
+}
+
+// Flush is Client.Flush for all shards.
+func (s *Sharded) Flush(ctx context.Context) error {
+	return s.each(func(c *Client) error { return c.Flush(ctx) })
+}
+
+// Close is Client.Close for all shards.
+func (s *Sharded) Close(ctx context.Context) error {
+	return s.each(func(c *Client) error { return c.Close(ctx) })
+}
+
+func (s *Sharded) each(f func(*Client) error) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(s.clients)) {
+		if err := f(s.clients[name]); err != nil {
+			errs = append(errs, fmt.Errorf("shard %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Push is Client.Push on the shard of the queue that opts or the defaults name.
 func (s *Sharded) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
 	ctx, c, err := s.route(ctx, opts)

@@ -107,6 +107,9 @@ func SetOf(queues []string) string {
 // the baton; fetcher is IDENTITY#CAPSULE.
 func Wake(fetcher string) string { return "troupe:wake:" + fetcher }
 
+// Pushed remembers the last batch that a client has sent from its buffer.
+func Pushed(token string) string { return "troupe:pushed:" + token }
+
 // Flushed remembers the last batch of statistics of a process.
 func Flushed(identity string) string { return "troupe:flushed:" + identity }
 

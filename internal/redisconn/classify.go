@@ -60,6 +60,21 @@ func Classify(err error) Fault {
 	return Command
 }
 
+// NotSent tells whether a call with this error had no effect for certain: Redis
+// has refused it, or no connection was made. False says that nobody knows.
+func NotSent(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[redis.Error](err); ok {
+		return true
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return true
+	}
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
+}
+
 func isNetwork(err error) bool {
 	for _, target := range []error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,

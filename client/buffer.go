@@ -1,0 +1,336 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// WithBuffer lets a client take up to n jobs into memory while Redis is away, in
+// place of failing their pushes, and send them in order when it is back. A push
+// without an error then means that the job is in Redis or in that buffer, and the
+// buffer ends with the process: call Close at the end, and do without it where a
+// job must not be lost. With n jobs in it a push is a *BufferFullError.
+//
+// A push that was under way when Redis went, and may have arrived, still is an
+// *UnavailableError: to push it once more could make two jobs of it. What is in
+// the buffer is sent in numbered batches, which Redis takes once even if a reply
+// is lost and the batch sent again; only on a cluster, or a client that is none
+// of go-redis' own, may a lost reply bring jobs twice, with the same jid.
+func WithBuffer(n int) ClientOption {
+	return func(c *Client) {
+		if n < 1 {
+			c.err = errors.Join(c.err, &FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
+			return
+		}
+		c.buffer = &buffer{c: c, max: n, token: troupe.NewJID(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
+	}
+}
+
+const (
+	// flushMin and flushMax bound the pause between two tries to send.
+	flushMin = 100 * time.Millisecond
+	flushMax = 2 * time.Second
+	// flushTime bounds one try.
+	flushTime = 10 * time.Second
+)
+
+// buffer holds jobs while Redis is away. One goroutine sends them; it lives as
+// long as there is something to send, or Redis is away.
+type buffer struct {
+	c     *Client
+	max   int
+	token string // names the marker of the batches in Redis
+
+	mu      sync.Mutex
+	away    bool // pushes go in here
+	cause   error
+	jobs    []entry
+	batch   []entry // sent under number, its fate not known yet; they count as jobs
+	number  uint64
+	closed  bool
+	change  chan struct{} // closed, and made anew, when something has changed
+	kick    chan struct{} // capacity 1: try at once
+	sending bool          // the goroutine lives
+	stop    func()        // ends what it sends
+}
+
+// deliver sends entries, or takes them into the buffer. One error, or nil, for each.
+func (c *Client) deliver(ctx context.Context, entries []entry) []error {
+	b := c.buffer
+	if b == nil || len(entries) == 0 {
+		return c.send(ctx, entries)
+	}
+	if errs, taken := b.take(entries); taken {
+		return errs
+	}
+	errs := c.send(ctx, entries)
+	if ctx.Err() != nil { // the caller's end, not Redis's
+		return errs
+	}
+	var held []entry
+	var at []int
+	for i, err := range errs {
+		u, ok := errors.AsType[*UnavailableError](err)
+		if !ok {
+			continue
+		}
+		b.noteAway(u)
+		if !u.Maybe {
+			held, at = append(held, entries[i]), append(at, i)
+		}
+	}
+	taken, _ := b.take(held)
+	for k, i := range at {
+		errs[i] = nil
+		if taken != nil {
+			errs[i] = taken[k]
+		}
+	}
+	return errs
+}
+
+// noteAway begins to buffer.
+func (b *buffer) noteAway(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.away, b.cause = true, cause
+	if !b.sending {
+		b.sending = true
+		go b.run()
+	}
+}
+
+// take puts entries into the buffer if Redis is away; then the error of each that
+// has no room.
+func (b *buffer) take(entries []entry) (errs []error, taken bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return same(ErrClosed, len(entries)), true
+	}
+	if !b.away {
+		return nil, false
+	}
+	room := min(b.max-len(b.jobs)-len(b.batch), len(entries))
+	b.jobs = append(b.jobs, entries[:room]...)
+	if room == len(entries) {
+		return nil, true
+	}
+	errs = make([]error, room, len(entries))
+	return append(errs, same(&BufferFullError{Size: b.max, Err: b.cause}, len(entries)-room)...), true
+}
+
+func same(err error, n int) []error { return slices.Repeat([]error{err}, n) }
+
+// run sends until nothing is left and Redis is back.
+func (b *buffer) run() {
+	// A client of its own: no connection that hangs, no silent second try, and
+	// time-outs that are finite.
+	rdb, err := redisconn.Derive(b.c.rdb, redisconn.Need{PoolSize: 1})
+	if err != nil {
+		rdb = b.c.rdb
+	} else {
+		end := sync.OnceFunc(func() { _ = rdb.Close() })
+		defer end()
+		b.mu.Lock()
+		b.stop = end
+		b.mu.Unlock()
+	}
+	for try := 0; ; {
+		progress, over := b.round(rdb)
+		if over {
+			return
+		}
+		if progress {
+			try = 0
+			continue
+		}
+		d := min(flushMin<<min(try, 10), flushMax)
+		try++
+		timer := time.NewTimer(d/2 + rand.N(d/2)) // half of it random: a fleet is not to come back in step
+		select {
+		case <-timer.C:
+		case <-b.kick:
+			timer.Stop()
+		}
+	}
+}
+
+// round makes one try. over: nothing is left to do, or it was closed.
+func (b *buffer) round(rdb redis.UniversalClient) (progress, over bool) {
+	b.mu.Lock()
+	if b.closed || !b.away {
+		b.sending = false
+		b.mu.Unlock()
+		return false, true
+	}
+	if len(b.batch) == 0 {
+		b.cut()
+	}
+	batch, number := b.batch, b.number
+	b.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	var errs []error
+	var err error
+	if len(batch) > 0 {
+		errs, err = b.send(ctx, rdb, batch, number)
+	} else {
+		err = rdb.Ping(ctx).Err()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed { // meanwhile; what it held is reported
+		b.sending = false
+		return false, true
+	}
+	defer b.changed()
+	if err != nil {
+		b.cause = err
+		return false, false
+	}
+	var refused []entry
+	for i, err := range errs {
+		if err != nil {
+			refused, b.cause = append(refused, batch[i]), err
+		}
+	}
+	b.batch = nil
+	b.jobs = append(b.jobs, refused...) // behind the others: a queue that refuses does not concern them
+	if len(b.jobs) == 0 {
+		b.away, b.sending = false, false
+		return false, true
+	}
+	return len(refused) < len(batch), false
+}
+
+// cut takes the next batch off the jobs. b.mu is held.
+func (b *buffer) cut() {
+	n, size := 0, 0
+	for n < len(b.jobs) && n < gatherMax && size <= gatherBytes {
+		size += len(b.jobs[n].raw)
+		n++
+	}
+	b.batch = slices.Clone(b.jobs[:n])
+	b.jobs = slices.Delete(b.jobs, 0, n)
+	b.number++
+}
+
+// send makes one try with a batch: an error if it is not known to have arrived,
+// else the error of each job that was refused.
+func (b *buffer) send(ctx context.Context, rdb redis.UniversalClient, batch []entry, number uint64) ([]error, error) {
+	if one, ok := rdb.(*redis.Client); ok {
+		return b.sendOnce(ctx, one, batch, number)
+	}
+	errs := b.c.send(ctx, batch)
+	for _, err := range errs {
+		if _, away := errors.AsType[*UnavailableError](err); !away {
+			continue
+		}
+		// Those that have arrived must not go again: the rest is another batch.
+		var left []entry
+		for i, err := range errs {
+			if err != nil {
+				left = append(left, batch[i])
+			}
+		}
+		b.mu.Lock()
+		b.batch = left
+		b.mu.Unlock()
+		return nil, err
+	}
+	return errs, nil
+}
+
+func (b *buffer) changed() {
+	close(b.change)
+	b.change = make(chan struct{})
+}
+
+// Buffered is how many jobs wait in memory, see WithBuffer.
+func (c *Client) Buffered() int {
+	if c.buffer == nil {
+		return 0
+	}
+	c.buffer.mu.Lock()
+	defer c.buffer.mu.Unlock()
+	return len(c.buffer.jobs) + len(c.buffer.batch)
+}
+
+// Flush waits until no job is buffered any more, or until ctx ends: then it is an
+// *UnsentError. Without WithBuffer it does nothing.
+func (c *Client) Flush(ctx context.Context) error {
+	b := c.buffer
+	if b == nil {
+		return nil
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+	for {
+		b.mu.Lock()
+		n, cause, change := len(b.jobs)+len(b.batch), b.cause, b.change
+		b.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return &UnsentError{Jobs: n, Err: cause}
+		}
+	}
+}
+
+// Close flushes the buffer of WithBuffer within ctx and ends it. What is still in
+// it then is gone: an *UnsentError says how many jobs. Later pushes fail with
+// ErrClosed. The redis client stays open. Without WithBuffer it does nothing.
+func (c *Client) Close(ctx context.Context) error {
+	b := c.buffer
+	if b == nil {
+		return nil
+	}
+	err := c.Flush(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.jobs) + len(b.batch); n > 0 { // of a push beside Flush, too
+		err = &UnsentError{Jobs: n, Err: b.cause}
+	} else {
+		err = nil
+	}
+	b.closed, b.jobs, b.batch = true, nil, nil
+	b.changed()
+	if b.stop != nil {
+		b.stop()
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// unavailable wraps the fault of a step if Redis is away, so that the job may go
+// another time; maybe tells that it may have arrived.
+func unavailable(err error, maybe bool) error {
+	switch redisconn.Classify(err) {
+	case redisconn.Outage, redisconn.Auth:
+		return &UnavailableError{Err: err, Maybe: maybe}
+	}
+	return err
+}
