@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,6 +29,7 @@ type ear struct {
 	failed chan error    // capacity 1
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+	asked  atomic.Bool // a ping was sent, and no answer has come
 }
 
 // listen subscribes to the channel own. bells receives pushes from the client,
@@ -52,6 +54,8 @@ func listen(ctx context.Context, rdb *redis.Client, bells *bells, own string) (*
 				return
 			}
 			switch m := msg.(type) {
+			case *redis.Pong:
+				e.asked.Store(false)
 			case *redis.Subscription:
 				e.ring() // what came before it was not heard
 			case *redis.Message:
@@ -70,6 +74,19 @@ func (e *ear) ring() {
 	default:
 	}
 }
+
+// ping asks for a sign of life: an error if the one before has found none. Such a
+// connection is half open: nothing has closed it, and nothing comes through.
+func (e *ear) ping(ctx context.Context) error {
+	if e.asked.Swap(true) {
+		return errDeaf
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return e.ps.Ping(ctx)
+}
+
+var errDeaf = errors.New("the listening connection is half open")
 
 // close ends the connection and waits for the goroutine that reads it.
 func (e *ear) close() {

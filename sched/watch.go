@@ -194,6 +194,9 @@ func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat in
 				seat = now
 				elected(seat)
 			}
+			if err := ear.ping(ctx); err != nil {
+				return err
+			}
 		case <-ear.rung:
 			// Reading arms the tracking again, in the same step.
 			call, cancel := context.WithTimeout(ctx, callTimeout)

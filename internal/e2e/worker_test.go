@@ -28,6 +28,7 @@ const workerEnv = "TROUPE_E2E_WORKER"
 // daemon's own defaults.
 type workerSpec struct {
 	Redis    string // URL
+	Sentinel string // address; then Redis is the name of the master
 	Records  string // URL of the database that runs are recorded in
 	Capsules []capsuleSpec
 	Lease    time.Duration
@@ -59,7 +60,7 @@ func workerMain(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 3
 	}
-	options, err := redis.ParseURL(w.spec.Redis)
+	rdb, err := w.spec.client()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 3
@@ -71,7 +72,19 @@ func workerMain(text string) int {
 	}
 	w.records = redis.NewClient(records)
 	zerolog.TimeFieldFormat = time.RFC3339Nano
-	return actors.Main(w.config(redis.NewClient(options)))
+	return actors.Main(w.config(rdb))
+}
+
+// client is one of the jobs' Redis.
+func (s workerSpec) client() (*redis.Client, error) {
+	if s.Sentinel != "" {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.Redis, SentinelAddrs: []string{s.Sentinel}}), nil
+	}
+	options, err := redis.ParseURL(s.Redis)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(options), nil
 }
 
 func (w *worker) config(rdb *redis.Client) actors.Config {
