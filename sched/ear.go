@@ -2,8 +2,8 @@ package sched
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,7 +86,7 @@ func (e *ear) ping(ctx context.Context) error {
 	return e.ps.Ping(ctx)
 }
 
-var errDeaf = errors.New("the listening connection is half open")
+var errDeaf = fmt.Errorf("the listening connection is half open: %w", os.ErrDeadlineExceeded)
 
 // close ends the connection and waits for the goroutine that reads it.
 func (e *ear) close() {
