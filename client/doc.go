@@ -11,9 +11,9 @@
 // # What an error means
 //
 // A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError or a
-// *MiddlewareError comes before anything is sent. An error reply of Redis means
-// that Redis refused the push. After any other error (a connection cut, a
-// time-out) the push may or may not have happened: the client never repeats it
+// *MiddlewareError comes before anything is sent. An *UnavailableError means that
+// Redis is away or cannot serve for now, and tells whether the push may have
+// happened all the same (a connection cut, a time-out): the client never repeats it
 // by itself, whatever MaxRetries the given redis client has, because that would
 // run jobs twice. Who repeats it gets at-least-once delivery, and should pass
 // JID so that both copies carry one id.
@@ -21,4 +21,6 @@
 // The one exception is a server that has just lost its mastership. It answers
 // READONLY, NOREPLICAS or UNBLOCKED, which proves that it did nothing: then what
 // was refused is sent once more over a new connection.
+//
+// WithBuffer keeps such pushes in memory until Redis is back, up to a bound.
 package client
