@@ -106,6 +106,15 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 	return out
 }
 
+// unavailable wraps the fault of a step if Redis is away, so that the job may go
+// another time; maybe tells that it may have arrived.
+func unavailable(err error, maybe bool) error {
+	if fault := redisconn.Classify(err); fault == redisconn.Outage || fault == redisconn.Auth {
+		return &UnavailableError{Err: err, Maybe: maybe}
+	}
+	return err
+}
+
 func plan(entries []entry) []step {
 	if len(entries) == 1 && entries[0].score == "" { // the common push, without the bookkeeping
 		e := entries[0]

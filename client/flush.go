@@ -1,0 +1,66 @@
+package client
+
+import "context"
+
+// Buffered is how many jobs wait in memory, see WithBuffer.
+func (c *Client) Buffered() int {
+	if c.buffer == nil {
+		return 0
+	}
+	c.buffer.mu.Lock()
+	defer c.buffer.mu.Unlock()
+	return len(c.buffer.jobs) + len(c.buffer.batch)
+}
+
+// Flush waits until no job is buffered any more, or until ctx ends: then it is an
+// *UnsentError. Without WithBuffer it does nothing.
+func (c *Client) Flush(ctx context.Context) error {
+	b := c.buffer
+	if b == nil {
+		return nil
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+	for {
+		b.mu.Lock()
+		n, cause, change := len(b.jobs)+len(b.batch), b.cause, b.change
+		b.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return &UnsentError{Jobs: n, Err: cause}
+		}
+	}
+}
+
+// Close flushes the buffer of WithBuffer within ctx and ends it. What is still in
+// it then is gone: an *UnsentError says how many jobs. Later pushes fail with
+// ErrClosed. The redis client stays open. Without WithBuffer it does nothing.
+func (c *Client) Close(ctx context.Context) error {
+	b := c.buffer
+	if b == nil {
+		return nil
+	}
+	_ = c.Flush(ctx) // what is left is counted here, that of a push beside Flush too
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var err error
+	if n := len(b.jobs) + len(b.batch); n > 0 {
+		err = &UnsentError{Jobs: n, Err: b.cause}
+	}
+	b.closed, b.jobs, b.batch = true, nil, nil
+	b.changed()
+	if b.stop != nil {
+		b.stop()
+	}
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+	return err
+}
