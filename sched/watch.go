@@ -81,7 +81,7 @@ var seatScript = script.New("seat", seatSource)
 // identity is that of the process. Only one Watch of an identity and of a
 // Scheduler may run at a time.
 //
-// It costs a watcher one command each 5 s while nothing changes, any other
+// It costs a watcher two commands each 5 s while nothing changes, any other
 // process one each 3 s or more. On a cluster there is one seat, whose holder
 // looks at the sets once a second.
 func (s *Scheduler) Watch(ctx context.Context, identity string, notify func(Event)) error {
