@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func checkLeaks(tb testing.TB) {
 		tb.Cleanup(func() {
 			var left []string
 			for id, stack := range bubbleGoroutines() {
-				if _, old := before[id]; !old && !strings.Contains(stack, memoryServerFunc) && !strings.Contains(stack, scriptedFunc) {
+				if _, old := before[id]; !old && !slices.ContainsFunc(ownFuncs, func(f string) bool { return strings.Contains(stack, f) }) {
 					left = append(left, stack)
 				}
 			}
@@ -135,10 +136,14 @@ func checkLeaks(tb testing.TB) {
 		return
 	}
 	before := goleak.IgnoreCurrent()
+	var own []goleak.Option
+	for _, f := range ownFuncs {
+		own = append(own, goleak.IgnoreAnyFunction(f))
+	}
 	tb.Cleanup(func() {
 		var err error
 		for deadline := time.Now().Add(leakTime); time.Now().Before(deadline); {
-			if err = goleak.Find(before, memoryServer); err == nil {
+			if err = goleak.Find(append(slices.Clip(own), before)...); err == nil {
 				return
 			}
 		}
@@ -146,13 +151,15 @@ func checkLeaks(tb testing.TB) {
 	})
 }
 
-// memoryServer ends with its Memory, which may have been made before the kit.
-var memoryServer = goleak.IgnoreAnyFunction(memoryServerFunc)
-
-// scriptedFunc is a scripted job, which is released at the end of the test.
-const scriptedFunc = "testkit.(*Scripted).perform("
-
-const memoryServerFunc = "github.com/alicebob/miniredis/v2/server.(*Server).servePeer"
+// ownFuncs run in goroutines of what may have been made before the kit, and so
+// ends after it: a Memory, a Faults, a Scripted.
+var ownFuncs = []string{
+	"github.com/alicebob/miniredis/v2/server.(*Server).servePeer",
+	"github.com/troupehq/troupe/testkit.(*Scripted).perform",
+	"github.com/troupehq/troupe/testkit.(*way).send",
+	"github.com/troupehq/troupe/testkit.(*way).receive",
+	"github.com/troupehq/troupe/testkit.(*way).answer",
+}
 
 // bubbleTime is how long a kit in a bubble waits at its end, in the bubble's time,
 // for those who sleep, like a decider that was overruled: when the test is over
