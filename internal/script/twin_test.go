@@ -28,6 +28,10 @@ const (
 	total1, total2   = "stat:processed", "stat:failed"
 	day1, day2       = "stat:processed:2026-01-02", "stat:failed:2026-01-02"
 	hash             = "j|260102|3:4"
+	marker           = "troupe:pushed:x"
+	// Scores by the server's clock, of which the two have one each: only the
+	// members are compared.
+	clockSet, clockMoving = "clock:set", "clock:moving"
 )
 
 var (
@@ -109,6 +113,35 @@ var scriptTries = map[string]func(t *rapid.T) (keys []string, args []any){
 		}
 		return keys, args
 	},
+	"client/pushonce": func(t *rapid.T) ([]string, []any) {
+		keys, args := []string{marker, names, listA}, []any{rapid.IntRange(1, 4).Draw(t, "batch"), 86400000}
+		for range rapid.IntRange(0, 3).Draw(t, "writes") {
+			if rapid.Bool().Draw(t, "list") {
+				some := append(some(t, 2), members.Draw(t, "one more"))
+				args = add(append(args, 2+len(some), "LPUSH", listA), some...)
+			} else {
+				args = append(args, 3, "SADD", names, "a")
+			}
+		}
+		return keys, args
+	},
+	"internal/moving/claim": func(t *rapid.T) ([]string, []any) {
+		return []string{setA, clockMoving}, add([]any{60000}, some(t, 4)...)
+	},
+	"internal/moving/finish": func(t *rapid.T) ([]string, []any) {
+		arrived := some(t, 3)
+		args := add([]any{len(arrived)}, arrived...)
+		for _, m := range some(t, 3) {
+			args = append(args, scores.Draw(t, "score"), m)
+		}
+		return []string{setA, setB}, args
+	},
+	"internal/moving/abandoned": func(*rapid.T) ([]string, []any) {
+		return []string{clockSet, clockMoving}, nil
+	},
+	"sched/seat_cluster": func(t *rapid.T) ([]string, []any) {
+		return []string{seat1}, []any{"me", rapid.SampledFrom([]string{"0", "5000"}).Draw(t, "lease")}
+	},
 	"inspect/page": func(t *rapid.T) ([]string, []any) {
 		return []string{setA}, []any{
 			rapid.SampledFrom([]string{"up", "down"}).Draw(t, "way"), scores.Draw(t, "score"),
@@ -121,7 +154,7 @@ var scriptTries = map[string]func(t *rapid.T) (keys []string, args []any){
 func fill(t *rapid.T, servers ...*redis.Client) {
 	var writes [][]any
 	do := func(args ...any) { writes = append(writes, args) }
-	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, seat1, seat2, receipt, total1, total2, day1, day2, hash} {
+	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, seat1, seat2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving} {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
 			continue
@@ -134,6 +167,12 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 			for range rapid.IntRange(1, 5).Draw(t, "entries") {
 				do("ZADD", key, scores.Draw(t, "score"), members.Draw(t, "member"))
 			}
+		case clockSet, clockMoving: // over, or far from it
+			for range rapid.IntRange(1, 5).Draw(t, "entries") {
+				do("ZADD", key, rapid.SampledFrom([]string{"1", "9000000000000000"}).Draw(t, "score"), members.Draw(t, "member"))
+			}
+		case marker:
+			do("SET", key, rapid.SampledFrom([]string{"2\n", "3\n0 ERR no\n"}).Draw(t, "done"))
 		case listA, listB:
 			do("LPUSH", key, members.Draw(t, "job"))
 		case names, processes:
@@ -181,6 +220,10 @@ func dump(t *rapid.T, rdb *redis.Client) string {
 	}
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range all {
+			if strings.HasPrefix(key, "clock:") && kinds[i].Val() == "zset" {
+				contents[i] = p.Do(ctx, "ZRANGE", key, 0, -1)
+				continue
+			}
 			contents[i] = p.Do(ctx, map[string][]any{
 				"string": {"GET", key}, "list": {"LRANGE", key, 0, -1}, "hash": {"HGETALL", key},
 				"zset": {"ZRANGE", key, 0, -1, "WITHSCORES"}, "set": {"SMEMBERS", key},
