@@ -77,7 +77,6 @@ func TestImportArrows(t *testing.T) {
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
-		forbid(p.Imports, "only tests import proctest", mine("internal/proctest"))
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
 			return mine("testkit")(pkg) && !p.is("testkit")
 		})

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // make example runs both sides on one Redis, finds no difference, and leaves
@@ -31,7 +31,7 @@ func TestTheWalkFindsNoDifference(t *testing.T) {
 	}
 	tmp := t.TempDir()
 	cmd := exec.CommandContext(context.Background(), "make", "-s", "-C", "../..", "example")
-	p := proctest.Start(t, "make example", cmd, "TMPDIR="+tmp)
+	p := testkit.StartProcess(t, "make example", cmd, "TMPDIR="+tmp)
 	if code := p.Exit(5 * time.Minute); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

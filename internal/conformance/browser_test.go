@@ -4,8 +4,6 @@ import (
 	"html"
 	"regexp"
 	"strings"
-
-	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // browser looks at Sidekiq's Web UI of a site and presses its buttons, through
@@ -41,7 +39,7 @@ func (b *browser) get(path string) string {
 	b.s.t.Helper()
 	p := b.request("GET", path, nil)
 	if p.Status != 200 {
-		b.s.t.Errorf("GET %s: %d %s%s", path, p.Status, p.Location, proctest.Tail(p.Body, 600))
+		b.s.t.Errorf("GET %s: %d %s%s", path, p.Status, p.Location, tail(p.Body, 600))
 	}
 	return p.Body
 }
@@ -87,7 +85,7 @@ func (b *browser) press(path, button, what string) {
 			continue
 		}
 		if p := b.request("POST", action, fields); p.Status != 302 {
-			b.s.t.Errorf("POST %s %s: %d %s", action, button, p.Status, proctest.Tail(p.Body, 600))
+			b.s.t.Errorf("POST %s %s: %d %s", action, button, p.Status, tail(p.Body, 600))
 		}
 		return
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -64,11 +63,11 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 	}
 	w := &worker{spec: spec, book: s.notes}
 	cfg := w.config(s.rdb)
-	log := &proctest.Output{}
+	log := &testkit.ProcessOutput{}
 	cfg.Logger = zerolog.New(log)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
-			s.t.Logf("--- end of the daemon's log:\n%s", proctest.Tail(log.String(), 3000))
+			s.t.Logf("--- end of the daemon's log:\n%s", tail(log.String(), 3000))
 		}
 	})
 	return testkit.Start(s.t, cfg)
@@ -76,7 +75,7 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 
 // goProcess is the worker in a process of its own.
 type goProcess struct {
-	*proctest.Process
+	*testkit.Process
 	identity string
 }
 
@@ -86,7 +85,7 @@ func (s *site) process(spec workerSpec) *goProcess {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
-	p := proctest.Start(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
+	p := testkit.StartProcess(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
 	g := &goProcess{Process: p, identity: p.Ready()}
 	await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/troupehq/troupe/internal/proctest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // Stops of the two sides. A thread of Ruby that waits for a job (2 s at most)
@@ -37,7 +37,7 @@ type fleetSlot struct {
 
 // fleetProcess is one life in a slot.
 type fleetProcess struct {
-	*proctest.Process
+	*testkit.Process
 	side string
 	back []string // jids that its stop put back
 }
@@ -91,14 +91,14 @@ func (f *fleet) start(side string) *fleetProcess {
 			},
 		})
 		cmd := exec.CommandContext(context.Background(), self)
-		return &fleetProcess{Process: proctest.Start(f.t, "go", cmd, workerEnv+"="+encode(spec)), side: side}
+		return &fleetProcess{Process: testkit.StartProcess(f.t, "go", cmd, workerEnv+"="+encode(spec)), side: side}
 	}
 	file, err := filepath.Abs(filepath.Join("testdata", "fleet.rb"))
 	f.must(err)
 	args := []string{"-r", file, "-c", "6", "-t", fleetRubyTimeout, "-q", "fleet_a,2", "-q", "fleet_b", "-q", "fleet_retries"}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", args...)
 	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	p := proctest.Start(f.t, "ruby", cmd, "REDIS_URL="+f.url, "FLEET_BOOK="+f.book, "RUBYOPT=-W0", "LANG=C.UTF-8")
+	p := testkit.StartProcess(f.t, "ruby", cmd, "REDIS_URL="+f.url, "FLEET_BOOK="+f.book, "RUBYOPT=-W0", "LANG=C.UTF-8")
 	return &fleetProcess{Process: p, side: side}
 }
 

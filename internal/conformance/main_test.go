@@ -6,10 +6,11 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/proctest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -31,12 +32,15 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 // soon is the limit of what should happen at once, on a loaded machine too.
-const soon = proctest.Soon
+const soon = 30 * time.Second
 
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	proctest.Await(t, soon, what, cond)
+	testkit.Await(t, soon, what, cond)
 }
+
+// tail is the end of s, n bytes of it.
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 func encode(v any) string {
 	text, err := json.Marshal(v)

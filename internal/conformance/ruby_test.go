@@ -17,8 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // rubyMissing tells why Ruby's Sidekiq cannot be used; asked once.
@@ -46,7 +46,7 @@ func needRuby(t testing.TB) {
 // costs half a second. It serves one request at a time, each on the database of
 // the test that asks.
 type console struct {
-	*proctest.Process
+	*testkit.Process
 	mu  sync.Mutex
 	in  io.Writer
 	out *bufio.Reader
@@ -63,7 +63,7 @@ var theConsole = sync.OnceValues(func() (*console, error) {
 		return nil, err
 	}
 	cmd.Stdout = write
-	p, err := proctest.Launch("console.rb", cmd)
+	p, err := testkit.LaunchProcess("console.rb", cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +113,10 @@ func (c *console) ask(request map[string]any, answer any) error {
 // shared are the processes that end with the last test.
 var shared struct {
 	mu  sync.Mutex
-	all []*proctest.Process
+	all []*testkit.Process
 }
 
-func share(p *proctest.Process) {
+func share(p *testkit.Process) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.all = append(shared.all, p)
@@ -131,7 +131,7 @@ func stopShared() {
 }
 
 // boot starts a real Sidekiq server (testdata/worker.rb). Call booted next.
-func boot(t testing.TB, url string, flags ...string) *proctest.Process {
+func boot(t testing.TB, url string, flags ...string) *testkit.Process {
 	t.Helper()
 	needRuby(t)
 	file, err := filepath.Abs(filepath.Join("testdata", "worker.rb"))
@@ -140,14 +140,14 @@ func boot(t testing.TB, url string, flags ...string) *proctest.Process {
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	p, err := proctest.Launch("sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
+	p, err := testkit.LaunchProcess("sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func booted(t testing.TB, p *proctest.Process) {
+func booted(t testing.TB, p *testkit.Process) {
 	t.Helper()
 	await(t, "sidekiq runs", func() bool {
 		return strings.Contains(p.Stderr.String(), "worker.rb: started") || !p.Running()
@@ -158,7 +158,7 @@ func booted(t testing.TB, p *proctest.Process) {
 }
 
 // sidekiq runs a real Sidekiq server of the test's own.
-func (s *site) sidekiq(flags ...string) *proctest.Process {
+func (s *site) sidekiq(flags ...string) *testkit.Process {
 	s.t.Helper()
 	p := boot(s.t, s.url, flags...).Own(s.t)
 	booted(s.t, p)
@@ -200,7 +200,7 @@ func ofJID(jid string) func(rubyRun) bool    { return func(r rubyRun) bool { ret
 var sharedSidekiq struct {
 	once sync.Once
 	url  string
-	p    *proctest.Process
+	p    *testkit.Process
 }
 
 var sharedQueues = []string{"check11", "check14", "check15", "check16", "check43", "check45"}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // Three processes work under load while they are stopped, killed and replaced at
@@ -25,12 +25,12 @@ func TestRandomKillsAndStops(t *testing.T) {
 	c := client.New(rdb)
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Timeout: 2 * time.Second, Poll: time.Second,
 		Capsules: []capsuleSpec{{Concurrency: 10, Queues: []string{"default", "low"}}, {Name: "other", Concurrency: 3, Queues: []string{"other", "default"}}}}
-	var procs []*proctest.Process
+	var procs []*testkit.Process
 	for range 3 {
 		procs = append(procs, startWorker(t, spec))
 	}
 	killed := map[int]bool{}
-	var stopped []*proctest.Process
+	var stopped []*testkit.Process
 	pushed := map[string]bool{}
 	stops := 0
 	tick := time.NewTicker(pace)
@@ -76,11 +76,11 @@ func TestRandomKillsAndStops(t *testing.T) {
 			t.Errorf("drain report after a stop under light load: %v", report)
 		}
 	}
-	proctest.Await(t, soon, "every job has ended well", func() bool {
+	testkit.Await(t, soon, "every job has ended well", func() bool {
 		retryNow(t, rdb)
 		return len(ran(rec)) == len(pushed)
 	})
-	proctest.Await(t, soon, "no job is left", func() bool {
+	testkit.Await(t, soon, "no job is left", func() bool {
 		retryNow(t, rdb) // of a run that was killed after its end and before its ack
 		return len(leftovers(t, rdb)) == 0
 	})
@@ -102,7 +102,7 @@ func TestRandomKillsAndStops(t *testing.T) {
 	}
 	t.Logf("%d jobs, %d runs, %d kills, %d stops; %d jobs ended well twice", len(pushed), len(rec.find("start", "")), len(killed), stops, twice)
 	fetchers := int64(2 * len(procs))
-	proctest.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == fetchers })
+	testkit.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == fetchers })
 	for _, p := range procs {
 		p.Stop(soon)
 	}

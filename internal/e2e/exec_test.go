@@ -16,8 +16,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // execConfig has handlers for people who write no Go. %[1]s is a folder.
@@ -41,7 +41,7 @@ handlers:
 // only waits for the one member of set and returns it.
 func only(t testing.TB, rdb *redis.Client, set string) *troupe.Payload {
 	t.Helper()
-	proctest.Await(t, soon, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
+	testkit.Await(t, soon, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
 	return parsed(t, rdb.ZRange(t.Context(), set, 0, 0).Val()[0])
 }
 
@@ -122,7 +122,7 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 	p := daemon(t, url, fmt.Sprintf(execConfig, dir))
 	push(t, rdb, "Child", "[]")
 	running := filepath.Join(dir, "running")
-	proctest.Await(t, soon, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
+	testkit.Await(t, soon, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
 	text, err := os.ReadFile(running)
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +134,14 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		proctest.Await(t, soon, "process "+field+" is gone", func() bool { return !alive(pid) })
+		testkit.Await(t, soon, "process "+field+" is gone", func() bool { return !alive(pid) })
 	}
 	t.Logf("program and its child were gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 	if err := os.Remove(running); err != nil {
 		t.Fatal(err)
 	}
 	daemon(t, url, fmt.Sprintf(execConfig, dir))
-	proctest.Await(t, soon, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
+	testkit.Await(t, soon, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
 	t.Logf("it ran again %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
@@ -179,7 +179,7 @@ handlers:
 	for class := range want {
 		push(t, rdb, class, "[]")
 	}
-	proctest.Await(t, soon, "three jobs are to be retried", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 3 })
+	testkit.Await(t, soon, "three jobs are to be retried", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 3 })
 	for _, raw := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
 		job := parsed(t, raw)
 		if class, _ := job.String("error_class"); want[job.Class()] != "" && class != want[job.Class()] || class == "" {
@@ -187,7 +187,7 @@ handlers:
 		}
 	}
 	noop, _ := push(t, rdb, "Noop", "[]")
-	proctest.Await(t, soon, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
+	testkit.Await(t, soon, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
 	for _, l := range p.Logged("job done") {
 		if jid := l.Str("jid"); jid != nap && jid != noop {
 			t.Errorf("done: %v", l)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // awkward are argument lists that a careless peer would change, as Ruby code.
@@ -113,7 +113,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 	if err := rdb.LPush(t.Context(), "queue:default", raw).Err(); err != nil {
 		t.Fatal(err)
 	}
-	proctest.Await(t, soon, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
+	testkit.Await(t, soon, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
 	retryNow(t, rdb)
 	runs := rec.await(soon, 2, "start", "")
 	if runs[0].Payload != raw {
@@ -126,7 +126,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 			t.Errorf("%s was %s, is %s", key, b, a)
 		}
 	}
-	proctest.Await(t, soon, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
+	testkit.Await(t, soon, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 func parsed(t testing.TB, raw string) *troupe.Payload {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // hang pushes n jobs that hang on their first run and waits until they do.
@@ -34,7 +34,7 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 
 // rescued waits until the process p has run every job of raws, bytes unchanged,
 // exactly once, and nothing is left.
-func rescued(t testing.TB, rdb *redis.Client, rec *records, p *proctest.Process, raws map[string]string, limit time.Duration) {
+func rescued(t testing.TB, rdb *redis.Client, rec *records, p *testkit.Process, raws map[string]string, limit time.Duration) {
 	t.Helper()
 	killed := time.Now()
 	rec.await(limit, len(raws), "end", "")
@@ -75,7 +75,7 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
-	var dying []*proctest.Process
+	var dying []*testkit.Process
 	for range 2 {
 		dying = append(dying, startWorker(t, spec))
 	}
@@ -113,7 +113,7 @@ func TestKilledWhileFetched(t *testing.T) {
 	held := len(private(t, rdb))
 	t.Logf("killed with %d jobs fetched, %d begun, %d ended", held, len(rec.find("start", "")), len(rec.find("end", "")))
 	startWorker(t, spec)
-	proctest.Await(t, soon, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
+	testkit.Await(t, soon, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 }
 

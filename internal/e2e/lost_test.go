@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // takes tells how many units a fetch call asks for, and whether it carries acks.
@@ -79,7 +79,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			proctest.Await(t, soon, "the job is in "+c.end, func() bool {
+			testkit.Await(t, soon, "the job is in "+c.end, func() bool {
 				return where(t, rdb, jid) == c.end && len(private(t, rdb)) == 0 && len(leftovers(t, rdb)) == min(1, len(c.end))
 			})
 			rec.await(soon, c.runs, "end", jid)

@@ -11,10 +11,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/troupehq/troupe/internal/proctest"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -66,7 +65,7 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 // soon is the limit of what should happen at once, on a loaded machine too.
-const soon = proctest.Soon
+const soon = 30 * time.Second
 
 func mustJSON(v any) string {
 	text, err := json.Marshal(v)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // nested is an array in arrays: depth levels in all.
@@ -53,7 +53,7 @@ func TestOddBytesInAQueue(t *testing.T) {
 	for _, raw := range runs {
 		rdb.LPush(t.Context(), "queue:default", raw)
 	}
-	proctest.Await(t, soon, "the queue is empty", func() bool {
+	testkit.Await(t, soon, "the queue is empty", func() bool {
 		return rdb.Exists(t.Context(), "queue:default").Val() == 0 && len(private(t, rdb)) == 0
 	})
 	got := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
@@ -85,7 +85,7 @@ func TestOddBytesInAQueue(t *testing.T) {
 		}
 	}
 	if text := p.Stderr.String(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
-		t.Errorf("the fetcher crashed: %s", proctest.Brief(text))
+		t.Errorf("the fetcher crashed: %s", text)
 	}
 	p.Stop(soon)
 }
@@ -109,7 +109,7 @@ func TestOddMembersOfTheSets(t *testing.T) {
 		if e := rec.await(soon, 1, "start", set)[0]; e.Args != `["é",1.10]` {
 			t.Errorf("ran with %s", e.Args)
 		}
-		proctest.Await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
+		testkit.Await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
 	}
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	for _, raw := range odd {

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // ownRedis is a server that a test may kill, with a client that does not mind.
@@ -54,7 +54,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proctest.Await(t, soon, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
+	testkit.Await(t, soon, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
 
 	s.Kill()
 	away := p.AwaitLog("redis is away")
@@ -74,7 +74,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 		t.Errorf("the process took %s of CPU in an outage of 5 s", cpu)
 	}
 
-	proctest.Await(t, soon, "the jobs that failed during the outage are retries", func() bool {
+	testkit.Await(t, soon, "the jobs that failed during the outage are retries", func() bool {
 		return where(t, rdb, failing[0]) == "retry" && where(t, rdb, failing[1]) == "retry"
 	})
 	for _, m := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
@@ -82,7 +82,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 			rdb.ZRem(t.Context(), "retry", m)
 		}
 	}
-	proctest.Await(t, soon, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
+	testkit.Await(t, soon, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 	for jid, n := range ran(rec) {
 		if n != 1 {
@@ -116,7 +116,7 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	restart(t, s)
 	p.AwaitLog("redis is back")
 	rec.await(soon, 1, "end", done)
-	proctest.Await(t, soon, "the failure is a retry and only the job that hangs is in progress", func() bool {
+	testkit.Await(t, soon, "the failure is a retry and only the job that hangs is in progress", func() bool {
 		return where(t, rdb, fails) == "retry" && slices.Equal(private(t, rdb), []string{raw})
 	})
 	if at := where(t, rdb, done); at != "" {
@@ -124,7 +124,7 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	}
 	next, _ := push(t, rdb, "Record", "[]")
 	rec.await(soon, 1, "end", next)
-	proctest.Await(t, soon, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+	testkit.Await(t, soon, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	if n := len(rec.find("start", "")); n != 4 {
 		t.Errorf("%d runs of 4 jobs", n)
 	}

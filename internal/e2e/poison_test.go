@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // keeper is a process manager: it starts a worker again when it has died.
@@ -15,7 +15,7 @@ type keeper struct {
 	t    *testing.T
 	spec workerSpec
 
-	all    []*proctest.Process
+	all    []*testkit.Process
 	deaths int
 }
 
@@ -69,7 +69,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				Redis: url, Records: rec.url, Lease: time.Second, Timeout: 5 * time.Second,
 				Capsules: []capsuleSpec{{Concurrency: 50, Queues: []string{"default"}}},
 			}, processes)
-			proctest.Await(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
+			testkit.Await(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
 				k.replace()
 				return rdb.ZCard(t.Context(), "dead").Val() == 1 && len(ran(rec)) == 50 && len(leftovers(t, rdb)) == 1
 			})
@@ -106,7 +106,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 					t.Errorf("%s ran from queue %s as %s, pushed %s", e.JID, e.Queue, e.Payload, raws[e.JID])
 				}
 			}
-			proctest.Await(t, soon, "all who have ended are acquitted of a second death", func() bool {
+			testkit.Await(t, soon, "all who have ended are acquitted of a second death", func() bool {
 				for jid, text := range rdb.HGetAll(t.Context(), "troupe:recovered:log").Val() {
 					var n []json.RawMessage
 					if json.Unmarshal([]byte(text), &n) != nil || len(n) > 1 {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // event is what a worker writes down about a job, in list events.
@@ -76,6 +76,6 @@ func (r *records) find(what, jid string) []event {
 // await waits for n events of one kind and job.
 func (r *records) await(limit time.Duration, n int, what, jid string) []event {
 	r.t.Helper()
-	proctest.Await(r.t, limit, fmt.Sprintf("%d %s events of job %q", n, what, jid), func() bool { return len(r.find(what, jid)) >= n })
+	testkit.Await(r.t, limit, fmt.Sprintf("%d %s events of job %q", n, what, jid), func() bool { return len(r.find(what, jid)) >= n })
 	return r.find(what, jid)
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // sidekiqMissing tells why Ruby's Sidekiq cannot be used; asked once.
@@ -78,7 +78,7 @@ class FailOnce < Fail; end
 `
 
 // sidekiq starts a real Sidekiq on queue and waits until it runs.
-func sidekiq(t testing.TB, url string, flags ...string) *proctest.Process {
+func sidekiq(t testing.TB, url string, flags ...string) *testkit.Process {
 	t.Helper()
 	needRuby(t)
 	file := filepath.Join(t.TempDir(), "worker.rb")
@@ -87,8 +87,8 @@ func sidekiq(t testing.TB, url string, flags ...string) *proctest.Process {
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = t.TempDir()
-	p := proctest.Start(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
-	proctest.Await(t, soon, "sidekiq runs", func() bool {
+	p := testkit.StartProcess(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
+	testkit.Await(t, soon, "sidekiq runs", func() bool {
 		return strings.Contains(p.Stderr.String(), "e2e: started") || !p.Running()
 	})
 	return p

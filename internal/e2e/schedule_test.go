@@ -9,8 +9,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // lateness is what a job may start after its time in a test on a loaded
@@ -67,14 +67,14 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
-	byIdentity := map[string]*proctest.Process{}
+	byIdentity := map[string]*testkit.Process{}
 	for range 3 {
 		p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
 		byIdentity[p.Ready()] = p
 	}
 	for round := range 2 {
 		var leader string
-		proctest.Await(t, soon, "somebody watches", func() bool {
+		testkit.Await(t, soon, "somebody watches", func() bool {
 			leader = rdb.Get(t.Context(), "troupe:poller").Val()
 			return byIdentity[leader] != nil && (round > 0 || rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1)
 		})

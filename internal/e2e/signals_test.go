@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 func TestTermAndIntEndAnIdleProcess(t *testing.T) {
@@ -21,7 +21,7 @@ func TestTermAndIntEndAnIdleProcess(t *testing.T) {
 			rdb, url := redistest.New(t)
 			p := prog.start(t, url, 25*time.Second)
 			identity := p.Ready()
-			proctest.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+			testkit.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 			began := time.Now()
 			p.Signal(sig)
 			if code := p.Exit(soon); code != 0 {
@@ -151,13 +151,13 @@ func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
 		running, _ := push(t, rdb, "Nap", "[1]")
 		p.awaitBegun(running)
 		p.Signal(syscall.SIGTSTP)
-		proctest.Await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+		testkit.Await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 		waiting, _ := push(t, rdb, "Record", "[]")
 		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
-		proctest.Await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
+		testkit.Await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
 		before := rdb.HGet(t.Context(), identity, "beat").Val()
 		p.Signal(syscall.SIGTSTP)
-		proctest.Await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
+		testkit.Await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
 		if !p.Running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
 			t.Errorf("running %v, jobs in %q and %q", p.Running(), where(t, rdb, waiting), where(t, rdb, due))
 		}
@@ -182,7 +182,7 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 			t.Errorf("goroutines: %.500s", dump.Str("goroutines"))
 		}
 		push(t, rdb, "Record", "[]")
-		proctest.Await(t, soon, "it works on", func() bool { return len(p.Logged("job done")) == 1 })
+		testkit.Await(t, soon, "it works on", func() bool { return len(p.Logged("job done")) == 1 })
 	})
 }
 

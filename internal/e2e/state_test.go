@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // leftovers are the jobs in Redis: where they are and their bytes.
@@ -48,7 +48,7 @@ func private(t testing.TB, rdb *redis.Client) []string {
 // clean wants no job left anywhere.
 func clean(t testing.TB, rdb *redis.Client) {
 	t.Helper()
-	proctest.Await(t, soon, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
+	testkit.Await(t, soon, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 // retryNow makes every retry due.

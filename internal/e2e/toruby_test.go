@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // rubyRuns waits for n runs in a real Sidekiq.
 func rubyRuns(t testing.TB, rdb *redis.Client, n int) []rubyRun {
 	t.Helper()
-	proctest.Await(t, soon, fmt.Sprintf("%d runs in Ruby", n), func() bool { return rdb.LLen(t.Context(), "e2e:ruby").Val() >= int64(n) })
+	testkit.Await(t, soon, fmt.Sprintf("%d runs in Ruby", n), func() bool { return rdb.LLen(t.Context(), "e2e:ruby").Val() >= int64(n) })
 	texts := rdb.LRange(t.Context(), "e2e:ruby", 0, -1).Val()
 	runs := make([]rubyRun, len(texts))
 	for i, text := range texts {

@@ -17,8 +17,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // workerEnv holds the workerSpec of a worker process.
@@ -258,14 +258,14 @@ func (w *worker) record(what string, p *troupe.Payload, queue string, err error)
 }
 
 // startWorker runs a worker and waits until it does.
-func startWorker(t testing.TB, spec workerSpec) *proctest.Process {
+func startWorker(t testing.TB, spec workerSpec) *testkit.Process {
 	t.Helper()
 	p := startWorkerSoon(t, spec)
 	p.Ready()
 	return p
 }
 
-func startWorkerSoon(t testing.TB, spec workerSpec) *proctest.Process {
+func startWorkerSoon(t testing.TB, spec workerSpec) *testkit.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -275,5 +275,5 @@ func startWorkerSoon(t testing.TB, spec workerSpec) *proctest.Process {
 		spec.Capsules = []capsuleSpec{{Concurrency: 5, Queues: []string{"default"}}}
 	}
 	cmd := exec.CommandContext(context.Background(), self)
-	return proctest.Start(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
+	return testkit.StartProcess(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // push pushes n jobs, one queue after the other.
@@ -153,7 +153,7 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	rdb, cluster := redistest.NewCluster(t)
 	jids := push(t, client.New(rdb), 3000, "run")
 	victim := exec.CommandContext(context.Background(), os.Args[0])
-	p := proctest.Start(t, "victim", victim, childURL+"="+cluster.URL())
+	p := testkit.StartProcess(t, "victim", victim, childURL+"="+cluster.URL())
 	until(t, "it works", func() bool { return strings.Count(p.Stdout.String(), "ran ") > 300 })
 	p.Kill()
 	left := held(t, rdb)

@@ -17,8 +17,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // childURL makes a process of this binary a daemon on that Redis.
@@ -146,7 +146,7 @@ func until(t *testing.T, what string, done func() bool) {
 }
 
 // startProcess runs a program until the end of the test.
-func startProcess(t *testing.T, args ...string) *proctest.Process {
+func startProcess(t *testing.T, args ...string) *testkit.Process {
 	t.Helper()
-	return proctest.Start(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
+	return testkit.StartProcess(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
 }

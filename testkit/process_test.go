@@ -1,0 +1,124 @@
+package testkit_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// shopEnv makes a process of this binary a daemon of a user, on that Redis.
+const shopEnv = "TESTKIT_SHOP"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(shopEnv); url != "" {
+		os.Exit(shop(url))
+	}
+	os.Exit(m.Run())
+}
+
+// shop is the main function of a user's daemon. Its one class takes a moment.
+func shop(url string) int {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	rdb := redis.NewClient(options)
+	rec := testkit.NewRecorder(rdb, "shop")
+	var jobs troupe.Registry
+	troupe.HandleClass(&jobs, "Pack", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
+		select {
+		case <-time.After(200 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}))
+	return actors.Main(actors.Config{
+		Redis: rdb, Registry: &jobs, Logger: zerolog.New(os.Stderr), Lease: 2 * time.Second,
+		Capsules:   []actors.Capsule{{Concurrency: 5}},
+		Middleware: []troupe.Middleware{rec.Middleware},
+	})
+}
+
+// A user's own daemon is killed, another is paused past its lease: a third has
+// all their jobs. Redis is killed and comes back with what it had written down.
+func TestProcessesOfAUser(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := server.Client()
+	rec := testkit.NewRecorder(rdb, "shop")
+	start := func(name string) *testkit.Process {
+		p := testkit.StartProcess(t, name, exec.CommandContext(context.Background(), os.Args[0]), shopEnv+"="+server.URL(0))
+		p.Ready()
+		return p
+	}
+	dies, sleeps := start("dies"), start("sleeps")
+	jobs := client.New(rdb)
+	var jids []string
+	for i := range 40 {
+		jid, err := jobs.PushClass(t.Context(), "Pack", []any{i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		jids = append(jids, jid)
+	}
+	testkit.Await(t, 30*time.Second, "some have begun", func() bool { return len(rec.Runs(t)) > 5 })
+	dies.Kill()
+	if dies.Running() {
+		t.Error("killed, and running")
+	}
+	sleeps.Pause()
+	server.Kill()
+	server.Restart()
+	testkit.Await(t, 30*time.Second, "redis has read its file", func() bool { return rdb.Ping(t.Context()).Err() == nil })
+	lives := start("lives")
+	testkit.Await(t, time.Minute, "all are done", func() bool { return len(rec.Done(t)) == len(jids) })
+	sleeps.Resume()
+	sleeps.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
+	testkit.Await(t, 30*time.Second, "nothing is in progress", func() bool { return len(testkit.TakeCensus(t, rdb)) == 0 })
+	testkit.RequireNothingLost(t, testkit.TakeCensus(t, rdb), jids, rec.Done(t), nil)
+	testkit.RequireAtMostRuns(t, rec.Runs(t), 2)
+	for _, p := range []*testkit.Process{sleeps, lives} {
+		p.Stop(30 * time.Second)
+		if left := p.Drain().Strs("left"); len(left) > 0 {
+			t.Errorf("%s has left %v", p.Name, left)
+		}
+	}
+}
+
+// What a process says and how it ends is known.
+func TestProcessIsRead(t *testing.T) {
+	t.Parallel()
+	p := testkit.StartProcess(t, "sh", exec.CommandContext(context.Background(), "sh", "-c",
+		`echo '{"message":"hello","who":["a","b"]}'; echo "$GREETING" >&2; trap 'exit 7' TERM; echo '{"message":"ready"}'; while :; do sleep 0.01; done`),
+		"GREETING=good day")
+	p.AwaitLog("ready")
+	if got := p.AwaitLog("hello").Strs("who"); len(got) != 2 || got[1] != "b" {
+		t.Errorf("field who is %q", got)
+	}
+	if got := p.Stderr.String(); !strings.Contains(got, "good day") {
+		t.Errorf("stderr %q", got)
+	}
+	p.Pause()
+	p.Term()
+	p.Resume()
+	if code := p.Exit(30 * time.Second); code != 7 {
+		t.Errorf("exit code %d", code)
+	}
+	if since := time.Since(p.Ended()); since < 0 || since > time.Minute {
+		t.Errorf("ended %s ago", since)
+	}
+}
