@@ -1,5 +1,5 @@
 # make check is what CI runs; make test is the tests alone.
-.PHONY: check test lint sim fuzz bench bench-report microbench setup example
+.PHONY: check test lint sim chaos fuzz bench bench-report microbench setup example
 
 check: lint test sim
 
@@ -22,6 +22,17 @@ lint:
 fuzz:
 	@for f in FuzzParsePayload FuzzDecodeArgs FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s . || exit 1; done
 	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./config
+
+# Daemons and Redis are killed, paused and cut off at random, and every job is
+# accounted for: some 3 minutes, or ARGS="-chaos.duration 10m -chaos.jobs 100000
+# -chaos.seed 7". PEER=asynq does the same to asynq and prints both.
+CHAOS = -chaos.jobs 20000 -chaos.duration 150s -chaos.daemons 4 $(ARGS)
+chaos: setup
+ifdef PEER
+	cd bench/internal/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' -chaos.beside $(CHAOS)
+else
+	cd internal/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' $(CHAOS)
+endif
 
 # Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
 # for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;

@@ -71,14 +71,14 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !p.is("supervisor")
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
-			return mine("testkit")(pkg) && !p.is("testkit")
+			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/chaos")
 		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/proctest"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -65,7 +64,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 				s.end()
 			}
 			p.AwaitLog("redis is back")
-			proctest.Await(t, soon, "what ended meanwhile is settled", func() bool {
+			testkit.Await(t, soon, "what ended meanwhile is settled", func() bool {
 				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
 					where(t, s.rdb, naps[2]) == "dead" && where(t, s.rdb, naps[3]) == "retry" && len(private(t, s.rdb)) == 0
 			})
@@ -192,10 +191,10 @@ func sentinel(t *testing.T, host, port string) (addr string) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	proctest.Start(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
+	testkit.StartProcess(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
 	s := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	defer func() { _ = s.Close() }()
-	proctest.Await(t, soon, "the sentinel knows the replica", func() bool {
+	testkit.Await(t, soon, "the sentinel knows the replica", func() bool {
 		replicas, err := s.Replicas(t.Context(), "jobs").Result()
 		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok" && !strings.Contains(replicas[0]["flags"], "down")
 	})

@@ -1,0 +1,335 @@
+package chaos
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// What a fault hits is wider than its time: a run that ended shortly before may
+// have an ack on its way, and who was away learns a little later what has
+// happened meanwhile. On a loaded machine these are not milliseconds.
+const (
+	acking   = 500 * time.Millisecond
+	learning = 2 * time.Second
+)
+
+// Report is what has happened in a run.
+type Report struct {
+	System   string
+	Seed     uint64
+	Jobs     int // whose push was answered
+	Unknown  int // pushes without an answer: such a job may exist or not
+	Done     int
+	Final    int // not done, and will not be tried again
+	Lost     []int
+	Forgot   int   // by Redis, which had said that it had them
+	Stuck    []int // in Redis, and not done in time
+	Counts   map[string]int
+	Fences   int // without a fault that explains it: the machine itself stood still
+	Again    int // jobs that ran more often than once and once after each failure
+	Extra    int // their runs too many
+	Bound    int // runs that the faults could hit
+	Broken   []string
+	Recovery []time.Duration // from the death of its process to the job's next start
+	Settled  time.Duration   // from the last fault until all was done
+}
+
+// run is one run of a job.
+type run struct {
+	d          *daemon
+	job        int
+	start, end time.Time // no end: cut off
+	how        byte      // d done, f failed on purpose, i interrupted
+}
+
+// runs reads what the daemons have written down.
+func (s *storm) runs() (all []*run) {
+	s.t.Helper()
+	for _, d := range s.all {
+		f, err := os.Open(d.file)
+		if os.IsNotExist(err) {
+			continue // died before it had opened it
+		} else if err != nil {
+			s.t.Fatal(err)
+		}
+		open := map[int]*run{}
+		for scan := bufio.NewScanner(f); scan.Scan(); {
+			var what byte
+			var n int
+			var at int64
+			if _, err := fmt.Sscanf(scan.Text(), "%c %d %d", &what, &n, &at); err != nil {
+				s.t.Fatalf("%s: line %q: %v", d.file, scan.Text(), err)
+			}
+			if what == 's' {
+				open[n] = &run{d: d, job: n, start: time.Unix(0, at)}
+				all = append(all, open[n])
+			} else {
+				open[n].end, open[n].how = time.Unix(0, at), what
+			}
+		}
+		_ = f.Close()
+	}
+	slices.SortStableFunc(all, func(a, b *run) int { return a.start.Compare(b.start) })
+	return all
+}
+
+// done are the jobs that have ended well.
+func (s *storm) done() map[int]bool {
+	s.t.Helper()
+	done := map[int]bool{}
+	for _, r := range s.runs() {
+		if r.how == 'd' {
+			done[r.job] = true
+		}
+	}
+	return done
+}
+
+func (s *storm) report(left map[int]string, settled time.Duration) *Report {
+	s.t.Helper()
+	rep := &Report{
+		System: s.system.Name, Seed: s.cfg.Seed, Jobs: len(s.accepted), Unknown: int(s.unknown.Load()),
+		Counts: s.counts, Settled: settled,
+	}
+	for _, rule := range s.rules {
+		rep.Counts["cut"] += rule.Hits()
+	}
+	runs := s.runs()
+	s.ends()
+	s.fences(rep)
+	done := s.done()
+	for n := range s.accepted {
+		switch place := left[n]; {
+		case done[n]:
+			rep.Done++
+		case place == s.system.Final:
+			rep.Final++
+		case place != "":
+			rep.Stuck = append(rep.Stuck, n)
+		case s.forgotten(n):
+			rep.Forgot++
+		default:
+			rep.Lost = append(rep.Lost, n)
+		}
+	}
+	byJob := map[int][]*run{}
+	for _, r := range runs {
+		byJob[r.job] = append(byJob[r.job], r)
+	}
+	for n, of := range byJob {
+		failed, hits := 0, 0
+		for _, r := range of {
+			if r.how == 'f' {
+				failed++
+			}
+			for _, sp := range s.spans {
+				if s.hit(sp, r) {
+					hits++
+				}
+			}
+		}
+		rep.Bound += hits
+		if extra := len(of) - 1 - failed; extra > 0 {
+			rep.Again++
+			rep.Extra += extra
+			if extra > hits {
+				rep.Broken = append(rep.Broken, s.story(n, of))
+			}
+		}
+	}
+	slices.Sort(rep.Lost)
+	slices.Sort(rep.Stuck)
+	rep.Recovery = s.recoveries(byJob)
+	return rep
+}
+
+// ends completes the spans of stops: each is over when its process has ended.
+func (s *storm) ends() {
+	for _, sp := range s.spans {
+		for _, d := range s.all {
+			if sp.what == "stop" && sp.hits(d) {
+				sp.to = d.p.Ended()
+			}
+		}
+	}
+}
+
+// fences notes whom a rescuer has in fact taken for dead: who was away and was
+// not, has kept its jobs. It adds a span for each fence that no fault explains:
+// the machine may stand still for longer than the lease.
+func (s *storm) fences(rep *Report) {
+	if s.system.Fences == nil {
+		return
+	}
+	for _, sp := range s.spans {
+		sp.fenced = map[*daemon]bool{}
+	}
+	for _, d := range s.all {
+		for _, at := range s.system.Fences(d.p) {
+			explained := false
+			for _, sp := range s.spans {
+				if sp.away() && sp.hits(d) && at.After(sp.from) && at.Before(sp.to.Add(2*Lease+learning)) {
+					sp.fenced[d], explained = true, true
+				}
+			}
+			if !explained {
+				rep.Fences++
+				s.spans = append(s.spans, &span{
+					what: "stall", hits: func(other *daemon) bool { return other == d }, from: at.Add(-2 * Lease), to: at, fenced: map[*daemon]bool{d: true},
+				})
+			}
+		}
+	}
+}
+
+// away tells whether the daemons that a fault hits live on without Redis.
+func (sp *span) away() bool {
+	return sp.what == "redis kill" || sp.what == "freeze" || sp.what == "pause" || sp.what == "stall"
+}
+
+// hit tells whether a fault could make a job run again after that run: the fault
+// was in that run's process, while the run went on, or had ended and its ack was
+// on the way. While Redis could not be reached no ack arrived.
+func (s *storm) hit(sp *span, r *run) bool {
+	to := sp.to
+	if sp.away() {
+		to = to.Add(learning)
+	}
+	if !sp.hits(r.d) || r.start.After(to) || sp.away() && sp.fenced != nil && !sp.fenced[r.d] {
+		return false
+	}
+	if r.end.IsZero() {
+		return true
+	}
+	from := sp.from.Add(-acking)
+	for earlier := true; earlier; {
+		earlier = false
+		for _, other := range s.spans {
+			if other.away() && other.hits(r.d) && other.from.Add(-acking).Before(from) && !other.to.Add(learning).Before(from) {
+				from, earlier = other.from.Add(-acking), true
+			}
+		}
+	}
+	return r.end.After(from)
+}
+
+// forgotten tells whether Redis has lost the job when it died: it had it before,
+// nobody had ended it, and it was not there when Redis was back.
+func (s *storm) forgotten(n int) bool {
+	return slices.ContainsFunc(s.memory, func(m memory) bool {
+		return s.accepted[n].Before(m.died) && m.left[n] == ""
+	})
+}
+
+// recoveries are the times that jobs took to start again after their process was
+// killed.
+func (s *storm) recoveries(byJob map[int][]*run) (out []time.Duration) {
+	for _, sp := range s.spans {
+		if sp.what != "kill" {
+			continue
+		}
+		for _, of := range byJob {
+			for i, r := range of {
+				if sp.hits(r.d) && r.end.IsZero() && i+1 < len(of) {
+					if d := of[i+1].start.Sub(sp.from); d > 0 {
+						out = append(out, d)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// story tells what has happened to a job.
+func (s *storm) story(n int, of []*run) string {
+	text := fmt.Sprintf("job %d ran %d times, the faults explain less:", n, len(of))
+	began := s.all[0].started
+	for _, r := range of {
+		text += fmt.Sprintf("\n  daemon %d from %.3f s", r.d.id, r.start.Sub(began).Seconds())
+		if r.end.IsZero() {
+			text += ", cut off"
+		} else {
+			text += fmt.Sprintf(" to %.3f s (%c)", r.end.Sub(began).Seconds(), r.how)
+		}
+		for _, sp := range s.spans {
+			if sp.hits(r.d) && sp.from.Before(r.start.Add(time.Minute)) && sp.to.After(r.start.Add(-time.Minute)) {
+				text += fmt.Sprintf("; %s %.3f-%.3f s", sp.what, sp.from.Sub(began).Seconds(), sp.to.Sub(began).Seconds())
+			}
+		}
+	}
+	return text
+}
+
+// Bad tells what is not as it was promised; "" is well.
+func (r *Report) Bad() (text string) {
+	if len(r.Lost) > 0 {
+		text += fmt.Sprintf("%s lost %d jobs: %v\n", r.System, len(r.Lost), r.Lost[:min(20, len(r.Lost))])
+	}
+	if len(r.Stuck) > 0 {
+		text += fmt.Sprintf("%s has not done %d jobs: %v\n", r.System, len(r.Stuck), r.Stuck[:min(20, len(r.Stuck))])
+	}
+	if n := r.Counts["ended"]; n > 0 {
+		text += fmt.Sprintf("%d daemons of %s ended by themselves\n", n, r.System)
+	}
+	if n := r.Counts["bad exit"]; n > 0 {
+		text += fmt.Sprintf("%d daemons of %s ended a stop with another exit code than 0\n", n, r.System)
+	}
+	for _, b := range r.Broken[:min(10, len(r.Broken))] {
+		text += r.System + ": " + b + "\n"
+	}
+	return text
+}
+
+// Table prints reports side by side.
+func Table(out io.Writer, reports ...*Report) {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
+	row := func(name string, value func(r *Report) any) {
+		_, _ = fmt.Fprintf(w, "%-44s\t", name)
+		for _, r := range reports {
+			_, _ = fmt.Fprintf(w, "%v\t", value(r))
+		}
+		_, _ = fmt.Fprintln(w)
+	}
+	count := func(what string) func(*Report) any { return func(r *Report) any { return r.Counts[what] } }
+	row(fmt.Sprintf("seed %d", reports[0].Seed), func(r *Report) any { return r.System })
+	row("jobs whose push was answered", func(r *Report) any { return r.Jobs })
+	row("pushes without an answer (unknown)", func(r *Report) any { return r.Unknown })
+	row("daemons killed with -9", count("kill"))
+	row("daemons paused past the lease", count("pause"))
+	row("daemons stopped with TERM", count("stop"))
+	row("networks frozen past the lease", count("freeze"))
+	row("Redis killed with -9", count("redis kill"))
+	row("connections cut, requests and replies lost", count("cut"))
+	row("stalls of the machine past the lease", func(r *Report) any { return r.Fences })
+	row("daemons that ended by themselves", count("ended"))
+	row("stops with another exit code than 0", count("bad exit"))
+	row("done", func(r *Report) any { return r.Done })
+	row("in dead, by the poison rule", func(r *Report) any { return r.Final })
+	row("not done in time, still in Redis", func(r *Report) any { return len(r.Stuck) })
+	row("forgotten by Redis", func(r *Report) any { return r.Forgot })
+	row("LOST", func(r *Report) any { return len(r.Lost) })
+	row("jobs that ran again without a failure", func(r *Report) any { return r.Again })
+	row("  their runs too many", func(r *Report) any { return r.Extra })
+	row("  bound: runs that the faults could hit", func(r *Report) any { return r.Bound })
+	row("  jobs above their bound", func(r *Report) any { return len(r.Broken) })
+	row("recovery after kill -9, p50", func(r *Report) any { return r.recovery(0.5) })
+	row("recovery after kill -9, max", func(r *Report) any { return r.recovery(1) })
+	row("last fault until all is done", func(r *Report) any { return r.Settled.Round(100 * time.Millisecond) })
+	_ = w.Flush()
+}
+
+func (r *Report) recovery(p float64) string {
+	if len(r.Recovery) == 0 {
+		return "-"
+	}
+	i := cmp.Or(int(p*float64(len(r.Recovery))), 1) - 1
+	return fmt.Sprintf("%.1fs", r.Recovery[i].Seconds())
+}

@@ -1,0 +1,352 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/testkit"
+)
+
+// daemon is one process of the system, alive or not.
+type daemon struct {
+	id      int
+	slot    int // its place; a successor has the same
+	p       *testkit.Process
+	file    string
+	started time.Time
+	paused  bool
+	stopped bool // by TERM
+}
+
+// span is a time in which a fault may have made jobs of some daemons run again.
+type span struct {
+	what     string
+	hits     func(d *daemon) bool
+	from, to time.Time
+	fenced   map[*daemon]bool // who was taken for dead for it; nil: nobody tells
+}
+
+// storm is one run.
+type storm struct {
+	t      testing.TB
+	cfg    Config
+	system System
+	r      *rand.Rand
+	dir    string
+	server *testkit.RedisServer
+	rdb    *redis.Client
+
+	ways   []*testkit.Faults // of the slots, and the last of the pushers; nil: straight
+	rules  []*testkit.Rule
+	addrs  []string
+	slots  []*daemon
+	all    []*daemon
+	spans  []*span
+	counts map[string]int
+	later  []delayed
+	deck   []string
+	frozen map[int]bool // slots
+	down   bool         // Redis is not running
+
+	number   atomic.Int64
+	claimed  atomic.Int64
+	unknown  atomic.Int64
+	mu       sync.Mutex
+	accepted map[int]time.Time
+	memory   []memory // what Redis had after each of its restarts
+}
+
+// delayed is the end of a fault.
+type delayed struct {
+	at time.Time
+	do func()
+}
+
+// memory is what Redis still had when it was back.
+type memory struct {
+	died time.Time
+	left map[int]string
+}
+
+// Run puts a system to the test and returns what has happened.
+func Run(t testing.TB, cfg Config, system System) *Report {
+	t.Helper()
+	args := []string{"--appendonly", "yes", "--appendfsync", cfg.Fsync}
+	if cfg.Fsync == "no" {
+		args = nil
+	}
+	s := &storm{
+		t: t, cfg: cfg, system: system, r: rand.New(rand.NewPCG(cfg.Seed, 0)), dir: t.TempDir(),
+		server: testkit.StartRedis(t, args...), counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
+	}
+	s.rdb = s.server.Client()
+	for slot := range cfg.Daemons + 1 {
+		way, addr := (*testkit.Faults)(nil), s.server.Addr()
+		if slot%2 == 1 || slot == cfg.Daemons {
+			way = testkit.NewFaults(t, s.server.Options())
+			addr = way.Listen()
+			for i, effect := range []testkit.Effect{testkit.CutBefore, testkit.CutAfter} {
+				r := rand.New(rand.NewPCG(cfg.Seed, uint64(100*slot+i+1)))
+				s.rules = append(s.rules, way.Add(testkit.Fault{
+					Where: func(testkit.Command) bool { return r.Float64() < 0.001 }, Do: effect,
+				}))
+			}
+		}
+		s.ways, s.addrs = append(s.ways, way), append(s.addrs, addr)
+	}
+	for slot := range cfg.Daemons {
+		s.slots = append(s.slots, nil)
+		s.start(slot)
+	}
+	began := time.Now()
+	var pushers sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	pushing := redis.NewClient(&redis.Options{Addr: s.addrs[cfg.Daemons], MaxRetries: -1})
+	defer func() { _ = pushing.Close() }()
+	push := system.Push(pushing)
+	for range 4 {
+		pushers.Go(func() { s.push(ctx, push, began) })
+	}
+	for next := began.Add(time.Second); time.Since(began) < cfg.Duration; time.Sleep(5 * time.Millisecond) { // the pace of the faults
+		s.due(time.Now())
+		s.revive()
+		if time.Now().After(next) {
+			s.fault()
+			next = time.Now().Add(s.between(500*time.Millisecond, 2*time.Second))
+		}
+	}
+	for len(s.later) > 0 {
+		s.due(time.Now())
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, rule := range s.rules {
+		rule.Remove()
+	}
+	calm := time.Now()
+	pushers.Wait()
+	left := s.settle(calm)
+	took := time.Since(calm)
+	for _, d := range s.slots {
+		d.p.Term()
+		d.stopped = true
+	}
+	for _, d := range s.all {
+		if code := d.p.Exit(30 * time.Second); d.stopped && code != 0 {
+			s.counts["bad exit"]++
+		}
+	}
+	return s.report(left, took)
+}
+
+// start starts a daemon in a slot.
+func (s *storm) start(slot int) {
+	s.t.Helper()
+	d := &daemon{id: len(s.all), slot: slot, started: time.Now()}
+	d.file = filepath.Join(s.dir, fmt.Sprint(d.id))
+	text, err := json.Marshal(Worker{System: s.system.Name, Redis: s.addrs[slot], File: d.file})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d.p = testkit.StartProcess(s.t, fmt.Sprintf("%s %d", s.system.Name, d.id),
+		exec.CommandContext(context.Background(), os.Args[0]), workerEnv+"="+string(text))
+	s.slots[slot] = d
+	s.all = append(s.all, d)
+}
+
+// push pushes jobs at an even pace. A push that fails may have pushed; its number
+// is not used again.
+func (s *storm) push(ctx context.Context, push func(context.Context, Task) error, began time.Time) {
+	for {
+		i := s.claimed.Add(1)
+		if i > int64(s.cfg.Jobs) {
+			return
+		}
+		at := time.Duration(float64(s.cfg.Duration) * float64(i) / float64(s.cfg.Jobs))
+		time.Sleep(at - time.Since(began)) // the pace is the load
+		for {
+			n := int(s.number.Add(1))
+			if err := push(ctx, s.cfg.task(n)); err == nil {
+				s.mu.Lock()
+				s.accepted[n] = time.Now()
+				s.mu.Unlock()
+				break
+			}
+			s.unknown.Add(1)
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+}
+
+// settle waits until every job is done, or will not be tried again, and nothing
+// else is left.
+func (s *storm) settle(calm time.Time) (left map[int]string) {
+	s.t.Helper()
+	for {
+		s.revive()
+		var err error
+		if left, err = s.system.Left(context.Background(), s.rdb); err != nil {
+			s.t.Fatalf("what is left: %v", err)
+		}
+		done, missing := s.done(), 0
+		for n := range s.accepted {
+			if !done[n] && (left[n] != s.system.Final) {
+				missing++
+			}
+		}
+		rest := 0
+		for _, place := range left {
+			if place != s.system.Final {
+				rest++
+			}
+		}
+		// What nobody has and nobody runs will not come: a job is at least once
+		// looked at after Redis was found empty of it.
+		if rest == 0 && (missing == 0 || time.Since(calm) > 30*time.Second) || time.Since(calm) > s.cfg.Settle {
+			return left
+		}
+		time.Sleep(500 * time.Millisecond) // other processes: nothing tells
+	}
+}
+
+// due ends the faults whose time it is.
+func (s *storm) due(now time.Time) {
+	s.later = slices.DeleteFunc(s.later, func(l delayed) bool {
+		if now.Before(l.at) {
+			return false
+		}
+		l.do()
+		return true
+	})
+}
+
+func (s *storm) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(s.r.Int64N(int64(b-a)))
+}
+
+func (s *storm) after(d time.Duration, do func()) {
+	s.later = append(s.later, delayed{time.Now().Add(d), do})
+}
+
+// deck is in what proportion faults come.
+var deck = map[string]int{"kill": 7, "pause": 3, "stop": 3, "redis kill": 2, "cut": 2, "freeze": 2}
+
+// fault lets one thing go wrong: the next of a shuffled deck that can happen now.
+func (s *storm) fault() {
+	s.t.Helper()
+	if len(s.deck) == 0 {
+		for _, what := range slices.Sorted(maps.Keys(deck)) {
+			s.deck = append(s.deck, slices.Repeat([]string{what}, deck[what])...)
+		}
+		s.r.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+	}
+	for i, what := range s.deck {
+		for _, slot := range s.r.Perm(s.cfg.Daemons) {
+			if s.strike(what, slot) {
+				s.counts[what]++
+				s.deck = slices.Delete(s.deck, i, i+1)
+				return
+			}
+		}
+	}
+}
+
+// strike makes a fault happen, to a daemon if it is one of a daemon, and tells
+// whether it could.
+func (s *storm) strike(what string, slot int) bool {
+	s.t.Helper()
+	d, way := s.slots[slot], s.ways[slot]
+	sp := &span{what: what, hits: func(other *daemon) bool { return other == d }, from: time.Now(), to: time.Now()}
+	long := s.between(Lease+time.Second, 2*Lease+time.Second)
+	switch what {
+	case "kill":
+		d.p.Dull = true
+		d.p.Kill()
+		s.start(slot)
+	case "pause":
+		if d.paused || !d.p.Running() {
+			return false
+		}
+		d.p.Pause()
+		d.paused = true
+		s.after(long, func() {
+			d.p.Resume() // it may have been killed
+			sp.to, d.paused = time.Now(), false
+		})
+	case "stop":
+		if d.paused || time.Since(d.started) < 2*time.Second {
+			return false // it would not hear it, or die of it
+		}
+		d.p.Term()
+		d.stopped = true
+		s.start(slot)
+	case "redis kill":
+		if s.down {
+			return false
+		}
+		sp.hits, s.down = func(*daemon) bool { return true }, true
+		s.server.Kill()
+		s.after(s.between(100*time.Millisecond, 1500*time.Millisecond), func() {
+			s.server.Restart()
+			s.remember(sp.from)
+			sp.to, s.down = time.Now(), false
+		})
+	case "cut":
+		if way == nil {
+			return false
+		}
+		way.Cut()
+		s.ways[s.cfg.Daemons].Cut() // of the pushers
+		return true                 // no job may run again for that
+	case "freeze":
+		if way == nil || s.frozen[slot] {
+			return false
+		}
+		sp.hits = func(other *daemon) bool { return other.slot == slot }
+		way.Freeze()
+		s.frozen[slot] = true
+		s.after(long, func() {
+			way.Thaw()
+			sp.to, s.frozen[slot] = time.Now(), false
+		})
+	}
+	s.spans = append(s.spans, sp)
+	return true
+}
+
+// revive is the process manager: it starts what has ended by itself again.
+func (s *storm) revive() {
+	s.t.Helper()
+	for slot, d := range s.slots {
+		if !d.p.Running() && time.Since(d.p.Ended()) > 200*time.Millisecond {
+			s.counts["ended"]++
+			s.start(slot)
+		}
+	}
+}
+
+// remember notes what Redis has after a restart, where it may have forgotten.
+func (s *storm) remember(died time.Time) {
+	s.t.Helper()
+	if s.cfg.Fsync == "always" {
+		return
+	}
+	left, err := s.system.Left(context.Background(), s.rdb)
+	if err != nil {
+		s.t.Fatalf("what is left after a restart of Redis: %v", err)
+	}
+	s.memory = append(s.memory, memory{died, left})
+}
