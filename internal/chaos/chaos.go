@@ -8,6 +8,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -133,14 +134,13 @@ func (errOnPurpose) Error() string { return "on purpose" }
 func (w *Worker) Perform(ctx context.Context, t Task, first bool) (err error) {
 	w.note('s', t.N)
 	defer func() {
-		switch {
-		case err == nil:
-			w.note('d', t.N)
-		case err == errOnPurpose{}:
-			w.note('f', t.N)
-		default:
-			w.note('i', t.N)
+		how := byte('i')
+		if err == nil {
+			how = 'd'
+		} else if errors.Is(err, errOnPurpose{}) {
+			how = 'f'
 		}
+		w.note(how, t.N)
 	}()
 	stop := ctx.Done()
 	if t.Deaf {

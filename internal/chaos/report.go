@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -250,22 +251,23 @@ func (s *storm) recoveries(byJob map[int][]*run) (out []time.Duration) {
 
 // story tells what has happened to a job.
 func (s *storm) story(n int, of []*run) string {
-	text := fmt.Sprintf("job %d ran %d times, the faults explain less:", n, len(of))
+	var text strings.Builder
+	fmt.Fprintf(&text, "job %d ran %d times, the faults explain less:", n, len(of))
 	began := s.all[0].started
 	for _, r := range of {
-		text += fmt.Sprintf("\n  daemon %d from %.3f s", r.d.id, r.start.Sub(began).Seconds())
+		fmt.Fprintf(&text, "\n  daemon %d from %.3f s", r.d.id, r.start.Sub(began).Seconds())
 		if r.end.IsZero() {
-			text += ", cut off"
+			text.WriteString(", cut off")
 		} else {
-			text += fmt.Sprintf(" to %.3f s (%c)", r.end.Sub(began).Seconds(), r.how)
+			fmt.Fprintf(&text, " to %.3f s (%c)", r.end.Sub(began).Seconds(), r.how)
 		}
 		for _, sp := range s.spans {
 			if sp.hits(r.d) && sp.from.Before(r.start.Add(time.Minute)) && sp.to.After(r.start.Add(-time.Minute)) {
-				text += fmt.Sprintf("; %s %.3f-%.3f s", sp.what, sp.from.Sub(began).Seconds(), sp.to.Sub(began).Seconds())
+				fmt.Fprintf(&text, "; %s %.3f-%.3f s", sp.what, sp.from.Sub(began).Seconds(), sp.to.Sub(began).Seconds())
 			}
 		}
 	}
-	return text
+	return text.String()
 }
 
 // Bad tells what is not as it was promised; "" is well.
