@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -409,13 +410,11 @@ func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	worst := time.Duration(0)
-	for _, d := range late {
-		worst = max(worst, d)
-	}
-	t.Logf("%d scheduled jobs beside the backlog, worst delay %v", len(late), worst)
-	if worst > 100*time.Millisecond && !raceEnabled {
-		t.Errorf("a scheduled job was %v late", worst)
+	slices.Sort(late)
+	median := late[len(late)/2] // a single one may meet a busy machine; behind the backlog every one would wait for it
+	t.Logf("%d scheduled jobs beside the backlog, delay %v, worst %v", len(late), median, late[len(late)-1])
+	if median > 100*time.Millisecond && !raceEnabled {
+		t.Errorf("a scheduled job was %v late", median)
 	}
 	if got := rdb.LLen(context.Background(), "queue:bulk").Val(); got != n {
 		t.Errorf("%d of %d retries moved", got, n)
