@@ -64,7 +64,8 @@ func childFails(err error) {
 // steps are the instants at which a child is killed. At ".../sent" Redis has
 // carried the call out and the child has not read the reply.
 var steps = []string{
-	"open/sent", "open/after", "take/before", "take/sent", "take/after", "run",
+	"open/sent", "open/after", "take/before", "take/sent", "take/after",
+	"give back/before", "give back/sent", "give back/after", "run",
 	"settle/before", "settle/sent", "settle/after", "ack/sent", "ack/after",
 	"wait", "close/before", "close/sent", "close/after",
 }
@@ -77,11 +78,12 @@ type child struct {
 	f      fetch.Fetcher
 	effect *redis.Client
 	held   ledger
+	gave   map[string]bool // payloads that were given back once
 	stdin  *bufio.Reader
 }
 
 func runChild(h Harness, spec childSpec) error {
-	c := &child{spec: spec, net: &faults{}, held: ledger{}, stdin: bufio.NewReader(os.Stdin)}
+	c := &child{spec: spec, net: &faults{}, held: ledger{}, gave: map[string]bool{}, stdin: bufio.NewReader(os.Stdin)}
 	c.net.frozen = func() { c.stop(spec.Stop) }
 	rdb, err := client(spec.URL, -1, c.net)
 	if err != nil {
@@ -152,6 +154,9 @@ func (c *child) run(ctx context.Context) error {
 			continue
 		}
 		c.at("take/after")
+		if units, err = c.giveBack(ctx, units); err != nil {
+			return err
+		}
 		if err := c.work(ctx, units); err != nil {
 			return err
 		}
@@ -161,6 +166,30 @@ func (c *child) run(ctx context.Context) error {
 	err := c.do(func() error { _, err := c.f.Close(ctx); return err })
 	c.at("close/after")
 	return err
+}
+
+// giveBack puts the last units of a batch back into their queues, each once, as
+// a daemon does with what it fetched ahead and does not come to.
+func (c *child) giveBack(ctx context.Context, units []fetch.Unit) (rest []fetch.Unit, err error) {
+	var moves []fetch.Move
+	for i, u := range units {
+		if i >= len(units)-3 && !c.gave[string(u.Payload)] {
+			c.gave[string(u.Payload)] = true
+			moves = append(moves, fetch.Move{Unit: u, To: fetch.ToQueue})
+		} else {
+			rest = append(rest, u)
+		}
+	}
+	c.at("give back/before")
+	c.sent("give back/sent")
+	if err := c.do(func() error { _, err := c.f.Settle(ctx, moves); return err }); err != nil {
+		return nil, err
+	}
+	c.at("give back/after")
+	for _, m := range moves {
+		c.held.drop(m.Unit)
+	}
+	return rest, nil
 }
 
 // work runs a batch and settles it; a fenced one is forgotten.

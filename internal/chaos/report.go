@@ -98,7 +98,7 @@ func (s *storm) report(left map[int]string, settled time.Duration) *Report {
 		System: s.system.Name, Seed: s.cfg.Seed, Jobs: len(s.accepted), Unknown: int(s.unknown.Load()),
 		Counts: s.counts, Settled: settled,
 	}
-	for _, rule := range s.rules {
+	for _, rule := range s.cuts {
 		rep.Counts["cut"] += rule.Hits()
 	}
 	runs := s.runs()
@@ -311,6 +311,7 @@ func Table(out io.Writer, reports ...*Report) {
 	row("Redis killed with -9", count("redis kill"))
 	row("connections cut, requests and replies lost", count("cut"))
 	row("stalls of the machine past the lease", func(r *Report) any { return r.Fences })
+	row("starts without Redis, ended with an error", count("not started"))
 	row("daemons that ended by themselves", count("ended"))
 	row("stops with another exit code than 0", count("bad exit"))
 	row("done", func(r *Report) any { return r.Done })

@@ -51,6 +51,7 @@ type storm struct {
 
 	ways   []*testkit.Faults // of the slots, and the last of the pushers; nil: straight
 	rules  []*testkit.Rule
+	cuts   []*testkit.Rule // those of them that lose something
 	addrs  []string
 	slots  []*daemon
 	all    []*daemon
@@ -98,11 +99,20 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 		if slot%2 == 1 || slot == cfg.Daemons {
 			way = testkit.NewFaults(t, s.server.Options())
 			addr = way.Listen()
-			for i, effect := range []testkit.Effect{testkit.CutBefore, testkit.CutAfter} {
+			for i, fault := range []struct {
+				p  float64
+				do testkit.Effect
+			}{
+				{0.001, testkit.CutBefore},
+				{0.001, testkit.CutAfter},
+				{0.01, testkit.Delay(50 * time.Millisecond)}, // a network, not a loopback
+				{0.5, testkit.Delay(time.Millisecond)},
+			} {
 				r := rand.New(rand.NewPCG(cfg.Seed, uint64(100*slot+i+1)))
-				s.rules = append(s.rules, way.Add(testkit.Fault{
-					Where: func(testkit.Command) bool { return r.Float64() < 0.001 }, Do: effect,
-				}))
+				rule := way.Add(testkit.Fault{Where: func(testkit.Command) bool { return r.Float64() < fault.p }, Do: fault.do})
+				if s.rules = append(s.rules, rule); i < 2 {
+					s.cuts = append(s.cuts, rule)
+				}
 			}
 		}
 		s.ways, s.addrs = append(s.ways, way), append(s.addrs, addr)
@@ -332,7 +342,11 @@ func (s *storm) revive() {
 	s.t.Helper()
 	for slot, d := range s.slots {
 		if !d.p.Running() && time.Since(d.p.Ended()) > 200*time.Millisecond {
-			s.counts["ended"]++
+			if info, err := os.Stat(d.file); err == nil && info.Size() > 0 {
+				s.counts["ended"]++
+			} else {
+				s.counts["not started"]++ // without Redis it says so and ends
+			}
 			s.start(slot)
 		}
 	}
