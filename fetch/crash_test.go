@@ -25,10 +25,10 @@ import (
 func TestRescuerDiesWhileItCounts(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	judge := func(o Orphan) Fate {
-		switch p := string(o.Unit.Payload); {
-		case p == "a1":
+		switch string(o.Unit.Payload) {
+		case "a1":
 			return Fate{Suspect: true}
-		case p == "a2":
+		case "a2":
 			return Fate{To: ToDead, Score: 1, Payload: []byte("a2 dead")}
 		}
 		return Fate{}
