@@ -154,10 +154,10 @@ func shrink(t *testing.T, seed int) {
 func TestASeedReplays(t *testing.T) {
 	*pending = true
 	defer func() { *pending = false }()
-	many, once := *replays, 2
 	if raceEnabled {
-		many, once = many/10, 1
+		t.Skip("the race detector shuffles goroutines on purpose, some below what the simulator orders: run without -race")
 	}
+	many, once := *replays, 2
 	for n, times := range map[int]int{1: many, 2: many, 17: many, 100: once, 101: once, 102: once, 103: once, 104: once, 105: once} {
 		p := plans.Example(n)
 		first := simulate(t, p, nil)
