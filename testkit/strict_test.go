@@ -129,10 +129,12 @@ func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
 			cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { panic("undecided") }})
 			k := testkit.Start(tb, cfg, testkit.Strict())
 			k.Crash("launcher/poller", errBoom)
-			synctest.Wait() // a stop that begins at once would leave nothing to decide
 			return k
 		}
-		fails(t, func(tb testing.TB) { crash(tb) }, "unexpected: ", "StrategyOverruled launcher: panic: undecided")
+		fails(t, func(tb testing.TB) {
+			crash(tb)
+			synctest.Wait() // a stop that begins at once would leave nothing to decide
+		}, "unexpected: ", "StrategyOverruled launcher: panic: undecided")
 		passes(t, func(tb testing.TB) {
 			crash(tb).Expect(testkit.Events[actors.StrategyOverruled]().Saying("undecided"), nil)
 		})
