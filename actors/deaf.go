@@ -47,15 +47,15 @@ func (e *execution) checkDeaf(since time.Time, cause error) {
 		return
 	}
 	c := e.c
-	j := &deafJob{e: e, cause: cause, shown: Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.slot)}}
+	shown := Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.slot)}
 	c.mu.Lock()
-	c.deafJobs = append(c.deafJobs, j)
+	c.deafJobs = append(c.deafJobs, &deafJob{e: e, cause: cause, shown: shown})
 	c.mu.Unlock()
 	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
-		Str("cause", joblog.Cut(j.shown.Cause)).Str("stack", j.shown.Stack).
+		Str("cause", joblog.Cut(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is deaf: it goes on although its context was cancelled")
 	if c.d.events.wanted.Load() {
-		c.d.events.publish(JobDeaf{e.event(), j.shown})
+		c.d.events.publish(JobDeaf{e.event(), shown})
 	}
 	c.replaceDeaf()
 	if e.over.Load() { // in the meantime: whoever comes second takes it off
