@@ -71,6 +71,7 @@ type doorbell struct {
 	seat     seat
 	armed    bool      // as listener: no key has changed since they were read
 	arming   bool      // a call on the hand is under way
+	crossed  bool      // a key has changed since that call began: it may have armed nothing
 	handed   seat      // given to us since the last take began
 	unheeded bool      // a ring was followed by no look
 	late     bool      // the last wait ended for no reason
@@ -213,7 +214,7 @@ func (d *doorbell) rest(ctx context.Context, look bool) (<-chan struct{}, error)
 // look comes to rest, or leaves, by a call of its own on the hand.
 func (d *doorbell) look(ctx context.Context, e *ears, leave string) (ready bool, err error) {
 	d.mu.Lock()
-	d.arming, d.handed, d.unheeded = true, away, false
+	d.arming, d.crossed, d.handed, d.unheeded = true, false, away, false
 	d.nudge.Stop()
 	args := append(slices.Clone(d.sit), d.name, d.flags(e, false), leave)
 	d.mu.Unlock()

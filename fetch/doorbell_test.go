@@ -226,6 +226,47 @@ func TestATakeArms(t *testing.T) {
 	}
 }
 
+// A push between a take and its reply rings for a wait that is under way; that
+// wait is over before the reply is read, and the next one must not rely on keys
+// that have changed since they were read.
+func TestAPushThatCrossesTheReplyOfATake(t *testing.T) {
+	t.Parallel()
+	r := newWakeRig(t, "a")
+	f := r.fetcher("1")
+	r.rests(f)
+	waited := make(chan error, 1)
+	go func() { waited <- f.Wait(t.Context(), time.Minute) }()
+	r.until("it waits, armed", func() bool {
+		f.bell.mu.Lock()
+		defer f.bell.mu.Unlock()
+		return f.bell.waiting > 0 && f.bell.armed
+	})
+
+	in := f.cur
+	take := f.bell.begin(false)
+	reply, err := takeScript.run(t.Context(), take.via(f.rdb), f.takeArgs(in, receiptPrefix(1), 10, f.wants(10, f.rand), nil, take))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.push("a")
+	r.await("the end of the wait", waited)
+	units, seat := f.units(in, receiptPrefix(1), reply, true)
+	if take.end(seat, len(units), nil); len(units) != 0 || seat != "hold" {
+		t.Fatalf("%d units, seat %q, expected none and hold", len(units), seat)
+	}
+
+	begun := time.Now()
+	if err := f.Wait(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > lookTime/2 {
+		t.Errorf("a wait took %v though a job is queued", took)
+	}
+	if units := mustTake(t, f, 10); len(units) != 1 {
+		t.Errorf("%d units, expected the job", len(units))
+	}
+}
+
 // An idle fetcher costs a command each 5 s, however many queues it serves.
 func TestIdleFetchersAreQuiet(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (d *doorbell) hear(e *ears, m *redis.Message) {
 		d.armed = false
 		d.stand.Reset(standIn)
 	case d.seat == listener || d.arming:
-		d.armed = false
+		d.armed, d.crossed = false, true
 		d.ring()
 	}
 }

@@ -38,7 +38,7 @@ func (d *doorbell) begin(spread bool) *sitting {
 	s := &sitting{bell: d, ears: e, rung: d.unheeded && d.seat != deputy}
 	s.hand = (d.seat == listener || d.seat == deputy) && time.Since(e.used) < freshTime
 	s.flags = d.flags(e, spread)
-	d.arming, d.handed, d.late, d.unheeded = s.hand, away, false, false
+	d.arming, d.crossed, d.handed, d.late, d.unheeded = s.hand, false, away, false, false
 	return s
 }
 
@@ -80,10 +80,10 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 		if d.seat != listener || time.Since(d.renewed) >= lookTime/2 {
 			d.renewed = time.Now()
 		}
-		d.seat, d.armed = listener, hand
+		d.seat, d.armed = listener, hand && !d.crossed
 		return
 	case "second":
-		d.seat, d.armed = deputy, hand
+		d.seat, d.armed = deputy, hand && !d.crossed
 	case "wait":
 		d.seat = queued
 	case "ready":
