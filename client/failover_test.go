@@ -120,7 +120,7 @@ func TestPushToACluster(t *testing.T) {
 	ctx := t.Context()
 	admin := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer func() { _ = admin.Close() }()
-	if err := admin.Do(ctx, "cluster", "addslotsrange", 0, 16383).Err(); err != nil {
+	if err := admin.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok"); {

@@ -427,7 +427,7 @@ func TestHugeMembersTravelInSmallBatches(t *testing.T) {
 }
 
 func TestAFullRedisIsAnErrorNotALoss(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction")
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	ctx := t.Context()

@@ -92,7 +92,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 }
 
 func busy(t *testing.T) site {
-	s, rdb := ownRedis(t, "--busy-reply-threshold", "100")
+	s, rdb := ownRedis(t, "--lua-time-limit", "100")
 	script := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	t.Cleanup(func() { _ = script.Close() })
 	return site{
@@ -164,7 +164,7 @@ func stopped(t *testing.T) site {
 func failedOver(t *testing.T) site {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	host, port, _ := net.SplitHostPort(master.Addr)
-	redistest.Start(t, "--replicaof", host+" "+port)
+	redistest.Start(t, "--replicaof", host, port)
 	addr := sentinel(t, host, port)
 	spec := workerSpec{Redis: "jobs", Sentinel: addr}
 	rdb, err := spec.client()
