@@ -37,7 +37,8 @@ endif
 # Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
 # for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;
 # bench-report writes it and the plots into docs/.
-bench: setup
+bench:
+	@./.ci/setup bench
 	cd bench && go run . $(ARGS)
 
 bench-report:
