@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -16,6 +18,11 @@ func (f *reliable) Close(ctx context.Context) (left int, err error) {
 	if err := errors.Join(f.bell.close(ctx), f.peeks.close(ctx)); err != nil {
 		return 0, fmt.Errorf("close: %w", err)
 	}
+	return f.owner.close(ctx)
+}
+
+// close is Close when nobody listens any more.
+func (f *owner) close(ctx context.Context) (left int, err error) {
 	for {
 		f.mu.Lock()
 		done := f.closed || !f.registering
@@ -33,15 +40,15 @@ func (f *reliable) Close(ctx context.Context) (left int, err error) {
 			}
 		}
 		left, err := f.leave(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("close: %w", err)
-		}
-		if left < 0 && registered && !leaving {
+		if redis.HasErrorPrefix(err, "FENCED") || err == nil && left < 0 && registered && !leaving {
 			// Not registered, and not by an earlier leave of ours: go round and ask why.
 			f.mu.Lock()
 			f.doubt, f.leaving = true, false
 			f.mu.Unlock()
 			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("close: %w", err)
 		}
 		f.mu.Lock()
 		f.closed = true
@@ -51,7 +58,7 @@ func (f *reliable) Close(ctx context.Context) (left int, err error) {
 }
 
 // giveBack settles all doubts and puts the stash back into the queues.
-func (f *reliable) giveBack(ctx context.Context) error {
+func (f *owner) giveBack(ctx context.Context) error {
 	if err := f.Open(ctx); err != nil {
 		return err
 	}
@@ -65,7 +72,7 @@ func (f *reliable) giveBack(ctx context.Context) error {
 	if len(moves) == 0 {
 		return nil
 	}
-	if _, err := f.Settle(ctx, moves); err != nil {
+	if _, err := f.kind.Settle(ctx, moves); err != nil {
 		f.mu.Lock()
 		for _, m := range moves {
 			if m.Unit.Incarnation == f.cur.n {
@@ -81,7 +88,7 @@ func (f *reliable) giveBack(ctx context.Context) error {
 // leave ends the registration unless units are in progress, and returns their
 // number; -1 if there was no registration. The reply of a leave may be lost:
 // the next Close then takes -1 for its success.
-func (f *reliable) leave(ctx context.Context) (int, error) {
+func (f *owner) leave(ctx context.Context) (int, error) {
 	if err := f.gate.enterAlone(ctx); err != nil {
 		return 0, err
 	}
@@ -90,6 +97,10 @@ func (f *reliable) leave(ctx context.Context) (int, error) {
 	in := f.cur
 	f.leaving = true
 	f.mu.Unlock()
+	return f.kind.depart(ctx, in)
+}
+
+func (f *reliable) depart(ctx context.Context, in *incarnation) (int, error) {
 	return leaveScript.Run(ctx, f.rdb,
 		append([]string{keys.Procs, keys.Leases, in.lease}, in.wips...), in.id).Int()
 }

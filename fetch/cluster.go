@@ -2,13 +2,8 @@ package fetch
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,57 +25,15 @@ import (
 // then in its queue again and runs twice. A place without a fence has forgotten
 // more than that; what we still hold is written back.
 type onCluster struct {
-	env    Env
-	rdb    *redis.ClusterClient
-	names  []string
-	index  map[string]int
-	listed string
-	ttl    int64
-	wants  func(int, *rand.Rand) []Want
-	gate   gate
-	peeks  *clusterPeeks
-	sick   *sickQueues
+	owner
+	rdb *redis.ClusterClient
 
-	mu         sync.Mutex // guards what follows; never held during a call
-	cur        *clusterLife
-	generation uint64
-	calls      uint64 // scripts that were to take; each has its own receipts
-	lost       []clusterLost
-	stash      []Unit // taken by a call that failed elsewhere
-	renewed    time.Time
-	paused     []bool // by queue, as of the last look
-	forgotten  []bool // by queue: a node has forgotten it; what we hold is to be written back
-	rand       *rand.Rand
-
-	registering, registered, doubt, leaving, closed bool // as in reliable
-}
-
-// clusterLost is a take of which no answer came.
-type clusterLost struct {
-	queue  int
-	prefix string
-	n      int
-}
-
-// clusterLife is an incarnation under one generation; immutable.
-type clusterLife struct {
-	n             uint64
-	id            string
-	generation    string
-	lease, fenced string
-	places        [][]string // per queue: the queue and its private place
+	// guarded by owner.mu
+	paused    []bool // by queue, as of the last look
+	forgotten []bool // by queue: a node has forgotten it; what we hold is to be written back
 }
 
 func newCluster(env Env, rdb *redis.ClusterClient) (Fetcher, error) {
-	if env.Identity == "" || env.Capsule == "" {
-		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)
-	}
-	if env.Lease < 0 {
-		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
-	}
-	if env.Lease == 0 {
-		env.Lease = DefaultLease
-	}
 	names := env.Queues.Names()
 	for _, name := range names {
 		if strings.ContainsAny(name, "{}") {
@@ -88,132 +41,54 @@ func newCluster(env Env, rdb *redis.ClusterClient) (Fetcher, error) {
 				"what is in progress from it would be on another node", name)
 		}
 	}
-	listed, err := json.Marshal(names)
-	if err != nil {
-		return nil, fmt.Errorf("fetch: queue names: %w", err)
+	f := &onCluster{rdb: rdb, paused: make([]bool, len(names)), forgotten: make([]bool, len(names))}
+	if err := f.init(env, f); err != nil {
+		return nil, err
 	}
-	f := &onCluster{
-		env: env, rdb: rdb,
-		names: names, index: make(map[string]int, len(names)), listed: string(listed),
-		ttl:   env.Lease.Milliseconds(),
-		wants: planner(env.Queues),
-		gate:  newGate(),
-		sick:  &sickQueues{log: env.Logger},
-		rand:  newRand(env),
-	}
-	f.peeks = newClusterPeeks(rdb, names, f.sick)
-	for i, name := range names {
-		f.index[name] = i
-	}
-	f.begin()
+	f.peeks = newPeeks(f.dialPeeks, names, f.sick)
 	return f, nil
 }
 
-// begin starts a new incarnation, not yet registered.
-func (f *onCluster) begin() {
-	n := uint64(1)
-	if f.cur != nil {
-		n = f.cur.n + 1
-	}
-	f.cur = &clusterLife{n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
-	f.registering, f.registered, f.doubt = false, false, false
-	f.generation, f.lost, f.stash = 0, nil, nil
-	f.paused, f.forgotten = make([]bool, len(f.names)), make([]bool, len(f.names))
-	f.next()
-}
-
-// next is a new generation of the current incarnation.
-func (f *onCluster) next() *clusterLife {
-	f.generation++
-	in := &clusterLife{
-		n: f.cur.n, id: f.cur.id, generation: fmt.Sprint(f.generation),
-		lease: keys.ClusterLease(f.cur.id), fenced: keys.ClusterFenced(f.cur.id),
-	}
+// furnish gives an incarnation the keys of its scripts.
+func (f *onCluster) furnish(in *incarnation) {
 	for _, name := range f.names {
 		in.places = append(in.places, []string{keys.Queue(name), keys.WIP(name, in.id)})
 	}
-	f.cur = in
-	return in
 }
 
-// Open registers the fetcher; see Fetcher.
-func (f *onCluster) Open(ctx context.Context) error {
-	return f.call(ctx, "open", func(*clusterLife) error { return nil })
-}
-
-// Renew extends the lease; see Fetcher. Takes do so, too, but not each of them:
-// the registry has a slot of its own.
-func (f *onCluster) Renew(ctx context.Context) error {
-	return f.call(ctx, "renew", func(in *clusterLife) error { return f.renew(ctx, in) })
-}
-
-func (f *onCluster) renew(ctx context.Context, in *clusterLife) error {
-	now := time.Now()
-	err := renewScript.Run(ctx, f.rdb, []string{keys.ClusterProcs, keys.ClusterLeases, in.lease},
-		in.id, in.generation, f.ttl).Err()
-	if err == nil {
-		f.mu.Lock()
-		f.renewed = now
-		f.mu.Unlock()
-	}
+// settleIn opens the private place of each queue.
+func (f *onCluster) settleIn(ctx context.Context, in *incarnation) error {
+	f.mu.Lock()
+	clear(f.forgotten)
+	f.mu.Unlock()
+	_, err := f.mark(ctx, in, nil, false)
 	return err
 }
 
-// Durable is true: units stay in Redis until they are settled.
-func (f *onCluster) Durable() bool { return true }
-
-// Wait blocks until a queue may have work; see Fetcher.
-func (f *onCluster) Wait(ctx context.Context, d time.Duration) error { return f.peeks.wait(ctx, d) }
-
-// owns tells whether u was fetched by this incarnation.
-func (f *onCluster) owns(in *clusterLife, u Unit) bool {
-	_, known := f.index[u.Queue]
-	return known && u.Receipt != "" && u.Incarnation == in.n
+// Close gives back what was taken and never handed out, and ends the
+// registration; see Fetcher.
+func (f *onCluster) Close(ctx context.Context) (left int, err error) {
+	if err := f.peeks.close(ctx); err != nil {
+		return 0, fmt.Errorf("close: %w", err)
+	}
+	return f.owner.close(ctx)
 }
 
-// call runs fn as reliable does: an error leaves a doubt, FENCED is settled at
-// once and fn run again if nothing was taken from us.
-func (f *onCluster) call(ctx context.Context, what string, fn func(*clusterLife) error) error {
-	for again := false; ; again = true {
-		in, err := f.enter(ctx)
-		if err == nil {
-			if err = fn(in); err != nil {
-				f.mu.Lock()
-				f.doubt = f.doubt || f.cur == in
-				f.mu.Unlock()
-			}
-			f.gate.leave()
-			if !again && redis.HasErrorPrefix(err, "FENCED") {
-				continue
-			}
-		}
-		var fenced *FencedError
-		if err == nil || errors.As(err, &fenced) {
-			return err
-		}
-		return fmt.Errorf("%s: %w", what, err)
+// depart removes the private places and then the registration.
+func (f *onCluster) depart(ctx context.Context, in *incarnation) (int, error) {
+	evals := make([]*eval, len(f.names))
+	for q := range f.names {
+		evals[q] = newEval(clusterLeave, in.places[q][1:], in.generation)
 	}
-}
-
-// enter takes a place at the gate as a registered fetcher without doubts.
-func (f *onCluster) enter(ctx context.Context) (*clusterLife, error) {
-	for {
-		if err := f.gate.enter(ctx); err != nil {
-			return nil, err
-		}
-		f.mu.Lock()
-		in, closed := f.cur, f.closed
-		ready := f.registered && !f.doubt
-		f.mu.Unlock()
-		if ready && !closed {
-			return in, nil
-		}
-		f.gate.leave()
-		if closed {
-			return nil, errClosed
-		}
-		if err := f.recover(ctx); err != nil {
-			return nil, err
-		}
+	if err := runAll(ctx, f.rdb, evals); err != nil {
+		return 0, err
 	}
+	left := 0
+	for _, e := range evals {
+		left += atoi(e.cmd.Val()[0])
+	}
+	if left > 0 {
+		return left, nil
+	}
+	return leaveScript.Run(ctx, f.rdb, []string{f.reg.procs, f.reg.leases, in.lease}, in.id).Int()
 }

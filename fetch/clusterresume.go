@@ -7,22 +7,10 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/troupehq/troupe/internal/keys"
 )
 
-// recover does alone what must be done before the next call.
-func (f *onCluster) recover(ctx context.Context) error {
-	if err := f.gate.enterAlone(ctx); err != nil {
-		return err
-	}
-	defer f.gate.leaveAlone()
-	f.mu.Lock()
-	registered, doubt := f.registered, f.doubt
-	f.mu.Unlock()
-	if !registered {
-		return f.register(ctx)
-	}
+// mend finds out what became of failed calls.
+func (f *onCluster) mend(ctx context.Context, doubt bool) error {
 	if !doubt { // somebody has been here while we waited
 		return nil
 	}
@@ -30,44 +18,12 @@ func (f *onCluster) recover(ctx context.Context) error {
 	return f.resume(ctx)
 }
 
-// register makes the current incarnation known: first where rescuers look, then
-// in each private place.
-func (f *onCluster) register(ctx context.Context) error {
-	for {
-		f.mu.Lock()
-		in := f.cur
-		f.registering = true
-		f.mu.Unlock()
-		err := f.enlist(ctx, in)
-		if err == nil {
-			_, err = f.mark(ctx, in, nil, false)
-		}
-		if redis.HasErrorPrefix(err, "FENCED") || errors.Is(err, errShut) {
-			// An earlier try had been carried out, its lease has run out and a
-			// rescuer came by. Nothing was taken yet.
-			f.mu.Lock()
-			f.begin()
-			f.mu.Unlock()
-			continue
-		}
-		f.mu.Lock()
-		f.registered = f.registered || err == nil
-		f.mu.Unlock()
-		return err
-	}
-}
-
-func (f *onCluster) enlist(ctx context.Context, in *clusterLife) error {
-	return registerScript.Run(ctx, f.rdb, []string{keys.ClusterProcs, keys.ClusterLeases, in.lease, in.fenced},
-		in.id, f.listed, in.generation, f.ttl).Err()
-}
-
 var errShut = errors.New("a rescuer has shut the private place")
 
 // mark writes the generation into every private place and returns what calls of
 // earlier generations took. A place without a fence is noted as forgotten, unless
 // it is new.
-func (f *onCluster) mark(ctx context.Context, in *clusterLife, lost []clusterLost, old bool) ([]Unit, error) {
+func (f *onCluster) mark(ctx context.Context, in *incarnation, lost []lostCall, old bool) ([]Unit, error) {
 	evals := make([]*eval, len(f.names))
 	for q := range f.names {
 		args := []any{in.generation}
@@ -114,7 +70,7 @@ func (f *onCluster) resume(ctx context.Context) error {
 	f.mu.Unlock()
 
 	reply, err := resumeScript.Run(ctx, f.rdb,
-		[]string{keys.ClusterProcs, keys.ClusterLeases, in.lease, in.fenced}, in.id, in.generation, f.ttl).StringSlice()
+		[]string{f.reg.procs, f.reg.leases, in.lease, in.fenced}, in.id, in.generation, f.ttl).StringSlice()
 	if err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
@@ -146,15 +102,8 @@ func (f *onCluster) resume(ctx context.Context) error {
 	return nil
 }
 
-func (f *onCluster) fenced(in *clusterLife) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.begin()
-	return &FencedError{ID: in.id, Incarnation: in.n}
-}
-
 // restore writes what we hold back into the places that were forgotten.
-func (f *onCluster) restore(ctx context.Context, in *clusterLife) error {
+func (f *onCluster) restore(ctx context.Context, in *incarnation) error {
 	f.mu.Lock()
 	forgotten := slices.Clone(f.forgotten)
 	units := slices.Clone(f.stash)
@@ -195,98 +144,4 @@ func (f *onCluster) restore(ctx context.Context, in *clusterLife) error {
 	f.env.Logger.Warn().Str("fetcher", in.id).Int("units", total).
 		Msg("a node of redis had lost its data; wrote back what is in progress")
 	return nil
-}
-
-// Close gives back what was taken and never handed out, and ends the
-// registration; see Fetcher.
-func (f *onCluster) Close(ctx context.Context) (left int, err error) {
-	if err := f.peeks.close(ctx); err != nil {
-		return 0, fmt.Errorf("close: %w", err)
-	}
-	for {
-		f.mu.Lock()
-		done := f.closed || !f.registering
-		leaving, registered := f.leaving, f.registered
-		f.closed = done
-		f.mu.Unlock()
-		if done { // closed before, or nothing was ever said to Redis
-			return 0, nil
-		}
-		if registered && !leaving {
-			if err := f.giveBack(ctx); errors.Is(err, ErrFenced) {
-				continue // nothing is ours any more
-			} else if err != nil {
-				return 0, fmt.Errorf("close: %w", err)
-			}
-		}
-		left, err := f.leave(ctx)
-		if redis.HasErrorPrefix(err, "FENCED") || err == nil && left < 0 && registered && !leaving {
-			f.mu.Lock()
-			f.doubt, f.leaving = true, false // go round and ask why
-			f.mu.Unlock()
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("close: %w", err)
-		}
-		f.mu.Lock()
-		f.closed = true
-		f.mu.Unlock()
-		return max(left, 0), nil
-	}
-}
-
-// giveBack settles all doubts and puts the stash back into the queues.
-func (f *onCluster) giveBack(ctx context.Context) error {
-	if err := f.Open(ctx); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	stash := f.stash
-	f.stash = nil
-	f.mu.Unlock()
-	if len(stash) == 0 {
-		return nil
-	}
-	moves := make([]Move, len(stash))
-	for i, u := range stash {
-		moves[i] = Move{Unit: u, To: ToQueue}
-	}
-	_, err := f.Settle(ctx, moves)
-	if err != nil {
-		f.mu.Lock()
-		if stash[0].Incarnation == f.cur.n {
-			f.stash = append(f.stash, stash...)
-		}
-		f.mu.Unlock()
-	}
-	return err
-}
-
-// leave removes the private places and then the registration, unless units are
-// in progress, and returns their number; -1 if there was no registration.
-func (f *onCluster) leave(ctx context.Context) (int, error) {
-	if err := f.gate.enterAlone(ctx); err != nil {
-		return 0, err
-	}
-	defer f.gate.leaveAlone()
-	f.mu.Lock()
-	in := f.cur
-	f.leaving = true
-	f.mu.Unlock()
-	evals := make([]*eval, len(f.names))
-	for q := range f.names {
-		evals[q] = newEval(clusterLeave, in.places[q][1:], in.generation)
-	}
-	if err := runAll(ctx, f.rdb, evals); err != nil {
-		return 0, err
-	}
-	left := 0
-	for _, e := range evals {
-		left += atoi(e.cmd.Val()[0])
-	}
-	if left > 0 {
-		return left, nil
-	}
-	return leaveScript.Run(ctx, f.rdb, []string{keys.ClusterProcs, keys.ClusterLeases, in.lease}, in.id).Int()
 }

@@ -27,7 +27,7 @@ const (
 func (f *onCluster) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	results := make([]Result, len(moves))
 	var refused error
-	err := f.call(ctx, "settle", func(in *clusterLife) error {
+	err := f.call(ctx, "settle", func(in *incarnation) error {
 		refused = nil
 		err := f.settleMoves(ctx, in, moves, results)
 		if r, ok := errors.AsType[*refusal](err); ok {
@@ -47,7 +47,7 @@ type refusal struct{ text string }
 func (r *refusal) Error() string { return "settle " + r.text }
 
 // settleMoves carries out moves in rounds of at most so many per queue.
-func (f *onCluster) settleMoves(ctx context.Context, in *clusterLife, moves []Move, results []Result) error {
+func (f *onCluster) settleMoves(ctx context.Context, in *incarnation, moves []Move, results []Result) error {
 	queues := make([][]int, len(f.names))
 	for i, m := range moves {
 		results[i] = NotMine
@@ -114,7 +114,7 @@ func clip(moves []Move, list []int) (batch, rest []int) {
 // settling is one round: at most one batch per queue.
 type settling struct {
 	f       *onCluster
-	in      *clusterLife
+	in      *incarnation
 	moves   []Move
 	batches []settleBatch
 	known   []any // names for the set of queues

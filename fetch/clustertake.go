@@ -15,7 +15,7 @@ import (
 // there is some: so strict order and weights hold as on one server.
 func (f *onCluster) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
 	var units []Unit
-	err := f.call(ctx, "take", func(in *clusterLife) error {
+	err := f.call(ctx, "take", func(in *incarnation) error {
 		f.mu.Lock()
 		ask := min(max(n-len(f.stash), 0), maxTake)
 		var wants []Want
@@ -58,7 +58,7 @@ func (f *onCluster) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error
 // taking is one Take under way.
 type taking struct {
 	f         *onCluster
-	in        *clusterLife
+	in        *incarnation
 	ask       int
 	wasPaused []bool
 	units     []Unit
@@ -168,7 +168,7 @@ func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
 	if err != nil {
 		f.mu.Lock()
 		if n > 0 && f.cur == t.in {
-			f.lost = append(f.lost, clusterLost{q, prefix, n})
+			f.lost = append(f.lost, lostCall{prefix, n, q})
 		}
 		f.mu.Unlock()
 		return

@@ -5,29 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// recover does alone what must be done before the next call: register, find
-// out what became of failed calls, write units back that Redis has forgotten.
-func (f *reliable) recover(ctx context.Context) error {
-	if err := f.gate.enterAlone(ctx); err != nil {
-		return err
-	}
-	defer f.gate.leaveAlone()
-	return f.recoverAlone(ctx)
-}
-
-// recoverAlone is recover for a caller who is alone at the gate.
-func (f *reliable) recoverAlone(ctx context.Context) error {
-	f.mu.Lock()
-	registered, doubt := f.registered, f.doubt
-	f.mu.Unlock()
-	if !registered {
-		return f.register(ctx)
-	}
+// mend finds out what became of failed calls and writes back what was forgotten.
+func (f *reliable) mend(ctx context.Context, doubt bool) error {
 	if doubt { // else somebody has been here while we waited
 		if err := f.resume(ctx); err != nil {
 			return err
@@ -40,31 +22,6 @@ func (f *reliable) recoverAlone(ctx context.Context) error {
 		f.mu.Unlock()
 	}
 	return err
-}
-
-// register makes the current incarnation known.
-func (f *reliable) register(ctx context.Context) error {
-	for {
-		f.mu.Lock()
-		in := f.cur
-		f.registering = true
-		f.mu.Unlock()
-		err := registerScript.Run(ctx, f.rdb, []string{keys.Procs, keys.Leases, in.lease, in.fenced},
-			in.id, f.listed, in.generation, f.ttl).Err()
-		f.mu.Lock()
-		switch {
-		case err == nil:
-			f.registered = true
-		case redis.HasErrorPrefix(err, "FENCED"):
-			// An earlier try had been carried out, its lease has run out and a
-			// rescuer came by. Nothing was taken yet.
-			f.begin()
-			f.mu.Unlock()
-			continue
-		}
-		f.mu.Unlock()
-		return err
-	}
 }
 
 // resume asks under a new generation what has become of the failed calls, and
@@ -86,13 +43,12 @@ func (f *reliable) resume(ctx context.Context) error {
 		return fmt.Errorf("resume: %w", err)
 	}
 
+	if reply[0] == "FENCED" {
+		return f.fenced(in)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch reply[0] {
-	case "FENCED":
-		f.begin()
-		return &FencedError{ID: in.id, Incarnation: in.n}
-	case "LOST":
+	if reply[0] == "LOST" {
 		f.amnesia, f.doubt, f.lost = true, false, nil
 		return nil
 	}
@@ -128,9 +84,7 @@ func (f *reliable) restore(ctx context.Context) error {
 	if !amnesia {
 		return nil
 	}
-	err := registerScript.Run(ctx, f.rdb, []string{keys.Procs, keys.Leases, in.lease, in.fenced},
-		in.id, f.listed, in.generation, f.ttl).Err()
-	if err != nil {
+	if err := f.enlist(ctx, in); err != nil {
 		return fmt.Errorf("register again: %w", err)
 	}
 	units := f.held(in)
@@ -168,10 +122,4 @@ func (f *reliable) held(in *incarnation) []Unit {
 	units = slices.DeleteFunc(units, func(u Unit) bool { return !f.owns(in, u) })
 	slices.SortStableFunc(units, func(a, b Unit) int { return f.place(&a) - f.place(&b) })
 	return units
-}
-
-// owns tells whether u was fetched by this incarnation.
-func (f *reliable) owns(in *incarnation, u Unit) bool {
-	_, known := f.index[u.Queue]
-	return known && u.Receipt != "" && u.Incarnation == in.n
 }

@@ -34,7 +34,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				sitting.end("", 0, err)
 				f.mu.Lock()
 				if ask > 0 && f.cur == in {
-					f.lost = append(f.lost, lostCall{prefix, ask})
+					f.lost = append(f.lost, lostCall{prefix: prefix, n: ask})
 				}
 				f.mu.Unlock()
 				return err

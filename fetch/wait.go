@@ -40,13 +40,13 @@ func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
 // has been answered rests until the next wait; the others keep hanging, so that
 // a wake-up costs one command.
 type peeks struct {
-	source *redis.Client
-	names  []string
-	sick   *sickQueues
+	dial  func(*wires) peekClient
+	names []string
+	sick  *sickQueues
 
 	mu      sync.Mutex
 	wires   *wires
-	rdb     *redis.Client
+	rdb     peekClient
 	peekers []peeker
 	paused  []int // queues that the last look found paused; not peeked at
 	waiting int
@@ -70,8 +70,14 @@ type bell struct {
 
 func newBell() *bell { return &bell{rung: make(chan struct{})} }
 
-func newPeeks(source *redis.Client, names []string, sick *sickQueues) *peeks {
-	return &peeks{source: source, names: names, sick: sick, bell: newBell(), ended: make(chan struct{})}
+// peekClient has a connection per queue.
+type peekClient interface {
+	BLMove(ctx context.Context, from, to, take, put string, d time.Duration) *redis.StringCmd
+	Close() error
+}
+
+func newPeeks(dial func(*wires) peekClient, names []string, sick *sickQueues) *peeks {
+	return &peeks{dial: dial, names: names, sick: sick, bell: newBell(), ended: make(chan struct{})}
 }
 
 func (p *peeks) wait(ctx context.Context, d time.Duration) error {
@@ -134,7 +140,7 @@ func (p *peeks) end() {
 // open makes the connections' client and starts the goroutines.
 func (p *peeks) open() {
 	p.wires = newWires()
-	p.rdb = p.wires.client(p.source, len(p.names))
+	p.rdb = p.dial(p.wires)
 	p.peekers = make([]peeker, len(p.names))
 	var all sync.WaitGroup
 	for i := range p.peekers {
