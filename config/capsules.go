@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 )
@@ -17,7 +16,7 @@ var (
 const defaultCapsule = "default"
 
 // capsuleSettings reads the value of each key of a capsule.
-var capsuleSettings = map[string]func(p *parse, c *Capsule, n *node, field string){
+var capsuleSettings = readers[Capsule]{
 	"name": func(*parse, *Capsule, *node, string) {}, // see nameOf
 	"concurrency": func(p *parse, c *Capsule, n *node, field string) {
 		c.Concurrency = p.int(n, field, 1, MaxConcurrency)
@@ -31,8 +30,6 @@ var capsuleSettings = map[string]func(p *parse, c *Capsule, n *node, field strin
 		c.Strategy = p.strategy(n, field)
 	},
 }
-
-func capsuleKeys() []string { return slices.Sorted(maps.Keys(capsuleSettings)) }
 
 // capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
 func (p *parse) capsules(n *node, field string) []Capsule {
@@ -89,21 +86,6 @@ func (p *parse) nameOf(n *node, field string) (at, name string) {
 
 func (p *parse) capsule(name string, n *node, field string) Capsule {
 	c := Capsule{Name: name}
-	switch n.kind {
-	case null:
-		return c
-	case mapping:
-	default:
-		p.bad(n, field, "a map with concurrency and queues")
-		return c
-	}
-	for _, e := range n.entries {
-		at := field + "." + e.key
-		if read := capsuleSettings[e.key]; read != nil {
-			read(p, &c, e.value, at)
-		} else {
-			p.stray(e, at, capsuleKeys())
-		}
-	}
+	capsuleSettings.read(p, &c, n, field, "a map with concurrency and queues", p.stray)
 	return c
 }

@@ -37,8 +37,8 @@ func TestManualHasEveryKey(t *testing.T) {
 	parts := manual(t)
 	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 	for heading, want := range map[string][]string{
-		"Top level": settingNames(), "A capsule": capsuleKeys(), "A strategy": strategyKeys(),
-		"A shard": shardKeys(), "Poison pills": poisonKeys(), "A handler": handlerKeys(), "http": httpKeys(),
+		"Top level": settingNames(), "A capsule": capsuleSettings.keys(), "A strategy": strategySettings.keys(),
+		"A shard": shardKeys(), "Poison pills": poisonSettings.keys(), "A handler": handlerSettings.keys(), "http": httpSettings.keys(),
 	} {
 		var got []string
 		for _, m := range row.FindAllStringSubmatch(parts[heading], -1) {

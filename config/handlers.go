@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ var handlerKinds = []string{"builtin", "exec", "http"}
 const wantHandler = "a map with builtin, exec or http, like {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}"
 
 // handlerSettings reads the value of each key of a handler.
-var handlerSettings = map[string]func(p *parse, h *Handler, n *node, field string){
+var handlerSettings = readers[Handler]{
 	"builtin": func(p *parse, h *Handler, n *node, field string) {
 		h.Builtin = p.word(n, field, handler.Builtins()...)
 		if n.kind == null {
@@ -29,8 +28,6 @@ var handlerSettings = map[string]func(p *parse, h *Handler, n *node, field strin
 		h.Recovery = p.recovery(n, field)
 	},
 }
-
-func handlerKeys() []string { return slices.Sorted(maps.Keys(handlerSettings)) }
 
 // handlers reads the map from class to handler.
 func (p *parse) handlers(n *node, field string) []Handler {
@@ -67,7 +64,7 @@ func (p *parse) handler(e entry, field string) Handler {
 		read := handlerSettings[o.key]
 		if read == nil {
 			odd = true // perhaps the kind, misspelt
-			p.unknown(o.line, at, o.key, handlerKeys())
+			p.unknown(o.line, at, o.key, handlerSettings.keys())
 			continue
 		}
 		if slices.Contains(handlerKinds, o.key) {

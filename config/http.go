@@ -1,9 +1,7 @@
 package config
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +25,7 @@ type Header struct {
 const wantHTTP = "a URL, or a map with url, headers and secret"
 
 // httpSettings reads the value of each key of http.
-var httpSettings = map[string]func(p *parse, h *HTTP, n *node, field string){
+var httpSettings = readers[HTTP]{
 	"url": func(p *parse, h *HTTP, n *node, field string) { h.URL = p.url(n, field) },
 	"headers": func(p *parse, h *HTTP, n *node, field string) {
 		h.Headers = p.headers(n, field)
@@ -38,8 +36,6 @@ var httpSettings = map[string]func(p *parse, h *HTTP, n *node, field string){
 		}
 	},
 }
-
-func httpKeys() []string { return slices.Sorted(maps.Keys(httpSettings)) }
 
 // http reads a URL, or a map with one; nil where it is unusable.
 func (p *parse) http(n *node, field string) *HTTP {
@@ -63,7 +59,7 @@ func (p *parse) http(n *node, field string) *HTTP {
 		}
 		if read == nil {
 			given = given || nearest(e.key, []string{"url"}) != ""
-			p.unknown(e.line, at, e.key, httpKeys())
+			p.unknown(e.line, at, e.key, httpSettings.keys())
 			continue
 		}
 		given = given || e.key == "url"

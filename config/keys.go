@@ -62,6 +62,36 @@ func (p *parse) stray(e entry, field string, known []string) {
 	p.unknown(e.line, field, e.key, known)
 }
 
+// readers read the value of each key of a map.
+type readers[T any] map[string]func(p *parse, out *T, n *node, field string)
+
+func (r readers[T]) keys() []string { return slices.Sorted(maps.Keys(r)) }
+
+// read reads the map n, or nothing when n is null; other hears of keys that have
+// no reader. false: n is no map, which is reported with what is wanted.
+func (r readers[T]) read(p *parse, out *T, n *node, field, want string, other func(e entry, at string, known []string)) bool {
+	switch n.kind {
+	case null:
+		return true
+	case mapping:
+	default:
+		p.bad(n, field, want)
+		return false
+	}
+	for _, e := range n.entries {
+		at := field + "." + e.key
+		if read := r[e.key]; read != nil {
+			read(p, out, e.value, at)
+		} else {
+			other(e, at, r.keys())
+		}
+	}
+	return true
+}
+
+// alien reports a key that is none of known.
+func (p *parse) alien(e entry, field string, known []string) { p.unknown(e.line, field, e.key, known) }
+
 // unknown reports a key that is none of known.
 func (p *parse) unknown(line int, field, key string, known []string) {
 	want := strings.Join(known, ", ")

@@ -2,22 +2,18 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 )
 
 // poisonSettings reads the value of each key of poison.
-var poisonSettings = map[string]func(p *parse, out *actors.Poison, n *node, field string){
+var poisonSettings = readers[actors.Poison]{
 	"recoveries": func(p *parse, out *actors.Poison, n *node, field string) { out.Recoveries = p.orNone(n, field) },
 	"suspect":    func(p *parse, out *actors.Poison, n *node, field string) { out.Suspect = p.orNone(n, field) },
 	"within":     func(p *parse, out *actors.Poison, n *node, field string) { out.Within = p.duration(n, field, 0) },
 }
-
-func poisonKeys() []string { return slices.Sorted(maps.Keys(poisonSettings)) }
 
 // orNone reads a number of which 0 means none, written -1 in Go.
 func (p *parse) orNone(n *node, field string) int {
@@ -29,22 +25,7 @@ func (p *parse) orNone(n *node, field string) int {
 }
 
 func (p *parse) poison(n *node, field string) (out actors.Poison) {
-	switch n.kind {
-	case null:
-		return out
-	case mapping:
-	default:
-		p.bad(n, field, "a map like {recoveries: 3, within: 72h}")
-		return out
-	}
-	for _, e := range n.entries {
-		at := field + "." + e.key
-		if read := poisonSettings[e.key]; read != nil {
-			read(p, &out, e.value, at)
-		} else {
-			p.unknown(e.line, at, e.key, poisonKeys())
-		}
-	}
+	poisonSettings.read(p, &out, n, field, "a map like {recoveries: 3, within: 72h}", p.alien)
 	return out
 }
 

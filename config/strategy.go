@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ func defaultSpec() supervisor.Spec {
 
 // strategySettings reads the value of each key of a strategy. A value that is
 // null was not said.
-var strategySettings = map[string]func(p *parse, s *supervisor.Spec, n *node, field string){
+var strategySettings = readers[supervisor.Spec]{
 	"intensity": func(p *parse, s *supervisor.Spec, n *node, field string) {
 		if n.kind != null {
 			if s.Intensity = p.int(n, field, 0, maxIntensity); s.Intensity == 0 {
@@ -57,8 +56,6 @@ var strategySettings = map[string]func(p *parse, s *supervisor.Spec, n *node, fi
 	"replace": func(p *parse, s *supervisor.Spec, n *node, field string) { s.Replace = p.bool(n, field) },
 }
 
-func strategyKeys() []string { return slices.Sorted(maps.Keys(strategySettings)) }
-
 // strategy reads "one_for_one" or {one_for_one: {intensity: 20, …}}; nil for null.
 func (p *parse) strategy(n *node, field string) *Strategy {
 	s := &Strategy{Spec: defaultSpec()}
@@ -83,21 +80,8 @@ func (p *parse) strategy(n *node, field string) *Strategy {
 		p.unknown(e.line, field, e.key, strategyNames)
 		return nil
 	}
-	switch e.value.kind {
-	case null:
-		return s
-	case mapping:
-	default:
-		p.bad(e.value, field, "a map with intensity, period, backoff, jitter and replace")
+	if !strategySettings.read(p, &s.Spec, e.value, field, "a map with intensity, period, backoff, jitter and replace", p.alien) {
 		return nil
-	}
-	for _, e := range e.value.entries {
-		at := field + "." + e.key
-		if read := strategySettings[e.key]; read != nil {
-			read(p, &s.Spec, e.value, at)
-		} else {
-			p.unknown(e.line, at, e.key, strategyKeys())
-		}
 	}
 	return s
 }
