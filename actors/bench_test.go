@@ -23,17 +23,7 @@ func BenchmarkDrain(b *testing.B) {
 	for name, factory := range map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": fetch.NewBasic} {
 		b.Run(name, func(b *testing.B) {
 			rdb := testkit.Redis(b)
-			c := client.New(rdb)
-			n := max(b.N, 100)
-			if _, err := client.PushBulk(context.Background(), c, func(yield func(noop) bool) {
-				for i := range n {
-					if !yield(noop{I: int64(i), S: "some text"}) {
-						return
-					}
-				}
-			}); err != nil {
-				b.Fatal(err)
-			}
+			n := preload(b, rdb)
 			var r troupe.Registry
 			troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return nil })
 			calls0, cpu0 := usage(b, rdb)
@@ -49,11 +39,7 @@ func BenchmarkDrain(b *testing.B) {
 			for k.Stats().Processed < uint64(n) {
 				time.Sleep(time.Millisecond)
 			}
-			b.StopTimer()
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
-			calls, cpu := usage(b, rdb)
-			b.ReportMetric((calls-calls0)/float64(n), "calls/job")
-			b.ReportMetric((cpu-cpu0)*1e6/float64(n), "redis-µs/job")
+			report(b, rdb, n, calls0, cpu0)
 		})
 	}
 }
@@ -64,6 +50,32 @@ type noop struct {
 }
 
 func (noop) Class() string { return "NoOp" }
+
+// preload pushes the jobs of a benchmark.
+func preload(b *testing.B, rdb redis.UniversalClient) (n int) {
+	b.Helper()
+	n = max(b.N, 100)
+	if _, err := client.PushBulk(context.Background(), client.New(rdb), func(yield func(noop) bool) {
+		for i := range n {
+			if !yield(noop{I: int64(i), S: "some text"}) {
+				return
+			}
+		}
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// report ends a benchmark that began at these values of usage.
+func report(b *testing.B, rdb redis.UniversalClient, n int, calls0, cpu0 float64) {
+	b.Helper()
+	b.StopTimer()
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
+	calls, cpu := usage(b, rdb)
+	b.ReportMetric((calls-calls0)/float64(n), "calls/job")
+	b.ReportMetric((cpu-cpu0)*1e6/float64(n), "redis-µs/job")
+}
 
 // usage reads how many scripts and pops Redis has run for its clients, and the
 // seconds of CPU that it has used.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -19,17 +18,7 @@ import (
 // included, and 0.04 calls.
 func BenchmarkFail(b *testing.B) {
 	rdb := testkit.Redis(b)
-	c := client.New(rdb)
-	n := max(b.N, 100)
-	if _, err := client.PushBulk(context.Background(), c, func(yield func(noop) bool) {
-		for i := range n {
-			if !yield(noop{I: int64(i), S: "some text"}) {
-				return
-			}
-		}
-	}); err != nil {
-		b.Fatal(err)
-	}
+	n := preload(b, rdb)
 	var r troupe.Registry
 	failed := errors.New("this job fails")
 	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return failed }, troupe.ClassOptions{
@@ -45,11 +34,7 @@ func BenchmarkFail(b *testing.B) {
 	for rdb.ZCard(context.Background(), "retry").Val() < int64(n) {
 		time.Sleep(time.Millisecond)
 	}
-	b.StopTimer()
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "jobs/s")
-	calls, cpu := usage(b, rdb)
-	b.ReportMetric((calls-calls0)/float64(n), "calls/job")
-	b.ReportMetric((cpu-cpu0)*1e6/float64(n), "redis-µs/job")
+	report(b, rdb, n, calls0, cpu0)
 }
 
 // devNull is a writer that testkit does not take for none.
