@@ -1,22 +1,13 @@
 package fetch
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"math"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/script/twins"
 )
 
 // The names that scripts are tried with: two fetchers, two queues.
@@ -31,7 +22,7 @@ var (
 	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
 	batonKey       = keys.Baton("ab")
 	lineKey        = keys.Line("ab")
-	tries          = map[string]func(*rapid.T) (names []string, args []any){
+	tries          = map[string]twins.Try{
 		"take": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000, "1"}
 			args = append(args, rapid.IntRange(0, 9).Draw(t, "n"))
@@ -167,10 +158,8 @@ func anys(list []string) []any {
 	return out
 }
 
-// fill draws what each key holds and writes it to every server.
-func fill(t *rapid.T, servers ...*redis.Client) {
-	ctx := context.Background()
-	var writes [][]any
+// fill draws what each key holds.
+func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
 	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey}
 	for _, key := range all {
@@ -221,132 +210,13 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 			}
 		}
 	}
-	for _, rdb := range servers {
-		_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.FlushDB(ctx)
-			for _, args := range writes {
-				pipe.Do(ctx, args...)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// dump is every key of a database, with times of now as such.
-func dump(t *rapid.T, rdb *redis.Client) string {
-	ctx := context.Background()
-	names, err := rdb.Keys(ctx, "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds, ttls := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
-	contents := make([]*redis.Cmd, len(names))
-	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, name := range names {
-			kinds[i], ttls[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, name := range names {
-			contents[i] = pipe.Do(ctx, map[string][]any{
-				"string": {"GET", name}, "list": {"LRANGE", name, 0, -1}, "hash": {"HGETALL", name},
-				"zset": {"ZRANGE", name, 0, -1, "WITHSCORES"}, "set": {"SMEMBERS", name},
-			}[kinds[i].Val()]...)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := float64(time.Now().UnixMilli())
-	var out []string
-	for i, name := range names {
-		if kinds[i].Val() == "set" {
-			slices.SortFunc(contents[i].Val().([]any), func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
-		}
-		content := fmt.Sprintf("%q", contents[i].Val())
-		if kinds[i].Val() == "hash" || kinds[i].Val() == "zset" {
-			content = pairs(contents[i].Val().([]any), now)
-		}
-		out = append(out, fmt.Sprintf("%s %s expires=%v %s", name, kinds[i].Val(), ttls[i].Val() > 0, content))
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
-}
-
-// pairs prints fields and values, or members and scores, in any order; a score
-// around now counts in steps of the lease.
-func pairs(list []any, now float64) string {
-	var out []string
-	for i := 0; i+1 < len(list); i += 2 {
-		value := fmt.Sprintf("%q", list[i+1])
-		if score, err := strconv.ParseFloat(fmt.Sprint(list[i+1]), 64); err == nil {
-			if ahead := score - now; ahead > -600e3 && ahead < 600e3 {
-				score = float64(5000 * int(math.Round(ahead/5000)))
-			}
-			value = fmt.Sprint(score)
-		}
-		out = append(out, fmt.Sprintf("%q=%s", list[i], value))
-	}
-	slices.Sort(out)
-	return strings.Join(out, " ")
-}
-
-// plain brings replies into one form: of errors only what code looks at.
-func plain(name string, reply any, err error) string {
-	for _, prefix := range []string{"FENCED", "NOTFENCED"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return "error " + prefix
-		}
-	}
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "error"
-	}
-	list, ok := reply.([]any)
-	if !ok {
-		return fmt.Sprint(reply)
-	}
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = fmt.Sprintf("%T %q", v, fmt.Sprint(v))
-		if s, ok := v.(string); ok && strings.HasPrefix(s, "WRONGTYPE") {
-			out[i] = "WRONGTYPE"
-		}
-	}
-	if name == "recall" {
-		out[0] = "now"
-	}
-	if name == "look" {
-		out[0] = "now"
-		if list[1] != "" {
-			expiry, err := strconv.ParseFloat(list[1].(string), 64) // 4e+12 on miniredis
-			out[1] = fmt.Sprint(expiry, err)
-		}
-	}
-	return strings.Join(out, ", ")
+	return writes
 }
 
 // TestScriptsAreTheSameOnMiniredis runs every script on random states: equal
 // replies, equal keys. What holds on the embedded server then holds on Redis.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
-	_, url := redistest.New(t)
-	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Protocol = 2
-	real := redis.NewClient(opt)
-	t.Cleanup(func() { _ = real.Close() })
-	mini := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), Protocol: 2})
-	t.Cleanup(func() { _ = mini.Close() })
-	ctx := context.Background()
+	pair := twins.New(t)
 	files, err := lua.ReadDir("lua")
 	if err != nil {
 		t.Fatal(err)
@@ -361,28 +231,6 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 			t.Errorf("script %s is not tried", name)
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			s := redis.NewScript(source(name))
-			rapid.Check(t, func(t *rapid.T) {
-				fill(t, real, mini)
-				names, args := try(t)
-				before := dump(t, real)
-				if other := dump(t, mini); before != other {
-					t.Fatalf("the states differ from the start:\n%s\n\n%s", before, other)
-				}
-				reply, err := s.Run(ctx, real, names, args...).Result()
-				want := plain(name, reply, err)
-				reply, err = s.Run(ctx, mini, names, args...).Result()
-				if got := plain(name, reply, err); got != want {
-					t.Errorf("reply of miniredis: %s\nreply of redis: %s", got, want)
-				}
-				if want, got := dump(t, real), dump(t, mini); got != want {
-					t.Errorf("keys of miniredis:\n%s\nkeys of redis:\n%s", got, want)
-				}
-				if t.Failed() {
-					t.Logf("before:\n%s\n%s %v %q", before, name, names, args)
-				}
-			})
-		})
+		t.Run(name, func(t *testing.T) { pair.Check(t, source(name), fill, try) })
 	}
 }

@@ -1,36 +1,27 @@
 package script_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"sort"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/script/twins"
 )
 
 const (
-	setA, setB, dead = "retry", "schedule", "dead"
-	listA, listB     = "queue:a", "queue:b"
-	names, processes = "queues", "processes"
-	seat1, seat2     = "troupe:poller", "troupe:poller:standby"
-	receipt          = "troupe:flushed:h:1:aa"
-	total1, total2   = "stat:processed", "stat:failed"
-	day1, day2       = "stat:processed:2026-01-02", "stat:failed:2026-01-02"
-	hash             = "j|260102|3:4"
-	marker           = "troupe:pushed:x"
-	// Scores by the server's clock, of which the two have one each: only the
-	// members are compared.
+	setA, setB, dead      = "retry", "schedule", "dead"
+	listA, listB          = "queue:a", "queue:b"
+	names, processes      = "queues", "processes"
+	seat1, seat2          = "troupe:poller", "troupe:poller:standby"
+	receipt               = "troupe:flushed:h:1:aa"
+	total1, total2        = "stat:processed", "stat:failed"
+	day1, day2            = "stat:processed:2026-01-02", "stat:failed:2026-01-02"
+	hash                  = "j|260102|3:4"
+	marker                = "troupe:pushed:x"
 	clockSet, clockMoving = "clock:set", "clock:moving"
 )
 
@@ -54,7 +45,7 @@ func add(args []any, more ...string) []any {
 
 // scriptTries are the keys and arguments with which each script is tried: as the
 // package that owns it calls it, on whatever the keys hold.
-var scriptTries = map[string]func(t *rapid.T) (keys []string, args []any){
+var scriptTries = map[string]twins.Try{
 	"sched/look": func(t *rapid.T) ([]string, []any) {
 		return []string{setA, setB, processes}[:rapid.IntRange(2, 3).Draw(t, "keys")], nil
 	},
@@ -150,9 +141,8 @@ var scriptTries = map[string]func(t *rapid.T) (keys []string, args []any){
 	},
 }
 
-// fill draws what the keys hold and writes it to every server.
-func fill(t *rapid.T, servers ...*redis.Client) {
-	var writes [][]any
+// fill draws what the keys hold.
+func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
 	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, seat1, seat2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving} {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
@@ -185,116 +175,17 @@ func fill(t *rapid.T, servers ...*redis.Client) {
 			do("SET", key, numbers.Draw(t, "n"))
 		}
 	}
-	for _, rdb := range servers {
-		_, err := rdb.Pipelined(context.Background(), func(p redis.Pipeliner) error {
-			p.FlushDB(context.Background())
-			for _, w := range writes {
-				p.Do(context.Background(), w...)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// dump is every key of a database.
-func dump(t *rapid.T, rdb *redis.Client) string {
-	ctx := context.Background()
-	all, err := rdb.Keys(ctx, "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sort.Strings(all)
-	kinds, ttls := make([]*redis.StatusCmd, len(all)), make([]*redis.DurationCmd, len(all))
-	contents := make([]*redis.Cmd, len(all))
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, key := range all {
-			kinds[i], ttls[i] = p.Type(ctx, key), p.PTTL(ctx, key)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, key := range all {
-			if strings.HasPrefix(key, "clock:") && kinds[i].Val() == "zset" {
-				contents[i] = p.Do(ctx, "ZRANGE", key, 0, -1)
-				continue
-			}
-			contents[i] = p.Do(ctx, map[string][]any{
-				"string": {"GET", key}, "list": {"LRANGE", key, 0, -1}, "hash": {"HGETALL", key},
-				"zset": {"ZRANGE", key, 0, -1, "WITHSCORES"}, "set": {"SMEMBERS", key},
-			}[kinds[i].Val()]...)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := make([]string, len(all))
-	for i, key := range all {
-		content := strings.Split(plain(contents[i].Result()), ", ")
-		switch kinds[i].Val() {
-		case "set":
-			sort.Strings(content)
-		case "hash": // fields with their values
-			var pairs []string
-			for pair := range slices.Chunk(content, 2) {
-				pairs = append(pairs, strings.Join(pair, "="))
-			}
-			sort.Strings(pairs)
-			content = pairs
-		}
-		out[i] = fmt.Sprintf("%s %s expires=%v %s", key, kinds[i].Val(), ttls[i].Val() > 0, content)
-	}
-	return strings.Join(out, "\n")
-}
-
-// plain brings replies into one form: of errors only that they are some, and
-// scores without the two servers' ways to write them.
-func plain(reply any, err error) string {
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "error"
-	}
-	list, ok := reply.([]any)
-	if !ok {
-		list = []any{reply}
-	}
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = fmt.Sprintf("%T %q", v, fmt.Sprint(v))
-		s, ok := v.(string)
-		if ok && strings.Contains(s, "WRONGTYPE") {
-			out[i] = "WRONGTYPE"
-		}
-		if score, err := strconv.ParseFloat(s, 64); ok && err == nil {
-			out[i] = fmt.Sprint(score)
-		}
-	}
-	return strings.Join(out, ", ")
+	return writes
 }
 
 // TestScriptsAreTheSameOnMiniredis runs every script on random states: equal
 // replies, equal keys. What a simulation on the embedded server shows then holds
 // on Redis. Those of package fetch have a test of their own there.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
-	_, url := redistest.New(t)
-	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Protocol = 2
-	real := redis.NewClient(opt)
-	t.Cleanup(func() { _ = real.Close() })
-	mini := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), Protocol: 2})
-	t.Cleanup(func() { _ = mini.Close() })
-
+	pair := twins.New(t)
 	root := filepath.Join("..", "..")
 	tried := 0
-	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
 		if err != nil || !isLua || strings.HasPrefix(name, "fetch/") {
@@ -310,7 +201,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 			return nil
 		}
 		tried++
-		t.Run(name, func(t *testing.T) { same(t, string(src), try, real, mini) })
+		t.Run(name, func(t *testing.T) { pair.Check(t, string(src), fill, try) })
 		return nil
 	})
 	if err != nil {
@@ -319,28 +210,4 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	if tried != len(scriptTries) {
 		t.Errorf("%d of %d tries have a script", tried, len(scriptTries))
 	}
-}
-
-func same(t *testing.T, src string, try func(*rapid.T) ([]string, []any), real, mini *redis.Client) {
-	s := redis.NewScript(src)
-	rapid.Check(t, func(t *rapid.T) {
-		fill(t, real, mini)
-		keys, args := try(t)
-		before := dump(t, real)
-		if other := dump(t, mini); before != other {
-			t.Fatalf("the states differ from the start:\n%s\n\n%s", before, other)
-		}
-		reply, err := s.Run(context.Background(), real, keys, args...).Result()
-		want := plain(reply, err)
-		reply, err = s.Run(context.Background(), mini, keys, args...).Result()
-		if got := plain(reply, err); got != want {
-			t.Errorf("reply of miniredis: %s\nreply of redis: %s", got, want)
-		}
-		if want, got := dump(t, real), dump(t, mini); got != want {
-			t.Errorf("keys of miniredis:\n%s\nkeys of redis:\n%s", got, want)
-		}
-		if t.Failed() {
-			t.Logf("before:\n%s\n%q %q", before, keys, args)
-		}
-	})
 }

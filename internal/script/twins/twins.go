@@ -1,0 +1,188 @@
+// Package twins runs scripts on Redis and on the embedded server side by side:
+// equal replies, equal keys. What a simulation on the embedded server shows then
+// holds on Redis.
+package twins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// Try draws the keys and arguments of one call of a script, as the package that
+// owns it calls it.
+type Try func(t *rapid.T) (keys []string, args []any)
+
+// Pair is the two servers.
+type Pair struct{ real, mini *redis.Client }
+
+// New makes a pair for one test.
+func New(t *testing.T) Pair {
+	t.Helper()
+	_, url := redistest.New(t)
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Protocol = 2
+	p := Pair{redis.NewClient(opt), redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), Protocol: 2})}
+	t.Cleanup(func() {
+		_ = p.real.Close()
+		_ = p.mini.Close()
+	})
+	return p
+}
+
+// Check runs a script on random states, which the commands of fill make.
+func (p Pair) Check(t *testing.T, src string, fill func(*rapid.T) [][]any, try Try) {
+	t.Helper()
+	script := redis.NewScript(src)
+	rapid.Check(t, func(t *rapid.T) {
+		writes := fill(t)
+		write(t, p.real, writes)
+		write(t, p.mini, writes)
+		keys, args := try(t)
+		before := dump(t, p.real)
+		if other := dump(t, p.mini); before != other {
+			t.Fatalf("the states differ from the start:\n%s\n\n%s", before, other)
+		}
+		reply, err := script.Run(context.Background(), p.real, keys, args...).Result()
+		want := plain(reply, err)
+		reply, err = script.Run(context.Background(), p.mini, keys, args...).Result()
+		if got := plain(reply, err); got != want {
+			t.Errorf("reply of miniredis: %s\nreply of redis: %s", got, want)
+		}
+		if want, got := dump(t, p.real), dump(t, p.mini); got != want {
+			t.Errorf("keys of miniredis:\n%s\nkeys of redis:\n%s", got, want)
+		}
+		if t.Failed() {
+			t.Logf("before:\n%s\n%v %q", before, keys, args)
+		}
+	})
+}
+
+func write(t *rapid.T, rdb *redis.Client, writes [][]any) {
+	ctx := context.Background()
+	_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.FlushDB(ctx)
+		for _, args := range writes {
+			pipe.Do(ctx, args...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dump is every key of a database.
+func dump(t *rapid.T, rdb *redis.Client) string {
+	ctx := context.Background()
+	names, err := rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, ttls := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
+	contents := make([]*redis.Cmd, len(names))
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, name := range names {
+			kinds[i], ttls[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, name := range names {
+			contents[i] = pipe.Do(ctx, map[string][]any{
+				"string": {"GET", name}, "list": {"LRANGE", name, 0, -1}, "hash": {"HGETALL", name},
+				"zset": {"ZRANGE", name, 0, -1, "WITHSCORES"}, "set": {"SMEMBERS", name},
+			}[kinds[i].Val()]...)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, len(names))
+	for i, name := range names {
+		kind := kinds[i].Val()
+		list, _ := contents[i].Val().([]any)
+		text := fmt.Sprintf("%q", contents[i].Val())
+		switch kind {
+		case "hash", "zset", "set":
+			text = unordered(list, kind != "set")
+		}
+		out[i] = fmt.Sprintf("%s %s expires=%v %s", name, kind, ttls[i].Val() > 0, text)
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
+
+// unordered prints members, or in pairs fields with values and members with
+// scores, in any order.
+func unordered(list []any, pairs bool) string {
+	var out []string
+	if !pairs {
+		for _, v := range list {
+			out = append(out, fmt.Sprintf("%q", v))
+		}
+	}
+	for i := 0; pairs && i+1 < len(list); i += 2 {
+		out = append(out, fmt.Sprintf("%q=%s", list[i], value(list[i+1])))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// value prints a number without a server's way to write it, and one around now
+// in milliseconds, of which each server has its own, as the distance to now in
+// steps of five seconds.
+func value(v any) string {
+	text := fmt.Sprint(v)
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) {
+		return fmt.Sprintf("%q", text)
+	}
+	if ahead := n - float64(time.Now().UnixMilli()); ahead > -600e3 && ahead < 600e3 {
+		return fmt.Sprint("now", 5*int(math.Round(ahead/5000)))
+	}
+	return fmt.Sprint(n)
+}
+
+// plain brings replies into one form: of errors only what code looks at.
+func plain(reply any, err error) string {
+	for _, prefix := range []string{"FENCED", "NOTFENCED"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return "error " + prefix
+		}
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "error"
+	}
+	list, ok := reply.([]any)
+	if !ok {
+		list = []any{reply}
+	}
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = fmt.Sprintf("%T %s", v, value(v))
+		if s, ok := v.(string); ok && strings.Contains(s, "WRONGTYPE") {
+			out[i] = "WRONGTYPE"
+		}
+	}
+	return strings.Join(out, ", ")
+}
