@@ -37,10 +37,10 @@ func (r *Rescuer) rescueOnCluster(ctx context.Context, c candidate, token string
 	if err != nil {
 		return RescuedFrom{}, err
 	}
-	dead, err := clusterFence.Run(ctx, r.rdb,
+	alive, err := fenceScript.Run(ctx, r.rdb,
 		[]string{r.reg.procs, r.reg.leases, r.reg.lease(c.id), r.reg.fenced(c.id)},
-		c.id, tombstoneTime.Milliseconds()).Bool()
-	if err != nil || !dead {
+		c.id, tombstoneTime.Milliseconds(), "1").Slice()
+	if err != nil || len(alive) > 0 {
 		return RescuedFrom{}, err
 	}
 	from := RescuedFrom{ID: c.id, Queues: make(map[string]int)}

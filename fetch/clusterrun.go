@@ -13,7 +13,6 @@ var (
 	clusterRestore = loadHot("cluster_restore")
 	clusterLeave   = loadHot("cluster_leave")
 
-	clusterFence   = load("cluster_fence")
 	clusterShut    = load("cluster_shut")
 	clusterPutback = load("cluster_putback")
 )

@@ -100,8 +100,12 @@ var (
 		"look": func(t *rapid.T) ([]string, []any) {
 			return []string{keys.Leases, keys.Procs}, []any{rapid.IntRange(0, 1).Draw(t, "skip"), rapid.IntRange(1, 3).Draw(t, "limit")}
 		},
-		"fence": func(*rapid.T) ([]string, []any) {
-			return []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}, []any{idA, 5000}
+		"fence": func(t *rapid.T) ([]string, []any) {
+			names := []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}
+			if rapid.Bool().Draw(t, "cluster") {
+				return names[:4], []any{idA, 5000, "1"}
+			}
+			return names, []any{idA, 5000}
 		},
 		"putback": func(t *rapid.T) ([]string, []any) {
 			return []string{fenced, wipA, queueA}, anys(rapid.SliceOfNDistinct(receiptGen, 1, 5, rapid.ID).Draw(t, "receipts"))

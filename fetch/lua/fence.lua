@@ -7,6 +7,7 @@
 -- KEYS[5..] hashes of what it has in progress, by queue
 -- ARGV[1]  fetcher id
 -- ARGV[2]  how long the tombstone stands, ms
+-- ARGV[3]  "1" when the hashes are in other slots: the id stays in the index
 --
 -- Returns {-1} when the lease lives (the index is corrected), else the number
 -- of units in each hash; -2 stands for a key of the wrong type.
@@ -33,7 +34,7 @@ if names then
   call('HDEL', KEYS[1], ARGV[1])
 end
 
-local out, empty = {}, true
+local out, empty = {}, ARGV[3] ~= '1'
 for k = 5, #KEYS do
   local n = redis.pcall('HLEN', KEYS[k])
   if type(n) ~= 'number' then n = -2 end
