@@ -44,40 +44,29 @@ func push(t *testing.T, c *client.Client, n int, arg string, opts ...client.Opti
 }
 
 // held counts what is in progress.
-func held(t *testing.T, rdb *redis.ClusterClient) (n int) {
+func held(t *testing.T, cluster *redistest.Cluster) int {
 	t.Helper()
-	counts := make(chan int, 100)
-	err := rdb.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-		found, err := node.Keys(ctx, keys.AnyWIP).Result()
-		for _, key := range found {
-			fields, err := node.HKeys(ctx, key).Result()
-			if err != nil {
-				return err
-			}
-			for _, field := range fields {
-				if field != "!" {
-					counts <- 1
-				}
-			}
-		}
-		return err
-	})
+	units, err := inProgress(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(counts)
+	return len(units)
 }
 
-func queued(t *testing.T, rdb *redis.ClusterClient) (n int64) {
+func queued(t *testing.T, rdb *redis.ClusterClient) (n int64, err error) {
 	t.Helper()
 	for q := range 3 {
-		n += rdb.LLen(t.Context(), keys.Queue(fmt.Sprintf("q%d", q))).Val()
+		some, err := rdb.LLen(t.Context(), keys.Queue(fmt.Sprintf("q%d", q))).Result()
+		if err != nil {
+			return 0, err
+		}
+		n += some
 	}
-	return n
+	return n, nil
 }
 
 func TestADaemonOnACluster(t *testing.T) {
-	rdb, _ := redistest.NewCluster(t)
+	rdb, cluster := redistest.NewCluster(t)
 	ctx := t.Context()
 	c := client.New(rdb)
 	i := inspect.New(rdb)
@@ -134,15 +123,16 @@ func TestADaemonOnACluster(t *testing.T) {
 	}
 	until(t, "nothing is in progress, all is counted", func() bool {
 		stats, err := i.Stats(ctx)
-		return err == nil && held(t, rdb) == 0 && stats.Processed == int64(len(jids)+2*len(fails)+len(later)) && stats.Failed == 300
+		return err == nil && held(t, cluster) == 0 && stats.Processed == int64(len(jids)+2*len(fails)+len(later)) && stats.Failed == 300
 	})
 
 	// a stop puts back what runs
 	waits := push(t, c, 6, "wait")
 	until(t, "the long jobs run", func() bool { return r.missing(waits...) == 0 })
 	report, err := d.Stop(context.Background())
-	if err != nil || len(report.Requeued) != 6 || queued(t, rdb) != 6 || held(t, rdb) != 0 {
-		t.Errorf("%v, %v; %d queued, %d in progress", report, err, queued(t, rdb), held(t, rdb))
+	waiting, failed := queued(t, rdb)
+	if err != nil || failed != nil || len(report.Requeued) != 6 || waiting != 6 || held(t, cluster) != 0 {
+		t.Errorf("%v, %v; %d queued (%v), %d in progress", report, err, waiting, failed, held(t, cluster))
 	}
 	if n := rdb.HLen(ctx, keys.ClusterProcs).Val() + rdb.SCard(ctx, keys.Processes).Val(); n != 0 {
 		t.Errorf("%d registrations are left", n)
@@ -156,7 +146,7 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	p := testkit.StartProcess(t, "victim", victim, childURL+"="+cluster.URL())
 	until(t, "it works", func() bool { return strings.Count(p.Stdout.String(), "ran ") > 300 })
 	p.Kill()
-	left := held(t, rdb)
+	left := held(t, cluster)
 	var before []string
 	for line := range strings.Lines(p.Stdout.String()) {
 		if jid, ok := strings.CutPrefix(strings.TrimSpace(line), "ran "); ok {
@@ -170,7 +160,10 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 		}
 	}
 	d := start(t, config(rdb, r))
-	until(t, "all have run", func() bool { return r.missing(jids...) == 0 && queued(t, rdb) == 0 && held(t, rdb) == 0 })
+	until(t, "all have run", func() bool {
+		n, err := queued(t, rdb)
+		return err == nil && n == 0 && r.missing(jids...) == 0 && held(t, cluster) == 0
+	})
 	stop(t, d)
 	twice := 0
 	for _, jid := range jids {

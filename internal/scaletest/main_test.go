@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,12 +105,21 @@ func (r *record) count(jid string) int {
 
 // missing counts the jobs that have not run.
 func (r *record) missing(jids ...string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, jid := range jids {
-		if r.count(jid) == 0 {
+		if r.runs[jid] == 0 {
 			n++
 		}
 	}
 	return n
+}
+
+// all are the numbers of runs by jid.
+func (r *record) all() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.runs)
 }
 
 // start runs a daemon until the end of the test.
@@ -128,19 +138,22 @@ func start(t *testing.T, cfg actors.Config) *actors.Daemon {
 
 func stop(t *testing.T, d *actors.Daemon) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := d.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 }
 
+// patience is for a machine with ten times as much to do.
+const patience = 3 * time.Minute
+
 // until waits for a condition.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) { // a poll
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) { // a poll
 		if time.Now().After(deadline) {
-			t.Fatalf("not in a minute: %s", what)
+			t.Fatalf("not in %v: %s", patience, what)
 		}
 	}
 }
