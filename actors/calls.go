@@ -1,0 +1,222 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/jitter"
+)
+
+// waitTime is the longest that an idle capsule waits between two looks at its
+// queues, whatever woke it or not.
+const waitTime = 5 * time.Second
+
+// takeLimit is what one Take may return at most without telling that there is
+// no more.
+const takeLimit = 1000
+
+// due tells whether a Take is to be started now, by whoever gets to know first.
+// c.mu is held.
+func (c *capsule) due() bool {
+	if c.quiet || c.held || c.calling || c.giving || c.rung || !c.retryAt.IsZero() {
+		return false
+	}
+	acks := int(c.settler.waitingAcks.Load())
+	switch {
+	case c.dry: // an idle capsule has nothing to batch its acks with
+		return acks > 0 && len(c.idle) == len(c.slots)
+	case len(c.idle) > 0 && len(c.inbox) == 0:
+		return true
+	case c.pace.ahead > 0 && len(c.inbox) <= c.pace.ahead/2:
+		return true
+	}
+	return acks >= max(len(c.slots), c.pace.ahead)
+}
+
+// unheard tells whether nobody would notice a push: a slot is free, the last
+// Take left the queues dry, and no Wait was begun, since no slot was free then.
+// A job that ends with an ack has the ack's delivery wake the fetcher; one that
+// is retried, parked or dead has not. c.mu is held.
+func (c *capsule) unheard() bool {
+	return c.dry && len(c.idle) > 0 && !c.waiting && !c.calling && !c.rung && !c.quiet && c.retryAt.IsZero()
+}
+
+// pump starts the call that the state asks for: a Take when one is due, a Wait
+// when the queues are known to be dry. owner is the fetcher.
+func (c *capsule) pump(owner *actor.PID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rung = false
+	if c.quiet || c.calling || c.giving {
+		return
+	}
+	if !c.retryAt.IsZero() && time.Now().Before(c.retryAt) {
+		return // the timer that was set with retryAt rings
+	}
+	c.retryAt = time.Time{}
+	if c.dry && len(c.idle) > 0 {
+		c.startWait(owner)
+	}
+	if !c.due() && !c.ackDue {
+		return
+	}
+	c.calling, c.ackDue = true, false
+	want := c.pace.call(c.room())
+	c.d.spawn(owner, func() { c.takeCall(owner, want) })
+}
+
+// acksWait is called when acks have waited for ackDelay. It tells whether a
+// Take carries them, soon: the one that it asks for, or the one after the call
+// under way.
+func (c *capsule) acksWait() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calling {
+		return true
+	}
+	if c.quiet || c.ackDue || c.giving || c.fetch == nil || !c.retryAt.IsZero() {
+		return false
+	}
+	c.ackDue = true
+	c.ring(c.fetch)
+	return true
+}
+
+func (c *capsule) takeCall(owner *actor.PID, want int) {
+	err := errors.New("the fetcher panicked")
+	defer func() {
+		c.mu.Lock()
+		c.calling = false
+		if err == nil {
+			c.failing, c.retryAt = 0, time.Time{}
+		} else if !c.quiet {
+			d := c.d.backoff("fetch "+c.cfg.Name, c.failing)
+			c.failing++
+			c.retryAt = time.Now().Add(d)
+			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+		}
+		quiet := c.quiet
+		c.mu.Unlock()
+		if err == nil || quiet {
+			c.ring(c.fetcherPID())
+		}
+		if quiet {
+			c.d.outage.leave(c.path("fetcher"))
+			c.d.ringLauncher()
+		}
+	}()
+	if err = c.open(); err == nil {
+		err = c.exchange(want, c.settler.grab())
+	}
+}
+
+// open registers the fetcher once.
+func (c *capsule) open() error {
+	c.mu.Lock()
+	opened := c.opened
+	c.mu.Unlock()
+	if opened {
+		return nil
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	if err := c.fetcher.Open(ctx); err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		return err
+	}
+	c.d.outage.ok(c.path("fetcher"))
+	c.mu.Lock()
+	c.opened = true
+	c.mu.Unlock()
+	return nil
+}
+
+// exchange is one call: it carries acks and takes up to want units.
+func (c *capsule) exchange(want int, acks []*work) error {
+	units := make([]fetch.Unit, len(acks))
+	for i, w := range acks {
+		units[i] = w.unit
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	returned := false
+	defer func() {
+		if !returned { // a third party's fetcher panicked
+			c.settler.putBack(acks)
+		}
+	}()
+	began := time.Now()
+	got, err := c.fetcher.Take(ctx, want, units)
+	took := time.Since(began)
+	returned = true
+	if fenced(err) {
+		c.onFenced(err) // the acks were refused with it
+		c.d.outage.ok(c.path("fetcher"))
+		return nil
+	}
+	if err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		c.settler.putBack(acks)
+		return err
+	}
+	c.d.outage.ok(c.path("fetcher"))
+	c.forget(acks...)
+	c.dropIterations(acks)
+	c.receive(got, want, took)
+	return nil
+}
+
+// startWait waits for work in the background. c.mu is held.
+func (c *capsule) startWait(owner *actor.PID) {
+	if c.waiting {
+		return
+	}
+	c.waiting = true
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stopWait = cancel
+	c.d.spawn(owner, func() {
+		defer cancel()
+		err := errors.New("the fetcher panicked")
+		defer func() {
+			c.mu.Lock()
+			c.waiting, c.dry = false, false
+			if err == nil {
+				c.deaf = 0
+			} else if !c.quiet {
+				d := c.d.backoff("wait "+c.cfg.Name, c.deaf)
+				c.deaf++
+				c.retryAt = time.Now().Add(d)
+				time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+			}
+			quiet := c.quiet
+			c.mu.Unlock()
+			if err == nil || quiet {
+				c.ring(c.fetcherPID())
+			}
+			if quiet {
+				c.d.outage.leave(c.path("fetcher"))
+				c.d.ringLauncher()
+			}
+		}()
+		if err = c.fetcher.Wait(ctx, waitTime); err != nil && ctx.Err() == nil {
+			c.d.outage.failed(c.path("fetcher"), err)
+			return
+		}
+		err = nil
+	})
+}
+
+// backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with
+// half of it random so that a fleet does not come back in step; the very first
+// is short, since most errors are one broken connection.
+func (d *Daemon) backoff(what string, try int) time.Duration {
+	wait := time.Second
+	if try == 0 {
+		wait = 50 * time.Millisecond
+	}
+	return jitter.Half(wait, d.identity, what)
+}

@@ -1,0 +1,146 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+// dispatch pairs waiting units with idle slots. c.mu is held.
+func (c *capsule) dispatch() {
+	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 {
+		i := c.idle[len(c.idle)-1]
+		s := c.slots[i]
+		c.delist(s)
+		s.pending = c.pop()
+		c.ring(s.pid)
+	}
+	if len(c.inbox) > 0 && c.stale == nil && !c.quiet {
+		c.stale = time.AfterFunc(c.pace.patience(), c.checkInbox)
+	}
+}
+
+// pop takes the oldest unit off the inbox. c.mu is held.
+func (c *capsule) pop() *work {
+	w := c.inbox[0]
+	c.inbox[0] = nil
+	c.inbox = c.inbox[1:]
+	return w
+}
+
+// checkInbox gives back what has waited too long for a slot: somebody else may
+// have one free. No Take is under way meanwhile, before or after: it would bring
+// what stands behind these units in the queue, and they are to run in order.
+func (c *capsule) checkInbox() {
+	c.mu.Lock()
+	c.stale = nil
+	if c.quiet || len(c.inbox) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	left := c.pace.patience() - now.Sub(c.inbox[0].fetched)
+	if c.calling {
+		left = max(left, holdTime/5)
+	}
+	if left > 0 {
+		c.stale = time.AfterFunc(left, c.checkInbox)
+		c.mu.Unlock()
+		return
+	}
+	back := c.inbox
+	c.inbox = nil
+	c.pace.stop(now)
+	c.giving = true
+	c.mu.Unlock()
+	moves := c.takeBack(back)
+	c.d.spawn(c.managerPID(), func() {
+		defer func() {
+			c.mu.Lock()
+			c.giving = false
+			c.mu.Unlock()
+			c.ring(c.fetcherPID())
+		}()
+		for _, m := range moves {
+			select {
+			case <-m.done:
+			case <-m.parked: // refused: it waits apart
+			}
+		}
+	})
+}
+
+// takeBack returns units to their queues unless their fate is decided elsewhere.
+func (c *capsule) takeBack(ws []*work) []*pendingMove {
+	var mine []*work
+	for _, w := range ws {
+		if c.ledger.take(w) {
+			mine = append(mine, w)
+		}
+	}
+	return c.giveBack(mine)
+}
+
+// room is how many units there is use for: one for each free slot, and the
+// look-ahead. c.mu is held.
+func (c *capsule) room() int {
+	if c.held {
+		return 0
+	}
+	return max(0, len(c.idle)+c.pace.ahead-len(c.inbox))
+}
+
+// forget closes the books on settled units.
+func (c *capsule) forget(ws ...*work) {
+	c.ledger.settled(ws...)
+	if c.d.isolating.Load() {
+		c.d.changes.ring()
+	}
+	if len(ws) > 0 && c.d.hushed.Load() {
+		c.d.noteFinished(ws)
+		c.d.ringLauncher()
+	}
+}
+
+// receive takes over fetched units: into the ledger first, then to the slots.
+// Those that come after quiet began go back to their queue at once.
+func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
+	now := time.Now()
+	ws, all := make([]*work, len(got)), make([]work, len(got))
+	size := 0
+	for i, u := range got {
+		ws[i] = &all[i]
+		ws[i].unit, ws[i].fetched = u, now
+		size += len(u.Payload)
+	}
+	c.mu.Lock()
+	if want > 0 {
+		c.pace.called(took, len(got), size)
+	}
+	if want > 0 {
+		c.dry = len(got) < min(want, takeLimit)
+	}
+	if !c.quiet && c.ledger.add(ws) {
+		c.inbox = append(c.inbox, ws...)
+		c.dispatch()
+		c.mu.Unlock()
+		return
+	}
+	c.ledger.claim(ws)
+	c.mu.Unlock()
+	c.giveBack(ws)
+}
+
+// giveBack returns units that were never started to their queues.
+func (c *capsule) giveBack(ws []*work) []*pendingMove {
+	moves := make([]*pendingMove, 0, len(ws))
+	for _, w := range ws {
+		moves = append(moves, &pendingMove{
+			w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{}), parked: make(chan struct{}),
+		})
+	}
+	if len(moves) > 0 {
+		c.settler.submit(moves...)
+	}
+	return moves
+}

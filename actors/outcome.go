@@ -1,0 +1,221 @@
+package actors
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/retry"
+)
+
+// conclude decides the unit's fate and sees it into Redis.
+func (e *execution) conclude() {
+	if e.over.Store(true); e.deaf.Load() {
+		e.c.heard(e)
+	}
+	e.ended = time.Now()
+	e.decide()
+	e.concluded = e.returned
+}
+
+func (e *execution) decide() {
+	c := e.c
+	e.elapsed = e.ended.Sub(e.started)
+	if e.payload == nil && e.err == nil { // never started
+		return
+	}
+	if e.payload == nil {
+		e.invalid()
+		return
+	}
+	parked := retry.IsPark(e.err)
+	interrupted := !parked && isInterrupted(e.err)
+	if !parked {
+		e.measure(e.err == nil || interrupted)
+		c.processed.Add(1)
+		c.totalProcessed.Add(1)
+		if e.err != nil {
+			c.failed.Add(1)
+			c.totalFailed.Add(1)
+		}
+	}
+	if !c.ledger.take(e.w) {
+		if c.d.events.wanted.Load() {
+			c.d.events.publish(JobLate{e.event(), e.elapsed, e.err})
+		}
+		joblog.Err(e.line(zerolog.WarnLevel, "late"), e.err).Msg("job ended after its fate was decided; the result is refused")
+		return
+	}
+	e.w.own()
+	e.keepPlace()
+	switch {
+	case parked:
+		e.park()
+		return
+	case interrupted:
+		e.toBack()
+		return
+	}
+	if c.d.events.wanted.Load() {
+		c.d.events.publish(e.result())
+	}
+	if e.err == nil {
+		c.settler.ack(e.w)
+		e.line(zerolog.InfoLevel, "done").Msg("job done")
+		return
+	}
+	e.fail()
+}
+
+// invalid buries bytes that are no job.
+func (e *execution) invalid() {
+	c := e.c
+	if !c.ledger.take(e.w) {
+		return
+	}
+	e.w.own()
+	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload)
+	if !e.settle(dec) {
+		return
+	}
+	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
+		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
+	joblog.Err(line, e.err).Msg("not a job: moved to the dead set as it is")
+	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
+}
+
+// fail stores the failure, then tells of it. Deciding is the policy's, but it
+// reads the user's error: where that panics or leaves the goroutine, the job is
+// decided without the class's callbacks, in a deferred call, which both allow.
+func (e *execution) fail() {
+	in := retry.Failure{
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
+		UnknownClass: e.handler == nil,
+	}
+	if e.handler != nil {
+		in.Options = e.handler.options
+	}
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		if v := recover(); v != nil {
+			e.callbackFailed(&troupe.PanicError{Value: v, Stack: debug.Stack()})
+		} else {
+			e.callbackFailed(&troupe.GoexitError{Stack: debug.Stack()})
+		}
+		in.Options.RetryIn, in.Options.Exhausted = nil, nil
+		e.failed(e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in))
+	}()
+	dec := e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in)
+	decided = true
+	e.failed(dec)
+}
+
+// fetched parses the job anew: what is stored and told of a failure is what was
+// fetched, not what the handler has made of its payload.
+func (e *execution) fetched() *troupe.Payload {
+	p, _ := troupe.ParsePayload(e.w.unit.Payload) // it did before
+	return p
+}
+
+// failed carries out the decision about a failure.
+func (e *execution) failed(dec retry.Decision) {
+	c := e.c
+	for _, err := range dec.CallbackErrs {
+		e.callbackFailed(err)
+	}
+	level := zerolog.WarnLevel
+	if dec.Action == retry.Dead {
+		level = zerolog.ErrorLevel
+	}
+	line := e.line(level, dec.Action.String())
+	if line.Enabled() {
+		line = joblog.Err(line.Str("error_class", troupe.ErrorClass(e.err)), e.err)
+		if dec.Action == retry.Retry {
+			line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
+		}
+	}
+	told := func() {
+		line.Msg("job failed")
+		if c.d.events.wanted.Load() {
+			c.d.events.publish(e.outcome(dec))
+		}
+	}
+	// What the user's handlers take is the slot's time.
+	if len(c.d.cfg.ErrorHandlers) == 0 && !dec.RunDeathHandlers {
+		e.store(dec, told)
+		return
+	}
+	if !e.settle(dec) {
+		return
+	}
+	told()
+	c.d.tellErrorHandlers(e.err, ErrorContext{
+		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
+	})
+	if dec.RunDeathHandlers {
+		c.d.bury(dec.DeathPayload, e.err)
+	}
+}
+
+func (e *execution) callbackFailed(err error) {
+	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.slot)).Str("jid", e.jid)
+	joblog.Err(line, err).Msg("a retry callback failed")
+}
+
+func (e *execution) event() JobEvent {
+	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.slot), Capsule: e.c.cfg.Name, Job: e.w.ref()}
+}
+
+func (e *execution) result() Event {
+	if e.err == nil {
+		return JobDone{e.event(), e.elapsed}
+	}
+	return JobFailed{e.event(), e.elapsed, e.err, e.crash != nil}
+}
+
+func (e *execution) outcome(dec retry.Decision) Event {
+	switch dec.Action {
+	case retry.Retry:
+		return JobRetried{e.event(), time.UnixMicro(int64(dec.Score * 1e6))}
+	case retry.Dead:
+		return JobDied{e.event()}
+	default:
+		return JobDropped{e.event()}
+	}
+}
+
+// readable makes sure that err can be read: an Error method that panics is a
+// fault of the job's error, not of the processor that logs it.
+func readable(err error) (safe error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			safe = &unreadableError{err: err, class: fmt.Sprintf("%T", err)}
+		}
+	}()
+	_ = err.Error()
+	return err
+}
+
+// unreadableError stands for an error whose Error method panics.
+type unreadableError struct {
+	err   error
+	class string
+}
+
+func (e *unreadableError) Error() string {
+	return "an error of type " + e.class + " whose Error method panics"
+}
+
+func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }

@@ -1,0 +1,97 @@
+package actors
+
+import (
+	"runtime/debug"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// move is what the decision asks of the fetcher.
+func (e *execution) move(dec retry.Decision) fetch.Move {
+	m := fetch.Move{Unit: e.w.unit, Score: dec.Score, Payload: dec.Payload}
+	switch dec.Action {
+	case retry.Retry:
+		m.To = fetch.ToRetry
+	case retry.Dead:
+		m.To = fetch.ToDead
+		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
+	case retry.Park:
+		m.To = fetch.ToSchedule
+	case retry.Drop: // an ack, and no move
+	}
+	return m
+}
+
+// settle writes the decision; false when it did not come into Redis by our hand.
+func (e *execution) settle(dec retry.Decision) bool {
+	if dec.Action == retry.Drop {
+		e.c.settler.ack(e.w)
+		return true
+	}
+	return e.await(e.move(dec))
+}
+
+// store writes the decision and calls told once it is in Redis. The slot does
+// not wait for that, unless its job has crashed or too many are on their way.
+func (e *execution) store(dec retry.Decision, told func()) {
+	if dec.Action != retry.Drop && e.crash == nil {
+		pm := &pendingMove{w: e.w, move: e.move(dec)}
+		pm.then = func() {
+			defer func() { // a hook of the user's logger, say
+				if v := recover(); v != nil {
+					e.c.d.root().Send(e.c.slotPID(e.slot), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+				}
+			}()
+			if e.stored(pm) {
+				told()
+			}
+		}
+		if e.c.settler.entrust(pm) {
+			return
+		}
+	}
+	if e.settle(dec) {
+		told()
+	}
+}
+
+// await sees m into Redis; false when that was not our hand.
+func (e *execution) await(m fetch.Move) bool {
+	c := e.c
+	pm := &pendingMove{w: e.w, move: m, done: make(chan struct{}), parked: make(chan struct{})}
+	c.settler.submit(pm)
+	select {
+	case <-pm.done:
+	case <-pm.parked:
+		// Redis refuses this very move: other jobs need not wait for it. How many
+		// may be held back like this is bounded.
+		if c.heldBack.Add(1) <= int64(heldBackFactor*len(c.slots)) {
+			e.free()
+		}
+		<-pm.done
+		c.heldBack.Add(-1)
+	}
+	return e.stored(pm)
+}
+
+// stored tells whether a move that is over came into Redis by our hand.
+func (e *execution) stored(pm *pendingMove) bool {
+	if pm.err == nil && pm.result == fetch.Moved {
+		return true
+	}
+	line := e.line(zerolog.ErrorLevel, "unsettled")
+	if pm.err != nil {
+		line = line.AnErr("settle_error", pm.err)
+	}
+	joblog.Err(line, e.err).Msg("the outcome of a job could not be stored")
+	return false
+}
+
+// heldBackFactor times the concurrency is how many failed jobs may wait without
+// a slot for a key that refuses them.
+const heldBackFactor = 10
