@@ -212,7 +212,7 @@ func (c *capsule) takeSuspect() *work {
 func (c *capsule) acquit(w *work) {
 	ctx, cancel := c.d.redisContext()
 	defer cancel()
-	if err := c.d.rescue.Acquit(ctx, judge{c.d}.Key(w.unit.Payload)); err != nil {
+	if err := c.d.rescue.Acquit(ctx, w.unit); err != nil {
 		c.d.log.Warn().Err(err).Str("jid", w.ref().JID).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

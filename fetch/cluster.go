@@ -54,6 +54,9 @@ func (f *onCluster) furnish(in *incarnation) {
 	for _, name := range f.names {
 		in.places = append(in.places, []string{keys.Queue(name), keys.WIP(name, in.id)})
 	}
+	for _, name := range f.names { // in the same hash, under receipts of their own
+		in.places = append(in.places, []string{keys.ClusterSuspects(name), keys.WIP(name, in.id)})
+	}
 }
 
 // settleIn opens the private place of each queue.

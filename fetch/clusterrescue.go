@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,10 +48,11 @@ func (r *Rescuer) rescueOnCluster(ctx context.Context, c candidate, token string
 	var failed []error
 	for _, name := range names {
 		wip := keys.WIP(name, c.id)
-		count, err := clusterShut.Run(ctx, r.rdb, []string{wip}, tombstoneTime.Milliseconds()).Int()
-		if err == nil && count != 0 {
+		j := &judged{r: r, id: c.id, queue: name, wip: wip, counts: r.counts(name)}
+		open, err := j.shut(ctx)
+		if err == nil && open {
 			var n int
-			if n, err = r.putBackOnCluster(ctx, name, wip, token); n > 0 {
+			if n, err = r.putBack(ctx, j, token, &from); n > 0 {
 				from.Queues[name] = n
 			}
 		}
@@ -71,31 +73,26 @@ func (r *Rescuer) rescueOnCluster(ctx context.Context, c candidate, token string
 	return from, nil
 }
 
-// putBackOnCluster empties one place into its queue as putBack does.
-func (r *Rescuer) putBackOnCluster(ctx context.Context, queue, wip, token string) (int, error) {
-	held, err := r.rdb.HKeys(ctx, wip).Result()
+// fenceField is the field of a private place on a cluster that says whose it is:
+// a generation of its owner, or dead, since when and why.
+const (
+	fenceField = "!"
+	fenceDead  = "dead"
+)
+
+// shut shuts the owner out and tells whether there are units. What a rescuer
+// before us has noted about the end holds: made again, a fate has the same bytes.
+func (j *judged) shut(ctx context.Context) (units bool, err error) {
+	reply, err := clusterShut.Run(ctx, j.r.rdb, []string{j.wip}, tombstoneTime.Milliseconds(), j.r.causeOf(j.id)).Slice()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	held = slices.DeleteFunc(held, func(field string) bool { return field == "!" })
-	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
-	moved := 0
-	for batch := range slices.Chunk(held, maxBatch) {
-		args := append(make([]any, 0, 1+len(batch)), tombstoneTime.Milliseconds())
-		n, err := clusterPutback.Run(ctx, r.rdb, []string{keys.Queue(queue), wip}, append(args, anyNames(batch)...)...).Int()
-		if err != nil {
-			return moved, err
-		}
-		moved += n
-		held, err := r.lock(ctx, token, lockTime, "")
-		if err == nil && !held {
-			err = errLock
-		}
-		if err != nil {
-			return moved, err
-		}
+	n, _ := reply[0].(int64)
+	fence, _ := reply[1].(string)
+	if words := strings.SplitN(fence, " ", 3); len(words) == 3 {
+		j.at, j.cause = time.UnixMilli(int64(atoi(words[1]))), words[2]
 	}
-	return moved, nil
+	return n != 0, nil
 }
 
 // eachPlace calls fn with pages of the keys of private places, on a cluster with
@@ -139,7 +136,7 @@ func openPlaces(ctx context.Context, node *redis.Client, found []string) ([]stri
 	fences, sizes := make([]*redis.StringCmd, len(found)), make([]*redis.IntCmd, len(found))
 	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each command's error is read below
 		for i, key := range found {
-			fences[i], sizes[i] = p.HGet(ctx, key, "!"), p.HLen(ctx, key)
+			fences[i], sizes[i] = p.HGet(ctx, key, fenceField), p.HLen(ctx, key)
 		}
 		return nil
 	})
@@ -148,7 +145,7 @@ func openPlaces(ctx context.Context, node *redis.Client, found []string) ([]stri
 		if err := sizes[i].Err(); err != nil && !isReply(err) {
 			return nil, err
 		}
-		if fences[i].Val() != "dead" || sizes[i].Val() > 1 {
+		if !strings.HasPrefix(fences[i].Val(), fenceDead) || sizes[i].Val() > 1 {
 			open = append(open, key)
 		}
 	}

@@ -55,7 +55,9 @@ func (f *onCluster) mark(ctx context.Context, in *incarnation, lost []lostCall, 
 			f.mu.Unlock()
 		}
 		for found := reply[1:]; len(found) >= 2; found = found[2:] {
-			units = append(units, Unit{Queue: f.names[q], Receipt: found[0], Payload: bytesOf(found[1]), Incarnation: in.n})
+			units = append(units, Unit{
+				Queue: f.names[q], Receipt: found[0], Payload: bytesOf(found[1]), Incarnation: in.n, Suspect: isSuspect(found[0]),
+			})
 		}
 	}
 	return units, err
@@ -96,7 +98,13 @@ func (f *onCluster) resume(ctx context.Context) error {
 		return fmt.Errorf("write back what was in progress: %w", err)
 	}
 	f.mu.Lock()
-	f.stash = append(f.stash, units...)
+	for _, u := range units {
+		if u.Suspect {
+			f.suspects = append(f.suspects, u)
+		} else {
+			f.stash = append(f.stash, u)
+		}
+	}
 	f.doubt, f.lost = false, nil
 	f.mu.Unlock()
 	return nil
@@ -106,7 +114,7 @@ func (f *onCluster) resume(ctx context.Context) error {
 func (f *onCluster) restore(ctx context.Context, in *incarnation) error {
 	f.mu.Lock()
 	forgotten := slices.Clone(f.forgotten)
-	units := slices.Clone(f.stash)
+	units := slices.Concat(f.stash, f.suspects)
 	f.mu.Unlock()
 	if !slices.Contains(forgotten, true) {
 		return nil

@@ -14,7 +14,7 @@ var (
 	clusterLeave   = loadHot("cluster_leave")
 
 	clusterShut    = load("cluster_shut")
-	clusterPutback = load("cluster_putback")
+	clusterReroute = load("cluster_reroute")
 )
 
 // eval is one run of a script, with keys of one slot, among others.

@@ -41,19 +41,19 @@ func (f *onCluster) Settle(ctx context.Context, moves []Move) ([]Result, error) 
 	return results, nil
 }
 
-// refusal is what a destination says that does not take a move.
+// refusal is what a destination says that does not take a unit.
 type refusal struct{ text string }
 
-func (r *refusal) Error() string { return "settle " + r.text }
+func (r *refusal) Error() string { return r.text }
 
 // settleMoves carries out moves in rounds of at most so many per queue.
 func (f *onCluster) settleMoves(ctx context.Context, in *incarnation, moves []Move, results []Result) error {
-	queues := make([][]int, len(f.names))
+	queues := make([][]int, len(f.names)*2)
 	for i, m := range moves {
 		results[i] = NotMine
 		if f.owns(in, m.Unit) {
 			results[i] = Moved
-			q := f.index[m.Unit.Queue]
+			q := f.place(&m.Unit)
 			queues[q] = append(queues[q], i)
 		}
 	}
@@ -164,7 +164,7 @@ func (s *settling) run(ctx context.Context) error {
 		for k, text := range evals[b].cmd.Val() {
 			if text != "0" && text != "1" && refused == nil {
 				m := s.moves[sent[b][k]]
-				refused = &refusal{fmt.Sprintf("%s of queue %s: %s", m.To, m.Unit.Queue, text)}
+				refused = &refusal{fmt.Sprintf("settle %s of queue %s: %s", m.To, m.Unit.list(), text)}
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func (s *settling) look(ctx context.Context) error {
 				args = append(args, &m.Unit.Receipt, justLook, "", "")
 				list = append(list, i)
 			case toBack:
-				s.known = append(s.known, m.Unit.Queue)
+				s.known = append(s.known, m.Unit.list())
 			}
 		}
 		if len(list) > 0 {
@@ -247,13 +247,7 @@ func (s *settling) write(ctx context.Context) (refused, err error) {
 		_ = pipe.Process(ctx, s.zadds[to])
 	}
 	for t := range trims { // behind the ZADD, on the same connection
-		before, most := t.args()
-		if before != "" {
-			pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", fmt.Sprint(before))
-		}
-		if most != "" {
-			pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(t.Max))
-		}
+		trimDead(ctx, pipe, t)
 	}
 	if len(s.known) > 0 {
 		slices.SortFunc(s.known, func(a, b any) int { return cmp.Compare(a.(string), b.(string)) })
@@ -271,10 +265,21 @@ func (s *settling) write(ctx context.Context) (refused, err error) {
 		switch e := cmd.Err(); {
 		case e == nil:
 		case errors.As(e, &reply) && redis.HasErrorPrefix(e, "WRONGTYPE"):
-			refused = &refusal{fmt.Sprintf("%s of queue %s: %v", to, first[to].Unit.Queue, e)}
+			refused = &refusal{fmt.Sprintf("settle %s of queue %s: %v", to, first[to].Unit.Queue, e)}
 		default:
 			return nil, e
 		}
 	}
 	return refused, nil
+}
+
+// trimDead trims the dead set behind a ZADD on the same connection.
+func trimDead(ctx context.Context, pipe redis.Pipeliner, t Trim) {
+	before, most := t.args()
+	if before != "" {
+		pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", fmt.Sprint(before))
+	}
+	if most != "" {
+		pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(t.Max))
+	}
 }

@@ -184,13 +184,18 @@ func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
 	}
 }
 
-// pausedQueues reads which queues are paused. A key of another type pauses
-// nothing.
-func (f *onCluster) pausedQueues(asked *redis.BoolSliceCmd) ([]bool, error) {
+// readPaused reads which queues are paused. A key of another type pauses nothing.
+func (f *onCluster) readPaused(asked *redis.BoolSliceCmd) ([]bool, error) {
 	paused, err := asked.Result()
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		paused, err = make([]bool, len(f.names)), nil
 	}
+	return paused, err
+}
+
+// pausedQueues is readPaused for a take, which passes it on to those that wait.
+func (f *onCluster) pausedQueues(asked *redis.BoolSliceCmd) ([]bool, error) {
+	paused, err := f.readPaused(asked)
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,11 @@ package fetch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -80,62 +82,63 @@ type judged struct {
 	id     string
 	queue  string // bare name
 	wip    string
-	fenced string
-	set    bool // of suspects
-	cause  string
+	fenced string    // tombstone
+	set    bool      // of suspects
+	cause  string    // what is known of the end of id
+	at     time.Time // of this recovery; zero: now, by Redis's clock
+	counts []string  // keys of what is known of recoveries
+}
+
+func (r *Rescuer) causeOf(id string) string {
+	return cause(processOf(id), strings.TrimSuffix(r.own, "#"))
+}
+
+// verdict is what is done with one unit.
+type verdict struct {
+	Orphan
+	Fate
+	job string // as it is counted; "" is not counted
+}
+
+// recoveries is what is to be remembered of the job; "" is nothing.
+func (v *verdict) recoveries() string {
+	if v.Forget {
+		return ""
+	}
+	text, err := json.Marshal(v.Recoveries)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // batch deals with some units, newest first, and tells how many were moved.
 func (j *judged) batch(ctx context.Context, receipts []string, done *RescuedFrom) (int, error) {
-	bytes, err := j.r.rdb.HMGet(ctx, j.wip, receipts...).Result()
-	if err != nil {
+	verdicts, now, err := j.judge(ctx, receipts)
+	if err != nil || len(verdicts) == 0 {
 		return 0, err
 	}
-	var orphans []Orphan
-	var names []any
-	for i, b := range bytes {
-		if text, ok := b.(string); ok {
-			u := Unit{Queue: j.queue, Payload: bytesOf(text), Receipt: receipts[i], Suspect: j.set}
-			orphans = append(orphans, Orphan{Unit: u, From: j.id})
-			names = append(names, j.r.judge.Key(u.Payload))
-		}
+	move := j.reroute
+	if j.r.reg.cluster {
+		move = j.rerouteOnCluster
 	}
-	if len(orphans) == 0 {
-		return 0, nil
-	}
-	known, err := recallScript.Run(ctx, j.r.rdb, []string{keys.Recovered, keys.RecoveredLog},
-		append([]any{j.r.window.Milliseconds(), maxRecovered}, names...)...).StringSlice()
-	if err != nil {
-		return 0, err
-	}
-	now := time.UnixMilli(int64(atoi(known[0])))
-	fates := make([]Fate, len(orphans))
-	args := []any{now.UnixMilli(), (j.r.window + time.Hour).Milliseconds()}
-	lists := &keyList{first: 8}
-	for i := range orphans {
-		o := &orphans[i]
-		o.Recoveries = j.history(known[i+1], now)
-		fates[i] = j.r.judge.Judge(*o)
-		args = append(args, j.args(*o, fates[i], names[i], lists)...)
-	}
-	replies, err := rerouteScript.Run(ctx, j.r.rdb, append([]string{
-		j.fenced, j.wip, keys.Schedule, keys.Dead, keys.Queues, keys.Recovered, keys.RecoveredLog,
-	}, lists.keys...), args...).Slice()
+	replies, err := move(ctx, verdicts, now)
 	if err != nil {
 		return 0, err
 	}
 	moved := 0
 	for i, reply := range replies {
+		v := &verdicts[i]
 		switch reply := reply.(type) {
 		case string:
 			if err == nil {
-				err = fmt.Errorf("%s: %s", fates[i].To, reply)
+				err = &refusal{fmt.Sprintf("%s: %s", v.To, reply)}
 			}
 		case int64:
 			if reply == 1 {
 				moved++
-				if !fates[i].plain(orphans[i]) {
-					done.Judged = append(done.Judged, Judged{orphans[i], fates[i]})
+				if !v.plain(v.Orphan) {
+					done.Judged = append(done.Judged, Judged{v.Orphan, v.Fate})
 				}
 			}
 		}
@@ -143,45 +146,94 @@ func (j *judged) batch(ctx context.Context, receipts []string, done *RescuedFrom
 	return moved, err
 }
 
+// judge asks about the units that are still there.
+func (j *judged) judge(ctx context.Context, receipts []string) (verdicts []verdict, now time.Time, err error) {
+	bytes, err := j.r.rdb.HMGet(ctx, j.wip, receipts...).Result()
+	if err != nil {
+		return nil, now, err
+	}
+	args := []any{j.r.window.Milliseconds(), maxRecovered}
+	for i, b := range bytes {
+		if text, ok := b.(string); ok {
+			u := Unit{Queue: j.queue, Payload: bytesOf(text), Receipt: receipts[i], Suspect: j.set || isSuspect(receipts[i])}
+			v := verdict{Orphan: Orphan{Unit: u, From: j.id}, job: j.r.judge.Key(u.Payload)}
+			verdicts, args = append(verdicts, v), append(args, v.job)
+		}
+	}
+	if len(verdicts) == 0 {
+		return nil, now, nil
+	}
+	known, err := recallScript.Run(ctx, j.r.rdb, j.counts, args...).StringSlice()
+	if err != nil {
+		return nil, now, err
+	}
+	if now = j.at; now.IsZero() {
+		now = time.UnixMilli(int64(atoi(known[0])))
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		v.Recoveries = j.history(known[i+1], now, v.Unit.Suspect)
+		v.Fate = j.r.judge.Judge(v.Orphan)
+	}
+	return verdicts, now, nil
+}
+
+// reroute moves units as they were judged.
+func (j *judged) reroute(ctx context.Context, verdicts []verdict, now time.Time) ([]any, error) {
+	args := []any{now.UnixMilli(), j.r.remember().Milliseconds()}
+	lists := &keyList{first: 8}
+	for i := range verdicts {
+		args = append(args, verdicts[i].args(lists)...)
+	}
+	return rerouteScript.Run(ctx, j.r.rdb, append([]string{
+		j.fenced, j.wip, keys.Schedule, keys.Dead, keys.Queues, j.counts[0], j.counts[1],
+	}, lists.keys...), args...).Slice()
+}
+
+// remember is how long counts stand that nobody adds to.
+func (r *Rescuer) remember() time.Duration { return r.window + time.Hour }
+
 // history is what is remembered of a job, with this recovery. What cannot be
 // read counts as nothing: it must not keep a job from being put back.
-func (j *judged) history(text string, now time.Time) []Recovery {
+func (j *judged) history(text string, now time.Time, suspect bool) []Recovery {
 	var all []Recovery
 	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
 		all = nil
 	}
 	all = slices.DeleteFunc(all, func(r Recovery) bool { return now.Sub(r.At) > j.r.window })
 	all = all[max(0, len(all)-maxRecoveries+1):]
-	return append(all, Recovery{At: now.UTC(), Process: processOf(j.id), Suspect: j.set, Cause: j.cause})
+	return append(all, Recovery{At: now.UTC(), Process: processOf(j.id), Suspect: suspect, Cause: j.cause})
+}
+
+// target is the list of a verdict ToQueue.
+func (v *verdict) target() Unit {
+	to := Unit{Queue: v.Queue, Suspect: v.Suspect}
+	if to.Queue == "" {
+		to.Queue = v.Unit.Queue
+	}
+	return to
 }
 
 // args are the ten arguments of reroute for one unit.
-func (j *judged) args(o Orphan, f Fate, name any, lists *keyList) []any {
+func (v *verdict) args(lists *keyList) []any {
 	var target any
-	known, own, recoveries := "", "", ""
-	if f.To == ToQueue {
-		to := Unit{Queue: f.Queue, Suspect: f.Suspect}
-		if to.Queue == "" {
-			to.Queue = o.Unit.Queue
-		}
-		if to.list() != o.Unit.list() {
+	known, own := "", ""
+	if v.To == ToQueue {
+		to := v.target()
+		if to.list() != v.Unit.list() {
 			known = to.list()
 		}
 		target = lists.number(keys.Queue(to.list()))
 	} else {
-		target = score(f.Score)
+		target = score(v.Score)
 	}
-	if f.Payload == nil {
+	if v.Payload == nil {
 		own = "1"
 	}
-	if !f.Forget {
-		text, err := json.Marshal(o.Recoveries)
-		if err == nil {
-			recoveries = string(text)
-		}
+	before, most := v.Trim.args()
+	return []any{
+		v.Unit.Receipt, strconv.Itoa(int(v.To)), target, known, own, v.Payload, before, most, v.job, v.recoveries(),
 	}
-	before, most := f.Trim.args()
-	return []any{o.Unit.Receipt, strconv.Itoa(int(f.To)), target, known, own, f.Payload, before, most, name, recoveries}
 }
 
 // keyList numbers keys in the order of their first use.
@@ -199,14 +251,30 @@ func (l *keyList) number(key string) int {
 	return l.first + i
 }
 
-// Acquit forgets the recoveries of these jobs, by Judge.Key: they have ended.
-func (r *Rescuer) Acquit(ctx context.Context, jobs ...string) error {
-	if len(jobs) == 0 {
-		return nil
+// Acquit forgets the recoveries of these jobs: they have ended.
+func (r *Rescuer) Acquit(ctx context.Context, units ...Unit) error {
+	if r.judge == nil {
+		return nil // nothing is counted
 	}
-	args := make([]any, len(jobs))
-	for i, job := range jobs {
-		args[i] = job
+	jobs := make(map[string][]any) // by queue, where each has its own counts
+	for _, u := range units {
+		queue := ""
+		if r.reg.cluster {
+			queue = u.Queue
+		}
+		jobs[queue] = append(jobs[queue], r.judge.Key(u.Payload))
 	}
-	return acquitScript.Run(ctx, r.rdb, []string{keys.Recovered, keys.RecoveredLog}, args...).Err()
+	var failed []error
+	for queue, some := range jobs {
+		failed = append(failed, acquitScript.Run(ctx, r.rdb, r.counts(queue), some...).Err())
+	}
+	return errors.Join(failed...)
+}
+
+// counts are the keys of what is known of the recoveries of jobs of a queue.
+func (r *Rescuer) counts(queue string) []string {
+	if r.reg.cluster {
+		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
+	}
+	return []string{keys.Recovered, keys.RecoveredLog}
 }

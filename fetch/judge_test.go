@@ -118,7 +118,7 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	if times != 1 {
 		t.Errorf("after it was forgotten: %d recoveries", times)
 	}
-	if err := r.Acquit(t.Context(), "a0"); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
+	if err := r.Acquit(t.Context(), Unit{Queue: "a", Payload: []byte("a0")}); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
 		t.Errorf("acquitted (%v), still counted", err)
 	}
 }

@@ -84,7 +84,7 @@ type incarnation struct {
 	head []any    // number of keys and keys of take, behind two free places
 
 	// On a cluster:
-	places [][]string // per queue: the queue and its private place
+	places [][]string // per queue and then per queue of suspects: the list and the private place
 }
 
 // init checks env and makes the first incarnation of f, which k embeds.

@@ -274,7 +274,10 @@ func (r *Rescuer) rescue(ctx context.Context, c candidate, token string) (Rescue
 			continue
 		}
 		name, suspect := names[i%len(names)], i >= len(names)
-		j := &judged{r: r, id: c.id, queue: name, wip: wips[i], fenced: fenced, set: suspect}
+		j := &judged{
+			r: r, id: c.id, queue: name, wip: wips[i], fenced: fenced, set: suspect, cause: r.causeOf(c.id),
+			counts: r.counts(name),
+		}
 		n, err := r.putBack(ctx, j, token, &from)
 		if n > 0 {
 			from.Queues[name] += n
@@ -322,11 +325,11 @@ func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *Re
 	if err != nil {
 		return 0, err
 	}
+	held = slices.DeleteFunc(held, func(field string) bool { return field == fenceField })
 	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
 	size, move := maxBatch, j.back
 	if r.judge != nil {
 		size, move = judgeBatch, j.batch
-		j.cause = cause(processOf(j.id), strings.TrimSuffix(r.own, "#"))
 	}
 	moved := 0
 	for batch := range slices.Chunk(held, size) {
@@ -348,6 +351,9 @@ func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *Re
 
 // back puts some units back as they are.
 func (j *judged) back(ctx context.Context, receipts []string, _ *RescuedFrom) (int, error) {
+	if j.r.reg.cluster {
+		return j.backOnCluster(ctx, receipts)
+	}
 	args := make([]any, len(receipts))
 	for i, receipt := range receipts {
 		args[i] = receipt
@@ -366,5 +372,6 @@ func (r *Rescuer) lock(ctx context.Context, token string, d time.Duration, take 
 // isReply tells whether Redis itself sent the error: then other commands may work.
 func isReply(err error) bool {
 	var reply redis.Error
-	return errors.As(err, &reply)
+	var refused *refusal
+	return errors.As(err, &reply) || errors.As(err, &refused)
 }

@@ -20,6 +20,7 @@ var (
 	queueA, queueB = keys.Queue("a"), keys.Queue("b")
 	wipA, wipB     = keys.WIP("a", idA), keys.WIP("b", idA)
 	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
+	place          = keys.WIP("a", idB) // on a cluster
 	batonKey       = keys.Baton("ab")
 	lineKey        = keys.Line("ab")
 	tries          = map[string]twins.Try{
@@ -140,13 +141,46 @@ var (
 			}
 			return []string{fenced, wipA, keys.Schedule, keys.Dead, keys.Queues, keys.Retry, wipB, queueA, queueB}, args
 		},
+		"cluster_mark": func(t *rapid.T) ([]string, []any) {
+			return []string{place}, append([]any{generation(t)}, anys(rapid.SliceOfN(receiptGen, 0, 4).Draw(t, "lost"))...)
+		},
+		"cluster_take": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t), rapid.SampledFrom([]string{"1", "?1", "9"}).Draw(t, "prefix"), rapid.IntRange(0, 9).Draw(t, "n")}
+			return []string{queueA, place}, append(args, anys(rapid.SliceOfN(receiptGen, 0, 4).Draw(t, "acked"))...)
+		},
+		"cluster_settle": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t)}
+			for range rapid.IntRange(0, 5).Draw(t, "moves") {
+				args = append(args, receiptGen.Draw(t, "receipt"), rapid.IntRange(0, 3).Draw(t, "what"),
+					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"))
+			}
+			return []string{queueA, place}, args
+		},
+		"cluster_restore": func(t *rapid.T) ([]string, []any) {
+			args := []any{generation(t)}
+			for range rapid.IntRange(1, 4).Draw(t, "units") {
+				args = append(args, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "payload"))
+			}
+			return []string{place}, args
+		},
+		"cluster_leave": func(t *rapid.T) ([]string, []any) { return []string{place}, []any{generation(t)} },
+		"cluster_shut":  func(*rapid.T) ([]string, []any) { return []string{place}, []any{5000, "its lease ran out"} },
+		"cluster_reroute": func(t *rapid.T) ([]string, []any) {
+			args := []any{5, 60000, 5000}
+			for range rapid.IntRange(0, 5).Draw(t, "units") {
+				args = append(args, receiptGen.Draw(t, "receipt"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "where"),
+					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
+					rapid.SampledFrom([]string{"", "100", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
+			}
+			return []string{place, queueA, queueB, keys.Retry, wipB}, args
+		},
 		"acquit": func(t *rapid.T) ([]string, []any) {
 			return []string{keys.Retry, wipB}, anys(rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "jobs"))
 		},
 	}
 
 	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
-	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000"})
+	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000", "?100"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )
 
@@ -165,7 +199,7 @@ func anys(list []string) []any {
 // fill draws what each key holds.
 func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
-	all := []string{queueA, queueB, wipA, wipB, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey}
+	all := []string{queueA, queueB, wipA, wipB, place, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey}
 	for _, key := range all {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
@@ -181,6 +215,11 @@ func fill(t *rapid.T) (writes [][]any) {
 			}
 		case wipA, wipB:
 			for range rapid.IntRange(1, 5).Draw(t, "units") {
+				do("HSET", key, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "unit"))
+			}
+		case place:
+			do("HSET", key, "!", rapid.SampledFrom([]string{"1", "2", "dead", "dead 5 why"}).Draw(t, "fence"))
+			for range rapid.IntRange(0, 4).Draw(t, "units") {
 				do("HSET", key, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "unit"))
 			}
 		case lease:
@@ -227,9 +266,6 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(file.Name(), ".lua")
-		if strings.HasPrefix(name, "cluster_") { // the embedded server is no cluster
-			continue
-		}
 		try := tries[name]
 		if try == nil {
 			t.Errorf("script %s is not tried", name)

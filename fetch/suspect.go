@@ -14,8 +14,9 @@ import (
 // fetched together must not be what may kill together. In progress they are in a
 // hash of their own, by which the next rescuer knows who was running.
 
-// place is the number of the unit's hash in incarnation.wips.
-func (f *reliable) place(u *Unit) int {
+// place is the number of the unit's hash in incarnation.wips, or on a cluster of
+// its list and hash in incarnation.places.
+func (f *owner) place(u *Unit) int {
 	i := f.index[u.Queue]
 	if u.Suspect {
 		i += len(f.names)

@@ -7,7 +7,7 @@
 
 local fence = redis.pcall('HGET', KEYS[1], '!')
 if type(fence) == 'table' and fence.err then return {'0'} end
-if fence == 'dead' then return redis.error_reply('FENCED a rescuer has shut it') end
+if fence and string.sub(fence, 1, 4) == 'dead' then return redis.error_reply('FENCED a rescuer has shut it') end
 local n = redis.call('HLEN', KEYS[1]) - (fence and 1 or 0)
 if n == 0 and fence == ARGV[1] then redis.call('DEL', KEYS[1]) end
 return {tostring(n)}

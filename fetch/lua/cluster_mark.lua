@@ -13,7 +13,7 @@
 
 local fence = redis.pcall('HGET', KEYS[1], '!')
 if type(fence) == 'table' and fence.err then return {'SICK', fence.err} end
-if fence == 'dead' then return {'DEAD'} end
+if fence and string.sub(fence, 1, 4) == 'dead' then return {'DEAD'} end
 redis.call('PERSIST', KEYS[1]) -- see room in take.lua
 redis.call('HSET', KEYS[1], '!', ARGV[1])
 

@@ -14,6 +14,16 @@ func ClusterLease(id string) string { return "{troupe}:lease:" + id }
 // ClusterFenced is Fenced on a cluster.
 func ClusterFenced(id string) string { return "{troupe}:fenced:" + id }
 
+// ClusterSuspects is the list of a queue's Suspects on a cluster, in the queue's
+// own slot.
+func ClusterSuspects(queue string) string { return "{" + Queue(queue) + "}" + SuspectsSuffix }
+
+// ClusterRecovered is Recovered on a cluster: for the jobs of one queue, in its slot.
+func ClusterRecovered(queue string) string { return Recovered + ":{" + Queue(queue) + "}" }
+
+// ClusterRecoveredLog is RecoveredLog on a cluster.
+func ClusterRecoveredLog(queue string) string { return ClusterRecovered(queue) + ":log" }
+
 // Moving is the sorted set of members of set that are on their way to another
 // slot, by the time at which their mover counts as dead. It is in set's own slot.
 func Moving(set string) string { return "troupe:moving:{" + set + "}" }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,13 +44,25 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	cfg := config(rdb, &record{fn: func(p *troupe.Payload) error { // says what it runs before it ends
-		fmt.Println("ran", p.JID())
-		time.Sleep(3 * time.Millisecond)
-		return nil
-	}})
+	cfg := config(rdb, &record{fn: child})
 	cfg.Logger = zerolog.New(os.Stderr)
 	os.Exit(actors.MainContext(context.Background(), cfg))
+}
+
+// child is the job of a process: it says what it runs, and when it has ended.
+func child(p *troupe.Payload) error {
+	fmt.Println("ran", p.JID())
+	switch args := string(p.Args()); {
+	case strings.HasPrefix(args, `["kill"`):
+		time.Sleep(100 * time.Millisecond) // others have begun
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case strings.HasPrefix(args, `["nap"`):
+		time.Sleep(300 * time.Millisecond)
+	default:
+		time.Sleep(3 * time.Millisecond)
+	}
+	fmt.Println("done", p.JID())
+	return nil
 }
 
 // config is that of a daemon with three queues in three slots.

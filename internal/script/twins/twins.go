@@ -153,6 +153,12 @@ func unordered(list []any, pairs bool) string {
 // steps of five seconds.
 func value(v any) string {
 	text := fmt.Sprint(v)
+	if words := strings.Split(text, " "); len(words) > 1 {
+		for i, word := range words {
+			words[i] = value(word)
+		}
+		return strings.Join(words, " ")
+	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) {
 		return fmt.Sprintf("%q", text)
