@@ -83,3 +83,36 @@ func TestOnACluster(t *testing.T) {
 		t.Errorf("%+v, signals %v", p, signals)
 	}
 }
+
+// The suspects of a queue are in its slot, and a queue like others to who looks.
+func TestSuspectsOnACluster(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	i := inspect.New(rdb)
+	for _, err := range []error{
+		rdb.RPush(ctx, keys.ClusterSuspects("q0"), `{"class":"A","jid":"1","args":[]}`, `{"class":"A","jid":"2","args":[]}`).Err(),
+		rdb.SAdd(ctx, keys.Queues, "q0.suspects").Err(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := i.QueueSummaries(ctx)
+	stats, failed := i.SlowStats(ctx)
+	if err != nil || failed != nil || len(list) != 1 || list[0].Name != "q0.suspects" || list[0].Size != 2 || stats.Enqueued != 2 {
+		t.Errorf("%+v (%v), %+v (%v)", list, err, stats, failed)
+	}
+	var jids []string
+	for job, err := range i.Queue("q0.suspects").Each(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		jids = append(jids, job.JID())
+	}
+	if len(jids) != 2 {
+		t.Errorf("jobs %q", jids)
+	}
+	if n, err := i.Queue("q0.suspects").Clear(ctx); err != nil || n != 2 || rdb.Exists(ctx, keys.ClusterSuspects("q0")).Val() != 0 {
+		t.Errorf("cleared %d, %v", n, err)
+	}
+}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 )
 
 // Queue is one queue. It need not exist: a queue without jobs is no key in
@@ -24,6 +26,14 @@ type Queue struct {
 
 // Queue returns the queue of that bare name ("default").
 func (i *Inspector) Queue(name string) *Queue { return &Queue{i, name} }
+
+// key is the queue's list. On a cluster the suspects of a queue are in its slot.
+func (q *Queue) key() string {
+	if name, ok := strings.CutSuffix(q.name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
+		return keys.ClusterSuspects(name)
+	}
+	return keys.Queue(q.name)
+}
 
 // Queues returns all queues that were ever pushed to and not cleared since,
 // by name.
@@ -54,8 +64,8 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 	cmds := make([]redis.Cmder, 0, each*len(names))
 	for _, name := range names {
 		cmds = append(cmds,
-			redis.NewIntCmd(ctx, "llen", keys.Queue(name)),
-			redis.NewStringCmd(ctx, "lindex", keys.Queue(name), -1),
+			redis.NewIntCmd(ctx, "llen", i.Queue(name).key()),
+			redis.NewStringCmd(ctx, "lindex", i.Queue(name).key(), -1),
 			redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
 	}
 	if err == nil {
@@ -82,7 +92,7 @@ func (q *Queue) Name() string { return q.name }
 
 // Size returns the number of jobs that wait.
 func (q *Queue) Size(ctx context.Context) (int64, error) {
-	n, err := q.i.rdb.LLen(ctx, keys.Queue(q.name)).Result()
+	n, err := q.i.rdb.LLen(ctx, q.key()).Result()
 	return n, q.wrap("size", err)
 }
 
@@ -90,7 +100,7 @@ func (q *Queue) Size(ctx context.Context) (int64, error) {
 // enqueued_at, or created_at if it has none; 0 if the queue is empty, or what
 // is there is no job.
 func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
-	oldest, err := q.i.rdb.LIndex(ctx, keys.Queue(q.name), -1).Result()
+	oldest, err := q.i.rdb.LIndex(ctx, q.key(), -1).Result()
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
@@ -122,8 +132,8 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.name, offset, limit)
 	}
 	pipe := q.i.rdb.TxPipeline()
-	length := pipe.LLen(ctx, keys.Queue(q.name))
-	raws := pipe.LRange(ctx, keys.Queue(q.name), int64(offset), int64(offset+limit-1))
+	length := pipe.LLen(ctx, q.key())
+	raws := pipe.LRange(ctx, q.key(), int64(offset), int64(offset+limit-1))
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, 0, q.wrap("page", err)
 	}
@@ -154,8 +164,8 @@ func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
 // and returns how many jobs there were. What is running is not touched.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
 	pipe := q.i.apart()
-	size := pipe.LLen(ctx, keys.Queue(q.name))
-	pipe.Unlink(ctx, keys.Queue(q.name))
+	size := pipe.LLen(ctx, q.key())
+	pipe.Unlink(ctx, q.key())
 	pipe.SRem(ctx, keys.Queues, q.name)
 	_, err := pipe.Exec(ctx)
 	return size.Val(), q.wrap("clear", err)
@@ -202,7 +212,7 @@ func (q *Queue) Job(raw string) *QueuedJob {
 // Delete removes this very job, by its bytes. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
-	n, err := j.q.i.rdb.LRem(ctx, keys.Queue(j.q.name), 1, j.raw).Result()
+	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.raw).Result()
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/troupehq/troupe/internal/keys"
 )
 
 // queuePage is the number of jobs of a page, as in Sidekiq.
@@ -61,9 +59,9 @@ func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
 // read returns the jobs at from ≤ position < to.
 func (w *queueWalk) read(ctx context.Context, from, to int) ([]string, error) {
 	pipe := w.q.i.rdb.TxPipeline()
-	window := pipe.LRange(ctx, keys.Queue(w.q.name), int64(from), int64(to-1))
-	length := pipe.LLen(ctx, keys.Queue(w.q.name))
-	tail := pipe.LIndex(ctx, keys.Queue(w.q.name), -1)
+	window := pipe.LRange(ctx, w.q.key(), int64(from), int64(to-1))
+	length := pipe.LLen(ctx, w.q.key())
+	tail := pipe.LIndex(ctx, w.q.key(), -1)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
@@ -95,7 +93,7 @@ func (w *queueWalk) anchor(window []string, end int) int {
 // they are, behind the number of jobs from there on.
 func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, error) {
 	find := func(raw string, rank int64) (int, bool, error) {
-		at, err := w.q.i.rdb.LPos(ctx, keys.Queue(w.q.name), raw, redis.LPosArgs{Rank: rank}).Result()
+		at, err := w.q.i.rdb.LPos(ctx, w.q.key(), raw, redis.LPosArgs{Rank: rank}).Result()
 		if errors.Is(err, redis.Nil) {
 			return 0, false, nil
 		}

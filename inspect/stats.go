@@ -59,7 +59,7 @@ func (i *Inspector) SlowStats(ctx context.Context) (SlowStats, error) {
 		cmds = append(cmds, redis.NewStringCmd(ctx, "hget", id, "busy"))
 	}
 	for _, q := range queues {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", keys.Queue(q)))
+		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", i.Queue(q).key()))
 	}
 	if err == nil {
 		err = i.pipelined(ctx, cmds)
