@@ -43,6 +43,9 @@ func NewBasic(env Env) (Fetcher, error) {
 	if env.Redis == nil {
 		return nil, errors.New("fetch: Redis is nil, expected a client")
 	}
+	if env.Share != 0 {
+		return nil, fmt.Errorf("fetch: Share is %d, expected 0: the basic fetcher has none, its BRPOP waits like one of Sidekiq's threads", env.Share)
+	}
 	if _, ok := env.Redis.(*redis.ClusterClient); ok {
 		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
 			"queues on several nodes: use the reliable one, which does")

@@ -15,7 +15,7 @@ import (
 // registration; see Fetcher. After an error it may be called again, and the
 // other methods are closed only when it has succeeded.
 func (f *reliable) Close(ctx context.Context) (left int, err error) {
-	if err := errors.Join(f.bell.close(ctx), f.peeks.close(ctx)); err != nil {
+	if err := errors.Join(f.bell.close(ctx), f.peeks.close(ctx), f.laps.close(ctx)); err != nil {
 		return 0, fmt.Errorf("close: %w", err)
 	}
 	return f.owner.close(ctx)

@@ -34,6 +34,9 @@ type onCluster struct {
 }
 
 func newCluster(env Env, rdb *redis.ClusterClient) (Fetcher, error) {
+	if env.Share != 0 {
+		return nil, fmt.Errorf("fetch: Share is %d, expected 0 on a Redis Cluster, where Sidekiq does not run", env.Share)
+	}
 	names := env.Queues.Names()
 	for _, name := range names {
 		if strings.ContainsAny(name, "{}") {

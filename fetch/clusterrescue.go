@@ -100,7 +100,7 @@ func (j *judged) shut(ctx context.Context) (units bool, err error) {
 func (r *Rescuer) eachPlace(ctx context.Context, fn func(found []string)) error {
 	scan := func(ctx context.Context, rdb redis.UniversalClient, fn func([]string) error) error {
 		for cursor := uint64(0); ; {
-			found, next, err := rdb.Scan(ctx, cursor, keys.AnyWIP, sweepPage).Result()
+			found, next, err := rdb.Scan(ctx, cursor, keys.AnyPlace, sweepPage).Result()
 			if err == nil {
 				err = fn(found)
 			}

@@ -250,9 +250,9 @@ func TestAPushThatCrossesTheReplyOfATake(t *testing.T) {
 	}
 	r.push("a")
 	r.await("the end of the wait", waited)
-	units, seat := f.units(in, receiptPrefix(1), reply, true)
-	if take.end(seat, len(units), nil); len(units) != 0 || seat != "hold" {
-		t.Fatalf("%d units, seat %q, expected none and hold", len(units), seat)
+	got := f.units(in, receiptPrefix(1), reply, true)
+	if take.end(got.seat, len(got.units), nil); len(got.units) != 0 || got.seat != "hold" {
+		t.Fatalf("%d units, seat %q, expected none and hold", len(got.units), got.seat)
 	}
 
 	begun := time.Now()

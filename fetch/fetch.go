@@ -136,11 +136,16 @@ type Env struct {
 	// Redis is the daemon's own client, with MaxRetries -1. The fetcher does not
 	// close it. Reliable makes connections of its own for Wait with its options.
 	Redis    redis.UniversalClient
-	Identity string        // Sidekiq's identity of the process
-	Capsule  string        // name of the capsule, unique in the process
-	Queues   Queues        // what to take from
-	Lease    time.Duration // after this long without a sign of life a rescuer may take over
-	Logger   zerolog.Logger
+	Identity string // Sidekiq's identity of the process
+	Capsule  string // name of the capsule, unique in the process
+	Queues   Queues // what to take from
+	// Share is how many connections per queue wait like threads of Ruby's Sidekiq
+	// while there is room, so that jobs pushed to idle processes of both are shared;
+	// 0 leaves such jobs to blocked peers. Not for Basic, nor on a cluster.
+	Share int
+
+	Lease  time.Duration // after this long without a sign of life a rescuer may take over
+	Logger zerolog.Logger
 
 	// Held returns every unit that was fetched and whose ack or move has not
 	// succeeded yet, those on their way included; Reliable asks when Redis has

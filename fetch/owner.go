@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// maxShare is the largest Env.Share.
+const maxShare = 10_000
+
 // DefaultLease is the lease of a fetcher or rescuer that was given none.
 const DefaultLease = 30 * time.Second
 
@@ -94,6 +97,9 @@ func (f *owner) init(env Env, k kind) error {
 	}
 	if id := env.Identity + "#" + env.Capsule; strings.Contains(id, "}:") {
 		return fmt.Errorf("fetch: fetcher id %q contains }:, which ends the name of a queue in a key", id)
+	}
+	if env.Share < 0 || env.Share > maxShare {
+		return fmt.Errorf("fetch: Share is %d, expected 0 to %d", env.Share, maxShare)
 	}
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)

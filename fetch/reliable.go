@@ -21,6 +21,7 @@ type reliable struct {
 	owner
 	rdb  *redis.Client
 	bell *doorbell
+	laps *laps // instead of the bell and the peeks; nil without Env.Share
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis,
@@ -44,6 +45,9 @@ func NewReliable(env Env) (Fetcher, error) {
 		return nil, err
 	}
 	f.bell = newDoorbell(rdb, env.Identity+"#"+env.Capsule, f.names)
+	if env.Share > 0 {
+		f.laps = newLaps(rdb, f.names, env.Share, f.sick)
+	}
 	f.peeks = newPeeks(func(w *wires) peekClient { return w.client(rdb, len(f.names)) }, f.names, f.sick)
 	return f, nil
 }

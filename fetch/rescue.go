@@ -59,6 +59,7 @@ type RescuerConfig struct {
 type Rescued struct {
 	Fetchers int           // dead fetchers of which nothing is left in progress
 	Units    int           // units that are no longer in progress
+	Laps     int           // jobs put back out of laps, where nobody had taken them
 	Details  []RescuedFrom // per fetcher that was found dead
 	Next     time.Duration // when to look again; always positive, jittered
 }
@@ -121,14 +122,19 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 // went wrong with single fetchers, and Rescued tells what went well.
 func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	var done Rescued
-	dead, nearest, err := r.look(ctx, 0)
+	dead, nearest, laps, err := r.look(ctx, 0)
+	var lapped error
+	if laps {
+		done.Laps, lapped = r.unlap(ctx)
+	}
 	if err == nil && len(dead) > 0 {
 		err = r.round(ctx, dead, &done)
 		var next error
-		if _, nearest, next = r.look(ctx, 0); err == nil {
+		if _, nearest, _, next = r.look(ctx, 0); err == nil {
 			err = next
 		}
 	}
+	err = errors.Join(err, lapped)
 	done.Next = r.next(nearest)
 	if err != nil {
 		return done, fmt.Errorf("rescue: %w", err)
@@ -170,25 +176,53 @@ func (r *Rescuer) draw(what string) *rand.Rand {
 // its queues, "" when it is not registered.
 type candidate struct{ id, names string }
 
-// look lists candidates and the time to the end of the nearest lease (-1: none).
-func (r *Rescuer) look(ctx context.Context, skip int) ([]candidate, time.Duration, error) {
-	reply, err := lookScript.Run(ctx, r.rdb, []string{r.reg.leases, r.reg.procs}, skip, lookLimit).StringSlice()
+// look lists candidates and the time to the end of the nearest lease (-1: none),
+// and tells whether there may be laps.
+func (r *Rescuer) look(ctx context.Context, skip int) (_ []candidate, _ time.Duration, laps bool, _ error) {
+	names := []string{r.reg.leases, r.reg.procs}
+	if !r.reg.cluster {
+		names = append(names, keys.Laps)
+	}
+	reply, err := lookScript.Run(ctx, r.rdb, names, skip, lookLimit).StringSlice()
 	if err != nil {
-		return nil, -1, err
+		return nil, -1, false, err
 	}
 	nearest := time.Duration(-1)
 	if reply[1] != "" {
 		expiry, err := strconv.ParseFloat(reply[1], 64)
 		if err != nil {
-			return nil, -1, fmt.Errorf("index of leases: %w", err)
+			return nil, -1, false, fmt.Errorf("index of leases: %w", err)
 		}
 		nearest = time.Duration(expiry-float64(atoi(reply[0]))) * time.Millisecond
 	}
 	var dead []candidate
-	for reply = reply[2:]; len(reply) >= 2; reply = reply[2:] {
+	laps = reply[2] != ""
+	for reply = reply[3:]; len(reply) >= 2; reply = reply[2:] {
 		dead = append(dead, candidate{id: reply[0], names: reply[1]})
 	}
-	return dead, nearest, nil
+	return dead, nearest, laps, nil
+}
+
+// unlap puts back what is in laps. Jobs are there for a moment only, unless who
+// got them has died: nothing tells whose they are, and it does no harm to a
+// fetcher that is about to take one, which finds it in the queue.
+func (r *Rescuer) unlap(ctx context.Context) (n int, err error) {
+	names, err := r.rdb.SMembers(ctx, keys.Laps).Result()
+	if err != nil {
+		return 0, fmt.Errorf("laps: %w", err)
+	}
+	slices.Sort(names)
+	for page := range slices.Chunk(names, lookLimit) {
+		var pairs []string
+		for _, name := range page {
+			pairs = append(pairs, keys.Queue(name), keys.Lap(name))
+		}
+		back, next := unlap(ctx, r.rdb, pairs)
+		if n += back; next != nil {
+			err = errors.Join(err, fmt.Errorf("laps: %w", next))
+		}
+	}
+	return n, err
 }
 
 // round deals with all that are dead, alone if it gets the lock. Those that
@@ -224,7 +258,7 @@ func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) er
 			}
 		}
 		var err error
-		if dead, _, err = r.look(ctx, passed+len(failed)); err != nil {
+		if dead, _, _, err = r.look(ctx, passed+len(failed)); err != nil {
 			return errors.Join(append(failed, err)...)
 		}
 	}

@@ -87,6 +87,9 @@ func (f *reliable) restore(ctx context.Context) error {
 	if err := f.enlist(ctx, in); err != nil {
 		return fmt.Errorf("register again: %w", err)
 	}
+	if err := f.laps.register(ctx); err != nil {
+		return fmt.Errorf("register its laps again: %w", err)
+	}
 	units := f.held(in)
 	for start := 0; start < len(units); {
 		end, args := start, []any{in.generation, f.ttl}

@@ -37,6 +37,7 @@ var (
 	recallScript  = load("recall")
 	rerouteScript = load("reroute")
 	acquitScript  = load("acquit")
+	unlapScript   = load("unlap")
 
 	takeScript   = loadHot("take")
 	sitScript    = loadHot("sit")

@@ -21,6 +21,7 @@ var (
 	wipA, wipB     = keys.WIP("a", idA), keys.WIP("b", idA)
 	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
 	place          = keys.WIP("a", idB) // on a cluster
+	lapA, lapB     = keys.Lap("a"), keys.Lap("b")
 	batonKey       = keys.Baton("ab")
 	lineKey        = keys.Line("ab")
 	tries          = map[string]twins.Try{
@@ -29,6 +30,10 @@ var (
 			args = append(args, rapid.IntRange(0, 9).Draw(t, "n"))
 			wants := rapid.SampledFrom([][]any{{}, {1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}, {2, 0, 1, 0}}).Draw(t, "wants")
 			names := []string{lease, keys.Paused, queueA, wipA, queueB, wipB}
+			if rapid.Bool().Draw(t, "laps") {
+				names = append(names, lapA, wipA, lapB, wipB)
+				wants = rapid.SampledFrom([][]any{{3, 3, 1, 3}, {4, 9, 2, 9, 3, 9, 1, 9}, {3, 2, 1, 2, 4, 1, 2, 1}}).Draw(t, "wants of laps")
+			}
 			name, flags := "", ""
 			if rapid.Bool().Draw(t, "idle") {
 				name, flags = "me", flagsGen.Draw(t, "flags")
@@ -99,7 +104,10 @@ var (
 			return []string{keys.Procs, keys.Leases, lease, wipA, wipB}, []any{idA}
 		},
 		"look": func(t *rapid.T) ([]string, []any) {
-			return []string{keys.Leases, keys.Procs}, []any{rapid.IntRange(0, 1).Draw(t, "skip"), rapid.IntRange(1, 3).Draw(t, "limit")}
+			return []string{keys.Leases, keys.Procs, keys.Laps}[:rapid.IntRange(2, 3).Draw(t, "keys")], []any{rapid.IntRange(0, 1).Draw(t, "skip"), rapid.IntRange(1, 3).Draw(t, "limit")}
+		},
+		"unlap": func(t *rapid.T) ([]string, []any) {
+			return []string{queueA, lapA, queueB, lapB}[:2*rapid.IntRange(1, 2).Draw(t, "laps")], nil
 		},
 		"fence": func(t *rapid.T) ([]string, []any) {
 			names := []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}
@@ -199,7 +207,7 @@ func anys(list []string) []any {
 // fill draws what each key holds.
 func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
-	all := []string{queueA, queueB, wipA, wipB, place, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey}
+	all := []string{queueA, queueB, wipA, wipB, place, lease, fenced, keys.Procs, keys.Leases, keys.Retry, keys.Schedule, keys.Dead, keys.Rescue, keys.Queues, keys.Paused, batonKey, lineKey, lapA, lapB, keys.Laps}
 	for _, key := range all {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
@@ -209,7 +217,9 @@ func fill(t *rapid.T) (writes [][]any) {
 			continue
 		}
 		switch key {
-		case queueA, queueB:
+		case keys.Laps:
+			do("SADD", key, "a", "b")
+		case queueA, queueB, lapA, lapB:
 			for range rapid.IntRange(1, 8).Draw(t, "jobs") {
 				do("LPUSH", key, payloadGen.Draw(t, "job"))
 			}

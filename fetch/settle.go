@@ -34,6 +34,7 @@ func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 		f.mu.Lock()
 		f.busy = max(0, f.busy-len(moves))
 		f.mu.Unlock()
+		f.laps.freed(len(moves))
 		return nil
 	})
 	if err = errors.Join(err, refused); err != nil {

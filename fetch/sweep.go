@@ -55,8 +55,13 @@ func (r *Rescuer) indexRegistered(ctx context.Context) error {
 // an entry in the index, from where a round takes it.
 func (r *Rescuer) indexOrphans(ctx context.Context) error {
 	queues := make(map[string][]string) // by fetcher id
+	var laps []any
 	err := r.eachPlace(ctx, func(found []string) {
 		for _, key := range found {
+			if name, ok := keys.ParseLap(key); ok {
+				laps = append(laps, name)
+				continue
+			}
 			queue, id, ok := keys.ParseWIP(key)
 			queue = strings.TrimSuffix(queue, keys.SuspectsSuffix) // a rescue looks at both
 			if ok && !slices.Contains(queues[id], queue) {
@@ -66,6 +71,11 @@ func (r *Rescuer) indexOrphans(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(laps) > 0 {
+		if err := r.rdb.SAdd(ctx, keys.Laps, laps...).Err(); err != nil {
+			return err
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(queues)) {
 		names := queues[id]

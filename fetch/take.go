@@ -25,6 +25,10 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		f.mu.Unlock()
 
 		if ask > 0 || len(acks) > 0 {
+			var mark uint64
+			if ask > 0 {
+				mark = f.laps.begins()
+			}
 			var sitting *sitting
 			if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
 				sitting = f.bell.begin(busy)
@@ -32,6 +36,9 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 			reply, err := takeScript.run(ctx, sitting.via(f.rdb), f.takeArgs(in, prefix, ask, wants, acks, sitting))
 			if err != nil {
 				sitting.end("", 0, err)
+				if ask > 0 {
+					f.laps.ends(mark, 0, 0, nil, err)
+				}
 				f.mu.Lock()
 				if ask > 0 && f.cur == in {
 					f.lost = append(f.lost, lostCall{prefix: prefix, n: ask})
@@ -39,9 +46,12 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				f.mu.Unlock()
 				return err
 			}
-			var seat string
-			units, seat = f.units(in, prefix, reply, ask > 0)
-			sitting.end(seat, len(units), nil)
+			got := f.units(in, prefix, reply, ask > 0)
+			units = got.units
+			sitting.end(got.seat, len(units), nil)
+			if ask > 0 {
+				f.laps.ends(mark, ask-len(units), got.lapped, got.paused, nil)
+			}
 		}
 		f.mu.Lock()
 		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
@@ -65,8 +75,15 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 	if anySuspect(acks) {
 		head, lists = f.wideHead(in), 2*lists
 	}
-	args := make([]any, len(head), len(head)+9+2*len(wants)+len(acks)+2*lists)
+	args := make([]any, len(head), len(head)+9+4*len(wants)+len(acks)+4*lists)
 	copy(args, head)
+	laps := f.laps != nil && ask > 0
+	if laps {
+		args[2] = 2 + 2*lists + 2*len(f.names)
+		for i, name := range f.names {
+			args = append(args, keys.Lap(name), in.wips[i])
+		}
+	}
 	name, flags := "", ""
 	if sitting != nil {
 		args[2] = 4 + 2*lists
@@ -77,6 +94,9 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 	known, first := len(args)-3, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
+			if laps {
+				args = append(args, lists+i+1, want.N)
+			}
 			args = append(args, i+1, want.N)
 		}
 	}
@@ -106,35 +126,48 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 	return args
 }
 
-// units reads the reply of take; looked tells that it was asked for units.
-func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) (units []Unit, seat string) {
-	var paused []int
+// taken is what a take has brought.
+type taken struct {
+	units  []Unit
+	seat   string
+	paused []int // queues
+	lapped int   // how many of the units were in laps
+}
+
+// units reads the reply of take; looked tells that it was asked for units. What
+// comes behind the queues is of laps, since suspects are taken by another call.
+func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) (got taken) {
 	if len(reply) > 0 {
-		units = make([]Unit, 0, len(reply)-2)
+		n := len(f.names)
+		got.units = make([]Unit, 0, len(reply)-2)
 		readReply(reply, func(q int, job string) {
-			n := len(f.names)
-			units = append(units, Unit{Queue: f.names[q%n], Payload: bytesOf(job), Incarnation: in.n, Suspect: q >= n})
+			if q >= n {
+				got.lapped++
+			}
+			got.units = append(got.units, Unit{Queue: f.names[q%n], Payload: bytesOf(job), Incarnation: in.n})
 		}, func(q int, text string) {
-			switch n := len(f.names); {
+			switch {
 			case q < 0:
-				seat = text
+				got.seat = text
 			case text == "" && q < n:
-				paused = append(paused, q)
+				got.paused = append(got.paused, q)
 			case q < n:
 				f.sick.report(f.names[q], text)
+			case text != "" && f.laps != nil && looked:
+				f.sick.report(f.names[q%n], "its lap: "+text)
 			case text != "":
-				f.sick.report(keys.Suspects(f.names[q-n]), text)
+				f.sick.report(keys.Suspects(f.names[q%n]), text)
 			}
 		})
 	}
 	if looked {
-		f.peeks.pause(paused)
-		f.bell.pause(paused)
+		f.peeks.pause(got.paused)
+		f.bell.pause(got.paused)
 	}
-	for i, receipt := range receipts(prefix, len(units)) {
-		units[i].Receipt = receipt
+	for i, receipt := range receipts(prefix, len(got.units)) {
+		got.units[i].Receipt = receipt
 	}
-	return units, seat
+	return got
 }
 
 // readReply walks through (i, count, job*)*, (-i, error text or "" for a paused

@@ -32,8 +32,8 @@ func TestTakeSentTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, _ := f.units(f.cur, prefix, first, true)
-		again, _ := f.units(f.cur, prefix, second, true)
+		units := f.units(f.cur, prefix, first, true).units
+		again := f.units(f.cur, prefix, second, true).units
 		if fmt.Sprint(units) != fmt.Sprint(again) || len(units) != min(jobs, 4) {
 			t.Errorf("%d jobs: %v, then %v", jobs, units, again)
 		}

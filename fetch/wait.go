@@ -27,6 +27,9 @@ const (
 
 // Wait blocks until a queue may have work; see Fetcher.
 func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
+	if f.laps != nil {
+		return f.laps.wait(ctx, d)
+	}
 	err := f.bell.wait(ctx, d)
 	if errors.Is(err, errNoEars) {
 		return f.peeks.wait(ctx, d)

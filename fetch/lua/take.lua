@@ -3,7 +3,8 @@
 -- KEYS[1]        lease of the fetcher
 -- KEYS[2]        set of paused queues, by bare name
 -- KEYS[2i+1]     queue i, 1 <= i <= number of queues
--- KEYS[2i+2]     hash of what the fetcher has in progress from queue i
+-- KEYS[2i+2]     hash of what the fetcher has in progress from queue i; a lap counts
+--                as a queue in front of its own, and has the hash of that
 -- last two KEYS  baton and line of the set of queues, if ARGV[6] is not ""
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
@@ -98,7 +99,9 @@ local got, dry = 0, {}
 -- One command while nothing is paused; a key of another type pauses nothing.
 if call('EXISTS', KEYS[2]) == 1 then
   for i = 1, #wips do
-    if pcall('SISMEMBER', KEYS[2], string.sub(KEYS[2 * i + 1], 7)) == 1 then -- behind "queue:"
+    local key = KEYS[2 * i + 1]
+    local queue = string.match(key, '^troupe:lap:{queue:(.*)}$') or string.sub(key, 7) -- behind "queue:"
+    if pcall('SISMEMBER', KEYS[2], queue) == 1 then
       dry[i] = true
       problem(i, '')
     end

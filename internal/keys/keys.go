@@ -47,6 +47,8 @@ const (
 	Poller = "troupe:poller" // lease: identity of the process that watches the sets
 	Bell   = "troupe:bell"   // pub/sub channel: a nearer entry was added to schedule or retry
 
+	Laps = "troupe:laps" // set of bare names of queues that may have a Lap
+
 	Recovered    = "troupe:recovered" // zset: job, score = ms of its last recovery
 	RecoveredLog = Recovered + ":log" // hash: job -> its recoveries as JSON
 )
@@ -75,6 +77,20 @@ func WIP(queue, id string) string { return "troupe:wip:{" + Queue(queue) + "}:" 
 
 // AnyWIP is the pattern of all keys made by WIP.
 const AnyWIP = "troupe:wip:{queue:*"
+
+// Lap is the list of jobs that a blocked command of ours has got from a queue and
+// no fetcher has taken yet: of all processes together, the oldest on the right.
+func Lap(queue string) string { return "troupe:lap:{" + Queue(queue) + "}" }
+
+// AnyPlace is a pattern of all keys made by WIP and by Lap.
+const AnyPlace = "troupe:[wl][ia]p:{queue:*"
+
+// ParseLap takes a key made by Lap apart.
+func ParseLap(key string) (queue string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "troupe:lap:{queue:")
+	queue, closed := strings.CutSuffix(rest, "}")
+	return queue, ok && closed
+}
 
 // ParseWIP takes a key made by WIP apart. A fetcher id does not contain "}:".
 func ParseWIP(key string) (queue, id string, ok bool) {
