@@ -123,6 +123,14 @@ type Capsule struct {
 	Concurrency int          // number of processors; 0 means 10
 	Queues      fetch.Queues // nil means fetch.Strict{"default"}
 
+	// Share is how many threads of Ruby's Sidekiq the capsule counts as where idle
+	// processes of both wait on the same queues. Redis gives a pushed job to whoever
+	// has been blocked for the longest; without a share no such job comes here. The
+	// Concurrency makes it count like a Ruby process of the same size. Each of them is a
+	// connection per queue; never more of them wait than processors are free. 0 means
+	// none. Not with fetch.NewBasic, nor on a Redis Cluster.
+	Share int
+
 	// MaxDeaf is how many jobs may give up their slot that do not end although their
 	// context was cancelled Config.Grace ago: such a job fails with the cause of
 	// the cancellation, its late result is refused, and another takes the slot
@@ -248,6 +256,11 @@ func (c Config) Validate() error {
 		seen[name] = true
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
+		}
+		if k.Share < 0 || k.Share > maxConcurrency {
+			bad(field+".Share", k.Share, fmt.Sprintf("0 to %d", maxConcurrency))
+		} else if _, ok := c.Redis.(*redis.ClusterClient); ok && k.Share > 0 {
+			bad(field+".Share", k.Share, "0 on a Redis Cluster, where Sidekiq does not run")
 		}
 		if k.MaxDeaf < 0 {
 			bad(field+".MaxDeaf", k.MaxDeaf, "0 or more")

@@ -23,6 +23,10 @@ var capsuleSettings = readers[Capsule]{
 	},
 	"queues": func(p *parse, c *Capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *Capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
+	"share": func(p *parse, c *Capsule, n *node, field string) {
+		c.Share = p.int(n, field, 0, MaxConcurrency)
+		c.shareLine = n.line
+	},
 	"max_deaf": func(p *parse, c *Capsule, n *node, field string) {
 		c.MaxDeaf = p.int(n, field, 0, MaxConcurrency)
 	},

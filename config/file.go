@@ -61,8 +61,11 @@ type Capsule struct {
 	Concurrency int
 	Queues      fetch.Queues
 	Fetch       string
+	Share       int // how many threads of Sidekiq it counts as
 	MaxDeaf     int // how many deaf jobs give their slot away
 	Strategy    *Strategy
+
+	shareLine int
 }
 
 // Handler is one entry of handlers:, with one of Builtin, Exec and HTTP.

@@ -19,7 +19,7 @@ import (
 )
 
 var ignoreLines = cmp.Options{
-	cmpopts.IgnoreUnexported(File{}, Handler{}, Text{}),
+	cmpopts.IgnoreUnexported(File{}, Capsule{}, Handler{}, Text{}),
 	cmpopts.EquateEmpty(),
 }
 

@@ -67,6 +67,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	} else {
 		l.capsules()
 		l.redis()
+		l.shares(l.s, "capsules.")
 	}
 	return l.s, l.faults.err()
 }
@@ -143,6 +144,24 @@ func (l *loader) capsules() {
 		} else {
 			c.Concurrency = n
 		}
+	}
+}
+
+// shares refuses a share where there can be none.
+func (l *loader) shares(s *Settings, at string) {
+	for _, c := range s.Capsules {
+		f := Fault{File: l.s.Path, Line: c.shareLine, Field: at + c.Name + ".share", Value: strconv.Itoa(c.Share)}
+		switch {
+		case c.Share == 0:
+			continue
+		case s.fetcher(c) == "basic":
+			f.Want = "0 with fetch: basic, whose BRPOP waits like one thread of Sidekiq"
+		case redisconn.IsCluster(s.RedisURL):
+			f.Want = "0 on a Redis Cluster, where Sidekiq does not run"
+		default:
+			continue
+		}
+		l.faults = append(l.faults, f)
 	}
 }
 

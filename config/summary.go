@@ -46,8 +46,12 @@ func (s *Settings) Summary(w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			line("  %s\tconcurrency %d\t%s\t%s fetch\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
-				queuesText(k.Queues), s.fetcher(k), strategy)
+			how := s.fetcher(k) + " fetch"
+			if k.Share > 0 {
+				how += fmt.Sprintf(", share %d", k.Share)
+			}
+			line("  %s\tconcurrency %d\t%s\t%s\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
+				queuesText(k.Queues), how, strategy)
 		}
 		return nil
 	}
