@@ -14,10 +14,12 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Census is where each job of a Redis is, by jid: "queue:NAME", "schedule",
-// "retry", "dead", or "in progress". A job that stands somewhere twice is listed
+// "retry", "dead", "in progress", or "lap:NAME", which is on the way from a queue
+// to any fetcher (actors.Capsule.Share). A job that stands somewhere twice is listed
 // twice. What has no jid is listed under "".
 type Census map[string][]string
 
@@ -44,6 +46,17 @@ func TakeCensus(tb testing.TB, rdb redis.UniversalClient) Census {
 			tb.Fatalf("census: %s: %v", set, err)
 		}
 		c.add(set, jobs)
+	}
+	laps, err := rdb.SMembers(ctx, keys.Laps).Result()
+	if err != nil {
+		tb.Fatalf("census: laps: %v", err)
+	}
+	for _, q := range laps {
+		jobs, err := rdb.LRange(ctx, keys.Lap(q), 0, -1).Result()
+		if err != nil {
+			tb.Fatalf("census: lap of queue %s: %v", q, err)
+		}
+		c.add("lap:"+q, jobs)
 	}
 	it := rdb.Scan(ctx, 0, "troupe:wip:*", 1000).Iterator()
 	seen := map[string]bool{} // a scan may return a key twice

@@ -29,6 +29,11 @@ func leftovers(t testing.TB, rdb *redis.Client) []string {
 			out = append(out, key+": "+job)
 		}
 	}
+	for _, key := range rdb.Keys(ctx, "troupe:lap:*").Val() {
+		for _, job := range rdb.LRange(ctx, key, 0, -1).Val() {
+			out = append(out, key+": "+job)
+		}
+	}
 	for _, job := range private(t, rdb) {
 		out = append(out, "private: "+job)
 	}
