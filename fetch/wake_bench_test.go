@@ -28,6 +28,7 @@ func BenchmarkWake(b *testing.B) {
 	for _, fetchers := range []int{1, 8, 32} {
 		for name, start := range map[string]func(*wakeBench) (stop func()){
 			"brpop": startBRPOP, "reliable": startFetcher(fetch.NewReliable), "basic": startFetcher(fetch.NewBasic),
+			"share": startFetcher(sharing.New),
 		} {
 			b.Run(fmt.Sprintf("%s/processes=%d", name, fetchers), func(b *testing.B) { benchmarkWake(b, fetchers, start) })
 		}
