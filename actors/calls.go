@@ -64,8 +64,7 @@ func (c *capsule) pump(owner *actor.PID) {
 	if !c.due() && !c.ackDue {
 		return
 	}
-	c.calling, c.ackDue = true, false
-	want := c.pace.call(c.room())
+	want := c.beginCall()
 	c.d.spawn(owner, func() { c.takeCall(owner, want) })
 }
 
@@ -180,34 +179,54 @@ func (c *capsule) startWait(owner *actor.PID) {
 	c.stopWait = cancel
 	c.d.spawn(owner, func() {
 		defer cancel()
-		err := errors.New("the fetcher panicked")
-		defer func() {
-			c.mu.Lock()
-			c.waiting, c.dry = false, false
-			if err == nil {
-				c.deaf = 0
-			} else if !c.quiet {
-				d := c.d.backoff("wait "+c.cfg.Name, c.deaf)
-				c.deaf++
-				c.retryAt = time.Now().Add(d)
-				time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
-			}
-			quiet := c.quiet
-			c.mu.Unlock()
-			if err == nil || quiet {
-				c.ring(c.fetcherPID())
-			}
-			if quiet {
-				c.d.outage.leave(c.path("fetcher"))
-				c.d.ringLauncher()
-			}
-		}()
-		if err = c.fetcher.Wait(ctx, waitTime); err != nil && ctx.Err() == nil {
-			c.d.outage.failed(c.path("fetcher"), err)
-			return
+		if want, due := c.waitCall(ctx); due {
+			c.takeCall(owner, want)
 		}
-		err = nil
 	})
+}
+
+// waitCall is one Wait. Where a Take is due after it, that is begun, for so many
+// units: the caller makes it, on its own goroutine, since a job may be waiting
+// for every step in between. Else the fetcher is told.
+func (c *capsule) waitCall(ctx context.Context) (want int, due bool) {
+	err := errors.New("the fetcher panicked")
+	defer func() {
+		c.mu.Lock()
+		c.waiting, c.dry = false, false
+		if err == nil {
+			c.deaf = 0
+		} else if !c.quiet {
+			d := c.d.backoff("wait "+c.cfg.Name, c.deaf)
+			c.deaf++
+			c.retryAt = time.Now().Add(d)
+			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+		}
+		quiet := c.quiet
+		if due = err == nil && c.due() && !c.fetchBox.keeps(); due {
+			want = c.beginCall()
+		}
+		c.mu.Unlock()
+		if !due && (err == nil || quiet) {
+			c.ring(c.fetcherPID())
+		}
+		if quiet {
+			c.d.outage.leave(c.path("fetcher"))
+			c.d.ringLauncher()
+		}
+	}()
+	if err = c.fetcher.Wait(ctx, waitTime); err != nil && ctx.Err() == nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		return 0, false
+	}
+	err = nil
+	return 0, false
+}
+
+// beginCall notes that a Take is under way; it returns how many units to ask
+// for. c.mu is held.
+func (c *capsule) beginCall() int {
+	c.calling, c.ackDue = true, false
+	return c.pace.call(c.room())
 }
 
 // backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with

@@ -32,6 +32,7 @@ type capsule struct {
 	mu       sync.Mutex
 	manager  *actor.PID
 	fetch    *actor.PID
+	fetchBox *mailbox // of fetch
 	slots    []*slot
 	idle     []int   // indices of free slots, last in first out
 	inbox    []*work // fetched, waiting for a slot

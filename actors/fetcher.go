@@ -6,14 +6,14 @@ import (
 
 // fetcher decides when to take work. It holds nothing: demand is derived from
 // the idle slots, calls run in goroutines (one Take and one Wait at most, see
-// capsule.pump), units go to the capsule's inbox.
+// capsule.pump; a Wait that brings news makes the Take itself), units go to the capsule's inbox.
 type fetcher struct{ c *capsule }
 
 func (f *fetcher) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		f.c.mu.Lock()
-		f.c.fetch = ctx.Self()
+		f.c.fetch, f.c.fetchBox = ctx.Self(), f.c.d.tree.box(ctx.Self().GetId())
 		f.c.mu.Unlock()
 		f.step(ctx)
 	case wake, quiet:
