@@ -175,8 +175,10 @@ func TestTheCommandRunsShards(t *testing.T) {
 	p := startProcess(t, bin, "run", "-C", file)
 	shardPush(t, c, "orders", "run", 5)
 	shardPush(t, c, "mail", "run", 7)
-	until(t, "the jobs are taken", func() bool {
-		return rdbs[0].LLen(t.Context(), "queue:orders").Val()+rdbs[1].LLen(t.Context(), "queue:mail").Val() == 0
+	until(t, "the jobs are done", func() bool { // one that was only taken would go back at the stop
+		waiting := rdbs[0].LLen(t.Context(), "queue:orders").Val() + rdbs[1].LLen(t.Context(), "queue:mail").Val()
+		taken := len(rdbs[0].Keys(t.Context(), keys.AnyWIP).Val()) + len(rdbs[1].Keys(t.Context(), keys.AnyWIP).Val())
+		return waiting == 0 && taken == 0
 	})
 	p.Signal(syscall.SIGTERM)
 	if code := p.Exit(time.Minute); code != 0 {
