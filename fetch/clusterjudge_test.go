@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,5 +250,44 @@ func TestClusterLostSuspectIsFound(t *testing.T) {
 	}
 	if left, err := f.Close(ctx); err != nil || left != 0 || len(popped(t, rdb, keys.ClusterSuspects("a"))) != 1 {
 		t.Errorf("closed: %d left, %v", left, err)
+	}
+}
+
+// A destination of the wrong type keeps its unit, and no other: neither of this
+// fetcher nor of the next.
+func TestClusterRefusedFateKeepsTheUnit(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Judge: judgeFunc(func(o Orphan) Fate {
+		return map[string]Fate{"a1": {To: ToDead}, "a2": {Queue: "b"}}[string(o.Unit.Payload)]
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, identity := range []string{"h:2:bb", "h:3:cc"} {
+		f := member(t, rdb, identity, "a")
+		rdb.LPush(ctx, keys.Queue("a"), "a0", "a1", "a2")
+		if units := mustTake(t, f, 3); len(units) != 3 {
+			t.Fatalf("took %d", len(units))
+		}
+		lapse(t, rdb, f.cur.id)
+	}
+	rdb.Set(ctx, keys.Dead, "not a set", 0)
+	rdb.Set(ctx, keys.Queue("b"), "not a list", 0)
+	done, err := r.Rescue(ctx)
+	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || done.Units != 2 {
+		t.Errorf("rescued %d: %v", done.Units, err)
+	}
+	for _, identity := range []string{"h:2:bb", "h:3:cc"} {
+		held := rdb.HVals(ctx, keys.WIP("a", identity+"#default.1")).Val()
+		held = slices.DeleteFunc(held, func(s string) bool { return strings.HasPrefix(s, fenceDead) })
+		if slices.Sort(held); !slices.Equal(held, []string{"a1", "a2"}) {
+			t.Errorf("in progress at %s: %q", identity, held)
+		}
+	}
+	rdb.Del(ctx, keys.Dead)
+	rdb.Del(ctx, keys.Queue("b"))
+	if done := mustRescue(t, r.Rescue); done.Units != 4 || rdb.LLen(ctx, keys.Queue("b")).Val() != 2 || rdb.ZCard(ctx, keys.Dead).Val() != 1 {
+		t.Errorf("second round: %+v", done)
 	}
 }
