@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/supervisor"
@@ -117,7 +118,8 @@ func New(cfg Config) (*Daemon, error) {
 		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)
-	d.identity = beat.NewIdentity(hostname, os.Getpid())
+	pid := turn.PID()
+	d.identity = beat.NewIdentity(hostname, pid)
 	d.beats = newBeats(d.identity, cfg.Metrics)
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
@@ -136,7 +138,7 @@ func New(cfg Config) (*Daemon, error) {
 		}
 		d.capsules = append(d.capsules, c)
 	}
-	d.info = d.beatInfo(hostname, os.Getpid())
+	d.info = d.beatInfo(hostname, pid)
 	return d, nil
 }
 

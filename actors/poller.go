@@ -120,10 +120,11 @@ func (p *poller) Receive(ctx actor.Context) {
 	}
 }
 
-// after sends tick kind to self after wait, replacing the timer in *t.
+// after sends tick kind to self after wait, replacing the timer in *t. What is
+// due at once comes in the order of the kinds.
 func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, kind int) {
 	self, d, m := ctx.Self(), p.d, tick{epoch: p.epoch, kind: kind}
-	nt := time.AfterFunc(max(0, wait), func() { d.root().Send(self, m) })
+	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.root().Send(self, m) })
 	if t == nil {
 		return
 	}
@@ -224,7 +225,7 @@ func (p *poller) watched(ctx actor.Context, e sched.Event) {
 			return
 		}
 		for i := range p.sets { // which of the two it is, the look will show
-			p.after(ctx, &p.sets[i].timer, time.Until(e.Next)+time.Duration(i), tickDue0+i) // one after the other
+			p.after(ctx, &p.sets[i].timer, time.Until(e.Next), tickDue0+i)
 		}
 	}
 }

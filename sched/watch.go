@@ -176,7 +176,7 @@ func (w *watcher) reign(ctx context.Context) error {
 func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat int, elected func(int)) error {
 	renew := time.NewTicker(seatRenewal)
 	defer renew.Stop()
-	for {
+	for ctx.Err() == nil { // first, whatever else there is: a stop does not look once more
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -206,11 +206,10 @@ func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat in
 				return err
 			}
 			w.notify(Event{Kind: Ring, Next: w.s.behind(o).Next()})
-			if !sleep(ctx, lookPause) {
-				return ctx.Err()
-			}
+			sleep(ctx, lookPause)
 		}
 	}
+	return ctx.Err()
 }
 
 // seat asks for, takes or leaves a seat.

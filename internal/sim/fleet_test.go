@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,14 @@ type process struct {
 	failed error // of its start
 	over   bool  // the world has seen that it has ended
 }
+
+// pid is the number of the process that is being made: none that the machine
+// could have.
+var pid atomic.Int64
+
+const noPID = 1 << 30
+
+func nextPID() int { return int(pid.Load()) }
 
 var errFails = errors.New("fails by the plan")
 
@@ -68,6 +77,7 @@ func (w *world) start(pl *place) {
 		}
 		cfg.Capsules = append(cfg.Capsules, c)
 	}
+	pid.Store(noPID + int64(len(w.all)))
 	d, err := actors.New(cfg)
 	if err != nil {
 		panic(err)

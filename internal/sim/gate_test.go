@@ -183,12 +183,21 @@ func (w *world) apply(c *conn, cmd *command) []byte {
 	if w.bug != nil && w.bug.script != nil {
 		words = w.bug.script(w, words)
 	}
-	reply := w.dispatch(c, words)
+	reply := w.dispatch(c, w.load(words))
 	if script(cmd.words) == "fence" {
 		w.book.fenced(cmd.words, string(reply))
 	}
 	w.book.after(c.owner, cmd.words)
 	return reply
+}
+
+// load gives Redis a script that it is to have when it is wanted.
+func (w *world) load(words []string) []string {
+	if !w.preloaded || !strings.EqualFold(words[0], "evalsha") || w.loaded[words[1]] {
+		return words
+	}
+	w.loaded[words[1]] = true
+	return append([]string{"EVAL", scripts()[words[1]].src}, words[2:]...)
 }
 
 // wait makes an act of a job's run and waits for its turn; false when the

@@ -3,11 +3,13 @@ package sim
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -18,7 +20,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	cmap "github.com/orcaman/concurrent-map"
 	"github.com/redis/go-redis/v9"
+	lua "github.com/yuin/gopher-lua"
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/internal/turn"
@@ -30,6 +34,7 @@ var (
 	replays = flag.Int("sim.replays", 100, "how often a seed is replayed")
 	pending = flag.Bool("sim.pending", false, "list in the trace what is pending at each step")
 	part    = flag.Bool("sim.part", false, "run the seeds in this process")
+	digests = flag.Bool("sim.digests", false, "print a digest of the trace of each seed")
 )
 
 // processors is taken before TestMain leaves one of them.
@@ -39,6 +44,13 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
 	turn.Hook = takeTurn
+	turn.PID = nextPID
+	if err := os.Setenv("DYNO", "sim"); err != nil { // the host's name in identities
+		panic(err)
+	}
+	// Made anew for every daemon, and for every run of a script: a fifth of the time
+	// goes into what nobody here fills.
+	cmap.SHARD_COUNT, lua.RegistrySize, lua.CallStackSize = 1, 1024, 64
 	// What a step sets off in a process is more than one goroutine now and then.
 	// Nothing is to interrupt them: no other thread, no garbage collection.
 	runtime.GOMAXPROCS(1)
@@ -98,6 +110,9 @@ func TestSeeds(t *testing.T) {
 			t.Logf("seed %d: %v", s, o.wrong)
 			shrink(t, s)
 		}
+		if *digests {
+			t.Logf("trace of seed %d: %x", s, sha1.Sum([]byte(o.trace)))
+		}
 		if *seeds == 1 {
 			t.Log(plans.Example(s), o.trace)
 		}
@@ -117,10 +132,8 @@ func inParts(t *testing.T) {
 	for i := range parts {
 		first := *seed + i**seeds/parts
 		n := *seed + (i+1)**seeds/parts - first
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSeeds$", "-test.v", "-sim.part",
-			"-sim.seed="+strconv.Itoa(first), "-sim.seeds="+strconv.Itoa(n))
 		wg.Go(func() {
-			out, err := cmd.CombinedOutput()
+			out, err := seedsInAnotherProcess(t, first, n).CombinedOutput()
 			mu.Lock()
 			defer mu.Unlock()
 			t.Logf("%s", bytes.TrimSpace(out))
@@ -130,6 +143,11 @@ func inParts(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func seedsInAnotherProcess(t *testing.T, first, n int, more ...string) *exec.Cmd {
+	args := append([]string{"-test.run=^TestSeeds$", "-test.v", "-sim.part", "-sim.seed=" + strconv.Itoa(first), "-sim.seeds=" + strconv.Itoa(n)}, more...)
+	return exec.CommandContext(t.Context(), os.Args[0], args...)
 }
 
 // shrink lets rapid look for the smallest plan that is still found wrong; it
@@ -166,6 +184,29 @@ func TestASeedReplays(t *testing.T) {
 				t.Fatalf("seed %d, replay %d: %s", n, i, difference(first.trace, again.trace))
 			}
 		}
+	}
+}
+
+// TestASeedReplaysInAnotherProcess runs the same seeds in two processes: the seed
+// that a run prints is worth something only if the next one sees the same.
+func TestASeedReplaysInAnotherProcess(t *testing.T) {
+	if raceEnabled {
+		t.Skip("as TestASeedReplays")
+	}
+	var traces [2]string
+	var wg sync.WaitGroup
+	for i := range traces {
+		wg.Go(func() {
+			out, err := seedsInAnotherProcess(t, 60, 40, "-sim.digests").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			traces[i] = strings.Join(regexp.MustCompile("trace of seed.*").FindAllString(string(out), -1), "\n")
+		})
+	}
+	wg.Wait()
+	if traces[0] == "" || traces[0] != traces[1] {
+		t.Error(difference(traces[0], traces[1]))
 	}
 }
 

@@ -3,6 +3,13 @@
 // a go statement.
 package turn
 
+import "os"
+
+// PID is the number of this process. Daemons that share one process in a
+// simulation have a number each, and the same in every repetition: it is a part of
+// their identities, by which their pauses are spread.
+var PID = os.Getpid
+
 // Hook is nil but in a simulation, which sets it before any daemon is made. It
 // must see to it that f runs, some time and in a goroutine of its own; process is
 // the identity of the daemon, what the same in every repetition.
