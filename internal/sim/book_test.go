@@ -31,6 +31,8 @@ type state struct {
 	failed  int
 	done    int
 	hits    int             // faults that allow it another run
+	deaths  int             // recoveries since it was last acquitted
+	buried  bool            // by the poison rule
 	running map[string]bool // processes in which a run has begun and not ended
 	begun   map[string]bool // processes in which a run has begun
 	hand    string          // the Ruby worker that has popped it
@@ -103,9 +105,57 @@ func (b *book) after(o *owner, words []string) {
 		if len(old) == 1 && len(now) == 1 && strings.HasPrefix(old[0], "wip ") && strings.HasPrefix(now[0], "queue:") {
 			b.returned(o, script, s, old[0])
 		}
+		if script == "reroute" && len(old) == 1 && (len(now) != 1 || now[0] != old[0]) {
+			b.judged(s, old[0], now)
+		}
 		b.check(s, now)
 	}
+	if script == "acquit" {
+		b.acquitted()
+	}
 }
+
+// judged holds a rescuer's verdict against what has in fact happened to a job.
+func (b *book) judged(s *state, from string, now []string) {
+	if !b.w.plan.poisoned() {
+		return
+	}
+	s.deaths++
+	apart := keys.Suspects("")
+	switch {
+	case len(now) == 1 && now[0] == keys.Dead:
+		s.buried = true
+		b.w.seen[map[bool]string{false: "job buried: a killer", true: "job buried: innocent, its processes died as often"}[s.plan.Kills == Innocent]]++
+		if s.deaths < limit || !strings.HasSuffix(from, apart) {
+			b.w.fail("%s was buried after %d recoveries, out of %s", s.name, s.deaths, from)
+		}
+		return
+	case len(now) == 1 && strings.HasSuffix(now[0], apart) != (s.deaths >= suspect):
+		b.w.fail("%s went to %s after %d recoveries", s.name, now[0], s.deaths)
+	case s.deaths >= limit && strings.HasSuffix(from, apart):
+		b.w.fail("%s went to %s after %d recoveries, the last as a suspect", s.name, strings.Join(now, " "), s.deaths)
+	}
+	if n := b.recoveries(s); n != s.deaths {
+		b.w.fail("%s was recovered %d times, and %d are counted", s.name, s.deaths, n)
+	}
+}
+
+// recoveries are those that Redis remembers of a job.
+func (b *book) recoveries(s *state) int {
+	return strings.Count(b.w.redis.HGet(keys.RecoveredLog, s.jid()), `"at":`)
+}
+
+// acquitted begins to count anew for those of which nothing is remembered.
+func (b *book) acquitted() {
+	for _, s := range b.allJobs() {
+		if s.deaths > 0 && b.recoveries(s) == 0 {
+			s.deaths = 0
+		}
+	}
+}
+
+// jid is the job's on the wire.
+func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.name[1:] }
 
 func (b *book) allJobs() []*state {
 	list := make([]*state, len(b.names))
@@ -212,21 +262,28 @@ func (b *book) finished() bool { return b.unfinished() == "" }
 func (b *book) unfinished() string {
 	var names []string
 	for _, s := range b.allJobs() {
-		if s.pushed && (s.done == 0 || len(b.where[s.name]) > 0 || s.hand != "") {
+		if s.pushed && !s.rests(b.where[s.name]) && (s.done == 0 || len(b.where[s.name]) > 0 || s.hand != "") {
 			names = append(names, s.name+" ("+strings.Join(b.where[s.name], " ")+")")
 		}
 	}
 	return b.w.names.Replace(strings.Join(names, ", "))
 }
 
+// rests tells whether a job was buried, and is where it belongs.
+func (s *state) rests(places []string) bool {
+	return s.buried && len(places) == 1 && places[0] == keys.Dead
+}
+
 // close is the last look.
 func (b *book) close() {
 	b.where = b.look()
 	for _, name := range slices.Sorted(maps.Keys(b.where)) {
-		b.w.fail("after the end %s stands in %s", name, strings.Join(b.where[name], " "))
+		if !b.jobs[name].rests(b.where[name]) {
+			b.w.fail("after the end %s stands in %s", name, strings.Join(b.where[name], " "))
+		}
 	}
 	for _, s := range b.allJobs() {
-		if s.pushed && s.done == 0 {
+		if s.pushed && s.done == 0 && !s.buried {
 			b.w.fail("after the end %s is not done", s.name)
 		}
 	}

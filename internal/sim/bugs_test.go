@@ -40,9 +40,12 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"a take without a fence", bug{script: instead("take", "if lease ~= ARGV[1] then", "if false then")}, "there is still work"},
 		{"a move that leaves a copy behind", bug{script: instead("settle", "call('HDEL', wip, unpack(ARGV, first, first + n - 1))", "")}, " stands in .* and "},
 		{"a resume that forgets what a lost call took", bug{script: instead("resume", "if jobs[j] then", "if false then")}, "there is still work"},
+		{"a recovery that counts twice", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])",
+			"pcall('HSET', KEYS[7], job, string.sub(ARGV[at + 9], 1, -2) .. ',' .. string.sub(ARGV[at + 9], 2))")}, "and [0-9] are counted"},
+		{"a recovery that does not count", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])", "")}, "and 0 are counted"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
-			for seed := 1; seed <= 400; seed++ {
+			for seed := 1; seed <= 1000; seed++ {
 				o := simulate(t, plans.Example(seed), &b.bug)
 				if o.wrong == nil {
 					continue
@@ -53,7 +56,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 				t.Logf("seed %d: %v", seed, o.wrong)
 				return
 			}
-			t.Error("400 seeds have not found it")
+			t.Error("1,000 seeds have not found it")
 		})
 	}
 }

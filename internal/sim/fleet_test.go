@@ -56,6 +56,9 @@ func (w *world) redisOptions(o *owner) *redis.Options {
 
 // start starts the next process of a place.
 func (w *world) start(pl *place) {
+	if pl.now != nil && !pl.now.isOver() {
+		return // two faults have ended the one before, and one of them was faster
+	}
 	pl.n++
 	p := &process{
 		owner: &owner{name: fmt.Sprintf("p%d.%d", pl.index+1, pl.n), place: pl, steps: &pl.steps},
@@ -69,6 +72,9 @@ func (w *world) start(pl *place) {
 		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
 		HeartbeatInterval: 20 * time.Second, Metrics: actors.MetricsOff,
 		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to bury a job
+	}
+	if w.plan.poisoned() {
+		cfg.Poison = actors.Poison{Recoveries: limit, Suspect: suspect}
 	}
 	for i, n := range w.plan.Fleet[pl.index].Capsules {
 		c := actors.Capsule{Name: string(rune('k' + i)), Concurrency: n, Queues: fetch.Strict(queues)}
@@ -121,7 +127,7 @@ func (job) Class() string { return "Job" }
 func (p *process) handle(ctx context.Context, jid string) error {
 	w, name := p.w, "j"+strings.TrimLeft(jid, "0")
 	j := w.book.job(name)
-	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() { w.book.runs(p.owner, j) }) {
+	if !w.wait(p.owner, p.gone, nil, "starts "+name, time.Time{}, func() { w.book.runs(p.owner, j); p.swallow(j, KillsAtStart) }) {
 		return errGone
 	}
 	var stop <-chan struct{}
@@ -129,13 +135,30 @@ func (p *process) handle(ctx context.Context, jid string) error {
 		stop = ctx.Done()
 	}
 	fails := false
-	if !w.wait(p.owner, p.gone, stop, "ends "+name, time.Now().Add(j.plan.Lasts), func() { fails = w.book.ends(p.owner, j) }) {
+	if !w.wait(p.owner, p.gone, stop, "ends "+name, time.Now().Add(j.plan.Lasts), func() {
+		if !p.swallow(j, KillsAtEnd) {
+			fails = w.book.ends(p.owner, j)
+		}
+	}) {
 		return context.Cause(ctx)
 	}
 	if fails {
 		return errFails
 	}
 	return nil
+}
+
+// swallow ends the process if this is the time at which the job does that.
+func (p *process) swallow(s *state, now Pill) bool {
+	if s.plan.Kills != now {
+		return false
+	}
+	w := p.w
+	w.say("      %s dies of %s", p.name, s.name)
+	w.seen["process killed by a job"]++
+	w.kill(p)
+	w.after(300*time.Millisecond, func() { w.start(p.place) })
+	return true
 }
 
 // fault returns what the plan has for this step of the owner, nil for nothing, and
@@ -173,16 +196,12 @@ func (w *world) fault(o *owner, ofJobs bool) *Fault {
 		p := o.place.now
 		w.stop(o.place)
 		w.await(p, f.For)
+	case Restart:
+		w.restart(f.For)
 	case Pause:
 		o.resumes = time.Now().Add(f.For)
 	case CutAll:
-		for _, c := range w.connsOf(o) { // at one instant each: they come back at one each
-			w.mu.Lock()
-			c.sever()
-			w.mu.Unlock()
-			synctest.Wait()
-			time.Sleep(time.Microsecond)
-		}
+		w.cut(w.connsOf(o))
 	}
 	return f
 }
@@ -204,15 +223,10 @@ func (w *world) kill(p *process) {
 	p.dead = true
 	w.mu.Unlock()
 	for _, c := range w.connsOf(p.owner) {
-		for len(c.cmds) > 0 && !strings.EqualFold(c.cmds[0].words[0], "blmove") && w.random.IntN(2) == 0 {
-			w.say("      still applied: %s", c.cmds[0].key)
-			w.carryOut(c, false)
-		}
+		w.lastWords(c)
 		w.mu.Lock()
-		c.cmds, c.gone = nil, true
 		c.sever()
 		w.mu.Unlock()
-		w.dispatch(c, []string{"UNSUBSCRIBE"})
 	}
 	w.mu.Lock()
 	for _, a := range w.acts {
@@ -222,11 +236,57 @@ func (w *world) kill(p *process) {
 	close(p.gone) // its handlers return, its daemon stops: nobody sees it
 }
 
+// lastWords carries out some of what was sent on a connection, and nothing more
+// is to come.
+func (w *world) lastWords(c *conn) {
+	for len(c.cmds) > 0 && !strings.EqualFold(c.cmds[0].words[0], "blmove") && w.random.IntN(2) == 0 {
+		w.say("      still applied: %s", c.cmds[0].key)
+		w.carryOut(c, false)
+	}
+	w.mu.Lock()
+	c.cmds, c.gone = nil, true
+	w.mu.Unlock()
+	w.dispatch(c, []string{"UNSUBSCRIBE"})
+}
+
+// cut ends connections, at one instant each: they come back at one each.
+func (w *world) cut(conns []*conn) {
+	for _, c := range conns {
+		w.mu.Lock()
+		c.sever()
+		w.mu.Unlock()
+		synctest.Wait()
+		time.Sleep(time.Microsecond)
+	}
+}
+
+// restart ends Redis and starts it again with its data. Its scripts are gone,
+// and so are all connections.
+func (w *world) restart(d time.Duration) {
+	w.mu.Lock()
+	w.down, w.loading = time.Now().Add(d/2), time.Now().Add(d)
+	w.mu.Unlock()
+	for _, p := range w.all {
+		if p.faulted.Before(w.loading) {
+			p.faulted = w.loading
+		}
+	}
+	all := w.connsOf(nil)
+	for _, c := range all {
+		w.lastWords(c)
+	}
+	w.dispatch(newConn(w, nil), []string{"SCRIPT", "FLUSH"})
+	w.preloaded = false
+	w.cut(all)
+}
+
+// connsOf are the connections of an owner, nil: of everybody, in an order that
+// replays.
 func (w *world) connsOf(o *owner) (mine []*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.conns {
-		if c.owner == o {
+		if o == nil || c.owner == o {
 			mine = append(mine, c)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-var errGone = errors.New("sim: the network is unreachable") // of a dead process
+var errGone = errors.New("sim: the network is unreachable") // of a dead process, or Redis is down
 
 // dial is the Dialer of an owner's clients.
 func (w *world) dial(o *owner) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if o.dead {
+		if o.dead || time.Now().Before(w.down) {
 			return nil, errGone
 		}
 		c := newConn(w, o)
@@ -173,6 +173,9 @@ func (w *world) apply(c *conn, cmd *command) []byte {
 	words := cmd.words
 	if c.gone && strings.EqualFold(words[0], "subscribe") { // nobody would ever end it
 		return nil
+	}
+	if time.Now().Before(w.loading) && !time.Now().Before(w.down) {
+		return []byte("-LOADING Redis is loading the dataset in memory\r\n")
 	}
 	if strings.EqualFold(words[0], "blmove") {
 		if !w.redis.Exists(words[1]) {

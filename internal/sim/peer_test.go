@@ -24,11 +24,14 @@ type peer struct {
 // next is the peer's next step; do is nil when there is none.
 func (p *peer) next() (from time.Time, key string, do func()) {
 	if p.job != nil {
+		if p.ends.Before(p.w.loading) {
+			p.ends = p.w.loading
+		}
 		return p.ends, p.name + " ends " + p.job.name, p.end
 	}
 	for _, q := range queues {
 		if p.w.redis.Exists(keys.Queue(q)) {
-			return time.Time{}, p.name + " brpop " + q, func() { p.pop(keys.Queue(q)) }
+			return p.w.loading, p.name + " brpop " + q, func() { p.pop(keys.Queue(q)) }
 		}
 	}
 	return time.Time{}, "", nil

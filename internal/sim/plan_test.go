@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,18 @@ type Job struct {
 	Lasts time.Duration
 	Fails int  // so many runs fail first
 	Deaf  bool // does not look at its context
+	Kills Pill
 }
+
+// Pill is whether, and when, a job takes the process down that runs it.
+type Pill int
+
+// The pills.
+const (
+	Innocent Pill = iota
+	KillsAtStart
+	KillsAtEnd
+)
 
 // Fault is what happens to a place of the fleet when its step of that number is
 // about to be let through; place len(Fleet) is the client. With OfJobs only the
@@ -59,10 +71,11 @@ const (
 	Pause                 // SIGSTOP, then SIGCONT
 	CutAll                // every connection of the process ends
 	Term                  // SIGTERM, and a new process later
+	Restart               // of Redis, with all its data; the second half of the time it answers LOADING
 )
 
 func (k Kind) String() string {
-	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term"}[k]
+	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term", "redis restarts"}[k]
 }
 
 // ofCommand tells whether the fault is one of a command, not of a process.
@@ -77,7 +90,15 @@ const (
 	grace   = 200 * time.Millisecond
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
+	suspect = 2                // recoveries that set a job apart, where they are counted
+	limit   = 3                // and that bury it
 )
+
+// poisoned tells whether a job of the plan kills. Then recoveries are counted, and
+// there are no Ruby workers: what they have popped would be lost with them.
+func (p Plan) poisoned() bool {
+	return slices.ContainsFunc(p.Jobs, func(j Job) bool { return j.Kills != Innocent })
+}
 
 var queues = []string{"a", "b"}
 
@@ -117,6 +138,12 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 	for range draw(t, "jobs", 1, 12) {
 		p.Jobs = append(p.Jobs, drawJob(t))
 	}
+	if draw(t, "poison", 0, 7) == 7 {
+		for range draw(t, "killers", 1, 2) {
+			p.Jobs[draw(t, "killer", 0, len(p.Jobs)-1)].Kills = pick(t, "kills", KillsAtStart, KillsAtEnd)
+		}
+		p.Peers = 0
+	}
 	for range draw(t, "faults", 0, 6) {
 		p.Faults = append(p.Faults, drawFault(t, len(p.Fleet)))
 	}
@@ -148,7 +175,7 @@ func drawFault(t *rapid.T, places int) Fault {
 	} else {
 		f.Step = draw(t, "step", 0, 120)
 	}
-	f.Kind = pick(t, "kind", CutAfter, CutBefore, Delay, Late, CutAll, Kill, Kill, Kill, Pause, Pause, Pause, Term)
+	f.Kind = pick(t, "kind", CutAfter, CutBefore, Delay, Late, Late, CutAll, Kill, Kill, Kill, Pause, Pause, Pause, Term, Restart)
 	switch f.Kind {
 	case Pause, Delay:
 		f.For = span(t, "for", [2]int{1, 4000}, [2]int{int(lease / time.Millisecond), 16000})
@@ -166,7 +193,7 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
 	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf)
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf, j.Kills)
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t) of place %d\n", f.Kind, f.For, f.Step, f.OfJobs, f.Place+1)

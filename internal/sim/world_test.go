@@ -35,6 +35,8 @@ type world struct {
 	acts    []*act
 	turns   []*goTurn
 	names   *strings.Replacer // identities -> names
+	down    time.Time         // until then there is no Redis
+	loading time.Time         // and until then it loads its data
 
 	places []*place
 	all    []*process
