@@ -228,7 +228,7 @@ func (r *Rescuer) unlap(ctx context.Context) (n int, err error) {
 // round deals with all that are dead, alone if it gets the lock. Those that
 // could not be finished stay in the index; it passes over them.
 func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) error {
-	token := fmt.Sprintf("%016x", r.draw("lock").Uint64())
+	token := fmt.Sprintf("%s%016x", r.own, r.draw("lock").Uint64())
 	if won, err := r.lock(ctx, token, lockTime, "1"); err != nil || !won {
 		return err
 	}
@@ -399,8 +399,10 @@ func (j *judged) back(ctx context.Context, receipts []string, _ *RescuedFrom) (i
 var errLock = errors.New("another rescuer has taken over")
 
 // lock takes ("1"), extends or releases (0) our lock and tells whether we held it.
+// A lock that an earlier round of this process holds, whose reply was lost, is
+// taken over.
 func (r *Rescuer) lock(ctx context.Context, token string, d time.Duration, take string) (bool, error) {
-	return lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, d.Milliseconds(), take).Bool()
+	return lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, d.Milliseconds(), take, r.own).Bool()
 }
 
 // isReply tells whether Redis itself sent the error: then other commands may work.

@@ -146,6 +146,36 @@ func TestRescueLock(t *testing.T) {
 	}
 }
 
+// A lock whose taker has given up waiting for the reply is applied all the same.
+// Nobody works under it: the same process goes on at its next attempt, others wait.
+func TestALateLockDoesNotKeepItsOwnRescuerAway(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	rescuer := func(identity string) *Rescuer {
+		r, err := NewRescuer(RescuerConfig{Redis: rdb, Identity: identity, Logger: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	own, other := rescuer("h:1:aa"), rescuer("h:1:aaa")
+	die(t, rdb, "h:2:bb", 2, "a")
+	if won, err := own.lock(t.Context(), own.own+"lost", lockTime, "1"); err != nil || !won {
+		t.Fatal(won, err)
+	}
+	if done := mustRescue(t, other.Rescue); done.Units != 0 {
+		t.Errorf("another one: %+v", done)
+	}
+	if done := mustRescue(t, own.Rescue); done.Units != 2 {
+		t.Errorf("its own next attempt: %+v", done)
+	}
+	if held, err := own.lock(t.Context(), own.own+"lost", lockTime, ""); err != nil || held {
+		t.Errorf("the round that was given up still holds the lock: %v, %v", held, err)
+	}
+	if n := rdb.Exists(t.Context(), keys.Rescue).Val(); n != 0 {
+		t.Error("the lock was left behind")
+	}
+}
+
 // A rescue may break off after any of its commands; the next one finishes it,
 // and the order is kept.
 func TestRescueBrokenOffAnywhere(t *testing.T) {

@@ -128,9 +128,9 @@ var (
 		},
 		"lock": func(t *rapid.T) ([]string, []any) {
 			if rapid.Bool().Draw(t, "take") {
-				return []string{keys.Rescue}, []any{generation(t), 5000, "1"}
+				return []string{keys.Rescue}, []any{generation(t), 5000, "1", rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "own")}
 			}
-			return []string{keys.Rescue}, []any{generation(t), rapid.SampledFrom([]int{0, 5000}).Draw(t, "ms"), ""}
+			return []string{keys.Rescue}, []any{generation(t), rapid.SampledFrom([]int{0, 5000}).Draw(t, "ms"), "", ""}
 		},
 		// Any sorted set and hash of jobs will do for the last three.
 		"recall": func(t *rapid.T) ([]string, []any) {
