@@ -23,6 +23,9 @@ type conn struct {
 	peer  *server.Peer // the connection at the server
 	wake  chan struct{}
 
+	id       int // 0: none
+	redirect int // tracking is on, and whom to tell
+
 	dialled  time.Time
 	in       bytes.Buffer
 	cmds     []*command // complete, not let through
@@ -141,7 +144,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		if strings.EqualFold(words[0], "hello") || strings.EqualFold(words[0], "client") {
 			// No step: connections begin so, and go-redis holds a mutex meanwhile, on
 			// which a bubble may not wait.
-			c.give([]byte("-ERR unknown command\r\n"))
+			c.give(c.w.tracking.of(c, words))
 			continue
 		}
 		c.cmds = append(c.cmds, &command{words: words, key: c.w.canonical(words), arrived: time.Now()})

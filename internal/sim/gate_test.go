@@ -22,6 +22,8 @@ func (w *world) dial(o *owner) func(context.Context, string, string) (net.Conn, 
 			return nil, errGone
 		}
 		c := newConn(w, o)
+		w.dials++
+		c.id = w.dials
 		w.conns = append(w.conns, c)
 		return c, nil
 	}
@@ -91,7 +93,9 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 	w.mu.Lock()
 	c.reply = &reply
 	w.mu.Unlock()
+	w.tracking.at = c
 	w.server.Dispatch(c.peer, words)
+	w.tracking.at = nil
 	c.peer.Flush()
 	w.mu.Lock()
 	c.reply = nil

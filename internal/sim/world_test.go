@@ -32,11 +32,14 @@ type world struct {
 	mu      sync.Mutex // guards what follows; never held while anybody runs
 	arrived chan struct{}
 	conns   []*conn
+	dials   int
 	acts    []*act
 	turns   []*goTurn
 	names   *strings.Replacer // identities -> names
 	down    time.Time         // until then there is no Redis
 	loading time.Time         // and until then it loads its data
+
+	tracking tracking
 
 	places []*place
 	all    []*process
@@ -161,6 +164,8 @@ func newWorld(t *testing.T, p Plan, b *bug) *world {
 	synctest.Wait()
 	w.server = w.redis.Server()
 	current.Store(w)
+	w.tracking = tracking{off: p.Order%3 == 0, armed: map[string]map[*conn]int{}}
+	w.server.SetPreHook(w.tracking.hook)
 	w.redis.ClockTTL(true)
 	w.redis.Seed(1)
 	w.preloaded = p.Order%4 != 0 // else every first use of a script is a step more
@@ -277,6 +282,7 @@ func (w *world) step(limit time.Time) {
 	w.settle()
 	w.orphans()
 	w.reap()
+	w.deliver()
 	list, next := w.options()
 	if len(list) == 0 {
 		if next.IsZero() || next.After(limit) {
@@ -309,6 +315,7 @@ func (w *world) step(limit time.Time) {
 		}
 	}
 	list[i].do()
+	w.deliver()
 	// The way to Redis and back. Every step has an instant of its own, so that no
 	// two timers of different steps are due at once.
 	w.settle()
