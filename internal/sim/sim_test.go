@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 	// Made anew for every daemon, and for every run of a script: a fifth of the time
 	// goes into what nobody here fills.
-	cmap.SHARD_COUNT, lua.RegistrySize, lua.CallStackSize = 1, 1024, 64
+	cmap.SHARD_COUNT, lua.RegistrySize, lua.CallStackSize = 1, 384, 32
 	// What a step sets off in a process is more than one goroutine now and then.
 	// Nothing is to interrupt them: no other thread, no garbage collection.
 	runtime.GOMAXPROCS(1)
@@ -87,7 +87,7 @@ var runs int
 
 // collect collects the garbage of a number of runs.
 func collect() {
-	if runs++; runs%10 == 0 {
+	if runs++; runs%3 == 0 {
 		runtime.GC()
 	}
 }
