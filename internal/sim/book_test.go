@@ -115,48 +115,6 @@ func (b *book) after(o *owner, words []string) {
 	}
 }
 
-// judged holds a rescuer's verdict against what has in fact happened to a job.
-func (b *book) judged(s *state, from string, now []string) {
-	if !b.w.plan.poisoned() {
-		return
-	}
-	s.deaths++
-	apart := keys.Suspects("")
-	switch {
-	case len(now) == 1 && now[0] == keys.Dead:
-		s.buried = true
-		b.w.seen[map[bool]string{false: "job buried: a killer", true: "job buried: innocent, its processes died as often"}[s.plan.Kills == Innocent]]++
-		if s.deaths < limit || !strings.HasSuffix(from, apart) {
-			b.w.fail("%s was buried after %d recoveries, out of %s", s.name, s.deaths, from)
-		}
-		return
-	case len(now) == 1 && strings.HasSuffix(now[0], apart) != (s.deaths >= suspect):
-		b.w.fail("%s went to %s after %d recoveries", s.name, now[0], s.deaths)
-	case s.deaths >= limit && strings.HasSuffix(from, apart):
-		b.w.fail("%s went to %s after %d recoveries, the last as a suspect", s.name, strings.Join(now, " "), s.deaths)
-	}
-	if n := b.recoveries(s); n != s.deaths {
-		b.w.fail("%s was recovered %d times, and %d are counted", s.name, s.deaths, n)
-	}
-}
-
-// recoveries are those that Redis remembers of a job.
-func (b *book) recoveries(s *state) int {
-	return strings.Count(b.w.redis.HGet(keys.RecoveredLog, s.jid()), `"at":`)
-}
-
-// acquitted begins to count anew for those of which nothing is remembered.
-func (b *book) acquitted() {
-	for _, s := range b.allJobs() {
-		if s.deaths > 0 && b.recoveries(s) == 0 {
-			s.deaths = 0
-		}
-	}
-}
-
-// jid is the job's on the wire.
-func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.name[1:] }
-
 func (b *book) allJobs() []*state {
 	list := make([]*state, len(b.names))
 	for i, name := range b.names {
@@ -267,11 +225,6 @@ func (b *book) unfinished() string {
 		}
 	}
 	return b.w.names.Replace(strings.Join(names, ", "))
-}
-
-// rests tells whether a job was buried, and is where it belongs.
-func (s *state) rests(places []string) bool {
-	return s.buried && len(places) == 1 && places[0] == keys.Dead
 }
 
 // close is the last look.
