@@ -51,9 +51,10 @@ type laps struct {
 	seen    uint64 // those of them that somebody has seen to
 	taking  int    // takes under way
 	bell    *bell
-	late    *time.Timer // rings when nobody has seen to them
-	ending  bool        // a goroutine ends blocked commands
-	mute    bool        // the server does not let us end them
+	late    *time.Timer   // rings when nobody has seen to them
+	ending  bool          // a goroutine ends blocked commands
+	more    chan struct{} // there are more of them
+	mute    bool          // the server does not let us end them
 	closed  bool
 	done    chan struct{} // after close: nobody is blocked any more
 	ended   chan struct{} // after close: every goroutine is gone
@@ -64,7 +65,7 @@ type laps struct {
 func newLaps(source *redis.Client, names []string, share int, sick *sickQueues) *laps {
 	l := &laps{
 		source: source, names: names, share: share, sick: sick,
-		bell: newBell(), done: make(chan struct{}), ended: make(chan struct{}),
+		bell: newBell(), more: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for _, name := range names {
 		l.pairs = append(l.pairs, keys.Queue(name), keys.Lap(name))

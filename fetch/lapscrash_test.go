@@ -140,10 +140,10 @@ func TestSweepFindsLaps(t *testing.T) {
 func TestShareClosedWhileJobsCome(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	const jobs = 6
-	for round := range 40 {
+	const jobs = 2
+	for round := range 100 {
 		env := testEnv(rdb, Strict{"a"})
-		env.Share = 3
+		env.Share = 4
 		f := mustOpen(t, env)
 		mustTake(t, f, 5)
 		var all sync.WaitGroup

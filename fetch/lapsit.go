@@ -90,9 +90,16 @@ func (l *laps) adjust() {
 			}
 		}
 	}
-	if many && !l.ending && !l.mute && !l.closed {
+	switch {
+	case !many || l.mute || l.closed:
+	case !l.ending:
 		l.ending = true
 		l.background(l.endMany)
+	default:
+		select {
+		case l.more <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -121,7 +128,10 @@ func (l *laps) endMany() {
 			l.mu.Unlock()
 			break
 		}
-		time.Sleep(endPause)
+		select {
+		case <-l.more:
+		case <-time.After(endPause):
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
