@@ -170,14 +170,15 @@ func TestShareWaitsForAsManyAsThereIsRoomFor(t *testing.T) {
 // order: because nobody asks, because it was called away, because the queue was
 // paused, because there is less room than jobs.
 func TestShareGivesBackWhatItCannotStart(t *testing.T) {
-	rdb, _ := redistest.New(t)
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
 	back := func(want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("queue %q", want), func() bool { return slices.Equal(list(t, rdb, "a"), want) })
-		if got := lap(t, rdb, "a"); len(got) > 0 {
-			t.Errorf("in the lap: %q", got)
-		}
+		eventually(t, fmt.Sprintf("queue %q, and nothing in the lap", want), func() bool {
+			return slices.Equal(list(t, rdb, "a"), want) && len(lap(t, rdb, "a")) == 0
+		})
 	}
 	f := sharing(t, rdb, 2, "a")
 	mustTake(t, f, 3)
@@ -185,6 +186,7 @@ func TestShareGivesBackWhatItCannotStart(t *testing.T) {
 	if err := f.Wait(ctx, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
+	blockedOn(t, rdb, 2)
 	rdb.LPush(ctx, "queue:a", "0", "1")
 	back("0", "1")
 	mustTake(t, f, 3, mustTake(t, f, 3)...)
@@ -192,16 +194,13 @@ func TestShareGivesBackWhatItCannotStart(t *testing.T) {
 	away, cancel := context.WithCancel(ctx)
 	done := make(chan error)
 	go func() { done <- f.Wait(away, 30*time.Second) }()
-	eventually(t, "blocked", func() bool {
-		f.laps.mu.Lock()
-		defer f.laps.mu.Unlock()
-		return !slices.ContainsFunc(f.laps.sitters, (*sitter).rested)
-	})
+	blockedOn(t, rdb, 2)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("called away: %v", err)
 	}
 	rdb.LPush(ctx, "queue:a", "2", "3")
+	blockedOn(t, rdb, 0)
 	back("2", "3")
 
 	rdb.SAdd(ctx, keys.Paused, "a")
