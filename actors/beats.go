@@ -212,6 +212,9 @@ func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bo
 	return got, true
 }
 
+// blockTime is the longest blocking command of the fetchers.
+const blockTime = 5 * time.Second
+
 // redisOptions tells what connections the daemon needs: one per peeked queue of
 // each capsule, and a few for its own calls.
 func redisOptions(cfg Config) redisconn.Need {
@@ -219,7 +222,7 @@ func redisOptions(cfg Config) redisconn.Need {
 	for _, k := range cfg.Capsules {
 		n += len(k.Queues.Names()) + 3
 	}
-	return redisconn.Need{PoolSize: n, Block: waitTime}
+	return redisconn.Need{PoolSize: n, Block: blockTime}
 }
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {

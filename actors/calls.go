@@ -12,8 +12,9 @@ import (
 )
 
 // waitTime is the longest that an idle capsule waits between two looks at its
-// queues, whatever woke it or not.
-const waitTime = 5 * time.Second
+// queues, whatever woke it or not; a fetcher that has to look more often ends the
+// wait sooner.
+const waitTime = 5 * time.Minute
 
 // takeLimit is what one Take may return at most without telling that there is
 // no more.

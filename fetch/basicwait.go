@@ -28,8 +28,10 @@ type pop struct {
 // Wait blocks in one BRPOP over all queues, in the order that the next fetch
 // would draw. It returns early when ctx or d ends; the pop goes on for at most
 // two seconds, and what it gets is kept for the next Take, or put back at once
-// if ctx ended: then it may be that nobody fetches any more.
+// if ctx ended: then it may be that nobody fetches any more. It ends after
+// lookTime in any case, since a Take finds out which queues are paused.
 func (f *basic) Wait(ctx context.Context, d time.Duration) error {
+	d = min(d, lookTime)
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err
 	}

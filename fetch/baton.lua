@@ -10,9 +10,10 @@
 -- sign of life.
 --
 -- The line is sorted by the time of the last look, the deputy in front of all.
+-- Its length tells those in it how often to look: see patience in sitting.go.
 --
--- All of it is a hint, and the baton expires: whoever was forgotten looks after
--- 5 s by himself. So nothing here may fail a script that has moved jobs.
+-- All of it is a hint, and the baton expires: whoever was forgotten looks by
+-- himself after a while. So nothing here may fail a script that has moved jobs.
 
 local call, pcall = redis.call, redis.pcall
 
@@ -21,7 +22,7 @@ local call, pcall = redis.call, redis.pcall
 -- send an echo to prove that the subscription is heard; k = keep the baton as it
 -- is if I have it: it was renewed a moment ago.
 --
--- Returns 'hold', 'second', 'wait' or 'off'. room: the fetcher has use for more
+-- Returns 'hold', 'second', 'wait N' with the length of the line, or 'off'. room: the fetcher has use for more
 -- jobs. got: how many it took now.
 local function sit(baton, line, name, flags, room, got)
   local function has(flag) return string.find(flags, flag, 1, true) end
@@ -63,7 +64,7 @@ local function sit(baton, line, name, flags, room, got)
     local t, front = call('TIME'), 1e13 -- a deputy's time is so much less
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     pcall('ZREMRANGEBYSCORE', line, '-inf', string.format('%.0f', now - 12000 - front))
-    pcall('ZREMRANGEBYSCORE', line, 0, string.format('%.0f', now - 60000))
+    pcall('ZREMRANGEBYSCORE', line, 0, string.format('%.0f', now - 120000))
     local deputy = pcall('ZRANGEBYSCORE', line, '-inf', '(0', 'LIMIT', 0, 1)[1]
     if deputy and deputy ~= name and dead(deputy) then
       pcall('ZREM', line, deputy)
@@ -72,8 +73,8 @@ local function sit(baton, line, name, flags, room, got)
     local second = not deputy or deputy == name
     local score = string.format('%.0f', second and now - front or now)
     if type(pcall('ZADD', line, score, name)) == 'number' then
-      pcall('PEXPIRE', line, 60000)
-      return second and 'second' or 'wait'
+      pcall('PEXPIRE', line, 120000)
+      return second and 'second' or 'wait ' .. call('ZCARD', line)
     end
   elseif holder ~= name then
     pcall('ZREM', line, name)

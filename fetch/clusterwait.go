@@ -11,7 +11,9 @@ import (
 
 // Wait blocks until a queue may have work; see Fetcher. There is no doorbell: the
 // baton would be in a slot of its own.
-func (f *onCluster) Wait(ctx context.Context, d time.Duration) error { return f.peeks.wait(ctx, d) }
+func (f *onCluster) Wait(ctx context.Context, d time.Duration) error {
+	return f.peeks.wait(ctx, min(d, lookTime)) // the look that follows finds out what is paused
+}
 
 // dialPeeks makes the client of the peeks.
 func (f *onCluster) dialPeeks(w *wires) peekClient {

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// lookTime is the longest that an idle fetcher goes without a look at its
-	// queues, whoever was to wake it.
+	// lookTime is the longest that the listener and its deputy go without a look
+	// at their queues, whoever was to wake them; lineTime the longest of those
+	// behind them, in a long line. See patience.
 	lookTime = 5 * time.Second
+	lineTime = time.Minute
 
 	// nudgeTime is how long a bell may ring before the one who is to hear it
 	// counts as busy, and the baton goes to another.
@@ -56,7 +58,8 @@ const (
 // all idle fetchers with the same queues one has the baton and is woken by Redis
 // itself, within the push, by CLIENT TRACKING; see baton.lua. Coming to rest is
 // part of the take that finds nothing, so that an idle fetcher costs one command
-// each 5 s, and a job one more only where the baton changes hands.
+// each 5 s, in a long line one a minute, and a job one more only where the baton
+// changes hands.
 type doorbell struct {
 	source *redis.Client
 	name   string         // channel that this fetcher alone hears
@@ -79,6 +82,7 @@ type doorbell struct {
 	waiting  int
 	vain     int           // rings in a row that came to nothing
 	looked   time.Time     // the last take
+	next     time.Time     // of the looks that nothing asks for
 	paused   []int         // queues that the last look found paused
 	rung     chan struct{} // closed by a ring that no take has followed
 	nudge    *time.Timer   // set by a ring, stopped by a take
@@ -136,22 +140,24 @@ func (d *doorbell) listen(ctx context.Context, dur time.Duration) error {
 	if over {
 		sleep(ctx, d.breather())
 	}
-	for deadline, again := time.Now().Add(dur), false; ; again = true {
+	for deadline, again := time.Now().Add(dur), false; ; {
 		rung, err := d.rest(ctx, again)
 		if rung == nil || err != nil {
 			return err
 		}
-		timer := time.NewTimer(min(time.Until(deadline), lookTime))
+		timer := time.NewTimer(min(time.Until(deadline), d.pause()))
 		select {
 		case <-rung:
 			timer.Stop()
 			sleep(ctx, d.breather())
 			return d.answer(rung)
 		case <-timer.C:
+			over := !time.Now().Before(deadline)
 			d.mu.Lock()
-			d.late = true
+			again = over || d.overdue()
+			d.late = d.late || again
 			d.mu.Unlock()
-			if !time.Now().Before(deadline) {
+			if over {
 				return nil
 			}
 		case <-ctx.Done():
@@ -242,14 +248,25 @@ func (d *doorbell) look(ctx context.Context, e *ears, leave string) (ready bool,
 				paused = append(paused, q)
 			}
 		})
-		d.pause(paused)
+		d.passOver(paused)
 	}
 	d.settle(e, seat, err, true)
 	return seat == "ready", err
 }
 
-// pause tells which queues are paused: a push to one of them is not to ring.
-func (d *doorbell) pause(queues []int) {
+// pause is how long to sleep until it is to be seen whether a look is due; an
+// echo that was asked for comes within that time.
+func (d *doorbell) pause() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ears == nil || !d.ears.asked.IsZero() {
+		return lookTime
+	}
+	return time.Until(d.next)
+}
+
+// passOver tells which queues are paused: a push to one of them is not to ring.
+func (d *doorbell) passOver(queues []int) {
 	d.mu.Lock()
 	d.paused = queues
 	d.mu.Unlock()

@@ -289,6 +289,52 @@ func TestIdleFetchersAreQuiet(t *testing.T) {
 	}
 }
 
+// Those in a long line look rarely: it is enough that one of them does now and
+// then. The listener and its deputy go on looking each 5 s.
+func TestALongLineLooksRarely(t *testing.T) {
+	t.Parallel()
+	const fetchers = 50
+	r := newWakeRig(t, "a")
+	for i := range fetchers {
+		f := r.fetcher(fmt.Sprint(i))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				_, _ = f.Take(context.Background(), 1, nil)
+				_ = f.Wait(ctx, time.Minute)
+			}
+		}()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	r.settled(fetchers)
+	// The first to come saw a short line; after this the others have looked again.
+	<-time.After(2 * lookTime)
+	before := r.sent()
+	<-time.After(2 * lookTime) // what is counted is a rate
+	looks := r.sent() - before
+	// Each look of the listener and the deputy, and a fifth of one of the line a second.
+	most := 2*3 + 2*float64(fetchers)*lookTime.Seconds()/(lineTime.Seconds()*3/4)
+	t.Logf("%.0f looks in 10 s, expected %.0f at most", looks, most)
+	if looks > most {
+		t.Errorf("%d idle fetchers looked %.0f times in 10 s, expected %.0f at most", fetchers, looks, most)
+	}
+}
+
+// How often one in a line looks depends on its length only.
+func TestPatienceGrowsWithTheLine(t *testing.T) {
+	t.Parallel()
+	d := &doorbell{name: "troupe:wake:x"}
+	for n := range 2000 {
+		got := d.patience(n)
+		full := min(max(time.Duration(n)*lookTime/4, lookTime), lineTime)
+		if got < lookTime || got > full || got < full*3/4 || n <= 4 && got != lookTime {
+			t.Errorf("patience in a line of %d: %v of %v", n, got, full)
+		}
+	}
+}
+
 // The holder of the baton dies: its deputy sees the next push long before the
 // look that everybody makes after 5 s, and has a deputy of its own.
 func TestTheDeputyStandsIn(t *testing.T) {

@@ -1,9 +1,12 @@
 package fetch
 
 import (
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/jitter"
 )
 
 // sitting is a take that comes to rest when it finds less than it asked for.
@@ -67,7 +70,7 @@ func (s *sitting) end(seat string, got int, err error) {
 func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.arming = false
+	d.arming, d.next = false, time.Now().Add(lookTime)
 	if d.ears != e {
 		return
 	}
@@ -75,6 +78,7 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 		d.drop(e)
 		return
 	}
+	seat, length, _ := strings.Cut(seat, " ")
 	switch seat {
 	case "hold":
 		if d.seat != listener || time.Since(d.renewed) >= lookTime/2 {
@@ -86,6 +90,7 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 		d.seat, d.armed = deputy, hand && !d.crossed
 	case "wait":
 		d.seat = queued
+		d.next = time.Now().Add(d.patience(atoi(length)))
 	case "ready":
 	default:
 		d.seat = away
@@ -93,6 +98,21 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 	if d.handed != away { // after the reply was written
 		d.seat, d.armed = d.handed, false
 	}
+}
+
+// patience is how long one that stands in a line of n goes without a look: the
+// line as a whole looks four times in lookTime, nobody more often than once in
+// it, and everybody once in lineTime. Those who began together drift apart.
+func (d *doorbell) patience(n int) time.Duration {
+	every := min(max(time.Duration(n)*lookTime/4, lookTime), lineTime)
+	less := time.Duration(jitter.Rand(d.name, "look").Int64N(int64(every / 4)))
+	return max(every-less, lookTime)
+}
+
+// overdue tells whether it is time for a look that nothing has asked for: also
+// when an echo is missing, since then nothing may ever ask. d.mu is held.
+func (d *doorbell) overdue() bool {
+	return d.ears == nil || !d.ears.asked.IsZero() || !time.Now().Before(d.next)
 }
 
 // flags are those of baton.lua. d.mu is held.

@@ -162,7 +162,7 @@ func (f *reliable) units(in *incarnation, prefix string, reply []string, looked 
 	}
 	if looked {
 		f.peeks.pause(got.paused)
-		f.bell.pause(got.paused)
+		f.bell.passOver(got.paused)
 	}
 	for i, receipt := range receipts(prefix, len(got.units)) {
 		got.units[i].Receipt = receipt

@@ -32,7 +32,7 @@ func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
 	}
 	err := f.bell.wait(ctx, d)
 	if errors.Is(err, errNoEars) {
-		return f.peeks.wait(ctx, d)
+		return f.peeks.wait(ctx, min(d, lookTime)) // a look, too, for queues that were paused
 	}
 	return err
 }

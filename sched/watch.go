@@ -20,9 +20,11 @@ const (
 	seatRenewal = seatLease / 3
 
 	// A process without a seat asks for one this often, or less often in a large
-	// fleet: 25 questions a second in all are enough to find a seat free at once.
+	// fleet: some three questions a second in all are enough, as there are two
+	// seats, and the limit is for a fleet that has become small.
 	seatPause    = 3 * time.Second
-	seatPauseAdd = 40 * time.Millisecond // per process of the fleet
+	seatPauseAdd = 400 * time.Millisecond // per process of the fleet
+	seatPauseMax = time.Minute
 
 	standbySeat = 2 // 1 is the leader's
 
@@ -129,7 +131,7 @@ func (w *watcher) run(ctx context.Context) error {
 				return err
 			}
 		}
-		pause := max(seatPause, time.Duration(processes)*seatPauseAdd)
+		pause := min(max(seatPause, time.Duration(processes)*seatPauseAdd), seatPauseMax)
 		if !sleep(ctx, pause*3/4+time.Duration(jitter.Rand(w.id, "seat").Int64N(int64(pause/2)))) {
 			return ctx.Err()
 		}

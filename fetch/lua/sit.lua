@@ -8,7 +8,7 @@
 -- ARGV[2]  flags, see baton.lua
 -- ARGV[3]  "1" to leave
 --
--- Returns (0, 'hold' | 'second' | 'wait' | 'off' | 'ready', -i, "" for a paused queue i);
+-- Returns (0, 'hold' | 'second' | 'wait N' | 'off' | 'ready', -i, "" for a paused queue i);
 -- 'ready': a queue has jobs, nothing has changed. When the fetcher holds the
 -- baton, or is second, the connection's tracking is armed: reading the keys is the last step,
 -- since a later write of our own would quietly disarm it.

@@ -17,7 +17,7 @@
 --
 -- Returns a flat list of (i, count, job*) in the order of the receipts, which
 -- count up from prefix00, and (-i, error text) for a queue that could not be
--- served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait' | 'off')
+-- served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait N' | 'off')
 -- in the end, where the first two have armed the connection's tracking as in sit.
 -- Error FENCED when the lease holds another generation or none.
 --
