@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
@@ -20,7 +23,9 @@ type beats struct {
 	ended   bool          // guarded by turn
 	flusher *beat.Flusher // guarded by turn
 	metrics *beat.Metrics // flushed in turn; nil if off
+	beater  beat.Beater   // guarded by turn
 	latency beat.Latency  // guarded by turn
+	told    atomic.Int64  // when the renewals last told what a rescuer would look for, ns since the epoch
 }
 
 func newBeats(identity string, m Metrics) beats {
@@ -45,12 +50,17 @@ func (b *beats) do(ctx context.Context, f func()) bool {
 	return true
 }
 
-// beatOnce flushes the statistics and shows this process and its jobs.
-func (d *Daemon) beatOnce() (result beat.Result, err error) {
+// beatOnce flushes the statistics and shows this process and its jobs. With carry
+// it takes the renewals of the leases along, and tells whether all have arrived.
+func (d *Daemon) beatOnce(carry bool) (result beat.Result, rode bool, err error) {
 	ctx, cancel := d.redisContext()
 	defer cancel()
 	part := heart
 	d.beats.do(ctx, func() {
+		var company rides
+		if carry {
+			defer func() { rode = d.alight(ctx, company) }()
+		}
 		if err = d.flush(ctx); err != nil {
 			return
 		}
@@ -58,7 +68,11 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
 			return
 		}
-		if result, err = beat.Beat(ctx, d.redis, state); err != nil {
+		if result, err = d.beats.beater.Beat(ctx, d.redis, state, func(p redis.Pipeliner) {
+			if carry {
+				d.board(ctx, p, &company)
+			}
+		}); err != nil {
 			return
 		}
 		if d.beats.latency.Slow(result.RTT) {
@@ -68,10 +82,10 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	})
 	if err != nil {
 		d.outage.failed(part, err)
-		return result, err
+		return result, rode, err
 	}
 	d.outage.ok(part)
-	return result, nil
+	return result, rode, nil
 }
 
 // flush writes the counters and the job metrics; what fails is kept for the next time.
@@ -139,30 +153,6 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 	})
 }
 
-// renewLeases gives every fetcher's sign of life.
-func (d *Daemon) renewLeases() {
-	for _, c := range d.capsules {
-		c.mu.Lock()
-		opened := c.opened
-		c.mu.Unlock()
-		if !opened {
-			continue
-		}
-		ctx, cancel := d.redisContext()
-		err := c.fetcher.Renew(ctx)
-		cancel()
-		part := c.path("lease")
-		switch {
-		case fenced(err):
-			c.onFenced(err)
-		case err != nil:
-			d.outage.failed(part, err)
-		default:
-			d.outage.ok(part)
-		}
-	}
-}
-
 // initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
 func (d *Daemon) initialPollWait() time.Duration {
 	return sched.InitialWait(d.cfg.PollInterval, jitter.Rand(d.identity, "poll"))
@@ -222,7 +212,8 @@ func redisOptions(cfg Config) redisconn.Need {
 	for _, k := range cfg.Capsules {
 		n += len(k.Queues.Names()) + 3
 	}
-	return redisconn.Need{PoolSize: n, Block: blockTime}
+	// Of these a take and a settlement of each capsule are under way all the time.
+	return redisconn.Need{PoolSize: n, Idle: 2*len(cfg.Capsules) + 1, Block: blockTime}
 }
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {

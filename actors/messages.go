@@ -29,6 +29,7 @@ type stop struct{}
 type beaten struct {
 	epoch  uint64
 	result beat.Result
+	rode   bool // the leases were renewed on the way
 	err    error
 }
 

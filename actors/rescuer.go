@@ -11,8 +11,10 @@ import (
 )
 
 // rescuer puts back what dead processes had in progress: a look at start-up, then
-// one per rescueInterval (at most; sooner when a lease is about to expire). One
-// look at a time; the look itself makes sure that one process of the fleet does it.
+// when a renewal of this process's leases has come by one that is over, and in any
+// case now and then. Where renewals do not tell, it looks once per rescueInterval
+// (at most; sooner when a lease is about to expire). One look at a time; the look
+// itself makes sure that one process of the fleet does it.
 type rescuer struct {
 	d       *Daemon
 	epoch   uint64
@@ -78,8 +80,8 @@ func (r *rescuer) look(ctx actor.Context) {
 		m := rescued{epoch: epoch, next: d.rescueInterval()}
 		defer func() { d.root().Send(self, m) }()
 		defer cancel()
-		if hint, ok := d.rescueOnce(c, sweep); ok && hint > 0 {
-			m.next = min(m.next, hint)
+		if next, ok := d.rescueOnce(c, sweep); ok && next > 0 {
+			m.next = next
 		}
 		d.lookForSuspects(c, self)
 	})
@@ -91,6 +93,10 @@ func (d *Daemon) rescueInterval() time.Duration {
 	return half - time.Duration(jitter.Rand(d.identity, "rescuer").Float64()*0.2*float64(half))
 }
 
+// patrol is the time between two looks of a rescuer that is told, in leases.
+const patrol = 10
+
+// rescueOnce makes one look and tells when the next one is due.
 func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {
 	part := launcherName + "/rescuer"
 	if wait := d.outage.truce(d.cfg.Lease); wait > 0 {
@@ -101,7 +107,7 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 			return 0, false
 		}
 		d.outage.ok(part)
-		return wait, true
+		return min(wait, d.rescueInterval()), true
 	}
 	if sweep {
 		got, err := d.rescue.Sweep(ctx)
@@ -121,7 +127,10 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 	}
 	d.outage.ok(part)
 	d.tellRescued(got)
-	return got.Next, true
+	if d.told() {
+		return 2 * patrol * d.rescueInterval(), true
+	}
+	return min(got.Next, d.rescueInterval()), true
 }
 
 // tellRescued counts and tells what a round has done, a broken one too.

@@ -27,6 +27,16 @@ func (g gate) enter(ctx context.Context) error {
 	}
 }
 
+// enterNow takes one if it is to be had.
+func (g gate) enterNow() bool {
+	select {
+	case g.places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (g gate) leave() { <-g.places }
 
 // enterAlone waits for every call under way and holds off new ones.

@@ -59,25 +59,43 @@ type Result struct {
 	// in Sidekiq), and the button has to be pressed again.
 	Signals []string
 
-	RTT time.Duration // of one PING
+	RTT time.Duration // of one PING, or of the last beat if that was as short
 }
 
-// Beat writes the state of a process and takes its signals, in two round trips.
-// It may be repeated after any error.
-func Beat(ctx context.Context, rdb redis.UniversalClient, s State) (Result, error) {
+// Beater makes the beats of one process. The zero value is ready for the first
+// one. One goroutine at a time may use it.
+type Beater struct {
+	trip   time.Duration // what the last beat took; 0: it told of work, or failed, or there was none
+	worked bool          // work may be told
+}
+
+// Beat writes the state of a process and takes its signals: in one round trip
+// when nothing runs, as it was the last time, else in two. It may be repeated
+// after any error. with adds commands that travel along, in a MULTI where a
+// cluster does not forbid it; what becomes of them is no concern of the beat's.
+func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, with ...func(redis.Pipeliner)) (Result, error) {
 	id := s.Info.Identity
-	sent := time.Now()
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		return Result{}, fmt.Errorf("ping: %w", err)
+	rtt := b.trip
+	if rtt == 0 || len(s.Work) > 0 {
+		sent := time.Now()
+		if err := rdb.Ping(ctx).Err(); err != nil {
+			b.trip = 0
+			return Result{}, fmt.Errorf("ping: %w", err)
+		}
+		rtt = time.Since(sent)
 	}
-	rtt := time.Since(sent)
+	b.trip, b.worked = 0, b.worked || len(s.Work) > 0
 
 	var existed *redis.IntCmd
 	var signals *redis.StringSliceCmd
-	_, err := atomically(ctx, rdb, func(p redis.Pipeliner) error {
-		publishWork(ctx, p, keys.Work(id), s.Work)
-		if s.WorkersKey {
-			publishWork(ctx, p, keys.Workers(id), s.Work)
+	own := 0
+	sent := time.Now()
+	cmds, _ := atomically(ctx, rdb, func(p redis.Pipeliner) error {
+		if b.worked {
+			publishWork(ctx, p, keys.Work(id), s.Work)
+			if s.WorkersKey {
+				publishWork(ctx, p, keys.Workers(id), s.Work)
+			}
 		}
 		if s.Tree != nil {
 			p.Set(ctx, keys.Tree(id), s.Tree, Lease)
@@ -95,10 +113,19 @@ func Beat(ctx context.Context, rdb redis.UniversalClient, s State) (Result, erro
 		)
 		p.Expire(ctx, id, Lease)
 		signals = p.RPopCount(ctx, keys.Signals(id), maxSignals)
+		own = p.Len()
+		for _, add := range with {
+			add(p)
+		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) { // no signals
-		return Result{}, fmt.Errorf("publish process: %w", err)
+	for _, cmd := range cmds[:min(own, len(cmds))] {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) { // no signals
+			return Result{}, fmt.Errorf("publish process: %w", err)
+		}
+	}
+	if b.worked = len(s.Work) > 0; !b.worked {
+		b.trip = time.Since(sent)
 	}
 	return Result{Existed: existed.Val() > 0, Signals: signals.Val(), RTT: rtt}, nil
 }

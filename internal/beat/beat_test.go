@@ -20,7 +20,12 @@ const id = "vm:24128:acf4dc59d44a"
 
 func mustBeat(t *testing.T, rdb redis.UniversalClient, s State) Result {
 	t.Helper()
-	r, err := Beat(t.Context(), rdb, s)
+	return mustBeatBy(t, new(Beater), rdb, s)
+}
+
+func mustBeatBy(t *testing.T, b *Beater, rdb redis.UniversalClient, s State, with ...func(redis.Pipeliner)) Result {
+	t.Helper()
+	r, err := b.Beat(t.Context(), rdb, s, with...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +92,14 @@ func TestBeatWritesWhatSidekiqReads(t *testing.T) {
 func TestTheNextBeatReplacesTheWork(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	s := busyState()
+	s, b := busyState(), new(Beater)
 	s.WorkersKey = true
-	mustBeat(t, rdb, s)
+	mustBeatBy(t, b, rdb, s)
 	if got := rdb.HLen(ctx, id+":workers").Val(); got != 2 {
 		t.Errorf("old key has %d entries", got)
 	}
 	s.Work, s.Quiet = s.Work[1:], true
-	if r := mustBeat(t, rdb, s); !r.Existed {
+	if r := mustBeatBy(t, b, rdb, s); !r.Existed {
 		t.Error("second beat: did not exist")
 	}
 	for _, key := range []string{id + ":work", id + ":workers"} {
@@ -106,9 +111,75 @@ func TestTheNextBeatReplacesTheWork(t *testing.T) {
 		t.Errorf("busy, quiet: %v", got)
 	}
 	s.Work = nil
-	mustBeat(t, rdb, s)
+	mustBeatBy(t, b, rdb, s)
 	if n := rdb.Exists(ctx, id+":work", id+":workers").Val(); n != 0 {
 		t.Errorf("an idle process has %d work keys", n)
+	}
+}
+
+// What an idle process sends at each beat: its hash, the tree, the question for
+// signals, and no more; in one round trip, whose time is the next one's.
+func TestAnIdleBeatIsOneTrip(t *testing.T) {
+	server := redistest.Start(t) // of its own: what is counted is the server's
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, PoolSize: 1})
+	defer func() { _ = rdb.Close() }()
+	count := func(what string) (n int) {
+		info, err := rdb.Info(t.Context(), "stats", "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, found := strings.Cut(info, what)
+		if found {
+			rest, _, _ = strings.Cut(rest, ",")
+			n, _ = strconv.Atoi(strings.TrimSpace(strings.Split(rest, "\r\n")[0]))
+		}
+		return n
+	}
+	b, idle := new(Beater), State{Info: testInfo(id), Now: time.Unix(1795225102, 0), Tree: []byte("[]")}
+	pings := count("cmdstat_ping:calls=")
+	first := mustBeatBy(t, b, rdb, idle)
+	second := mustBeatBy(t, b, rdb, idle)
+	if pings := count("cmdstat_ping:calls=") - pings; pings != 1 || second.RTT == first.RTT || second.RTT <= 0 {
+		t.Errorf("%d pings, expected that of the first beat; round trips %v, %v", pings, first.RTT, second.RTT)
+	}
+	reads, commands := count("total_reads_processed:"), count("total_commands_processed:")
+	const beats = 10
+	for range beats {
+		mustBeatBy(t, b, rdb, idle)
+	}
+	if got := count("total_reads_processed:") - reads; got > beats+2 { // two INFO
+		t.Errorf("%d round trips for %d beats", got-2, beats)
+	}
+	if got := count("total_commands_processed:") - commands; got > 8*beats+2 { // MULTI, EXEC and six
+		t.Errorf("%d commands for %d beats", got-2, beats)
+	}
+	if n := count("cmdstat_unlink:calls="); n != 0 {
+		t.Errorf("%d times unlinked what was never there", n)
+	}
+	mustBeatBy(t, b, rdb, busyState())
+	mustBeatBy(t, b, rdb, busyState())
+	if pings := count("cmdstat_ping:calls=") - pings; pings != 3 {
+		t.Errorf("%d pings, expected one more for each beat with work", pings)
+	}
+}
+
+// What travels with a beat arrives with it, and its failure is not the beat's;
+// that of the beat is both's.
+func TestCompanyOfABeat(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	var sad *redis.IntCmd
+	var set *redis.StatusCmd
+	with := func(p redis.Pipeliner) {
+		sad = p.LPush(t.Context(), "processes", "x")
+		set = p.Set(t.Context(), "company", "came", 0)
+	}
+	r := mustBeatBy(t, new(Beater), rdb, busyState(), with)
+	if r.Existed || sad.Err() == nil || set.Err() != nil || rdb.Get(t.Context(), "company").Val() != "came" {
+		t.Errorf("beat %+v, company %v, %v", r, sad, set)
+	}
+	rdb.Set(t.Context(), "processes", "of the wrong type", 0)
+	if _, err := new(Beater).Beat(t.Context(), rdb, busyState(), with); err == nil {
+		t.Error("a beat that was refused in part is no error")
 	}
 }
 
@@ -147,7 +218,7 @@ func TestBeatWithoutRedis(t *testing.T) {
 	s.Kill()
 	ctx := t.Context()
 	f := NewFlusher(id)
-	_, beatErr := Beat(ctx, rdb, busyState())
+	_, beatErr := new(Beater).Beat(ctx, rdb, busyState())
 	_, cleanupErr := Cleanup(ctx, rdb)
 	_, countErr := Processes(ctx, rdb)
 	for what, err := range map[string]error{
@@ -324,8 +395,9 @@ func BenchmarkBeat(b *testing.B) {
 		s.Work = append(s.Work, Work{TID: strconv.Itoa(i), Queue: "default", Payload: payload, RunAt: time.Unix(math.MaxInt32, 0)})
 	}
 	b.ReportAllocs()
+	var beater Beater
 	for b.Loop() {
-		if _, err := Beat(context.Background(), rdb, s); err != nil {
+		if _, err := beater.Beat(context.Background(), rdb, s); err != nil {
 			b.Fatal(err)
 		}
 	}

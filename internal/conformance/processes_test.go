@@ -158,7 +158,7 @@ func TestCheck22TheOldKeyHasTheSameContent(t *testing.T) {
 		Info: beat.Info{Identity: "vm:1:0123456789ab", StartedAt: at}, Now: time.Now(), WorkersKey: true,
 		Work: []beat.Work{{TID: "glk", Queue: "default", Payload: []byte(raw), RunAt: at}},
 	}
-	_, err := beat.Beat(t.Context(), s.rdb, state)
+	_, err := new(beat.Beater).Beat(t.Context(), s.rdb, state)
 	s.must(err)
 	for _, key := range []string{":work", ":workers"} {
 		if got := s.rdb.HGet(t.Context(), "vm:1:0123456789ab"+key, "glk").Val(); got != want {

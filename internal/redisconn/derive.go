@@ -17,6 +17,11 @@ type Need struct {
 	// node of a cluster); a larger pool of the user's stays as it is.
 	PoolSize int
 
+	// Idle is how many connections stay open while nobody uses them, where the
+	// user's options do not limit that; 0 means all of them. Each costs the server
+	// about a microsecond a second.
+	Idle int
+
 	// Block is the longest time the server may be asked to wait within one
 	// command; 0 means 2 s. The read timeout is at least Slack above it.
 	Block time.Duration
@@ -87,6 +92,8 @@ func single(from *redis.Options, need Need) *redis.Options {
 		o.MaxConcurrentDials = 0 // was the default: follows the pool's size again
 	}
 	o.PoolSize, o.MaxActiveConns = poolSize(o.PoolSize, o.MaxActiveConns, need)
+	o.MaxIdleConns = idle(o.MaxIdleConns, o.MinIdleConns, need)
+	o.PipelinePoolSize = -1 // pipelines need no connections, and buffers of 256 KB, of their own
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeouts(o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, need)
 	o.MaxRetries = -1
 	o.ContextTimeoutEnabled = true
@@ -111,6 +118,8 @@ func cluster(from *redis.ClusterOptions, need Need) *redis.ClusterOptions {
 		o.MaintNotificationsConfig = &maint
 	}
 	o.PoolSize, o.MaxActiveConns = poolSize(o.PoolSize, o.MaxActiveConns, need)
+	o.MaxIdleConns = idle(o.MaxIdleConns, o.MinIdleConns, need)
+	o.PipelinePoolSize = -1 // pipelines need no connections, and buffers of 256 KB, of their own
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeouts(o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, need)
 	o.MaxRetries = -1
 	o.MaxRedirects = -1
@@ -135,6 +144,15 @@ func poolSize(size, limit int, need Need) (int, int) {
 		limit = need.PoolSize
 	}
 	return size, limit
+}
+
+// idle bounds the connections that wait for use, unless the user has: the burst
+// of calls at the start would leave one open for each of them, for ever.
+func idle(most, least int, need Need) int {
+	if most > 0 || need.Idle == 0 {
+		return most
+	}
+	return max(need.Idle, least)
 }
 
 // timeouts returns read, write and pool timeouts. None (0 or below) is not

@@ -179,3 +179,31 @@ func TestDeriveOfASentinelsClientUsesItsDialer(t *testing.T) {
 		t.Errorf("ping through sentinel: %q, %v", got, err)
 	}
 }
+
+func TestIdleConnectionsAreFewUnlessTheUserHasSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		user redis.Options
+		want int
+	}{
+		"nothing said":       {redis.Options{}, 3},
+		"a limit":            {redis.Options{MaxIdleConns: 20}, 20},
+		"some always opened": {redis.Options{MinIdleConns: 7, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}, 7},
+	} {
+		user := redis.NewClient(&c.user)
+		if got := derived(t, user, Need{Idle: 3}).(*redis.Client).Options().MaxIdleConns; got != c.want {
+			t.Errorf("%s: %d idle connections, want %d", name, got, c.want)
+		}
+		if got := derived(t, user, Need{}).(*redis.Client).Options().MaxIdleConns; got != c.user.MaxIdleConns {
+			t.Errorf("%s: %d idle connections without a need", name, got)
+		}
+		if got := derived(t, user, Need{}).(*redis.Client).Options().PipelinePoolSize; got >= 0 {
+			t.Errorf("%s: pipelines have %d connections of their own", name, got)
+		}
+		_ = user.Close()
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer func() { _ = cluster.Close() }()
+	if got := derived(t, cluster, Need{Idle: 3}).(*redis.ClusterClient).Options().MaxIdleConns; got != 3 {
+		t.Errorf("cluster: %d idle connections, want 3", got)
+	}
+}

@@ -18,6 +18,12 @@ type Script struct {
 // New makes a script; name is used in errors.
 func New(name, src string) *Script { return &Script{Name: name, s: redis.NewScript(src)} }
 
+// Queue adds the script to a pipeline by its hash. When the reply is NOSCRIPT
+// nothing ran: then Run it.
+func (s *Script) Queue(ctx context.Context, p redis.Pipeliner, keys []string, args ...any) *redis.Cmd {
+	return s.s.EvalSha(ctx, p, keys, args...)
+}
+
 // Run executes the script: EVALSHA, and EVAL once when Redis answers NOSCRIPT
 // (a NOSCRIPT answer proves that nothing ran, so the repetition is safe).
 func (s *Script) Run(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd {

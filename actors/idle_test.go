@@ -1,0 +1,125 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// served is what a server has counted.
+type served struct {
+	at                 time.Time
+	trips, connections int
+	commands           map[string]int // those inside scripts, too
+}
+
+func servedBy(t *testing.T, rdb *redis.Client) served {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "stats", "clients", "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := served{at: time.Now(), commands: map[string]int{}}
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name, command := strings.CutPrefix(key, "cmdstat_"); {
+		case command:
+			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			u.commands[name], _ = strconv.Atoi(value)
+		case key == "total_reads_processed":
+			u.trips, _ = strconv.Atoi(value)
+		case key == "connected_clients":
+			u.connections, _ = strconv.Atoi(value)
+		}
+	}
+	return u
+}
+
+// What waiting costs is a matter of round trips: a process that is alone makes
+// at most one a second, one of a fleet one each four seconds, of which the beat is
+// the most. Above that a thousand idle processes would be felt by Redis.
+func TestIdleProcessesMakeFewTrips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts for a minute")
+	}
+	for n, most := range map[int]float64{1: 1.1, 50: 0.25} {
+		t.Run(fmt.Sprint("processes=", n), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t) // of its own: what is counted is the server's
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+			t.Cleanup(func() { _ = rdb.Close() })
+			for range n {
+				daemon(t, server.Addr)
+			}
+			// The first seconds are not the rule: the line was short, nobody sat, and
+			// the pollers have made their first look after 15 s.
+			<-time.After(25 * time.Second)
+			before := servedBy(t, rdb)
+			<-time.After(40 * time.Second) // what is counted is a rate
+			after := servedBy(t, rdb)
+			each := after.at.Sub(before.at).Seconds() * float64(n)
+			for name, calls := range after.commands {
+				if calls -= before.commands[name]; calls > 0 {
+					t.Logf("%-24s %.4f a second", name, float64(calls)/each)
+				}
+			}
+			got := float64(after.trips-before.trips) / each
+			t.Logf("%.3f round trips a second and process, %.1f connections a process", got, float64(after.connections)/float64(n))
+			if got > most {
+				t.Errorf("%.3f round trips a second and process, expected %v at most", got, most)
+			}
+			if got := float64(after.connections-2) / float64(n); n > 1 && got > 7 {
+				t.Errorf("%.1f connections a process, expected 7 at most", got)
+			}
+		})
+	}
+}
+
+// daemon runs one without work until the end of the test.
+func daemon(t *testing.T, addr string) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	var jobs troupe.Registry
+	troupe.HandleClass(&jobs, "A", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- actors.Run(ctx, actors.Config{
+			Redis: rdb, Registry: &jobs, Logger: zerolog.Nop(),
+			Capsules: []actors.Capsule{{Concurrency: 1, Queues: fetch.Strict{"default"}}},
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = rdb.Close()
+	})
+}
+
+// A rescuer sleeps for long while the renewals of its process's leases look for
+// it; they wake it. Each of these orphans but the first two would wait for minutes.
+func TestTheRenewalsWakeTheRescuer(t *testing.T) {
+	t.Parallel()
+	rdb := testkit.Redis(t)
+	rdb.SAdd(ctx, "paused", "default") // what is put back stays there
+	k := testkit.Start(t, actors.Config{
+		Redis: rdb, Registry: new(troupe.Registry), Capsules: onlyDefault, Lease: 12 * time.Second, Logger: zerolog.Nop(),
+	})
+	for i := range 4 {
+		orphan(t, rdb, job("A", fmt.Sprint("j", i), "[]"), false)
+		k.Await("it is put back", func() bool { return size(t, rdb, "queue:default") == i+1 })
+	}
+}
