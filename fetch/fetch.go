@@ -104,7 +104,8 @@ type Fetcher interface {
 	// one end of a queue the oldest is popped first; list them oldest first.
 	Settle(ctx context.Context, moves []Move) ([]Result, error)
 
-	// Renew extends the lease; called every third of Env.Lease.
+	// Renew extends the lease; called every third of Env.Lease, or somewhat later.
+	// See Rider for how to save the round trip.
 	Renew(ctx context.Context) error
 
 	// Close puts back what Wait took ahead and leaves, after the last Take and

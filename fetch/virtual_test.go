@@ -130,7 +130,8 @@ func TestPausedQueueInVirtualTime(t *testing.T) {
 	})
 }
 
-// A wait over minutes is many peeks, one after the other.
+// Waiting for minutes is many peeks, one after the other, and a look each 5 s,
+// which tells what is paused; a push ends the wait under way.
 func TestLongWaitWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, mr *miniredis.Miniredis, env fetch.Env) {
 		ctx := t.Context()
@@ -140,8 +141,19 @@ func TestLongWaitWakes(t *testing.T) {
 		}
 		begun := time.Now()
 		time.AfterFunc(123*time.Second, func() { _, _ = mr.Lpush("queue:a", "job") })
-		if err := f.Wait(ctx, time.Hour); err != nil {
-			t.Fatal(err)
+		for got := 0; got == 0; {
+			wait := time.Now()
+			if err := f.Wait(ctx, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(wait); took > 5*time.Second {
+				t.Errorf("no look for %v", took)
+			}
+			units, err := f.Take(ctx, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = len(units)
 		}
 		if took := time.Since(begun); took != 123*time.Second {
 			t.Errorf("woke after %v, expected 123 s", took)
