@@ -18,10 +18,10 @@ type Script struct {
 // New makes a script; name is used in errors.
 func New(name, src string) *Script { return &Script{Name: name, s: redis.NewScript(src)} }
 
-// Queue adds the script to a pipeline by its hash. When the reply is NOSCRIPT
-// nothing ran: then Run it.
+// Queue adds the script to a pipeline, as a whole: there Redis could not be asked
+// again.
 func (s *Script) Queue(ctx context.Context, p redis.Pipeliner, keys []string, args ...any) *redis.Cmd {
-	return s.s.EvalSha(ctx, p, keys, args...)
+	return s.s.Eval(ctx, p, keys, args...)
 }
 
 // Run executes the script: EVALSHA, and EVAL once when Redis answers NOSCRIPT
