@@ -45,6 +45,7 @@ func (stop) IgnoreDeadLetterLogging()   {}
 func (beaten) IgnoreDeadLetterLogging() {}
 func (inject) IgnoreDeadLetterLogging() {}
 
+func (polled) IgnoreDeadLetterLogging()     {}
 func (promoted) IgnoreDeadLetterLogging()   {}
 func (watched) IgnoreDeadLetterLogging()    {}
 func (watchEnded) IgnoreDeadLetterLogging() {}
