@@ -58,6 +58,7 @@ func (m *Memory) Options() *redis.Options {
 				m.mu.Lock()
 				m.conns = append(m.conns, c)
 				m.mu.Unlock()
+				c = newRoomy(c)
 			}
 			return c, err
 		},

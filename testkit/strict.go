@@ -155,6 +155,7 @@ func checkLeaks(tb testing.TB) {
 // ends after it: a Memory, a Faults, a Scripted.
 var ownFuncs = []string{
 	"github.com/alicebob/miniredis/v2/server.(*Server).servePeer",
+	"github.com/troupehq/troupe/testkit.(*roomy).fill",
 	"github.com/troupehq/troupe/testkit.(*Scripted).perform",
 	"github.com/troupehq/troupe/testkit.(*way).send",
 	"github.com/troupehq/troupe/testkit.(*way).receive",
