@@ -28,7 +28,7 @@ const (
 // Wait blocks until a queue may have work; see Fetcher.
 func (f *reliable) Wait(ctx context.Context, d time.Duration) error {
 	if f.laps != nil {
-		return f.laps.wait(ctx, d)
+		return f.laps.wait(ctx, min(d, lookTime)) // the look that follows finds out what is paused, and how many slots are free
 	}
 	err := f.bell.wait(ctx, d)
 	if errors.Is(err, errNoEars) {

@@ -168,9 +168,10 @@ var ownFuncs = []string{
 const bubbleTime = 5 * time.Minute
 
 // header is the first line of a stack.
-var header = regexp.MustCompile(`^goroutine (\d+) \[[^\]]*synctest bubble (\d+)`)
+var header = regexp.MustCompile(`^goroutine (\d+) \[([^,\]]*)[^\]]*synctest bubble (\d+)`)
 
-// bubbleGoroutines returns the stacks of the caller's bubble, but for its own.
+// bubbleGoroutines returns the stacks of the caller's bubble, but for its own and
+// those that are about to do something: to end, most of them.
 func bubbleGoroutines() map[string]string {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)
@@ -185,8 +186,8 @@ func bubbleGoroutines() map[string]string {
 		case i == 0 && h == nil:
 			return nil
 		case i == 0: // the caller's comes first
-			own = h[2]
-		case h != nil && h[2] == own:
+			own = h[3]
+		case h != nil && h[3] == own && !strings.HasPrefix(h[2], "run"):
 			stacks[h[1]] = stack
 		}
 	}

@@ -149,8 +149,8 @@ func unordered(list []any, pairs bool) string {
 }
 
 // value prints a number without a server's way to write it, and one around now
-// in milliseconds, of which each server has its own, as the distance to now in
-// steps of five seconds.
+// in seconds or milliseconds, of which each server has its own, as the distance
+// to now in steps of five seconds.
 func value(v any) string {
 	text := fmt.Sprint(v)
 	if words := strings.Split(text, " "); len(words) > 1 {
@@ -163,8 +163,10 @@ func value(v any) string {
 	if err != nil || math.IsNaN(n) {
 		return fmt.Sprintf("%q", text)
 	}
-	if ahead := n - float64(time.Now().UnixMilli()); ahead > -600e3 && ahead < 600e3 {
-		return fmt.Sprint("now", 5*int(math.Round(ahead/5000)))
+	for _, ms := range []float64{n, n * 1000} {
+		if ahead := ms - float64(time.Now().UnixMilli()); ahead > -600e3 && ahead < 600e3 {
+			return fmt.Sprint("now", 5*int(math.Round(ahead/5000)))
+		}
 	}
 	return fmt.Sprint(n)
 }
