@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/troupehq/troupe/internal/heap"
 )
 
 // Exit codes of Main.
@@ -52,6 +54,7 @@ func MainContext(ctx context.Context, cfg Config) int {
 // MainShards is MainContext for a process that works on several Redis servers:
 // one set of signals, one stop.
 func MainShards(ctx context.Context, shards []Shard) int {
+	heap.Floor()
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/heap"
 	"github.com/troupehq/troupe/internal/logbuf"
 )
 
@@ -30,6 +31,7 @@ func Troupe(name, about string, adjust func(*Work)) Contender {
 }
 
 func serveTroupe(ctx context.Context, s *Session) error {
+	heap.Floor() // as actors.Main does
 	var out io.Writer = os.Stderr
 	level := zerolog.WarnLevel
 	if s.InfoLog {

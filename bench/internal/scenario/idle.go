@@ -45,7 +45,7 @@ func runIdle(ctx context.Context, l *Lab) error {
 		}
 	}
 	// what is done once after the start is not the price of waiting
-	if err := pause(ctx, l.Size.Settle); err != nil {
+	if err := pause(ctx, l.Size.Calm); err != nil {
 		return err
 	}
 	for _, w := range all {
@@ -101,6 +101,9 @@ func (l *Lab) startIdle(ctx context.Context, w *watched) (err error) {
 	if err := w.f.ready(ctx, w.daemons()); err != nil {
 		return err
 	}
+	if w.work.Daemons > 0 {
+		return nil // MONITOR would cost the store as much as the fleet does
+	}
 	w.watch, err = meter.Watch(ctx, w.st.redis.Addr, w.st.redis.Mine)
 	return err
 }
@@ -116,13 +119,13 @@ func (l *Lab) noteIdle(ctx context.Context, w *watched) error {
 	const own = 2 // reads of the driver between the two readings
 	row := l.Set.Row(result.Idle, w.kase, w.c.Name, w.waiting)
 	row.Add(result.TripsS, float64(max(0, used.Reads-own))/each)
-	commands := last.commandsSince(w.first)
-	row.Add(result.CommandsS, float64(total(commands))/each)
+	if w.watch != nil {
+		row.Add(result.CommandsS, float64(total(last.commandsSince(w.first)))/each)
+	}
 	row.Add(result.WorkerPct, 100*(last.worker-w.first.worker).Seconds()/each)
 	row.Add(result.StorePct, 100*used.CPU.Seconds()/seconds)
 	row.Add(result.RSS, w.f.peak())
-	l.say("%-12s %-27s %-12s %s commands/s: %v", result.Idle, w.kase, w.c.Name,
-		result.Format(row.Median(result.CommandsS)), commands)
+	l.say("%-12s %-27s %-12s %s trips/s", result.Idle, w.kase, w.c.Name, result.Format(row.Median(result.TripsS)))
 	return nil
 }
 

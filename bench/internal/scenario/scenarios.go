@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/troupehq/troupe/bench/internal/contender"
@@ -23,7 +24,8 @@ type Size struct {
 	Scale     []int // busy ones
 
 	Idle   time.Duration // how long an idle process is watched
-	Settle time.Duration // before that
+	Calm   time.Duration // before that
+	Settle time.Duration // before pushes to processes without work
 	Fleet  int           // idle daemons in a few processes
 
 	Single, Parallel, Bulk int // jobs to enqueue
@@ -38,7 +40,7 @@ func Full() Size {
 	return Size{
 		Rounds: 5, Jobs: 250_000, SlowJobs: 50_000, Count: 50_000, Fail: 100_000, Waiting: 1_000_000,
 		Processes: []int{1, 8, 32}, Pushes: 2000, Scale: []int{1, 2, 4, 8},
-		Idle: 30 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
+		Idle: 30 * time.Second, Calm: 90 * time.Second, Settle: 5 * time.Second, Fleet: 1000,
 		Single: 20_000, Parallel: 200_000, Bulk: 1_000_000,
 		Memory: 10_000_000, Payloads: []int{10_000, 100_000, 1_000_000}, Volume: 300 << 20,
 	}
@@ -49,7 +51,7 @@ func Short() Size {
 	return Size{
 		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000,
 		Processes: []int{1, 3}, Pushes: 100, Scale: []int{2},
-		Idle: 20 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
+		Idle: 20 * time.Second, Calm: 2 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
 		Single: 300, Parallel: 3000, Bulk: 10_000,
 		Memory: 50_000, Payloads: []int{100_000}, Volume: 10 << 20,
 	}
@@ -110,6 +112,10 @@ func runConcurrency(ctx context.Context, l *Lab) error {
 			d.load.Jobs = max(1, d.load.Jobs/5)
 		}
 		for _, n := range []int{5, 25, 100, 1000} {
+			if n+reserved > files() && c.Name != "troupe" {
+				l.say("%-12s %d processors of %s need more connections than files may be open", result.Concurrency, n, c.Name)
+				continue
+			}
 			d.kase, d.work.Concurrency = fmt.Sprintf("%d processors", n), n
 			drains = append(drains, d)
 		}
@@ -121,6 +127,18 @@ func runConcurrency(ctx context.Context, l *Lab) error {
 		drains = append(drains, d)
 	}
 	return l.rounds(ctx, drains)
+}
+
+// reserved are the files that a server has open besides its connections.
+const reserved = 100
+
+// files is how many may be open in one process.
+func files() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Max > 1<<30 {
+		return 1 << 30
+	}
+	return int(limit.Max)
 }
 
 func runCost(ctx context.Context, l *Lab) error {
