@@ -61,14 +61,9 @@ func (f *onCluster) suspectQueues(ctx context.Context) (waiting []int, err error
 func (f *onCluster) TakeSuspect(ctx context.Context) (*Unit, error) {
 	var got *Unit
 	err := f.call(ctx, "take a suspect", func(in *incarnation) error {
-		f.mu.Lock()
-		if len(f.suspects) > 0 && f.cur.n == in.n {
-			got = &f.suspects[0]
-			f.suspects = f.suspects[1:]
-			f.mu.Unlock()
+		if got = f.stashedSuspect(in); got != nil {
 			return nil
 		}
-		f.mu.Unlock()
 		waiting, err := f.suspectQueues(ctx)
 		if err != nil {
 			return err

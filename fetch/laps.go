@@ -85,16 +85,7 @@ func (l *laps) wait(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer l.end(ctx)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-b.rung:
-		return b.err
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return b.await(ctx, d)
 }
 
 func (l *laps) begin() (*bell, error) {

@@ -69,17 +69,24 @@ func (f *reliable) Suspects(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
+// stashedSuspect is one that a failed call had taken, nil if there is none.
+func (f *owner) stashedSuspect(in *incarnation) (u *Unit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.suspects) > 0 && f.cur.n == in.n {
+		u, f.suspects = &f.suspects[0], f.suspects[1:]
+	}
+	return u
+}
+
 // TakeSuspect takes one suspect; see Isolator. Those of a paused queue wait.
 func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 	var got *Unit
 	err := f.call(ctx, "take a suspect", func(in *incarnation) error {
-		f.mu.Lock()
-		if len(f.suspects) > 0 && f.cur.n == in.n {
-			got = &f.suspects[0]
-			f.suspects = f.suspects[1:]
-			f.mu.Unlock()
+		if got = f.stashedSuspect(in); got != nil {
 			return nil
 		}
+		f.mu.Lock()
 		f.calls++
 		prefix := receiptPrefix(f.calls)
 		f.mu.Unlock()

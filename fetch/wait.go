@@ -73,6 +73,20 @@ type bell struct {
 
 func newBell() *bell { return &bell{rung: make(chan struct{})} }
 
+// await blocks until the bell rings or d has passed.
+func (b *bell) await(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-b.rung:
+		return b.err
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // peekClient has a connection per queue.
 type peekClient interface {
 	BLMove(ctx context.Context, from, to, take, put string, d time.Duration) *redis.StringCmd
@@ -92,16 +106,7 @@ func (p *peeks) wait(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	defer p.end()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-b.rung:
-		return b.err
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return b.await(ctx, d)
 }
 
 // begin starts every resting peek and returns the bell that they will ring. A
