@@ -76,6 +76,7 @@ type doorbell struct {
 	arming   bool      // a call on the hand is under way
 	crossed  bool      // a key has changed since that call began: it may have armed nothing
 	handed   seat      // given to us since the last take began
+	stray    bool      // a seat went with its ears: the scripts may still know of it
 	unheeded bool      // a ring was followed by no look
 	late     bool      // the last wait ended for no reason
 	renewed  time.Time // the baton; not later than it was

@@ -486,6 +486,28 @@ func TestTheBellSurvivesRedis(t *testing.T) {
 	<-r.took
 }
 
+// A seat whose connections have broken is given up all the same by a Close that
+// comes before there are new ones.
+func TestAFetcherWithoutEarsLeavesNoBaton(t *testing.T) {
+	r := newWakeRig(t, "default")
+	f := r.fetcher("one")
+	if at := r.rests(f); at != listener {
+		t.Fatalf("the seat is %v", at)
+	}
+	r.rdb.Do(t.Context(), "client", "kill", "type", "pubsub")
+	r.until("the ears are gone", func() bool {
+		f.bell.mu.Lock()
+		defer f.bell.mu.Unlock()
+		return f.bell.ears == nil
+	})
+	if _, err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.rdb.Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // Keys of the wrong type in the place of baton and line stop nobody.
 func TestWrongTypedBaton(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,7 @@ func (d *doorbell) drop(e *ears) {
 	if d.ears != e {
 		return
 	}
+	d.stray = d.stray || d.arming || d.seat != away
 	d.ears, d.seat, d.armed = nil, away, false
 	if time.Since(e.opened) < brokenTime {
 		d.without = time.Now().Add(brokenTime)
@@ -137,11 +138,17 @@ func (d *doorbell) close(ctx context.Context) error {
 func (d *doorbell) end() {
 	d.leave(false)
 	d.mu.Lock()
-	e := d.ears
+	e, stray := d.ears, d.stray
 	d.ears = nil
+	args := append(slices.Clone(d.sit), d.name, "s", "1")
 	d.mu.Unlock()
 	if e != nil {
 		e.shut()
+	}
+	if stray { // a flush of any database breaks ears, and a daemon may end before it has new ones
+		ctx, cancel := context.WithTimeout(context.Background(), earTimeout)
+		_, _ = sitScript.run(ctx, d.source, args)
+		cancel()
 	}
 	d.unfinished.Wait()
 	close(d.ended)

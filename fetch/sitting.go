@@ -71,12 +71,16 @@ func (d *doorbell) settle(e *ears, seat string, err error, hand bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.arming, d.next = false, time.Now().Add(lookTime)
+	d.stray = d.stray || err != nil // its reply may be what was lost
 	if d.ears != e {
 		return
 	}
 	if hand && err != nil && !redis.HasErrorPrefix(err, "FENCED") {
 		d.drop(e)
 		return
+	}
+	if seat != "" && seat != "ready" {
+		d.stray = false
 	}
 	seat, length, _ := strings.Cut(seat, " ")
 	switch seat {
