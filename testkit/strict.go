@@ -121,10 +121,10 @@ const leakTime = 3 * time.Second
 // checkLeaks looks at the end of the test for goroutines that were not there now.
 func checkLeaks(tb testing.TB) {
 	if inBubble() {
-		before := bubbleGoroutines()
+		before := bubbleGoroutines(true)
 		tb.Cleanup(func() {
 			var left []string
-			for id, stack := range bubbleGoroutines() {
+			for id, stack := range bubbleGoroutines(false) {
 				if _, old := before[id]; !old && !slices.ContainsFunc(ownFuncs, func(f string) bool { return strings.Contains(stack, f) }) {
 					left = append(left, stack)
 				}
@@ -170,9 +170,10 @@ const bubbleTime = 5 * time.Minute
 // header is the first line of a stack.
 var header = regexp.MustCompile(`^goroutine (\d+) \[([^,\]]*)[^\]]*synctest bubble (\d+)`)
 
-// bubbleGoroutines returns the stacks of the caller's bubble, but for its own and
-// those that are about to do something: to end, most of them.
-func bubbleGoroutines() map[string]string {
+// bubbleGoroutines returns the stacks of the caller's bubble but for its own;
+// without those that are about to do something, to end, most of them, unless busy
+// is set.
+func bubbleGoroutines(busy bool) map[string]string {
 	buf := make([]byte, 1<<20)
 	n := runtime.Stack(buf, true)
 	for ; n == len(buf); n = runtime.Stack(buf, true) {
@@ -187,7 +188,7 @@ func bubbleGoroutines() map[string]string {
 			return nil
 		case i == 0: // the caller's comes first
 			own = h[3]
-		case h != nil && h[3] == own && !strings.HasPrefix(h[2], "run"):
+		case h != nil && h[3] == own && (busy || !strings.HasPrefix(h[2], "run")):
 			stacks[h[1]] = stack
 		}
 	}
