@@ -3,8 +3,10 @@ package troupe
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +57,20 @@ type (
 		F32 float32 `arg:"2"`
 		B   bool    `arg:"3"`
 	}
-	stamp struct{ time.Time }
+	stamp  struct{ time.Time }
+	levels struct {
+		One  level   `arg:"0"`
+		Rest []level `arg:"*"`
+	}
+	level int
 )
+
+func (l *level) MarshalText() ([]byte, error) { return []byte("level " + strconv.Itoa(int(*l))), nil }
+
+func (l *level) UnmarshalText(text []byte) error {
+	_, err := fmt.Sscanf(string(text), "level %d", (*int)(l))
+	return err
+}
 
 func TestArgsRoundTrip(t *testing.T) {
 	yes := true
@@ -84,6 +98,7 @@ func TestArgsRoundTrip(t *testing.T) {
 		{"plain value", word("w\u2028"), "[\"w\u2028\"]"},
 		{"small numbers", numbers{-128, 65535, 0.5, true}, `[-128,65535,0.5,true]`},
 		{"own JSON", stamp{when}, `["2026-11-21T03:14:41Z"]`},
+		{"numbers with their own text", levels{1, []level{2}}, `["level 1","level 2"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			raw, err := EncodeArgs(tt.v)

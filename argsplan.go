@@ -31,7 +31,7 @@ type argField struct {
 	name     string // of the struct field, "" outside of a struct
 	index    int    // of the struct field
 	optional bool
-	plain    bool // a kind that setPlain reads
+	plain    bool // a kind that setPlain reads and appendKind writes
 	nullable bool // null is a value of it
 }
 
@@ -152,27 +152,30 @@ func newArgField(t reflect.Type) argField {
 	return f
 }
 
+// argsRoom holds the arguments of most jobs.
+const argsRoom = 64
+
 // encode returns the array for v.
 func (p *argsPlan) encode(v reflect.Value) ([]byte, *EncodeError) {
-	out, err := []byte{'['}, (*EncodeError)(nil)
+	out, err := append(make([]byte, 0, argsRoom), '['), (*EncodeError)(nil)
 	switch p.shape {
 	case shapeOne:
-		if out, err = appendReflect(out, v, 2); err != nil {
+		if out, err = p.each.append(out, v); err != nil {
 			return nil, err.in("[0]")
 		}
 	case shapeList:
-		out, err = appendElements(out, v, 0)
+		out, err = p.each.appendAll(out, v, 0)
 	case shapePositional:
 		for i, f := range p.fields[:p.used(v)] {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = appendReflect(out, v.Field(f.index), 2); err != nil {
+			if out, err = f.append(out, v.Field(f.index)); err != nil {
 				return nil, err.in("[" + strconv.Itoa(i) + "] (" + f.name + ")")
 			}
 		}
 		if p.rest != nil {
-			out, err = appendElements(out, v.Field(p.rest.index), len(p.fields))
+			out, err = p.rest.appendAll(out, v.Field(p.rest.index), len(p.fields))
 		}
 	}
 	if err != nil {
@@ -194,14 +197,22 @@ func (p *argsPlan) used(v reflect.Value) int {
 	return n
 }
 
-// appendElements writes the elements of a slice as the arguments from first on.
-func appendElements(out []byte, list reflect.Value, first int) ([]byte, *EncodeError) {
+// append writes one argument.
+func (f *argField) append(out []byte, v reflect.Value) ([]byte, *EncodeError) {
+	if f.plain {
+		return appendKind(out, v, 2)
+	}
+	return appendReflect(out, v, 2)
+}
+
+// appendAll writes the elements of a slice as the arguments from first on.
+func (f *argField) appendAll(out []byte, list reflect.Value, first int) ([]byte, *EncodeError) {
 	for i := range list.Len() {
 		if first+i > 0 {
 			out = append(out, ',')
 		}
 		var err *EncodeError
-		if out, err = appendReflect(out, list.Index(i), 2); err != nil {
+		if out, err = f.append(out, list.Index(i)); err != nil {
 			return nil, err.in("[" + strconv.Itoa(first+i) + "]")
 		}
 	}

@@ -102,6 +102,11 @@ func appendReflect(dst []byte, v reflect.Value, depth int) ([]byte, *EncodeError
 	if !v.IsValid() {
 		return append(dst, "null"...), nil
 	}
+	return appendKind(dst, v, depth)
+}
+
+// appendKind writes a value that does not encode itself, by its kind.
+func appendKind(dst []byte, v reflect.Value, depth int) ([]byte, *EncodeError) {
 	switch v.Kind() {
 	case reflect.Bool:
 		return strconv.AppendBool(dst, v.Bool()), nil
