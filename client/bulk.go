@@ -66,7 +66,6 @@ type bulk struct {
 	now     time.Time
 	created json.RawMessage
 
-	t     *template // of the class before
 	batch []draft
 	jids  []string // of what has been pushed
 }
@@ -90,17 +89,16 @@ func (c *Client) bulk(opts []Option) (*bulk, error) {
 	return b, nil
 }
 
-func (b *bulk) add(ctx context.Context, class string, args json.RawMessage) (err error) {
-	if b.t == nil || b.t.class != class {
-		if b.t, err = newTemplate(b.o.fields, class); err != nil {
-			return err
-		}
-	}
+func (b *bulk) add(ctx context.Context, class string, args json.RawMessage) error {
 	var at time.Time
 	if b.o.when != nil {
 		at = b.o.when(b.now, len(b.jids)+len(b.batch))
 	}
-	b.batch = append(b.batch, b.t.draft(args, troupe.NewJID(), at, b.now, b.created))
+	d, err := b.o.draft(class, args, troupe.NewJID(), at, b.now, b.created)
+	if err != nil {
+		return err
+	}
+	b.batch = append(b.batch, d)
 	if len(b.batch) < b.size {
 		return nil
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +21,8 @@ type Client struct {
 	chain      PushFunc // nil without middleware
 	timestamps troupe.Timestamps
 	defaults   []field
-	err        error // of the defaults; every push returns it
+	plain      *options // of a push without any
+	err        error    // of the defaults; every push returns it
 	gather     gatherer
 	buffer     *buffer // nil without WithBuffer
 }
@@ -67,6 +67,8 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 		opt(c)
 	}
 	c.chain = chain(c.mw)
+	c.plain = &options{fields: c.defaults}
+	c.plain.settle(c.err)
 	return c
 }
 
@@ -146,10 +148,6 @@ func (c *Client) push(ctx context.Context, class string, args json.RawMessage, o
 			err = &FieldError{name, "it for a single push", "a bulk push"}
 		}
 	}
-	var t *template
-	if err == nil {
-		t, err = newTemplate(o.fields, class)
-	}
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -163,7 +161,10 @@ func (c *Client) push(ctx context.Context, class string, args json.RawMessage, o
 	if jid == "" {
 		jid = troupe.NewJID()
 	}
-	d := t.draft(args, jid, at, now, stamp)
+	d, err := o.draft(class, args, jid, at, now, stamp)
+	if err != nil {
+		return "", fmt.Errorf("push %s: %w", class, err)
+	}
 	if c.chain != nil {
 		p, err := d.payload()
 		if err != nil {
@@ -226,15 +227,17 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	return e, jid, nil
 }
 
+// apply adds opts up. What it returns is only read: pushes may share it.
 func (c *Client) apply(opts []Option) (*options, error) {
-	o := &options{fields: slices.Clone(c.defaults)}
-	for _, opt := range opts {
-		opt(o)
+	o := c.plain
+	if len(opts) > 0 {
+		o = &options{fields: slices.Clone(c.defaults)}
+		for _, opt := range opts {
+			opt(o)
+		}
+		o.settle(c.err)
 	}
-	if _, err := checkField("queue", o.fields[queueField].text); err != nil {
-		o.fail(err)
-	}
-	return o, errors.Join(c.err, o.err)
+	return o, o.err
 }
 
 func encodeList(args []any) (json.RawMessage, error) {

@@ -80,6 +80,9 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 		{"class", func(c *client.Client) (string, error) {
 			return c.PushClass(t.Context(), "Plain", nil, client.NoRetry(), client.Queue("plain"), client.Backtrace(3))
 		}, "plain", `{"retry":false,"queue":"plain","backtrace":3,"class":"Plain","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
+		{"class that needs escapes", func(c *client.Client) (string, error) {
+			return c.PushClass(t.Context(), `É"\`+"\n", nil, client.Queue("odd"))
+		}, "odd", `{"retry":true,"queue":"odd","class":"É\"\\\n","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"json keeps numbers", func(c *client.Client) (string, error) {
 			return c.PushJSON(t.Context(), "J", json.RawMessage(` [ 123456789012345678901234567890, 1.10, "\u00e9\u2028" ]`), client.Queue("json"), client.JID("mine-1"))
 		}, "json", `{"retry":true,"queue":"json","class":"J","args":[123456789012345678901234567890,1.10,"é` + "\u2028" + `"],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/troupehq/troupe"
@@ -39,6 +38,8 @@ func builtin() []field {
 // options is what the Options of one push add up to.
 type options struct {
 	fields []field
+	queue  string // that of fields, once they are complete
+	head   []byte // all of fields, as each job begins: {"retry":true,"queue":"default",
 	jid    string
 
 	when  func(now time.Time, i int) time.Time // nil: at once
@@ -173,13 +174,22 @@ func At(t time.Time) Option {
 // default is troupe.NewJID. Not for bulk pushes.
 func JID(jid string) Option {
 	return func(o *options) {
-		odd := strings.ContainsFunc(jid, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' })
-		if jid == "" || odd {
+		if jid == "" || !plain(jid) {
 			o.fail(&FieldError{"jid", strconv.QuoteToASCII(jid), "printable ASCII without quotes and backslashes"})
 			return
 		}
 		o.jid = jid
 	}
+}
+
+// plain tells whether s is printable ASCII that stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // Set adds any other field to the payload, encoded by troupe.EncodeJSON.

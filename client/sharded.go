@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -195,10 +194,6 @@ func (s *Sharded) route(ctx context.Context, opts []Option) (context.Context, *C
 	if err != nil {
 		return ctx, nil, err
 	}
-	var queue string
-	if err := json.Unmarshal(o.fields[queueField].text, &queue); err != nil {
-		return ctx, nil, &FieldError{"queue", string(o.fields[queueField].text), "a name"}
-	}
-	c, err := s.Queue(queue)
-	return context.WithValue(ctx, routed{}, queue), c, err
+	c, err := s.Queue(o.queue)
+	return context.WithValue(ctx, routed{}, o.queue), c, err
 }

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// settle checks the options, once all are set, and writes what each job begins
+// with. err is the client's.
+func (o *options) settle(err error) {
+	queue := o.fields[queueField].text
+	if o.queue, _ = stringOf(queue); o.queue == "" {
+		o.fail(&FieldError{"queue", scalar(queue), "a name"})
+	}
+	o.err = errors.Join(err, o.err)
+	size := 1
+	for _, f := range o.fields {
+		size += len(f.name) + len(f.text) + 2
+	}
+	o.head = append(make([]byte, 0, size), '{')
+	for _, f := range o.fields {
+		o.head = append(append(append(append(o.head, f.name...), ':'), f.text...), ',')
+	}
+}
+
+// draft is a job on its way to Redis as plain text: the common push, without
+// middleware, never needs a parsed payload.
+type draft struct {
+	entry
+	jid string
+}
+
+// entry is what Redis gets.
+type entry struct {
+	queue string
+	score string // of the member of schedule; "" puts the job into its queue
+	raw   []byte
+}
+
+// draft writes a job up to created_at, without the closing brace.
+func (o *options) draft(class string, args json.RawMessage, jid string, at, now time.Time, created json.RawMessage) (draft, error) {
+	if class == "" {
+		return draft{}, &FieldError{"class", `""`, "a name"}
+	}
+	d := draft{entry: entry{queue: o.queue}, jid: jid}
+	if at.After(now) {
+		d.score = troupe.FormatScore(troupe.Score(at))
+	}
+	raw := make([]byte, 0, len(o.head)+len(class)+len(args)+len(jid)+2*len(created)+60)
+	raw = append(append(raw, o.head...), `"class":`...)
+	if plain(class) {
+		raw = append(append(append(raw, '"'), class...), '"')
+	} else {
+		name, err := troupe.EncodeJSON(class)
+		if err != nil {
+			return draft{}, &FieldError{"class", strconv.QuoteToASCII(class), "a name in UTF-8"}
+		}
+		raw = append(raw, name...)
+	}
+	raw = append(append(raw, `,"args":`...), args...)
+	raw = append(append(raw, `,"jid":"`...), jid...)
+	d.raw = append(append(raw, `","created_at":`...), created...)
+	return d, nil
+}
+
+// close ends the text; scheduled jobs carry no enqueued_at.
+func (d *draft) close(enqueued json.RawMessage) {
+	if d.score == "" {
+		d.raw = append(append(d.raw, `,"enqueued_at":`...), enqueued...)
+	}
+	d.raw = append(d.raw, '}')
+}
+
+// payload ends the text as middleware sees it: with at, without enqueued_at.
+func (d *draft) payload() (*troupe.Payload, error) {
+	p, err := troupe.ParsePayload(append(d.raw, '}'))
+	if err == nil && d.score != "" {
+		p.Set("at", json.RawMessage(d.score))
+	}
+	return p, err
+}
