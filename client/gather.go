@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -33,8 +35,15 @@ type gathered struct {
 	entries []entry
 	size    int
 	sent    bool
-	errs    []error // one per entry; set when done is closed
+	errs    []error // nil, or one per entry; set when done is closed
 	done    chan struct{}
+}
+
+func (call *gathered) err(i int) error {
+	if call.errs == nil {
+		return nil
+	}
+	return call.errs[i]
 }
 
 // sendOne pushes one entry, alone or with others.
@@ -66,7 +75,7 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	g.mu.Unlock()
 	select {
 	case <-call.done:
-		return call.errs[i]
+		return call.err(i)
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
@@ -77,7 +86,7 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	}
 	select {
 	case <-call.done:
-		return call.errs[i]
+		return call.err(i)
 	default:
 		return fmt.Errorf("given up while on its way, it may have been pushed: %w", ctx.Err())
 	}
@@ -122,19 +131,34 @@ func (c *Client) fly() {
 		call := g.next[0]
 		g.next = g.next[1:]
 		call.sent = true
-		entries, at := call.entries[:0:0], make([]int, 0, len(call.entries))
-		for i, e := range call.entries {
-			if e.raw != nil {
-				entries, at = append(entries, e), append(at, i)
-			}
-		}
 		g.mu.Unlock()
-		call.errs = make([]error, len(call.entries))
-		for k, err := range c.deliver(context.Background(), entries) {
-			call.errs[at[k]] = err
-		}
+		call.errs = c.deliverLeft(call.entries)
 		close(call.done)
+		if len(call.entries) >= directMax {
+			// Those that it wakes may push again: let them join the next call before it
+			// leaves. Few of them are to find nothing on its way and travel alone.
+			runtime.Gosched()
+		}
 	}
+}
+
+// deliverLeft delivers the entries that have not stayed behind.
+func (c *Client) deliverLeft(entries []entry) []error {
+	gone := func(e entry) bool { return e.raw == nil }
+	if !slices.ContainsFunc(entries, gone) {
+		return c.deliver(context.Background(), entries)
+	}
+	sent := c.deliver(context.Background(), slices.DeleteFunc(slices.Clone(entries), gone))
+	if sent == nil {
+		return nil
+	}
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		if !gone(e) {
+			errs[i], sent = sent[0], sent[1:]
+		}
+	}
+	return errs
 }
 
 // first is the first error that is one.
