@@ -35,6 +35,7 @@ type capsule struct {
 	fetchBox *mailbox // of fetch
 	slots    []*slot
 	idle     []int   // indices of free slots, last in first out
+	woken    []int   // of slots that were offered a unit and may not have begun it
 	inbox    []*work // fetched, waiting for a slot
 	pace     pace
 	stale    *time.Timer // looks at what waits in the inbox; nil if nothing does

@@ -1,22 +1,52 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
 )
 
-// dispatch pairs waiting units with idle slots. c.mu is held.
+// abreast is how many slots are woken at a time.
+const abreast = 2
+
+// dispatch offers waiting units to idle slots, to a few at a time: each slot that
+// begins has the next woken. So jobs that block wake slot after slot, and jobs
+// that do not are run by the few that the machine has room for, each going on
+// with the next unit, while the others sleep. c.mu is held.
 func (c *capsule) dispatch() {
-	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 {
-		i := c.idle[len(c.idle)-1]
-		s := c.slots[i]
-		c.delist(s)
-		s.pending = c.pop()
-		c.ring(s.pid)
+	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 && c.waking() < abreast {
+		c.woken = append(c.woken, c.offer())
 	}
 	if len(c.inbox) > 0 && c.stale == nil && !c.quiet {
 		c.stale = time.AfterFunc(c.pace.patience(), c.checkInbox)
+	}
+}
+
+// waking counts the slots that are about to begin. c.mu is held.
+func (c *capsule) waking() int {
+	c.woken = slices.DeleteFunc(c.woken, func(i int) bool {
+		s := c.slots[i]
+		return s.pending == nil || !s.live || s.box.keeps()
+	})
+	return len(c.woken)
+}
+
+// offer hands the oldest waiting unit to an idle slot. c.mu is held.
+func (c *capsule) offer() int {
+	s := c.slots[c.idle[len(c.idle)-1]]
+	c.delist(s)
+	s.pending = c.pop()
+	c.ring(s.pid)
+	return s.index
+}
+
+// demand tells the fetcher if a Take has become due: the last unit that waited is
+// with a slot, and others are idle. c.mu is held.
+func (c *capsule) demand() {
+	if c.due() {
+		c.rung = true
+		c.ring(c.fetch)
 	}
 }
 
@@ -40,6 +70,14 @@ func (c *capsule) checkInbox() {
 	}
 	now := time.Now()
 	left := c.pace.patience() - now.Sub(c.inbox[0].fetched)
+	for left <= 0 && !c.held && len(c.inbox) > 0 && len(c.idle) > 0 { // the machine is late, or an actor is
+		c.offer()
+	}
+	c.demand()
+	if len(c.inbox) == 0 {
+		c.mu.Unlock()
+		return
+	}
 	if c.calling {
 		left = max(left, holdTime/5)
 	}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -120,6 +121,8 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 		w := s.pending
 		s.pending = nil
 		s.running = w
+		c.dispatch()
+		c.demand()
 		return stepStart, w, nil
 	case c.quiet:
 		return stepStop, nil, nil
@@ -145,12 +148,22 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time
 		c.enlist(s)
 		c.dispatch()
 	}
-	fetch := c.due() || c.unheard()
-	if fetch {
+	take, want, owner := c.due() && !c.fetchBox.keeps(), 0, c.fetch
+	fetch := !take && (c.due() || c.unheard())
+	switch {
+	case take:
+		want = c.beginCall()
+	case fetch:
 		c.rung = true
 	}
 	bell := crash != nil || c.quiet
 	c.mu.Unlock()
+	if take {
+		c.d.spawn(owner, func() { c.takeCall(owner, want) })
+		if next != nil {
+			runtime.Gosched() // jobs that never block would keep it waiting until none is left
+		}
+	}
 	if c.d.isolating.Load() {
 		c.d.changes.ring()
 	}
