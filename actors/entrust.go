@@ -33,6 +33,7 @@ func (s *settler) entrust(m *pendingMove) bool {
 	s.entrustedBytes += size
 	s.c.d.jobs.Add(1)
 	s.moves = append(s.moves, m)
+	s.part(m)
 	wait := s.running || s.linger()
 	s.mu.Unlock()
 	if !wait {

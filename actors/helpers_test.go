@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -22,11 +23,11 @@ func inProgress(t *testing.T, rdb redis.UniversalClient) int {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
-		l, err := rdb.HLen(ctx, k).Result()
+		held, err := rdb.HGetAll(ctx, k).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += int(l)
+		n += len(parcel.Payloads(held))
 	}
 	return n
 }

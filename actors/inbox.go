@@ -145,10 +145,16 @@ func (c *capsule) forget(ws ...*work) {
 func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	now := time.Now()
 	ws, all := make([]*work, len(got)), make([]work, len(got))
-	size := 0
+	size, together := 0, (*mates)(nil)
 	for i, u := range got {
+		switch {
+		case u.Parcel == nil:
+			together = nil
+		case i == 0 || u.Parcel != got[i-1].Parcel:
+			together = &mates{left: u.Parcel.Size()}
+		}
 		ws[i] = &all[i]
-		ws[i].unit, ws[i].fetched = u, now
+		ws[i].unit, ws[i].fetched, ws[i].mates = u, now, together
 		size += len(u.Payload)
 	}
 	c.mu.Lock()

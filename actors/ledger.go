@@ -16,6 +16,7 @@ type work struct {
 	unit    fetch.Unit
 	fetched time.Time
 	state   atomic.Uint32 // a workState
+	mates   *mates        // with whom it is acked, nil if by itself
 
 	// Guarded by the ledger.
 	order      uint64 // of the fetch
@@ -31,6 +32,15 @@ type work struct {
 	again      bool        // it was interrupted, and goes on in another run
 
 	iterated string // jid of an iterable job that is done: its state goes when the ack is in Redis
+}
+
+// mates are units that are cheaper to ack together: those of a fetch.Parcel.
+// Guarded by the settler.
+type mates struct {
+	left  int       // of them that have not been acked
+	acked []*work   // the others, until they are released
+	since time.Time // of the first
+	apart bool      // they are no longer waited for
 }
 
 // own notes that the job's own outcome decided its fate.

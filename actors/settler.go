@@ -27,6 +27,8 @@ type settler struct {
 
 	mu      sync.Mutex
 	acks    []*work
+	groups  []*mates    // whose acks wait for each other; and some that do no longer
+	late    *time.Timer // armed while there are any
 	moves   []*pendingMove
 	waiting []*pendingMove // refused by Redis, to be tried again later
 	timer   *time.Timer    // armed while acks wait and nobody carries them
@@ -61,7 +63,11 @@ var errGaveUp = errors.New("redis did not come back before the end of the stop; 
 func (s *settler) ack(w *work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.acks = append(s.acks, w)
+	if w.mates == nil || w.mates.apart {
+		s.acks = append(s.acks, w)
+	} else if !s.gather(w) {
+		return
+	}
 	s.counted()
 }
 
@@ -120,6 +126,7 @@ func (s *settler) submit(moves ...*pendingMove) {
 		return
 	}
 	s.moves = append(s.moves, moves...)
+	s.part(moves...)
 	s.mu.Unlock()
 	s.kick()
 }
@@ -300,12 +307,12 @@ func (s *settler) close() {
 	s.closed = true
 	moves := append(s.moves, s.waiting...)
 	s.moves, s.waiting = nil, nil
-	for _, t := range []*time.Timer{s.timer, s.company} {
+	for _, t := range []*time.Timer{s.timer, s.company, s.late} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	s.timer, s.company = nil, nil
+	s.timer, s.company, s.late = nil, nil, nil
 	s.mu.Unlock()
 	for _, m := range moves {
 		m.err = errGaveUp

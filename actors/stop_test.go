@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -39,7 +40,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, key := range k.Redis.Keys(ctx, "troupe:wip:*").Val() {
-			for _, v := range k.Redis.HVals(ctx, key).Val() {
+			for _, v := range parcel.Payloads(k.Redis.HGetAll(ctx, key).Val()) {
 				bytes[v] = true
 			}
 		}

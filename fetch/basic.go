@@ -115,7 +115,7 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	}
 	var paused []string
 	var popped []Unit
-	readReply(reply, func(q int, job string) {
+	readReply(reply, func(q, _ int, job string) {
 		popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
 	}, func(q int, text string) {
 		if text == "" {

@@ -244,7 +244,8 @@ func TestAPushThatCrossesTheReplyOfATake(t *testing.T) {
 
 	in := f.cur
 	take := f.bell.begin(false)
-	reply, err := takeScript.run(t.Context(), take.via(f.rdb), f.takeArgs(in, receiptPrefix(1), 10, f.wants(10, f.rand), nil, take))
+	args, _ := f.takeArgs(in, receiptPrefix(1), 10, 0, f.wants(10, f.rand), nil, take)
+	reply, err := takeScript.run(t.Context(), take.via(f.rdb), args)
 	if err != nil {
 		t.Fatal(err)
 	}

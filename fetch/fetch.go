@@ -27,6 +27,10 @@ type Unit struct {
 	Receipt     string
 	Incarnation uint64
 
+	// Parcel is what the unit shares with others that one Take brought, nil for most
+	// fetchers; see Parcel.
+	Parcel *Parcel
+
 	// Suspect: taken by an Isolator's TakeSuspect. Queue is the queue that it was
 	// a suspect of; it settles and goes back to the suspects.
 	Suspect bool

@@ -10,6 +10,8 @@ import (
 // unpack has room for some thousand elements.
 const maxTake = 1000
 
+const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+
 // A receipt is the number of its call in base 36 followed by two base 36 digits
 // that number the unit within the call. Receipts of one fetcher are never
 // reused and ascend in the order of the fetch: by length, then by bytes.
@@ -19,7 +21,6 @@ func receiptPrefix(call uint64) string { return strconv.FormatUint(call, 36) }
 
 // receipts returns the first n receipts of a call, all cut from one string.
 func receipts(prefix string, n int) []string {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 	size := len(prefix) + 2
 	var all strings.Builder
 	all.Grow(n * size)
@@ -33,6 +34,11 @@ func receipts(prefix string, n int) []string {
 		out[i] = all.String()[i*size : (i+1)*size]
 	}
 	return out
+}
+
+// receiptAt is the receipt of unit i of a call.
+func receiptAt(prefix string, i int) string {
+	return prefix + digits[i/36:i/36+1] + digits[i%36:i%36+1]
 }
 
 // compareReceipts orders by age, the oldest first.

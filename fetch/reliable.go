@@ -22,6 +22,8 @@ type reliable struct {
 	rdb  *redis.Client
 	bell *doorbell
 	laps *laps // instead of the bell and the peeks; nil without Env.Share
+
+	thrift thrift // guarded by owner.mu
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis,

@@ -355,6 +355,9 @@ func (r *Rescuer) queues(ctx context.Context, c candidate) ([]string, error) {
 // putBack empties one hash, the newest units first, so that the oldest is the
 // next to be popped wherever it breaks off.
 func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *RescuedFrom) (int, error) {
+	if err := j.open(ctx); err != nil {
+		return 0, err
+	}
 	held, err := r.rdb.HKeys(ctx, j.wip).Result()
 	if err != nil {
 		return 0, err
@@ -381,6 +384,21 @@ func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *Re
 		}
 	}
 	return moved, nil
+}
+
+// openAtOnce is how many parcels one call of a rescuer opens.
+const openAtOnce = 30
+
+// open gives each unit of the hash a field of its own. There are no parcels on a
+// cluster.
+func (j *judged) open(ctx context.Context) error {
+	for left := 1; left > 0 && !j.r.reg.cluster; {
+		var err error
+		if left, err = openScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip}, openAtOnce).Int(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // back puts some units back as they are.

@@ -104,6 +104,11 @@ func (f *reliable) restore(ctx context.Context) error {
 		if err := restoreScript.Run(ctx, f.rdb, []string{in.lease, wip}, args...).Err(); err != nil {
 			return fmt.Errorf("write back what was in progress: %w", err)
 		}
+		for i := range units[start:end] {
+			if p := units[start+i].Parcel; p != nil {
+				p.state.Store(open) // each has a field of its own now
+			}
+		}
 		start = end
 	}
 	f.env.Logger.Warn().Str("fetcher", in.id).Int("units", len(units)).

@@ -19,6 +19,11 @@ var lua embed.FS
 //go:embed baton.lua
 var baton string
 
+// parcelHead is that of the scripts that meet parcels.
+//
+//go:embed parcel.lua
+var parcelHead string
+
 var (
 	registerScript = load("register")
 	renewScript    = load("renew")
@@ -29,6 +34,7 @@ var (
 
 	lookScript    = load("look")
 	fenceScript   = load("fence")
+	openScript    = load("open")
 	putbackScript = load("putback")
 	forgetScript  = load("forget")
 	reindexScript = load("reindex")
@@ -50,7 +56,12 @@ func source(name string) string {
 	if err != nil {
 		panic(err) // the file is part of the package
 	}
-	if name == "take" || name == "sit" {
+	switch name {
+	case "take":
+		return parcelHead + baton + string(src)
+	case "settle", "resume", "leave", "open":
+		return parcelHead + string(src)
+	case "sit":
 		return baton + string(src)
 	}
 	return string(src)

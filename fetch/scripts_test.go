@@ -39,9 +39,12 @@ var (
 				name, flags = "me", flagsGen.Draw(t, "flags")
 				names = append(names, batonKey, lineKey)
 			}
-			args = append(append(args, len(wants)/2, name, flags), wants...)
+			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{0, 2, 32}).Draw(t, "parcel")), wants...)
+			if rapid.Bool().Draw(t, "open") {
+				args = append(args, -rapid.IntRange(1, 2).Draw(t, "of"), 1, parcelGen.Draw(t, "parcel to open"))
+			}
 			for _, q := range rapid.Permutation([]int{1, 2}).Draw(t, "acks")[:rapid.IntRange(0, 2).Draw(t, "queues")] {
-				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
+				acked := rapid.SliceOfN(rapid.OneOf(receiptGen, parcelGen), 1, 4).Draw(t, "acked")
 				args = append(append(args, q, len(acked)), anys(acked)...)
 			}
 			return names, args
@@ -52,6 +55,8 @@ var (
 		},
 		"settle": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000, "a"}
+			apart := rapid.SliceOfN(parcelGen, 0, 2).Draw(t, "parcels")
+			args = append(append(args, len(apart)), anys(apart)...)
 			for range rapid.IntRange(0, 3).Draw(t, "groups") {
 				receipts := rapid.SliceOfNDistinct(receiptGen, 1, 4, rapid.ID).Draw(t, "receipts")
 				place, own := rapid.IntRange(0, 4).Draw(t, "place"), rapid.SampledFrom([]string{"", "1"}).Draw(t, "own")
@@ -115,6 +120,9 @@ var (
 				return names[:4], []any{idA, 5000, "1"}
 			}
 			return names, []any{idA, 5000}
+		},
+		"open": func(t *rapid.T) ([]string, []any) {
+			return []string{fenced, wipA}, []any{rapid.IntRange(1, 2).Draw(t, "at most")}
 		},
 		"putback": func(t *rapid.T) ([]string, []any) {
 			return []string{fenced, wipA, queueA}, anys(rapid.SliceOfNDistinct(receiptGen, 1, 5, rapid.ID).Draw(t, "receipts"))
@@ -189,6 +197,7 @@ var (
 
 	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
 	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000", "?100"})
+	parcelGen  = rapid.SampledFrom([]string{"100+", "102+", "1zz+", "2aa+"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )
 
@@ -226,6 +235,9 @@ func fill(t *rapid.T) (writes [][]any) {
 		case wipA, wipB:
 			for range rapid.IntRange(1, 5).Draw(t, "units") {
 				do("HSET", key, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "unit"))
+			}
+			if rapid.Bool().Draw(t, "parcel") {
+				do("HSET", key, parcelGen.Draw(t, "parcel"), strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"", "x", "{}"}), 1, 5).Draw(t, "units"), "\x00"))
 			}
 		case place:
 			do("HSET", key, "!", rapid.SampledFrom([]string{"1", "2", "dead", "dead 5 why"}).Draw(t, "fence"))

@@ -97,7 +97,15 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	queue := first.list()
 	args := append(make([]any, 0, 40+3*len(batch)), nil, nil, 7,
 		in.lease, in.wips[f.place(first)], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
-		in.generation, f.ttl, queue)
+		in.generation, f.ttl, queue, 0)
+	var apart []*Parcel
+	for _, i := range batch {
+		if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) && p.takeApart() {
+			apart = append(apart, p)
+			args = append(args, &p.field)
+		}
+	}
+	args[13] = len(apart)
 	groups := groupMoves(moves, batch)
 	for _, group := range groups {
 		args = appendGroup(args, moves, group)
@@ -105,6 +113,14 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	replies, err := settleScript.run(ctx, f.rdb, args)
 	if err != nil {
 		return err
+	}
+	for _, p := range apart {
+		p.state.Store(open)
+	}
+	if len(apart) > 0 {
+		f.mu.Lock()
+		f.thrift.note(0, len(apart))
+		f.mu.Unlock()
 	}
 	for k, reply := range replies {
 		if reply != "1" && *refused == nil {

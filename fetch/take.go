@@ -3,9 +3,11 @@ package fetch
 import (
 	"context"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // Take acks and takes in one call; see Fetcher. One call takes at most 1,000
@@ -21,7 +23,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		if ask > 0 {
 			wants = f.wants(ask, f.rand)
 		}
-		busy := f.busy > len(acks)
+		busy, size := f.busy > len(acks), f.thrift.size(ask)
 		f.mu.Unlock()
 
 		if ask > 0 || len(acks) > 0 {
@@ -33,7 +35,8 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 			if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
 				sitting = f.bell.begin(busy)
 			}
-			reply, err := takeScript.run(ctx, sitting.via(f.rdb), f.takeArgs(in, prefix, ask, wants, acks, sitting))
+			args, parcels := f.takeArgs(in, prefix, ask, size, wants, acks, sitting)
+			reply, err := takeScript.run(ctx, sitting.via(f.rdb), args)
 			if err != nil {
 				sitting.end("", 0, err)
 				if ask > 0 {
@@ -46,6 +49,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				f.mu.Unlock()
 				return err
 			}
+			f.shipped(parcels)
 			got := f.units(in, prefix, reply, ask > 0)
 			units = got.units
 			sitting.end(got.seat, len(units), nil)
@@ -68,14 +72,15 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 	return units, nil
 }
 
-// takeArgs builds the command; receipts travel as pointers, which go-redis
-// writes without another allocation each.
-func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Want, acks []Unit, sitting *sitting) []any {
+// takeArgs builds the command, and tells which parcels it acks. Receipts travel as
+// pointers, which go-redis writes without another allocation each. size is that of
+// a parcel.
+func (f *reliable) takeArgs(in *incarnation, prefix string, ask, size int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
 	head, lists := in.head, len(f.names)
 	if anySuspect(acks) {
 		head, lists = f.wideHead(in), 2*lists
 	}
-	args := make([]any, len(head), len(head)+9+4*len(wants)+len(acks)+4*lists)
+	args := make([]any, len(head), len(head)+10+4*len(wants)+len(acks)+4*lists)
 	copy(args, head)
 	laps := f.laps != nil && ask > 0
 	if laps {
@@ -90,8 +95,8 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 		args = append(args, f.bell.keys...)
 		name, flags = f.bell.name, sitting.flags
 	}
-	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags)
-	known, first := len(args)-3, len(args)
+	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, size)
+	known, first := len(args)-4, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
 			if laps {
@@ -101,29 +106,76 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask int, wants []Wan
 		}
 	}
 	args[known] = (len(args) - first) / 2
+	return f.appendAcks(args, in, acks, lists)
+}
 
-	if len(acks) == 0 {
-		return args
-	}
+// appendAcks adds the arguments of acks. Those of another incarnation are left out:
+// a rescuer has them.
+func (f *reliable) appendAcks(args []any, in *incarnation, acks []Unit, lists int) ([]any, shipment) {
+	var parcels shipment
 	counts := make([]int, lists)
 	for i := range acks {
-		if f.owns(in, acks[i]) { // else a rescuer has it
-			counts[f.place(&acks[i])]++
+		if !f.owns(in, acks[i]) {
+			continue
+		}
+		counts[f.place(&acks[i])]++
+		if p := acks[i].Parcel; p != nil {
+			parcels.of(p).n++
+		}
+	}
+	for i := range parcels {
+		if a := &parcels[i]; !a.whole() {
+			a.open = a.p.takeApart()
 		}
 	}
 	for q, count := range counts {
 		if count == 0 {
 			continue
 		}
-		args = append(args, q+1, count)
-		name, suspect := f.names[q%len(f.names)], q >= len(f.names)
-		for i := range acks {
-			if acks[i].Queue == name && acks[i].Suspect == suspect && f.owns(in, acks[i]) {
-				args = append(args, &acks[i].Receipt)
+		opened := len(args) + 1
+		args = append(args, -q-1, 0)
+		for i := range parcels {
+			if a := &parcels[i]; a.open && a.p.place == q {
+				args = append(args, &a.p.field)
 			}
 		}
+		if n := len(args) - 1 - opened; n > 0 {
+			args[opened] = n
+		} else {
+			args = args[:opened-1]
+		}
+		fields := len(args) + 1
+		args = append(args, q+1, 0)
+		name, suspect := f.names[q%len(f.names)], q >= len(f.names)
+		for i := range acks {
+			if acks[i].Queue != name || acks[i].Suspect != suspect || !f.owns(in, acks[i]) {
+				continue
+			}
+			if p := acks[i].Parcel; p != nil {
+				if a := parcels.of(p); a.sent {
+					continue
+				} else if !a.open && a.whole() {
+					a.sent = true
+					args = append(args, &p.field)
+					continue
+				}
+			}
+			args = append(args, &acks[i].Receipt)
+		}
+		args[fields] = len(args) - 1 - fields
 	}
-	return args
+	return args, parcels
+}
+
+// shipped notes what became of parcels.
+func (f *reliable) shipped(parcels shipment) {
+	if len(parcels) == 0 {
+		return
+	}
+	whole, opened := parcels.arrived()
+	f.mu.Lock()
+	f.thrift.note(whole, opened)
+	f.mu.Unlock()
 }
 
 // taken is what a take has brought.
@@ -139,12 +191,24 @@ type taken struct {
 func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) (got taken) {
 	if len(reply) > 0 {
 		n := len(f.names)
-		got.units = make([]Unit, 0, len(reply)-2)
-		readReply(reply, func(q int, job string) {
+		got.units = make([]Unit, 0, countUnits(reply))
+		readReply(reply, func(q, count int, jobs string) {
 			if q >= n {
-				got.lapped++
+				got.lapped += count
 			}
-			got.units = append(got.units, Unit{Queue: f.names[q%n], Payload: bytesOf(job), Incarnation: in.n})
+			u := Unit{Queue: f.names[q%n], Incarnation: in.n}
+			if count > 1 {
+				u.Parcel = &Parcel{place: q % n, size: count, field: parcel.Field(receiptAt(prefix, len(got.units)))}
+			}
+			for range count { // the oldest comes last
+				cut := strings.LastIndexByte(jobs, 0)
+				if count == 1 {
+					cut = -1
+				}
+				u.Payload = bytesOf(jobs[cut+1:])
+				got.units = append(got.units, u)
+				jobs = jobs[:max(cut, 0)]
+			}
 		}, func(q int, text string) {
 			switch {
 			case q < 0:
@@ -170,9 +234,10 @@ func (f *reliable) units(in *incarnation, prefix string, reply []string, looked 
 	return got
 }
 
-// readReply walks through (i, count, job*)*, (-i, error text or "" for a paused
-// queue) and (0, seat); q counts from 0 and is -1 for the seat.
-func readReply(reply []string, unit, problem func(q int, text string)) {
+// readReply walks through (i, count, job*)*, (i, -count, parcel), (-i, error text or
+// "" for a paused queue) and (0, seat); q counts from 0 and is -1 for the seat. jobs
+// is one job, or as many as count says with 0 bytes between them.
+func readReply(reply []string, units func(q, count int, jobs string), problem func(q int, text string)) {
 	for len(reply) >= 2 {
 		i := atoi(reply[0])
 		if i <= 0 {
@@ -180,12 +245,22 @@ func readReply(reply []string, unit, problem func(q int, text string)) {
 			reply = reply[2:]
 			continue
 		}
-		end := 2 + atoi(reply[1])
-		for _, job := range reply[2:end] {
-			unit(i-1, job)
+		count := atoi(reply[1])
+		if count < 0 {
+			units(i-1, -count, reply[2])
+			reply = reply[3:]
+			continue
 		}
-		reply = reply[end:]
+		for _, job := range reply[2 : 2+count] {
+			units(i-1, 1, job)
+		}
+		reply = reply[2+count:]
 	}
+}
+
+func countUnits(reply []string) (n int) {
+	readReply(reply, func(_, count int, _ string) { n += count }, func(int, string) {})
+	return n
 }
 
 // atoi reads a number that a script of ours has written.

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -17,13 +19,17 @@ import (
 func TestTakeSentTwice(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
-	for jobs := range 7 {
+	for n := range 28 {
+		jobs, size := n/4, []int{0, 2, 3, parcel.Size}[n%4]
 		for i := range jobs {
 			rdb.LPush(t.Context(), keys.Queue([]string{"a", "b"}[i%2]), fmt.Sprint(i))
 		}
 		f.calls++
 		prefix := receiptPrefix(f.calls)
-		args := func() []any { return f.takeArgs(f.cur, prefix, 4, f.wants(4, f.rand), nil, nil) }
+		args := func() []any {
+			args, _ := f.takeArgs(f.cur, prefix, 4, size, f.wants(4, f.rand), nil, nil)
+			return args
+		}
 		first, err := takeScript.run(t.Context(), rdb, args())
 		if err != nil {
 			t.Fatal(err)
@@ -34,14 +40,23 @@ func TestTakeSentTwice(t *testing.T) {
 		}
 		units := f.units(f.cur, prefix, first, true).units
 		again := f.units(f.cur, prefix, second, true).units
-		if fmt.Sprint(units) != fmt.Sprint(again) || len(units) != min(jobs, 4) {
-			t.Errorf("%d jobs: %v, then %v", jobs, units, again)
+		if texts(units) != texts(again) || len(units) != min(jobs, 4) {
+			t.Errorf("%d jobs in parcels of %d: %s, then %s", jobs, size, texts(units), texts(again))
 		}
 		mustTake(t, f, 0, append(units, mustTake(t, f, 9)...)...)
 	}
 	if left, err := f.Close(t.Context()); left != 0 || err != nil {
 		t.Errorf("close: %d, %v", left, err)
 	}
+}
+
+// texts tells receipts and bytes.
+func texts(units []Unit) string {
+	var out []string
+	for _, u := range units {
+		out = append(out, u.Receipt+"="+string(u.Payload))
+	}
+	return strings.Join(out, " ")
 }
 
 // Whatever of an old generation or incarnation still arrives is refused and
@@ -54,7 +69,8 @@ func TestLateTwinsAreRefused(t *testing.T) {
 	old := f.cur
 	late := func() {
 		t.Helper()
-		_, err := takeScript.run(t.Context(), rdb, f.takeArgs(old, "zz", 2, f.wants(2, f.rand), units, nil))
+		args, _ := f.takeArgs(old, "zz", 2, 0, f.wants(2, f.rand), units, nil)
+		_, err := takeScript.run(t.Context(), rdb, args)
 		settle := f.settle(t.Context(), old, []Move{{Unit: units[0], To: ToRetry}}, []int{0}, new(error))
 		renew := renewScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease}, old.id, old.generation, f.ttl).Err()
 		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "100", "x").Err()

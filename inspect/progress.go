@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // Fetcher is the private place of one capsule of one of our processes: the jobs
@@ -47,21 +48,20 @@ func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
 	for _, f := range fetchers {
 		cmds = append(cmds, redis.NewIntCmd(ctx, "exists", keys.Lease(f.ID)))
 		for _, q := range f.Queues {
-			cmds = append(cmds, redis.NewIntCmd(ctx, "hlen", keys.WIP(q, f.ID)))
+			cmds = append(cmds, redis.NewMapStringStringCmd(ctx, "hgetall", keys.WIP(q, f.ID)))
 		}
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {
 		return nil, fmt.Errorf("list fetchers: %w", err)
 	}
-	next := func() (n int64) {
-		n, cmds = cmds[0].(*redis.IntCmd).Val(), cmds[1:]
-		return n
-	}
 	for _, f := range fetchers {
-		f.Alive = next() > 0
-		for range f.Queues {
-			f.Size += next()
+		f.Alive = cmds[0].(*redis.IntCmd).Val() > 0
+		for n := range f.Queues { // no more than a fetcher takes at once
+			for field, value := range cmds[1+n].(*redis.MapStringStringCmd).Val() {
+				f.Size += int64(parcel.Count(field, value))
+			}
 		}
+		cmds = cmds[1+len(f.Queues):]
 	}
 	return fetchers, nil
 }
@@ -79,11 +79,12 @@ func (i *Inspector) InProgress(ctx context.Context) iter.Seq2[*InProgress, error
 		for _, f := range fetchers {
 			for _, q := range f.Queues {
 				// no more than a fetcher takes at once
-				taken, err := i.rdb.HGetAll(ctx, keys.WIP(q, f.ID)).Result()
+				fields, err := i.rdb.HGetAll(ctx, keys.WIP(q, f.ID)).Result()
 				if err != nil && !absent(err) {
 					yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 					return
 				}
+				taken := parcel.Open(fields)
 				for _, receipt := range slices.SortedFunc(maps.Keys(taken), byAge) {
 					unit := &InProgress{Fetcher: f.ID, Process: f.Process, Receipt: receipt, Queue: q}
 					unit.Job = newRecord(taken[receipt], "")

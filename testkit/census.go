@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // Census is where each job of a Redis is, by jid: "queue:NAME", "schedule",
@@ -65,11 +66,11 @@ func TakeCensus(tb testing.TB, rdb redis.UniversalClient) Census {
 			continue
 		}
 		seen[it.Val()] = true
-		jobs, err := rdb.HVals(ctx, it.Val()).Result()
+		held, err := rdb.HGetAll(ctx, it.Val()).Result()
 		if err != nil {
 			tb.Fatalf("census: %s: %v", it.Val(), err)
 		}
-		c.add("in progress", jobs)
+		c.add("in progress", parcel.Payloads(held))
 	}
 	if err := it.Err(); err != nil {
 		tb.Fatalf("census: %v", err)

@@ -13,7 +13,10 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end
 local left = 0
 for k = 4, #KEYS do
   local n = redis.pcall('HLEN', KEYS[k])
-  if type(n) == 'number' then left = left + n end
+  if type(n) == 'number' and n > 0 then
+    left = left + n
+    for _, field in ipairs(parcels(KEYS[k])) do left = left - 1 + #contents(redis.call('HGET', KEYS[k], field)) end
+  end
 end
 if left == 0 then
   redis.call('DEL', KEYS[3])

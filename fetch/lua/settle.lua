@@ -10,7 +10,9 @@
 -- ARGV[1]  generation that the lease must hold
 -- ARGV[2]  time to live of the lease, ms
 -- ARGV[3]  name of the queue
--- ARGV[4..] at most 500 moves in groups, each of them:
+-- ARGV[4]  number of parcels p of these units, see parcel.lua; they are opened
+-- ARGV[5..4+p] their fields
+-- ARGV[5+p..] at most 500 moves in groups, each of them:
 --          place
 --          number of moves n
 --          "1" to write the bytes of the private place, "" to write those given
@@ -33,6 +35,11 @@ if lease ~= ARGV[1] then
 end
 
 local wip = KEYS[2]
+local parcel = 4 + tonumber(ARGV[4])
+for k = 5, parcel do
+  local err = open(wip, ARGV[k])
+  if err then return redis.error_reply(err) end -- else its units would count as moved before
+end
 
 local function write(place, ...)
   if place == 0 then return pcall('RPUSH', KEYS[3], ...) end
@@ -102,7 +109,7 @@ local function move(place, own, first, n, last)
   return 1
 end
 
-local out, at = {}, 4
+local out, at = {}, parcel + 1
 while ARGV[at] do
   local place, n, own = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
   local before, max, first = ARGV[at + 3], ARGV[at + 4], at + 5

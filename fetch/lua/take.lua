@@ -12,14 +12,16 @@
 -- ARGV[4]        how many units to take, 0..1000
 -- ARGV[5]        number of wants w
 -- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
--- ARGV[8..7+2w]  (queue i, how many in pass 1)*
--- ARGV[8+2w..]   acks: (queue i, count, receipt*)*
+-- ARGV[8]        most units in a parcel, see parcel.lua; 0 for none
+-- ARGV[9..8+2w]  (queue i, how many in pass 1)*
+-- ARGV[9+2w..]   acks: (queue i, count, field*)*, a receipt or a whole parcel each;
+--                in front of them (-i, count, parcel*) to be opened first
 --
--- Returns a flat list of (i, count, job*) in the order of the receipts, which
--- count up from prefix00, and (-i, error text) for a queue that could not be
--- served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait N' | 'off')
--- in the end, where the first two have armed the connection's tracking as in sit.
--- Error FENCED when the lease holds another generation or none.
+-- Returns a flat list of (i, count, job*) or (i, -count, parcel) in the order of the
+-- receipts, which count up from prefix00, and (-i, error text) for a queue that could
+-- not be served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait N' |
+-- 'off') in the end, where the first two have armed the connection's tracking as in
+-- sit. Error FENCED when the lease holds another generation or none.
 --
 -- The job stands in the hash before it leaves the queue: a script that fails
 -- half-way keeps what it did, and a job in two places is better than in none.
@@ -28,8 +30,6 @@
 -- that needs some, but lets a script that has begun to write go on. GETEX is a
 -- write that always passes, so jobs can be fetched and make room; the other
 -- scripts begin with it or with a PERSIST for the same reason.
-
-local char, floor = string.char, math.floor
 
 -- One command checks the fence and extends the lease.
 local lease = call('GETEX', KEYS[1], 'PX', ARGV[2])
@@ -44,12 +44,19 @@ local function problem(i, err)
   out[#out + 1] = err
 end
 
-local at = 8 + 2 * tonumber(ARGV[5])
+local at = 9 + 2 * tonumber(ARGV[5])
 while ARGV[at] do
-  local i, last = tonumber(ARGV[at]), at + 1 + tonumber(ARGV[at + 1])
-  for first = at + 2, last, 1000 do
-    local r = pcall('HDEL', KEYS[2 * i + 2], unpack(ARGV, first, math.min(first + 999, last)))
-    if type(r) == 'table' and r.err then problem(i, r.err) end
+  local i, first, last = tonumber(ARGV[at]), at + 2, at + 1 + tonumber(ARGV[at + 1])
+  if i < 0 then
+    for k = first, last do
+      local err = open(KEYS[-2 * i + 2], ARGV[k])
+      if err then problem(-i, err) end
+    end
+  else
+    for k = first, last, 1000 do
+      local r = pcall('HDEL', KEYS[2 * i + 2], unpack(ARGV, k, math.min(k + 999, last)))
+      if type(r) == 'table' and r.err then problem(i, r.err) end
+    end
   end
   at = last + 1
 end
@@ -57,14 +64,9 @@ end
 local n = tonumber(ARGV[4])
 if n == 0 then return out end
 
-local prefix = ARGV[3]
-local function receipt(x)
-  local a, b = floor(x / 36), x % 36
-  return prefix .. char(a < 10 and 48 + a or 87 + a, b < 10 and 48 + b or 87 + b)
-end
-
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
+local prefix = ARGV[3]
 local name, baton, line, keys = ARGV[6], nil, nil, #KEYS
 if name ~= '' then
   baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
@@ -75,23 +77,23 @@ for k = 4, keys, 2 do
   wips[#wips + 1] = KEYS[k]
 end
 if call('EXISTS', unpack(wips)) > 0 then
-  local function find(x)
+  local function find(x) -- the queue and the count of what begins with unit x, and its bytes
+    local r = receipt(prefix, x)
     for i = 1, #wips do
-      local job = pcall('HGET', wips[i], receipt(x))
-      if type(job) == 'string' then return i, job end
+      local held = pcall('HMGET', wips[i], r, r .. '+')
+      if held[1] then return i, 1, held[1] end
+      if held[2] then return i, #contents(held[2]), held[2], true end
     end
   end
-  local i, job = find(0)
-  if i then
-    local x = 0
-    while i do
-      out[#out + 1], out[#out + 2], out[#out + 3] = i, 1, job
-      x = x + 1
-      if x == n then break end
-      i, job = find(x)
-    end
-    return out
+  local x = 0
+  while x < n do
+    local i, count, bytes, parcel = find(x)
+    if not i then break end
+    local o = #out
+    out[o + 1], out[o + 2], out[o + 3] = i, parcel and -count or count, bytes
+    x = x + count
   end
+  if x > 0 then return out end
 end
 
 local got, dry = 0, {}
@@ -108,6 +110,16 @@ if call('EXISTS', KEYS[2]) == 1 then
   end
 end
 
+-- pack returns jobs[a..b] as a parcel; nil if one of them has a 0 byte, which no
+-- JSON has, or if they are large: then there is nothing to save.
+local function pack(jobs, a, b)
+  local all = table.concat(jobs, '', a, b)
+  if #all > 16384 or string.find(all, '\0', 1, true) then return nil end
+  return table.concat(jobs, '\0', a, b)
+end
+
+local most = tonumber(ARGV[8])
+
 local function take(i, want)
   local queue, wip = KEYS[2 * i + 1], wips[i]
   local jobs = pcall('LRANGE', queue, -want, -1)
@@ -115,37 +127,52 @@ local function take(i, want)
     dry[i] = true
     return problem(i, jobs.err)
   end
-  local taken = 0
-  while taken < #jobs do -- oldest first: the right end is the next in turn
-    local fields, upto = {}, math.min(taken + 500, #jobs)
-    for j = taken + 1, upto do
-      fields[#fields + 1] = receipt(got + j - 1)
-      fields[#fields + 1] = jobs[#jobs - j + 1]
+  local len, taken = #jobs, 0
+  while taken < len do -- oldest first: the right end is the next in turn
+    local upto = math.min(taken + 480, len)
+    local fields, f, reply, o, at = {}, 0, {}, 0, taken
+    while at < upto do
+      local count, parcel = upto - at, nil
+      if most > 0 then
+        count = math.min(most, count)
+        parcel = count > 1 and pack(jobs, len - at - count + 1, len - at)
+      end
+      if parcel then
+        fields[f + 1], fields[f + 2], f = receipt(prefix, got + at) .. '+', parcel, f + 2
+        reply[o + 1], reply[o + 2], reply[o + 3], o = i, -count, parcel, o + 3
+      else
+        reply[o + 1], reply[o + 2], o = i, count, o + 2
+        for j = at, at + count - 1 do
+          local job = jobs[len - j]
+          fields[f + 1], fields[f + 2], f = receipt(prefix, got + j), job, f + 2
+          reply[o + 1], o = job, o + 1
+        end
+      end
+      at = at + count
     end
-    local r = pcall('HSET', wip, unpack(fields))
+    local r = pcall('HSET', wip, unpack(fields, 1, f))
     if type(r) == 'table' and r.err then
       dry[i] = true
       problem(i, r.err)
       break
     end
     taken = upto
+    local first = #out
+    for k = 1, o do out[first + k] = reply[k] end
   end
   if taken < want then dry[i] = true end
   if taken == 0 then return end
   call('LTRIM', queue, 0, -taken - 1)
-  out[#out + 1] = i
-  out[#out + 1] = taken
-  for j = 1, taken do out[#out + 1] = jobs[#jobs - j + 1] end
   got = got + taken
 end
 
-local last = 7 + 2 * tonumber(ARGV[5])
-for k = 8, last, 2 do
+local last = 8 + 2 * tonumber(ARGV[5])
+for k = 9, last, 2 do
   if got == n then break end
   local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
   if want > 0 and not dry[i] then take(i, want) end
 end
-for k = 8, last, 2 do
+for k = 9, last, 2 do
   if got == n then break end
   local i = tonumber(ARGV[k])
   if not dry[i] then take(i, n - got) end

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -87,11 +88,11 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 		return nil, err
 	}
 	for _, key := range keys {
-		jobs, err := rdb.HVals(ctx, key).Result()
+		held, err := rdb.HGetAll(ctx, key).Result()
 		if err != nil {
 			return nil, err
 		}
-		add("in progress", jobs)
+		add("in progress", parcel.Payloads(held))
 	}
 	return left, nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // seenEnough tells whether all that the test is about has happened.
@@ -47,7 +49,7 @@ func (f *fleet) leftovers() (left []string) {
 		}
 	}
 	for _, key := range f.rdb.Keys(f.t.Context(), "troupe:wip:*").Val() {
-		for _, raw := range f.rdb.HVals(f.t.Context(), key).Val() {
+		for _, raw := range parcel.Payloads(f.rdb.HGetAll(f.t.Context(), key).Val()) {
 			left = append(left, key+": "+raw)
 		}
 	}

@@ -45,15 +45,15 @@ func (c command) runs(file string) bool {
 	if !c.is("evalsha") && !c.is("eval") || len(c) < 3 {
 		return false
 	}
-	src, err := os.ReadFile(filepath.Join("..", "..", file))
-	if err != nil {
-		panic(err)
+	read := func(path ...string) string {
+		src, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+		if err != nil {
+			panic(err)
+		}
+		return string(src)
 	}
-	head, err := os.ReadFile(filepath.Join("..", "..", "fetch", "baton.lua"))
-	if err != nil {
-		panic(err)
-	}
-	for _, src := range []string{string(src), string(head) + string(src)} {
+	src, parcel, baton := read(file), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
+	for _, src := range []string{src, baton + src, parcel + src, parcel + baton + src} { // see package fetch
 		sum := sha1.Sum([]byte(src))
 		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
 			return true

@@ -22,11 +22,17 @@ func takes(c command) (asks int, acks bool) {
 	argv := c.argv()
 	asks, _ = strconv.Atoi(argv[3])
 	wants, _ := strconv.Atoi(argv[4])
-	return asks, len(argv) > 7+2*wants
+	return asks, len(argv) > 8+2*wants
 }
 
 func settles(place string) func(command) bool {
-	return func(c command) bool { return c.runs("fetch/lua/settle.lua") && c.argv()[3] == place }
+	return func(c command) bool {
+		if !c.runs("fetch/lua/settle.lua") {
+			return false
+		}
+		parcels, _ := strconv.Atoi(c.argv()[3])
+		return c.argv()[4+parcels] == place
+	}
 }
 
 func hasJob(reply string) bool { return strings.Contains(reply, `"jid"`) }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -45,7 +46,7 @@ func private(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
 	var out []string
 	for _, key := range rdb.Keys(t.Context(), "troupe:wip:*").Val() {
-		out = append(out, rdb.HVals(t.Context(), key).Val()...)
+		out = append(out, parcel.Payloads(rdb.HGetAll(t.Context(), key).Val())...)
 	}
 	return out
 }

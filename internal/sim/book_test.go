@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // book is what became of each job. It looks into Redis after every command that
@@ -74,7 +75,13 @@ func (b *book) look() map[string][]string {
 		case wip:
 			fields, _ := r.HKeys(key)
 			for _, f := range fields {
-				add(r.HGet(key, f), "wip "+id+" "+queue)
+				value := r.HGet(key, f)
+				if parcel.Count(f, value) > 1 {
+					b.w.seen["step with units that share a parcel"]++
+				}
+				for _, payload := range parcel.Units(f, value) {
+					add(payload, "wip "+id+" "+queue)
+				}
 			}
 		case strings.HasPrefix(key, "queue:"):
 			list, _ := r.List(key)

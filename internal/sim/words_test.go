@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/troupehq/troupe/internal/parcel"
 )
 
 var jidField = regexp.MustCompile(`"jid":"0*([0-9a-f]*)"`)
@@ -62,12 +64,15 @@ func (w *world) canonical(words []string) string {
 	return b.String()
 }
 
+// init has units share parcels wherever a call takes two of one queue.
+func init() { parcel.Least = 1 }
+
 // scripts are the project's, by the hash that EVALSHA sends.
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
-	baton, err := os.ReadFile("../../fetch/baton.lua")
-	if err != nil {
-		panic(err)
+	heads := map[string][]string{ // as package fetch puts them together
+		"take": {"parcel", "baton"}, "sit": {"baton"},
+		"settle": {"parcel"}, "resume": {"parcel"}, "leave": {"parcel"}, "open": {"parcel"},
 	}
 	for _, pattern := range []string{"../../fetch/lua/*.lua", "../../sched/*.lua", "../beat/*.lua"} {
 		files, err := filepath.Glob(pattern)
@@ -80,8 +85,12 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 				panic(err)
 			}
 			name := strings.TrimSuffix(filepath.Base(file), ".lua")
-			if name == "take" || name == "sit" { // as package fetch puts them together
-				src = append(slices.Clone(baton), src...)
+			for _, head := range slices.Backward(heads[name]) {
+				text, err := os.ReadFile("../../fetch/" + head + ".lua")
+				if err != nil {
+					panic(err)
+				}
+				src = append(text, src...)
 			}
 			if strings.Contains(file, "sched") {
 				name = "sched-" + name

@@ -1,0 +1,106 @@
+package fetch
+
+import (
+	"sync/atomic"
+
+	"github.com/troupehq/troupe/internal/parcel"
+)
+
+// Parcel is a group of units that one Take brought and that are cheaper to ack in
+// one call, all of them: then Redis has one thing to do for them and not one for
+// each. Any of them may be acked or moved by itself, too.
+type Parcel struct {
+	field string // of the private place; see parcel.lua
+	place int    // of the private place
+	size  int
+	state atomic.Int32
+}
+
+// Size is the number of its units.
+func (p *Parcel) Size() int { return p.size }
+
+// States of a parcel.
+const (
+	closed  = iota
+	opening // a call that opens it was sent, and may have done it
+	open    // each unit has a field of its own
+)
+
+// takeApart notes that a unit of the parcel is about to go by itself. The script
+// that sees to that must open the parcel first, unless it is open.
+func (p *Parcel) takeApart() (needed bool) {
+	p.state.CompareAndSwap(closed, opening)
+	return p.state.Load() == opening
+}
+
+// parcelAcks are the acks of one call that concern one parcel.
+type parcelAcks struct {
+	p    *Parcel
+	n    int
+	open bool // it has to be opened
+	sent bool // as a whole
+}
+
+// shipment are those of all parcels of one call.
+type shipment []parcelAcks
+
+func (s *shipment) of(p *Parcel) *parcelAcks {
+	for i := len(*s) - 1; i >= 0; i-- {
+		if (*s)[i].p == p {
+			return &(*s)[i]
+		}
+	}
+	*s = append(*s, parcelAcks{p: p})
+	return &(*s)[len(*s)-1]
+}
+
+// whole tells whether the call acks all units of a parcel that is surely closed.
+func (a *parcelAcks) whole() bool { return a.n == a.p.size && a.p.state.Load() == closed }
+
+// arrived notes that the call was answered.
+func (s shipment) arrived() (whole, opened int) {
+	for i := range s {
+		switch a := &s[i]; {
+		case a.open:
+			a.p.state.Store(open)
+			opened++
+		case a.sent:
+			whole++
+		}
+	}
+	return whole, opened
+}
+
+// thrift decides whether parcels pay: not where most have to be opened, since jobs
+// fail or are slow. Guarded by owner.mu.
+type thrift struct {
+	opened float64 // share of the last parcels
+	rest   int     // Takes to come without parcels
+}
+
+// restTakes is how many Takes go without parcels before it is tried again.
+const restTakes = 64
+
+// size is how many units a parcel of the next Take may have, 0 for none.
+func (t *thrift) size(ask int) int {
+	switch {
+	case ask < parcel.Least:
+		return 0
+	case t.rest > 0:
+		t.rest--
+		return 0
+	}
+	return parcel.Size
+}
+
+func (t *thrift) note(whole, opened int) {
+	for range whole {
+		t.opened -= t.opened / 16
+	}
+	for range opened {
+		t.opened += (1 - t.opened) / 16
+	}
+	if t.opened > 0.5 {
+		t.opened, t.rest = 0.25, restTakes
+	}
+}

@@ -1,0 +1,371 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// fillQueue pushes jobs 0..n-1, 0 the oldest.
+func fillQueue(tb testing.TB, rdb *redis.Client, queue string, n int) {
+	tb.Helper()
+	jobs := make([]any, n)
+	for i := range jobs {
+		jobs[i] = fmt.Sprint(i)
+	}
+	if err := rdb.LPush(context.Background(), keys.Queue(queue), jobs...).Err(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func payloads(units []Unit) (out []string) {
+	for _, u := range units {
+		out = append(out, string(u.Payload))
+	}
+	return out
+}
+
+func upTo(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint(i))
+	}
+	return out
+}
+
+func TestUnitsOfOneTakeShareFields(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	wip := f.cur.wips[0]
+	fillQueue(t, rdb, "a", 100)
+	units := mustTake(t, f, 200)
+	if got := payloads(units); !slices.Equal(got, upTo(100)) {
+		t.Errorf("took %q", got)
+	}
+	if n := rdb.HLen(t.Context(), wip).Val(); n != 4 {
+		t.Errorf("%d fields, want 4 parcels", n)
+	}
+	held := parcel.Open(rdb.HGetAll(t.Context(), wip).Val())
+	for _, u := range units {
+		if held[u.Receipt] != string(u.Payload) {
+			t.Errorf("receipt %s holds %q, want %q", u.Receipt, held[u.Receipt], u.Payload)
+		}
+	}
+	mustTake(t, f, 0, units...)
+	if n := rdb.Exists(t.Context(), wip).Val(); n != 0 {
+		t.Errorf("left: %q", rdb.HGetAll(t.Context(), wip).Val())
+	}
+	if f.thrift.opened != 0 {
+		t.Errorf("opened %v of the parcels", f.thrift.opened)
+	}
+}
+
+// What no parcel can hold has fields of its own.
+func TestUnitsThatFitNoParcel(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	for _, want := range [][]string{{"zero \x00 byte", "", "x"}, {strings.Repeat("large", 10_000), "", "x"}} {
+		for range 8 {
+			for _, job := range want {
+				rdb.LPush(t.Context(), "queue:a", job)
+			}
+		}
+		units := mustTake(t, f, 100)
+		for i, u := range units {
+			if string(u.Payload) != want[i%3] || u.Parcel != nil {
+				t.Errorf("unit %d is %.20q, in a parcel: %v", i, u.Payload, u.Parcel != nil)
+			}
+		}
+		if n := rdb.HLen(t.Context(), f.cur.wips[0]).Val(); n != 24 {
+			t.Errorf("%d fields, want 24", n)
+		}
+		mustTake(t, f, 0, units...)
+	}
+}
+
+// Units of a parcel go their own ways: acked alone, retried, put back.
+func TestUnitsLeaveTheirParcel(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	fillQueue(t, rdb, "a", 32)
+	units := mustTake(t, f, 100)
+	mustTake(t, f, 0, units[3:7]...)
+	mustTake(t, f, 0, units[9])
+	moves := []Move{{Unit: units[0], To: ToRetry, Score: 5, Payload: []byte("changed")}, {Unit: units[1], To: ToQueue}, {Unit: units[2], To: ToQueue}}
+	if _, err := f.Settle(t.Context(), moves); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, f, 0, append(units[10:], units[7:9]...)...)
+	if got := rdb.ZRange(t.Context(), keys.Retry, 0, -1).Val(); !slices.Equal(got, []string{"changed"}) {
+		t.Errorf("retry: %q", got)
+	}
+	if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, []string{"2", "1"}) {
+		t.Errorf("the queue: %q", got)
+	}
+	if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// An ack of some units that may have opened the parcel, for all that is known,
+// is not followed by one of the parcel as a whole.
+func TestAParcelThatMayBeOpen(t *testing.T) {
+	for _, arrived := range []bool{false, true} {
+		rdb, _ := redistest.New(t)
+		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+		fillQueue(t, rdb, "a", 32)
+		units := mustTake(t, f, 100)
+		args, _ := f.takeArgs(f.cur, "zz", 0, 0, nil, units[:5], nil) // its reply is lost
+		if arrived {
+			if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustTake(t, f, 0, units...)
+		if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
+			t.Errorf("arrived: %v, left: %q", arrived, left)
+		}
+	}
+}
+
+func TestParcelsOfALostCallAreAdopted(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
+	fillQueue(t, rdb, "a", 50)
+	first := mustTake(t, f, 40)
+	fillQueue(t, rdb, "b", 40)
+	f.calls++
+	prefix := receiptPrefix(f.calls)
+	args, _ := f.takeArgs(f.cur, prefix, 100, parcel.Size, f.wants(100, f.rand), nil, nil)
+	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
+		t.Fatal(err)
+	}
+	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 100}), true
+	units := mustTake(t, f, 100)
+	if want := append(upTo(50)[40:], upTo(40)...); !slices.Equal(payloads(units), want) {
+		t.Errorf("adopted %q, want %q", payloads(units), want)
+	}
+	mustTake(t, f, 0, append(first, units...)...)
+	if left := rdb.Exists(t.Context(), f.cur.wips...).Val(); left != 0 {
+		t.Errorf("%d private places are not empty", left)
+	}
+}
+
+func TestParcelsThatRedisHasForgotten(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	env := testEnv(rdb, Strict{"a"})
+	var units []Unit
+	env.Held = func() []Unit { return units }
+	f := mustOpen(t, env)
+	fillQueue(t, rdb, "a", 50)
+	units = mustTake(t, f, 100)
+	rdb.FlushDB(t.Context())
+	f.doubt = true
+	if err := f.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.HLen(t.Context(), f.cur.wips[0]).Val(); n != 50 {
+		t.Errorf("%d fields were written back, want 50", n)
+	}
+	mustTake(t, f, 0, units...)
+	if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A rescuer puts the units of parcels back in the order of the queue, whether it
+// judges them or not; so does one that goes on where another broke off.
+func TestParcelsAreRescued(t *testing.T) {
+	for _, judged := range []bool{false, true} {
+		rdb, _ := redistest.New(t)
+		env := testEnv(rdb, Strict{"a"})
+		f := mustOpen(t, env)
+		fillQueue(t, rdb, "a", 100)
+		units := mustTake(t, f, 100)
+		mustTake(t, f, 0, units[:3]...) // one parcel is open
+		mustTake(t, f, 0, units[32:64]...)
+		if left, err := f.Close(t.Context()); left != 65 || err != nil {
+			t.Errorf("close: %d left, %v", left, err)
+		}
+		expire(t, rdb, f.cur.id)
+		r := newTestRescuer(t, rdb, judged)
+		if _, err := r.Rescue(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Concat(upTo(32)[3:], upTo(100)[64:])
+		slices.Reverse(want)
+		if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, want) {
+			t.Errorf("the queue: %q\nwant %q", got, want)
+		}
+		if left := rdb.Keys(t.Context(), "troupe:wip:*").Val(); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	}
+}
+
+// Where parcels have to be opened all the time there are none.
+func TestParcelsRest(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	shared, alone := 0, 0
+	for range 100 {
+		fillQueue(t, rdb, "a", 32)
+		units := mustTake(t, f, 32)
+		if units[0].Parcel != nil {
+			shared++
+		} else {
+			alone++
+		}
+		mustTake(t, f, 0, units[:1]...)
+		mustTake(t, f, 0, units[1:]...)
+	}
+	if shared == 0 || alone < 60 {
+		t.Errorf("%d Takes with parcels, %d without", shared, alone)
+	}
+}
+
+// Random calls, some of them lost: each unit is at one place, and nothing stays.
+func TestParcelsAgainstAModel(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	least := parcel.Least
+	parcel.Least = 1
+	defer func() { parcel.Least = least }()
+	rapid.Check(t, func(t *rapid.T) {
+		ctx := context.Background()
+		rdb.FlushDB(ctx)
+		var held []Unit
+		env := testEnv(rdb, Strict{"a", "b"})
+		env.Held = func() []Unit { return held }
+		fetcher, err := NewReliable(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := fetcher.(*reliable)
+		if err := f.Open(ctx); err != nil {
+			t.Fatal(err)
+		}
+		pushed, next := map[string]bool{}, 0
+		some := func() (out []Unit) {
+			held = slices.DeleteFunc(held, func(u Unit) bool {
+				yes := rapid.IntRange(0, 2).Draw(t, "some") > 0
+				if yes {
+					out = append(out, u)
+				}
+				return yes
+			})
+			return out
+		}
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0, 1:
+				for range rapid.IntRange(1, 40).Draw(t, "jobs") {
+					next++
+					job := fmt.Sprint("job ", next)
+					pushed[job] = true
+					rdb.LPush(ctx, keys.Queue([]string{"a", "b"}[next%2]), job)
+				}
+			case 2:
+				units, err := f.Take(ctx, rapid.IntRange(1, 60).Draw(t, "n"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, units...)
+			case 3:
+				acks := some()
+				if rapid.Bool().Draw(t, "lost") { // its reply
+					f.calls++
+					prefix := receiptPrefix(f.calls)
+					args, _ := f.takeArgs(f.cur, prefix, 7, parcel.Size, f.wants(7, f.rand), acks, nil)
+					if rapid.Bool().Draw(t, "done") {
+						if _, err := takeScript.run(ctx, rdb, args); err != nil {
+							t.Fatal(err)
+						}
+					}
+					f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 7}), true
+				}
+				units, err := f.Take(ctx, 3, acks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, units...)
+				for _, u := range acks {
+					delete(pushed, string(u.Payload))
+				}
+			case 4:
+				var moves []Move
+				for _, u := range some() {
+					moves = append(moves, Move{Unit: u, To: rapid.SampledFrom([]Place{ToQueue, ToRetry, ToBack}).Draw(t, "to"), Score: 1})
+				}
+				if _, err := f.Settle(ctx, moves); err != nil {
+					t.Fatal(err)
+				}
+			case 5:
+				if rapid.IntRange(0, 3).Draw(t, "forget") == 0 { // all but the queues and the sets
+					rdb.Del(ctx, append([]string{keys.Procs, keys.Leases, f.cur.lease}, f.cur.wips...)...)
+					f.doubt = true
+					if err := f.Renew(ctx); err != nil { // before it dies
+						t.Fatal(err)
+					}
+				}
+			case 6:
+				if err := f.Renew(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rapid.Bool().Draw(t, "killed") {
+			rdb.Del(ctx, f.cur.lease)
+			rdb.ZAdd(ctx, keys.Leases, redis.Z{Score: 1, Member: f.cur.id})
+			if _, err := newTestRescuer(t, rdb, rapid.Bool().Draw(t, "judged")).Rescue(ctx); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := f.Take(ctx, 0, held); err != nil {
+			t.Fatal(err)
+		} else {
+			for _, u := range held {
+				delete(pushed, string(u.Payload))
+			}
+			if left, err := f.Close(ctx); left != 0 || err != nil {
+				t.Fatalf("close: %d left, %v", left, err)
+			}
+		}
+		found := slices.Concat(rdb.LRange(ctx, "queue:a", 0, -1).Val(), rdb.LRange(ctx, "queue:b", 0, -1).Val(), rdb.ZRange(ctx, keys.Retry, 0, -1).Val())
+		for _, key := range rdb.Keys(ctx, "troupe:wip:*").Val() {
+			t.Errorf("%s holds %q", key, rdb.HGetAll(ctx, key).Val())
+		}
+		for _, job := range found {
+			if !pushed[job] {
+				t.Errorf("%s is there twice, or was acked", job)
+			}
+			delete(pushed, job)
+		}
+		for job := range pushed {
+			t.Errorf("%s is lost", job)
+		}
+		_, _ = f.Close(ctx)
+	})
+}
+
+// newTestRescuer makes one whose judge, if there is one, puts everything back.
+func newTestRescuer(tb rapid.TB, rdb *redis.Client, judged bool) *Rescuer {
+	tb.Helper()
+	cfg := RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Window: time.Hour, Identity: "h:9:zz"}
+	if judged {
+		cfg.Judge = judgeFunc(func(Orphan) Fate { return Fate{} })
+	}
+	r, err := NewRescuer(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
