@@ -24,6 +24,7 @@ type reliable struct {
 	laps *laps // instead of the bell and the peeks; nil without Env.Share
 
 	thrift thrift // guarded by owner.mu
+	clock  clock  // guarded by owner.mu
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis,

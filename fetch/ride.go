@@ -1,7 +1,11 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -44,14 +48,83 @@ func (f *reliable) Ride(ctx context.Context, p redis.Pipeliner) func() (Seen, er
 	for i, name := range f.names {
 		lists[i] = keys.Queue(keys.Suspects(name))
 	}
-	renew := renewScript.Queue(ctx, p, []string{keys.Procs, keys.Leases, in.lease}, in.id, in.generation, f.ttl)
+	renew := f.renewal(ctx, p, in)
 	suspects := p.Exists(ctx, lists...)
 	return func() (Seen, error) {
 		f.gate.leave()
-		expired, err := renew.Int()
+		expired, err := renew()
 		if err != nil { // no doubt is left: a renewal that comes late takes nothing
 			return Seen{}, err
 		}
 		return Seen{Expired: expired > 0, Suspects: stashed || suspects.Val() > 0}, nil
 	}
+}
+
+// skewMax is how far off Redis's clock may be from where it is expected.
+const skewMax = time.Second
+
+// clock is Redis's, as a renewal has read it.
+type clock struct {
+	redis time.Time // what it showed; zero: not known
+	local time.Time // when it was asked
+}
+
+// denial is an answer of Redis that is read out of plain replies.
+type denial string
+
+func (d denial) Error() string { return string(d) }
+
+// RedisError makes it a redis.Error.
+func (denial) RedisError() {}
+
+// renewal adds to p what extends the lease and its entry in the index, and reads
+// how many leases of the index are over. The first one is the script, and asks
+// for the time; the others do by plain commands what it does, as a script in a
+// Redis that sleeps costs it as much as all the rest of a beat. Unlike the script
+// they tell of a refusal when they have moved an entry that is not ours any more:
+// it is a rescuer's, who comes back to it a lease later, should he not be through.
+func (f *reliable) renewal(ctx context.Context, p redis.Pipeliner, in *incarnation) (end func() (expired int, err error)) {
+	asked := time.Now()
+	f.mu.Lock()
+	known, now := !f.clock.redis.IsZero(), f.clock.redis.Add(asked.Sub(f.clock.local))
+	f.mu.Unlock()
+	if !known {
+		renew := renewScript.Queue(ctx, p, []string{keys.Procs, keys.Leases, in.lease}, in.id, in.generation, f.ttl)
+		shown := p.Time(ctx)
+		return func() (int, error) {
+			f.set(clock{redis: shown.Val(), local: asked})
+			return renew.Int()
+		}
+	}
+	shown := p.Time(ctx)
+	registered := p.HExists(ctx, keys.Procs, in.id)
+	lease := p.GetEx(ctx, in.lease, f.env.Lease)
+	written := p.ZAddXX(ctx, keys.Leases, redis.Z{Score: float64(now.Add(f.env.Lease).UnixMilli()), Member: in.id})
+	indexed := p.ZScore(ctx, keys.Leases, in.id)
+	expired := p.ZCount(ctx, keys.Leases, "-inf", strconv.FormatInt(now.UnixMilli(), 10))
+	return func() (int, error) {
+		f.set(clock{redis: shown.Val(), local: asked})
+		switch err := cmp.Or(shown.Err(), registered.Err(), written.Err(), expired.Err()); {
+		case err != nil:
+			return 0, err
+		case lease.Err() != nil && !errors.Is(lease.Err(), redis.Nil):
+			return 0, lease.Err()
+		case !registered.Val():
+			return 0, denial("FENCED " + in.id + " is not registered")
+		case lease.Val() != in.generation:
+			return 0, denial("FENCED the lease holds " + strconv.Quote(lease.Val()) + ", expected " + in.generation)
+		case indexed.Err() != nil:
+			return 0, denial("ERR the index of leases lacks " + in.id)
+		case shown.Val().Sub(now).Abs() > skewMax:
+			return 0, denial("ERR the clock of the server was set")
+		}
+		return int(expired.Val()), nil
+	}
+}
+
+// set notes what Redis's clock has shown; nothing, when the reply was lost.
+func (f *reliable) set(c clock) {
+	f.mu.Lock()
+	f.clock = c
+	f.mu.Unlock()
 }
