@@ -68,11 +68,17 @@ func (d *Daemon) beatOnce(carry bool) (result beat.Result, rode bool, err error)
 		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
 			return
 		}
-		if result, err = d.beats.beater.Beat(ctx, d.redis, state, func(p redis.Pipeliner) {
+		var seats func()
+		result, err = d.beats.beater.Beat(ctx, d.redis, state, func(p redis.Pipeliner) {
 			if carry {
 				d.board(ctx, p, &company)
 			}
-		}); err != nil {
+			seats = d.sched.Ride(ctx, p)
+		})
+		if seats != nil {
+			seats()
+		}
+		if err != nil {
 			return
 		}
 		if d.beats.latency.Slow(result.RTT) {

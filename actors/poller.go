@@ -20,6 +20,9 @@ type poller struct {
 	cancel  context.CancelFunc
 	ctx     context.Context
 	watcher bool
+	told    bool // by Redis of every change, as watcher
+	fleet   int  // processes, as the last renewal of the seat has shown
+	failed  bool // the last poll
 	sets    [2]pollSet
 	timer   *time.Timer // the interval poll
 	polls   int
@@ -149,13 +152,17 @@ func (p *poller) tick(ctx actor.Context, kind int) {
 }
 
 // poll asks in one round trip whether anything is due, and how many processes
-// share the work.
+// share the work. A watcher that is told of every change knows both.
 func (p *poller) poll(ctx actor.Context) {
 	clean := p.polls%thorough == 0 || time.Since(p.cleaned) > time.Minute
+	d, self, m, c := p.d, ctx.Self(), polled{epoch: p.epoch}, p.ctx
 	if clean {
 		p.cleaned = time.Now()
+	} else if p.told && p.fleet > 0 && !p.failed {
+		m.wait, m.ok = d.pollWait(p.fleet), true
+		p.polled(ctx, m)
+		return
 	}
-	d, self, m, c := p.d, ctx.Self(), polled{epoch: p.epoch}, p.ctx
 	d.spawn(self, func() {
 		if clean {
 			d.cleanUp(c)
@@ -169,7 +176,8 @@ func (p *poller) poll(ctx actor.Context) {
 
 func (p *poller) polled(ctx actor.Context, m polled) {
 	p.after(ctx, &p.timer, m.wait, tickInterval)
-	all := !m.ok || p.polls%thorough == 0
+	p.failed = !m.ok
+	all := p.failed || p.polls%thorough == 0
 	p.polls++
 	for i, due := range m.sets {
 		switch {
@@ -217,10 +225,13 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 func (p *poller) watched(ctx actor.Context, e sched.Event) {
 	switch e.Kind {
 	case sched.Elected:
-		p.watcher = true
+		p.watcher, p.told = true, e.Tracking
 	case sched.Lost:
-		p.watcher = false
+		p.watcher, p.fleet = false, 0
 	case sched.Ring:
+		if e.Processes > 0 {
+			p.fleet = e.Processes
+		}
 		if !p.watcher || e.Next.IsZero() {
 			return
 		}

@@ -29,7 +29,7 @@ type ear struct {
 	failed chan error    // capacity 1
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	asked  atomic.Bool // a ping was sent, and no answer has come
+	asked  atomic.Bool // an echo was asked for, and has not come
 }
 
 // listen subscribes to the channel own. bells receives pushes from the client,
@@ -54,11 +54,12 @@ func listen(ctx context.Context, rdb *redis.Client, bells *bells, own string) (*
 				return
 			}
 			switch m := msg.(type) {
-			case *redis.Pong:
-				e.asked.Store(false)
 			case *redis.Subscription:
 				e.ring() // what came before it was not heard
 			case *redis.Message:
+				if m.Channel == own {
+					e.asked.Store(false)
+				}
 				if m.Channel == keys.Bell || m.Channel == invalidations && concerns(m.PayloadSlice) {
 					e.ring()
 				}
@@ -75,17 +76,8 @@ func (e *ear) ring() {
 	}
 }
 
-// ping asks for a sign of life: an error if the one before has found none. Such a
-// connection is half open: nothing has closed it, and nothing comes through.
-func (e *ear) ping(ctx context.Context) error {
-	if e.asked.Swap(true) {
-		return errDeaf
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return e.ps.Ping(ctx)
-}
-
+// errDeaf is what an echo says that has not come by the time of the next: nothing
+// has closed the connection, and nothing comes through.
 var errDeaf = fmt.Errorf("the listening connection is half open: %w", os.ErrDeadlineExceeded)
 
 // close ends the connection and waits for the goroutine that reads it.

@@ -62,6 +62,8 @@ type Scheduler struct {
 	retry   cursor
 	sched   cursor
 	standby atomic.Bool // set by Watch: another process is meant to be faster
+	waiting atomic.Bool // likewise: for a seat
+	vacant  chan struct{}
 }
 
 // New returns a Scheduler; nothing is sent.
@@ -79,7 +81,7 @@ func New(cfg Config) *Scheduler {
 	if cfg.DeadTimeout <= 0 {
 		cfg.DeadTimeout = 180 * 24 * time.Hour
 	}
-	return &Scheduler{cfg: cfg}
+	return &Scheduler{cfg: cfg, vacant: make(chan struct{}, 1)}
 }
 
 // maxBatch keeps the lists that the script unpacks far below Lua's limit.

@@ -3,11 +3,14 @@
 -- when its lease has run out, and at once when its holder's connection is gone:
 -- each watcher is subscribed to a channel of its own.
 --
--- KEYS    1 the leader's seat, 2 the standby's, 3 processes
+-- KEYS    1 the leader's seat, 2 the standby's, 3 processes; with "take" 4, 5 the
+--         sets, whose first scores it returns: on a connection with tracking that
+--         arms it again
 -- ARGV    1 identity, 2 lease in ms, 3 prefix of the channels, 4 "look", "take" or "leave"
 -- returns {seat, number of processes}: with "look" a seat that may be taken,
 --         with "take" the one that is now mine; 0 for none, -1 when the server
---         does not see my subscription
+--         does not see my subscription. With "take" and a seat also {, whether
+--         an echo was sent there, score, score} with scores as in look
 local me, verb = ARGV[1], ARGV[4]
 
 local function subscribed(who)
@@ -25,7 +28,11 @@ if verb == 'leave' then
   return {0, processes}
 end
 
-if verb == 'take' and not subscribed(me) then return {-1, processes} end
+local heard -- by how many
+if verb == 'take' then
+  heard = redis.pcall('PUBLISH', ARGV[3] .. me, 'echo')
+  if heard == 0 then return {-1, processes} end
+end
 
 for i = 1, 2 do
   local holder = redis.call('GET', KEYS[i])
@@ -34,6 +41,12 @@ for i = 1, 2 do
       redis.call('SET', KEYS[i], me, 'PX', ARGV[2])
       local other = KEYS[3 - i]
       if redis.call('GET', other) == me then redis.call('DEL', other) end
+      local out = {i, processes, type(heard) == 'number' and 1 or 0}
+      for k = 4, 5 do
+        local first = redis.pcall('ZRANGE', KEYS[k], 0, 0, 'WITHSCORES')
+        out[k] = (not first.err and first[2]) or ''
+      end
+      return out
     end
     return {i, processes}
   end

@@ -21,10 +21,11 @@ const (
 
 	// A process without a seat asks for one this often, or less often in a large
 	// fleet: some three questions a second in all are enough, as there are two
-	// seats, and the limit is for a fleet that has become small.
+	// seats. The limit is for a fleet that has become small and has nobody who
+	// rides; see Ride.
 	seatPause    = 3 * time.Second
 	seatPauseAdd = 400 * time.Millisecond // per process of the fleet
-	seatPauseMax = time.Minute
+	seatPauseMax = 3 * time.Minute
 
 	standbySeat = 2 // 1 is the leader's
 
@@ -44,7 +45,8 @@ const (
 	Elected EventKind = iota
 	// Lost: it does no longer. From now on only the interval counts.
 	Lost
-	// Ring: the sets were looked at, because something was added or removed.
+	// Ring: the sets were looked at, because something was added or removed, or
+	// since a seat was renewed.
 	Ring
 )
 
@@ -67,6 +69,9 @@ type Event struct {
 	// Next, with Ring: when the first entry of the two sets is due, past if it
 	// is; zero if both are empty.
 	Next time.Time
+
+	// Processes, with Ring: of the fleet, Ruby's included; 0: not counted.
+	Processes int
 }
 
 //go:embed seat.lua
@@ -83,8 +88,8 @@ var seatScript = script.New("seat", seatSource)
 // identity is that of the process. Only one Watch of an identity and of a
 // Scheduler may run at a time.
 //
-// It costs a watcher two commands each 5 s while nothing changes, any other
-// process one each 3 s or more. On a cluster there is one seat, whose holder
+// It costs a watcher one command each 5 s while nothing changes, which looks at the
+// sets as well, any other process one each 3 s or more. On a cluster there is one seat, whose holder
 // looks at the sets once a second.
 func (s *Scheduler) Watch(ctx context.Context, identity string, notify func(Event)) error {
 	if cluster, ok := s.cfg.Redis.(*redis.ClusterClient); ok {
@@ -122,7 +127,7 @@ func (s *Scheduler) Watch(ctx context.Context, identity string, notify func(Even
 // run waits for a seat and takes it, again and again.
 func (w *watcher) run(ctx context.Context) error {
 	for {
-		seat, processes, err := w.seat(ctx, w.rdb, "look")
+		seat, o, err := w.seat(ctx, w.rdb, "look")
 		if err != nil {
 			return err
 		}
@@ -131,8 +136,8 @@ func (w *watcher) run(ctx context.Context) error {
 				return err
 			}
 		}
-		pause := min(max(seatPause, time.Duration(processes)*seatPauseAdd), seatPauseMax)
-		if !sleep(ctx, pause*3/4+time.Duration(jitter.Rand(w.id, "seat").Int64N(int64(pause/2)))) {
+		pause := min(max(seatPause, time.Duration(o.Processes)*seatPauseAdd), seatPauseMax)
+		if !w.s.standBy(ctx, pause*3/4+time.Duration(jitter.Rand(w.id, "seat").Int64N(int64(pause/2)))) {
 			return ctx.Err()
 		}
 	}
@@ -148,7 +153,7 @@ func (w *watcher) reign(ctx context.Context) error {
 	earID := w.lastID.Load()
 	hand := w.rdb.EphemeralConn() // tracking is a state of the connection
 	defer func() { _ = hand.Close() }()
-	seat, _, err := w.seat(ctx, hand, "take")
+	seat, _, err := w.seat(ctx, hand, "take", keys.Retry, keys.Schedule)
 	if err != nil || seat <= 0 {
 		return err
 	}
@@ -157,7 +162,7 @@ func (w *watcher) reign(ctx context.Context) error {
 		defer cancel()
 		_, _, _ = w.seat(ctx, hand, "leave") // else the closed connection tells
 	}()
-	tracking := earID != 0 && hand.Do(ctx, "client", "tracking", "on", "redirect", earID).Err() == nil
+	tracking := earID != 0 && hand.Do(ctx, "client", "tracking", "on", "redirect", earID, "noloop").Err() == nil
 	if !tracking {
 		if err := ear.ps.Subscribe(ctx, keys.Bell); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
@@ -185,20 +190,24 @@ func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat in
 		case err := <-ear.failed:
 			return err
 		case <-renew.C:
-			now, _, err := w.seat(ctx, hand, "take")
+			if ear.asked.Swap(true) {
+				return errDeaf
+			}
+			now, o, err := w.seat(ctx, hand, "take", keys.Retry, keys.Schedule)
 			if err != nil {
 				return err
 			}
 			if now <= 0 {
 				return nil
 			}
+			if !o.echo {
+				ear.asked.Store(false)
+			}
 			if now != seat {
 				seat = now
 				elected(seat)
 			}
-			if err := ear.ping(ctx); err != nil {
-				return err
-			}
+			w.notify(Event{Kind: Ring, Next: w.s.behind(o.Outlook).Next(), Processes: o.Processes})
 		case <-ear.rung:
 			// Reading arms the tracking again, in the same step.
 			call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -214,19 +223,32 @@ func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat in
 	return ctx.Err()
 }
 
-// seat asks for, takes or leaves a seat.
-func (w *watcher) seat(ctx context.Context, rdb redis.Scripter, verb string) (seat, processes int, err error) {
+// seen is what a question about the seats brings along.
+type seen struct {
+	Outlook      // the times with "take" only
+	echo    bool // the ear will hear one
+}
+
+// seat asks for, takes or leaves a seat; to take one it looks at the sets.
+func (w *watcher) seat(ctx context.Context, rdb redis.Scripter, verb string, sets ...string) (seat int, o seen, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	names := []string{keys.Poller, keys.Standby, keys.Processes}
-	reply, err := seatScript.Run(ctx, rdb, names, w.id, seatLease.Milliseconds(), keys.Seat(""), verb).Int64Slice()
-	if err == nil && len(reply) != 2 {
+	names := append([]string{keys.Poller, keys.Standby, keys.Processes}, sets...)
+	reply, err := seatScript.Run(ctx, rdb, names, w.id, seatLease.Milliseconds(), keys.Seat(""), verb).Slice()
+	if err == nil && len(reply) != 2 && len(reply) != 5 {
 		err = errors.New("unexpected reply")
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("seat: %w", err)
+		return 0, o, fmt.Errorf("seat: %w", err)
 	}
-	return int(reply[0]), int(reply[1]), nil
+	n, _ := reply[0].(int64)
+	processes, _ := reply[1].(int64)
+	o.Processes = int(processes)
+	if len(reply) == 5 {
+		o.echo = reply[2] == int64(1)
+		o.Retry, o.Schedule = scoreTime(reply[3]), scoreTime(reply[4])
+	}
+	return int(n), o, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
