@@ -10,7 +10,8 @@
 -- sign of life.
 --
 -- The line is sorted by the time of the last look, the deputy in front of all.
--- Its length tells those in it how often to look: see patience in sitting.go.
+-- Its length tells those in it how often to look: see patience in sitting.go. It
+-- keeps those whose last look is no longer ago than twice the longest patience.
 --
 -- All of it is a hint, and the baton expires: whoever was forgotten looks by
 -- himself after a while. So nothing here may fail a script that has moved jobs.
@@ -64,7 +65,7 @@ local function sit(baton, line, name, flags, room, got)
     local t, front = call('TIME'), 1e13 -- a deputy's time is so much less
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     pcall('ZREMRANGEBYSCORE', line, '-inf', string.format('%.0f', now - 12000 - front))
-    pcall('ZREMRANGEBYSCORE', line, 0, string.format('%.0f', now - 120000))
+    pcall('ZREMRANGEBYSCORE', line, 0, string.format('%.0f', now - 360000))
     local deputy = pcall('ZRANGEBYSCORE', line, '-inf', '(0', 'LIMIT', 0, 1)[1]
     if deputy and deputy ~= name and dead(deputy) then
       pcall('ZREM', line, deputy)
@@ -73,7 +74,7 @@ local function sit(baton, line, name, flags, room, got)
     local second = not deputy or deputy == name
     local score = string.format('%.0f', second and now - front or now)
     if type(pcall('ZADD', line, score, name)) == 'number' then
-      pcall('PEXPIRE', line, 120000)
+      pcall('PEXPIRE', line, 360000)
       return second and 'second' or 'wait ' .. call('ZCARD', line)
     end
   elseif holder ~= name then

@@ -16,9 +16,10 @@ import (
 const (
 	// lookTime is the longest that the listener and its deputy go without a look
 	// at their queues, whoever was to wake them; lineTime the longest of those
-	// behind them, in a long line. See patience.
+	// behind them, in a long line. See patience. It is below the time after which
+	// routers forget a connection on which nothing passes.
 	lookTime = 5 * time.Second
-	lineTime = time.Minute
+	lineTime = 3 * time.Minute
 
 	// nudgeTime is how long a bell may ring before the one who is to hear it
 	// counts as busy, and the baton goes to another.
@@ -58,12 +59,12 @@ const (
 // all idle fetchers with the same queues one has the baton and is woken by Redis
 // itself, within the push, by CLIENT TRACKING; see baton.lua. Coming to rest is
 // part of the take that finds nothing, so that an idle fetcher costs one command
-// each 5 s, in a long line one a minute, and a job one more only where the baton
+// each 5 s, in a long line one each 3 min, and a job one more only where the baton
 // changes hands.
 type doorbell struct {
 	source *redis.Client
 	name   string         // channel that this fetcher alone hears
-	keys   []any          // baton, line
+	keys   []any          // baton, line: strings
 	sit    []any          // arguments of sit but the last three, behind two free places
 	watch  map[string]int // queue key -> place in the list of queues
 

@@ -316,7 +316,8 @@ func TestALongLineLooksRarely(t *testing.T) {
 	<-time.After(2 * lookTime) // what is counted is a rate
 	looks := r.sent() - before
 	// Each look of the listener and the deputy, and a fifth of one of the line a second.
-	most := 2*3 + 2*float64(fetchers)*lookTime.Seconds()/(lineTime.Seconds()*3/4)
+	every := min(lineTime, fetchers*lookTime/4)
+	most := 2*3 + 2*float64(fetchers)*lookTime.Seconds()/(every.Seconds()*3/4)
 	t.Logf("%.0f looks in 10 s, expected %.0f at most", looks, most)
 	if looks > most {
 		t.Errorf("%d idle fetchers looked %.0f times in 10 s, expected %.0f at most", fetchers, looks, most)
@@ -364,6 +365,38 @@ func TestTheDeputyStandsIn(t *testing.T) {
 		if heir == second { // it has been told to be the new deputy
 			r.until("there is a new deputy", func() bool { return r.rests(third) == deputy })
 		}
+	}
+}
+
+// All but one of a long line die at once. It would not look for minutes, and
+// learns on a beat that nobody has the baton.
+func TestWhoIsLeftOfALineSeesThatNobodyListens(t *testing.T) {
+	t.Parallel()
+	r := newWakeRig(t, "a")
+	listens, second, f := r.fetcher("1"), r.fetcher("2"), r.fetcher("3")
+	for _, one := range []*reliable{listens, second, f} {
+		r.rests(one)
+	}
+	rung := func() bool {
+		if _, err := rides(t, f); err != nil {
+			t.Fatal(err)
+		}
+		f.bell.mu.Lock()
+		defer f.bell.mu.Unlock()
+		return isClosed(f.bell.rung)
+	}
+	if rung() {
+		t.Error("the bell rings though somebody listens")
+	}
+	r.rdb.Del(t.Context(), keys.Baton(keys.SetOf(r.queues)), keys.Line(keys.SetOf(r.queues))) // in time they end by themselves
+	if !rung() {
+		t.Error("the bell does not ring")
+	}
+	if got := r.rests(f); got != listener {
+		t.Errorf("its seat is %d", got)
+	}
+	if rung() {
+		t.Error("the bell rings for the listener")
 	}
 }
 

@@ -50,8 +50,12 @@ func (f *reliable) Ride(ctx context.Context, p redis.Pipeliner) func() (Seen, er
 	}
 	renew := f.renewal(ctx, p, in)
 	suspects := p.Exists(ctx, lists...)
+	baton := f.bell.ride(ctx, p)
 	return func() (Seen, error) {
 		f.gate.leave()
+		if baton != nil {
+			f.bell.rode(baton)
+		}
 		expired, err := renew()
 		if err != nil { // no doubt is left: a renewal that comes late takes nothing
 			return Seen{}, err

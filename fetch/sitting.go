@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -111,6 +112,28 @@ func (d *doorbell) patience(n int) time.Duration {
 	every := min(max(time.Duration(n)*lookTime/4, lookTime), lineTime)
 	less := time.Duration(jitter.Rand(d.name, "look").Int64N(int64(every / 4)))
 	return max(every-less, lookTime)
+}
+
+// ride adds to p the question whether anybody has the baton; nil for one who does
+// not stand in the line.
+func (d *doorbell) ride(ctx context.Context, p redis.Pipeliner) *redis.IntCmd {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seat != queued {
+		return nil
+	}
+	return p.Exists(ctx, d.keys[0].(string))
+}
+
+// rode takes the answer. Where nobody has it a push would ring for nobody, until a
+// look that may be minutes away: as many have died at once, the line was lost.
+func (d *doorbell) rode(baton *redis.IntCmd) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if baton.Err() == nil && baton.Val() == 0 && d.seat == queued {
+		d.late = true
+		d.ring()
+	}
 }
 
 // overdue tells whether it is time for a look that nothing has asked for: also
