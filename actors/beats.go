@@ -211,6 +211,9 @@ func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bo
 // blockTime is the longest blocking command of the fetchers.
 const blockTime = 5 * time.Second
 
+// minRest is for beats that follow each other closely.
+const minRest = 10 * time.Second
+
 // redisOptions tells what connections the daemon needs: one per peeked queue of
 // each capsule, and a few for its own calls.
 func redisOptions(cfg Config) redisconn.Need {
@@ -218,8 +221,11 @@ func redisOptions(cfg Config) redisconn.Need {
 	for _, k := range cfg.Capsules {
 		n += len(k.Queues.Names()) + 3
 	}
-	// Of these a take and a settlement of each capsule are under way all the time.
-	return redisconn.Need{PoolSize: n, Idle: 2*len(cfg.Capsules) + 1, Block: blockTime}
+	// Of these a take and a settlement of each capsule are under way all the time, and
+	// an idle daemon needs one, for its beats.
+	return redisconn.Need{
+		PoolSize: n, Idle: 2*len(cfg.Capsules) + 1, Rest: max(cfg.HeartbeatInterval*3/2, minRest), Block: blockTime,
+	}
 }
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {

@@ -3,14 +3,13 @@
 -- when its lease has run out, and at once when its holder's connection is gone:
 -- each watcher is subscribed to a channel of its own.
 --
--- KEYS    1 the leader's seat, 2 the standby's, 3 processes; with "take" 4, 5 the
---         sets, whose first scores it returns: on a connection with tracking that
---         arms it again
+-- KEYS    1 the leader's seat, 2 the standby's, 3 processes; to renew a seat also
+--         4, 5 the sets: reading them arms the connection's tracking
 -- ARGV    1 identity, 2 lease in ms, 3 prefix of the channels, 4 "look", "take" or "leave"
 -- returns {seat, number of processes}: with "look" a seat that may be taken,
 --         with "take" the one that is now mine; 0 for none, -1 when the server
---         does not see my subscription. With "take" and a seat also {, whether
---         an echo was sent there, score, score} with scores as in look
+--         does not see my subscription. With the sets and a seat also {, whether
+--         an echo was sent to my channel, score, score} with scores as in look
 local me, verb = ARGV[1], ARGV[4]
 
 local function subscribed(who)
@@ -29,10 +28,8 @@ if verb == 'leave' then
 end
 
 local heard -- by how many
-if verb == 'take' then
-  heard = redis.pcall('PUBLISH', ARGV[3] .. me, 'echo')
-  if heard == 0 then return {-1, processes} end
-end
+if KEYS[4] then heard = redis.pcall('PUBLISH', ARGV[3] .. me, 'echo') end
+if heard == 0 or verb == 'take' and not heard and not subscribed(me) then return {-1, processes} end
 
 for i = 1, 2 do
   local holder = redis.call('GET', KEYS[i])
@@ -41,6 +38,7 @@ for i = 1, 2 do
       redis.call('SET', KEYS[i], me, 'PX', ARGV[2])
       local other = KEYS[3 - i]
       if redis.call('GET', other) == me then redis.call('DEL', other) end
+      if not KEYS[4] then return {i, processes} end
       local out = {i, processes, type(heard) == 'number' and 1 or 0}
       for k = 4, 5 do
         local first = redis.pcall('ZRANGE', KEYS[k], 0, 0, 'WITHSCORES')

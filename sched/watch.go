@@ -153,7 +153,7 @@ func (w *watcher) reign(ctx context.Context) error {
 	earID := w.lastID.Load()
 	hand := w.rdb.EphemeralConn() // tracking is a state of the connection
 	defer func() { _ = hand.Close() }()
-	seat, _, err := w.seat(ctx, hand, "take", keys.Retry, keys.Schedule)
+	seat, _, err := w.seat(ctx, hand, "take")
 	if err != nil || seat <= 0 {
 		return err
 	}
@@ -225,11 +225,11 @@ func (w *watcher) watch(ctx context.Context, hand *redis.Conn, ear *ear, seat in
 
 // seen is what a question about the seats brings along.
 type seen struct {
-	Outlook      // the times with "take" only
-	echo    bool // the ear will hear one
+	Outlook      // its times with sets only
+	echo    bool // likewise: the ear will hear one
 }
 
-// seat asks for, takes or leaves a seat; to take one it looks at the sets.
+// seat asks for, takes or leaves a seat; to renew it, it looks at the sets.
 func (w *watcher) seat(ctx context.Context, rdb redis.Scripter, verb string, sets ...string) (seat int, o seen, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

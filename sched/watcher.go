@@ -50,6 +50,7 @@ func (w *watcher) open(ctx context.Context, rdb *redis.Client) {
 	}
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.PipelinePoolSize = 2, 0, 0, 0, -1
+	o.ConnMaxIdleTime = 0 // its default: a new one for each question would cost more than the old
 	o.DialTimeout = min(o.DialTimeout, callTimeout)
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = callTimeout, callTimeout, callTimeout
 	o.ContextTimeoutEnabled = true

@@ -22,6 +22,11 @@ type Need struct {
 	// about a microsecond a second.
 	Idle int
 
+	// Rest is how long one of these stays open that is not needed; 0 means as the
+	// user's options say. They take turns, so it is to be longer than the longest
+	// pause of all, and shorter than two of them. Not on a cluster.
+	Rest time.Duration
+
 	// Block is the longest time the server may be asked to wait within one
 	// command; 0 means 2 s. The read timeout is at least Slack above it.
 	Block time.Duration
@@ -92,6 +97,12 @@ func single(from *redis.Options, need Need) *redis.Options {
 		o.MaxConcurrentDials = 0 // was the default: follows the pool's size again
 	}
 	o.PoolSize, o.MaxActiveConns = poolSize(o.PoolSize, o.MaxActiveConns, need)
+	if need.Rest > 0 && o.MaxIdleConns == 0 && o.MinIdleConns == 0 {
+		o.PoolFIFO = true // go-redis looks how long one was idle when its turn comes
+		if o.ConnMaxIdleTime <= 0 || o.ConnMaxIdleTime > need.Rest {
+			o.ConnMaxIdleTime = need.Rest
+		}
+	}
 	o.MaxIdleConns = idle(o.MaxIdleConns, o.MinIdleConns, need)
 	o.PipelinePoolSize = -1 // pipelines need no connections, and buffers of 256 KB, of their own
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = timeouts(o.ReadTimeout, o.WriteTimeout, o.PoolTimeout, need)
