@@ -207,3 +207,47 @@ func TestIdleConnectionsAreFewUnlessTheUserHasSaid(t *testing.T) {
 		t.Errorf("cluster: %d idle connections, want 3", got)
 	}
 }
+
+// What a burst has opened is closed again while few commands come, one after the
+// other; what they need stays.
+func TestConnectionsThatAreNotNeededAreClosed(t *testing.T) {
+	server := redistest.Start(t)
+	user := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer func() { _ = user.Close() }()
+	const rest = 300 * time.Millisecond
+	own := derived(t, user, Need{Idle: 3, Rest: rest}).(*redis.Client)
+	var held []*redis.Conn
+	for range 3 {
+		c := own.Conn()
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, c)
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	if n := own.PoolStats().TotalConns; n != 3 {
+		t.Fatalf("%d connections after a burst of 3", n)
+	}
+	tick, deadline := time.NewTicker(rest*2/3), time.After(30*time.Second)
+	defer tick.Stop()
+	for own.PoolStats().TotalConns != 1 {
+		select {
+		case <-tick.C:
+			if err := own.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		case <-deadline:
+			t.Fatalf("%d connections for one command at a time", own.PoolStats().TotalConns)
+		}
+	}
+	for name, o := range map[string]redis.Options{"a limit": {MaxIdleConns: 20}, "a shorter rest": {ConnMaxIdleTime: time.Millisecond}} {
+		theirs := redis.NewClient(&o)
+		got, said := derived(t, theirs, Need{Idle: 3, Rest: rest}).(*redis.Client).Options(), theirs.Options()
+		if got.ConnMaxIdleTime != said.ConnMaxIdleTime {
+			t.Errorf("%s: connections rest for %v, want %v", name, got.ConnMaxIdleTime, said.ConnMaxIdleTime)
+		}
+		_ = theirs.Close()
+	}
+}
