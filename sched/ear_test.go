@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,8 +26,9 @@ type halfOpen struct {
 	ear  atomic.Bool
 }
 
+// Write knows the command from the script that has the word in it.
 func (c *halfOpen) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("subscribe")) {
+	if bytes.Contains(b, []byte("\nsubscribe\r")) {
 		c.ear.Store(true)
 	}
 	return c.Conn.Write(b)
@@ -69,7 +71,7 @@ func TestAWatcherGivesUpAnEarThatIsHalfOpen(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		select {
 		case err := <-w.done:
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "half open") {
 				t.Errorf("it ended with %v", err)
 			}
 		default:
