@@ -7,6 +7,7 @@ package parcel
 
 import (
 	"iter"
+	"maps"
 	"strings"
 )
 
@@ -60,9 +61,7 @@ func Count(field, value string) int {
 func Open(fields map[string]string) map[string]string {
 	units := make(map[string]string, len(fields))
 	for field, value := range fields {
-		for receipt, payload := range Units(field, value) {
-			units[receipt] = payload
-		}
+		maps.Insert(units, Units(field, value))
 	}
 	return units
 }
