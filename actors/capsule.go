@@ -35,6 +35,7 @@ type capsule struct {
 	fetchBox *mailbox // of fetch
 	slots    []*slot
 	idle     []int   // indices of free slots, last in first out
+	abreast  int     // how many slots may be about to begin
 	woken    []int   // of slots that were offered a unit and may not have begun it
 	inbox    []*work // fetched, waiting for a slot
 	pace     pace
@@ -64,7 +65,7 @@ type capsule struct {
 }
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
-	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency)}
+	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency), abreast: abreast()}
 	c.settler = &settler{c: c}
 	for i := range c.slots {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}

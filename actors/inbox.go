@@ -1,21 +1,23 @@
 package actors
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
 )
 
-// abreast is how many slots are woken at a time.
-const abreast = 2
+// abreast is how many slots are woken at a time: more where there are many
+// processors, since each of them takes some microseconds to wake the next.
+func abreast() int { return max(2, runtime.GOMAXPROCS(0)/2) }
 
 // dispatch offers waiting units to idle slots, to a few at a time: each slot that
 // begins has the next woken. So jobs that block wake slot after slot, and jobs
 // that do not are run by the few that the machine has room for, each going on
 // with the next unit, while the others sleep. c.mu is held.
 func (c *capsule) dispatch() {
-	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 && c.waking() < abreast {
+	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 && c.waking() < c.abreast {
 		c.woken = append(c.woken, c.offer())
 	}
 	if len(c.inbox) > 0 && c.stale == nil && !c.quiet {
