@@ -91,7 +91,7 @@ func (c *capsule) replaceDeaf() {
 	c.mu.Unlock()
 	for _, j := range given {
 		if j.e.freed.CompareAndSwap(false, true) {
-			c.finish(j.e.slot, nil, false, time.Now())
+			c.finish(j.e.slot, nil, false, nil, time.Now())
 		}
 		c.d.spawn(c.managerPID(), j.e.giveUp(j.cause))
 	}

@@ -55,6 +55,7 @@ type execution struct {
 	crash      *supervisor.JobCrash
 	returned   bool // the handler
 	concluded  bool // the job's fate was seen into Redis, or is on its way
+	acked      bool // its ack goes with the slot
 	goBroken   bool // a goroutine of the job panicked
 
 	job   *jobContext // nil before the handler
@@ -93,7 +94,7 @@ func (c *capsule) execute(i int, w *work) (next *work) {
 			e.concluded = false
 			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
 		}
-		next = e.free()
+		next = e.done()
 	}()
 	defer e.conclude()
 	defer e.gathered()
@@ -103,15 +104,34 @@ func (c *capsule) execute(i int, w *work) (next *work) {
 	return nil
 }
 
-// free gives the slot back, once, and returns the unit that it goes on with.
-func (e *execution) free() *work {
+// done ends the execution: the ack, if the job is to have one, and the slot. It
+// returns the unit that the slot goes on with.
+func (e *execution) done() *work {
+	var ack *work
+	if e.acked {
+		ack = e.w
+	}
 	if e.freed.Swap(true) {
+		if ack != nil {
+			e.c.settler.ack(ack)
+		}
 		return nil
 	}
+	return e.finish(ack)
+}
+
+// free gives the slot back, once, before the end of the execution.
+func (e *execution) free() {
+	if !e.freed.Swap(true) {
+		e.finish(nil)
+	}
+}
+
+func (e *execution) finish(ack *work) *work {
 	if e.ended.IsZero() {
 		e.ended = time.Now()
 	}
-	return e.c.finish(e.slot, e.crash, e.concluded, e.ended)
+	return e.c.finish(e.slot, e.crash, e.concluded, ack, e.ended)
 }
 
 func (e *execution) perform() {

@@ -8,11 +8,11 @@ import (
 	"github.com/troupehq/troupe/fetch"
 )
 
-// abreast is how many slots are woken at a time: more where there are many
+// abreast is how many slots are woken at a time: several where there are many
 // processors, since each of them takes some microseconds to wake the next.
-func abreast() int { return max(2, runtime.GOMAXPROCS(0)/2) }
+func abreast() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// dispatch offers waiting units to idle slots, to a few at a time: each slot that
+// dispatch offers waiting units to idle slots, to one or a few at a time: each slot that
 // begins has the next woken. So jobs that block wake slot after slot, and jobs
 // that do not are run by the few that the machine has room for, each going on
 // with the next unit, while the others sleep. c.mu is held.

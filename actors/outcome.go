@@ -66,7 +66,7 @@ func (e *execution) decide() {
 		c.d.events.publish(e.result())
 	}
 	if e.err == nil {
-		c.settler.ack(e.w)
+		e.acked = true // by free
 		e.line(zerolog.InfoLevel, "done").Msg("job done")
 		return
 	}

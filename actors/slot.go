@@ -132,8 +132,12 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 
 // finish frees the slot of a job that has ended, with the crash it left. With
 // again the slot goes straight on with the next unit that waits: it is returned.
-func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, now time.Time) *work {
+// ack is the unit if it is to be acked.
+func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *work, now time.Time) *work {
 	c.mu.Lock()
+	if ack != nil { // here, since two locks for each job are more to wait for than one
+		c.settler.ack(ack)
+	}
 	s := c.slots[i]
 	s.running = nil
 	c.pace.ended(now)
