@@ -113,8 +113,12 @@ end
 -- pack returns jobs[a..b] as a parcel; nil if one of them has a 0 byte, which no
 -- JSON has, or if they are large: then there is nothing to save.
 local function pack(jobs, a, b)
-  local all = table.concat(jobs, '', a, b)
-  if #all > 16384 or string.find(all, '\0', 1, true) then return nil end
+  local size = 0
+  for j = a, b do
+    size = size + #jobs[j]
+    if size > 16384 then return nil end
+  end
+  if string.find(table.concat(jobs, '', a, b), '\0', 1, true) then return nil end
   return table.concat(jobs, '\0', a, b)
 end
 
