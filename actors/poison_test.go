@@ -30,8 +30,9 @@ func orphan(t *testing.T, rdb redis.UniversalClient, raw string, suspect bool) {
 	n := rdb.HLen(ctx, "troupe:wip:{queue:"+queue+"}:"+id).Val()
 	for _, err := range []error{
 		rdb.HSet(ctx, "troupe:wip:{queue:"+queue+"}:"+id, fmt.Sprintf("1%02d", n), raw).Err(),
-		rdb.ZAdd(ctx, "troupe:leases", redis.Z{Score: 1, Member: id}).Err(),
 		rdb.HSet(ctx, "troupe:procs", id, `["default"]`).Err(),
+		// last: a rescuer that found it in the index and not registered would take it for gone
+		rdb.ZAdd(ctx, "troupe:leases", redis.Z{Score: 1, Member: id}).Err(),
 	} {
 		if err != nil {
 			t.Fatal(err)
