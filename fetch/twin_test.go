@@ -85,7 +85,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	late()
-	if got := rdb.HLen(t.Context(), old.wips[0]).Val(); got != 2 {
+	if got := len(parcel.Payloads(rdb.HGetAll(t.Context(), old.wips[0]).Val())); got != 2 {
 		t.Errorf("%d in progress, expected 2", got)
 	}
 	expire(t, rdb, old.id)
