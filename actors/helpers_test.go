@@ -23,11 +23,11 @@ func inProgress(t *testing.T, rdb redis.UniversalClient) int {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
-		held, err := rdb.HGetAll(ctx, k).Result()
+		held, err := parcel.Payloads(ctx, rdb, k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(parcel.Payloads(held))
+		n += len(held)
 	}
 	return n
 }

@@ -40,7 +40,11 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, key := range k.Redis.Keys(ctx, "troupe:wip:*").Val() {
-			for _, v := range parcel.Payloads(k.Redis.HGetAll(ctx, key).Val()) {
+			held, err := parcel.Payloads(ctx, k.Redis, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range held {
 				bytes[v] = true
 			}
 		}

@@ -115,9 +115,11 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	}
 	var paused []string
 	var popped []Unit
-	readReply(reply, func(q, _ int, job string) {
-		popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
-	}, func(q int, text string) {
+	readReply(reply, func(q int, jobs []string) {
+		for _, job := range jobs {
+			popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
+		}
+	}, nil, func(q int, text string) {
 		if text == "" {
 			paused = append(paused, f.names[q])
 		} else {

@@ -209,20 +209,26 @@ type meeting struct {
 
 func (m *meeting) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (m *meeting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return m.meet(cmds[0], func() error { return next(ctx, cmds) })
+	}
 }
 func (m *meeting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		script := len(cmd.Args()) > 1 && (cmd.Args()[1] == takeScript.hash || cmd.Args()[1] == settleScript.hash)
-		if !script || m.left.Add(-1) < 0 { // the bell has commands of its own
-			return next(ctx, cmd)
-		}
-		if m.applied {
-			_ = next(ctx, cmd)
-		}
-		m.all.Done()
-		m.all.Wait()
-		cmd.SetErr(io.EOF)
-		return io.EOF
+		return m.meet(cmd, func() error { return next(ctx, cmd) })
 	}
+}
+
+func (m *meeting) meet(cmd redis.Cmder, call func() error) error {
+	script := len(cmd.Args()) > 1 && (cmd.Args()[1] == takeScript.hash || cmd.Args()[1] == settleScript.hash)
+	if !script || m.left.Add(-1) < 0 { // the bell has commands of its own
+		return call()
+	}
+	if m.applied {
+		_ = call()
+	}
+	m.all.Done()
+	m.all.Wait()
+	cmd.SetErr(io.EOF)
+	return io.EOF
 }

@@ -243,7 +243,7 @@ func (d *doorbell) look(ctx context.Context, e *ears, leave string) (ready bool,
 	var seat string
 	if err == nil {
 		var paused []int
-		readReply(reply, nil, func(q int, text string) {
+		readReply(reply, nil, nil, func(q int, text string) {
 			if q < 0 {
 				seat = text
 			} else {

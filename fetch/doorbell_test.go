@@ -251,7 +251,10 @@ func TestAPushThatCrossesTheReplyOfATake(t *testing.T) {
 	}
 	r.push("a")
 	r.await("the end of the wait", waited)
-	got := f.units(in, receiptPrefix(1), reply, true)
+	got, err := f.units(in, receiptPrefix(1), reply, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if take.end(got.seat, len(got.units), nil); len(got.units) != 0 || got.seat != "hold" {
 		t.Fatalf("%d units, seat %q, expected none and hold", len(got.units), got.seat)
 	}

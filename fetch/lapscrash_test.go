@@ -58,19 +58,25 @@ type lostTake struct {
 
 func (l *lostTake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (l *lostTake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.lose(cmds[0], func() error { return next(ctx, cmds) })
+	}
 }
 func (l *lostTake) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if len(cmd.Args()) < 2 || cmd.Args()[1] != takeScript.hash || !l.next.CompareAndSwap(true, false) {
-			return next(ctx, cmd)
-		}
-		if l.applied {
-			_ = next(ctx, cmd)
-		}
-		cmd.SetErr(io.EOF)
-		return io.EOF
+		return l.lose(cmd, func() error { return next(ctx, cmd) })
 	}
+}
+
+func (l *lostTake) lose(cmd redis.Cmder, call func() error) error {
+	if len(cmd.Args()) < 2 || cmd.Args()[1] != takeScript.hash || !l.next.CompareAndSwap(true, false) {
+		return call()
+	}
+	if l.applied {
+		_ = call()
+	}
+	cmd.SetErr(io.EOF)
+	return io.EOF
 }
 
 // A rescuer dies at each command of a round that finds jobs in laps, and a command

@@ -11,6 +11,7 @@ import (
 // each. Any of them may be acked or moved by itself, too.
 type Parcel struct {
 	field string // of the private place; see parcel.lua
+	list  string // key of the list that has its units
 	place int    // of the private place
 	size  int
 	state atomic.Int32
@@ -81,8 +82,8 @@ type thrift struct {
 // restTakes is how many Takes go without parcels before it is tried again.
 const restTakes = 64
 
-// size is how many units a parcel of the next Take may have, 0 for none.
-func (t *thrift) size(ask int) int {
+// parcels is how many of them the next Take may bring, 0 for none.
+func (t *thrift) parcels(ask int) int {
 	switch {
 	case ask < parcel.Least:
 		return 0
@@ -90,7 +91,7 @@ func (t *thrift) size(ask int) int {
 		t.rest--
 		return 0
 	}
-	return parcel.Size
+	return (ask + parcel.Size - 1) / parcel.Size
 }
 
 func (t *thrift) note(whole, opened int) {

@@ -33,6 +33,26 @@ func fillQueue(tb testing.TB, rdb *redis.Client, queue string, n int) {
 	}
 }
 
+// inPlace reads a private place.
+func inPlace(tb testing.TB, rdb *redis.Client, wip string) map[string]string {
+	tb.Helper()
+	units, err := parcel.Read(context.Background(), rdb, wip)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return units
+}
+
+// noPlaces checks that nothing is in progress anywhere.
+func noPlaces(tb rapid.TB, rdb *redis.Client) {
+	tb.Helper()
+	for _, pattern := range []string{"troupe:wip:*", "troupe:parcel:*"} {
+		for _, key := range rdb.Keys(context.Background(), pattern).Val() {
+			tb.Errorf("left: %s, a %s", key, rdb.Type(context.Background(), key).Val())
+		}
+	}
+}
+
 func payloads(units []Unit) (out []string) {
 	for _, u := range units {
 		out = append(out, string(u.Payload))
@@ -59,42 +79,42 @@ func TestUnitsOfOneTakeShareFields(t *testing.T) {
 	if n := rdb.HLen(t.Context(), wip).Val(); n != 4 {
 		t.Errorf("%d fields, want 4 parcels", n)
 	}
-	held := parcel.Open(rdb.HGetAll(t.Context(), wip).Val())
+	held := inPlace(t, rdb, wip)
 	for _, u := range units {
 		if held[u.Receipt] != string(u.Payload) {
 			t.Errorf("receipt %s holds %q, want %q", u.Receipt, held[u.Receipt], u.Payload)
 		}
 	}
 	mustTake(t, f, 0, units...)
-	if n := rdb.Exists(t.Context(), wip).Val(); n != 0 {
-		t.Errorf("left: %q", rdb.HGetAll(t.Context(), wip).Val())
-	}
+	noPlaces(t, rdb)
 	if f.thrift.opened != 0 {
 		t.Errorf("opened %v of the parcels", f.thrift.opened)
 	}
 }
 
-// What no parcel can hold has fields of its own.
-func TestUnitsThatFitNoParcel(t *testing.T) {
+// A parcel holds any bytes, of any size.
+func TestParcelsOfAnyBytes(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	for _, want := range [][]string{{"zero \x00 byte", "", "x"}, {strings.Repeat("large", 10_000), "", "x"}} {
-		for range 8 {
-			for _, job := range want {
-				rdb.LPush(t.Context(), "queue:a", job)
-			}
+	want := []string{"zero \x00 byte", "", "12", "x\xff", strings.Repeat("large", 10_000), "-0"}
+	for range 8 {
+		for _, job := range want {
+			rdb.LPush(t.Context(), "queue:a", job)
 		}
-		units := mustTake(t, f, 100)
-		for i, u := range units {
-			if string(u.Payload) != want[i%3] || u.Parcel != nil {
-				t.Errorf("unit %d is %.20q, in a parcel: %v", i, u.Payload, u.Parcel != nil)
-			}
-		}
-		if n := rdb.HLen(t.Context(), f.cur.wips[0]).Val(); n != 24 {
-			t.Errorf("%d fields, want 24", n)
-		}
-		mustTake(t, f, 0, units...)
 	}
+	units := mustTake(t, f, 100)
+	mustTake(t, f, 0, units[0])
+	held := inPlace(t, rdb, f.cur.wips[0])
+	for i, u := range units {
+		if string(u.Payload) != want[i%6] || u.Parcel == nil {
+			t.Errorf("unit %d is %.20q, in a parcel: %v", i, u.Payload, u.Parcel != nil)
+		}
+		if i > 0 && held[u.Receipt] != want[i%6] {
+			t.Errorf("unit %d in Redis is %.20q", i, held[u.Receipt])
+		}
+	}
+	mustTake(t, f, 0, units[1:]...)
+	noPlaces(t, rdb)
 }
 
 // Units of a parcel go their own ways: acked alone, retried, put back.
@@ -116,9 +136,7 @@ func TestUnitsLeaveTheirParcel(t *testing.T) {
 	if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, []string{"2", "1"}) {
 		t.Errorf("the queue: %q", got)
 	}
-	if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
-		t.Errorf("left: %q", left)
-	}
+	noPlaces(t, rdb)
 }
 
 // An ack of some units that may have opened the parcel, for all that is known,
@@ -136,9 +154,7 @@ func TestAParcelThatMayBeOpen(t *testing.T) {
 			}
 		}
 		mustTake(t, f, 0, units...)
-		if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
-			t.Errorf("arrived: %v, left: %q", arrived, left)
-		}
+		noPlaces(t, rdb)
 	}
 }
 
@@ -150,7 +166,7 @@ func TestParcelsOfALostCallAreAdopted(t *testing.T) {
 	fillQueue(t, rdb, "b", 40)
 	f.calls++
 	prefix := receiptPrefix(f.calls)
-	args, _ := f.takeArgs(f.cur, prefix, 100, parcel.Size, f.wants(100, f.rand), nil, nil)
+	args, _ := f.takeArgs(f.cur, prefix, 100, 4, f.wants(100, f.rand), nil, nil)
 	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +176,7 @@ func TestParcelsOfALostCallAreAdopted(t *testing.T) {
 		t.Errorf("adopted %q, want %q", payloads(units), want)
 	}
 	mustTake(t, f, 0, append(first, units...)...)
-	if left := rdb.Exists(t.Context(), f.cur.wips...).Val(); left != 0 {
-		t.Errorf("%d private places are not empty", left)
-	}
+	noPlaces(t, rdb)
 }
 
 func TestParcelsThatRedisHasForgotten(t *testing.T) {
@@ -182,9 +196,7 @@ func TestParcelsThatRedisHasForgotten(t *testing.T) {
 		t.Errorf("%d fields were written back, want 50", n)
 	}
 	mustTake(t, f, 0, units...)
-	if left := rdb.HGetAll(t.Context(), f.cur.wips[0]).Val(); len(left) != 0 {
-		t.Errorf("left: %q", left)
-	}
+	noPlaces(t, rdb)
 }
 
 // A rescuer puts the units of parcels back in the order of the queue, whether it
@@ -211,9 +223,7 @@ func TestParcelsAreRescued(t *testing.T) {
 		if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, want) {
 			t.Errorf("the queue: %q\nwant %q", got, want)
 		}
-		if left := rdb.Keys(t.Context(), "troupe:wip:*").Val(); len(left) != 0 {
-			t.Errorf("left: %q", left)
-		}
+		noPlaces(t, rdb)
 	}
 }
 
@@ -286,7 +296,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 				if rapid.Bool().Draw(t, "lost") { // its reply
 					f.calls++
 					prefix := receiptPrefix(f.calls)
-					args, _ := f.takeArgs(f.cur, prefix, 7, parcel.Size, f.wants(7, f.rand), acks, nil)
+					args, _ := f.takeArgs(f.cur, prefix, 7, 3, f.wants(7, f.rand), acks, nil)
 					if rapid.Bool().Draw(t, "done") {
 						if _, err := takeScript.run(ctx, rdb, args); err != nil {
 							t.Fatal(err)
@@ -312,7 +322,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 				}
 			case 5:
 				if rapid.IntRange(0, 3).Draw(t, "forget") == 0 { // all but the queues and the sets
-					rdb.Del(ctx, append([]string{keys.Procs, keys.Leases, f.cur.lease}, f.cur.wips...)...)
+					rdb.Del(ctx, slices.Concat([]string{keys.Procs, keys.Leases, f.cur.lease}, f.cur.wips, rdb.Keys(ctx, "troupe:parcel:*").Val())...)
 					f.doubt = true
 					if err := f.Renew(ctx); err != nil { // before it dies
 						t.Fatal(err)
@@ -341,9 +351,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 			}
 		}
 		found := slices.Concat(rdb.LRange(ctx, "queue:a", 0, -1).Val(), rdb.LRange(ctx, "queue:b", 0, -1).Val(), rdb.ZRange(ctx, keys.Retry, 0, -1).Val())
-		for _, key := range rdb.Keys(ctx, "troupe:wip:*").Val() {
-			t.Errorf("%s holds %q", key, rdb.HGetAll(ctx, key).Val())
-		}
+		noPlaces(t, rdb)
 		for _, job := range found {
 			if !pushed[job] {
 				t.Errorf("%s is there twice, or was acked", job)

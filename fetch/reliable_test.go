@@ -14,7 +14,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -80,7 +79,7 @@ func TestKeysOfAFetcher(t *testing.T) {
 	}
 	rdb.LPush(ctx, "queue:b", "0", "1")
 	units := mustTake(t, f, 2)
-	if got := parcel.Open(rdb.HGetAll(ctx, "troupe:wip:{queue:b}:"+id).Val()); len(got) != 2 || got["100"] != "0" || got["101"] != "1" {
+	if got := inPlace(t, rdb, "troupe:wip:{queue:b}:"+id); len(got) != 2 || got["100"] != "0" || got["101"] != "1" {
 		t.Errorf("in progress: %q", got)
 	}
 	mustTake(t, f, 0, units...)

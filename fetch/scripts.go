@@ -99,3 +99,32 @@ func (s hotScript) run(ctx context.Context, rdb processor, args []any) ([]string
 	}
 	return cmd.Val(), nil
 }
+
+// runWith executes the script, and reads lists that it fills in the same round trip.
+func (s hotScript) runWith(ctx context.Context, rdb *redis.Client, args []any, lists []string) (reply []string, held [][]string, err error) {
+	args[0], args[1] = "evalsha", s.hash
+	reply, held, err = pipelined(ctx, rdb, args, lists)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") { // nothing ran: safe to repeat
+		args[0], args[1] = "eval", s.src
+		reply, held, err = pipelined(ctx, rdb, args, lists)
+	}
+	return reply, held, err
+}
+
+func pipelined(ctx context.Context, rdb *redis.Client, args []any, lists []string) ([]string, [][]string, error) {
+	p := rdb.Pipeline()
+	cmd := redis.NewStringSliceCmd(ctx, args...)
+	_ = p.Process(ctx, cmd)
+	reads := make([]*redis.StringSliceCmd, len(lists))
+	for k, list := range lists {
+		reads[k] = p.LRange(ctx, list, 0, -1)
+	}
+	if _, err := p.Exec(ctx); err != nil { // that of the script, if it has one
+		return nil, nil, err
+	}
+	held := make([][]string, len(lists))
+	for k, read := range reads {
+		held[k] = read.Val()
+	}
+	return cmd.Val(), held, nil
+}

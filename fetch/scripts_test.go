@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ var (
 	lease, fenced  = keys.Lease(idA), keys.Fenced(idA)
 	place          = keys.WIP("a", idB) // on a cluster
 	lapA, lapB     = keys.Lap("a"), keys.Lap("b")
+	lists          = []string{keys.Parcels(idA, "1") + "0", keys.Parcels(idA, "1") + "1"}
 	batonKey       = keys.Baton("ab")
 	lineKey        = keys.Line("ab")
 	tries          = map[string]twins.Try{
@@ -39,13 +41,17 @@ var (
 				name, flags = "me", flagsGen.Draw(t, "flags")
 				names = append(names, batonKey, lineKey)
 			}
-			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{0, 2, 32}).Draw(t, "parcel")), wants...)
+			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{2, 32}).Draw(t, "parcel"),
+				rapid.IntRange(0, 3).Draw(t, "parcels"), keys.Parcels(idA, "1")), wants...)
 			if rapid.Bool().Draw(t, "open") {
 				args = append(args, -rapid.IntRange(1, 2).Draw(t, "of"), 1, parcelGen.Draw(t, "parcel to open"))
 			}
 			for _, q := range rapid.Permutation([]int{1, 2}).Draw(t, "acks")[:rapid.IntRange(0, 2).Draw(t, "queues")] {
-				acked := rapid.SliceOfN(rapid.OneOf(receiptGen, parcelGen), 1, 4).Draw(t, "acked")
+				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
 				args = append(append(args, q, len(acked)), anys(acked)...)
+				if rapid.Bool().Draw(t, "whole") {
+					args = append(args, fmt.Sprint(q, "+"), 4, "100+", lists[0], "102+", lists[1])
+				}
 			}
 			return names, args
 		},
@@ -236,8 +242,12 @@ func fill(t *rapid.T) (writes [][]any) {
 			for range rapid.IntRange(1, 5).Draw(t, "units") {
 				do("HSET", key, receiptGen.Draw(t, "receipt"), payloadGen.Draw(t, "unit"))
 			}
-			if rapid.Bool().Draw(t, "parcel") {
-				do("HSET", key, parcelGen.Draw(t, "parcel"), strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"", "x", "{}"}), 1, 5).Draw(t, "units"), "\x00"))
+			for n, list := range lists[:rapid.IntRange(0, 2).Draw(t, "parcels")] {
+				do("DEL", list)
+				for range rapid.IntRange(0, 4).Draw(t, "units") {
+					do("RPUSH", list, payloadGen.Draw(t, "unit"))
+				}
+				do("HSET", key, parcelGen.Draw(t, "parcel"), fmt.Sprint(n+1, " ", list))
 			}
 		case place:
 			do("HSET", key, "!", rapid.SampledFrom([]string{"1", "2", "dead", "dead 5 why"}).Draw(t, "fence"))

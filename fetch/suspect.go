@@ -95,7 +95,7 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 		if err != nil || len(wants) == 0 {
 			return err
 		}
-		args := append(f.wideHead(in), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0)
+		args := append(f.wideHead(in), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "")
 		reply, err := takeScript.run(ctx, f.rdb, append(args, wants...))
 		if err != nil {
 			f.mu.Lock()
@@ -106,11 +106,11 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 			return err
 		}
 		n := len(f.names)
-		readReply(reply, func(q, _ int, job string) {
+		readReply(reply, func(q int, jobs []string) {
 			got = &Unit{
-				Queue: f.names[q%n], Receipt: receipts(prefix, 1)[0], Payload: bytesOf(job), Incarnation: in.n, Suspect: q >= n,
+				Queue: f.names[q%n], Receipt: receipts(prefix, 1)[0], Payload: bytesOf(jobs[0]), Incarnation: in.n, Suspect: q >= n,
 			}
-		}, func(q int, text string) {
+		}, nil, func(q int, text string) {
 			if text != "" && q >= n { // of the queues themselves nothing is wanted
 				f.sick.report(keys.Suspects(f.names[q%n]), text)
 			}

@@ -2,8 +2,8 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -23,7 +23,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		if ask > 0 {
 			wants = f.wants(ask, f.rand)
 		}
-		busy, size := f.busy > len(acks), f.thrift.size(ask)
+		busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
 		f.mu.Unlock()
 
 		if ask > 0 || len(acks) > 0 {
@@ -35,8 +35,23 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 			if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
 				sitting = f.bell.begin(busy)
 			}
-			args, parcels := f.takeArgs(in, prefix, ask, size, wants, acks, sitting)
-			reply, err := takeScript.run(ctx, sitting.via(f.rdb), args)
+			if sitting != nil {
+				parcels = 0 // what it reads by that connection would be tracked
+			}
+			args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
+			var got taken
+			var reply []string
+			var lists [][]string
+			var err error
+			if parcels > 0 {
+				reply, lists, err = takeScript.runWith(ctx, f.rdb, args, parcelLists(in, prefix, parcels))
+			} else {
+				reply, err = takeScript.run(ctx, sitting.via(f.rdb), args)
+			}
+			if err == nil {
+				f.shipped(sent)
+				got, err = f.units(in, prefix, reply, lists, ask > 0)
+			}
 			if err != nil {
 				sitting.end("", 0, err)
 				if ask > 0 {
@@ -49,8 +64,6 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				f.mu.Unlock()
 				return err
 			}
-			f.shipped(parcels)
-			got := f.units(in, prefix, reply, ask > 0)
 			units = got.units
 			sitting.end(got.seat, len(units), nil)
 			if ask > 0 {
@@ -72,15 +85,24 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 	return units, nil
 }
 
+// parcelLists are the keys of the lists that a call may fill.
+func parcelLists(in *incarnation, prefix string, n int) []string {
+	lists := make([]string, n)
+	for k := range lists {
+		lists[k] = keys.Parcels(in.id, prefix) + strconv.Itoa(k)
+	}
+	return lists
+}
+
 // takeArgs builds the command, and tells which parcels it acks. Receipts travel as
-// pointers, which go-redis writes without another allocation each. size is that of
-// a parcel.
-func (f *reliable) takeArgs(in *incarnation, prefix string, ask, size int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
+// pointers, which go-redis writes without another allocation each. parcels is how many
+// it may bring.
+func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
 	head, lists := in.head, len(f.names)
 	if anySuspect(acks) {
 		head, lists = f.wideHead(in), 2*lists
 	}
-	args := make([]any, len(head), len(head)+10+4*len(wants)+len(acks)+4*lists)
+	args := make([]any, len(head), len(head)+12+4*len(wants)+len(acks)+6*lists)
 	copy(args, head)
 	laps := f.laps != nil && ask > 0
 	if laps {
@@ -95,8 +117,8 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask, size int, wants
 		args = append(args, f.bell.keys...)
 		name, flags = f.bell.name, sitting.flags
 	}
-	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, size)
-	known, first := len(args)-4, len(args)
+	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, parcel.Size, parcels, keys.Parcels(in.id, prefix))
+	known, first := len(args)-6, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
 			if laps {
@@ -144,7 +166,7 @@ func (f *reliable) appendAcks(args []any, in *incarnation, acks []Unit, lists in
 		} else {
 			args = args[:opened-1]
 		}
-		fields := len(args) + 1
+		fields, whole := len(args)+1, false
 		args = append(args, q+1, 0)
 		name, suspect := f.names[q%len(f.names)], q >= len(f.names)
 		for i := range acks {
@@ -152,15 +174,27 @@ func (f *reliable) appendAcks(args []any, in *incarnation, acks []Unit, lists in
 				continue
 			}
 			if p := acks[i].Parcel; p != nil {
-				if a := parcels.of(p); a.sent {
-					continue
-				} else if !a.open && a.whole() {
-					a.sent = true
-					args = append(args, &p.field)
+				if a := parcels.of(p); !a.open && a.whole() {
+					a.sent, whole = true, true
 					continue
 				}
 			}
 			args = append(args, &acks[i].Receipt)
+		}
+		if n := len(args) - 1 - fields; n > 0 {
+			args[fields] = n
+		} else {
+			args = args[:fields-1]
+		}
+		if !whole {
+			continue
+		}
+		fields = len(args) + 1
+		args = append(args, strconv.Itoa(q+1)+"+", 0)
+		for i := range parcels {
+			if a := &parcels[i]; a.sent && a.p.place == q {
+				args = append(args, &a.p.field, &a.p.list)
+			}
 		}
 		args[fields] = len(args) - 1 - fields
 	}
@@ -188,26 +222,37 @@ type taken struct {
 
 // units reads the reply of take; looked tells that it was asked for units. What
 // comes behind the queues is of laps, since suspects are taken by another call.
-func (f *reliable) units(in *incarnation, prefix string, reply []string, looked bool) (got taken) {
+//
+// An error when a parcel does not hold what the script has put there: a rescuer was
+// quicker, or Redis has lost its data in between. Then the next call finds out.
+func (f *reliable) units(in *incarnation, prefix string, reply []string, lists [][]string, looked bool) (got taken, err error) {
 	if len(reply) > 0 {
 		n := len(f.names)
 		got.units = make([]Unit, 0, countUnits(reply))
-		readReply(reply, func(q, count int, jobs string) {
+		readReply(reply, func(q int, jobs []string) {
+			if q >= n {
+				got.lapped += len(jobs)
+			}
+			u := Unit{Queue: f.names[q%n], Incarnation: in.n}
+			for _, job := range jobs {
+				u.Payload = bytesOf(job)
+				got.units = append(got.units, u)
+			}
+		}, func(q, count, number int) {
+			if number >= len(lists) || len(lists[number]) != count {
+				err = fmt.Errorf("parcel %d of call %s does not hold %d units", number, prefix, count)
+				return
+			}
 			if q >= n {
 				got.lapped += count
 			}
-			u := Unit{Queue: f.names[q%n], Incarnation: in.n}
-			if count > 1 {
-				u.Parcel = &Parcel{place: q % n, size: count, field: parcel.Field(receiptAt(prefix, len(got.units)))}
-			}
-			for range count { // the oldest comes last
-				cut := strings.LastIndexByte(jobs, 0)
-				if count == 1 {
-					cut = -1
-				}
-				u.Payload = bytesOf(jobs[cut+1:])
+			u := Unit{Queue: f.names[q%n], Incarnation: in.n, Parcel: &Parcel{
+				place: q % n, size: count, field: parcel.Field(receiptAt(prefix, len(got.units))),
+				list: keys.Parcels(in.id, prefix) + strconv.Itoa(number),
+			}}
+			for _, job := range lists[number] {
+				u.Payload = bytesOf(job)
 				got.units = append(got.units, u)
-				jobs = jobs[:max(cut, 0)]
 			}
 		}, func(q int, text string) {
 			switch {
@@ -224,6 +269,9 @@ func (f *reliable) units(in *incarnation, prefix string, reply []string, looked 
 			}
 		})
 	}
+	if err != nil {
+		return got, err
+	}
 	if looked {
 		f.peeks.pause(got.paused)
 		f.bell.passOver(got.paused)
@@ -231,13 +279,12 @@ func (f *reliable) units(in *incarnation, prefix string, reply []string, looked 
 	for i, receipt := range receipts(prefix, len(got.units)) {
 		got.units[i].Receipt = receipt
 	}
-	return got
+	return got, nil
 }
 
-// readReply walks through (i, count, job*)*, (i, -count, parcel), (-i, error text or
-// "" for a paused queue) and (0, seat); q counts from 0 and is -1 for the seat. jobs
-// is one job, or as many as count says with 0 bytes between them.
-func readReply(reply []string, units func(q, count int, jobs string), problem func(q int, text string)) {
+// readReply walks through (i, count, job*)*, (i, -count, number of a parcel), (-i, error
+// text or "" for a paused queue) and (0, seat); q counts from 0 and is -1 for the seat.
+func readReply(reply []string, units func(q int, jobs []string), share func(q, count, number int), problem func(q int, text string)) {
 	for len(reply) >= 2 {
 		i := atoi(reply[0])
 		if i <= 0 {
@@ -247,19 +294,17 @@ func readReply(reply []string, units func(q, count int, jobs string), problem fu
 		}
 		count := atoi(reply[1])
 		if count < 0 {
-			units(i-1, -count, reply[2])
+			share(i-1, -count, atoi(reply[2]))
 			reply = reply[3:]
 			continue
 		}
-		for _, job := range reply[2 : 2+count] {
-			units(i-1, 1, job)
-		}
+		units(i-1, reply[2:2+count])
 		reply = reply[2+count:]
 	}
 }
 
 func countUnits(reply []string) (n int) {
-	readReply(reply, func(_, count int, _ string) { n += count }, func(int, string) {})
+	readReply(reply, func(_ int, jobs []string) { n += len(jobs) }, func(_, count, _ int) { n += count }, func(int, string) {})
 	return n
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -20,28 +19,27 @@ func TestTakeSentTwice(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
 	for n := range 28 {
-		jobs, size := n/4, []int{0, 2, 3, parcel.Size}[n%4]
+		jobs, parcels := n/4, n%4
 		for i := range jobs {
 			rdb.LPush(t.Context(), keys.Queue([]string{"a", "b"}[i%2]), fmt.Sprint(i))
 		}
 		f.calls++
 		prefix := receiptPrefix(f.calls)
-		args := func() []any {
-			args, _ := f.takeArgs(f.cur, prefix, 4, size, f.wants(4, f.rand), nil, nil)
-			return args
+		take := func() []Unit {
+			args, _ := f.takeArgs(f.cur, prefix, 4, parcels, f.wants(4, f.rand), nil, nil)
+			reply, lists, err := takeScript.runWith(t.Context(), rdb, args, parcelLists(f.cur, prefix, parcels))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.units(f.cur, prefix, reply, lists, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.units
 		}
-		first, err := takeScript.run(t.Context(), rdb, args())
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := takeScript.run(t.Context(), rdb, args())
-		if err != nil {
-			t.Fatal(err)
-		}
-		units := f.units(f.cur, prefix, first, true).units
-		again := f.units(f.cur, prefix, second, true).units
+		units, again := take(), take()
 		if texts(units) != texts(again) || len(units) != min(jobs, 4) {
-			t.Errorf("%d jobs in parcels of %d: %s, then %s", jobs, size, texts(units), texts(again))
+			t.Errorf("%d jobs in up to %d parcels: %s, then %s", jobs, parcels, texts(units), texts(again))
 		}
 		mustTake(t, f, 0, append(units, mustTake(t, f, 9)...)...)
 	}
@@ -85,7 +83,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	late()
-	if got := len(parcel.Payloads(rdb.HGetAll(t.Context(), old.wips[0]).Val())); got != 2 {
+	if got := len(inPlace(t, rdb, old.wips[0])); got != 2 {
 		t.Errorf("%d in progress, expected 2", got)
 	}
 	expire(t, rdb, old.id)

@@ -79,12 +79,11 @@ func (i *Inspector) InProgress(ctx context.Context) iter.Seq2[*InProgress, error
 		for _, f := range fetchers {
 			for _, q := range f.Queues {
 				// no more than a fetcher takes at once
-				fields, err := i.rdb.HGetAll(ctx, keys.WIP(q, f.ID)).Result()
+				taken, err := parcel.Read(ctx, i.rdb, keys.WIP(q, f.ID))
 				if err != nil && !absent(err) {
 					yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 					return
 				}
-				taken := parcel.Open(fields)
 				for _, receipt := range slices.SortedFunc(maps.Keys(taken), byAge) {
 					unit := &InProgress{Fetcher: f.ID, Process: f.Process, Receipt: receipt, Queue: q}
 					unit.Job = newRecord(taken[receipt], "")

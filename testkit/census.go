@@ -66,11 +66,11 @@ func TakeCensus(tb testing.TB, rdb redis.UniversalClient) Census {
 			continue
 		}
 		seen[it.Val()] = true
-		held, err := rdb.HGetAll(ctx, it.Val()).Result()
+		held, err := parcel.Payloads(ctx, rdb, it.Val())
 		if err != nil {
 			tb.Fatalf("census: %s: %v", it.Val(), err)
 		}
-		c.add("in progress", parcel.Payloads(held))
+		c.add("in progress", held)
 	}
 	if err := it.Err(); err != nil {
 		tb.Fatalf("census: %v", err)

@@ -12,13 +12,16 @@
 -- ARGV[4]        how many units to take, 0..1000
 -- ARGV[5]        number of wants w
 -- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
--- ARGV[8]        most units in a parcel, see parcel.lua; 0 for none
--- ARGV[9..8+2w]  (queue i, how many in pass 1)*
--- ARGV[9+2w..]   acks: (queue i, count, field*)*, a receipt or a whole parcel each;
---                in front of them (-i, count, parcel*) to be opened first
+-- ARGV[8]        most units in a parcel, see parcel.lua
+-- ARGV[9]        most parcels, 0 for none
+-- ARGV[10]       what the keys of their lists begin with; a number from 0 follows it
+-- ARGV[11..10+2w] (queue i, how many in pass 1)*
+-- ARGV[11+2w..]  acks: (-i, count, field*)* parcels of queue i that are to be opened,
+--                (i, count, receipt*)* and ("i+", 2 * count, (field, list)*)*, whole
+--                parcels; all of a queue in this order
 --
--- Returns a flat list of (i, count, job*) or (i, -count, parcel) in the order of the
--- receipts, which count up from prefix00, and (-i, error text) for a queue that could
+-- Returns a flat list of (i, count, job*) or (i, -count, parcel's number) in the order of
+-- the receipts, which count up from prefix00, and (-i, error text) for a queue that could
 -- not be served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait N' |
 -- 'off') in the end, where the first two have armed the connection's tracking as in
 -- sit. Error FENCED when the lease holds another generation or none.
@@ -44,10 +47,25 @@ local function problem(i, err)
   out[#out + 1] = err
 end
 
-local at = 9 + 2 * tonumber(ARGV[5])
+-- ack deletes whole parcels, or tells why not.
+local function ack(wip, first, last)
+  local fields, lists = {}, {}
+  for k = first, last, 2 do
+    fields[#fields + 1], lists[#lists + 1] = ARGV[k], ARGV[k + 1]
+  end
+  local r = pcall('HDEL', wip, unpack(fields))
+  if type(r) == 'table' and r.err then return r.err end
+  call('DEL', unpack(lists))
+end
+
+local at = 11 + 2 * tonumber(ARGV[5])
 while ARGV[at] do
   local i, first, last = tonumber(ARGV[at]), at + 2, at + 1 + tonumber(ARGV[at + 1])
-  if i < 0 then
+  if not i then
+    i = tonumber(string.sub(ARGV[at], 1, -2))
+    local err = ack(KEYS[2 * i + 2], first, last)
+    if err then problem(i, err) end
+  elseif i < 0 then
     for k = first, last do
       local err = open(KEYS[-2 * i + 2], ARGV[k])
       if err then problem(-i, err) end
@@ -66,7 +84,7 @@ if n == 0 then return out end
 
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
-local prefix = ARGV[3]
+local prefix, most, room, lists = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local name, baton, line, keys = ARGV[6], nil, nil, #KEYS
 if name ~= '' then
   baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
@@ -77,21 +95,24 @@ for k = 4, keys, 2 do
   wips[#wips + 1] = KEYS[k]
 end
 if call('EXISTS', unpack(wips)) > 0 then
-  local function find(x) -- the queue and the count of what begins with unit x, and its bytes
+  local function find(x) -- the queue and the count of what begins with unit x, and where it is
     local r = receipt(prefix, x)
     for i = 1, #wips do
       local held = pcall('HMGET', wips[i], r, r .. '+')
       if held[1] then return i, 1, held[1] end
-      if held[2] then return i, #contents(held[2]), held[2], true end
+      if held[2] then
+        local count, list = label(held[2])
+        return i, -count, string.sub(list, #lists + 1)
+      end
     end
   end
   local x = 0
   while x < n do
-    local i, count, bytes, parcel = find(x)
-    if not i then break end
+    local i, count, what = find(x)
+    if not i or count == 0 then break end
     local o = #out
-    out[o + 1], out[o + 2], out[o + 3] = i, parcel and -count or count, bytes
-    x = x + count
+    out[o + 1], out[o + 2], out[o + 3] = i, count, what
+    x = x + math.abs(count)
   end
   if x > 0 then return out end
 end
@@ -110,73 +131,91 @@ if call('EXISTS', KEYS[2]) == 1 then
   end
 end
 
--- pack returns jobs[a..b] as a parcel; nil if one of them has a 0 byte, which no
--- JSON has, or if they are large: then there is nothing to save.
-local function pack(jobs, a, b)
-  local size = 0
-  for j = a, b do
-    size = size + #jobs[j]
-    if size > 16384 then return nil end
+-- copy makes a list of n units of a queue, behind those that are older, or tells why
+-- not. Redis 7 finds the end of a queue at once and copies without a look at the
+-- bytes; an older one, and a user who must not SORT, take the way through Lua.
+local sorts = redis.REDIS_VERSION_NUM ~= nil
+
+local function copy(queue, older, n, list)
+  if sorts then
+    if pcall('SORT', queue, 'BY', 'nosort', 'DESC', 'LIMIT', older, n, 'STORE', list) == n then return end
+    sorts = false
   end
-  if string.find(table.concat(jobs, '', a, b), '\0', 1, true) then return nil end
-  return table.concat(jobs, '\0', a, b)
+  local jobs = pcall('LRANGE', queue, -older - n, -older - 1)
+  if jobs.err then return jobs.err end
+  call('DEL', list)
+  local r = pcall('LPUSH', list, unpack(jobs))
+  if type(r) == 'table' then return r.err end
 end
 
-local most = tonumber(ARGV[8])
+local made = 0 -- parcels
 
-local function take(i, want)
-  local queue, wip = KEYS[2 * i + 1], wips[i]
-  local jobs = pcall('LRANGE', queue, -want, -1)
-  if jobs.err then
-    dry[i] = true
-    return problem(i, jobs.err)
+-- share takes up to want units of queue i in parcels; it returns how many it took, an
+-- error text if it has met one, and how many there were.
+local function share(i, want)
+  local len = pcall('LLEN', KEYS[2 * i + 1])
+  if type(len) == 'table' then return 0, len.err end
+  local first, taken, fields, reply, err = made, 0, {}, {}, nil
+  want = math.min(want, len)
+  while want - taken > 1 and made < room do
+    local n, list = math.min(most, want - taken), lists .. made
+    err = copy(KEYS[2 * i + 1], taken, n, list)
+    if err then break end
+    local f, o = #fields, #reply
+    fields[f + 1], fields[f + 2] = receipt(prefix, got + taken) .. '+', n .. ' ' .. list
+    reply[o + 1], reply[o + 2], reply[o + 3] = i, -n, made
+    taken, made = taken + n, made + 1
   end
+  if taken == 0 then return 0, err, len end
+  local r = pcall('HSET', wips[i], unpack(fields))
+  if type(r) == 'table' and r.err then
+    for k = first, made - 1 do call('DEL', lists .. k) end
+    return 0, r.err
+  end
+  local o = #out
+  for k = 1, #reply do out[o + k] = reply[k] end
+  return taken, err, len
+end
+
+-- single takes up to want units of queue i, behind those that are older, with a field each;
+-- it returns how many it took, and an error text if it has met one.
+local function single(i, want, older)
+  local jobs = pcall('LRANGE', KEYS[2 * i + 1], -older - want, -older - 1)
+  if jobs.err then return 0, jobs.err end
   local len, taken = #jobs, 0
   while taken < len do -- oldest first: the right end is the next in turn
-    local upto = math.min(taken + 480, len)
-    local fields, f, reply, o, at = {}, 0, {}, 0, taken
-    while at < upto do
-      local count, parcel = upto - at, nil
-      if most > 0 then
-        count = math.min(most, count)
-        parcel = count > 1 and pack(jobs, len - at - count + 1, len - at)
-      end
-      if parcel then
-        fields[f + 1], fields[f + 2], f = receipt(prefix, got + at) .. '+', parcel, f + 2
-        reply[o + 1], reply[o + 2], reply[o + 3], o = i, -count, parcel, o + 3
-      else
-        reply[o + 1], reply[o + 2], o = i, count, o + 2
-        for j = at, at + count - 1 do
-          local job = jobs[len - j]
-          fields[f + 1], fields[f + 2], f = receipt(prefix, got + j), job, f + 2
-          reply[o + 1], o = job, o + 1
-        end
-      end
-      at = at + count
+    local upto, fields, f, o = math.min(taken + 480, len), {}, 0, #out
+    for j = taken, upto - 1 do
+      fields[f + 1], fields[f + 2], f = receipt(prefix, got + older + j), jobs[len - j], f + 2
     end
-    local r = pcall('HSET', wip, unpack(fields, 1, f))
-    if type(r) == 'table' and r.err then
-      dry[i] = true
-      problem(i, r.err)
-      break
-    end
+    local r = pcall('HSET', wips[i], unpack(fields))
+    if type(r) == 'table' and r.err then return taken, r.err end
+    out[o + 1], out[o + 2] = i, upto - taken
+    for j = taken, upto - 1 do out[o + 3 + j - taken] = jobs[len - j] end
     taken = upto
-    local first = #out
-    for k = 1, o do out[first + k] = reply[k] end
   end
+  return taken
+end
+
+local function take(i, want)
+  local taken, more, err, len = 0, 0, nil, want
+  if room > made then taken, err, len = share(i, want) end
+  if not err and taken < math.min(want, len) then more, err = single(i, want - taken, taken) end
+  taken = taken + more
+  if err then problem(i, err) end
   if taken < want then dry[i] = true end
   if taken == 0 then return end
-  call('LTRIM', queue, 0, -taken - 1)
+  call('LTRIM', KEYS[2 * i + 1], 0, -taken - 1)
   got = got + taken
 end
 
-local last = 8 + 2 * tonumber(ARGV[5])
-for k = 9, last, 2 do
+local last = 10 + 2 * tonumber(ARGV[5])
+for k = 11, last, 2 do
   if got == n then break end
   local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
   if want > 0 and not dry[i] then take(i, want) end
 end
-for k = 9, last, 2 do
+for k = 11, last, 2 do
   if got == n then break end
   local i = tonumber(ARGV[k])
   if not dry[i] then take(i, n - got) end

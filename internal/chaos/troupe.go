@@ -88,11 +88,11 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 		return nil, err
 	}
 	for _, key := range keys {
-		held, err := rdb.HGetAll(ctx, key).Result()
+		held, err := parcel.Payloads(ctx, rdb, key)
 		if err != nil {
 			return nil, err
 		}
-		add("in progress", parcel.Payloads(held))
+		add("in progress", held)
 	}
 	return left, nil
 }

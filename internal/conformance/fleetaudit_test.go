@@ -49,7 +49,11 @@ func (f *fleet) leftovers() (left []string) {
 		}
 	}
 	for _, key := range f.rdb.Keys(f.t.Context(), "troupe:wip:*").Val() {
-		for _, raw := range parcel.Payloads(f.rdb.HGetAll(f.t.Context(), key).Val()) {
+		held, err := parcel.Payloads(f.t.Context(), f.rdb, key)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, raw := range held {
 			left = append(left, key+": "+raw)
 		}
 	}

@@ -46,7 +46,11 @@ func private(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
 	var out []string
 	for _, key := range rdb.Keys(t.Context(), "troupe:wip:*").Val() {
-		out = append(out, parcel.Payloads(rdb.HGetAll(t.Context(), key).Val())...)
+		held, err := parcel.Payloads(t.Context(), rdb, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, held...)
 	}
 	return out
 }

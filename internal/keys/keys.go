@@ -75,6 +75,10 @@ func Fenced(id string) string { return "troupe:fenced:" + id }
 // queue. The tag puts it in the cluster slot of the queue itself.
 func WIP(queue, id string) string { return "troupe:wip:{" + Queue(queue) + "}:" + id }
 
+// Parcels begins the keys of the lists that a call of a fetcher fills; a number from 0
+// follows. See package parcel.
+func Parcels(id, call string) string { return "troupe:parcel:" + id + ":" + call + "." }
+
 // AnyWIP is the pattern of all keys made by WIP.
 const AnyWIP = "troupe:wip:{queue:*"
 

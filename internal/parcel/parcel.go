@@ -1,14 +1,17 @@
 // Package parcel reads private places, the hashes receipt -> payload of what a
 // fetcher has in progress. Units that one call took from one queue share a field
 // there, a parcel: its name is the receipt of the oldest with a "+" behind it, its
-// value their payloads, the newest first, with a 0 byte between them. The scripts
-// of package fetch write parcels and open them; see parcel.lua there.
+// value their number, a space, and the key of the list that has their payloads, the
+// oldest first. The scripts of package fetch make parcels and open them; see
+// parcel.lua there.
 package parcel
 
 import (
-	"iter"
-	"maps"
+	"context"
+	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -27,52 +30,79 @@ var Least = Size
 // Field is the name of the parcel whose oldest unit has this receipt.
 func Field(receipt string) string { return receipt + suffix }
 
-// Units yields receipt and payload of each unit that a field of a private place
-// holds, the newest first.
-func Units(field, value string) iter.Seq2[string, string] {
-	return func(yield func(receipt, payload string) bool) {
-		first, ok := strings.CutSuffix(field, suffix)
-		if !ok || len(first) < 3 {
-			yield(field, value)
-			return
-		}
-		prefix, last := first[:len(first)-2], first[len(first)-2:]
-		x := 36*strings.IndexByte(digits, last[0]) + strings.IndexByte(digits, last[1]) + strings.Count(value, "\x00")
-		for ; ; x-- {
-			payload, rest, more := strings.Cut(value, "\x00")
-			receipt := prefix + digits[x/36:x/36+1] + digits[x%36:x%36+1]
-			if !yield(receipt, payload) || !more {
-				return
-			}
-			value = rest
-		}
+// Label returns the number of units and the list of a parcel; ok is false for a field
+// of a private place that is a unit of its own.
+func Label(field, value string) (count int, list string, ok bool) {
+	if !strings.HasSuffix(field, suffix) || len(field) < 4 {
+		return 0, "", false
 	}
+	number, list, ok := strings.Cut(value, " ")
+	count, err := strconv.Atoi(number)
+	return count, list, ok && err == nil
 }
 
 // Count is how many units a field of a private place holds.
 func Count(field, value string) int {
-	if !strings.HasSuffix(field, suffix) {
-		return 1
+	if count, _, ok := Label(field, value); ok {
+		return count
 	}
-	return strings.Count(value, "\x00") + 1
+	return 1
 }
 
-// Open returns a private place as if each unit had a field of its own.
-func Open(fields map[string]string) map[string]string {
-	units := make(map[string]string, len(fields))
-	for field, value := range fields {
-		maps.Insert(units, Units(field, value))
+// Receipt is that of a unit of a parcel, the oldest being number 0.
+func Receipt(field string, number int) string {
+	first := strings.TrimSuffix(field, suffix)
+	prefix, last := first[:len(first)-2], first[len(first)-2:]
+	x := 36*strings.IndexByte(digits, last[0]) + strings.IndexByte(digits, last[1]) + number
+	return prefix + digits[x/36:x/36+1] + digits[x%36:x%36+1]
+}
+
+// tries is how often Read begins anew after it has met a parcel that was just
+// acked or opened.
+const tries = 5
+
+// Read returns the payloads of a private place by receipt, as if each unit had a field
+// of its own. It reads in several steps: of what changes meanwhile it may see
+// either state.
+func Read(ctx context.Context, rdb redis.Cmdable, place string) (map[string]string, error) {
+	for try := 1; ; try++ {
+		units, whole, err := read(ctx, rdb, place)
+		if err != nil || whole || try == tries {
+			return units, err
+		}
 	}
-	return units
+}
+
+func read(ctx context.Context, rdb redis.Cmdable, place string) (units map[string]string, whole bool, err error) {
+	fields, err := rdb.HGetAll(ctx, place).Result()
+	if err != nil {
+		return nil, false, err
+	}
+	units, whole = make(map[string]string, len(fields)), true
+	for field, value := range fields {
+		count, list, ok := Label(field, value)
+		if !ok {
+			units[field] = value
+			continue
+		}
+		payloads, err := rdb.LRange(ctx, list, 0, -1).Result()
+		if err != nil {
+			return nil, false, err
+		}
+		whole = whole && len(payloads) == count
+		for i, payload := range payloads {
+			units[Receipt(field, i)] = payload
+		}
+	}
+	return units, whole, nil
 }
 
 // Payloads are those of a whole private place.
-func Payloads(fields map[string]string) []string {
-	payloads := make([]string, 0, len(fields))
-	for field, value := range fields {
-		for _, payload := range Units(field, value) {
-			payloads = append(payloads, payload)
-		}
+func Payloads(ctx context.Context, rdb redis.Cmdable, place string) ([]string, error) {
+	units, err := Read(ctx, rdb, place)
+	payloads := make([]string, 0, len(units))
+	for _, payload := range units {
+		payloads = append(payloads, payload)
 	}
-	return payloads
+	return payloads, err
 }

@@ -79,7 +79,11 @@ func (b *book) look() map[string][]string {
 				if parcel.Count(f, value) > 1 {
 					b.w.seen["step with units that share a parcel"]++
 				}
-				for _, payload := range parcel.Units(f, value) {
+				payloads := []string{value}
+				if _, list, ok := parcel.Label(f, value); ok {
+					payloads, _ = r.List(list)
+				}
+				for _, payload := range payloads {
 					add(payload, "wip "+id+" "+queue)
 				}
 			}
