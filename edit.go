@@ -22,6 +22,7 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 	}
 	i := p.find(key)
 	if i < 0 {
+		p.marks.note(markOf(key), len(p.fields))
 		p.fields = append(p.fields, field{at: uint32(len(p.edits))})
 		p.edits = append(p.edits, edit{key: key, text: value})
 		p.edited = true

@@ -127,6 +127,28 @@ func scanArray(b []byte, i, depth int) (int, string) {
 	}
 }
 
+// plainString returns the index behind the string whose opening quote is b[i],
+// or 0 if there is an escape in it, a fault or no end: then scanString tells.
+func plainString(b []byte, i int) int {
+	i++
+	for i+8 <= len(b) {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			i += bits.TrailingZeros64(m) / 8
+			if b[i] != '"' {
+				return 0
+			}
+			return i + 1
+		}
+		i += 8
+	}
+	for ; i < len(b) && b[i] >= ' ' && b[i] != '\\'; i++ {
+		if b[i] == '"' {
+			return i + 1
+		}
+	}
+	return 0
+}
+
 // scanString reads the string whose opening quote is b[i]. Bytes that are not
 // UTF-8 pass, as they do in Ruby.
 func scanString(b []byte, i int) (int, string) {
@@ -135,6 +157,9 @@ func scanString(b []byte, i int) (int, string) {
 		for i+8 <= len(b) {
 			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 				i += bits.TrailingZeros64(m) / 8
+				if b[i] == '"' {
+					return i + 1, ""
+				}
 				break
 			}
 			i += 8
@@ -234,10 +259,23 @@ func skipSpace(b []byte, i int) int {
 }
 
 func skipDigits(b []byte, i int) int {
+	for i+8 <= len(b) {
+		if m := noDigits(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+		i += 8
+	}
 	for i < len(b) && isDigit(b[i]) {
 		i++
 	}
 	return i
+}
+
+// noDigits marks the bytes of w that are no decimal digits by their highest bit.
+func noDigits(w uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	w ^= ones * '0' // 0 to 9 now
+	return (w&^highs + ones*(128-10) | w) & highs
 }
 
 func isDigit(c byte) bool { return c-'0' < 10 }

@@ -138,3 +138,36 @@ func TestUnquote(t *testing.T) {
 		}
 	}
 }
+
+// Words of eight bytes are looked at as one: each byte value at each place of
+// one, among digits, letters and bytes of either extreme.
+func TestWordsAreReadAsBytesAre(t *testing.T) {
+	for _, fill := range []byte{'5', 'x', 0x80, 0xff, ' '} {
+		for at := range 18 {
+			for c := range 256 {
+				b := []byte(`"` + strings.Repeat(string([]byte{fill}), 20) + `"`)
+				b[1+at] = byte(c)
+				want := 1
+				for b[want] >= ' ' && b[want] != '\\' && b[want] != '"' {
+					want++
+				}
+				if want++; b[want-1] != '"' {
+					want = 0
+				}
+				if got := plainString(b, 0); got != want {
+					t.Fatalf("%q: plainString = %d, want %d", b, got, want)
+				}
+				if got, fault := scanString(b, 0); want > 0 && (got != want || fault != "") {
+					t.Fatalf("%q: scanString = %d, %q, want %d", b, got, fault, want)
+				}
+				digits := 1
+				for isDigit(b[digits]) {
+					digits++
+				}
+				if got := skipDigits(b, 1); got != digits {
+					t.Fatalf("%q: skipDigits = %d, want %d", b, got, digits)
+				}
+			}
+		}
+	}
+}

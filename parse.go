@@ -3,7 +3,6 @@ package troupe
 import (
 	"bytes"
 	"fmt"
-	"unsafe"
 )
 
 const (
@@ -48,113 +47,114 @@ func (p *Payload) parse(raw []byte) (int, string) {
 		return notObject(raw, i)
 	}
 	p.raw = raw
-	if len(raw) <= copyBelow {
-		p.src = unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is not modified any more
-	}
 	p.fields = p.room[:0]
-	var seen keySet
 	i = skipSpace(raw, i+1)
-	for first := true; ; first = false {
-		if i >= len(raw) {
-			return i, "unexpected end"
+	if i < len(raw) && raw[i] == '}' {
+		return afterObject(raw, i+1)
+	}
+	var many keyMap
+	var fault string
+	for {
+		at, name := i, 0
+		if i < len(raw) && raw[i] == '"' {
+			name = plainString(raw, i)
 		}
-		if first && raw[i] == '}' {
-			break
+		if name == 0 {
+			if name, fault = p.scanName(raw, i); fault != "" {
+				return name, fault
+			}
 		}
-		if raw[i] != '"' {
-			return i, "expected a key in quotes"
-		}
-		f := field{nameAt: uint32(i)}
-		end, fault := p.scanName(i)
-		if fault != "" {
-			return end, fault
-		}
-		f.nameEnd = uint32(end)
-		if i, fault = scanColon(raw, end); fault != "" {
+		if i = name; i < len(raw) && raw[i] == ':' {
+			i++
+		} else if i, fault = scanColon(raw, i); fault != "" {
 			return i, fault
 		}
 		i = skipSpace(raw, i)
-		f.at = uint32(i)
-		if i, fault = scanValue(raw, i, 1); fault != "" {
-			return i, fault
+		value, end := i, 0
+		if i < len(raw) && raw[i] == '"' {
+			if end = plainString(raw, i); end == 0 {
+				p.escapedTexts = true
+			}
 		}
-		f.end = uint32(i)
-		if dup := seen.add(p, &f); dup >= 0 {
-			p.fields[dup].at, p.fields[dup].end = f.at, f.end
+		if end == 0 {
+			if end, fault = scanValue(raw, i, 1); fault != "" {
+				return end, fault
+			}
+		}
+		mark := markOf(raw[at+1 : name-1])
+		if n := len(p.fields); n < cap(p.fields) && !p.escapedKeys && !p.marks.met(mark) {
+			p.marks.note(mark, n)
+			p.fields = p.fields[:n+1]
+			f := &p.fields[n] // each part set on its own: a copy of the whole waits for the parts
+			f.nameAt, f.nameEnd, f.at, f.end = uint32(at), uint32(name), uint32(value), uint32(end)
 		} else {
-			p.fields = append(p.fields, f)
+			p.add(field{nameAt: uint32(at), nameEnd: uint32(name), at: uint32(value), end: uint32(end)}, &many)
 		}
-		i = skipSpace(raw, i)
-		if i >= len(raw) {
+		switch i = skipSpace(raw, end); {
+		case i >= len(raw):
 			return i, "unexpected end"
-		}
-		if raw[i] == '}' {
-			break
-		}
-		if raw[i] != ',' {
+		case raw[i] == '}':
+			return afterObject(raw, i+1)
+		case raw[i] != ',':
 			return i, "expected , or } after a value"
 		}
 		i = skipSpace(raw, i+1)
 	}
-	if i = skipSpace(raw, i+1); i < len(raw) {
+}
+
+func afterObject(raw []byte, i int) (int, string) {
+	if i = skipSpace(raw, i); i < len(raw) {
 		return i, "text after the object"
 	}
 	return i, ""
 }
 
-// scanName is scanString for the keys of the job, which are short words nearly
-// always.
-func (p *Payload) scanName(i int) (int, string) {
-	raw, j := p.raw, i+1
-	for j < len(raw) && (raw[j] >= 'a' && raw[j] <= 'z' || raw[j] == '_') {
-		j++
+// scanName reads a key of the job that is no plain string, or none at all.
+func (p *Payload) scanName(raw []byte, i int) (int, string) {
+	if i >= len(raw) {
+		return i, "unexpected end"
 	}
-	if j < len(raw) && raw[j] == '"' {
-		return j + 1, ""
+	if raw[i] != '"' {
+		return i, "expected a key in quotes"
 	}
-	end, fault := scanString(raw, i)
-	if fault == "" && bytes.IndexByte(raw[i:end], '\\') >= 0 {
-		p.escapedKeys = true
-	}
-	return end, fault
+	p.escapedKeys = true
+	return scanString(raw, i)
 }
 
-// keySet finds duplicate keys while a payload is parsed.
-type keySet struct {
-	bits uint64 // one bit per key met, of 64: most keys are new at a glance
-	many map[string]int
+// add appends f, or gives its value to the field that has its key already.
+func (p *Payload) add(f field, many *keyMap) {
+	key := p.key(&f)
+	mark := markOf(key)
+	if p.marks.met(mark) {
+		if at := many.find(p, key); at >= 0 {
+			p.fields[at].at, p.fields[at].end = f.at, f.end
+			return
+		}
+	}
+	p.marks.note(mark, len(p.fields))
+	p.fields = append(p.fields, f)
 }
 
-// add notes the key of f, the next field of p, and returns the index of the
-// field that has it already, or -1.
-func (s *keySet) add(p *Payload, f *field) int {
-	key := p.raw[f.nameAt+1 : f.nameEnd-1]
-	if p.escapedKeys {
-		key = []byte(p.key(f))
+// keyMap finds duplicates among many keys while a payload is parsed.
+type keyMap struct {
+	at    map[string]int
+	known int // fields that are in it
+}
+
+func (m *keyMap) find(p *Payload, key string) int {
+	if len(p.fields) <= searchMax {
+		return p.search(key)
 	}
-	n := len(p.fields)
-	if n > searchMax {
-		if s.many == nil {
-			s.many = make(map[string]int, 2*n)
-			for i := range p.fields {
-				s.many[p.key(&p.fields[i])] = i
-			}
-		}
-		if at, ok := s.many[string(key)]; ok {
-			return at
-		}
-		s.many[string(key)] = n
-		return -1
+	if m.at == nil {
+		m.at = make(map[string]int, 2*len(p.fields))
 	}
-	bit := uint64(1)
-	if len(key) > 0 {
-		bit <<= (key[0]*5 + key[len(key)-1] + byte(len(key))*9) & 63
+	for ; m.known < len(p.fields); m.known++ {
+		m.at[p.key(&p.fields[m.known])] = m.known
 	}
-	if s.bits&bit == 0 {
-		s.bits |= bit
-		return -1
+	if at, ok := m.at[key]; ok {
+		return at
 	}
-	return p.find(string(key))
+	return -1
 }
 
 func notObject(raw []byte, i int) (int, string) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Payload is the wire record of one job: an ordered JSON object whose values
@@ -18,13 +19,14 @@ import (
 // Reading is safe for concurrent use; editing is not. Copy it with Clone only.
 type Payload struct {
 	raw    []byte // what was parsed, nil if nothing was
-	src    string // raw, to cut strings from; "" if raw is large
 	fields []field
-	room   [fieldsRoom]field // where fields starts out
 	edits  []edit
-	edited bool
+	marks  keyMarks
 
-	escapedKeys bool // some key in raw is written with escapes
+	edited       bool
+	escapedKeys  bool              // some key in raw is written with escapes
+	escapedTexts bool              // some string in raw, a value of a field, is
+	room         [fieldsRoom]field // where fields starts out
 }
 
 // field is one key with its value: offsets into raw, small and free of
@@ -50,10 +52,11 @@ const (
 
 // cut returns raw[i:j] as a string.
 func (p *Payload) cut(i, j uint32) string {
-	if p.src != "" {
-		return p.src[i:j]
+	text := p.raw[i:j]
+	if len(p.raw) > copyBelow {
+		return string(text)
 	}
-	return string(p.raw[i:j])
+	return unsafe.String(unsafe.SliceData(text), len(text)) // raw is not modified any more
 }
 
 func (p *Payload) key(f *field) string {
@@ -74,17 +77,35 @@ func (p *Payload) text(f *field) []byte {
 }
 
 func (p *Payload) find(key string) int {
-	for i := range p.fields {
+	mark := markOf(key)
+	if !p.marks.met(mark) {
+		return -1
+	}
+	if i := p.marks.place(mark); uint(i) < uint(len(p.fields)) {
 		f := &p.fields[i]
-		if !f.added() && !p.escapedKeys {
-			if string(p.raw[f.nameAt+1:f.nameEnd-1]) == key {
-				return i
-			}
-		} else if p.key(f) == key {
+		if !f.added() && !p.escapedKeys && string(p.raw[f.nameAt+1:f.nameEnd-1]) == key {
+			return i
+		}
+	}
+	return p.search(key)
+}
+
+func (p *Payload) search(key string) int {
+	for i := range p.fields {
+		if p.has(i, key) {
 			return i
 		}
 	}
 	return -1
+}
+
+// has tells whether field i has the key.
+func (p *Payload) has(i int, key string) bool {
+	f := &p.fields[i]
+	if f.added() || p.escapedKeys {
+		return p.key(f) == key
+	}
+	return string(p.raw[f.nameAt+1:f.nameEnd-1]) == key
 }
 
 // Class returns the field "class": a Ruby constant name, "" if it is not a string.
@@ -185,7 +206,7 @@ func (p *Payload) String(key string) (string, bool) {
 	switch {
 	case len(text) < 2 || text[0] != '"':
 		return "", false
-	case bytes.IndexByte(text, '\\') >= 0:
+	case (f.edited() || p.escapedTexts) && bytes.IndexByte(text, '\\') >= 0:
 		return unquote(text), true
 	case !f.edited():
 		return p.cut(f.at+1, f.end-1), true
