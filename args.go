@@ -91,13 +91,22 @@ func DecodeArgs(raw json.RawMessage, into any) error {
 	if err != nil {
 		return fmt.Errorf("decode args: %w", err)
 	}
+	rv.SetZero()
+	if plan.simple && plan.readSimple(raw, rv.Addr().UnsafePointer()) {
+		return nil
+	}
+	return plan.read(raw, rv)
+}
+
+// read is the general way to set v from an array.
+func (p *argsPlan) read(raw []byte, v reflect.Value) error {
 	var room [8][]byte
 	list, fault := splitArgs(raw, room[:0])
 	if fault != nil {
 		return fault
 	}
-	rv.SetZero()
-	if fault := plan.decode(list, rv); fault != nil {
+	v.SetZero()
+	if fault := p.decode(list, v); fault != nil {
 		return fault
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ type argsPlan struct {
 	required int        // how many of fields are not optional
 	rest     *argField  // elements of the slice with arg:"*", or nil
 	each     argField   // the one value of shapeOne, the elements of shapeList
+	simple   bool       // nothing but plain fields: readSimple may try
 }
 
 type argsShape int
@@ -33,6 +35,10 @@ type argField struct {
 	optional bool
 	plain    bool // a kind that setPlain reads and appendKind writes
 	nullable bool // null is a value of it
+
+	kind   reflect.Kind
+	wide   bool    // an int64, or an int that is one
+	offset uintptr // of the struct field
 }
 
 // argsPlans remembers the plan of each type: a pure function of it.
@@ -121,7 +127,7 @@ func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
 			return nil, bad("position taken by field " + other.name)
 		}
 		field := newArgField(sf.Type)
-		field.name, field.index, field.optional = sf.Name, i, option != ""
+		field.name, field.index, field.offset, field.optional = sf.Name, i, sf.Offset, option != ""
 		at[n] = field
 	}
 	for n := range len(at) {
@@ -137,17 +143,19 @@ func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
 		}
 		plan.fields = append(plan.fields, field)
 	}
+	plan.simple = plan.rest == nil && !slices.ContainsFunc(plan.fields, func(f argField) bool { return !f.plain })
 	return plan, nil
 }
 
 func newArgField(t reflect.Type) argField {
-	f := argField{}
-	switch t.Kind() {
+	f := argField{kind: t.Kind()}
+	switch f.kind {
 	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice:
 		f.nullable = true
 	default:
 		f.nullable = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 		f.plain = scalar(t) && !codesItself(t) && t != numberType
+		f.wide = f.kind == reflect.Int64 || f.kind == reflect.Int && strconv.IntSize == 64
 	}
 	return f
 }

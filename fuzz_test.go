@@ -48,8 +48,9 @@ func FuzzParsePayload(f *testing.F) {
 	})
 }
 
-// FuzzDecodeArgs: never panics, fails with ArgsErrors only, and what fits
-// survives an encode and a second decode.
+// FuzzDecodeArgs: never panics, fails with ArgsErrors only, reads the same in
+// the quick way as in the general one, and what fits survives an encode and a
+// second decode.
 func FuzzDecodeArgs(f *testing.F) {
 	for _, raw := range []string{
 		``, `null`, `[]`, `{}`, `[1,2,"EUR"]`, `["a",3,true]`, `["a",null]`, `[[],{},{"zip":1},1,1e3,"2026-11-21T03:14:41Z","aGk="]`,
@@ -62,6 +63,7 @@ func FuzzDecodeArgs(f *testing.F) {
 		for _, v := range types {
 			first := reflect.New(reflect.TypeOf(v))
 			err := DecodeArgs(raw, first.Interface())
+			checkGeneral(t, raw, first, err)
 			if err != nil {
 				if fault, ok := errors.AsType[*ArgsError](err); !ok || fault.Expected == "" || fault.Got == "" || !utf8.ValidString(err.Error()) {
 					t.Fatalf("%q into %T: %T %v", raw, v, err, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"reflect"
 	"time"
+	"unsafe"
 )
 
 // Args is the argument list of one class of jobs as a Go type; EncodeArgs
@@ -91,14 +92,34 @@ func newArgs[A Args]() A {
 // ordinary failure of the job (*ArgsError), so that a fixed daemon can run it
 // on a later retry.
 func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
+	simple := simplePlan[A]()
 	return HandlerFunc(func(ctx context.Context, p *Payload) error {
-		job := &Job[A]{JID: p.JID(), Queue: p.Queue(), RetryCount: p.Failures(), Payload: p}
-		if info, ok := JobInfoFrom(ctx); ok {
+		job := &Job[A]{JID: p.JID(), RetryCount: p.Failures(), Payload: p}
+		if info, ok := ctx.Value(jobInfoKey{}).(*JobInfo); ok {
 			job.Queue = info.Queue
+		} else {
+			job.Queue = p.Queue()
 		}
-		if err := DecodeArgs(p.Args(), &job.Args); err != nil {
+		args := p.Args()
+		if simple != nil && simple.readSimple(args, unsafe.Pointer(&job.Args)) {
+			return fn(ctx, job)
+		}
+		if err := DecodeArgs(args, &job.Args); err != nil {
 			return err
 		}
 		return fn(ctx, job)
 	})
+}
+
+// simplePlan is the plan of A if it is a struct that readSimple knows, else nil.
+func simplePlan[A Args]() *argsPlan {
+	t := reflect.TypeFor[A]()
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	plan, err := argsPlanOf(t)
+	if err != nil || !plan.simple {
+		return nil
+	}
+	return plan
 }
