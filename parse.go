@@ -52,22 +52,22 @@ func (p *Payload) parse(raw []byte) (int, string) {
 	if i < len(raw) && raw[i] == '}' {
 		return afterObject(raw, i+1)
 	}
-	var many keyMap
-	var fault string
+	var (
+		many  keyMap
+		fault string
+		next  int // in keyOrder
+	)
 	for {
-		at, name := i, 0
-		if i < len(raw) && raw[i] == '"' {
-			name = plainString(raw, i)
-		}
-		if name == 0 {
-			if name, fault = p.scanName(raw, i); fault != "" {
-				return name, fault
+		at, name, mark := i, 0, uint(0)
+		if next < len(keyOrder) && keyOrder[next].at(raw, i) {
+			i += keyOrder[next].size
+			name, mark = i-1, keyOrder[next].mark
+			next++
+		} else {
+			if name, i, fault = p.scanName(raw, i); fault != "" {
+				return i, fault
 			}
-		}
-		if i = name; i < len(raw) && raw[i] == ':' {
-			i++
-		} else if i, fault = scanColon(raw, i); fault != "" {
-			return i, fault
+			mark = markOf(raw[at+1 : name-1])
 		}
 		i = skipSpace(raw, i)
 		value, end := i, 0
@@ -81,7 +81,6 @@ func (p *Payload) parse(raw []byte) (int, string) {
 				return end, fault
 			}
 		}
-		mark := markOf(raw[at+1 : name-1])
 		if n := len(p.fields); n < cap(p.fields) && !p.escapedKeys && !p.marks.met(mark) {
 			p.marks.note(mark, n)
 			p.fields = p.fields[:n+1]
@@ -109,16 +108,23 @@ func afterObject(raw []byte, i int) (int, string) {
 	return i, ""
 }
 
-// scanName reads a key of the job that is no plain string, or none at all.
-func (p *Payload) scanName(raw []byte, i int) (int, string) {
+// scanName reads any key and its colon. It returns the index behind each, at a
+// fault where it is as the second.
+func (p *Payload) scanName(raw []byte, i int) (name, next int, fault string) {
 	if i >= len(raw) {
-		return i, "unexpected end"
+		return 0, i, "unexpected end"
 	}
 	if raw[i] != '"' {
-		return i, "expected a key in quotes"
+		return 0, i, "expected a key in quotes"
 	}
-	p.escapedKeys = true
-	return scanString(raw, i)
+	if name = plainString(raw, i); name == 0 {
+		p.escapedKeys = true
+		if name, fault = scanString(raw, i); fault != "" {
+			return 0, name, fault
+		}
+	}
+	next, fault = scanColon(raw, name)
+	return name, next, fault
 }
 
 // add appends f, or gives its value to the field that has its key already.
