@@ -139,6 +139,81 @@ func TestUnitsLeaveTheirParcel(t *testing.T) {
 	noPlaces(t, rdb)
 }
 
+// Parcels all of whose units fail are moved as a whole, beside units that are not; a
+// settlement whose reply was lost and one that meets another composition of the same
+// moves change nothing more.
+func TestWholeParcelsAreMoved(t *testing.T) {
+	for _, again := range []string{"", "whole", "one by one"} {
+		rdb, _ := redistest.New(t)
+		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+		fillQueue(t, rdb, "a", 100)
+		units := mustTake(t, f, 200)
+		moves := make([]Move, 0, 98)
+		var want []string
+		for i, u := range units[:98] { // the last parcel is not complete
+			m := Move{Unit: u, To: ToRetry, Score: float64(i + 1), Payload: fmt.Appendf(nil, "failed %d", i)}
+			if i >= 32 && i < 64 && i%2 == 0 {
+				m.To = ToDead
+			} else {
+				want = append(want, string(m.Payload))
+			}
+			moves = append(moves, m)
+		}
+		if _, err := f.Settle(t.Context(), moves); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.thrift.opened; got == 0 || got > 2./16 {
+			t.Errorf("%q: thrift counts %v, expected two parcels that were opened", again, got)
+		}
+		switch again {
+		case "whole":
+			if _, err := f.Settle(t.Context(), moves); err != nil {
+				t.Fatal(err)
+			}
+		case "one by one":
+			for _, m := range moves {
+				if _, err := f.Settle(t.Context(), []Move{m}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := rdb.ZRange(t.Context(), keys.Retry, 0, -1).Val(); !slices.Equal(got, want) {
+			t.Errorf("%q: retry holds %q, want %q", again, got, want)
+		}
+		if n := rdb.ZCard(t.Context(), keys.Dead).Val(); n != 16 {
+			t.Errorf("%q: %d dead, want 16", again, n)
+		}
+		mustTake(t, f, 0, units[98:]...)
+		noPlaces(t, rdb)
+	}
+}
+
+// A destination that refuses a whole parcel keeps it where it is.
+func TestAWholeParcelThatIsRefused(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	fillQueue(t, rdb, "a", 32)
+	rdb.Set(t.Context(), keys.Retry, "wrong type", 0)
+	moves := make([]Move, 0, 32)
+	for _, u := range mustTake(t, f, 100) {
+		moves = append(moves, Move{Unit: u, To: ToRetry, Score: 1, Payload: []byte("x" + string(u.Payload))})
+	}
+	if _, err := f.Settle(t.Context(), moves); err == nil {
+		t.Error("no error")
+	}
+	if held := inPlace(t, rdb, f.cur.wips[0]); len(held) != 32 {
+		t.Errorf("%d units in the private place, want 32", len(held))
+	}
+	rdb.Del(t.Context(), keys.Retry)
+	if _, err := f.Settle(t.Context(), moves); err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.ZCard(t.Context(), keys.Retry).Val(); n != 32 {
+		t.Errorf("%d retries, want 32", n)
+	}
+	noPlaces(t, rdb)
+}
+
 // An ack of some units that may have opened the parcel, for all that is known,
 // is not followed by one of the parcel as a whole.
 func TestAParcelThatMayBeOpen(t *testing.T) {
@@ -316,6 +391,11 @@ func TestParcelsAgainstAModel(t *testing.T) {
 				var moves []Move
 				for _, u := range some() {
 					moves = append(moves, Move{Unit: u, To: rapid.SampledFrom([]Place{ToQueue, ToRetry, ToBack}).Draw(t, "to"), Score: 1})
+				}
+				if rapid.Bool().Draw(t, "all fail") {
+					for i := range moves {
+						moves[i].To, moves[i].Payload = ToRetry, moves[i].Unit.Payload
+					}
 				}
 				if _, err := f.Settle(ctx, moves); err != nil {
 					t.Fatal(err)

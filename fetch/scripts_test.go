@@ -64,6 +64,15 @@ var (
 			apart := rapid.SliceOfN(parcelGen, 0, 2).Draw(t, "parcels")
 			args = append(append(args, len(apart)), anys(apart)...)
 			for range rapid.IntRange(0, 3).Draw(t, "groups") {
+				if rapid.IntRange(0, 3).Draw(t, "whole") == 0 {
+					place := rapid.IntRange(0, 4).Draw(t, "place")
+					args = append(args, place, 1, "+", "", "3", parcelGen.Draw(t, "parcel"), rapid.SampledFrom(lists).Draw(t, "list"))
+					if place > 0 && place < 4 {
+						args = append(args, "2.5")
+					}
+					args = append(args, payloadGen.Draw(t, "payload"))
+					continue
+				}
 				receipts := rapid.SliceOfNDistinct(receiptGen, 1, 4, rapid.ID).Draw(t, "receipts")
 				place, own := rapid.IntRange(0, 4).Draw(t, "place"), rapid.SampledFrom([]string{"", "1"}).Draw(t, "own")
 				args = append(args, place, len(receipts), own,

@@ -98,15 +98,22 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	args := append(make([]any, 0, 40+3*len(batch)), nil, nil, 7,
 		in.lease, in.wips[f.place(first)], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
 		in.generation, f.ttl, queue, 0)
+	groups := groupMoves(moves, batch)
 	var apart []*Parcel
-	for _, i := range batch {
-		if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) && p.takeApart() {
-			apart = append(apart, p)
-			args = append(args, &p.field)
+	whole := 0
+	for _, group := range groups {
+		if group.whole != nil {
+			whole++
+			continue
+		}
+		for _, i := range group.moves {
+			if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) && p.takeApart() {
+				apart = append(apart, p)
+				args = append(args, &p.field)
+			}
 		}
 	}
 	args[13] = len(apart)
-	groups := groupMoves(moves, batch)
 	for _, group := range groups {
 		args = appendGroup(args, moves, group)
 	}
@@ -117,58 +124,96 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	for _, p := range apart {
 		p.state.Store(open)
 	}
-	if len(apart) > 0 {
+	if whole+len(apart) > 0 {
 		f.mu.Lock()
-		f.thrift.note(0, len(apart))
+		f.thrift.note(whole, len(apart))
 		f.mu.Unlock()
 	}
 	for k, reply := range replies {
 		if reply != "1" && *refused == nil {
-			*refused = fmt.Errorf("settle %s of queue %s: %s", moves[groups[k][0]].To, queue, reply)
+			*refused = fmt.Errorf("settle %s of queue %s: %s", moves[groups[k].moves[0]].To, queue, reply)
 		}
 	}
 	return nil
 }
 
-// groupMoves cuts a batch where the place changes, or who has the bytes: what
-// is in between is one command of the script.
-func groupMoves(moves []Move, batch []int) (groups [][]int) {
-	start := 0
-	for k := 1; k <= len(batch); k++ {
-		if k < len(batch) {
+// group is what is one command of the script.
+type group struct {
+	moves []int
+	whole *Parcel // they are all of its units; nil if they are not
+}
+
+// groupMoves cuts a batch where the place changes, or who has the bytes, and around
+// whole parcels.
+func groupMoves(moves []Move, batch []int) (groups []group) {
+	for k := 0; k < len(batch); {
+		if p := wholeParcel(moves, batch, k); p != nil {
+			groups = append(groups, group{batch[k : k+p.size], p})
+			k += p.size
+			continue
+		}
+		start := k
+		for k++; k < len(batch) && wholeParcel(moves, batch, k) == nil; k++ {
 			a, b := &moves[batch[start]], &moves[batch[k]]
-			if a.To == b.To && (a.Payload == nil) == (b.Payload == nil) {
-				continue
+			if a.To != b.To || (a.Payload == nil) != (b.Payload == nil) {
+				break
 			}
 		}
-		groups = append(groups, batch[start:k])
-		start = k
+		groups = append(groups, group{batch[start:k], nil})
 	}
 	return groups
+}
+
+// wholeParcel is the parcel all of whose units stand in the batch from k on, with new
+// bytes and for one place; nil if there is none. A batch is sorted by place and
+// receipt, so what is between the first and the last of a parcel is of it, too.
+func wholeParcel(moves []Move, batch []int, k int) *Parcel {
+	first := &moves[batch[k]]
+	p := first.Unit.Parcel
+	if p == nil || k > 0 && moves[batch[k-1]].Unit.Parcel == p || k+p.size > len(batch) {
+		return nil
+	}
+	last := &moves[batch[k+p.size-1]]
+	if last.Unit.Parcel != p || last.To != first.To || p.state.Load() != closed {
+		return nil
+	}
+	for _, i := range batch[k : k+p.size] {
+		if moves[i].Payload == nil {
+			return nil
+		}
+	}
+	return p
 }
 
 // appendGroup adds the arguments of a group. Bytes that did not change are those
 // of the private place and do not travel. Strings go as pointers, which go-redis
 // writes without another allocation each.
-func appendGroup(args []any, moves []Move, group []int) []any {
-	head := &moves[group[0]]
+func appendGroup(args []any, moves []Move, g group) []any {
+	head := &moves[g.moves[0]]
 	own, trim := "", head.Trim
-	if head.Payload == nil {
+	switch {
+	case g.whole != nil:
+		own = "+"
+	case head.Payload == nil:
 		own = "1"
 	}
-	for _, i := range group { // most want the same; else the one that leaves less
+	for _, i := range g.moves { // most want the same; else the one that leaves less
 		trim.Before = max(trim.Before, moves[i].Trim.Before)
 		if most := moves[i].Trim.Max; most > 0 && (trim.Max == 0 || most < trim.Max) {
 			trim.Max = most
 		}
 	}
 	before, most := trim.args()
-	args = append(args, int(head.To), len(group), own, before, most)
-	for _, i := range group {
-		args = append(args, &moves[i].Unit.Receipt)
+	args = append(args, int(head.To), len(g.moves), own, before, most)
+	if g.whole != nil {
+		args = append(args, &g.whole.field, &g.whole.list)
+	} else {
+		for _, i := range g.moves {
+			args = append(args, &moves[i].Unit.Receipt)
+		}
 	}
-	texts := make([]string, 0, 2*len(group))
-	for _, i := range group {
+	texts := make([]string, 0, 2*len(g.moves))
+	for _, i := range g.moves {
 		if head.To != ToQueue && head.To != ToBack {
 			texts = append(texts, score(moves[i].Score))
 		}

@@ -15,10 +15,11 @@
 -- ARGV[5+p..] at most 500 moves in groups, each of them:
 --          place
 --          number of moves n
---          "1" to write the bytes of the private place, "" to write those given
+--          "1" to write the bytes of the private place, "" to write those given, "+" where
+--          the units are a whole parcel and their bytes are given
 --          trim by score ("" or the score up to which members of the dead set go)
 --          trim by rank ("" or one more than the members that stay)
---          n receipts, all different
+--          n receipts, all different; of a whole parcel its field and its list
 --          values: of places 1 to 3 (score, bytes)*n, of 0 and 4 bytes*n; without
 --          the bytes where those of the private place are written
 --          Of place 0 the last is popped next, of place 4 the first is popped first.
@@ -109,13 +110,31 @@ local function move(place, own, first, n, last)
   return 1
 end
 
+-- All units of a parcel that was never opened: it is there, or all of them were moved.
+local function whole_parcel(place, field, list, first, last)
+  local there = pcall('HEXISTS', wip, field)
+  if there == 0 then return 1 end
+  if there ~= 1 then return there.err end
+  local r = write(place, unpack(ARGV, first, last))
+  if type(r) == 'table' and r.err then return r.err end
+  call('HDEL', wip, field)
+  call('DEL', list)
+  return 1
+end
+
 local out, at = {}, parcel + 1
 while ARGV[at] do
   local place, n, own = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
   local before, max, first = ARGV[at + 3], ARGV[at + 4], at + 5
   local each = (place > 0 and place < 4 and 1 or 0) + (own and 0 or 1)
-  at = first + n + each * n
-  local done = move(place, own, first, n, at - 1)
+  local done
+  if ARGV[at + 2] == '+' then
+    at = first + 2 + each * n
+    done = whole_parcel(place, ARGV[first], ARGV[first + 1], first + 2, at - 1)
+  else
+    at = first + n + each * n
+    done = move(place, own, first, n, at - 1)
+  end
   if done == 1 and place == 3 then
     if before ~= '' then call('ZREMRANGEBYSCORE', KEYS[6], '-inf', before) end
     if max ~= '' then call('ZREMRANGEBYRANK', KEYS[6], 0, -tonumber(max)) end
