@@ -13,8 +13,8 @@ import (
 )
 
 // newLogger writes to w in format: "json", "console", or "" for the one that
-// fits: console on a terminal, JSON elsewhere. Lines of JSON below warn are
-// written together, at most 100 ms late, and by flush.
+// fits: console on a terminal, JSON elsewhere. Lines of JSON below error are
+// written together, at most 100 ms late, at warn 1 ms, and by flush.
 func newLogger(w io.Writer, format string, level zerolog.Level) (log zerolog.Logger, flush func()) {
 	flush = func() {}
 	f, isFile := w.(*os.File)

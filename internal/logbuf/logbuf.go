@@ -13,12 +13,18 @@ import (
 const (
 	maxAge  = 100 * time.Millisecond
 	maxSize = 64 << 10
+
+	// maxWarnAge is short enough for what explains a crash, and long enough for
+	// fifty lines of a storm of failures.
+	maxWarnAge = time.Millisecond
 )
 
 // Writer is a zerolog.LevelWriter in front of another writer. A line waits for at
-// most 100 ms, and for 64 KiB of company; one at warn or above takes along at once
-// what waits before it, so what explains a crash is never in memory only. The order
-// of lines is kept. It is safe for concurrent use.
+// most 100 ms, and for 64 KiB of company. One at warn takes along at once what
+// waits before it, unless another one did so within the last millisecond: then it
+// leaves when that is over. One at error or above, or without a level, never
+// waits. So what explains a crash is not in memory for longer than a millisecond.
+// The order of lines is kept. It is safe for concurrent use.
 type Writer struct {
 	out io.Writer
 
@@ -27,6 +33,10 @@ type Writer struct {
 	timer *time.Timer
 	armed bool
 	err   error // of a write that nobody waited for
+
+	pause  *time.Timer // of the lines at warn
+	paused bool        // it runs
+	warned bool        // buf has one of them
 }
 
 var _ zerolog.LevelWriter = (*Writer)(nil)
@@ -46,9 +56,15 @@ func (w *Writer) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 		w.flush()
 	}
 	w.buf = append(w.buf, line...)
-	if level >= zerolog.WarnLevel || len(w.buf) >= maxSize {
+	switch {
+	case level >= zerolog.ErrorLevel || len(w.buf) >= maxSize:
 		w.flush()
-	} else if !w.armed {
+	case level == zerolog.WarnLevel && w.paused:
+		w.warned = true
+	case level == zerolog.WarnLevel:
+		w.flush()
+		w.rest()
+	case !w.armed:
 		w.arm()
 	}
 	err := w.err
@@ -72,6 +88,25 @@ func (w *Writer) due() {
 	w.flush()
 }
 
+// rest begins the millisecond in which lines at warn wait for each other.
+func (w *Writer) rest() {
+	w.paused = true
+	if w.pause == nil {
+		w.pause = time.AfterFunc(maxWarnAge, w.rested)
+		return
+	}
+	w.pause.Reset(maxWarnAge)
+}
+
+func (w *Writer) rested() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.paused = w.warned; w.paused {
+		w.flush()
+		w.rest()
+	}
+}
+
 // Flush writes what waits and returns the first error that nobody was told yet.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
@@ -85,6 +120,7 @@ func (w *Writer) Flush() error {
 // flush writes what waits. What a writer refuses is dropped: a full disk must not
 // fill the memory as well.
 func (w *Writer) flush() {
+	w.warned = false
 	if len(w.buf) == 0 {
 		return
 	}

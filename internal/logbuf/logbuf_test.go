@@ -75,6 +75,74 @@ func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 	}
 }
 
+// A storm of failures is a line at warn for each.
+func TestAStormOfWarningsLeavesOnceAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		log := zerolog.New(logbuf.New(&out))
+		lines := func() (n, writes int) {
+			synctest.Wait()
+			text, writes := out.got()
+			return strings.Count(text, "\n"), writes
+		}
+		for i := range 300 { // 100 µs apart: ten in a millisecond
+			log.Warn().Int("i", i).Msg("job failed")
+			if n, _ := lines(); n < i+1-10 {
+				t.Fatalf("%d lines have left when the %dth was written", n, i+1)
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		time.Sleep(time.Millisecond)
+		if n, writes := lines(); n != 300 || writes > 31 {
+			t.Errorf("%d lines left with %d writes", n, writes)
+		}
+		text, _ := out.got()
+		next := 0
+		for line := range strings.Lines(text) {
+			if !strings.Contains(line, fmt.Sprintf(`"i":%d,`, next)) {
+				t.Fatalf("line %d is %s", next, line)
+			}
+			next++
+		}
+		time.Sleep(2 * time.Millisecond)
+		log.Warn().Msg("the next one after a rest")
+		if n, _ := lines(); n != 301 {
+			t.Error("it waits")
+		}
+	})
+}
+
+func TestNothingKeepsAnErrorWaiting(t *testing.T) {
+	for _, level := range []zerolog.Level{zerolog.ErrorLevel, zerolog.FatalLevel, zerolog.PanicLevel, zerolog.NoLevel} {
+		synctest.Test(t, func(t *testing.T) {
+			var out sink
+			w := logbuf.New(&out)
+			log := zerolog.New(w)
+			log.Warn().Msg("leaves")
+			log.Warn().Msg("waits")
+			log.Info().Msg("waits, too")
+			if text, _ := out.got(); strings.Count(text, "\n") != 1 {
+				t.Errorf("before: %q", text)
+			}
+			log.WithLevel(level).Msg("takes both along")
+			if text, _ := out.got(); strings.Count(text, "\n") != 4 {
+				t.Errorf("%s: %q", level, text)
+			}
+			log.Warn().Msg("waits")
+			if err := w.Flush(); err != nil {
+				t.Error(err)
+			}
+			if text, _ := out.got(); strings.Count(text, "\n") != 5 {
+				t.Errorf("flushed: %q", text)
+			}
+			time.Sleep(time.Second)
+			if _, writes := out.got(); writes != 3 {
+				t.Errorf("%d writes", writes)
+			}
+		})
+	}
+}
+
 func TestManyLinesFromManyGoroutinesAreWholeAndFew(t *testing.T) {
 	var out sink
 	w := logbuf.New(&out)

@@ -3,7 +3,6 @@ package contender
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"sync"
 
@@ -32,15 +31,16 @@ func Troupe(name, about string, adjust func(*Work)) Contender {
 
 func serveTroupe(ctx context.Context, s *Session) error {
 	heap.Floor() // as actors.Main does
-	var out io.Writer = os.Stderr
-	level := zerolog.WarnLevel
+	file, level := os.Stderr, zerolog.WarnLevel
 	if s.InfoLog {
 		f, err := os.Create(s.Log)
 		if err != nil {
 			return err
 		}
-		out, level = logbuf.New(f), zerolog.InfoLevel // as the daemon does
+		file, level = f, zerolog.InfoLevel
 	}
+	out := logbuf.New(file) // as the command does
+	defer func() { _ = out.Flush() }()
 	daemons := max(1, s.Daemons)
 	errs := make([]error, daemons)
 	var wg sync.WaitGroup
