@@ -43,7 +43,9 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 
 // SetString sets a field to a JSON string. Each run of bytes that is not UTF-8
 // becomes one U+FFFD: such a job would be lost by Ruby.
-func (p *Payload) SetString(key, value string) { p.Set(key, appendString(nil, validText(value))) }
+func (p *Payload) SetString(key, value string) {
+	p.Set(key, appendString(make([]byte, 0, len(value)+2), validText(value)))
+}
 
 // SetInt sets a field to a JSON integer.
 func (p *Payload) SetInt(key string, value int64) { p.Set(key, strconv.AppendInt(nil, value, 10)) }
@@ -86,10 +88,15 @@ func (p *Payload) Bytes() []byte {
 		size += len(p.edits[i].key) + len(p.edits[i].text) + 4
 	}
 	out := append(make([]byte, 0, size), '{')
-	for i := range p.fields {
+	for i := 0; i < len(p.fields); i++ {
 		f := &p.fields[i]
 		if i > 0 {
 			out = append(out, ',')
+		}
+		if n := p.asTheyStand(i); n > 0 {
+			i += n - 1
+			out = append(out, p.raw[f.nameAt:p.fields[i].end]...)
+			continue
 		}
 		if !f.added() {
 			out = append(out, p.raw[f.nameAt:f.nameEnd]...)
@@ -102,12 +109,31 @@ func (p *Payload) Bytes() []byte {
 	return append(out, '}')
 }
 
+// asTheyStand counts the fields from the ith on that can be copied together:
+// untouched, and with nothing but a colon in the fields and a comma between them.
+func (p *Payload) asTheyStand(i int) (n int) {
+	for ; i+n < len(p.fields); n++ {
+		f := &p.fields[i+n]
+		if f.edited() || f.at != f.nameEnd+1 || n > 0 && f.nameAt != p.fields[i+n-1].end+1 {
+			break
+		}
+	}
+	return n
+}
+
 // Clone returns a payload that can be edited on its own.
 func (p *Payload) Clone() *Payload {
-	c := *p
-	c.fields = append(c.room[:0], p.fields...)
-	c.edits = slices.Clone(p.edits)
-	return &c
+	c := &clone{Payload: *p}
+	c.fields = append(c.more[:0], p.fields...)
+	c.edits = append(c.changes[:0], p.edits...)
+	return &c.Payload
+}
+
+// clone is a payload with room for what a failure edits.
+type clone struct {
+	Payload
+	more    [fieldsRoom + 4]field
+	changes [6]edit
 }
 
 func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -41,7 +42,7 @@ func (f Timestamps) Format(t time.Time) json.RawMessage {
 	}
 	s := Score(t)
 	text := strconv.AppendFloat(make([]byte, 0, 24), s, 'f', -1, 64)
-	if dot := strings.IndexByte(string(text), '.'); dot < 0 {
+	if dot := bytes.IndexByte(text, '.'); dot < 0 {
 		text = append(text, '.', '0')
 	} else if len(text)-dot-1 > 7 {
 		// Times before September 2001 have a digit to spare in a double.
