@@ -19,18 +19,18 @@ const (
 )
 
 // entrust hands a move over whose job's slot goes on at once: jobs that fail
-// travel together however few slots there are. Its then is called in the end, and
-// the job counts as running until it has returned. False when too many are on
-// their way, or none is carried any more: then nothing was done.
+// travel together however few slots there are. Its then is told in the end, and the job
+// counts as running until that has returned. False when too many are on their
+// way, or none is carried any more: then nothing was done.
 func (s *settler) entrust(m *pendingMove) bool {
 	s.mu.Lock()
-	size := len(m.move.Payload) + len(m.move.Unit.Payload)
-	if s.closed || s.entrusted >= entrustMax || s.entrusted > 0 && s.entrustedBytes+size > entrustBytes {
+	size, n := m.size(), s.entrusted.Load()
+	if s.closed || n >= entrustMax || n > 0 && s.entrustedBytes.Load()+size > entrustBytes {
 		s.mu.Unlock()
 		return false
 	}
-	s.entrusted++
-	s.entrustedBytes += size
+	s.entrusted.Add(1)
+	s.entrustedBytes.Add(size)
 	s.c.d.jobs.Add(1)
 	s.moves = append(s.moves, m)
 	s.part(m)
@@ -41,6 +41,9 @@ func (s *settler) entrust(m *pendingMove) bool {
 	}
 	return true
 }
+
+// size is what a move keeps in memory.
+func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
 
 // linger tells whether the moves, all of them entrusted, may wait for company, and sees to it that they
 // do not wait for ever. s.mu is held.
@@ -77,7 +80,7 @@ func (s *settler) end(moves []*pendingMove) {
 	}
 }
 
-// report calls then of what is over, in a goroutine of its own: a writer of log
+// report tells of what is over, in a goroutine of its own: a writer of log
 // lines that blocks must not keep anything from being settled.
 func (s *settler) report() {
 	for {
@@ -96,25 +99,25 @@ func (s *settler) report() {
 	}
 }
 
-// tell calls then of m; should that leave the goroutine, as the user's log hook
-// may, another one goes on with the rest.
+// tell tells of m; should that leave the goroutine, as the user's log hook may,
+// another one goes on with the rest.
 func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 	d, returned := s.c.d, false
 	defer func() {
-		owner := s.c.managerPID()
-		s.mu.Lock()
-		s.entrusted--
-		s.entrustedBytes -= len(m.move.Payload) + len(m.move.Unit.Payload)
+		s.entrusted.Add(-1)
+		s.entrustedBytes.Add(-m.size())
 		if !returned {
+			owner := s.c.managerPID()
+			s.mu.Lock()
 			s.reports = append(slices.Clone(rest), s.reports...)
+			s.mu.Unlock()
 			d.spawn(owner, s.report)
 		}
-		s.mu.Unlock()
 		d.jobs.Add(-1)
 		if d.hushed.Load() {
 			d.ringLauncher()
 		}
 	}()
-	m.then()
+	m.then.over()
 	returned = true
 }

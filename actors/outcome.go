@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/rs/zerolog"
 
@@ -91,36 +92,51 @@ func (e *execution) invalid() {
 }
 
 // fail stores the failure, then tells of it. Deciding is the policy's, but it
-// reads the user's error: where that panics or leaves the goroutine, the job is
-// decided without the class's callbacks, in a deferred call, which both allow.
+// reads the user's error and calls the class's callbacks: where one of them
+// leaves the goroutine, or the error panics, the job is decided without the
+// callbacks, in a deferred call, which both allow.
 func (e *execution) fail() {
 	in := retry.Failure{
-		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.unedited(), Err: e.err,
 		UnknownClass: e.handler == nil,
 	}
 	if e.handler != nil {
 		in.Options = e.handler.options
 	}
+	random := jitter.Uint64(e.c.d.identity, e.jid, e.ended)
 	decided := false
 	defer func() {
 		if decided {
 			return
 		}
+		var err error = &troupe.GoexitError{Stack: debug.Stack()}
 		if v := recover(); v != nil {
-			e.callbackFailed(&troupe.PanicError{Value: v, Stack: debug.Stack()})
-		} else {
-			e.callbackFailed(&troupe.GoexitError{Stack: debug.Stack()})
+			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
-		in.Options.RetryIn, in.Options.Exhausted = nil, nil
-		e.failed(e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in))
+		e.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", e.class, err))
+		in.Payload, in.Options.RetryIn, in.Options.Exhausted = nil, nil, nil
+		e.failed(e.c.d.policy.Decide(e.ended, random, in))
 	}()
-	dec := e.c.d.policy.Decide(time.Now(), jitter.Rand(e.c.d.identity, e.jid), in)
+	dec := e.c.d.policy.Decide(e.ended, random, in)
 	decided = true
 	e.failed(dec)
 }
 
-// fetched parses the job anew: what is stored and told of a failure is what was
-// fetched, not what the handler has made of its payload.
+// unedited is the handler's payload if it still is what was fetched, and nobody
+// can be in the middle of a change; else nil. What is stored of a failure is what
+// was fetched, not what the handler has made of it.
+func (e *execution) unedited() *troupe.Payload {
+	if e.crash != nil {
+		return nil
+	}
+	is, was := e.payload.Bytes(), e.w.unit.Payload // the same memory if nothing was edited
+	if len(is) != len(was) || unsafe.SliceData(is) != unsafe.SliceData(was) {
+		return nil
+	}
+	return e.payload
+}
+
+// fetched parses the job anew, for those who may edit it.
 func (e *execution) fetched() *troupe.Payload {
 	p, _ := troupe.ParsePayload(e.w.unit.Payload) // it did before
 	return p
@@ -140,24 +156,19 @@ func (e *execution) failed(dec retry.Decision) {
 	if line.Enabled() {
 		line = joblog.Err(line.Str("error_class", troupe.ErrorClass(e.err)), e.err)
 		if dec.Action == retry.Retry {
-			line = line.Float64("retry_in_s", dec.Score-troupe.Score(time.Now()))
+			line = line.Float64("retry_in_s", dec.Wait)
 		}
 	}
-	told := func() {
-		line.Msg("job failed")
-		if c.d.events.wanted.Load() {
-			c.d.events.publish(e.outcome(dec))
-		}
-	}
+	const text = "job failed"
 	// What the user's handlers take is the slot's time.
 	if len(c.d.cfg.ErrorHandlers) == 0 && !dec.RunDeathHandlers {
-		e.store(dec, told)
+		e.store(dec, line, text)
 		return
 	}
 	if !e.settle(dec) {
 		return
 	}
-	told()
+	e.tell(dec.Action, dec.Score, line, text)
 	c.d.tellErrorHandlers(e.err, ErrorContext{
 		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
 	})
@@ -182,10 +193,12 @@ func (e *execution) result() Event {
 	return JobFailed{e.event(), e.elapsed, e.err, e.crash != nil}
 }
 
-func (e *execution) outcome(dec retry.Decision) Event {
-	switch dec.Action {
+func (e *execution) outcome(action retry.Action, score float64) Event {
+	switch at := time.UnixMicro(int64(score * 1e6)); action {
 	case retry.Retry:
-		return JobRetried{e.event(), time.UnixMicro(int64(dec.Score * 1e6))}
+		return JobRetried{e.event(), at}
+	case retry.Park:
+		return JobParked{e.event(), at, e.err}
 	case retry.Dead:
 		return JobDied{e.event()}
 	default:

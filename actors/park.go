@@ -12,17 +12,9 @@ import (
 // park puts the job off, as its handler asked. It has not failed: no callback
 // of the class, no error handler and no death handler hears of it.
 func (e *execution) park() {
-	c := e.c
-	now := time.Now()
-	dec := c.d.policy.Decide(now, nil, retry.Failure{
+	dec := e.c.d.policy.Decide(time.Now(), 0, retry.Failure{ // no jitter
 		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
 	})
-	until := time.UnixMicro(int64(dec.Score * 1e6))
-	line := joblog.Err(e.line(zerolog.InfoLevel, dec.Action.String()).Float64("parked_s", until.Sub(now).Seconds()), e.err)
-	e.store(dec, func() {
-		line.Msg("job parked")
-		if c.d.events.wanted.Load() {
-			c.d.events.publish(JobParked{e.event(), until, e.err})
-		}
-	})
+	line := joblog.Err(e.line(zerolog.InfoLevel, dec.Action.String()).Float64("parked_s", dec.Wait), e.err)
+	e.store(dec, line, "job parked")
 }

@@ -37,8 +37,8 @@ type settler struct {
 
 	company        *time.Timer    // armed while entrusted moves wait for more
 	alone          bool           // they have waited long enough
-	entrusted      int            // moves whose end nobody waits for, until they are told of
-	entrustedBytes int            // of their payloads
+	entrusted      atomic.Int64   // moves whose end nobody waits for, until they are told of
+	entrustedBytes atomic.Int64   // of their payloads
 	reports        []*pendingMove // of those, the ones that are over
 	reporting      bool           // a goroutine tells of them
 
@@ -52,7 +52,7 @@ type pendingMove struct {
 	err    error         // set when the settler gave up
 	done   chan struct{} // closed when result or err is set; nil if it was entrusted
 	parked chan struct{} // closed when Redis has refused it; nil if nobody wants to know
-	then   func()        // of an entrusted one: called when result or err is set
+	then   *errand       // of an entrusted one: told when result or err is set
 	over   bool          // in Redis; guarded by the settler
 }
 

@@ -36,27 +36,49 @@ func (e *execution) settle(dec retry.Decision) bool {
 	return e.await(e.move(dec))
 }
 
-// store writes the decision and calls told once it is in Redis. The slot does
+// store writes the decision and tells of it once it is in Redis. The slot does
 // not wait for that, unless its job has crashed or too many are on their way.
-func (e *execution) store(dec retry.Decision, told func()) {
+func (e *execution) store(dec retry.Decision, line *zerolog.Event, text string) {
 	if dec.Action != retry.Drop && e.crash == nil {
-		pm := &pendingMove{w: e.w, move: e.move(dec)}
-		pm.then = func() {
-			defer func() { // a hook of the user's logger, say
-				if v := recover(); v != nil {
-					e.c.d.root().Send(e.c.slotPID(e.slot), inject{reason: supervisor.NewCrash(v, debug.Stack())})
-				}
-			}()
-			if e.stored(pm) {
-				told()
-			}
-		}
-		if e.c.settler.entrust(pm) {
+		m := &errand{pendingMove: pendingMove{w: e.w, move: e.move(dec)}, e: e, action: dec.Action, line: line, text: text}
+		m.then = m
+		if e.c.settler.entrust(&m.pendingMove) {
 			return
 		}
 	}
 	if e.settle(dec) {
-		told()
+		e.tell(dec.Action, dec.Score, line, text)
+	}
+}
+
+// errand is a move that the settler was entrusted with, and what is to be told
+// when it is over.
+type errand struct {
+	pendingMove
+	e      *execution
+	action retry.Action
+	line   *zerolog.Event // all but its message
+	text   string
+}
+
+// over tells of the end.
+func (m *errand) over() {
+	e := m.e
+	defer func() { // a hook of the user's logger, say
+		if v := recover(); v != nil {
+			e.c.d.root().Send(e.c.slotPID(e.slot), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+		}
+	}()
+	if e.stored(&m.pendingMove) {
+		e.tell(m.action, m.move.Score, m.line, m.text)
+	}
+}
+
+// tell sends the line about a decision that was carried out, and its event.
+func (e *execution) tell(action retry.Action, score float64, line *zerolog.Event, text string) {
+	line.Msg(text)
+	if e.c.d.events.wanted.Load() {
+		e.c.d.events.publish(e.outcome(action, score))
 	}
 }
 

@@ -1,6 +1,6 @@
 package retry
 
-import "math/rand/v2"
+import "math/bits"
 
 // maxWait bounds wait and jitter, to keep scores within dates that people and
 // programs can print: some 6,000 years. The formula reaches it at the 669th retry.
@@ -16,11 +16,9 @@ func backoff(count int64) float64 {
 }
 
 // jitter returns whole seconds in [0, 10·(count+1)), so that jobs that failed
-// together do not come back together.
-func jitter(r *rand.Rand, count int64) float64 {
-	below := 10 * (count + 1)
-	if r == nil {
-		return float64(rand.Int64N(below))
-	}
-	return float64(r.Int64N(below))
+// together do not come back together: the share of the range that random is of
+// all 64-bit numbers.
+func jitter(random uint64, count int64) float64 {
+	whole, _ := bits.Mul64(random, uint64(10*(count+1)))
+	return float64(whole)
 }

@@ -119,12 +119,12 @@ func TestRubyReadsTheEntriesAndKeepsTheirBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first := Policy{}.Decide(now, nil, in)
+	first := Policy{}.Decide(now, 0, in)
 	set(keys.Retry, first)
 	in.Raw = first.Payload
-	set(keys.Retry, Policy{}.Decide(now, nil, in))
+	set(keys.Retry, Policy{}.Decide(now, 0, in))
 	in.Err = troupe.Kill(rubyError{"Net::ReadTimeout", "\x00 \"quoted\" \u2028 🎭"})
-	set(keys.Dead, Policy{}.Decide(now, nil, in))
+	set(keys.Dead, Policy{}.Decide(now, 0, in))
 
 	got := ruby(t, url, `
 		entries = Sidekiq::RetrySet.new.to_a + Sidekiq::DeadSet.new.to_a

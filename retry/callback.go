@@ -16,7 +16,7 @@ func (f *failure) askRetryIn() troupe.Delay {
 		return 0
 	}
 	var delay troupe.Delay
-	if err := isolate(func() { delay = ask(int(f.count), f.Err, f.m) }); err != nil {
+	if err := try(func() { delay = ask(int(f.count), f.Err, f.m) }); err != nil {
 		f.report("RetryIn", err)
 		return 0
 	}
@@ -36,7 +36,7 @@ func (f *failure) askExhausted() bool {
 	}
 	var discard bool
 	p := f.m.Clone()
-	if err := isolate(func() { discard = ask(p, f.Err) }); err != nil {
+	if err := try(func() { discard = ask(p, f.Err) }); err != nil {
 		f.report("Exhausted", err)
 		return false
 	}
@@ -47,25 +47,18 @@ func (f *failure) report(callback string, err error) {
 	f.errs = append(f.errs, fmt.Errorf("callback %s of class %q: %w", callback, f.m.HandlerClass(), err))
 }
 
-// isolate calls user code in a goroutine of its own, where neither a panic
-// (*troupe.PanicError) nor runtime.Goexit (*troupe.GoexitError) keeps the job
-// from being settled.
-func isolate(call func()) error {
-	ended := make(chan error)
-	go func() {
-		returned := false
-		defer func() {
-			switch v := recover(); {
-			case v != nil:
-				ended <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
-			case !returned:
-				ended <- &troupe.GoexitError{Stack: debug.Stack()}
-			default:
-				ended <- nil
-			}
-		}()
-		call()
-		returned = true
+// try calls user code; a panic in it is an error (*troupe.PanicError).
+func try(call func()) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil { // else runtime.Goexit, see Policy.Decide
+			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		}
 	}()
-	return <-ended
+	call()
+	returned = true
+	return nil
 }

@@ -34,7 +34,7 @@ func (f *failure) limit() (retries int64, never bool) {
 }
 
 // record edits the fields of this failure into f.m, in Sidekiq's order, and sets
-// f.count and f.utf8.
+// f.count and f.mute.
 func (f *failure) record() {
 	queue := f.FetchedFrom
 	if q, ok := f.m.String("retry_queue"); ok && q != "" {
@@ -42,6 +42,7 @@ func (f *failure) record() {
 	}
 	if was, ok := f.m.String("queue"); !ok || was != queue {
 		f.m.SetString("queue", queue)
+		f.mute = !utf8.ValidString(queue) // what is stored would be another name
 	}
 	f.m.SetString("error_message", message(f.Err))
 	f.m.SetString("error_class", class(f.Err))
@@ -60,7 +61,6 @@ func (f *failure) record() {
 	if text := packBacktrace(f.Err, f.backtraceLines()); text != "" {
 		f.m.SetString("error_backtrace", text)
 	}
-	f.utf8 = f.m.ValidUTF8() && utf8.ValidString(queue)
 }
 
 // lastCount reads the stored retry_count, between -1 (a first failure that was

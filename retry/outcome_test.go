@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +87,7 @@ func TestDiscardedAtIsForTheHandlersOnly(t *testing.T) {
 	} {
 		in := Failure{Raw: []byte(`{"class":"A"}`), FetchedFrom: "default", Err: boom}
 		edit(&in)
-		d := Policy{}.Decide(now, nil, in)
+		d := Policy{}.Decide(now, 0, in)
 		if d.Action != Drop || d.Payload != nil || !d.RunDeathHandlers || get(d.DeathPayload, "discarded_at") != "1795225014212" {
 			t.Errorf("%s: %+v", name, d)
 		}
@@ -113,7 +112,6 @@ func TestRetryInOfTheClass(t *testing.T) {
 		"discard":         {answer(troupe.DiscardDelay), Drop, 0, ""},
 		"panic":           {func(int, error, *troupe.Payload) troupe.Delay { panic("oops") }, Retry, 31, "panic: oops"},
 		"panic with nil":  {func(int, error, *troupe.Payload) troupe.Delay { panic(nil) }, Retry, 31, "panic"},
-		"Goexit":          {func(int, error, *troupe.Payload) troupe.Delay { runtime.Goexit(); return 1 }, Retry, 31, "Goexit"},
 		"edits its copy":  {func(_ int, _ error, p *troupe.Payload) troupe.Delay { p.Set("args", nil); return 0 }, Retry, 31, ""},
 		"checks its data": {checkedRetryIn, Retry, 5, ""},
 	} {
@@ -179,7 +177,6 @@ func TestExhaustedOfTheClass(t *testing.T) {
 		"retry:false":    {`{"retry":false}`, boom, keep, Drop, false, ""},
 		"says discard":   {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { return true }, Drop, false, ""},
 		"panics":         {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { panic("oops") }, Dead, false, "panic: oops"},
-		"exits":          {`{"retry":0}`, boom, func(*troupe.Payload, error) bool { runtime.Goexit(); return true }, Dead, false, "Goexit"},
 		"panics, a kill": {`{"retry":9}`, troupe.Kill(nil), func(*troupe.Payload, error) bool { panic(boom) }, Dead, false, "boom"},
 	} {
 		seen = ""

@@ -14,10 +14,8 @@ func IsPark(err error) bool { return err != nil && outcomeOf(err).Action == trou
 // set goes to the queue that the job names: only if that is not the one it was
 // fetched from (a job moved by hand, or without the field) is the field set.
 func (f *failure) park(d time.Duration) Decision {
-	dec := Decision{
-		Action: Park, Reason: Parked, RetryCount: NotCounted,
-		Score: troupe.Score(f.now) + max(d, 0).Seconds(),
-	}
+	wait := max(d, 0).Seconds()
+	dec := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(f.now) + wait, Wait: wait}
 	if f.m.Queue() == f.FetchedFrom {
 		return dec
 	}

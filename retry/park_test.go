@@ -25,7 +25,7 @@ func TestAParkLeavesNoTrace(t *testing.T) {
 			f.Options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { t.Error("RetryIn was asked"); return troupe.KillDelay }
 			f.Options.Exhausted = func(*troupe.Payload, error) bool { t.Error("Exhausted was asked"); return true }
 		})
-		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(now) + 90}
+		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(now) + 90, Wait: 90}
 		if fmt.Sprintf("%+v", d) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%q: %+v", payload, d)
 		}

@@ -2,8 +2,8 @@ package retry
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
+	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
 )
@@ -76,6 +76,7 @@ type Decision struct {
 	Action Action
 	Reason Reason
 	Score  float64 // of the set: seconds since the epoch
+	Wait   float64 // until then, in seconds: 0 but for Retry and Park
 
 	// Payload goes into the set: the fetched bytes with the fields of this
 	// failure edited in, or the fetched bytes themselves; nil means those, too.
@@ -98,9 +99,14 @@ type Decision struct {
 	CallbackErrs []error
 }
 
-// Decide applies the rules to a failure at now. r makes the jitter; nil takes
-// the process's own source.
-func (pol Policy) Decide(now time.Time, r *rand.Rand, in Failure) Decision {
+// Decide applies the rules to a failure at now. The jitter is made of random,
+// any number of 64 bits.
+//
+// It calls user code: the methods of the error and the class's callbacks. What
+// of that panics has no say. But runtime.Goexit in it ends the caller's
+// goroutine, and no decision comes back: who must have one makes a second one
+// without the callbacks, in a deferred call, which Goexit allows.
+func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	m := in.Payload
 	if m != nil {
 		m = m.Clone()
@@ -116,8 +122,8 @@ func (pol Policy) Decide(now time.Time, r *rand.Rand, in Failure) Decision {
 	if in.Err == nil {
 		in.Err = errors.New("failed without an error")
 	}
-	f := &failure{Policy: pol, Failure: in, now: now, m: m}
-	return f.decide(r)
+	f := failure{Policy: pol, Failure: in, now: now, m: m}
+	return f.decide(random)
 }
 
 // Invalid is the decision for bytes that are no job: dead as they are, without
@@ -144,11 +150,11 @@ type failure struct {
 	now   time.Time
 	m     *troupe.Payload // the job with the fields of this failure
 	count int64           // of this failure, 0 is the first
-	utf8  bool            // m can be written back
+	mute  bool            // m cannot be written back, whatever its bytes are
 	errs  []error         // of callbacks
 }
 
-func (f *failure) decide(r *rand.Rand) Decision {
+func (f *failure) decide(random uint64) Decision {
 	outcome := outcomeOf(f.Err)
 	if outcome.Action == troupe.ActionPark {
 		return f.park(outcome.Delay)
@@ -169,10 +175,11 @@ func (f *failure) decide(r *rand.Rand) Decision {
 		return f.die(Killed)
 	case f.exhausted(limit):
 		return f.die(Exhausted)
-	case !f.utf8:
+	}
+	text, ok := f.text() // before the callback has its hands on it
+	if !ok {
 		return f.die(NotUTF8)
 	}
-	text := f.m.Bytes() // before the callback has its hands on it
 	wait := backoff(f.count)
 	if outcome.Action == troupe.ActionRetryIn && outcome.Delay > 0 {
 		wait = outcome.Delay.Seconds()
@@ -188,10 +195,18 @@ func (f *failure) decide(r *rand.Rand) Decision {
 			wait = time.Duration(delay).Seconds()
 		}
 	}
+	wait = min(wait+jitter(random, f.count), maxWait)
 	return Decision{
-		Action: Retry, Reason: Failed, Score: troupe.Score(f.now) + min(wait+jitter(r, f.count), maxWait),
+		Action: Retry, Reason: Failed, Score: troupe.Score(f.now) + wait, Wait: wait,
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
+}
+
+// text is the job with the fields of this failure; false if it cannot be
+// written back, since a peer would lose it.
+func (f *failure) text() ([]byte, bool) {
+	text := f.m.Bytes()
+	return text, !f.mute && utf8.Valid(text)
 }
 
 // restore undoes what a callback may have done to the job.
@@ -209,7 +224,8 @@ func (f *failure) die(reason Reason) Decision {
 	}
 	d := f.drop(reason)
 	d.Action = Dead
-	if d.Payload = f.m.Bytes(); !f.utf8 {
+	var ok bool
+	if d.Payload, ok = f.text(); !ok {
 		d.Payload, d.RetryCount = f.Raw, NotCounted
 	}
 	f.bury(&d, f.now)

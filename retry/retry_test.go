@@ -31,7 +31,7 @@ func decide(t *testing.T, payload string, edit func(*Failure)) Decision {
 	if edit != nil {
 		edit(&in)
 	}
-	d := Policy{}.Decide(now, rand.New(rand.NewPCG(1, 2)), in)
+	d := Policy{}.Decide(now, rand.Uint64(), in)
 	if string(in.Raw) != payload {
 		t.Fatalf("the fetched bytes changed to %s", in.Raw)
 	}
@@ -75,7 +75,7 @@ func TestTheBytesAreSidekiqs(t *testing.T) {
 			`{"retry":0,"queue":"default","class":"DieJob","args":[],"jid":"70a956e770b59efceda96ded","created_at":1795225098321,"enqueued_at":1795225098322,"error_message":"die","error_class":"RuntimeError","failed_at":1795225098323,"retry_count":0}`,
 		},
 	} {
-		d := Policy{Timestamps: tt.form}.Decide(tt.now, nil, Failure{Raw: []byte(tt.payload), FetchedFrom: tt.queue, Err: tt.err})
+		d := Policy{Timestamps: tt.form}.Decide(tt.now, rand.Uint64(), Failure{Raw: []byte(tt.payload), FetchedFrom: tt.queue, Err: tt.err})
 		if d.Action != tt.action || string(d.Payload) != tt.want {
 			t.Errorf("%s: %v\n got %s\nwant %s", tt.name, d.Action, d.Payload, tt.want)
 		}
@@ -117,7 +117,7 @@ func TestTheFieldRetry(t *testing.T) {
 		{`{}`, troupe.RetryNever, 0, Drop, NoRetry},
 		{`{"retry_count":0}`, troupe.RetryTimes(1), 0, Dead, Exhausted},
 	} {
-		d := Policy{MaxRetries: tt.policy}.Decide(now, nil, Failure{
+		d := Policy{MaxRetries: tt.policy}.Decide(now, rand.Uint64(), Failure{
 			Raw: []byte(tt.payload), FetchedFrom: "default", Err: boom, Options: troupe.ClassOptions{Retry: tt.class},
 		})
 		if d.Action != tt.action || d.Reason != tt.reason {
@@ -311,7 +311,7 @@ func TestAJobThatIsNotUTF8DiesAsItIs(t *testing.T) {
 func TestWhatIsNoJobDies(t *testing.T) {
 	for _, raw := range []string{"", "{", "[1]", `"x"`, "5", "null", "\xef\xbb\xbf{}", `{"a":NaN}`, `{} x`} {
 		for name, d := range map[string]Decision{
-			"Decide":  Policy{}.Decide(now, nil, Failure{Raw: []byte(raw), FetchedFrom: "default", Err: boom}),
+			"Decide":  Policy{}.Decide(now, rand.Uint64(), Failure{Raw: []byte(raw), FetchedFrom: "default", Err: boom}),
 			"Invalid": Policy{}.Invalid(now, []byte(raw)),
 		} {
 			if d.Action != Dead || d.Reason != NotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != troupe.Score(now) || d.TrimMax != 10_000 {
@@ -331,7 +331,7 @@ func TestTheBoundsOfTheDeadSet(t *testing.T) {
 		{Policy{DeadMax: 5, DeadTimeout: time.Hour}, 1795225014.2125583 - 3600, 5},
 		{Policy{DeadMax: -1, DeadTimeout: -1}, 0, 0},
 	} {
-		d := tt.pol.Decide(now, nil, Failure{Raw: []byte(`{"retry":0}`), FetchedFrom: "q", Err: boom})
+		d := tt.pol.Decide(now, rand.Uint64(), Failure{Raw: []byte(`{"retry":0}`), FetchedFrom: "q", Err: boom})
 		if d.Action != Dead || d.Score != troupe.Score(now) || math.Abs(d.TrimBefore-tt.before) > 1e-6 || d.TrimMax != tt.max {
 			t.Errorf("%+v: %+v", tt.pol, d)
 		}
@@ -341,7 +341,7 @@ func TestTheBoundsOfTheDeadSet(t *testing.T) {
 func TestThePayloadGivenIsNotTouched(t *testing.T) {
 	raw := []byte(`{"class":"A","retry":0,"queue":"x"}`)
 	p := fields(t, raw)
-	d := Policy{}.Decide(now, nil, Failure{Raw: raw, FetchedFrom: "default", Payload: p, Err: boom})
+	d := Policy{}.Decide(now, rand.Uint64(), Failure{Raw: raw, FetchedFrom: "default", Payload: p, Err: boom})
 	d.DeathPayload.Set("class", nil)
 	if string(p.Bytes()) != string(raw) || get(fields(t, d.Payload), "class") != `"A"` {
 		t.Errorf("payload %s, stored %s", p.Bytes(), d.Payload)

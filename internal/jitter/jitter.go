@@ -6,8 +6,6 @@
 package jitter
 
 import (
-	"hash/fnv"
-	"io"
 	"math/rand/v2"
 	"time"
 )
@@ -16,11 +14,27 @@ import (
 // with this identity. It is not safe for concurrent use; make one where it is
 // needed.
 func Rand(identity, what string) *rand.Rand {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, identity)
-	_, _ = h.Write([]byte{0})
-	_, _ = io.WriteString(h, what)
-	return rand.New(rand.NewPCG(h.Sum64(), uint64(time.Now().UnixNano())))
+	return rand.New(rand.NewPCG(seed(identity, what), uint64(time.Now().UnixNano())))
+}
+
+// Uint64 is the first number that Rand would draw at now. It is for what is done
+// very often: it allocates nothing.
+func Uint64(identity, what string, now time.Time) uint64 {
+	return rand.NewPCG(seed(identity, what), uint64(now.UnixNano())).Uint64()
+}
+
+// seed is FNV-1a of both with a 0 between them.
+func seed(identity, what string) uint64 {
+	const prime = 1099511628211
+	h := uint64(14695981039346656037)
+	for i := range len(identity) {
+		h = (h ^ uint64(identity[i])) * prime
+	}
+	h *= prime
+	for i := range len(what) {
+		h = (h ^ uint64(what[i])) * prime
+	}
+	return h
 }
 
 // Half returns d less a random part of its second half.
