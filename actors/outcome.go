@@ -148,32 +148,47 @@ func (e *execution) failed(dec retry.Decision) {
 	for _, err := range dec.CallbackErrs {
 		e.callbackFailed(err)
 	}
-	level := zerolog.WarnLevel
-	if dec.Action == retry.Dead {
-		level = zerolog.ErrorLevel
-	}
-	line := e.line(level, dec.Action.String())
-	if line.Enabled() {
-		line = joblog.Err(line.Str("error_class", troupe.ErrorClass(e.err)), e.err)
-		if dec.Action == retry.Retry {
-			line = line.Float64("retry_in_s", dec.Wait)
-		}
-	}
-	const text = "job failed"
 	// What the user's handlers take is the slot's time.
 	if len(c.d.cfg.ErrorHandlers) == 0 && !dec.RunDeathHandlers {
-		e.store(dec, line, text)
+		e.store(dec)
 		return
 	}
 	if !e.settle(dec) {
 		return
 	}
-	e.tell(dec.Action, dec.Score, line, text)
+	e.tell(dec.Action, dec.Score, dec.Wait)
 	c.d.tellErrorHandlers(e.err, ErrorContext{
 		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
 	})
 	if dec.RunDeathHandlers {
 		c.d.bury(dec.DeathPayload, e.err)
+	}
+}
+
+// tell logs and publishes a decision about a failure or a park, once it has been
+// carried out: a line that were begun before would be kept meanwhile.
+func (e *execution) tell(action retry.Action, score, wait float64) {
+	level, text := zerolog.WarnLevel, "job failed"
+	switch action {
+	case retry.Dead:
+		level = zerolog.ErrorLevel
+	case retry.Park:
+		level, text = zerolog.InfoLevel, "job parked"
+	case retry.Retry, retry.Drop:
+	}
+	if line := e.line(level, action.String()); line.Enabled() {
+		if action == retry.Park {
+			line = line.Float64("parked_s", wait)
+		} else {
+			line = line.Str("error_class", troupe.ErrorClass(e.err))
+		}
+		if line = joblog.Err(line, e.err); action == retry.Retry {
+			line = line.Float64("retry_in_s", wait)
+		}
+		line.Msg(text)
+	}
+	if e.c.d.events.wanted.Load() {
+		e.c.d.events.publish(e.outcome(action, score))
 	}
 }
 

@@ -3,18 +3,13 @@ package actors
 import (
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 )
 
 // park puts the job off, as its handler asked. It has not failed: no callback
 // of the class, no error handler and no death handler hears of it.
 func (e *execution) park() {
-	dec := e.c.d.policy.Decide(time.Now(), 0, retry.Failure{ // no jitter
+	e.store(e.c.d.policy.Decide(time.Now(), 0, retry.Failure{ // no jitter
 		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
-	})
-	line := joblog.Err(e.line(zerolog.InfoLevel, dec.Action.String()).Float64("parked_s", dec.Wait), e.err)
-	e.store(dec, line, "job parked")
+	}))
 }

@@ -38,16 +38,16 @@ func (e *execution) settle(dec retry.Decision) bool {
 
 // store writes the decision and tells of it once it is in Redis. The slot does
 // not wait for that, unless its job has crashed or too many are on their way.
-func (e *execution) store(dec retry.Decision, line *zerolog.Event, text string) {
+func (e *execution) store(dec retry.Decision) {
 	if dec.Action != retry.Drop && e.crash == nil {
-		m := &errand{pendingMove: pendingMove{w: e.w, move: e.move(dec)}, e: e, action: dec.Action, line: line, text: text}
+		m := &errand{pendingMove: pendingMove{w: e.w, move: e.move(dec)}, e: e, action: dec.Action, wait: dec.Wait}
 		m.then = m
 		if e.c.settler.entrust(&m.pendingMove) {
 			return
 		}
 	}
 	if e.settle(dec) {
-		e.tell(dec.Action, dec.Score, line, text)
+		e.tell(dec.Action, dec.Score, dec.Wait)
 	}
 }
 
@@ -57,8 +57,7 @@ type errand struct {
 	pendingMove
 	e      *execution
 	action retry.Action
-	line   *zerolog.Event // all but its message
-	text   string
+	wait   float64
 }
 
 // over tells of the end.
@@ -70,15 +69,7 @@ func (m *errand) over() {
 		}
 	}()
 	if e.stored(&m.pendingMove) {
-		e.tell(m.action, m.move.Score, m.line, m.text)
-	}
-}
-
-// tell sends the line about a decision that was carried out, and its event.
-func (e *execution) tell(action retry.Action, score float64, line *zerolog.Event, text string) {
-	line.Msg(text)
-	if e.c.d.events.wanted.Load() {
-		e.c.d.events.publish(e.outcome(action, score))
+		e.tell(m.action, m.move.Score, m.wait)
 	}
 }
 
