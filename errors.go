@@ -51,8 +51,11 @@ func (e *UnknownClassError) Error() string { return fmt.Sprintf("no handler for 
 // "troupe.ArgsError". Errors made by errors.New, fmt.Errorf and errors.Join
 // are "error". A nil error gives "".
 func ErrorClass(err error) string {
-	if err == nil {
+	switch {
+	case err == nil:
 		return ""
+	case reflect.TypeOf(err) == plainError: // neither a class nor a chain
+		return "error"
 	}
 	if class := ownClass(err); class != "" {
 		return class
@@ -63,6 +66,9 @@ func ErrorClass(err error) string {
 	}
 	return class
 }
+
+// plainError is the type of what errors.New makes.
+var plainError = reflect.TypeOf(errors.New(""))
 
 func innermost(err error) (inner error) {
 	defer func() {

@@ -5,6 +5,7 @@ import (
 	"compress/zlib"
 	"encoding/base64"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
@@ -72,8 +73,13 @@ func packBacktrace(err error, n int) string {
 		return ""
 	}
 	var b bytes.Buffer
-	z := zlib.NewWriter(&b)
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	z.Reset(&b)          // which it keeps until the next one
 	_, _ = z.Write(text) // a bytes.Buffer takes everything
 	_ = z.Close()
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
+
+// deflaters are kept: one is 800 KB.
+var deflaters = sync.Pool{New: func() any { return zlib.NewWriter(nil) }}
