@@ -2,6 +2,7 @@ package actors
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,18 +20,16 @@ const (
 )
 
 // entrust hands a move over whose job's slot goes on at once: jobs that fail
-// travel together however few slots there are. Its then is told in the end, and the job
-// counts as running until that has returned. False when too many are on their
-// way, or none is carried any more: then nothing was done.
+// travel together however few slots there are. Its then is told in the end, and
+// the job counts as running until that has returned. False when too many are on
+// their way, or none is carried any more: then nothing was done.
 func (s *settler) entrust(m *pendingMove) bool {
 	s.mu.Lock()
-	size, n := m.size(), s.entrusted.Load()
-	if s.closed || n >= entrustMax || n > 0 && s.entrustedBytes.Load()+size > entrustBytes {
+	if s.closed || !s.entrustedMoves.room(m) {
 		s.mu.Unlock()
 		return false
 	}
-	s.entrusted.Add(1)
-	s.entrustedBytes.Add(size)
+	s.entrustedMoves.add(m, 1)
 	s.c.d.jobs.Add(1)
 	s.moves = append(s.moves, m)
 	s.part(m)
@@ -42,7 +41,21 @@ func (s *settler) entrust(m *pendingMove) bool {
 	return true
 }
 
-// size is what a move keeps in memory.
+// tally counts moves and the bytes of their payloads.
+type tally struct{ moves, bytes atomic.Int64 }
+
+// add counts m, or takes it off with a sign of -1.
+func (t *tally) add(m *pendingMove, sign int64) {
+	t.moves.Add(sign)
+	t.bytes.Add(sign * m.size())
+}
+
+// room tells whether m may be added.
+func (t *tally) room(m *pendingMove) bool {
+	n := t.moves.Load()
+	return n == 0 || n < entrustMax && t.bytes.Load()+m.size() <= entrustBytes
+}
+
 func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
 
 // linger tells whether the moves, all of them entrusted, may wait for company, and sees to it that they
@@ -104,8 +117,7 @@ func (s *settler) report() {
 func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 	d, returned := s.c.d, false
 	defer func() {
-		s.entrusted.Add(-1)
-		s.entrustedBytes.Add(-m.size())
+		s.entrustedMoves.add(m, -1)
 		if !returned {
 			owner := s.c.managerPID()
 			s.mu.Lock()

@@ -37,8 +37,7 @@ type settler struct {
 
 	company        *time.Timer    // armed while entrusted moves wait for more
 	alone          bool           // they have waited long enough
-	entrusted      atomic.Int64   // moves whose end nobody waits for, until they are told of
-	entrustedBytes atomic.Int64   // of their payloads
+	entrustedMoves tally          // whose end nobody waits for, until they are told of
 	reports        []*pendingMove // of those, the ones that are over
 	reporting      bool           // a goroutine tells of them
 
