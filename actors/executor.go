@@ -49,6 +49,8 @@ type execution struct {
 	payload    *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
 	jid, class string          // of the payload as it was fetched
 	wrapped    string          // likewise
+	name       string          // likewise: the class whose handler runs it
+	attempt    int             // likewise
 	handler    *class          // nil if unknown
 	log        *zerolog.Logger // at the job's own level
 	err        error
@@ -58,7 +60,7 @@ type execution struct {
 	acked      bool // its ack goes with the slot
 	goBroken   bool // a goroutine of the job panicked
 
-	job   *jobContext // nil before the handler
+	job   jobContext
 	freed atomic.Bool // the slot has been given back already
 	over  atomic.Bool // the handler and its goroutines have ended
 	deaf  atomic.Bool // listed as such
@@ -88,7 +90,8 @@ func (c *capsule) run(i int, w *work) {
 // It returns what the slot is to run next. Everything after the handler is
 // deferred, since a Goexit runs nothing else.
 func (c *capsule) execute(i int, w *work) (next *work) {
-	e := &execution{c: c, slot: i, w: w, started: time.Now(), log: &c.d.log}
+	e := &w.run
+	e.c, e.slot, e.w, e.started, e.log = c, i, w, time.Now(), &c.d.log
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
@@ -110,6 +113,7 @@ func (e *execution) done() *work {
 	var ack *work
 	if e.acked {
 		ack = e.w
+		e.payload = nil // the units of a fetch stay until the last of them has ended
 	}
 	if e.freed.Swap(true) {
 		if ack != nil {
@@ -140,14 +144,10 @@ func (e *execution) perform() {
 	}
 	p := e.payload
 	e.log = jobLogger(e.log, p)
-	name := p.HandlerClass()
-	e.jid, e.class, e.wrapped = p.JID(), p.DisplayClass(), p.Wrapped()
-	job := &jobContext{e: e, w: e.w, base: e.log, info: troupe.JobInfo{
-		JID: e.jid, Class: name, Queue: e.w.unit.Queue, Capsule: e.c.cfg.Name, Attempt: p.Failures() + 1,
-	}}
-	e.job = job
-	defer job.Cancel(nil)
-	e.w.describe(e.class, e.jid, e.started, job)
+	e.jid, e.class, e.wrapped, e.name, e.attempt = p.JID(), p.DisplayClass(), p.Wrapped(), p.HandlerClass(), p.Failures()+1
+	e.job.e = e
+	defer e.job.Cancel(nil)
+	e.w.began.Store(true)
 	if !e.c.ledger.isOpen(e.w) { // taken from us between fetch and start
 		e.payload = nil
 		return
@@ -155,11 +155,11 @@ func (e *execution) perform() {
 	e.c.busy.Add(1)
 	defer e.c.busy.Add(-1)
 	var ok bool
-	if e.handler, ok = e.c.classes[name]; !ok {
-		e.err = &troupe.UnknownClassError{Class: name}
+	if e.handler, ok = e.c.classes[e.name]; !ok {
+		e.err = &troupe.UnknownClassError{Class: e.name}
 		return
 	}
-	ctx := context.Context(job)
+	ctx := context.Context(&e.job)
 	if t := e.handler.options.Timeout; t > 0 {
 		var stop func()
 		ctx, stop = e.timed(t)
@@ -173,18 +173,17 @@ func (e *execution) perform() {
 	}
 	if line := e.log.Debug(); line.Enabled() {
 		line.Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
-			Str("capsule", e.c.cfg.Name).Int("attempt", p.Failures()+1).Msg("job started")
+			Str("capsule", e.c.cfg.Name).Int("attempt", e.attempt).Msg("job started")
 	}
 	e.err = e.handler.handler.Perform(ctx, p)
-	if g := job.started(); g != nil { // before the context ends with this function
+	if g := e.job.started(); g != nil { // before the context ends with this function
 		e.err, e.goBroken = g.Wait(e.err)
 	}
 }
 
-// timed is the job's context with a timeout of t. It is a function of its own
-// because its closure would have every job's context escape.
+// timed is the job's context with a timeout of t.
 func (e *execution) timed(t time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithTimeoutCause(e.job, t, troupe.ErrJobTimeout)
+	ctx, cancel := context.WithTimeoutCause(&e.job, t, troupe.ErrJobTimeout)
 	unheard := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
 			e.cancelled(troupe.ErrJobTimeout)
@@ -199,7 +198,7 @@ func (e *execution) timed(t time.Duration) (context.Context, func()) {
 // gathered waits for the goroutines of a handler that has not returned, and
 // makes a panic of one the processor's.
 func (e *execution) gathered() {
-	if !e.returned && e.job != nil {
+	if !e.returned {
 		if g := e.job.started(); g != nil {
 			_, _ = g.Wait(nil) // the handler's own panic came first
 		}

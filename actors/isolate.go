@@ -132,10 +132,8 @@ func (c *capsule) runSuspect() bool {
 			cancel()
 		}
 	}
-	w.mu.Lock()
-	own, again := w.byItself, w.again
-	w.mu.Unlock()
-	if own && !again && ended() {
+	own := w.byItself.Load()
+	if own && !w.again.Load() && ended() {
 		c.acquit(w)
 	}
 	return own

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -12,50 +13,70 @@ import (
 
 // jobContext is what the context of a handler is made from. troupe.JobInfoFrom
 // finds the job's info in it and zerolog.Ctx the job's logger. It costs next to
-// nothing until somebody asks: the logger is made when it is wanted, and so is
-// a context of the standard library inside, when Done or a value that this one
-// has not is asked for; then context.Cause, context.AfterFunc and contexts made
-// from it work as with any other. All methods may be called from any goroutine,
-// also after the job's end.
+// nothing until somebody asks: info and logger are made when they are wanted, and
+// so is a context of the standard library inside, when Done or a value that this
+// one has not is asked for; then context.Cause, context.AfterFunc and contexts
+// made from it work as with any other. All methods may be called from any
+// goroutine, also after the job's end.
 type jobContext struct {
-	info troupe.JobInfo
-	e    *execution
-	w    *work
-	base *zerolog.Logger
+	e *execution
 
-	mu        sync.Mutex
-	log       *zerolog.Logger
-	inner     context.Context
-	cancel    context.CancelCauseFunc
-	cancelled bool
-	cause     error
-	group     *troupe.Goroutines
+	ending atomic.Pointer[ending] // nil until it ends
+	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
+	group  atomic.Pointer[troupe.Goroutines]
+
+	mu   sync.Mutex
+	info *troupe.JobInfo
+	log  *zerolog.Logger
+}
+
+type ending struct{ cause error }
+
+// canceled is the ending of most.
+var canceled ending
+
+type inner struct {
+	context.Context
+	cancel context.CancelCauseFunc
 }
 
 // Cancel ends the context with cause, once; nil means context.Canceled.
 func (c *jobContext) Cancel(cause error) (first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cancelled {
+	end := &canceled
+	if cause != nil {
+		end = &ending{cause}
+	}
+	if !c.ending.CompareAndSwap(nil, end) {
 		return false
 	}
-	c.cancelled, c.cause = true, cause
-	if c.cancel != nil {
-		c.cancel(cause)
+	c.end()
+	return true
+}
+
+// end ends the context inside, if there is one and this one has ended. It is
+// called by all who change or tell either, so that nobody sees them differ.
+func (c *jobContext) end() (ended bool) {
+	end := c.ending.Load()
+	if end == nil {
+		return false
+	}
+	if in := c.inner.Load(); in != nil {
+		in.cancel(end.cause)
 	}
 	return true
 }
 
 func (c *jobContext) std() context.Context {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inner == nil {
-		c.inner, c.cancel = context.WithCancelCause(context.Background())
-		if c.cancelled {
-			c.cancel(c.cause)
-		}
+	in := c.inner.Load()
+	if in == nil {
+		in = &inner{}
+		in.Context, in.cancel = context.WithCancelCause(context.Background())
+		c.inner.Store(in)
 	}
-	return c.inner
+	c.mu.Unlock()
+	c.end()
+	return in
 }
 
 // Deadline is none: a timeout of the class is a context around this one.
@@ -64,9 +85,7 @@ func (c *jobContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (c *jobContext) Done() <-chan struct{} { return c.std().Done() }
 
 func (c *jobContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cancelled {
+	if c.end() {
 		return context.Canceled
 	}
 	return nil
@@ -75,7 +94,7 @@ func (c *jobContext) Err() error {
 func (c *jobContext) Value(key any) any {
 	switch key {
 	case infoKey:
-		return &c.info
+		return c.jobInfo()
 	case loggerKey:
 		return c.logger()
 	case groupKey:
@@ -84,12 +103,23 @@ func (c *jobContext) Value(key any) any {
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }
 
+func (c *jobContext) jobInfo() *troupe.JobInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.info == nil {
+		c.info = &troupe.JobInfo{
+			JID: c.e.jid, Class: c.e.name, Queue: c.e.w.unit.Queue, Capsule: c.e.c.cfg.Name, Attempt: c.e.attempt,
+		}
+	}
+	return c.info
+}
+
 func (c *jobContext) logger() *zerolog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.log == nil {
-		log := c.base.With().Str("jid", c.info.JID).Str("class", c.w.ref().Class).Str("queue", c.info.Queue).
-			Str("capsule", c.info.Capsule).Int("attempt", c.info.Attempt).Logger()
+		log := c.e.log.With().Str("jid", c.e.jid).Str("class", c.e.class).Str("queue", c.e.w.unit.Queue).
+			Str("capsule", c.e.c.cfg.Name).Int("attempt", c.e.attempt).Logger()
 		c.log = &log
 	}
 	return c.log
@@ -99,22 +129,20 @@ func (c *jobContext) logger() *zerolog.Logger {
 func (c *jobContext) goroutines() *troupe.Goroutines {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.group == nil {
-		c.group = troupe.NewGoroutines(func(cause error) {
+	g := c.group.Load()
+	if g == nil {
+		g = troupe.NewGoroutines(func(cause error) {
 			if c.Cancel(cause) {
 				c.e.cancelled(cause)
 			}
 		})
+		c.group.Store(g)
 	}
-	return c.group
+	return g
 }
 
 // started are the goroutines if there are any.
-func (c *jobContext) started() *troupe.Goroutines {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.group
-}
+func (c *jobContext) started() *troupe.Goroutines { return c.group.Load() }
 
 // The keys of the three, which their packages keep to themselves, are read off a
 // question.

@@ -11,7 +11,8 @@ import (
 	"github.com/troupehq/troupe/fetch"
 )
 
-// work is one fetched unit on its way through this process.
+// work is one fetched unit on its way through this process, with all that its run
+// needs: the units of one fetch are made at once.
 type work struct {
 	unit    fetch.Unit
 	fetched time.Time
@@ -23,15 +24,13 @@ type work struct {
 	prev, next *work
 	listed     bool
 
-	// Set by the executor before the handler runs, read by views.
-	mu         sync.Mutex
-	class, jid string
-	started    time.Time
-	ctx        *jobContext // nil until the job runs
-	byItself   bool        // it ended, and its own outcome is what gets settled
-	again      bool        // it was interrupted, and goes on in another run
+	began    atomic.Bool // what the payload says is in run, and will not change
+	byItself atomic.Bool // it ended, and its own outcome is what gets settled
+	again    atomic.Bool // it was interrupted, and goes on in another run
 
 	iterated string // jid of an iterable job that is done: its state goes when the ack is in Redis
+
+	run execution
 }
 
 // mates are units that are cheaper to ack together: those of a fetch.Parcel.
@@ -44,18 +43,10 @@ type mates struct {
 }
 
 // own notes that the job's own outcome decided its fate.
-func (w *work) own() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.byItself = true
-}
+func (w *work) own() { w.byItself.Store(true) }
 
 // goesOn notes that the job was interrupted.
-func (w *work) goesOn() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.again = true
-}
+func (w *work) goesOn() { w.again.Store(true) }
 
 type workState = uint32
 
@@ -65,30 +56,20 @@ const (
 	gone                      // settled, or no longer ours
 )
 
-// describe records what the payload says.
-func (w *work) describe(class, jid string, started time.Time, ctx *jobContext) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.class, w.jid, w.started, w.ctx = class, jid, started, ctx
-}
-
 func (w *work) ref() JobRef {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.jid == "" { // never started
-		if p, err := troupe.ParsePayload(w.unit.Payload); err == nil {
-			w.class, w.jid = p.DisplayClass(), p.JID()
-		}
+	if w.began.Load() {
+		return JobRef{JID: w.run.jid, Class: w.run.class, Queue: w.unit.Queue, Started: w.run.started}
 	}
-	return JobRef{JID: w.jid, Class: w.class, Queue: w.unit.Queue, Started: w.started}
+	ref := JobRef{Queue: w.unit.Queue}
+	if p, err := troupe.ParsePayload(w.unit.Payload); err == nil {
+		ref.Class, ref.JID = p.DisplayClass(), p.JID()
+	}
+	return ref
 }
 
 func (w *work) interrupt(cause error) {
-	w.mu.Lock()
-	ctx := w.ctx
-	w.mu.Unlock()
-	if ctx != nil && ctx.Cancel(cause) && !errors.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
-		ctx.e.cancelled(cause)
+	if w.began.Load() && w.run.job.Cancel(cause) && !errors.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
+		w.run.cancelled(cause)
 	}
 }
 

@@ -433,11 +433,9 @@ func (d *Daemon) noteFinished(ws []*work) {
 		return
 	}
 	for _, w := range ws {
-		w.mu.Lock()
-		own, again := w.byItself, w.again
-		w.mu.Unlock()
+		own := w.byItself.Load()
 		switch {
-		case own && again:
+		case own && w.again.Load():
 			d.report.Interrupted = append(d.report.Interrupted, w.ref())
 		case own:
 			d.report.Finished = append(d.report.Finished, w.ref())

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+)
+
+// Whoever asks first, and whenever the job ends: Err and Done agree, and the cause
+// is that of the first end.
+func TestAJobsContextEndsOnceForAll(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	for range 2000 {
+		var c jobContext
+		var wg sync.WaitGroup
+		wins := make(chan error, 2)
+		for _, cause := range []error{first, second} {
+			wg.Go(func() {
+				if c.Cancel(cause) {
+					wins <- cause
+				}
+			})
+		}
+		for range 2 {
+			wg.Go(func() {
+				child, cancel := context.WithCancel(&c)
+				defer cancel()
+				<-child.Done()
+				if c.Err() == nil {
+					t.Error("a context whose child has ended has no error")
+				}
+			})
+			wg.Go(func() {
+				for c.Err() == nil {
+					select {
+					case <-c.Done():
+					default:
+					}
+				}
+				select {
+				case <-c.Done():
+				default:
+					t.Error("a context that has an error is not done")
+				}
+			})
+		}
+		wg.Wait()
+		if len(wins) != 1 {
+			t.Fatalf("%d were the first to end it", len(wins))
+		}
+		if cause := <-wins; !errors.Is(context.Cause(&c), cause) {
+			t.Fatalf("the cause is %v, want %v", context.Cause(&c), cause)
+		}
+	}
+}
+
+// A context that is kept after its job goes on telling of that job, and so does
+// the info.
+func TestAContextKeptAfterItsJobStillTellsOfIt(t *testing.T) {
+	c := &capsule{cfg: Capsule{Name: "default"}}
+	all := make([]work, 3)
+	for i, jid := range []string{"a", "b", "c"} {
+		w := &all[i]
+		w.unit = fetch.Unit{Queue: "q"}
+		w.run.c, w.run.w, w.run.jid, w.run.name, w.run.attempt, w.run.job.e = c, w, jid, "Mail", i+1, &w.run
+	}
+	infos := make([]troupe.JobInfo, len(all))
+	for i := range all {
+		infos[i], _ = troupe.JobInfoFrom(&all[i].run.job)
+		all[i].run.job.Cancel(nil)
+	}
+	for i, jid := range []string{"a", "b", "c"} {
+		again, ok := troupe.JobInfoFrom(&all[i].run.job)
+		want := troupe.JobInfo{JID: jid, Class: "Mail", Queue: "q", Capsule: "default", Attempt: i + 1}
+		if !ok || again != want || infos[i] != want {
+			t.Errorf("the info is %+v, then %+v, want %+v", infos[i], again, want)
+		}
+	}
+}
