@@ -26,7 +26,7 @@ func (c *capsule) due() bool {
 	if c.quiet || c.held || c.calling || c.giving || c.rung || !c.retryAt.IsZero() {
 		return false
 	}
-	acks := int(c.settler.waitingAcks.Load())
+	acks := len(c.settler.acks)
 	switch {
 	case c.dry: // an idle capsule has nothing to batch its acks with
 		return acks > 0 && len(c.idle) == len(c.slots)
@@ -71,10 +71,8 @@ func (c *capsule) pump(owner *actor.PID) {
 
 // acksWait is called when acks have waited for ackDelay. It tells whether a
 // Take carries them, soon: the one that it asks for, or the one after the call
-// under way.
+// under way. c.mu is held.
 func (c *capsule) acksWait() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.calling {
 		return true
 	}

@@ -66,7 +66,7 @@ type capsule struct {
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency), abreast: abreast()}
-	c.settler = &settler{c: c}
+	c.settler = &settler{c: c, mu: &c.mu}
 	for i := range c.slots {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}
 	}

@@ -167,7 +167,11 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 		c.dry = len(got) < min(want, takeLimit)
 	}
 	if !c.quiet && c.ledger.add(ws) {
-		c.inbox = append(c.inbox, ws...)
+		if len(c.inbox) == 0 {
+			c.inbox = ws
+		} else {
+			c.inbox = append(c.inbox, ws...)
+		}
 		c.dispatch()
 		c.mu.Unlock()
 		return

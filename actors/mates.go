@@ -39,7 +39,7 @@ func (s *settler) part(moves ...*pendingMove) {
 			s.release(m)
 		}
 	}
-	s.counted()
+	s.arm()
 }
 
 // matesLate is the timer.
@@ -62,5 +62,5 @@ func (s *settler) matesLate() {
 	if len(kept) > 0 && !s.closed {
 		s.late = time.AfterFunc(mateTime-now.Sub(kept[0].since), s.matesLate)
 	}
-	s.counted()
+	s.arm()
 }

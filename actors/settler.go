@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
@@ -25,7 +24,7 @@ const ackDelay = 500 * time.Microsecond
 type settler struct {
 	c *capsule
 
-	mu      sync.Mutex
+	mu      *sync.Mutex // the capsule's: each job that ends needs both, and one lock is less than two
 	acks    []*work
 	groups  []*mates    // whose acks wait for each other; and some that do no longer
 	late    *time.Timer // armed while there are any
@@ -40,8 +39,6 @@ type settler struct {
 	entrustedMoves tally          // whose end nobody waits for, until they are told of
 	reports        []*pendingMove // of those, the ones that are over
 	reporting      bool           // a goroutine tells of them
-
-	waitingAcks atomic.Int64 // len(acks), for those who need not know exactly
 }
 
 type pendingMove struct {
@@ -62,12 +59,17 @@ var errGaveUp = errors.New("redis did not come back before the end of the stop; 
 func (s *settler) ack(w *work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.acked(w)
+}
+
+// acked is ack for those who hold s.mu.
+func (s *settler) acked(w *work) {
 	if w.mates == nil || w.mates.apart {
 		s.acks = append(s.acks, w)
 	} else if !s.gather(w) {
 		return
 	}
-	s.counted()
+	s.arm()
 }
 
 // grab hands the waiting acks to a fetch call; it must end in done or putBack.
@@ -75,8 +77,7 @@ func (s *settler) grab() []*work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ws := s.acks
-	s.acks = nil
-	s.counted()
+	s.acks = make([]*work, 0, len(ws)) // there will be as many
 	return ws
 }
 
@@ -85,12 +86,6 @@ func (s *settler) putBack(ws []*work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acks = append(ws, s.acks...)
-	s.counted()
-}
-
-// counted is called after every change of the waiting acks. s.mu is held.
-func (s *settler) counted() {
-	s.waitingAcks.Store(int64(len(s.acks)))
 	s.arm()
 }
 
@@ -104,8 +99,8 @@ func (s *settler) arm() {
 // acksOld is the timer: the next fetch call takes the acks along if there is
 // one, else they go alone.
 func (s *settler) acksOld() {
-	carried := s.waitingAcks.Load() > 0 && s.c.acksWait()
 	s.mu.Lock()
+	carried := len(s.acks) > 0 && s.c.acksWait()
 	s.timer = nil
 	if carried {
 		s.arm()
@@ -139,14 +134,13 @@ func giveUp(moves []*pendingMove) {
 
 // kick starts the flush loop if none is at work.
 func (s *settler) kick() {
-	owner := s.c.managerPID() // before s.mu: the capsule's lock comes first
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running || s.closed || len(s.acks)+len(s.moves) == 0 {
 		return
 	}
 	s.running = true
-	s.c.d.spawn(owner, s.loop)
+	s.c.d.spawn(s.c.manager, s.loop)
 }
 
 func (s *settler) loop() {
@@ -172,7 +166,6 @@ func (s *settler) loop() {
 			return
 		}
 		s.acks = nil
-		s.counted()
 		s.mu.Unlock()
 
 		err := s.flush(acks, moves)

@@ -135,8 +135,8 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 // ack is the unit if it is to be acked.
 func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *work, now time.Time) *work {
 	c.mu.Lock()
-	if ack != nil { // here, since two locks for each job are more to wait for than one
-		c.settler.ack(ack)
+	if ack != nil {
+		c.settler.acked(ack)
 	}
 	s := c.slots[i]
 	s.running = nil
