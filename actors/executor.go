@@ -81,35 +81,37 @@ func (c *capsule) run(i int, w *work) {
 		}
 	}()
 	pprof.SetGoroutineLabels(c.slots[i].labels)
-	for w != nil {
-		w = c.execute(i, w)
+	for now := time.Now(); w != nil; {
+		w, now = c.execute(i, w, now)
 	}
 }
 
 // execute runs the job of slot i to its end: perform, settle, then free the slot.
-// It returns what the slot is to run next. Everything after the handler is
-// deferred, since a Goexit runs nothing else.
-func (c *capsule) execute(i int, w *work) (next *work) {
+// It returns what the slot is to run next, and what time it is then. Everything
+// after the handler is deferred, since a Goexit runs nothing else.
+func (c *capsule) execute(i int, w *work, now time.Time) (next *work, then time.Time) {
 	e := &w.run
-	e.c, e.slot, e.w, e.started, e.log = c, i, w, time.Now(), &c.d.log
+	e.c, e.slot, e.w, e.started, e.log = c, i, w, now, &c.d.log
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
 			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
 		}
-		next = e.done()
+		next, then = e.done()
 	}()
 	defer e.conclude()
 	defer e.gathered()
 	defer e.caught()
 	e.perform()
 	e.returned = true
-	return nil
+	return nil, time.Time{}
 }
 
 // done ends the execution: the ack, if the job is to have one, and the slot. It
-// returns the unit that the slot goes on with.
-func (e *execution) done() *work {
+// returns the unit that the slot goes on with, and what time it is. For most jobs
+// nothing lies between the end of one and the start of the next: then one look at
+// the clock does for both.
+func (e *execution) done() (next *work, now time.Time) {
 	var ack *work
 	if e.acked {
 		ack = e.w
@@ -119,9 +121,19 @@ func (e *execution) done() *work {
 		if ack != nil {
 			e.c.settler.ack(ack)
 		}
-		return nil
+		return nil, time.Time{}
 	}
-	return e.finish(ack)
+	next, late := e.finish(ack)
+	if next != nil && (late || !e.acked || e.told()) {
+		return next, time.Now()
+	}
+	return next, e.ended
+}
+
+// told tells whether a log or a subscriber, either of which may block, was told of
+// the end of a job that was done.
+func (e *execution) told() bool {
+	return e.c.d.events.wanted.Load() || e.log.GetLevel() <= zerolog.InfoLevel
 }
 
 // free gives the slot back, once, before the end of the execution.
@@ -131,7 +143,7 @@ func (e *execution) free() {
 	}
 }
 
-func (e *execution) finish(ack *work) *work {
+func (e *execution) finish(ack *work) (next *work, late bool) {
 	if e.ended.IsZero() {
 		e.ended = time.Now()
 	}

@@ -131,9 +131,9 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 }
 
 // finish frees the slot of a job that has ended, with the crash it left. With
-// again the slot goes straight on with the next unit that waits: it is returned.
-// ack is the unit if it is to be acked.
-func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *work, now time.Time) *work {
+// again the slot goes straight on with the next unit that waits: it is returned,
+// and whether others had their turn first. ack is the unit if it is to be acked.
+func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *work, now time.Time) (next *work, late bool) {
 	c.mu.Lock()
 	if ack != nil {
 		c.settler.acked(ack)
@@ -144,7 +144,6 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 	if crash != nil && s.live {
 		s.crash = crash
 	}
-	var next *work
 	if again && !c.quiet && !c.held && len(c.inbox) > 0 && s.free() && !s.box.keeps() {
 		next = c.pop()
 		s.running = next
@@ -167,6 +166,7 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 		if next != nil {
 			runtime.Gosched() // jobs that never block would keep it waiting until none is left
 		}
+		late = true
 	}
 	if c.d.isolating.Load() {
 		c.d.changes.ring()
@@ -178,5 +178,5 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 	if fetch || bell {
 		c.ring(c.fetcherPID())
 	}
-	return next
+	return next, late
 }
