@@ -16,8 +16,7 @@ import (
 // wait sooner.
 const waitTime = 5 * time.Minute
 
-// takeLimit is what one Take may return at most without telling that there is
-// no more.
+// takeLimit is what any fetcher can return from one Take, if there is so much.
 const takeLimit = 1000
 
 // due tells whether a Take is to be started now, by whoever gets to know first.

@@ -6,15 +6,15 @@ const (
 	// windowTime is the least time over which the rate of a capsule is taken.
 	windowTime = 3 * time.Millisecond
 	// aheadTime is how much work may be fetched ahead: what is fetched is to
-	// start within a millisecond, or within four round trips where those take longer.
-	aheadTime  = time.Millisecond
+	// start within two milliseconds, or within four round trips where those take longer.
+	aheadTime  = 2 * time.Millisecond
 	aheadTrips = 4
 	// holdTime, or aheadTrips, is when a unit that waits for a slot goes back.
 	holdTime = 5 * time.Millisecond
 	// aheadMax bounds the look-ahead on a fast network; it grows with the round
-	// trip. More does not pay: a call of 128 units costs Redis hardly less a unit
+	// trip. More does not pay: a call of 256 units costs Redis hardly less a unit
 	// than one of 1,000.
-	aheadMax  = 256
+	aheadMax  = 512
 	fastTrip  = 250 * time.Microsecond
 	aheadHard = 8192
 	// aheadBytes bounds the payloads that wait in memory for a slot, and those of

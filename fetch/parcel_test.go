@@ -76,8 +76,8 @@ func TestUnitsOfOneTakeShareFields(t *testing.T) {
 	if got := payloads(units); !slices.Equal(got, upTo(100)) {
 		t.Errorf("took %q", got)
 	}
-	if n := rdb.HLen(t.Context(), wip).Val(); n != 4 {
-		t.Errorf("%d fields, want 4 parcels", n)
+	if n := rdb.HLen(t.Context(), wip).Val(); n != 2 {
+		t.Errorf("%d fields, want 2 parcels", n)
 	}
 	held := inPlace(t, rdb, wip)
 	for _, u := range units {
@@ -146,13 +146,14 @@ func TestWholeParcelsAreMoved(t *testing.T) {
 	for _, again := range []string{"", "whole", "one by one"} {
 		rdb, _ := redistest.New(t)
 		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-		fillQueue(t, rdb, "a", 100)
-		units := mustTake(t, f, 200)
-		moves := make([]Move, 0, 98)
+		const size = parcel.Size
+		fillQueue(t, rdb, "a", 4*size)
+		units := mustTake(t, f, 5*size)
+		moves := make([]Move, 0, 4*size)
 		var want []string
-		for i, u := range units[:98] { // the last parcel is not complete
+		for i, u := range units[:4*size-2] { // the last parcel is not complete
 			m := Move{Unit: u, To: ToRetry, Score: float64(i + 1), Payload: fmt.Appendf(nil, "failed %d", i)}
-			if i >= 32 && i < 64 && i%2 == 0 {
+			if i >= size && i < 2*size && i%2 == 0 {
 				m.To = ToDead
 			} else {
 				want = append(want, string(m.Payload))
@@ -180,10 +181,10 @@ func TestWholeParcelsAreMoved(t *testing.T) {
 		if got := rdb.ZRange(t.Context(), keys.Retry, 0, -1).Val(); !slices.Equal(got, want) {
 			t.Errorf("%q: retry holds %q, want %q", again, got, want)
 		}
-		if n := rdb.ZCard(t.Context(), keys.Dead).Val(); n != 16 {
-			t.Errorf("%q: %d dead, want 16", again, n)
+		if n := rdb.ZCard(t.Context(), keys.Dead).Val(); n != size/2 {
+			t.Errorf("%q: %d dead, want %d", again, n, size/2)
 		}
-		mustTake(t, f, 0, units[98:]...)
+		mustTake(t, f, 0, units[4*size-2:]...)
 		noPlaces(t, rdb)
 	}
 }
@@ -284,8 +285,8 @@ func TestParcelsAreRescued(t *testing.T) {
 		fillQueue(t, rdb, "a", 100)
 		units := mustTake(t, f, 100)
 		mustTake(t, f, 0, units[:3]...) // one parcel is open
-		mustTake(t, f, 0, units[32:64]...)
-		if left, err := f.Close(t.Context()); left != 65 || err != nil {
+		mustTake(t, f, 0, units[64:]...)
+		if left, err := f.Close(t.Context()); left != 61 || err != nil {
 			t.Errorf("close: %d left, %v", left, err)
 		}
 		expire(t, rdb, f.cur.id)
@@ -293,7 +294,7 @@ func TestParcelsAreRescued(t *testing.T) {
 		if _, err := r.Rescue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := slices.Concat(upTo(32)[3:], upTo(100)[64:])
+		want := upTo(64)[3:]
 		slices.Reverse(want)
 		if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, want) {
 			t.Errorf("the queue: %q\nwant %q", got, want)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// maxTake bounds one call: two base 36 digits number its units, and Lua's
-// unpack has room for some thousand elements.
-const maxTake = 1000
+// maxTake bounds one call: two base 36 digits number its units, 1,296 at most, and
+// it is a number of whole parcels.
+const maxTake = 1280
 
 const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -4,7 +4,7 @@
 -- KEYS[2]  hash of what the fetcher has in progress from it; field ! is the fence
 -- ARGV[1]  generation that the fence must hold
 -- ARGV[2]  prefix of this call's receipts; two base 36 digits follow it
--- ARGV[3]  how many units to take, 0..1000
+-- ARGV[3]  how many units to take, 0..1280
 -- ARGV[4..] receipts of acks
 --
 -- Returns {how many are left in the queue, error text or "", job*}, the jobs in

@@ -9,7 +9,7 @@
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
 -- ARGV[3]        prefix of this call's receipts; two base 36 digits follow it
--- ARGV[4]        how many units to take, 0..1000
+-- ARGV[4]        how many units to take, 0..1280
 -- ARGV[5]        number of wants w
 -- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
 -- ARGV[8]        most units in a parcel, see parcel.lua

@@ -17,7 +17,7 @@ import (
 const (
 	// Size is how many units share a parcel. It is small: the sooner all of its
 	// units are done, the rarer it has to be opened for one of them.
-	Size = 32
+	Size = 64
 
 	suffix = "+"
 	digits = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -25,7 +25,7 @@ const (
 
 // Least is how many units a call must ask for to get parcels: those of a few slow
 // jobs would be opened one by one. A simulation sets it before there is a fetcher.
-var Least = Size
+var Least = 32
 
 // Field is the name of the parcel whose oldest unit has this receipt.
 func Field(receipt string) string { return receipt + suffix }
