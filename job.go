@@ -64,11 +64,13 @@ func WithJobInfo(ctx context.Context, info JobInfo) context.Context {
 
 // JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.
 func JobInfoFrom(ctx context.Context) (JobInfo, bool) {
-	info, ok := ctx.Value(jobInfoKey{}).(*JobInfo)
-	if !ok {
-		return JobInfo{}, false
+	switch of := ctx.Value(jobInfoKey{}).(type) {
+	case *JobInfo:
+		return *of, true
+	case interface{ JobInfo() JobInfo }: // a running job: it is asked for at each run
+		return of.JobInfo(), true
 	}
-	return *info, true
+	return JobInfo{}, false
 }
 
 // NewJID returns a new job id: 24 lower-case hex digits, 96 random bits.
@@ -95,7 +97,7 @@ func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
 	simple := simplePlan[A]()
 	return HandlerFunc(func(ctx context.Context, p *Payload) error {
 		job := &Job[A]{JID: p.JID(), RetryCount: p.Failures(), Payload: p}
-		if info, ok := ctx.Value(jobInfoKey{}).(*JobInfo); ok {
+		if info, ok := JobInfoFrom(ctx); ok {
 			job.Queue = info.Queue
 		} else {
 			job.Queue = p.Queue()

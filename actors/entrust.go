@@ -8,8 +8,8 @@ import (
 
 const (
 	// entrustMax is how many moves may be on their way while their slots go on
-	// with other jobs: as many as one call to Redis carries.
-	entrustMax = 500
+	// with other jobs: as many as two calls to Redis carry.
+	entrustMax = 1000
 	// entrustBytes bounds their payloads.
 	entrustBytes = 16 << 20
 	// entrustDelay is how long they wait for company, unless there are

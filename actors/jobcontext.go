@@ -13,8 +13,8 @@ import (
 
 // jobContext is what the context of a handler is made from. troupe.JobInfoFrom
 // finds the job's info in it and zerolog.Ctx the job's logger. It costs next to
-// nothing until somebody asks: info and logger are made when they are wanted, and
-// so is a context of the standard library inside, when Done or a value that this
+// nothing until somebody asks: the logger is made when it is wanted, and so is a
+// context of the standard library inside, when Done or a value that this
 // one has not is asked for; then context.Cause, context.AfterFunc and contexts
 // made from it work as with any other. All methods may be called from any
 // goroutine, also after the job's end.
@@ -25,9 +25,8 @@ type jobContext struct {
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
 	group  atomic.Pointer[troupe.Goroutines]
 
-	mu   sync.Mutex
-	info *troupe.JobInfo
-	log  *zerolog.Logger
+	mu  sync.Mutex
+	log *zerolog.Logger
 }
 
 type ending struct{ cause error }
@@ -94,7 +93,7 @@ func (c *jobContext) Err() error {
 func (c *jobContext) Value(key any) any {
 	switch key {
 	case infoKey:
-		return c.jobInfo()
+		return c
 	case loggerKey:
 		return c.logger()
 	case groupKey:
@@ -103,15 +102,11 @@ func (c *jobContext) Value(key any) any {
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }
 
-func (c *jobContext) jobInfo() *troupe.JobInfo {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.info == nil {
-		c.info = &troupe.JobInfo{
-			JID: c.e.jid, Class: c.e.name, Queue: c.e.w.unit.Queue, Capsule: c.e.c.cfg.Name, Attempt: c.e.attempt,
-		}
+// JobInfo is what troupe.JobInfoFrom asks for.
+func (c *jobContext) JobInfo() troupe.JobInfo {
+	return troupe.JobInfo{
+		JID: c.e.jid, Class: c.e.name, Queue: c.e.w.unit.Queue, Capsule: c.e.c.cfg.Name, Attempt: c.e.attempt,
 	}
-	return c.info
 }
 
 func (c *jobContext) logger() *zerolog.Logger {
