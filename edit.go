@@ -133,7 +133,7 @@ func (p *Payload) Clone() *Payload {
 type clone struct {
 	Payload
 	more    [fieldsRoom + 4]field
-	changes [6]edit
+	changes [4]edit
 }
 
 func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -29,11 +29,12 @@ func (e *PayloadError) Error() string {
 //
 // The payload keeps a reference to raw, which must not be modified afterwards.
 func ParsePayload(raw []byte) (*Payload, error) {
-	p := new(Payload)
+	p := new(parsed)
+	p.fields = p.room[:0]
 	if at, fault := p.parse(raw); fault != "" {
 		return nil, &PayloadError{Reason: fault, Offset: at}
 	}
-	return p, nil
+	return &p.Payload, nil
 }
 
 func (p *Payload) parse(raw []byte) (int, string) {
@@ -47,7 +48,6 @@ func (p *Payload) parse(raw []byte) (int, string) {
 		return notObject(raw, i)
 	}
 	p.raw = raw
-	p.fields = p.room[:0]
 	i = skipSpace(raw, i+1)
 	if i < len(raw) && raw[i] == '}' {
 		return afterObject(raw, i+1)

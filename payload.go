@@ -24,9 +24,14 @@ type Payload struct {
 	marks  keyMarks
 
 	edited       bool
-	escapedKeys  bool              // some key in raw is written with escapes
-	escapedTexts bool              // some string in raw, a value of a field, is
-	room         [fieldsRoom]field // where fields starts out
+	escapedKeys  bool // some key in raw is written with escapes
+	escapedTexts bool // some string in raw, a value of a field, is
+}
+
+// parsed is a payload with room for its fields.
+type parsed struct {
+	Payload
+	room [fieldsRoom]field
 }
 
 // field is one key with its value: offsets into raw, small and free of
