@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Set makes value the text of a field: in place if the key exists, else at the
@@ -136,4 +137,9 @@ type clone struct {
 	changes [4]edit
 }
 
-func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+func validText(s string) string {
+	if utf8.ValidString(s) { // eight bytes at a time
+		return s
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}

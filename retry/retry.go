@@ -198,7 +198,7 @@ func (f *failure) decide(random uint64) Decision {
 	}
 	wait = min(wait+jitter(random, f.count), maxWait)
 	return Decision{
-		Action: Retry, Reason: Failed, Score: toMillis(troupe.Score(f.now) + wait), Wait: wait,
+		Action: Retry, Reason: Failed, Score: toMillis(troupe.Score(f.now) + wait), Wait: toMillis(wait),
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
 }
