@@ -16,7 +16,7 @@ const (
 	// entrustBatch of them: a call with so many costs half as much a job as one
 	// with twenty.
 	entrustDelay = 5 * time.Millisecond
-	entrustBatch = 200
+	entrustBatch = 100
 )
 
 // entrust hands a move over whose job's slot goes on at once: jobs that fail
