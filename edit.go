@@ -18,8 +18,8 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	if len(p.edits) == cap(p.edits) { // one, or as many as a failure has
-		p.edits = slices.Grow(p.edits, 1+7*len(p.edits))
+	if len(p.edits) == cap(p.edits) {
+		p.edits = slices.Grow(p.edits, failureEdits)
 	}
 	i := p.find(key)
 	if i < 0 {
@@ -122,6 +122,9 @@ func (p *Payload) asTheyStand(i int) (n int) {
 	return n
 }
 
+// failureEdits is how many fields a failure sets, mostly.
+const failureEdits = 4
+
 // Clone returns a payload that can be edited on its own.
 func (p *Payload) Clone() *Payload {
 	c := &clone{Payload: *p}
@@ -133,8 +136,8 @@ func (p *Payload) Clone() *Payload {
 // clone is a payload with room for what a failure edits.
 type clone struct {
 	Payload
-	more    [fieldsRoom + 4]field
-	changes [4]edit
+	more    [fieldsRoom + failureEdits]field
+	changes [failureEdits]edit
 }
 
 func validText(s string) string {

@@ -51,7 +51,7 @@ type edit struct {
 }
 
 const (
-	fieldsRoom = 10      // three more than an ordinary push has
+	fieldsRoom = 11      // as many as an ordinary push has after a failure
 	copyBelow  = 4 << 10 // up to this size strings are parts of raw and keep it alive
 )
 

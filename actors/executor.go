@@ -56,6 +56,7 @@ type execution struct {
 	err        error
 	crash      *supervisor.JobCrash
 	returned   bool // the handler
+	read       bool // its error can be
 	concluded  bool // the job's fate was seen into Redis, or is on its way
 	acked      bool // its ack goes with the slot
 	goBroken   bool // a goroutine of the job panicked
@@ -234,7 +235,8 @@ func (e *execution) caught() {
 	case !e.returned:
 		e.err = &troupe.GoexitError{Stack: debug.Stack()}
 	default:
-		e.err = readable(e.err)
+		readable(&e.err)
+		e.read = true
 		return
 	}
 	e.crash = &supervisor.JobCrash{Queue: e.w.unit.Queue, Err: e.err, Stack: debug.Stack(), Class: e.class, JID: e.jid}

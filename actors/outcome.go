@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/rs/zerolog"
 
@@ -22,7 +21,7 @@ func (e *execution) conclude() {
 	}
 	e.ended = time.Now()
 	e.decide()
-	e.concluded = e.returned
+	e.concluded = e.returned && e.read
 }
 
 func (e *execution) decide() {
@@ -97,7 +96,7 @@ func (e *execution) invalid() {
 // callbacks, in a deferred call, which both allow.
 func (e *execution) fail() {
 	in := retry.Failure{
-		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Payload: e.unedited(), Err: e.err,
+		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
 		UnknownClass: e.handler == nil,
 	}
 	if e.handler != nil {
@@ -120,20 +119,6 @@ func (e *execution) fail() {
 	dec := e.c.d.policy.Decide(e.ended, random, in)
 	decided = true
 	e.failed(dec)
-}
-
-// unedited is the handler's payload if it still is what was fetched, and nobody
-// can be in the middle of a change; else nil. What is stored of a failure is what
-// was fetched, not what the handler has made of it.
-func (e *execution) unedited() *troupe.Payload {
-	if e.crash != nil {
-		return nil
-	}
-	is, was := e.payload.Bytes(), e.w.unit.Payload // the same memory if nothing was edited
-	if len(is) != len(was) || unsafe.SliceData(is) != unsafe.SliceData(was) {
-		return nil
-	}
-	return e.payload
 }
 
 // fetched parses the job anew, for those who may edit it.
@@ -221,29 +206,30 @@ func (e *execution) outcome(action retry.Action, score float64) Event {
 	}
 }
 
-// readable makes sure that err can be read: an Error method that panics is a
-// fault of the job's error, not of the processor that logs it.
-func readable(err error) (safe error) {
-	if err == nil {
-		return nil
+// readable makes sure that the error can be read: an Error method that panics or leaves
+// the goroutine is a fault of the job's error, not of the processor that logs it.
+func readable(err *error) {
+	if *err == nil {
+		return
 	}
+	read := false
 	defer func() {
-		if v := recover(); v != nil {
-			safe = &unreadableError{err: err, class: fmt.Sprintf("%T", err)}
+		if v := recover(); v != nil || !read {
+			*err = &unreadableError{err: *err, class: fmt.Sprintf("%T", *err)}
 		}
 	}()
-	_ = err.Error()
-	return err
+	_ = (*err).Error()
+	read = true
 }
 
-// unreadableError stands for an error whose Error method panics.
+// unreadableError stands for an error whose Error method does not return.
 type unreadableError struct {
 	err   error
 	class string
 }
 
 func (e *unreadableError) Error() string {
-	return "an error of type " + e.class + " whose Error method panics"
+	return "an error of type " + e.class + " whose Error method does not return"
 }
 
 func (e *unreadableError) ErrorClass() string { return strings.TrimPrefix(e.class, "*") }

@@ -189,7 +189,8 @@ func (f *owner) renew(ctx context.Context, in *incarnation) error {
 // call runs fn side by side with other calls, after registration and after the
 // doubts that an earlier call has left. An error of fn leaves a doubt; FENCED
 // is settled at once, and fn run again if it turns out that nothing was taken
-// from us (the lease had merely run out). Errors of Redis carry what was tried.
+// from us (the lease had merely run out); so is TORN, after what is held was written
+// back: Redis has lost units of a parcel. Errors of Redis carry what was tried.
 func (f *owner) call(ctx context.Context, what string, fn func(*incarnation) error) error {
 	for again := false; ; again = true {
 		in, err := f.enter(ctx)
@@ -197,10 +198,11 @@ func (f *owner) call(ctx context.Context, what string, fn func(*incarnation) err
 			if err = fn(in); err != nil {
 				f.mu.Lock()
 				f.doubt = f.doubt || f.cur == in
+				f.amnesia = f.amnesia || f.cur == in && redis.HasErrorPrefix(err, "TORN")
 				f.mu.Unlock()
 			}
 			f.gate.leave()
-			if !again && redis.HasErrorPrefix(err, "FENCED") {
+			if !again && (redis.HasErrorPrefix(err, "FENCED") || redis.HasErrorPrefix(err, "TORN")) {
 				continue
 			}
 		}

@@ -14,32 +14,24 @@ type Parcel struct {
 	list  string // key of the list that has its units
 	place int    // of the private place
 	size  int
-	state atomic.Int32
+	apart atomic.Bool // a unit of it was to go by itself: it may be open in Redis
 }
 
 // Size is the number of its units.
 func (p *Parcel) Size() int { return p.size }
 
-// States of a parcel.
-const (
-	closed  = iota
-	opening // a call that opens it was sent, and may have done it
-	open    // each unit has a field of its own
-)
-
-// takeApart notes that a unit of the parcel is about to go by itself. The script
-// that sees to that must open the parcel first, unless it is open.
-func (p *Parcel) takeApart() (needed bool) {
-	p.state.CompareAndSwap(closed, opening)
-	return p.state.Load() == opening
-}
+// takeApart notes that a unit of the parcel is about to go by itself, and tells
+// whether it is the first. The script that sees to that opens the parcel before,
+// whatever has become of it: a replica that was promoted may know it closed.
+func (p *Parcel) takeApart() (first bool) { return p.apart.CompareAndSwap(false, true) }
 
 // parcelAcks are the acks of one call that concern one parcel.
 type parcelAcks struct {
-	p    *Parcel
-	n    int
-	open bool // it has to be opened
-	sent bool // as a whole
+	p     *Parcel
+	n     int
+	open  bool // units of it go by themselves
+	first bool // for the first time
+	sent  bool // as a whole
 }
 
 // shipment are those of all parcels of one call.
@@ -56,14 +48,13 @@ func (s *shipment) of(p *Parcel) *parcelAcks {
 }
 
 // whole tells whether the call acks all units of a parcel that is surely closed.
-func (a *parcelAcks) whole() bool { return a.n == a.p.size && a.p.state.Load() == closed }
+func (a *parcelAcks) whole() bool { return a.n == a.p.size && !a.p.apart.Load() }
 
 // arrived notes that the call was answered.
 func (s shipment) arrived() (whole, opened int) {
 	for i := range s {
 		switch a := &s[i]; {
-		case a.open:
-			a.p.state.Store(open)
+		case a.first:
 			opened++
 		case a.sent:
 			whole++

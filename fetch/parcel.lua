@@ -17,20 +17,26 @@ local function receipt(prefix, x)
   return prefix .. string.sub(DIGITS, a, a) .. string.sub(DIGITS, b, b)
 end
 
--- label returns the number of units and the list of a parcel, from the value of its field.
+-- label returns the number of units and the list of a parcel, from the value of its field;
+-- nil if that is no parcel.
 local function label(value)
   local count, list = string.match(value, '^(%d+) (.+)$')
-  return tonumber(count) or 0, list or ''
+  return tonumber(count), list
 end
 
 -- open opens the parcel in a field of wip; nothing happens where there is none. It
--- returns nil, or the error text that kept it from that.
-local function open(wip, field)
+-- returns nil, or the error text that kept it from that: one that begins with TORN where
+-- units are missing, unless those are given up; then their number is returned as well.
+local function open(wip, field, give_up)
   local value = redis.pcall('HGET', wip, field)
   if type(value) ~= 'string' then return value and value.err end
-  local _, list = label(value)
+  local count, list = label(value)
+  if not count then return 'NOPARCEL ' .. field .. ' of ' .. wip .. ' is no parcel' end
   local jobs, fields = redis.pcall('LRANGE', list, 0, -1), {}
   if jobs.err then return jobs.err end
+  if #jobs ~= count and not give_up then
+    return 'TORN ' .. list .. ' holds ' .. #jobs .. ' of ' .. count .. ' units'
+  end
   local prefix, x = string.sub(field, 1, -4), tonumber(string.sub(field, -3, -2), 36)
   for j = 1, #jobs do
     fields[2 * j - 1], fields[2 * j] = receipt(prefix, x + j - 1), jobs[j]
@@ -41,6 +47,7 @@ local function open(wip, field)
   end
   redis.call('HDEL', wip, field)
   redis.call('DEL', list)
+  return nil, count - #jobs
 end
 
 -- parcels lists the fields of wip that are parcels, in the same order on every server.

@@ -51,7 +51,7 @@ type RescuerConfig struct {
 	Judge  Judge
 	Window time.Duration // how long a recovery counts; 0 means DefaultWindow
 
-	Logger zerolog.Logger // debug lines only: what was done is in Rescued
+	Logger zerolog.Logger // debug lines, and what Redis has lost: what was done is in Rescued
 	Rand   *rand.Rand     // for tests; nil means one that Identity and the time make
 }
 
@@ -392,10 +392,13 @@ const openAtOnce = 30
 // open gives each unit of the hash a field of its own. There are no parcels on a
 // cluster.
 func (j *judged) open(ctx context.Context) error {
-	for left := 1; left > 0 && !j.r.reg.cluster; {
-		var err error
-		if left, err = openScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip}, openAtOnce).Int(); err != nil {
+	for left := int64(1); left > 0 && !j.r.reg.cluster; {
+		reply, err := openScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip}, openAtOnce).Int64Slice()
+		if err != nil {
 			return err
+		}
+		if left = reply[0]; reply[1] > 0 {
+			j.r.log.Error().Str("place", j.wip).Int64("jobs", reply[1]).Msg("redis has lost jobs of a process that has died")
 		}
 	}
 	return nil

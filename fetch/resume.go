@@ -104,12 +104,10 @@ func (f *reliable) restore(ctx context.Context) error {
 		if err := restoreScript.Run(ctx, f.rdb, []string{in.lease, wip}, args...).Err(); err != nil {
 			return fmt.Errorf("write back what was in progress: %w", err)
 		}
-		for i := range units[start:end] {
-			if p := units[start+i].Parcel; p != nil {
-				p.state.Store(open) // each has a field of its own now
-			}
-		}
 		start = end
+	}
+	if err := f.dropParcels(ctx, in, units); err != nil {
+		return fmt.Errorf("take parcels apart: %w", err)
 	}
 	f.env.Logger.Warn().Str("fetcher", in.id).Int("units", len(units)).
 		Msg("redis had lost its data; registered again and wrote back what is in progress")
@@ -117,6 +115,22 @@ func (f *reliable) restore(ctx context.Context) error {
 	f.amnesia = false
 	f.mu.Unlock()
 	return nil
+}
+
+// dropParcels removes the parcels of units that have fields of their own now, should
+// Redis have kept any.
+func (f *reliable) dropParcels(ctx context.Context, in *incarnation, units []Unit) error {
+	pipe, last := f.rdb.Pipeline(), (*Parcel)(nil)
+	for i := range units {
+		if p := units[i].Parcel; p != nil && p != last {
+			last = p
+			p.takeApart()
+			pipe.HDel(ctx, in.wips[p.place], p.field)
+			pipe.Del(ctx, p.list)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	return err
 }
 
 // held lists the unsettled units of the incarnation, by queue.

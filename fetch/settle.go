@@ -100,16 +100,19 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 		in.generation, f.ttl, queue, 0)
 	groups := groupMoves(moves, batch)
 	var apart []*Parcel
-	whole := 0
+	whole, opened := 0, 0
 	for _, group := range groups {
 		if group.whole != nil {
 			whole++
 			continue
 		}
 		for _, i := range group.moves {
-			if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) && p.takeApart() {
+			if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) {
 				apart = append(apart, p)
 				args = append(args, &p.field)
+				if p.takeApart() {
+					opened++
+				}
 			}
 		}
 	}
@@ -121,12 +124,9 @@ func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, ba
 	if err != nil {
 		return err
 	}
-	for _, p := range apart {
-		p.state.Store(open)
-	}
-	if whole+len(apart) > 0 {
+	if whole+opened > 0 {
 		f.mu.Lock()
-		f.thrift.note(whole, len(apart))
+		f.thrift.note(whole, opened)
 		f.mu.Unlock()
 	}
 	for k, reply := range replies {
@@ -174,7 +174,7 @@ func wholeParcel(moves []Move, batch []int, k int) *Parcel {
 		return nil
 	}
 	last := &moves[batch[k+p.size-1]]
-	if last.Unit.Parcel != p || last.To != first.To || p.state.Load() != closed {
+	if last.Unit.Parcel != p || last.To != first.To || p.apart.Load() {
 		return nil
 	}
 	for _, i := range batch[k : k+p.size] {

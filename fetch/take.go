@@ -147,7 +147,7 @@ func (f *reliable) appendAcks(args []any, in *incarnation, acks []Unit, lists in
 	}
 	for i := range parcels {
 		if a := &parcels[i]; !a.whole() {
-			a.open = a.p.takeApart()
+			a.open, a.first = true, a.p.takeApart()
 		}
 	}
 	for q, count := range counts {

@@ -15,7 +15,7 @@ for k = 4, #KEYS do
   local n = redis.pcall('HLEN', KEYS[k])
   if type(n) == 'number' and n > 0 then
     left = left + n
-    for _, field in ipairs(parcels(KEYS[k])) do left = left - 1 + label(redis.call('HGET', KEYS[k], field)) end
+    for _, field in ipairs(parcels(KEYS[k])) do left = left - 1 + (label(redis.call('HGET', KEYS[k], field)) or 1) end
   end
 end
 if left == 0 then

@@ -68,6 +68,7 @@ while ARGV[at] do
   elseif i < 0 then
     for k = first, last do
       local err = open(KEYS[-2 * i + 2], ARGV[k])
+      if err and string.sub(err, 1, 4) == 'TORN' then return redis.error_reply(err) end
       if err then problem(-i, err) end
     end
   else
@@ -102,7 +103,7 @@ if call('EXISTS', unpack(wips)) > 0 then
       if held[1] then return i, 1, held[1] end
       if held[2] then
         local count, list = label(held[2])
-        return i, -count, string.sub(list, #lists + 1)
+        if count then return i, -count, string.sub(list, #lists + 1) end
       end
     end
   end
@@ -143,15 +144,15 @@ local function copy(queue, older, n, list)
   end
   local jobs = pcall('LRANGE', queue, -older - n, -older - 1)
   if jobs.err then return jobs.err end
-  call('DEL', list)
-  local r = pcall('LPUSH', list, unpack(jobs))
+  local r = pcall('DEL', list)
+  if type(r) == 'number' then r = pcall('LPUSH', list, unpack(jobs)) end
   if type(r) == 'table' then return r.err end
 end
 
 local made = 0 -- parcels
 
 -- share takes up to want units of queue i in parcels; it returns how many it took, an
--- error text if it has met one, and how many there were.
+-- error text if it has met one, and how many there were: nil if the queue is to blame.
 local function share(i, want)
   local len = pcall('LLEN', KEYS[2 * i + 1])
   if type(len) == 'table' then return 0, len.err end
@@ -170,7 +171,7 @@ local function share(i, want)
   local r = pcall('HSET', wips[i], unpack(fields))
   if type(r) == 'table' and r.err then
     for k = first, made - 1 do call('DEL', lists .. k) end
-    return 0, r.err
+    return 0, r.err, nil
   end
   local o = #out
   for k = 1, #reply do out[o + k] = reply[k] end
@@ -200,6 +201,7 @@ end
 local function take(i, want)
   local taken, more, err, len = 0, 0, nil, want
   if room > made then taken, err, len = share(i, want) end
+  if err and len then room, err = 0, nil end -- no list may be written: without parcels, then
   if not err and taken < math.min(want, len) then more, err = single(i, want - taken, taken) end
   taken = taken + more
   if err then problem(i, err) end
