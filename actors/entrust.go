@@ -16,7 +16,7 @@ const (
 	// entrustBatch of them: a call with so many costs half as much a job as one
 	// with twenty.
 	entrustDelay = 5 * time.Millisecond
-	entrustBatch = 100
+	entrustBatch = 128
 )
 
 // entrust hands a move over whose job's slot goes on at once: jobs that fail
@@ -58,21 +58,55 @@ func (t *tally) room(m *pendingMove) bool {
 
 func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
 
-// linger tells whether the moves, all of them entrusted, may wait for company, and sees to it that they
-// do not wait for ever. s.mu is held.
+// ripe are the moves that are to be written now: of those that were fetched together
+// all or, once they have waited, as many as there are. s.mu is held.
+func (s *settler) ripe() []*pendingMove {
+	for _, m := range s.moves {
+		if m.w.mates != nil {
+			m.w.mates.moving = 0
+		}
+	}
+	for _, m := range s.moves {
+		if m.w.mates != nil {
+			m.w.mates.moving++
+		}
+	}
+	ripe := make([]*pendingMove, 0, len(s.moves))
+	for _, m := range s.moves {
+		together := m.w.mates
+		if together != nil && together.moving < together.size {
+			if !together.broken && !s.alone && m.then != nil {
+				continue
+			}
+			together.broken = true
+		}
+		ripe = append(ripe, m)
+	}
+	s.enough = max(entrustBatch, len(s.moves)-len(ripe)+entrustBatch/2)
+	return ripe
+}
+
+// linger tells whether the moves, all of them entrusted, may wait for company, and
+// sees to it that they do not wait for ever. s.mu is held.
 func (s *settler) linger() bool {
-	if s.alone || len(s.moves) >= entrustBatch {
+	if s.alone || len(s.moves) >= max(s.enough, entrustBatch) {
 		return false
 	}
-	if s.company == nil {
-		s.company = time.AfterFunc(entrustDelay, func() {
-			s.mu.Lock()
-			s.company, s.alone = nil, true
-			s.mu.Unlock()
-			s.kick()
-		})
-	}
+	s.wait()
 	return true
+}
+
+// wait has what waits for company written in time. s.mu is held.
+func (s *settler) wait() {
+	if s.company != nil || s.closed {
+		return
+	}
+	s.company = time.AfterFunc(entrustDelay, func() {
+		s.mu.Lock()
+		s.company, s.alone = nil, true
+		s.mu.Unlock()
+		s.kick()
+	})
 }
 
 // end tells those who wait that their moves are over, and has the others told of.

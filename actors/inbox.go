@@ -153,7 +153,7 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 		case u.Parcel == nil:
 			together = nil
 		case i == 0 || u.Parcel != got[i-1].Parcel:
-			together = &mates{left: u.Parcel.Size()}
+			together = &mates{size: u.Parcel.Size(), left: u.Parcel.Size()}
 		}
 		ws[i] = &all[i]
 		ws[i].unit, ws[i].fetched, ws[i].mates = u, now, together

@@ -36,10 +36,13 @@ type work struct {
 // mates are units that are cheaper to ack together: those of a fetch.Parcel.
 // Guarded by the settler.
 type mates struct {
-	left  int       // of them that have not been acked
-	acked []*work   // the others, until they are released
-	since time.Time // of the first
-	apart bool      // they are no longer waited for
+	size   int
+	left   int       // of them that have not been acked
+	acked  []*work   // the others, until they are released
+	since  time.Time // of the first
+	apart  bool      // they are no longer waited for
+	broken bool      // they will not all go the same way: nothing is won by waiting
+	moving int       // of them that are to be moved; see ripe
 }
 
 // own notes that the job's own outcome decided its fate.

@@ -28,6 +28,7 @@ func (s *settler) gather(w *work) bool {
 
 // release lets the acks of m go, and those to come by themselves. s.mu is held.
 func (s *settler) release(m *mates) {
+	m.broken = m.broken || m.left > 0 && len(m.acked) > 0
 	s.acks = append(s.acks, m.acked...)
 	m.acked, m.apart = nil, true
 }

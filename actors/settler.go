@@ -36,6 +36,7 @@ type settler struct {
 
 	company        *time.Timer    // armed while entrusted moves wait for more
 	alone          bool           // they have waited long enough
+	enough         int            // so many of them need not wait
 	entrustedMoves tally          // whose end nobody waits for, until they are told of
 	reports        []*pendingMove // of those, the ones that are over
 	reporting      bool           // a goroutine tells of them
@@ -65,6 +66,9 @@ func (s *settler) ack(w *work) {
 // acked is ack for those who hold s.mu.
 func (s *settler) acked(w *work) {
 	if w.mates == nil || w.mates.apart {
+		if w.mates != nil {
+			w.mates.broken = true
+		}
 		s.acks = append(s.acks, w)
 	} else if !s.gather(w) {
 		return
@@ -157,8 +161,11 @@ func (s *settler) loop() {
 	}()
 	for try := 0; ; {
 		s.mu.Lock()
-		acks, moves := s.acks, slices.Clone(s.moves)
+		acks, moves := s.acks, s.ripe()
 		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.linger() {
+			if len(s.moves) > 0 {
+				s.wait()
+			}
 			// in the same critical section as the look: what is submitted after
 			// it must find nobody running
 			normal, s.running = true, false
