@@ -32,7 +32,7 @@ type budget struct {
 var budgets = []budget{
 	{result.Drain, "25 processors", "troupe", result.Trips, 0.02, 0.02},
 	{result.Concurrency, "25, three queues", "troupe", result.Trips, 0.02, 0.02},
-	{result.Cost, "25 processors", "troupe", result.Commands, 0.02, 0.02},
+	{result.Cost, "25 processors", "troupe", result.Commands, 0.04, 0.04}, // in one trip a script, and a read for each 64 jobs
 	{result.Cost, "25 processors", "troupe", result.Allocs, 10, 10},
 	{result.Cost, "25 processors", "troupe-raw", result.Allocs, 8, 8},
 	{result.Failures, "25 processors", "troupe", result.Trips, 0.4, 0.4},
