@@ -83,8 +83,9 @@ type incarnation struct {
 	fenced     string
 
 	// On one server:
-	wips []string // per queue, then per queue of suspects
-	head []any    // number of keys and keys of take, behind two free places
+	wips    []string // per queue, then per queue of suspects
+	head    []any    // number of keys and keys of take, behind two free places
+	lapHead []any    // the same with laps
 
 	// On a cluster:
 	places [][]string // per queue and then per queue of suspects: the list and the private place

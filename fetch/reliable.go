@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -57,15 +58,48 @@ func NewReliable(env Env) (Fetcher, error) {
 
 // furnish gives an incarnation the keys of its scripts.
 func (f *reliable) furnish(in *incarnation) {
-	in.head = append(in.head, nil, nil, 2+2*len(f.names), in.lease, keys.Paused)
 	for _, name := range f.names {
-		wip := keys.WIP(name, in.id)
-		in.wips = append(in.wips, wip)
-		in.head = append(in.head, keys.Queue(name), wip)
+		in.wips = append(in.wips, keys.WIP(name, in.id))
 	}
 	for _, name := range f.names {
 		in.wips = append(in.wips, keys.WIP(keys.Suspects(name), in.id))
 	}
+	in.head = f.head(in, false, false)
+	if f.laps != nil {
+		in.lapHead = f.head(in, false, true)
+	}
+}
+
+// head begins the arguments of a take: two free places, the number of keys and the
+// keys. The queues of suspects and the laps come behind the queues, if they are to.
+func (f *reliable) head(in *incarnation, suspects, laps bool) []any {
+	n := len(f.names)
+	wips := in.wips[:n:n]
+	if suspects {
+		wips = in.wips
+	}
+	if laps {
+		wips = slices.Concat(wips, in.wips[:n])
+	}
+	head := append(make([]any, 0, 5+2*len(wips)), nil, nil, 2+2*len(wips), in.lease)
+	for _, wip := range wips {
+		head = append(head, wip)
+	}
+	head = append(head, keys.Paused)
+	for _, name := range f.names {
+		head = append(head, keys.Queue(name))
+	}
+	for _, name := range f.names {
+		if suspects {
+			head = append(head, keys.Queue(keys.Suspects(name)))
+		}
+	}
+	for _, name := range f.names {
+		if laps {
+			head = append(head, keys.Lap(name))
+		}
+	}
+	return head
 }
 
 // settleIn is nothing: a registration is all that a fetcher needs.

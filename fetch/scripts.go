@@ -14,6 +14,11 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
+// quickHead is the head of take: all of it in the usual case of an idle fetcher.
+//
+//go:embed quick.lua
+var quickHead string
+
 // baton is the head of the scripts that have a seat.
 //
 //go:embed baton.lua
@@ -58,7 +63,7 @@ func source(name string) string {
 	}
 	switch name {
 	case "take":
-		return parcelHead + baton + string(src)
+		return quickHead + parcelHead + baton + string(src)
 	case "settle", "resume", "leave", "open":
 		return parcelHead + string(src)
 	case "sit":

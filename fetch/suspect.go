@@ -28,18 +28,6 @@ func anySuspect(units []Unit) bool {
 	return slices.ContainsFunc(units, func(u Unit) bool { return u.Suspect })
 }
 
-// wideHead is incarnation.head with the queues of suspects behind the others. It
-// is made when it is wanted, so that fetching carries no key for nothing.
-func (f *reliable) wideHead(in *incarnation) []any {
-	n := len(f.names)
-	head := append(make([]any, 0, len(in.head)+2*n), in.head...)
-	head[2] = 2 + 4*n
-	for i, name := range f.names {
-		head = append(head, keys.Queue(keys.Suspects(name)), in.wips[n+i])
-	}
-	return head
-}
-
 // Suspects tells whether suspects wait; see Isolator. It costs one command if
 // none do.
 func (f *reliable) Suspects(ctx context.Context) (bool, error) {
@@ -95,7 +83,7 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 		if err != nil || len(wants) == 0 {
 			return err
 		}
-		args := append(f.wideHead(in), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "")
+		args := append(f.head(in, true, false), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "")
 		reply, err := takeScript.run(ctx, f.rdb, append(args, wants...))
 		if err != nil {
 			f.mu.Lock()

@@ -98,24 +98,23 @@ func parcelLists(in *incarnation, prefix string, n int) []string {
 // pointers, which go-redis writes without another allocation each. parcels is how many
 // it may bring.
 func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
-	head, lists := in.head, len(f.names)
-	if anySuspect(acks) {
-		head, lists = f.wideHead(in), 2*lists
+	head, lists, laps := in.head, len(f.names), f.laps != nil && ask > 0
+	switch {
+	case anySuspect(acks): // made when it is wanted, so that fetching carries no key for nothing
+		head, lists = f.head(in, true, laps), 2*lists
+	case laps:
+		head = in.lapHead
 	}
 	args := make([]any, len(head), len(head)+12+4*len(wants)+len(acks)+6*lists)
 	copy(args, head)
-	laps := f.laps != nil && ask > 0
-	if laps {
-		args[2] = 2 + 2*lists + 2*len(f.names)
-		for i, name := range f.names {
-			args = append(args, keys.Lap(name), in.wips[i])
-		}
-	}
 	name, flags := "", ""
 	if sitting != nil {
 		args[2] = 4 + 2*lists
 		args = append(args, f.bell.keys...)
 		name, flags = f.bell.name, sitting.flags
+		if flags == "sk" && len(acks) == 0 && len(wants) < min(ask, 10) {
+			flags = "skq" // see quick.lua
+		}
 	}
 	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, parcel.Size, parcels, keys.Parcels(in.id, prefix))
 	known, first := len(args)-6, len(args)

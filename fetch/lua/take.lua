@@ -1,10 +1,10 @@
 -- take: acks units and takes new ones.
 --
 -- KEYS[1]        lease of the fetcher
--- KEYS[2]        set of paused queues, by bare name
--- KEYS[2i+1]     queue i, 1 <= i <= number of queues
--- KEYS[2i+2]     hash of what the fetcher has in progress from queue i; a lap counts
---                as a queue in front of its own, and has the hash of that
+-- KEYS[1+i]      hash of what the fetcher has in progress from queue i, 1 <= i <= queues;
+--                the lap of a queue counts as one more, with the hash of that queue
+-- KEYS[2+queues] set of paused queues, by bare name
+-- KEYS[2+queues+i] queue i
 -- last two KEYS  baton and line of the set of queues, if ARGV[6] is not ""
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
@@ -34,12 +34,6 @@
 -- write that always passes, so jobs can be fetched and make room; the other
 -- scripts begin with it or with a PERSIST for the same reason.
 
--- One command checks the fence and extends the lease.
-local lease = call('GETEX', KEYS[1], 'PX', ARGV[2])
-if lease ~= ARGV[1] then
-  return redis.error_reply('FENCED the lease holds ' .. tostring(lease) .. ', expected ' .. ARGV[1])
-end
-
 local out = {}
 
 local function problem(i, err)
@@ -58,22 +52,29 @@ local function ack(wip, first, last)
   call('DEL', unpack(lists))
 end
 
-local at = 11 + 2 * tonumber(ARGV[5])
+local name, baton, line, keys = ARGV[6], nil, nil, #KEYS
+if name ~= '' then
+  baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
+end
+local queues = keys / 2 - 1
+local paused, last = queues + 2, 10 + 2 * tonumber(ARGV[5]) -- where the queues begin, and the wants end
+
+local at = last + 1
 while ARGV[at] do
   local i, first, last = tonumber(ARGV[at]), at + 2, at + 1 + tonumber(ARGV[at + 1])
   if not i then
     i = tonumber(string.sub(ARGV[at], 1, -2))
-    local err = ack(KEYS[2 * i + 2], first, last)
+    local err = ack(KEYS[1 + i], first, last)
     if err then problem(i, err) end
   elseif i < 0 then
     for k = first, last do
-      local err = open(KEYS[-2 * i + 2], ARGV[k])
+      local err = open(KEYS[1 - i], ARGV[k])
       if err and string.sub(err, 1, 4) == 'TORN' then return redis.error_reply(err) end
       if err then problem(-i, err) end
     end
   else
     for k = first, last, 1000 do
-      local r = pcall('HDEL', KEYS[2 * i + 2], unpack(ARGV, k, math.min(k + 999, last)))
+      local r = pcall('HDEL', KEYS[1 + i], unpack(ARGV, k, math.min(k + 999, last)))
       if type(r) == 'table' and r.err then problem(i, r.err) end
     end
   end
@@ -86,20 +87,12 @@ if n == 0 then return out end
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
 local prefix, most, room, lists = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local name, baton, line, keys = ARGV[6], nil, nil, #KEYS
-if name ~= '' then
-  baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
-end
-local wips, watched = {}, {KEYS[2]}
-for k = 4, keys, 2 do
-  watched[#watched + 1] = KEYS[k - 1]
-  wips[#wips + 1] = KEYS[k]
-end
-if call('EXISTS', unpack(wips)) > 0 then
+local met = call('EXISTS', unpack(KEYS, 2, paused))
+if met > 0 then
   local function find(x) -- the queue and the count of what begins with unit x, and where it is
     local r = receipt(prefix, x)
-    for i = 1, #wips do
-      local held = pcall('HMGET', wips[i], r, r .. '+')
+    for i = 1, queues do
+      local held = pcall('HMGET', KEYS[1 + i], r, r .. '+')
       if held[1] then return i, 1, held[1] end
       if held[2] then
         local count, list = label(held[2])
@@ -120,12 +113,11 @@ end
 
 local got, dry = 0, {}
 
--- One command while nothing is paused; a key of another type pauses nothing.
-if call('EXISTS', KEYS[2]) == 1 then
-  for i = 1, #wips do
-    local key = KEYS[2 * i + 1]
+if met > 0 and call('EXISTS', KEYS[paused]) == 1 then -- a key of another type pauses nothing
+  for i = 1, queues do
+    local key = KEYS[paused + i]
     local queue = string.match(key, '^troupe:lap:{queue:(.*)}$') or string.sub(key, 7) -- behind "queue:"
-    if pcall('SISMEMBER', KEYS[2], queue) == 1 then
+    if pcall('SISMEMBER', KEYS[paused], queue) == 1 then
       dry[i] = true
       problem(i, '')
     end
@@ -154,13 +146,13 @@ local made = 0 -- parcels
 -- share takes up to want units of queue i in parcels; it returns how many it took, an
 -- error text if it has met one, and how many there were: nil if the queue is to blame.
 local function share(i, want)
-  local len = pcall('LLEN', KEYS[2 * i + 1])
+  local len = pcall('LLEN', KEYS[paused + i])
   if type(len) == 'table' then return 0, len.err end
   local first, taken, fields, reply, err = made, 0, {}, {}, nil
   want = math.min(want, len)
   while want - taken > 1 and made < room do
     local n, list = math.min(most, want - taken), lists .. made
-    err = copy(KEYS[2 * i + 1], taken, n, list)
+    err = copy(KEYS[paused + i], taken, n, list)
     if err then break end
     local f, o = #fields, #reply
     fields[f + 1], fields[f + 2] = receipt(prefix, got + taken) .. '+', n .. ' ' .. list
@@ -168,7 +160,7 @@ local function share(i, want)
     taken, made = taken + n, made + 1
   end
   if taken == 0 then return 0, err, len end
-  local r = pcall('HSET', wips[i], unpack(fields))
+  local r = pcall('HSET', KEYS[1 + i], unpack(fields))
   if type(r) == 'table' and r.err then
     for k = first, made - 1 do call('DEL', lists .. k) end
     return 0, r.err, nil
@@ -181,7 +173,7 @@ end
 -- single takes up to want units of queue i, behind those that are older, with a field each;
 -- it returns how many it took, and an error text if it has met one.
 local function single(i, want, older)
-  local jobs = pcall('LRANGE', KEYS[2 * i + 1], -older - want, -older - 1)
+  local jobs = pcall('LRANGE', KEYS[paused + i], -older - want, -older - 1)
   if jobs.err then return 0, jobs.err end
   local len, taken = #jobs, 0
   while taken < len do -- oldest first: the right end is the next in turn
@@ -189,7 +181,7 @@ local function single(i, want, older)
     for j = taken, upto - 1 do
       fields[f + 1], fields[f + 2], f = receipt(prefix, got + older + j), jobs[len - j], f + 2
     end
-    local r = pcall('HSET', wips[i], unpack(fields))
+    local r = pcall('HSET', KEYS[1 + i], unpack(fields))
     if type(r) == 'table' and r.err then return taken, r.err end
     out[o + 1], out[o + 2] = i, upto - taken
     for j = taken, upto - 1 do out[o + 3 + j - taken] = jobs[len - j] end
@@ -207,11 +199,10 @@ local function take(i, want)
   if err then problem(i, err) end
   if taken < want then dry[i] = true end
   if taken == 0 then return end
-  call('LTRIM', KEYS[2 * i + 1], 0, -taken - 1)
+  call('LTRIM', KEYS[paused + i], 0, -taken - 1)
   got = got + taken
 end
 
-local last = 10 + 2 * tonumber(ARGV[5])
 for k = 11, last, 2 do
   if got == n then break end
   local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
@@ -226,6 +217,6 @@ end
 if name ~= '' then
   local seat = sit(baton, line, name, ARGV[7], got < n, got)
   out[#out + 1], out[#out + 2] = 0, seat
-  if seat == 'hold' or seat == 'second' then pcall('EXISTS', unpack(watched)) end
+  if seat == 'hold' or seat == 'second' then pcall('EXISTS', unpack(KEYS, paused, paused + queues)) end
 end
 return out

@@ -52,8 +52,8 @@ func (c command) runs(file string) bool {
 		}
 		return string(src)
 	}
-	src, parcel, baton := read(file), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
-	for _, src := range []string{src, baton + src, parcel + src, parcel + baton + src} { // see package fetch
+	src, quick, parcel, baton := read(file), read("fetch", "quick.lua"), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
+	for _, src := range []string{src, baton + src, parcel + src, quick + parcel + baton + src} { // see package fetch
 		sum := sha1.Sum([]byte(src))
 		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
 			return true

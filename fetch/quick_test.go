@@ -1,0 +1,122 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// The quick way through a take ends as the long one does, and a take that is sent
+// twice says the same, whatever there is. want tells that the quick way is open.
+func TestTheQuickTakeTakesWhatTheLongOneTakes(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	queues := []string{"a", "b", "c"}
+	var (
+		f      *reliable
+		prefix string
+	)
+	for name, c := range map[string]struct {
+		set  func(ctx context.Context)
+		want bool
+	}{
+		"nothing":         {func(context.Context) {}, true},
+		"a job":           {func(ctx context.Context) { rdb.LPush(ctx, "queue:b", "b1") }, true},
+		"a job each":      {func(ctx context.Context) { push(ctx, rdb, "a1", "b1", "c1") }, true},
+		"two jobs of one": {func(ctx context.Context) { push(ctx, rdb, "a1", "b1", "b2") }, false},
+		"more than is asked": {func(ctx context.Context) {
+			for i := range 9 {
+				push(ctx, rdb, fmt.Sprint("c", i), fmt.Sprint("a", i))
+			}
+		}, false},
+		"not a queue":         {func(ctx context.Context) { push(ctx, rdb, "a1"); rdb.Set(ctx, "queue:b", "x", 0) }, false},
+		"a paused queue":      {func(ctx context.Context) { push(ctx, rdb, "a1", "b1"); rdb.SAdd(ctx, keys.Paused, "a") }, false},
+		"no set of paused":    {func(ctx context.Context) { push(ctx, rdb, "a1"); rdb.Set(ctx, keys.Paused, "x", 0) }, false},
+		"a unit in progress":  {func(ctx context.Context) { push(ctx, rdb, "a1"); rdb.HSet(ctx, f.cur.wips[0], "x", "a0") }, false},
+		"not a private place": {func(ctx context.Context) { push(ctx, rdb, "a1", "b1"); rdb.Set(ctx, f.cur.wips[0], "x", 0) }, false},
+		"another's baton":     {func(ctx context.Context) { push(ctx, rdb, "a1"); rdb.Set(ctx, f.bell.keys[0].(string), "other", 0) }, false},
+		"nobody's baton":      {func(ctx context.Context) { push(ctx, rdb, "a1"); rdb.Del(ctx, f.bell.keys[0].(string)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// run gives a new database to a take with these flags.
+			run := func(flags string) (reply, again []string, left map[string]any, quick bool) {
+				ctx := t.Context()
+				rdb.FlushDB(ctx)
+				env := testEnv(rdb, Strict(queues))
+				f = mustOpen(t, env)
+				rdb.Set(ctx, f.bell.keys[0].(string), f.bell.name, 0)
+				c.set(ctx)
+				f.calls++
+				prefix = receiptPrefix(f.calls)
+				args, _ := f.takeArgs(f.cur, prefix, 6, 0, f.wants(6, f.rand), nil, &sitting{flags: "sk"})
+				at := slices.Index(args, any("skq"))
+				if at < 0 {
+					t.Fatal("a take of an idle fetcher is not marked as one that may be quick")
+				}
+				args[at] = flags
+				rdb.ConfigResetStat(ctx)
+				reply, err := takeScript.run(ctx, rdb, args)
+				if err != nil {
+					t.Fatal(err)
+				}
+				quick = !strings.Contains(rdb.Info(ctx, "commandstats").Val(), "cmdstat_ltrim:")
+				if again, err = takeScript.run(ctx, rdb, args); err != nil {
+					t.Fatal(err)
+				}
+				return reply, again, contents(t, rdb), quick
+			}
+			long, longAgain, longLeft, _ := run("sk")
+			got, again, left, quick := run("skq")
+			if diff := cmp.Diff(long, got); diff != "" {
+				t.Errorf("reply (-long +quick):\n%s", diff)
+			}
+			if diff := cmp.Diff(longAgain, again); diff != "" {
+				t.Errorf("reply to the same once more (-long +quick):\n%s", diff)
+			}
+			if diff := cmp.Diff(longLeft, left); diff != "" {
+				t.Errorf("what is left (-long +quick):\n%s", diff)
+			}
+			if quick != c.want {
+				t.Errorf("quick: %v, expected %v", quick, c.want)
+			}
+		})
+	}
+}
+
+func push(ctx context.Context, rdb *redis.Client, jobs ...string) {
+	for _, job := range jobs {
+		rdb.LPush(ctx, "queue:"+job[:1], job)
+	}
+}
+
+// contents are the keys of the database but for what tells fetchers apart.
+func contents(t *testing.T, rdb *redis.Client) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		switch kind := rdb.Type(t.Context(), key).Val(); kind {
+		case "string":
+			out[key] = rdb.Get(t.Context(), key).Val()
+		case "list":
+			out[key] = rdb.LRange(t.Context(), key, 0, -1).Val()
+		case "hash":
+			out[key] = rdb.HGetAll(t.Context(), key).Val()
+		case "set":
+			out[key] = rdb.SMembers(t.Context(), key).Val()
+		case "zset":
+			out[key] = rdb.ZRange(t.Context(), key, 0, -1).Val()
+		default:
+			t.Fatalf("%s is a %s", key, kind)
+		}
+	}
+	delete(out, keys.Procs)
+	delete(out, keys.Leases)
+	return out
+}
