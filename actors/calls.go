@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -164,6 +165,9 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	c.forget(acks...)
 	c.dropIterations(acks)
 	c.receive(got, want, took)
+	if len(got) > 0 && len(got) < want {
+		runtime.Gosched() // the slots first: there is no hurry to fetch again
+	}
 	return nil
 }
 
