@@ -7,14 +7,14 @@ import (
 )
 
 // floorSize is what the heap counts as at least.
-const floorSize = 16 << 20
+const floorSize = 32 << 20
 
 var (
 	floor []byte // never touched: address space, no memory
 	once  sync.Once
 )
 
-// Floor makes a small heap count as 16 MiB more. The collector runs each time
+// Floor makes a small heap count as 32 MiB more. The collector runs each time
 // that the heap has doubled; with the 4 MB of a daemon that is fifty times a second
 // at full speed, and a quarter of its processor time. A large heap is hardly
 // changed: at most 32 MiB of garbage more than before wait to be collected. It does nothing
