@@ -45,17 +45,31 @@ func (p *Payload) Set(key string, value json.RawMessage) {
 // SetString sets a field to a JSON string. Each run of bytes that is not UTF-8
 // becomes one U+FFFD: such a job would be lost by Ruby.
 func (p *Payload) SetString(key, value string) {
-	p.Set(key, appendString(make([]byte, 0, len(value)+2), validText(value)))
+	p.Set(key, appendString(p.room(len(value)+2), validText(value)))
+}
+
+// room returns an empty slice for n bytes of text.
+func (p *Payload) room(n int) []byte {
+	used := len(p.spare)
+	if cap(p.spare)-used < n {
+		return make([]byte, 0, n)
+	}
+	p.spare = p.spare[:used+n]
+	return p.spare[used : used : used+n]
 }
 
 // SetInt sets a field to a JSON integer.
-func (p *Payload) SetInt(key string, value int64) { p.Set(key, strconv.AppendInt(nil, value, 10)) }
+func (p *Payload) SetInt(key string, value int64) {
+	p.Set(key, strconv.AppendInt(p.room(intRoom), value, 10))
+}
 
 // SetBool sets a field to true or false.
 func (p *Payload) SetBool(key string, value bool) { p.Set(key, strconv.AppendBool(nil, value)) }
 
 // SetTime sets a field to a timestamp in the given form.
-func (p *Payload) SetTime(key string, t time.Time, form Timestamps) { p.Set(key, form.Format(t)) }
+func (p *Payload) SetTime(key string, t time.Time, form Timestamps) {
+	p.Set(key, form.appendTo(p.room(timeRoom), t))
+}
 
 // SetJSON sets a field to any Go value by the rules of EncodeJSON, and leaves
 // the payload alone if that fails.
@@ -122,14 +136,19 @@ func (p *Payload) asTheyStand(i int) (n int) {
 	return n
 }
 
-// failureEdits is how many fields a failure sets, mostly.
-const failureEdits = 4
+const (
+	failureEdits = 4   // how many fields a failure sets, mostly
+	failureTexts = 160 // bytes of their texts, where the message is short
+	intRoom      = 20  // bytes of any int64
+	timeRoom     = 24  // of a timestamp
+)
 
 // Clone returns a payload that can be edited on its own.
 func (p *Payload) Clone() *Payload {
 	c := &clone{Payload: *p}
 	c.fields = append(c.more[:0], p.fields...)
 	c.edits = append(c.changes[:0], p.edits...)
+	c.spare = c.texts[:0]
 	return &c.Payload
 }
 
@@ -138,6 +157,7 @@ type clone struct {
 	Payload
 	more    [fieldsRoom + failureEdits]field
 	changes [failureEdits]edit
+	texts   [failureTexts]byte
 }
 
 func validText(s string) string {

@@ -2,13 +2,16 @@ package troupe
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // appendFloat writes the shortest digits that read back as f, the way Ruby's
@@ -91,15 +94,12 @@ func appendCheckedString(dst []byte, s string) ([]byte, *EncodeError) {
 func appendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	start := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
+	for start, i := 0, 0; ; i, start = i+1, i+1 {
+		if i = plainTo(s, i); i == len(s) {
+			return append(append(dst, s[start:]...), '"')
 		}
 		dst = append(dst, s[start:i]...)
-		start = i + 1
-		switch c {
+		switch c := s[i]; c {
 		case '"', '\\':
 			dst = append(dst, '\\', c)
 		case '\b':
@@ -116,5 +116,29 @@ func appendString(dst []byte, s string) []byte {
 			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}
-	return append(append(dst, s[start:]...), '"')
+}
+
+// plainTo returns the index from i on of the first byte of s that needs an escape,
+// len(s) if none does.
+func plainTo(s string, i int) int {
+	const spaces = 0x2020202020202020
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	for ; i+8 <= len(b); i += 8 {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	if rest := 8 * (len(b) - i); rest > 0 && len(b) >= 8 { // the last eight without those before i
+		w := binary.LittleEndian.Uint64(b[len(b)-8:])>>(64-rest) | spaces<<rest
+		if m := special(w); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+		return len(b)
+	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return i
 }

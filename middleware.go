@@ -9,7 +9,8 @@ import (
 // (see Discard, Kill, RetryIn, Park), by default a retry. ctx is cancelled, with a
 // cause, at the stop deadline, when fenced, and at the class's timeout.
 // The payload is the handler's own copy: what it changes there is seen by
-// inner middleware and the handler, never by the stored retry.
+// inner middleware and the handler, never by the stored retry. Once the handler has
+// returned it must not be changed any more.
 type Handler interface {
 	Perform(ctx context.Context, p *Payload) error
 }

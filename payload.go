@@ -22,6 +22,7 @@ type Payload struct {
 	fields []field
 	edits  []edit
 	marks  keyMarks
+	spare  []byte // room for the texts of edits, from its length on
 
 	edited       bool
 	escapedKeys  bool // some key in raw is written with escapes

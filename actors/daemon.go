@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/retry"
@@ -31,6 +32,7 @@ type Daemon struct {
 	log      zerolog.Logger
 	redis    redis.UniversalClient // our own
 	identity string
+	seed     jitter.Seed // of the identity
 	info     beat.Info
 
 	policy retry.Policy
@@ -120,6 +122,7 @@ func New(cfg Config) (*Daemon, error) {
 	hostname := beat.Hostname(os.Getenv)
 	pid := turn.PID()
 	d.identity = beat.NewIdentity(hostname, pid)
+	d.seed = jitter.Of(d.identity)
 	d.beats = newBeats(d.identity, cfg.Metrics)
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"time"
+
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
@@ -24,7 +26,7 @@ func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {
 	if !ev.Enabled() {
 		return ev
 	}
-	return ev.Str("jid", e.jid).Str("class", e.class).
-		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name).
-		Float64("elapsed_s", e.elapsed.Seconds()).Str("outcome", outcome)
+	ev = ev.Str("jid", e.jid).Str("class", e.class).
+		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name)
+	return joblog.Seconds(ev, "elapsed_s", e.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
 }

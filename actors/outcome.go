@@ -5,11 +5,11 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 )
@@ -99,10 +99,13 @@ func (e *execution) fail() {
 		Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, Err: e.err,
 		UnknownClass: e.handler == nil,
 	}
+	if e.untouched() {
+		in.Payload = e.payload
+	}
 	if e.handler != nil {
 		in.Options = e.handler.options
 	}
-	random := jitter.Uint64(e.c.d.identity, e.jid, e.ended)
+	random := e.c.d.seed.Uint64(e.jid, e.ended)
 	decided := false
 	defer func() {
 		if decided {
@@ -119,6 +122,13 @@ func (e *execution) fail() {
 	dec := e.c.d.policy.Decide(e.ended, random, in)
 	decided = true
 	e.failed(dec)
+}
+
+// untouched tells whether the payload that the user's code was given is as it was
+// fetched. The code has returned.
+func (e *execution) untouched() bool {
+	now, was := e.payload.Bytes(), e.w.unit.Payload
+	return len(now) == len(was) && unsafe.SliceData(now) == unsafe.SliceData(was)
 }
 
 // fetched parses the job anew, for those who may edit it.
@@ -163,12 +173,12 @@ func (e *execution) tell(action retry.Action, score, wait float64) {
 	}
 	if line := e.line(level, action.String()); line.Enabled() {
 		if action == retry.Park {
-			line = line.Float64("parked_s", wait)
+			line = joblog.Seconds(line, "parked_s", wait)
 		} else {
 			line = line.Str("error_class", troupe.ErrorClass(e.err))
 		}
 		if line = joblog.Err(line, e.err); action == retry.Retry {
-			line = line.Float64("retry_in_s", wait)
+			line = joblog.Seconds(line, "retry_in_s", wait)
 		}
 		line.Msg(text)
 	}

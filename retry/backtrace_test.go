@@ -140,7 +140,7 @@ func TestRubyReadsTheEntriesAndKeepsTheirBytes(t *testing.T) {
 		  late: retries.all? { |e| e.at.to_f > 1795225014 + 15 },
 		  dead: [dead["error_class"], dead["error_message"], dead.jid, dead.at.to_i, dead.queue])`)
 	want := `{"trace":[80,80],"line":["/app/job.go:42:in ` + "`main.(*Job).Perform'" + `","é` + "\u2028" + `<>"],` +
-		`"counts":[0,1],"at":[1795225014.2125583,1795225014.2125583],"retried":[null,1795225014.2125583],` +
+		`"counts":[0,1],"at":[1795225014.212558,1795225014.212558],"retried":[null,1795225014.212558],` +
 		`"klass":"HardJob","args":[1,"é<&>"],"late":true,` +
 		`"dead":["Net::ReadTimeout","\u0000 \"quoted\" ` + "\u2028" + ` 🎭","1d568ab56a49fd934a79f42b",1795225014,"default"]}`
 	if got != want {

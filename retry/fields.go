@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
@@ -47,15 +48,16 @@ func (f *failure) record() {
 	f.m.SetString("error_message", message(f.Err))
 	f.m.SetString("error_class", class(f.Err))
 	last, again := f.lastCount()
+	now := f.now.Truncate(time.Microsecond) // such a time is written in half the time
 	if again {
 		// A job that has no first failure on record would be lost by a peer.
 		if _, readable := f.m.Time("failed_at"); !readable {
-			f.m.SetTime("failed_at", f.now, f.Timestamps)
+			f.m.SetTime("failed_at", now, f.Timestamps)
 		}
-		f.m.SetTime("retried_at", f.now, f.Timestamps)
+		f.m.SetTime("retried_at", now, f.Timestamps)
 		f.count = last + 1
 	} else {
-		f.m.SetTime("failed_at", f.now, f.Timestamps)
+		f.m.SetTime("failed_at", now, f.Timestamps)
 	}
 	f.m.SetInt("retry_count", f.count)
 	if text := packBacktrace(f.Err, f.backtraceLines()); text != "" {

@@ -66,7 +66,7 @@ func TestTheBytesAreSidekiqs(t *testing.T) {
 			"7: first failure with a retry queue",
 			`{"retry":3,"queue":"default","retry_queue":"low","class":"RetryQueueJob","args":[],"jid":"1d568ab56a49fd934a79f42b","created_at":1795225014.209691,"enqueued_at":1795225014.2097554}`,
 			"default", rubyError{"RuntimeError", "go low"}, time.Unix(1795225014, 212558300), troupe.TimestampsFloat, Retry,
-			`{"retry":3,"queue":"low","retry_queue":"low","class":"RetryQueueJob","args":[],"jid":"1d568ab56a49fd934a79f42b","created_at":1795225014.209691,"enqueued_at":1795225014.2097554,"error_message":"go low","error_class":"RuntimeError","failed_at":1795225014.2125583,"retry_count":0}`,
+			`{"retry":3,"queue":"low","retry_queue":"low","class":"RetryQueueJob","args":[],"jid":"1d568ab56a49fd934a79f42b","created_at":1795225014.209691,"enqueued_at":1795225014.2097554,"error_message":"go low","error_class":"RuntimeError","failed_at":1795225014.212558,"retry_count":0}`,
 		},
 		{
 			"8: dead at the first failure",
@@ -183,12 +183,12 @@ func TestRetryCount(t *testing.T) {
 		if d.Action != Retry || d.RetryCount != tt.count || get(p, "retry_count") != fmt.Sprint(tt.count) {
 			t.Errorf("%s: %v, count %d, stored %s", name, d.Action, d.RetryCount, get(p, "retry_count"))
 		}
-		wantFailed, wantRetried := "1795225014.2125583", ""
+		wantFailed, wantRetried := "1795225014.212558", ""
 		if tt.failedAt {
 			wantFailed = "1795220000.5"
 		}
 		if tt.retriedAt {
-			wantRetried = "1795225014.2125583"
+			wantRetried = "1795225014.212558"
 		}
 		if get(p, "failed_at") != wantFailed || get(p, "retried_at") != wantRetried {
 			t.Errorf("%s: failed_at %s, retried_at %q", name, get(p, "failed_at"), get(p, "retried_at"))
@@ -327,8 +327,8 @@ func TestTheBoundsOfTheDeadSet(t *testing.T) {
 		before float64
 		max    int
 	}{
-		{Policy{}, 1795225014.2125583 - 15552000, 10_000},
-		{Policy{DeadMax: 5, DeadTimeout: time.Hour}, 1795225014.2125583 - 3600, 5},
+		{Policy{}, 1795225014.212558 - 15552000, 10_000},
+		{Policy{DeadMax: 5, DeadTimeout: time.Hour}, 1795225014.212558 - 3600, 5},
 		{Policy{DeadMax: -1, DeadTimeout: -1}, 0, 0},
 	} {
 		d := tt.pol.Decide(now, rand.Uint64(), Failure{Raw: []byte(`{"retry":0}`), FetchedFrom: "q", Err: boom})

@@ -14,27 +14,30 @@ import (
 // with this identity. It is not safe for concurrent use; make one where it is
 // needed.
 func Rand(identity, what string) *rand.Rand {
-	return rand.New(rand.NewPCG(seed(identity, what), uint64(time.Now().UnixNano())))
+	return rand.New(Of(identity).source(what, time.Now()))
 }
 
-// Uint64 is the first number that Rand would draw at now. It is for what is done
-// very often: it allocates nothing.
-func Uint64(identity, what string, now time.Time) uint64 {
-	return rand.NewPCG(seed(identity, what), uint64(now.UnixNano())).Uint64()
+// Seed stands for an identity where much is drawn: it allocates nothing.
+type Seed uint64
+
+const prime = 1099511628211
+
+// Of returns the seed of an identity.
+func Of(identity string) Seed { return Seed(14695981039346656037).add(identity) * prime }
+
+// Uint64 is the first number that Rand would draw at now.
+func (s Seed) Uint64(what string, now time.Time) uint64 { return s.source(what, now).Uint64() }
+
+func (s Seed) source(what string, now time.Time) *rand.PCG {
+	return rand.NewPCG(uint64(s.add(what)), uint64(now.UnixNano()))
 }
 
-// seed is FNV-1a of both with a 0 between them.
-func seed(identity, what string) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	for i := range len(identity) {
-		h = (h ^ uint64(identity[i])) * prime
+// add is FNV-1a; there is a 0 between the identity and what it draws for.
+func (s Seed) add(text string) Seed {
+	for i := range len(text) {
+		s = (s ^ Seed(text[i])) * prime
 	}
-	h *= prime
-	for i := range len(what) {
-		h = (h ^ uint64(what[i])) * prime
-	}
-	return h
+	return s
 }
 
 // Half returns d less a random part of its second half.

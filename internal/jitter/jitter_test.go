@@ -18,7 +18,7 @@ func TestAnInstantRepeatsAndAllElseDiffers(t *testing.T) {
 				for _, who := range []string{"h:1:a", "h:1:b"} {
 					for _, what := range []string{"beat", "fetch"} {
 						n := jitter.Rand(who, what).Uint64()
-						if again := jitter.Uint64(who, what, time.Now()); n != again {
+						if again := jitter.Of(who).Uint64(what, time.Now()); n != again {
 							t.Errorf("%s %s: %d, then %d at the same instant", who, what, n, again)
 						}
 						if other := seen[n]; other != "" {
