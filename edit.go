@@ -90,6 +90,9 @@ func (p *Payload) Delete(key string) {
 	}
 }
 
+// Edited tells whether anything was changed since the payload was parsed.
+func (p *Payload) Edited() bool { return p.edited }
+
 // Bytes returns the job as JSON: the very bytes that were parsed if nothing
 // has changed since, else the fields in order without spaces between them,
 // every untouched name and value with its own text. The result must not be

@@ -127,6 +127,9 @@ func (e *execution) fail() {
 // untouched tells whether the payload that the user's code was given is as it was
 // fetched. The code has returned.
 func (e *execution) untouched() bool {
+	if e.payload.Edited() {
+		return false
+	}
 	now, was := e.payload.Bytes(), e.w.unit.Payload
 	return len(now) == len(was) && unsafe.SliceData(now) == unsafe.SliceData(was)
 }

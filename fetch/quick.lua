@@ -23,18 +23,19 @@ if ARGV[7] == 'skq' then
       found = nil
       break
     end
-    found[k] = jobs[1]
+    found[ARGV[k]] = jobs[1]
   end
   if found then
     local out, got = {}, 0
     for k = 11, last, 2 do
-      if found[k] then
+      local job = found[ARGV[k]]
+      if job then
         local i, o = tonumber(ARGV[k]), #out
-        local r = pcall('HSET', KEYS[i + 1], ARGV[3] .. (got == 0 and '00' or '0' .. got), found[k])
+        local r = pcall('HSET', KEYS[i + 1], ARGV[3] .. (got == 0 and '00' or '0' .. got), job)
         if type(r) == 'number' then
-          call('DEL', KEYS[queues + 2 + i])
-          out[o + 1], out[o + 2], out[o + 3] = i, 1, found[k]
-          got = got + 1
+          call('LTRIM', KEYS[queues + 2 + i], '1', '0')
+          out[o + 1], out[o + 2], out[o + 3] = i, 1, job
+          got, found[ARGV[k]] = got + 1, nil
         else
           out[o + 1], out[o + 2] = -i, r.err
         end

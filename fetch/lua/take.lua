@@ -87,8 +87,9 @@ if n == 0 then return out end
 -- A client or a proxy that silently repeats the call must not overwrite or
 -- leak what its first run took: then the answer is what that run took.
 local prefix, most, room, lists = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local met = call('EXISTS', unpack(KEYS, 2, paused))
-if met > 0 then
+local met = call('EXISTS', unpack(KEYS, 2, paused)) -- nothing in progress or paused, mostly
+local pause = met > 0 and call('EXISTS', KEYS[paused]) or 0
+if met > pause then
   local function find(x) -- the queue and the count of what begins with unit x, and where it is
     local r = receipt(prefix, x)
     for i = 1, queues do
@@ -113,7 +114,7 @@ end
 
 local got, dry = 0, {}
 
-if met > 0 and call('EXISTS', KEYS[paused]) == 1 then -- a key of another type pauses nothing
+if pause > 0 then -- a key of another type pauses nothing
   for i = 1, queues do
     local key = KEYS[paused + i]
     local queue = string.match(key, '^troupe:lap:{queue:(.*)}$') or string.sub(key, 7) -- behind "queue:"
