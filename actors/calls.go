@@ -98,7 +98,11 @@ func (c *capsule) takeCall(owner *actor.PID, want int) {
 			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
 		}
 		quiet := c.quiet
+		stale := len(c.inbox) > 0 && time.Since(c.inbox[0].fetched) >= c.pace.patience()
 		c.mu.Unlock()
+		if stale { // they have waited for the end of this call
+			c.checkInbox()
+		}
 		if err == nil || quiet {
 			c.ring(c.fetcherPID())
 		}

@@ -65,7 +65,10 @@ func (c *capsule) pop() *work {
 // what stands behind these units in the queue, and they are to run in order.
 func (c *capsule) checkInbox() {
 	c.mu.Lock()
-	c.stale = nil
+	if c.stale != nil {
+		c.stale.Stop()
+		c.stale = nil
+	}
 	if c.quiet || len(c.inbox) == 0 {
 		c.mu.Unlock()
 		return
