@@ -128,3 +128,42 @@ func contents(t *testing.T, rdb *redis.Client) map[string]any {
 	delete(out, keys.Leases)
 	return out
 }
+
+// What a quick take took whose reply is lost is found by the next call, and by a
+// rescuer if there is none.
+func TestAQuickTakeWhoseReplyIsLost(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		rdb, _ := redistest.New(t)
+		f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
+		rdb.Set(t.Context(), f.bell.keys[0].(string), f.bell.name, 0)
+		push(t.Context(), rdb, "a1", "b1")
+		f.calls++
+		prefix := receiptPrefix(f.calls)
+		args, _ := f.takeArgs(f.cur, prefix, 6, 0, f.wants(6, f.rand), nil, &sitting{flags: "sk"})
+		if !slices.Contains(args, any("skq")) {
+			t.Fatal("the take is not marked as one that may be quick")
+		}
+		if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
+			t.Fatal(err)
+		}
+		if dies {
+			expire(t, rdb, f.cur.id)
+			if _, err := newTestRescuer(t, rdb, false).Rescue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range []string{"a1", "b1"} {
+				if got := rdb.LRange(t.Context(), "queue:"+job[:1], 0, -1).Val(); !slices.Equal(got, []string{job}) {
+					t.Errorf("queue %s holds %q after the rescue", job[:1], got)
+				}
+			}
+			continue
+		}
+		f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 6}), true
+		units := mustTake(t, f, 6)
+		if got := payloads(units); !slices.Equal(got, []string{"a1", "b1"}) {
+			t.Errorf("adopted %q", got)
+		}
+		mustTake(t, f, 0, units...)
+		noPlaces(t, rdb)
+	}
+}
