@@ -69,7 +69,7 @@ func TestClusterSweepLooksAtEveryNode(t *testing.T) {
 	const id = "gone:1:a#default.1"
 	queues := []string{"q0", "q1", "q2", "q3", "q4"}
 	for _, q := range queues {
-		if err := rdb.HSet(ctx, keys.WIP(q, id), "!", "1", "100", "job of "+q).Err(); err != nil {
+		if err := rdb.HSet(ctx, keys.WIP(q, id), "!", "1", "1000", "job of "+q).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

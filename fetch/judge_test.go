@@ -257,7 +257,7 @@ func TestLostSuspectIsFound(t *testing.T) {
 // A sweep finds a suspect of an owner that nobody remembers.
 func TestSweepFindsSuspects(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	rdb.HSet(t.Context(), keys.WIP(keys.Suspects("a"), "h:9:zz#default.1"), "100", "s1")
+	rdb.HSet(t.Context(), keys.WIP(keys.Suspects("a"), "h:9:zz#default.1"), "1000", "s1")
 	suspect := false
 	r := judging(t, rdb, func(o Orphan) Fate { suspect = o.Unit.Suspect && o.Unit.Queue == "a"; return Fate{Suspect: true} })
 	if done := mustRescue(t, r.Sweep); done.Units != 1 || !suspect {

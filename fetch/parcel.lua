@@ -13,8 +13,8 @@ local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 
 -- receipt of unit x, counted from 0, of the call with this prefix
 local function receipt(prefix, x)
-  local a, b = math.floor(x / 36) + 1, x % 36 + 1
-  return prefix .. string.sub(DIGITS, a, a) .. string.sub(DIGITS, b, b)
+  local a, b, c = math.floor(x / 1296) + 1, math.floor(x / 36) % 36 + 1, x % 36 + 1
+  return prefix .. string.sub(DIGITS, a, a) .. string.sub(DIGITS, b, b) .. string.sub(DIGITS, c, c)
 end
 
 -- label returns the number of units and the list of a parcel, from the value of its field;
@@ -37,7 +37,7 @@ local function open(wip, field, give_up)
   if #jobs ~= count and not give_up then
     return 'TORN ' .. list .. ' holds ' .. #jobs .. ' of ' .. count .. ' units'
   end
-  local prefix, x = string.sub(field, 1, -4), tonumber(string.sub(field, -3, -2), 36)
+  local prefix, x = string.sub(field, 1, -5), tonumber(string.sub(field, -4, -2), 36)
   for j = 1, #jobs do
     fields[2 * j - 1], fields[2 * j] = receipt(prefix, x + j - 1), jobs[j]
   end

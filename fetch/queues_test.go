@@ -103,7 +103,7 @@ func TestReceiptsAscend(t *testing.T) {
 	for call := uint64(1); call < 100; call++ {
 		all = append(all, receipts(receiptPrefix(call), maxTake)...)
 	}
-	if all[0] != "100" || all[maxTake-1] != "1zj" {
+	if all[0] != "1000" || all[maxTake-1] != "11z3" {
 		t.Errorf("first call: %q to %q", all[0], all[maxTake-1])
 	}
 	if !slices.IsSortedFunc(all, compareReceipts) || len(slices.Compact(slices.Clone(all))) != len(all) {

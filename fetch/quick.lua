@@ -31,7 +31,7 @@ if ARGV[7] == 'skq' then
       local job = found[ARGV[k]]
       if job then
         local i, o = tonumber(ARGV[k]), #out
-        local r = pcall('HSET', KEYS[i + 1], ARGV[3] .. (got == 0 and '00' or '0' .. got), job)
+        local r = pcall('HSET', KEYS[i + 1], ARGV[3] .. (got == 0 and '000' or '00' .. got), job)
         if type(r) == 'number' then
           call('LTRIM', KEYS[queues + 2 + i], '1', '0')
           out[o + 1], out[o + 2], out[o + 3] = i, 1, job

@@ -333,7 +333,7 @@ func TestPutbackWantsATombstone(t *testing.T) {
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	rdb.LPush(t.Context(), "queue:a", "0")
 	mustTake(t, f, 1)
-	err := putbackScript.Run(t.Context(), rdb, []string{f.cur.fenced, f.cur.wips[0], "queue:a"}, "100").Err()
+	err := putbackScript.Run(t.Context(), rdb, []string{f.cur.fenced, f.cur.wips[0], "queue:a"}, "1000").Err()
 	if !redis.HasErrorPrefix(err, "NOTFENCED") || len(list(t, rdb, "a")) != 0 {
 		t.Errorf("putback: %v, queue %q", err, list(t, rdb, "a"))
 	}

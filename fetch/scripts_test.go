@@ -168,7 +168,7 @@ var (
 				args = append(args, receiptGen.Draw(t, "receipt"), place, target, rapid.SampledFrom([]string{"", "a"}).Draw(t, "name"),
 					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
 					rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "max"),
-					rapid.SampledFrom([]string{"", "100", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
+					rapid.SampledFrom([]string{"", "1000", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
 			}
 			return []string{fenced, wipA, keys.Schedule, keys.Dead, keys.Queues, keys.Retry, wipB, queueA, queueB}, args
 		},
@@ -201,7 +201,7 @@ var (
 			for range rapid.IntRange(0, 5).Draw(t, "units") {
 				args = append(args, receiptGen.Draw(t, "receipt"), rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "where"),
 					rapid.SampledFrom([]string{"", "1"}).Draw(t, "own"), payloadGen.Draw(t, "payload"),
-					rapid.SampledFrom([]string{"", "100", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
+					rapid.SampledFrom([]string{"", "1000", "job"}).Draw(t, "job"), rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
 			}
 			return []string{place, queueA, queueB, keys.Retry, wipB}, args
 		},
@@ -211,7 +211,7 @@ var (
 	}
 
 	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
-	receiptGen = rapid.SampledFrom([]string{"100", "101", "102", "103", "1zz", "20000", "?100"})
+	receiptGen = rapid.SampledFrom([]string{"1000", "1001", "1002", "1003", "1zzz", "20000", "?100"})
 	parcelGen  = rapid.SampledFrom([]string{"100+", "102+", "1zz+", "2aa+"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )

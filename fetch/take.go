@@ -10,7 +10,7 @@ import (
 	"github.com/troupehq/troupe/internal/parcel"
 )
 
-// Take acks and takes in one call; see Fetcher. One call takes at most 1,280
+// Take acks and takes in one call; see Fetcher. One call takes at most 2,560
 // units, whatever n.
 func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
 	var units []Unit

@@ -142,7 +142,7 @@ func TestAUserWhoMayNotMakeParcels(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		held := inPlace(t, rdb, f.cur.wips[0])
-		if len(held) != 40 || held["zz00"] != "0" || held["zz13"] != "39" {
+		if len(held) != 40 || held["zz000"] != "0" || held["zz013"] != "39" {
 			t.Errorf("%s: %d units are in progress, want 40: %q", name, len(held), held)
 		}
 		_ = narrow.Close()

@@ -71,7 +71,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		_, err := takeScript.run(t.Context(), rdb, args)
 		settle := f.settle(t.Context(), old, []Move{{Unit: units[0], To: ToRetry}}, []int{0}, new(error))
 		renew := renewScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease}, old.id, old.generation, f.ttl).Err()
-		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "100", "x").Err()
+		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "1000", "x").Err()
 		for call, err := range map[string]error{"take": err, "settle": settle, "renew": renew, "restore": restore} {
 			if !redis.HasErrorPrefix(err, "FENCED") {
 				t.Errorf("late %s: %v, expected FENCED", call, err)

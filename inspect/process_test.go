@@ -212,7 +212,7 @@ func TestInProgress(t *testing.T) {
 	// one that was shut out when its rescue broke off, and one that has left
 	ok(t, rdb.ZAdd(t.Context(), "troupe:leases", redis.Z{Score: 1, Member: "old#default.1"}, redis.Z{Score: 1, Member: "left#default.1"}).Err())
 	ok(t, rdb.Set(t.Context(), "troupe:fenced:old#default.1", `["c"]`, 0).Err())
-	ok(t, rdb.HSet(t.Context(), "troupe:wip:{queue:c}:old#default.1", "100", job(9, "c"), "zz", job(8, "c")).Err())
+	ok(t, rdb.HSet(t.Context(), "troupe:wip:{queue:c}:old#default.1", "1000", job(9, "c"), "zz", job(8, "c")).Err())
 
 	before := snapshot(t, rdb)
 	want := []inspect.Fetcher{

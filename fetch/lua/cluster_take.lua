@@ -3,8 +3,8 @@
 -- KEYS[1]  the queue
 -- KEYS[2]  hash of what the fetcher has in progress from it; field ! is the fence
 -- ARGV[1]  generation that the fence must hold
--- ARGV[2]  prefix of this call's receipts; two base 36 digits follow it
--- ARGV[3]  how many units to take, 0..1280
+-- ARGV[2]  prefix of this call's receipts; three base 36 digits follow it
+-- ARGV[3]  how many units to take, 0..2560
 -- ARGV[4..] receipts of acks
 --
 -- Returns {how many are left in the queue, error text or "", job*}, the jobs in
@@ -37,9 +37,9 @@ local n = tonumber(ARGV[3])
 if n == 0 then return {left('')} end
 
 local prefix = ARGV[2]
+local function digit(x) return x < 10 and 48 + x or 87 + x end
 local function receipt(x)
-  local a, b = floor(x / 36), x % 36
-  return prefix .. char(a < 10 and 48 + a or 87 + a, b < 10 and 48 + b or 87 + b)
+  return prefix .. char(digit(floor(x / 1296)), digit(floor(x / 36) % 36), digit(x % 36))
 end
 
 -- A client that silently repeats the call gets what its first run took.

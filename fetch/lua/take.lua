@@ -8,8 +8,8 @@
 -- last two KEYS  baton and line of the set of queues, if ARGV[6] is not ""
 -- ARGV[1]        generation that the lease must hold
 -- ARGV[2]        time to live of the lease, ms
--- ARGV[3]        prefix of this call's receipts; two base 36 digits follow it
--- ARGV[4]        how many units to take, 0..1280
+-- ARGV[3]        prefix of this call's receipts; three base 36 digits follow it
+-- ARGV[4]        how many units to take, 0..2560
 -- ARGV[5]        number of wants w
 -- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
 -- ARGV[8]        most units in a parcel, see parcel.lua
@@ -21,7 +21,7 @@
 --                parcels; all of a queue in this order
 --
 -- Returns a flat list of (i, count, job*) or (i, -count, parcel's number) in the order of
--- the receipts, which count up from prefix00, and (-i, error text) for a queue that could
+-- the receipts, which count up from prefix000, and (-i, error text) for a queue that could
 -- not be served; "" for a paused one; with a name, (0, 'hold' | 'second' | 'wait N' |
 -- 'off') in the end, where the first two have armed the connection's tracking as in
 -- sit. Error FENCED when the lease holds another generation or none.

@@ -33,7 +33,7 @@ func Field(receipt string) string { return receipt + suffix }
 // Label returns the number of units and the list of a parcel; ok is false for a field
 // of a private place that is a unit of its own.
 func Label(field, value string) (count int, list string, ok bool) {
-	if !strings.HasSuffix(field, suffix) || len(field) < 4 {
+	if !strings.HasSuffix(field, suffix) || len(field) < 5 {
 		return 0, "", false
 	}
 	number, list, ok := strings.Cut(value, " ")
@@ -52,9 +52,13 @@ func Count(field, value string) int {
 // Receipt is that of a unit of a parcel, the oldest being number 0.
 func Receipt(field string, number int) string {
 	first := strings.TrimSuffix(field, suffix)
-	prefix, last := first[:len(first)-2], first[len(first)-2:]
-	x := 36*strings.IndexByte(digits, last[0]) + strings.IndexByte(digits, last[1]) + number
-	return prefix + digits[x/36:x/36+1] + digits[x%36:x%36+1]
+	prefix, last := first[:len(first)-3], first[len(first)-3:]
+	x := 0
+	for i := range last {
+		x = 36*x + strings.IndexByte(digits, last[i])
+	}
+	x += number
+	return prefix + string([]byte{digits[x/1296], digits[x/36%36], digits[x%36]})
 }
 
 // tries is how often Read begins anew after it has met a parcel that was just
