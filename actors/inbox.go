@@ -39,7 +39,11 @@ func (c *capsule) offer() int {
 	s := c.slots[c.idle[len(c.idle)-1]]
 	c.delist(s)
 	s.pending = c.pop()
-	c.ring(s.pid)
+	if s.box.keeps() {
+		c.ring(s.pid)
+	} else {
+		c.launch(s)
+	}
 	return s.index
 }
 

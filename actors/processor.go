@@ -8,7 +8,8 @@ import (
 
 // processor is the control plane of one slot: idle → running → idle, or crashed
 // after a job that panicked. The job itself runs in a goroutine and settles
-// itself; the unit is in the slot and the ledger, never in this actor.
+// itself; the unit is in the slot and the ledger, never in this actor. While it is
+// live and nobody holds it back, jobs are started without a message to it.
 type processor struct {
 	c     *capsule
 	index int
@@ -52,7 +53,6 @@ func (p *processor) step(ctx actor.Context) {
 	switch next {
 	case stepNone:
 	case stepStart:
-		p.c.d.jobs.Add(1)
 		turn.Go(p.c.d.identity, p.self.GetId(), func() { p.c.run(p.index, w) })
 	case stepCrash:
 		panic(crash)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -21,7 +22,7 @@ type slot struct {
 	idle   bool     // it is in capsule.idle
 
 	// At most one of the next three is set.
-	pending *work                // offered, to be started by the actor
+	pending *work                // offered, to be started
 	running *work                // its goroutine is at work
 	crash   *supervisor.JobCrash // the last job panicked: the actor is to crash of it
 }
@@ -118,16 +119,41 @@ func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
 	case s.running != nil:
 		return stepNone, nil, nil
 	case s.pending != nil:
-		w := s.pending
-		s.pending = nil
-		s.running = w
-		c.dispatch()
-		c.demand()
-		return stepStart, w, nil
+		return stepStart, c.begin(s), nil
 	case c.quiet:
 		return stepStop, nil, nil
 	}
 	return stepNone, nil, nil
+}
+
+// begin takes the unit that is pending for s, to be run by the caller. c.mu is held.
+func (c *capsule) begin(s *slot) *work {
+	w := s.pending
+	s.pending, s.running = nil, w
+	c.d.jobs.Add(1)
+	c.dispatch()
+	c.demand()
+	return w
+}
+
+// launch starts the unit that is pending for s without a message to its actor, unless
+// that is held back, or gone, by then: then it starts the unit when it can.
+func (c *capsule) launch(s *slot) {
+	turn.Go(c.d.identity, s.pid.GetId(), func() {
+		c.mu.Lock()
+		var w *work
+		switch {
+		case s.pending == nil: // somebody else has seen to it
+		case s.live && !s.box.keeps():
+			w = c.begin(s)
+		default:
+			c.ring(s.pid)
+		}
+		c.mu.Unlock()
+		if w != nil {
+			c.run(s.index, w)
+		}
+	})
 }
 
 // finish frees the slot of a job that has ended, with the crash it left. With
@@ -162,7 +188,7 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 	bell := crash != nil || c.quiet
 	c.mu.Unlock()
 	if take {
-		c.d.spawn(owner, func() { c.takeCall(owner, want) })
+		c.d.spawn(owner, func() { c.takeCall(want) })
 		if next != nil {
 			runtime.Gosched() // jobs that never block would keep it waiting until none is left
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -120,6 +121,7 @@ func (e *ears) listen(hear func(*redis.Message)) {
 		}
 		if m, ok := msg.(*redis.Message); ok {
 			hear(m)
+			runtime.Gosched() // whoever was woken first: a job may be waiting
 		}
 	}
 }
