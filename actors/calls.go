@@ -66,7 +66,7 @@ func (c *capsule) pump(owner *actor.PID) {
 		return
 	}
 	want := c.beginCall()
-	c.d.spawn(owner, func() { c.takeCall(owner, want) })
+	c.d.spawn(owner, func() { c.takeCall(want) })
 }
 
 // acksWait is called when acks have waited for ackDelay. It tells whether a
@@ -84,7 +84,17 @@ func (c *capsule) acksWait() bool {
 	return true
 }
 
-func (c *capsule) takeCall(owner *actor.PID, want int) {
+// takeCall makes the Take that was begun, and those that are due at once at the end
+// of the one before.
+func (c *capsule) takeCall(want int) {
+	for due := true; due; {
+		want, due = c.takeOnce(want)
+	}
+}
+
+// takeOnce makes one. It tells whether the next is due, which then is begun, for so
+// many units; else the fetcher is told.
+func (c *capsule) takeOnce(want int) (more int, due bool) {
 	err := errors.New("the fetcher panicked")
 	defer func() {
 		c.mu.Lock()
@@ -99,11 +109,14 @@ func (c *capsule) takeCall(owner *actor.PID, want int) {
 		}
 		quiet := c.quiet
 		stale := len(c.inbox) > 0 && time.Since(c.inbox[0].fetched) >= c.pace.patience()
+		if due = err == nil && !stale && c.due() && !c.fetchBox.keeps(); due {
+			more = c.beginCall()
+		}
 		c.mu.Unlock()
 		if stale { // they have waited for the end of this call
 			c.checkInbox()
 		}
-		if err == nil || quiet {
+		if !due && (err == nil || quiet) {
 			c.ring(c.fetcherPID())
 		}
 		if quiet {
@@ -111,9 +124,12 @@ func (c *capsule) takeCall(owner *actor.PID, want int) {
 			c.d.ringLauncher()
 		}
 	}()
-	if err = c.open(); err == nil {
+	if e := c.open(); e != nil {
+		err = e
+	} else {
 		err = c.exchange(want, c.settler.grab())
 	}
+	return 0, false
 }
 
 // open registers the fetcher once.
@@ -186,7 +202,7 @@ func (c *capsule) startWait(owner *actor.PID) {
 	c.d.spawn(owner, func() {
 		defer cancel()
 		if want, due := c.waitCall(ctx); due {
-			c.takeCall(owner, want)
+			c.takeCall(want)
 		}
 	})
 }

@@ -43,8 +43,8 @@ func (p *pace) ended(now time.Time) {
 		return
 	}
 	rate := float64(p.done) / passed.Seconds()
-	if p.rate == 0 || rate < p.rate/2 {
-		p.rate = rate // the first, or suddenly slow
+	if p.rate == 0 || rate < p.rate/2 || rate > p.rate*3/2 {
+		p.rate = rate // the first, or it has changed
 	} else {
 		p.rate = (p.rate + rate) / 2
 	}
