@@ -30,10 +30,10 @@ call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 
 -- What those calls took is told unit by unit, and held so from now on.
 local calls = {}
-for k = 4, #ARGV do calls[string.sub(ARGV[k], 1, -3)] = true end
+for k = 4, #ARGV do calls[string.sub(ARGV[k], 1, -4)] = true end
 for k = 5, next(calls) and #KEYS or 0 do
   for _, field in ipairs(parcels(KEYS[k])) do
-    if calls[string.sub(field, 1, -4)] then open(KEYS[k], field) end
+    if calls[string.sub(field, 1, -5)] then open(KEYS[k], field) end
   end
 end
 
