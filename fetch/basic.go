@@ -78,24 +78,22 @@ func (f *basic) Durable() bool { return false }
 // queues. What Wait popped from a queue that has been paused goes back. Acks are
 // nothing to do: the jobs left Redis when they were fetched.
 func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return nil, fmt.Errorf("take: %w", errClosed)
+	units, ask, wants, err := f.reserve(n)
+	if err != nil {
+		return nil, fmt.Errorf("take: %w", err)
 	}
-	have := min(max(n, 0), len(f.stash))
-	units := slices.Clone(f.stash[:have])
-	f.stash = f.stash[have:]
-	ask := min(n-have, maxTake)
-	var wants []Want
-	if ask > 0 {
-		wants = f.wants(ask, f.rand)
-	}
-	f.mu.Unlock()
 	if n <= 0 {
 		return nil, nil
 	}
-
+	var popped []Unit
+	done := false
+	defer func() {
+		if !done { // an error, or a panic in what others wrote
+			f.mu.Lock()
+			f.stash = slices.Concat(units, popped, f.stash)
+			f.mu.Unlock()
+		}
+	}()
 	args := []any{nil, nil, 1 + len(f.names), keys.Paused}
 	for _, name := range f.names {
 		args = append(args, keys.Queue(name))
@@ -108,13 +106,10 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	}
 	reply, err := popScript.run(ctx, f.rdb, args)
 	if err != nil {
-		f.mu.Lock()
-		f.stash = append(units, f.stash...)
-		f.mu.Unlock()
 		return nil, fmt.Errorf("take: %w", err)
 	}
 	var paused []string
-	var popped []Unit
+	sick := map[string]string{}
 	readReply(reply, func(q int, jobs []string) {
 		for _, job := range jobs {
 			popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
@@ -123,13 +118,38 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 		if text == "" {
 			paused = append(paused, f.names[q])
 		} else {
-			f.sick.report(f.names[q], text)
+			sick[f.names[q]] = text
 		}
 	})
+	for queue, text := range sick {
+		f.sick.report(queue, text)
+	}
 	f.mu.Lock()
 	f.paused = paused
 	f.mu.Unlock()
-	return f.unpaused(ctx, units, popped, paused)
+	all, err := f.unpaused(ctx, units, popped, paused)
+	if err != nil {
+		return nil, fmt.Errorf("take: put back what is paused: %w", err)
+	}
+	done = true
+	return all, nil
+}
+
+// reserve hands out what was popped by a Wait, and tells how much is to be popped for
+// the rest of n.
+func (f *basic) reserve(n int) (units []Unit, ask int, wants []Want, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, 0, nil, errClosed
+	}
+	have := min(max(n, 0), len(f.stash))
+	if ask = min(n-have, maxTake); ask > 0 {
+		wants = f.wants(ask, f.rand)
+	}
+	units = slices.Clone(f.stash[:have])
+	f.stash = f.stash[have:]
+	return units, ask, wants, nil
 }
 
 // unpaused joins what a Wait has popped and what was popped now, and puts back
@@ -144,14 +164,8 @@ func (f *basic) unpaused(ctx context.Context, stashed, popped []Unit, paused []s
 			units = append(units, u)
 		}
 	}
-	units = append(units, popped...)
-	if _, err := f.Settle(ctx, back); err != nil {
-		f.mu.Lock()
-		f.stash = slices.Concat(stashed, popped, f.stash)
-		f.mu.Unlock()
-		return nil, fmt.Errorf("take: put back what is paused: %w", err)
-	}
-	return units, nil
+	_, err := f.Settle(ctx, back)
+	return append(units, popped...), err
 }
 
 // Settle writes up to 500 moves in one atomic step. The units of moves that go

@@ -20,7 +20,10 @@ const maxShare = 10_000
 // DefaultLease is the lease of a fetcher or rescuer that was given none.
 const DefaultLease = 30 * time.Second
 
-var errClosed = errors.New("the fetcher is closed")
+var (
+	errClosed   = errors.New("the fetcher is closed")
+	errPanicked = errors.New("the call ended in a panic")
+)
 
 // owner is what the reliable fetchers of one server and of a cluster have in
 // common: incarnations, each registered under a lease, and what calls of theirs
@@ -196,13 +199,7 @@ func (f *owner) call(ctx context.Context, what string, fn func(*incarnation) err
 	for again := false; ; again = true {
 		in, err := f.enter(ctx)
 		if err == nil {
-			if err = fn(in); err != nil {
-				f.mu.Lock()
-				f.doubt = f.doubt || f.cur == in
-				f.amnesia = f.amnesia || f.cur == in && redis.HasErrorPrefix(err, "TORN")
-				f.mu.Unlock()
-			}
-			f.gate.leave()
+			err = f.inside(in, fn)
 			if !again && (redis.HasErrorPrefix(err, "FENCED") || redis.HasErrorPrefix(err, "TORN")) {
 				continue
 			}
@@ -213,6 +210,30 @@ func (f *owner) call(ctx context.Context, what string, fn func(*incarnation) err
 		}
 		return fmt.Errorf("%s: %w", what, err)
 	}
+}
+
+// inside runs fn, and gives up the place at the gate after it. A panic leaves a
+// doubt, too: what others wrote may be the reason, and the caller go on.
+func (f *owner) inside(in *incarnation, fn func(*incarnation) error) (err error) {
+	err = errPanicked
+	defer func() {
+		if err != nil {
+			f.mu.Lock()
+			f.doubt = f.doubt || f.cur == in
+			f.amnesia = f.amnesia || f.cur == in && redis.HasErrorPrefix(err, "TORN")
+			f.mu.Unlock()
+		}
+		f.gate.leave()
+	}()
+	err = fn(in)
+	return err
+}
+
+// plan asks the queues, whose code may be anybody's, how n units are to be divided.
+func (f *owner) plan(n int) []Want {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wants(n, f.rand)
 }
 
 // enter takes a place at the gate as a registered fetcher without doubts.

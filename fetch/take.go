@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -17,57 +18,11 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 	err := f.call(ctx, "take", func(in *incarnation) error {
 		f.mu.Lock()
 		ask := min(max(n-len(f.stash), 0), maxTake)
-		f.calls++
-		prefix := receiptPrefix(f.calls)
-		var wants []Want
-		if ask > 0 {
-			wants = f.wants(ask, f.rand)
-		}
-		busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
 		f.mu.Unlock()
-
 		if ask > 0 || len(acks) > 0 {
-			var mark uint64
-			if ask > 0 {
-				mark = f.laps.begins()
-			}
-			var sitting *sitting
-			if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
-				sitting = f.bell.begin(busy)
-			}
-			if sitting != nil {
-				parcels = 0 // what it reads by that connection would be tracked
-			}
-			args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
-			var got taken
-			var reply []string
-			var lists [][]string
 			var err error
-			if parcels > 0 {
-				reply, lists, err = takeScript.runWith(ctx, f.rdb, args, parcelLists(in, prefix, parcels))
-			} else {
-				reply, err = takeScript.run(ctx, sitting.via(f.rdb), args)
-			}
-			if err == nil {
-				f.shipped(sent)
-				got, err = f.units(in, prefix, reply, lists, ask > 0)
-			}
-			if err != nil {
-				sitting.end("", 0, err)
-				if ask > 0 {
-					f.laps.ends(mark, 0, 0, nil, err)
-				}
-				f.mu.Lock()
-				if ask > 0 && f.cur == in {
-					f.lost = append(f.lost, lostCall{prefix: prefix, n: ask})
-				}
-				f.mu.Unlock()
+			if units, err = f.takeNow(ctx, in, ask, acks); err != nil {
 				return err
-			}
-			units = got.units
-			sitting.end(got.seat, len(units), nil)
-			if ask > 0 {
-				f.laps.ends(mark, ask-len(units), got.lapped, got.paused, nil)
 			}
 		}
 		f.mu.Lock()
@@ -83,6 +38,71 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		return nil, err
 	}
 	return units, nil
+}
+
+// takeNow makes the call. One that fails, or panics in what others wrote, is noted
+// among those of which no answer came.
+func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks []Unit) (units []Unit, err error) {
+	var wants []Want
+	if ask > 0 {
+		wants = f.plan(ask)
+	}
+	f.mu.Lock()
+	f.calls++
+	prefix := receiptPrefix(f.calls)
+	busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
+	f.mu.Unlock()
+	var mark uint64
+	if ask > 0 {
+		mark = f.laps.begins()
+	}
+	var sitting *sitting
+	if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
+		sitting = f.bell.begin(busy)
+	}
+	if sitting != nil {
+		parcels = 0 // what it reads by that connection would be tracked
+	}
+	var got taken
+	answered, over := false, false
+	defer func() {
+		if over || ask == 0 {
+			return
+		}
+		f.mu.Lock()
+		if f.cur == in {
+			f.lost = append(f.lost, lostCall{prefix: prefix, n: ask})
+		}
+		f.mu.Unlock()
+	}()
+	defer func() {
+		if !answered {
+			got, err = taken{}, cmp.Or(err, errPanicked)
+		}
+		sitting.end(got.seat, len(got.units), err)
+		if ask > 0 {
+			f.laps.ends(mark, ask-len(got.units), got.lapped, got.paused, err)
+		}
+		over = answered
+	}()
+
+	args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
+	var reply []string
+	var lists [][]string
+	if parcels > 0 {
+		reply, lists, err = takeScript.runWith(ctx, f.rdb, args, parcelLists(in, prefix, parcels))
+	} else {
+		reply, err = takeScript.run(ctx, sitting.via(f.rdb), args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.shipped(sent)
+	if got, err = f.units(in, prefix, reply, lists, ask > 0); err != nil {
+		return nil, err
+	}
+	answered = true
+	return got.units, nil
 }
 
 // parcelLists are the keys of the lists that a call may fill.
