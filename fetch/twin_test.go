@@ -102,6 +102,44 @@ func TestLateTwinsAreRefused(t *testing.T) {
 	}
 }
 
+// So it is on a cluster, in each private place.
+func TestLateTwinsAreRefusedOnACluster(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	f := member(t, rdb, "h:2:bb", "a")
+	rdb.LPush(ctx, keys.Queue("a"), "0", "1", "2", "3")
+	units := mustTake(t, f, 2)
+	old := f.cur
+	place := old.places[0][1]
+	late := func() {
+		t.Helper()
+		_, mark := f.mark(ctx, old, nil, true)
+		take := runAll(ctx, rdb, []*eval{newEval(clusterTake, old.places[0], old.generation, "zz", 2)})
+		settle := f.settleMoves(ctx, old, []Move{{Unit: units[0], To: ToQueue}}, make([]Result, 1))
+		restore := runAll(ctx, rdb, []*eval{newEval(clusterRestore, old.places[0][1:], old.generation, "1000", "x")})
+		for call, err := range map[string]error{"mark": mark, "take": take, "settle": settle, "restore": restore} {
+			if !redis.HasErrorPrefix(err, "FENCED") && !errors.Is(err, errShut) {
+				t.Errorf("late %s: %v, expected FENCED", call, err)
+			}
+		}
+	}
+	f.doubt = true
+	if err := f.Renew(ctx); err != nil {
+		t.Fatal(err)
+	}
+	late()
+	if held := rdb.HGetAll(ctx, place).Val(); held["!"] != f.cur.generation || len(held) != 3 {
+		t.Errorf("the private place: %q, expected 2 units and generation %s", held, f.cur.generation)
+	}
+	lapse(t, rdb, old.id)
+	late()
+	mustRescue(t, newRescuer(t, rdb).Rescue)
+	late()
+	if got := popped(t, rdb, keys.Queue("a")); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("queue: %q", got)
+	}
+}
+
 // A unit that is listed twice is moved once.
 func TestMoveListedTwice(t *testing.T) {
 	rdb, _ := redistest.New(t)

@@ -7,13 +7,17 @@
 --
 -- Returns {"DEAD"} when a rescuer has shut the place, {"SICK", error text} for a
 -- key of the wrong type, else {"OK", or "LOST" when there was no fence, then
--- (receipt, job)*}.
+-- (receipt, job)*}. Error FENCED to a mark that comes late, when the fence holds a
+-- later generation: nothing has changed then.
 --
 -- The new generation refuses whatever of the old one is still on its way.
 
 local fence = redis.pcall('HGET', KEYS[1], '!')
 if type(fence) == 'table' and fence.err then return {'SICK', fence.err} end
 if fence and string.sub(fence, 1, 4) == 'dead' then return {'DEAD'} end
+if fence and (tonumber(fence) or 0) > tonumber(ARGV[1]) then
+  return redis.error_reply('FENCED the fence holds ' .. fence .. ', a later generation than ' .. ARGV[1])
+end
 redis.call('PERSIST', KEYS[1]) -- see room in take.lua
 redis.call('HSET', KEYS[1], '!', ARGV[1])
 
