@@ -29,6 +29,8 @@ func cause(identity, own string) string {
 	switch {
 	case !ok || !known || host != ownHost || ownPID != os.Getpid():
 		return causeLease
+	case identity == own: // it went on without the units
+		return causeThere
 	case pid == ownPID:
 		return causeEnded
 	}

@@ -273,6 +273,7 @@ func TestCauseOfAnEnd(t *testing.T) {
 	for identity, want := range map[string]string{
 		fmt.Sprintf("host:%d:bb", os.Getpid()):  causeEnded, // a container that was started again
 		fmt.Sprintf("host:%d:bb", os.Getppid()): causeThere,
+		own:                                     causeThere,
 		"host:4194305:bb":                       causeEnded, // above the largest number
 		"other:1:bb":                            causeLease,
 		"nonsense":                              causeLease,

@@ -43,7 +43,8 @@ type RescuerConfig struct {
 
 	// Identity of this process. Its own fetchers are passed over: after a pause
 	// of the whole process they resume and keep their units, unless another
-	// process was faster. "" rescues whoever is due.
+	// process was faster. Not so incarnations that they have given up. "" rescues
+	// whoever is due.
 	Identity string
 
 	// Judge decides where each unit goes; nil puts all of them back as they are
@@ -241,11 +242,15 @@ func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) er
 	passed := 0
 	for len(dead) > 0 {
 		for _, c := range dead {
-			if r.own != "" && c.names != "" && strings.HasPrefix(c.id, r.own) {
+			due, err := r.due(ctx, c)
+			if err == nil && !due {
 				passed++
 				continue
 			}
-			from, err := r.rescue(ctx, c, token)
+			var from RescuedFrom
+			if due {
+				from, err = r.rescue(ctx, c, token)
+			}
 			if from.ID != "" {
 				done.add(from)
 			}
@@ -263,6 +268,23 @@ func (r *Rescuer) round(ctx context.Context, dead []candidate, done *Rescued) er
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// due tells whether c is to be rescued by us. A fetcher of this process is not,
+// unless a rescue of it has begun or its next incarnation is or was registered: it
+// gives one up before it registers the next, and not always because of a rescue.
+func (r *Rescuer) due(ctx context.Context, c candidate) (bool, error) {
+	if r.own == "" || c.names == "" || !strings.HasPrefix(c.id, r.own) {
+		return true, nil
+	}
+	dot := strings.LastIndexByte(c.id, '.') + 1
+	n, _ := strconv.ParseUint(c.id[dot:], 10, 64) // ours are numbered
+	next := c.id[:dot] + strconv.FormatUint(n+1, 10)
+	if registered, err := r.rdb.HExists(ctx, r.reg.procs, next).Result(); err != nil || registered {
+		return registered, err
+	}
+	fenced, err := r.rdb.Exists(ctx, r.reg.fenced(next)).Result()
+	return fenced > 0, err
 }
 
 func (d *Rescued) add(from RescuedFrom) {

@@ -365,3 +365,70 @@ func TestRescuePassesByItsOwn(t *testing.T) {
 		t.Errorf("rescued %+v, expected the rest of a rescue", done)
 	}
 }
+
+// Of its own process a rescuer takes over the incarnations that were given up without
+// a rescue, and those alone.
+func TestRescueOfItsOwnThatWereGivenUp(t *testing.T) {
+	own := func(rdb redis.UniversalClient) *Rescuer {
+		r, err := NewRescuer(RescuerConfig{Redis: rdb, Identity: "h:2:bb", Logger: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	t.Run("its registration was answered too late", func(t *testing.T) {
+		rdb, _ := redistest.New(t)
+		env := testEnv(rdb, Strict{"a"})
+		env.Identity = "h:2:bb"
+		fetcher, err := NewReliable(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := fetcher.(*reliable)
+		if err := f.enlist(t.Context(), f.cur); err != nil { // its reply is lost
+			t.Fatal(err)
+		}
+		expire(t, rdb, f.cur.id)
+		rdb.LPush(t.Context(), keys.Queue("a"), "0")
+		mustTake(t, f, 1)
+		mustRescue(t, own(rdb).Rescue)
+		if got := rdb.HKeys(t.Context(), keys.Procs).Val(); !slices.Equal(got, []string{"h:2:bb#default.2"}) {
+			t.Errorf("registered: %q", got)
+		}
+		expire(t, rdb, f.cur.id)
+		if done := mustRescue(t, own(rdb).Rescue); done.Units != 0 || done.Fetchers != 0 {
+			t.Errorf("it robbed its own process: %+v", done)
+		}
+	})
+	t.Run("the next one was fenced", func(t *testing.T) {
+		rdb, _ := redistest.New(t)
+		die(t, rdb, "h:2:bb", 2, "a")
+		rdb.Set(t.Context(), keys.Fenced("h:2:bb#default.2"), `["a"]`, time.Minute)
+		if done := mustRescue(t, own(rdb).Rescue); done.Units != 2 {
+			t.Errorf("rescued %+v, expected 2 units", done)
+		}
+	})
+	// A rescuer has shut one place and died, and the registry has forgotten its fence.
+	t.Run("a rescuer had begun", func(t *testing.T) {
+		rdb, _ := redistest.NewCluster(t)
+		f := member(t, rdb, "h:2:bb", "a", "b")
+		rdb.LPush(t.Context(), keys.Queue("a"), "a0")
+		rdb.LPush(t.Context(), keys.Queue("b"), "b0")
+		mustTake(t, f, 2)
+		id := f.cur.id
+		if err := clusterShut.Run(t.Context(), rdb, []string{keys.WIP("a", id)}, 60000, "why").Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.doubt = true
+		if err := f.Renew(t.Context()); !errors.Is(err, ErrFenced) {
+			t.Fatalf("renew: %v, expected FencedError", err)
+		}
+		if err := f.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lapse(t, rdb, id)
+		if done := mustRescue(t, own(rdb).Rescue); done.Units != 2 || done.Fetchers != 1 {
+			t.Errorf("rescued %+v, expected 2 units", done)
+		}
+	})
+}

@@ -122,7 +122,7 @@ func script(words []string) string {
 // reads are the commands that move nothing.
 var reads = map[string]bool{
 	"ping": true, "info": true, "type": true, "client": true, "hkeys": true, "get": true, "scan": true, "hscan": true,
-	"zrangebyscore": true, "zrange": true, "exists": true, "smembers": true, "scard": true, "subscribe": true, "publish": true,
+	"zrangebyscore": true, "zrange": true, "exists": true, "hexists": true, "smembers": true, "scard": true, "subscribe": true, "publish": true,
 	"sadd": true, "multi": true, "set": true,
 	"look": true, "lock": true, "renew": true, "fence": true, "register": true, "index": true, "forget": true, "recall": true, "sit": true,
 	"sched-look": true, "sched-seat": true, "flush": true,
