@@ -287,9 +287,9 @@ func (f *owner) register(ctx context.Context) error {
 			err = f.kind.settleIn(ctx, in)
 		}
 		f.mu.Lock()
-		if redis.HasErrorPrefix(err, "FENCED") || errors.Is(err, errShut) {
+		if redis.HasErrorPrefix(err, "FENCED") || redis.HasErrorPrefix(err, "LATE") || errors.Is(err, errShut) {
 			// An earlier try had been carried out, its lease has run out and a
-			// rescuer came by. Nothing was taken yet.
+			// rescuer came by, or will. Nothing was taken yet.
 			f.begin()
 			f.mu.Unlock()
 			continue

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,8 +75,8 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		restore := restoreScript.Run(t.Context(), rdb, []string{old.lease, old.wips[0]}, old.generation, f.ttl, "1000", "x").Err()
 		register := registerScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease, old.fenced}, old.id, "[]", old.generation, f.ttl).Err()
 		for call, err := range map[string]error{"take": err, "settle": settle, "renew": renew, "restore": restore, "register": register} {
-			if !redis.HasErrorPrefix(err, "FENCED") {
-				t.Errorf("late %s: %v, expected FENCED", call, err)
+			if !redis.HasErrorPrefix(err, "FENCED") && !redis.HasErrorPrefix(err, "LATE") {
+				t.Errorf("late %s: %v, expected a refusal", call, err)
 			}
 		}
 	}
@@ -137,6 +138,54 @@ func TestLateTwinsAreRefusedOnACluster(t *testing.T) {
 	late()
 	if got := popped(t, rdb, keys.Queue("a")); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
 		t.Errorf("queue: %q", got)
+	}
+}
+
+// A node has forgotten a fetcher, which registers again: the client repeats that when
+// the lease is over. Nobody has fenced it, so it keeps what it holds and writes it back.
+func TestALateRegistrationTakesNothingAway(t *testing.T) {
+	rdb, _ := redistest.NewCluster(t)
+	ctx := t.Context()
+	f := member(t, rdb, "h:2:bb", "a")
+	rdb.LPush(ctx, keys.Queue("a"), "0", "1")
+	units := mustTake(t, f, 2)
+	f.env.Held = func() []Unit { return units }
+	in := f.cur
+	rdb.Del(ctx, in.places[0][1])
+	rdb.Del(ctx, f.reg.procs, f.reg.leases, in.lease)
+	rdb.AddHook(&repeater{script: redis.NewScript(source("register")).Hash(), meanwhile: func() { rdb.Del(ctx, in.lease) }})
+	f.doubt = true
+	if err := f.Renew(ctx); !redis.HasErrorPrefix(err, "LATE") {
+		t.Errorf("renew: %v, expected LATE", err)
+	}
+	if err := f.Renew(ctx); err != nil || f.cur.n != in.n {
+		t.Errorf("renew: %v, incarnation %d, expected still %d", err, f.cur.n, in.n)
+	}
+	if held := rdb.HGetAll(ctx, in.places[0][1]).Val(); len(held) != 3 {
+		t.Errorf("the private place: %q, expected 2 units", held)
+	}
+	mustTake(t, f, 0, units...)
+}
+
+// repeater sends the first call of a script twice.
+type repeater struct {
+	script    string
+	meanwhile func()
+	done      bool
+}
+
+func (r *repeater) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (r *repeater) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (r *repeater) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := next(ctx, cmd); err != nil || r.done || len(cmd.Args()) < 2 || cmd.Args()[1] != r.script {
+			return err
+		}
+		r.done = true
+		r.meanwhile()
+		return next(ctx, cmd)
 	}
 }
 

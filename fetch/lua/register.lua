@@ -9,7 +9,7 @@
 -- ARGV[3]  generation
 -- ARGV[4]  time to live of the lease, ms
 --
--- Returns 1. May be repeated. Error FENCED when the id has a tombstone, and to one that
+-- Returns 1. May be repeated. Error FENCED when the id has a tombstone, LATE to one that
 -- comes late: a repetition that lay in a socket while the fetcher went on. It must not
 -- bring back a generation that was given up: what else lies in sockets would be obeyed again, and what
 -- that took, known to nobody. So the generation never goes down, and one whose lease is over
@@ -23,7 +23,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
 end
 local held = redis.call('GET', KEYS[3])
 if held and (tonumber(held) or 0) > tonumber(ARGV[3]) or not held and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  return redis.error_reply('FENCED ' .. ARGV[1] .. ' was registered before, the lease holds ' .. tostring(held))
+  return redis.error_reply('LATE ' .. ARGV[1] .. ' was registered before, the lease holds ' .. tostring(held))
 end
 redis.call('PERSIST', KEYS[2]) -- see room in take.lua
 local t = redis.call('TIME')

@@ -173,7 +173,7 @@ func value(v any) string {
 
 // plain brings replies into one form: of errors only what code looks at.
 func plain(reply any, err error) string {
-	for _, prefix := range []string{"FENCED", "NOTFENCED"} {
+	for _, prefix := range []string{"FENCED", "LATE", "NOTFENCED"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return "error " + prefix
 		}
