@@ -64,6 +64,7 @@ type taking struct {
 	units     []Unit
 	left      []int // in each queue, after the first round
 	got       []int
+	calls     []lostCall // those that were answered
 }
 
 func (t *taking) run(ctx context.Context, wants []Want, acks []Unit) error {
@@ -179,6 +180,7 @@ func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
 	}
 	jobs := reply[2:]
 	t.got[q] += len(jobs)
+	t.calls = append(t.calls, lostCall{prefix, len(jobs), q})
 	for i, receipt := range receipts(prefix, len(jobs)) {
 		t.units = append(t.units, Unit{Queue: f.names[q], Payload: bytesOf(jobs[i]), Receipt: receipt, Incarnation: t.in.n})
 	}
@@ -224,14 +226,22 @@ func (t *taking) unpaused(ctx context.Context, paused []bool) error {
 			units = append(units, u)
 		}
 	}
+	t.units = units
 	if len(back) == 0 {
 		return nil
 	}
-	if err := t.f.settleMoves(ctx, t.in, back, make([]Result, len(back))); err != nil {
-		return err
+	f := t.f
+	err := f.settleMoves(ctx, t.in, back, make([]Result, len(back)))
+	if err != nil { // resume asks which of them are still there
+		f.mu.Lock()
+		for _, call := range t.calls {
+			if paused[call.queue] && f.cur == t.in {
+				f.lost = append(f.lost, call)
+			}
+		}
+		f.mu.Unlock()
 	}
-	t.units = units
-	return nil
+	return err
 }
 
 func anyNames(names []string) []any {
