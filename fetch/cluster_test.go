@@ -67,7 +67,7 @@ func TestClusterSweepLooksAtEveryNode(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	ctx := t.Context()
 	const id = "gone:1:a#default.1"
-	queues := []string{"q0", "q1", "q2", "q3", "q4"}
+	queues := []string{"q0", "q1", "q2", "q3", "q4", "q4.suspects"}
 	for _, q := range queues {
 		if err := rdb.HSet(ctx, keys.WIP(q, id), "!", "1", "1000", "job of "+q).Err(); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,9 @@ func (r *Rescuer) indexOrphans(ctx context.Context) error {
 				continue
 			}
 			queue, id, ok := keys.ParseWIP(key)
-			queue = strings.TrimSuffix(queue, keys.SuspectsSuffix) // a rescue looks at both
+			if !r.reg.cluster { // where suspects have no place of their own
+				queue = strings.TrimSuffix(queue, keys.SuspectsSuffix) // a rescue looks at both
+			}
 			if ok && !slices.Contains(queues[id], queue) {
 				queues[id] = append(queues[id], queue)
 			}
