@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -375,16 +376,18 @@ func (r *Rescuer) queues(ctx context.Context, c candidate) ([]string, error) {
 }
 
 // putBack empties one hash, the newest units first, so that the oldest is the
-// next to be popped wherever it breaks off.
+// next to be popped wherever it breaks off. Parcels that cannot be opened stay,
+// and are an error when all else is done.
 func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *RescuedFrom) (int, error) {
-	if err := j.open(ctx); err != nil {
+	sick, err := j.open(ctx)
+	if err != nil {
 		return 0, err
 	}
 	held, err := r.rdb.HKeys(ctx, j.wip).Result()
 	if err != nil {
 		return 0, err
 	}
-	held = slices.DeleteFunc(held, func(field string) bool { return field == fenceField })
+	held = slices.DeleteFunc(held, func(field string) bool { return field == fenceField || sick[field] != "" })
 	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
 	size, move := maxBatch, j.back
 	if r.judge != nil {
@@ -405,25 +408,34 @@ func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *Re
 			return moved, err
 		}
 	}
+	if len(sick) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(sick)))
+		return moved, &refusal{fmt.Sprintf("parcels that cannot be opened: %d, the first %s: %s", len(sick), first, sick[first])}
+	}
 	return moved, nil
 }
 
 // openAtOnce is how many parcels one call of a rescuer opens.
 const openAtOnce = 30
 
-// open gives each unit of the hash a field of its own. There are no parcels on a
-// cluster.
-func (j *judged) open(ctx context.Context) error {
-	for left := int64(1); left > 0 && !j.r.reg.cluster; {
-		reply, err := openScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip}, openAtOnce).Int64Slice()
+// open gives each unit of the hash a field of its own, and tells of which parcels it
+// could not, and why. There are no parcels on a cluster.
+func (j *judged) open(ctx context.Context) (sick map[string]string, err error) {
+	for left := 1; left > 0 && !j.r.reg.cluster; {
+		reply, err := openScript.Run(ctx, j.r.rdb, []string{j.fenced, j.wip}, openAtOnce).StringSlice()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if left = reply[0]; reply[1] > 0 {
-			j.r.log.Error().Str("place", j.wip).Int64("jobs", reply[1]).Msg("redis has lost jobs of a process that has died")
+		left = atoi(reply[0])
+		if missing := atoi(reply[1]); missing > 0 {
+			j.r.log.Error().Str("place", j.wip).Int("jobs", missing).Msg("redis has lost jobs of a process that has died")
+		}
+		sick = make(map[string]string) // each call meets them again
+		for reply = reply[2:]; len(reply) >= 2; reply = reply[2:] {
+			sick[reply[0]] = reply[1]
 		}
 	}
-	return nil
+	return sick, nil
 }
 
 // back puts some units back as they are.

@@ -3,6 +3,8 @@ package fetch
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -119,6 +121,60 @@ func TestARescuerFindsAParcelTorn(t *testing.T) {
 		t.Errorf("log: %s", log.Bytes())
 	}
 	noPlaces(t, rdb)
+}
+
+// A parcel that a rescuer cannot open stays where it is, until it can be. All else of
+// the hash is put back.
+func TestARescuerPassesOverAParcel(t *testing.T) {
+	for _, judged := range []bool{false, true} {
+		for _, what := range []string{"its list is none", "its list may not be read"} {
+			rdb, _ := redistest.New(t)
+			ctx := t.Context()
+			f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+			fillQueue(t, rdb, "a", 2*parcel.Size)
+			units := mustTake(t, f, 2*parcel.Size)
+			rdb.LPush(ctx, keys.Queue("a"), "single")
+			mustTake(t, f, 1)
+			expire(t, rdb, f.cur.id)
+			key := units[0].Parcel.list
+			jobs := rdb.LRange(ctx, key, 0, -1).Val()
+			lame := rdb
+			if what == "its list is none" {
+				rdb.Del(ctx, key)
+				rdb.Set(ctx, key, "wrong type", 0)
+			} else {
+				rules := []any{"ACL", "SETUSER", "lame", "reset", "on", "nopass", "+@all", "~[^t]*", "~troupe:[^p]*", "~troupe:procs", "~" + units[parcel.Size].Parcel.list}
+				if err := rdb.Do(ctx, rules...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				opt := *rdb.Options()
+				opt.Username, opt.Password = "lame", "any" // without one the client does not log in
+				lame = redis.NewClient(&opt)
+				defer func() { _ = lame.Close() }()
+			}
+			for round := range 2 {
+				_, err := newTestRescuer(t, lame, judged).Rescue(ctx)
+				if err == nil || !strings.Contains(err.Error(), "parcels that cannot be opened: 1, the first "+units[0].Parcel.field) {
+					t.Errorf("%s, round %d: %v", what, round, err)
+				}
+				got := list(t, rdb, "a")
+				if want := append(upTo(2 * parcel.Size)[parcel.Size:], "single"); !slices.Equal(got, want) {
+					t.Errorf("%s, round %d: the queue: %q", what, round, got)
+				}
+			}
+			if lame == rdb {
+				rdb.Del(ctx, key)
+				rdb.RPush(ctx, key, jobs)
+			}
+			if _, err := newTestRescuer(t, rdb, judged).Rescue(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := list(t, rdb, "a"), append(upTo(2*parcel.Size), "single"); !slices.Equal(got, want) {
+				t.Errorf("%s: the queue in the end: %q", what, got)
+			}
+			noPlaces(t, rdb)
+		}
+	}
 }
 
 // Who may not SORT, or may write no list of a parcel, fetches all the same.
