@@ -189,7 +189,7 @@ func TestAUserWhoMayNotMakeParcels(t *testing.T) {
 			t.Fatal(err)
 		}
 		opt := *rdb.Options()
-		opt.Username = "narrow"
+		opt.Username, opt.Password = "narrow", "any" // without one the client does not log in
 		narrow := redis.NewClient(&opt)
 		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 		fillQueue(t, rdb, "a", 40)
