@@ -38,6 +38,10 @@ func (c *capsule) due() bool {
 	return acks >= max(len(c.slots), c.pace.ahead)
 }
 
+// callable tells whether a Take is due and may begin without the fetcher, which is
+// there to own it. c.mu is held.
+func (c *capsule) callable() bool { return c.fetchUp && !c.fetchBox.keeps() && c.due() }
+
 // unheard tells whether nobody would notice a push: a slot is free, the last
 // Take left the queues dry, and no Wait was begun, since no slot was free then.
 // A job that ends with an ack has the ack's delivery wake the fetcher; one that
@@ -76,11 +80,11 @@ func (c *capsule) acksWait() bool {
 	if c.calling {
 		return true
 	}
-	if c.quiet || c.ackDue || c.giving || c.fetch == nil || !c.retryAt.IsZero() {
+	if c.quiet || c.ackDue || c.giving || !c.fetchUp || !c.retryAt.IsZero() {
 		return false
 	}
 	c.ackDue = true
-	c.ring(c.fetch)
+	c.fetchBox.ring()
 	return true
 }
 
@@ -105,11 +109,11 @@ func (c *capsule) takeOnce(want int) (more int, due bool) {
 			d := c.d.backoff("fetch "+c.cfg.Name, c.failing)
 			c.failing++
 			c.retryAt = time.Now().Add(d)
-			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+			time.AfterFunc(d, c.ringFetcher)
 		}
 		quiet := c.quiet
 		stale := len(c.inbox) > 0 && time.Since(c.inbox[0].fetched) >= c.pace.patience()
-		if due = err == nil && !stale && c.due() && !c.fetchBox.keeps(); due {
+		if due = err == nil && !stale && c.callable(); due {
 			more = c.beginCall()
 		}
 		c.mu.Unlock()
@@ -117,13 +121,16 @@ func (c *capsule) takeOnce(want int) (more int, due bool) {
 			c.checkInbox()
 		}
 		if !due && (err == nil || quiet) {
-			c.ring(c.fetcherPID())
+			c.ringFetcher()
 		}
 		if quiet {
 			c.d.outage.leave(c.path("fetcher"))
 			c.d.ringLauncher()
 		}
 	}()
+	if c.isQuiet() { // meanwhile: what it took would be given back behind what stood before it
+		want = 0
+	}
 	if e := c.open(); e != nil {
 		err = e
 	} else {
@@ -181,10 +188,10 @@ func (c *capsule) exchange(want int, acks []*work) error {
 		c.settler.putBack(acks)
 		return err
 	}
-	c.d.outage.ok(c.path("fetcher"))
 	c.forget(acks...)
 	c.dropIterations(acks)
 	c.receive(got, want, took)
+	c.d.outage.ok(c.path("fetcher")) // it may log, by what others wrote
 	if len(got) > 0 && len(got) < want {
 		runtime.Gosched() // the slots first: there is no hurry to fetch again
 	}
@@ -221,15 +228,15 @@ func (c *capsule) waitCall(ctx context.Context) (want int, due bool) {
 			d := c.d.backoff("wait "+c.cfg.Name, c.deaf)
 			c.deaf++
 			c.retryAt = time.Now().Add(d)
-			time.AfterFunc(d, func() { c.ring(c.fetcherPID()) })
+			time.AfterFunc(d, c.ringFetcher)
 		}
 		quiet := c.quiet
-		if due = err == nil && c.due() && !c.fetchBox.keeps(); due {
+		if due = err == nil && c.callable(); due {
 			want = c.beginCall()
 		}
 		c.mu.Unlock()
 		if !due && (err == nil || quiet) {
-			c.ring(c.fetcherPID())
+			c.ringFetcher()
 		}
 		if quiet {
 			c.d.outage.leave(c.path("fetcher"))

@@ -33,6 +33,7 @@ type capsule struct {
 	manager  *actor.PID
 	fetch    *actor.PID
 	fetchBox *mailbox // of fetch
+	fetchUp  bool     // it is started and not stopping
 	slots    []*slot
 	idle     []int   // indices of free slots, last in first out
 	abreast  int     // how many slots may be about to begin
@@ -90,17 +91,11 @@ func (c *capsule) managerPID() *actor.PID {
 	return c.manager
 }
 
-func (c *capsule) fetcherPID() *actor.PID {
+// ringFetcher rings the fetcher's doorbell.
+func (c *capsule) ringFetcher() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.fetch
-}
-
-// ring rings an actor's doorbell; the actor may be gone.
-func (c *capsule) ring(pid *actor.PID) {
-	if pid != nil {
-		c.d.root().Send(pid, wake{})
-	}
+	c.fetchBox.ring()
 }
 
 // hush begins quiet: no new work, and what has not started goes back.

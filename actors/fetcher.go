@@ -13,9 +13,13 @@ func (f *fetcher) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		f.c.mu.Lock()
-		f.c.fetch, f.c.fetchBox = ctx.Self(), f.c.d.tree.box(ctx.Self().GetId())
+		f.c.fetch, f.c.fetchBox, f.c.fetchUp = ctx.Self(), f.c.d.tree.box(ctx.Self().GetId()), true
 		f.c.mu.Unlock()
 		f.step(ctx)
+	case *actor.Restarting, *actor.Stopping:
+		f.c.mu.Lock()
+		f.c.fetchUp = false
+		f.c.mu.Unlock()
 	case wake, quiet:
 		f.step(ctx)
 	}

@@ -33,16 +33,16 @@ func (i *invoker) InvokeSystemMessage(message any) {
 }
 
 func (i *invoker) EscalateFailure(reason, message any) {
+	i.cell.mu.Lock()
+	inner := i.cell.inner
+	i.cell.mu.Unlock()
+	if c, ok := inner.(interface{ crashed() }); ok { // first, since it starts jobs no more
+		c.crashed()
+	}
 	crash := supervisor.NewCrash(reason, debug.Stack())
 	i.cell.fail(crash.Reason, crash.Stack)
 	i.cell.set(StateCrashed)
 	i.cell.publish(func(a ActorEvent) Event { return ActorCrashed{a, crash.Reason, crash.Stack} })
-	i.cell.mu.Lock()
-	inner := i.cell.inner
-	i.cell.mu.Unlock()
-	if c, ok := inner.(interface{ crashed() }); ok {
-		c.crashed()
-	}
 	i.cell.box.crash(func() { i.MessageInvoker.EscalateFailure(crash, message) })
 }
 

@@ -18,7 +18,7 @@ func abreast() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // with the next unit, while the others sleep. c.mu is held.
 func (c *capsule) dispatch() {
 	for !c.held && len(c.inbox) > 0 && len(c.idle) > 0 && c.waking() < c.abreast {
-		c.woken = append(c.woken, c.offer())
+		c.offer()
 	}
 	if len(c.inbox) > 0 && c.stale == nil && !c.quiet {
 		c.stale = time.AfterFunc(c.pace.patience(), c.checkInbox)
@@ -27,24 +27,31 @@ func (c *capsule) dispatch() {
 
 // waking counts the slots that are about to begin. c.mu is held.
 func (c *capsule) waking() int {
-	c.woken = slices.DeleteFunc(c.woken, func(i int) bool {
-		s := c.slots[i]
-		return s.pending == nil || !s.live || s.box.keeps()
-	})
+	c.woken = slices.DeleteFunc(c.woken, func(i int) bool { return c.slots[i].pending == nil })
 	return len(c.woken)
 }
 
-// offer hands the oldest waiting unit to an idle slot. c.mu is held.
-func (c *capsule) offer() int {
-	s := c.slots[c.idle[len(c.idle)-1]]
-	c.delist(s)
-	s.pending = c.pop()
-	if s.box.keeps() {
-		c.ring(s.pid)
-	} else {
+// offer hands the oldest waiting unit to an idle slot, if one is willing. c.mu is held.
+func (c *capsule) offer() {
+	if s := c.willing(); s != nil {
+		s.pending = c.pop()
+		c.woken = append(c.woken, s.index)
 		c.launch(s)
 	}
-	return s.index
+}
+
+// willing takes a slot off the idle list; nil if there is none. One whose actor is held
+// or suspended is passed over: it comes back when it gets its doorbell. c.mu is held.
+func (c *capsule) willing() *slot {
+	for len(c.idle) > 0 {
+		s := c.slots[c.idle[len(c.idle)-1]]
+		c.delist(s)
+		if !s.box.keeps() {
+			return s
+		}
+		s.box.ring()
+	}
+	return nil
 }
 
 // demand tells the fetcher if a Take has become due: the last unit that waited is
@@ -52,7 +59,7 @@ func (c *capsule) offer() int {
 func (c *capsule) demand() {
 	if c.due() {
 		c.rung = true
-		c.ring(c.fetch)
+		c.fetchBox.ring()
 	}
 }
 
@@ -105,8 +112,8 @@ func (c *capsule) checkInbox() {
 		defer func() {
 			c.mu.Lock()
 			c.giving = false
+			c.fetchBox.ring()
 			c.mu.Unlock()
-			c.ring(c.fetcherPID())
 		}()
 		for _, m := range moves {
 			select {

@@ -82,7 +82,7 @@ func (c *capsule) hold(held bool) {
 	}
 	c.mu.Unlock()
 	if was && !held {
-		c.ring(c.fetcherPID())
+		c.ringFetcher()
 	}
 }
 
@@ -188,20 +188,19 @@ func (c *capsule) takeSuspect() *work {
 	}
 	w := &work{unit: *u, fetched: time.Now()}
 	c.mu.Lock()
-	if c.quiet || len(c.idle) == 0 || !c.ledger.add([]*work{w}) {
+	s := c.willing() // none after quiet
+	if s == nil || !c.ledger.add([]*work{w}) {
 		c.ledger.claim([]*work{w})
 		c.mu.Unlock()
 		c.giveBack([]*work{w})
 		return nil
 	}
-	s := c.slots[c.idle[len(c.idle)-1]]
-	c.delist(s)
 	s.pending = w
 	c.mu.Unlock()
 	ref := w.ref()
 	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", ref.JID).Str("class", ref.Class).Str("queue", ref.Queue).
 		Msg("running a suspect")
-	c.ring(s.pid)
+	c.launch(s)
 	return w
 }
 

@@ -175,6 +175,15 @@ func (m *mailbox) flush() {
 	m.open.Store(!m.gated.Load())
 }
 
+// ring posts a doorbell, of which a stopped actor takes no notice. It runs nobody
+// else's code, as a message to a PID does that is gone: locks may be held. A nil
+// mailbox is that of an actor that has not started yet, and looks when it does.
+func (m *mailbox) ring() {
+	if m != nil {
+		m.PostUserMessage(wake{})
+	}
+}
+
 // depth counts the user messages that wait, held ones included.
 func (m *mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
 

@@ -53,7 +53,7 @@ func (m *manager) start(ctx actor.Context) {
 	hushed := c.quiet
 	busy := make([]bool, len(c.slots))
 	for i, s := range c.slots {
-		busy[i] = s.running != nil || s.pending != nil
+		busy[i] = s.running != nil
 	}
 	c.mu.Unlock()
 	for i := range busy {
@@ -119,7 +119,7 @@ func (m *manager) ended(ctx actor.Context, path string) {
 		if !replaced {
 			m.alive--
 		}
-		c.slotGone(i)
+		c.slotDown(i)
 	}
 	switch {
 	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more

@@ -1,19 +1,15 @@
 package actors
 
-import (
-	"github.com/asynkron/protoactor-go/actor"
-
-	"github.com/troupehq/troupe/internal/turn"
-)
+import "github.com/asynkron/protoactor-go/actor"
 
 // processor is the control plane of one slot: idle → running → idle, or crashed
 // after a job that panicked. The job itself runs in a goroutine and settles
-// itself; the unit is in the slot and the ledger, never in this actor. While it is
-// live and nobody holds it back, jobs are started without a message to it.
+// itself; the unit is in the slot and the ledger, never in this actor. Jobs are
+// started without a message to it, and only while it is live and nobody holds it back.
 type processor struct {
 	c     *capsule
 	index int
-	self  *actor.PID
+	box   *mailbox
 	ended bool // Restarting or Stopping
 	down  bool // crashed; up again with the next message if the strategy resumes it
 }
@@ -21,8 +17,7 @@ type processor struct {
 func (p *processor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		p.self = ctx.Self()
-		p.c.slotUp(p.index, p.self)
+		p.box = p.c.slotUp(p.index, ctx.Self())
 		p.step(ctx)
 	case wake, quiet:
 		if p.ended {
@@ -30,7 +25,7 @@ func (p *processor) Receive(ctx actor.Context) {
 		}
 		if p.down { // resumed
 			p.down = false
-			p.c.slotUp(p.index, p.self)
+			p.c.slotUp(p.index, ctx.Self())
 		}
 		p.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
@@ -44,16 +39,14 @@ func (p *processor) Receive(ctx actor.Context) {
 // for the case that the strategy resumes this instance.
 func (p *processor) crashed() {
 	p.down = true
-	p.c.slotGone(p.index)
-	p.c.ring(p.self)
+	p.c.slotDown(p.index)
+	p.box.ring()
 }
 
 func (p *processor) step(ctx actor.Context) {
-	next, w, crash := p.c.next(p.index)
+	next, crash := p.c.next(p.index)
 	switch next {
 	case stepNone:
-	case stepStart:
-		turn.Go(p.c.d.identity, p.self.GetId(), func() { p.c.run(p.index, w) })
 	case stepCrash:
 		panic(crash)
 	case stepStop:

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -16,13 +17,13 @@ import (
 type slot struct {
 	index  int
 	labels context.Context // of its job's goroutine in profiles
-	pid    *actor.PID
-	box    *mailbox // of that actor; nil before its first start
-	live   bool     // the actor is started and not stopping: it may be given work
-	idle   bool     // it is in capsule.idle
+	pid    *actor.PID      // of its actor; nil before its first start, like the next
+	box    *mailbox
+	live   bool // the actor is started and not stopping: it may be given work
+	idle   bool // it is in capsule.idle
 
 	// At most one of the next three is set.
-	pending *work                // offered, to be started
+	pending *work                // offered, about to be started
 	running *work                // its goroutine is at work
 	crash   *supervisor.JobCrash // the last job panicked: the actor is to crash of it
 }
@@ -31,44 +32,40 @@ func (s *slot) free() bool {
 	return s.live && s.pending == nil && s.running == nil && s.crash == nil
 }
 
-// slotUp is called by a processor that has started.
-func (c *capsule) slotUp(i int, pid *actor.PID) {
+// slotUp is called by a processor that has started. It returns the actor's mailbox.
+func (c *capsule) slotUp(i int, pid *actor.PID) *mailbox {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.slots[i]
-	s.box = c.d.tree.box(pid.GetId())
-	s.pid = pid // by the actor itself: a doorbell rung before its parent knows the PID would be lost
+	s.pid, s.box = pid, c.d.tree.box(pid.GetId())
 	s.live = true
 	s.crash = nil // a crash is over once the next incarnation runs
 	c.enlist(s)
 	c.dispatch()
-	c.mu.Unlock()
-	c.ring(c.fetcherPID())
+	c.fetchBox.ring()
+	return s.box
 }
 
-// slotDown is called when the processor restarts or ends. A pending unit stays
-// for the next incarnation; a running job goes on and is adopted by it.
+// slotDown is called when the processor has crashed, restarts or ends: what was
+// offered to it goes to another; a running job goes on and is adopted by the next
+// incarnation.
 func (c *capsule) slotDown(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.slots[i]
 	s.live = false
 	c.delist(s)
+	if s.pending != nil {
+		c.withdraw(s)
+	}
+	c.fetchBox.ring()
 }
 
-// slotGone is called when a processor has crashed, or ended for good: what was
-// offered to it goes to another.
-func (c *capsule) slotGone(i int) {
-	c.mu.Lock()
-	s := c.slots[i]
-	s.live = false
-	c.delist(s)
-	if s.pending != nil {
-		c.inbox = append([]*work{s.pending}, c.inbox...)
-		s.pending = nil
-		c.dispatch()
-	}
-	c.mu.Unlock()
-	c.ring(c.fetcherPID())
+// withdraw takes back the unit that is pending for s, for another slot. c.mu is held.
+func (c *capsule) withdraw(s *slot) {
+	c.inbox = append([]*work{s.pending}, c.inbox...)
+	s.pending = nil
+	c.dispatch()
 }
 
 // enlist puts a free slot on the idle list. c.mu is held.
@@ -85,7 +82,7 @@ func (c *capsule) delist(s *slot) {
 		return
 	}
 	s.idle = false
-	for k, i := range c.idle {
+	for k, i := range slices.Backward(c.idle) {
 		if i == s.index {
 			c.idle = append(c.idle[:k], c.idle[k+1:]...)
 			return
@@ -98,32 +95,35 @@ type step int
 
 const (
 	stepNone  step = iota // idle, or its job runs
-	stepStart             // the returned unit is to be started
 	stepCrash             // the returned crash is to be raised
 	stepStop              // quiet, and nothing left to do
 )
 
 // next decides the step of processor i, and takes what it returns.
-func (c *capsule) next(i int) (step, *work, *supervisor.JobCrash) {
+func (c *capsule) next(i int) (step, *supervisor.JobCrash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.slots[i]
 	switch {
 	case s.crash != nil && c.quiet:
 		s.crash = nil
-		return stepStop, nil, nil
+		return stepStop, nil
 	case s.crash != nil:
 		crash := s.crash
 		s.live = false // until the next incarnation is up
-		return stepCrash, nil, crash
-	case s.running != nil:
-		return stepNone, nil, nil
-	case s.pending != nil:
-		return stepStart, c.begin(s), nil
+		return stepCrash, crash
+	case s.running != nil || s.pending != nil:
+		return stepNone, nil
 	case c.quiet:
-		return stepStop, nil, nil
+		return stepStop, nil
 	}
-	return stepNone, nil, nil
+	c.enlist(s) // it was passed over while it was held or suspended
+	c.dispatch()
+	if c.due() || c.unheard() {
+		c.rung = true
+		c.fetchBox.ring()
+	}
+	return stepNone, nil
 }
 
 // begin takes the unit that is pending for s, to be run by the caller. c.mu is held.
@@ -137,17 +137,18 @@ func (c *capsule) begin(s *slot) *work {
 }
 
 // launch starts the unit that is pending for s without a message to its actor, unless
-// that is held back, or gone, by then: then it starts the unit when it can.
+// that is held or suspended by then: then the unit is another's.
 func (c *capsule) launch(s *slot) {
-	turn.Go(c.d.identity, s.pid.GetId(), func() {
+	turn.Go(c.d.identity, s.box.cell.path, func() {
 		c.mu.Lock()
 		var w *work
 		switch {
-		case s.pending == nil: // somebody else has seen to it
-		case s.live && !s.box.keeps():
-			w = c.begin(s)
+		case s.pending == nil: // the slot is down, or the capsule quiet
+		case s.box.keeps():
+			s.box.ring()
+			c.withdraw(s)
 		default:
-			c.ring(s.pid)
+			w = c.begin(s)
 		}
 		c.mu.Unlock()
 		if w != nil {
@@ -177,15 +178,19 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 		c.enlist(s)
 		c.dispatch()
 	}
-	take, want, owner := c.due() && !c.fetchBox.keeps(), 0, c.fetch
+	take, want, owner := c.callable(), 0, c.fetch
 	fetch := !take && (c.due() || c.unheard())
-	switch {
-	case take:
+	if take {
 		want = c.beginCall()
-	case fetch:
-		c.rung = true
 	}
 	bell := crash != nil || c.quiet
+	if fetch || bell {
+		c.rung = c.rung || fetch
+		c.fetchBox.ring()
+	}
+	if bell {
+		s.box.ring()
+	}
 	c.mu.Unlock()
 	if take {
 		c.d.spawn(owner, func() { c.takeCall(want) })
@@ -198,11 +203,7 @@ func (c *capsule) finish(i int, crash *supervisor.JobCrash, again bool, ack *wor
 		c.d.changes.ring()
 	}
 	if bell {
-		c.ring(s.pid)
 		c.d.ringLauncher()
-	}
-	if fetch || bell {
-		c.ring(c.fetcherPID())
 	}
 	return next, late
 }
