@@ -67,7 +67,7 @@ func (f *onCluster) settleIn(ctx context.Context, in *incarnation) error {
 	f.mu.Lock()
 	clear(f.forgotten)
 	f.mu.Unlock()
-	_, err := f.mark(ctx, in, nil, false)
+	_, err := f.mark(ctx, in, false)
 	return err
 }
 

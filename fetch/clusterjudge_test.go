@@ -232,7 +232,7 @@ func TestClusterLostSuspectIsFound(t *testing.T) {
 	if err := runAll(ctx, rdb, []*eval{newEval(clusterTake, f.cur.places[1], f.cur.generation, prefix, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 1}), true
+	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
 	if units := mustTake(t, f, 5); len(units) != 0 {
 		t.Fatalf("Take returned %v", units)
 	}

@@ -15,29 +15,30 @@ func (f *onCluster) mend(ctx context.Context, doubt bool) error {
 		return nil
 	}
 	f.rdb.ReloadState(ctx) // after a failover its client would ask dead nodes for seconds
-	return f.resume(ctx)
+	for doubt {
+		var err error
+		if doubt, err = f.resume(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var errShut = errors.New("a rescuer has shut the private place")
 
-// mark writes the generation into every private place and returns what calls of
-// earlier generations took. A place without a fence is noted as forgotten, unless
-// it is new.
-func (f *onCluster) mark(ctx context.Context, in *incarnation, lost []lostCall, old bool) ([]Unit, error) {
+// mark writes the generation into every private place and adopts what calls of
+// earlier generations took: one page of each, it tells whether there is more. A place
+// without a fence is noted as forgotten, unless it is new.
+func (f *onCluster) mark(ctx context.Context, in *incarnation, old bool) (more bool, err error) {
 	evals := make([]*eval, len(f.names))
+	f.mu.Lock()
 	for q := range f.names {
-		args := []any{in.generation}
-		for _, call := range lost {
-			if call.queue == q {
-				for _, receipt := range receipts(call.prefix, call.n) {
-					args = append(args, receipt)
-				}
-			}
-		}
+		args := f.lostArgs([]any{in.generation, f.page.bytes()/len(f.names) + 1}, q)
 		evals[q] = newEval(clusterMark, in.places[q][1:], args...)
 	}
-	err := runAll(ctx, f.rdb, evals)
-	var units []Unit
+	f.mu.Unlock()
+	err = runAll(ctx, f.rdb, evals)
+	f.page.note(err)
 	for q, e := range evals {
 		reply := e.cmd.Val()
 		if e.cmd.Err() != nil {
@@ -45,69 +46,68 @@ func (f *onCluster) mark(ctx context.Context, in *incarnation, lost []lostCall, 
 		}
 		switch reply[0] {
 		case "DEAD":
-			return nil, errShut
+			return false, errShut
 		case "SICK":
 			f.sick.report(f.names[q], reply[1])
 			continue
-		case "LOST":
-			f.mu.Lock()
-			f.forgotten[q] = old
-			f.mu.Unlock()
 		}
-		for found := reply[1:]; len(found) >= 2; found = found[2:] {
+		more = more || reply[1] != ""
+		var units []Unit
+		for found := reply[2:]; len(found) >= 2; found = found[2:] {
 			units = append(units, Unit{
 				Queue: f.names[q], Receipt: found[0], Payload: bytesOf(found[1]), Incarnation: in.n, Suspect: isSuspect(found[0]),
 			})
 		}
+		f.mu.Lock()
+		if reply[0] == "LOST" {
+			f.forgotten[q] = old
+		}
+		f.adopt(q, units)
+		f.mu.Unlock()
 	}
-	return units, err
+	return more, err
 }
 
 // resume asks under a new generation what has become of failed calls, and keeps
-// what they took for the next Take. What nodes have forgotten is written again.
-func (f *onCluster) resume(ctx context.Context) error {
+// what they took for the next Take. It reads one page of each queue, and tells
+// whether there is more. What nodes have forgotten is written again.
+func (f *onCluster) resume(ctx context.Context) (more bool, err error) {
 	f.mu.Lock()
 	in := f.next()
-	lost := slices.Clone(f.lost)
 	f.mu.Unlock()
 
 	reply, err := resumeScript.Run(ctx, f.rdb,
 		[]string{f.reg.procs, f.reg.leases, in.lease, in.fenced}, in.id, in.generation, f.ttl).StringSlice()
 	if err != nil {
-		return fmt.Errorf("resume: %w", err)
+		return false, fmt.Errorf("resume: %w", err)
 	}
 	switch reply[0] {
 	case "FENCED":
-		return f.fenced(in)
+		return false, f.fenced(in)
 	case "LOST": // the registry's node has forgotten us, and nobody has fenced us there
 		if err := f.enlist(ctx, in); err != nil {
 			if redis.HasErrorPrefix(err, "FENCED") {
-				return f.fenced(in)
+				return false, f.fenced(in)
 			}
-			return fmt.Errorf("register again: %w", err)
+			return false, fmt.Errorf("register again: %w", err)
 		}
 	}
-	units, err := f.mark(ctx, in, lost, true)
+	more, err = f.mark(ctx, in, true)
 	if errors.Is(err, errShut) {
-		return f.fenced(in)
+		return false, f.fenced(in)
 	}
 	if err != nil {
-		return fmt.Errorf("resume: %w", err)
+		return false, fmt.Errorf("resume: %w", err)
 	}
 	if err := f.restore(ctx, in); err != nil {
-		return fmt.Errorf("write back what was in progress: %w", err)
+		return false, fmt.Errorf("write back what was in progress: %w", err)
 	}
-	f.mu.Lock()
-	for _, u := range units {
-		if u.Suspect {
-			f.suspects = append(f.suspects, u)
-		} else {
-			f.stash = append(f.stash, u)
-		}
+	if !more {
+		f.mu.Lock()
+		f.doubt, f.lost, f.found = false, nil, nil
+		f.mu.Unlock()
 	}
-	f.doubt, f.lost = false, nil
-	f.mu.Unlock()
-	return nil
+	return more, nil
 }
 
 // restore writes what we hold back into the places that were forgotten.

@@ -90,7 +90,7 @@ func (f *onCluster) takeSuspect(ctx context.Context, in *incarnation, q int) (*U
 	if err := runAll(ctx, f.rdb, []*eval{e}); err != nil {
 		f.mu.Lock()
 		if f.cur == in {
-			f.lost = append(f.lost, lostCall{prefix, 1, q})
+			f.lost = append(f.lost, lostCall{prefix, q})
 		}
 		f.mu.Unlock()
 		return nil, err

@@ -169,7 +169,7 @@ func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
 	if err != nil {
 		f.mu.Lock()
 		if n > 0 && f.cur == t.in {
-			f.lost = append(f.lost, lostCall{prefix, n, q})
+			f.lost = append(f.lost, lostCall{prefix, q})
 		}
 		f.mu.Unlock()
 		return
@@ -180,7 +180,7 @@ func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
 	}
 	jobs := reply[2:]
 	t.got[q] += len(jobs)
-	t.calls = append(t.calls, lostCall{prefix, len(jobs), q})
+	t.calls = append(t.calls, lostCall{prefix, q})
 	for i, receipt := range receipts(prefix, len(jobs)) {
 		t.units = append(t.units, Unit{Queue: f.names[q], Payload: bytesOf(jobs[i]), Receipt: receipt, Incarnation: t.in.n})
 	}

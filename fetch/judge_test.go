@@ -235,7 +235,7 @@ func TestLostSuspectIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.calls++
-	f.lost, f.doubt = append(f.lost, lostCall{prefix: receiptPrefix(f.calls), n: 1}), true
+	f.lost, f.doubt = append(f.lost, lostCall{prefix: receiptPrefix(f.calls)}), true
 	if units := mustTake(t, f, 5); len(units) != 0 {
 		t.Fatalf("Take returned %v", units)
 	}

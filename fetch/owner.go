@@ -46,9 +46,11 @@ type owner struct {
 	generation uint64
 	calls      uint64 // number of the last call that was to take
 	lost       []lostCall
-	stash      []Unit // taken by a failed call, found by resume
-	busy       int    // units handed out and not settled, about
-	suspects   []Unit // likewise, by a failed TakeSuspect
+	found      map[int]string // by lostCall.queue: the last receipt that resume has found
+	page       page           // of resume
+	stash      []Unit         // taken by a failed call, found by resume
+	busy       int            // units handed out and not settled, about
+	suspects   []Unit         // likewise, by a failed TakeSuspect
 	renewed    time.Time
 	rand       *rand.Rand
 
@@ -71,9 +73,38 @@ type kind interface {
 
 // lostCall is a call of which no answer came.
 type lostCall struct {
-	prefix string
-	n      int
-	queue  int // on a cluster, where each call is of one queue
+	prefix string // of its receipts
+	queue  int    // on a cluster, where each call is of one queue
+}
+
+// lostArgs are the last arguments of a page of resume: where it begins, and what it
+// looks for. f.mu is held.
+func (f *owner) lostArgs(args []any, queue int) []any {
+	args = append(args, f.found[queue])
+	for _, call := range f.lost {
+		if call.queue == queue {
+			args = append(args, call.prefix)
+		}
+	}
+	return args
+}
+
+// adopt stashes what a page has found of a queue's lost calls, in the order of the
+// fetch. f.mu is held.
+func (f *owner) adopt(queue int, units []Unit) {
+	for _, u := range units {
+		if u.Suspect {
+			f.suspects = append(f.suspects, u)
+		} else {
+			f.stash = append(f.stash, u)
+		}
+	}
+	if n := len(units); n > 0 {
+		if f.found == nil {
+			f.found = make(map[int]string)
+		}
+		f.found[queue] = units[n-1].Receipt
+	}
 }
 
 // incarnation is a fetcher id with its keys under one generation. It is
@@ -146,7 +177,7 @@ func (f *owner) begin() {
 	}
 	f.cur = &incarnation{n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
 	f.registering, f.registered, f.doubt, f.amnesia = false, false, false, false
-	f.generation, f.lost, f.stash, f.suspects, f.busy = 0, nil, nil, nil, 0
+	f.generation, f.lost, f.found, f.stash, f.suspects, f.busy = 0, nil, nil, nil, nil, 0
 	f.next()
 }
 

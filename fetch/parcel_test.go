@@ -246,7 +246,7 @@ func TestParcelsOfALostCallAreAdopted(t *testing.T) {
 	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 		t.Fatal(err)
 	}
-	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 100}), true
+	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
 	units := mustTake(t, f, 100)
 	if want := append(upTo(50)[40:], upTo(40)...); !slices.Equal(payloads(units), want) {
 		t.Errorf("adopted %q, want %q", payloads(units), want)
@@ -378,7 +378,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 7}), true
+					f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
 				}
 				units, err := f.Take(ctx, 3, acks)
 				if err != nil {

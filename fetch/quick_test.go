@@ -158,7 +158,7 @@ func TestAQuickTakeWhoseReplyIsLost(t *testing.T) {
 			}
 			continue
 		}
-		f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix, n: 6}), true
+		f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
 		units := mustTake(t, f, 6)
 		if got := payloads(units); !slices.Equal(got, []string{"a1", "b1"}) {
 			t.Errorf("adopted %q", got)

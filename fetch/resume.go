@@ -10,8 +10,9 @@ import (
 
 // mend finds out what became of failed calls and writes back what was forgotten.
 func (f *reliable) mend(ctx context.Context, doubt bool) error {
-	if doubt { // else somebody has been here while we waited
-		if err := f.resume(ctx); err != nil {
+	for doubt { // else somebody has been here while we waited
+		var err error
+		if doubt, err = f.resume(ctx); err != nil {
 			return err
 		}
 	}
@@ -25,52 +26,42 @@ func (f *reliable) mend(ctx context.Context, doubt bool) error {
 }
 
 // resume asks under a new generation what has become of the failed calls, and
-// keeps what they took for the next Take.
-func (f *reliable) resume(ctx context.Context) error {
+// keeps what they took for the next Take. It reads one page, and tells whether there
+// is more: what has been found is not asked for again, whatever becomes of the rest.
+func (f *reliable) resume(ctx context.Context) (more bool, err error) {
 	f.mu.Lock()
 	in := f.next()
-	args := []any{in.id, in.generation, f.ttl}
-	for _, call := range f.lost {
-		for _, receipt := range receipts(call.prefix, call.n) {
-			args = append(args, receipt)
-		}
-	}
+	args := f.lostArgs([]any{in.id, in.generation, f.ttl, f.page.bytes()}, 0)
 	f.mu.Unlock()
 
 	reply, err := resumeScript.Run(ctx, f.rdb,
 		append([]string{keys.Procs, keys.Leases, in.lease, in.fenced}, in.wips...), args...).StringSlice()
+	f.page.note(err)
 	if err != nil {
-		return fmt.Errorf("resume: %w", err)
+		return false, fmt.Errorf("resume: %w", err)
 	}
 
 	if reply[0] == "FENCED" {
-		return f.fenced(in)
+		return false, f.fenced(in)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if reply[0] == "LOST" {
-		f.amnesia, f.doubt, f.lost = true, false, nil
-		return nil
+		f.amnesia, f.doubt, f.lost, f.found = true, false, nil, nil
+		return false, nil
 	}
-	f.adopt(in, reply[1:])
-	f.doubt, f.lost = false, nil
-	return nil
-}
-
-// adopt stashes the units that failed calls had taken, in the order of fetch.
-func (f *reliable) adopt(in *incarnation, found []string) {
 	var units []Unit
-	for ; len(found) >= 3; found = found[3:] {
+	for found := reply[2:]; len(found) >= 3; found = found[3:] {
 		i := atoi(found[0]) - 1
-		u := Unit{Queue: f.names[i%len(f.names)], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n}
-		if u.Suspect = i >= len(f.names); u.Suspect {
-			f.suspects = append(f.suspects, u)
-			continue
-		}
-		units = append(units, u)
+		units = append(units, Unit{
+			Queue: f.names[i%len(f.names)], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n, Suspect: i >= len(f.names),
+		})
 	}
-	slices.SortFunc(units, func(a, b Unit) int { return compareReceipts(a.Receipt, b.Receipt) })
-	f.stash = append(f.stash, units...)
+	f.adopt(0, units)
+	if more = reply[1] != ""; !more {
+		f.doubt, f.lost, f.found = false, nil, nil
+	}
+	return more, nil
 }
 
 // restore registers again and writes back every unit held, after Redis has

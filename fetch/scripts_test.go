@@ -50,7 +50,7 @@ var (
 				acked := rapid.SliceOfN(receiptGen, 1, 4).Draw(t, "acked")
 				args = append(append(args, q, len(acked)), anys(acked)...)
 				if rapid.Bool().Draw(t, "whole") {
-					args = append(args, fmt.Sprint(q, "+"), 4, "100+", lists[0], "102+", lists[1])
+					args = append(args, fmt.Sprint(q, "+"), 4, "1000+", lists[0], "1002+", lists[1])
 				}
 			}
 			return names, args
@@ -110,8 +110,7 @@ var (
 			return []string{keys.Procs, keys.Leases, lease}, []any{idA, generation(t), 5000}
 		},
 		"resume": func(t *rapid.T) ([]string, []any) {
-			lost := rapid.SliceOfN(receiptGen, 0, 5).Draw(t, "lost")
-			return []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}, append([]any{idA, generation(t), 5000}, anys(lost)...)
+			return []string{keys.Procs, keys.Leases, lease, fenced, wipA, wipB}, append([]any{idA, generation(t), 5000}, lostPage(t)...)
 		},
 		"restore": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), 5000}
@@ -173,7 +172,7 @@ var (
 			return []string{fenced, wipA, keys.Schedule, keys.Dead, keys.Queues, keys.Retry, wipB, queueA, queueB}, args
 		},
 		"cluster_mark": func(t *rapid.T) ([]string, []any) {
-			return []string{place}, append([]any{generation(t)}, anys(rapid.SliceOfN(receiptGen, 0, 4).Draw(t, "lost"))...)
+			return []string{place}, append([]any{generation(t)}, lostPage(t)...)
 		},
 		"cluster_take": func(t *rapid.T) ([]string, []any) {
 			args := []any{generation(t), rapid.SampledFrom([]string{"1", "?1", "9"}).Draw(t, "prefix"), rapid.IntRange(0, 9).Draw(t, "n")}
@@ -211,10 +210,16 @@ var (
 	}
 
 	flagsGen   = rapid.SampledFrom([]string{"", "s", "sb", "sl", "sbe", "e", "sk"})
-	receiptGen = rapid.SampledFrom([]string{"1000", "1001", "1002", "1003", "1zzz", "20000", "?100"})
-	parcelGen  = rapid.SampledFrom([]string{"100+", "102+", "1zz+", "2aa+"})
+	receiptGen = rapid.SampledFrom([]string{"1000", "1001", "1002", "1003", "1zzz", "20000", "?1000"})
+	parcelGen  = rapid.SampledFrom([]string{"1000+", "1002+", "1zz0+", "2aaa+"})
 	payloadGen = rapid.SampledFrom([]string{"", "x", "y", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
 )
+
+// lostPage draws the arguments of a page of what lost calls took.
+func lostPage(t *rapid.T) []any {
+	return append([]any{rapid.SampledFrom([]int{1, 10, 1000}).Draw(t, "bytes"), rapid.OneOf(rapid.Just(""), receiptGen).Draw(t, "after")},
+		anys(rapid.SliceOfN(rapid.SampledFrom([]string{"1", "2", "20", "?1"}), 0, 3).Draw(t, "lost"))...)
+}
 
 func generation(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"1", "2"}).Draw(t, "generation")

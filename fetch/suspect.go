@@ -88,7 +88,7 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 		if err != nil {
 			f.mu.Lock()
 			if f.cur == in {
-				f.lost = append(f.lost, lostCall{prefix: prefix, n: 1})
+				f.lost = append(f.lost, lostCall{prefix: prefix})
 			}
 			f.mu.Unlock()
 			return err

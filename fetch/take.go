@@ -71,7 +71,7 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		}
 		f.mu.Lock()
 		if f.cur == in {
-			f.lost = append(f.lost, lostCall{prefix: prefix, n: ask})
+			f.lost = append(f.lost, lostCall{prefix: prefix})
 		}
 		f.mu.Unlock()
 	}()

@@ -114,7 +114,7 @@ func TestLateTwinsAreRefusedOnACluster(t *testing.T) {
 	place := old.places[0][1]
 	late := func() {
 		t.Helper()
-		_, mark := f.mark(ctx, old, nil, true)
+		_, mark := f.mark(ctx, old, true)
 		take := runAll(ctx, rdb, []*eval{newEval(clusterTake, old.places[0], old.generation, "zz", 2)})
 		settle := f.settleMoves(ctx, old, []Move{{Unit: units[0], To: ToQueue}}, make([]Result, 1))
 		restore := runAll(ctx, rdb, []*eval{newEval(clusterRestore, old.places[0][1:], old.generation, "1000", "x")})

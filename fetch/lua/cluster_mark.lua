@@ -3,12 +3,14 @@
 --
 -- KEYS[1]  hash of what it has in progress from the queue; field ! is the fence
 -- ARGV[1]  generation
--- ARGV[2..] receipts that failed calls could have made
+-- ARGV[2]  after so many bytes it ends, whatever follows; one unit it tells at least
+-- ARGV[3]  receipt up to which earlier pages have told all, "" for the first page
+-- ARGV[4..] prefixes of the receipts that failed calls could have made
 --
 -- Returns {"DEAD"} when a rescuer has shut the place, {"SICK", error text} for a
--- key of the wrong type, else {"OK", or "LOST" when there was no fence, then
--- (receipt, job)*}. Error FENCED to a mark that comes late, when the fence holds a
--- later generation: nothing has changed then.
+-- key of the wrong type, else {"OK", or "LOST" when there was no fence, "more" or "",
+-- (receipt, job)*}. Pages are as those of resume. Error FENCED to a mark that comes
+-- late, when the fence holds a later generation: nothing has changed then.
 --
 -- The new generation refuses whatever of the old one is still on its way.
 
@@ -21,15 +23,23 @@ end
 redis.call('PERSIST', KEYS[1]) -- see room in take.lua
 redis.call('HSET', KEYS[1], '!', ARGV[1])
 
-local out = {fence and 'OK' or 'LOST'}
-for first = 2, #ARGV, 1000 do
-  local last = math.min(first + 999, #ARGV)
-  local jobs = redis.call('HMGET', KEYS[1], unpack(ARGV, first, last))
-  for j = 1, last - first + 1 do
-    if jobs[j] then
-      out[#out + 1] = ARGV[first + j - 1]
-      out[#out + 1] = jobs[j]
-    end
+local function older(a, b) return #a < #b or #a == #b and a < b end
+
+local calls, held = {}, {}
+for a = 4, #ARGV do calls[ARGV[a]] = true end
+for _, field in ipairs(next(calls) and redis.call('HKEYS', KEYS[1]) or {}) do
+  if calls[string.sub(field, 1, -4)] and older(ARGV[3], field) then held[#held + 1] = field end
+end
+table.sort(held, older)
+
+local out, size = {fence and 'OK' or 'LOST', ''}, 0
+for _, field in ipairs(held) do
+  if size >= tonumber(ARGV[2]) then
+    out[2] = 'more'
+    break
   end
+  local job, o = redis.call('HGET', KEYS[1], field), #out
+  out[o + 1], out[o + 2] = field, job
+  size = size + #field + #job
 end
 return out

@@ -9,10 +9,14 @@
 -- ARGV[1]  fetcher id
 -- ARGV[2]  new generation
 -- ARGV[3]  time to live of the lease, ms
--- ARGV[4..] receipts that the failed calls could have made
+-- ARGV[4]  after so many bytes it ends, whatever follows; one unit it tells at least
+-- ARGV[5]  receipt up to which earlier pages have told all, "" for the first page
+-- ARGV[6..] prefixes of the receipts that the failed calls could have made
 --
 -- Returns {"FENCED"} when a rescuer has taken over, {"LOST"} when Redis has
--- forgotten the fetcher, else {"OK", (queue index from 1, receipt, job)*}.
+-- forgotten the fetcher, else {"OK", "more" or "", (queue index from 1, receipt, job)*},
+-- in the order of receipts. Where there is more, the last of them is ARGV[5] of the next
+-- page; who does not get a page asks for it again.
 --
 -- The new generation refuses whatever of the old one is still on its way.
 -- While registered, the fetcher may resume however long its lease is over.
@@ -28,28 +32,49 @@ local t = call('TIME')
 call('ZADD', KEYS[2], t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[3], ARGV[1])
 call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 
--- What those calls took is told unit by unit, and held so from now on.
-local calls = {}
-for k = 4, #ARGV do calls[string.sub(ARGV[k], 1, -4)] = true end
+local function older(a, b) return #a < #b or #a == #b and a < b end
+
+local calls, held = {}, {}
+for a = 6, #ARGV do calls[ARGV[a]] = true end
 for k = 5, next(calls) and #KEYS or 0 do
-  for _, field in ipairs(parcels(KEYS[k])) do
-    if calls[string.sub(field, 1, -5)] then open(KEYS[k], field) end
+  local fields = redis.pcall('HKEYS', KEYS[k])
+  for _, field in ipairs(fields.err and {} or fields) do
+    local first = string.match(field, '^[^+]*')
+    if calls[string.sub(first, 1, -4)] then held[#held + 1] = {first, k, field} end
+  end
+end
+table.sort(held, function(a, b)
+  if a[1] == b[1] then return a[2] < b[2] or a[2] == b[2] and a[3] < b[3] end
+  return older(a[1], b[1])
+end)
+
+local out, size, most, last = {'OK', ''}, 0, tonumber(ARGV[4]), ARGV[5]
+
+local function tell(k, r)
+  if not older(last, r) then return end
+  local job = size < most and call('HGET', KEYS[k], r)
+  if job then
+    local o = #out
+    out[o + 1], out[o + 2], out[o + 3] = tostring(k - 4), r, job
+    size, last = size + #r + #job, r
+  elseif size >= most then
+    out[2] = 'more'
   end
 end
 
-local out = {'OK'}
-for first = 4, #ARGV, 1000 do
-  local last = math.min(first + 999, #ARGV)
-  for k = 5, #KEYS do
-    local jobs = redis.pcall('HMGET', KEYS[k], unpack(ARGV, first, last))
-    if not jobs.err then
-      for j = 1, last - first + 1 do
-        if jobs[j] then
-          out[#out + 1] = tostring(k - 4)
-          out[#out + 1] = ARGV[first + j - 1]
-          out[#out + 1] = jobs[j]
-        end
-      end
+-- Units of a parcel are told one by one, and held so from now on.
+for _, unit in ipairs(held) do
+  if out[2] ~= '' then break end
+  local first, k, field = unit[1], unit[2], unit[3]
+  if first == field then
+    tell(k, first)
+  elseif size >= most then
+    out[2] = 'more'
+  else
+    local count = label(call('HGET', KEYS[k], field))
+    open(KEYS[k], field)
+    for x = 0, (count or 0) - 1 do
+      tell(k, receipt(string.sub(first, 1, -4), tonumber(string.sub(first, -3), 36) + x))
     end
   end
 end

@@ -39,7 +39,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 		)}, "was fenced though its lease lives"},
 		{"a take without a fence", bug{script: instead("take", "if lease ~= ARGV[1] then", "if false then")}, "there is still work"},
 		{"a move that leaves a copy behind", bug{script: instead("settle", "call('HDEL', wip, unpack(ARGV, first, first + n - 1))", "")}, " stands in .* and "},
-		{"a resume that forgets what a lost call took", bug{script: instead("resume", "if jobs[j] then", "if false then")}, "there is still work"},
+		{"a resume that forgets what a lost call took", bug{script: instead("resume", "if job then", "if false then")}, "there is still work"},
 		{"a recovery that counts twice", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])",
 			"pcall('HSET', KEYS[7], job, string.sub(ARGV[at + 9], 1, -2) .. ',' .. string.sub(ARGV[at + 9], 2))")}, "and [0-9] are counted"},
 		{"a recovery that does not count", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])", "")}, "and 0 are counted"},

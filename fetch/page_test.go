@@ -1,0 +1,216 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+const (
+	slowTimeout = 250 * time.Millisecond
+	slowBytes   = 16 << 10 // every two milliseconds: 2 MB within the time-out
+)
+
+// slowConn is a far connection: replies come at 8 MB/s.
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), slowBytes)])
+	if n > 1<<10 {
+		time.Sleep(2 * time.Millisecond * time.Duration(n) / slowBytes)
+	}
+	return n, err
+}
+
+func slowDialer(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	return slowConn{conn}, err
+}
+
+func slowClient(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dialer, o.ReadTimeout, o.MaxRetries = slowDialer, slowTimeout, -1
+	slow := redis.NewClient(o)
+	t.Cleanup(func() { _ = slow.Close() })
+	return slow
+}
+
+// bigJobs pushes 1,000 jobs of 10 KB: 10 MB.
+func bigJobs(t *testing.T, rdb redis.Cmdable, queue string) (jobs []string) {
+	t.Helper()
+	for i := range 1000 {
+		job := fmt.Sprint(i, " ", strings.Repeat("x", 10<<10))
+		jobs = append(jobs, job)
+		if err := rdb.LPush(t.Context(), keys.Queue(queue), job).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return jobs
+}
+
+// untilTaken is what a process does whose Take fails.
+func untilTaken(t *testing.T, f Fetcher, n int) (units []Unit) {
+	t.Helper()
+	for failed := 0; ; failed++ {
+		units, err := f.Take(t.Context(), n, nil)
+		if err == nil {
+			if failed == 0 {
+				t.Error("the first Take was to fail")
+			}
+			return units
+		}
+		if failed == 20 {
+			t.Fatalf("the fetcher is stuck: %v", err)
+		}
+	}
+}
+
+// What a call took that is more than the link brings within one time-out comes page by page.
+func TestAReplyThatIsTooLargeGetsThrough(t *testing.T) {
+	for _, parcels := range []bool{true, false} {
+		rdb, url := redistest.New(t)
+		f := mustOpen(t, testEnv(slowClient(t, url), Strict{"b", "a"}))
+		if !parcels {
+			f.thrift.rest = 1 << 20
+		}
+		rdb.LPush(t.Context(), "queue:b", "b0")
+		jobs := append([]string{"b0"}, bigJobs(t, rdb, "a")...)
+		units := untilTaken(t, f, maxTake)
+		if got := payloads(units); !slices.Equal(got, jobs) {
+			t.Errorf("parcels %v: took %d units, expected %d in their order", parcels, len(got), len(jobs))
+		}
+		if more := mustTake(t, f, maxTake, units...); len(more) != 0 {
+			t.Errorf("parcels %v: %d units more", parcels, len(more))
+		}
+		if f.found != nil || f.lost != nil {
+			t.Errorf("parcels %v: after all was found %v of %v is kept", parcels, f.found, f.lost)
+		}
+		noPlaces(t, rdb)
+	}
+}
+
+func TestAReplyThatIsTooLargeGetsThroughOnACluster(t *testing.T) {
+	rdb, cluster := redistest.NewCluster(t)
+	o := *rdb.Options()
+	o.Addrs, o.Dialer, o.ReadTimeout, o.MaxRedirects = cluster.Addrs(), slowDialer, slowTimeout, -1
+	slow := redis.NewClusterClient(&o)
+	defer func() { _ = slow.Close() }()
+	f := member(t, slow, "h:2:bb", "a", "b")
+	jobs := bigJobs(t, rdb, "a")
+	rdb.LPush(t.Context(), keys.Queue("b"), "b0")
+	units := untilTaken(t, f, maxTake)
+	want := append(slices.Clone(jobs), "b0")
+	got := payloads(units)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("took %d units, expected each of %d", len(got), len(want))
+	}
+	if more := mustTake(t, f, maxTake, units...); len(more) != 0 {
+		t.Errorf("%d units more", len(more))
+	}
+	if left, err := f.Close(t.Context()); left != 0 || err != nil {
+		t.Errorf("close: %d left, %v", left, err)
+	}
+}
+
+// A page whose answer is lost is asked for again, smaller; what came before is not.
+func TestALostPageIsAskedForAgain(t *testing.T) {
+	rdb, url := redistest.New(t)
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxRetries = -1
+	b := &breaker{left: 1 << 30}
+	broken := redis.NewClient(o)
+	defer func() { _ = broken.Close() }()
+	broken.AddHook(b)
+	f := mustOpen(t, testEnv(broken, Strict{"a"}))
+	jobs := bigJobs(t, rdb, "a")
+	lose(t, f, rdb)
+	sizes := []int{0}
+	for len(f.stash) < len(jobs) {
+		b.left = 1 // one page comes, the next does not
+		if err := f.Renew(t.Context()); err == nil {
+			t.Fatal("renewed, with nothing left to break")
+		}
+		if n := len(f.stash); n == sizes[len(sizes)-1] {
+			t.Fatalf("stuck at %d units", n)
+		}
+		sizes = append(sizes, len(f.stash))
+	}
+	b.left = 1 << 30
+	if got := payloads(mustTake(t, f, maxTake)); !slices.Equal(got, jobs) {
+		t.Errorf("took %d units, expected %d; pages ended at %v", len(got), len(jobs), sizes)
+	}
+}
+
+// A process dies, or is fenced, between two pages: the rescuer has all.
+func TestDeathBetweenTwoPages(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	jobs := bigJobs(t, rdb, "a")
+	lose(t, f, rdb)
+	if more, err := f.resume(t.Context()); !more || err != nil {
+		t.Fatalf("the first page: more %v, %v", more, err)
+	}
+	expire(t, rdb, f.cur.id)
+	mustRescue(t, newRescuer(t, rdb).Rescue)
+	if got := list(t, rdb, "a"); !slices.Equal(got, jobs) {
+		t.Errorf("%d jobs are in the queue, expected %d in their order", len(got), len(jobs))
+	}
+	if _, err := f.Take(t.Context(), 1, nil); err == nil {
+		t.Error("the fetcher does not know that it was fenced")
+	}
+	if got := payloads(mustTake(t, f, maxTake)); !slices.Equal(got, jobs) {
+		t.Errorf("then it took %d units", len(got))
+	}
+}
+
+// The page shrinks down to one unit, and grows again.
+func TestPagesOfOneUnit(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	for range 100 {
+		f.page.note(context.DeadlineExceeded)
+	}
+	bigJobs(t, rdb, "a")
+	lose(t, f, rdb)
+	for want := 1; want < 10; want++ {
+		if more, err := f.resume(t.Context()); !more || err != nil {
+			t.Fatalf("page %d: more %v, %v", want, more, err)
+		}
+		if n := len(f.stash); n < want || want < 4 && n > want {
+			t.Errorf("%d units after %d pages", n, want)
+		}
+	}
+	if n := len(f.stash); n < 30 {
+		t.Errorf("%d units after nine pages", n)
+	}
+}
+
+// lose makes a Take whose answer does not come.
+func lose(t *testing.T, f *reliable, rdb *redis.Client) {
+	t.Helper()
+	f.calls++
+	prefix := receiptPrefix(f.calls)
+	args, _ := f.takeArgs(f.cur, prefix, maxTake, 40, f.wants(maxTake, f.rand), nil, nil)
+	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
+		t.Fatal(err)
+	}
+	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
+}
