@@ -85,6 +85,12 @@ func TestLateTwinsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	late()
+	resume := resumeScript.Run(t.Context(), rdb, append([]string{keys.Procs, keys.Leases, old.lease, old.fenced}, old.wips...),
+		old.id, old.generation, f.ttl, maxPage, "").Err()
+	if !redis.HasErrorPrefix(resume, "FENCED") {
+		t.Errorf("late resume: %v, expected FENCED", resume)
+	}
+	late()
 	if got := len(inPlace(t, rdb, old.wips[0])); got != 2 {
 		t.Errorf("%d in progress, expected 2", got)
 	}

@@ -18,7 +18,8 @@
 -- in the order of receipts. Where there is more, the last of them is ARGV[5] of the next
 -- page; who does not get a page asks for it again.
 --
--- The new generation refuses whatever of the old one is still on its way.
+-- The new generation refuses whatever of the old one is still on its way: error FENCED to
+-- a resume that comes late itself, when the lease holds a later generation.
 -- While registered, the fetcher may resume however long its lease is over.
 
 local call = redis.call
@@ -26,6 +27,10 @@ local call = redis.call
 if call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   if call('EXISTS', KEYS[4]) == 1 then return {'FENCED'} end
   return {'LOST'}
+end
+local holds = call('GET', KEYS[3])
+if (tonumber(holds) or 0) > tonumber(ARGV[2]) then
+  return redis.error_reply('FENCED the lease holds ' .. holds .. ', expected at most ' .. ARGV[2])
 end
 call('PERSIST', KEYS[2]) -- see room in take.lua
 local t = call('TIME')
