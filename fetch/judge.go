@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -112,6 +114,26 @@ func (v *verdict) recoveries() string {
 	return string(text)
 }
 
+// clip cuts off what fits a page, one unit at least.
+func (j *judged) clip(ctx context.Context, receipts []string) ([]string, error) {
+	sizes := make([]*redis.IntCmd, len(receipts))
+	if _, err := j.r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, receipt := range receipts {
+			sizes[i] = p.HStrLen(ctx, j.wip, receipt)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	left := j.r.page.bytes()
+	for i, size := range sizes {
+		if left -= int(size.Val()); left < 0 && i > 0 {
+			return receipts[:i], nil
+		}
+	}
+	return receipts, nil
+}
+
 // batch deals with some units, newest first, and tells how many were moved.
 func (j *judged) batch(ctx context.Context, receipts []string, done *RescuedFrom) (int, error) {
 	verdicts, now, err := j.judge(ctx, receipts)
@@ -149,6 +171,7 @@ func (j *judged) batch(ctx context.Context, receipts []string, done *RescuedFrom
 // judge asks about the units that are still there.
 func (j *judged) judge(ctx context.Context, receipts []string) (verdicts []verdict, now time.Time, err error) {
 	bytes, err := j.r.rdb.HMGet(ctx, j.wip, receipts...).Result()
+	j.r.page.note(err)
 	if err != nil {
 		return nil, now, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
@@ -213,4 +214,37 @@ func lose(t *testing.T, f *reliable, rdb *redis.Client) {
 		t.Fatal(err)
 	}
 	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
+}
+
+// A rescuer that cannot read a batch within its time-out reads less.
+func TestARescuerBehindASlowLink(t *testing.T) {
+	rdb, url := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	var jobs []string
+	for i := range 100 {
+		jobs = append(jobs, fmt.Sprint(i, " ", strings.Repeat("x", 100<<10)))
+		rdb.LPush(t.Context(), "queue:a", jobs[i])
+	}
+	mustTake(t, f, maxTake)
+	expire(t, rdb, f.cur.id)
+	judged := map[string]bool{}
+	r, err := NewRescuer(RescuerConfig{Redis: slowClient(t, url), Logger: zerolog.Nop(), Judge: judgeFunc(func(o Orphan) Fate {
+		judged[string(o.Unit.Payload)] = true
+		return Fate{}
+	}), Identity: "host:1:aa"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for failed := 0; ; failed++ {
+		if _, err = r.Rescue(t.Context()); err == nil {
+			break
+		}
+		if failed == 20 {
+			t.Fatalf("the rescuer is stuck: %v", err)
+		}
+	}
+	if got := list(t, rdb, "a"); !slices.Equal(got, jobs) || len(judged) != len(jobs) {
+		t.Errorf("%d jobs are in the queue, %d were judged, expected %d", len(got), len(judged), len(jobs))
+	}
+	noPlaces(t, rdb)
 }

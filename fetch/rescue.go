@@ -90,6 +90,7 @@ type Rescuer struct {
 	window time.Duration
 	log    zerolog.Logger
 	rand   *rand.Rand
+	page   page // of what the judge reads
 }
 
 // NewRescuer makes a Rescuer; it does not touch Redis.
@@ -389,19 +390,21 @@ func (r *Rescuer) putBack(ctx context.Context, j *judged, token string, from *Re
 	}
 	held = slices.DeleteFunc(held, func(field string) bool { return field == fenceField || sick[field] != "" })
 	slices.SortFunc(held, func(a, b string) int { return compareReceipts(b, a) })
-	size, move := maxBatch, j.back
-	if r.judge != nil {
-		size, move = judgeBatch, j.batch
-	}
 	moved := 0
-	for batch := range slices.Chunk(held, size) {
-		n, err := move(ctx, batch, from)
-		moved += n
+	for len(held) > 0 {
+		var n int
+		batch := held[:min(len(held), maxBatch)]
+		if r.judge == nil {
+			n, err = j.back(ctx, batch)
+		} else if batch, err = j.clip(ctx, held[:min(len(held), judgeBatch)]); err == nil {
+			n, err = j.batch(ctx, batch, from)
+		}
+		held, moved = held[len(batch):], moved+n
 		if err != nil {
 			return moved, err
 		}
-		held, err := r.lock(ctx, token, lockTime, "")
-		if err == nil && !held {
+		locked, err := r.lock(ctx, token, lockTime, "")
+		if err == nil && !locked {
 			err = errLock
 		}
 		if err != nil {
@@ -439,7 +442,7 @@ func (j *judged) open(ctx context.Context) (sick map[string]string, err error) {
 }
 
 // back puts some units back as they are.
-func (j *judged) back(ctx context.Context, receipts []string, _ *RescuedFrom) (int, error) {
+func (j *judged) back(ctx context.Context, receipts []string) (int, error) {
 	if j.r.reg.cluster {
 		return j.backOnCluster(ctx, receipts)
 	}
