@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -130,5 +131,36 @@ func TestOneProcessorRunsJobsInOrderThoughSomeGoBack(t *testing.T) {
 		if !slices.Equal(ran, want) {
 			t.Errorf("the jobs did not run in the order of their queue")
 		}
+	})
+}
+
+// narrow is a way on which a reply with more than so many units does not come.
+type narrow struct {
+	fetch.Fetcher
+	most int
+}
+
+func (f *narrow) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	if n > f.most {
+		return nil, context.DeadlineExceeded
+	}
+	return f.Fetcher.Take(ctx, n, acks)
+}
+
+func TestAFetchThatFailedIsTriedWithLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testkit.NewScripted(t)
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{
+				Concurrency: 40, Fetch: func(env fetch.Env) (fetch.Fetcher, error) {
+					f, err := fetch.NewReliable(env)
+					return &narrow{f, 10}, err
+				},
+			}},
+		})
+		push(k, 200, testkit.Slow(time.Millisecond))
+		k.Await("all done", func() bool { return k.Stats().Processed == 200 })
+		k.Stop()
 	})
 }

@@ -185,6 +185,9 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	}
 	if err != nil {
 		c.d.outage.failed(c.path("fetcher"), err)
+		c.mu.Lock()
+		c.pace.failed(want)
+		c.mu.Unlock()
 		c.settler.putBack(acks)
 		return err
 	}

@@ -33,6 +33,7 @@ type pace struct {
 	trip  time.Duration
 	bytes float64 // of a payload, on average
 	ahead int     // how many units may wait for a slot
+	most  int     // of one call, since one has failed; 0 is no bound
 }
 
 // ended counts a job that ended now.
@@ -60,6 +61,9 @@ func (p *pace) called(took time.Duration, units, bytes int) {
 	default: // slowly up: the shortest calls are those that tell the round trip
 		p.trip += (took - p.trip) / 64
 	}
+	if p.most *= 2; p.most > aheadHard {
+		p.most = 0
+	}
 	if units > 0 {
 		mean := float64(bytes) / float64(units)
 		if p.bytes == 0 || mean > p.bytes {
@@ -85,10 +89,22 @@ func (p *pace) plan() {
 
 // call returns how many of n units one call may take.
 func (p *pace) call(n int) int {
+	if p.most > 0 {
+		n = min(n, p.most)
+	}
 	if p.bytes == 0 {
 		return n
 	}
 	return min(n, max(1, int(aheadBytes/p.bytes)))
+}
+
+// failed notes that a call for so many units did not succeed: its reply may have been
+// more than the network carries within a time-out. The next ones ask for half as many, and
+// for twice as many after each that does succeed.
+func (p *pace) failed(asked int) {
+	if asked > 0 {
+		p.most = max(1, asked/2)
+	}
 }
 
 // stop plans no look-ahead until a whole window has passed.

@@ -68,3 +68,29 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 		t.Errorf("%d ahead after a stop", p.ahead)
 	}
 }
+
+func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
+	var p pace
+	for want := 2000; want > 10; want /= 2 {
+		if n := p.call(2000); n != want {
+			t.Errorf("a call for %d, want %d", n, want)
+		}
+		p.failed(want)
+		p.failed(0) // one that carried acks only says nothing
+	}
+	for range 20 { // Redis is away
+		p.failed(p.call(2000))
+	}
+	for want := 1; want < 2000; want *= 2 {
+		if n := p.call(2000); n != want {
+			t.Errorf("a call for %d, want %d", n, want)
+		}
+		p.called(time.Millisecond, 1, 100)
+	}
+	for range 3 {
+		p.called(time.Millisecond, 1, 100)
+	}
+	if n := p.call(9000); n != 9000 {
+		t.Errorf("a call for %d at last, want no bound", n)
+	}
+}
