@@ -342,6 +342,16 @@ func TestParcelsAgainstAModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		pushed, next := map[string]bool{}, 0
+		taken := map[string]bool{} // receipts
+		hold := func(units []Unit) {
+			for _, u := range units {
+				if taken[u.Receipt] {
+					t.Errorf("%s was taken twice", u.Payload)
+				}
+				taken[u.Receipt] = true
+			}
+			held = append(held, units...)
+		}
 		some := func() (out []Unit) {
 			held = slices.DeleteFunc(held, func(u Unit) bool {
 				yes := rapid.IntRange(0, 2).Draw(t, "some") > 0
@@ -366,7 +376,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				held = append(held, units...)
+				hold(units)
 			case 3:
 				acks := some()
 				if rapid.Bool().Draw(t, "lost") { // its reply
@@ -379,12 +389,13 @@ func TestParcelsAgainstAModel(t *testing.T) {
 						}
 					}
 					f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true
+					f.page.halved.Store(int32(rapid.IntRange(0, 20).Draw(t, "page"))) // down to one byte
 				}
 				units, err := f.Take(ctx, 3, acks)
 				if err != nil {
 					t.Fatal(err)
 				}
-				held = append(held, units...)
+				hold(units)
 				for _, u := range acks {
 					delete(pushed, string(u.Payload))
 				}

@@ -5,7 +5,7 @@
 -- KEYS[2]  index of leases
 -- KEYS[3]  lease of the fetcher
 -- KEYS[4]  tombstone of the fetcher
--- KEYS[5..] hashes of what it has in progress, by queue
+-- KEYS[5..] hashes of what it has in progress, by queue; none on a cluster, nor ARGV[4..]
 -- ARGV[1]  fetcher id
 -- ARGV[2]  new generation
 -- ARGV[3]  time to live of the lease, ms
