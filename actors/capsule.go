@@ -73,7 +73,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Share: cfg.Share, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held,
+		Share: cfg.Share, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect,
 	})
 	if err != nil {
 		return nil, err

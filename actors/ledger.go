@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,10 +88,19 @@ type ledger struct {
 	n       int
 	fetches uint64 // units ever entered
 	sealed  bool
+	coming  []fetch.Unit  // about to be entered
 	changed chan struct{} // closed and replaced when units leave; nil if nobody waits
 }
 
 func newLedger() *ledger { return &ledger{} }
+
+// expect notes units that the fetcher is about to return: until they are entered they
+// are held, too.
+func (l *ledger) expect(us []fetch.Unit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming = us
+}
 
 // add enters fetched units; false when the ledger is sealed: then none was
 // entered and the caller gives them back.
@@ -100,6 +110,7 @@ func (l *ledger) add(ws []*work) bool {
 	if l.sealed {
 		return false
 	}
+	l.coming = nil
 	for _, w := range ws {
 		l.fetches++
 		w.order = l.fetches
@@ -112,6 +123,7 @@ func (l *ledger) add(ws []*work) bool {
 func (l *ledger) claim(ws []*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.coming = nil
 	for _, w := range ws {
 		w.state.Store(settling)
 		l.link(w)
@@ -216,10 +228,11 @@ func (l *ledger) all() []*work {
 
 // held returns the units that are still ours in Redis.
 func (l *ledger) held() []fetch.Unit {
-	ws := l.all()
-	us := make([]fetch.Unit, len(ws))
-	for i, w := range ws {
-		us[i] = w.unit
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	us := slices.Clone(l.coming)
+	for w := l.first; w != nil; w = w.next {
+		us = append(us, w.unit)
 	}
 	return us
 }

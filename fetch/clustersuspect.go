@@ -83,26 +83,23 @@ func (f *onCluster) TakeSuspect(ctx context.Context) (*Unit, error) {
 
 func (f *onCluster) takeSuspect(ctx context.Context, in *incarnation, q int) (*Unit, error) {
 	f.mu.Lock()
-	f.calls++
-	prefix := suspectMark + receiptPrefix(f.calls)
+	prefix := f.asks(in, suspectMark, q)
 	f.mu.Unlock()
 	e := newEval(clusterTake, in.places[len(f.names)+q], in.generation, prefix, 1)
 	if err := runAll(ctx, f.rdb, []*eval{e}); err != nil {
-		f.mu.Lock()
-		if f.cur == in {
-			f.lost = append(f.lost, lostCall{prefix, q})
-		}
-		f.mu.Unlock()
 		return nil, err
 	}
 	reply := e.cmd.Val()
 	if reply[1] != "" {
 		f.sick.report(keys.Suspects(f.names[q]), reply[1])
 	}
-	if len(reply) == 2 {
-		return nil, nil
+	var got *Unit
+	if len(reply) > 2 {
+		got = &Unit{
+			Queue: f.names[q], Receipt: receipts(prefix, 1)[0], Payload: bytesOf(reply[2]), Incarnation: in.n, Suspect: true,
+		}
+		f.announce(*got)
 	}
-	return &Unit{
-		Queue: f.names[q], Receipt: receipts(prefix, 1)[0], Payload: bytesOf(reply[2]), Incarnation: in.n, Suspect: true,
-	}, nil
+	f.answered(prefix)
+	return got, nil
 }

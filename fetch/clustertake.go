@@ -18,10 +18,6 @@ func (f *onCluster) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error
 	err := f.call(ctx, "take", func(in *incarnation) error {
 		f.mu.Lock()
 		ask := min(max(n-len(f.stash), 0), maxTake)
-		var wants []Want
-		if ask > 0 {
-			wants = f.wants(ask, f.rand)
-		}
 		t := &taking{f: f, in: in, ask: ask, wasPaused: f.paused}
 		due := time.Since(f.renewed) > f.env.Lease/6
 		f.mu.Unlock()
@@ -31,22 +27,12 @@ func (f *onCluster) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error
 			}
 		}
 		if ask > 0 || len(acks) > 0 {
-			if err := t.run(ctx, wants, acks); err != nil {
-				f.mu.Lock()
-				if f.cur.n == in.n {
-					f.stash = append(f.stash, t.units...)
-				}
-				f.mu.Unlock()
+			if err := t.run(ctx, acks); err != nil {
 				return err
 			}
-			units = t.units
 		}
-		f.mu.Lock()
-		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
-			units = append(f.stash[:have:have], units...)
-			f.stash = f.stash[have:]
-		}
-		f.mu.Unlock()
+		units = f.hand(in, n, t.units)
+		f.answered(t.calls...)
 		return nil
 	})
 	if err != nil {
@@ -64,11 +50,17 @@ type taking struct {
 	units     []Unit
 	left      []int // in each queue, after the first round
 	got       []int
-	calls     []lostCall // those that were answered
+	calls     []string // their prefixes
 }
 
-func (t *taking) run(ctx context.Context, wants []Want, acks []Unit) error {
+// run makes the calls. Should one fail, all of them count as lost: the resume finds what
+// the others took, and of what was given back to a paused queue that which is still there.
+func (t *taking) run(ctx context.Context, acks []Unit) error {
 	f := t.f
+	var wants []Want
+	if t.ask > 0 {
+		wants = f.plan(t.ask)
+	}
 	t.left, t.got = make([]int, len(f.names)), make([]int, len(f.names))
 	acked := make([][]any, len(f.names))
 	for i := range acks {
@@ -137,8 +129,8 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 		if plan[q] == 0 && (acked == nil || len(acked[q]) == 0) && !look {
 			continue
 		}
-		f.calls++
-		prefixes[q] = receiptPrefix(f.calls)
+		prefixes[q] = f.asks(t.in, "", q)
+		t.calls = append(t.calls, prefixes[q])
 		args := []any{t.in.generation, prefixes[q], plan[q]}
 		if acked != nil {
 			args = append(args, acked[q]...)
@@ -153,34 +145,27 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 		others = append(others, asked)
 	}
 	err = runAll(ctx, f.rdb, evals, others...)
-	for i, q := range queues {
-		t.read(q, plan[q], prefixes[q], evals[i].cmd)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && others != nil {
+	for i, q := range queues {
+		t.read(q, prefixes[q], evals[i].cmd.Val())
+	}
+	if others != nil {
 		paused, err = f.pausedQueues(asked)
 	}
 	return paused, err
 }
 
 // read takes over what one script brought.
-func (t *taking) read(q, n int, prefix string, cmd *redis.StringSliceCmd) {
+func (t *taking) read(q int, prefix string, reply []string) {
 	f := t.f
-	reply, err := cmd.Result()
-	if err != nil {
-		f.mu.Lock()
-		if n > 0 && f.cur == t.in {
-			f.lost = append(f.lost, lostCall{prefix, q})
-		}
-		f.mu.Unlock()
-		return
-	}
 	t.left[q] = atoi(reply[0])
 	if reply[1] != "" {
 		f.sick.report(f.names[q], reply[1])
 	}
 	jobs := reply[2:]
 	t.got[q] += len(jobs)
-	t.calls = append(t.calls, lostCall{prefix, q})
 	for i, receipt := range receipts(prefix, len(jobs)) {
 		t.units = append(t.units, Unit{Queue: f.names[q], Payload: bytesOf(jobs[i]), Receipt: receipt, Incarnation: t.in.n})
 	}
@@ -230,18 +215,7 @@ func (t *taking) unpaused(ctx context.Context, paused []bool) error {
 	if len(back) == 0 {
 		return nil
 	}
-	f := t.f
-	err := f.settleMoves(ctx, t.in, back, make([]Result, len(back)))
-	if err != nil { // resume asks which of them are still there
-		f.mu.Lock()
-		for _, call := range t.calls {
-			if paused[call.queue] && f.cur == t.in {
-				f.lost = append(f.lost, call)
-			}
-		}
-		f.mu.Unlock()
-	}
-	return err
+	return t.f.settleMoves(ctx, t.in, back, make([]Result, len(back)))
 }
 
 func anyNames(names []string) []any {

@@ -157,6 +157,9 @@ type Env struct {
 	// lost its data, to write them back. It is called in the middle of a call of
 	// the fetcher, and must not call the fetcher. nil means none.
 	Held func() []Unit
+	// Taken is told of the units that Take or TakeSuspect is about to return, before
+	// any other call can ask Held. It, too, must not call the fetcher. nil: nobody asks.
+	Taken func([]Unit)
 }
 
 // Factory makes the Fetcher of a capsule; it must not touch Redis.

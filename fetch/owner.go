@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +76,43 @@ type kind interface {
 type lostCall struct {
 	prefix string // of its receipts
 	queue  int    // on a cluster, where each call is of one queue
+}
+
+// asks numbers a call that is to take: it counts among the lost until answered is
+// called, however it ends. mark begins the receipts. f.mu is held.
+func (f *owner) asks(in *incarnation, mark string, queue int) (prefix string) {
+	f.calls++
+	prefix = mark + receiptPrefix(f.calls)
+	if f.cur == in {
+		f.lost = append(f.lost, lostCall{prefix, queue})
+	}
+	return prefix
+}
+
+// answered notes that what calls took is known.
+func (f *owner) answered(prefixes ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = slices.DeleteFunc(f.lost, func(c lostCall) bool { return slices.Contains(prefixes, c.prefix) })
+}
+
+// hand adds to units what of n there was already, and announces all.
+func (f *owner) hand(in *incarnation, n int, units []Unit) []Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if have := min(n-len(units), len(f.stash)); have > 0 && f.cur.n == in.n {
+		units = append(f.stash[:have:have], units...)
+		f.stash = f.stash[have:]
+	}
+	f.announce(units...)
+	return units
+}
+
+// announce tells of units that a call is about to return.
+func (f *owner) announce(units ...Unit) {
+	if f.env.Taken != nil && len(units) > 0 {
+		f.env.Taken(units)
+	}
 }
 
 // lostArgs are the last arguments of a page of resume: where it begins, and what it

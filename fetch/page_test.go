@@ -96,7 +96,7 @@ func TestAReplyThatIsTooLargeGetsThrough(t *testing.T) {
 		if more := mustTake(t, f, maxTake, units...); len(more) != 0 {
 			t.Errorf("parcels %v: %d units more", parcels, len(more))
 		}
-		if f.found != nil || f.lost != nil {
+		if len(f.found) > 0 || len(f.lost) > 0 {
 			t.Errorf("parcels %v: after all was found %v of %v is kept", parcels, f.found, f.lost)
 		}
 		noPlaces(t, rdb)

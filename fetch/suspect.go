@@ -63,6 +63,7 @@ func (f *owner) stashedSuspect(in *incarnation) (u *Unit) {
 	defer f.mu.Unlock()
 	if len(f.suspects) > 0 && f.cur.n == in.n {
 		u, f.suspects = &f.suspects[0], f.suspects[1:]
+		f.announce(*u)
 	}
 	return u
 }
@@ -74,23 +75,16 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 		if got = f.stashedSuspect(in); got != nil {
 			return nil
 		}
-		f.mu.Lock()
-		f.calls++
-		prefix := receiptPrefix(f.calls)
-		f.mu.Unlock()
-
 		wants, err := f.suspectWants(ctx)
 		if err != nil || len(wants) == 0 {
 			return err
 		}
+		f.mu.Lock()
+		prefix := f.asks(in, "", 0)
+		f.mu.Unlock()
 		args := append(f.head(in, true, false), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "")
 		reply, err := takeScript.run(ctx, f.rdb, append(args, wants...))
 		if err != nil {
-			f.mu.Lock()
-			if f.cur == in {
-				f.lost = append(f.lost, lostCall{prefix: prefix})
-			}
-			f.mu.Unlock()
 			return err
 		}
 		n := len(f.names)
@@ -103,6 +97,10 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 				f.sick.report(keys.Suspects(f.names[q%n]), text)
 			}
 		})
+		if got != nil {
+			f.announce(*got)
+		}
+		f.answered(prefix)
 		return nil
 	})
 	if err != nil {

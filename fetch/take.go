@@ -25,11 +25,8 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 				return err
 			}
 		}
+		units = f.hand(in, n, units)
 		f.mu.Lock()
-		if have := min(n, len(f.stash)); have > 0 && f.cur.n == in.n {
-			units = append(f.stash[:have:have], units...)
-			f.stash = f.stash[have:]
-		}
 		f.busy = max(0, f.busy-len(acks)) + len(units)
 		f.mu.Unlock()
 		return nil
@@ -40,16 +37,14 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 	return units, nil
 }
 
-// takeNow makes the call. One that fails, or panics in what others wrote, is noted
-// among those of which no answer came.
+// takeNow makes the call.
 func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks []Unit) (units []Unit, err error) {
 	var wants []Want
 	if ask > 0 {
 		wants = f.plan(ask)
 	}
 	f.mu.Lock()
-	f.calls++
-	prefix := receiptPrefix(f.calls)
+	prefix := f.asks(in, "", 0)
 	busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
 	f.mu.Unlock()
 	var mark uint64
@@ -64,17 +59,7 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		parcels = 0 // what it reads by that connection would be tracked
 	}
 	var got taken
-	answered, over := false, false
-	defer func() {
-		if over || ask == 0 {
-			return
-		}
-		f.mu.Lock()
-		if f.cur == in {
-			f.lost = append(f.lost, lostCall{prefix: prefix})
-		}
-		f.mu.Unlock()
-	}()
+	answered := false
 	defer func() {
 		if !answered {
 			got, err = taken{}, cmp.Or(err, errPanicked)
@@ -83,7 +68,9 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		if ask > 0 {
 			f.laps.ends(mark, ask-len(got.units), got.lapped, got.paused, err)
 		}
-		over = answered
+		if answered {
+			f.answered(prefix)
+		}
 	}()
 
 	args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
