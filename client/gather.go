@@ -16,17 +16,20 @@ const (
 	// A gathered call carries at most so many jobs and bytes.
 	gatherMax   = 1000
 	gatherBytes = 1 << 20
+	// Two gathered calls are on their way at most: while Redis is at one, those that
+	// the other has served make up the next. The second has so many jobs at least.
+	flightMax = 2
+	flightMin = 24
 )
 
 // gatherer sends the single pushes of many goroutines together, without their
 // knowing: when directMax of them are on their way, the next ones wait for one
-// call that carries them all, one LPUSH a queue. Only one such call is on its
-// way at a time, so that the next gathers meanwhile: the more callers, the
-// larger the batches.
+// call that carries them all, one LPUSH a queue. The next gathers while calls are
+// on their way: the more callers, the larger the batches.
 type gatherer struct {
 	mu     sync.Mutex
-	direct int  // pushes on their way alone
-	flying bool // a gathered call is on its way
+	direct int // pushes on their way alone
+	flying int // gathered calls on their way
 	next   []*gathered
 }
 
@@ -55,7 +58,7 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	}
 	g := &c.gather
 	g.mu.Lock()
-	if !g.flying && g.direct < directMax && len(g.next) == 0 {
+	if g.flying == 0 && g.direct < directMax && len(g.next) == 0 {
 		g.direct++
 		g.mu.Unlock()
 		defer func() {
@@ -107,24 +110,29 @@ func (g *gatherer) join(e entry) (*gathered, int) {
 	return call, len(call.entries) - 1
 }
 
-// launch sends the next gathered call unless one is on its way, or a direct
+// launch sends the next gathered call unless enough are on their way, or a direct
 // push will be back to launch it with what joins until then. gather.mu is held.
 func (c *Client) launch() {
 	g := &c.gather
-	if g.flying || len(g.next) == 0 || g.direct >= directMax {
+	if g.direct >= directMax || g.flying >= flightMax || !g.ready(g.flying) {
 		return
 	}
-	g.flying = true
+	g.flying++
 	go c.fly()
 }
 
-// fly sends gathered calls, one after the other, until none waits.
+// ready tells whether a call may leave while others are on their way. g.mu is held.
+func (g *gatherer) ready(others int) bool {
+	return len(g.next) > 0 && (others == 0 || len(g.next[0].entries) >= flightMin)
+}
+
+// fly sends gathered calls, one after the other, until none is ready.
 func (c *Client) fly() {
 	g := &c.gather
 	for {
 		g.mu.Lock()
-		if len(g.next) == 0 {
-			g.flying = false
+		if !g.ready(g.flying - 1) {
+			g.flying--
 			g.mu.Unlock()
 			return
 		}
