@@ -286,7 +286,7 @@ func TestOutOfMemory(t *testing.T) {
 		rdb.LPush(ctx, "queue:a", fmt.Sprint(i))
 	}
 	dying := testEnv(rdb, Strict{"a"})
-	dying.Identity, dying.Lease = "h:2:bb", time.Millisecond
+	dying.Identity, dying.Lease = "h:2:bb", 100*time.Millisecond
 	mustTake(t, mustOpen(t, dying), 2)
 
 	if err := rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
@@ -300,7 +300,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for rescued := 0; rescued < 2; {
-		done, err := r.Rescue(ctx) // may come before the lease of a millisecond is over
+		done, err := r.Rescue(ctx) // may come before the lease is over
 		if err != nil {
 			t.Fatalf("rescue: %+v, %v", done, err)
 		}
