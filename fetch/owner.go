@@ -100,11 +100,14 @@ func (f *owner) answered(prefixes ...string) {
 func (f *owner) hand(in *incarnation, n int, units []Unit) []Unit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if have := min(n-len(units), len(f.stash)); have > 0 && f.cur.n == in.n {
+	have := min(n-len(units), len(f.stash))
+	if have > 0 && f.cur.n == in.n {
 		units = append(f.stash[:have:have], units...)
-		f.stash = f.stash[have:]
+	} else {
+		have = 0
 	}
 	f.announce(units...)
+	f.stash = f.stash[have:]
 	return units
 }
 

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -247,4 +249,38 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 		t.Errorf("%d jobs are in the queue, %d were judged, expected %d", len(got), len(judged), len(jobs))
 	}
 	noPlaces(t, rdb)
+}
+
+// Of a parcel that a lost call had made, and that Redis has lost a part of, the rest is
+// found, and the log says so; one that cannot be opened at all stays, and is logged too.
+func TestALostCallOfWhichRedisHasLostAPart(t *testing.T) {
+	for name, lost := range map[string]int{"a part": 3, "the list": parcel.Size, "its type": parcel.Size} {
+		t.Run(name, func(t *testing.T) {
+			rdb, _ := redistest.New(t)
+			env := testEnv(rdb, Strict{"a"})
+			var log bytes.Buffer
+			env.Logger = zerolog.New(&log)
+			f := mustOpen(t, env)
+			fillQueue(t, rdb, "a", 2*parcel.Size)
+			lose(t, f, rdb)
+			list := rdb.Keys(t.Context(), "troupe:parcel:*0").Val()[0]
+			switch name {
+			case "a part":
+				rdb.LTrim(t.Context(), list, 3, -1)
+			case "the list":
+				rdb.Del(t.Context(), list)
+			case "its type":
+				rdb.Del(t.Context(), list)
+				rdb.Set(t.Context(), list, "no list", 0)
+			}
+			units := mustTake(t, f, maxTake)
+			if want := 2*parcel.Size - lost; len(units) != want {
+				t.Errorf("%d units, want %d", len(units), want)
+			}
+			text := log.String()
+			if name == "its type" && !strings.Contains(text, "WRONGTYPE") || name != "its type" && !strings.Contains(text, fmt.Sprintf("has lost %d of %d jobs", lost, parcel.Size)) {
+				t.Errorf("the log: %q", text)
+			}
+		})
+	}
 }

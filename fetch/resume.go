@@ -44,22 +44,33 @@ func (f *reliable) resume(ctx context.Context) (more bool, err error) {
 	if reply[0] == "FENCED" {
 		return false, f.fenced(in)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if reply[0] == "LOST" {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.amnesia, f.doubt, f.lost, f.found = true, false, nil, nil
 		return false, nil
 	}
 	var units []Unit
+	sick := map[string]string{}
 	for found := reply[2:]; len(found) >= 3; found = found[3:] {
 		i := atoi(found[0]) - 1
+		if found[1] == "" {
+			sick[f.names[i%len(f.names)]] = found[2]
+			continue
+		}
 		units = append(units, Unit{
 			Queue: f.names[i%len(f.names)], Receipt: found[1], Payload: bytesOf(found[2]), Incarnation: in.n, Suspect: i >= len(f.names),
 		})
 	}
+	more = reply[1] != ""
+	f.mu.Lock()
 	f.adopt(0, units)
-	if more = reply[1] != ""; !more {
+	if !more {
 		f.doubt, f.lost, f.found = false, nil, nil
+	}
+	f.mu.Unlock()
+	for queue, text := range sick {
+		f.sick.report(queue, text)
 	}
 	return more, nil
 }

@@ -19,13 +19,15 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		f.mu.Lock()
 		ask := min(max(n-len(f.stash), 0), maxTake)
 		f.mu.Unlock()
+		var prefix string
 		if ask > 0 || len(acks) > 0 {
 			var err error
-			if units, err = f.takeNow(ctx, in, ask, acks); err != nil {
+			if units, prefix, err = f.takeNow(ctx, in, ask, acks); err != nil {
 				return err
 			}
 		}
 		units = f.hand(in, n, units)
+		f.answered(prefix)
 		f.mu.Lock()
 		f.busy = max(0, f.busy-len(acks)) + len(units)
 		f.mu.Unlock()
@@ -37,14 +39,14 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 	return units, nil
 }
 
-// takeNow makes the call.
-func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks []Unit) (units []Unit, err error) {
+// takeNow makes the call, whose receipts have the prefix.
+func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks []Unit) (units []Unit, prefix string, err error) {
 	var wants []Want
 	if ask > 0 {
 		wants = f.plan(ask)
 	}
 	f.mu.Lock()
-	prefix := f.asks(in, "", 0)
+	prefix = f.asks(in, "", 0)
 	busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
 	f.mu.Unlock()
 	var mark uint64
@@ -68,9 +70,6 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		if ask > 0 {
 			f.laps.ends(mark, ask-len(got.units), got.lapped, got.paused, err)
 		}
-		if answered {
-			f.answered(prefix)
-		}
 	}()
 
 	args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
@@ -82,14 +81,14 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		reply, err = takeScript.run(ctx, sitting.via(f.rdb), args)
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	f.shipped(sent)
 	if got, err = f.units(in, prefix, reply, lists, ask > 0); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	answered = true
-	return got.units, nil
+	return got.units, prefix, nil
 }
 
 // parcelLists are the keys of the lists that a call may fill.

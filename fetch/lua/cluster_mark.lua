@@ -23,7 +23,9 @@ end
 redis.call('PERSIST', KEYS[1]) -- see room in take.lua
 redis.call('HSET', KEYS[1], '!', ARGV[1])
 
-local function older(a, b) return #a < #b or #a == #b and a < b end
+-- Not by comparing text: that goes by the locale of the server.
+local function number(r) return tonumber(string.gsub(r, '^%?', ''), 36) end
+local function older(a, b) return #a < #b or #a == #b and number(a) < number(b) end
 
 local calls, held = {}, {}
 for a = 4, #ARGV do calls[ARGV[a]] = true end

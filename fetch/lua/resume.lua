@@ -16,7 +16,9 @@
 -- Returns {"FENCED"} when a rescuer has taken over, {"LOST"} when Redis has
 -- forgotten the fetcher, else {"OK", "more" or "", (queue index from 1, receipt, job)*},
 -- in the order of receipts. Where there is more, the last of them is ARGV[5] of the next
--- page; who does not get a page asks for it again.
+-- page; who does not get a page asks for it again. Without a receipt it is no job but the
+-- error text of a parcel: one that cannot be opened stays, of one that Redis has lost a
+-- part of the rest is told.
 --
 -- The new generation refuses whatever of the old one is still on its way: error FENCED to
 -- a resume that comes late itself, when the lease holds a later generation.
@@ -37,7 +39,8 @@ local t = call('TIME')
 call('ZADD', KEYS[2], t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[3], ARGV[1])
 call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 
-local function older(a, b) return #a < #b or #a == #b and a < b end
+-- Not by comparing text: that goes by the locale of the server.
+local function older(a, b) return #a < #b or #a == #b and tonumber(a, 36) < tonumber(b, 36) end
 
 local calls, held = {}, {}
 for a = 6, #ARGV do calls[ARGV[a]] = true end
@@ -77,7 +80,12 @@ for _, unit in ipairs(held) do
     out[2] = 'more'
   else
     local count = label(call('HGET', KEYS[k], field))
-    open(KEYS[k], field)
+    local err, gone = open(KEYS[k], field, true) -- nobody has been handed a unit of it
+    if gone and gone > 0 then err = 'redis has lost ' .. gone .. ' of ' .. count .. ' jobs that a call had taken' end
+    if err then
+      local o = #out
+      out[o + 1], out[o + 2], out[o + 3] = tostring(k - 4), '', err
+    end
     for x = 0, (count or 0) - 1 do
       tell(k, receipt(string.sub(first, 1, -4), tonumber(string.sub(first, -3), 36) + x))
     end
