@@ -108,6 +108,7 @@ func (c *capsule) takeOnce(want int) (more int, due bool) {
 		} else if !c.quiet {
 			d := c.d.backoff("fetch "+c.cfg.Name, c.failing)
 			c.failing++
+			c.dry = false // what it took, before its reply was lost, waits for a Take and nothing else
 			c.retryAt = time.Now().Add(d)
 			time.AfterFunc(d, c.ringFetcher)
 		}

@@ -1,6 +1,8 @@
 package actors_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -109,6 +112,65 @@ func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := k.Stats().Processed; n != 5 || panics != 1 {
 			t.Errorf("%d of 5 jobs are done, after %d panics", n, panics)
+		}
+	})
+}
+
+// stashing is a fetcher of which one reply was lost: the unit that it took is with the
+// fetcher, of which only a Take can have it.
+type stashing struct {
+	fetch.Fetcher
+	stash []fetch.Unit
+	lost  bool
+}
+
+func (f *stashing) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	if len(acks) > 0 && n > 0 && !f.lost {
+		f.lost = true
+		var err error
+		if f.stash, err = f.Fetcher.Take(ctx, n, nil); err != nil || len(f.stash) != 1 {
+			panic("no unit to lose")
+		}
+		return nil, errors.New("connection broken")
+	}
+	units, err := f.Fetcher.Take(ctx, n, acks)
+	if n > 0 {
+		units, f.stash = append(f.stash, units...), nil
+	}
+	return units, err
+}
+
+// Wait looks at the queues only.
+func (f *stashing) Wait(ctx context.Context, d time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A Take that brings the ack of the only job fails, and with it goes what it took: the
+// next Take comes though there is no ack left to bring and nothing is known to wait.
+func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := testkit.NewMemory(t)
+		s := testkit.NewScripted(t)
+		pusher := client.New(m.Client)
+		first, err := pusher.Push(ctx, testkit.Slow(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{
+			Concurrency: 2, Fetch: func(env fetch.Env) (fetch.Fetcher, error) {
+				f, err := fetch.NewReliable(env)
+				return &stashing{Fetcher: f}, err
+			},
+		}}})
+		k.Await("the first runs", func() bool { return s.Started(first) })
+		time.Sleep(500 * time.Millisecond)
+		if _, err := pusher.Push(ctx, testkit.OK()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if n := k.Stats().Processed; n != 2 {
+			t.Errorf("%d of 2 jobs are done", n)
 		}
 	})
 }

@@ -88,8 +88,8 @@ type ledger struct {
 	n       int
 	fetches uint64 // units ever entered
 	sealed  bool
-	coming  []fetch.Unit  // about to be entered
-	changed chan struct{} // closed and replaced when units leave; nil if nobody waits
+	coming  [][]fetch.Unit // of calls about to return, not yet entered
+	changed chan struct{}  // closed and replaced when units leave; nil if nobody waits
 }
 
 func newLedger() *ledger { return &ledger{} }
@@ -99,7 +99,14 @@ func newLedger() *ledger { return &ledger{} }
 func (l *ledger) expect(us []fetch.Unit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.coming = us
+	l.coming = append(l.coming, us)
+}
+
+// came ends the waiting for units that are entered now. l.mu is held.
+func (l *ledger) came(ws []*work) {
+	l.coming = slices.DeleteFunc(l.coming, func(us []fetch.Unit) bool {
+		return len(us) == len(ws) && us[0].Receipt == ws[0].unit.Receipt && us[0].Queue == ws[0].unit.Queue
+	})
 }
 
 // add enters fetched units; false when the ledger is sealed: then none was
@@ -110,7 +117,7 @@ func (l *ledger) add(ws []*work) bool {
 	if l.sealed {
 		return false
 	}
-	l.coming = nil
+	l.came(ws)
 	for _, w := range ws {
 		l.fetches++
 		w.order = l.fetches
@@ -123,7 +130,7 @@ func (l *ledger) add(ws []*work) bool {
 func (l *ledger) claim(ws []*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.coming = nil
+	l.came(ws)
 	for _, w := range ws {
 		w.state.Store(settling)
 		l.link(w)
@@ -230,7 +237,7 @@ func (l *ledger) all() []*work {
 func (l *ledger) held() []fetch.Unit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	us := slices.Clone(l.coming)
+	us := slices.Concat(l.coming...)
 	for w := l.first; w != nil; w = w.next {
 		us = append(us, w.unit)
 	}
