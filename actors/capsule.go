@@ -67,13 +67,14 @@ type capsule struct {
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency), abreast: abreast()}
+	c.pace = newPace(cfg.FetchBytes)
 	c.settler = &settler{c: c, mu: &c.mu}
 	for i := range c.slots {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Share: cfg.Share, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect,
+		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect,
 	})
 	if err != nil {
 		return nil, err

@@ -131,6 +131,11 @@ type Capsule struct {
 	// none. Not with fetch.NewBasic, nor on a Redis Cluster.
 	Share int
 
+	// FetchBytes bounds memory: the payloads that one fetch brings, and those that wait
+	// for a processor, in bytes. A job that is larger comes alone. 0 means
+	// fetch.DefaultBytes, 1 MiB; more does not make small jobs faster.
+	FetchBytes int
+
 	// MaxDeaf is how many jobs may give up their slot that do not end although their
 	// context was cancelled Config.Grace ago: such a job fails with the cause of
 	// the cancellation, its late result is refused, and another takes the slot
@@ -181,6 +186,7 @@ const (
 	defaultLease       = 30 * time.Second
 	defaultConcurrency = 10
 	maxConcurrency     = 10_000
+	maxFetchBytes      = 1 << 30
 	minLease           = time.Second
 )
 
@@ -262,6 +268,9 @@ func (c Config) Validate() error {
 		} else if _, ok := c.Redis.(*redis.ClusterClient); ok && k.Share > 0 {
 			bad(field+".Share", k.Share, "0 on a Redis Cluster, where Sidekiq does not run")
 		}
+		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
+			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, fetch.DefaultBytes))
+		}
 		if k.MaxDeaf < 0 {
 			bad(field+".MaxDeaf", k.MaxDeaf, "0 or more")
 		}
@@ -299,6 +308,7 @@ func (c Config) withDefaults() Config {
 		k := &c.Capsules[i]
 		def(&k.Name, "default")
 		def(&k.Concurrency, defaultConcurrency)
+		def(&k.FetchBytes, fetch.DefaultBytes)
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}
 		}

@@ -160,7 +160,7 @@ func (c *capsule) forget(ws ...*work) {
 // Those that come after quiet began go back to their queue at once.
 func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	now := time.Now()
-	ws, all := make([]*work, len(got)), make([]work, len(got))
+	ws := makeWork(got)
 	size, together := 0, (*mates)(nil)
 	for i, u := range got {
 		switch {
@@ -169,16 +169,13 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 		case i == 0 || u.Parcel != got[i-1].Parcel:
 			together = &mates{size: u.Parcel.Size(), left: u.Parcel.Size()}
 		}
-		ws[i] = &all[i]
-		ws[i].unit, ws[i].fetched, ws[i].mates = u, now, together
+		ws[i].fetched, ws[i].mates = now, together
 		size += len(u.Payload)
 	}
 	c.mu.Lock()
 	if want > 0 {
 		c.pace.called(took, len(got), size)
-	}
-	if want > 0 {
-		c.dry = len(got) < min(want, takeLimit)
+		c.dry = len(got) < min(want, takeLimit) && c.pace.emptied(size)
 	}
 	if !c.quiet && c.ledger.add(ws) {
 		if len(c.inbox) == 0 {
@@ -193,6 +190,25 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	c.ledger.claim(ws)
 	c.mu.Unlock()
 	c.giveBack(ws)
+}
+
+// makeWork makes the books' entries of units. Some share an allocation, and as long as one of
+// these runs the payloads of all stay in memory: few, and large ones none.
+func makeWork(got []fetch.Unit) []*work {
+	ws := make([]*work, len(got))
+	var few []work
+	for i := range got {
+		if len(got[i].Payload) > 2048 {
+			ws[i] = &work{unit: got[i]}
+			continue
+		}
+		if len(few) == 0 {
+			few = make([]work, min(64, len(got)-i))
+		}
+		ws[i], few = &few[0], few[1:]
+		ws[i].unit = got[i]
+	}
+	return ws
 }
 
 // giveBack returns units that were never started to their queues.

@@ -17,10 +17,10 @@ const (
 	aheadMax  = 512
 	fastTrip  = 250 * time.Microsecond
 	aheadHard = 8192
-	// aheadBytes bounds the payloads that wait in memory for a slot, and those of
-	// one call: more of them costs Redis twice as much each, since they no longer
-	// fit its processor's cache, and keeps it from others for as long.
-	aheadBytes = 1 << 20
+	// bytesUsed is which part of the bytes of a call it is asked to bring: payloads are
+	// not all of the mean size, and a fetcher counts what Redis needs to keep them. One
+	// that brought less than bytesLess was not cut short.
+	bytesUsed, bytesLess = 0.75, 0.4
 )
 
 // pace measures how fast a capsule works and how long a call takes, and decides
@@ -32,9 +32,12 @@ type pace struct {
 	rate  float64   // jobs a second, of the last windows
 	trip  time.Duration
 	bytes float64 // of a payload, on average
+	limit float64 // bytes of the payloads that may wait for a slot, and of those of one call
 	ahead int     // how many units may wait for a slot
 	most  int     // of one call, since one has failed; 0 is no bound
 }
+
+func newPace(bytes int) pace { return pace{limit: float64(bytes)} }
 
 // ended counts a job that ended now.
 func (p *pace) ended(now time.Time) {
@@ -82,7 +85,7 @@ func (p *pace) plan() {
 		limit *= float64(p.trip) / float64(fastTrip)
 	}
 	if p.bytes > 0 {
-		limit = min(limit, aheadBytes/p.bytes)
+		limit = min(limit, bytesUsed*p.limit/p.bytes)
 	}
 	p.ahead = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
 }
@@ -95,8 +98,12 @@ func (p *pace) call(n int) int {
 	if p.bytes == 0 {
 		return n
 	}
-	return min(n, max(1, int(aheadBytes/p.bytes)))
+	return min(n, max(1, int(bytesUsed*p.limit/p.bytes)))
 }
+
+// emptied tells whether a call that brought fewer units than it asked for, of so many bytes,
+// has emptied the queues; else it was cut short.
+func (p *pace) emptied(bytes int) bool { return float64(bytes) < bytesLess*p.limit }
 
 // failed notes that a call for so many units did not succeed: its reply may have been
 // more than the network carries within a time-out. The next ones ask for half as many, and

@@ -26,7 +26,7 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512},
 		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
 	} {
-		var p pace
+		p := newPace(1 << 20)
 		now := time.Now()
 		p.work(&now, tc.rate, time.Second, tc.trip)
 		if p.ahead < tc.from || p.ahead > tc.to {
@@ -36,14 +36,22 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 }
 
 func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
-	var p pace
+	p := newPace(1 << 20)
 	now := time.Now()
 	for range 10 {
 		p.called(100*time.Microsecond, 100, 100<<20) // a megabyte each
 		p.work(&now, 300_000, 10*time.Millisecond, 100*time.Microsecond)
 	}
-	if p.ahead < 1 || p.ahead > 2 || p.call(100) > 2 {
-		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what %d bytes hold", p.ahead, p.call(100), aheadBytes)
+	if p.ahead > 1 || p.call(100) != 1 {
+		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what a megabyte holds", p.ahead, p.call(100))
+	}
+	for _, c := range []struct {
+		bytes   int
+		emptied bool
+	}{{0, true}, {100 << 10, true}, {700 << 10, false}, {2 << 20, false}} {
+		if got := p.emptied(c.bytes); got != c.emptied {
+			t.Errorf("a call of %d bytes emptied the queues: %v", c.bytes, got)
+		}
 	}
 	if n := p.call(1); n != 1 {
 		t.Errorf("a call takes %d of one, however large", n)
@@ -51,7 +59,7 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
-	var p pace
+	p := newPace(1 << 20)
 	now := time.Now()
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
 	if p.ahead < 150 {
@@ -70,7 +78,7 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
-	var p pace
+	p := newPace(1 << 30)
 	for want := 2000; want > 10; want /= 2 {
 		if n := p.call(2000); n != want {
 			t.Errorf("a call for %d, want %d", n, want)

@@ -12,6 +12,11 @@ var (
 	reservedNames = []string{"heartbeat", "poller", "rescuer"}
 )
 
+const (
+	minFetchBytes = 1 << 10
+	maxFetchBytes = 1 << 30
+)
+
 // defaultCapsule is the one that the top level's concurrency and queues describe.
 const defaultCapsule = "default"
 
@@ -26,6 +31,9 @@ var capsuleSettings = readers[Capsule]{
 	"share": func(p *parse, c *Capsule, n *node, field string) {
 		c.Share = p.int(n, field, 0, MaxConcurrency)
 		c.shareLine = n.line
+	},
+	"fetch_bytes": func(p *parse, c *Capsule, n *node, field string) {
+		c.FetchBytes = p.int(n, field, minFetchBytes, maxFetchBytes)
 	},
 	"max_deaf": func(p *parse, c *Capsule, n *node, field string) {
 		c.MaxDeaf = p.int(n, field, 0, MaxConcurrency)

@@ -62,6 +62,7 @@ type Capsule struct {
 	Queues      fetch.Queues
 	Fetch       string
 	Share       int // how many threads of Sidekiq it counts as
+	FetchBytes  int // of the payloads that one fetch brings
 	MaxDeaf     int // how many deaf jobs give their slot away
 	Strategy    *Strategy
 

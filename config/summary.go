@@ -50,6 +50,9 @@ func (s *Settings) Summary(w io.Writer) error {
 			if k.Share > 0 {
 				how += fmt.Sprintf(", share %d", k.Share)
 			}
+			if k.FetchBytes > 0 {
+				how += fmt.Sprintf(" of %d bytes at a time", k.FetchBytes)
+			}
 			line("  %s\tconcurrency %d\t%s\t%s\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
 				queuesText(k.Queues), how, strategy)
 		}

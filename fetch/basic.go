@@ -23,6 +23,7 @@ type basic struct {
 	index map[string]int
 	wants func(int, *rand.Rand) []Want
 	sick  *sickQueues
+	bytes int // of one Take
 
 	mu     sync.Mutex // guards what follows; never held during a call
 	rand   *rand.Rand
@@ -43,6 +44,9 @@ func NewBasic(env Env) (Fetcher, error) {
 	if env.Redis == nil {
 		return nil, errors.New("fetch: Redis is nil, expected a client")
 	}
+	if err := env.checkBytes(); err != nil {
+		return nil, err
+	}
 	if env.Share != 0 {
 		return nil, fmt.Errorf("fetch: Share is %d, expected 0: the basic fetcher has none, its BRPOP waits like one of Sidekiq's threads", env.Share)
 	}
@@ -56,6 +60,7 @@ func NewBasic(env Env) (Fetcher, error) {
 		index:  make(map[string]int),
 		wants:  planner(env.Queues),
 		sick:   &sickQueues{log: env.Logger},
+		bytes:  env.bytes(),
 		rand:   newRand(env),
 		resume: make(map[string]time.Time),
 	}
@@ -98,7 +103,7 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	for _, name := range f.names {
 		args = append(args, keys.Queue(name))
 	}
-	args = append(args, ask)
+	args = append(args, ask, f.bytes)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
 			args = append(args, i+1, want.N)

@@ -229,7 +229,7 @@ func TestClusterLostSuspectIsFound(t *testing.T) {
 	rdb.LPush(ctx, keys.ClusterSuspects("a"), "s1")
 	f.calls++
 	prefix := suspectMark + receiptPrefix(f.calls)
-	if err := runAll(ctx, rdb, []*eval{newEval(clusterTake, f.cur.places[1], f.cur.generation, prefix, 1)}); err != nil {
+	if err := runAll(ctx, rdb, []*eval{newEval(clusterTake, f.cur.places[1], f.cur.generation, prefix, 1, DefaultBytes)}); err != nil {
 		t.Fatal(err)
 	}
 	f.lost, f.doubt = append(f.lost, lostCall{prefix: prefix}), true

@@ -85,7 +85,7 @@ func (f *onCluster) takeSuspect(ctx context.Context, in *incarnation, q int) (*U
 	f.mu.Lock()
 	prefix := f.asks(in, suspectMark, q)
 	f.mu.Unlock()
-	e := newEval(clusterTake, in.places[len(f.names)+q], in.generation, prefix, 1)
+	e := newEval(clusterTake, in.places[len(f.names)+q], in.generation, prefix, 1, f.env.bytes())
 	if err := runAll(ctx, f.rdb, []*eval{e}); err != nil {
 		return nil, err
 	}

@@ -12,13 +12,14 @@ import (
 // Take acks and takes; see Fetcher. There is one script call per queue, all side
 // by side. The first round asks for what a queue is to give first and learns how
 // much is left in each; a second one, if need be, asks for what is missing where
-// there is some: so strict order and weights hold as on one server.
+// there is some: so strict order and weights hold as on one server. Each may bring its part of
+// the bytes; what a queue has left for want of them, the first round tells, and the second asks for.
 func (f *onCluster) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
 	var units []Unit
 	err := f.call(ctx, "take", func(in *incarnation) error {
 		f.mu.Lock()
 		ask := min(max(n-len(f.stash), 0), maxTake)
-		t := &taking{f: f, in: in, ask: ask, wasPaused: f.paused}
+		t := &taking{f: f, in: in, ask: ask, bytes: f.env.bytes(), wasPaused: f.paused}
 		due := time.Since(f.renewed) > f.env.Lease/6
 		f.mu.Unlock()
 		if due {
@@ -46,6 +47,7 @@ type taking struct {
 	f         *onCluster
 	in        *incarnation
 	ask       int
+	bytes     int // of payloads that it may bring yet
 	wasPaused []bool
 	units     []Unit
 	left      []int // in each queue, after the first round
@@ -84,7 +86,7 @@ func (t *taking) run(ctx context.Context, acks []Unit) error {
 	if err := t.unpaused(ctx, paused); err != nil {
 		return err
 	}
-	if missing := t.ask - len(t.units); missing > 0 {
+	if missing := t.ask - len(t.units); missing > 0 && t.bytes > 0 {
 		if plan, some := t.spill(wants, paused, missing); some {
 			_, err = t.round(ctx, plan, nil, false)
 		}
@@ -123,6 +125,10 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 	prefixes := make([]string, len(f.names))
 	var evals []*eval
 	var queues []int
+	asked := 0
+	for _, n := range plan {
+		asked += n
+	}
 	f.mu.Lock()
 	for q := range f.names {
 		look := first && t.ask > 0
@@ -131,7 +137,7 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 		}
 		prefixes[q] = f.asks(t.in, "", q)
 		t.calls = append(t.calls, prefixes[q])
-		args := []any{t.in.generation, prefixes[q], plan[q]}
+		args := []any{t.in.generation, prefixes[q], plan[q], max(1, t.bytes*plan[q]/max(1, asked))}
 		if acked != nil {
 			args = append(args, acked[q]...)
 		}
@@ -140,9 +146,9 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 	}
 	f.mu.Unlock()
 	var others []redis.Cmder
-	asked := redis.NewBoolSliceCmd(ctx, append([]any{"smismember", keys.Paused}, anyNames(f.names)...)...)
+	smismember := redis.NewBoolSliceCmd(ctx, append([]any{"smismember", keys.Paused}, anyNames(f.names)...)...)
 	if first && t.ask > 0 {
-		others = append(others, asked)
+		others = append(others, smismember)
 	}
 	err = runAll(ctx, f.rdb, evals, others...)
 	if err != nil {
@@ -152,7 +158,7 @@ func (t *taking) round(ctx context.Context, plan []int, acked [][]any, first boo
 		t.read(q, prefixes[q], evals[i].cmd.Val())
 	}
 	if others != nil {
-		paused, err = f.pausedQueues(asked)
+		paused, err = f.pausedQueues(smismember)
 	}
 	return paused, err
 }
@@ -165,6 +171,9 @@ func (t *taking) read(q int, prefix string, reply []string) {
 		f.sick.report(f.names[q], reply[1])
 	}
 	jobs := reply[2:]
+	for _, job := range jobs {
+		t.bytes -= len(job)
+	}
 	t.got[q] += len(jobs)
 	for i, receipt := range receipts(prefix, len(jobs)) {
 		t.units = append(t.units, Unit{Queue: f.names[q], Payload: bytesOf(jobs[i]), Receipt: receipt, Incarnation: t.in.n})

@@ -5,6 +5,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,7 @@ type Fetcher interface {
 
 	// Take acks units and takes up to n new ones, in one call that does not
 	// block for work; n may be 0, and one call may take fewer than there are.
+	// A Take that reaches Env.Bytes ends with the unit that does so.
 	// On an error the acks are to be passed again, and what the failed call took
 	// is returned by a later Take. Acks of a fenced incarnation have no effect.
 	Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
@@ -149,6 +151,10 @@ type Env struct {
 	// 0 leaves such jobs to blocked peers. Not for Basic, nor on a cluster.
 	Share int
 
+	// Bytes bounds the payloads that one Take brings, so that large jobs do not come by
+	// the hundred: one unit of any size comes in any case. 0 means DefaultBytes.
+	Bytes int
+
 	Lease  time.Duration // after this long without a sign of life a rescuer may take over
 	Logger zerolog.Logger
 
@@ -161,6 +167,18 @@ type Env struct {
 	// any other call can ask Held. It, too, must not call the fetcher. nil: nobody asks.
 	Taken func([]Unit)
 }
+
+// DefaultBytes is the default of Env.Bytes.
+const DefaultBytes = 1 << 20
+
+func (e *Env) checkBytes() error {
+	if e.Bytes < 0 {
+		return fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", e.Bytes, DefaultBytes)
+	}
+	return nil
+}
+
+func (e *Env) bytes() int { return cmp.Or(e.Bytes, DefaultBytes) }
 
 // Factory makes the Fetcher of a capsule; it must not touch Redis.
 type Factory func(Env) (Fetcher, error)

@@ -230,7 +230,7 @@ func TestLostSuspectIsFound(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := isolator(t, rdb, "h:2:bb", "a")
 	rdb.LPush(t.Context(), keys.Queue(keys.Suspects("a")), "s1")
-	args := append(f.head(f.cur, true, false), f.cur.generation, f.ttl, receiptPrefix(f.calls+1), 1, 1, "", "", 0, 0, "", 2, 1)
+	args := append(f.head(f.cur, true, false), f.cur.generation, f.ttl, receiptPrefix(f.calls+1), 1, 1, "", "", 0, 0, "", 1, 2, 1)
 	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 		t.Fatal(err)
 	}

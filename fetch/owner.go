@@ -177,6 +177,9 @@ func (f *owner) init(env Env, k kind) error {
 	if env.Share < 0 || env.Share > maxShare {
 		return fmt.Errorf("fetch: Share is %d, expected 0 to %d", env.Share, maxShare)
 	}
+	if err := env.checkBytes(); err != nil {
+		return err
+	}
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}

@@ -51,6 +51,12 @@ func slowClient(t *testing.T, url string) *redis.Client {
 	return slow
 }
 
+// unbounded lets a Take bring what is too much for its network.
+func unbounded(env Env) Env {
+	env.Bytes = 1 << 30
+	return env
+}
+
 // bigJobs pushes 1,000 jobs of 10 KB: 10 MB.
 func bigJobs(t *testing.T, rdb redis.Cmdable, queue string) (jobs []string) {
 	t.Helper()
@@ -85,7 +91,7 @@ func untilTaken(t *testing.T, f Fetcher, n int) (units []Unit) {
 func TestAReplyThatIsTooLargeGetsThrough(t *testing.T) {
 	for _, parcels := range []bool{true, false} {
 		rdb, url := redistest.New(t)
-		f := mustOpen(t, testEnv(slowClient(t, url), Strict{"b", "a"}))
+		f := mustOpen(t, unbounded(testEnv(slowClient(t, url), Strict{"b", "a"})))
 		if !parcels {
 			f.thrift.rest = 1 << 20
 		}
@@ -112,6 +118,7 @@ func TestAReplyThatIsTooLargeGetsThroughOnACluster(t *testing.T) {
 	slow := redis.NewClusterClient(&o)
 	defer func() { _ = slow.Close() }()
 	f := member(t, slow, "h:2:bb", "a", "b")
+	f.env = unbounded(f.env)
 	jobs := bigJobs(t, rdb, "a")
 	rdb.LPush(t.Context(), keys.Queue("b"), "b0")
 	units := untilTaken(t, f, maxTake)
@@ -142,7 +149,7 @@ func TestALostPageIsAskedForAgain(t *testing.T) {
 	broken := redis.NewClient(o)
 	defer func() { _ = broken.Close() }()
 	broken.AddHook(b)
-	f := mustOpen(t, testEnv(broken, Strict{"a"}))
+	f := mustOpen(t, unbounded(testEnv(broken, Strict{"a"})))
 	jobs := bigJobs(t, rdb, "a")
 	lose(t, f, rdb)
 	sizes := []int{0}
@@ -165,7 +172,7 @@ func TestALostPageIsAskedForAgain(t *testing.T) {
 // A process dies, or is fenced, between two pages: the rescuer has all.
 func TestDeathBetweenTwoPages(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	f := mustOpen(t, unbounded(testEnv(rdb, Strict{"a"})))
 	jobs := bigJobs(t, rdb, "a")
 	lose(t, f, rdb)
 	if more, err := f.resume(t.Context()); !more || err != nil {
@@ -187,7 +194,7 @@ func TestDeathBetweenTwoPages(t *testing.T) {
 // The page shrinks down to one unit, and grows again.
 func TestPagesOfOneUnit(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	f := mustOpen(t, unbounded(testEnv(rdb, Strict{"a"})))
 	for range 100 {
 		f.page.note(context.DeadlineExceeded)
 	}
@@ -221,7 +228,7 @@ func lose(t *testing.T, f *reliable, rdb *redis.Client) {
 // A rescuer that cannot read a batch within its time-out reads less.
 func TestARescuerBehindASlowLink(t *testing.T) {
 	rdb, url := redistest.New(t)
-	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	f := mustOpen(t, unbounded(testEnv(rdb, Strict{"a"})))
 	var jobs []string
 	for i := range 100 {
 		jobs = append(jobs, fmt.Sprint(i, " ", strings.Repeat("x", 100<<10)))

@@ -4,7 +4,7 @@
 -- A job waits for this script, and in a Redis that has just woken up each command and each
 -- number that becomes a string takes microseconds. So it comes before all else, and does
 -- without what it can: nothing is in progress or paused, no queue has more than one job, and
--- these are fewer than what is asked for. Else it leaves everything as it is.
+-- these are fewer than what is asked for, in number and in bytes. Else it leaves everything as it is.
 
 local call, pcall = redis.call, redis.pcall
 
@@ -15,11 +15,12 @@ if lease ~= ARGV[1] then
 end
 
 if ARGV[7] == 'skq' then
-  local queues, last = #KEYS / 2 - 2, #ARGV
+  local queues, last, size = #KEYS / 2 - 2, #ARGV, 0
   local found = call('EXISTS', unpack(KEYS, 2, queues + 2)) == 0 and pcall('GET', KEYS[#KEYS - 1]) == ARGV[6] and {}
-  for k = 11, found and last or 0, 2 do
+  for k = 12, found and last or 0, 2 do
     local jobs = pcall('LRANGE', KEYS[queues + 2 + ARGV[k]], '-2', '-1')
-    if jobs.err or jobs[2] then
+    size = size + (jobs[1] and #jobs[1] or 0)
+    if jobs.err or jobs[2] or size >= tonumber(ARGV[11]) then
       found = nil
       break
     end
@@ -27,7 +28,7 @@ if ARGV[7] == 'skq' then
   end
   if found then
     local out, got = {}, 0
-    for k = 11, last, 2 do
+    for k = 12, last, 2 do
       local job = found[ARGV[k]]
       if job then
         local i, o = tonumber(ARGV[k]), #out

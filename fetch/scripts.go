@@ -24,6 +24,11 @@ var quickHead string
 //go:embed baton.lua
 var baton string
 
+// biteHead is that of the scripts that take.
+//
+//go:embed bite.lua
+var biteHead string
+
 // parcelHead is that of the scripts that meet parcels.
 //
 //go:embed parcel.lua
@@ -63,7 +68,9 @@ func source(name string) string {
 	}
 	switch name {
 	case "take":
-		return quickHead + parcelHead + baton + string(src)
+		return quickHead + biteHead + parcelHead + baton + string(src)
+	case "pop", "cluster_take":
+		return biteHead + string(src)
 	case "settle", "resume", "leave", "open":
 		return parcelHead + string(src)
 	case "sit":

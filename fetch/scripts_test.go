@@ -41,8 +41,12 @@ var (
 				name, flags = "me", flagsGen.Draw(t, "flags")
 				names = append(names, batonKey, lineKey)
 			}
+			parcels, bytes := rapid.IntRange(0, 3).Draw(t, "parcels"), 1<<20
+			if parcels == 0 { // those Redis 7 measures otherwise
+				bytes = rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes")
+			}
 			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{2, 32}).Draw(t, "parcel"),
-				rapid.IntRange(0, 3).Draw(t, "parcels"), keys.Parcels(idA, "1")), wants...)
+				parcels, keys.Parcels(idA, "1"), bytes), wants...)
 			if rapid.Bool().Draw(t, "open") {
 				args = append(args, -rapid.IntRange(1, 2).Draw(t, "of"), 1, parcelGen.Draw(t, "parcel to open"))
 			}
@@ -99,7 +103,7 @@ var (
 			return []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues, queueA, queueB}, args
 		},
 		"pop": func(t *rapid.T) ([]string, []any) {
-			args := []any{rapid.IntRange(0, 9).Draw(t, "n")}
+			args := []any{rapid.IntRange(0, 9).Draw(t, "n"), rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes")}
 			wants := rapid.SampledFrom([][]any{{1, 3}, {2, 9, 1, 9}, {1, 2, 2, 1}}).Draw(t, "wants")
 			return []string{keys.Paused, queueA, queueB}, append(args, wants...)
 		},
@@ -175,7 +179,8 @@ var (
 			return []string{place}, append([]any{generation(t)}, lostPage(t)...)
 		},
 		"cluster_take": func(t *rapid.T) ([]string, []any) {
-			args := []any{generation(t), rapid.SampledFrom([]string{"1", "?1", "9"}).Draw(t, "prefix"), rapid.IntRange(0, 9).Draw(t, "n")}
+			args := []any{generation(t), rapid.SampledFrom([]string{"1", "?1", "9"}).Draw(t, "prefix"), rapid.IntRange(0, 9).Draw(t, "n"),
+				rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes")}
 			return []string{queueA, place}, append(args, anys(rapid.SliceOfN(receiptGen, 0, 4).Draw(t, "acked"))...)
 		},
 		"cluster_settle": func(t *rapid.T) ([]string, []any) {

@@ -82,7 +82,7 @@ func (f *reliable) TakeSuspect(ctx context.Context) (*Unit, error) {
 		f.mu.Lock()
 		prefix := f.asks(in, "", 0)
 		f.mu.Unlock()
-		args := append(f.head(in, true, false), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "")
+		args := append(f.head(in, true, false), in.generation, f.ttl, prefix, 1, len(wants)/2, "", "", 0, 0, "", 1)
 		reply, err := takeScript.run(ctx, f.rdb, append(args, wants...))
 		if err != nil {
 			return err

@@ -111,7 +111,7 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wa
 	case laps:
 		head = in.lapHead
 	}
-	args := make([]any, len(head), len(head)+12+4*len(wants)+len(acks)+6*lists)
+	args := make([]any, len(head), len(head)+13+4*len(wants)+len(acks)+6*lists)
 	copy(args, head)
 	name, flags := "", ""
 	if sitting != nil {
@@ -122,8 +122,8 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wa
 			flags = "skq" // see quick.lua
 		}
 	}
-	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, parcel.Size, parcels, keys.Parcels(in.id, prefix))
-	known, first := len(args)-6, len(args)
+	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, parcel.Size, parcels, keys.Parcels(in.id, prefix), f.env.bytes())
+	known, first := len(args)-7, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {
 			if laps {

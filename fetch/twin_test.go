@@ -121,7 +121,7 @@ func TestLateTwinsAreRefusedOnACluster(t *testing.T) {
 	late := func() {
 		t.Helper()
 		_, mark := f.mark(ctx, old, true)
-		take := runAll(ctx, rdb, []*eval{newEval(clusterTake, old.places[0], old.generation, "zz", 2)})
+		take := runAll(ctx, rdb, []*eval{newEval(clusterTake, old.places[0], old.generation, "zz", 2, DefaultBytes)})
 		settle := f.settleMoves(ctx, old, []Move{{Unit: units[0], To: ToQueue}}, make([]Result, 1))
 		restore := runAll(ctx, rdb, []*eval{newEval(clusterRestore, old.places[0][1:], old.generation, "1000", "x")})
 		for call, err := range map[string]error{"mark": mark, "take": take, "settle": settle, "restore": restore} {

@@ -21,6 +21,7 @@ func Delivery(t *testing.T, h Harness) {
 		"random":                    random,
 		"bytes":                     rawBytes,
 		"take none":                 takeNone,
+		"bytes of a take":           boundedBytes,
 		"moves":                     moves,
 		"requeue order":             requeueOrder,
 		"to the back":               toTheBack,
@@ -181,12 +182,59 @@ func takeNone(r *rig) {
 	r.close(f)
 }
 
-// factoryChecks: bad queues are an error of the factory that says so.
+// boundedBytes: no Take brings more bytes than it may, whatever it was asked for, but for the
+// last unit; and all comes, in its order.
+func boundedBytes(r *rig) {
+	const bound, large = 10_000, 4_000
+	var want []string
+	fill := func(queue string, n, size int) {
+		for range n {
+			p := fmt.Sprint(len(want), " ")
+			p += strings.Repeat("x", size-len(p))
+			want = append(want, p)
+			r.must("push", r.Push(r.ctx, r.rdb, queue, []byte(p)))
+		}
+	}
+	fill("a", 99, 10)
+	fill("a", 40, large)
+	fill("a", 300, 100)
+	fill("a", 1, 10*bound)
+	fill("a", 7, 10)
+	fill("b", 40, large)
+	env := r.env("default", fetch.Strict{"a", "b"})
+	env.Bytes = bound
+	f := r.start(env)
+	var got, acks []fetch.Unit
+	for len(got) < len(want) {
+		units := r.take(f, 500, acks...)
+		if len(units) == 0 {
+			break
+		}
+		perQueue := make(map[string]int)
+		for _, u := range units {
+			if perQueue[u.Queue] >= bound {
+				r.t.Errorf("unit %.5q came behind %d bytes, expected at most %d", u.Payload, perQueue[u.Queue], bound)
+			}
+			perQueue[u.Queue] += len(u.Payload)
+		}
+		got, acks = append(got, units...), units
+	}
+	equal(r.t, "units", payloads(got), want)
+	r.take(f, 0, acks...)
+	r.close(f)
+}
+
+// factoryChecks: bad queues are an error of the factory that says so, and bad bytes.
 func factoryChecks(r *rig) {
 	for _, queues := range []fetch.Queues{nil, fetch.Strict{}, fetch.Strict{"a", ""}, fetch.Weighted{"\xff": 1}} {
 		if _, err := r.New(r.env("default", queues)); err == nil || !strings.Contains(err.Error(), "queue") {
 			r.t.Errorf("queues %#v: error %v, expected one about queues", queues, err)
 		}
+	}
+	env := r.env("default", fetch.Strict{"a"})
+	env.Bytes = -1
+	if _, err := r.New(env); err == nil || !strings.Contains(err.Error(), "-1") {
+		r.t.Errorf("Bytes -1: error %v, expected one that names it", err)
 	}
 }
 

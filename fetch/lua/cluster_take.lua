@@ -5,7 +5,8 @@
 -- ARGV[1]  generation that the fence must hold
 -- ARGV[2]  prefix of this call's receipts; three base 36 digits follow it
 -- ARGV[3]  how many units to take, 0..2560
--- ARGV[4..] receipts of acks
+-- ARGV[4]  bytes, 1 or more: the unit that reaches them is the last one
+-- ARGV[5..] receipts of acks
 --
 -- Returns {how many are left in the queue, error text or "", job*}, the jobs in
 -- the order of their receipts, which count up from prefix00. Error FENCED when
@@ -23,7 +24,7 @@ if fence ~= ARGV[1] then
 end
 call('PERSIST', wip) -- see room in take.lua
 
-for first = 4, #ARGV, 1000 do
+for first = 5, #ARGV, 1000 do
   call('HDEL', wip, unpack(ARGV, first, math.min(first + 999, #ARGV)))
 end
 
@@ -53,19 +54,18 @@ if call('HEXISTS', wip, receipt(0)) == 1 then
   return out
 end
 
-local jobs = pcall('LRANGE', queue, -n, -1)
-if jobs.err then return {'0', jobs.err} end
+local jobs, _, err = bite(queue, 0, n, tonumber(ARGV[4]))
+if err then return {'0', err} end
 local taken = 0
 while taken < #jobs do -- oldest first: the right end is the next in turn
   local fields, upto = {}, math.min(taken + 500, #jobs)
   for j = taken + 1, upto do
-    fields[#fields + 1] = receipt(j - 1)
-    fields[#fields + 1] = jobs[#jobs - j + 1]
+    fields[#fields + 1], fields[#fields + 2] = receipt(j - 1), jobs[j]
   end
   call('HSET', wip, unpack(fields))
   taken = upto
 end
 if taken > 0 then call('LTRIM', queue, 0, -taken - 1) end
 local out = {left('')}
-for j = 1, taken do out[#out + 1] = jobs[#jobs - j + 1] end
+for j = 1, taken do out[#out + 1] = jobs[j] end
 return out

@@ -15,8 +15,9 @@
 -- ARGV[8]        most units in a parcel, see parcel.lua
 -- ARGV[9]        most parcels, 0 for none
 -- ARGV[10]       what the keys of their lists begin with; a number from 0 follows it
--- ARGV[11..10+2w] (queue i, how many in pass 1)*
--- ARGV[11+2w..]  acks: (-i, count, field*)* parcels of queue i that are to be opened,
+-- ARGV[11]       bytes of payloads, 1 or more: the unit that reaches them is the last one
+-- ARGV[12..11+2w] (queue i, how many in pass 1)*
+-- ARGV[12+2w..]  acks: (-i, count, field*)* parcels of queue i that are to be opened,
 --                (i, count, receipt*)* and ("i+", 2 * count, (field, list)*)*, whole
 --                parcels; all of a queue in this order
 --
@@ -33,6 +34,8 @@
 -- that needs some, but lets a script that has begun to write go on. GETEX is a
 -- write that always passes, so jobs can be fetched and make room; the other
 -- scripts begin with it or with a PERSIST for the same reason.
+--
+-- Bytes: of a parcel they are what Redis needs to keep it, somewhat more.
 
 local out = {}
 
@@ -57,7 +60,7 @@ if name ~= '' then
   baton, line, keys = KEYS[keys - 1], KEYS[keys], keys - 2
 end
 local queues = keys / 2 - 1
-local paused, last = queues + 2, 10 + 2 * tonumber(ARGV[5]) -- where the queues begin, and the wants end
+local paused, last = queues + 2, 11 + 2 * tonumber(ARGV[5]) -- where the queues begin, and the wants end
 
 local at = last + 1
 while ARGV[at] do
@@ -112,7 +115,7 @@ if met > pause then
   if x > 0 then return out end
 end
 
-local got, dry = 0, {}
+local got, dry, bytes = 0, {}, tonumber(ARGV[11]) -- bytes: how many are left
 
 if pause > 0 then -- a key of another type pauses nothing
   for i = 1, queues do
@@ -125,21 +128,32 @@ if pause > 0 then -- a key of another type pauses nothing
   end
 end
 
--- copy makes a list of n units of a queue, behind those that are older, or tells why
--- not. Redis 7 finds the end of a queue at once and copies without a look at the
--- bytes; an older one, and a user who must not SORT, take the way through Lua.
+-- copy makes a list of up to n units of a queue, behind those that are older, as far as they
+-- fit; it returns how many, 0 for less than two, and an error text if it met one. Redis 7
+-- finds the end of a queue at once, copies without a look at the bytes, and knows how many
+-- they were; an older one, and a user who must not SORT or ask, take the way through Lua.
 local sorts = redis.REDIS_VERSION_NUM ~= nil
 
 local function copy(queue, older, n, list)
-  if sorts then
-    if pcall('SORT', queue, 'BY', 'nosort', 'DESC', 'LIMIT', older, n, 'STORE', list) == n then return end
-    sorts = false
+  while sorts and n > 1 do
+    sorts = pcall('SORT', queue, 'BY', 'nosort', 'DESC', 'LIMIT', older, n, 'STORE', list) == n
+    local size = sorts and pcall('MEMORY', 'USAGE', list, 'SAMPLES', 0)
+    sorts = type(size) == 'number'
+    if sorts and size <= bytes then
+      bytes = bytes - size
+      return n
+    end
+    if sorts then n = math.floor(n * math.min(0.5, bytes / size)) end
   end
-  local jobs = pcall('LRANGE', queue, -older - n, -older - 1)
-  if jobs.err then return jobs.err end
   local r = pcall('DEL', list)
-  if type(r) == 'number' then r = pcall('LPUSH', list, unpack(jobs)) end
-  if type(r) == 'table' then return r.err end
+  if type(r) == 'table' then return 0, r.err end
+  if n < 2 then return 0 end
+  local jobs, size, err = bite(queue, older, n, bytes)
+  if err or #jobs < 2 then return 0, err end
+  r = pcall('RPUSH', list, unpack(jobs))
+  if type(r) == 'table' then return 0, r.err end
+  bytes = bytes - size
+  return #jobs
 end
 
 local made = 0 -- parcels
@@ -152,9 +166,9 @@ local function share(i, want)
   local first, taken, fields, reply, err = made, 0, {}, {}, nil
   want = math.min(want, len)
   while want - taken > 1 and made < room do
-    local n, list = math.min(most, want - taken), lists .. made
-    err = copy(KEYS[paused + i], taken, n, list)
-    if err then break end
+    local list, n = lists .. made, nil
+    n, err = copy(KEYS[paused + i], taken, math.min(most, want - taken), list)
+    if n == 0 then break end
     local f, o = #fields, #reply
     fields[f + 1], fields[f + 2] = receipt(prefix, got + taken) .. '+', n .. ' ' .. list
     reply[o + 1], reply[o + 2], reply[o + 3] = i, -n, made
@@ -174,18 +188,19 @@ end
 -- single takes up to want units of queue i, behind those that are older, with a field each;
 -- it returns how many it took, and an error text if it has met one.
 local function single(i, want, older)
-  local jobs = pcall('LRANGE', KEYS[paused + i], -older - want, -older - 1)
-  if jobs.err then return 0, jobs.err end
-  local len, taken = #jobs, 0
-  while taken < len do -- oldest first: the right end is the next in turn
-    local upto, fields, f, o = math.min(taken + 480, len), {}, 0, #out
+  local jobs, size, err = bite(KEYS[paused + i], older, want, bytes)
+  if err then return 0, err end
+  bytes = bytes - size
+  local taken = 0
+  while taken < #jobs do -- oldest first: the right end is the next in turn
+    local upto, fields, f, o = math.min(taken + 480, #jobs), {}, 0, #out
     for j = taken, upto - 1 do
-      fields[f + 1], fields[f + 2], f = receipt(prefix, got + older + j), jobs[len - j], f + 2
+      fields[f + 1], fields[f + 2], f = receipt(prefix, got + older + j), jobs[j + 1], f + 2
     end
     local r = pcall('HSET', KEYS[1 + i], unpack(fields))
     if type(r) == 'table' and r.err then return taken, r.err end
     out[o + 1], out[o + 2] = i, upto - taken
-    for j = taken, upto - 1 do out[o + 3 + j - taken] = jobs[len - j] end
+    for j = taken, upto - 1 do out[o + 3 + j - taken] = jobs[j + 1] end
     taken = upto
   end
   return taken
@@ -204,19 +219,19 @@ local function take(i, want)
   got = got + taken
 end
 
-for k = 11, last, 2 do
-  if got == n then break end
+for k = 12, last, 2 do
+  if got == n or bytes <= 0 then break end
   local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
   if want > 0 and not dry[i] then take(i, want) end
 end
-for k = 11, last, 2 do
-  if got == n then break end
+for k = 12, last, 2 do
+  if got == n or bytes <= 0 then break end
   local i = tonumber(ARGV[k])
   if not dry[i] then take(i, n - got) end
 end
 
 if name ~= '' then
-  local seat = sit(baton, line, name, ARGV[7], got < n, got)
+  local seat = sit(baton, line, name, ARGV[7], got < n and bytes > 0, got)
   out[#out + 1], out[#out + 2] = 0, seat
   if seat == 'hold' or seat == 'second' then pcall('EXISTS', unpack(KEYS, paused, paused + queues)) end
 end

@@ -52,8 +52,9 @@ func (c command) runs(file string) bool {
 		}
 		return string(src)
 	}
-	src, quick, parcel, baton := read(file), read("fetch", "quick.lua"), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
-	for _, src := range []string{src, baton + src, parcel + src, quick + parcel + baton + src} { // see package fetch
+	src, bite, parcel, baton := read(file), read("fetch", "bite.lua"), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
+	take := read("fetch", "quick.lua") + bite + parcel + baton + src
+	for _, src := range []string{src, baton + src, parcel + src, bite + src, take} { // see package fetch
 		sum := sha1.Sum([]byte(src))
 		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
 			return true

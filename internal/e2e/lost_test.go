@@ -22,7 +22,7 @@ func takes(c command) (asks int, acks bool) {
 	argv := c.argv()
 	asks, _ = strconv.Atoi(argv[3])
 	wants, _ := strconv.Atoi(argv[4])
-	return asks, len(argv) > 8+2*wants
+	return asks, len(argv) > 11+2*wants
 }
 
 func settles(place string) func(command) bool {

@@ -71,7 +71,7 @@ func init() { parcel.Least = 1 }
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
 	heads := map[string][]string{ // as package fetch puts them together
-		"take": {"quick", "parcel", "baton"}, "sit": {"baton"},
+		"take": {"quick", "bite", "parcel", "baton"}, "pop": {"bite"}, "cluster_take": {"bite"}, "sit": {"baton"},
 		"settle": {"parcel"}, "resume": {"parcel"}, "leave": {"parcel"}, "open": {"parcel"},
 	}
 	for _, pattern := range []string{"../../fetch/lua/*.lua", "../../sched/*.lua", "../beat/*.lua"} {
