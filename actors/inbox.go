@@ -164,7 +164,7 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	size, together := 0, (*mates)(nil)
 	for i, u := range got {
 		switch {
-		case u.Parcel == nil:
+		case u.Parcel == nil || u.Parcel.Size() == 1:
 			together = nil
 		case i == 0 || u.Parcel != got[i-1].Parcel:
 			together = &mates{size: u.Parcel.Size(), left: u.Parcel.Size()}

@@ -61,7 +61,7 @@ func TestATakeEndsWithTheUnitThatReachesItsBytes(t *testing.T) {
 			for len(got) < len(want) {
 				f.thrift.rest = 0
 				if !tc.parcels {
-					f.thrift.rest = 1 << 20
+					f.thrift.rest, f.thrift.mean = 1<<20, 0
 				}
 				units := mustTake(t, f, 1000, acks...)
 				if len(units) == 0 {

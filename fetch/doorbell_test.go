@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -244,7 +245,7 @@ func TestAPushThatCrossesTheReplyOfATake(t *testing.T) {
 
 	in := f.cur
 	take := f.bell.begin(false)
-	args, _ := f.takeArgs(in, receiptPrefix(1), 10, 0, f.wants(10, f.rand), nil, take)
+	args, _ := f.takeArgs(in, receiptPrefix(1), 10, 0, parcel.Size, f.wants(10, f.rand), nil, take)
 	reply, err := takeScript.run(t.Context(), take.via(f.rdb), args)
 	if err != nil {
 		t.Fatal(err)

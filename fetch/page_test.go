@@ -218,7 +218,7 @@ func lose(t *testing.T, f *reliable, rdb *redis.Client) {
 	t.Helper()
 	f.calls++
 	prefix := receiptPrefix(f.calls)
-	args, _ := f.takeArgs(f.cur, prefix, maxTake, 40, f.wants(maxTake, f.rand), nil, nil)
+	args, _ := f.takeArgs(f.cur, prefix, maxTake, 40, parcel.Size, f.wants(maxTake, f.rand), nil, nil)
 	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 		t.Fatal(err)
 	}

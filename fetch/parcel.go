@@ -65,24 +65,45 @@ func (s shipment) arrived() (whole, opened int) {
 
 // thrift decides whether parcels pay: not where most have to be opened, since jobs
 // fail or are slow. Guarded by owner.mu.
+//
+// Then a large unit has one for itself: what goes through Lua is copied time and again.
 type thrift struct {
+	mean   float64 // bytes of a payload, of the last Takes
 	opened float64 // share of the last parcels
 	rest   int     // Takes to come without parcels
 }
 
-// restTakes is how many Takes go without parcels before it is tried again.
-const restTakes = 64
+const (
+	restTakes  = 64      // how many Takes go without parcels before it is tried again
+	largeBytes = 8 << 10 // of a payload
+)
 
-// parcels is how many of them the next Take may bring, 0 for none.
-func (t *thrift) parcels(ask int) int {
-	switch {
-	case ask < parcel.Least:
-		return 0
-	case t.rest > 0:
+// parcels is how many of them the next Take may bring, 0 for none, and with how many units.
+func (t *thrift) parcels(ask int) (n, most int) {
+	many := ask >= parcel.Least
+	if many && t.rest > 0 {
 		t.rest--
-		return 0
+		many = false
 	}
-	return (ask + parcel.Size - 1) / parcel.Size
+	switch {
+	case many:
+		return (ask + parcel.Size - 1) / parcel.Size, parcel.Size
+	case t.mean > largeBytes:
+		return min(ask, parcel.Size), 1
+	}
+	return 0, parcel.Size
+}
+
+// weigh notes what came.
+func (t *thrift) weigh(units []Unit) {
+	if len(units) == 0 {
+		return
+	}
+	size := 0
+	for i := range units {
+		size += len(units[i].Payload)
+	}
+	t.mean += (float64(size)/float64(len(units)) - t.mean) / 4
 }
 
 func (t *thrift) note(whole, opened int) {

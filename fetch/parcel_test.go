@@ -223,7 +223,7 @@ func TestAParcelThatMayBeOpen(t *testing.T) {
 		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 		fillQueue(t, rdb, "a", 32)
 		units := mustTake(t, f, 100)
-		args, _ := f.takeArgs(f.cur, "zz", 0, 0, nil, units[:5], nil) // its reply is lost
+		args, _ := f.takeArgs(f.cur, "zz", 0, 0, parcel.Size, nil, units[:5], nil) // its reply is lost
 		if arrived {
 			if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 				t.Fatal(err)
@@ -234,6 +234,50 @@ func TestAParcelThatMayBeOpen(t *testing.T) {
 	}
 }
 
+// Large units, too few to share parcels, have one each, and go their own ways.
+func TestLargeUnitsHaveParcelsOfTheirOwn(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	env := testEnv(rdb, Strict{"a"})
+	env.Bytes = 1 << 30
+	f := mustOpen(t, env)
+	var want []string
+	for i := range 30 {
+		want = append(want, fmt.Sprint(i, strings.Repeat("x", 50<<10)))
+		rdb.LPush(t.Context(), "queue:a", want[i])
+	}
+	f.thrift.rest = 1 << 20 // as if fewer were wanted than share one
+	units := mustTake(t, f, 5)
+	for _, u := range units {
+		if u.Parcel != nil {
+			t.Error("a parcel before the size of a unit is known")
+		}
+	}
+	own := mustTake(t, f, 5, units...)
+	for _, u := range own {
+		if u.Parcel == nil || u.Parcel.Size() != 1 {
+			t.Errorf("unit %.2s has parcel %v, expected one of its own", u.Payload, u.Parcel)
+		}
+	}
+	if got := payloads(append(units, own...)); !slices.Equal(got, want[:10]) {
+		t.Errorf("took %.4q", got)
+	}
+	mustTake(t, f, 0, own[1], own[3])
+	if held := inPlace(t, rdb, f.cur.wips[0]); len(held) != 3 || held[own[0].Receipt] != want[5] {
+		t.Errorf("%d units in the private place, want 3", len(held))
+	}
+	for _, m := range []Move{{Unit: own[0], To: ToQueue}, {Unit: own[2], To: ToRetry, Score: 1}} {
+		if _, err := f.Settle(t.Context(), []Move{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := mustTake(t, f, 1, own[4])
+	if len(again) != 1 || string(again[0].Payload) != want[5] || rdb.ZScore(t.Context(), keys.Retry, want[7]).Val() != 1 {
+		t.Errorf("what was given back came again as %d units", len(again))
+	}
+	mustTake(t, f, 0, again...)
+	noPlaces(t, rdb)
+}
+
 func TestParcelsOfALostCallAreAdopted(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
@@ -242,7 +286,7 @@ func TestParcelsOfALostCallAreAdopted(t *testing.T) {
 	fillQueue(t, rdb, "b", 40)
 	f.calls++
 	prefix := receiptPrefix(f.calls)
-	args, _ := f.takeArgs(f.cur, prefix, 100, 4, f.wants(100, f.rand), nil, nil)
+	args, _ := f.takeArgs(f.cur, prefix, 100, 4, parcel.Size, f.wants(100, f.rand), nil, nil)
 	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
 		t.Fatal(err)
 	}
@@ -372,6 +416,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 					rdb.LPush(ctx, keys.Queue([]string{"a", "b"}[next%2]), job)
 				}
 			case 2:
+				f.thrift.rest, f.thrift.mean = rapid.IntRange(0, 1).Draw(t, "rest"), rapid.SampledFrom([]float64{0, 1 << 20}).Draw(t, "mean")
 				units, err := f.Take(ctx, rapid.IntRange(1, 60).Draw(t, "n"), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -382,7 +427,7 @@ func TestParcelsAgainstAModel(t *testing.T) {
 				if rapid.Bool().Draw(t, "lost") { // its reply
 					f.calls++
 					prefix := receiptPrefix(f.calls)
-					args, _ := f.takeArgs(f.cur, prefix, 7, 3, f.wants(7, f.rand), acks, nil)
+					args, _ := f.takeArgs(f.cur, prefix, 7, 3, rapid.SampledFrom([]int{1, parcel.Size}).Draw(t, "most"), f.wants(7, f.rand), acks, nil)
 					if rapid.Bool().Draw(t, "done") {
 						if _, err := takeScript.run(ctx, rdb, args); err != nil {
 							t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -62,7 +63,7 @@ func TestTheQuickTakeTakesWhatTheLongOneTakes(t *testing.T) {
 				if c.twice {
 					wants = append(wants, wants...)[:5]
 				}
-				args, _ := f.takeArgs(f.cur, prefix, 6, 0, wants, nil, &sitting{flags: "sk"})
+				args, _ := f.takeArgs(f.cur, prefix, 6, 0, parcel.Size, wants, nil, &sitting{flags: "sk"})
 				at := slices.Index(args, any("skq"))
 				if at < 0 {
 					t.Fatal("a take of an idle fetcher is not marked as one that may be quick")
@@ -139,7 +140,7 @@ func TestAQuickTakeWhoseReplyIsLost(t *testing.T) {
 		push(t.Context(), rdb, "a1", "b1")
 		f.calls++
 		prefix := receiptPrefix(f.calls)
-		args, _ := f.takeArgs(f.cur, prefix, 6, 0, f.wants(6, f.rand), nil, &sitting{flags: "sk"})
+		args, _ := f.takeArgs(f.cur, prefix, 6, 0, parcel.Size, f.wants(6, f.rand), nil, &sitting{flags: "sk"})
 		if !slices.Contains(args, any("skq")) {
 			t.Fatal("the take is not marked as one that may be quick")
 		}

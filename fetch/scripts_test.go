@@ -45,7 +45,7 @@ var (
 			if parcels == 0 { // those Redis 7 measures otherwise
 				bytes = rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes")
 			}
-			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{2, 32}).Draw(t, "parcel"),
+			args = append(append(args, len(wants)/2, name, flags, rapid.SampledFrom([]int{1, 2, 32}).Draw(t, "parcel"),
 				parcels, keys.Parcels(idA, "1"), bytes), wants...)
 			if rapid.Bool().Draw(t, "open") {
 				args = append(args, -rapid.IntRange(1, 2).Draw(t, "of"), 1, parcelGen.Draw(t, "parcel to open"))

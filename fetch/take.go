@@ -30,6 +30,7 @@ func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error)
 		f.answered(prefix)
 		f.mu.Lock()
 		f.busy = max(0, f.busy-len(acks)) + len(units)
+		f.thrift.weigh(units)
 		f.mu.Unlock()
 		return nil
 	})
@@ -47,7 +48,8 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 	}
 	f.mu.Lock()
 	prefix = f.asks(in, "", 0)
-	busy, parcels := f.busy > len(acks), f.thrift.parcels(ask)
+	busy := f.busy > len(acks)
+	parcels, most := f.thrift.parcels(ask)
 	f.mu.Unlock()
 	var mark uint64
 	if ask > 0 {
@@ -72,7 +74,7 @@ func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks [
 		}
 	}()
 
-	args, sent := f.takeArgs(in, prefix, ask, parcels, wants, acks, sitting)
+	args, sent := f.takeArgs(in, prefix, ask, parcels, most, wants, acks, sitting)
 	var reply []string
 	var lists [][]string
 	if parcels > 0 {
@@ -102,8 +104,8 @@ func parcelLists(in *incarnation, prefix string, n int) []string {
 
 // takeArgs builds the command, and tells which parcels it acks. Receipts travel as
 // pointers, which go-redis writes without another allocation each. parcels is how many
-// it may bring.
-func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
+// it may bring, and most how many units in each.
+func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels, most int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
 	head, lists, laps := in.head, len(f.names), f.laps != nil && ask > 0
 	switch {
 	case anySuspect(acks): // made when it is wanted, so that fetching carries no key for nothing
@@ -122,7 +124,7 @@ func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels int, wa
 			flags = "skq" // see quick.lua
 		}
 	}
-	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, parcel.Size, parcels, keys.Parcels(in.id, prefix), f.env.bytes())
+	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, most, parcels, keys.Parcels(in.id, prefix), f.env.bytes())
 	known, first := len(args)-7, len(args)
 	for _, want := range wants {
 		if i, ok := f.index[want.Queue]; ok {

@@ -193,7 +193,7 @@ func TestAUserWhoMayNotMakeParcels(t *testing.T) {
 		narrow := redis.NewClient(&opt)
 		f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 		fillQueue(t, rdb, "a", 40)
-		args, _ := f.takeArgs(f.cur, "zz", 40, 2, f.wants(40, f.rand), nil, nil)
+		args, _ := f.takeArgs(f.cur, "zz", 40, 2, parcel.Size, f.wants(40, f.rand), nil, nil)
 		if _, err := takeScript.run(ctx, narrow, args); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

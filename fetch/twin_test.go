@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -27,7 +28,7 @@ func TestTakeSentTwice(t *testing.T) {
 		f.calls++
 		prefix := receiptPrefix(f.calls)
 		take := func() []Unit {
-			args, _ := f.takeArgs(f.cur, prefix, 4, parcels, f.wants(4, f.rand), nil, nil)
+			args, _ := f.takeArgs(f.cur, prefix, 4, parcels, parcel.Size, f.wants(4, f.rand), nil, nil)
 			reply, lists, err := takeScript.runWith(t.Context(), rdb, args, parcelLists(f.cur, prefix, parcels))
 			if err != nil {
 				t.Fatal(err)
@@ -68,7 +69,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 	old := f.cur
 	late := func() {
 		t.Helper()
-		args, _ := f.takeArgs(old, "zz", 2, 0, f.wants(2, f.rand), units, nil)
+		args, _ := f.takeArgs(old, "zz", 2, 0, parcel.Size, f.wants(2, f.rand), units, nil)
 		_, err := takeScript.run(t.Context(), rdb, args)
 		settle := f.settle(t.Context(), old, []Move{{Unit: units[0], To: ToRetry}}, []int{0}, new(error))
 		renew := renewScript.Run(t.Context(), rdb, []string{keys.Procs, keys.Leases, old.lease}, old.id, old.generation, f.ttl).Err()

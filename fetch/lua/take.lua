@@ -12,7 +12,7 @@
 -- ARGV[4]        how many units to take, 0..2560
 -- ARGV[5]        number of wants w
 -- ARGV[6], [7]   name of an idle fetcher and flags, see baton.lua; "" for a busy one
--- ARGV[8]        most units in a parcel, see parcel.lua
+-- ARGV[8]        most units in a parcel, see parcel.lua; 1 where units are large
 -- ARGV[9]        most parcels, 0 for none
 -- ARGV[10]       what the keys of their lists begin with; a number from 0 follows it
 -- ARGV[11]       bytes of payloads, 1 or more: the unit that reaches them is the last one
@@ -129,17 +129,17 @@ if pause > 0 then -- a key of another type pauses nothing
 end
 
 -- copy makes a list of up to n units of a queue, behind those that are older, as far as they
--- fit; it returns how many, 0 for less than two, and an error text if it met one. Redis 7
+-- fit; it returns how many, 0 for too few, and an error text if it met one. Redis 7
 -- finds the end of a queue at once, copies without a look at the bytes, and knows how many
 -- they were; an older one, and a user who must not SORT or ask, take the way through Lua.
-local sorts = redis.REDIS_VERSION_NUM ~= nil
+local sorts, least = redis.REDIS_VERSION_NUM ~= nil, math.min(most, 2)
 
 local function copy(queue, older, n, list)
-  while sorts and n > 1 do
+  while sorts and n >= least do
     sorts = pcall('SORT', queue, 'BY', 'nosort', 'DESC', 'LIMIT', older, n, 'STORE', list) == n
     local size = sorts and pcall('MEMORY', 'USAGE', list, 'SAMPLES', 0)
     sorts = type(size) == 'number'
-    if sorts and size <= bytes then
+    if sorts and (size <= bytes or n == 1) then
       bytes = bytes - size
       return n
     end
@@ -147,9 +147,9 @@ local function copy(queue, older, n, list)
   end
   local r = pcall('DEL', list)
   if type(r) == 'table' then return 0, r.err end
-  if n < 2 then return 0 end
+  if n < least then return 0 end
   local jobs, size, err = bite(queue, older, n, bytes)
-  if err or #jobs < 2 then return 0, err end
+  if err or #jobs < least then return 0, err end
   r = pcall('RPUSH', list, unpack(jobs))
   if type(r) == 'table' then return 0, r.err end
   bytes = bytes - size
@@ -165,7 +165,7 @@ local function share(i, want)
   if type(len) == 'table' then return 0, len.err end
   local first, taken, fields, reply, err = made, 0, {}, {}, nil
   want = math.min(want, len)
-  while want - taken > 1 and made < room do
+  while want - taken >= least and made < room and bytes > 0 do
     local list, n = lists .. made, nil
     n, err = copy(KEYS[paused + i], taken, math.min(most, want - taken), list)
     if n == 0 then break end

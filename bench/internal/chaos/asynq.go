@@ -4,6 +4,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -74,7 +75,7 @@ func left(ctx context.Context, rdb *redis.Client) (map[int]string, error) {
 			places[n] = states[i].Val()
 		}
 	}
-	if err != nil && err != redis.Nil { // one has ended meanwhile
+	if err != nil && !errors.Is(err, redis.Nil) { // one has ended meanwhile
 		return nil, err
 	}
 	return places, nil
