@@ -76,7 +76,9 @@ func (m *mailbox) PostSystemMessage(message any) {
 	case *actor.Restart:
 		m.paused = false
 	case *actor.SuspendMailbox:
-		m.paused = m.paused || !m.crashing.Load()
+		if !m.crashing.CompareAndSwap(true, false) {
+			m.paused = true
+		}
 		m.cell.suspend(true)
 	case *actor.ResumeMailbox:
 		if m.paused && m.cell.snapshotState() == StateRestarting { // by the restart itself
@@ -125,7 +127,8 @@ func (m *mailbox) Start() {
 	m.flush()
 }
 
-// crash runs escalate, which suspends the actor because it has crashed.
+// crash runs escalate, which suspends the actor, once, because it has crashed. While it
+// runs its supervisor may already have decided, and suspended the actor, too.
 func (m *mailbox) crash(escalate func()) {
 	m.crashing.Store(true)
 	defer m.crashing.Store(false)

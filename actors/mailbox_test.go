@@ -1,0 +1,33 @@
+package actors
+
+import (
+	"testing"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// A supervisor may suspend an actor for a group's wait before the actor has got out of
+// the call that told of its crash: the restart in between must not end that.
+func TestASuspensionBesideACrashOutlivesTheRestart(t *testing.T) {
+	suspend, restart := func(m *mailbox) { m.PostSystemMessage(&actor.SuspendMailbox{}) }, func(m *mailbox) { m.PostSystemMessage(&actor.Restart{}) }
+	for name, tc := range map[string]struct {
+		posts  []func(*mailbox)
+		paused bool
+	}{
+		"a crash":                              {[]func(*mailbox){suspend}, false},
+		"a crash and its restart":              {[]func(*mailbox){suspend, restart}, false},
+		"another suspension":                   {[]func(*mailbox){suspend, suspend}, true},
+		"another suspension after the restart": {[]func(*mailbox){suspend, restart, suspend}, true},
+	} {
+		c := &cell{state: StateRunning}
+		c.wrap(actor.Unbounded()())
+		c.box.crash(func() {
+			for _, post := range tc.posts {
+				post(c.box)
+			}
+		})
+		if c.box.paused != tc.paused {
+			t.Errorf("%s: somebody else suspends the actor: %v", name, c.box.paused)
+		}
+	}
+}
