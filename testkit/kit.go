@@ -65,7 +65,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		cfg.Registry = new(troupe.Registry)
 	}
 	if reflect.ValueOf(cfg.Logger).IsZero() {
-		cfg.Logger = zerolog.New(shortStacks{zerolog.NewTestWriter(tb)}).Level(zerolog.WarnLevel)
+		cfg.Logger = zerolog.New(shortStacks{newTestLog(tb)}).Level(zerolog.WarnLevel)
 	}
 	k := &Kit{Redis: cfg.Redis, tb: tb, log: newEventLog(), gates: newGates(), strict: set.strict}
 	if _, measuring := tb.(*testing.B); !measuring || set.strict {
