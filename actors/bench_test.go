@@ -37,7 +37,7 @@ func BenchmarkDrain(b *testing.B) {
 				Capsules: []actors.Capsule{{Concurrency: 25, Fetch: factory}},
 			})
 			for k.Stats().Processed < uint64(n) {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // between two looks, which cost the cores that are measured
 			}
 			report(b, rdb, n, calls0, cpu0)
 		})

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -11,11 +10,7 @@ import (
 func TestFetchBytesOfACapsule(t *testing.T) {
 	load := func(text string) (*Settings, error) {
 		t.Helper()
-		path := t.TempDir() + "/t.yml"
-		if err := os.WriteFile(path, []byte(text+"\nhandlers: {NoOp: {builtin: noop}}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return Load(Flags{File: path}, func(string) string { return "" })
+		return loadText(t, Flags{}, text+"\nhandlers: {NoOp: {builtin: noop}}\n")
 	}
 	s, err := load("capsules: {default: {fetch_bytes: 65536}}")
 	if err != nil {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -11,11 +10,7 @@ import (
 func TestShareOfACapsule(t *testing.T) {
 	load := func(text string) (*Settings, error) {
 		t.Helper()
-		path := t.TempDir() + "/t.yml"
-		if err := os.WriteFile(path, []byte(text+"\nhandlers: {NoOp: {builtin: noop}}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return Load(Flags{File: path}, func(string) string { return "" })
+		return loadText(t, Flags{}, text+"\nhandlers: {NoOp: {builtin: noop}}\n")
 	}
 	s, err := load("capsules: {default: {share: 7}}")
 	if err != nil {
@@ -32,8 +27,8 @@ func TestShareOfACapsule(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"capsules: {a: {share: -1}}":                                                       `capsules.a.share is "-1", expected`,
-		"capsules: {a: {share: 3, fetch: basic}}":                                          "t.yml:1: capsules.a.share is 3, expected 0 with fetch: basic",
-		"fetch: basic\ncapsules: {a: {share: 3}}":                                          "t.yml:2: capsules.a.share is 3, expected 0 with fetch: basic",
+		"capsules: {a: {share: 3, fetch: basic}}":                                          "troupe.yml:1: capsules.a.share is 3, expected 0 with fetch: basic",
+		"fetch: basic\ncapsules: {a: {share: 3}}":                                          "troupe.yml:2: capsules.a.share is 3, expected 0 with fetch: basic",
 		"redis: {cluster: [\"h:1\"]}\ncapsules: {a: {share: 3}}":                           "capsules.a.share is 3, expected 0 on a Redis Cluster",
 		"shards: {x: {redis: redis+cluster://h:1, capsules: {a: {share: 3}}}}":             "shards.x.capsules.a.share is 3, expected 0 on a Redis Cluster",
 		"fetch: basic\nshards: {x: {redis: redis://h:1, capsules: {default: {share: 3}}}}": "shards.x.capsules.default.share is 3, expected 0 with fetch: basic",
