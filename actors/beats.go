@@ -170,14 +170,18 @@ func (d *Daemon) pollWait(processes int) time.Duration {
 
 // cleanUp takes dead processes off the list, if nobody else has lately.
 func (d *Daemon) cleanUp(ctx context.Context) {
-	if _, err := beat.Cleanup(ctx, d.redis); err != nil && ctx.Err() == nil {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := beat.Cleanup(call, d.redis); err != nil && ctx.Err() == nil {
 		d.outage.failed(pollerPart, err)
 	}
 }
 
 // outlook tells when the first members of the sets are due.
 func (d *Daemon) outlook(ctx context.Context) (sched.Outlook, bool) {
-	o, err := d.sched.Look(ctx)
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	o, err := d.sched.Look(call)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.outage.failed(pollerPart, err)

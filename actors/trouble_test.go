@@ -238,6 +238,7 @@ func inTrouble(t *testing.T, tr trouble) {
 		jids = append(jids, jid)
 		return jid
 	}
+	time.Sleep(6 * time.Second) // virtual: the first look at the sets is over
 	for range 20 {
 		push(0.01, "ok")
 	}

@@ -107,6 +107,8 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 		return b.applyOnCluster(ctx)
 	}
 	names, args := b.arguments()
+	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
+	defer cancel()
 	reply, err := promoteScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
 	if err == nil && len(reply) != 3+2*len(b.lists) {
 		err = fmt.Errorf("got %d values, want %d", len(reply), 3+2*len(b.lists))

@@ -78,9 +78,16 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 	return out, nil
 }
 
+// promoteTimeout bounds each of the two round trips, whatever time-outs the client
+// has: on a connection whose other end is gone they could last much longer than the
+// outage. Client middleware runs between them and takes its own time.
+const promoteTimeout = 10 * time.Second
+
 // peek returns the first members that are due, from offset on, and when the
 // first one that is not due will be.
 func (s *Scheduler) peek(ctx context.Context, set Set, now time.Time, offset, limit int) ([]string, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
+	defer cancel()
 	score := troupe.FormatScore(troupe.Score(now))
 	pipe := s.cfg.Redis.Pipeline()
 	due := pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
