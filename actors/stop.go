@@ -53,7 +53,6 @@ func (d *Daemon) Quiet() {
 // hush sets the durable flags first, so that quiet works even while an actor is
 // down, then rings.
 func (d *Daemon) hush() {
-	d.log.Info().Msg("quiet: no new jobs will be fetched")
 	d.hushed.Store(true)
 	if d.events.wanted.Load() {
 		d.events.publish(QuietBegan{At: time.Now()})
@@ -61,6 +60,7 @@ func (d *Daemon) hush() {
 	for _, c := range d.capsules {
 		c.hush()
 	}
+	d.log.Info().Msg("quiet: no new jobs will be fetched")
 	d.changes.ring()
 	if pid := d.launcher.Load(); pid != nil {
 		d.root().Send(pid, quiet{})
@@ -142,11 +142,12 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	d.mu.Unlock()
 	if cause != nil {
 		joblog.Err(d.log.Error(), cause).Msg("the supervision tree gave up: stopping")
-	} else {
-		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
 	if before < phaseQuiet {
 		d.hush()
+	}
+	if cause == nil { // said when it is so: who reads it may push a job that must stay
+		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
 	if d.events.wanted.Load() {
 		d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
