@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupehq/troupe/actors"
@@ -116,40 +117,43 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
+// In a bubble: the actor must crash while all four jobs run.
 func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 	for _, path := range []string{"launcher", "launcher/default", "launcher/default/fetcher", "launcher/default/processor-1", "launcher/heartbeat"} {
 		t.Run(path, func(t *testing.T) {
-			s := testkit.NewScripted(t)
-			rdb := testkit.Redis(t)
-			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: s.Registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
-				Capsules: []actors.Capsule{{Concurrency: 4}},
-			})
-			slow := push(k, 2, testkit.Slow(100*time.Millisecond))
-			deaf := push(k, 2, testkit.Deaf())
-			waiting := push(k, 20, testkit.OK())
-			k.Await("four run", func() bool { return k.Stats().Busy == 4 })
-			done := make(chan actors.DrainReport)
-			go func() { done <- k.Stop() }()
-			k.Await("stopping", func() bool { return k.Stats().Quiet })
-			_ = k.Daemon.Crash(path, errInjected) // it may have ended already
-			r := <-done
-			s.Release()
-			if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
-				t.Errorf("drain report: %s", r)
-			}
-			runs := s.Runs()
-			for _, jid := range slow {
-				if runs[jid] != 1 {
-					t.Errorf("slow job %s ran %d times", jid, runs[jid])
+			synctest.Test(t, func(t *testing.T) {
+				s := testkit.NewScripted(t)
+				rdb := testkit.NewMemory(t).Client
+				k := testkit.Start(t, actors.Config{
+					Redis: rdb, Registry: s.Registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
+					Capsules: []actors.Capsule{{Concurrency: 4}},
+				})
+				slow := push(k, 2, testkit.Slow(100*time.Millisecond))
+				deaf := push(k, 2, testkit.Deaf())
+				waiting := push(k, 20, testkit.OK())
+				k.Await("four run", func() bool { return k.Stats().Busy == 4 })
+				done := make(chan actors.DrainReport)
+				go func() { done <- k.Stop() }()
+				k.Await("stopping", func() bool { return k.Stats().Quiet })
+				_ = k.Daemon.Crash(path, errInjected) // it may have ended already
+				r := <-done
+				s.Release()
+				if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
+					t.Errorf("drain report: %s", r)
 				}
-			}
-			if got, want := size(t, rdb, "queue:default"), len(deaf)+len(waiting); got != want {
-				t.Errorf("%d jobs in the queue, want %d", got, want)
-			}
-			if n := inProgress(t, rdb); n != 0 {
-				t.Errorf("%d jobs left in progress", n)
-			}
+				runs := s.Runs()
+				for _, jid := range slow {
+					if runs[jid] != 1 {
+						t.Errorf("slow job %s ran %d times", jid, runs[jid])
+					}
+				}
+				if got, want := size(t, rdb, "queue:default"), len(deaf)+len(waiting); got != want {
+					t.Errorf("%d jobs in the queue, want %d", got, want)
+				}
+				if n := inProgress(t, rdb); n != 0 {
+					t.Errorf("%d jobs left in progress", n)
+				}
+			})
 		})
 	}
 }

@@ -92,7 +92,8 @@ func TestJobEndsWithItsGoroutines(t *testing.T) {
 	}
 }
 
-// deafWorld runs jobs whose class has a timeout that they do not hear.
+// deafWorld runs jobs whose class has a timeout that they do not hear. It is for a
+// bubble, where that passes only once they wait.
 func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	t.Helper()
 	release := make(chan struct{})
@@ -100,7 +101,7 @@ func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	troupe.HandleClass(&r, "Stubborn", troupe.HandlerFunc(stubborn(release)), troupe.ClassOptions{Timeout: 20 * time.Millisecond})
 	troupe.HandleClass(&r, "Quick", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	k := testkit.Start(t, actors.Config{
-		Redis: testkit.Redis(t), Registry: &r, Grace: 30 * time.Millisecond, Timeout: 50 * time.Millisecond,
+		Registry: &r, Grace: 30 * time.Millisecond, Timeout: 50 * time.Millisecond,
 		Capsules: []actors.Capsule{{Concurrency: 2, MaxDeaf: replace, Queues: fetch.Strict{"default"}}},
 	})
 	t.Cleanup(func() {
@@ -130,62 +131,68 @@ func deafOf(k *testkit.Kit) []actors.Deaf {
 
 // A deaf job is shown with class, age and stack. Without a limit it keeps its slot.
 func TestDeafJobsAreShownAndHoldTheirSlots(t *testing.T) {
-	k, release := deafWorld(t, 0)
-	k.PushClass("Stubborn", []any{})
-	k.PushClass("Stubborn", []any{})
-	k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
-	for _, d := range deafOf(k) {
-		if d.Class != "Stubborn" || d.Since.IsZero() || d.Replaced || d.Cause != troupe.ErrJobTimeout.Error() {
-			t.Errorf("%+v", d)
+	synctest.Test(t, func(t *testing.T) {
+		k, release := deafWorld(t, 0)
+		k.PushClass("Stubborn", []any{})
+		k.PushClass("Stubborn", []any{})
+		k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
+		for _, d := range deafOf(k) {
+			if d.Class != "Stubborn" || d.Since.IsZero() || d.Replaced || d.Cause != troupe.ErrJobTimeout.Error() {
+				t.Errorf("%+v", d)
+			}
+			if !strings.Contains(d.Stack, "waitForRelease") {
+				t.Errorf("stack:\n%s", d.Stack)
+			}
 		}
-		if !strings.Contains(d.Stack, "waitForRelease") {
-			t.Errorf("stack:\n%s", d.Stack)
+		if text := k.Tree().String(); strings.Count(text, "deaf: Stubborn") != 2 {
+			t.Errorf("tree:\n%s", text)
 		}
-	}
-	if text := k.Tree().String(); strings.Count(text, "deaf: Stubborn") != 2 {
-		t.Errorf("tree:\n%s", text)
-	}
-	k.PushClass("Quick", []any{})
-	if s := k.Stats(); s.Processed != 0 {
-		t.Errorf("a job ran without a slot: %+v", s)
-	}
-	close(release)
-	k.Await("all have ended", func() bool { return k.Stats().Processed == 3 && len(deafOf(k)) == 0 })
+		k.PushClass("Quick", []any{})
+		if s := k.Stats(); s.Processed != 0 {
+			t.Errorf("a job ran without a slot: %+v", s)
+		}
+		close(release)
+		k.Await("all have ended", func() bool { return k.Stats().Processed == 3 && len(deafOf(k)) == 0 })
+	})
 }
 
 // With a limit so many give their slots away: their jobs fail of the timeout,
 // their late results are refused, and one more holds its slot.
 func TestDeafJobsAreReplacedUpToTheLimit(t *testing.T) {
-	k, release := deafWorld(t, 2)
-	for range 3 {
-		k.PushClass("Stubborn", []any{})
-	}
-	k.Await("three are deaf, two without a slot", func() bool {
-		replaced := 0
-		for _, d := range deafOf(k) {
-			if d.Replaced {
-				replaced++
-			}
+	synctest.Test(t, func(t *testing.T) {
+		k, release := deafWorld(t, 2)
+		for range 3 {
+			k.PushClass("Stubborn", []any{})
 		}
-		return len(deafOf(k)) == 3 && replaced == 2
+		k.Await("three are deaf, two without a slot", func() bool {
+			replaced := 0
+			for _, d := range deafOf(k) {
+				if d.Replaced {
+					replaced++
+				}
+			}
+			return len(deafOf(k)) == 3 && replaced == 2
+		})
+		k.Await("two have failed", func() bool { return k.Stats().Failed == 2 })
+		k.PushClass("Quick", []any{}) // by the other slot
+		k.Await("a job has run", func() bool { return k.Stats().Processed == 3 })
+		late := testkit.Events[actors.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
+		k.Expect(late, func() { close(release) })
+		k.Await("the third is done", func() bool { return len(deafOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
 	})
-	k.Await("two have failed", func() bool { return k.Stats().Failed == 2 })
-	k.PushClass("Quick", []any{}) // by the other slot
-	k.Await("a job has run", func() bool { return k.Stats().Processed == 3 })
-	late := testkit.Events[actors.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
-	k.Expect(late, func() { close(release) })
-	k.Await("the third is done", func() bool { return len(deafOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
 }
 
 // The stop names those that it gave up, with and without a slot.
 func TestStopGivesDeafJobsUp(t *testing.T) {
-	k, _ := deafWorld(t, 1)
-	k.PushClass("Stubborn", []any{})
-	k.PushClass("Stubborn", []any{})
-	k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
-	if report := k.Stop(); len(report.Abandoned) != 2 {
-		t.Errorf("%v", report)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := deafWorld(t, 1)
+		k.PushClass("Stubborn", []any{})
+		k.PushClass("Stubborn", []any{})
+		k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
+		if report := k.Stop(); len(report.Abandoned) != 2 {
+			t.Errorf("%v", report)
+		}
+	})
 }
 
 // An execution that ends at the very instant at which it is found deaf is not

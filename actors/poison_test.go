@@ -148,10 +148,11 @@ func TestPoisonPillIsBuried(t *testing.T) {
 			}
 		}},
 	})
-	k.Await("one is dead, the other is a suspect", func() bool {
+	k.Await("one is dead, the other is a suspect", func() bool { // each is told of by a goroutine of its own
 		mu.Lock()
 		defer mu.Unlock()
-		return size(t, rdb, "dead") == 1 && size(t, rdb, "queue:default.suspects") == 1 && len(deaths) == 1 && len(events) == 1
+		return size(t, rdb, "dead") == 1 && size(t, rdb, "queue:default.suspects") == 1 && len(deaths) == 1 && len(events) == 1 &&
+			k.Stats().Suspected > 0
 	})
 	why, ok := errors.AsType[*troupe.RecoveredError](deaths[0])
 	if !ok || !why.Poison || why.Times != 3 || why.Process != deadProcess {
