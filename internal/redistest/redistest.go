@@ -6,6 +6,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -88,18 +89,41 @@ func start(args []string) (*Server, error) {
 	}
 	s := &Server{Dir: dir, args: args}
 	for range 5 {
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+		port := freePort()
+		if port == 0 {
+			break
 		}
-		s.Addr = l.Addr().String()
-		_ = l.Close()
+		s.Addr = loopback(port)
 		if err = s.Restart(); err == nil {
 			return s, nil
 		}
 	}
 	return nil, fmt.Errorf("redis-server did not start in %s", dir)
 }
+
+// freePort returns a random port that nobody listens on, 0 if there is none. It
+// is below those that a system gives to whoever asks for any port: it would give
+// away that of a server that is down until its Restart. The port 10,000 above is
+// free as well, in case that the server is a cluster's and needs a bus.
+func freePort() int {
+	for range 1000 {
+		if port := 10000 + rand.IntN(10000); isFree(port) && isFree(port+10000) {
+			return port
+		}
+	}
+	return 0
+}
+
+func isFree(port int) bool {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
+
+func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 // Restart starts the server (again) at the same address with the same
 // directory: what was not persisted is gone.
