@@ -54,7 +54,14 @@ def await(what, seconds = 60)
   value
 end
 
-def free_port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+# A free port below those that the system gives to whoever asks for any: nobody
+# gets it before redis-server has it.
+def free_port
+  port = rand(10_000...20_000)
+  TCPServer.open("127.0.0.1", port) { port }
+rescue Errno::EADDRINUSE
+  retry
+end
 
 PORT = free_port
 ENV["REDIS_URL"] = "redis://127.0.0.1:#{PORT}/0"
