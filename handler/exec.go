@@ -55,7 +55,9 @@ type Exec struct {
 	timeout time.Duration
 	log     zerolog.Logger
 
-	killDelay, shutdownKillDelay time.Duration
+	killDelay, shutdownKillDelay, drainDelay time.Duration
+
+	after func(time.Duration) <-chan time.Time // for the timeout: time.After
 }
 
 // NewExec returns a handler that runs argv[0], looked up in PATH unless it has
@@ -74,7 +76,8 @@ func NewExec(argv []string, timeout time.Duration, log zerolog.Logger) (*Exec, e
 	}
 	return &Exec{
 		argv: argv, timeout: timeout, log: log,
-		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay,
+		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay, drainDelay: drainDelay,
+		after: time.After,
 	}, nil
 }
 
@@ -106,7 +109,7 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), e.argv[0], e.argv[1:]...)
 	cmd.Stdin = io.MultiReader(bytes.NewReader(p.Bytes()), bytes.NewReader([]byte("\n")))
 	cmd.Stdout, cmd.Stderr = stdout, io.MultiWriter(stderr, &last)
-	cmd.WaitDelay = drainDelay
+	cmd.WaitDelay = e.drainDelay
 	cmd.Env = append(os.Environ(),
 		"TROUPE_JID="+p.JID(),
 		"TROUPE_CLASS="+p.HandlerClass(),
@@ -134,7 +137,7 @@ func (e *Exec) await(ctx context.Context, c *child) (cause error) {
 		}
 	}
 	if e.timeout > 0 {
-		timeout = time.After(e.timeout)
+		timeout = e.after(e.timeout)
 	}
 	cancelled := ctx.Done()
 	for {

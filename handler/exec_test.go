@@ -94,7 +94,16 @@ func shell(t *testing.T, script string, args ...string) (*Exec, *logBuffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.drainDelay = 20 * time.Second // all output, however slow the machine
 	return h, log
+}
+
+// expiry lets the test say when the handler's timeout is over: it would else run
+// while the shell still starts.
+func expiry(h *Exec) (expire func()) {
+	expired := make(chan time.Time)
+	h.timeout, h.after = time.Hour, func(time.Duration) <-chan time.Time { return expired }
+	return func() { close(expired) }
 }
 
 const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
@@ -240,29 +249,31 @@ func TestExecFloodIsCountedNotLogged(t *testing.T) {
 	}
 }
 
-// pipe returns a fifo and its first line, and later its end, as channels.
+// pipe returns a fifo and its first two lines, and later its end, as channels.
 // Whatever has the fifo open for writing is alive until the end comes.
-func pipe(t *testing.T) (path string, first <-chan string, end <-chan struct{}) {
+func pipe(t *testing.T) (path string, lines <-chan string, end <-chan struct{}) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f1, e1 := make(chan string, 1), make(chan struct{})
+	l1, e1 := make(chan string, 2), make(chan struct{})
 	go func() {
 		defer close(e1)
 		f, err := os.Open(path)
 		if err != nil {
-			f1 <- err.Error()
+			l1 <- err.Error()
 			return
 		}
 		defer func() { _ = f.Close() }()
 		r := bufio.NewReader(f)
-		line, _ := r.ReadString('\n')
-		f1 <- strings.TrimSpace(line)
+		for range cap(l1) {
+			line, _ := r.ReadString('\n')
+			l1 <- strings.TrimSpace(line)
+		}
 		_, _ = io.Copy(io.Discard, r)
 	}()
-	return path, f1, e1
+	return path, l1, e1
 }
 
 func within[T any](t *testing.T, c <-chan T, what string) T {
@@ -289,59 +300,81 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 	tests := []struct {
 		name, script, class string
 		stop                error // nil: the handler's own timeout
-		least, most         time.Duration
+		least               time.Duration
 	}{
-		{"polite, shutdown", polite, "exit status 9", troupe.ErrShutdown, 0, time.Second},
-		{"polite, timeout", polite, "exit status 9", nil, 0, time.Second},
-		{"orderly end is no success", `exec 7>"$1"; trap 'exit 0' TERM; echo up >&7; while :; do sleep 0.05; done`, "exit status 0", troupe.ErrFenced, 0, time.Second},
-		{"deaf, shutdown", deaf, "signal: killed", troupe.ErrShutdown, shutdownKillDelay, shutdownKillDelay + time.Second},
-		{"deaf, cancel", deaf, "signal: killed", context.Canceled, killDelay, killDelay + time.Second},
-		{"deaf, timeout", deaf, "signal: killed", nil, killDelay, killDelay + time.Second},
+		{"polite, shutdown", polite, "exit status 9", troupe.ErrShutdown, 0},
+		{"polite, timeout", polite, "exit status 9", nil, 0},
+		{"orderly end is no success", `exec 7>"$1"; trap 'exit 0' TERM; echo up >&7; while :; do sleep 0.05; done`, "exit status 0", troupe.ErrFenced, 0},
+		{"deaf, shutdown", deaf, "signal: killed", troupe.ErrShutdown, shutdownKillDelay},
+		{"deaf, cancel", deaf, "signal: killed", context.Canceled, killDelay},
+		{"deaf, timeout", deaf, "signal: killed", nil, killDelay},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			fifo, up, end := pipe(t)
 			h, _ := shell(t, tt.script, fifo)
-			want := tt.stop
-			if tt.stop == nil {
-				h.timeout, want = 500*time.Millisecond, troupe.ErrJobTimeout
+			switch tt.least { // a delay that must not be waited for has no end
+			case 0:
+				h.killDelay, h.shutdownKillDelay = time.Hour, time.Hour
+			case shutdownKillDelay:
+				h.killDelay = time.Hour
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
+			want, stop := tt.stop, func() { cancel(tt.stop) }
+			if tt.stop == nil {
+				want, stop = troupe.ErrJobTimeout, expiry(h)
+			}
 			done := make(chan error, 1)
 			go func() { done <- h.Perform(ctx, job(sample)) }()
 			if got := within(t, up, "start"); got != "up" {
 				t.Fatal(got)
 			}
 			start := time.Now()
-			if tt.stop != nil {
-				cancel(tt.stop)
-			}
+			stop()
 			err := within(t, done, "return")
 			took := time.Since(start)
 			ends(t, end)
 			if troupe.ErrorClass(err) != tt.class || !errors.Is(err, want) {
 				t.Errorf("error %v, class %q; want class %q", err, troupe.ErrorClass(err), tt.class)
 			}
-			if tt.stop != nil && took < tt.least || took > tt.most+h.timeout {
-				t.Errorf("took %s, want %s to %s", took, tt.least, tt.most)
+			if took < tt.least {
+				t.Errorf("took %s, want %s", took, tt.least)
 			}
 		})
 	}
 }
 
+func TestExecTimeout(t *testing.T) {
+	t.Parallel()
+	h, err := NewExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Perform(t.Context(), job(sample)) }()
+	if err := within(t, done, "return"); !errors.Is(err, troupe.ErrJobTimeout) || troupe.ErrorClass(err) != "signal: terminated" {
+		t.Errorf("%v, class %q", err, troupe.ErrorClass(err))
+	}
+}
+
 func TestExecShutdownShortensATimeoutsDelay(t *testing.T) {
 	t.Parallel()
-	fifo, up, end := pipe(t)
+	fifo, lines, end := pipe(t)
 	// tells of the TERM that it ignores
-	h, _ := shell(t, `exec 7>"$1"; trap 'echo term >&7' TERM; while :; do sleep 0.05; done`, fifo)
-	h.timeout, h.killDelay = 300*time.Millisecond, time.Hour
+	h, _ := shell(t, `exec 7>"$1"; trap 'echo term >&7' TERM; echo up >&7; while :; do sleep 0.05; done`, fifo)
+	h.killDelay = time.Hour
+	expire := expiry(h)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	done := make(chan error, 1)
 	go func() { done <- h.Perform(ctx, job(sample)) }()
-	if got := within(t, up, "TERM"); got != "term" {
+	if got := within(t, lines, "start"); got != "up" {
+		t.Fatal(got)
+	}
+	expire()
+	if got := within(t, lines, "TERM"); got != "term" {
 		t.Fatal(got)
 	}
 	cancel(troupe.ErrShutdown)
@@ -407,6 +440,7 @@ func TestExecIsNotHeldUpByAnEscapedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := shell(t, `setsid sh -c 'exec 7>"$1"; echo up >&7; read _ <"$2"' sh "$1" "$2" & read _ <"$3"; exit 0`, fifo, stop, goOn)
+	h.drainDelay = drainDelay
 	done := make(chan error, 1)
 	go func() { done <- h.Perform(t.Context(), job(sample)) }()
 	within(t, up, "start of the escaped process")
