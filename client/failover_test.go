@@ -116,18 +116,10 @@ func TestALostReplyIsNotRepeated(t *testing.T) {
 }
 
 func TestPushToACluster(t *testing.T) {
-	s := redistest.Start(t, "--cluster-enabled", "yes", "--databases", "1")
+	s := redistest.Alone(t)
 	ctx := t.Context()
 	admin := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer func() { _ = admin.Close() }()
-	if err := admin.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(admin.ClusterInfo(ctx).Val(), "cluster_state:ok"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the cluster did not come up")
-		}
-	}
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}})
 	defer func() { _ = rdb.Close() }()
 	c := client.New(rdb)
