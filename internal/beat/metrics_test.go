@@ -49,7 +49,7 @@ func everything(t *testing.T, rdb *redis.Client) map[string]string {
 		} else {
 			text = hex.EncodeToString([]byte(rdb.Get(ctx, key).Val())) + " "
 		}
-		all[key] = text + rdb.TTL(ctx, key).Val().String()
+		all[key] = text + ttl(rdb, key).String()
 	}
 	return all
 }
@@ -287,8 +287,8 @@ func TestAKeyThatRefusesMetricsDoesNotKeepTheOthers(t *testing.T) {
 			t.Errorf("flush %d: %v", i, err)
 		}
 	}
-	if ttl := rdb.TTL(ctx, "A-21-13:37").Val(); ttl != -1 {
-		t.Errorf("the key of somebody else ends in %v", ttl)
+	if got := ttl(rdb, "A-21-13:37"); got != -1 {
+		t.Errorf("the key of somebody else ends in %v", got)
 	}
 	rdb.Del(ctx, "j|261121|13:37", "A-21-13:37")
 	a.Timed(time.Millisecond)

@@ -39,12 +39,12 @@ func TestFlushAdds(t *testing.T) {
 		t.Errorf("totals %v", got)
 	}
 	for _, key := range []string{"stat:processed:2026-11-21", "stat:failed:2026-11-21"} {
-		if ttl := rdb.TTL(t.Context(), key).Val(); ttl != 157680000*time.Second {
-			t.Errorf("TTL of %s: %v", key, ttl)
+		if got := ttl(rdb, key); got != 157680000*time.Second {
+			t.Errorf("TTL of %s: %v", key, got)
 		}
 	}
-	if ttl := rdb.TTL(t.Context(), "stat:processed").Val(); ttl != -1 {
-		t.Errorf("TTL of the total: %v", ttl)
+	if got := ttl(rdb, "stat:processed"); got != -1 {
+		t.Errorf("TTL of the total: %v", got)
 	}
 	if f.Held() != (Counts{}) {
 		t.Errorf("held %v", f.Held())
