@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,11 @@ func TestProcessesOfAUser(t *testing.T) {
 	testkit.Await(t, 30*time.Second, "redis has read its file", func() bool { return rdb.Ping(t.Context()).Err() == nil })
 	lives := start("lives")
 	testkit.Await(t, time.Minute, "all are done", func() bool { return len(rec.Done(t)) == len(jids) })
+	// by now, or else it would go on as if nothing had happened
+	testkit.Await(t, time.Minute, "sleeps is taken for dead", func() bool {
+		ids, err := rdb.HKeys(t.Context(), "troupe:procs").Result()
+		return err == nil && !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, sleeps.Ready()+"#") })
+	})
 	sleeps.Resume()
 	sleeps.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
 	testkit.Await(t, 30*time.Second, "nothing is in progress", func() bool { return len(testkit.TakeCensus(t, rdb)) == 0 })
