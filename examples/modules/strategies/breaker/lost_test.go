@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,8 +89,17 @@ func TestNoJobIsLost(t *testing.T) {
 func TestOnARealRedis(t *testing.T) {
 	rdb := testkit.Redis(t)
 	const jobs, minimum, concurrency = 60, 5, 4
-	b := downFor(time.Second, time.Millisecond)
-	br := New(Config{Minimum: minimum, Delay: 200 * time.Millisecond})
+	const delay = 200 * time.Millisecond
+	var down atomic.Bool
+	down.Store(true)
+	b := newBank(func(context.Context, int) error {
+		time.Sleep(time.Millisecond)
+		if down.Load() {
+			return errDown
+		}
+		return nil
+	})
+	br := New(Config{Minimum: minimum, Delay: delay})
 	k := testkit.Start(t, actors.Config{
 		Redis: rdb, Registry: registry(map[string]troupe.Handler{"Charge": b}),
 		Capsules: []actors.Capsule{{
@@ -97,15 +107,19 @@ func TestOnARealRedis(t *testing.T) {
 			Strategy: br, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}, testkit.Strict())
+	began := time.Now()
 	push(k, jobs, "Charge")
 	k.Await("the circuit is open", func() bool { return br.State("Charge") == circuitbreaker.OpenState })
+	time.Sleep(time.Second) // for some probes
+	down.Store(false)
+	outage := time.Since(began)
 	k.Await("all jobs are done or to be retried", func() bool {
 		_, done := b.count()
 		return int64(done)+size(t, rdb, "retry") == jobs && size(t, rdb, "schedule")+size(t, rdb, "queue:charges") == 0
 	})
 	k.AwaitSettled()
-	// the probes of a second, and one that came a moment too early
-	if n := size(t, rdb, "retry"); n < minimum || n > minimum+concurrency-1+6 {
+	// the probes of the outage, and one that came a moment too early
+	if n := size(t, rdb, "retry"); n < minimum || n > minimum+concurrency-1+int64(outage/delay)+1 {
 		t.Errorf("%d jobs failed", n)
 	}
 	if br.State("Charge") != circuitbreaker.ClosedState {

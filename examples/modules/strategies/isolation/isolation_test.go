@@ -425,9 +425,11 @@ func TestOnARealRedis(t *testing.T) {
 	k := testkit.Start(t, config(rdb, iso, map[string]troupe.Handler{"Report": w}), testkit.Strict())
 	k.Allow(testkit.Crashes("launcher/default/processor-*").Times(1))
 	push(k, jobs, "Report")
-	k.Await("all but the one that crashed are done", func() bool { _, done := w.count(); return done == jobs-1 })
+	k.Await("all but the one that crashed are done", func() bool { _, done := w.count(); return done >= jobs-1 })
 	k.AwaitSettled()
-	if n := rdb.ZCard(t.Context(), "retry").Val(); n != 1 {
+	n := rdb.ZCard(t.Context(), "retry").Val()
+	// on a slow machine its retry may be due already
+	if _, done := w.count(); n != 1 && done < jobs {
 		t.Errorf("retry has %d jobs, want the one that crashed", n)
 	}
 	seen.apart(t, w.spans)
