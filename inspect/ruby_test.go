@@ -351,9 +351,12 @@ func TestGoAndRubyRetryAllTogether(t *testing.T) {
 	}()
 	moved := ruby(t, url, `
 n = 0
-Sidekiq.redis do |c|
-  c.publish("go", "1")
-  10_000.times { break if c.zcard("retry") < `+fmt.Sprint(jobs)+`; sleep 0.002 } # until Go is at it
+Sidekiq::RetrySet.new.each do |e|
+  e.retry
+  n += 1
+  Sidekiq.redis { |c| c.publish("go", "1") } if n == 100
+  next unless n == 500 # the others are left until Go is at it
+  Sidekiq.redis { |c| 2000.times { break if c.zcard("retry") < `+fmt.Sprint(jobs)+` - n; sleep 0.01 } }
 end
 Sidekiq::RetrySet.new.retry_all
 out 1`)
