@@ -16,7 +16,7 @@ import (
 // have an ack on its way, and who was away learns a little later what has
 // happened meanwhile. On a loaded machine these are not milliseconds.
 const (
-	acking   = 500 * time.Millisecond
+	acking   = 2 * time.Second
 	learning = 2 * time.Second
 )
 

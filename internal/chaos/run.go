@@ -155,7 +155,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 		d.stopped = true
 	}
 	for _, d := range s.all {
-		if code := d.p.Exit(30 * time.Second); d.stopped && code != 0 {
+		if code := d.p.Exit(30 * time.Second); d.stopped && code != 0 && d.worked() {
 			s.counts["bad exit"]++
 		}
 	}
@@ -175,6 +175,13 @@ func (s *storm) start(slot int) {
 		exec.CommandContext(context.Background(), os.Args[0]), workerEnv+"="+string(text))
 	s.slots[slot] = d
 	s.all = append(s.all, d)
+}
+
+// worked tells whether the daemon has begun a job: before that it may not have
+// come to where it handles TERM.
+func (d *daemon) worked() bool {
+	info, err := os.Stat(d.file)
+	return err == nil && info.Size() > 0
 }
 
 // push pushes jobs at an even pace. A push that fails may have pushed; its number
@@ -258,10 +265,14 @@ var deck = map[string]int{"kill": 7, "pause": 3, "stop": 3, "redis kill": 2, "cu
 func (s *storm) fault() {
 	s.t.Helper()
 	if len(s.deck) == 0 {
-		for _, what := range slices.Sorted(maps.Keys(deck)) {
-			s.deck = append(s.deck, slices.Repeat([]string{what}, deck[what])...)
+		kinds, rest := slices.Sorted(maps.Keys(deck)), []string(nil)
+		for _, what := range kinds {
+			rest = append(rest, slices.Repeat([]string{what}, deck[what]-1)...)
 		}
-		s.r.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+		for _, cards := range [][]string{kinds, rest} {
+			s.r.Shuffle(len(cards), func(i, j int) { cards[i], cards[j] = cards[j], cards[i] })
+			s.deck = append(s.deck, cards...) // first one of each: a short run must not miss a kind
+		}
 	}
 	for i, what := range s.deck {
 		for _, slot := range s.r.Perm(s.cfg.Daemons) {
@@ -297,7 +308,7 @@ func (s *storm) strike(what string, slot int) bool {
 			sp.to, d.paused = time.Now(), false
 		})
 	case "stop":
-		if d.paused || time.Since(d.started) < 2*time.Second {
+		if d.paused || !d.worked() {
 			return false // it would not hear it, or die of it
 		}
 		d.p.Term()
@@ -342,7 +353,7 @@ func (s *storm) revive() {
 	s.t.Helper()
 	for slot, d := range s.slots {
 		if !d.p.Running() && time.Since(d.p.Ended()) > 200*time.Millisecond {
-			if info, err := os.Stat(d.file); err == nil && info.Size() > 0 {
+			if d.worked() {
 				s.counts["ended"]++
 			} else {
 				s.counts["not started"]++ // without Redis it says so and ends
