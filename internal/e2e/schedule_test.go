@@ -14,8 +14,8 @@ import (
 )
 
 // lateness is what a job may start after its time in a test on a loaded
-// machine; the promise is 100 ms.
-const lateness = time.Second
+// machine; the promise is 100 ms, and whoever does not watch is ten seconds late.
+const lateness = 4 * time.Second
 
 // due returns how long after its time the job started.
 func due(t testing.TB, rec *records, jid string, score float64) time.Duration {
@@ -34,32 +34,34 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 	rec := newRecords(t)
 	startWorker(t, workerSpec{Redis: url, Records: rec.url})
 	// by the command, by the client, by Ruby: each into an idle daemon
-	p := troupeCmd(t, nil, "push", "Record", "--in", "2s", "--redis", url)
+	if _, err := binary(); err != nil { // it is built before the time begins to run
+		t.Fatal(err)
+	}
+	at := time.Now().Add(4 * time.Second)
+	p := troupeCmd(t, nil, "push", "Record", "--at", string(troupe.FormatScore(troupe.Score(at))), "--redis", url)
 	if code := p.Exit(soon); code != 0 {
 		t.Fatalf("push: %s", p.Stderr.String())
 	}
-	check := func(who, jid string) {
+	check := func(who, jid string, score float64) {
 		t.Helper()
-		z := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()
-		if len(z) != 1 {
-			t.Fatalf("schedule has %v", z)
-		}
-		t.Logf("%s: started %s after its time", who, due(t, rec, jid, z[0].Score))
+		t.Logf("%s: started %s after its time", who, due(t, rec, jid, score))
 		clean(t, rdb)
 	}
-	check("command", strings.TrimSpace(p.Stdout.String()))
-	jid, _ := push(t, rdb, "Record", "[]", client.In(500*time.Millisecond))
-	check("client", jid)
-	ruby(t, url, `show(Sidekiq::Client.push("class" => "Record", "args" => [], "at" => Time.now.to_f + 1.5))`, &jid)
-	check("Ruby", jid)
-	at := troupe.Score(time.Now().Add(500 * time.Millisecond))
+	check("command", strings.TrimSpace(p.Stdout.String()), troupe.Score(at))
+	at = time.Now().Add(500 * time.Millisecond)
+	jid, _ := push(t, rdb, "Record", "[]", client.At(at))
+	check("client", jid, troupe.Score(at))
+	var score float64
+	ruby(t, url, `at = Time.now.to_f + 1.5
+show([Sidekiq::Client.push("class" => "Record", "args" => [], "at" => at), at])`, &[]any{&jid, &score})
+	check("Ruby", jid, score)
+	score = troupe.Score(time.Now().Add(500 * time.Millisecond))
 	jid = "0123456789abcdef01234567"
-	if err := rdb.ZAdd(t.Context(), "retry", redis.Z{Score: at, Member: `{"retry":true,"queue":"default","class":"Record",` +
+	if err := rdb.ZAdd(t.Context(), "retry", redis.Z{Score: score, Member: `{"retry":true,"queue":"default","class":"Record",` +
 		`"args":[],"jid":"` + jid + `","created_at":1795224881.1,"failed_at":1795224881.2,"retry_count":0}`}).Err(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("a retry: started %s after its time", due(t, rec, jid, at))
-	clean(t, rdb)
+	check("a retry", jid, score)
 }
 
 // The process that watches the sets dies; another takes over within a second.
@@ -73,10 +75,11 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 		byIdentity[p.Ready()] = p
 	}
 	for round := range 2 {
+		// the third process asks for the seat that is free in round 1 within 4 s
 		var leader string
 		testkit.Await(t, soon, "somebody watches", func() bool {
 			leader = rdb.Get(t.Context(), "troupe:poller").Val()
-			return byIdentity[leader] != nil && (round > 0 || rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1)
+			return byIdentity[leader] != nil && rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1
 		})
 		// due shortly after the watcher's death, and pushed after it
 		at := time.Now().Add(1300 * time.Millisecond)
