@@ -37,7 +37,7 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 func rescued(t testing.TB, rdb *redis.Client, rec *records, p *testkit.Process, raws map[string]string, limit time.Duration) {
 	t.Helper()
 	killed := time.Now()
-	rec.await(limit, len(raws), "end", "")
+	testkit.Await(t, limit, "all jobs have run again", func() bool { return len(rec.find("end", "")) >= len(raws) })
 	t.Logf("all %d jobs have run again %s after the kill", len(raws), time.Since(killed).Round(10*time.Millisecond))
 	clean(t, rdb)
 	again := map[string]int{}
@@ -74,7 +74,8 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
-	spec := workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
+	// none of the dying may lose its jobs while it lives
+	spec := workerSpec{Redis: url, Records: rec.url, Lease: 5 * time.Second, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
 	var dying []*testkit.Process
 	for range 2 {
 		dying = append(dying, startWorker(t, spec))
@@ -84,7 +85,7 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	for _, p := range dying {
 		p.Signal(syscall.SIGKILL)
 	}
-	rescued(t, rdb, rec, lives, raws, 15*time.Second)
+	rescued(t, rdb, rec, lives, raws, soon)
 	if n := rdb.HLen(t.Context(), "troupe:procs").Val(); n != 1 {
 		t.Errorf("%d fetchers are registered, 1 lives", n)
 	}
@@ -135,7 +136,7 @@ func TestPausedProcess(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
-	spec := workerSpec{Redis: url, Records: rec.url, Lease: 4 * time.Second}
+	spec := workerSpec{Redis: url, Records: rec.url, Lease: 8 * time.Second}
 	paused := startWorker(t, spec)
 	other := spec
 	other.Capsules = []capsuleSpec{{Concurrency: 1, Queues: []string{"other"}}}

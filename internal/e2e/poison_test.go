@@ -66,7 +66,8 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := keep(t, workerSpec{
-				Redis: url, Records: rec.url, Lease: time.Second, Timeout: 5 * time.Second,
+				// One that is fenced because the machine stands still costs innocents a recovery.
+				Redis: url, Records: rec.url, Lease: 5 * time.Second, Timeout: 5 * time.Second,
 				Capsules: []capsuleSpec{{Concurrency: 50, Queues: []string{"default"}}},
 			}, processes)
 			testkit.Await(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {

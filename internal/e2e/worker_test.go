@@ -34,6 +34,7 @@ type workerSpec struct {
 	Lease    time.Duration
 	Timeout  time.Duration
 	Poll     time.Duration // between two polls of the sets
+	Poison   int           // recoveries that make a job a poison pill
 	Labels   []string
 	Tag      string
 	Escalate bool // no restarts: every failure of an actor escalates, one by a job's panic too
@@ -93,6 +94,7 @@ func (w *worker) config(rdb *redis.Client) actors.Config {
 	cfg := actors.Config{
 		Redis: rdb, Registry: w.registry(), Logger: zerolog.New(os.Stderr).With().Timestamp().Logger(),
 		Lease: s.Lease, Timeout: s.Timeout, PollInterval: s.Poll, Labels: s.Labels, Tag: s.Tag, Embedded: s.Embedded,
+		Poison: actors.Poison{Recoveries: s.Poison},
 		DeathHandlers: []actors.DeathHandler{func(_ context.Context, p *troupe.Payload, err error) {
 			w.record("death", p, "", err)
 		}},
