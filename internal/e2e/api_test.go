@@ -93,7 +93,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	obeyed := time.Since(pressed)
 	testkit.Await(t, soon, "quiet is shown", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 	t.Logf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
-	if time.Since(pressed) > 12*time.Second || time.Since(pressed)-obeyed > 2*time.Second {
+	if time.Since(pressed) > 18*time.Second || time.Since(pressed)-obeyed > 8*time.Second { // there are 10 s between beats
 		t.Errorf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
 	}
 	var seen []process
@@ -111,7 +111,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	}
 	took := p.Ended().Sub(pressed)
 	t.Logf("stop! ended the process after %s", took)
-	if took > 16*time.Second { // a beat, the timeout, the grace
+	if took > 20*time.Second { // a beat, the timeout, the grace, and not two beats
 		t.Errorf("stop! ended the process after %s", took)
 	}
 	ruby(t, url, showProcesses, &seen)
