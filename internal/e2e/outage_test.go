@@ -70,7 +70,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 	line := p.AwaitLog("redis is back")
 	t.Logf("away: %v; CPU in 5 s of outage: %s; first job %s after the restart; log line %s after it says %.1f s",
 		away["error"], cpu, fetched.Round(time.Millisecond), time.Since(back).Round(time.Millisecond), line["downtime_s"])
-	if cpu > 500*time.Millisecond {
+	if cpu > time.Second { // with the race detector, too
 		t.Errorf("the process took %s of CPU in an outage of 5 s", cpu)
 	}
 

@@ -73,9 +73,15 @@ func (r *records) find(what, jid string) []event {
 	return out
 }
 
-// await waits for n events of one kind and job.
-func (r *records) await(limit time.Duration, n int, what, jid string) []event {
+// await waits for n events of one kind and job, on and on as long as there are
+// more and more within the limit.
+func (r *records) await(limit time.Duration, n int, what, jid string) (found []event) {
 	r.t.Helper()
-	testkit.Await(r.t, limit, fmt.Sprintf("%d %s events of job %q", n, what, jid), func() bool { return len(r.find(what, jid)) >= n })
-	return r.find(what, jid)
+	for seen := -1; len(found) < n; seen = len(found) {
+		testkit.Await(r.t, limit, fmt.Sprintf("%d %s events of job %q, after %d", n, what, jid, max(seen, 0)), func() bool {
+			found = r.find(what, jid)
+			return len(found) > max(seen, 0) || len(found) >= n
+		})
+	}
+	return found
 }

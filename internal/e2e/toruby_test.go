@@ -19,7 +19,12 @@ import (
 // rubyRuns waits for n runs in a real Sidekiq.
 func rubyRuns(t testing.TB, rdb *redis.Client, n int) []rubyRun {
 	t.Helper()
-	testkit.Await(t, soon, fmt.Sprintf("%d runs in Ruby", n), func() bool { return rdb.LLen(t.Context(), "e2e:ruby").Val() >= int64(n) })
+	for ran, seen := 0, -1; ran < n; seen = ran { // as long as there are more and more
+		testkit.Await(t, soon, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
+			ran = int(rdb.LLen(t.Context(), "e2e:ruby").Val())
+			return ran > max(seen, 0) || ran >= n
+		})
+	}
 	texts := rdb.LRange(t.Context(), "e2e:ruby", 0, -1).Val()
 	runs := make([]rubyRun, len(texts))
 	for i, text := range texts {

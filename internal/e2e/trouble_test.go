@@ -63,7 +63,9 @@ func TestARealRedisInTrouble(t *testing.T) {
 			if s.end != nil {
 				s.end()
 			}
-			p.AwaitLog("redis is back")
+			testkit.Await(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
+				return len(p.Logged("redis is back")) > 0
+			})
 			testkit.Await(t, soon, "what ended meanwhile is settled", func() bool {
 				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
 					where(t, s.rdb, naps[2]) == "dead" && where(t, s.rdb, naps[3]) == "retry" && len(private(t, s.rdb)) == 0
