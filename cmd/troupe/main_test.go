@@ -94,7 +94,7 @@ func redisCommand(ts *testscript.TestScript, _ bool, args []string) {
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		reply := do(ts, args[1:])
 		if re.MatchString(reply) {
