@@ -13,6 +13,7 @@ import (
 const (
 	censusEvery   = 200 * time.Millisecond
 	censusTimeout = time.Second
+	lastTimeout   = 5 * time.Second // of the last count, which no other follows
 	// censusAge is when a count is too old to be shown.
 	censusAge = 2 * time.Second
 )
@@ -40,8 +41,8 @@ func (c *census) latest() counts {
 }
 
 // take counts once.
-func (c *census) take(ctx context.Context) (counts, error) {
-	ctx, cancel := context.WithTimeout(ctx, censusTimeout)
+func (c *census) take(ctx context.Context, limit time.Duration) (counts, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var lens []*redis.IntCmd
 	var scheduled, retries, dead *redis.IntCmd
@@ -67,7 +68,7 @@ func (c *census) work(ctx context.Context) {
 	t := time.NewTicker(censusEvery)
 	defer t.Stop()
 	for {
-		_, _ = c.take(ctx)
+		_, _ = c.take(ctx, censusTimeout)
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -108,7 +108,7 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	_, lost := s.census.take(context.Background())
+	_, lost := s.census.take(context.Background(), lastTimeout)
 	s.display.finish(finale{
 		last: s.snapshot(time.Now()), length: length, report: report, restarts: crashes,
 		embedded: s.store.embedded(), counted: lost == nil,
