@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -46,8 +47,12 @@ func TestMain(m *testing.M) {
 	}
 	cfg := config(rdb, &record{fn: child})
 	cfg.Logger = zerolog.New(os.Stderr)
+	cfg.Lease = 5 * time.Second // a machine that stands still for less costs no job a recovery
 	os.Exit(actors.MainContext(context.Background(), cfg))
 }
+
+// ran counts the jobs of a process that are to "run".
+var ran atomic.Int64
 
 // child is the job of a process: it says what it runs, and when it has ended.
 func child(p *troupe.Payload) error {
@@ -60,6 +65,9 @@ func child(p *troupe.Payload) error {
 		time.Sleep(300 * time.Millisecond)
 	default:
 		time.Sleep(3 * time.Millisecond)
+		if ran.Add(1) > 500 {
+			select {} // it has work left when it is killed, however late that is
+		}
 	}
 	fmt.Println("done", p.JID())
 	return nil
