@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 )
 
@@ -40,6 +41,7 @@ func (s *site) furnish() (busy string, stop func()) {
 		n++
 	}
 	s.awaitSize("retry", n)
+	s.putOff("retry")
 	for _, raw := range s.members("retry")[:8] { // a second failure, with retried_at
 		s.due("retry", raw)
 	}
@@ -52,6 +54,7 @@ func (s *site) furnish() (busy string, stop func()) {
 		}
 		return again == 8 && len(s.members("retry")) == n
 	})
+	s.putOff("retry")
 	for range 30 {
 		s.push("Fail", odd, failing(client.Retry(0))...)
 	}
@@ -72,6 +75,16 @@ func (s *site) furnish() (busy string, stop func()) {
 	// the name under which 6.4.1 reads it
 	s.must(s.rdb.Copy(s.t.Context(), work, kit.Identity()+":workers", s.rdb.Options().DB, true).Err())
 	return busy, func() { s.open(busy); kit.Stop() }
+}
+
+// putOff lets nothing in a sorted set become due while a test looks at it, however
+// slow the machine is.
+func (s *site) putOff(set string) {
+	s.t.Helper()
+	for i, raw := range s.members(set) {
+		score := troupe.Score(time.Now().Add(time.Hour + time.Duration(i)*time.Second))
+		s.must(s.rdb.ZAddXX(s.t.Context(), set, redis.Z{Score: score, Member: raw}).Err())
+	}
 }
 
 // payloadOf pushes ActiveJob's payloads.

@@ -172,23 +172,26 @@ type rubyRun struct {
 	Job               string // likewise
 }
 
-// rubyRuns waits for n runs of jobs that pick chooses, nil for all.
+// rubyRuns waits for n runs of jobs that pick chooses, nil for all. It waits on as
+// long as there are more and more.
 func (s *site) rubyRuns(n int, pick func(rubyRun) bool) []rubyRun {
 	s.t.Helper()
 	var runs []rubyRun
-	await(s.t, fmt.Sprintf("%d runs in Ruby", n), func() bool {
-		runs = runs[:0]
-		for _, text := range s.rdb.LRange(s.t.Context(), "ruby:runs", 0, -1).Val() {
-			r, job := rubyRun{}, struct{ JID string }{}
-			var args json.RawMessage
-			decode(s.t, text, &[]any{&r.Class, &args, &r.Queue, &r.Job})
-			decode(s.t, r.Job, &job)
-			if r.JID, r.Args = job.JID, string(args); pick == nil || pick(r) {
-				runs = append(runs, r)
+	for seen := -1; len(runs) < n; seen = len(runs) {
+		await(s.t, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
+			runs = runs[:0]
+			for _, text := range s.rdb.LRange(s.t.Context(), "ruby:runs", 0, -1).Val() {
+				r, job := rubyRun{}, struct{ JID string }{}
+				var args json.RawMessage
+				decode(s.t, text, &[]any{&r.Class, &args, &r.Queue, &r.Job})
+				decode(s.t, r.Job, &job)
+				if r.JID, r.Args = job.JID, string(args); pick == nil || pick(r) {
+					runs = append(runs, r)
+				}
 			}
-		}
-		return len(runs) >= n
-	})
+			return len(runs) > max(seen, 0) || len(runs) >= n
+		})
+	}
 	return runs
 }
 
