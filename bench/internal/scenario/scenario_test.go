@@ -40,7 +40,7 @@ func ofLoops(t *testing.T) drain {
 	}
 	return drain{
 		scenario: result.Drain, kase: "test", c: c,
-		load: contender.Load{Jobs: 500, Queues: oneQueue}, work: contender.Work{Concurrency: 5},
+		load: contender.Load{Jobs: 5000, Queues: oneQueue}, work: contender.Work{Concurrency: 5},
 	}
 }
 
@@ -52,7 +52,7 @@ func TestADrainThatRunsMoreThanThereWasFails(t *testing.T) {
 		load.Jobs *= 2
 		return fill(ctx, st, load)
 	}
-	if _, err := l.measure(t.Context(), d); err == nil || !strings.Contains(err.Error(), "expected 500") {
+	if _, err := l.measure(t.Context(), d); err == nil || !strings.Contains(err.Error(), "expected 5000") {
 		t.Errorf("it was accepted: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestRoundsStartFromTheSameData(t *testing.T) {
 		return fill(ctx, st, load)
 	}
 	l.Size.Rounds = 3
-	if err := l.rounds(t.Context(), []drain{d}); err != nil { // 500 jobs ran in each
+	if err := l.rounds(t.Context(), []drain{d}); err != nil { // 5,000 jobs ran in each
 		t.Fatal(err)
 	}
 	row := l.Set.Find(result.Drain, "test", "brpop")

@@ -52,7 +52,7 @@ func Short() Size {
 		Rounds: 1, Jobs: 30_000, SlowJobs: 1000, Count: 10_000, Fail: 1000, Waiting: 5000,
 		Processes: []int{1, 3}, Pushes: 100, Scale: []int{2},
 		Idle: 20 * time.Second, Calm: 2 * time.Second, Settle: 2 * time.Second, Fleet: 20, // two heartbeats
-		Single: 300, Parallel: 3000, Bulk: 10_000,
+		Single: 3000, Parallel: 3000, Bulk: 10_000,
 		Memory: 50_000, Payloads: []int{100_000}, Volume: 10 << 20,
 	}
 }
