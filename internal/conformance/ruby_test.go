@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -195,8 +196,9 @@ func (s *site) rubyRuns(n int, pick func(rubyRun) bool) []rubyRun {
 	return runs
 }
 
-func ofQueue(name string) func(rubyRun) bool { return func(r rubyRun) bool { return r.Queue == name } }
-func ofJID(jid string) func(rubyRun) bool    { return func(r rubyRun) bool { return r.JID == jid } }
+func ofJID(jids ...string) func(rubyRun) bool {
+	return func(r rubyRun) bool { return slices.Contains(jids, r.JID) }
+}
 
 // sharedSidekiq is a real Sidekiq server with one thread that several tests
 // share, in a database of its own, each with a queue named after its check.

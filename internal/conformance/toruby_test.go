@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ func TestCheck14WhatGoPushesRubyRunsWithEqualArgs(t *testing.T) {
 		}
 		want[jid] = args
 	}
-	for _, r := range s.rubyRuns(len(want), ofQueue("check14")) {
+	for _, r := range s.rubyRuns(len(want), ofJID(slices.Collect(maps.Keys(want))...)) {
 		if args, ok := want[r.JID]; !ok || r.Args != args || r.Class != "Record" {
 			t.Errorf("pushed %s, Ruby ran %s with %s", args, r.Class, r.Args)
 		}
@@ -84,7 +86,7 @@ func TestCheck16ABulkOfGoRunsInOrderOnOneRubyThread(t *testing.T) {
 	s := withSharedSidekiq(t)
 	jids, err := s.client.PushBulkClass(t.Context(), "Record", numbered(1000), inQueue("check16"))
 	s.must(err)
-	for i, r := range s.rubyRuns(len(jids), ofQueue("check16")) {
+	for i, r := range s.rubyRuns(len(jids), ofJID(jids...)) {
 		if r.JID != jids[i] || r.Args != fmt.Sprintf("[%d]", i) {
 			t.Fatalf("run %d is of %s with %s, want %s", i, r.JID, r.Args, jids[i])
 		}
