@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
@@ -18,37 +18,49 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
-const (
-	slowTimeout = 250 * time.Millisecond
-	slowBytes   = 16 << 10 // every two milliseconds: 2 MB within the time-out
-)
+// farBytes of one reply come within the time-out: half a page, not a whole one.
+const farBytes = 700 << 10
 
-// slowConn is a far connection: replies come at 8 MB/s.
-type slowConn struct{ net.Conn }
+// farConn is a far connection: a reply comes so slowly that a large one is not
+// through in time. What is counted is bytes, so that the test does not depend on
+// how fast the machine is. It is used by one command at a time, as go-redis does.
+type farConn struct {
+	net.Conn
+	left int // of the reply
+}
 
-func (c slowConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b[:min(len(b), slowBytes)])
-	if n > 1<<10 {
-		time.Sleep(2 * time.Millisecond * time.Duration(n) / slowBytes)
+func (c *farConn) Write(b []byte) (int, error) {
+	c.left = farBytes
+	return c.Conn.Write(b)
+}
+
+func (c *farConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, os.ErrDeadlineExceeded
 	}
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
+	c.left -= n
 	return n, err
 }
 
-func slowDialer(ctx context.Context, network, addr string) (net.Conn, error) {
+func farDialer(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return slowConn{conn}, err
+	if err != nil {
+		return nil, err
+	}
+	return &farConn{Conn: conn}, nil
 }
 
-func slowClient(t *testing.T, url string) *redis.Client {
+func farClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Dialer, o.ReadTimeout, o.MaxRetries = slowDialer, slowTimeout, -1
-	slow := redis.NewClient(o)
-	t.Cleanup(func() { _ = slow.Close() })
-	return slow
+	o.Dialer, o.MaxRetries = farDialer, -1
+	far := redis.NewClient(o)
+	t.Cleanup(func() { _ = far.Close() })
+	return far
 }
 
 // unbounded lets a Take bring what is too much for its network.
@@ -81,7 +93,7 @@ func untilTaken(t *testing.T, f Fetcher, n int) (units []Unit) {
 			}
 			return units
 		}
-		if failed == 20 {
+		if failed == 100 {
 			t.Fatalf("the fetcher is stuck: %v", err)
 		}
 	}
@@ -91,7 +103,7 @@ func untilTaken(t *testing.T, f Fetcher, n int) (units []Unit) {
 func TestAReplyThatIsTooLargeGetsThrough(t *testing.T) {
 	for _, parcels := range []bool{true, false} {
 		rdb, url := redistest.New(t)
-		f := mustOpen(t, unbounded(testEnv(slowClient(t, url), Strict{"b", "a"})))
+		f := mustOpen(t, unbounded(testEnv(farClient(t, url), Strict{"b", "a"})))
 		if !parcels {
 			f.thrift.rest = 1 << 20
 		}
@@ -114,10 +126,10 @@ func TestAReplyThatIsTooLargeGetsThrough(t *testing.T) {
 func TestAReplyThatIsTooLargeGetsThroughOnACluster(t *testing.T) {
 	rdb, cluster := redistest.NewCluster(t)
 	o := *rdb.Options()
-	o.Addrs, o.Dialer, o.ReadTimeout, o.MaxRedirects = cluster.Addrs(), slowDialer, slowTimeout, -1
-	slow := redis.NewClusterClient(&o)
-	defer func() { _ = slow.Close() }()
-	f := member(t, slow, "h:2:bb", "a", "b")
+	o.Addrs, o.Dialer, o.MaxRedirects = cluster.Addrs(), farDialer, -1
+	far := redis.NewClusterClient(&o)
+	defer func() { _ = far.Close() }()
+	f := member(t, far, "h:2:bb", "a", "b")
 	f.env = unbounded(f.env)
 	jobs := bigJobs(t, rdb, "a")
 	rdb.LPush(t.Context(), keys.Queue("b"), "b0")
@@ -237,7 +249,7 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 	mustTake(t, f, maxTake)
 	expire(t, rdb, f.cur.id)
 	judged := map[string]bool{}
-	r, err := NewRescuer(RescuerConfig{Redis: slowClient(t, url), Logger: zerolog.Nop(), Judge: judgeFunc(func(o Orphan) Fate {
+	r, err := NewRescuer(RescuerConfig{Redis: farClient(t, url), Logger: zerolog.Nop(), Judge: judgeFunc(func(o Orphan) Fate {
 		judged[string(o.Unit.Payload)] = true
 		return Fate{}
 	}), Identity: "host:1:aa"})
@@ -248,7 +260,7 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 		if _, err = r.Rescue(t.Context()); err == nil {
 			break
 		}
-		if failed == 20 {
+		if failed == 100 {
 			t.Fatalf("the rescuer is stuck: %v", err)
 		}
 	}
