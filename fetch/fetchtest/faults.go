@@ -1,6 +1,7 @@
 package fetchtest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -15,7 +16,7 @@ const (
 	cutBefore fault = iota // the request is not sent, the connection breaks
 	cutAfter               // Redis carries it out, the reply is lost, the connection breaks
 	late                   // the connection breaks for us; Redis gets the request when released
-	freeze                 // Redis carries it out; the reply waits until the process is killed
+	freeze                 // Redis carries it out, or may have; the reply waits until the process is killed
 )
 
 func (f fault) String() string {
@@ -123,15 +124,27 @@ func (c *faultConn) Write(b []byte) (int, error) {
 	case cutAfter, freeze:
 		c.struck, c.kind = true, kind // strikes at the reply
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if err != nil && kind == freeze { // somebody had cut it: freeze in the next request
+		c.faults.arm(freeze, 0)
+	}
+	return n, err
 }
 
 func (c *faultConn) Read(b []byte) (int, error) {
 	if !c.struck {
 		return c.Conn.Read(b)
 	}
-	_, err := c.Conn.Read(b) // Redis has carried it out
-	if err == nil && c.kind == freeze {
+	// Redis has carried it out; or somebody has cut the connection, as a fetcher does
+	// with that of its bell when any database is flushed, while the request was on its
+	// way. To be killed there is as good.
+	n, err := c.Conn.Read(b)
+	if c.kind == freeze {
+		if bytes.HasPrefix(b[:n], []byte("-NOSCRIPT")) { // nothing ran: the next request is the one
+			c.struck = false
+			c.faults.arm(freeze, 0)
+			return n, err
+		}
 		c.faults.frozen()
 	}
 	_ = c.Conn.Close()

@@ -189,6 +189,7 @@ func client(url string, retries int, net *faults) (*redis.Client, error) {
 	}
 	opt.MaxRetries, opt.Protocol = retries, 2
 	opt.ReadTimeout = 5 * time.Second
+	opt.PipelinePoolSize = -1 // else the first pipeline begins with the handshake of a connection, where faults strike
 	opt.Dialer = net.dialer
 	return redis.NewClient(opt), nil
 }
