@@ -68,9 +68,9 @@ func rescueWrongType(r *rig) {
 }
 
 // rescueSparesLiving: a fetcher that renews, or just takes, is never rescued.
-// Its lease is longer than a loaded machine may hold up a call.
+// Its lease is longer than a loaded machine may hold up a few calls.
 func rescueSparesLiving(r *rig) {
-	const lease = time.Second
+	const lease = 4 * time.Second
 	want := r.push("a", 10)
 	start := func(capsule string) fetch.Fetcher {
 		env := r.env(capsule, fetch.Strict{"a"})
@@ -79,7 +79,7 @@ func rescueSparesLiving(r *rig) {
 	}
 	renews, takes := start("renews"), start("takes")
 	units, more := r.take(renews, 3), r.take(takes, 3)
-	for begun := time.Now(); time.Since(begun) < 2*lease; time.Sleep(lease / 20) {
+	for begun := time.Now(); time.Since(begun) < lease*3/2; time.Sleep(lease / 20) {
 		r.must("renew", renews.Renew(r.ctx))
 		r.take(takes, 0, more[0])
 		r.must("rescue", r.Rescue(r.ctx, r.rdb, lease))

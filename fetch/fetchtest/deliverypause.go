@@ -105,7 +105,8 @@ func pausedIsNoWork(r *rig) {
 		}
 		cancel()
 		equal(r.t, "units after it was unpaused", payloads(got), want)
-		if took := time.Since(<-unpaused); took > safety+soon {
+		// The first look may come 5 s after it and later, the second not before 9.9 s.
+		if took := time.Since(<-unpaused); took > 2*safety-soon {
 			r.t.Errorf("all paused %v: an unpaused queue was seen after %v", all, took)
 		}
 		r.take(f, 0, got...)

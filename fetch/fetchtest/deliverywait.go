@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ func waitWakes(r *rig) {
 // for good.
 func waitCancelled(r *rig) {
 	f := r.fetcher(fetch.Strict{"a", "b"})
+	var took []time.Duration
 	for range 3 {
 		ctx, cancel := context.WithCancel(r.ctx)
 		ended := make(chan error, 1)
@@ -70,9 +72,10 @@ func waitCancelled(r *rig) {
 		case <-r.ctx.Done():
 			r.t.Fatal("wait did not end with its context")
 		}
-		if took := time.Since(begun); took > soon {
-			r.t.Errorf("wait ended %v after its context", took)
-		}
+		took = append(took, time.Since(begun))
+	}
+	if slices.Sort(took); took[1] > soon { // a loaded machine may hold up one
+		r.t.Errorf("waits ended %v after their contexts", took)
 	}
 	want := r.push("a", 1)
 	r.close(f)
@@ -83,10 +86,16 @@ func waitCancelled(r *rig) {
 // waitTimesOut: a Wait on empty queues ends after its time, without an error.
 func waitTimesOut(r *rig) {
 	f := r.fetcher(fetch.Strict{"a"})
-	begun := time.Now()
-	r.must("wait", f.Wait(r.ctx, 100*time.Millisecond))
-	if took := time.Since(begun); took < 90*time.Millisecond || took > 100*time.Millisecond+soon {
-		r.t.Errorf("wait of 100 ms took %v", took)
+	for try := 1; ; try++ { // a loaded machine holds up some, not all
+		begun := time.Now()
+		r.must("wait", f.Wait(r.ctx, 100*time.Millisecond))
+		took := time.Since(begun)
+		if late := took > 100*time.Millisecond+soon; took < 90*time.Millisecond || late && try == 3 {
+			r.t.Errorf("wait of 100 ms took %v", took)
+		} else if late {
+			continue
+		}
+		break
 	}
 	r.must("wait for no time", f.Wait(r.ctx, 0))
 	r.close(f)
@@ -140,14 +149,21 @@ func noGoroutines(r *rig) {
 	label := r.t.Name()
 	// Goroutines inherit the label of the one that starts them.
 	pprof.Do(r.ctx, pprof.Labels("fetchtest", label), func(context.Context) {
-		f := r.start(env)
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
-		defer cancel()
-		_ = f.Wait(ctx, 30*time.Second)
-		begun := time.Now()
-		r.close(f)
-		if took := time.Since(begun); took > 5*time.Second {
-			r.t.Errorf("close took %v", took)
+		for try := 1; ; try++ { // a loaded machine holds up some, not all
+			f := r.start(env)
+			ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
+			defer cancel()
+			_ = f.Wait(ctx, 30*time.Second)
+			begun := time.Now()
+			r.close(f)
+			took := time.Since(begun)
+			if took <= 5*time.Second {
+				break
+			}
+			if try == 3 {
+				r.t.Errorf("close took %v", took)
+				break
+			}
 		}
 	})
 	r.until("no goroutine of the fetcher is left", func() bool {

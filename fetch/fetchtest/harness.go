@@ -161,7 +161,7 @@ type rig struct {
 }
 
 // setUp makes a rig on a clean database; its context ends with the test or
-// after a minute, whichever is first.
+// after five minutes, whichever is first.
 func setUp(t testing.TB, h Harness) *rig {
 	t.Helper()
 	if h.Server != nil {
@@ -176,7 +176,7 @@ func setUp(t testing.TB, h Harness) *rig {
 
 func setUpAt(t testing.TB, h Harness, rdb *redis.Client, url string) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return &rig{Harness: h.withDefaults(t), t: t, ctx: ctx, rdb: rdb, url: url, net: &faults{}}
 }
@@ -325,13 +325,14 @@ func (r *rig) placed(to fetch.Place) []redis.Z {
 	return list
 }
 
-// until calls f until it is true, for at most ten seconds.
+// until calls f until it is true, for at most a minute: some of it is the start of
+// processes, which a loaded machine keeps waiting.
 func (r *rig) until(what string, f func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !f() {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 10 s: %s", what)
+			r.t.Fatalf("not within a minute: %s", what)
 		}
 		time.Sleep(2 * time.Millisecond) // between two looks at another process
 	}
