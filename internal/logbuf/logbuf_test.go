@@ -63,15 +63,17 @@ func TestALineLeavesAfterAMoment(t *testing.T) {
 
 func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 	for _, level := range []zerolog.Level{zerolog.WarnLevel, zerolog.ErrorLevel, zerolog.NoLevel} {
-		var out sink
-		log := zerolog.New(logbuf.New(&out))
-		log.Debug().Msg("a")
-		log.Info().Msg("b")
-		log.WithLevel(level).Msg("c")
-		got, writes := out.got()
-		if writes != 1 || strings.Count(got, "\n") != 3 || strings.Index(got, `"a"`) > strings.Index(got, `"b"`) {
-			t.Errorf("%s: %d writes of %q", level, writes, got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			var out sink
+			log := zerolog.New(logbuf.New(&out))
+			log.Debug().Msg("a")
+			log.Info().Msg("b")
+			log.WithLevel(level).Msg("c")
+			got, writes := out.got()
+			if writes != 1 || strings.Count(got, "\n") != 3 || strings.Index(got, `"a"`) > strings.Index(got, `"b"`) {
+				t.Errorf("%s: %d writes of %q", level, writes, got)
+			}
+		})
 	}
 }
 
