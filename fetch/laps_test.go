@@ -251,6 +251,29 @@ func TestShareThatCannotEndItsCommands(t *testing.T) {
 	rdb.Del(ctx, "queue:a")
 }
 
+// A close that does not live to see the end of a command puts back what it may have
+// got, though nobody has heard of a job.
+func TestShareClosedWithoutAnAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	f := sharing(t, rdb, 1, "a")
+	ctx := t.Context()
+	mustTake(t, f, 2)
+	go func() { _ = f.Wait(ctx, time.Minute) }()
+	blockedOn(t, rdb, 1)
+	f.laps.mu.Lock()
+	f.laps.sitters[0].lines[0].id = 0 // so that it cannot be ended
+	f.laps.mu.Unlock()
+	rdb.LPush(ctx, keys.Lap("a"), "0") // as by a command whose reply is on its way
+	if _, err := f.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, rdb, "a"); !slices.Equal(got, []string{"0"}) || len(lap(t, rdb, "a")) > 0 {
+		t.Errorf("queue %q, lap %q: the job was to be back in the queue", got, lap(t, rdb, "a"))
+	}
+}
+
 // Laps come before their queues, within the order of the queues.
 func TestShareTakesLapsFirst(t *testing.T) {
 	rdb, _ := redistest.New(t)

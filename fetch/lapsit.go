@@ -298,13 +298,16 @@ func (l *laps) close(ctx context.Context) error {
 
 // finish is the second half of close. Commands are ended before connections are:
 // a server that has not yet noticed that a connection is gone would still give
-// it a job.
+// it a job. Where one of them does not end in time, it may have a job of which we
+// have not heard.
 func (l *laps) finish() {
+	unheard := false
 	if l.sitters != nil {
 		l.endMany()
 		select {
 		case <-l.done:
 		case <-time.After(time.Second):
+			unheard = true
 		}
 		l.wires.cut()
 		for _, s := range l.sitters {
@@ -315,7 +318,7 @@ func (l *laps) finish() {
 	}
 	l.unfinished.Wait()
 	l.mu.Lock()
-	left := l.landed != l.seen
+	left := l.landed != l.seen || unheard
 	l.mu.Unlock()
 	if left {
 		l.putBack()
