@@ -207,7 +207,8 @@ func (d *doorbell) rest(ctx context.Context, look bool) (<-chan struct{}, error)
 		return rung, nil
 	}
 	ready, err := d.look(ctx, e, "")
-	own := errors.Is(err, net.ErrClosed)                    // the ear has broken meanwhile, by a flush of the database, say
+	// The ear may have broken meanwhile, by a flush of the database, say.
+	own := errors.Is(err, net.ErrClosed) || errors.Is(err, redis.ErrClosed)
 	if err != nil && (!opened || own) && ctx.Err() == nil { // gone while it rested, or a replica by now
 		if e, _, err = d.open(ctx); err == nil {
 			ready, err = d.look(ctx, e, "") // rung is closed: the caller comes again
