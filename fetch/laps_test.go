@@ -274,6 +274,18 @@ func TestShareClosedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// The first take of a fetcher with a share is as good as any: Redis does not have to
+// refuse it first.
+func TestShareTakesAtOnce(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := sharing(t, rdb, 1, "a")
+	rdb.LPush(t.Context(), "queue:a", "0")
+	mustTake(t, f, 0, mustTake(t, f, 1)...)
+	if f.generation != 1 {
+		t.Errorf("generation %d: the first take was repeated", f.generation)
+	}
+}
+
 // Laps come before their queues, within the order of the queues.
 func TestShareTakesLapsFirst(t *testing.T) {
 	rdb, _ := redistest.New(t)

@@ -65,7 +65,7 @@ func (f *reliable) furnish(in *incarnation) {
 		in.wips = append(in.wips, keys.WIP(keys.Suspects(name), in.id))
 	}
 	in.head = f.head(in, false, false)
-	if f.laps != nil {
+	if f.env.Share > 0 { // the first incarnation is made before the laps
 		in.lapHead = f.head(in, false, true)
 	}
 }
