@@ -42,9 +42,7 @@ func BenchmarkWake(b *testing.B) {
 func BenchmarkIdle(b *testing.B) {
 	const fetchers = 8
 	w := newWakeBench(b)
-	for range fetchers {
-		defer startFetcher(fetch.NewReliable)(w)()
-	}
+	defer w.start(fetchers, startFetcher(fetch.NewReliable))()
 	w.settle()
 	before := w.stats()
 	tick := time.NewTicker(time.Second)
@@ -58,9 +56,7 @@ func BenchmarkIdle(b *testing.B) {
 
 func benchmarkWake(b *testing.B, fetchers int, start func(*wakeBench) func()) {
 	w := newWakeBench(b)
-	for range fetchers {
-		defer start(w)()
-	}
+	defer w.start(fetchers, start)()
 	ctx := b.Context()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -118,6 +114,22 @@ func (w *wakeBench) client() *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr, MaxRetries: -1})
 	w.b.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// start starts n processes, and stops them all at once: one that sits in a blocking
+// command takes a second or two.
+func (w *wakeBench) start(n int, start func(*wakeBench) (stop func())) (stop func()) {
+	stops := make([]func(), n)
+	for i := range stops {
+		stops[i] = start(w)
+	}
+	return func() {
+		var all sync.WaitGroup
+		for _, stop := range stops {
+			all.Go(stop)
+		}
+		all.Wait()
+	}
 }
 
 func (w *wakeBench) arrived(payload string) {
