@@ -8,8 +8,9 @@ check: lint test sim
 setup:
 	@./.ci/setup
 
+# Tests mostly wait: half as many packages again at once as there are processors.
 test: setup
-	go test -race -timeout 20m ./...
+	go test -race -timeout 20m -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) ./...
 
 # A fleet in virtual time, with faults by seed: docs/reliability.md.
 SEEDS ?= 10000
