@@ -230,17 +230,24 @@ func TestShareGivesBackWhatItCannotStart(t *testing.T) {
 	mustTake(t, f, 0, units...)
 }
 
+// blocked starts a fetcher with a share that waits for jobs of queue a, on a server
+// of its own.
+func blocked(t *testing.T) (*redis.Client, *reliable) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	f := sharing(t, rdb, 1, "a")
+	mustTake(t, f, 2)
+	go func() { _ = f.Wait(t.Context(), time.Minute) }()
+	blockedOn(t, rdb, 1)
+	return rdb, f
+}
+
 // Where the server does not let a fetcher end its commands, what they get while
 // it is full goes back at once.
 func TestShareThatCannotEndItsCommands(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	f := sharing(t, rdb, 1, "a")
+	rdb, f := blocked(t)
 	ctx := t.Context()
-	mustTake(t, f, 2)
-	go func() { _ = f.Wait(ctx, time.Minute) }()
-	blockedOn(t, rdb, 1)
 	f.laps.mu.Lock()
 	f.laps.mute = true
 	f.laps.taking++ // so that the 5 ms do not begin
@@ -254,14 +261,8 @@ func TestShareThatCannotEndItsCommands(t *testing.T) {
 // A close that does not live to see the end of a command puts back what it may have
 // got, though nobody has heard of a job.
 func TestShareClosedWithoutAnAnswer(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	f := sharing(t, rdb, 1, "a")
+	rdb, f := blocked(t)
 	ctx := t.Context()
-	mustTake(t, f, 2)
-	go func() { _ = f.Wait(ctx, time.Minute) }()
-	blockedOn(t, rdb, 1)
 	f.laps.mu.Lock()
 	f.laps.sitters[0].lines[0].id = 0 // so that it cannot be ended
 	f.laps.mu.Unlock()
