@@ -16,6 +16,9 @@ type ChargeCard struct {
 }
 
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+func (ChargeCard) Defaults() troupe.Options {
+	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+}
 
 var errDeclined = errors.New("card declined")
 
@@ -28,7 +31,7 @@ func ExampleHandle() {
 			return troupe.Discard(errDeclined)
 		}
 		return nil
-	}, troupe.ClassOptions{Retry: troupe.RetryTimes(5), Timeout: time.Minute})
+	}, troupe.Timeout(time.Minute))
 
 	p, _ := troupe.ParsePayload([]byte(`{"class":"Billing::ChargeCard","args":[42,1999,"EUR"],"jid":"0d6ec0d6a7e2450f8a158dc8"}`))
 	entry, _ := jobs.Lookup(p.HandlerClass())

@@ -6,11 +6,11 @@ import (
 	"reflect"
 )
 
-// IterableOptions are the ClassOptions of an iterable job and its hooks. The
+// IterableOptions are the Options of an iterable job and its hooks. The
 // zero value changes nothing. A hook that returns an error, or panics, fails the
 // run, and the job is retried from its cursor.
 type IterableOptions[A Args] struct {
-	ClassOptions
+	Options
 
 	// OnStart is called before the first item of the first run. It is called
 	// again if that run failed in OnStart, or if its process died in the first
@@ -83,7 +83,7 @@ func HandleIterable[A Args, C, T any](
 	case len(opts) == 1:
 		h.opts = opts[0]
 	}
-	handle(r, h.perform, true, []ClassOptions{h.opts.ClassOptions})
+	handle(r, h.perform, true, []Options{h.opts.Options})
 }
 
 // YieldSlice yields a slice from the index cursor on, nil for all of it: the

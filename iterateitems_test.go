@@ -206,12 +206,12 @@ func TestMistakesInHandleIterable(t *testing.T) {
 	}
 }
 
-func TestClassOptionsOfAnIterableJob(t *testing.T) {
+func TestOptionsOfAnIterableJob(t *testing.T) {
 	m := &mails{}
 	var r Registry
-	HandleIterable(&r, m.items, m.item, IterableOptions[mailing]{ClassOptions: ClassOptions{Retry: RetryTimes(3)}})
+	HandleIterable(&r, m.items, m.item, IterableOptions[mailing]{Options: Options{Retries: Times(3)}})
 	e, _ := r.Lookup("Mailing")
-	if n, _, set := e.Options.Retry.Get(); n != 3 || !set {
+	if n, _, set := e.Options.Retries.Get(); n != 3 || !set {
 		t.Errorf("options %+v", e.Options)
 	}
 }

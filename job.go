@@ -13,6 +13,9 @@ import (
 // tells how its fields stand in the payload. Class is the name on the wire,
 // for example "Billing::ChargeCard"; it is asked of a zero value and must not
 // depend on the fields.
+//
+// A type that also has a method Defaults() Options sets the options of all of its
+// jobs there; see DefaultsOf.
 type Args interface {
 	Class() string
 }

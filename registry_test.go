@@ -31,7 +31,7 @@ func TestHandleRunsTypedJobs(t *testing.T) {
 	Handle(&r, func(_ context.Context, j *Job[charge]) error {
 		got = j
 		return nil
-	}, ClassOptions{Retry: RetryTimes(3), Timeout: time.Minute})
+	}, Options{Retries: Times(3), Timeout: time.Minute})
 	e, ok := r.Lookup("Billing::Charge")
 	if !ok || e.Class != "Billing::Charge" || e.Options.Timeout != time.Minute {
 		t.Fatalf("entry %+v, %v", e, ok)
@@ -75,10 +75,25 @@ func TestHandlePointerType(t *testing.T) {
 func TestHandlePanicsOnMistakes(t *testing.T) {
 	handler := HandlerFunc(func(context.Context, *Payload) error { return nil })
 	for want, mistake := range map[string]func(*Registry){
-		`troupe: Handle: empty class`:                                          func(r *Registry) { HandleClass(r, "", handler) },
-		`troupe: Handle: nil handler for class "A"`:                            func(r *Registry) { HandleClass(r, "A", nil) },
-		`troupe: Handle: second handler for class "Taken"`:                     func(r *Registry) { HandleClass(r, "Taken", handler) },
-		`troupe: Handle: 2 ClassOptions for class "A", at most one expected`:   func(r *Registry) { HandleClass(r, "A", handler, ClassOptions{}, ClassOptions{}) },
+		`troupe: Handle: empty class`:                      func(r *Registry) { HandleClass(r, "", handler) },
+		`troupe: Handle: nil handler for class "A"`:        func(r *Registry) { HandleClass(r, "A", nil) },
+		`troupe: Handle: second handler for class "Taken"`: func(r *Registry) { HandleClass(r, "Taken", handler) },
+		`troupe: Handle: class "A": Retries is Times(-2), expected a number from 0, or Never`: func(r *Registry) {
+			HandleClass(r, "A", handler, Options{Retries: Times(-2)})
+		},
+		`troupe: Handle: class "A": Timeout is -1s, expected a time above 0`: func(r *Registry) { HandleClass(r, "A", handler, Timeout(-time.Second)) },
+		`troupe: Handle: class "A": Queue is "low", expected none: it belongs to a push, so to Defaults or client.Queue`: func(r *Registry) {
+			HandleClass(r, "A", handler, Options{Queue: "low"})
+		},
+		`troupe: Handle: class "A": Tags is ["x"], expected none: they belong to a push, so to Defaults or client.Tags`: func(r *Registry) {
+			HandleClass(r, "A", handler, Options{Tags: []string{"x"}})
+		},
+		`troupe: Handle: Defaults of troupe.unsettled: Timeout is -1m0s, expected a time above 0`: func(r *Registry) {
+			Handle(r, func(context.Context, *Job[unsettled]) error { return nil })
+		},
+		`troupe: Handle: Defaults of troupe.unable: panic: no settings`: func(r *Registry) {
+			Handle(r, func(context.Context, *Job[*unable]) error { return nil })
+		},
 		`troupe: Handle: nil function for troupe.charge`:                       func(r *Registry) { Handle[charge](r, nil) },
 		`troupe: Handle: troupe.Args is an interface, not a type of arguments`: func(r *Registry) { Handle(r, func(context.Context, *Job[Args]) error { return nil }) },
 		`troupe: Handle: troupe.mistaken: expected positions without gaps, none is arg:"0"`: func(r *Registry) {
@@ -142,27 +157,13 @@ func TestEntryChain(t *testing.T) {
 			order = append(order, "handler")
 			return nil
 		}),
-		Options: ClassOptions{Middleware: []Middleware{mark("class 1"), mark("class 2")}},
+		Options: Options{Middleware: []Middleware{mark("class 1"), mark("class 2")}},
 	}
 	if err := e.Chain(mark("outer 1"), mark("outer 2")).Perform(t.Context(), &Payload{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(order, ", "), "outer 1, outer 2, class 1, class 2, handler"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestRetry(t *testing.T) {
-	for _, tt := range []struct {
-		r          Retry
-		max        int
-		never, set bool
-	}{
-		{Retry{}, 0, false, false}, {RetryNever, 0, true, true}, {RetryTimes(0), 0, false, true}, {RetryTimes(5), 5, false, true},
-	} {
-		if max, never, set := tt.r.Get(); max != tt.max || never != tt.never || set != tt.set {
-			t.Errorf("%+v: got %d, %v, %v", tt.r, max, never, set)
-		}
 	}
 }
 

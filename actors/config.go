@@ -53,7 +53,7 @@ type Config struct {
 	// Recovery says where a job goes whose process died under it; times is how
 	// often that has happened, this time included. It is asked, at most a second
 	// long, by the process that puts the job back, also about classes without a
-	// handler here, in place of their ClassOptions.Recovery. nil asks the classes.
+	// handler here, in place of their Options.Recovery. nil asks the classes.
 	Recovery func(p *troupe.Payload, times int) troupe.Recovery
 
 	Tag         string   // shown by Sidekiq's UI beside the process; "" none
@@ -80,8 +80,8 @@ type Config struct {
 	// A strategy belongs to one place: never give the same value to two.
 	Strategy actor.SupervisorStrategy
 
-	// MaxRetries is the number of retries of a job whose retry is true; 0 means
-	// 25, -1 none: dead at the first failure.
+	// MaxRetries is the number of retries of a job whose retry is true and whose
+	// class has no Retries; 0 means 25, -1 none: dead at the first failure.
 	MaxRetries int
 	// DeadMax and DeadTimeout bound the dead set: 0 means 10,000 and 180 days.
 	DeadMax     int

@@ -19,7 +19,7 @@ import (
 type class struct {
 	name    string
 	handler troupe.Handler
-	options troupe.ClassOptions
+	options troupe.Options
 	runs    *beat.Runs // nil if there are no metrics
 
 	iterable bool

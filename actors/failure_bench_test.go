@@ -21,7 +21,7 @@ func BenchmarkFail(b *testing.B) {
 	n := preload(b, rdb)
 	var r troupe.Registry
 	failed := errors.New("this job fails")
-	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return failed }, troupe.ClassOptions{
+	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return failed }, troupe.Options{
 		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Hour) },
 	})
 	calls0, cpu0 := usage(b, rdb)

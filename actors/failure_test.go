@@ -23,10 +23,10 @@ func TestARetryCallbackThatExitsHasNoSay(t *testing.T) {
 	fails := troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("no") })
 	var done atomic.Int64
 	var r troupe.Registry
-	troupe.HandleClass(&r, "Waits", fails, troupe.ClassOptions{
+	troupe.HandleClass(&r, "Waits", fails, troupe.Options{
 		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { runtime.Goexit(); return troupe.KillDelay },
 	})
-	troupe.HandleClass(&r, "Dies", fails, troupe.ClassOptions{
+	troupe.HandleClass(&r, "Dies", fails, troupe.Options{
 		Exhausted: func(*troupe.Payload, error) bool { runtime.Goexit(); return true },
 	})
 	troupe.HandleClass(&r, "Fine", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { done.Add(1); return nil }))

@@ -16,7 +16,7 @@ import (
 	"github.com/troupehq/troupe/testkit"
 )
 
-func handlers(byClass map[string]func(context.Context) error, opts ...troupe.ClassOptions) *troupe.Registry {
+func handlers(byClass map[string]func(context.Context) error, opts ...troupe.Options) *troupe.Registry {
 	var r troupe.Registry
 	for class, f := range byClass {
 		troupe.HandleClass(&r, class, troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error { return f(ctx) }), opts...)
@@ -98,7 +98,7 @@ func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	t.Helper()
 	release := make(chan struct{})
 	var r troupe.Registry
-	troupe.HandleClass(&r, "Stubborn", troupe.HandlerFunc(stubborn(release)), troupe.ClassOptions{Timeout: 20 * time.Millisecond})
+	troupe.HandleClass(&r, "Stubborn", troupe.HandlerFunc(stubborn(release)), troupe.Options{Timeout: 20 * time.Millisecond})
 	troupe.HandleClass(&r, "Quick", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	k := testkit.Start(t, actors.Config{
 		Registry: &r, Grace: 30 * time.Millisecond, Timeout: 50 * time.Millisecond,
@@ -205,7 +205,7 @@ func TestNobodyIsDeafForEver(t *testing.T) {
 			troupe.HandleClass(&r, "Slow", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 				time.Sleep(50 * time.Millisecond) // timeout plus grace
 				return errors.New("late")
-			}), troupe.ClassOptions{Timeout: 20 * time.Millisecond})
+			}), troupe.Options{Timeout: 20 * time.Millisecond})
 			k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Grace: 30 * time.Millisecond, Capsules: []actors.Capsule{{Concurrency: 4, MaxDeaf: i % 3}}})
 			for range 4 {
 				k.PushClass("Slow", []any{})

@@ -105,7 +105,7 @@ func TestTheLoggerOfTheContextNamesTheJob(t *testing.T) {
 		zerolog.Ctx(ctx).UpdateContext(func(c zerolog.Context) zerolog.Context { return c.Int("account", 42) })
 		zerolog.Ctx(inner).Info().Msg("from the handler")
 		return nil
-	}), troupe.ClassOptions{Timeout: time.Minute})
+	}), troupe.Options{Timeout: time.Minute})
 	log := &lines{}
 	k := testkit.Start(t, actors.Config{Registry: &r, Logger: zerolog.New(log).With().Str("service", "shop").Logger()})
 	jid := k.PushClass("Sidekiq::ActiveJob::Wrapper", nil, client.Set("wrapped", "Mail"), client.Set("display_class", "Welcome#mail"),
@@ -126,7 +126,7 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 	long := strings.Repeat("é", 4000)
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Fails", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New(long) }),
-		troupe.ClassOptions{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { panic(long) }})
+		troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { panic(long) }})
 	troupe.HandleClass(&r, "Panics", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { panic(long) }))
 	troupe.HandleClass(&r, "Parks", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 		return troupe.Park(time.Hour, errors.New(long))

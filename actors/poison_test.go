@@ -89,7 +89,7 @@ func TestRecoveredJobsAreRouted(t *testing.T) {
 			t.Parallel()
 			rdb := testkit.Redis(t)
 			var r troupe.Registry
-			troupe.HandleClass(&r, "A", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.ClassOptions{Recovery: c.class})
+			troupe.HandleClass(&r, "A", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{Recovery: c.class})
 			raw := job("A", "j1", "[1.10]")
 			orphan(t, rdb, raw, false)
 			rdb.SAdd(ctx, "paused", "default") // nobody takes it from there

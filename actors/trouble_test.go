@@ -99,7 +99,7 @@ func fates() *troupe.Registry {
 			return troupe.Kill(errors.New("on purpose"))
 		}
 		return nil
-	}), troupe.ClassOptions{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(24 * time.Hour) }})
+	}), troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(24 * time.Hour) }})
 	return &r
 }
 

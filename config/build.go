@@ -79,17 +79,17 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 	return &registry, nil
 }
 
-func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper) (troupe.Handler, troupe.ClassOptions, error) {
+func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper) (troupe.Handler, troupe.Options, error) {
 	switch {
 	case h.Builtin != "":
 		run, err := handler.Builtin(h.Builtin, stdout)
-		return run, troupe.ClassOptions{Timeout: h.Timeout}, err
+		return run, troupe.Options{Timeout: h.Timeout}, err
 	case h.HTTP != nil:
 		run, err := handler.NewHTTP(h.HTTP.options(h.Timeout, transport))
-		return run, troupe.ClassOptions{}, err
+		return run, troupe.Options{}, err
 	}
 	// The program's timeout is the handler's affair, not the job context's: so it
 	// can tell a shutdown that comes while the program is already being ended.
 	run, err := handler.NewExec(h.Exec, h.Timeout, log)
-	return run, troupe.ClassOptions{}, err
+	return run, troupe.Options{}, err
 }

@@ -5,14 +5,18 @@
 //
 // The rules are Sidekiq 8's:
 //
-//	payload "retry"      absent, null: the class's option, else Policy.MaxRetries
-//	                     false: dropped, death handlers run
+//	payload "retry"      false: dropped, death handlers run
 //	                     integer N: N retries; 0 or less: dead at the first failure
-//	                     any other value: Policy.MaxRetries
-//	"retry_for"          seconds since the first failure; replaces the count
-//	"retry_queue"        where the retry goes, else the queue it was fetched from
-//	"dead": false        an exhausted job is dropped, death handlers run
-//	"backtrace"          true: all lines are stored; N: the first N
+//	                     true, absent, null, any other value: the class's Retries,
+//	                     else Policy.MaxRetries
+//	"retry_for"          seconds since the first failure; replaces the count, and
+//	                     the class's Retries
+//	"retry_queue"        where the retry goes, else the class's RetryQueue, else the
+//	                     queue it was fetched from
+//	"dead": false        an exhausted job is dropped, death handlers run; absent or
+//	                     null: the class's Dead
+//	"backtrace"          true: all lines are stored; N: the first N; absent or null:
+//	                     the class's Backtrace
 //	handler's error      troupe.Discard: dropped; troupe.Kill: exhausted now;
 //	                     troupe.RetryIn: its wait; troupe.Park: no failure at all,
 //	                     the same bytes wait in schedule

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -15,29 +16,37 @@ import (
 const maxCount = 1 << 40
 
 // limit returns how many retries the job may have, or that it is not to be
-// retried at all.
+// retried at all. Where the payload only says that it is to be retried, the class
+// decides: true, null, nothing, and whatever else Ruby takes for true.
 func (f *failure) limit() (retries int64, never bool) {
-	standard := max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0)
 	raw, _ := f.m.Get("retry")
 	switch text := string(raw); {
-	case text == "" || text == "null":
-		n, never, set := f.Options.Retry.Get()
-		if set {
-			return int64(n), never
-		}
 	case text == "false":
 		return 0, true
 	case isInteger(text):
 		n, _ := strconv.ParseInt(text, 10, 64) // out of range: the nearest int64
 		return n, false
 	}
-	return standard, false
+	_, own := f.number("retry_for") // the payload's own rule
+	if n, never, set := f.Options.Retries.Get(); set && !own {
+		return int64(n), never
+	}
+	return max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0), false
+}
+
+// keep tells whether the job goes to the dead set at its end.
+func (f *failure) keep() bool {
+	raw, _ := f.m.Get("dead")
+	if text := string(raw); f.Options.Dead != nil && (text == "" || text == "null") {
+		return *f.Options.Dead
+	}
+	return string(raw) != "false"
 }
 
 // record edits the fields of this failure into f.m, in Sidekiq's order, and sets
 // f.count and f.mute.
 func (f *failure) record() {
-	queue := f.FetchedFrom
+	queue := cmp.Or(f.Options.RetryQueue, f.FetchedFrom)
 	if q, ok := f.m.String("retry_queue"); ok && q != "" {
 		queue = q
 	}

@@ -201,8 +201,8 @@ func BenchmarkDecide(b *testing.B) {
 	for name, in := range map[string]Failure{
 		"retry":     {Raw: raw, FetchedFrom: "default", Payload: p, Err: boom},
 		"parse":     {Raw: raw, FetchedFrom: "default", Err: boom},
-		"callback":  {Raw: raw, FetchedFrom: "default", Payload: p, Err: boom, Options: troupe.ClassOptions{RetryIn: answer(troupe.Delay(time.Minute))}},
-		"backtrace": {Raw: raw, FetchedFrom: "default", Payload: p, Err: trace, Options: troupe.ClassOptions{Backtrace: -1}},
+		"callback":  {Raw: raw, FetchedFrom: "default", Payload: p, Err: boom, Options: troupe.Options{RetryIn: answer(troupe.Delay(time.Minute))}},
+		"backtrace": {Raw: raw, FetchedFrom: "default", Payload: p, Err: trace, Options: troupe.Options{Backtrace: -1}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

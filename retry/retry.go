@@ -11,8 +11,8 @@ import (
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
 type Policy struct {
-	// MaxRetries applies where neither the payload nor the class names a number;
-	// 0 means 25, below 0 means none: dead at the first failure.
+	// MaxRetries applies where neither the payload nor the class has a rule of its
+	// own; 0 means 25, below 0 means none: dead at the first failure.
 	MaxRetries int
 
 	// Timestamps is the form of failed_at and retried_at.
@@ -32,11 +32,11 @@ const (
 
 // Failure is a job that failed.
 type Failure struct {
-	Raw         []byte              // as it was fetched; never modified
-	FetchedFrom string              // bare name of the queue it was fetched from
-	Payload     *troupe.Payload     // Raw parsed, or nil; never modified
-	Err         error               // what the handler returned
-	Options     troupe.ClassOptions // of the class, ignored if it is unknown
+	Raw         []byte          // as it was fetched; never modified
+	FetchedFrom string          // bare name of the queue it was fetched from
+	Payload     *troupe.Payload // Raw parsed, or nil; never modified
+	Err         error           // what the handler returned
+	Options     troupe.Options  // of the class, ignored if it is unknown
 	// UnknownClass: no handler is registered. The job is retried as any other,
 	// perhaps by a daemon that has one.
 	UnknownClass bool
@@ -118,7 +118,7 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 		}
 	}
 	if in.UnknownClass {
-		in.Options = troupe.ClassOptions{}
+		in.Options = troupe.Options{}
 	}
 	if in.Err == nil {
 		in.Err = errors.New("failed without an error")
@@ -223,8 +223,7 @@ func (f *failure) restore(text []byte) {
 
 // die is the end of a job that has no retries left, or is not to have any.
 func (f *failure) die(reason Reason) Decision {
-	discard := f.askExhausted()
-	if dead, _ := f.m.Get("dead"); discard || string(dead) == "false" {
+	if discard := f.askExhausted(); discard || !f.keep() {
 		return f.drop(reason)
 	}
 	d := f.drop(reason)

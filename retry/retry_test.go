@@ -85,40 +85,50 @@ func TestTheBytesAreSidekiqs(t *testing.T) {
 func TestTheFieldRetry(t *testing.T) {
 	for _, tt := range []struct {
 		payload string
-		class   troupe.Retry
+		class   troupe.Retries
 		policy  int
 		action  Action
 		reason  Reason
 	}{
-		{`{"retry":true,"retry_count":23}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":true,"retry_count":24}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":true,"retry_count":4}`, troupe.Retry{}, 5, Dead, Exhausted},
-		{`{"retry":true,"retry_count":3}`, troupe.RetryTimes(1), 5, Retry, Failed},
-		{`{"retry":true}`, troupe.Retry{}, -1, Dead, Exhausted},
-		{`{"retry":3,"retry_count":1}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":3,"retry_count":2}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":1}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":0}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":-0}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":-5}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":123456789012345678901234567890,"retry_count":99}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":-123456789012345678901234567890}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":false}`, troupe.RetryTimes(9), 0, Drop, NoRetry},
-		{`{"retry":"false","retry_count":20}`, troupe.RetryNever, 0, Retry, Failed},
-		{`{"retry":5.0,"retry_count":20}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":1e0,"retry_count":20}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":"3","retry_count":20}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":[],"retry_count":24}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{"retry":null,"retry_count":23}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry":null}`, troupe.RetryNever, 0, Drop, NoRetry},
-		{`{"retry":null}`, troupe.RetryTimes(0), 0, Dead, Exhausted},
-		{`{}`, troupe.Retry{}, 0, Retry, Failed},
-		{`{"retry_count":24}`, troupe.Retry{}, 0, Dead, Exhausted},
-		{`{}`, troupe.RetryNever, 0, Drop, NoRetry},
-		{`{"retry_count":0}`, troupe.RetryTimes(1), 0, Dead, Exhausted},
+		{`{"retry":true,"retry_count":23}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":true,"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":true,"retry_count":4}`, troupe.Retries{}, 5, Dead, Exhausted},
+		{`{"retry":true}`, troupe.Times(1), 5, Retry, Failed},
+		{`{"retry":true,"retry_count":0}`, troupe.Times(1), 5, Dead, Exhausted},
+		{`{"retry":true,"retry_count":24}`, troupe.Times(30), 5, Retry, Failed},
+		{`{"retry":true}`, troupe.Times(0), 0, Dead, Exhausted},
+		{`{"retry":true}`, troupe.Never, 0, Drop, NoRetry},
+		{`{"retry":true,"retry_for":60}`, troupe.Never, 0, Retry, Failed},
+		{`{"retry":true,"retry_for":60}`, troupe.Times(0), 0, Retry, Failed},
+		{`{"retry":true,"retry_for":null}`, troupe.Times(0), 0, Dead, Exhausted},
+		{`{"retry":3,"retry_count":1}`, troupe.Times(1), 0, Retry, Failed},
+		{`{"retry":0}`, troupe.Times(9), 0, Dead, Exhausted},
+		{`{"retry":true}`, troupe.Retries{}, -1, Dead, Exhausted},
+		{`{"retry":3,"retry_count":1}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":3,"retry_count":2}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":1}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":0}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":-0}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":-5}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":123456789012345678901234567890,"retry_count":99}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":-123456789012345678901234567890}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":false}`, troupe.Times(9), 0, Drop, NoRetry},
+		{`{"retry":"false","retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":"false","retry_count":20}`, troupe.Times(9), 0, Dead, Exhausted},
+		{`{"retry":5.0,"retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":1e0,"retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":"3","retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":[],"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{"retry":null,"retry_count":23}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry":null}`, troupe.Never, 0, Drop, NoRetry},
+		{`{"retry":null}`, troupe.Times(0), 0, Dead, Exhausted},
+		{`{}`, troupe.Retries{}, 0, Retry, Failed},
+		{`{"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
+		{`{}`, troupe.Never, 0, Drop, NoRetry},
+		{`{"retry_count":0}`, troupe.Times(1), 0, Dead, Exhausted},
 	} {
 		d := Policy{MaxRetries: tt.policy}.Decide(now, rand.Uint64(), Failure{
-			Raw: []byte(tt.payload), FetchedFrom: "default", Err: boom, Options: troupe.ClassOptions{Retry: tt.class},
+			Raw: []byte(tt.payload), FetchedFrom: "default", Err: boom, Options: troupe.Options{Retries: tt.class},
 		})
 		if d.Action != tt.action || d.Reason != tt.reason {
 			t.Errorf("%s, class %+v, policy %d: %v (%s), want %v (%s)", tt.payload, tt.class, tt.policy, d.Action, d.Reason, tt.action, tt.reason)
@@ -142,7 +152,7 @@ func TestRetryFalseIsNotRecordedAnywhere(t *testing.T) {
 func TestAnUnknownClassIsRetried(t *testing.T) {
 	unknown := func(f *Failure) {
 		f.UnknownClass, f.Err = true, &troupe.UnknownClassError{Class: "Gone"}
-		f.Options = troupe.ClassOptions{Retry: troupe.RetryNever} // not the class's own: it has none
+		f.Options = troupe.Options{Retries: troupe.Never} // not the class's own: it has none
 	}
 	for payload, want := range map[string]Action{`{"class":"Gone"}`: Retry, `{"retry":null}`: Retry, `{"retry":false}`: Drop, `{"retry":0}`: Dead} {
 		d := decide(t, payload, unknown)

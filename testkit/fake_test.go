@@ -102,7 +102,7 @@ func TestDrainRunsWhatJobsPush(t *testing.T) {
 	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
 		_, err := q.Client.Push(ctx, &receipt{j.Args.Account}, client.In(time.Hour), client.Queue("mail"))
 		return err
-	}, troupe.ClassOptions{Middleware: []troupe.Middleware{note}})
+	}, troupe.Options{Middleware: []troupe.Middleware{note}})
 	troupe.Handle(&r, func(_ context.Context, j *troupe.Job[*receipt]) error {
 		if j.Args.Account == 2 {
 			return errBoom
@@ -284,7 +284,7 @@ func TestPerformClassUsesTheRegistry(t *testing.T) {
 	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
 		_, timed = ctx.Deadline()
 		return nil
-	}, troupe.ClassOptions{Timeout: time.Minute})
+	}, troupe.Options{Timeout: time.Minute})
 	if err := testkit.PerformClass(t.Context(), t, &r, "Billing::Charge", []any{1, 2}); err != nil || !timed {
 		t.Errorf("error %v, deadline %t", err, timed)
 	}

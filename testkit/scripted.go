@@ -88,14 +88,14 @@ func NewScripted(tb testing.TB) *Scripted {
 }
 
 // Registry returns a new registry with s as its only handler.
-func (s *Scripted) Registry(opts ...troupe.ClassOptions) *troupe.Registry {
+func (s *Scripted) Registry(opts ...troupe.Options) *troupe.Registry {
 	r := new(troupe.Registry)
 	s.Register(r, opts...)
 	return r
 }
 
 // Register adds s to r.
-func (s *Scripted) Register(r *troupe.Registry, opts ...troupe.ClassOptions) {
+func (s *Scripted) Register(r *troupe.Registry, opts ...troupe.Options) {
 	troupe.Handle(r, s.perform, opts...)
 }
 

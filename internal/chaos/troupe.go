@@ -35,7 +35,7 @@ func workTroupe(w *Worker) int {
 			return troupe.Kill(err)
 		}
 		return w.Perform(ctx, args[0], p.Failures() == 0)
-	}), troupe.ClassOptions{RetryIn: func(int, error, *troupe.Payload) troupe.Delay {
+	}), troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay {
 		return troupe.Delay(rand.N(time.Second))
 	}})
 	return actors.Main(actors.Config{

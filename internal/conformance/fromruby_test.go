@@ -185,6 +185,32 @@ func TestCheck06ThreeRetriesAreFourRunsAndDeath(t *testing.T) {
 	await(t, "the death handler ran", func() bool { return len(s.events("death", jid)) == 1 })
 }
 
+// Ruby's push says true where nobody says a number: then the class's counts, here 1.
+func TestCheck06TrueIsTheNumberOfTheClass(t *testing.T) {
+	s := newSite(t)
+	var jid string
+	s.ruby(`Sidekiq::Client.push("class" => "OneRetry", "args" => [])`, &jid)
+	if raw := s.queue("default")[0]; field(t, raw, "retry") != "true" {
+		t.Fatalf("pushed %s", raw)
+	}
+	s.work(on(2, "default"))
+	raw, _ := s.awaitIn("retry", jid)
+	s.due("retry", raw)
+	s.awaitRuns(2, jid)
+	s.awaitEmpty("default")
+	await(t, "it is stored", func() bool { return len(s.members("dead"))+len(s.members("retry")) == 1 })
+	raw, _ = s.find("dead", jid)
+	if raw == "" || field(t, raw, "retry_count") != "1" || field(t, raw, "retry") != "true" {
+		t.Errorf("dead has %q, retry %q", raw, s.members("retry"))
+	}
+	if n := len(s.events("run", jid)); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+	if e := s.entry("DeadSet", jid); e.Class != "OneRetry" {
+		t.Errorf("Ruby's DeadSet: %+v", e)
+	}
+}
+
 func TestCheck07RetriesGoToTheRetryQueue(t *testing.T) {
 	s := newSite(t)
 	var jid string

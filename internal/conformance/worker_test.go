@@ -133,6 +133,7 @@ func (w *worker) registry() *troupe.Registry {
 		"LongWinded": fails("Conformance::Failure", strings.Repeat("é", 20_000)),
 		"Garbled":    fails("Conformance::Failure", strings.Repeat("\xff", 20_000)),
 		"Boom":       func(context.Context, *troupe.Payload) error { panic("boom") },
+		"OneRetry":   fails("Conformance::Failure", "on purpose"),
 		"FailOnce": func(_ context.Context, p *troupe.Payload) error {
 			if p.Failures() == 0 {
 				return failure{"Conformance::Failure", "once"}
@@ -147,8 +148,11 @@ func (w *worker) registry() *troupe.Registry {
 			return failure{"Conformance::Failure", "at the gate"}
 		},
 	} {
-		var options troupe.ClassOptions
-		if class == "FailAtGate" { // not to run again while a test looks at it
+		var options troupe.Options
+		switch class {
+		case "OneRetry":
+			options.Retries = troupe.Times(1)
+		case "FailAtGate": // not to run again while a test looks at it
 			options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Hour) }
 		}
 		troupe.HandleClass(&r, class, troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {

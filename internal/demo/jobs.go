@@ -82,8 +82,8 @@ func (p *players) registry() *troupe.Registry {
 	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[quick]) error { return pause(ctx, j.Args.Millis) })
 	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[slow]) error { return pause(ctx, j.Args.Millis) })
 	troupe.Handle(&r, p.scheduled)
-	troupe.Handle(&r, p.flaky, troupe.ClassOptions{RetryIn: again})
-	troupe.Handle(&r, p.panics, troupe.ClassOptions{RetryIn: again})
+	troupe.Handle(&r, p.flaky, troupe.Options{RetryIn: again})
+	troupe.Handle(&r, p.panics, troupe.Options{RetryIn: again})
 	troupe.Handle(&r, p.long)
 	troupe.Handle(&r, p.deaf)
 	return &r

@@ -136,7 +136,7 @@ func (panics) Take(context.Context, int, []fetch.Unit) ([]fetch.Unit, error) {
 
 func (w *worker) registry() *troupe.Registry {
 	var r troupe.Registry
-	quick := troupe.ClassOptions{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }}
+	quick := troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }}
 	for class, perform := range map[string]func(context.Context, *troupe.Payload) error{
 		"Record": func(context.Context, *troupe.Payload) error { return nil },
 		// Nap sleeps args[0] seconds and gives up when it is told to.
@@ -198,7 +198,7 @@ func (w *worker) registry() *troupe.Registry {
 			return nil
 		},
 	} {
-		var options troupe.ClassOptions
+		var options troupe.Options
 		if class == "Mixed" {
 			options = quick
 		}

@@ -172,7 +172,7 @@ func TestRecoveredJobsOnAClusterAreRouted(t *testing.T) {
 			rdb.SAdd(ctx, keys.Paused, "q0", "q2") // nobody takes it from there
 			cfg := config(rdb, &record{})
 			var registry troupe.Registry
-			troupe.HandleClass(&registry, "Job", &record{}, troupe.ClassOptions{Recovery: c.class})
+			troupe.HandleClass(&registry, "Job", &record{}, troupe.Options{Recovery: c.class})
 			cfg.Registry, cfg.Poison = &registry, c.poison
 			start(t, cfg)
 			var got string

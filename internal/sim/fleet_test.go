@@ -111,7 +111,7 @@ func (w *world) start(pl *place) {
 
 func (p *process) registry() *troupe.Registry {
 	reg := new(troupe.Registry)
-	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, troupe.ClassOptions{
+	troupe.Handle(reg, func(ctx context.Context, j *troupe.Job[job]) error { return p.handle(ctx, j.JID) }, troupe.Options{
 		RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(2 * time.Second) },
 	})
 	return reg

@@ -53,7 +53,7 @@ func serveTroupe(ctx context.Context, s *Session) error {
 
 func (s *Session) config(log zerolog.Logger) actors.Config {
 	var jobs troupe.Registry
-	var options troupe.ClassOptions
+	var options troupe.Options
 	if s.Fail {
 		options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(retryIn) }
 	}

@@ -52,7 +52,7 @@ func newService(rdb redis.UniversalClient, log zerolog.Logger, ship func(context
 func (s *service) config() actors.Config {
 	var jobs troupe.Registry
 	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[Order]) error { return s.ship(ctx, j.Args) },
-		troupe.ClassOptions{Retry: troupe.RetryTimes(5), Timeout: time.Minute})
+		troupe.Options{Retries: troupe.Times(5), Timeout: time.Minute})
 	troupe.HandleClass(&jobs, "Audit", troupe.HandlerFunc(s.audit)) // a raw handler sees the payload as it is
 	return actors.Config{
 		Redis:      s.rdb, // its options are used; the daemon opens connections of its own

@@ -22,7 +22,7 @@
 //	half-open  Exactly one job runs, the probe. If it succeeds the circuit closes,
 //	           else it opens again.
 //
-// A class whose jobs may hang needs a Timeout (troupe.ClassOptions): as long as
+// A class whose jobs may hang needs a Timeout (troupe.Options): as long as
 // the probe runs, the others wait. Parked jobs lose their place in the queue.
 // Each process has circuits of its own, and probes for itself.
 package breaker

@@ -1,0 +1,166 @@
+package troupe
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"runtime/debug"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Options are what a class sets for all of its jobs, as sidekiq_options does in
+// Ruby. A type of arguments returns its own from a method Defaults (see Args);
+// Handle takes more, for its daemon only. A field with its zero value is unset.
+//
+// The first that is set counts. At a push: the option of the call, the type's, the
+// client's default. In the daemon: the field of the payload, Handle's option, the
+// type's, the daemon's configuration.
+//
+// Callbacks are called concurrently; one that panics counts as unset.
+type Options struct {
+	// Queue is where a push puts the job, and Tags are labels that Sidekiq's pages
+	// show. They belong to a push: only Defaults may set them.
+	Queue string
+	Tags  []string
+
+	// Retries is how often a failed job is retried: Times or Never. A push writes
+	// it into the field "retry", where Ruby reads it. The daemon takes it where
+	// that field is true, null or absent.
+	Retries Retries
+
+	// RetryQueue is the queue of the retries. Unset, it is the queue of the run
+	// that failed.
+	RetryQueue string
+
+	// Dead tells, with new(false), to drop a job whose retries are used up. Unset,
+	// and with new(true), it goes to the dead set.
+	Dead *bool
+
+	// Backtrace is how many lines of a failure's stack are stored; below 0 all,
+	// unset none.
+	Backtrace int
+
+	// Timeout cancels the context of a run, with cause ErrJobTimeout. Unset, a run
+	// may take for ever.
+	Timeout time.Duration
+
+	// RetryIn chooses the wait before the next attempt. count is 0 at the first
+	// failure; p is the stored payload with the fields of this failure.
+	RetryIn func(count int, err error, p *Payload) Delay
+
+	// Exhausted is called when no retry is left, before the job goes to the
+	// dead set; discard keeps it out of there. Death handlers run either way.
+	Exhausted func(p *Payload, err error) (discard bool)
+
+	// Recovery is where a job goes whose process died under it. The process that
+	// puts it back decides: all should have the same.
+	Recovery Recovery
+
+	// Middleware wraps this class only, inside of the daemon's own.
+	Middleware []Middleware
+}
+
+// Timeout returns Options with only that field.
+func Timeout(d time.Duration) Options { return Options{Timeout: d} }
+
+// Retries is how often a failed job is retried. The zero value is unset.
+type Retries struct {
+	max   int
+	never bool
+	set   bool
+}
+
+// Never drops a job that fails: no retry, no dead set, only death handlers. It is
+// Ruby's "retry: false".
+var Never = Retries{never: true, set: true}
+
+// Times allows n retries, n+1 runs in all. With 0 the first failure sends the job
+// to the dead set.
+func Times(n int) Retries { return Retries{max: n, set: true} }
+
+// Get returns the rule: max is meaningful if set is true and never false.
+func (r Retries) Get() (max int, never, set bool) { return r.max, r.never, r.set }
+
+// DefaultsOf returns the Options of the type of args, from its method Defaults;
+// none if it has no such method. The method is called on a zero value, and may
+// have a pointer receiver. Options that are out of range are an error that names
+// the field; a panic of the method is a *PanicError.
+func DefaultsOf(args Args) (Options, error) {
+	t := reflect.TypeOf(args)
+	if t == nil {
+		return Options{}, nil
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	own, ok := reflect.New(t).Interface().(interface{ Defaults() Options })
+	if !ok {
+		return Options{}, nil
+	}
+	o, err := ask(own.Defaults)
+	if err == nil {
+		err = o.validate()
+	}
+	if err != nil {
+		return Options{}, fmt.Errorf("Defaults of %v: %w", t, err)
+	}
+	return o, nil
+}
+
+// ask calls a method of a user's type.
+func ask(defaults func() Options) (o Options, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return defaults(), nil
+}
+
+// validate tells what is wrong with o.
+func (o Options) validate() error {
+	bad := func(field, got, want string) error { return fmt.Errorf("%s is %s, expected %s", field, got, want) }
+	if n, never, set := o.Retries.Get(); set && !never && n < 0 {
+		return bad("Retries", fmt.Sprintf("Times(%d)", n), "a number from 0, or Never")
+	}
+	if o.Timeout < 0 {
+		return bad("Timeout", o.Timeout.String(), "a time above 0")
+	}
+	for _, f := range [...]struct{ field, name string }{{"Queue", o.Queue}, {"RetryQueue", o.RetryQueue}} {
+		if !utf8.ValidString(f.name) {
+			return bad(f.field, strconv.QuoteToASCII(f.name), "a name in UTF-8")
+		}
+	}
+	for i, tag := range o.Tags {
+		if !utf8.ValidString(tag) {
+			return bad(fmt.Sprintf("Tags[%d]", i), strconv.QuoteToASCII(tag), "text in UTF-8")
+		}
+	}
+	return o.Recovery.Validate()
+}
+
+// under returns o with the fields of top, where top sets them.
+func (o Options) under(top Options) Options {
+	o.Queue = cmp.Or(top.Queue, o.Queue)
+	o.Retries = cmp.Or(top.Retries, o.Retries)
+	o.RetryQueue = cmp.Or(top.RetryQueue, o.RetryQueue)
+	o.Dead = cmp.Or(top.Dead, o.Dead)
+	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
+	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
+	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
+	if top.Tags != nil {
+		o.Tags = top.Tags
+	}
+	if top.RetryIn != nil {
+		o.RetryIn = top.RetryIn
+	}
+	if top.Exhausted != nil {
+		o.Exhausted = top.Exhausted
+	}
+	if top.Middleware != nil {
+		o.Middleware = top.Middleware
+	}
+	return o
+}
