@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"reflect"
 	"time"
 
 	"github.com/troupehq/troupe"
@@ -18,7 +19,8 @@ const (
 
 // PushBulk pushes a job for each element of seq, 1,000 a round trip (100 if
 // they are scheduled), so that they are fetched in the order of seq. Options
-// apply to all; see also AtEach, Spread and BatchSize. All share one created_at.
+// apply to all; see also AtEach, Spread and BatchSize. What they do not set comes
+// from the Defaults of each element's type. All share one created_at.
 //
 // The result has one jid per element, "" where middleware stopped it. With an
 // error it has the jids of the batches that were pushed before, which stay
@@ -31,7 +33,7 @@ func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], op
 	for args := range seq {
 		raw, err := troupe.EncodeArgs(args)
 		if err == nil {
-			err = b.add(ctx, args.Class(), raw)
+			err = b.add(ctx, args, args.Class(), raw)
 		}
 		if err != nil {
 			return b.failed(err)
@@ -49,7 +51,7 @@ func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[
 	for args := range seq {
 		raw, err := encodeList(args)
 		if err == nil {
-			err = b.add(ctx, class, raw)
+			err = b.add(ctx, nil, class, raw)
 		}
 		if err != nil {
 			return b.failed(err)
@@ -61,7 +63,9 @@ func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[
 // bulk is a bulk push under way.
 type bulk struct {
 	c       *Client
-	o       *options
+	opts    []Option
+	o       *options     // opts over the defaults of typ
+	typ     reflect.Type // of the last element, nil without a Go type
 	size    int
 	now     time.Time
 	created json.RawMessage
@@ -71,14 +75,14 @@ type bulk struct {
 }
 
 func (c *Client) bulk(opts []Option) (*bulk, error) {
-	o, err := c.apply(opts)
+	o, err := c.apply(nil, opts)
 	if err == nil && o.jid != "" {
 		err = &FieldError{"JID", "it for a bulk push", "a single push"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	b := &bulk{c: c, o: o, size: o.batch, now: time.Now()}
+	b := &bulk{c: c, opts: opts, o: o, size: o.batch, now: time.Now()}
 	if b.size == 0 {
 		b.size = batchSize
 		if o.when != nil {
@@ -89,7 +93,14 @@ func (c *Client) bulk(opts []Option) (*bulk, error) {
 	return b, nil
 }
 
-func (b *bulk) add(ctx context.Context, class string, args json.RawMessage) error {
+func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args json.RawMessage) error {
+	if t := reflect.TypeOf(typed); t != b.typ {
+		o, err := b.c.apply(typed, b.opts)
+		if err != nil {
+			return err
+		}
+		b.o, b.typ = o, t
+	}
 	var at time.Time
 	if b.o.when != nil {
 		at = b.o.when(b.now, len(b.jids)+len(b.batch))

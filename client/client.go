@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,7 @@ type Client struct {
 	timestamps troupe.Timestamps
 	defaults   []field
 	plain      *options // of a push without any
+	types      sync.Map // reflect.Type -> *options: plain with the type's Defaults
 	err        error    // of the defaults; every push returns it
 	gather     gatherer
 	buffer     *buffer // nil without WithBuffer
@@ -41,8 +43,9 @@ func WithTimestamps(t troupe.Timestamps) ClientOption {
 	return func(c *Client) { c.timestamps = t }
 }
 
-// WithDefaults sets options for every push that does not set them itself:
-// Queue, Retry, Tags, Set and the like, but no time and no JID.
+// WithDefaults sets options for every push that does not set them itself, and
+// whose type does not in its Defaults (see troupe.Options): Queue, Retry, Tags, Set
+// and the like, but no time and no JID.
 func WithDefaults(opts ...Option) ClientOption {
 	return func(c *Client) {
 		o := options{fields: c.defaults}
@@ -72,7 +75,9 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 	return c
 }
 
-// Push pushes one job and returns its jid, "" if middleware stopped it.
+// Push pushes one job and returns its jid, "" if middleware stopped it. What opts
+// do not set comes from the Defaults of the type of args (see troupe.Options), then
+// from WithDefaults.
 func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
 	if args == nil {
 		return "", &FieldError{"args", "nil", "a value that implements troupe.Args"}
@@ -81,7 +86,7 @@ func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (st
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", args.Class(), err)
 	}
-	return c.push(ctx, args.Class(), raw, opts)
+	return c.push(ctx, args, args.Class(), raw, opts)
 }
 
 // PushIn is Push with the option In: the job runs d from now.
@@ -94,14 +99,14 @@ func (c *Client) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts
 	return c.Push(ctx, args, append(slices.Clip(opts), At(t))...)
 }
 
-// PushClass pushes a job of a class that has no Go type. args are encoded by
-// troupe.EncodeJSON; nil means none.
+// PushClass pushes a job of a class that has no Go type, so without defaults of
+// one. args are encoded by troupe.EncodeJSON; nil means none.
 func (c *Client) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
 	raw, err := encodeList(args)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
-	return c.push(ctx, class, raw, opts)
+	return c.push(ctx, nil, class, raw, opts)
 }
 
 // PushJSON pushes a job whose arguments are the text of a JSON array. Values
@@ -115,7 +120,7 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 	if raw := p.Args(); raw[0] != '[' {
 		return "", fmt.Errorf("push %s: %w", class, &FieldError{"args", kind(raw), "an array"})
 	}
-	return c.push(ctx, class, p.Args(), opts)
+	return c.push(ctx, nil, class, p.Args(), opts)
 }
 
 // PushPayload pushes a whole record, which it does not change: Sidekiq's raw
@@ -141,8 +146,10 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	return c.finish(ctx, q, now)
 }
 
-func (c *Client) push(ctx context.Context, class string, args json.RawMessage, opts []Option) (string, error) {
-	o, err := c.apply(opts)
+// push pushes a job with the arguments raw. typed is where its class and raw came
+// from, nil if there is no Go type.
+func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw json.RawMessage, opts []Option) (string, error) {
+	o, err := c.apply(typed, opts)
 	if err == nil {
 		if name := o.bulkOnly(); name != "" {
 			err = &FieldError{name, "it for a single push", "a bulk push"}
@@ -161,7 +168,7 @@ func (c *Client) push(ctx context.Context, class string, args json.RawMessage, o
 	if jid == "" {
 		jid = troupe.NewJID()
 	}
-	d, err := o.draft(class, args, jid, at, now, stamp)
+	d, err := o.draft(class, raw, jid, at, now, stamp)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -227,15 +234,15 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	return e, jid, nil
 }
 
-// apply adds opts up. What it returns is only read: pushes may share it.
-func (c *Client) apply(opts []Option) (*options, error) {
-	o := c.plain
+// apply adds up opts, the defaults of the type of args and the client's. args are
+// nil if there is no Go type. What it returns is only read: pushes may share it.
+func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
+	o, err := c.base(args)
+	if err != nil {
+		return nil, err
+	}
 	if len(opts) > 0 {
-		o = &options{fields: slices.Clone(c.defaults)}
-		for _, opt := range opts {
-			opt(o)
-		}
-		o.settle(c.err)
+		o = o.with(opts, c.err)
 	}
 	return o, o.err
 }

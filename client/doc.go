@@ -4,14 +4,17 @@
 // not link the daemon.
 //
 //	c := client.New(rdb)
-//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"))
+//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
 //	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
 //	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
 //
+// Queue, retries and the like come from the options of the push, then from the
+// method Defaults of the job's type (see troupe.Options), then from WithDefaults.
+//
 // # What an error means
 //
-// A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError or a
-// *MiddlewareError comes before anything is sent. An *UnavailableError means that
+// A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError, a *MiddlewareError
+// or an error of the type's Defaults comes before anything is sent. An *UnavailableError means that
 // Redis is away or cannot serve for now, and tells whether the push may have
 // happened all the same (a connection cut, a time-out): the client never repeats it
 // by itself, whatever MaxRetries the given redis client has, because that would

@@ -20,6 +20,9 @@ type ChargeCard struct {
 }
 
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+func (ChargeCard) Defaults() troupe.Options {
+	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+}
 
 func Example() {
 	mr, err := miniredis.Run() // a Redis inside this process
@@ -31,15 +34,15 @@ func Example() {
 	defer func() { _ = rdb.Close() }()
 	ctx := context.Background()
 
-	c := client.New(rdb, client.WithDefaults(client.Retry(5)))
-	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical")); err != nil {
+	c := client.New(rdb)
+	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}); err != nil {
 		panic(err)
 	}
 	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}); err != nil {
 		panic(err)
 	}
 	overdue := []ChargeCard{{7, 100, "EUR"}, {8, 250, "SEK"}}
-	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
+	jids, err := client.PushBulk(ctx, c, slices.Values(overdue), client.Queue("default")) // before the type's
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +84,7 @@ func ExampleWithMiddleware() {
 	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}); err != nil {
 		panic(err)
 	}
-	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:default").Val()))
+	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:critical").Val()))
 	if err != nil {
 		panic(err)
 	}

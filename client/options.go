@@ -10,9 +10,10 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// Option changes one push. Of options for the same field the last one counts;
-// of In, At, AtEach and Spread only one may be given. A value out of range
-// fails the push with a *FieldError.
+// Option changes one push. It counts before the Defaults of the job's type (see
+// troupe.Options), and these before WithDefaults. Of options for the same field the
+// last one counts; of In, At, AtEach and Spread only one may be given. A value out
+// of range fails the push with a *FieldError.
 type Option func(*options)
 
 // field is one field of the payload.
@@ -46,9 +47,14 @@ type options struct {
 	timed string                               // name of the option that set when
 	batch int
 	err   error // the first fault
+
+	spanned bool // fields has a retry_for that none of these Options has set
 }
 
 func (o *options) set(key string, text json.RawMessage) {
+	if key == "retry_for" {
+		o.spanned = false
+	}
 	if i := slices.IndexFunc(o.fields, func(f field) bool { return f.key == key }); i >= 0 {
 		o.fields[i].text = text
 		return
@@ -59,6 +65,16 @@ func (o *options) set(key string, text json.RawMessage) {
 		return
 	}
 	o.fields = append(o.fields, field{key, string(name), text})
+}
+
+// retry sets the field retry. A retry_for of the defaults, by which Sidekiq 8 would
+// not look at it, goes.
+func (o *options) retry(value any) {
+	if o.spanned {
+		o.spanned = false
+		o.fields = slices.DeleteFunc(o.fields, func(f field) bool { return f.key == "retry_for" })
+	}
+	o.json("retry", value)
 }
 
 func (o *options) json(key string, value any) {
@@ -94,24 +110,25 @@ func (o *options) bulkOnly() string {
 	return ""
 }
 
-// Queue names the queue; the default is "default". Sidekiq's pages exist only
+// Queue names the queue; without any it is "default". Sidekiq's pages exist only
 // for names of letters, digits and "_", ":", ".", "-".
 func Queue(name string) Option { return func(o *options) { o.json("queue", name) } }
 
 // Retry allows n retries: n+1 runs, then the dead set; 0 means dead at the
-// first failure. The default is 25.
+// first failure. Without any it is what the daemon has for the class, or 25. A
+// RetryFor of the defaults does not apply then.
 func Retry(n int) Option {
 	return func(o *options) {
 		if n < 0 {
 			o.fail(&FieldError{"retry", strconv.Itoa(n), "a number of retries from 0"})
 			return
 		}
-		o.json("retry", n)
+		o.retry(n)
 	}
 }
 
 // NoRetry drops the job at its first failure: not retried, not in the dead set.
-func NoRetry() Option { return func(o *options) { o.json("retry", false) } }
+func NoRetry() Option { return func(o *options) { o.retry(false) } }
 
 // RetryFor retries for a span of time after the first failure instead of a
 // number of times; whole seconds, from 1 s to 1e9 s.

@@ -133,9 +133,10 @@ func (s *Sharded) each(f func(*Client) error) error {
 	return errors.Join(errs...)
 }
 
-// Push is Client.Push on the shard of the queue that opts or the defaults name.
+// Push is Client.Push on the shard of the queue that opts, the Defaults of the type
+// or the client's defaults name.
 func (s *Sharded) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
-	ctx, c, err := s.route(ctx, opts)
+	ctx, c, err := s.route(ctx, args, opts)
 	if err != nil {
 		return "", fmt.Errorf("push: %w", err)
 	}
@@ -154,7 +155,7 @@ func (s *Sharded) PushAt(ctx context.Context, t time.Time, args troupe.Args, opt
 
 // PushClass is Client.PushClass on the shard of the queue.
 func (s *Sharded) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
-	ctx, c, err := s.route(ctx, opts)
+	ctx, c, err := s.route(ctx, nil, opts)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -177,20 +178,21 @@ func (s *Sharded) PushPayload(ctx context.Context, p *troupe.Payload) (string, e
 
 // pushDefault pushes a record without a queue: the defaults name it.
 func (s *Sharded) pushDefault(ctx context.Context, p *troupe.Payload) (string, error) {
-	ctx, c, err := s.route(ctx, nil)
+	ctx, c, err := s.route(ctx, nil, nil)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", p.Class(), err)
 	}
 	return c.PushPayload(ctx, p)
 }
 
-// route finds the shard of a push. All clients have the same defaults.
-func (s *Sharded) route(ctx context.Context, opts []Option) (context.Context, *Client, error) {
+// route finds the shard of a push. All clients have the same defaults. args are nil
+// if there is no Go type.
+func (s *Sharded) route(ctx context.Context, args troupe.Args, opts []Option) (context.Context, *Client, error) {
 	var one *Client
 	for _, one = range s.clients {
 		break
 	}
-	o, err := one.apply(opts)
+	o, err := one.apply(args, opts)
 	if err != nil {
 		return ctx, nil, err
 	}
