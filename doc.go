@@ -6,7 +6,7 @@
 //	Args        a Go type that stands for the arguments of one class of jobs
 //	Job         a payload with its arguments decoded: what a typed handler gets
 //	Handler     performs a payload; Middleware wraps it
-//	Registry    handlers by class, with the ClassOptions of each
+//	Registry    handlers by class, with the Options of each
 //	Iteration   how far a job has come that works through a list: HandleIterable
 //	Discard, Kill, RetryIn, Park    what a handler may answer beside nil and an error
 //
@@ -42,9 +42,12 @@
 //	}
 //
 //	func (ChargeCard) Class() string { return "Billing::ChargeCard" }
+//	func (ChargeCard) Defaults() troupe.Options {
+//		return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+//	}
 //
 //	c := client.New(rdb)
-//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"))
+//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
 //	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
 //
 // # Run

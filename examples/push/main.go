@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 )
 
@@ -25,17 +26,22 @@ type ChargeCard struct {
 // Class is the worker's name on the wire.
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
 
+// Defaults are the options of all its jobs, as sidekiq_options sets them in Ruby.
+func (ChargeCard) Defaults() troupe.Options {
+	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+}
+
 func run(ctx context.Context, rdb redis.UniversalClient) error {
 	c := client.New(rdb)
 
-	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}, client.Queue("critical"), client.Retry(5))
+	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
 	if err != nil {
 		return err
 	}
 	fmt.Println(jid)
 
-	// in ten minutes; PushAt takes a time
-	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}); err != nil {
+	// in ten minutes; PushAt takes a time. An option counts before the type's Defaults
+	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}, client.Queue("default")); err != nil {
 		return err
 	}
 

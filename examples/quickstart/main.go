@@ -27,6 +27,11 @@ type ChargeCard struct {
 // Class is the worker's name on the wire.
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
 
+// Defaults are the options of all its jobs, as sidekiq_options sets them in Ruby.
+func (ChargeCard) Defaults() troupe.Options {
+	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+}
+
 var errDeclined = errors.New("card declined")
 
 func charge(ctx context.Context, job *troupe.Job[ChargeCard]) error {
@@ -50,7 +55,7 @@ func main() {
 	}
 
 	var jobs troupe.Registry
-	troupe.Handle(&jobs, charge)
+	troupe.Handle(&jobs, charge, troupe.Timeout(time.Minute))
 
 	os.Exit(actors.Main(actors.Config{
 		Redis:    redis.NewClient(options),

@@ -34,6 +34,11 @@ type Order struct {
 // Class is its name on the wire.
 func (Order) Class() string { return "Shop::Fulfil" }
 
+// Defaults are the options of all its jobs: a push and the daemon take them from here.
+func (Order) Defaults() troupe.Options {
+	return troupe.Options{Queue: "orders", Retries: troupe.Times(5)}
+}
+
 type service struct {
 	log    zerolog.Logger
 	rdb    redis.UniversalClient
@@ -52,7 +57,7 @@ func newService(rdb redis.UniversalClient, log zerolog.Logger, ship func(context
 func (s *service) config() actors.Config {
 	var jobs troupe.Registry
 	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[Order]) error { return s.ship(ctx, j.Args) },
-		troupe.Options{Retries: troupe.Times(5), Timeout: time.Minute})
+		troupe.Timeout(time.Minute))
 	troupe.HandleClass(&jobs, "Audit", troupe.HandlerFunc(s.audit)) // a raw handler sees the payload as it is
 	return actors.Config{
 		Redis:      s.rdb, // its options are used; the daemon opens connections of its own
@@ -122,7 +127,7 @@ func (s *service) order(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `expected {"ID": 1, "Email": "a@example.com"}`, http.StatusBadRequest)
 		return
 	}
-	jid, err := s.jobs.Push(r.Context(), o, client.Queue("orders"))
+	jid, err := s.jobs.Push(r.Context(), o)
 	if err != nil {
 		s.log.Error().Err(err).Msg("push")
 		http.Error(w, "try again", http.StatusServiceUnavailable)

@@ -21,6 +21,11 @@ type ChargeCard struct {
 // Class is its name on the wire.
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
 
+// Defaults are the options of all its jobs, as sidekiq_options sets them in Ruby.
+func (ChargeCard) Defaults() troupe.Options {
+	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+}
+
 // SendReceipt mails what was charged.
 type SendReceipt struct {
 	AccountID int64 `arg:"0"`
@@ -46,7 +51,7 @@ type Billing struct {
 
 // Checkout takes an order.
 func (b *Billing) Checkout(ctx context.Context, account, cents int64) error {
-	_, err := b.Jobs.Push(ctx, ChargeCard{account, cents, "EUR"}, client.Queue("critical"), client.Retry(5))
+	_, err := b.Jobs.Push(ctx, ChargeCard{account, cents, "EUR"})
 	return err
 }
 

@@ -115,7 +115,10 @@ func TestAPanickingChargeHarmsNobody(t *testing.T) {
 			return nil
 		}}
 		b := &Billing{Gateway: gateway, Jobs: client.New(m.Client)}
-		kit := testkit.Start(t, actors.Config{Redis: m.Client, Registry: b.Registry()}, testkit.Strict())
+		kit := testkit.Start(t, actors.Config{
+			Redis: m.Client, Registry: b.Registry(),
+			Capsules: []actors.Capsule{{Concurrency: 2, Queues: fetch.Strict{"critical", "default"}}},
+		}, testkit.Strict())
 
 		kit.Expect(testkit.Restarts("launcher/default/processor-*").Times(1), func() {
 			kit.Push(ChargeCard{42, 1999, "EUR"})
@@ -181,6 +184,7 @@ func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 		b := &Billing{Gateway: &bank{}, Jobs: jobs}
 		k := testkit.Start(t, actors.Config{
 			Redis: faults.Client(), Registry: b.Registry(), Middleware: []troupe.Middleware{rec.Middleware},
+			Capsules: []actors.Capsule{{Queues: fetch.Strict{"critical", "default"}}},
 		})
 		k.Await("all charged", func() bool { return len(rec.Done(t)) == len(jids) })
 		faults.AtRandom(0, 0)
