@@ -78,6 +78,24 @@ func BenchmarkEncodeArgs(b *testing.B) {
 	}
 }
 
+// BenchmarkEncodeRaw rewrites the text of arguments as PushJSON does.
+func BenchmarkEncodeRaw(b *testing.B) {
+	for name, text := range map[string]string{
+		"plain":  `[42,"a plain string of some length",{"id":123456,"name":"bob","tags":["x","y"]},true,null]`,
+		"floats": `[1.5,0.25,1e3,1795224881.1534805,-12.75]`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := json.RawMessage(text)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := EncodeJSON(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkDecodeArgs(b *testing.B) {
 	raw := json.RawMessage(`["bob",5]`)
 	var args benchArgs

@@ -36,11 +36,14 @@ func (e *EncodeError) Unwrap() error { return e.Err }
 //
 // Go types map as in encoding/json, with the same struct tags (json:"name",
 // omitempty, omitzero, string). json.Marshaler and encoding.TextMarshaler are
-// honoured, those with pointer receivers always; what a Marshaler or a
-// json.RawMessage gives is rewritten to the same form, number texts excepted.
-// Maps are sorted by key.
+// honoured, those with pointer receivers always. Maps are sorted by key. What a
+// Marshaler, a json.RawMessage or a json.Number gives is rewritten to the text
+// that Ruby would write after reading it: integers of any length stay, all other
+// numbers become doubles (1e3 is 1000.0, 1.10 is 1.1, -0 is 0), and of a key that
+// comes twice the last value stands at the first place.
 //
-// It fails with an *EncodeError on NaN and infinities, invalid UTF-8, map keys
+// It fails with an *EncodeError on NaN, infinities and numbers beyond the largest
+// double (1e999, with its position in the text), invalid UTF-8, map keys
 // that are not strings, channels, functions and complex numbers, and on values
 // nested deeper than MaxDepth, endless ones among them.
 func EncodeJSON(v any) ([]byte, error) {

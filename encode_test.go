@@ -3,6 +3,7 @@ package troupe
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"net/netip"
@@ -65,7 +66,8 @@ func TestEncodeJSON(t *testing.T) {
 		{"floats that Ruby writes with exponents", []float64{1e15, 1e16, 1e20, 1e100, 1.5e-5, 123456789012345680, 5e-324}, `[1.0e+15,1.0e+16,1.0e+20,1.0e+100,1.5e-05,1.2345678901234568e+17,5.0e-324]`},
 		{"minus zero", math.Copysign(0, -1), `-0.0`},
 		{"float32", float32(0.1), `0.1`},
-		{"numbers as written", []any{json.Number("1e3"), json.Number("1.10"), json.Number("")}, `[1e3,1.10,0]`},
+		{"numbers", []any{json.Number("1e3"), json.Number("1.10"), json.Number("-0"), json.Number("")}, `[1000.0,1.1,0,0]`},
+		{"float32 around the exponents", []float32{0.0001, 0.00009, 1e15, 1e14, 16777216}, `[0.0001,9.0e-05,1.0e+15,100000000000000.0,16777216.0]`},
 		{"maps by key", map[string]any{"b": 1, "a": map[upper]int{"y": 2, "x": 1}}, `{"a":{"x":1,"y":2},"b":1}`},
 		{"nil map, slice, pointer", []any{map[string]int(nil), []int(nil), (*int)(nil), json.RawMessage(nil), (*byPointer)(nil)}, `[null,null,null,null,null]`},
 		{"pointer", &five, `5`},
@@ -73,7 +75,9 @@ func TestEncodeJSON(t *testing.T) {
 		{"array", [2]int{1, 2}, `[1,2]`},
 		{"bytes", []byte("hi?>"), `"aGk/Pg=="`},
 		{"text marshaler", []any{upper("x"), netip.MustParseAddr("10.0.0.1")}, `["X","10.0.0.1"]`},
-		{"raw", json.RawMessage(` { "a" : [ 1e3 , "\u003c\u2028\/" ] } `), `{"a":[1e3,"<` + "\u2028" + `/"]}`},
+		{"raw", json.RawMessage(` { "a" : [ 1e3 , "\u003c\u2028\/" ] } `), `{"a":[1000.0,"<` + "\u2028" + `/"]}`},
+		{"raw, keys twice", json.RawMessage(` {"b" : {"x":1,"x":[2]} , "a":2, "\u0062":3, "c":{}, "a":{"":5} } `), `{"b":3,"a":{"":5},"c":{}}`},
+		{"raw, many keys", json.RawMessage(manyKeys(100, 2)), manyKeys(100, 1)},
 		{"pointer receiver, not addressable", map[string]byPointer{"k": {1}}, `{"k":{"n":"<"}}`},
 		{"big integer", []any{number, *number}, `[123456789012345678901234567890,123456789012345678901234567890]`},
 		{"time", when, `"2026-11-21T03:14:41.5Z"`},
@@ -94,6 +98,22 @@ func TestEncodeJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyKeys is an object with n keys, each so many times; the last value of key k
+// is k.
+func manyKeys(n, times int) string {
+	var members []string
+	for round := range times {
+		for k := range n {
+			value := k
+			if round < times-1 {
+				value = -1
+			}
+			members = append(members, fmt.Sprintf(`"k%d":%d`, k, value))
+		}
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }
 
 func nest(levels int) any {
@@ -127,6 +147,8 @@ func TestEncodeJSONRefuses(t *testing.T) {
 		{"endless value", ring, "encode JSON " + strings.Repeat(".Next", 100) + ": nested deeper than 100 levels"},
 		{"endless pointer", self, "encode JSON: nested deeper than 100 levels"},
 		{"bad number", json.Number("0x1"), `encode JSON: json.Number "0x1" is not a number`},
+		{"raw beyond doubles", json.RawMessage(` [ "é", -1e999 ] `), "encode JSON: number -1e999 at byte 9 is too large, expected at most 1.7976931348623157e+308, the largest double"},
+		{"number beyond doubles", []any{json.Number("1.7976931348623159e308")}, `encode JSON [0]: json.Number "1.7976931348623159e308" is too large, expected at most 1.7976931348623157e+308, the largest double`},
 		{"bad raw", json.RawMessage(`{"a" 1}`), "encode JSON: invalid JSON at byte 5: expected : after a key"},
 		{"empty raw", json.RawMessage{}, "encode JSON: invalid JSON at byte 0: empty"},
 		{"raw invalid UTF-8", json.RawMessage("\"\xff\""), "encode JSON: string is not valid UTF-8"},

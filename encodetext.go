@@ -15,11 +15,15 @@ import (
 )
 
 // appendFloat writes the shortest digits that read back as f, the way Ruby's
-// Float#to_s does: always a fraction; an exponent below 1e-4 and for whole
-// numbers from 1e15 on.
+// Float#to_s does, and version 2.6 of its json gem with it (Debian 12): always a
+// fraction; an exponent below 1e-4 and for whole numbers from 1e15 on.
 func appendFloat(dst []byte, f float64, bits int) ([]byte, *EncodeError) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, &EncodeError{Reason: strconv.FormatFloat(f, 'g', -1, 64) + " is not a JSON number"}
+	}
+	if bits == 32 { // Ruby reads the digits as those of a double
+		f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'g', -1, 32), 64)
+		bits = 64
 	}
 	if size := math.Abs(f); size == 0 || size >= 1e-4 && (size < 1e15 || f != math.Trunc(f)) {
 		start := len(dst)
@@ -44,42 +48,17 @@ func appendNumber(dst []byte, n json.Number) ([]byte, *EncodeError) {
 	if end, fault := scanNumber([]byte(n), 0); fault != "" || end != len(n) {
 		return nil, &EncodeError{Reason: "json.Number " + strconv.Quote(string(n)) + " is not a number"}
 	}
-	return append(dst, n...), nil
+	out, ok := appendNumberText(dst, []byte(n))
+	if !ok {
+		return nil, &EncodeError{Reason: tooLarge(fmt.Sprintf("json.Number %.40q", string(n)))}
+	}
+	return out, nil
 }
 
 func appendBase64(dst, data []byte) []byte {
 	dst = append(dst, '"')
 	dst = base64.StdEncoding.AppendEncode(dst, data)
 	return append(dst, '"')
-}
-
-// appendRaw rewrites JSON text: spaces outside of strings go, strings get
-// their one canonical form, numbers stay.
-func appendRaw(dst, raw []byte, depth int) ([]byte, *EncodeError) {
-	if raw == nil {
-		return append(dst, "null"...), nil
-	}
-	if at, fault := scanWhole(raw, depth); fault != "" {
-		return nil, &EncodeError{Reason: fmt.Sprintf("invalid JSON at byte %d: %s", at, fault)}
-	}
-	for i := 0; i < len(raw); {
-		if raw[i] != '"' {
-			if j := skipSpace(raw, i); j > i {
-				i = j
-				continue
-			}
-			dst = append(dst, raw[i])
-			i++
-			continue
-		}
-		end, _ := scanString(raw, i)
-		var err *EncodeError
-		if dst, err = appendCheckedString(dst, unquote(raw[i:end])); err != nil {
-			return nil, err
-		}
-		i = end
-	}
-	return dst, nil
 }
 
 func appendCheckedString(dst []byte, s string) ([]byte, *EncodeError) {

@@ -71,6 +71,9 @@ func FuzzDecodeArgs(f *testing.F) {
 				continue
 			}
 			text, err := EncodeArgs(first.Interface())
+			if err != nil && strings.Contains(err.Error(), "too large") { // a number that is no double, in an any
+				continue
+			}
 			if err != nil {
 				t.Fatalf("%q into %T: %v", raw, v, err)
 			}
@@ -105,7 +108,8 @@ func FuzzEncodeJSON(f *testing.F) {
 		text, err := EncodeJSON(want)
 		if err != nil {
 			fault, ok := errors.AsType[*EncodeError](err)
-			if s, isText := want.(string); ok && (isText && !utf8.ValidString(s) || fault.Reason == tooDeep().Reason) {
+			if s, isText := want.(string); ok && (isText && !utf8.ValidString(s) || fault.Reason == tooDeep().Reason ||
+				strings.Contains(fault.Reason, "too large")) {
 				return
 			}
 			t.Fatalf("%q: %v", raw, err)
@@ -114,8 +118,32 @@ func FuzzEncodeJSON(f *testing.F) {
 			t.Fatalf("%q becomes %q", raw, text)
 		}
 		got, err := decode(text)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		if diff := cmp.Diff(asRuby(want), asRuby(got)); err != nil || diff != "" {
 			t.Fatalf("%q becomes %q, %v (-want +got):\n%s", raw, text, err, diff)
 		}
 	})
+}
+
+// asRuby replaces the numbers in a decoded value by what they are in Ruby: floats
+// by doubles, integers by their digits.
+func asRuby(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if strings.ContainsAny(string(v), ".eE") {
+			f, _ := v.Float64()
+			return f
+		}
+		if v == "-0" {
+			return json.Number("0")
+		}
+	case []any:
+		for i := range v {
+			v[i] = asRuby(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = asRuby(v[key])
+		}
+	}
+	return v
 }

@@ -109,9 +109,10 @@ func (c *Client) PushClass(ctx context.Context, class string, args []any, opts .
 	return c.push(ctx, nil, class, raw, opts)
 }
 
-// PushJSON pushes a job whose arguments are the text of a JSON array. Values
-// stay as they are, number texts of any length included; spaces go and strings
-// get the form in which Ruby would write them.
+// PushJSON pushes a job whose arguments are the text of a JSON array. It is
+// brought into the form in which Ruby would write it, see troupe.EncodeJSON:
+// integers of any length stay, other numbers become doubles (1e3 is 1000.0). A
+// number that is no double (1e999) is an error that tells its place in args.
 func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessage, opts ...Option) (string, error) {
 	var p troupe.Payload
 	if err := p.SetJSON("args", args); err != nil {
@@ -126,7 +127,8 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 // PushPayload pushes a whole record, which it does not change: Sidekiq's raw
 // client push. Defaults are merged under it, jid and created_at added if
 // missing, enqueued_at written anew; a field "at" (seconds since the epoch)
-// sends it to the schedule set, even a time that has passed.
+// sends it to the schedule set, even a time that has passed. What is pushed is
+// in the form in which Ruby would write it, as with PushJSON.
 func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, error) {
 	if c.err != nil {
 		return "", c.err

@@ -10,7 +10,8 @@ import (
 )
 
 // PushFunc takes a job on its way to Redis. What it leaves in p is what is
-// stored. At that point p has class, args, queue, retry, jid and created_at,
+// stored, in the form in which Ruby would write it; a job that is pushed again
+// keeps its bytes but for what was edited. At that point p has class, args, queue, retry, jid and created_at,
 // and at (seconds since the epoch) if the job is scheduled.
 type PushFunc func(ctx context.Context, p *troupe.Payload) error
 

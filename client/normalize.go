@@ -164,8 +164,9 @@ func (c *Client) reorder(p *troupe.Payload) *troupe.Payload {
 }
 
 // strict refuses what must never be written: text that is not JSON, that is
-// nested too deep or not UTF-8. It returns p parsed anew, so that every later
-// reader sees what Redis will hold.
+// nested too deep or not UTF-8, numbers that are no doubles. It returns p in the
+// text that Ruby would write (see troupe.EncodeJSON), parsed anew, so that every
+// later reader sees what Redis will hold.
 func strict(p *troupe.Payload) (*troupe.Payload, error) {
 	if !p.ValidUTF8() {
 		for key := range p.Keys() {
@@ -177,11 +178,22 @@ func strict(p *troupe.Payload) (*troupe.Payload, error) {
 		}
 		return nil, &FieldError{"payload", "a key that is not UTF-8", "UTF-8"}
 	}
-	q, err := troupe.ParsePayload(p.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("payload: %w", err)
+	raw, err := troupe.EncodeJSON(json.RawMessage(p.Bytes()))
+	if err == nil {
+		return troupe.ParsePayload(raw)
 	}
-	return q, nil
+	if _, fault := troupe.ParsePayload(p.Bytes()); fault != nil {
+		return nil, fmt.Errorf("payload: %w", fault)
+	}
+	for key := range p.Keys() { // the place in the field says more
+		var one troupe.Payload
+		text, _ := p.Get(key)
+		if fault := one.SetJSON(key, text); fault != nil {
+			err = fault
+			break
+		}
+	}
+	return nil, fmt.Errorf("payload: %w", err)
 }
 
 func number(raw json.RawMessage) (float64, error) {

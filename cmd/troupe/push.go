@@ -44,8 +44,9 @@ func pushCommand() *cobra.Command {
 		Use:   "push CLASS [ARG…]",
 		Short: "Push jobs and print their jids",
 		Long: `Push pushes a job, as Sidekiq's client does, and prints its jid. Each ARG is JSON
-if it parses, else a string; numbers are pushed digit by digit as written. Write
--- before the first ARG that begins with a dash.`,
+if it parses, else a string. Integers are pushed digit by digit, other numbers as
+Ruby would write them (1e3 is 1000.0). Write -- before the first ARG that begins
+with a dash.`,
 		Example: `  troupe push HardWorker bob 5
   troupe push HardWorker '"5"' '{"a":[1,2]}' --queue critical --in 30s
   troupe push HardWorker --args '[1,"two"]' --count 1000

@@ -81,6 +81,8 @@ func (j *trip) enter() {
 		j.must(err)
 		_, err = j.client.PushPayload(ctx, p)
 		j.must(err)
+		// what Go pushes is the text that Ruby would write, and stays that from here on
+		j.ruby(`JSON.generate(JSON.parse(args[0]))`, &j.raw, j.raw)
 		j.ran([]string{"retry", "queue"}, append(enqueueFields, "at")...)
 	case 2: // another client, which wrote it like this
 		j.put("trip", j.raw)
