@@ -12,7 +12,7 @@ const (
 
 // PayloadError says why bytes are not a job.
 type PayloadError struct {
-	Reason string // "not an object", "unexpected end", …; never contains data of the job
+	Reason string // "not an object but null", "unexpected end", …; never contains data of the job
 	Offset int    // byte at which it was noticed
 }
 

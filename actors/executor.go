@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -169,6 +170,10 @@ func (e *execution) perform() {
 	defer e.c.busy.Add(-1)
 	var ok bool
 	if e.handler, ok = e.c.classes[e.name]; !ok {
+		if e.name == notajob.Class {
+			e.payload, e.err = nil, notajob.Again()
+			return
+		}
 		e.err = &troupe.UnknownClassError{Class: e.name}
 		return
 	}

@@ -168,6 +168,9 @@ func (d *Daemon) judged(j fetch.Judged) {
 	if d.events.wanted.Load() {
 		d.events.publish(JobPoisoned{At: now, Job: ref, Recoveries: j.Orphan.Recoveries, Err: j.Fate.Why})
 	}
+	if err != nil { // no job has died
+		return
+	}
 	if p, err := troupe.ParsePayload(j.Fate.Payload); err == nil {
 		d.bury(p, j.Fate.Why)
 	}

@@ -80,13 +80,13 @@ func (e *execution) invalid() {
 		return
 	}
 	e.w.own()
-	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload)
+	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload, e.w.unit.Queue)
 	if !e.settle(dec) {
 		return
 	}
 	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
 		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
-	joblog.Err(line, e.err).Msg("not a job: moved to the dead set as it is")
+	joblog.Err(line, e.err).Msg("not a job: moved to the dead set")
 	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
 }
 

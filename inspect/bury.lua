@@ -1,17 +1,19 @@
 -- Moves members of a sorted set, which may be dead itself, into dead: each one
--- that is still there, unchanged.
+-- that is still there.
 --
 -- KEYS    1 the set, 2 dead
 -- ARGV    1 score, 2 the oldest score that dead keeps or "", 3 its limit or "",
---         4.. members
+--         4.. pairs of a member and the text that dead gets, "" for the member
 -- returns a string with "1" for each member that was there, "0" for the others
 local there, any = {}, false
-for i = 4, #ARGV do
+for i = 4, #ARGV, 2 do
+  local member, text = ARGV[i], ARGV[i + 1]
+  if text == '' then text = member end
   there[#there + 1] = '0'
-  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+  if redis.call('ZSCORE', KEYS[1], member) then
     there[#there], any = '1', true
-    redis.call('ZADD', KEYS[2], ARGV[1], ARGV[i])
-    if KEYS[1] ~= KEYS[2] then redis.call('ZREM', KEYS[1], ARGV[i]) end
+    redis.call('ZADD', KEYS[2], ARGV[1], text)
+    if KEYS[1] ~= KEYS[2] or text ~= member then redis.call('ZREM', KEYS[1], member) end
   end
 end
 if any then

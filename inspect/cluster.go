@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 )
@@ -74,7 +76,7 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 }
 
 // buryOnCluster is bury where the two sets are in slots of their own.
-func (s *JobSet) buryOnCluster(ctx context.Context, entries []*SortedEntry, now, oldest string) ([]bool, error) {
+func (s *JobSet) buryOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
 	all := make([]any, len(entries))
 	for i, e := range entries {
 		all[i] = e.raw
@@ -87,7 +89,7 @@ func (s *JobSet) buryOnCluster(ctx context.Context, entries []*SortedEntry, now,
 	args := []any{"zadd", keys.Dead}
 	for i := range entries {
 		if _, there[i] = claimed[i]; there[i] {
-			args = append(args, now, all[i])
+			args = append(args, troupe.FormatScore(troupe.Score(now)), entries[i].deadText(now))
 		}
 	}
 	var end ending

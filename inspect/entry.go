@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -98,9 +99,10 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 	return e.enqueue(ctx, "retry an entry", true)
 }
 
-// Kill moves the entry, unchanged, into the dead set with the time of now, and
-// drops what is beyond the set's limits. Death handlers are the caller's, who
-// may run them after Done.
+// Kill moves the entry into the dead set with the time of now, and drops what is
+// beyond the set's limits. Its bytes stay, except that JSON that is no object
+// becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
+// show it otherwise. Death handlers are the caller's, who may run them after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
 	there, err := e.set.bury(ctx, []*SortedEntry{e})
 	if err != nil {
@@ -191,6 +193,15 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 	return nil
 }
 
+// deadText is what the dead set gets for the entry: its bytes, but for JSON that is
+// no object, which Sidekiq could not show there.
+func (e *SortedEntry) deadText(now time.Time) string {
+	if e.err == nil {
+		return e.raw
+	}
+	return string(notajob.Keep([]byte(e.raw), "", now, troupe.TimestampsFloat))
+}
+
 // bury moves entries of the set into the dead set in one step and returns which
 // were there.
 func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
@@ -203,11 +214,15 @@ func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 		limit = s.i.deadMax
 	}
 	if moving.Needed(s.i.rdb) && s.name != keys.Dead {
-		return s.buryOnCluster(ctx, entries, troupe.FormatScore(troupe.Score(now)), oldest)
+		return s.buryOnCluster(ctx, entries, now, oldest)
 	}
 	args := []any{troupe.FormatScore(troupe.Score(now)), oldest, limit}
 	for _, e := range entries {
-		args = append(args, e.raw)
+		text := e.deadText(now)
+		if text == e.raw {
+			text = ""
+		}
+		args = append(args, e.raw, text)
 	}
 	reply, err := buryScript.Run(ctx, s.i.rdb, []string{s.name, keys.Dead}, args...).Text()
 	if err != nil {

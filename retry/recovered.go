@@ -23,7 +23,7 @@ const recoveredTag = "recovered"
 // Bury is the decision to send it to the dead set because of err.
 func (pol Policy) Bury(now time.Time, in Recovered, err error) Decision {
 	if in.Payload == nil {
-		return pol.Invalid(now, in.Raw)
+		return pol.Invalid(now, in.Raw, in.Queue)
 	}
 	m := pol.stamp(now, in, in.Queue)
 	m.SetString("error_message", message(err))

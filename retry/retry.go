@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/notajob"
 )
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
@@ -65,7 +66,7 @@ const (
 	Discarded Reason = "discarded"         // by the handler or by RetryIn
 	NoRetry   Reason = "retry disabled"    // the payload or the class says so
 	NotUTF8   Reason = "not UTF-8"         // cannot be written back
-	NotAJob   Reason = "not a job"         // does not parse
+	NotAJob   Reason = "not a job"         // no JSON, or no object
 	Parked    Reason = "parked"            // by the handler
 )
 
@@ -114,7 +115,7 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	} else {
 		var err error
 		if m, err = troupe.ParsePayload(in.Raw); err != nil {
-			return pol.Invalid(now, in.Raw)
+			return pol.Invalid(now, in.Raw, in.FetchedFrom)
 		}
 	}
 	if in.UnknownClass {
@@ -127,10 +128,11 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	return f.decide(random)
 }
 
-// Invalid is the decision for bytes that are no job: dead as they are, without
-// handlers.
-func (pol Policy) Invalid(now time.Time, raw []byte) Decision {
-	d := Decision{Action: Dead, Reason: NotAJob, Payload: raw, RetryCount: NotCounted}
+// Invalid is the decision for bytes from a queue that are no job: dead without
+// handlers. JSON that is no object is kept inside of a job that Sidekiq's pages
+// can show (see package notajob), all else as it is.
+func (pol Policy) Invalid(now time.Time, raw []byte, queue string) Decision {
+	d := Decision{Action: Dead, Reason: NotAJob, Payload: notajob.Keep(raw, queue, now, pol.Timestamps), RetryCount: NotCounted}
 	pol.bury(&d, now)
 	return d
 }

@@ -318,19 +318,6 @@ func TestAJobThatIsNotUTF8DiesAsItIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJobDies(t *testing.T) {
-	for _, raw := range []string{"", "{", "[1]", `"x"`, "5", "null", "\xef\xbb\xbf{}", `{"a":NaN}`, `{} x`} {
-		for name, d := range map[string]Decision{
-			"Decide":  Policy{}.Decide(now, rand.Uint64(), Failure{Raw: []byte(raw), FetchedFrom: "default", Err: boom}),
-			"Invalid": Policy{}.Invalid(now, []byte(raw)),
-		} {
-			if d.Action != Dead || d.Reason != NotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != troupe.Score(now) || d.TrimMax != 10_000 {
-				t.Errorf("%s(%q): %+v", name, raw, d)
-			}
-		}
-	}
-}
-
 func TestTheBoundsOfTheDeadSet(t *testing.T) {
 	for _, tt := range []struct {
 		pol    Policy

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/notajob"
 )
 
 // batch sorts members by what is to become of them.
@@ -80,7 +81,9 @@ func (b *batch) bury(member string, p *troupe.Payload, reason error) {
 		b.s.cfg.Logger.Warn().Err(reason).Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
 			Int("bytes", len(member)).Msg("not a valid job: moving it to the dead set")
 	}
+	text := notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)
 	b.dying.members = append(b.dying.members, member)
+	b.dying.payloads = append(b.dying.payloads, string(text))
 	b.tried++
 }
 
@@ -167,6 +170,7 @@ func (b *batch) arguments() (names []string, args []any) {
 		troupe.FormatScore(troupe.Score(b.now.Add(-b.s.cfg.DeadTimeout))),
 		b.s.cfg.DeadMax)
 	args = appendAll(append(args, len(b.dying.members)), b.dying.members)
+	args = appendAll(args, b.dying.payloads)
 	args = appendAll(append(args, len(b.dropped)), b.dropped)
 	for _, g := range b.lists {
 		names = append(names, keys.Queue(g.queue))

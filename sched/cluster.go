@@ -86,7 +86,7 @@ func (b *batch) bury1(ctx context.Context, pipe redis.Pipeliner, here []int) *re
 	now := troupe.FormatScore(troupe.Score(b.now))
 	args := []any{"zadd", keys.Dead}
 	for _, i := range here {
-		args = append(args, now, b.dying.members[i])
+		args = append(args, now, b.dying.payloads[i])
 	}
 	cmd := redis.NewIntCmd(ctx, args...)
 	_ = pipe.Process(ctx, cmd) // only queues it

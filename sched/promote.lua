@@ -4,7 +4,7 @@
 --
 -- KEYS    1 the set, 2 queues, 3 dead, 4.. one list per queue
 -- ARGV    1 score of a death, 2 and 3 the trim of dead (oldest score, number)
---         then to dead:   n, member × n
+--         then to dead:   n, member × n, payload × n
 --         then dropped:   n, member × n
 --         then per list:  name of the queue, n, member × n, payload × n
 -- returns {buried, dropped, fault of dead, (moved, fault)×lists}; a fault is ""
@@ -47,12 +47,12 @@ local function remove(members) return redis.call('ZREM', set, unpack(unpack(memb
 
 local out = {0, 0, ''}
 
-local dying = section(false)
+local dying, texts = section(true)
 if dying then
   local add = {}
-  for i = dying[2], dying[3] do
+  for i = texts[2], texts[3] do
     add[#add + 1] = ARGV[1]
-    add[#add + 1] = dying[1][i]
+    add[#add + 1] = texts[1][i]
   end
   out[3] = fault(redis.pcall('ZADD', KEYS[3], unpack(add)))
   if out[3] == '' then

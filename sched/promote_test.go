@@ -2,6 +2,7 @@ package sched_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -124,10 +125,26 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	if len(dead) != len(bad)+1 {
 		t.Fatalf("%d entries are dead", len(dead))
 	}
+	var kept []string
 	for _, z := range dead {
-		if z.Member != "kept" && (!slices.Contains(bad, z.Member.(string)) || math.Abs(z.Score-troupe.Score(now)) > 60) {
+		member := z.Member.(string)
+		if p, err := troupe.ParsePayload([]byte(member)); err == nil && p.Class() == "Troupe::NotAJob" { // JSON that is no object
+			var args []string
+			if err := json.Unmarshal(p.Args(), &args); err != nil || len(args) != 1 || p.Queue() != "default" {
+				t.Errorf("dead: %s", member)
+				continue
+			}
+			if member = args[0]; strings.HasPrefix(member, "{") {
+				t.Errorf("an object is kept as %s", z.Member)
+			}
+			kept = append(kept, member)
+		}
+		if member != "kept" && (!slices.Contains(bad, member) || math.Abs(z.Score-troupe.Score(now)) > 60) {
 			t.Errorf("dead at %v: %q", z.Score, z.Member)
 		}
+	}
+	if slices.Sort(kept); !slices.Equal(kept, []string{`"x"`, `5`, `[1]`, `null`}) {
+		t.Errorf("kept as jobs: %q", kept)
 	}
 	if lines := log.lines(t); len(lines) != len(bad) {
 		t.Errorf("%d log lines, want %d", len(lines), len(bad))

@@ -92,42 +92,6 @@ func TestCheck09TheWaitBeforeARetryIsSidekiqs(t *testing.T) {
 	}
 }
 
-func TestCheck10BytesThatAreNoJobAreDeadAsTheyAreAndNotCounted(t *testing.T) {
-	s := newSite(t)
-	bad := []string{
-		`not json`, ``, `[1]`, `"x"`, `5`, `null`, `{"class":`, "\ufeff" + `{"class":"Record","args":[]}`,
-		`{"class":"Record","args":[NaN]}`, `{"class":"Record","args":[]} x`,
-	}
-	s.put("default", bad...)
-	s.push("Record", `[1]`)
-	kit := s.work(on(2, "default"))
-	s.awaitSize("dead", len(bad))
-	s.awaitRuns(1, "")
-	kit.Stop()
-	dead := s.members("dead")
-	for _, raw := range bad {
-		if !slices.Contains(dead, raw) {
-			t.Errorf("%q is not in dead", raw)
-		}
-	}
-	if st := s.stats(); st.Processed != 1 || st.Failed != 0 || st.Dead != len(bad) {
-		t.Errorf("Ruby's Stats: %+v, want one execution and no failure", st)
-	}
-	// Ruby shows what is no JSON as it is. Its API and its Dead page break on
-	// JSON that is no object, wherever it is.
-	s.must(s.rdb.ZRem(t.Context(), "dead", `[1]`, `5`, `null`, `"x"`).Err())
-	var shown [][]string
-	s.ruby(`Sidekiq::DeadSet.new.map(&:args)`, &shown)
-	if len(shown) != len(bad)-4 {
-		t.Errorf("Ruby's DeadSet shows %q", shown)
-	}
-	for _, args := range shown {
-		if len(args) != 1 || !slices.Contains(bad, args[0]) {
-			t.Errorf("Ruby's DeadSet shows %q", args)
-		}
-	}
-}
-
 func TestCheck11AFailureOfRubyIsKeptWhenGoFailsNext(t *testing.T) {
 	s := withSharedSidekiq(t)
 	first := s.push("FailInRuby", `["é"]`, inQueue("check11"))

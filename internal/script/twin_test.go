@@ -57,9 +57,12 @@ var scriptTries = map[string]twins.Try{
 	},
 	"sched/promote": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{setA, names, dead}, []any{"7", "1", rapid.IntRange(1, 5).Draw(t, "limit")}
-		for range 2 { // to dead, dropped
+		for _, what := range []string{"to dead", "dropped"} {
 			some := some(t, 3)
 			args = add(append(args, len(some)), some...)
+			for i := 0; what == "to dead" && i < len(some); i++ {
+				args = append(args, rapid.SampledFrom([]string{some[i], "kept " + some[i]}).Draw(t, "text"))
+			}
 		}
 		for _, name := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "queues")] {
 			some := some(t, 4)
@@ -90,7 +93,10 @@ var scriptTries = map[string]twins.Try{
 	"inspect/bury": func(t *rapid.T) ([]string, []any) {
 		from := rapid.SampledFrom([]string{setA, dead}).Draw(t, "from")
 		args := []any{"7", rapid.SampledFrom([]string{"", "1"}).Draw(t, "oldest"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "limit")}
-		return []string{from, dead}, add(args, some(t, 4)...)
+		for _, m := range some(t, 4) {
+			args = append(args, m, rapid.SampledFrom([]string{"", "kept " + m}).Draw(t, "text"))
+		}
+		return []string{from, dead}, args
 	},
 	"inspect/enqueue": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{setA, names}, []any{}
