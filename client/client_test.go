@@ -384,6 +384,17 @@ func TestPrepareKeepsTheBytes(t *testing.T) {
 			t.Errorf("Prepare(%s)\n got %s, %v\nwant %s", tt.in, p.Bytes(), err, tt.want)
 		}
 	}
+	edits := client.New(rdb, client.WithMiddleware(func(next client.PushFunc) client.PushFunc {
+		return func(ctx context.Context, p *troupe.Payload) error {
+			p.Set("new", json.RawMessage(`[1e3, {"a":1,"a":-0}]`))
+			p.Set("x", json.RawMessage(`1.50`))
+			return next(ctx, p)
+		}
+	}))
+	p, err := edits.Prepare(t.Context(), parse(t, tests[0].in), now)
+	if want := strings.Replace(tests[0].want, `{"a" : 1}}`, `1.5,"new":[1000.0,{"a":0}]}`, 1); err != nil || string(p.Bytes()) != want {
+		t.Errorf("edited by middleware: %s, %v\nwant %s", p.Bytes(), err, want)
+	}
 	if _, err := c.Prepare(t.Context(), parse(t, `{"class":"A","args":[],"queue":""}`), now); !fieldError(err, "queue") {
 		t.Errorf("got %v", err)
 	}

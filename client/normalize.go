@@ -43,11 +43,15 @@ func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 		return nil, err
 	}
 	if c.chain != nil {
+		was := p.Clone()
 		out, err := c.through(ctx, p)
 		if err != nil || out == nil {
 			return nil, err
 		}
-		if p, err = troupe.ParsePayload(out.Bytes()); err != nil {
+		if p, err = troupe.ParsePayload(out.Bytes()); err == nil {
+			err = rewriteEdits(p, was)
+		}
+		if err != nil {
 			return nil, &MiddlewareError{err}
 		}
 		p.Delete("at")
@@ -60,6 +64,21 @@ func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 	}
 	p.SetTime("enqueued_at", now, c.timestamps)
 	return p, nil
+}
+
+// rewriteEdits brings the fields of p whose text is not that of was into the form
+// in which Ruby would write them.
+func rewriteEdits(p, was *troupe.Payload) error {
+	for key := range p.Keys() {
+		text, _ := p.Get(key)
+		if before, ok := was.Get(key); ok && bytes.Equal(before, text) {
+			continue
+		}
+		if err := p.SetJSON(key, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check is the validation of a raw push, see Sidekiq's client.
