@@ -3,29 +3,25 @@
 package handler
 
 import (
-	"os/exec"
+	"os"
 	"syscall"
 )
 
-// startChild starts cmd as the leader of a process group. These systems have no
-// parent death signal: a program outlives a daemon that is killed.
-func startChild(cmd *exec.Cmd) (*child, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	c := &child{cmd: cmd, gone: make(chan struct{})}
-	go func() {
-		// Wait reaps before the group is killed: for that moment its number may
-		// in theory go to somebody else, since waiting without reaping is not
-		// portable.
-		_ = cmd.Wait()
-		c.ended()
-		awaitGroup(cmd.Process.Pid)
-		close(c.gone)
-	}()
-	return c, nil
+// inGroup has no parent death signal: these systems have none.
+func inGroup(pgid int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pgid: pgid}
 }
+
+// wait returns when the program has ended and its group has got KILL. The
+// program is reaped before that, since waiting without reaping is not portable:
+// then it is the guard that keeps the id of the group.
+func (c *child) wait() {
+	_ = c.cmd.Wait() // ProcessState tells all; pipe errors are harmless
+	c.ended()
+}
+
+// exited returns when p has ended, and reaps it.
+func exited(p *os.Process) { _, _ = p.Wait() }
 
 // onlyZombies cannot be told here: the system's process 1 reaps them soon.
 func onlyZombies(int) bool { return false }

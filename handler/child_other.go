@@ -3,18 +3,19 @@
 package handler
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/rs/zerolog"
 )
 
 // startChild starts cmd. There are no process groups here: only the program
 // itself is ended, and at once.
-func startChild(cmd *exec.Cmd) (*child, error) {
+func startChild(cmd *exec.Cmd, _ zerolog.Logger) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	c := &child{cmd: cmd, gone: make(chan struct{})}
+	c := newChild(cmd)
 	go func() {
 		_ = cmd.Wait()
 		c.mu.Lock()
@@ -25,4 +26,4 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-func signalGroup(p *os.Process, _ syscall.Signal) { _ = p.Kill() }
+func (c *child) send(syscall.Signal) { _ = c.cmd.Process.Kill() }

@@ -3,9 +3,15 @@
 package handler
 
 import (
-	"os"
+	"errors"
+	"io/fs"
+	"os/exec"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 const (
@@ -13,7 +19,110 @@ const (
 	groupLimit = time.Second
 )
 
-func signalGroup(p *os.Process, sig syscall.Signal) { _ = syscall.Kill(-p.Pid, sig) }
+var noShell sync.Once
+
+// startChild starts cmd in a process group that does not outlive this process,
+// whatever kills it, so that the job's next run cannot overlap this one.
+//
+// The group is there before the program: its leader is a guard, a shell that
+// waits for the end of a pipe whose only writing end is ours and then kills the
+// group that it is in. Neither the order in which the processes of the job die
+// nor which descriptors they have closed matters to it. A guard that has been
+// killed is replaced while we live. If it is killed together with us, the program
+// still has its parent death signal (Linux), but what it has started lives on.
+//
+// Why the program is not the leader itself: a guard could join its group only
+// when the program runs, and might come too late.
+//
+// Processes that leave the group (setsid, setpgid), and those that another user
+// runs (sudo), are left to systemd's control group or the end of the container.
+// A program that leaves it itself still gets all signals while we live.
+func startChild(cmd *exec.Cmd, log zerolog.Logger) (*child, error) {
+	c := newChild(cmd)
+	started := make(chan error)
+	go func() {
+		// The parent death signal is that of the thread that has started the
+		// program, which therefore stays until the program has ended.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.start(log)
+		started <- err
+		if err != nil {
+			return
+		}
+		c.wait()
+		c.closeGroup()
+		close(c.gone)
+	}()
+	return c, <-started
+}
+
+func (c *child) start(log zerolog.Logger) error {
+	switch leader, err := startGuard(0); {
+	case err == nil:
+		c.leader, c.pgid = leader, leader.Pid
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		noShell.Do(func() {
+			log.Warn().Err(err).Msg("what the programs of jobs start may outlive this process: there is no shell to guard it")
+		})
+	default:
+		return err
+	}
+	c.cmd.SysProcAttr = inGroup(c.pgid)
+	if err := c.cmd.Start(); err != nil {
+		c.ended()
+		c.closeGroup()
+		return err
+	}
+	if c.leader == nil {
+		c.pgid = c.cmd.Process.Pid
+		return nil
+	}
+	c.watcher.Go(func() { c.watch(log) })
+	return nil
+}
+
+// send signals the group, and the program if it has left the group, with the
+// group that it leads then.
+func (c *child) send(sig syscall.Signal) {
+	if sig == syscall.SIGKILL && !c.isKilled() {
+		close(c.killed)
+	}
+	if c.pgid > 0 {
+		_ = syscall.Kill(-c.pgid, sig)
+	}
+	if c.cmd.Process == nil || c.cmd.Process.Signal(syscall.Signal(0)) != nil {
+		return // not started, or reaped
+	}
+	switch pid := c.cmd.Process.Pid; c.leftFor() {
+	case 0:
+	case pid:
+		_ = syscall.Kill(-pid, sig)
+	default:
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// leftFor returns the group that the program is in if it is not ours, else 0.
+func (c *child) leftFor() (pgid int) {
+	pgid, err := syscall.Getpgid(c.cmd.Process.Pid)
+	if err != nil || pgid == c.pgid {
+		return 0
+	}
+	return pgid
+}
+
+// closeGroup returns when no process of the killed group runs any more, and
+// gives its id back.
+func (c *child) closeGroup() {
+	c.watcher.Wait()
+	if c.leader != nil {
+		_, _ = c.leader.Wait()
+	}
+	if c.pgid > 0 {
+		awaitGroup(c.pgid)
+	}
+}
 
 // awaitGroup returns when no process of the killed group pgid runs any more: the
 // program has been reaped, others may need a moment. It gives up after

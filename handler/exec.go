@@ -44,12 +44,13 @@ const (
 // *ExecError and by default a retry. Each line of its output becomes a line of
 // the log; the tail of its stderr is the error's message.
 //
-// The program leads a process group of its own. On timeout or cancel the group
+// The program runs in a process group of its own. On timeout or cancel the group
 // gets TERM and 5 s later KILL (2 s later at the hard shutdown, cause
 // troupe.ErrShutdown); what is left of the group when the program has exited is
-// killed, too, and Perform returns after all of it is gone. Only processes that
-// have left the group (setsid) escape. How the group dies with a daemon that is
-// killed itself is told at startChild.
+// killed, too, and Perform returns after all of it is gone. The group dies with
+// this process, whatever kills that. Only processes that have left the group
+// (setsid, setpgid) and those of other users (sudo) escape; docs/handlers.md has
+// the details.
 type Exec struct {
 	argv    []string
 	timeout time.Duration
@@ -116,7 +117,7 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 		"TROUPE_QUEUE="+queue,
 		"TROUPE_RETRY_COUNT="+strconv.Itoa(p.Failures()),
 	)
-	c, err := startChild(cmd)
+	c, err := startChild(cmd, log)
 	if err != nil {
 		return &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
 	}

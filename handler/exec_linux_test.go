@@ -2,24 +2,27 @@ package handler
 
 import (
 	"os"
-	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
-// The scripts hold a fifo open; its end tells that all of their processes are
-// gone, zombies or not.
+// The scripts hold a fifo, $1, open; its end tells that all of their processes
+// are gone, zombies or not.
 func TestChildrenDieWithAKilledDaemon(t *testing.T) {
 	tests := map[string]string{ // as handlers do, they read the job first
-		"program":                      `read _; trap '' TERM HUP INT; exec 7>"$FIFO"; echo up >&7; while :; do sleep 0.05; done`,
-		"program that has no lifeline": `TROUPE_TEST_CLOSER="$FIFO" exec "$SELF"`,
-		"program of a script":          `read _; sh -c 'trap "" TERM HUP INT; exec 7>"$FIFO"; echo up >&7; while :; do sleep 0.05; done'; exit 0`,
-		"background of a background":   `read _; (sh -c 'trap "" TERM HUP INT; exec 7>"$FIFO"; echo up >&7; exec sleep 1000' & wait) & wait`,
+		"program":                        `read _; trap '' TERM HUP INT; exec 7>"$1"; echo up >&7; while :; do sleep 0.05; done`,
+		"program that closes everything": `TROUPE_TEST_CLOSER="$1" exec "$2"`,
+		"program of a script":            `read _; sh -c 'trap "" TERM HUP INT; exec 7>"$1"; echo up >&7; while :; do sleep 0.05; done' sh "$1"; exit 0`,
+		"background of a background":     `read _; (sh -c 'trap "" TERM HUP INT; exec 7>"$1"; echo up >&7; exec sleep 1000' sh "$1" & wait) & wait`,
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
 			fifo, up, end := pipe(t)
-			daemon := exec.CommandContext(t.Context(), os.Args[0])
-			daemon.Env = append(os.Environ(), daemonEnv+"="+script, "FIFO="+fifo, "SELF="+os.Args[0])
+			daemon := daemonCmd(t, 1, "sh", "-c", script, "sh", fifo, os.Args[0])
 			if err := daemon.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -33,4 +36,71 @@ func TestChildrenDieWithAKilledDaemon(t *testing.T) {
 			ends(t, end)
 		})
 	}
+}
+
+func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+	d := startDaemon(t, 1, languages[0].argv...)
+	pgid := d.groups(t)[0]
+	first := awaitGuard(t, pgid, 0)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitGuard(t, pgid, first)
+	d.die(t, syscall.SIGKILL)
+	if !groupEnds(pgid) {
+		t.Error("something of the job is still alive")
+		_ = syscall.Kill(-pgid, syscall.SIGKILL)
+	}
+}
+
+// The program itself does, what it has started would live on.
+func TestAProgramDiesWithItsDaemonAndItsGuard(t *testing.T) {
+	fifo, up, end := pipe(t)
+	daemon := daemonCmd(t, 1, "sh", "-c", `exec 7>"$1"; echo $$ >&7; exec sleep 7777`, "sh", fifo)
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill(); _ = daemon.Wait() })
+	program, err := strconv.Atoi(within(t, up, "start"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgid, err := syscall.Getpgid(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := awaitGuard(t, pgid, 0)
+	if err := daemon.Process.Signal(syscall.SIGSTOP); err != nil { // it starts no other guard
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, end)
+}
+
+// awaitGuard returns the guard of a process group once there is one other than
+// before.
+func awaitGuard(t *testing.T, pgid, before int) (pid int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if text, _ := os.ReadFile(name); !strings.HasSuffix(string(text), "\x00troupe-guard\x00") {
+				continue
+			}
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			if of, err := syscall.Getpgid(pid); err == nil && of == pgid && pid != before {
+				return pid
+			}
+		}
+	}
+	t.Fatalf("process group %d has no guard but %d", pgid, before)
+	return 0
 }

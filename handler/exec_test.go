@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,23 +25,43 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// daemonEnv makes the test binary play a daemon that runs one job by the shell
-// script in the variable.
-const daemonEnv = "TROUPE_TEST_SCRIPT"
+// daemonEnv makes the test binary play a daemon that runs a job by the program
+// in the variable, a JSON array of it and its arguments; daemonJobsEnv makes it
+// run so many such jobs at once.
+const (
+	daemonEnv     = "TROUPE_TEST_PROGRAM"
+	daemonJobsEnv = "TROUPE_TEST_JOBS"
+)
 
 func TestMain(m *testing.M) {
 	if fifo := os.Getenv(closerEnv); fifo != "" {
 		beCloser(fifo)
 	}
-	if script := os.Getenv(daemonEnv); script != "" {
-		h, err := NewExec([]string{"sh", "-c", script}, 0, zerolog.Nop())
-		if err == nil {
-			err = h.Perform(context.Background(), job("{}"))
-		}
-		fmt.Println("ended:", err)
-		os.Exit(3)
+	if program := os.Getenv(daemonEnv); program != "" {
+		beDaemon(program)
 	}
 	os.Exit(m.Run())
+}
+
+func beDaemon(program string) {
+	var argv []string
+	err := json.Unmarshal([]byte(program), &argv)
+	var h *Exec
+	if err == nil {
+		h, err = NewExec(argv, 0, zerolog.New(os.Stderr))
+	}
+	if err == nil {
+		jobs, _ := strconv.Atoi(os.Getenv(daemonJobsEnv))
+		var wg sync.WaitGroup
+		for range max(1, jobs) {
+			wg.Go(func() {
+				fmt.Fprintln(os.Stderr, "ended:", h.Perform(context.Background(), job("{}")))
+			})
+		}
+		wg.Wait()
+	}
+	fmt.Fprintln(os.Stderr, "ended:", err)
+	os.Exit(3)
 }
 
 // closerEnv makes the test binary play a program that closes every descriptor

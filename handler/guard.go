@@ -1,0 +1,89 @@
+//go:build unix
+
+package handler
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// guardScript waits for the end of its stdin, the lifeline, and then kills the
+// process group that it is in. It names no id: the 0 is its own group. As long
+// as the guard is a member of that group the system gives the group's id to
+// nobody else. So the guard cannot hit a foreign process, however late it runs.
+//
+// It ignores the signals that are sent to the group for the program to hear.
+const guardScript = `trap "" HUP INT QUIT TERM USR1 USR2 ALRM TSTP TTIN TTOU; read x; kill -s KILL 0`
+
+const (
+	guardShell = "/bin/sh"
+	// guardPause is how long the next guard is waited with when one after the
+	// other ends at once.
+	guardPause = time.Second
+)
+
+// lifeline returns the reading end of a pipe that all guards share. This process
+// has the only writing end and writes nothing: the pipe ends with this process,
+// whatever ends that. Programs do not inherit the writing end.
+var lifeline = sync.OnceValues(func() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("open the pipe of the guards: %w", err)
+	}
+	lifelineEnd = w
+	// The guards share the flags of the pipe, and a shell's read has to wait.
+	return r, syscall.SetNonblock(int(r.Fd()), false)
+})
+
+var lifelineEnd *os.File // not to be collected: that would close it
+
+// startGuard starts a guard in the process group pgid, 0 for a new one, that it
+// leads. It has no parent death signal, which would come before the guard has
+// killed its group.
+func startGuard(pgid int) (*os.Process, error) {
+	stdin, err := lifeline()
+	if err != nil {
+		return nil, err
+	}
+	return startGuardOf(pgid, stdin)
+}
+
+func startGuardOf(pgid int, stdin *os.File) (*os.Process, error) {
+	p, err := os.StartProcess(guardShell, []string{"sh", "-c", guardScript, "troupe-guard"}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{stdin},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: pgid},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the guard of the program: %w", err)
+	}
+	return p, nil
+}
+
+// watch starts another guard when one has ended, until the group is killed.
+func (c *child) watch(log zerolog.Logger) {
+	exited(c.leader)
+	for {
+		began := time.Now()
+		c.mu.Lock()
+		if c.isKilled() {
+			c.mu.Unlock()
+			return
+		}
+		p, err := startGuard(c.pgid)
+		c.mu.Unlock()
+		log.Warn().Err(err).Msg("the guard of a job's processes has ended, another is started")
+		if err == nil {
+			_, _ = p.Wait()
+		}
+		select {
+		case <-c.killed:
+			return
+		case <-time.After(time.Until(began.Add(guardPause))):
+		}
+	}
+}
