@@ -69,7 +69,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 	var registry troupe.Registry
 	transport := handler.NewTransport(s.concurrency())
 	for _, h := range s.Handlers {
-		run, options, err := h.make(log, stdout, transport)
+		run, options, err := h.make(log, stdout, transport, s.Env)
 		if err != nil {
 			return nil, fmt.Errorf("make handler of %s: %w", h.Class, err)
 		}
@@ -79,7 +79,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 	return &registry, nil
 }
 
-func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper) (troupe.Handler, troupe.Options, error) {
+func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper, env []Variable) (troupe.Handler, troupe.Options, error) {
 	switch {
 	case h.Builtin != "":
 		run, err := handler.Builtin(h.Builtin, stdout)
@@ -90,6 +90,6 @@ func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.Round
 	}
 	// The program's timeout is the handler's affair, not the job context's: so it
 	// can tell a shutdown that comes while the program is already being ended.
-	run, err := handler.NewExec(h.Exec, h.Timeout, log)
+	run, err := handler.NewExec(h.Exec, h.Timeout, log, handler.PassEnv(names(env, h.Env)...))
 	return run, troupe.Options{}, err
 }

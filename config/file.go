@@ -28,6 +28,7 @@ type File struct {
 	Queues      fetch.Queues // of the capsule default
 	Capsules    []Capsule
 	Handlers    []Handler
+	Env         []Variable // that all programs get
 
 	Shards   []Shard // instead of Redis, Concurrency, Queues and Capsules
 	Redis    string  // URL
@@ -76,6 +77,7 @@ type Handler struct {
 	Exec    []string
 	HTTP    *HTTP
 	Timeout time.Duration
+	Env     []Variable // that the program gets
 	// Recovery is where its jobs go whose process died.
 	Recovery troupe.Recovery
 

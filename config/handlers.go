@@ -23,6 +23,7 @@ var handlerSettings = readers[Handler]{
 	},
 	"exec":    func(p *parse, h *Handler, n *node, field string) { h.Exec = p.program(n, field) },
 	"http":    func(p *parse, h *Handler, n *node, field string) { h.HTTP = p.http(n, field) },
+	"env":     func(p *parse, h *Handler, n *node, field string) { h.Env = p.env(n, field) },
 	"timeout": func(p *parse, h *Handler, n *node, field string) { h.Timeout = p.duration(n, field, 0) },
 	"recovery": func(p *parse, h *Handler, n *node, field string) {
 		h.Recovery = p.recovery(n, field)
@@ -78,6 +79,9 @@ func (p *parse) handler(e entry, field string) Handler {
 			found = fmt.Sprintf("of %d kinds (%s)", len(kinds), strings.Join(kinds, ", "))
 		}
 		p.fault(e.line, field, found, "one of "+strings.Join(handlerKinds, ", "))
+	}
+	if len(h.Env) > 0 && len(kinds) > 0 && !slices.Contains(kinds, "exec") {
+		p.fault(h.Env[0].line, field+".env", "beside "+kinds[0], "it beside exec: only programs have an environment")
 	}
 	return h
 }

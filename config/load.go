@@ -69,6 +69,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 		l.redis()
 		l.shares(l.s, "capsules.")
 	}
+	l.variables()
 	return l.s, l.faults.err()
 }
 

@@ -32,6 +32,9 @@ func (s *Settings) Summary(w io.Writer) error {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
 	line("metrics\t%s", s.Metrics)
+	if len(s.Env) > 0 {
+		line("env\t%s", strings.Join(names(s.Env), " "))
+	}
 	if s.Poison != (actors.Poison{}) {
 		line("poison pills\t%s", poisonText(s.Poison))
 	}
@@ -101,6 +104,9 @@ func (h Handler) text() string {
 		b.WriteString("exec " + h.Exec[0])
 		if len(h.Exec) > 1 {
 			b.WriteString(" …")
+		}
+		if len(h.Env) > 0 {
+			b.WriteString(", env " + strings.Join(names(h.Env), " "))
 		}
 	case h.HTTP != nil:
 		b.WriteString("http " + h.HTTP.text())

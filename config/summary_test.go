@@ -16,6 +16,7 @@ concurrency: 5
 timeout: 8
 max_retries: 0
 metrics: 8
+env: [RACK_ENV]
 fetch: basic
 redis: redis://bob:hunter2@db:6379/3
 strategy: {rest_for_one: {intensity: 3, period: 1m}}
@@ -28,7 +29,7 @@ handlers:
   NoOp: {builtin: noop}
   Slow: {builtin: sleep, timeout: 90}
   "Media::Thumb": {exec: [sh, -c, "curl -H 'Key: hunter2'"], timeout: 2m}
-  Bare: {exec: [sh]}
+  Bare: {exec: [sh], env: [RAILS_ENV, DATABASE_URL]}
   Hook: {http: "https://bob:hunter2@hooks.internal/jobs?key=hunter2"}
   Slack:
     timeout: 5

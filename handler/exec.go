@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,12 +34,18 @@ const (
 // Exec performs each job by a program of its own. Make one with NewExec; it is
 // safe for concurrent use.
 //
-// The program gets the payload's bytes, a newline and the end of file on stdin,
-// and the daemon's environment with
+// The program gets the payload's bytes, a newline and the end of file on stdin.
+// Its environment is
 //
 //	TROUPE_JID, TROUPE_CLASS  as in the payload (the wrapped class of an ActiveJob)
 //	TROUPE_QUEUE              the queue the job was fetched from
 //	TROUPE_RETRY_COUNT        how often the job has failed so far, 0 on the first run
+//
+// and of this process's own PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE,
+// LC_*, TZ, TMPDIR, what Windows needs, and the names given to PassEnv. Control
+// characters, and "%", in what comes from the job are percent-encoded. A job whose
+// jid, class or queue has a NUL, or takes more than 128 KiB, goes to the dead set,
+// since no environment can hold it.
 //
 // Exit status 0 is done, 65 sends the job to the dead set, anything else is an
 // *ExecError and by default a retry. Each line of its output becomes a line of
@@ -53,6 +60,7 @@ const (
 // the details.
 type Exec struct {
 	argv    []string
+	env     []string // names of variables that are passed as well
 	timeout time.Duration
 	log     zerolog.Logger
 
@@ -61,11 +69,20 @@ type Exec struct {
 	after func(time.Duration) <-chan time.Time // for the timeout: time.After
 }
 
+// An ExecOption changes what NewExec makes.
+type ExecOption func(*Exec)
+
+// PassEnv passes these variables of this process on to the program, besides the
+// few that every program gets. One that is not set is not passed.
+func PassEnv(names ...string) ExecOption {
+	return func(e *Exec) { e.env = append(e.env, names...) }
+}
+
 // NewExec returns a handler that runs argv[0], looked up in PATH unless it has
 // a slash, with the arguments that follow; no shell is involved. It fails if
-// there is no such program now. timeout bounds one run; 0 means never. log gets
-// the output.
-func NewExec(argv []string, timeout time.Duration, log zerolog.Logger) (*Exec, error) {
+// there is no such program now, or for a name that CheckVariable refuses. timeout
+// bounds one run; 0 means never. log gets the output.
+func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (*Exec, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, errors.New("exec is empty, expected a program and its arguments")
 	}
@@ -75,11 +92,20 @@ func NewExec(argv []string, timeout time.Duration, log zerolog.Logger) (*Exec, e
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, fmt.Errorf("exec is %q, expected a program that can be run: %w", argv[0], reason(err))
 	}
-	return &Exec{
+	e := &Exec{
 		argv: argv, timeout: timeout, log: log,
 		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay, drainDelay: drainDelay,
 		after: time.After,
-	}, nil
+	}
+	for _, o := range options {
+		o(e)
+	}
+	for _, name := range e.env {
+		if err := CheckVariable(name); err != nil {
+			return nil, fmt.Errorf("env is %q, expected %w", name, err)
+		}
+	}
+	return e, nil
 }
 
 // reason takes the name of the program, which is already told, off err.
@@ -99,6 +125,10 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 	if info, ok := troupe.JobInfoFrom(ctx); ok {
 		queue = info.Queue
 	}
+	vars, err := jobEnvironment(p, queue)
+	if err != nil {
+		return troupe.Kill(&ExecError{Program: e.argv[0], Status: "not started", Cause: err})
+	}
 	log := e.log.With().Str("jid", p.JID()).Str("class", p.HandlerClass()).Logger()
 	budget := newBudget()
 	stdout := &lines{log: log.With().Str("stream", "stdout").Logger(), budget: budget}
@@ -111,15 +141,14 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 	cmd.Stdin = io.MultiReader(bytes.NewReader(p.Bytes()), bytes.NewReader([]byte("\n")))
 	cmd.Stdout, cmd.Stderr = stdout, io.MultiWriter(stderr, &last)
 	cmd.WaitDelay = e.drainDelay
-	cmd.Env = append(os.Environ(),
-		"TROUPE_JID="+p.JID(),
-		"TROUPE_CLASS="+p.HandlerClass(),
-		"TROUPE_QUEUE="+queue,
-		"TROUPE_RETRY_COUNT="+strconv.Itoa(p.Failures()),
-	)
+	cmd.Env = append(environment(e.env), vars...)
 	c, err := startChild(cmd, log)
 	if err != nil {
-		return &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
+		failed := &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
+		if errors.Is(err, syscall.E2BIG) && len(strings.Join(vars, "")) > usualVariables {
+			return troupe.Kill(failed) // the job's fault
+		}
+		return failed
 	}
 	cause := e.await(ctx, c)
 	stdout.close()

@@ -1,0 +1,102 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/troupehq/troupe"
+)
+
+// inherited are the names of the variables of its own that the daemon passes to
+// every program; those that begin with LC_ are passed as well.
+var inherited = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR",
+	// of Windows
+	"SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+}
+
+// maxVariable is the size of one variable in bytes, with its name, the equals
+// sign and the NUL at its end. It is Linux's limit.
+const maxVariable = 128 << 10
+
+// usualVariables is more bytes than the variables of a usual job have. If the
+// system finds the environment of another too large, it is the job's fault and
+// not that of the program's arguments.
+const usualVariables = 4 << 10
+
+// CheckVariable tells what is expected of a name that cannot be passed with
+// PassEnv.
+func CheckVariable(name string) error {
+	if name == "" || strings.ContainsAny(name, "=*") || strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}) {
+		return errors.New("the name of a variable, without its value, blanks and *")
+	}
+	return nil
+}
+
+// environment returns the variables of this process that a program gets, those
+// of names among them.
+func environment(names []string) (env []string) {
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if runtime.GOOS == "windows" {
+			name = strings.ToUpper(name)
+		}
+		if slices.Contains(inherited, name) || strings.HasPrefix(name, "LC_") || slices.ContainsFunc(names, func(s string) bool {
+			return s == name || runtime.GOOS == "windows" && strings.EqualFold(s, name)
+		}) {
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// jobEnvironment returns the variables that tell of the job. The error is that of
+// a job which no environment can hold.
+func jobEnvironment(p *troupe.Payload, queue string) (env []string, err error) {
+	for _, v := range []struct{ field, name, value string }{
+		{"jid", "TROUPE_JID", p.JID()},
+		{"class", "TROUPE_CLASS", p.HandlerClass()},
+		{"queue", "TROUPE_QUEUE", queue},
+		{"retry_count", "TROUPE_RETRY_COUNT", strconv.Itoa(p.Failures())},
+	} {
+		kv := v.name + "=" + variableText(v.value)
+		why := ""
+		if strings.ContainsRune(v.value, 0) {
+			why = "text without NUL"
+		} else if limit := maxVariable - len(v.name) - len("=\x00"); len(kv) >= maxVariable {
+			why = fmt.Sprintf("at most %d bytes, but it has %d", limit, len(kv)-len(v.name)-len("="))
+		}
+		if why != "" {
+			return nil, fmt.Errorf("%s is %s, expected %s, since the program gets it as %s",
+				v.field, strconv.Quote(clipText([]byte(v.value), 40)), why, v.name)
+		}
+		env = append(env, kv)
+	}
+	return env, nil
+}
+
+// variableText returns s with its control characters, and "%", percent-encoded.
+func variableText(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if unicode.IsControl(r) || r == '%' {
+			for _, c := range []byte(s[:n]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
