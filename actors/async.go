@@ -20,11 +20,17 @@ func (d *Daemon) spawn(owner *actor.PID, f func()) {
 		defer d.machinery.Done()
 		defer func() {
 			if v := recover(); v != nil {
-				d.root().Send(owner, inject{reason: supervisor.NewCrash(v, debug.Stack())})
+				d.panicked(owner, v)
 			}
 		}()
 		f()
 	})
+}
+
+// panicked makes owner crash with v, with which a goroutine that worked for it
+// has panicked just now. It is called while that goroutine's stack still stands.
+func (d *Daemon) panicked(owner *actor.PID, v any) {
+	d.root().Send(owner, inject{reason: supervisor.NewCrash(v, debug.Stack()), at: d.nextEpoch()})
 }
 
 // isolate runs a user's callback in a goroutine of its own and waits for it: a

@@ -97,7 +97,7 @@ func (c *capsule) execute(i int, w *work, now time.Time) (next *work, then time.
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
-			c.d.root().Send(c.slotPID(i), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+			c.d.panicked(c.slotPID(i), v)
 		}
 		next, then = e.done()
 	}()

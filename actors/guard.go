@@ -40,6 +40,7 @@ func (i *invoker) EscalateFailure(reason, message any) {
 		c.crashed()
 	}
 	crash := supervisor.NewCrash(reason, debug.Stack())
+	crash = supervisor.NewCrash(crash.Reason, crash.Stack) // raised now, in this incarnation, whenever it was made
 	i.cell.fail(crash.Reason, crash.Stack)
 	i.cell.set(StateCrashed)
 	i.cell.publish(func(a ActorEvent) Event { return ActorCrashed{a, crash.Reason, crash.Stack} })
@@ -50,11 +51,13 @@ func (i *invoker) EscalateFailure(reason, message any) {
 type guard struct {
 	cell  *cell
 	inner actor.Actor
+	began uint64 // epoch of its start
 }
 
 func (g *guard) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
+		g.began = g.cell.oversight.d.nextEpoch()
 		g.cell.begin()
 		g.cell.oversight.begin()
 	case *actor.Restarting:
@@ -70,9 +73,21 @@ func (g *guard) Receive(ctx actor.Context) {
 		g.cell.publish(func(a ActorEvent) Event { return ActorStopped{a} })
 		defer g.swallow()
 	case inject:
+		if m.at != 0 && m.at < g.began {
+			g.answered(m)
+			return
+		}
 		panic(m.reason)
 	}
 	g.inner.Receive(ctx)
+}
+
+// answered tells of a panic that was on its way to this actor when it restarted:
+// that restart has answered it, and a second one would be for old news.
+func (g *guard) answered(m inject) {
+	crash := supervisor.NewCrash(m.reason, nil)
+	g.cell.fail(crash.Reason, crash.Stack)
+	g.cell.oversight.d.logPanic(g.cell.path, "a goroutine panicked before its actor restarted", crash)
 }
 
 // HandleFailure makes every supervisor ask its strategy through its oversight.

@@ -89,7 +89,7 @@ func TestBudgetIsOfTheSupervisorAndOfItsPeriod(t *testing.T) {
 		x := plantMatrix(t, "one_for_one", 2, false) // in 10 s
 		step := func(child string, want string) {
 			t.Helper()
-			x.send(child, inject{errModel{fateRestart}})
+			x.send(child, inject{reason: errModel{fateRestart}})
 			if got := x.outcome(); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -159,7 +159,7 @@ func (x *matrix) send(path string, message any) {
 	synctest.Wait()
 }
 
-func (x *matrix) crash(f fate) { x.send(x.child, inject{f.reason()}) }
+func (x *matrix) crash(f fate) { x.send(x.child, inject{reason: f.reason()}) }
 
 // failStarts makes the next n starts of the child crash; the first of them is
 // that of a new life of its supervisor, which then counts as the first.

@@ -35,7 +35,10 @@ type beaten struct {
 
 // inject makes the receiving actor crash with reason. It comes from a goroutine
 // of that actor's that panicked, and from Daemon.Crash.
-type inject struct{ reason any }
+type inject struct {
+	reason any
+	at     uint64 // epoch of the panic: an incarnation that began later is the answer to it; 0 from Daemon.Crash
+}
 
 // Doorbells ring at actors that may be gone; that is no dead letter to tell of.
 func (wake) IgnoreDeadLetterLogging()   {}

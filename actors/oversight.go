@@ -202,6 +202,12 @@ func (d *Daemon) onEvent(e any) {
 	switch e := e.(type) {
 	case *actor.SupervisorEvent:
 		d.onDecision(e)
+	case *actor.DeadLetterEvent:
+		if m, ok := e.Message.(inject); ok {
+			_ = isolate(func() { // it may be the user's log hook that panics
+				d.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.reason, nil))
+			})
+		}
 	case *supervisor.Waiting:
 		d.tree.find(e.Child.GetId()).waits(e.Until)
 	case *supervisor.Overruled:
@@ -236,6 +242,11 @@ func (d *Daemon) logFailure(path, directive string, crash *supervisor.Crash) {
 	}
 	line := d.log.WithLevel(level).Str("actor", path).Str("directive", directive)
 	joblog.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
+}
+
+// logPanic is the line of a panic that makes no actor crash.
+func (d *Daemon) logPanic(path, text string, crash *supervisor.Crash) {
+	joblog.Err(d.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
 }
 
 // overruled tells that the default decided for c, a supervisor.

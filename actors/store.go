@@ -1,14 +1,11 @@
 package actors
 
 import (
-	"runtime/debug"
-
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
-	"github.com/troupehq/troupe/supervisor"
 )
 
 // move is what the decision asks of the fetcher.
@@ -65,7 +62,7 @@ func (m *errand) over() {
 	e := m.e
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {
-			e.c.d.root().Send(e.c.slotPID(e.slot), inject{reason: supervisor.NewCrash(v, debug.Stack())})
+			e.c.d.panicked(e.c.slotPID(e.slot), v)
 		}
 	}()
 	if e.stored(&m.pendingMove) {

@@ -131,16 +131,18 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 	}
 }
 
-// A third party's fetcher that panics loses no ack.
+// A third party's fetcher that panics loses no ack, and every actor that crashed
+// of it runs again.
 func TestPanickingFetcherLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testkit.NewScripted(t)
-		var panics atomic.Int64
+		var takes, settles atomic.Int64
+		var calm atomic.Bool
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(),
 			Capsules: []actors.Capsule{{Concurrency: 2, Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
 				f, err := fetch.NewReliable(e)
-				return panickingFetcher{f, &panics}, err
+				return panickingFetcher{f, &takes, &settles, &calm}, err
 			}}},
 		})
 		push(k, 20, testkit.OK())
@@ -148,13 +150,21 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 		k.Await("all settled", func() bool {
 			return k.Stats().Processed == 25 && inProgress(t, k.Redis) == 0 && size(t, k.Redis, "retry") == 5
 		})
-		if panics.Load() < 4 {
-			t.Errorf("only %d panics", panics.Load())
-		}
 		runs := s.Runs()
 		for jid, n := range runs {
 			if n != 1 {
 				t.Errorf("job %s ran %d times", jid, n)
+			}
+		}
+		calm.Store(true)
+		time.Sleep(time.Minute) // the backoffs are over
+		synctest.Wait()
+		if k.Tree().Restarts("launcher/default") == 0 {
+			t.Errorf("the panics have not restarted the manager:\n%s", k.Tree())
+		}
+		for _, n := range k.Tree() {
+			if n.State != actors.StateRunning && n.State != actors.StateIdle && n.State != actors.StateBusy {
+				t.Errorf("%s is %s: %s", n.Path, n.State, n.LastFailure)
 			}
 		}
 	})
@@ -162,18 +172,19 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 
 type panickingFetcher struct {
 	fetch.Fetcher
-	n *atomic.Int64
+	takes, settles *atomic.Int64
+	calm           *atomic.Bool // it panics no more
 }
 
 func (f panickingFetcher) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	if len(acks) > 0 && f.n.Add(1)%3 == 1 {
+	if len(acks) > 0 && f.takes.Add(1)%3 == 1 && !f.calm.Load() {
 		panic("a fetcher of a third party")
 	}
 	return f.Fetcher.Take(ctx, n, acks)
 }
 
 func (f panickingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
-	if f.n.Add(1)%2 == 0 {
+	if f.settles.Add(1) <= 12 && !f.calm.Load() {
 		panic("a fetcher of a third party")
 	}
 	return f.Fetcher.Settle(ctx, moves)

@@ -102,7 +102,7 @@ func (c *JobCrash) Unwrap() error { return c.Err }
 type Crash struct {
 	Reason error
 	Stack  []byte
-	order  uint64 // when it happened, beside the restarts that strategies decide; 0 unknown
+	order  uint64 // when it was made, beside the restarts that strategies decide; 0 unknown
 }
 
 func (c *Crash) Error() string { return c.Reason.Error() }

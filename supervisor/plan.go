@@ -72,7 +72,7 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 			sup.StopChildren(pid)
 		}
 	case wait <= 0:
-		s.finish(p)
+		s.answer(p, s.finish(p))
 		s.mu.Unlock()
 		tellWaiting(sys, waited, time.Time{})
 		sup.RestartChildren(group...)
@@ -96,10 +96,10 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 func (s *Strategy) carryOn(sys *actor.ActorSystem, sup actor.Supervisor, p *plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.finish(p) {
-		if m.alive(sys) {
-			sup.RestartChildren(m.pid)
-		}
+	ms := slices.DeleteFunc(s.finish(p), func(m *member) bool { return !m.alive(sys) })
+	s.answer(p, ms)
+	for _, m := range ms {
+		sup.RestartChildren(m.pid)
 	}
 }
 
@@ -138,12 +138,21 @@ func (s *Strategy) finish(p *plan) (ms []*member) {
 			continue
 		}
 		delete(s.waiting, path)
-		if !s.spec.Replace {
-			s.answered[path] = order.Add(1)
-		}
 		ms = append(ms, m)
 	}
 	return ms
+}
+
+// answer notes that the members ms of p are about to be restarted: that answers
+// what they have crashed of before. A child that restarts alone has crashed of
+// nothing else. s.mu is held.
+func (s *Strategy) answer(p *plan, ms []*member) {
+	if p.alone {
+		return
+	}
+	for _, m := range ms {
+		s.answered[m.pid.GetId()] = order.Add(1)
+	}
 }
 
 // plans lists those that are not over, the one due first, first. s.mu is held.

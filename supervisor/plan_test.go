@@ -43,6 +43,19 @@ func TestCrashesThatAGroupRestartCoversAreNotCounted(t *testing.T) {
 	})
 }
 
+// Alone a child crashes no more often than it is up: each crash has a restart of its own.
+func TestEveryCrashOfAChildThatRestartsAloneIsARestart(t *testing.T) {
+	sys := newSystem(t)
+	f := family(t, sys, 2)
+	s := OneForOne(Spec{Intensity: 5, Period: time.Hour})
+	for _, c := range []*Crash{NewCrash(errBoom, nil), NewCrash(errBoom, nil)} {
+		s.HandleFailure(sys, f, f.children[1], nil, c, nil)
+	}
+	if got := f.calls(); len(got) != 2 {
+		t.Errorf("asked %q, want two restarts", got)
+	}
+}
+
 func TestWaitingIsToldAndItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)

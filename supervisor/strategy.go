@@ -25,7 +25,7 @@ type Strategy struct {
 	tally    tally
 	gaveUp   tally              // of children that are supervisors
 	waiting  map[string]*member // children that wait for their restart or successor, by path
-	answered map[string]uint64  // order of the last restart at once, by path
+	answered map[string]uint64  // order of the last restart of the group, by path
 }
 
 var _ actor.SupervisorStrategy = (*Strategy)(nil)
