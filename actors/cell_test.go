@@ -19,14 +19,15 @@ import (
 // bare is a daemon of which only the tree works.
 func bare(t *testing.T) *Daemon {
 	t.Helper()
-	return &Daemon{
-		tree: &tree{cells: map[string]*cell{}},
-		sys: actor.NewActorSystem(
-			actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-			actor.WithDeadLetterThrottleInterval(time.Millisecond),
-		),
+	d := &Daemon{
+		tree:      &tree{cells: map[string]*cell{}},
 		machinery: newTracker(), changes: newBroadcast(), events: newEvents(zerolog.Nop()),
 	}
+	d.sys.Store(actor.NewActorSystem(
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
+		actor.WithDeadLetterThrottleInterval(time.Millisecond),
+	))
+	return d
 }
 
 type recorder struct {
@@ -50,8 +51,8 @@ func wait(t *testing.T, what string, ch <-chan struct{}) {
 // terminated is closed when pid has ended.
 func terminated(d *Daemon, pid *actor.PID) <-chan struct{} {
 	done := make(chan struct{})
-	f := actor.NewFuture(d.sys, 20*time.Second)
-	p, ok := d.sys.ProcessRegistry.Get(pid)
+	f := actor.NewFuture(d.sys.Load(), 20*time.Second)
+	p, ok := d.sys.Load().ProcessRegistry.Get(pid)
 	if !ok {
 		close(done)
 		return done
@@ -72,7 +73,7 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 	var mu sync.Mutex
 	started := 0
 	held := make(chan struct{})
-	pid, err := d.sys.Root.SpawnNamed(d.props("x", "", func() actor.Actor {
+	pid, err := d.sys.Load().Root.SpawnNamed(d.props("x", "", func() actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			switch ctx.Message().(type) {
 			case *actor.Started:
@@ -89,7 +90,7 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 	}
 	done := terminated(d, pid)
 	d.root().Send(pid, wake{}) // both system messages are queued behind it
-	p, _ := d.sys.ProcessRegistry.Get(pid)
+	p, _ := d.sys.Load().ProcessRegistry.Get(pid)
 	p.SendSystemMessage(pid, &actor.Stop{})
 	p.SendSystemMessage(pid, &actor.Restart{})
 	close(held)
@@ -117,9 +118,9 @@ func TestMessagesDuringASpawnAreHeld(t *testing.T) {
 		}}
 	}, actor.WithOnInit(func(ctx actor.Context) {
 		// registered, and not yet started: exactly the gap
-		d.root().Send(actor.NewPID(d.sys.Address(), "x"), wake{})
+		d.root().Send(actor.NewPID(d.sys.Load().Address(), "x"), wake{})
 	}))
-	if _, err := d.sys.Root.SpawnNamed(props, "x"); err != nil {
+	if _, err := d.sys.Load().Root.SpawnNamed(props, "x"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"*actor.Started", "actors.wake"} {
@@ -150,7 +151,7 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 					}
 				}}
 			})
-			pid, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+			pid, err := d.sys.Load().Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
 				return recorder{func(ctx actor.Context) {
 					if _, ok := ctx.Message().(*actor.Started); ok {
 						d.child(ctx, child, "child")
@@ -186,7 +187,7 @@ func TestStackOfACrashReachesTheStrategy(t *testing.T) {
 		got <- f
 		return supervisor.Stop
 	}})
-	_, err := d.sys.Root.SpawnNamed(d.supervisor("parent", "", strategy, func(*oversight) actor.Actor {
+	_, err := d.sys.Load().Root.SpawnNamed(d.supervisor("parent", "", strategy, func(*oversight) actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			if _, ok := ctx.Message().(*actor.Started); ok {
 				d.child(ctx, d.props("child", "", func() actor.Actor { return recorder{nestedPanic} }), "child")

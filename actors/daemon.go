@@ -40,7 +40,7 @@ type Daemon struct {
 	rescue *fetch.Rescuer
 	outage *outage
 
-	sys      *actor.ActorSystem
+	sys      atomic.Pointer[actor.ActorSystem] // nil before Start
 	tree     *tree
 	capsules []*capsule
 	launcher atomic.Pointer[actor.PID]
@@ -164,17 +164,18 @@ func (d *Daemon) Start(ctx context.Context) error {
 		d.Subscribe(s)
 	}
 	d.info.StartedAt = time.Now()
-	d.sys = actor.NewActorSystem(
+	sys := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
 		actor.WithDeadLetterThrottleInterval(20*time.Millisecond),
 	)
-	d.sys.EventStream.Subscribe(d.onEvent)
+	sys.EventStream.Subscribe(d.onEvent)
+	d.sys.Store(sys)
 	// a launcher that gives up ends the daemon; these are for its own panics
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
 	props := d.supervisor("launcher", "", d.cfg.Strategy, func(o *oversight) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root
 	d.outage.ring = d.ringParts
-	pid, err := d.sys.Root.SpawnNamed(props, launcherName)
+	pid, err := sys.Root.SpawnNamed(props, launcherName)
 	if err != nil {
 		d.abort()
 		return fmt.Errorf("spawn the launcher: %w", err)
@@ -236,7 +237,7 @@ func (d *Daemon) capsuleNames() []string {
 	return names
 }
 
-func (d *Daemon) root() *actor.RootContext { return d.sys.Root }
+func (d *Daemon) root() *actor.RootContext { return d.sys.Load().Root }
 
 func (d *Daemon) setLauncher(pid *actor.PID) { d.launcher.Store(pid) }
 
@@ -251,7 +252,7 @@ func (d *Daemon) ringLauncher() {
 // ringParts wakes those who talk to Redis at long intervals.
 func (d *Daemon) ringParts() {
 	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
-		d.root().Send(actor.NewPID(d.sys.Address(), launcherName+"/"+name), wake{})
+		d.root().Send(actor.NewPID(d.sys.Load().Address(), launcherName+"/"+name), wake{})
 	}
 }
 
@@ -329,12 +330,9 @@ func (d *Daemon) Stats() Stats {
 // Crash makes the actor at path crash with reason, as if it had panicked: for
 // tests and drills. The error tells when there is no such actor.
 func (d *Daemon) Crash(path string, reason error) error {
-	if d.sys == nil {
-		return errors.New("actors: the daemon is not started")
-	}
-	pid := actor.NewPID(d.sys.Address(), path)
-	if _, ok := d.sys.ProcessRegistry.Get(pid); !ok {
-		return fmt.Errorf("actors: no actor at %q", path)
+	pid, _, err := d.process(path)
+	if err != nil {
+		return err
 	}
 	d.root().Send(pid, inject{reason: reason})
 	return nil

@@ -28,14 +28,15 @@ func (d *Daemon) Resume(path string) error { return d.system(path, &actor.Resume
 
 // ActorSystem is the system that the tree runs in, for probes that watch it; nil
 // before Start. Actors in it belong to the daemon: do not stop or message them.
-func (d *Daemon) ActorSystem() *actor.ActorSystem { return d.sys }
+func (d *Daemon) ActorSystem() *actor.ActorSystem { return d.sys.Load() }
 
 func (d *Daemon) process(path string) (*actor.PID, actor.Process, error) {
-	if d.sys == nil {
+	sys := d.sys.Load()
+	if sys == nil {
 		return nil, nil, errors.New("actors: the daemon is not started")
 	}
-	pid := actor.NewPID(d.sys.Address(), path)
-	p, ok := d.sys.ProcessRegistry.Get(pid)
+	pid := actor.NewPID(sys.Address(), path)
+	p, ok := sys.ProcessRegistry.Get(pid)
 	if !ok {
 		return nil, nil, fmt.Errorf("actors: no actor at %q", path)
 	}

@@ -16,7 +16,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		d := bare(t)
 		var got []int
 		starts := 0
-		parent, err := d.sys.Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+		parent, err := d.sys.Load().Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
 			return recorder{func(ctx actor.Context) {
 				if _, ok := ctx.Message().(*actor.Started); ok {
 					d.child(ctx, d.props("child", "", func() actor.Actor {
@@ -37,7 +37,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		}
 		synctest.Wait()
 		const path = "parent/child"
-		child := actor.NewPID(d.sys.Address(), path)
+		child := actor.NewPID(d.sys.Load().Address(), path)
 		depth := func() int { n, _ := d.tree.snapshot(time.Now()).Find(path); return n.Depth }
 
 		must(t, d.Hold(path))

@@ -61,7 +61,7 @@ func (d *Daemon) alight(ctx context.Context, rs rides) bool {
 		d.beats.told.Store(time.Now().UnixNano())
 	}
 	if work {
-		d.root().Send(actor.NewPID(d.sys.Address(), launcherName+"/rescuer"), wake{})
+		d.root().Send(actor.NewPID(d.sys.Load().Address(), launcherName+"/rescuer"), wake{})
 	}
 	return all
 }

@@ -143,19 +143,19 @@ func plantMatrix(t *testing.T, kind string, intensity int, replace bool) *matrix
 		m.nodes = append(m.nodes, leaf)
 	}
 	m.d = bare(t)
-	m.d.sys.EventStream.Subscribe(m.d.onEvent)
+	m.d.sys.Load().EventStream.Subscribe(m.d.onEvent)
 	if err := m.plant(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		m.d.root().Stop(actor.NewPID(m.d.sys.Address(), launcherName))
+		m.d.root().Stop(actor.NewPID(m.d.sys.Load().Address(), launcherName))
 		time.Sleep(time.Second) // the library's dead-letter window
 	})
 	return &matrix{m: m, child: "launcher/0/1"}
 }
 
 func (x *matrix) send(path string, message any) {
-	x.m.d.root().Send(actor.NewPID(x.m.d.sys.Address(), path), message)
+	x.m.d.root().Send(actor.NewPID(x.m.d.sys.Load().Address(), path), message)
 	synctest.Wait()
 }
 

@@ -263,7 +263,7 @@ func (m *modelled) started(path string) bool {
 func (m *modelled) run(t *testing.T) error {
 	m.ran, m.done = 0, 0
 	m.d = bare(t)
-	m.d.sys.EventStream.Subscribe(m.d.onEvent)
+	m.d.sys.Load().EventStream.Subscribe(m.d.onEvent)
 	defer m.d.events.close()
 	m.d.Subscribe(func(e Event) {
 		if e, ok := e.(ActorEscalated); ok {
@@ -300,7 +300,7 @@ func (m *modelled) run(t *testing.T) error {
 			return fmt.Errorf("step %d (%s): %w", m.ran, s, err)
 		}
 	}
-	m.d.root().Stop(actor.NewPID(m.d.sys.Address(), launcherName))
+	m.d.root().Stop(actor.NewPID(m.d.sys.Load().Address(), launcherName))
 	time.Sleep(time.Second) // the library's dead-letter window
 	return nil
 }
@@ -318,7 +318,7 @@ func (m *modelled) plant() error {
 		defer m.mu.Unlock()
 		m.fatal++
 	})
-	_, err := m.d.sys.Root.SpawnNamed(m.props(m.tree, actor.WithGuardian(root)), launcherName)
+	_, err := m.d.sys.Load().Root.SpawnNamed(m.props(m.tree, actor.WithGuardian(root)), launcherName)
 	synctest.Wait()
 	return err
 }
@@ -346,7 +346,7 @@ func (m *modelled) step(r *ref, s modelStep) bool {
 		if !leaf || !n.takes() {
 			return false
 		}
-		m.d.root().Send(actor.NewPID(m.d.sys.Address(), n.path), exit{})
+		m.d.root().Send(actor.NewPID(m.d.sys.Load().Address(), n.path), exit{})
 		r.end(n)
 	case "burst":
 		return m.burst(r, n, s)
@@ -361,7 +361,7 @@ func (m *modelled) burst(r *ref, n *refNode, s modelStep) (crashed bool) {
 		return false
 	}
 	until := make(chan struct{})
-	m.d.root().Send(actor.NewPID(m.d.sys.Address(), n.path), occupy{until: until})
+	m.d.root().Send(actor.NewPID(m.d.sys.Load().Address(), n.path), occupy{until: until})
 	synctest.Wait()
 	for _, c := range s.at[1:] {
 		if c := r.all[c.path]; c.takes() {
