@@ -163,14 +163,14 @@ func (p *poller) poll(ctx actor.Context) {
 		p.polled(ctx, m)
 		return
 	}
+	m.wait = d.pollWait(p.fleet)
 	d.spawn(self, func() {
+		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		if clean {
 			d.cleanUp(c)
 		}
-		var o sched.Outlook
-		o, m.ok = d.outlook(c)
-		m.sets, m.wait = [2]time.Time{o.Retry, o.Schedule}, d.pollWait(o.Processes)
-		d.root().Send(self, m)
+		o, ok := d.outlook(c)
+		m.sets, m.wait, m.ok = [2]time.Time{o.Retry, o.Schedule}, d.pollWait(o.Processes), ok
 	})
 }
 
@@ -245,15 +245,16 @@ func (p *poller) watched(ctx actor.Context, e sched.Event) {
 func (p *poller) watch(ctx actor.Context) {
 	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
 	d.spawn(self, func() {
+		defer func() { // also after a panic
+			if c.Err() == nil {
+				d.root().Send(self, watchEnded{epoch: epoch, wait: d.backoff("watch", 1)})
+			}
+		}()
 		err := d.sched.Watch(c, d.identity, func(e sched.Event) {
 			d.root().Send(self, watched{epoch: epoch, event: e})
 		})
-		if c.Err() != nil {
-			return
-		}
-		if redisconn.Classify(err) == redisconn.Command {
+		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
 			d.outage.failed(pollerPart+"/watch", err) // an outage shows in the looks
 		}
-		d.root().Send(self, watchEnded{epoch: epoch, wait: d.backoff("watch", 1)})
 	})
 }

@@ -1,0 +1,62 @@
+package actors_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// hookFunc is a hook of a logger.
+type hookFunc func(text string)
+
+func (f hookFunc) Run(_ *zerolog.Event, _ zerolog.Level, text string) { f(text) }
+
+// A poll, or a stand for the watch, that does not come to its end is one: the next
+// comes after its interval, though nobody restarts the poller.
+func TestPollingGoesOnAfterAPollThatFails(t *testing.T) {
+	for _, key := range []string{"process_cleanup", "troupe:poller"} {
+		for name, fail := range map[string]func(){
+			"panic":  func() { panic("a log hook") },
+			"goexit": runtime.Goexit,
+		} {
+			t.Run(key+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { failedPoll(t, key, fail) })
+			})
+		}
+	}
+}
+
+// failedPoll refuses the first command with key, and fails when that is logged.
+func failedPoll(t *testing.T, key string, fail func()) {
+	mem := testkit.NewMemory(t)
+	faults := testkit.NewFaults(t, mem.Options())
+	var commands atomic.Int64
+	faults.Add(testkit.Fault{Do: testkit.Refuse("ERR on purpose"), Where: func(c testkit.Command) bool {
+		return c.Mentions(key) && commands.Add(1) == 1
+	}})
+	var failed atomic.Bool
+	k := testkit.Start(t, actors.Config{
+		Redis: faults.Client(), Strategy: deciding("poller", supervisor.Resume),
+		Logger: zerolog.New(new(lines)).Hook(hookFunc(func(text string) {
+			if text == "redis refused a command" && failed.CompareAndSwap(false, true) {
+				fail()
+			}
+		})),
+	})
+	k.Await("the refusal", failed.Load)
+	time.Sleep(5 * time.Minute) // each of them comes once a minute, or oftener
+	if n := commands.Load(); n < 3 {
+		t.Errorf("%d commands with %s in five minutes", n, key)
+	}
+	if n, _ := k.Tree().Find("launcher/poller"); n.State != actors.StateRunning || n.Restarts != 0 {
+		t.Errorf("the poller is %s after %d restarts", n.State, n.Restarts)
+	}
+}
