@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,6 +141,8 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 	for _, at := range []any{&actor.Restarting{}, &actor.Stopping{}, &actor.Stopped{}} {
 		t.Run(fmt.Sprintf("%T", at), func(t *testing.T) {
 			d := bare(t)
+			var log bytes.Buffer
+			d.log = zerolog.New(zerolog.SyncWriter(&log))
 			up := make(chan *actor.PID, 8)
 			child := d.props("child", "", func() actor.Actor {
 				return recorder{func(ctx actor.Context) {
@@ -174,6 +177,11 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 			for _, n := range d.tree.snapshot(time.Now()) {
 				if n.Role == "child" && n.LastFailure == "" {
 					t.Error("the panic left no trace in the tree")
+				}
+			}
+			for _, want := range []string{`"actor":"parent/child"`, "panic: in a lifecycle message", "TestPanicsInLifecycleMessages", "an actor panicked while "} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log does not say %s:\n%s", want, log.String())
 				}
 			}
 		})

@@ -210,6 +210,7 @@ func (d *Daemon) boot(ctx context.Context) error {
 		var err error
 		if perr := isolate(func() { err = f(ctx) }); perr != nil {
 			err = perr
+			d.hooks.failed("startup", f, perr)
 		}
 		if err != nil {
 			return fmt.Errorf("startup: %w", err)

@@ -99,6 +99,8 @@ func (g *guard) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, chil
 func (g *guard) swallow() {
 	if v := recover(); v != nil {
 		crash := supervisor.NewCrash(v, debug.Stack())
-		g.cell.fail(fmt.Errorf("while %s: %w", g.cell.snapshotState(), crash.Reason), crash.Stack)
+		state := g.cell.snapshotState()
+		g.cell.fail(fmt.Errorf("while %s: %w", state, crash.Reason), crash.Stack)
+		g.cell.oversight.d.logPanic(g.cell.path, fmt.Sprintf("an actor panicked while %s", state), crash)
 	}
 }

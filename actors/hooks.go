@@ -47,9 +47,17 @@ func (h *hooks) fire(event string, fs []func(context.Context)) {
 func (h *hooks) run(event string, fs []func(context.Context)) {
 	for _, f := range fs {
 		if err := isolate(func() { f(context.Background()) }); err != nil {
-			h.log.Error().Str("event", event).Err(err).Msg("a lifecycle callback failed")
+			h.failed(event, f, err)
 		}
 	}
+}
+
+// failed tells that f, a callback of event, has panicked or called Goexit.
+func (h *hooks) failed(event string, f any, err error) {
+	_ = isolate(func() { // it may be the user's log hook that panics
+		joblog.Err(h.log.Error().Str("event", event).Str("callback", funcName(f)), err).
+			Bytes("stack", stackOf(err)).Msg("a lifecycle callback failed")
+	})
 }
 
 // wait waits for everything fired so far, at most d.

@@ -204,9 +204,7 @@ func (d *Daemon) onEvent(e any) {
 		d.onDecision(e)
 	case *actor.DeadLetterEvent:
 		if m, ok := e.Message.(inject); ok {
-			_ = isolate(func() { // it may be the user's log hook that panics
-				d.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.reason, nil))
-			})
+			d.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.reason, nil))
 		}
 	case *supervisor.Waiting:
 		d.tree.find(e.Child.GetId()).waits(e.Until)
@@ -244,9 +242,12 @@ func (d *Daemon) logFailure(path, directive string, crash *supervisor.Crash) {
 	joblog.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
 }
 
-// logPanic is the line of a panic that makes no actor crash.
+// logPanic is the line of a panic that makes no actor crash. What panics may be a
+// hook of the user's logger.
 func (d *Daemon) logPanic(path, text string, crash *supervisor.Crash) {
-	joblog.Err(d.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
+	_ = isolate(func() {
+		joblog.Err(d.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
+	})
 }
 
 // overruled tells that the default decided for c, a supervisor.

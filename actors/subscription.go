@@ -40,12 +40,14 @@ type subscription struct {
 }
 
 func newSubscription(f Subscriber, log zerolog.Logger) *subscription {
-	name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
 	return &subscription{
-		f: f, log: log.With().Str("subscriber", name).Logger(), made: time.Now(),
+		f: f, log: log.With().Str("subscriber", funcName(f)).Logger(), made: time.Now(),
 		queue: make(chan Event, eventBuffer), done: make(chan struct{}),
 	}
 }
+
+// funcName is the name of f, a function, as a stack has it.
+func funcName(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
 
 // run delivers until the queue is closed and empty.
 func (s *subscription) run() {
