@@ -5,28 +5,19 @@ import (
 	"errors"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
+// Limits of the stop's waits. docs/architecture.md has all: 7.75 s beyond the timeout.
 const (
 	// netSlack is how long after the deadline the daemon waits for the launcher
 	// to begin the hard stop before it does so itself.
-	netSlack = 500 * time.Millisecond
+	netSlack = 250 * time.Millisecond
 	// requeueTime is how long job contexts stay uncancelled while the bulk
 	// requeue is not confirmed; after it both go on side by side.
-	requeueTime = 2 * time.Second
-	// endTime bounds all that follows the grace. With the others it makes the 8 s
-	// that a platform is to wait beyond the timeout.
-	endTime = 4 * time.Second
-	// treeTime bounds the end of the actors themselves, as part of endTime.
-	treeTime = 2 * time.Second
-	// hookTime is what the last words to Redis leave of endTime for lifecycle
-	// callbacks and subscribers.
-	hookTime = time.Second
+	requeueTime = 1500 * time.Millisecond
 )
 
 func (d *Daemon) phase() phase {
@@ -337,92 +328,6 @@ func (c *capsule) requeueQueue(ws []*work) {
 			return
 		}
 	}
-}
-
-// end takes the tree down and says goodbye to Redis. By now every job is
-// settled, requeued or given up.
-func (d *Daemon) end() {
-	d.advance(phaseEnded)
-	d.endSettle()
-	d.outage.close()
-	for _, c := range d.capsules {
-		c.settler.close()
-	}
-	then := time.Now().Add(endTime)
-	d.stopTree()
-	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(then)-hookTime))
-	defer cancel()
-	d.machinery.await(ctx, d.machinery.idle)
-	for _, c := range d.capsules {
-		if err := isolate(func() { c.leave(ctx) }); err != nil {
-			d.log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while leaving")
-		}
-	}
-	d.lastBeat(ctx)
-	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
-	subscribers := d.events.close() // they go on while the callbacks run
-	d.hooks.wait(time.Until(then))
-	d.mu.Lock()
-	d.report.Elapsed = time.Since(d.stoppedAt)
-	d.report.Cause = d.fatal
-	report := d.report
-	d.mu.Unlock()
-	d.log.Info().Object("drain", report).Msg("stopped")
-	_ = d.redis.Close()
-	for _, s := range subscribers {
-		s.await(then)
-	}
-	close(d.ended)
-}
-
-// leave deregisters the fetcher and accounts for what it could not settle.
-func (c *capsule) leave(ctx context.Context) {
-	held := c.ledger.sealAndTake() // nothing, after a hard stop
-	held = append(held, c.ledger.all()...)
-	if _, err := c.fetcher.Close(ctx); err != nil {
-		c.d.log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
-	}
-	seen := map[*work]bool{}
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
-	for _, w := range held {
-		if seen[w] {
-			continue
-		}
-		seen[w] = true
-		if c.fetcher.Durable() {
-			c.d.report.Left = append(c.d.report.Left, w.ref())
-			continue
-		}
-		c.d.report.Lost = append(c.d.report.Lost, w.ref())
-		c.d.log.Error().Str("jid", w.ref().JID).Str("queue", w.unit.Queue).Bytes("payload", w.unit.Payload).
-			Msg("lost: Redis did not take the job back and this fetcher has no private place")
-	}
-}
-
-// stopTree stops the launcher and waits for it, bounded: a strategy of the
-// user's may block.
-func (d *Daemon) stopTree() {
-	ended := make(chan struct{})
-	launcher := d.launcher.Load()
-	// not the library's Future, in which an answer races with the time-out
-	watcher := d.root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
-		switch ctx.Message().(type) {
-		case *actor.Started:
-			ctx.Watch(launcher) // first: a stopping actor answers a Watch as if it had ended
-			ctx.Stop(launcher)
-		case *actor.Terminated:
-			close(ended)
-		}
-	}))
-	t := time.NewTimer(treeTime)
-	defer t.Stop()
-	select {
-	case <-ended:
-	case <-t.C:
-		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
-	}
-	d.root().Stop(watcher)
 }
 
 // noteFinished reports jobs that ended by themselves and were settled while the

@@ -1,0 +1,166 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/joblog"
+)
+
+// The waits at the end of a stop, counted from the end of the grace. A wait that
+// is over early leaves its time to the next.
+const (
+	// treeTime bounds the end of the actors.
+	treeTime = time.Second
+	// machineryTime bounds that of their goroutines.
+	machineryTime = 1500 * time.Millisecond
+	// leaveTime is until when the last calls to Redis may take.
+	leaveTime = 2 * time.Second
+	// closeTime is until when they are waited for, in case they do not heed that.
+	closeTime = 2250 * time.Millisecond
+	// endTime bounds all of it. What is left is for callbacks and subscribers.
+	endTime = 3 * time.Second
+)
+
+// end takes the tree down and says goodbye to Redis. By now every job is
+// settled, requeued or given up.
+func (d *Daemon) end() {
+	began := time.Now()
+	then := began.Add(endTime)
+	d.advance(phaseEnded)
+	d.endSettle()
+	d.outage.close()
+	for _, c := range d.capsules {
+		c.settler.close()
+	}
+	d.stopTree()
+	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(began.Add(machineryTime))))
+	d.machinery.await(ctx, d.machinery.idle)
+	cancel()
+	d.leave(began)
+	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
+	subscribers := d.events.close() // they go on while the callbacks run
+	d.hooks.wait(time.Until(then))
+	d.mu.Lock()
+	d.report.Elapsed = time.Since(d.stoppedAt)
+	d.report.Cause = d.fatal
+	report := d.report
+	d.mu.Unlock()
+	d.log.Info().Object("drain", report).Msg("stopped")
+	closing, cancel := context.WithDeadline(context.Background(), then)
+	defer cancel()
+	if err := within(closing, func() { _ = d.redis.Close() }); err != nil {
+		joblog.Err(d.log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
+	}
+	for _, s := range subscribers {
+		s.await(then)
+	}
+	close(d.ended)
+}
+
+// leave deregisters the fetchers and takes this process off the list, side by
+// side: a fetcher may be a third party's, and never return. began is when the
+// end began.
+func (d *Daemon) leave(began time.Time) {
+	left := d.patience(time.Until(began.Add(leaveTime)))
+	calls, cancelCalls := context.WithTimeout(context.Background(), left)
+	defer cancelCalls()
+	patience, cancel := context.WithTimeout(context.Background(), left+closeTime-leaveTime)
+	defer cancel()
+	done := newTracker()
+	for _, c := range d.capsules {
+		c.account()
+		done.Add(1)
+		go func() {
+			defer done.Done()
+			if err := within(patience, func() { c.leave(calls) }); err != nil {
+				joblog.Err(d.log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+					Msg("the fetcher failed while leaving; going on without it")
+			}
+		}()
+	}
+	if err := within(patience, func() { d.lastBeat(calls) }); err != nil {
+		joblog.Err(d.log.Error(), err).Msg("the process could not leave; going on without it")
+	}
+	done.await(context.Background(), done.idle) // bounded by patience
+}
+
+// account reports what the capsule could not settle.
+func (c *capsule) account() {
+	held := c.ledger.sealAndTake() // nothing, after a hard stop
+	held = append(held, c.ledger.all()...)
+	if len(held) == 0 {
+		return
+	}
+	durable := false
+	if err := isolate(func() { durable = c.fetcher.Durable() }); err != nil {
+		joblog.Err(c.d.log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+			Msg("the fetcher does not tell whether it is durable; taken for one that is not")
+	}
+	seen := map[*work]bool{}
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	for _, w := range held {
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		if durable {
+			c.d.report.Left = append(c.d.report.Left, w.ref())
+			continue
+		}
+		c.d.report.Lost = append(c.d.report.Lost, w.ref())
+		c.d.log.Error().Str("jid", w.ref().JID).Str("queue", w.unit.Queue).Bytes("payload", w.unit.Payload).
+			Msg("lost: Redis did not take the job back and this fetcher has no private place")
+	}
+}
+
+// leave deregisters the fetcher.
+func (c *capsule) leave(ctx context.Context) {
+	if _, err := c.fetcher.Close(ctx); err != nil {
+		c.d.log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
+	}
+}
+
+var errNotBack = errors.New("it did not return in time")
+
+// within is isolate for what may never return: errNotBack is the error then, at
+// the end of ctx.
+func within(ctx context.Context, f func()) error {
+	done := make(chan error, 1)
+	go func() { done <- isolate(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return errNotBack
+	}
+}
+
+// stopTree stops the launcher and waits for it, bounded: a strategy of the
+// user's may block.
+func (d *Daemon) stopTree() {
+	ended := make(chan struct{})
+	launcher := d.launcher.Load()
+	// not the library's Future, in which an answer races with the time-out
+	watcher := d.root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+		switch ctx.Message().(type) {
+		case *actor.Started:
+			ctx.Watch(launcher) // first: a stopping actor answers a Watch as if it had ended
+			ctx.Stop(launcher)
+		case *actor.Terminated:
+			close(ended)
+		}
+	}))
+	t := time.NewTimer(treeTime)
+	defer t.Stop()
+	select {
+	case <-ended:
+	case <-t.C:
+		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
+	}
+	d.root().Stop(watcher)
+}
