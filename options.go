@@ -95,7 +95,7 @@ func DefaultsOf(args Args) (Options, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	own, ok := reflect.New(t).Interface().(interface{ Defaults() Options })
+	own, ok := reflect.TypeAssert[interface{ Defaults() Options }](reflect.New(t))
 	if !ok {
 		return Options{}, nil
 	}
