@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
+
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 // Shard is one Redis of a process that works on several, with all that works on
@@ -156,7 +157,7 @@ func (g *Group) Err() error {
 // signal obeys a signal of the operating system.
 func (g *Group) signal(s os.Signal) {
 	for i, d := range g.daemons {
-		if s == syscall.SIGTTIN && i > 0 { // the stacks are the process's
+		if s == ossignal.Dump && i > 0 { // the stacks are the process's
 			d.log.Warn().Str("tree", d.Tree().String()).Msg("dump")
 			continue
 		}

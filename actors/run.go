@@ -12,6 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/troupehq/troupe/internal/heap"
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 // Exit codes of Main.
@@ -44,6 +45,10 @@ func Run(ctx context.Context, cfg Config) error {
 // Main is a whole main function: it runs the daemon until SIGTERM or SIGINT and
 // returns the exit code. SIGTSTP quiets it, SIGTTIN logs the tree and all
 // goroutine stacks. Under systemd it reports READY, STOPPING and the watchdog.
+//
+// Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
+// SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
+// and Windows kills the process some seconds later, whatever Timeout is.
 func Main(cfg Config) int { return MainContext(context.Background(), cfg) }
 
 // MainContext is Main with one more way to stop: the end of ctx.
@@ -57,7 +62,7 @@ func MainShards(ctx context.Context, shards []Shard) int {
 	heap.Floor()
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, ossignal.Quiet, ossignal.Dump)
 	defer signal.Stop(signals)
 
 	d, err := NewGroup(shards...)
@@ -138,9 +143,9 @@ func (d *Daemon) signal(s os.Signal) {
 	case syscall.SIGTERM, syscall.SIGINT:
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 		d.beginStop(d.cfg.Timeout)
-	case syscall.SIGTSTP:
+	case ossignal.Quiet:
 		d.Quiet()
-	case syscall.SIGTTIN:
+	case ossignal.Dump:
 		go d.DumpStacks() // a large tree takes a while; signals do not wait
 	}
 }
@@ -156,9 +161,9 @@ func (d *Daemon) remote(name string) {
 	case "TERM", "INT":
 		d.signal(syscall.SIGTERM)
 	case "TSTP":
-		d.signal(syscall.SIGTSTP)
+		d.signal(ossignal.Quiet)
 	case "TTIN":
-		d.signal(syscall.SIGTTIN)
+		d.signal(ossignal.Dump)
 	default:
 		d.log.Warn().Str("signal", name).Msg("unknown remote signal ignored")
 	}

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -39,10 +40,11 @@ func cause(identity, own string) string {
 		return causeEnded
 	}
 	defer func() { _ = p.Release() }()
-	if err := p.Signal(syscall.Signal(0)); err != nil && !os.IsPermission(err) {
-		return causeEnded
+	err = p.Signal(syscall.Signal(0))
+	if err == nil || os.IsPermission(err) || errors.Is(err, errors.ErrUnsupported) { // Windows: it was found, that is all
+		return causeThere
 	}
-	return causeThere
+	return causeEnded
 }
 
 // splitIdentity takes HOST:PID:NONCE apart; a host may have colons.

@@ -127,8 +127,6 @@ func expiry(h *Exec) (expire func()) {
 	return func() { close(expired) }
 }
 
-const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
-
 func TestExecGivesThePayloadAndTheEnvironment(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" >>"$1"`, out)

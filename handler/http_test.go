@@ -18,6 +18,8 @@ import (
 	"github.com/troupehq/troupe"
 )
 
+const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
+
 const patience = 30 * time.Second
 
 // soon receives from c, or ends the test after a long time.

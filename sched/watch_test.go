@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -329,7 +330,7 @@ func stopWhileRedisHangs(t *testing.T, watching bool) (longest time.Duration) {
 			return strings.Count(rdb.ClientList(t.Context()).Val(), "\n") >= 6
 		})
 	}
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
+	if err := server.Signal(ossignal.Pause); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range append(others, w) {
@@ -339,7 +340,7 @@ func stopWhileRedisHangs(t *testing.T, watching bool) (longest time.Duration) {
 		}
 		longest = max(longest, time.Since(start))
 	}
-	_ = server.Signal(syscall.SIGCONT)
+	_ = server.Signal(ossignal.Resume)
 	return longest
 }
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 // Process is a program that a test has started: a daemon, of troupe or of one's
@@ -159,7 +161,7 @@ func (p *Process) Signal(s syscall.Signal) {
 // while the world goes on. A suspended machine, or a very long garbage collection.
 func (p *Process) Pause() {
 	p.t.Helper()
-	p.Signal(syscall.SIGSTOP)
+	p.Signal(ossignal.Pause)
 	Await(p.t, soon, p.Name+" stands still", func() bool {
 		fields, err := p.stat()
 		return err != nil || fields[0] == "T" || !p.Running() // without /proc the signal has to do
@@ -169,7 +171,7 @@ func (p *Process) Pause() {
 // Resume ends Pause.
 func (p *Process) Resume() {
 	p.t.Helper()
-	p.Signal(syscall.SIGCONT)
+	p.Signal(ossignal.Resume)
 }
 
 // Term asks the process to end (SIGTERM); Exit waits for it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -58,10 +59,10 @@ func (r *RedisServer) Restart() {
 
 // Pause stops the server where it is (SIGSTOP): it keeps its connections and
 // answers nothing until Resume.
-func (r *RedisServer) Pause() { r.signal(syscall.SIGSTOP) }
+func (r *RedisServer) Pause() { r.signal(ossignal.Pause) }
 
 // Resume ends Pause.
-func (r *RedisServer) Resume() { r.signal(syscall.SIGCONT) }
+func (r *RedisServer) Resume() { r.signal(ossignal.Resume) }
 
 func (r *RedisServer) signal(s syscall.Signal) {
 	r.tb.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -111,7 +112,7 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 
 func signal(ts *testscript.TestScript, _ bool, args []string) {
 	sig := map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": syscall.SIGTSTP, "TTIN": syscall.SIGTTIN,
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": ossignal.Quiet, "TTIN": ossignal.Dump,
 	}[args[0]]
 	for _, cmd := range ts.BackgroundCmds() {
 		if filepath.Base(cmd.Path) == "troupe" {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -63,7 +64,7 @@ func (s *fleetSlot) tick() {
 	case now.After(s.stopAt):
 		s.stop()
 	case now.After(s.quietAt) && !s.quieted && s.stopAt.Sub(s.quietAt) > time.Second/2:
-		s.now.Signal(syscall.SIGTSTP) // half of the stops
+		s.now.Signal(ossignal.Quiet) // half of the stops
 		s.quieted = true
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 // quickBeat is for tests that are not about the time between beats.
@@ -105,7 +107,7 @@ func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
 	p := s.process(on(2, "default"))
 	jid := s.push("Gate", `[]`)
 	s.awaitRuns(1, jid)
-	p.Signal(syscall.SIGTSTP)
+	p.Signal(ossignal.Quiet)
 	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
 	p.Signal(syscall.SIGTERM)
 	p.AwaitLog("stop: waiting for running jobs")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 const (
@@ -130,7 +130,7 @@ func (s *show) start(ctx context.Context, signals <-chan os.Signal) (bool, error
 	for {
 		select {
 		case sig := <-signals:
-			if sig != syscall.SIGTSTP {
+			if sig != ossignal.Quiet {
 				interrupted = true
 				cancel()
 			}
@@ -166,7 +166,7 @@ func (s *show) play(ctx context.Context, signals <-chan os.Signal) {
 		case <-s.daemon.Done():
 			return
 		case sig := <-signals:
-			if sig != syscall.SIGTSTP {
+			if sig != ossignal.Quiet {
 				return
 			}
 			s.daemon.Quiet()

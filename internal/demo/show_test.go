@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -108,7 +109,7 @@ func TestQuiet(t *testing.T) {
 	}
 	r := runShow(t, s)
 	await(t, "the deaf job runs", s.board.deaf.Load)
-	r.signals <- syscall.SIGTSTP
+	r.signals <- ossignal.Quiet
 	await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
 	await(t, "all but the deaf and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
 	select {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -142,9 +143,9 @@ func TestPausedProcess(t *testing.T) {
 	startWorker(t, other) // looks for the dead, and cannot run what it finds
 	short, _ := push(t, rdb, "Nap", "[1.5]")
 	rec.await(soon, 1, "start", short)
-	paused.Signal(syscall.SIGSTOP)
+	paused.Signal(ossignal.Pause)
 	time.Sleep(1200 * time.Millisecond) // the length of the pause: leases are renewed before their last two thirds begin
-	paused.Signal(syscall.SIGCONT)
+	paused.Signal(ossignal.Resume)
 	rec.await(soon, 1, "end", short)
 	clean(t, rdb)
 	if runs := rec.find("start", short); len(runs) != 1 {
@@ -153,13 +154,13 @@ func TestPausedProcess(t *testing.T) {
 
 	long, _ := push(t, rdb, "HangOnce", "[]")
 	rec.await(soon, 1, "start", long)
-	paused.Signal(syscall.SIGSTOP)
+	paused.Signal(ossignal.Pause)
 	heir := startWorker(t, spec)
 	ends := rec.await(soon, 1, "end", long)
 	if ends[0].PID != heir.PID() || ends[0].Error != "" {
 		t.Errorf("ended as %+v", ends[0])
 	}
-	paused.Signal(syscall.SIGCONT)
+	paused.Signal(ossignal.Resume)
 	paused.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
 	ends = rec.await(soon, 2, "end", long)
 	if ends[1].PID != paused.PID() || !strings.Contains(ends[1].Error, "fenced") {

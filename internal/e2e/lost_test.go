@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -119,7 +120,7 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 	}
 	rec.await(soon, n, "end", "")
 	clean(t, rdb)
-	p.Signal(syscall.SIGTSTP) // beats, and flushes
+	p.Signal(ossignal.Quiet) // beats, and flushes
 	select {
 	case <-way.lost:
 	case <-time.After(soon):

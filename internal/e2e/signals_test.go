@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -97,7 +98,7 @@ func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
 		p := prog.start(t, url, time.Second)
 		jid, raw := push(t, rdb, "Deaf", "[60]", client.Set("bid", "é<&>"))
 		p.awaitBegun(jid)
-		p.Signal(syscall.SIGTSTP)
+		p.Signal(ossignal.Quiet)
 		p.AwaitLog("quiet: no new jobs will be fetched")
 		for range 3 {
 			push(t, rdb, "Record", "[]") // older than the requeue, newer than the job
@@ -181,13 +182,13 @@ func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
 		identity := p.Ready()
 		running, _ := push(t, rdb, "Nap", "[1]")
 		p.awaitBegun(running)
-		p.Signal(syscall.SIGTSTP)
+		p.Signal(ossignal.Quiet)
 		testkit.Await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 		waiting, _ := push(t, rdb, "Record", "[]")
 		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
 		testkit.Await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
 		before := rdb.HGet(t.Context(), identity, "beat").Val()
-		p.Signal(syscall.SIGTSTP)
+		p.Signal(ossignal.Quiet)
 		testkit.Await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
 		if !p.Running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
 			t.Errorf("running %v, jobs in %q and %q", p.Running(), where(t, rdb, waiting), where(t, rdb, due))
@@ -202,7 +203,7 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 		p := prog.start(t, url, 25*time.Second)
 		jid, _ := push(t, rdb, "Nap", "[60]")
 		p.awaitBegun(jid)
-		p.Signal(syscall.SIGTTIN)
+		p.Signal(ossignal.Dump)
 		dump := p.AwaitLog("dump")
 		for _, part := range []string{"launcher", "heartbeat", "poller", "rescuer", "processor-0", "Nap " + jid} {
 			if !strings.Contains(dump.Str("tree"), part) {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -177,8 +176,8 @@ func (w *worker) registry() *troupe.Registry {
 		// Kill takes its process down, after args[0] seconds.
 		"Kill": func(_ context.Context, p *troupe.Payload) error {
 			time.Sleep(seconds(p))
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
+			kill()
+			return nil
 		},
 		"Boom": func(context.Context, *troupe.Payload) error { panic("boom") },
 		// Mixed takes up to 20 ms, fails one first run in ten and panics in one of fifty.
@@ -279,4 +278,12 @@ func startWorkerSoon(t testing.TB, spec workerSpec) *testkit.Process {
 	}
 	cmd := exec.CommandContext(context.Background(), self)
 	return testkit.StartProcess(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
+}
+
+// kill ends this process as SIGKILL does.
+func kill() {
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Kill()
+	}
+	select {}
 }

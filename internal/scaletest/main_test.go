@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -60,7 +59,9 @@ func child(p *troupe.Payload) error {
 	switch args := string(p.Args()); {
 	case strings.HasPrefix(args, `["kill"`):
 		time.Sleep(100 * time.Millisecond) // others have begun
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		if p, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = p.Kill()
+		}
 	case strings.HasPrefix(args, `["nap"`):
 		time.Sleep(300 * time.Millisecond)
 	default:

@@ -1,0 +1,12 @@
+// Package ossignal names the signals that only Unix has, so that what uses them
+// builds on Windows, too. There nobody can send them.
+//
+//	Quiet    SIGTSTP: take no new jobs
+//	Dump     SIGTTIN: log the tree and all stacks
+//	Pause    SIGSTOP: a test stops a process where it is
+//	Resume   SIGCONT: and lets it go on
+//
+// SIGTERM and os.Interrupt are everywhere: Windows sends SIGTERM when a console
+// is closed, at a logoff and at a shutdown, and os.Interrupt for Ctrl-C and
+// Ctrl-Break.
+package ossignal

@@ -1,0 +1,13 @@
+//go:build unix
+
+package ossignal
+
+import "syscall"
+
+// See the comment of the package.
+const (
+	Quiet  = syscall.SIGTSTP
+	Dump   = syscall.SIGTTIN
+	Pause  = syscall.SIGSTOP
+	Resume = syscall.SIGCONT
+)
