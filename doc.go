@@ -47,8 +47,8 @@
 //	}
 //
 //	c := client.New(rdb)
-//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
-//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
+//	jid, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
+//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"})
 //
 // # Run
 //
@@ -78,7 +78,7 @@
 //
 //	kit := testkit.Start(t, actors.Config{Registry: &jobs})
 //	kit.Crash("launcher/default/processor-0", errors.New("boom"))
-//	kit.Eventually("replaced", func(tree testkit.Tree) bool {
+//	kit.AwaitTree("restarted", func(tree actors.Tree) bool {
 //		return tree.Restarts("launcher/default/processor-0") == 1
 //	})
 package troupe

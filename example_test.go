@@ -105,9 +105,9 @@ type Sum struct {
 func (Sum) Class() string { return "Sum" }
 
 func ExampleEncodeArgs() {
-	args, _ := troupe.EncodeArgs(ChargeCard{42, 1999, "EUR"})
+	args, _ := troupe.EncodeArgs(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 	fmt.Println(string(args))
-	args, _ = troupe.EncodeArgs(Sum{"primes", []int64{2, 3, 5}})
+	args, _ = troupe.EncodeArgs(Sum{Title: "primes", Numbers: []int64{2, 3, 5}})
 	fmt.Println(string(args))
 	args, _ = troupe.EncodeArgs(map[string]any{"whole": 100.0, "html": "<b>"})
 	fmt.Println(string(args))

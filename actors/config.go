@@ -151,7 +151,7 @@ type Capsule struct {
 	Middleware []troupe.Middleware
 }
 
-// ErrorHandler is told of a failure: of a job (Unit is set) or of the daemon's
+// ErrorHandler is told of a failure: of a job (Queue is set) or of the daemon's
 // own machinery. It runs in the goroutine that met the failure; a panic in it is
 // logged and harms nobody.
 type ErrorHandler func(ctx context.Context, err error, in ErrorContext)

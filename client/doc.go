@@ -4,8 +4,8 @@
 // not link the daemon.
 //
 //	c := client.New(rdb)
-//	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
-//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"})
+//	jid, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
+//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"})
 //	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
 //
 // Queue, retries and the like come from the options of the push, then from the

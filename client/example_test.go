@@ -35,13 +35,16 @@ func Example() {
 	ctx := context.Background()
 
 	c := client.New(rdb)
-	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}); err != nil {
+	if _, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"}); err != nil {
 		panic(err)
 	}
-	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}); err != nil {
+	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}); err != nil {
 		panic(err)
 	}
-	overdue := []ChargeCard{{7, 100, "EUR"}, {8, 250, "SEK"}}
+	overdue := []ChargeCard{
+		{AccountID: 7, Cents: 100, Currency: "EUR"},
+		{AccountID: 8, Cents: 250, Currency: "SEK"},
+	}
 	jids, err := client.PushBulk(ctx, c, slices.Values(overdue), client.Queue("default")) // before the type's
 	if err != nil {
 		panic(err)
@@ -81,7 +84,7 @@ func ExampleWithMiddleware() {
 
 	c := client.New(rdb, client.WithMiddleware(tenant))
 	ctx := context.WithValue(context.Background(), tenantKey{}, "acme")
-	if _, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"}); err != nil {
+	if _, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"}); err != nil {
 		panic(err)
 	}
 	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:critical").Val()))

@@ -11,7 +11,7 @@
 //		}
 //		if entry.Payload().Class() == "Billing::ChargeCard" {
 //			outcome, err := entry.Retry(ctx)
-//			…
+//			fmt.Println(entry.JID(), outcome, err)
 //		}
 //	}
 //
@@ -29,6 +29,11 @@
 // Sets and queues of any size are walked through in pages; nothing here holds
 // more than a page of them.
 //
-// The keys of one step live in different slots of a Redis Cluster. As with
-// Sidekiq, one Redis is needed.
+// # Redis Cluster
+//
+// It works on a cluster, too, which Sidekiq does not. The keys of one step are in
+// several slots there, so that a retry, a kill or an addition to a queue takes two
+// steps: claim the entry, write the destination. If the process dies in between,
+// a poller puts the entry back into its set after a minute; if it had arrived at
+// its destination, it is in both.
 package inspect

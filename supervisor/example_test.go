@@ -90,7 +90,10 @@ func TestProbationEndsABadDeployment(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			probation := func() Probation {
-				return Probation{supervisor.OneForOne(supervisor.Spec{Intensity: 100, Period: time.Minute}), time.Now().Add(time.Minute)}
+				return Probation{
+					Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 100, Period: time.Minute}),
+					Until:    time.Now().Add(time.Minute),
+				}
 			}
 			k := testkit.Start(t, actors.Config{
 				Logger: zerolog.New(io.Discard), Strategy: probation(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: probation()}},

@@ -8,7 +8,7 @@
 // deadline of 25 s then takes milliseconds).
 //
 //	kit := testkit.Start(t, actors.Config{Registry: &jobs}, testkit.Strict())
-//	kit.Push(ChargeCard{42, 1999, "EUR"})
+//	kit.Push(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 //	kit.Await("done", func() bool { return kit.Stats().Processed == 1 })
 //	kit.Expect(testkit.Restarts("launcher/default/processor-0").Times(1), func() {
 //		kit.Crash("launcher/default/processor-0", errors.New("boom"))

@@ -34,19 +34,22 @@ func (ChargeCard) Defaults() troupe.Options {
 func run(ctx context.Context, rdb redis.UniversalClient) error {
 	c := client.New(rdb)
 
-	jid, err := c.Push(ctx, ChargeCard{42, 1999, "EUR"})
+	jid, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 	if err != nil {
 		return err
 	}
 	fmt.Println(jid)
 
 	// in ten minutes; PushAt takes a time. An option counts before the type's Defaults
-	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{42, 500, "EUR"}, client.Queue("default")); err != nil {
+	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.Queue("default")); err != nil {
 		return err
 	}
 
 	// any number of jobs, 1,000 a round trip
-	overdue := []ChargeCard{{1, 100, "EUR"}, {2, 200, "EUR"}}
+	overdue := []ChargeCard{
+		{AccountID: 1, Cents: 100, Currency: "EUR"},
+		{AccountID: 2, Cents: 200, Currency: "EUR"},
+	}
 	_, err = client.PushBulk(ctx, c, slices.Values(overdue))
 	return err
 }

@@ -51,7 +51,7 @@ type Billing struct {
 
 // Checkout takes an order.
 func (b *Billing) Checkout(ctx context.Context, account, cents int64) error {
-	_, err := b.Jobs.Push(ctx, ChargeCard{account, cents, "EUR"})
+	_, err := b.Jobs.Push(ctx, ChargeCard{AccountID: account, Cents: cents, Currency: "EUR"})
 	return err
 }
 
@@ -64,7 +64,7 @@ func (b *Billing) Charge(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.Jobs.PushIn(ctx, time.Minute, SendReceipt{j.Args.AccountID, j.Args.Cents})
+	_, err = b.Jobs.PushIn(ctx, time.Minute, SendReceipt{AccountID: j.Args.AccountID, Cents: j.Args.Cents})
 	return err
 }
 

@@ -49,7 +49,7 @@ func TestCheckoutPushesTheCharge(t *testing.T) {
 
 func TestADeclinedCardIsNotTriedAgain(t *testing.T) {
 	b := &Billing{Gateway: &bank{answer: func(int) error { return ErrDeclined }}}
-	err := testkit.Perform(t.Context(), t, b.Charge, ChargeCard{42, 1999, "EUR"})
+	err := testkit.Perform(t.Context(), t, b.Charge, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 	var outcome *troupe.OutcomeError
 	if !errors.As(err, &outcome) || outcome.Action != troupe.ActionDiscard {
 		t.Errorf("error %v, want a discard", err)
@@ -74,7 +74,7 @@ func TestAnOrderFromCheckoutToReceipt(t *testing.T) {
 	if _, err := q.Drain(t.Context(), b.Registry()); err != nil {
 		t.Fatal(err)
 	}
-	testkit.RequirePushedMany(t, q, ChargeCard{42, 1999, "EUR"}, SendReceipt{42, 1999})
+	testkit.RequirePushedMany(t, q, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"}, SendReceipt{AccountID: 42, Cents: 1999})
 }
 
 // A daemon in virtual time: the retry comes after about 20 s, the receipt a
@@ -121,7 +121,7 @@ func TestAPanickingChargeHarmsNobody(t *testing.T) {
 		}, testkit.Strict())
 
 		kit.Expect(testkit.Restarts("launcher/default/processor-*").Times(1), func() {
-			kit.Push(ChargeCard{42, 1999, "EUR"})
+			kit.Push(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 		})
 		kit.Expect(testkit.Events[actors.JobDone]().Of("Billing::ChargeCard").Within(time.Hour), nil)
 	})
@@ -171,7 +171,7 @@ func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 		jobs := client.New(mem.Client)
 		var jids []string
 		for account := range int64(50) {
-			jid, err := jobs.Push(t.Context(), ChargeCard{account, 990, "EUR"})
+			jid, err := jobs.Push(t.Context(), ChargeCard{AccountID: account, Cents: 990, Currency: "EUR"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ func (s *Shop) Price(ctx context.Context, job *troupe.Job[Price]) error {
 	for _, line := range job.Args.Basket {
 		price, err := s.Redis.HGet(ctx, "shop:articles", line.Article).Int64()
 		if errors.Is(err, redis.Nil) {
-			return UnknownArticle{line.Article}
+			return UnknownArticle{Article: line.Article}
 		}
 		if err != nil {
 			return fmt.Errorf("price of %s: %w", line.Article, err)

@@ -28,7 +28,7 @@ func TestPricesAreThoseOfRuby(t *testing.T) {
 func TestAnUnknownArticleFailsAsInRuby(t *testing.T) {
 	shop := &Shop{Redis: testkit.NewMemory(t).Client}
 	err := testkit.Perform(t.Context(), t, shop.Price, Price{OrderID: 1000, Basket: []Line{{Article: "spoon", Count: 1}}})
-	if !errors.Is(err, UnknownArticle{"spoon"}) || err.Error() != "no article spoon" {
+	if !errors.Is(err, UnknownArticle{Article: "spoon"}) || err.Error() != "no article spoon" {
 		t.Errorf("error %v", err)
 	}
 	if n := shop.Redis.Exists(t.Context(), "shop:prices").Val(); n != 0 {

@@ -1,0 +1,8 @@
+package testdata
+
+import "github.com/rs/zerolog"
+
+var (
+	log            zerolog.Logger
+	basket, coupon any
+)
