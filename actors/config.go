@@ -39,7 +39,8 @@ type Config struct {
 	Capsules []Capsule
 
 	// Timeout is how long a stop waits for running jobs before it requeues
-	// them; 0 means 25 s.
+	// them; 0 means 25 s. Let the platform wait 8 s longer before it kills, 33 s by
+	// default: Kubernetes waits 30 s, unless terminationGracePeriodSeconds says more.
 	Timeout time.Duration
 	// Grace is how long after that their goroutines may take to notice; 0 means 3 s.
 	Grace time.Duration
@@ -110,8 +111,10 @@ type Config struct {
 	// Busy page and the API of Sidekiq up to 6.4.1 look for them.
 	WorkersKey bool
 
-	// Embedded is true when the process belongs to somebody else's program: the
-	// UI then offers no Quiet and Stop buttons and remote signals are ignored.
+	// Embedded is to be true in a program that goes on when its daemon has ended.
+	// Signals from Sidekiq's Web UI and API are then ignored, with a warning in the
+	// log, and the UI (since 7) offers no Quiet and Stop. If it is false, Stop in the
+	// UI ends the daemon and not the program: Run returns nil, Done is closed.
 	Embedded bool
 	// Version is shown by Sidekiq's UI; "" means troupe's own.
 	Version string

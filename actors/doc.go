@@ -13,7 +13,9 @@
 //	os.Exit(actors.Main(actors.Config{Redis: rdb, Registry: &jobs, Logger: log}))
 //
 // Inside a service with a main of its own, Run stops in good order when its
-// context ends; New, Start, Quiet and Stop are the same in parts.
+// context ends; New, Start, Quiet and Stop are the same in parts. Set
+// Config.Embedded there: without it Stop in Sidekiq's Web UI ends the daemon, and
+// the service goes on without it.
 //
 // # Who owns what
 //

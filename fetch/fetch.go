@@ -1,7 +1,8 @@
 // Package fetch takes units of work out of Redis and moves each to where it
 // belongs when it is over. Every move is one atomic step in Redis: fetch
-// (queue to in progress), ack (gone), retry, death, requeue, rescue. It sees
-// bytes and queue names, never a decoded job and never an actor.
+// (queue to in progress), ack (gone), retry, death, requeue, rescue; on a Redis
+// Cluster, retry and death take two. It sees bytes and queue names, never a
+// decoded job and never an actor.
 package fetch
 
 import (

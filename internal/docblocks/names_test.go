@@ -196,3 +196,43 @@ func TestNamesOfTheCommentsExist(t *testing.T) {
 		}
 	}
 }
+
+// Links to files of the repository, and to headings in them, lead somewhere.
+func TestLinksOfThePagesLead(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([\w./-]*)(?:#([\w-]+))?\)`)
+	fenced := regexp.MustCompile("(?ms)^```.*?^```")
+	code := regexp.MustCompile("`[^`\n]*`")
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor := regexp.MustCompile(`[^\w -]`)
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(code.ReplaceAll(fenced.ReplaceAll(text, nil), nil)), -1) {
+			target := page
+			if m[1] != "" {
+				target = path.Join(path.Dir(page), m[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s: no file for the link %s", page, m[0])
+				continue
+			}
+			if m[2] == "" {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(root, target))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, h := range heading.FindAllSubmatch(text, -1) {
+				found = found || strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(string(h[1])), ""), " ", "-") == m[2]
+			}
+			if !found {
+				t.Errorf("%s: no heading for the link %s", page, m[0])
+			}
+		}
+	}
+}
