@@ -27,30 +27,31 @@ const (
 	guardPause = time.Second
 )
 
-// lifeline returns the reading end of a pipe that all guards share. This process
-// has the only writing end and writes nothing: the pipe ends with this process,
-// whatever ends that. Programs do not inherit the writing end.
-var lifeline = sync.OnceValues(func() (*os.File, error) {
+// lifeline makes the pipe that all guards share, whose reading end is their stdin.
+// This process has the only writing end and writes nothing: the pipe ends with
+// this process, whatever ends that. Programs do not inherit the writing end.
+var lifeline = sync.OnceValues(func() (pipeEnds, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("open the pipe of the guards: %w", err)
+		return pipeEnds{}, fmt.Errorf("open the pipe of the guards: %w", err)
 	}
-	lifelineEnd = w
 	// The guards share the flags of the pipe, and a shell's read has to wait.
-	return r, syscall.SetNonblock(int(r.Fd()), false)
+	return pipeEnds{r: r, w: w}, syscall.SetNonblock(int(r.Fd()), false)
 })
 
-var lifelineEnd *os.File // not to be collected: that would close it
+type pipeEnds struct {
+	r, w *os.File // w is kept: one that is collected is closed
+}
 
 // startGuard starts a guard in the process group pgid, 0 for a new one, that it
 // leads. It has no parent death signal, which would come before the guard has
 // killed its group.
 func startGuard(pgid int) (*os.Process, error) {
-	stdin, err := lifeline()
+	pipe, err := lifeline()
 	if err != nil {
 		return nil, err
 	}
-	return startGuardOf(pgid, stdin)
+	return startGuardOf(pgid, pipe.r)
 }
 
 func startGuardOf(pgid int, stdin *os.File) (*os.Process, error) {
