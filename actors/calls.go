@@ -192,6 +192,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 		c.settler.putBack(acks)
 		return err
 	}
+	acks = c.ledger.ours(acks) // those of a fenced incarnation had no effect
 	c.forget(acks...)
 	c.dropIterations(acks)
 	c.receive(got, want, took)

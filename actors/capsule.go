@@ -74,7 +74,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect,
+		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect, Fenced: c.ledger.fence,
 	})
 	if err != nil {
 		return nil, err

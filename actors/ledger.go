@@ -26,7 +26,7 @@ type work struct {
 	listed     bool
 
 	began    atomic.Bool // what the payload says is in run, and will not change
-	byItself atomic.Bool // it ended, and its own outcome is what gets settled
+	byItself atomic.Bool // it ended, and its own outcome is what gets settled; false again if that is refused
 	again    atomic.Bool // it was interrupted, and goes on in another run
 
 	iterated string // jid of an iterable job that is done: its state goes when the ack is in Redis
@@ -90,6 +90,7 @@ type ledger struct {
 	sealed  bool
 	coming  [][]fetch.Unit // of calls about to return, not yet entered
 	changed chan struct{}  // closed and replaced when units leave; nil if nobody waits
+	valid   atomic.Uint64  // units of an incarnation below it are somebody else's
 }
 
 func newLedger() *ledger { return &ledger{} }
@@ -200,10 +201,28 @@ func (l *ledger) sealAndTake() []*work {
 	return ws
 }
 
+// fence notes that the units of incarnation inc and before are somebody else's.
+func (l *ledger) fence(inc uint64) {
+	for {
+		valid := l.valid.Load()
+		if inc < valid || l.valid.CompareAndSwap(valid, inc+1) {
+			return
+		}
+	}
+}
+
+// ours drops from ws the units that are somebody else's: what a call has said of
+// them had no effect.
+func (l *ledger) ours(ws []*work) []*work {
+	valid := l.valid.Load()
+	return slices.DeleteFunc(ws, func(w *work) bool { return w.unit.Incarnation < valid })
+}
+
 // fenced removes every unit fetched by incarnation inc or before: they belong
 // to somebody else now. It returns those that were open, and the number of
 // settlements that came too late.
 func (l *ledger) fenced(inc uint64) (interrupted []*work, late int) {
+	l.fence(inc)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := l.first; w != nil; {

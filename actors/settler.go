@@ -292,6 +292,7 @@ func (s *settler) write(moves []*pendingMove) error {
 		m.result = results[i]
 		if m.result == fetch.NotMine {
 			c.refused.Add(1)
+			m.w.byItself.Store(false)
 		}
 		ws[i] = m.w
 	}

@@ -167,6 +167,10 @@ type Env struct {
 	// Taken is told of the units that Take or TakeSuspect is about to return, before
 	// any other call can ask Held. It, too, must not call the fetcher. nil: nobody asks.
 	Taken func([]Unit)
+	// Fenced is told which incarnation a rescuer has ended, before any call is made for
+	// the next one: the FencedError may reach its caller later than the reply of a Take
+	// whose acks had no effect. It, too, must not call the fetcher. nil: nobody asks.
+	Fenced func(incarnation uint64)
 }
 
 // DefaultBytes is the default of Env.Bytes.

@@ -385,6 +385,9 @@ func (f *owner) enlist(ctx context.Context, in *incarnation) error {
 func (f *owner) fenced(in *incarnation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.env.Fenced != nil {
+		f.env.Fenced(in.n)
+	}
 	f.begin()
 	return &FencedError{ID: in.id, Incarnation: in.n}
 }
