@@ -13,11 +13,14 @@ import (
 // spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor
 // on whose behalf it ran crashes with that panic, so that its strategy decides;
 // nothing dies silently.
-func (d *Daemon) spawn(owner *actor.PID, f func()) {
-	d.machinery.Add(1)
+func (d *Daemon) spawn(owner *actor.PID, f func()) { d.spawnAs(d.machinery, owner, f) }
+
+// spawnAs is spawn for a goroutine that is counted by counter.
+func (d *Daemon) spawnAs(counter *tracker, owner *actor.PID, f func()) {
+	counter.Add(1)
 	turn.Go(d.identity, owner.GetId(), func() {
 		deepen()
-		defer d.machinery.Done()
+		defer counter.Done()
 		defer func() {
 			if v := recover(); v != nil {
 				d.panicked(owner, v)
@@ -35,7 +38,10 @@ func (d *Daemon) panicked(owner *actor.PID, v any) {
 
 // isolate runs a user's callback in a goroutine of its own and waits for it: a
 // panic or Goexit in it is returned as an error and ends nothing else.
-func isolate(f func()) (err error) {
+func isolate(f func()) error { return <-isolated(f) }
+
+// isolated is isolate for those who wait for it in their own way.
+func isolated(f func()) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		finished := false
@@ -52,7 +58,7 @@ func isolate(f func()) (err error) {
 		f()
 		finished = true
 	}()
-	return <-done
+	return done
 }
 
 // deepen makes the stack of a new goroutine as large as a job or a call to Redis

@@ -55,6 +55,9 @@ type Config struct {
 	// often that has happened, this time included. It is asked, at most a second
 	// long, by the process that puts the job back, also about classes without a
 	// handler here, in place of their Options.Recovery. nil asks the classes.
+	// Where it panics or takes longer the job goes back to its queue, and so do, until
+	// that call has returned, the jobs that it is not asked about meanwhile; the log
+	// names each.
 	Recovery func(p *troupe.Payload, times int) troupe.Recovery
 
 	Tag         string   // shown by Sidekiq's UI beside the process; "" none
@@ -69,7 +72,9 @@ type Config struct {
 
 	// ErrorHandlers are told of every failure, after it was stored.
 	ErrorHandlers []ErrorHandler
-	// DeathHandlers are told of every job that will not run again.
+	// DeathHandlers are told of every job that will not run again. Of the jobs that
+	// this process moves to the dead set for dead ones they are told about four at a
+	// time, while the others wait in memory; a stop waits for that until its deadline.
 	DeathHandlers []DeathHandler
 	// On holds the lifecycle callbacks.
 	On Events

@@ -58,6 +58,8 @@ type Daemon struct {
 	isolating    atomic.Bool // suspects run, or are about to
 	beats        beats
 	hooks        *hooks
+	deaths       *deaths
+	recovery     *recoveryPolicy
 	events       *events
 	hushed       atomic.Bool // quiet or later, for the hot path
 
@@ -119,6 +121,7 @@ func New(cfg Config) (*Daemon, error) {
 		machinery: newTracker(), changes: newBroadcast(),
 		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
+	d.deaths, d.recovery = newDeaths(d), &recoveryPolicy{f: cfg.Recovery}
 	hostname := beat.Hostname(os.Getenv)
 	pid := turn.PID()
 	d.identity = beat.NewIdentity(hostname, pid)

@@ -19,7 +19,8 @@ const (
 	machineryTime = 1500 * time.Millisecond
 	// leaveTime is until when the last calls to Redis may take.
 	leaveTime = 2 * time.Second
-	// closeTime is until when they are waited for, in case they do not heed that.
+	// closeTime is until when they are waited for, in case they do not heed that, and
+	// death handlers that have begun after the last job has ended.
 	closeTime = 2250 * time.Millisecond
 	// endTime bounds all of it. What is left is for callbacks and subscribers.
 	endTime = 3 * time.Second
@@ -41,6 +42,9 @@ func (d *Daemon) end() {
 	d.machinery.await(ctx, d.machinery.idle)
 	cancel()
 	d.leave(began)
+	ctx, cancel = context.WithDeadline(context.Background(), began.Add(closeTime))
+	d.deaths.close(ctx)
+	cancel()
 	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
 	subscribers := d.events.close() // they go on while the callbacks run
 	d.hooks.wait(time.Until(then))

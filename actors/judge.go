@@ -3,8 +3,9 @@ package actors
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
@@ -101,87 +102,88 @@ func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Fate {
 	}
 }
 
-// routeTime is how long a policy may take.
-const routeTime = time.Second
-
 // route asks the policies: the daemon's if there is one, else the class's.
 func (j judge) route(p *troupe.Payload, times int) troupe.Recovery {
 	if p == nil {
 		return troupe.Recovery{}
 	}
-	if ask := j.d.cfg.Recovery; ask != nil {
-		answer := make(chan troupe.Recovery, 1)
-		failed := make(chan error, 1)
-		go func() {
-			failed <- isolate(func() { answer <- ask(p.Clone(), times) })
-		}()
-		t := time.NewTimer(routeTime)
-		defer t.Stop()
-		var err error
-		select {
-		case err = <-failed:
-		case <-t.C:
-			err = fmt.Errorf("no answer for %v", routeTime)
-		}
-		if err == nil {
-			r := <-answer
-			if err = r.Validate(); err == nil {
-				return r
-			}
-		}
+	if j.d.cfg.Recovery == nil {
+		e, _ := j.d.cfg.Registry.Lookup(p.HandlerClass())
+		return e.Options.Recovery
+	}
+	to, err := j.d.recovery.ask(p, times)
+	if err != nil {
 		joblog.Err(j.d.log.Error().Str("actor", launcherName+"/rescuer").Str("jid", p.JID()).Str("class", p.DisplayClass()), err).
 			Msg("the recovery policy failed: the job goes back to its queue")
-		return troupe.Recovery{}
 	}
-	e, _ := j.d.cfg.Registry.Lookup(p.HandlerClass())
-	return e.Options.Recovery
+	return to
 }
 
-// judged tells the world what became of a recovered job.
-func (d *Daemon) judged(j fetch.Judged) {
-	p, err := troupe.ParsePayload(j.Orphan.Unit.Payload)
-	ref := JobRef{Queue: j.Orphan.Unit.Queue}
-	if err == nil {
-		ref.JID, ref.Class = p.JID(), p.DisplayClass()
-	}
-	now, times := time.Now(), len(j.Orphan.Recoveries)
-	line := d.log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", ref.JID).Str("class", ref.Class).
-		Str("queue", ref.Queue).Str("from", j.Orphan.From).Int("recoveries", times)
-	if j.Fate.To != fetch.ToDead {
-		to := j.Fate.Queue
-		if j.Fate.To == fetch.ToSchedule {
-			to = "schedule"
-		}
-		if j.Fate.Suspect {
-			d.suspected.Add(1)
-			line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
-		} else {
-			line.Str("to", to).Msg("a recovered job was sent elsewhere")
-		}
-		if d.events.wanted.Load() {
-			d.events.publish(JobRerouted{At: now, Job: ref, Recoveries: j.Orphan.Recoveries, To: to, Suspect: j.Fate.Suspect})
-		}
-		return
-	}
-	d.poisoned.Add(1)
-	joblog.Err(line.Str("error_class", troupe.ErrorClass(j.Fate.Why)), j.Fate.Why).Msg("a recovered job was moved to the dead set")
-	if d.events.wanted.Load() {
-		d.events.publish(JobPoisoned{At: now, Job: ref, Recoveries: j.Orphan.Recoveries, Err: j.Fate.Why})
-	}
-	if err != nil { // no job has died
-		return
-	}
-	if p, err := troupe.ParsePayload(j.Fate.Payload); err == nil {
-		d.bury(p, j.Fate.Why)
-	}
-}
-
-// tellJudged does the same for a round; in the background, as the handlers of a
-// death are the user's.
+// tellJudged tells the world what became of the jobs of a round that did not simply
+// go back.
 func (d *Daemon) tellJudged(got fetch.Rescued) {
+	var dead []death
+	defer func() { d.deaths.add(dead) }() // whatever a hook of the user's logger does
+	var all []recovered
 	for _, from := range got.Details {
 		for _, j := range from.Judged {
-			d.spawn(d.launcher.Load(), func() { d.judged(j) })
+			r := recoveredJob(j)
+			all = append(all, r)
+			switch {
+			case j.Fate.To == fetch.ToDead:
+				d.poisoned.Add(1)
+				if r.isJob { // else no job has died
+					dead = append(dead, death{j.Fate.Payload, j.Fate.Why})
+				}
+			case j.Fate.Suspect:
+				d.suspected.Add(1)
+			}
+			if d.events.wanted.Load() {
+				d.events.publish(r.event())
+			}
 		}
+	}
+	for _, r := range all {
+		r.log(&d.log)
+	}
+}
+
+// recovered is a recovered job that did not simply go back.
+type recovered struct {
+	fetch.Judged
+	isJob bool
+	ref   JobRef
+	to    string // name of a queue, or schedule
+}
+
+func recoveredJob(j fetch.Judged) recovered {
+	r := recovered{Judged: j, ref: JobRef{Queue: j.Orphan.Unit.Queue}, to: j.Fate.Queue}
+	if p, err := troupe.ParsePayload(j.Orphan.Unit.Payload); err == nil {
+		r.isJob, r.ref.JID, r.ref.Class = true, p.JID(), p.DisplayClass()
+	}
+	if j.Fate.To == fetch.ToSchedule {
+		r.to = "schedule"
+	}
+	return r
+}
+
+func (r *recovered) event() Event {
+	now := time.Now()
+	if r.Fate.To == fetch.ToDead {
+		return JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Fate.Why}
+	}
+	return JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Fate.Suspect}
+}
+
+func (r *recovered) log(log *zerolog.Logger) {
+	line := log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", r.ref.JID).Str("class", r.ref.Class).
+		Str("queue", r.ref.Queue).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
+	switch {
+	case r.Fate.To == fetch.ToDead:
+		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Fate.Why)), r.Fate.Why).Msg("a recovered job was moved to the dead set")
+	case r.Fate.Suspect:
+		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
+	default:
+		line.Str("to", r.to).Msg("a recovered job was sent elsewhere")
 	}
 }

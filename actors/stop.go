@@ -177,7 +177,7 @@ func closed(ch <-chan struct{}) bool {
 
 // allDrained tells whether every capsule has nothing left to settle.
 func (d *Daemon) allDrained() bool {
-	if d.jobs.Load() > 0 { // their error and death handlers may still run
+	if d.jobs.Load() > 0 || !d.deaths.idle() { // error and death handlers may still run
 		return false
 	}
 	for _, c := range d.capsules {

@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// recoveryTime is how long Config.Recovery may take.
+const recoveryTime = time.Second
+
+var errRecoveryHangs = errors.New("an earlier call has not returned, it is not asked meanwhile")
+
+// recoveryPolicy asks Config.Recovery, about one job at a time. A call that takes
+// longer than recoveryTime decides nothing; until it has returned, nothing else is
+// asked: one goroutine hangs, not one a job.
+type recoveryPolicy struct {
+	f func(*troupe.Payload, int) troupe.Recovery
+
+	mu    sync.Mutex
+	hangs <-chan error // of the call that was given up; nil if there is none
+}
+
+// ask returns what f says about p, or why it says nothing.
+func (r *recoveryPolicy) ask(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.hangs:
+		r.hangs = nil
+	default:
+		if r.hangs != nil {
+			return troupe.Recovery{}, errRecoveryHangs
+		}
+	}
+	var answer troupe.Recovery
+	returned := isolated(func() { answer = r.f(p.Clone(), times) })
+	t := time.NewTimer(recoveryTime)
+	defer t.Stop()
+	select {
+	case err = <-returned:
+	case <-t.C:
+		r.hangs = returned
+		return troupe.Recovery{}, fmt.Errorf("no answer for %v", recoveryTime)
+	}
+	if err == nil {
+		err = answer.Validate()
+	}
+	if err != nil {
+		return troupe.Recovery{}, err
+	}
+	return answer, nil
+}
