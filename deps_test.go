@@ -53,7 +53,9 @@ func TestImportArrows(t *testing.T) {
 		usesProtoactor := func(pkg string) bool { return within(pkg, protoactor) }
 
 		if p.ImportPath == module {
-			forbid(p.Deps, "the root uses the standard library only", func(pkg string) bool { return !packages[pkg].Standard })
+			forbid(p.Deps, "the root uses the standard library only, and internal/cut, which does, too", func(pkg string) bool {
+				return !packages[pkg].Standard && !mine("internal/cut")(pkg)
+			})
 		}
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
@@ -67,8 +69,8 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Imports, "fetch never decodes a job", func(pkg string) bool { return pkg == module })
 		}
 		if p.is("supervisor") {
-			forbid(p.Imports, "of this module supervisor knows the root's nouns only", func(pkg string) bool {
-				return within(pkg, module) && pkg != module && !p.is("supervisor")
+			forbid(p.Imports, "of this module supervisor knows the root's nouns only, and how texts are cut", func(pkg string) bool {
+				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64")(pkg)
 			})
 		}
 		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") || p.is("handler") {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // PanicError is the outcome of a handler that panicked. It does not unwrap to
@@ -42,7 +44,9 @@ type UnknownClassError struct {
 	Class string
 }
 
-func (e *UnknownClassError) Error() string { return fmt.Sprintf("no handler for class %q", e.Class) }
+func (e *UnknownClassError) Error() string {
+	return fmt.Sprintf("no handler for class %q", cut.Text(e.Class))
+}
 
 // ErrorClass returns the field "error_class" of a failure. The first error of
 // the chain (as errors.As walks it) that has a method ErrorClass() string and

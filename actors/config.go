@@ -30,8 +30,9 @@ type Config struct {
 
 	// Logger: the zero value logs nothing. A handler gets it from zerolog.Ctx, with
 	// the fields of its job. The field "log_level" of a job is the level of what is
-	// logged about that job, the handler's own lines among them; error texts are cut
-	// to 1 KB there.
+	// logged about that job, the handler's own lines among them. Error texts, jids,
+	// classes and queues are cut to 1 KB each there: "error_bytes" tells the length of
+	// an error that was cut, and the others end in it, as in "aaaa… (20971520 bytes)".
 	Logger zerolog.Logger
 
 	// Capsules run side by side, each with its own queues, processors and

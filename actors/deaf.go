@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // Deaf is a job that does not end although its context was cancelled Config.Grace
@@ -51,8 +51,9 @@ func (e *execution) checkDeaf(since time.Time, cause error) {
 	c.mu.Lock()
 	c.deafJobs = append(c.deafJobs, &deafJob{e: e, cause: cause, shown: shown})
 	c.mu.Unlock()
-	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
-		Str("cause", joblog.Cut(shown.Cause)).Str("stack", shown.Stack).
+	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", cut.Text(e.jid)).
+		Str("class", cut.Text(e.class)).Str("queue", cut.Text(e.w.unit.Queue)).
+		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is deaf: it goes on although its context was cancelled")
 	if c.d.events.wanted.Load() {
 		c.d.events.publish(JobDeaf{e.event(), shown})

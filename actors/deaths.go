@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 const (
@@ -128,7 +128,7 @@ func (q *deaths) giveUp() {
 	jids := make([]string, 0, deathsShown)
 	for _, l := range left[:min(len(left), deathsShown)] {
 		if p, err := troupe.ParsePayload(l.payload); err == nil {
-			jids = append(jids, joblog.Cut(p.JID()))
+			jids = append(jids, cut.Text(p.JID()))
 		}
 	}
 	q.d.log.Error().Str("actor", launcherName+"/rescuer").Int("jobs", len(left)).Strs("first_jids", jids).Int("running", running).

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // DrainReport tells what became of the jobs that ran when the stop began.
@@ -37,7 +39,7 @@ func (r DrainReport) String() string {
 		jobs []JobRef
 	}{{"finished", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		for _, j := range g.jobs {
-			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, j.JID, j.Class, j.Queue)
+			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, cut.Text(j.JID), cut.Text(j.Class), cut.Text(j.Queue))
 		}
 	}
 	return b.String()
@@ -53,7 +55,7 @@ func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
 	}{{"finished_jids", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		jids := make([]string, len(g.jobs))
 		for i, j := range g.jobs {
-			jids[i] = j.JID
+			jids[i] = cut.Text(j.JID)
 		}
 		e.Strs(g.name, jids)
 	}

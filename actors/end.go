@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
@@ -117,7 +118,7 @@ func (c *capsule) account() {
 			continue
 		}
 		c.d.report.Lost = append(c.d.report.Lost, w.ref())
-		c.d.log.Error().Str("jid", w.ref().JID).Str("queue", w.unit.Queue).Bytes("payload", w.unit.Payload).
+		c.d.log.Error().Str("jid", cut.Text(w.ref().JID)).Str("queue", cut.Text(w.unit.Queue)).Bytes("payload", w.unit.Payload).
 			Msg("lost: Redis did not take the job back and this fetcher has no private place")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -190,7 +191,7 @@ func (e *execution) perform() {
 		e.c.d.events.publish(JobStarted{e.event()})
 	}
 	if line := e.log.Debug(); line.Enabled() {
-		line.Str("jid", e.jid).Str("class", e.class).Str("queue", e.w.unit.Queue).
+		line.Str("jid", cut.Text(e.jid)).Str("class", cut.Text(e.class)).Str("queue", cut.Text(e.w.unit.Queue)).
 			Str("capsule", e.c.cfg.Name).Int("attempt", e.attempt).Msg("job started")
 	}
 	e.err = e.handler.handler.Perform(ctx, p)

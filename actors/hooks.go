@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
@@ -120,7 +121,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 func (d *Daemon) bury(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := isolate(func() { f(context.Background(), p, err) }); perr != nil {
-			joblog.Err(d.log.Error().Str("jid", p.JID()), perr).Msg("a death handler failed")
+			joblog.Err(d.log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")
 		}
 	}
 }

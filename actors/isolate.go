@@ -7,6 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/joblog"
 )
 
 const (
@@ -198,7 +200,8 @@ func (c *capsule) takeSuspect() *work {
 	s.pending = w
 	c.mu.Unlock()
 	ref := w.ref()
-	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", ref.JID).Str("class", ref.Class).Str("queue", ref.Queue).
+	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(ref.JID)).
+		Str("class", cut.Text(ref.Class)).Str("queue", cut.Text(ref.Queue)).
 		Msg("running a suspect")
 	c.launch(s)
 	return w
@@ -210,6 +213,6 @@ func (c *capsule) acquit(w *work) {
 	ctx, cancel := c.d.redisContext()
 	defer cancel()
 	if err := c.d.rescue.Acquit(ctx, w.unit); err != nil {
-		c.d.log.Warn().Err(err).Str("jid", w.ref().JID).Msg("could not forget the recoveries of a job that has ended")
+		joblog.Err(c.d.log.Warn().Str("jid", cut.Text(w.ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/iterstate"
+	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -136,7 +137,7 @@ func (e *execution) savePlace(it troupe.Iteration) {
 			return
 		}
 		if refused(err) {
-			e.line(zerolog.ErrorLevel, "unsaved").Err(err).Msg("the cursor of an iterable job could not be saved")
+			joblog.Err(e.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
 			return
 		}
 		if !d.pause(d.settleCtx, "save "+e.iteration.jid, try) {

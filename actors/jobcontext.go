@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // jobContext is what the context of a handler is made from. troupe.JobInfoFrom
@@ -113,7 +114,7 @@ func (c *jobContext) logger() *zerolog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.log == nil {
-		log := c.e.log.With().Str("jid", c.e.jid).Str("class", c.e.class).Str("queue", c.e.w.unit.Queue).
+		log := c.e.log.With().Str("jid", cut.Text(c.e.jid)).Str("class", cut.Text(c.e.class)).Str("queue", cut.Text(c.e.w.unit.Queue)).
 			Str("capsule", c.e.c.cfg.Name).Int("attempt", c.e.attempt).Logger()
 		c.log = &log
 	}

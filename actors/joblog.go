@@ -6,6 +6,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
@@ -26,7 +27,7 @@ func (e *execution) line(level zerolog.Level, outcome string) *zerolog.Event {
 	if !ev.Enabled() {
 		return ev
 	}
-	ev = ev.Str("jid", e.jid).Str("class", e.class).
-		Str("queue", e.w.unit.Queue).Str("capsule", e.c.cfg.Name)
+	ev = ev.Str("jid", cut.Text(e.jid)).Str("class", cut.Text(e.class)).
+		Str("queue", cut.Text(e.w.unit.Queue)).Str("capsule", e.c.cfg.Name)
 	return joblog.Seconds(ev, "elapsed_s", e.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
 }

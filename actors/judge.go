@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 )
@@ -113,7 +114,8 @@ func (j judge) route(p *troupe.Payload, times int) troupe.Recovery {
 	}
 	to, err := j.d.recovery.ask(p, times)
 	if err != nil {
-		joblog.Err(j.d.log.Error().Str("actor", launcherName+"/rescuer").Str("jid", p.JID()).Str("class", p.DisplayClass()), err).
+		joblog.Err(j.d.log.Error().Str("actor", launcherName+"/rescuer").Str("jid", cut.Text(p.JID())).
+			Str("class", cut.Text(p.DisplayClass())), err).
 			Msg("the recovery policy failed: the job goes back to its queue")
 	}
 	return to
@@ -176,14 +178,14 @@ func (r *recovered) event() Event {
 }
 
 func (r *recovered) log(log *zerolog.Logger) {
-	line := log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", r.ref.JID).Str("class", r.ref.Class).
-		Str("queue", r.ref.Queue).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
+	line := log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", cut.Text(r.ref.JID)).Str("class", cut.Text(r.ref.Class)).
+		Str("queue", cut.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
 	case r.Fate.To == fetch.ToDead:
 		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Fate.Why)), r.Fate.Why).Msg("a recovered job was moved to the dead set")
 	case r.Fate.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
 	default:
-		line.Str("to", r.to).Msg("a recovered job was sent elsewhere")
+		line.Str("to", cut.Text(r.to)).Msg("a recovered job was sent elsewhere")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -50,7 +51,7 @@ func (o *outage) failed(part string, err error) {
 	case redisconn.Command:
 		if o.fault[part] != err.Error() {
 			o.fault[part] = err.Error()
-			o.log.Error().Str("actor", part).Err(err).Msg("redis refused a command")
+			joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis refused a command")
 		}
 		return
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
@@ -63,7 +64,7 @@ func (o *outage) failed(part string, err error) {
 	o.down[part] = true
 	if !o.told && (now.Sub(o.over) > aftermath || now.Sub(o.since) > aftermath) {
 		o.told = true
-		o.log.Error().Str("actor", part).Err(err).Msg("redis is away")
+		joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away")
 	}
 }
 

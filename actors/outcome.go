@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/retry"
 )
@@ -84,7 +85,7 @@ func (e *execution) invalid() {
 	if !e.settle(dec) {
 		return
 	}
-	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", e.w.unit.Queue).
+	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", cut.Text(e.w.unit.Queue)).
 		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
 	joblog.Err(line, e.err).Msg("not a job: moved to the dead set")
 	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
@@ -115,7 +116,7 @@ func (e *execution) fail() {
 		if v := recover(); v != nil {
 			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
-		e.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", e.class, err))
+		e.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", cut.Text(e.class), err))
 		in.Payload, in.Options.RetryIn, in.Options.Exhausted = nil, nil, nil
 		e.failed(e.c.d.policy.Decide(e.ended, random, in))
 	}()
@@ -191,7 +192,7 @@ func (e *execution) tell(action retry.Action, score, wait float64) {
 }
 
 func (e *execution) callbackFailed(err error) {
-	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.slot)).Str("jid", e.jid)
+	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.slot)).Str("jid", cut.Text(e.jid))
 	joblog.Err(line, err).Msg("a retry callback failed")
 }
 

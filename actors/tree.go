@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // State of an actor in the tree.
@@ -83,7 +83,7 @@ func (t Tree) String() string {
 			fmt.Fprintf(&b, " %s", n.Note)
 		}
 		if n.Job != nil {
-			fmt.Fprintf(&b, " %s %s", n.Job.Class, n.Job.JID)
+			fmt.Fprintf(&b, " %s %s", cut.Text(n.Job.Class), cut.Text(n.Job.JID))
 			if !n.Job.Started.IsZero() {
 				fmt.Fprintf(&b, " %s", time.Since(n.Job.Started).Round(time.Millisecond))
 			}
@@ -98,7 +98,7 @@ func (t Tree) String() string {
 			fmt.Fprintf(&b, "  mailbox %d", n.Depth)
 		}
 		for _, j := range n.Deaf {
-			fmt.Fprintf(&b, "  deaf: %s %s for %s", j.Class, j.JID, brief(time.Since(j.Since)))
+			fmt.Fprintf(&b, "  deaf: %s %s for %s", cut.Text(j.Class), cut.Text(j.JID), brief(time.Since(j.Since)))
 		}
 		b.WriteByte('\n')
 	}
@@ -212,7 +212,7 @@ func (t *tree) snapshot(now time.Time) Tree {
 			Restarts: c.restarts, For: now.Sub(c.since),
 		}
 		if c.lastFailure != nil {
-			n.LastFailure = joblog.Cut(c.lastFailure.Error()) // the tree goes to Redis with each beat
+			n.LastFailure = cut.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
 		}
 		if c.depth != nil {
 			n.Depth = max(0, c.depth())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/iterstate"
 )
 
@@ -21,7 +22,7 @@ func (c *Client) Cancel(ctx context.Context, jid string) (time.Time, error) {
 		at, err = iterstate.Cancel(ctx, rdb, jid, now)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("cancel %s: %w", jid, err)
+		return time.Time{}, fmt.Errorf("cancel %s: %w", cut.Text(jid), err)
 	}
 	return at, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
@@ -143,7 +144,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 		err = c.complete(q, c.timestamps.Format(now))
 	}
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", p.Class(), err)
+		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
 	}
 	return c.finish(ctx, q, now)
 }
@@ -190,7 +191,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 
 // finish takes a valid payload through the middleware and sends it.
 func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (string, error) {
-	class := p.Class()
+	class := cut.Text(p.Class())
 	e, jid, err := c.seal(ctx, p, now)
 	if err == nil && jid != "" {
 		err = c.sendOne(ctx, e)

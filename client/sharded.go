@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // Shard is one of several Redis servers with the queues that live there.
@@ -171,7 +172,7 @@ func (s *Sharded) PushPayload(ctx context.Context, p *troupe.Payload) (string, e
 	}
 	c, err := s.Queue(queue)
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", p.Class(), err)
+		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
 	}
 	return c.PushPayload(context.WithValue(ctx, routed{}, queue), p)
 }
@@ -180,7 +181,7 @@ func (s *Sharded) PushPayload(ctx context.Context, p *troupe.Payload) (string, e
 func (s *Sharded) pushDefault(ctx context.Context, p *troupe.Payload) (string, error) {
 	ctx, c, err := s.route(ctx, nil, nil)
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", p.Class(), err)
+		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
 	}
 	return c.PushPayload(ctx, p)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 const (
@@ -129,7 +130,7 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 	if err != nil {
 		return troupe.Kill(&ExecError{Program: e.argv[0], Status: "not started", Cause: err})
 	}
-	log := e.log.With().Str("jid", p.JID()).Str("class", p.HandlerClass()).Logger()
+	log := e.log.With().Str("jid", cut.Text(p.JID())).Str("class", cut.Text(p.HandlerClass())).Logger()
 	budget := newBudget()
 	stdout := &lines{log: log.With().Str("stream", "stdout").Logger(), budget: budget}
 	stderr := &lines{log: log.With().Str("stream", "stderr").Logger(), budget: budget}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -70,7 +71,7 @@ func (i *Inspector) FindWork(ctx context.Context, jid string) (*Work, error) {
 			return w, nil
 		}
 	}
-	return nil, fmt.Errorf("find running job %s: %w", jid, ErrNotFound)
+	return nil, fmt.Errorf("find running job %s: %w", cut.Text(jid), ErrNotFound)
 }
 
 // newWork reads the value of a running job. Its payload is a string that holds

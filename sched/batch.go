@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
@@ -60,7 +61,8 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
 		if b.cur.hold(member, b.now) {
-			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
+			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).
+				Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID())).
 				Strs("backtrace", troupe.Backtrace(err))
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
@@ -78,8 +80,9 @@ func (b *batch) bury(member string, p *troupe.Payload, reason error) {
 		if p == nil {
 			p = new(troupe.Payload)
 		}
-		b.s.cfg.Logger.Warn().Err(reason).Str("set", string(b.set)).Str("class", p.DisplayClass()).Str("jid", p.JID()).
-			Int("bytes", len(member)).Msg("not a valid job: moving it to the dead set")
+		line := b.s.cfg.Logger.Warn().Str("set", string(b.set)).Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID())).
+			Int("bytes", len(member))
+		joblog.Err(line, reason).Msg("not a valid job: moving it to the dead set")
 	}
 	text := notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)
 	b.dying.members = append(b.dying.members, member)
@@ -128,7 +131,7 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 		moved, fault := number(3+2*i), text(4+2*i)
 		out.Moved += moved
 		if moved > 0 && fault != "" {
-			b.s.cfg.Logger.Error().Str("queue", g.queue).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
+			b.s.cfg.Logger.Error().Str("queue", cut.Text(g.queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
 			fault = ""
 		}
 		err = errors.Join(err, b.settle(keys.Queue(g.queue), g, fault))
@@ -143,7 +146,7 @@ func (b *batch) settle(key string, g group, fault string) error {
 	if !strings.Contains(fault, "WRONGTYPE") {
 		b.cur.release(g.members)
 		if fault != "" {
-			return fmt.Errorf("%s: %s", key, fault)
+			return fmt.Errorf("%s: %s", cut.Text(key), fault)
 		}
 		return nil
 	}
@@ -155,7 +158,7 @@ func (b *batch) settle(key string, g group, fault string) error {
 		}
 	}
 	if news > 0 {
-		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", key).Int("jobs", news).Str("fault", fault).
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(key)).Int("jobs", news).Str("fault", fault).
 			Msg("jobs left where they are: their destination is a key of another type")
 	}
 	return nil

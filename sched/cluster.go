@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 )
@@ -131,7 +132,7 @@ func (b *batch) settleOnCluster(key string, g group, cmd *redis.IntCmd) error {
 		return b.settle(key, g, cmd.Err().Error())
 	}
 	b.cur.release(g.members)
-	return fmt.Errorf("%s: %w", key, cmd.Err())
+	return fmt.Errorf("%s: %w", cut.Text(key), cmd.Err())
 }
 
 // lookOnCluster is look with a command per key.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
 
 // Directive is what a Decider answers.
@@ -92,7 +93,7 @@ type JobCrash struct {
 }
 
 func (c *JobCrash) Error() string {
-	return fmt.Sprintf("job %s %s: %v", c.Class, c.JID, c.Err)
+	return fmt.Sprintf("job %s %s: %v", cut.Text(c.Class), cut.Text(c.JID), c.Err)
 }
 
 func (c *JobCrash) Unwrap() error { return c.Err }

@@ -3,17 +3,12 @@ package joblog
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cut"
 )
-
-// MaxError is how many bytes of a job's error stand in a line. The text is the
-// user's: an error that quotes a response or a query may have megabytes, which
-// the stored job keeps (up to Sidekiq's limit) and a log must not.
-const MaxError = 1024
 
 // Seconds adds a span of time; whole microseconds are written in half the time that
 // zerolog takes for a float.
@@ -22,29 +17,17 @@ func Seconds(line *zerolog.Event, key string, s float64) *zerolog.Event {
 	return line.RawJSON(key, troupe.AppendScore(buf[:0], s))
 }
 
-// Err adds err to a line, cut to MaxError; then "error_bytes" is its full length.
+// Err adds err to a line, cut to cut.Max bytes; then "error_bytes" is its full length.
 func Err(line *zerolog.Event, err error) *zerolog.Event {
 	if err == nil || !line.Enabled() {
 		return line
 	}
 	text := err.Error()
-	short := Cut(text)
+	short := cut.Head(text)
 	if len(short) == len(text) {
 		return line.Err(err) // as the program's zerolog.ErrorMarshalFunc wants it
 	}
 	return line.Str(zerolog.ErrorFieldName, short).Int("error_bytes", len(text))
-}
-
-// Cut returns the first MaxError bytes of text, fewer where that would split a rune.
-func Cut(text string) string {
-	if len(text) <= MaxError {
-		return text
-	}
-	end := MaxError
-	for end > MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.Clone(text[:end]) // not a window on megabytes
 }
 
 // Level reads the field "log_level": the level at which a job logs while it

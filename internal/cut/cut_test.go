@@ -1,0 +1,30 @@
+package cut_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/troupehq/troupe/internal/cut"
+)
+
+func TestALongTextIsCutAtARune(t *testing.T) {
+	for name, tt := range map[string]struct{ text, head, mark string }{
+		"empty":              {"", "", ""},
+		"short":              {"Mail", "Mail", ""},
+		"just fits":          {strings.Repeat("x", 1024), strings.Repeat("x", 1024), ""},
+		"a byte too long":    {strings.Repeat("x", 1025), strings.Repeat("x", 1024), "… (1025 bytes)"},
+		"within a rune of 2": {"x" + strings.Repeat("é", 600), "x" + strings.Repeat("é", 511), "… (1201 bytes)"},
+		"within a rune of 4": {"xyz" + strings.Repeat("😀", 600), "xyz" + strings.Repeat("😀", 255), "… (2403 bytes)"},
+		"no runes at all":    {strings.Repeat("\x80", 2000), strings.Repeat("\x80", 1020), "… (2000 bytes)"},
+		"megabytes":          {strings.Repeat("ab", 10<<20), strings.Repeat("ab", 512), "… (20971520 bytes)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := cut.Head(tt.text); got != tt.head {
+				t.Errorf("head %.40q… of %d bytes, want %.40q… of %d", got, len(got), tt.head, len(tt.head))
+			}
+			if got := cut.Text(tt.text); got != tt.head+tt.mark {
+				t.Errorf("text …%q of %d bytes, want …%q", got[max(0, len(got)-40):], len(got), tt.mark)
+			}
+		})
+	}
+}
