@@ -46,7 +46,6 @@ var capsuleSettings = readers[Capsule]{
 // capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
 func (p *parse) capsules(n *node, field string) []Capsule {
 	var out []Capsule
-	p.defaultLine = 0
 	add := func(name string, n *node, field string) {
 		switch {
 		case !capsuleName.MatchString(name):
@@ -56,11 +55,7 @@ func (p *parse) capsules(n *node, field string) []Capsule {
 		case slices.ContainsFunc(out, func(c Capsule) bool { return c.Name == name }):
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other capsule has")
 		}
-		c := p.capsule(name, n, field)
-		if name == defaultCapsule && (c.Concurrency > 0 || c.Queues != nil) {
-			p.defaultLine = n.line
-		}
-		out = append(out, c)
+		out = append(out, p.capsule(name, n, field))
 	}
 	switch n.kind {
 	case null:

@@ -110,13 +110,30 @@ func Parse(name string, data []byte, environment string) (*File, error) {
 
 // parse is one run of Parse.
 type parse struct {
-	name    string
-	sidekiq bool // the file is a Sidekiq application's
-	erb     map[int]string
-	faults  Faults
-	out     *File
-	// where the two halves of the capsule default were given
-	topLine, defaultLine int
+	name      string
+	sidekiq   bool // the file is a Sidekiq application's
+	erb       map[int]string
+	faults    Faults
+	out       *File
+	top       map[string]given // of the top level: concurrency and queues
+	elsewhere bool             // another process runs the periodic jobs
+	unrun     []Fault          // of periodic jobs, if not
+}
+
+// given is where a key with a value stands.
+type given struct {
+	line  int
+	field string
+}
+
+// says notes that the top level describes the capsule default.
+func (p *parse) says(key string, n *node, field string) {
+	if p.top == nil {
+		p.top = map[string]given{}
+	}
+	if n.kind != null {
+		p.top[key] = given{n.line, field}
+	}
 }
 
 func (p *parse) fault(line int, field, value, want string) {
@@ -199,8 +216,11 @@ func (p *parse) root(root *node, environment string) {
 			}
 			other := &parse{name: p.name, sidekiq: p.sidekiq, erb: p.erb, out: &File{}}
 			other.section(e.value, e.key)
-			other.oneDefault()
+			other.twoDefaults()
 			p.faults = append(p.faults, other.faults...)
+			if !other.elsewhere {
+				p.unrun = append(p.unrun, other.unrun...)
+			}
 			for _, w := range other.out.Warnings {
 				p.warn(w.Line, w.Field, w.Why)
 			}
@@ -211,7 +231,8 @@ func (p *parse) root(root *node, environment string) {
 	if chosen != nil {
 		p.section(chosen, environment)
 	}
-	p.oneDefault()
+	p.twoDefaults()
+	p.runElsewhere()
 	p.misnamed(root, environment)
 }
 
@@ -241,11 +262,18 @@ func (p *parse) misnamed(root *node, environment string) {
 	}
 }
 
-// oneDefault refuses a capsule default that is described in two places.
-func (p *parse) oneDefault() {
-	if p.topLine > 0 && p.defaultLine > 0 {
-		p.fault(p.defaultLine, "capsules.default", "described twice",
-			fmt.Sprintf("it here, or by the concurrency and queues of the top level (line %d), not both", p.topLine))
+// twoDefaults warns of what the top level says about the capsule default although
+// that is listed and says it itself, which wins, as in Sidekiq.
+func (p *parse) twoDefaults() {
+	for _, c := range p.out.Capsules {
+		for _, half := range []struct {
+			key string
+			own bool
+		}{{"concurrency", c.Concurrency > 0}, {"queues", c.Queues != nil}} {
+			if top, ok := p.top[half.key]; ok && half.own && c.Name == defaultCapsule {
+				p.warn(top.line, top.field, "what capsules.default says itself counts, as in Sidekiq")
+			}
+		}
 	}
 }
 

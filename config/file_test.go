@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,14 @@ func parseOK(t *testing.T, text, environment string) *File {
 	return f
 }
 
+// weights are names and their weights, in turn.
+func weights(namesAndWeights ...any) (l fetch.WeightedList) {
+	for pair := range slices.Chunk(namesAndWeights, 2) {
+		l = append(l, fetch.QueueWeight{Queue: pair[0].(string), Weight: pair[1].(int)})
+	}
+	return l
+}
+
 func TestParseEveryKey(t *testing.T) {
 	got := parseOK(t, `
 concurrency: 0x10
@@ -56,6 +65,7 @@ log_level: WARN
 fetch: basic
 strategy: {rest_for_one: {intensity: 5, period: 30, backoff: 1s..2m, jitter: 0.5, replace: true}}
 metrics: 7
+periodic: elsewhere
 workers_key: on
 max_iteration_runtime: 300
 handlers:
@@ -71,7 +81,7 @@ handlers:
 `, "")
 	want := &File{
 		Concurrency: 16, Timeout: 8 * time.Second, Verbose: true, Tag: "app", Labels: []string{"a", "b"},
-		Environment: "production", Queues: fetch.Weighted{"critical": 3, "default": 1},
+		Environment: "production", Queues: weights("critical", 3, "default", 0),
 		Capsules:   []Capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}}},
 		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
 		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
@@ -130,8 +140,8 @@ func TestParseSectionsOfASidekiqFile(t *testing.T) {
 		queues      fetch.Queues
 	}{
 		{"", 5, 0, fetch.Strict{"default", "mailers"}},
-		{"production", 20, 0, fetch.Weighted{"critical": 3, "low": 1}},
-		{"staging", 7, 10 * time.Second, fetch.Weighted{"critical": 3, "low": 1}},
+		{"production", 20, 0, weights("critical", 3, "low", 0)},
+		{"staging", 7, 10 * time.Second, weights("critical", 3, "low", 0)},
 		{"other", 5, 0, fetch.Strict{"default", "mailers"}},
 	} {
 		f := parseOK(t, sidekiqFile, tt.environment)
@@ -168,16 +178,16 @@ func TestParseQueues(t *testing.T) {
 		`[b, a]`:                            fetch.Strict{"b", "a"},
 		`[[b], [a]]`:                        fetch.Strict{"b", "a"},
 		`[[b, 0], a]`:                       fetch.Strict{"b", "a"},
-		`[[critical, 3], default]`:          fetch.Weighted{"critical": 3, "default": 1},
-		`["critical,3", "low, 2"]`:          fetch.Weighted{"critical": 3, "low": 2},
-		`["a,1", "b,1"]`:                    fetch.Weighted{"a": 1, "b": 1},
-		`{critical: 3, default: 2, low: 1}`: fetch.Weighted{"critical": 3, "default": 2, "low": 1},
-		`{:a: , b: 0}`:                      fetch.Weighted{"a": 1, "b": 1},
-		"\n- [:critical, 3]\n- :low":        fetch.Weighted{"critical": 3, "low": 1},
-		"\n- - critical\n  - 3\n- low":      fetch.Weighted{"critical": 3, "low": 1},
+		`[[critical, 3], default]`:          weights("critical", 3, "default", 0),
+		`["critical,3", "low, 2"]`:          weights("critical", 3, "low", 2),
+		`["a,1", "b,1"]`:                    weights("a", 1, "b", 1),
+		`{critical: 3, default: 2, low: 1}`: weights("critical", 3, "default", 2, "low", 1),
+		`{:a: , b: 0}`:                      fetch.Strict{"a", "b"},
+		"\n- [:critical, 3]\n- :low":        weights("critical", 3, "low", 0),
+		"\n- - critical\n  - 3\n- low":      weights("critical", 3, "low", 0),
 		`[a, b, a]`:                         fetch.Strict{"a", "b"},
-		`[a, [b, 2], a, [b, 3]]`:            fetch.Weighted{"a": 2, "b": 5},
-		`[":a", ":b,2"]`:                    fetch.Weighted{":a": 1, ":b": 2},
+		`[a, [b, 2], a, [b, 3]]`:            weights("a", 0, "b", 2, "a", 0, "b", 3),
+		`[":a", ":b,2"]`:                    weights(":a", 0, ":b", 2),
 		`[5, 1.5, true]`:                    fetch.Strict{"5", "1.5", "true"},
 		``:                                  nil,
 	}
@@ -191,7 +201,7 @@ func TestParseQueues(t *testing.T) {
 func TestParseCapsules(t *testing.T) {
 	want := []Capsule{
 		{Name: "unsafe", Concurrency: 1, Queues: fetch.Strict{"unsafe"}},
-		{Name: "bulk", Queues: fetch.Weighted{"a": 2, "b": 1}},
+		{Name: "bulk", Queues: weights("a", 2, "b", 1)},
 	}
 	for _, text := range []string{
 		":capsules:\n  :unsafe:\n    :concurrency: 1\n    :queues:\n      - unsafe\n  bulk: {queues: {a: 2, b: 1}}\n",

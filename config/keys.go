@@ -27,6 +27,7 @@ var foreign = map[string]string{
 	"redis_idle_timeout":    "set max_idle_time in the Redis URL",
 	"schedule":              "periodic jobs (sidekiq-cron, sidekiq-scheduler) are not run here",
 	"scheduler":             "periodic jobs (sidekiq-scheduler) are not run here",
+	"cron_schedule_file":    "periodic jobs (sidekiq-cron) are not run here",
 	"enabled":               "periodic jobs (sidekiq-scheduler) are not run here",
 	"listened_queues_only":  "periodic jobs (sidekiq-scheduler) are not run here",
 	"cron":                  "periodic jobs (sidekiq-cron) are not run here",
@@ -40,9 +41,10 @@ var foreign = map[string]string{
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // ignored accepts the keys without effect; "strict", which Sidekiq works out
-// from the queues itself, without a word.
+// from the queues itself, and periodic jobs, which are dealt with in the end,
+// without a word.
 func (p *parse) ignored(e entry, field string) bool {
-	if e.key == "strict" {
+	if e.key == "strict" || p.periodic(e, field) {
 		return true
 	}
 	why, ok := foreign[e.key]

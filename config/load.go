@@ -127,13 +127,11 @@ func (l *loader) capsules() {
 	}
 	c := &l.s.Capsules[i]
 	c.Concurrency = cmp.Or(l.flags.Concurrency, c.Concurrency, l.s.Concurrency)
-	for _, q := range []fetch.Queues{l.s.Queues, l.flags.Queues} {
+	for _, q := range []fetch.Queues{l.flags.Queues, c.Queues, l.s.Queues, fetch.Strict{"default"}} {
 		if q != nil {
 			c.Queues = q
+			break
 		}
-	}
-	if c.Queues == nil {
-		c.Queues = fetch.Strict{"default"}
 	}
 	if threads := l.getenv("RAILS_MAX_THREADS"); threads != "" && c.Concurrency == 0 {
 		n, err := strconv.Atoi(threads)

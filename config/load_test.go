@@ -134,6 +134,21 @@ func TestLoadCapsuleDefaultIsAlwaysThere(t *testing.T) {
 	if c := s.Capsules[1]; len(s.Capsules) != 2 || c.Concurrency != 8 || !gocmp.Equal(c.Queues, fetch.Queues(fetch.Strict{"a"})) {
 		t.Errorf("%+v", s.Capsules)
 	}
+	// what it says itself counts, as in Sidekiq; a flag counts more
+	inDir(t, "troupe.yml", noop+"concurrency: 3\nqueues: [top]\ncapsules: {default: {queues: [own]}}\n")
+	for flag, want := range map[string]string{"": "own", "flag": "flag"} {
+		var flags Flags
+		if flag != "" {
+			flags.Queues = fetch.Strict{flag}
+		}
+		s = load(t, flags, nil)
+		if c := s.Capsules[0]; c.Concurrency != 3 || !gocmp.Equal(c.Queues, fetch.Queues(fetch.Strict{want})) {
+			t.Errorf("-q %q: %+v", flag, s.Capsules)
+		}
+		if len(s.Warnings) != 1 || s.Warnings[0].Field != "queues" || s.Warnings[0].Line != 3 {
+			t.Errorf("warnings %v", s.Warnings)
+		}
+	}
 }
 
 func TestLoadRedisProvider(t *testing.T) {
@@ -186,7 +201,7 @@ func TestLoadFaults(t *testing.T) {
 
 func TestParseQueuesOfFlags(t *testing.T) {
 	q, err := ParseQueues("-q", []string{"critical,3", "default"})
-	if want := (fetch.Weighted{"critical": 3, "default": 1}); err != nil || !gocmp.Equal(q, fetch.Queues(want)) {
+	if want := weights("critical", 3, "default", 0); err != nil || !gocmp.Equal(q, fetch.Queues(want)) {
 		t.Errorf("%v, %v", q, err)
 	}
 	if q, err := ParseQueues("-q", nil); q != nil || err != nil {

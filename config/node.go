@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -74,6 +75,25 @@ func (n *node) plain() string {
 	return unsymbol(n.text)
 }
 
+// number reads a number as Ruby's YAML does, where 0x1F, 0b11, 017 (octal), 1_000
+// and 1,000 are whole; in quotes all digits are decimal. Numbers of a file are
+// small: a float64 has all of their digits.
+func (n *node) number() (f float64, ok bool) {
+	if n.kind != scalar {
+		return 0, false
+	}
+	if !n.quoted {
+		if i, err := strconv.ParseInt(strings.ReplaceAll(n.text, ",", "_"), 0, 64); err == nil {
+			return float64(i), true
+		}
+	}
+	if strings.ContainsAny(n.text, "xXpP_") { // hexadecimal floats are Go's alone
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(n.text, 64)
+	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {
@@ -116,7 +136,7 @@ func parseYAML(text string, fault func(line int, field, value, want string)) (ro
 	c := &converter{fault: fault, anchors: map[string]*node{}}
 	seen := false
 	for _, doc := range file.Docs {
-		if doc.Body == nil {
+		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType { // "%YAML 1.1"
 			continue
 		}
 		if seen {
@@ -273,10 +293,17 @@ func (c *converter) key(k ast.MapKeyNode) entry {
 	return entry{key: name, symbol: name != n.text, line: line(k)}
 }
 
-// unsymbol takes the colon off a Ruby symbol; "::Job" is a constant.
+// unsymbol takes the colon off a Ruby symbol, and the quotes of :"name"; "::Job"
+// is a constant.
 func unsymbol(s string) string {
-	if strings.HasPrefix(s, ":") && !strings.HasPrefix(s, "::") {
-		return s[1:]
+	name, ok := strings.CutPrefix(s, ":")
+	if !ok || strings.HasPrefix(name, ":") {
+		return s
 	}
-	return s
+	for _, quote := range []string{`"`, "'"} {
+		if inner, ok := strings.CutPrefix(name, quote); ok && strings.HasSuffix(inner, quote) {
+			return strings.TrimSuffix(inner, quote)
+		}
+	}
+	return name
 }

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/troupehq/troupe/fetch"
@@ -14,20 +12,14 @@ const (
 	wantQueue = "a queue: name, [name, weight] or \"name,weight\""
 )
 
-// queue is a name with its weight; 0 means none was given.
-type queue struct {
-	name   string
-	weight int
-}
-
 // queues reads every form: a name, a list of names, pairs and "name,weight", or
-// a map of weights. Sidekiq's rule: without any weight the order is strict. A
-// name that comes again counts as in Sidekiq since 7: with its weights summed,
-// and not at all in strict order.
+// a map of weights. Sidekiq's rules since 7: without any weight the order is
+// strict; a name that comes again counts with its weights summed, and not at all
+// in strict order.
 func (p *parse) queues(n *node, field string) fetch.Queues {
-	var all []queue
-	add := func(q queue, n *node, field string) {
-		if q.name == "" {
+	var all fetch.WeightedList
+	add := func(q fetch.QueueWeight, n *node, field string) {
+		if q.Queue == "" {
 			p.bad(n, field, "a name")
 			return
 		}
@@ -41,6 +33,9 @@ func (p *parse) queues(n *node, field string) fetch.Queues {
 			add(q, n, field)
 		}
 	case list:
+		if len(n.items) == 0 {
+			p.bad(n, field, "at least one queue")
+		}
 		for i, item := range n.items {
 			at := fmt.Sprintf("%s[%d]", field, i)
 			if q, ok := p.queue(item, at); ok {
@@ -50,79 +45,52 @@ func (p *parse) queues(n *node, field string) fetch.Queues {
 	case mapping:
 		for _, e := range n.entries {
 			at := field + "." + e.key
-			add(queue{e.key, p.weight(e.value, at)}, e.value, at)
+			add(fetch.QueueWeight{Queue: e.key, Weight: p.weight(e.value, at)}, e.value, at)
 		}
-		return weighted(all)
 	}
-	if len(all) == 0 && n.kind == list && len(n.items) == 0 {
-		p.bad(n, field, "at least one queue")
+	switch {
+	case len(all) == 0:
+		return nil
+	case all.Mode() == "strict":
+		return fetch.Strict(all.Names())
 	}
-	return ordered(all)
+	return all
 }
 
 // queue reads one item of the list.
-func (p *parse) queue(n *node, field string) (queue, bool) {
+func (p *parse) queue(n *node, field string) (fetch.QueueWeight, bool) {
 	switch {
 	case n.kind == scalar:
 		name, weight, found := strings.Cut(n.plain(), ",")
-		q := queue{name: strings.TrimSpace(name)}
+		q := fetch.QueueWeight{Queue: strings.TrimSpace(name)}
 		if found {
 			w := *n
-			w.text = strings.TrimSpace(weight)
-			q.weight = p.weight(&w, field)
+			w.text, w.quoted = strings.TrimSpace(weight), true
+			q.Weight = p.weight(&w, field)
 		}
 		return q, true
 	case n.kind == list && (len(n.items) == 1 || len(n.items) == 2) && n.items[0].kind == scalar:
-		q := queue{name: n.items[0].plain()}
+		q := fetch.QueueWeight{Queue: n.items[0].plain()}
 		if len(n.items) == 2 {
-			q.weight = p.weight(n.items[1], field)
+			q.Weight = p.weight(n.items[1], field)
 		}
 		return q, true
 	}
 	p.bad(n, field, wantQueue)
-	return queue{}, false
+	return fetch.QueueWeight{}, false
 }
 
-// weight is 0 for null, as in Ruby.
+// weight is 0 for null, and without the fraction for 2.5, as in Ruby.
 func (p *parse) weight(n *node, field string) int {
 	if n.kind == null {
 		return 0
 	}
-	i, err := strconv.Atoi(n.text)
-	if n.kind != scalar || err != nil || i < 0 || i > maxWeight {
+	f, ok := n.number()
+	if !ok || f < 0 || f > maxWeight {
 		p.bad(n, field, fmt.Sprintf("a weight from 0 to %d", maxWeight))
 		return 0
 	}
-	return i
-}
-
-// ordered is strict without any weight, else weighted.
-func ordered(all []queue) fetch.Queues {
-	if len(all) == 0 {
-		return nil
-	}
-	if slices.ContainsFunc(all, func(q queue) bool { return q.weight > 0 }) {
-		return weighted(all)
-	}
-	var names fetch.Strict
-	for _, q := range all {
-		if !slices.Contains(names, q.name) {
-			names = append(names, q.name)
-		}
-	}
-	return names
-}
-
-// weighted counts a missing weight as 1.
-func weighted(all []queue) fetch.Queues {
-	if len(all) == 0 {
-		return nil
-	}
-	weights := fetch.Weighted{}
-	for _, q := range all {
-		weights[q.name] += max(q.weight, 1)
-	}
-	return weights
+	return int(f)
 }
 
 // ParseQueues reads the values of flags, each "name" or "name,weight"; nil for

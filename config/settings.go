@@ -27,11 +27,11 @@ func init() { // not a literal: readers reach settings again
 	settings = map[string]func(*parse, *node, string){
 		"concurrency": func(p *parse, n *node, field string) {
 			p.out.Concurrency = p.int(n, field, 1, MaxConcurrency)
-			p.topLine = n.line
+			p.says("concurrency", n, field)
 		},
 		"queues": func(p *parse, n *node, field string) {
 			p.out.Queues = p.queues(n, field)
-			p.topLine = n.line
+			p.says("queues", n, field)
 		},
 		"capsules": func(p *parse, n *node, field string) { p.out.Capsules = p.capsules(n, field) },
 		"shards":   func(p *parse, n *node, field string) { p.out.Shards = p.shards(n, field) },
@@ -88,6 +88,15 @@ func init() { // not a literal: readers reach settings again
 				p.out.Timestamps = troupe.TimestampsMillis
 			}
 		},
+		"periodic": func(p *parse, n *node, field string) {
+			switch {
+			case n.kind == null:
+			case n.plain() == "elsewhere":
+				p.elsewhere = true
+			default:
+				p.bad(n, field, "elsewhere, if another process runs the periodic jobs")
+			}
+		},
 		"log": func(p *parse, n *node, field string) {
 			p.out.LogFormat = p.word(n, field, "json", "console")
 		},
@@ -101,12 +110,12 @@ func (p *parse) int(n *node, field string, low, high int) int {
 	if n.kind == null {
 		return 0
 	}
-	i, err := strconv.ParseInt(n.text, 0, 64) // underscores and 0x as in YAML
-	if n.kind != scalar || err != nil || i < int64(low) || i > int64(high) {
+	f, ok := n.number()
+	if !ok || f != math.Trunc(f) || f < float64(low) || f > float64(high) {
 		p.bad(n, field, fmt.Sprintf("a whole number from %d to %d", low, high))
 		return 0
 	}
-	return int(i)
+	return int(f)
 }
 
 // duration reads a number of seconds or a Go duration; it must be at least
@@ -116,7 +125,11 @@ func (p *parse) duration(n *node, field string, least time.Duration) time.Durati
 		return 0
 	}
 	if n.kind == scalar {
-		if d, err := ParseDuration(n.text); err == nil && d >= least {
+		text := n.text
+		if f, ok := n.number(); ok {
+			text = strconv.FormatFloat(f, 'f', -1, 64)
+		}
+		if d, err := ParseDuration(text); err == nil && d >= least {
 			return d
 		}
 	}

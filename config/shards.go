@@ -77,7 +77,7 @@ func (p *parse) shard(name string, n *node, field string) Shard {
 			own.unknown(e.line, field+"."+e.key, e.key, shardKeys())
 		}
 	}
-	own.oneDefault()
+	own.twoDefaults()
 	if own.out.Redis == "" && len(own.faults) == 0 {
 		own.fault(n.line, field+".redis", "missing", "the shard's Redis")
 	}

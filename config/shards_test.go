@@ -64,16 +64,15 @@ func TestFaultsOfShards(t *testing.T) {
 		text  string
 		want  string
 	}{
-		"no redis":          {text: "shards: {a: {queues: [a]}}", want: "shards.a.redis is missing, expected the shard's Redis"},
-		"two of a name":     {text: "shards: [{name: a, redis: \"redis://h/0\"}, {name: a, redis: \"redis://h/1\", queues: [b]}]", want: "a name that no other shard has"},
-		"a queue twice":     {text: "shards: {a: {redis: \"redis://h/0\", queues: [q]}, b: {redis: \"redis://h/1\", queues: [q]}}", want: `"q", a queue of shard a, expected each queue on one shard`},
-		"queues beside":     {text: "queues: [x]\nshards: {a: {redis: \"redis://h/0\"}}", want: "queues is given beside shards"},
-		"-q beside":         {flags: Flags{Queues: fetch.Strict{"x"}}, text: "shards: {a: {redis: \"redis://h/0\"}}", want: "-q is given beside shards"},
-		"--redis beside":    {flags: Flags{Redis: "redis://h/0"}, text: "shards: {a: {redis: \"redis://h/0\"}}", want: "--redis is given beside shards"},
-		"an unknown key":    {text: "shards: {a: {redis: \"redis://h/0\", quueues: [x]}}", want: "shards.a.quueues is no known key, expected queues"},
-		"a key of the top":  {text: "shards: {a: {redis: \"redis://h/0\", timeout: 3}}", want: "shards.a.timeout is no known key"},
-		"no map":            {text: "shards: {a: \"redis://h/0\"}", want: "a map with redis, and queues or capsules"},
-		"the default twice": {text: "shards: {a: {redis: \"redis://h/0\", queues: [x], capsules: {default: {queues: [y]}}}}", want: "described twice"},
+		"no redis":         {text: "shards: {a: {queues: [a]}}", want: "shards.a.redis is missing, expected the shard's Redis"},
+		"two of a name":    {text: "shards: [{name: a, redis: \"redis://h/0\"}, {name: a, redis: \"redis://h/1\", queues: [b]}]", want: "a name that no other shard has"},
+		"a queue twice":    {text: "shards: {a: {redis: \"redis://h/0\", queues: [q]}, b: {redis: \"redis://h/1\", queues: [q]}}", want: `"q", a queue of shard a, expected each queue on one shard`},
+		"queues beside":    {text: "queues: [x]\nshards: {a: {redis: \"redis://h/0\"}}", want: "queues is given beside shards"},
+		"-q beside":        {flags: Flags{Queues: fetch.Strict{"x"}}, text: "shards: {a: {redis: \"redis://h/0\"}}", want: "-q is given beside shards"},
+		"--redis beside":   {flags: Flags{Redis: "redis://h/0"}, text: "shards: {a: {redis: \"redis://h/0\"}}", want: "--redis is given beside shards"},
+		"an unknown key":   {text: "shards: {a: {redis: \"redis://h/0\", quueues: [x]}}", want: "shards.a.quueues is no known key, expected queues"},
+		"a key of the top": {text: "shards: {a: {redis: \"redis://h/0\", timeout: 3}}", want: "shards.a.timeout is no known key"},
+		"no map":           {text: "shards: {a: \"redis://h/0\"}", want: "a map with redis, and queues or capsules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadText(t, tt.flags, "handlers: {NoOp: {builtin: noop}}\n"+tt.text)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -160,9 +159,6 @@ func TestSidekiqFilesLoadAsInRuby(t *testing.T) {
 		t.Fatal(len(answers), err)
 	}
 	for i, q := range all {
-		if !answers[i].Strict {
-			slices.Sort(answers[i].Queues) // a map has no order, and here it does not matter
-		}
 		if diff := cmp.Diff(answers[i], asRuby(parseFile(t, q.File, q.Environment))); diff != "" {
 			t.Errorf("%s, %s, Ruby's - and ours +:\n%s", q.File, q.Environment, diff)
 		}

@@ -56,8 +56,7 @@ func (s *Settings) Summary(w io.Writer) error {
 			if k.FetchBytes > 0 {
 				how += fmt.Sprintf(" of %d bytes at a time", k.FetchBytes)
 			}
-			line("  %s\tconcurrency %d\t%s\t%s\t%s", k.Name, cmp.Or(k.Concurrency, defaultConcurrency),
-				queuesText(k.Queues), how, strategy)
+			line("  %s\t%s\t%s\t%s\t%s", k.Name, concurrencyText(k.Concurrency), queuesText(k.Queues), how, strategy)
 		}
 		return nil
 	}
@@ -80,16 +79,31 @@ func (s *Settings) Summary(w io.Writer) error {
 	return t.Flush()
 }
 
+// concurrencyText tells whose default it is: a file that leaves the number to
+// Sidekiq 7 or 8 means another one.
+func concurrencyText(n int) string {
+	if n == 0 {
+		return fmt.Sprintf("concurrency %d (the default, as in Sidekiq 6; 7 and 8 have 5)", defaultConcurrency)
+	}
+	return fmt.Sprintf("concurrency %d", n)
+}
+
 // queuesText is like "weighted: critical 3, default 1".
 func queuesText(q fetch.Queues) string {
 	if q == nil {
 		q = fetch.Strict{"default"} // as actors.Capsule has it
 	}
 	weights := q.Weights()
+	if l, ok := q.(fetch.WeightedList); ok { // weights of a queue that comes again add up
+		clear(weights)
+		for _, entry := range l {
+			weights[entry.Queue] += max(entry.Weight, 1)
+		}
+	}
 	names := slices.Clone(q.Names())
-	for i, name := range names {
-		if w := weights[name]; w > 0 {
-			names[i] = fmt.Sprintf("%s %d", name, w)
+	if q.Mode() != "strict" {
+		for i, name := range names {
+			names[i] = fmt.Sprintf("%s %d", name, weights[name])
 		}
 	}
 	return q.Mode() + ": " + strings.Join(names, ", ")

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,13 +14,15 @@ import (
 // Strict, Weighted and Random are Sidekiq's three modes. An implementation is
 // not changed after it was given away; its methods may be called concurrently.
 type Queues interface {
-	// Names lists each queue once: in listed order, sorted for a map.
+	// Names lists each queue once, in the order in which the heartbeat publishes
+	// them: as listed, or for a map by weight, the heaviest first, then by name.
 	Names() []string
 
 	// Mode is "strict", "weighted" or "random", as the heartbeat publishes it.
 	Mode() string
 
-	// Weights is the weight of each queue; all 0 in strict mode.
+	// Weights is the weight of each queue as the heartbeat publishes it; all 0 in
+	// strict mode.
 	Weights() map[string]int
 
 	// Wants divides n free places among the queues. It lists every queue once:
@@ -40,6 +43,18 @@ type Strict []string
 // Weighted draws the queue of each job by chance: a queue's share is its weight
 // over the sum of the weights of those that have jobs. A weight below 1 counts 1.
 type Weighted map[string]int
+
+// WeightedList is Weighted with an order and with weights as a Sidekiq file has
+// them. The order does not matter to the draw, only to those who look at the
+// process. A queue may be listed more than once.
+type WeightedList []QueueWeight
+
+// QueueWeight is one entry of a WeightedList. A weight below 1 counts 1 in the
+// draw and is published as it is; if all are 0 the list is strict, as in Sidekiq.
+type QueueWeight struct {
+	Queue  string
+	Weight int
+}
 
 // Random gives every queue the same chance; duplicates are ignored.
 type Random []string
@@ -63,8 +78,12 @@ func (s Strict) Wants(n int, _ *rand.Rand) []Want {
 	return wants
 }
 
-// Names is sorted: a map has no order.
-func (w Weighted) Names() []string { return slices.Sorted(maps.Keys(w)) }
+// Names is by weight, the heaviest first, then by name: a map has no order.
+func (w Weighted) Names() []string {
+	return slices.SortedFunc(maps.Keys(w), func(a, b string) int {
+		return cmp.Or(cmp.Compare(max(w[b], 1), max(w[a], 1)), cmp.Compare(a, b))
+	})
+}
 
 // Mode is "random" when all weights are the same 1, as Sidekiq calls it.
 func (w Weighted) Mode() string {
@@ -86,7 +105,58 @@ func (w Weighted) Weights() map[string]int {
 }
 
 // Wants draws n times; see Queues.
-func (w Weighted) Wants(n int, r *rand.Rand) []Want { return newWheel(w).wants(n, r) }
+func (w Weighted) Wants(n int, r *rand.Rand) []Want { return planner(w)(n, r) }
+
+// Names is the listed order without duplicates.
+func (l WeightedList) Names() []string {
+	names := make([]string, len(l))
+	for i, q := range l {
+		names[i] = q.Queue
+	}
+	return unique(names)
+}
+
+// Mode is "strict" when all weights are 0, "random" when all are 1.
+func (l WeightedList) Mode() string {
+	weights := l.Weights()
+	all := func(weight int) bool {
+		for _, w := range weights {
+			if w != weight {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case all(0):
+		return "strict"
+	case all(1):
+		return "random"
+	}
+	return "weighted"
+}
+
+// Weights is what was given, at least 0; the last weight of a queue counts.
+func (l WeightedList) Weights() map[string]int {
+	weights := make(map[string]int, len(l))
+	for _, q := range l {
+		weights[q.Queue] = max(q.Weight, 0)
+	}
+	return weights
+}
+
+// Wants draws n times, or is that of Strict; see Queues. The weights of a queue
+// that is listed more than once add up.
+func (l WeightedList) Wants(n int, r *rand.Rand) []Want { return planner(l)(n, r) }
+
+// draws is the weight of each queue in the draw.
+func (l WeightedList) draws() map[string]int {
+	weights := make(map[string]int, len(l))
+	for _, q := range l {
+		weights[q.Queue] += max(q.Weight, 1)
+	}
+	return weights
+}
 
 // Names is the listed order without duplicates.
 func (q Random) Names() []string { return unique(q) }
@@ -98,7 +168,7 @@ func (q Random) Mode() string { return "random" }
 func (q Random) Weights() map[string]int { return weigh(q, 1) }
 
 // Wants draws n times; see Queues.
-func (q Random) Wants(n int, r *rand.Rand) []Want { return newWheel(q).wants(n, r) }
+func (q Random) Wants(n int, r *rand.Rand) []Want { return planner(q)(n, r) }
 
 // Validate tells what is wrong with q: nil, no queue, or a name that is empty
 // or not UTF-8. The error names the offending queue.
@@ -124,9 +194,14 @@ func Validate(q Queues) error {
 // planner returns q.Wants, computed from tables made once for the modes that
 // draw by chance: a fetcher asks at every call.
 func planner(q Queues) func(n int, r *rand.Rand) []Want {
-	switch q.(type) {
+	switch q := q.(type) {
 	case Weighted, Random:
-		return newWheel(q).wants
+		return newWheel(q.Names(), q.Weights()).wants
+	case WeightedList:
+		if q.Mode() == "strict" {
+			return Strict(q.Names()).Wants
+		}
+		return newWheel(q.Names(), q.draws()).wants
 	}
 	return q.Wants
 }
@@ -138,12 +213,11 @@ type wheel struct {
 	total   int
 }
 
-func newWheel(q Queues) *wheel {
-	byName := q.Weights()
-	w := &wheel{names: q.Names()}
-	for _, name := range w.names {
-		w.weights = append(w.weights, byName[name])
-		w.total += byName[name]
+func newWheel(names []string, weights map[string]int) *wheel {
+	w := &wheel{names: names}
+	for _, name := range names {
+		w.weights = append(w.weights, weights[name])
+		w.total += weights[name]
 	}
 	return w
 }

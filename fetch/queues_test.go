@@ -17,9 +17,14 @@ func TestQueues(t *testing.T) {
 		weights map[string]int
 	}{
 		{Strict{"b", "a", "b"}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
-		{Weighted{"b": 3, "a": 0, "c": -1}, []string{"a", "b", "c"}, "weighted", map[string]int{"a": 1, "b": 3, "c": 1}},
+		{Weighted{"b": 3, "a": 0, "c": -1}, []string{"b", "a", "c"}, "weighted", map[string]int{"a": 1, "b": 3, "c": 1}},
 		{Weighted{"b": 1, "a": 0}, []string{"a", "b"}, "random", map[string]int{"a": 1, "b": 1}},
 		{Random{"b", "a", "b"}, []string{"b", "a"}, "random", map[string]int{"a": 1, "b": 1}},
+		{WeightedList{{"often", 2}, {"seldom", 1}, {"other", 0}}, []string{"often", "seldom", "other"}, "weighted", map[string]int{"often": 2, "seldom": 1, "other": 0}},
+		{WeightedList{{"b", 0}, {"a", 1}}, []string{"b", "a"}, "weighted", map[string]int{"a": 1, "b": 0}},
+		{WeightedList{{"b", 1}, {"a", 1}}, []string{"b", "a"}, "random", map[string]int{"a": 1, "b": 1}},
+		{WeightedList{{"b", 0}, {"a", -1}}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
+		{WeightedList{{"b", 3}, {"a", 0}, {"b", 2}}, []string{"b", "a"}, "weighted", map[string]int{"a": 0, "b": 2}},
 	} {
 		if got := c.q.Names(); !slices.Equal(got, c.names) {
 			t.Errorf("%#v: names %q, expected %q", c.q, got, c.names)
@@ -36,7 +41,7 @@ func TestQueues(t *testing.T) {
 	}
 	for want, q := range map[string]Queues{
 		"queues: nil, expected at least one queue":         nil,
-		"queues: none listed, expected at least one queue": Weighted{},
+		"queues: none listed, expected at least one queue": WeightedList{},
 		"queues: name 2 of 2 is empty":                     Strict{"a", ""},
 		`queues: name "\xff" is not UTF-8`:                 Random{"\xff"},
 	} {
@@ -63,7 +68,7 @@ func TestWantsAddUp(t *testing.T) {
 			names = append(names, want.Queue)
 		}
 		slices.Sort(names)
-		return sum == int(n) && slices.Equal(names, w.Names())
+		return sum == int(n) && slices.Equal(names, slices.Sorted(slices.Values(w.Names())))
 	}
 	if err := quick.Check(check, nil); err != nil {
 		t.Error(err)
@@ -76,25 +81,33 @@ func TestWantsAddUp(t *testing.T) {
 // What a dry queue leaves goes to the others by their weights: as in Sidekiq,
 // where a fetch passes on to the next name of the shuffled list.
 func TestSpillIsWeighted(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	wants := planner(Weighted{"a": 5, "b": 3, "c": 1})
-	const rounds = 20000
-	counts := map[string]float64{}
-	for range rounds {
-		for _, want := range wants(1, r) {
-			if want.Queue != "a" {
-				counts[want.Queue]++
-				break
+	for _, q := range []Queues{
+		Weighted{"a": 5, "b": 3, "c": 1},
+		WeightedList{{"c", 0}, {"b", 2}, {"a", 5}, {"b", 0}}, // b 3 times and c once, as in Sidekiq
+	} {
+		r := rand.New(rand.NewPCG(3, 4))
+		wants := planner(q)
+		const rounds = 20000
+		counts := map[string]float64{}
+		for range rounds {
+			for _, want := range wants(1, r) {
+				if want.Queue != "a" {
+					counts[want.Queue]++
+					break
+				}
 			}
 		}
+		chi2 := 0.0
+		for name, share := range map[string]float64{"b": 0.75, "c": 0.25} {
+			d := counts[name] - share*rounds
+			chi2 += d * d / (share * rounds)
+		}
+		if chi2 > 19.5 { // one degree of freedom: once in 100,000
+			t.Errorf("%#v, without a: %v, expected 3 to 1: chi-square %.1f", q, counts, chi2)
+		}
 	}
-	chi2 := 0.0
-	for name, share := range map[string]float64{"b": 0.75, "c": 0.25} {
-		d := counts[name] - share*rounds
-		chi2 += d * d / (share * rounds)
-	}
-	if chi2 > 19.5 { // one degree of freedom: once in 100,000
-		t.Errorf("without a: %v, expected 3 to 1: chi-square %.1f", counts, chi2)
+	if got := (WeightedList{{"b", 0}, {"a", 0}}).Wants(7, nil); !slices.Equal(got, []Want{{"b", 7}, {"a", 7}}) {
+		t.Errorf("a list without weights wants %v", got)
 	}
 }
 
