@@ -234,7 +234,7 @@ func redisOptions(cfg Config) redisconn.Need {
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 	return sched.Config{
-		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
+		Redis: d.redis, OnClient: d.cfg.OnClient, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
 		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 		PollAverage: d.cfg.PollInterval, AverageInterval: d.cfg.PollIntervalPerProcess,
 	}

@@ -73,8 +73,9 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
-		Redis: d.redis, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(), Held: c.ledger.held, Taken: c.ledger.expect, Fenced: c.ledger.fence,
+		Redis: d.redis, OnClient: d.cfg.OnClient, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
+		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(),
+		Held: c.ledger.held, Taken: c.ledger.expect, Fenced: c.ledger.fence,
 	})
 	if err != nil {
 		return nil, err

@@ -19,11 +19,21 @@ import (
 // Config is everything a daemon is built from. Redis and Registry are required;
 // every other zero value is a working default. A Config is read once, by New.
 type Config struct {
-	// Redis: only the options of this client are used. The daemon opens
-	// connections of its own, with MaxRetries -1 (a silently repeated fetch
-	// loses jobs), and never closes this one. *redis.Client (Sentinel included)
-	// and *redis.ClusterClient can be read; anything else is refused.
+	// Redis: only the options of this client are used, not its hooks (see OnClient).
+	// The daemon opens connections of its own, with MaxRetries -1 (a silently
+	// repeated fetch loses jobs), and never closes this one. *redis.Client
+	// (Sentinel included) and *redis.ClusterClient can be read; anything else is
+	// refused.
 	Redis redis.UniversalClient
+
+	// OnClient is called with each client that the daemon opens, a *redis.Client or
+	// a *redis.ClusterClient as Redis is, before its first command: to add hooks for
+	// tracing or metrics. There is one for most commands, opened by New, and one for
+	// each way of waiting, opened and closed as need be, from any goroutine. It must
+	// not close the client or change its options. go-redis itself shows subscriptions
+	// to dial hooks only, and commands that go to each node of a cluster only to hooks
+	// that OnNewNode has added. nil: nobody is called.
+	OnClient func(rdb redis.UniversalClient)
 
 	// Registry has the handlers. It must not change after New.
 	Registry *troupe.Registry

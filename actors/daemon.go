@@ -111,6 +111,9 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: Redis: %w", err)
 	}
+	if cfg.OnClient != nil {
+		cfg.OnClient(own)
+	}
 	d := &Daemon{
 		cfg: cfg, log: cfg.Logger, redis: own,
 		policy: retry.Policy{

@@ -23,7 +23,9 @@ func (f *onCluster) dialPeeks(w *wires) peekClient {
 	opt.MaxRedirects = 3 // a peek takes nothing: it may be repeated
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	opt.PushNotificationProcessor = nil
-	return clusterPeeks{redis.NewClusterClient(&opt)}
+	peeks := redis.NewClusterClient(&opt)
+	f.env.opened(peeks)
+	return clusterPeeks{peeks}
 }
 
 // clusterDialer is the dialer of the options, or what go-redis makes of them.

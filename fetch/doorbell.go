@@ -63,6 +63,7 @@ const (
 // changes hands.
 type doorbell struct {
 	source *redis.Client
+	opened func(redis.UniversalClient)
 	name   string         // channel that this fetcher alone hears
 	keys   []any          // baton, line: strings
 	sit    []any          // arguments of sit but the last three, behind two free places
@@ -99,7 +100,7 @@ type doorbell struct {
 func newDoorbell(source *redis.Client, fetcher string, names []string) *doorbell {
 	set := keys.SetOf(names)
 	d := &doorbell{
-		source: source, name: keys.Wake(fetcher), keys: []any{keys.Baton(set), keys.Line(set)},
+		source: source, opened: func(redis.UniversalClient) {}, name: keys.Wake(fetcher), keys: []any{keys.Baton(set), keys.Line(set)},
 		watch: make(map[string]int, len(names)),
 		turn:  make(chan struct{}, 1), rung: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -314,7 +315,7 @@ func (d *doorbell) open(ctx context.Context) (e *ears, opened bool, err error) {
 	case e != nil:
 		return e, false, nil
 	}
-	e, err = openEars(ctx, d.source, d.name)
+	e, err = openEars(ctx, d.source, d.opened, d.name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {

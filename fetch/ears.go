@@ -60,8 +60,8 @@ func (h *hand) close() {
 	_ = h.conn.Close()
 }
 
-// openEars makes ears subscribed to channel.
-func openEars(ctx context.Context, source *redis.Client, channel string) (*ears, error) {
+// openEars makes ears subscribed to channel; opened is told of their client.
+func openEars(ctx context.Context, source *redis.Client, opened func(redis.UniversalClient), channel string) (*ears, error) {
 	e := &ears{wires: newWires(), silent: make(chan struct{})}
 	e.wires.lost = e.wires.cut
 	defer context.AfterFunc(ctx, e.wires.cut)() // go-redis does not look at it while it reads
@@ -80,6 +80,7 @@ func openEars(ctx context.Context, source *redis.Client, channel string) (*ears,
 		return nil
 	}
 	e.rdb = redis.NewClient(opt)
+	opened(e.rdb)
 	e.ps = e.rdb.Subscribe(ctx, channel, invalidations)
 	e.hand = &hand{conn: e.rdb.EphemeralConn()} // tracking is a state of the connection
 	err := e.arm(ctx, &id, &refused)

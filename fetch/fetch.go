@@ -143,7 +143,11 @@ type Isolator interface {
 type Env struct {
 	// Redis is the daemon's own client, with MaxRetries -1. The fetcher does not
 	// close it. Reliable makes connections of its own for Wait with its options.
-	Redis    redis.UniversalClient
+	Redis redis.UniversalClient
+	// OnClient is to be called with each client that the fetcher opens, before its
+	// first command; nil: nobody is called.
+	OnClient func(redis.UniversalClient)
+
 	Identity string // Sidekiq's identity of the process
 	Capsule  string // name of the capsule, unique in the process
 	Queues   Queues // what to take from
@@ -181,6 +185,13 @@ func (e *Env) checkBytes() error {
 		return fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", e.Bytes, DefaultBytes)
 	}
 	return nil
+}
+
+// opened tells of a new client.
+func (e *Env) opened(rdb redis.UniversalClient) {
+	if e.OnClient != nil {
+		e.OnClient(rdb)
+	}
 }
 
 func (e *Env) bytes() int { return cmp.Or(e.Bytes, DefaultBytes) }

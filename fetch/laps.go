@@ -34,6 +34,7 @@ const lapTime = 5 * time.Millisecond
 // take, or by putting all of it back.
 type laps struct {
 	source *redis.Client
+	opened func(redis.UniversalClient)
 	names  []string
 	share  int // number of sitters
 	sick   *sickQueues
@@ -64,7 +65,7 @@ type laps struct {
 
 func newLaps(source *redis.Client, names []string, share int, sick *sickQueues) *laps {
 	l := &laps{
-		source: source, names: names, share: share, sick: sick,
+		source: source, opened: func(redis.UniversalClient) {}, names: names, share: share, sick: sick,
 		bell: newBell(), more: make(chan struct{}, 1), done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for _, name := range names {

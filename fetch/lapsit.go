@@ -44,6 +44,7 @@ func (l *laps) open() {
 	opt := l.wires.options(l.source, l.share*len(l.names))
 	opt.MaxRetries = -1 // a silent second try would get a job of which nobody hears
 	l.rdb = redis.NewClient(opt)
+	l.opened(l.rdb)
 	for range l.share {
 		s := &sitter{}
 		for q := range l.names {

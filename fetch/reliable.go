@@ -49,10 +49,16 @@ func NewReliable(env Env) (Fetcher, error) {
 		return nil, err
 	}
 	f.bell = newDoorbell(rdb, env.Identity+"#"+env.Capsule, f.names)
+	f.bell.opened = f.env.opened
 	if env.Share > 0 {
 		f.laps = newLaps(rdb, f.names, env.Share, f.sick)
+		f.laps.opened = f.env.opened
 	}
-	f.peeks = newPeeks(func(w *wires) peekClient { return w.client(rdb, len(f.names)) }, f.names, f.sick)
+	f.peeks = newPeeks(func(w *wires) peekClient {
+		peeks := w.client(rdb, len(f.names))
+		f.env.opened(peeks)
+		return peeks
+	}, f.names, f.sick)
 	return f, nil
 }
 

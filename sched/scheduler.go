@@ -35,6 +35,10 @@ type Config struct {
 	// *redis.ClusterClient.
 	Redis redis.UniversalClient
 
+	// OnClient is called with the client that Watch opens, before its first command;
+	// nil: nobody is called.
+	OnClient func(redis.UniversalClient)
+
 	// Client gives the middleware, defaults and timestamps of promoted jobs.
 	// nil means one of Redis with Timestamps and nothing else.
 	Client     *client.Client

@@ -58,6 +58,9 @@ func (w *watcher) open(ctx context.Context, rdb *redis.Client) {
 	o.ClientSideCacheConfig, o.ClientSideCache = nil, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	w.rdb = redis.NewClient(&o)
+	if w.s.cfg.OnClient != nil {
+		w.s.cfg.OnClient(w.rdb)
+	}
 	if w.rdb.Options().Protocol == 3 {
 		_ = w.rdb.RegisterPushNotificationHandler("invalidate", &w.bells, false) // a new client has none
 	}

@@ -64,8 +64,9 @@ func (e *UnreadableError) Error() string {
 //
 // Kept: address, database, credentials, TLS, dialer, OnConnect, protocol, dial
 // timeouts, buffer sizes, connection ages. Changed: see Need and the package.
-// Left out, for they belong to the application: hooks, limiter, client-side
-// cache, the processor of push notifications.
+// Left out, for they belong to the application: hooks (those of actors.Config's
+// OnClient are added), limiter, client-side cache, the processor of push
+// notifications.
 func Derive(rdb redis.UniversalClient, need Need) (redis.UniversalClient, error) {
 	switch c := rdb.(type) {
 	case nil:
