@@ -1,0 +1,45 @@
+// Package claimmodel is a model of the fetch protocol: claims of raw bytes that a
+// place names, waiting lists that blocked moves fill, numbered calls, resync,
+// closing and rescue, on one server and on Cluster (a place per slot). Only tests
+// use it.
+//
+// There is no Redis, no goroutine and no clock. A [Master] holds lists, hashes and
+// sorted sets, and serves blocked moves; a script of the protocol is one function
+// that runs on it in one step ([Take], [Move], [GiveBack], [Put], [Resync], [Page],
+// [Restore], [Refuse], [Open], [Renew], [Leave], [Look], [Fence], [Rescue]). Their
+// comments name KEYS and ARGV: the Lua scripts do the same. Owners, waiters and
+// rescuers are what Go does around them (owner.go, calls.go, asking.go, waiting.go,
+// lease.go, rescuer.go).
+//
+// A [History] draws what happens next out of all that can happen (faults.go):
+// somebody pushes, a command arrives or lies in its socket, a connection breaks
+// before or after, a client sends a call twice, a script breaks off half-way, a
+// process or its machine dies, stops, is suspended, cloned or told to stop, a
+// rescuer dies between any two scripts, a destination answers WRONGTYPE, Redis is
+// out of memory, a master falls back to what it held before, a day passes. Then all
+// faults stop (settle.go), and every job must end, every process leave, and nothing
+// of troupe stay behind.
+//
+// What must hold, at each step or at the end (account.go, settle.go):
+//
+//   - lost: what was pushed has ended, or Redis forgot it while nobody alive held it,
+//     or while its owner could not know yet;
+//   - stuck: nothing lies in a list that nobody looks at;
+//   - second run: each run of a job but the first is explained by the death or the
+//     fence of an owner, by what came back when a master fell back, by a script that
+//     broke off, or by an outcome that asks for it; a lost reply explains none;
+//   - at the same time: no two live owners that are not fenced run one job;
+//   - stale start: no job starts on a lease that is over, or after a fence;
+//   - echo: nobody's own wait gets what it gives back;
+//   - left behind: keys of troupe, at once after a stop without faults, after a day
+//     otherwise.
+//
+// [Without] takes single rules out; the tests want to see a history in which the
+// lack of each shows. go test -run TestEachRuleIsNeeded/Numbers -model.show prints
+// the smallest such history, step by step.
+//
+// Left out: bytes and page sizes, the index of expiries, paused queues, the order of
+// queues, counts of recoveries and suspects, fairness of waits, a slot that moves,
+// commands that outlive the server that they were sent to, and data that vanishes
+// under open connections (FLUSHALL).
+package claimmodel

@@ -1,0 +1,26 @@
+package claimmodel
+
+import "strings"
+
+// Outcome is what a history has shown.
+type Outcome struct {
+	Wrong string         // "" if all was well
+	Seen  map[string]int // how often something happened
+	Steps int
+}
+
+// History plays one history. more tells whether there is one more step, and pick
+// draws from 0 to n-1; what they return is all that a history depends on. trace is
+// nil, or gets what happens.
+func History(rules Without, trace *strings.Builder, pick func(n int) int, step func(do func()) bool) (o Outcome) {
+	w := newWorld(pick, &rules, trace)
+	for w.wrong == "" && step(w.step) {
+		o.Steps++
+	}
+	if w.wrong == "" {
+		w.pick = func(int) int { return 0 }
+		w.settle()
+	}
+	o.Wrong, o.Seen = w.wrong, w.seen
+	return o
+}
