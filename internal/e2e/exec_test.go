@@ -95,7 +95,7 @@ func TestExecHandlers(t *testing.T) {
 					t.Errorf("log of its output: %v", out)
 				}
 			case "Echo":
-				if p.Stdout.String() != "[\"x\",1.50]\n" {
+				if p.Stdout.String() != "[\"x\",1.5]\n" {
 					t.Errorf("printed %q", p.Stdout.String())
 				}
 			}
