@@ -71,7 +71,10 @@ func (s *site) furnish() (busy string, stop func()) {
 	busy = s.push("Gate", odd, extras...)
 	s.awaitRuns(1, busy)
 	work := kit.Identity() + ":work"
-	await(s.t, "the job is shown", func() bool { return s.rdb.HLen(s.t.Context(), work).Val() == 1 })
+	await(s.t, "the job is shown", func() bool { // it, and not the one before it
+		shown := s.rdb.HVals(s.t.Context(), work).Val()
+		return len(shown) == 1 && strings.Contains(shown[0], busy)
+	})
 	// the name under which 6.4.1 reads it
 	s.must(s.rdb.Copy(s.t.Context(), work, kit.Identity()+":workers", s.rdb.Options().DB, true).Err())
 	return busy, func() { s.open(busy); kit.Stop() }
