@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/sched"
@@ -151,7 +152,7 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Start checks Redis, runs the startup callbacks and spawns the tree. It returns
+// Start checks Redis and the rights of its user, runs the startup callbacks and spawns the tree. It returns
 // when every actor has been spawned; a daemon is started once. After an error it
 // has ended.
 func (d *Daemon) Start(ctx context.Context) error {
@@ -209,7 +210,11 @@ func (d *Daemon) boot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range warnings {
+	lacks, err := rights.Check(ctx, d.redis, d.needs())
+	if err != nil {
+		return err
+	}
+	for _, w := range append(warnings, lacks...) {
 		d.log.Warn().Msg(w)
 	}
 	for _, f := range d.cfg.On.Startup {

@@ -59,7 +59,11 @@ func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, e
 		return warnings, checkKeys(ctx, rdb)
 	}
 	addr := Addr(rdb)
-	if err := rdb.Ping(ctx).Err(); err != nil {
+	switch err := rdb.Ping(ctx).Err(); {
+	case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "'select'"):
+		return nil, fmt.Errorf("redis at %s does not let its user choose the database: grant it +select: %w", addr, err)
+	case redis.HasErrorPrefix(err, "NOPERM"): // package rights names all that is missing
+	case err != nil:
 		return nil, pingError(addr, err)
 	}
 	info, err := rdb.Info(ctx).Result()
@@ -82,6 +86,9 @@ func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, e
 }
 
 func pingError(addr string, err error) error {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return fmt.Errorf("redis at %s does not tell where the slots of the cluster are: grant its user +cluster: %w", addr, err)
+	}
 	switch Classify(err) {
 	case Auth:
 		return fmt.Errorf("redis at %s refuses the login: %w", addr, err)

@@ -89,6 +89,21 @@ func TestCheckWithoutLeaveToAsk(t *testing.T) {
 	}
 }
 
+// Which rights are missing is a question of its own, but for one that is needed to ask it.
+func TestCheckOfAUserWithoutRights(t *testing.T) {
+	s := redistest.Start(t)
+	if err := fromURL(t, s.URL(0)).Do(t.Context(), "acl", "setuser", "small", "on", ">pw").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(t.Context(), fromURL(t, "redis://small:pw@"+s.Addr)); err != nil {
+		t.Error(err)
+	}
+	_, err := Check(t.Context(), fromURL(t, "redis://small:pw@"+s.Addr+"/1"))
+	if err == nil || !strings.Contains(err.Error(), "does not let its user choose the database: grant it +select") {
+		t.Error(err)
+	}
+}
+
 func TestCheckRefusesAnOldServer(t *testing.T) {
 	for version, old := range map[string]bool{
 		"5.0.14": true, "6.0.16": true, "3.2": true, "6.2.0": false, "6.2": false, "7.2.4": false, "10.0.1": false, "255.255.255": false, "unstable": false,

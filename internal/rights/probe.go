@@ -1,0 +1,311 @@
+// Package rights asks a Redis, at the start, whether its user may do all that the
+// daemon does, so that a daemon without a right says so instead of running nothing.
+//
+// It asks by calls in a MULTI without an EXEC: Redis looks at the rights when it
+// queues a command, and carries none of them out. That works for every user on
+// every version, where ACL DRYRUN needs a right of its own and Redis 7.
+package rights
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// Daemon is what the needed rights depend on.
+type Daemon struct {
+	Identity string
+	Queues   []string // of all capsules, bare names
+
+	Reliable bool // a capsule fetches with fetch.NewReliable
+	Basic    bool // a capsule fetches with fetch.NewBasic
+	Share    bool // a capsule has a Share
+	Iterable bool // a class is iterable
+	Metrics  bool // metrics are on
+}
+
+// Error is a user who may not do what the daemon needs.
+type Error struct {
+	Addr, User string
+	Commands   []string // upper case, CLIENT|ID for a subcommand
+	Keys       []string
+	Channels   []string
+	Unasked    []string // what may be missing, and could not be asked for want of the others
+	Rule       []string // what grants them all, the unasked too: +command, ~key and &channel
+}
+
+// Error names everything that is missing, and the rule that grants it.
+func (e *Error) Error() string {
+	return fmt.Sprintf("redis at %s does not give user %q the rights that the daemon needs, missing are %s: grant them with ACL SETUSER %s %s",
+		e.Addr, e.User, e.missing(), e.User, strings.Join(e.Rule, " "))
+}
+
+func (e *Error) missing() string {
+	var parts []string
+	for _, p := range []struct {
+		what string
+		list []string
+	}{{"commands ", e.Commands}, {"keys ", e.Keys}, {"channels ", e.Channels}, {"perhaps ", e.Unasked}} {
+		if len(p.list) > 0 {
+			parts = append(parts, p.what+strings.Join(p.list, ", "))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Check asks for all rights. err is an *Error, of the first server that lacks one,
+// with all that is missing there, also of what the daemon could do without; nil
+// where only such is missing, which the warnings name. A server that is away, or
+// too busy to tell, passes: that is a state like any other. It takes two round trips.
+func Check(ctx context.Context, rdb redis.UniversalClient, d Daemon) (warnings []string, err error) {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return check(ctx, rdb, &d, d.is()|single)
+	case *redis.ClusterClient: // each node has users of its own
+		var mu sync.Mutex
+		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			w, e := check(ctx, node, &d, d.is()|cluster)
+			mu.Lock()
+			defer mu.Unlock()
+			warnings = append(warnings, w...)
+			if err == nil {
+				err = e
+			}
+			return nil
+		})
+		slices.Sort(warnings)
+		return slices.Compact(warnings), err
+	}
+	return nil, nil
+}
+
+// is tells what d is.
+func (d *Daemon) is() (is kind) {
+	for _, f := range []struct {
+		have bool
+		kind kind
+	}{{d.Reliable, reliable}, {d.Basic, basic}, {d.Share, share}, {d.Iterable, iterable}, {d.Metrics, metrics}} {
+		if f.have {
+			is |= f.kind
+		}
+	}
+	return is
+}
+
+// check asks one server. The MULTI ends with its connection.
+func check(ctx context.Context, rdb *redis.Client, d *Daemon, is kind) (warnings []string, err error) {
+	conn := rdb.EphemeralConn()
+	defer func() { _ = conn.Close() }()
+	var whoami, exec, multi *redis.Cmd
+	_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // the errors are in the commands
+		whoami, exec = p.Do(ctx, "ACL", "WHOAMI"), p.Do(ctx, "EXEC")
+		multi = p.Do(ctx, "MULTI")
+		return nil
+	})
+	a := &answers{first: map[string]*redis.Cmd{"EXEC": exec, "MULTI": multi}, queued: multi.Err() == nil}
+	if !a.queued && denied(multi.Err()) == "" {
+		return nil, nil // away, or it knows no MULTI
+	}
+	_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error {
+		a.ask(ctx, p, d, is)
+		return nil
+	})
+	user, _ := whoami.Text()
+	user = cmp.Or(user, rdb.Options().Username, "default")
+	return a.verdict(redisconn.Addr(rdb), user, is)
+}
+
+// answers are what a server said.
+type answers struct {
+	queued   bool // within a MULTI
+	first    map[string]*redis.Cmd
+	unasked  []string // rules
+	commands []answer[command]
+	keys     []answer[names]
+	channels []answer[names]
+}
+
+// answer is one of a table's entry.
+type answer[T any] struct {
+	to   *T
+	name string
+	cmds []*redis.Cmd // each asks for it
+}
+
+const (
+	noScript = "0000000000000000000000000000000000000000" // the hash of none
+	probeKey = "troupe:probe"                             // never written
+)
+
+// ask asks for all that a daemon may need that is such a one.
+func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind) {
+	for i := range commands {
+		c := &commands[i]
+		switch cmd, known := a.first[c.name]; {
+		case c.only&^is != 0:
+		case known:
+			a.commands = append(a.commands, answer[command]{c, c.name, []*redis.Cmd{cmd}})
+		case c.queued && !a.queued:
+			a.unasked = append(a.unasked, "+"+strings.ToLower(c.name))
+		default:
+			a.commands = append(a.commands, answer[command]{c, c.name, []*redis.Cmd{p.Do(ctx, c.words()...)}})
+		}
+	}
+	for i := range keyNames {
+		if n := &keyNames[i]; n.only&^is == 0 {
+			for _, key := range n.list(d) { // EVALSHA reads and writes; it may be missing itself
+				a.keys = append(a.keys, answer[names]{n, key, []*redis.Cmd{
+					p.Do(ctx, "EVALSHA", noScript, 1, key), p.Do(ctx, "EXISTS", key), p.Do(ctx, "EXPIRE", key, "x"),
+				}})
+			}
+		}
+	}
+	for i := range channelNames {
+		switch n := &channelNames[i]; {
+		case n.only&^is != 0:
+		case !a.queued:
+			a.unasked = append(a.unasked, "&"+n.rule)
+		default:
+			for _, channel := range n.list(d) {
+				a.channels = append(a.channels, answer[names]{n, channel, []*redis.Cmd{
+					p.Do(ctx, "SUBSCRIBE", channel), p.Do(ctx, "PUBLISH", channel, "x"),
+				}})
+			}
+		}
+	}
+}
+
+// words are those of the call that asks for c.
+func (c *command) words() (words []any) {
+	for _, word := range append(strings.Split(c.name, "|"), strings.Fields(c.args)...) {
+		switch word {
+		case "K":
+			word = probeKey
+		case "C":
+			word = keys.Bell
+		case "S":
+			word = noScript
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+// denied tells what an error denies: "command", "key" or "channel"; "" if it is no
+// matter of rights. Redis looks at the command first. The words of 6.2, 7.0 and 7.2
+// differ.
+func denied(err error) string {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return ""
+	}
+	text := strings.TrimPrefix(reply.Error(), "EXECABORT Transaction discarded because of: ") // of EXEC
+	switch {
+	case !strings.HasPrefix(text, "NOPERM"):
+		return ""
+	case strings.Contains(text, "permissions to run"):
+		return "command"
+	case strings.Contains(text, " channel"):
+		return "channel"
+	case strings.Contains(text, " key"):
+		return "key"
+	}
+	return "command"
+}
+
+// denies tells whether one of the calls was denied for what.
+func (a *answer[T]) denies(what string) bool {
+	return slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) == what })
+}
+
+// untold tells whether none of the calls could tell: their commands were denied.
+func (a *answer[T]) untold() bool {
+	return !slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) != "command" })
+}
+
+// verdict tells what the answers mean.
+func (a *answers) verdict(addr, user string, is kind) (warnings []string, err error) {
+	e, needed := &Error{Addr: addr, User: user}, false
+	without := map[string][]string{}
+	add := func(list *[]string, name, rule, why string) {
+		if slices.Contains(*list, name) {
+			return
+		}
+		*list = append(*list, name)
+		if !slices.Contains(e.Rule, rule) {
+			e.Rule = append(e.Rule, rule)
+		}
+		if needed = needed || why == ""; why != "" {
+			without[why] = append(without[why], name)
+		}
+	}
+	woken := is&single != 0 && is&share == 0
+	for _, x := range a.commands {
+		woken = woken && !(x.to.wakes && x.denies("command"))
+	}
+	for _, x := range a.channels {
+		woken = woken && !x.denies("channel")
+	}
+	for _, x := range a.commands {
+		if x.denies("command") && !(x.to.peeks && woken) {
+			add(&e.Commands, x.name, "+"+strings.ToLower(x.name), x.to.why)
+		}
+	}
+	for _, x := range shown(a.keys, "key") {
+		add(&e.Keys, x.name, "~"+x.to.rule, x.to.why)
+	}
+	for _, x := range shown(a.channels, "channel") {
+		add(&e.Channels, x.name, "&"+x.to.rule, x.to.why)
+	}
+	if needed {
+		for _, x := range a.keys {
+			if x.untold() {
+				a.unasked = append(a.unasked, "~"+x.to.rule)
+			}
+		}
+		for _, x := range a.channels {
+			if x.untold() {
+				a.unasked = append(a.unasked, "&"+x.to.rule)
+			}
+		}
+		for _, rule := range a.unasked {
+			if !slices.Contains(e.Rule, rule) {
+				e.Unasked, e.Rule = append(e.Unasked, rule), append(e.Rule, rule)
+			}
+		}
+		return nil, e
+	}
+	for _, why := range slices.Sorted(maps.Keys(without)) {
+		warnings = append(warnings, fmt.Sprintf("redis at %s does not give user %q the right to %s: %s",
+			addr, user, strings.Join(without[why], ", "), why))
+	}
+	return warnings, nil
+}
+
+// shown are the denied ones of names, by their pattern where they are many.
+func shown(all []answer[names], what string) (out []answer[names]) {
+	const many = 3
+	count := map[string]int{}
+	for _, x := range all {
+		if x.denies(what) {
+			out = append(out, x)
+			count[x.to.rule]++
+		}
+	}
+	for i := range out {
+		if count[out[i].to.rule] > many {
+			out[i].name = out[i].to.rule
+		}
+	}
+	return out
+}
