@@ -21,21 +21,17 @@ type recoveryPolicy struct {
 	f func(*troupe.Payload, int) troupe.Recovery
 
 	mu    sync.Mutex
-	hangs <-chan error // of the call that was given up; nil if there is none
+	hangs <-chan error // what the call that was given up will have returned; nil if there is none
 }
 
 // ask returns what f says about p, or why it says nothing.
 func (r *recoveryPolicy) ask(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.hangs:
-		r.hangs = nil
-	default:
-		if r.hangs != nil {
-			return troupe.Recovery{}, errRecoveryHangs
-		}
+	if r.hangs != nil && len(r.hangs) == 0 {
+		return troupe.Recovery{}, errRecoveryHangs
 	}
+	r.hangs = nil
 	var answer troupe.Recovery
 	returned := isolated(func() { answer = r.f(p.Clone(), times) })
 	t := time.NewTimer(recoveryTime)
