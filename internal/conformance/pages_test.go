@@ -111,7 +111,7 @@ func TestCheck23EveryPageOfTheWebUIShowsWhatGoWrote(t *testing.T) {
 	for path, texts := range map[string][]string{
 		"/":                {"Retries"},
 		"/?days=90":        {"Retries"},
-		"/busy":            {"reliable", "<tag>", "Gate", busy, "default, low, other, single", ">6<"},
+		"/busy":            {"reliable", "<tag>", "Gate", busy, "default, low, single, other", ">6<"},
 		"/stats":           {`"busy":1`, `"retries":22`, `"dead":35`, `"scheduled":30`},
 		"/stats/queues":    {`"a_queue:with.every-Character9":30`, `"plain":1`},
 		"/dashboard/stats": nil,
