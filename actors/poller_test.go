@@ -1,6 +1,7 @@
 package actors_test
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -39,12 +40,14 @@ func failedPoll(t *testing.T, key string, fail func()) {
 	mem := testkit.NewMemory(t)
 	faults := testkit.NewFaults(t, mem.Options())
 	var commands atomic.Int64
+	var booted atomic.Bool // what the daemon asks Redis before its tree starts does not count
 	faults.Add(testkit.Fault{Do: testkit.Refuse("ERR on purpose"), Where: func(c testkit.Command) bool {
-		return c.Mentions(key) && commands.Add(1) == 1
+		return booted.Load() && c.Mentions(key) && commands.Add(1) == 1
 	}})
 	var failed atomic.Bool
 	k := testkit.Start(t, actors.Config{
 		Redis: faults.Client(), Strategy: deciding("poller", supervisor.Resume),
+		On: actors.Events{Startup: []func(context.Context) error{func(context.Context) error { booted.Store(true); return nil }}},
 		Logger: zerolog.New(new(lines)).Hook(hookFunc(func(text string) {
 			if text == "redis refused a command" && failed.CompareAndSwap(false, true) {
 				fail()
