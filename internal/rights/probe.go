@@ -251,13 +251,13 @@ func (a *answers) verdict(addr, user string, is kind) (warnings []string, err er
 	}
 	woken := is&single != 0 && is&share == 0
 	for _, x := range a.commands {
-		woken = woken && !(x.to.wakes && x.denies("command"))
+		woken = woken && (!x.to.wakes || !x.denies("command"))
 	}
 	for _, x := range a.channels {
 		woken = woken && !x.denies("channel")
 	}
 	for _, x := range a.commands {
-		if x.denies("command") && !(x.to.peeks && woken) {
+		if x.denies("command") && (!x.to.peeks || !woken) {
 			add(&e.Commands, x.name, "+"+strings.ToLower(x.name), x.to.why)
 		}
 	}
