@@ -32,20 +32,13 @@ func (w *world) dial(o *owner) func(context.Context, string, string) (net.Conn, 
 // ready tells from when on a command may go; false: not for now, but then.
 func (w *world) ready(c *conn, cmd *command) (from time.Time, ok bool) {
 	if strings.EqualFold(cmd.words[0], "blmove") { // miniredis would wake waiters in any order
-		if !w.redis.Exists(cmd.words[1]) {
-			end := cmd.arrived.Add(blockTime(cmd))
+		wait, err := strconv.ParseFloat(cmd.words[5], 64) // an error: asked for as a right, in a MULTI
+		if err == nil && !w.redis.Exists(cmd.words[1]) {
+			end := cmd.arrived.Add(time.Duration(wait * float64(time.Second)))
 			return end, !end.After(time.Now())
 		}
 	}
 	return cmd.from, true
-}
-
-func blockTime(cmd *command) time.Duration {
-	s, err := strconv.ParseFloat(cmd.words[5], 64)
-	if err != nil {
-		panic(err)
-	}
-	return time.Duration(s * float64(time.Second))
 }
 
 // orphans decides about commands whose connection their client has given up:
