@@ -1,0 +1,66 @@
+//go:build claims
+
+package reliable
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// takeOnCluster asks the places in the order of the wants, each for what is still
+// wanted: first what was drawn for its queue, then what others lack.
+func (f *fetcher) takeOnCluster(
+	ctx context.Context, in *incarnation, n int, wants []fetch.Want, acks map[*place][]fetch.Unit, units []fetch.Unit,
+) ([]fetch.Unit, error) {
+	dry := make(map[string]bool)
+	if len(wants) > 0 {
+		paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return units, err
+		}
+		f.mu.Lock()
+		clear(f.paused)
+		for _, name := range paused {
+			dry[name] = true
+			if q, known := f.index[name]; known {
+				f.pause(q, true)
+			}
+		}
+		f.mu.Unlock()
+	}
+	full := false
+	for _, second := range []bool{false, true} {
+		for _, want := range wants {
+			p := in.placeOf(f.index[want.Queue])
+			r := &request{n: min(n-len(units), want.N)}
+			if second {
+				r.n = n - len(units)
+			}
+			if dry[want.Queue] || full || r.n <= 0 {
+				continue
+			}
+			r.wants = []fetch.Want{{Queue: want.Queue, N: r.n}}
+			r.acks = acks[p]
+			got, err := p.take(ctx, r)
+			units = append(units, got.units...)
+			if err != nil {
+				return units, err
+			}
+			delete(acks, p)
+			full = full || got.full
+			dry[want.Queue] = len(got.units) < r.n
+		}
+	}
+	for p, some := range acks {
+		got, err := p.take(ctx, &request{acks: some})
+		units = append(units, got.units...)
+		if err != nil {
+			return units, err
+		}
+	}
+	return units, nil
+}

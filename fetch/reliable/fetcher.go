@@ -1,0 +1,297 @@
+//go:build claims
+
+package reliable
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+// Layout is the version of what is written to Redis.
+const Layout = 2
+
+var errClosed = errors.New("the fetcher is closed")
+
+// fetcher is one capsule's. Its lock guards what it knows and is never held during a
+// call; calls to one place follow each other, see place.turn.
+type fetcher struct {
+	env     fetch.Env
+	cluster bool
+	rdb     redis.UniversalClient
+	names   []string       // of the queues
+	index   map[string]int // queue -> place in names
+	value   string         // of the registry
+	sick    sickQueues
+
+	mu      sync.Mutex
+	rand    *rand.Rand
+	cur     *incarnation
+	renewed stamp // when the last confirmed renewal was sent
+	stash   []fetch.Unit
+	paused  map[int]bool // queues that the last take found paused
+	untold  error
+	closing bool
+	closed  bool
+	demand
+}
+
+// incarnation is an owner id and its places. After a fence there is a new one.
+type incarnation struct {
+	f       *fetcher
+	n       uint64
+	id      string
+	common  common
+	places  []*place
+	waiters int  // how many there are
+	over    bool // fenced; guarded by fetcher.mu
+	leased  bool // a renewal has made the lease; likewise
+	started bool // the waiters run; likewise
+}
+
+// New is a fetch.Factory. It needs a *redis.Client (one server or Sentinel) or a
+// *redis.ClusterClient, of Redis 6.2 or newer.
+func New(env fetch.Env) (fetch.Fetcher, error) {
+	if err := fetch.Validate(env.Queues); err != nil {
+		return nil, err
+	}
+	f := &fetcher{env: env, rdb: env.Redis, index: make(map[string]int)}
+	switch rdb := env.Redis.(type) {
+	case *redis.Client:
+		if rdb == nil {
+			return nil, errors.New("fetch: Redis is nil, expected a client")
+		}
+	case *redis.ClusterClient:
+		f.cluster = true
+	default:
+		return nil, fmt.Errorf("fetch: Redis is a %T, expected a *redis.Client or a *redis.ClusterClient", env.Redis)
+	}
+	if env.Identity == "" || env.Capsule == "" {
+		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)
+	}
+	if env.Bytes < 0 {
+		return nil, fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", env.Bytes, fetch.DefaultBytes)
+	}
+	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
+		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
+	}
+	f.env.Bytes = cmp.Or(env.Bytes, fetch.DefaultBytes)
+	f.env.Lease = cmp.Or(env.Lease, fetch.DefaultLease)
+	f.names = env.Queues.Names()
+	for i, name := range f.names {
+		if f.cluster && strings.ContainsAny(name, "{}") {
+			return nil, fmt.Errorf("fetch: queue %q has a brace: on a cluster its keys would not lie together", name)
+		}
+		f.index[name] = i
+	}
+	value, err := json.Marshal(registered{Layout, f.names})
+	if err != nil {
+		return nil, fmt.Errorf("fetch: queue names: %w", err)
+	}
+	f.value = string(value)
+	f.sick.log = env.Logger
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(env.Identity + "#" + env.Capsule))
+	f.rand = rand.New(rand.NewPCG(h.Sum64(), 0))
+	f.demand.init()
+	f.demand.wants = fetch.Planner(env.Queues)
+	f.begin()
+	return f, nil
+}
+
+// registered is what the registry says of an owner.
+type registered struct {
+	Layout int      `json:"v"`
+	Queues []string `json:"queues"`
+}
+
+// begin starts a new incarnation. f.mu is held, or f is new.
+func (f *fetcher) begin() {
+	n := uint64(1)
+	if f.cur != nil {
+		f.cur.over, n = true, f.cur.n+1
+	}
+	in := &incarnation{f: f, n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
+	in.common = commonOf(in.id, f.cluster)
+	if f.cluster {
+		for i, name := range f.names {
+			in.places = append(in.places, newPlace(in, slotOf(name, true), []int{i}))
+		}
+	} else {
+		all := make([]int, len(f.names))
+		for i := range all {
+			all[i] = i
+		}
+		in.places = []*place{newPlace(in, slot{}, all)}
+	}
+	f.cur, f.stash, f.renewed = in, nil, stamp{}
+	f.wake()
+}
+
+// placeOf is the place of a queue.
+func (in *incarnation) placeOf(queue int) *place {
+	if len(in.places) == 1 {
+		return in.places[0]
+	}
+	return in.places[queue]
+}
+
+// fenced begins anew after a rescuer has taken over.
+func (f *fetcher) fenced(in *incarnation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur == in {
+		f.begin()
+	}
+	err := &fetch.FencedError{ID: in.id, Incarnation: in.n}
+	f.untold = err
+	return err
+}
+
+// tell returns the fence that was found when nobody could be told, once.
+func (f *fetcher) tell() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.untold; err != nil {
+		f.untold = nil
+		return err
+	}
+	return nil
+}
+
+// told returns err; a fence in it needs not be told again.
+func (f *fetcher) told(what string, err error) error {
+	var fenced *fetch.FencedError
+	if errors.As(err, &fenced) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.untold = nil
+		return fenced
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// current is the incarnation that calls are made for.
+func (f *fetcher) current() (*incarnation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errClosed
+	}
+	return f.cur, nil
+}
+
+// Durable is true: jobs stay in Redis until they are settled.
+func (f *fetcher) Durable() bool { return true }
+
+// Open makes the lease and the places; see fetch.Fetcher.
+func (f *fetcher) Open(ctx context.Context) error { return f.Renew(ctx) }
+
+// Renew extends the lease, and settles what is in doubt.
+func (f *fetcher) Renew(ctx context.Context) error {
+	if err := f.tell(); err != nil {
+		return err
+	}
+	in, err := f.current()
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	if err := f.renew(ctx, in); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	for _, p := range in.places {
+		err := p.turnOf(ctx, func() error { return p.look(ctx) })
+		if errors.Is(err, errOver) {
+			return f.tell() // somebody was faster
+		}
+		if err != nil {
+			return f.told("renew", err)
+		}
+	}
+	return nil
+}
+
+// renew makes the call. A lease that had run out puts every place in doubt: a rescuer
+// may have been there.
+func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
+	sent := now()
+	keys := []string{in.common.lease, in.common.expiries, in.common.owners}
+	reply, err := renewScript.Run(ctx, f.rdb, keys, in.id, f.env.Lease.Milliseconds(), f.value).Int64Slice()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur != in {
+		return nil
+	}
+	if reply[0] == 0 && in.leased || f.renewed.age() > f.env.Lease {
+		for _, p := range in.places {
+			p.lapsed = true
+		}
+	}
+	f.renewed, in.leased = sent, true
+	return nil
+}
+
+// fresh tells whether the lease is surely ours for d more. f.mu is held.
+func (f *fetcher) fresh(d time.Duration) bool {
+	return !f.renewed.wall.IsZero() && f.renewed.age()+d < f.env.Lease
+}
+
+// stamp is a moment by both clocks: the wall clock may be set, the other one stands
+// still in a machine that is suspended.
+type stamp struct{ mono, wall time.Time }
+
+func now() stamp {
+	t := time.Now()
+	return stamp{mono: t, wall: t.Round(0)}
+}
+
+// age is the longer of both; 0 for the zero stamp.
+func (s stamp) age() time.Duration {
+	if s.wall.IsZero() {
+		return 0
+	}
+	t := time.Now()
+	return max(t.Sub(s.mono), t.Round(0).Sub(s.wall))
+}
+
+// listName is what the place calls the queue of a list.
+func listName(queue string, suspect bool) string {
+	if suspect {
+		return queue + suspectsSuffix
+	}
+	return queue
+}
+
+// isReply tells whether err is an answer of Redis.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+func hasPrefix(err error, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if err != nil && redis.HasErrorPrefix(err, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitName takes apart what a place calls a queue.
+func splitName(name string) (queue string, suspect bool) {
+	return strings.CutSuffix(name, suspectsSuffix)
+}

@@ -1,0 +1,278 @@
+//go:build claims
+
+package reliable
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	judgeBatch    = 100         // jobs that a policy is asked about between two scripts
+	judgeTime     = time.Second // or so long
+	maxRecovered  = 10_000      // jobs whose recoveries are remembered
+	maxRecoveries = 20          // recoveries that are remembered of a job
+)
+
+// verdict is what is done with one job.
+type verdict struct {
+	fetch.Orphan
+	fetch.Fate
+	job string // as it is counted; "" is not counted
+}
+
+// judged asks the policy about the jobs of the list, the newest first, and moves them.
+// It leaves those that cannot be read.
+func (e *emptying) judged(ctx context.Context, from *fetch.RescuedFrom) (moved int, err error) {
+	page, failures := judgeBatch, 0
+	for {
+		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
+		switch {
+		case hasPrefix(err, "WRONGTYPE"): // closed already
+			return moved, nil
+		case err != nil && !isReply(err) && ctx.Err() == nil && failures < 10:
+			failures++
+			if page == 1 && failures > pageTries {
+				e.r.cfg.Logger.Error().Str("queue", e.queue).Msg("a job is larger than what the connection to redis " +
+					"carries within its time-out; it goes back to its queue unread, and its recovery is not counted")
+				return moved, nil
+			}
+			page = max(1, page/4)
+			continue
+		case err != nil:
+			return moved, err
+		case len(jobs) == 0:
+			return moved, nil
+		}
+		n, err := e.batch(ctx, jobs, from)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+		if n == 0 {
+			return moved, nil // all were gone
+		}
+		if err := e.r.extend(ctx, e.token); err != nil {
+			return moved, err
+		}
+	}
+}
+
+// batch deals with some jobs; it may leave the last ones, when the policy is slow.
+func (e *emptying) batch(ctx context.Context, jobs []string, from *fetch.RescuedFrom) (moved int, err error) {
+	verdicts, at, err := e.decide(ctx, jobs)
+	if err != nil {
+		return 0, err
+	}
+	if e.r.cluster {
+		if err := e.abroad(ctx, verdicts); err != nil {
+			return 0, err
+		}
+	}
+	replies, err := e.reroute(ctx, verdicts, at)
+	if err != nil {
+		return 0, err
+	}
+	var refused error
+	for i, reply := range replies {
+		v := &verdicts[i]
+		switch reply := reply.(type) {
+		case string:
+			if refused == nil {
+				refused = &refusal{fmt.Sprintf("%s: %s", v.To, reply)}
+			}
+		case int64:
+			if reply == 0 {
+				continue
+			}
+			moved++
+			if !v.plain() {
+				from.Judged = append(from.Judged, fetch.Judged{Orphan: v.Orphan, Fate: v.Fate})
+			}
+		}
+	}
+	return moved, refused
+}
+
+// plain tells whether the job goes back as it is.
+func (v *verdict) plain() bool {
+	return v.To == fetch.ToQueue && v.Payload == nil && (v.Queue == "" || v.Queue == v.Unit.Queue) && v.Suspect == v.Unit.Suspect
+}
+
+// decide asks the policy.
+func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdict, at time.Time, err error) {
+	judge := e.r.cfg.Judge
+	args := []any{e.r.cfg.Window.Milliseconds(), maxRecovered}
+	for _, text := range jobs {
+		u := fetch.Unit{Queue: e.queue, Payload: bytesOf(text), Receipt: e.field, Suspect: e.suspect}
+		v := verdict{Orphan: fetch.Orphan{Unit: u, From: e.id}, job: judge.Key(u.Payload)}
+		verdicts, args = append(verdicts, v), append(args, v.job)
+	}
+	known, err := recallScript.Run(ctx, e.r.rdb, e.r.counts(e.queue), args...).StringSlice()
+	if err != nil {
+		return nil, at, err
+	}
+	var ms int64
+	_, _ = fmt.Sscan(known[0], &ms)
+	at = time.UnixMilli(ms)
+	for i := range verdicts {
+		v := &verdicts[i]
+		v.Recoveries = e.history(known[i+1], at)
+		v.Fate = judge.Judge(v.Orphan)
+		if time.Since(at) > judgeTime && i > 0 && time.Since(at) < time.Hour {
+			return verdicts[:i+1], at, nil
+		}
+	}
+	return verdicts, at, nil
+}
+
+// history is what is remembered of a job, with this recovery. What cannot be read counts
+// as nothing: it must not keep a job from being put back.
+func (e *emptying) history(text string, at time.Time) []fetch.Recovery {
+	var all []fetch.Recovery
+	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
+		all = nil
+	}
+	all = slices.DeleteFunc(all, func(r fetch.Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
+	all = all[max(0, len(all)-maxRecoveries+1):]
+	process, _, _ := strings.Cut(e.id, "#")
+	why := fetch.Cause(process, strings.TrimSuffix(e.r.own, "#"))
+	return append(all, fetch.Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
+}
+
+// reroute moves the jobs as was decided.
+func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time) ([]any, error) {
+	counts := e.r.counts(e.queue)
+	names := []string{e.slot.place(e.id), e.list, keys.Schedule, keys.Dead, keys.Queues, counts[0], counts[1]}
+	if e.r.cluster {
+		names[2], names[3], names[4] = names[0], names[0], names[0]
+	}
+	number := make(map[string]int)
+	args := []any{at.UnixMilli(), (e.r.cfg.Window + time.Hour).Milliseconds()}
+	for i := range verdicts {
+		v := &verdicts[i]
+		var to, target any = int(v.To), score(v.Score)
+		known := ""
+		switch {
+		case e.r.cluster && e.elsewhere(v):
+			to = ""
+		case v.To == fetch.ToQueue:
+			key := e.key(v)
+			if number[key] == 0 {
+				names = append(names, key)
+				number[key] = len(names)
+			}
+			target = number[key]
+			if key != e.target() {
+				known = listName(cmp.Or(v.Queue, e.queue), v.Suspect)
+			}
+		}
+		args = append(args, v.Unit.Payload, to, target, known, v.Payload, trimText(v.Trim), v.job, v.recoveries())
+	}
+	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
+}
+
+// key is the list that a job goes to.
+func (e *emptying) key(v *verdict) string {
+	queue := cmp.Or(v.Queue, e.queue)
+	if v.Suspect {
+		return slotOf(queue, e.r.cluster).suspects(queue)
+	}
+	return keys.Queue(queue)
+}
+
+// elsewhere tells whether a job goes to another slot of a cluster.
+func (e *emptying) elsewhere(v *verdict) bool {
+	return v.To != fetch.ToQueue || v.Queue != "" && v.Queue != e.queue
+}
+
+// abroad is the first step of what leaves the slot of a cluster: the destination. A
+// rescuer that dies behind it leaves the job twice rather than nowhere.
+func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
+	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i := range verdicts {
+			v := &verdicts[i]
+			payload := v.Payload
+			if payload == nil {
+				payload = v.Unit.Payload
+			}
+			switch {
+			case !e.elsewhere(v):
+			case v.To == fetch.ToSchedule:
+				pipe.ZAdd(ctx, keys.Schedule, redis.Z{Score: v.Score, Member: payload})
+			case v.To == fetch.ToDead:
+				pipe.ZAdd(ctx, keys.Dead, redis.Z{Score: v.Score, Member: payload})
+				if v.Trim.Before != 0 {
+					pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", score(v.Trim.Before))
+				}
+				if v.Trim.Max > 0 {
+					pipe.ZRemRangeByRank(ctx, keys.Dead, 0, int64(-v.Trim.Max))
+				}
+			default:
+				pipe.SAdd(ctx, keys.Queues, listName(v.Queue, v.Suspect))
+				pipe.RPush(ctx, e.key(v), payload)
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// recoveries is what is to be remembered of the job; "" is nothing.
+func (v *verdict) recoveries() string {
+	if v.Forget {
+		return ""
+	}
+	text, err := json.Marshal(v.Recoveries)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// counts are the keys of what is known of the recoveries of jobs of a queue.
+func (r *Rescuer) counts(queue string) []string {
+	if r.cluster {
+		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
+	}
+	return []string{keys.Recovered, keys.RecoveredLog}
+}
+
+// Forget forgets the recoveries of these jobs: they have ended.
+func (r *Rescuer) Forget(ctx context.Context, units ...fetch.Unit) error {
+	if r.cfg.Judge == nil {
+		return nil // nothing is counted
+	}
+	jobs := make(map[string][]any) // by queue, where each has its own counts
+	for _, u := range units {
+		queue := ""
+		if r.cluster {
+			queue = u.Queue
+		}
+		jobs[queue] = append(jobs[queue], r.cfg.Judge.Key(u.Payload))
+	}
+	var failed []error
+	for queue, some := range jobs {
+		failed = append(failed, forgetScript.Run(ctx, r.rdb, r.counts(queue), some...).Err())
+	}
+	return errors.Join(failed...)
+}
+
+// refusal is an answer of Redis about a single job.
+type refusal struct{ text string }
+
+func (e *refusal) Error() string { return e.text }
+
+// RedisError makes it a redis.Error.
+func (*refusal) RedisError() {}

@@ -1,0 +1,304 @@
+//go:build claims
+
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// judgeFunc counts jobs by their bytes.
+type judgeFunc func(fetch.Orphan) fetch.Fate
+
+func (judgeFunc) Key(payload []byte) string         { return string(payload) }
+func (f judgeFunc) Judge(o fetch.Orphan) fetch.Fate { return f(o) }
+
+func judging(t *testing.T, rdb redis.UniversalClient, f judgeFunc) *Rescuer {
+	t.Helper()
+	r, err := NewRescuer(fetch.RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Judge: f, Identity: "host:1:aa", Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Each fate has its place, and the job is nowhere else after it.
+func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	fates := map[string]fetch.Fate{
+		"a0": {},
+		"a1": {Suspect: true},
+		"a2": {Queue: "b", Payload: []byte("a2, edited")},
+		"a3": {To: fetch.ToSchedule, Score: 12.5},
+		"a4": {To: fetch.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
+		"a5": {},
+	}
+	var seen []fetch.Orphan
+	r := judging(t, rdb, func(o fetch.Orphan) fetch.Fate { seen = append(seen, o); return fates[string(o.Unit.Payload)] })
+	dead := die(t, rdb, "h:2:bb", len(fates), "a")
+	done := mustRescue(t, r.Rescue)
+	if done.Units != len(fates) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(fates) {
+		t.Errorf("rescued: %+v", done)
+	}
+	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"a0", "a5"}) {
+		t.Errorf("queue, next first: %q", got)
+	}
+	if got := queued(t, rdb, keys.Suspects("a")); !slices.Equal(got, []string{"a1"}) {
+		t.Errorf("suspects: %q", got)
+	}
+	if got := queued(t, rdb, "b"); !slices.Equal(got, []string{"a2, edited"}) {
+		t.Errorf("other queue: %q", got)
+	}
+	if got := rdb.SMembers(t.Context(), keys.Queues).Val(); !slices.Contains(got, "b") || !slices.Contains(got, "a.suspects") {
+		t.Errorf("queues: %q", got)
+	}
+	if z := rdb.ZRangeWithScores(t.Context(), keys.Schedule, 0, -1).Val(); len(z) != 1 || z[0].Member != "a3" || z[0].Score != 12.5 {
+		t.Errorf("schedule: %v", z)
+	}
+	if z := rdb.ZRangeWithScores(t.Context(), keys.Dead, 0, -1).Val(); len(z) != 1 || z[0].Member != "a4, dead" {
+		t.Errorf("dead: %v", z)
+	}
+	if n := rdb.HLen(t.Context(), dead.cur.places[0].key).Val(); n != 1 {
+		t.Errorf("%d fields are left in the place, want the tombstone", n)
+	}
+	var elsewhere []string
+	for _, j := range done.Details[0].Judged {
+		elsewhere = append(elsewhere, string(j.Orphan.Unit.Payload))
+	}
+	if slices.Sort(elsewhere); !slices.Equal(elsewhere, []string{"a1", "a2", "a3", "a4"}) {
+		t.Errorf("reported as sent elsewhere: %q", elsewhere)
+	}
+	for _, o := range seen {
+		if o.From != dead.cur.id || len(o.Recoveries) != 1 || o.Recoveries[0].Process != "h:2:bb" || o.Recoveries[0].Cause != "its lease ran out" {
+			t.Errorf("judged: %+v", o)
+		}
+	}
+	known := rdb.HKeys(t.Context(), keys.RecoveredLog).Val()
+	if slices.Sort(known); !slices.Equal(known, []string{"a0", "a1", "a2", "a3", "a5"}) {
+		t.Errorf("counted: %q", known)
+	}
+	if ttl := rdb.PTTL(t.Context(), keys.Recovered).Val(); ttl <= time.Hour || ttl > 3*time.Hour {
+		t.Errorf("the counts stand for %v", ttl)
+	}
+}
+
+// Recoveries add up, and those outside of the window are forgotten.
+func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	times := 0
+	r := judging(t, rdb, func(o fetch.Orphan) fetch.Fate { times = len(o.Recoveries); return fetch.Fate{Forget: times == 4} })
+	die(t, rdb, "h:2:1", 1, "a")
+	for want := 1; want <= 4; want++ {
+		mustRescue(t, r.Rescue)
+		if times != want {
+			t.Fatalf("%d recoveries, want %d", times, want)
+		}
+		rdb.Del(t.Context(), keys.Queue("a"))
+		if want == 3 { // one that is too old, and jobs that nobody has seen for long
+			old := `[{"at":"2001-01-01T00:00:00Z","process":"x","cause":""},`
+			text := rdb.HGet(t.Context(), keys.RecoveredLog, "a0").Val()
+			rdb.HSet(t.Context(), keys.RecoveredLog, "a0", old+text[1:], "gone", "[]")
+			rdb.ZAdd(t.Context(), keys.Recovered, redis.Z{Score: 5, Member: "gone"})
+		}
+		die(t, rdb, fmt.Sprint("h:2:", want+1), 1, "a")
+	}
+	if n := rdb.HLen(t.Context(), keys.RecoveredLog).Val() + rdb.ZCard(t.Context(), keys.Recovered).Val(); n != 0 {
+		t.Errorf("%d entries are left: one was to be forgotten, one is old", n)
+	}
+	mustRescue(t, r.Rescue)
+	if times != 1 {
+		t.Errorf("after it was forgotten: %d recoveries", times)
+	}
+	if err := r.Forget(t.Context(), fetch.Unit{Queue: "a", Payload: []byte("a0")}); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
+		t.Errorf("forgotten (%v), still counted", err)
+	}
+}
+
+// A destination of the wrong type keeps its unit, and no other.
+func TestRefusedFateKeepsTheUnit(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	r := judging(t, rdb, func(o fetch.Orphan) fetch.Fate {
+		if string(o.Unit.Payload) == "a1" {
+			return fetch.Fate{To: fetch.ToDead}
+		}
+		return fetch.Fate{}
+	})
+	dead := die(t, rdb, "h:2:bb", 3, "a")
+	rdb.Set(t.Context(), keys.Dead, "not a set", 0)
+	done, err := r.Rescue(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "to dead") || done.Units != 2 {
+		t.Errorf("rescued %d: %v", done.Units, err)
+	}
+	if got := rdb.LRange(t.Context(), slot{}.list(dead.cur.id, "1"), 0, -1).Val(); !slices.Equal(got, []string{"a1"}) {
+		t.Errorf("in progress: %q", got)
+	}
+	rdb.Del(t.Context(), keys.Dead)
+	if done := mustRescue(t, r.Rescue); done.Units != 0 {
+		t.Errorf("it was tried again at once: %+v", done)
+	}
+	expire(t, rdb, dead.cur.id)
+	if done := mustRescue(t, r.Rescue); done.Units != 1 || rdb.ZCard(t.Context(), keys.Dead).Val() != 1 {
+		t.Errorf("second round: %+v", done)
+	}
+}
+
+func isolator(t *testing.T, rdb *redis.Client, identity string, queues ...string) *fetcher {
+	t.Helper()
+	env := testEnv(rdb, fetch.Strict(queues))
+	env.Identity = identity
+	return mustOpen(t, env)
+}
+
+func mustTakeSuspect(t *testing.T, f fetch.Isolator) *fetch.Unit {
+	t.Helper()
+	u, err := f.TakeSuspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A suspect is taken on demand only, one by one; it is known as one when its
+// process dies, goes back to the suspects, and can be settled like any unit.
+func TestSuspectsAreTakenOneByOne(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := isolator(t, rdb, "h:2:bb", "a", "b")
+	if waiting, err := f.Suspects(t.Context()); err != nil || waiting {
+		t.Fatalf("waiting %v, %v", waiting, err)
+	}
+	rdb.LPush(t.Context(), keys.Queue(keys.Suspects("b")), "s1", "s2", "s3", "s4")
+	if waiting, err := f.Suspects(t.Context()); err != nil || !waiting {
+		t.Fatalf("waiting %v, %v", waiting, err)
+	}
+	if units := mustTake(t, f, 10); len(units) != 0 {
+		t.Fatalf("Take took %v", units)
+	}
+	rdb.SAdd(t.Context(), keys.Paused, "b")
+	if waiting, err := f.Suspects(t.Context()); err != nil || waiting {
+		t.Errorf("of a paused queue: waiting %v, %v", waiting, err)
+	}
+	if u := mustTakeSuspect(t, f); u != nil {
+		t.Fatalf("of a paused queue: %+v", u)
+	}
+	rdb.Del(t.Context(), keys.Paused)
+	first, second, third := mustTakeSuspect(t, f), mustTakeSuspect(t, f), mustTakeSuspect(t, f)
+	if first == nil || string(first.Payload) != "s1" || first.Queue != "b" || !first.Suspect {
+		t.Fatalf("took %+v", first)
+	}
+	rdb.LPush(t.Context(), keys.Queue("a"), "plain")
+	plain := mustTake(t, f, 1)
+	if _, err := f.Take(t.Context(), 0, append(plain, *first)); err != nil { // acks of both kinds
+		t.Fatal(err)
+	}
+	results, err := f.Settle(t.Context(), []fetch.Move{{Unit: *second, To: fetch.ToRetry, Score: 1}})
+	if err != nil || results[0] != fetch.Moved {
+		t.Fatalf("settled %v: %v", results, err)
+	}
+	if got := rdb.LRange(t.Context(), slot{}.list(f.cur.id, "3"), 0, -1).Val(); !slices.Equal(got, []string{"s3"}) {
+		t.Errorf("in progress: %q", got)
+	}
+	if results, err = f.Settle(t.Context(), []fetch.Move{{Unit: *third, To: fetch.ToQueue}}); err != nil || results[0] != fetch.Moved {
+		t.Fatalf("requeued %v: %v", results, err)
+	}
+	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
+		t.Errorf("suspects, next first: %q", got)
+	}
+
+	mustTakeSuspect(t, f)
+	expire(t, rdb, f.cur.id)
+	var seen []fetch.Orphan
+	r := judging(t, rdb, func(o fetch.Orphan) fetch.Fate { seen = append(seen, o); return fetch.Fate{Suspect: true} })
+	done := mustRescue(t, r.Rescue)
+	if len(seen) != 1 || !seen[0].Unit.Suspect || seen[0].Unit.Queue != "b" || !seen[0].Recoveries[0].Suspect {
+		t.Errorf("judged: %+v", seen)
+	}
+	if done.Units != 1 || len(done.Details[0].Judged) != 0 {
+		t.Errorf("back to the suspects: %+v", done)
+	}
+	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
+		t.Errorf("suspects, next first: %q", got)
+	}
+}
+
+func testEnv(rdb redis.UniversalClient, queues fetch.Queues) fetch.Env {
+	return fetch.Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: queues, Logger: zerolog.Nop()}
+}
+
+func mustOpen(t *testing.T, env fetch.Env) *fetcher {
+	t.Helper()
+	f, err := New(env)
+	if err == nil {
+		err = f.Open(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.(*fetcher)
+}
+
+func mustTake(t *testing.T, f fetch.Fetcher, n int, acks ...fetch.Unit) []fetch.Unit {
+	t.Helper()
+	units, err := f.Take(t.Context(), n, acks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return units
+}
+
+// die is a fetcher that took n jobs of each queue, pushed by it, and whose lease is over.
+func die(t *testing.T, rdb *redis.Client, identity string, n int, queues ...string) *fetcher {
+	t.Helper()
+	env := testEnv(rdb, fetch.Strict(queues))
+	env.Identity = identity
+	f := mustOpen(t, env)
+	for _, queue := range queues {
+		for i := range n {
+			rdb.LPush(t.Context(), keys.Queue(queue), fmt.Sprint(queue, i))
+		}
+	}
+	for taken := 0; taken < n*len(queues); {
+		units := mustTake(t, f, n*len(queues)-taken)
+		if taken += len(units); len(units) == 0 {
+			t.Fatalf("took %d units of %d", taken, n*len(queues))
+		}
+	}
+	expire(t, rdb, f.cur.id)
+	return f
+}
+
+// expire is what time does to a lease.
+func expire(t *testing.T, rdb *redis.Client, id string) {
+	t.Helper()
+	c := commonOf(id, false)
+	rdb.Del(t.Context(), c.lease)
+	rdb.ZAdd(t.Context(), c.expiries, redis.Z{Score: 1, Member: id})
+}
+
+// queued is a queue, the next to be popped first.
+func queued(t *testing.T, rdb *redis.Client, queue string) []string {
+	t.Helper()
+	out := rdb.LRange(t.Context(), keys.Queue(queue), 0, -1).Val()
+	slices.Reverse(out)
+	return out
+}
+
+func mustRescue(t *testing.T, round func(context.Context) (fetch.Rescued, error)) fetch.Rescued {
+	t.Helper()
+	done, err := round(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}

@@ -1,0 +1,118 @@
+-- take acks jobs and takes new ones. Behind enter.
+--
+-- KEYS[2]  set of paused queues; the place itself where that is in another slot
+-- KEYS[3..] lists that are acked from, lists of new claims, queues: as many as ARGV says
+-- ARGV[3]  highest claim number that the owner knows
+-- ARGV[4]  how many jobs to take
+-- ARGV[5]  how many bytes: the job that reaches them is the last one
+-- ARGV[6..8] how many lists are acked from, lists of new claims and queues there are
+-- ARGV[9..] per list that is acked from: its field; its length as the owner knows it if
+--          all of it goes, else ''; how many jobs n; the n jobs
+-- then     per queue: what its claims are called, paused name or '', how many in pass 1
+--
+-- Returns a flat list: ('c', field, queue, n, n jobs) for a claim, ('e', queue, text)
+-- for a queue that cannot be served, ('p', queue) for a paused one, ('t', field) for a
+-- list whose length is not as expected: nothing was acked of it.
+
+local most = 64 -- jobs in a claim
+local out = {}
+local function say(...)
+  for _, v in ipairs({...}) do out[#out + 1] = v end
+end
+
+local highest = math.max(tonumber(top), tonumber(ARGV[3]))
+local acks, claims, queues = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at = 9
+for a = 1, acks do
+  local list, field, length, n = KEYS[2 + a], ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  if length ~= '' then
+    if pcall('LLEN', list) == tonumber(length) then
+      call('DEL', list)
+      call('HDEL', place, field)
+    else
+      say('t', field)
+    end
+  else
+    for i = at + 3, at + 2 + n do
+      local r = pcall('LREM', list, -1, ARGV[i])
+      if r ~= 1 then
+        say('t', field)
+        break
+      end
+    end
+    dropped(list, field)
+  end
+  at = at + 3 + n
+end
+
+local n, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local firstClaim, firstQueue = 2 + acks, 2 + acks + claims
+local used, now = 0, nil
+local open = {} -- per queue: its claim that has room: {list, jobs}
+local order, content = {}, {}
+local dry = {}
+local pauses = KEYS[2] ~= place and call('EXISTS', KEYS[2]) == 1
+
+local function claim(q, name)
+  local c = open[q]
+  if c and #c.jobs < most then return c end
+  if used == claims then return nil end
+  used, highest = used + 1, highest + 1
+  if not now then
+    local t = call('TIME')
+    now = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+  end
+  c = {list = KEYS[firstClaim + used], field = string.format('%d', highest), queue = q, jobs = {}}
+  call('HSET', place, c.field, name .. ' ' .. now)
+  open[q] = c
+  order[#order + 1] = c
+  return c
+end
+
+local function grab(q, want)
+  local name, pause, queue = ARGV[at + 3 * q - 3], ARGV[at + 3 * q - 2], KEYS[firstQueue + q]
+  if dry[q] or want <= 0 then return end
+  if pauses and pause ~= '' and pcall('SISMEMBER', KEYS[2], pause) == 1 then
+    dry[q] = true
+    return say('p', q)
+  end
+  local there = pcall('LLEN', queue)
+  if text(there) then
+    dry[q] = true
+    return say('e', q, text(there))
+  end
+  if there <= want then dry[q] = true end
+  want = math.min(want, there)
+  while want > 0 and bytes > 0 do
+    local c = claim(q, name)
+    if not c then return end
+    local job = pcall('LMOVE', queue, c.list, 'RIGHT', 'LEFT')
+    if type(job) ~= 'string' then
+      dry[q] = true
+      if text(job) then say('e', q, text(job)) end
+      return
+    end
+    c.jobs[#c.jobs + 1] = job
+    bytes, n, want = bytes - #job, n - 1, want - 1
+  end
+end
+
+for q = 1, queues do
+  if n <= 0 or bytes <= 0 then break end
+  grab(q, math.min(n, tonumber(ARGV[at + 3 * q - 1])))
+end
+for q = 1, queues do
+  if n <= 0 or bytes <= 0 then break end
+  grab(q, n)
+end
+for _, c in ipairs(order) do
+  if #c.jobs == 0 then
+    call('HDEL', place, c.field)
+  else
+    local o = #out
+    out[o + 1], out[o + 2], out[o + 3], out[o + 4] = 'c', c.field, c.queue, #c.jobs
+    for i = 1, #c.jobs do out[o + 4 + i] = c.jobs[i] end
+  end
+end
+confirm(string.format('%d', highest))
+return out

@@ -1,0 +1,175 @@
+//go:build claims
+
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// rescue fences an owner and puts back what it had. Whoever comes after us can go on at
+// any point. The zero RescuedFrom means that it lives, or has left.
+func (r *Rescuer) rescue(ctx context.Context, id, token string) (from fetch.RescuedFrom, err error) {
+	o, err := r.find(ctx, id)
+	if err != nil {
+		return from, err
+	}
+	common := commonOf(id, r.cluster)
+	// The generations are read before the lease: an owner that renews a lapsed lease
+	// raises them, and is not fenced after that.
+	marks := make(map[slot]string)
+	for _, s := range o.slots {
+		mark, err := r.rdb.HGet(ctx, s.place(id), "!").Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return from, err
+		}
+		marks[s] = mark
+	}
+	left, err := r.rdb.PTTL(ctx, common.lease).Result()
+	if err != nil {
+		return from, err
+	}
+	if left != -2 { // it lives; the index is corrected
+		return from, r.rdb.ZAddXX(ctx, common.expiries, redis.Z{Score: float64(time.Now().Add(max(left, r.cfg.Lease/3)).UnixMilli()), Member: id}).Err()
+	}
+	var failed []error
+	open := 0
+	for _, s := range o.slots {
+		mark := marks[s]
+		generation, _, _ := strings.Cut(mark, " ")
+		flat, err := fenceScript.Run(ctx, r.rdb, []string{s.place(id)}, generation, time.Now().UnixMilli()).StringSlice()
+		if hasPrefix(err, "ALIVE") {
+			open++
+			continue
+		}
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if from.ID == "" {
+			from.ID, from.Queues = id, make(map[string]int)
+			r.cfg.Logger.Debug().Str("fetcher", id).Msg("its lease is over; putting back what it had in progress")
+		}
+		if err := r.empty(ctx, o, s, flat, token, &from); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		n, err := finishScript.Run(ctx, r.rdb, []string{s.place(id), s.registry()}, id, tombstoneTime.Milliseconds()).Int()
+		if err == nil && n > 0 {
+			open++
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) > 0 {
+		return from, errors.Join(failed...)
+	}
+	if open == 0 {
+		_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.ZRem(ctx, common.expiries, id)
+			pipe.HDel(ctx, common.owners, id)
+			return nil
+		})
+	}
+	from.Done = err == nil && open == 0 && from.ID != ""
+	return from, err
+}
+
+// empty puts back what every list of a place holds.
+func (r *Rescuer) empty(ctx context.Context, o *orphan, s slot, flat []string, token string, from *fetch.RescuedFrom) error {
+	type named struct{ field, value string }
+	var lists []named
+	for pair := range slices.Chunk(flat, 2) {
+		if pair[0] != "!" {
+			lists = append(lists, named{pair[0], pair[1]})
+		}
+	}
+	slices.SortFunc(lists, func(a, b named) int { return compareFields(b.field, a.field) }) // the newest first
+	var failed []error
+	for _, l := range lists {
+		name, _, _ := cutLast(l.value, ' ')
+		queue, suspect := name, false
+		if !slices.Contains(o.names[s], name) {
+			queue, suspect = splitName(name)
+		}
+		e := &emptying{r: r, id: o.id, slot: s, field: l.field, list: s.list(o.id, l.field), queue: queue, suspect: suspect, token: token}
+		n, err := e.run(ctx, from)
+		if n > 0 {
+			from.Queues[queue] += n
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("queue %s: %w", queue, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// emptying is one list of a fenced owner.
+type emptying struct {
+	r       *Rescuer
+	id      string
+	slot    slot
+	field   string
+	list    string
+	queue   string
+	suspect bool
+	token   string
+}
+
+func (e *emptying) target() string {
+	if e.suspect {
+		return e.slot.suspects(e.queue)
+	}
+	return keys.Queue(e.queue)
+}
+
+// run empties the list, and closes it if more may come.
+func (e *emptying) run(ctx context.Context, from *fetch.RescuedFrom) (moved int, err error) {
+	closed := ""
+	if strings.HasPrefix(e.field, waiting) {
+		closed = strconv.FormatInt(closeTime.Milliseconds(), 10)
+	}
+	if e.r.cfg.Judge != nil {
+		if moved, err = e.judged(ctx, from); err != nil {
+			return moved, err
+		}
+	}
+	for {
+		n, err := putbackScript.Run(ctx, e.r.rdb, []string{e.slot.place(e.id), e.list, e.target()}, e.field, maxBatch, closed).Int64Slice()
+		if err != nil {
+			return moved, err
+		}
+		moved += int(n[0])
+		if n[1] == 0 {
+			return moved, nil
+		}
+		if err := e.r.extend(ctx, e.token); err != nil {
+			return moved, err
+		}
+	}
+}
+
+var errLock = errors.New("another rescuer has taken over")
+
+// extend keeps the lock.
+func (r *Rescuer) extend(ctx context.Context, token string) error {
+	held, err := r.rdb.Get(ctx, keys.Rescue).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if held != token {
+		return errLock
+	}
+	return r.rdb.PExpire(ctx, keys.Rescue, lockTime).Err()
+}

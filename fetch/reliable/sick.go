@@ -1,0 +1,39 @@
+//go:build claims
+
+package reliable
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// sickQuiet is how long the log keeps quiet about a queue that was reported.
+const sickQuiet = time.Minute
+
+// sickQueues remembers queues whose key has the wrong type. They must neither
+// stop the other queues nor fill the log.
+type sickQueues struct {
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// report logs the first of the reports of a queue in a while.
+func (s *sickQueues) report(queue, problem string) {
+	now := time.Now()
+	s.mu.Lock()
+	fresh := now.After(s.until[queue])
+	if fresh {
+		if s.until == nil {
+			s.until = make(map[string]time.Time)
+		}
+		s.until[queue] = now.Add(sickQuiet)
+	}
+	s.mu.Unlock()
+	if fresh {
+		s.log.Error().Str("queue", queue).Str("problem", problem).Msg("queue cannot be served, going on without it")
+	}
+}

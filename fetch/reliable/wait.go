@@ -1,0 +1,218 @@
+//go:build claims
+
+package reliable
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+const (
+	maxWaits  = 8                      // blocked moves of a capsule
+	lookTime  = 2 * time.Second        // a Wait ends after it: a take reads the fence and `paused`
+	soonTime  = 500 * time.Millisecond // likewise, while a queue is not waited for
+	graceTime = 10 * time.Millisecond  // waits stay open so long without a Wait
+)
+
+// demand says whether somebody waits. Guarded by fetcher.mu.
+type demand struct {
+	wants   func(n int, r rander) []fetch.Want
+	waits   int           // calls of Wait
+	changed chan struct{} // closed and made anew when anything changes
+	calm    *time.Timer
+	running int // waiters
+	giving  bool
+}
+
+func (d *demand) init() { d.changed = make(chan struct{}) }
+
+// wake tells all who wait that something has changed. f.mu is held.
+func (f *fetcher) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// pause notes whether a queue was found paused. f.mu is held.
+func (f *fetcher) pause(queue int, paused bool) {
+	if f.paused[queue] == paused {
+		return
+	}
+	if f.paused == nil {
+		f.paused = make(map[int]bool)
+	}
+	f.paused[queue] = paused
+	f.wake()
+}
+
+// Wait waits until a blocked move has brought a job; see fetch.Fetcher. It ends early
+// for a Take that reads what is paused.
+func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	in, err := f.current()
+	if err != nil {
+		return fmt.Errorf("wait: %w", err)
+	}
+	if d <= 0 {
+		return nil
+	}
+	f.mu.Lock()
+	if f.closing {
+		f.mu.Unlock()
+		return fmt.Errorf("wait: %w", errClosed)
+	}
+	f.waits++
+	f.start(in)
+	f.wake()
+	defer f.endWait()
+	timer := time.NewTimer(min(d, lookTime))
+	defer timer.Stop()
+	begun := time.Now()
+	for { // f.mu is held
+		changed, got, over := f.changed, f.ready(in), f.cur != in || f.closing
+		err := in.failed()
+		if !in.waitedFor() { // what is not waited for is looked at
+			timer.Reset(max(0, min(d, soonTime)-time.Since(begun)))
+		}
+		f.mu.Unlock()
+		switch {
+		case got || over:
+			return nil
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.mu.Lock()
+	}
+}
+
+// ready tells whether a Take would find something in hand. f.mu is held.
+func (f *fetcher) ready(in *incarnation) bool {
+	return f.cur == in && slices.ContainsFunc(f.stash, func(u fetch.Unit) bool { return !u.Suspect })
+}
+
+// endWait is the end of a Wait. When no other begins, the waits that are open end soon.
+func (f *fetcher) endWait() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waits--; f.waits > 0 || f.closing {
+		return
+	}
+	if f.calm == nil {
+		f.calm = time.AfterFunc(graceTime, f.calmDown)
+	} else {
+		f.calm.Reset(graceTime)
+	}
+}
+
+// calmDown ends the waits that nobody wants any more. What they brought goes back.
+func (f *fetcher) calmDown() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waits > 0 || f.closing {
+		return
+	}
+	open := false
+	for _, p := range f.cur.places {
+		for _, w := range p.waiters {
+			if w.open {
+				open = true
+				w.end()
+			}
+		}
+	}
+	if !open && len(f.stash) > 0 && !f.giving {
+		f.giving = true
+		go f.giveBack()
+	}
+}
+
+// giveBack puts what nobody has taken back into its queues: other processes wait.
+func (f *fetcher) giveBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	f.mu.Lock()
+	in := f.cur
+	var moves []fetch.Move
+	if f.waits == 0 {
+		for _, u := range f.stash {
+			moves = append(moves, fetch.Move{Unit: u, To: fetch.ToQueue})
+		}
+		f.stash = nil
+	}
+	f.mu.Unlock()
+	var units []fetch.Unit
+	if len(moves) > 0 {
+		if _, err := f.settle(ctx, in, moves); err != nil { // what was moved is not in hand any more
+			for _, m := range moves {
+				units = append(units, m.Unit)
+			}
+		}
+	}
+	f.restash(in, f.unsettled(in, units))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.giving = false
+	f.wake()
+}
+
+// unsettled are those of units that are in hand.
+func (f *fetcher) unsettled(in *incarnation, units []fetch.Unit) []fetch.Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(units, func(u fetch.Unit) bool {
+		_, _, ok := in.placeOf(f.index[u.Queue]).lookup(&u)
+		return !ok
+	})
+}
+
+// start starts the waiters of an incarnation. f.mu is held.
+func (f *fetcher) start(in *incarnation) {
+	if in.started || f.cur != in || f.closing {
+		return
+	}
+	in.started = true
+	for _, p := range in.places {
+		for _, w := range p.waiters {
+			f.running++
+			go w.run()
+		}
+	}
+}
+
+// waitedFor tells whether all queues are: none is beyond those that may, or has failed.
+// f.mu is held.
+func (in *incarnation) waitedFor() bool {
+	n := 0
+	for _, p := range in.places {
+		for _, w := range p.waiters {
+			if w.healthy || in.f.paused[w.queue] {
+				n++
+			}
+		}
+	}
+	return n == len(in.f.names)
+}
+
+// failed is why Redis cannot be reached, if that is so. f.mu is held.
+func (in *incarnation) failed() error {
+	for _, p := range in.places {
+		for _, w := range p.waiters {
+			if w.away != nil {
+				return w.away
+			}
+		}
+	}
+	return nil
+}
