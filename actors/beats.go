@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,7 +24,6 @@ type beats struct {
 	metrics *beat.Metrics // flushed in turn; nil if off
 	beater  beat.Beater   // guarded by turn
 	latency beat.Latency  // guarded by turn
-	told    atomic.Int64  // when the renewals last told what a rescuer would look for, ns since the epoch
 }
 
 func newBeats(identity string, m Metrics) beats {
@@ -50,17 +48,12 @@ func (b *beats) do(ctx context.Context, f func()) bool {
 	return true
 }
 
-// beatOnce flushes the statistics and shows this process and its jobs. With carry
-// it takes the renewals of the leases along, and tells whether all have arrived.
-func (d *Daemon) beatOnce(carry bool) (result beat.Result, rode bool, err error) {
+// beatOnce flushes the statistics and shows this process and its jobs.
+func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	ctx, cancel := d.redisContext()
 	defer cancel()
 	part := heart
 	d.beats.do(ctx, func() {
-		var company rides
-		if carry {
-			defer func() { rode = d.alight(ctx, company) }()
-		}
 		if err = d.flush(ctx); err != nil {
 			return
 		}
@@ -70,9 +63,6 @@ func (d *Daemon) beatOnce(carry bool) (result beat.Result, rode bool, err error)
 		}
 		var seats func()
 		result, err = d.beats.beater.Beat(ctx, d.redis, state, func(p redis.Pipeliner) {
-			if carry {
-				d.board(ctx, p, &company)
-			}
 			seats = d.sched.Ride(ctx, p)
 		})
 		if seats != nil {
@@ -88,10 +78,10 @@ func (d *Daemon) beatOnce(carry bool) (result beat.Result, rode bool, err error)
 	})
 	if err != nil {
 		d.outage.failed(part, err)
-		return result, rode, err
+		return result, err
 	}
 	d.outage.ok(part)
-	return result, rode, nil
+	return result, nil
 }
 
 // flush writes the counters and the job metrics; what fails is kept for the next time.

@@ -74,8 +74,8 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.redis, OnClient: d.cfg.OnClient, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Share: cfg.Share, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(),
-		Held: c.ledger.held, Taken: c.ledger.expect, Fenced: c.ledger.fence,
+		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(),
+		Fenced: c.ledger.fence,
 	})
 	if err != nil {
 		return nil, err

@@ -142,13 +142,12 @@ type Capsule struct {
 	Concurrency int          // number of processors; 0 means 10
 	Queues      fetch.Queues // nil means fetch.Strict{"default"}
 
-	// Share is how many threads of Ruby's Sidekiq the capsule counts as where idle
-	// processes of both wait on the same queues. Redis gives a pushed job to whoever
-	// has been blocked for the longest; without a share no such job comes here. The
-	// Concurrency makes it count like a Ruby process of the same size. Each of them is a
-	// connection per queue; never more of them wait than processors are free. 0 means
-	// none. Not with fetch.NewBasic, nor on a Redis Cluster.
-	Share int
+	// Waiters is how many connections per queue wait for a push while processors are free.
+	// Redis gives a pushed job to whoever has been blocked for the longest: beside idle
+	// threads of Ruby's Sidekiq each waiter counts like one of them. 0 means 1; at most
+	// eight a capsule, the first queues first: the others are looked at every 500 ms. Not
+	// with fetch.NewBasic.
+	Waiters int
 
 	// FetchBytes bounds memory: the payloads that one fetch brings, and those that wait
 	// for a processor, in bytes. A job that is larger comes alone. 0 means
@@ -282,10 +281,8 @@ func (c Config) Validate() error {
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
-		if k.Share < 0 || k.Share > maxConcurrency {
-			bad(field+".Share", k.Share, fmt.Sprintf("0 to %d", maxConcurrency))
-		} else if _, ok := c.Redis.(*redis.ClusterClient); ok && k.Share > 0 {
-			bad(field+".Share", k.Share, "0 on a Redis Cluster, where Sidekiq does not run")
+		if k.Waiters < 0 || k.Waiters > fetch.MaxWaiters {
+			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", fetch.MaxWaiters))
 		}
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
 			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, fetch.DefaultBytes))

@@ -32,7 +32,6 @@ func (s *settler) entrust(m *pendingMove) bool {
 	s.entrustedMoves.add(m, 1)
 	s.c.d.jobs.Add(1)
 	s.moves = append(s.moves, m)
-	s.part(m)
 	wait := s.running || s.linger()
 	s.mu.Unlock()
 	if !wait {
@@ -58,38 +57,10 @@ func (t *tally) room(m *pendingMove) bool {
 
 func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
 
-// ripe are the moves that are to be written now: of those that were fetched together
-// all or, once they have waited, as many as there are. s.mu is held.
-func (s *settler) ripe() []*pendingMove {
-	for _, m := range s.moves {
-		if m.w.mates != nil {
-			m.w.mates.moving = 0
-		}
-	}
-	for _, m := range s.moves {
-		if m.w.mates != nil {
-			m.w.mates.moving++
-		}
-	}
-	ripe := make([]*pendingMove, 0, len(s.moves))
-	for _, m := range s.moves {
-		together := m.w.mates
-		if together != nil && together.moving < together.size {
-			if !together.broken && !s.alone && m.then != nil {
-				continue
-			}
-			together.broken = true
-		}
-		ripe = append(ripe, m)
-	}
-	s.enough = max(entrustBatch, len(s.moves)-len(ripe)+entrustBatch/2)
-	return ripe
-}
-
 // linger tells whether the moves, all of them entrusted, may wait for company, and
 // sees to it that they do not wait for ever. s.mu is held.
 func (s *settler) linger() bool {
-	if s.alone || len(s.moves) >= max(s.enough, entrustBatch) {
+	if s.alone || len(s.moves) >= entrustBatch {
 		return false
 	}
 	s.wait()

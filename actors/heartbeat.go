@@ -9,15 +9,13 @@ import (
 
 // heartbeat keeps this process visible to Sidekiq, flushes the statistics, renews
 // the leases and obeys the signals that Sidekiq's UI sends. Lease renewal and
-// beat are separate ticks: a slow beat must not cost a lease. But a renewal that
-// will soon be due travels with a beat, and the tick finds it done.
+// beat are separate ticks: a slow beat must not cost a lease.
 type heartbeat struct {
 	d       *Daemon
 	epoch   uint64
 	beating bool
 	again   bool
 	renewal bool
-	last    time.Time // renewal
 	timers  [2]*time.Timer
 }
 
@@ -54,7 +52,7 @@ func (h *heartbeat) Receive(ctx actor.Context) {
 	case renewed:
 		if m.epoch == h.epoch {
 			h.renewal = false
-			h.renewed(ctx)
+			h.after(ctx, tickRenew, h.d.cfg.Lease/3)
 		}
 	case *actor.Restarting, *actor.Stopping:
 		for _, t := range h.timers {
@@ -73,13 +71,6 @@ func (h *heartbeat) after(ctx actor.Context, kind int, wait time.Duration) {
 	h.timers[kind] = time.AfterFunc(wait, func() { d.root().Send(self, m) })
 }
 
-// renewed sets the next renewal: each third of a lease, and somewhat later, since
-// a beat that comes by at that time takes it along.
-func (h *heartbeat) renewed(ctx actor.Context) {
-	h.last = time.Now()
-	h.after(ctx, tickRenew, h.d.cfg.Lease*11/30)
-}
-
 func (h *heartbeat) beat(ctx actor.Context) {
 	if h.beating {
 		h.again = true
@@ -87,11 +78,10 @@ func (h *heartbeat) beat(ctx actor.Context) {
 	}
 	h.beating, h.again = true, false
 	d, self, epoch := h.d, ctx.Self(), h.epoch
-	carry := !h.renewal && time.Since(h.last) >= d.cfg.Lease/6
 	d.spawn(self, func() {
 		m := beaten{epoch: epoch, err: errBeat}
 		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
-		m.result, m.rode, m.err = d.beatOnce(carry)
+		m.result, m.err = d.beatOnce()
 		for _, sig := range m.result.Signals { // here: they are off the list, and this actor may crash
 			d.remote(sig)
 		}
@@ -100,9 +90,6 @@ func (h *heartbeat) beat(ctx actor.Context) {
 
 func (h *heartbeat) beaten(ctx actor.Context, m beaten) {
 	h.beating = false
-	if m.rode {
-		h.renewed(ctx)
-	}
 	if len(m.result.Signals) > 0 {
 		h.again = true // show the effect at once
 	}
@@ -138,6 +125,6 @@ func (h *heartbeat) renew(ctx actor.Context) {
 	d, self, epoch := h.d, ctx.Self(), h.epoch
 	d.spawn(self, func() {
 		defer d.root().Send(self, renewed{epoch: epoch})
-		d.renewLeases()
+		d.renewLeases(self)
 	})
 }

@@ -161,15 +161,9 @@ func (c *capsule) forget(ws ...*work) {
 func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 	now := time.Now()
 	ws := makeWork(got)
-	size, together := 0, (*mates)(nil)
+	size := 0
 	for i, u := range got {
-		switch {
-		case u.Parcel == nil || u.Parcel.Size() == 1:
-			together = nil
-		case i == 0 || u.Parcel != got[i-1].Parcel:
-			together = &mates{size: u.Parcel.Size(), left: u.Parcel.Size()}
-		}
-		ws[i].fetched, ws[i].mates = now, together
+		ws[i].fetched = now
 		size += len(u.Payload)
 	}
 	c.mu.Lock()

@@ -212,7 +212,7 @@ func (c *capsule) takeSuspect() *work {
 func (c *capsule) acquit(w *work) {
 	ctx, cancel := c.d.redisContext()
 	defer cancel()
-	if err := c.d.rescue.Acquit(ctx, w.unit); err != nil {
+	if err := c.d.rescue.Forget(ctx, w.unit); err != nil {
 		joblog.Err(c.d.log.Warn().Str("jid", cut.Text(w.ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

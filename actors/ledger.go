@@ -18,7 +18,6 @@ type work struct {
 	unit    fetch.Unit
 	fetched time.Time
 	state   atomic.Uint32 // a workState
-	mates   *mates        // with whom it is acked, nil if by itself
 
 	// Guarded by the ledger.
 	order      uint64 // of the fetch
@@ -32,18 +31,6 @@ type work struct {
 	iterated string // jid of an iterable job that is done: its state goes when the ack is in Redis
 
 	run execution
-}
-
-// mates are units that are cheaper to ack together: those of a fetch.Parcel.
-// Guarded by the settler.
-type mates struct {
-	size   int
-	left   int       // of them that have not been acked
-	acked  []*work   // the others, until they are released
-	since  time.Time // of the first
-	apart  bool      // they are no longer waited for
-	broken bool      // they will not all go the same way: nothing is won by waiting
-	moving int       // of them that are to be moved; see ripe
 }
 
 // own notes that the job's own outcome decided its fate.
@@ -88,27 +75,11 @@ type ledger struct {
 	n       int
 	fetches uint64 // units ever entered
 	sealed  bool
-	coming  [][]fetch.Unit // of calls about to return, not yet entered
-	changed chan struct{}  // closed and replaced when units leave; nil if nobody waits
-	valid   atomic.Uint64  // units of an incarnation below it are somebody else's
+	changed chan struct{} // closed and replaced when units leave; nil if nobody waits
+	valid   atomic.Uint64 // units of an incarnation below it are somebody else's
 }
 
 func newLedger() *ledger { return &ledger{} }
-
-// expect notes units that the fetcher is about to return: until they are entered they
-// are held, too.
-func (l *ledger) expect(us []fetch.Unit) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.coming = append(l.coming, us)
-}
-
-// came ends the waiting for units that are entered now. l.mu is held.
-func (l *ledger) came(ws []*work) {
-	l.coming = slices.DeleteFunc(l.coming, func(us []fetch.Unit) bool {
-		return len(us) == len(ws) && us[0].Receipt == ws[0].unit.Receipt && us[0].Queue == ws[0].unit.Queue
-	})
-}
 
 // add enters fetched units; false when the ledger is sealed: then none was
 // entered and the caller gives them back.
@@ -118,7 +89,6 @@ func (l *ledger) add(ws []*work) bool {
 	if l.sealed {
 		return false
 	}
-	l.came(ws)
 	for _, w := range ws {
 		l.fetches++
 		w.order = l.fetches
@@ -131,7 +101,6 @@ func (l *ledger) add(ws []*work) bool {
 func (l *ledger) claim(ws []*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.came(ws)
 	for _, w := range ws {
 		w.state.Store(settling)
 		l.link(w)
@@ -250,17 +219,6 @@ func (l *ledger) all() []*work {
 		ws = append(ws, w)
 	}
 	return ws
-}
-
-// held returns the units that are still ours in Redis.
-func (l *ledger) held() []fetch.Unit {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	us := slices.Concat(l.coming...)
-	for w := l.first; w != nil; w = w.next {
-		us = append(us, w.unit)
-	}
-	return us
 }
 
 // size is the number of units that are not settled.

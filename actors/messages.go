@@ -29,7 +29,6 @@ type stop struct{}
 type beaten struct {
 	epoch  uint64
 	result beat.Result
-	rode   bool // the leases were renewed on the way
 	err    error
 }
 

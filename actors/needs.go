@@ -15,7 +15,6 @@ func (d *Daemon) needs() rights.Daemon {
 		n.Queues = append(n.Queues, k.Queues.Names()...)
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
 		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)
-		n.Share = n.Share || k.Share > 0
 	}
 	for _, class := range d.cfg.Registry.Classes() {
 		e, _ := d.cfg.Registry.Lookup(class)

@@ -10,23 +10,16 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 )
 
-// rescuer puts back what dead processes had in progress: a look at start-up, then
-// when a renewal of this process's leases has come by one that is over, and in any
-// case now and then. Where renewals do not tell, it looks once per rescueInterval
-// (at most; sooner when a lease is about to expire). One look at a time; the look
-// itself makes sure that one process of the fleet does it.
+// rescuer puts back what dead processes had in progress: a look at start-up, then one
+// per rescueInterval, sooner when a lease is about to expire. One look at a time; the
+// look itself makes sure that one process of the fleet does it.
 type rescuer struct {
 	d       *Daemon
 	epoch   uint64
 	timer   *time.Timer
 	cancel  context.CancelFunc
 	looking bool
-	swept   time.Time
 }
-
-// sweepInterval is the time between two searches for private places that no
-// registry knows.
-const sweepInterval = time.Hour
 
 type rescued struct {
 	epoch uint64
@@ -70,17 +63,13 @@ func (r *rescuer) look(ctx actor.Context) {
 		r.timer.Stop()
 	}
 	d, self, epoch := r.d, ctx.Self(), r.epoch
-	sweep := time.Since(r.swept) > sweepInterval
-	if sweep {
-		r.swept = time.Now()
-	}
 	c, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	d.spawn(self, func() {
 		m := rescued{epoch: epoch, next: d.rescueInterval()}
 		defer func() { d.root().Send(self, m) }()
 		defer cancel()
-		if next, ok := d.rescueOnce(c, sweep); ok && next > 0 {
+		if next, ok := d.rescueOnce(c); ok && next > 0 {
 			m.next = next
 		}
 		d.lookForSuspects(c, self)
@@ -93,11 +82,8 @@ func (d *Daemon) rescueInterval() time.Duration {
 	return half - time.Duration(jitter.Rand(d.identity, "rescuer").Float64()*0.2*float64(half))
 }
 
-// patrol is the time between two looks of a rescuer that is told, in leases.
-const patrol = 10
-
 // rescueOnce makes one look and tells when the next one is due.
-func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration, ok bool) {
+func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	part := launcherName + "/rescuer"
 	if wait := d.outage.truce(d.cfg.Lease); wait > 0 {
 		if err := d.redis.Ping(ctx).Err(); err != nil {
@@ -109,14 +95,6 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 		d.outage.ok(part)
 		return min(wait, d.rescueInterval()), true
 	}
-	if sweep {
-		got, err := d.rescue.Sweep(ctx)
-		d.tellRescued(got)
-		if err != nil && ctx.Err() == nil {
-			d.outage.failed(part, err)
-			return 0, false
-		}
-	}
 	got, err := d.rescue.Rescue(ctx)
 	if err != nil {
 		d.tellRescued(got)
@@ -127,9 +105,6 @@ func (d *Daemon) rescueOnce(ctx context.Context, sweep bool) (next time.Duration
 	}
 	d.outage.ok(part)
 	d.tellRescued(got)
-	if d.told() {
-		return 2 * patrol * d.rescueInterval(), true
-	}
 	return min(got.Next, d.rescueInterval()), true
 }
 

@@ -26,8 +26,6 @@ type settler struct {
 
 	mu      *sync.Mutex // the capsule's: each job that ends needs both, and one lock is less than two
 	acks    []*work
-	groups  []*mates    // whose acks wait for each other; and some that do no longer
-	late    *time.Timer // armed while there are any
 	moves   []*pendingMove
 	waiting []*pendingMove // refused by Redis, to be tried again later
 	timer   *time.Timer    // armed while acks wait and nobody carries them
@@ -36,7 +34,6 @@ type settler struct {
 
 	company        *time.Timer    // armed while entrusted moves wait for more
 	alone          bool           // they have waited long enough
-	enough         int            // so many of them need not wait
 	entrustedMoves tally          // whose end nobody waits for, until they are told of
 	reports        []*pendingMove // of those, the ones that are over
 	reporting      bool           // a goroutine tells of them
@@ -65,14 +62,7 @@ func (s *settler) ack(w *work) {
 
 // acked is ack for those who hold s.mu.
 func (s *settler) acked(w *work) {
-	if w.mates == nil || w.mates.apart {
-		if w.mates != nil {
-			w.mates.broken = true
-		}
-		s.acks = append(s.acks, w)
-	} else if !s.gather(w) {
-		return
-	}
+	s.acks = append(s.acks, w)
 	s.arm()
 }
 
@@ -124,7 +114,6 @@ func (s *settler) submit(moves ...*pendingMove) {
 		return
 	}
 	s.moves = append(s.moves, moves...)
-	s.part(moves...)
 	s.mu.Unlock()
 	s.kick()
 }
@@ -161,7 +150,7 @@ func (s *settler) loop() {
 	}()
 	for try := 0; ; {
 		s.mu.Lock()
-		acks, moves := s.acks, s.ripe()
+		acks, moves := s.acks, slices.Clone(s.moves)
 		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.linger() {
 			if len(s.moves) > 0 {
 				s.wait()
@@ -307,12 +296,12 @@ func (s *settler) close() {
 	s.closed = true
 	moves := append(s.moves, s.waiting...)
 	s.moves, s.waiting = nil, nil
-	for _, t := range []*time.Timer{s.timer, s.company, s.late} {
+	for _, t := range []*time.Timer{s.timer, s.company} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	s.timer, s.company, s.late = nil, nil, nil
+	s.timer, s.company = nil, nil
 	s.mu.Unlock()
 	for _, m := range moves {
 		m.err = errGaveUp

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/troupehq/troupe/fetch"
 )
 
 var (
@@ -28,9 +30,9 @@ var capsuleSettings = readers[Capsule]{
 	},
 	"queues": func(p *parse, c *Capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *Capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
-	"share": func(p *parse, c *Capsule, n *node, field string) {
-		c.Share = p.int(n, field, 0, MaxConcurrency)
-		c.shareLine = n.line
+	"waiters": func(p *parse, c *Capsule, n *node, field string) {
+		c.Waiters = p.int(n, field, 0, fetch.MaxWaiters)
+		c.waitersLine = n.line
 	},
 	"fetch_bytes": func(p *parse, c *Capsule, n *node, field string) {
 		c.FetchBytes = p.int(n, field, minFetchBytes, maxFetchBytes)

@@ -62,12 +62,12 @@ type Capsule struct {
 	Concurrency int
 	Queues      fetch.Queues
 	Fetch       string
-	Share       int // how many threads of Sidekiq it counts as
+	Waiters     int // how many threads of Sidekiq it counts as
 	FetchBytes  int // of the payloads that one fetch brings
 	MaxDeaf     int // how many deaf jobs give their slot away
 	Strategy    *Strategy
 
-	shareLine int
+	waitersLine int
 }
 
 // Handler is one entry of handlers:, with one of Builtin, Exec and HTTP.

@@ -67,7 +67,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	} else {
 		l.capsules()
 		l.redis()
-		l.shares(l.s, "capsules.")
+		l.waiters(l.s, "capsules.")
 	}
 	l.variables()
 	return l.s, l.faults.err()
@@ -146,17 +146,15 @@ func (l *loader) capsules() {
 	}
 }
 
-// shares refuses a share where there can be none.
-func (l *loader) shares(s *Settings, at string) {
+// waiters refuses a number of waiters where there can be none.
+func (l *loader) waiters(s *Settings, at string) {
 	for _, c := range s.Capsules {
-		f := Fault{File: l.s.Path, Line: c.shareLine, Field: at + c.Name + ".share", Value: strconv.Itoa(c.Share)}
+		f := Fault{File: l.s.Path, Line: c.waitersLine, Field: at + c.Name + ".waiters", Value: strconv.Itoa(c.Waiters)}
 		switch {
-		case c.Share == 0:
+		case c.Waiters == 0:
 			continue
 		case s.fetcher(c) == "basic":
 			f.Want = "0 with fetch: basic, whose BRPOP waits like one thread of Sidekiq"
-		case redisconn.IsCluster(s.RedisURL):
-			f.Want = "0 on a Redis Cluster, where Sidekiq does not run"
 		default:
 			continue
 		}

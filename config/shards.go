@@ -135,7 +135,7 @@ func (l *loader) shards() {
 				where[queue] = shard.Name
 			}
 		}
-		l.shares(&own, "shards."+shard.Name+".capsules.")
+		l.waiters(&own, "shards."+shard.Name+".capsules.")
 		s.Trees = append(s.Trees, Tree{Shard: shard.Name, Settings: &own})
 	}
 }

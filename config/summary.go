@@ -50,8 +50,8 @@ func (s *Settings) Summary(w io.Writer) error {
 				return err
 			}
 			how := s.fetcher(k) + " fetch"
-			if k.Share > 0 {
-				how += fmt.Sprintf(", share %d", k.Share)
+			if k.Waiters > 1 {
+				how += fmt.Sprintf(", %d waiters a queue", k.Waiters)
 			}
 			if k.FetchBytes > 0 {
 				how += fmt.Sprintf(" of %d bytes at a time", k.FetchBytes)

@@ -47,8 +47,8 @@ func NewBasic(env Env) (Fetcher, error) {
 	if err := env.checkBytes(); err != nil {
 		return nil, err
 	}
-	if env.Share != 0 {
-		return nil, fmt.Errorf("fetch: Share is %d, expected 0: the basic fetcher has none, its BRPOP waits like one of Sidekiq's threads", env.Share)
+	if env.Waiters != 0 {
+		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0: the basic fetcher waits in one BRPOP, like one of Sidekiq's threads", env.Waiters)
 	}
 	if _, ok := env.Redis.(*redis.ClusterClient); ok {
 		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
@@ -61,7 +61,7 @@ func NewBasic(env Env) (Fetcher, error) {
 		wants:  planner(env.Queues),
 		sick:   &sickQueues{log: env.Logger},
 		bytes:  env.bytes(),
-		rand:   newRand(env),
+		rand:   env.rand(),
 		resume: make(map[string]time.Time),
 	}
 	for i, name := range f.names {
@@ -99,35 +99,33 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 			f.mu.Unlock()
 		}
 	}()
-	args := []any{nil, nil, 1 + len(f.names), keys.Paused}
-	for _, name := range f.names {
-		args = append(args, keys.Queue(name))
+	args := []any{nil, nil, 1 + len(wants), keys.Paused}
+	for i := range wants {
+		args = append(args, keys.Queue(wants[i].Queue))
 	}
 	args = append(args, ask, f.bytes)
-	for _, want := range wants {
-		if i, ok := f.index[want.Queue]; ok {
-			args = append(args, i+1, want.N)
-		}
+	for i := range wants {
+		args = append(args, &wants[i].Queue, wants[i].N)
 	}
-	reply, err := popScript.run(ctx, f.rdb, args)
+	text, err := popScript.run(ctx, f.rdb, args)
 	if err != nil {
 		return nil, fmt.Errorf("take: %w", err)
 	}
+	reply, err := readReply(text)
+	if err != nil {
+		return nil, fmt.Errorf("take: %w", err)
+	}
+	for _, c := range reply.claims {
+		for _, job := range c.jobs {
+			popped = append(popped, Unit{Queue: wants[c.queue].Queue, Payload: bytesOf(job), Incarnation: 1})
+		}
+	}
 	var paused []string
-	sick := map[string]string{}
-	readReply(reply, func(q int, jobs []string) {
-		for _, job := range jobs {
-			popped = append(popped, Unit{Queue: f.names[q], Payload: bytesOf(job), Incarnation: 1})
-		}
-	}, nil, func(q int, text string) {
-		if text == "" {
-			paused = append(paused, f.names[q])
-		} else {
-			sick[f.names[q]] = text
-		}
-	})
-	for queue, text := range sick {
-		f.sick.report(queue, text)
+	for _, q := range reply.paused {
+		paused = append(paused, wants[q].Queue)
+	}
+	for _, p := range reply.problems {
+		f.sick.report(wants[p.queue].Queue, p.text)
 	}
 	f.mu.Lock()
 	f.paused = paused
@@ -189,7 +187,7 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 			ordered = append(ordered, m)
 		}
 	}
-	for batch := range slices.Chunk(ordered, maxBatch) {
+	for batch := range slices.Chunk(ordered, maxMoves) {
 		if err := f.place(ctx, batch); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}

@@ -5,102 +5,192 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/troupehq/troupe/internal/keys"
 )
 
-// Close gives back what was taken and never handed out, and ends the
-// registration; see Fetcher. After an error it may be called again, and the
-// other methods are closed only when it has succeeded.
-func (f *reliable) Close(ctx context.Context) (left int, err error) {
-	if err := errors.Join(f.bell.close(ctx), f.peeks.close(ctx), f.laps.close(ctx)); err != nil {
+const (
+	closeTime = 24 * time.Hour // how long a list stays closed that may still get a job
+	endTime   = time.Second    // how long Close waits for blocked moves to be answered
+)
+
+// Close ends all waits, gives back what nobody has taken, and leaves; see Fetcher.
+func (f *fetcher) Close(ctx context.Context) (left int, err error) {
+	if err := f.endWaits(ctx); err != nil {
 		return 0, fmt.Errorf("close: %w", err)
 	}
-	return f.owner.close(ctx)
-}
-
-// close is Close when nobody listens any more.
-func (f *owner) close(ctx context.Context) (left int, err error) {
 	for {
 		f.mu.Lock()
-		done := f.closed || !f.registering
-		leaving, registered := f.leaving, f.registered
-		f.closed = done
+		in, closed := f.cur, f.closed
 		f.mu.Unlock()
-		if done { // closed before, or nothing was ever said to Redis
+		if closed {
 			return 0, nil
 		}
-		if registered && !leaving {
-			if err := f.giveBack(ctx); errors.Is(err, ErrFenced) {
-				continue // nothing is ours any more
-			} else if err != nil {
-				return 0, fmt.Errorf("close: %w", err)
-			}
-		}
-		left, err := f.leave(ctx)
-		if redis.HasErrorPrefix(err, "FENCED") || err == nil && left < 0 && registered && !leaving {
-			// Not registered, and not by an earlier leave of ours: go round and ask why.
-			f.mu.Lock()
-			f.doubt, f.leaving = true, false
-			f.mu.Unlock()
-			continue
+		left, err := f.leave(ctx, in)
+		var fenced *FencedError
+		if errors.Is(err, errOver) || errors.As(err, &fenced) {
+			continue // nothing is ours any more
 		}
 		if err != nil {
 			return 0, fmt.Errorf("close: %w", err)
 		}
 		f.mu.Lock()
 		f.closed = true
+		f.wake()
 		f.mu.Unlock()
-		return max(left, 0), nil
+		return left, nil
 	}
 }
 
-// giveBack settles all doubts and puts the stash back into the queues.
-func (f *owner) giveBack(ctx context.Context) error {
-	if err := f.Open(ctx); err != nil {
-		return err
-	}
+// endWaits returns when no waiter runs.
+func (f *fetcher) endWaits(ctx context.Context) error {
 	f.mu.Lock()
-	var moves []Move
-	for _, u := range slices.Concat(f.stash, f.suspects) {
-		moves = append(moves, Move{Unit: u, To: ToQueue})
-	}
-	f.stash, f.suspects = nil, nil
-	f.mu.Unlock()
-	if len(moves) == 0 {
-		return nil
-	}
-	if _, err := f.kind.Settle(ctx, moves); err != nil {
-		f.mu.Lock()
-		for _, m := range moves {
-			if m.Unit.Incarnation == f.cur.n {
-				f.stash = append(f.stash, m.Unit)
+	f.closing = true
+	f.wake()
+	in := f.cur
+	for _, p := range in.places {
+		for _, w := range p.waiters {
+			if w.open {
+				w.end()
 			}
 		}
-		f.mu.Unlock()
-		return err
 	}
+	t := time.NewTimer(endTime)
+	defer t.Stop()
+	for f.running > 0 || f.giving { // f.mu is held
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-t.C: // Redis does not answer
+			for _, p := range in.places {
+				for _, w := range p.waiters {
+					w.conn.close()
+				}
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.mu.Lock()
+	}
+	if f.calm != nil {
+		f.calm.Stop()
+	}
+	f.mu.Unlock()
 	return nil
 }
 
-// leave ends the registration unless units are in progress, and returns their
-// number; -1 if there was no registration. The reply of a leave may be lost:
-// the next Close then takes -1 for its success.
-func (f *owner) leave(ctx context.Context) (int, error) {
-	if err := f.gate.enterAlone(ctx); err != nil {
-		return 0, err
-	}
-	defer f.gate.leaveAlone()
+// leave ends the incarnation unless jobs are in progress, and returns their number.
+func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err error) {
 	f.mu.Lock()
-	in := f.cur
-	f.leaving = true
+	used := in.leased
 	f.mu.Unlock()
-	return f.kind.depart(ctx, in)
+	if !used { // nothing was ever said to Redis
+		return 0, nil
+	}
+	for _, p := range in.places {
+		n, err := p.leave(ctx)
+		if err != nil {
+			return 0, err
+		}
+		left += n
+	}
+	if left == 0 {
+		_, err = f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Del(ctx, in.common.Lease)
+			pipe.ZRem(ctx, in.common.Expiries, in.id)
+			pipe.HDel(ctx, in.common.Owners, in.id)
+			return nil
+		})
+	}
+	return left, err
 }
 
-func (f *reliable) depart(ctx context.Context, in *incarnation) (int, error) {
-	return leaveScript.Run(ctx, f.rdb,
-		append([]string{keys.Procs, keys.Leases, in.lease}, in.wips...), in.id).Int()
+// leave gives back what nobody has taken, and removes the place if nothing is left.
+func (p *place) leave(ctx context.Context) (left int, err error) {
+	f := p.in.f
+	if p.left {
+		return 0, nil
+	}
+	if p.opened && !p.leaving {
+		if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+			return 0, err
+		}
+	}
+	for _, w := range p.waiters {
+		f.mu.Lock()
+		unsure := w.compare
+		f.mu.Unlock()
+		if unsure && p.opened && !p.leaving {
+			w.check(ctx)
+		}
+	}
+	f.mu.Lock()
+	var moves []*Move
+	for _, u := range f.stash {
+		if p.in.placeOf(f.index[u.Queue]) == p {
+			moves = append(moves, &Move{Unit: u, To: ToQueue})
+		}
+	}
+	f.mu.Unlock()
+	var refused error
+	for moves = inOrder(moves); len(moves) > 0 && !p.leaving; {
+		batch := batchOf(moves)
+		moves = moves[len(batch):]
+		if err := p.settle(ctx, batch, &refused); err != nil {
+			return 0, err
+		}
+	}
+	f.mu.Lock()
+	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
+		q := p.in.placeOf(f.index[u.Queue])
+		_, _, ok := q.lookup(&u)
+		return q == p && !ok
+	})
+	f.mu.Unlock()
+	if refused != nil {
+		return 0, refused
+	}
+	err = p.turnOf(ctx, func() (err error) {
+		if !p.leaving {
+			if err := p.ready(ctx); err != nil {
+				return err
+			}
+		}
+		left, err = p.leaveNow(ctx)
+		return err
+	})
+	return left, err
+}
+
+// leaveNow makes the call. It is our turn.
+func (p *place) leaveNow(ctx context.Context) (left int, err error) {
+	f := p.in.f
+	names, args := []string{p.registry}, []any{p.in.id, closeTime.Milliseconds()}
+	f.mu.Lock()
+	for _, l := range p.lists {
+		more := ""
+		for _, w := range p.waiters {
+			if w.list == l && w.lost {
+				more = "1"
+			}
+		}
+		names, args = append(names, l.key), append(args, more)
+	}
+	f.mu.Unlock()
+	p.leaving = true
+	reply, err := p.call(ctx, leaveScript, names, args, func() {})
+	switch {
+	case hasPrefix(err, "MISSING"): // an earlier try whose reply was lost
+		p.left = true
+		return 0, nil
+	case err != nil:
+		p.leaving = !isReply(err)
+		return 0, err
+	}
+	left, err = strconv.Atoi(reply[0])
+	p.leaving, p.left = false, left == 0
+	return left, err
 }

@@ -1,25 +1,63 @@
 package fetch_test
 
 import (
+	"cmp"
+	"context"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/fetch/fetchtest"
+	"github.com/troupehq/troupe/internal/redistest"
 )
 
 var (
 	reliable = fetchtest.Harness{Name: "reliable", New: fetch.NewReliable}
-	sharing  = fetchtest.Harness{Name: "sharing", New: func(env fetch.Env) (fetch.Fetcher, error) {
-		env.Share = 3
+	waiters  = fetchtest.Harness{Name: "waiters", New: func(env fetch.Env) (fetch.Fetcher, error) {
+		env.Waiters = 3
 		return fetch.NewReliable(env)
 	}}
 	basic = fetchtest.Harness{Name: "basic", New: fetch.NewBasic}
+
+	// clustered runs the whole suite on clusters of one node: the test looks at it through a
+	// plain client, and whatever needs two slots is refused.
+	clustered = fetchtest.Harness{
+		Name: "cluster",
+		New: func(env fetch.Env) (fetch.Fetcher, error) {
+			env.Redis = clusterOf(env.Redis.(*redis.Client))
+			return fetch.NewReliable(env)
+		},
+		Server: redistest.Alone, TwoSteps: true,
+		Rescue: func(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
+			cluster := clusterOf(rdb)
+			defer func() { _ = cluster.Close() }()
+			r, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: cluster, Lease: lease, Logger: zerolog.Nop()})
+			if err != nil {
+				return err
+			}
+			_, err = r.Rescue(ctx)
+			return err
+		},
+	}
 )
 
-func TestMain(m *testing.M) { fetchtest.Main(m, reliable, sharing, clustered) }
+func clusterOf(rdb *redis.Client) *redis.ClusterClient {
+	o := rdb.Options()
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{o.Addr}, Dialer: o.Dialer, Protocol: 2, ReadTimeout: o.ReadTimeout,
+		MaxRedirects: cmp.Or(o.MaxRetries, -1),
+	})
+}
+
+func TestMain(m *testing.M) { fetchtest.Main(m, reliable, waiters, clustered) }
 
 func TestReliableDelivery(t *testing.T) { fetchtest.Delivery(t, reliable) }
 func TestReliableCrash(t *testing.T)    { fetchtest.Crash(t, reliable) }
-func TestSharingDelivery(t *testing.T)  { fetchtest.Delivery(t, sharing) }
-func TestSharingCrash(t *testing.T)     { fetchtest.Crash(t, sharing) }
+func TestWaitersDelivery(t *testing.T)  { fetchtest.Delivery(t, waiters) }
+func TestWaitersCrash(t *testing.T)     { fetchtest.Crash(t, waiters) }
+func TestClusterDelivery(t *testing.T)  { fetchtest.Delivery(t, clustered) }
+func TestClusterCrash(t *testing.T)     { fetchtest.Crash(t, clustered) }
 func TestBasicDelivery(t *testing.T)    { fetchtest.Delivery(t, basic) }

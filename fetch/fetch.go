@@ -10,12 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
-
-	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Unit is one unit of work: the exact bytes of a job and the queue it was
@@ -29,21 +30,9 @@ type Unit struct {
 	Receipt     string
 	Incarnation uint64
 
-	// Parcel is what the unit shares with others that one Take brought, nil for most
-	// fetchers; see Parcel.
-	Parcel *Parcel
-
 	// Suspect: taken by an Isolator's TakeSuspect. Queue is the queue that it was
 	// a suspect of; it settles and goes back to the suspects.
 	Suspect bool
-}
-
-// list is the bare name of the list that the unit was taken from.
-func (u *Unit) list() string {
-	if u.Suspect {
-		return keys.Suspects(u.Queue)
-	}
-	return u.Queue
 }
 
 // Place is where a Move puts a unit.
@@ -56,6 +45,23 @@ const (
 	ToDead                  // the dead set, trimmed by Trim
 	ToBack                  // the other end of queue Unit.Queue, as a push: SADD `queues`, LPUSH
 )
+
+// String is the name of the place in errors and logs.
+func (p Place) String() string {
+	switch p {
+	case ToQueue:
+		return "to queue"
+	case ToRetry:
+		return "to retry"
+	case ToSchedule:
+		return "to schedule"
+	case ToDead:
+		return "to dead"
+	case ToBack:
+		return "to the back"
+	}
+	return "to place " + strconv.Itoa(int(p))
+}
 
 // Move takes a unit out of the private place and puts it somewhere else in
 // Redis, the destination first.
@@ -72,6 +78,19 @@ type Trim struct {
 	Before float64 // members with a score <= Before go (ZREMRANGEBYSCORE -inf Before)
 	Max    int     // keep Max-1 newest, as Sidekiq does (ZREMRANGEBYRANK 0 -Max)
 }
+
+func (t Trim) args() (before, most string) {
+	if t.Before != 0 {
+		before = score(t.Before)
+	}
+	if t.Max > 0 {
+		most = strconv.Itoa(t.Max)
+	}
+	return before, most
+}
+
+// score is the decimal text of f, without an exponent: the Web UI reads it.
+func score(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 // Result is what became of a Move.
 type Result int
@@ -112,7 +131,6 @@ type Fetcher interface {
 	Settle(ctx context.Context, moves []Move) ([]Result, error)
 
 	// Renew extends the lease; called every third of Env.Lease, or somewhat later.
-	// See Rider for how to save the round trip.
 	Renew(ctx context.Context) error
 
 	// Close puts back what Wait took ahead and leaves, after the last Take and
@@ -151,10 +169,10 @@ type Env struct {
 	Identity string // Sidekiq's identity of the process
 	Capsule  string // name of the capsule, unique in the process
 	Queues   Queues // what to take from
-	// Share is how many connections per queue wait like threads of Ruby's Sidekiq
-	// while there is room, so that jobs pushed to idle processes of both are shared;
-	// 0 leaves such jobs to blocked peers. Not for Basic, nor on a cluster.
-	Share int
+	// Waiters is how many connections per queue wait for pushes while the capsule has room,
+	// as many as threads of Ruby's Sidekiq would: idle processes of both take turns. 0 means
+	// 1; eight a capsule at most, the first queues first. Not for Basic.
+	Waiters int
 
 	// Bytes bounds the payloads that one Take brings, so that large jobs do not come by
 	// the hundred: one unit of any size comes in any case. 0 means DefaultBytes.
@@ -163,22 +181,17 @@ type Env struct {
 	Lease  time.Duration // after this long without a sign of life a rescuer may take over
 	Logger zerolog.Logger
 
-	// Held returns every unit that was fetched and whose ack or move has not
-	// succeeded yet, those on their way included; Reliable asks when Redis has
-	// lost its data, to write them back. It is called in the middle of a call of
-	// the fetcher, and must not call the fetcher. nil means none.
-	Held func() []Unit
-	// Taken is told of the units that Take or TakeSuspect is about to return, before
-	// any other call can ask Held. It, too, must not call the fetcher. nil: nobody asks.
-	Taken func([]Unit)
 	// Fenced is told which incarnation a rescuer has ended, before any call is made for
 	// the next one: the FencedError may reach its caller later than the reply of a Take
-	// whose acks had no effect. It, too, must not call the fetcher. nil: nobody asks.
+	// whose acks had no effect. It must not call the fetcher. nil: nobody asks.
 	Fenced func(incarnation uint64)
 }
 
 // DefaultBytes is the default of Env.Bytes.
 const DefaultBytes = 1 << 20
+
+// DefaultLease is the lease of a fetcher or rescuer that was given none.
+const DefaultLease = 30 * time.Second
 
 func (e *Env) checkBytes() error {
 	if e.Bytes < 0 {
@@ -195,6 +208,13 @@ func (e *Env) opened(rdb redis.UniversalClient) {
 }
 
 func (e *Env) bytes() int { return cmp.Or(e.Bytes, DefaultBytes) }
+
+// rand is a source that differs between the capsules of a fleet.
+func (e *Env) rand() *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(e.Identity + "#" + e.Capsule))
+	return rand.New(rand.NewPCG(h.Sum64(), 0))
+}
 
 // Factory makes the Fetcher of a capsule; it must not touch Redis.
 type Factory func(Env) (Fetcher, error)

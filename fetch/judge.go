@@ -1,12 +1,12 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,90 +16,214 @@ import (
 )
 
 const (
-	// judgeBatch is how many units a rescuer reads and moves at once.
-	judgeBatch = 100
-
-	// maxRecovered is how many jobs with a recovery are remembered.
-	maxRecovered = 10_000
-
-	// maxRecoveries is how many recoveries are remembered of one job.
-	maxRecoveries = 20
+	judgeBatch    = 100         // jobs that a policy is asked about between two scripts
+	judgeTime     = time.Second // or so long
+	maxRecovered  = 10_000      // jobs whose recoveries are remembered
+	maxRecoveries = 20          // recoveries that are remembered of a job
 )
 
-// Judge decides where a Rescuer puts what a dead process had in progress. The
-// Rescuer counts; what a job is, only the Judge knows.
-type Judge interface {
-	// Key is the name under which the recoveries of a job are counted.
-	Key(payload []byte) string
-
-	// Judge decides about one unit. It may be asked more than once about the
-	// same one; only what was done is in Rescued.
-	Judge(o Orphan) Fate
-}
-
-// Orphan is a unit of work whose process is gone.
-type Orphan struct {
-	Unit Unit   // Suspect: it ran as the one suspect of its process
-	From string // id of the fetcher that had it: IDENTITY#CAPSULE.INCARNATION
-
-	// Recoveries are those within RescuerConfig.Window, this one last.
-	Recoveries []Recovery
-}
-
-// Recovery is one time that a job lost its process.
-type Recovery struct {
-	At      time.Time `json:"at"`
-	Process string    `json:"process"`           // identity of the process that died
-	Suspect bool      `json:"suspect,omitempty"` // it ran as a suspect
-	Cause   string    `json:"cause"`             // what is known of the end
-}
-
-// Fate is what is done with an Orphan. The zero value puts it back into its
-// queue, to the end that is popped next, bytes unchanged.
-type Fate struct {
-	To      Place   // ToQueue, ToSchedule or ToDead
-	Queue   string  // for ToQueue: bare name; "" is its own
-	Suspect bool    // for ToQueue: to the suspects of that queue
-	Score   float64 // of a set, as in Move
-	Payload []byte  // what is written; nil means Unit.Payload
-	Trim    Trim    // for ToDead
-	Forget  bool    // its recoveries count no longer
-	Why     error   // for whoever reads Rescued
-}
-
-// plain tells whether the unit goes back as it is.
-func (f Fate) plain(o Orphan) bool {
-	return f.To == ToQueue && f.Payload == nil && (f.Queue == "" || f.Queue == o.Unit.Queue) && f.Suspect == o.Unit.Suspect
-}
-
-// Judged is a unit that did not simply go back to where it came from.
-type Judged struct {
-	Orphan Orphan
-	Fate   Fate
-}
-
-// judged is the state of one hash that is emptied by verdicts.
-type judged struct {
-	r      *Rescuer
-	id     string
-	queue  string // bare name
-	wip    string
-	fenced string    // tombstone
-	set    bool      // of suspects
-	cause  string    // what is known of the end of id
-	at     time.Time // of this recovery; zero: now, by Redis's clock
-	counts []string  // keys of what is known of recoveries
-}
-
-func (r *Rescuer) causeOf(id string) string {
-	return cause(processOf(id), strings.TrimSuffix(r.own, "#"))
-}
-
-// verdict is what is done with one unit.
+// verdict is what is done with one job.
 type verdict struct {
 	Orphan
 	Fate
 	job string // as it is counted; "" is not counted
+}
+
+// judged asks the policy about the jobs of the list, the newest first, and moves them.
+// It leaves those that cannot be read.
+func (e *emptying) judged(ctx context.Context, from *RescuedFrom) (moved int, err error) {
+	page, failures := judgeBatch, 0
+	for {
+		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
+		switch {
+		case hasPrefix(err, "WRONGTYPE"): // closed already
+			return moved, nil
+		case err != nil && !isReply(err) && ctx.Err() == nil && failures < 10:
+			failures++
+			if page == 1 && failures > pageTries {
+				e.r.cfg.Logger.Error().Str("queue", e.queue).Msg("a job is larger than what the connection to redis " +
+					"carries within its time-out; it goes back to its queue unread, and its recovery is not counted")
+				return moved, nil
+			}
+			page = max(1, page/4)
+			continue
+		case err != nil:
+			return moved, err
+		case len(jobs) == 0:
+			return moved, nil
+		}
+		n, err := e.batch(ctx, jobs, from)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+		if n == 0 {
+			return moved, nil // all were gone
+		}
+		if err := e.r.extend(ctx, e.token); err != nil {
+			return moved, err
+		}
+	}
+}
+
+// batch deals with some jobs; it may leave the last ones, when the policy is slow.
+func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) (moved int, err error) {
+	verdicts, at, err := e.decide(ctx, jobs)
+	if err != nil {
+		return 0, err
+	}
+	if e.r.cluster {
+		if err := e.abroad(ctx, verdicts); err != nil {
+			return 0, err
+		}
+	}
+	replies, err := e.reroute(ctx, verdicts, at)
+	if err != nil {
+		return 0, err
+	}
+	var refused error
+	for i, reply := range replies {
+		v := &verdicts[i]
+		switch reply := reply.(type) {
+		case string:
+			if refused == nil {
+				refused = &refusal{fmt.Sprintf("%s: %s", v.To, reply)}
+			}
+		case int64:
+			if reply == 0 {
+				continue
+			}
+			moved++
+			if !v.plain() {
+				from.Judged = append(from.Judged, Judged{Orphan: v.Orphan, Fate: v.Fate})
+			}
+		}
+	}
+	return moved, refused
+}
+
+// plain tells whether the job goes back as it is.
+func (v *verdict) plain() bool {
+	return v.To == ToQueue && v.Payload == nil && (v.Queue == "" || v.Queue == v.Unit.Queue) && v.Suspect == v.Unit.Suspect
+}
+
+// decide asks the policy.
+func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdict, at time.Time, err error) {
+	judge := e.r.cfg.Judge
+	args := []any{e.r.cfg.Window.Milliseconds(), maxRecovered}
+	for _, text := range jobs {
+		u := Unit{Queue: e.queue, Payload: bytesOf(text), Receipt: e.field, Suspect: e.suspect}
+		v := verdict{Orphan: Orphan{Unit: u, From: e.id}, job: judge.Key(u.Payload)}
+		verdicts, args = append(verdicts, v), append(args, v.job)
+	}
+	known, err := recallScript.Run(ctx, e.r.rdb, e.r.counts(e.queue), args...).StringSlice()
+	if err != nil {
+		return nil, at, err
+	}
+	var ms int64
+	_, _ = fmt.Sscan(known[0], &ms)
+	at = time.UnixMilli(ms)
+	for i := range verdicts {
+		v := &verdicts[i]
+		v.Recoveries = e.history(known[i+1], at)
+		v.Fate = judge.Judge(v.Orphan)
+		if time.Since(at) > judgeTime && i > 0 && time.Since(at) < time.Hour {
+			return verdicts[:i+1], at, nil
+		}
+	}
+	return verdicts, at, nil
+}
+
+// history is what is remembered of a job, with this recovery. What cannot be read counts
+// as nothing: it must not keep a job from being put back.
+func (e *emptying) history(text string, at time.Time) []Recovery {
+	var all []Recovery
+	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
+		all = nil
+	}
+	all = slices.DeleteFunc(all, func(r Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
+	all = all[max(0, len(all)-maxRecoveries+1):]
+	process, _, _ := strings.Cut(e.id, "#")
+	why := cause(process, strings.TrimSuffix(e.r.own, "#"))
+	return append(all, Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
+}
+
+// reroute moves the jobs as was decided.
+func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time) ([]any, error) {
+	counts := e.r.counts(e.queue)
+	names := []string{e.slot.Place(e.id), e.list, keys.Schedule, keys.Dead, keys.Queues, counts[0], counts[1]}
+	if e.r.cluster {
+		names[2], names[3], names[4] = names[0], names[0], names[0]
+	}
+	number := make(map[string]int)
+	args := []any{at.UnixMilli(), (e.r.cfg.Window + time.Hour).Milliseconds()}
+	for i := range verdicts {
+		v := &verdicts[i]
+		var to, target any = int(v.To), score(v.Score)
+		known := ""
+		switch {
+		case e.r.cluster && e.elsewhere(v):
+			to = ""
+		case v.To == ToQueue:
+			key := e.key(v)
+			if number[key] == 0 {
+				names = append(names, key)
+				number[key] = len(names)
+			}
+			target = number[key]
+			if key != e.target() {
+				known = listName(cmp.Or(v.Queue, e.queue), v.Suspect)
+			}
+		}
+		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, v.recoveries())
+	}
+	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
+}
+
+// key is the list that a job goes to.
+func (e *emptying) key(v *verdict) string {
+	queue := cmp.Or(v.Queue, e.queue)
+	if v.Suspect {
+		return keys.SlotOf(queue, e.r.cluster).Suspects(queue)
+	}
+	return keys.Queue(queue)
+}
+
+// elsewhere tells whether a job goes to another slot of a cluster.
+func (e *emptying) elsewhere(v *verdict) bool {
+	return v.To != ToQueue || v.Queue != "" && v.Queue != e.queue
+}
+
+// abroad is the first step of what leaves the slot of a cluster: the destination. A
+// rescuer that dies behind it leaves the job twice rather than nowhere.
+func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
+	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i := range verdicts {
+			v := &verdicts[i]
+			payload := v.Payload
+			if payload == nil {
+				payload = v.Unit.Payload
+			}
+			switch {
+			case !e.elsewhere(v):
+			case v.To == ToSchedule:
+				pipe.ZAdd(ctx, keys.Schedule, redis.Z{Score: v.Score, Member: payload})
+			case v.To == ToDead:
+				pipe.ZAdd(ctx, keys.Dead, redis.Z{Score: v.Score, Member: payload})
+				if v.Trim.Before != 0 {
+					pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", score(v.Trim.Before))
+				}
+				if v.Trim.Max > 0 {
+					pipe.ZRemRangeByRank(ctx, keys.Dead, 0, int64(-v.Trim.Max))
+				}
+			default:
+				pipe.SAdd(ctx, keys.Queues, listName(v.Queue, v.Suspect))
+				pipe.RPush(ctx, e.key(v), payload)
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // recoveries is what is to be remembered of the job; "" is nothing.
@@ -114,190 +238,38 @@ func (v *verdict) recoveries() string {
 	return string(text)
 }
 
-// clip cuts off what fits a page, one unit at least.
-func (j *judged) clip(ctx context.Context, receipts []string) ([]string, error) {
-	sizes := make([]*redis.IntCmd, len(receipts))
-	if _, err := j.r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, receipt := range receipts {
-			sizes[i] = p.HStrLen(ctx, j.wip, receipt)
-		}
-		return nil
-	}); err != nil {
-		return nil, err
+// counts are the keys of what is known of the recoveries of jobs of a queue.
+func (r *Rescuer) counts(queue string) []string {
+	if r.cluster {
+		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
 	}
-	left := j.r.page.bytes()
-	for i, size := range sizes {
-		if left -= int(size.Val()); left < 0 && i > 0 {
-			return receipts[:i], nil
-		}
-	}
-	return receipts, nil
+	return []string{keys.Recovered, keys.RecoveredLog}
 }
 
-// batch deals with some units, newest first, and tells how many were moved.
-func (j *judged) batch(ctx context.Context, receipts []string, done *RescuedFrom) (int, error) {
-	verdicts, now, err := j.judge(ctx, receipts)
-	if err != nil || len(verdicts) == 0 {
-		return 0, err
-	}
-	move := j.reroute
-	if j.r.reg.cluster {
-		move = j.rerouteOnCluster
-	}
-	replies, err := move(ctx, verdicts, now)
-	if err != nil {
-		return 0, err
-	}
-	moved := 0
-	for i, reply := range replies {
-		v := &verdicts[i]
-		switch reply := reply.(type) {
-		case string:
-			if err == nil {
-				err = &refusal{fmt.Sprintf("%s: %s", v.To, reply)}
-			}
-		case int64:
-			if reply == 1 {
-				moved++
-				if !v.plain(v.Orphan) {
-					done.Judged = append(done.Judged, Judged{v.Orphan, v.Fate})
-				}
-			}
-		}
-	}
-	return moved, err
-}
-
-// judge asks about the units that are still there.
-func (j *judged) judge(ctx context.Context, receipts []string) (verdicts []verdict, now time.Time, err error) {
-	bytes, err := j.r.rdb.HMGet(ctx, j.wip, receipts...).Result()
-	j.r.page.note(err)
-	if err != nil {
-		return nil, now, err
-	}
-	args := []any{j.r.window.Milliseconds(), maxRecovered}
-	for i, b := range bytes {
-		if text, ok := b.(string); ok {
-			u := Unit{Queue: j.queue, Payload: bytesOf(text), Receipt: receipts[i], Suspect: j.set || isSuspect(receipts[i])}
-			v := verdict{Orphan: Orphan{Unit: u, From: j.id}, job: j.r.judge.Key(u.Payload)}
-			verdicts, args = append(verdicts, v), append(args, v.job)
-		}
-	}
-	if len(verdicts) == 0 {
-		return nil, now, nil
-	}
-	known, err := recallScript.Run(ctx, j.r.rdb, j.counts, args...).StringSlice()
-	if err != nil {
-		return nil, now, err
-	}
-	if now = j.at; now.IsZero() {
-		now = time.UnixMilli(int64(atoi(known[0])))
-	}
-	for i := range verdicts {
-		v := &verdicts[i]
-		v.Recoveries = j.history(known[i+1], now, v.Unit.Suspect)
-		v.Fate = j.r.judge.Judge(v.Orphan)
-	}
-	return verdicts, now, nil
-}
-
-// reroute moves units as they were judged.
-func (j *judged) reroute(ctx context.Context, verdicts []verdict, now time.Time) ([]any, error) {
-	args := []any{now.UnixMilli(), j.r.remember().Milliseconds()}
-	lists := &keyList{first: 8}
-	for i := range verdicts {
-		args = append(args, verdicts[i].args(lists)...)
-	}
-	return rerouteScript.Run(ctx, j.r.rdb, append([]string{
-		j.fenced, j.wip, keys.Schedule, keys.Dead, keys.Queues, j.counts[0], j.counts[1],
-	}, lists.keys...), args...).Slice()
-}
-
-// remember is how long counts stand that nobody adds to.
-func (r *Rescuer) remember() time.Duration { return r.window + time.Hour }
-
-// history is what is remembered of a job, with this recovery. What cannot be
-// read counts as nothing: it must not keep a job from being put back.
-func (j *judged) history(text string, now time.Time, suspect bool) []Recovery {
-	var all []Recovery
-	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
-		all = nil
-	}
-	all = slices.DeleteFunc(all, func(r Recovery) bool { return now.Sub(r.At) > j.r.window })
-	all = all[max(0, len(all)-maxRecoveries+1):]
-	return append(all, Recovery{At: now.UTC(), Process: processOf(j.id), Suspect: suspect, Cause: j.cause})
-}
-
-// target is the list of a verdict ToQueue.
-func (v *verdict) target() Unit {
-	to := Unit{Queue: v.Queue, Suspect: v.Suspect}
-	if to.Queue == "" {
-		to.Queue = v.Unit.Queue
-	}
-	return to
-}
-
-// args are the ten arguments of reroute for one unit.
-func (v *verdict) args(lists *keyList) []any {
-	var target any
-	known, own := "", ""
-	if v.To == ToQueue {
-		to := v.target()
-		if to.list() != v.Unit.list() {
-			known = to.list()
-		}
-		target = lists.number(keys.Queue(to.list()))
-	} else {
-		target = score(v.Score)
-	}
-	if v.Payload == nil {
-		own = "1"
-	}
-	before, most := v.Trim.args()
-	return []any{
-		v.Unit.Receipt, strconv.Itoa(int(v.To)), target, known, own, v.Payload, before, most, v.job, v.recoveries(),
-	}
-}
-
-// keyList numbers keys in the order of their first use.
-type keyList struct {
-	first int
-	keys  []string
-}
-
-func (l *keyList) number(key string) int {
-	i := slices.Index(l.keys, key)
-	if i < 0 {
-		i = len(l.keys)
-		l.keys = append(l.keys, key)
-	}
-	return l.first + i
-}
-
-// Acquit forgets the recoveries of these jobs: they have ended.
-func (r *Rescuer) Acquit(ctx context.Context, units ...Unit) error {
-	if r.judge == nil {
+// Forget forgets the recoveries of these jobs: they have ended.
+func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
+	if r.cfg.Judge == nil {
 		return nil // nothing is counted
 	}
 	jobs := make(map[string][]any) // by queue, where each has its own counts
 	for _, u := range units {
 		queue := ""
-		if r.reg.cluster {
+		if r.cluster {
 			queue = u.Queue
 		}
-		jobs[queue] = append(jobs[queue], r.judge.Key(u.Payload))
+		jobs[queue] = append(jobs[queue], r.cfg.Judge.Key(u.Payload))
 	}
 	var failed []error
 	for queue, some := range jobs {
-		failed = append(failed, acquitScript.Run(ctx, r.rdb, r.counts(queue), some...).Err())
+		failed = append(failed, forgetScript.Run(ctx, r.rdb, r.counts(queue), some...).Err())
 	}
 	return errors.Join(failed...)
 }
 
-// counts are the keys of what is known of the recoveries of jobs of a queue.
-func (r *Rescuer) counts(queue string) []string {
-	if r.reg.cluster {
-		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
-	}
-	return []string{keys.Recovered, keys.RecoveredLog}
-}
+// refusal is an answer of Redis about a single job.
+type refusal struct{ text string }
+
+func (e *refusal) Error() string { return e.text }
+
+// RedisError makes it a redis.Error.
+func (*refusal) RedisError() {}

@@ -1,9 +1,9 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -49,13 +49,13 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 	if done.Units != len(fates) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(fates) {
 		t.Errorf("rescued: %+v", done)
 	}
-	if got := list(t, rdb, "a"); !slices.Equal(got, []string{"a0", "a5"}) {
+	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"a0", "a5"}) {
 		t.Errorf("queue, next first: %q", got)
 	}
-	if got := list(t, rdb, keys.Suspects("a")); !slices.Equal(got, []string{"a1"}) {
+	if got := queued(t, rdb, keys.Suspects("a")); !slices.Equal(got, []string{"a1"}) {
 		t.Errorf("suspects: %q", got)
 	}
-	if got := list(t, rdb, "b"); !slices.Equal(got, []string{"a2, edited"}) {
+	if got := queued(t, rdb, "b"); !slices.Equal(got, []string{"a2, edited"}) {
 		t.Errorf("other queue: %q", got)
 	}
 	if got := rdb.SMembers(t.Context(), keys.Queues).Val(); !slices.Contains(got, "b") || !slices.Contains(got, "a.suspects") {
@@ -67,8 +67,8 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 	if z := rdb.ZRangeWithScores(t.Context(), keys.Dead, 0, -1).Val(); len(z) != 1 || z[0].Member != "a4, dead" {
 		t.Errorf("dead: %v", z)
 	}
-	if n := rdb.Exists(t.Context(), dead.cur.wips...).Val(); n != 0 {
-		t.Errorf("%d private places are left", n)
+	if n := rdb.HLen(t.Context(), dead.cur.places[0].key).Val(); n != 1 {
+		t.Errorf("%d fields are left in the place, want the tombstone", n)
 	}
 	var elsewhere []string
 	for _, j := range done.Details[0].Judged {
@@ -78,7 +78,7 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 		t.Errorf("reported as sent elsewhere: %q", elsewhere)
 	}
 	for _, o := range seen {
-		if o.From != dead.cur.id || len(o.Recoveries) != 1 || o.Recoveries[0].Process != "h:2:bb" || o.Recoveries[0].Cause != causeLease {
+		if o.From != dead.cur.id || len(o.Recoveries) != 1 || o.Recoveries[0].Process != "h:2:bb" || o.Recoveries[0].Cause != "its lease ran out" {
 			t.Errorf("judged: %+v", o)
 		}
 	}
@@ -118,8 +118,8 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	if times != 1 {
 		t.Errorf("after it was forgotten: %d recoveries", times)
 	}
-	if err := r.Acquit(t.Context(), Unit{Queue: "a", Payload: []byte("a0")}); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
-		t.Errorf("acquitted (%v), still counted", err)
+	if err := r.Forget(t.Context(), Unit{Queue: "a", Payload: []byte("a0")}); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
+		t.Errorf("forgotten (%v), still counted", err)
 	}
 }
 
@@ -138,16 +138,20 @@ func TestRefusedFateKeepsTheUnit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "to dead") || done.Units != 2 {
 		t.Errorf("rescued %d: %v", done.Units, err)
 	}
-	if got := rdb.HVals(t.Context(), dead.cur.wips[0]).Val(); !slices.Equal(got, []string{"a1"}) {
+	if got := rdb.LRange(t.Context(), keys.Slot{}.List(dead.cur.id, "1"), 0, -1).Val(); !slices.Equal(got, []string{"a1"}) {
 		t.Errorf("in progress: %q", got)
 	}
 	rdb.Del(t.Context(), keys.Dead)
+	if done := mustRescue(t, r.Rescue); done.Units != 0 {
+		t.Errorf("it was tried again at once: %+v", done)
+	}
+	expire(t, rdb, dead.cur.id)
 	if done := mustRescue(t, r.Rescue); done.Units != 1 || rdb.ZCard(t.Context(), keys.Dead).Val() != 1 {
 		t.Errorf("second round: %+v", done)
 	}
 }
 
-func isolator(t *testing.T, rdb *redis.Client, identity string, queues ...string) *reliable {
+func isolator(t *testing.T, rdb *redis.Client, identity string, queues ...string) *fetcher {
 	t.Helper()
 	env := testEnv(rdb, Strict(queues))
 	env.Identity = identity
@@ -199,13 +203,13 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if err != nil || results[0] != Moved {
 		t.Fatalf("settled %v: %v", results, err)
 	}
-	if got := rdb.HVals(t.Context(), keys.WIP("b.suspects", f.cur.id)).Val(); !slices.Equal(got, []string{"s3"}) {
+	if got := rdb.LRange(t.Context(), keys.Slot{}.List(f.cur.id, "3"), 0, -1).Val(); !slices.Equal(got, []string{"s3"}) {
 		t.Errorf("in progress: %q", got)
 	}
 	if results, err = f.Settle(t.Context(), []Move{{Unit: *third, To: ToQueue}}); err != nil || results[0] != Moved {
 		t.Fatalf("requeued %v: %v", results, err)
 	}
-	if got := list(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
+	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
 		t.Errorf("suspects, next first: %q", got)
 	}
 
@@ -220,66 +224,78 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if done.Units != 1 || len(done.Details[0].Judged) != 0 {
 		t.Errorf("back to the suspects: %+v", done)
 	}
-	if got := list(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
+	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
 		t.Errorf("suspects, next first: %q", got)
 	}
 }
 
-// What a TakeSuspect took whose answer was lost is a suspect still.
-func TestLostSuspectIsFound(t *testing.T) {
-	rdb, _ := redistest.New(t)
-	f := isolator(t, rdb, "h:2:bb", "a")
-	rdb.LPush(t.Context(), keys.Queue(keys.Suspects("a")), "s1")
-	args := append(f.head(f.cur, true, false), f.cur.generation, f.ttl, receiptPrefix(f.calls+1), 1, 1, "", "", 0, 0, "", 1, 2, 1)
-	if _, err := takeScript.run(t.Context(), rdb, args); err != nil {
+func testEnv(rdb redis.UniversalClient, queues Queues) Env {
+	return Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: queues, Logger: zerolog.Nop()}
+}
+
+func mustOpen(t *testing.T, env Env) *fetcher {
+	t.Helper()
+	f, err := NewReliable(env)
+	if err == nil {
+		err = f.Open(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.calls++
-	f.lost, f.doubt = append(f.lost, lostCall{prefix: receiptPrefix(f.calls)}), true
-	if units := mustTake(t, f, 5); len(units) != 0 {
-		t.Fatalf("Take returned %v", units)
-	}
-	if waiting, err := f.Suspects(t.Context()); err != nil || !waiting {
-		t.Errorf("waiting %v, %v", waiting, err)
-	}
-	u := mustTakeSuspect(t, f)
-	if u == nil || string(u.Payload) != "s1" || !u.Suspect {
-		t.Fatalf("took %+v", u)
-	}
-	if results, err := f.Settle(t.Context(), []Move{{Unit: *u, To: ToQueue}}); err != nil || results[0] != Moved {
-		t.Errorf("settled %v: %v", results, err)
-	}
-	if left, err := f.Close(t.Context()); err != nil || left != 0 || len(list(t, rdb, "a.suspects")) != 1 {
-		t.Errorf("closed: %d left, %v", left, err)
-	}
+	return f.(*fetcher)
 }
 
-// A sweep finds a suspect of an owner that nobody remembers.
-func TestSweepFindsSuspects(t *testing.T) {
-	rdb, _ := redistest.New(t)
-	rdb.HSet(t.Context(), keys.WIP(keys.Suspects("a"), "h:9:zz#default.1"), "1000", "s1")
-	suspect := false
-	r := judging(t, rdb, func(o Orphan) Fate { suspect = o.Unit.Suspect && o.Unit.Queue == "a"; return Fate{Suspect: true} })
-	if done := mustRescue(t, r.Sweep); done.Units != 1 || !suspect {
-		t.Errorf("swept: %+v", done)
+func mustTake(t *testing.T, f Fetcher, n int, acks ...Unit) []Unit {
+	t.Helper()
+	units, err := f.Take(t.Context(), n, acks)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := list(t, rdb, "a.suspects"); !slices.Equal(got, []string{"s1"}) {
-		t.Errorf("suspects: %q", got)
-	}
+	return units
 }
 
-func TestCauseOfAnEnd(t *testing.T) {
-	own := fmt.Sprintf("host:%d:aa", os.Getpid())
-	for identity, want := range map[string]string{
-		fmt.Sprintf("host:%d:bb", os.Getpid()):  causeEnded, // a container that was started again
-		fmt.Sprintf("host:%d:bb", os.Getppid()): causeThere,
-		own:                                     causeThere,
-		"host:4194305:bb":                       causeEnded, // above the largest number
-		"other:1:bb":                            causeLease,
-		"nonsense":                              causeLease,
-	} {
-		if got := cause(identity, own); got != want {
-			t.Errorf("%s: %s, want %s", identity, got, want)
+// die is a fetcher that took n jobs of each queue, pushed by it, and whose lease is over.
+func die(t *testing.T, rdb *redis.Client, identity string, n int, queues ...string) *fetcher {
+	t.Helper()
+	env := testEnv(rdb, Strict(queues))
+	env.Identity = identity
+	f := mustOpen(t, env)
+	for _, queue := range queues {
+		for i := range n {
+			rdb.LPush(t.Context(), keys.Queue(queue), fmt.Sprint(queue, i))
 		}
 	}
+	for taken := 0; taken < n*len(queues); {
+		units := mustTake(t, f, n*len(queues)-taken)
+		if taken += len(units); len(units) == 0 {
+			t.Fatalf("took %d units of %d", taken, n*len(queues))
+		}
+	}
+	expire(t, rdb, f.cur.id)
+	return f
+}
+
+// expire is what time does to a lease.
+func expire(t *testing.T, rdb *redis.Client, id string) {
+	t.Helper()
+	c := keys.CommonOf(id, false)
+	rdb.Del(t.Context(), c.Lease)
+	rdb.ZAdd(t.Context(), c.Expiries, redis.Z{Score: 1, Member: id})
+}
+
+// queued is a queue, the next to be popped first.
+func queued(t *testing.T, rdb *redis.Client, queue string) []string {
+	t.Helper()
+	out := rdb.LRange(t.Context(), keys.Queue(queue), 0, -1).Val()
+	slices.Reverse(out)
+	return out
+}
+
+func mustRescue(t *testing.T, round func(context.Context) (Rescued, error)) Rescued {
+	t.Helper()
+	done, err := round(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
 }

@@ -111,19 +111,6 @@ func TestSpillIsWeighted(t *testing.T) {
 	}
 }
 
-func TestReceiptsAscend(t *testing.T) {
-	var all []string
-	for call := uint64(1); call < 100; call++ {
-		all = append(all, receipts(receiptPrefix(call), maxTake)...)
-	}
-	if all[0] != "1000" || all[maxTake-1] != "11z3" {
-		t.Errorf("first call: %q to %q", all[0], all[maxTake-1])
-	}
-	if !slices.IsSortedFunc(all, compareReceipts) || len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Error("receipts are not strictly ascending")
-	}
-}
-
 func BenchmarkWants(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	wants := planner(Weighted{"a": 5, "b": 3, "c": 1})

@@ -1,112 +1,295 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// reliable keeps what it has taken in a hash per queue, receipt -> bytes, until
-// it is settled. Who may touch these hashes is decided in Redis alone:
-//
-//   - its membership in the registry is the right to have a private place; a
-//     rescuer removes it and leaves a tombstone, for ever;
-//   - its lease holds a generation, and every script checks that. After a call
-//     with an unknown outcome the fetcher asks what happened under a new
-//     generation, so that the old call, should it still be on its way, is refused.
-type reliable struct {
-	owner
-	rdb  *redis.Client
-	bell *doorbell
-	laps *laps // instead of the bell and the peeks; nil without Env.Share
+var errClosed = errors.New("the fetcher is closed")
 
-	thrift thrift // guarded by owner.mu
-	clock  clock  // guarded by owner.mu
+// fetcher is one capsule's. Its lock guards what it knows and is never held during a
+// call; calls to one place follow each other, see place.turn.
+type fetcher struct {
+	env     Env
+	cluster bool
+	rdb     redis.UniversalClient
+	names   []string       // of the queues
+	index   map[string]int // queue -> place in names
+	value   string         // of the registry
+	sick    sickQueues
+
+	mu      sync.Mutex
+	rand    *rand.Rand
+	cur     *incarnation
+	renewed stamp // when the last confirmed renewal was sent
+	stash   []Unit
+	paused  map[int]bool // queues that the last take found paused
+	untold  error
+	closing bool
+	closed  bool
+	demand
 }
 
-// NewReliable is the Factory of the default fetcher: a unit stays in Redis,
-// in a private place of the fetcher, until it is settled, and what a dead
-// process had is put back by a Rescuer. It needs a *redis.Client (standalone
-// or Sentinel) or a *redis.ClusterClient; Redis 6.2 or newer.
+// incarnation is an owner id and its places. After a fence there is a new one.
+type incarnation struct {
+	f       *fetcher
+	n       uint64
+	id      string
+	common  keys.Common
+	places  []*place
+	over    bool // fenced; guarded by fetcher.mu
+	leased  bool // a renewal has made the lease; likewise
+	started bool // the waiters run; likewise
+}
+
+// New is a Factory. It needs a *redis.Client (one server or Sentinel) or a
+// *redis.ClusterClient, of Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
 	if err := Validate(env.Queues); err != nil {
 		return nil, err
 	}
-	if rdb, ok := env.Redis.(*redis.ClusterClient); ok && rdb != nil {
-		return newCluster(env, rdb)
+	f := &fetcher{env: env, rdb: env.Redis, index: make(map[string]int)}
+	switch rdb := env.Redis.(type) {
+	case *redis.Client:
+		if rdb == nil {
+			return nil, errors.New("fetch: Redis is nil, expected a client")
+		}
+	case *redis.ClusterClient:
+		f.cluster = true
+	default:
+		return nil, fmt.Errorf("fetch: Redis is a %T, expected a *redis.Client or a *redis.ClusterClient", env.Redis)
 	}
-	rdb, ok := env.Redis.(*redis.Client)
-	if !ok || rdb == nil {
-		return nil, fmt.Errorf("fetch: Redis is a %T, expected a *redis.Client or a *redis.ClusterClient: "+
-			"the reliable fetcher opens connections of its own", env.Redis)
+	if env.Identity == "" || env.Capsule == "" {
+		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)
 	}
-	f := &reliable{rdb: rdb}
-	if err := f.init(env, f); err != nil {
+	if err := env.checkBytes(); err != nil {
 		return nil, err
 	}
-	f.bell = newDoorbell(rdb, env.Identity+"#"+env.Capsule, f.names)
-	f.bell.opened = f.env.opened
-	if env.Share > 0 {
-		f.laps = newLaps(rdb, f.names, env.Share, f.sick)
-		f.laps.opened = f.env.opened
+	if env.Waiters < 0 || env.Waiters > MaxWaiters {
+		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0 to %d", env.Waiters, MaxWaiters)
 	}
-	f.peeks = newPeeks(func(w *wires) peekClient {
-		peeks := w.client(rdb, len(f.names))
-		f.env.opened(peeks)
-		return peeks
-	}, f.names, f.sick)
+	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
+		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
+	}
+	f.env.Bytes = cmp.Or(env.Bytes, DefaultBytes)
+	f.env.Lease = cmp.Or(env.Lease, DefaultLease)
+	f.names = env.Queues.Names()
+	for i, name := range f.names {
+		if f.cluster && strings.ContainsAny(name, "{}") {
+			return nil, fmt.Errorf("fetch: queue %q has a brace: on a cluster its keys would not lie together", name)
+		}
+		f.index[name] = i
+	}
+	value, err := json.Marshal(registered{keys.Layout, f.names})
+	if err != nil {
+		return nil, fmt.Errorf("fetch: queue names: %w", err)
+	}
+	f.value = string(value)
+	f.sick.log = env.Logger
+	f.rand = env.rand()
+	f.demand.init()
+	f.demand.wants = planner(env.Queues)
+	f.begin()
 	return f, nil
 }
 
-// furnish gives an incarnation the keys of its scripts.
-func (f *reliable) furnish(in *incarnation) {
-	for _, name := range f.names {
-		in.wips = append(in.wips, keys.WIP(name, in.id))
-	}
-	for _, name := range f.names {
-		in.wips = append(in.wips, keys.WIP(keys.Suspects(name), in.id))
-	}
-	in.head = f.head(in, false, false)
-	if f.env.Share > 0 { // the first incarnation is made before the laps
-		in.lapHead = f.head(in, false, true)
-	}
+// registered is what the registry says of an owner.
+type registered struct {
+	Layout int      `json:"v"`
+	Queues []string `json:"queues"`
 }
 
-// head begins the arguments of a take: two free places, the number of keys and the
-// keys. The queues of suspects and the laps come behind the queues, if they are to.
-func (f *reliable) head(in *incarnation, suspects, laps bool) []any {
-	n := len(f.names)
-	wips := in.wips[:n:n]
-	if suspects {
-		wips = in.wips
+// begin starts a new incarnation. f.mu is held, or f is new.
+func (f *fetcher) begin() {
+	n := uint64(1)
+	if f.cur != nil {
+		f.cur.over, n = true, f.cur.n+1
 	}
-	if laps {
-		wips = slices.Concat(wips, in.wips[:n])
-	}
-	head := append(make([]any, 0, 5+2*len(wips)), nil, nil, 2+2*len(wips), in.lease)
-	for _, wip := range wips {
-		head = append(head, wip)
-	}
-	head = append(head, keys.Paused)
-	for _, name := range f.names {
-		head = append(head, keys.Queue(name))
-	}
-	for _, name := range f.names {
-		if suspects {
-			head = append(head, keys.Queue(keys.Suspects(name)))
+	in := &incarnation{f: f, n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
+	in.common = keys.CommonOf(in.id, f.cluster)
+	if f.cluster {
+		for i, name := range f.names {
+			in.places = append(in.places, newPlace(in, keys.SlotOf(name, true), []int{i}))
 		}
-	}
-	for _, name := range f.names {
-		if laps {
-			head = append(head, keys.Lap(name))
+	} else {
+		all := make([]int, len(f.names))
+		for i := range all {
+			all[i] = i
 		}
+		in.places = []*place{newPlace(in, keys.Slot{}, all)}
 	}
-	return head
+	in.addWaiters()
+	f.cur, f.stash, f.renewed = in, nil, stamp{}
+	f.wake()
 }
 
-// settleIn is nothing: a registration is all that a fetcher needs.
-func (f *reliable) settleIn(context.Context, *incarnation) error { return nil }
+// placeOf is the place of a queue.
+func (in *incarnation) placeOf(queue int) *place {
+	if len(in.places) == 1 {
+		return in.places[0]
+	}
+	return in.places[queue]
+}
+
+// fenced begins anew after a rescuer has taken over.
+func (f *fetcher) fenced(in *incarnation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur == in {
+		if f.env.Fenced != nil {
+			f.env.Fenced(in.n)
+		}
+		f.begin()
+	}
+	err := &FencedError{ID: in.id, Incarnation: in.n}
+	f.untold = err
+	return err
+}
+
+// tell returns the fence that was found when nobody could be told, once.
+func (f *fetcher) tell() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.untold; err != nil {
+		f.untold = nil
+		return err
+	}
+	return nil
+}
+
+// told returns err; a fence in it needs not be told again.
+func (f *fetcher) told(what string, err error) error {
+	var fenced *FencedError
+	if errors.As(err, &fenced) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.untold = nil
+		return fenced
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// current is the incarnation that calls are made for.
+func (f *fetcher) current() (*incarnation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errClosed
+	}
+	return f.cur, nil
+}
+
+// Durable is true: jobs stay in Redis until they are settled.
+func (f *fetcher) Durable() bool { return true }
+
+// Open makes the lease and the places; see Fetcher.
+func (f *fetcher) Open(ctx context.Context) error { return f.Renew(ctx) }
+
+// Renew extends the lease, and settles what is in doubt.
+func (f *fetcher) Renew(ctx context.Context) error {
+	if err := f.tell(); err != nil {
+		return err
+	}
+	in, err := f.current()
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	if err := f.renew(ctx, in); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	for _, p := range in.places {
+		err := p.turnOf(ctx, func() error { return p.look(ctx) })
+		if errors.Is(err, errOver) {
+			return f.tell() // somebody was faster
+		}
+		if err != nil {
+			return f.told("renew", err)
+		}
+	}
+	return nil
+}
+
+// renew makes the call. A lease that had run out puts every place in doubt: a rescuer
+// may have been there.
+func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
+	sent := now()
+	keys := []string{in.common.Lease, in.common.Expiries, in.common.Owners}
+	reply, err := renewScript.Run(ctx, f.rdb, keys, in.id, f.env.Lease.Milliseconds(), f.value).Int64Slice()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur != in {
+		return nil
+	}
+	if reply[0] == 0 && in.leased || f.renewed.age() > f.env.Lease {
+		for _, p := range in.places {
+			p.lapsed = true
+		}
+	}
+	f.renewed, in.leased = sent, true
+	return nil
+}
+
+// fresh tells whether the lease is surely ours for d more. f.mu is held.
+func (f *fetcher) fresh(d time.Duration) bool {
+	return !f.renewed.wall.IsZero() && f.renewed.age()+d < f.env.Lease
+}
+
+// stamp is a moment by both clocks: the wall clock may be set, the other one stands
+// still in a machine that is suspended.
+type stamp struct{ mono, wall time.Time }
+
+func now() stamp {
+	t := time.Now()
+	return stamp{mono: t, wall: t.Round(0)}
+}
+
+// age is the longer of both; 0 for the zero stamp.
+func (s stamp) age() time.Duration {
+	if s.wall.IsZero() {
+		return 0
+	}
+	t := time.Now()
+	return max(t.Sub(s.mono), t.Round(0).Sub(s.wall))
+}
+
+// listName is what the place calls the queue of a list.
+func listName(queue string, suspect bool) string {
+	if suspect {
+		return queue + suspectsSuffix
+	}
+	return queue
+}
+
+// isReply tells whether err is an answer of Redis.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+func hasPrefix(err error, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if err != nil && redis.HasErrorPrefix(err, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// splitName takes apart what a place calls a queue.
+func splitName(name string) (queue string, suspect bool) {
+	return strings.CutSuffix(name, suspectsSuffix)
+}

@@ -14,51 +14,26 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// quickHead is the head of take: all of it in the usual case of an idle fetcher.
-//
-//go:embed quick.lua
-var quickHead string
-
-// baton is the head of the scripts that have a seat.
-//
-//go:embed baton.lua
-var baton string
-
-// biteHead is that of the scripts that take.
-//
-//go:embed bite.lua
-var biteHead string
-
-// parcelHead is that of the scripts that meet parcels.
-//
-//go:embed parcel.lua
-var parcelHead string
-
+// Scripts of an owner begin with enter.lua.
 var (
-	registerScript = load("register")
-	renewScript    = load("renew")
-	resumeScript   = load("resume")
-	restoreScript  = load("restore")
-	leaveScript    = load("leave")
-	placeScript    = load("place")
+	takeScript    = ofOwner("take")
+	settleScript  = ofOwner("settle")
+	restoreScript = ofOwner("restore")
+	asideScript   = ofOwner("aside")
+	leaveScript   = ofOwner("leave")
 
-	lookScript    = load("look")
-	fenceScript   = load("fence")
-	openScript    = load("open")
-	putbackScript = load("putback")
-	forgetScript  = load("forget")
-	reindexScript = load("reindex")
-	indexScript   = load("index")
-	lockScript    = load("lock")
-	recallScript  = load("recall")
-	rerouteScript = load("reroute")
-	acquitScript  = load("acquit")
-	unlapScript   = load("unlap")
+	popScript   = flatScriptOf(source("pop"))
+	placeScript = script.New("place", source("place"))
 
-	takeScript   = loadHot("take")
-	sitScript    = loadHot("sit")
-	settleScript = loadHot("settle")
-	popScript    = loadHot("pop")
+	openScript    = script.New("open", source("open"))
+	beginScript   = script.New("begin", source("begin"))
+	renewScript   = script.New("renew", source("renew"))
+	fenceScript   = script.New("fence", source("fence"))
+	putbackScript = script.New("putback", source("putback"))
+	rerouteScript = script.New("reroute", source("reroute"))
+	recallScript  = script.New("recall", source("recall"))
+	forgetScript  = script.New("forget", source("forget"))
+	finishScript  = script.New("finish", source("finish"))
 )
 
 func source(name string) string {
@@ -66,77 +41,36 @@ func source(name string) string {
 	if err != nil {
 		panic(err) // the file is part of the package
 	}
-	switch name {
-	case "take":
-		return quickHead + biteHead + parcelHead + baton + string(src)
-	case "pop", "cluster_take":
-		return biteHead + string(src)
-	case "settle", "resume", "leave", "open":
-		return parcelHead + string(src)
-	case "sit":
-		return baton + string(src)
-	}
 	return string(src)
 }
 
-func load(name string) *script.Script { return script.New(name, source(name)) }
+// flatScript is a script whose reply is a flat list. It is read as strings, at half
+// the allocations of the general reply.
+type flatScript struct{ src, hash string }
 
-// hotScript is a script whose reply is a flat list. It is run by a command that
-// reads the list as strings: half the allocations of the general reply.
-type hotScript struct{ src, hash string }
+func ofOwner(name string) flatScript { return flatScriptOf(source("enter") + source(name)) }
 
-func loadHot(name string) hotScript {
-	src := source(name)
-	return hotScript{src: src, hash: redis.NewScript(src).Hash()}
+func flatScriptOf(src string) flatScript {
+	return flatScript{src: src, hash: redis.NewScript(src).Hash()}
 }
 
-// processor is a client or one of its connections.
-type processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-// run executes the script; args has two free places in front, for the command
-// and the script, and holds the number of keys, the keys and the arguments.
-func (s hotScript) run(ctx context.Context, rdb processor, args []any) ([]string, error) {
+// run executes the script with args, which begin with two free places for the command
+// and the script, the number of keys, and the keys.
+func (s flatScript) run(ctx context.Context, rdb redis.UniversalClient, args []any) ([]string, error) {
 	args[0], args[1] = "evalsha", s.hash
-	cmd := redis.NewStringSliceCmd(ctx, args...)
-	err := rdb.Process(ctx, cmd)
+	reply, err := flat(ctx, rdb, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") { // nothing ran: safe to repeat
 		args[0], args[1] = "eval", s.src
-		cmd = redis.NewStringSliceCmd(ctx, args...)
-		err = rdb.Process(ctx, cmd)
+		reply, err = flat(ctx, rdb, args)
 	}
-	if err != nil {
+	return reply, err
+}
+
+func flat(ctx context.Context, rdb redis.UniversalClient, args []any) ([]string, error) {
+	cmd := redis.NewStringSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3) // a cluster client finds the node by it
+	if err := rdb.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
-}
-
-// runWith executes the script, and reads lists that it fills in the same round trip.
-func (s hotScript) runWith(ctx context.Context, rdb *redis.Client, args []any, lists []string) (reply []string, held [][]string, err error) {
-	args[0], args[1] = "evalsha", s.hash
-	reply, held, err = pipelined(ctx, rdb, args, lists)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") { // nothing ran: safe to repeat
-		args[0], args[1] = "eval", s.src
-		reply, held, err = pipelined(ctx, rdb, args, lists)
-	}
-	return reply, held, err
-}
-
-func pipelined(ctx context.Context, rdb *redis.Client, args []any, lists []string) ([]string, [][]string, error) {
-	p := rdb.Pipeline()
-	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = p.Process(ctx, cmd)
-	reads := make([]*redis.StringSliceCmd, len(lists))
-	for k, list := range lists {
-		reads[k] = p.LRange(ctx, list, 0, -1)
-	}
-	if _, err := p.Exec(ctx); err != nil { // that of the script, if it has one
-		return nil, nil, err
-	}
-	held := make([][]string, len(lists))
-	for k, read := range reads {
-		held[k] = read.Val()
-	}
-	return cmd.Val(), held, nil
 }

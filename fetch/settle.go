@@ -1,260 +1,261 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"unsafe"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// A script call carries at most so many moves, and ends after so many bytes.
-const (
-	maxBatch      = 500
-	maxBatchBytes = 4 << 20
-)
+const maxMoves = 500 // of one call
 
-// Settle moves units out of the private place; see Fetcher. There is one call
-// per queue and 500 moves. A move whose destination refuses it (a key of the
-// wrong type) is an error that names the destination; the unit stays where it was.
-func (f *reliable) Settle(ctx context.Context, moves []Move) ([]Result, error) {
-	results := make([]Result, len(moves))
-	var refused error
-	err := f.call(ctx, "settle", func(in *incarnation) error {
-		refused = nil
-		for _, batch := range f.batches(in, moves, results) {
-			if err := f.settle(ctx, in, moves, batch, &refused); err != nil {
-				return err
-			}
-		}
-		f.mu.Lock()
-		f.busy = max(0, f.busy-len(moves))
-		f.mu.Unlock()
-		f.laps.freed(len(moves))
-		return nil
+// Settle moves jobs to where they belong; see Fetcher. A destination that
+// refuses its job (a key of the wrong type) is an error that names it; the job stays.
+func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
+	var results []Result
+	err := f.each(ctx, "settle", func(in *incarnation) (err error) {
+		results, err = f.settle(ctx, in, moves)
+		return err
 	})
-	if err = errors.Join(err, refused); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return results, nil
 }
 
-// batches sorts the moves that are ours by queue and place, those to the back
-// of their queue first and oldest first, the others newest first: what is
-// requeued last is popped first. All others are marked NotMine.
-func (f *reliable) batches(in *incarnation, moves []Move, results []Result) [][]int {
-	byQueue := make([][]int, 2*len(f.names))
+func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]Result, error) {
+	results := make([]Result, len(moves))
+	by := make(map[*place][]*Move)
 	for i := range moves {
-		results[i] = NotMine
-		if f.owns(in, moves[i].Unit) {
-			results[i] = Moved
-			q := f.place(&moves[i].Unit)
-			byQueue[q] = append(byQueue[q], i)
-		}
-	}
-	var batches [][]int
-	for _, batch := range byQueue {
-		slices.SortFunc(batch, func(i, k int) int {
-			a, b := &moves[i], &moves[k]
-			age := compareReceipts(a.Unit.Receipt, b.Unit.Receipt)
-			switch {
-			case a.To == ToBack && b.To == ToBack:
-				return age
-			case a.To == b.To:
-				return -age
-			case a.To == ToBack:
-				return -1
-			case b.To == ToBack:
-				return 1
-			}
-			return cmp.Compare(a.To, b.To)
-		})
-		batch = slices.CompactFunc(batch, func(i, k int) bool { return moves[i].Unit.Receipt == moves[k].Unit.Receipt })
-		start, size := 0, 0
-		for end, i := range batch {
-			if end-start == maxBatch || size > maxBatchBytes {
-				batches = append(batches, batch[start:end])
-				start, size = end, 0
-			}
-			size += max(len(moves[i].Payload), len(moves[i].Unit.Payload))
-		}
-		if start < len(batch) {
-			batches = append(batches, batch[start:])
-		}
-	}
-	return batches
-}
-
-// settle makes one call for moves of one queue. A receipt that is not there
-// belongs to a unit that an earlier try has moved: had a rescuer taken it, the
-// fence would have refused the call.
-func (f *reliable) settle(ctx context.Context, in *incarnation, moves []Move, batch []int, refused *error) error {
-	first := &moves[batch[0]].Unit
-	queue := first.list()
-	args := append(make([]any, 0, 40+3*len(batch)), nil, nil, 7,
-		in.lease, in.wips[f.place(first)], keys.Queue(queue), keys.Retry, keys.Schedule, keys.Dead, keys.Queues,
-		in.generation, f.ttl, queue, 0)
-	groups := groupMoves(moves, batch)
-	var apart []*Parcel
-	whole, opened := 0, 0
-	for _, group := range groups {
-		if group.whole != nil {
-			whole++
+		u := &moves[i].Unit
+		q, known := f.index[u.Queue]
+		if !known || u.Incarnation != in.n || u.Receipt == "" {
+			results[i] = NotMine
 			continue
 		}
-		for _, i := range group.moves {
-			if p := moves[i].Unit.Parcel; p != nil && !slices.Contains(apart, p) {
-				apart = append(apart, p)
-				args = append(args, &p.field)
-				if p.takeApart() {
-					opened++
-				}
+		by[in.placeOf(q)] = append(by[in.placeOf(q)], &moves[i])
+	}
+	var refused error
+	for _, p := range in.places {
+		some := inOrder(by[p])
+		for len(some) > 0 {
+			batch := batchOf(some)
+			some = some[len(batch):]
+			if err := p.settle(ctx, batch, &refused); err != nil {
+				return nil, errors.Join(err, refused)
 			}
 		}
 	}
-	args[13] = len(apart)
-	for _, group := range groups {
-		args = appendGroup(args, moves, group)
+	return results, refused
+}
+
+// inOrder puts the moves to the end of a queue that is popped next last, the newest
+// first: what is pushed last there is popped first.
+func inOrder(moves []*Move) []*Move {
+	var next []*Move
+	rest := make([]*Move, 0, len(moves))
+	for _, m := range moves {
+		if m.To == ToQueue {
+			next = append(next, m)
+		} else {
+			rest = append(rest, m)
+		}
 	}
-	replies, err := settleScript.run(ctx, f.rdb, args)
-	if err != nil {
-		return err
+	slices.Reverse(next)
+	return append(rest, next...)
+}
+
+// batchOf cuts off what one call carries.
+func batchOf(moves []*Move) []*Move {
+	size := 0
+	for i, m := range moves {
+		if size += len(m.Unit.Payload) + len(m.Payload); i > 0 && (size > maxBatchBytes || i == maxMoves) {
+			return moves[:i]
+		}
 	}
-	if whole+opened > 0 {
+	return moves
+}
+
+// settle carries out some moves of a place.
+func (p *place) settle(ctx context.Context, moves []*Move, refused *error) error {
+	return p.try(ctx, func() error {
+		todo, jobs := p.inHand(moves)
+		if len(todo) == 0 {
+			return nil // done before
+		}
+		if p.in.f.cluster {
+			var err error
+			if todo, jobs, err = p.abroad(ctx, todo, jobs, refused); err != nil || len(todo) == 0 {
+				return err
+			}
+		}
+		names, args := p.moveArgs(todo, jobs)
+		replies, err := p.call(ctx, settleScript, names, args, p.effect(func() {
+			for _, j := range jobs { // or its destination has refused it: the list tells
+				p.owe(j.l)
+				p.drop(j.l, j.n)
+			}
+		}))
+		if err != nil {
+			return err
+		}
+		f := p.in.f
 		f.mu.Lock()
-		f.thrift.note(whole, opened)
-		f.mu.Unlock()
-	}
-	for k, reply := range replies {
-		if reply != "1" && *refused == nil {
-			*refused = fmt.Errorf("settle %s of queue %s: %s", moves[groups[k].moves[0]].To, queue, reply)
-		}
-	}
-	return nil
-}
-
-// group is what is one command of the script.
-type group struct {
-	moves []int
-	whole *Parcel // they are all of its units; nil if they are not
-}
-
-// groupMoves cuts a batch where the place changes, or who has the bytes, and around
-// whole parcels.
-func groupMoves(moves []Move, batch []int) (groups []group) {
-	for k := 0; k < len(batch); {
-		if p := wholeParcel(moves, batch, k); p != nil {
-			groups = append(groups, group{batch[k : k+p.size], p})
-			k += p.size
-			continue
-		}
-		start := k
-		for k++; k < len(batch) && wholeParcel(moves, batch, k) == nil; k++ {
-			a, b := &moves[batch[start]], &moves[batch[k]]
-			if a.To != b.To || (a.Payload == nil) != (b.Payload == nil) {
-				break
+		defer f.mu.Unlock()
+		for i, reply := range replies {
+			switch {
+			case reply == "1":
+				p.drop(jobs[i].l, jobs[i].n)
+			case *refused == nil:
+				*refused = fmt.Errorf("%s of queue %s: %s", todo[i].To, todo[i].Unit.Queue, reply)
 			}
 		}
-		groups = append(groups, group{batch[start:k], nil})
-	}
-	return groups
-}
-
-// wholeParcel is the parcel all of whose units stand in the batch from k on, with new
-// bytes and for one place; nil if there is none. A batch is sorted by place and
-// receipt, so what is between the first and the last of a parcel is of it, too.
-func wholeParcel(moves []Move, batch []int, k int) *Parcel {
-	first := &moves[batch[k]]
-	p := first.Unit.Parcel
-	if p == nil || k > 0 && moves[batch[k-1]].Unit.Parcel == p || k+p.size > len(batch) {
 		return nil
+	})
+}
+
+// job is a unit that was looked up.
+type job struct {
+	l *list
+	held
+}
+
+// inHand are the moves of jobs that are not settled yet, each once.
+func (p *place) inHand(moves []*Move) (todo []*Move, jobs []job) {
+	f := p.in.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	type name struct {
+		l *list
+		n uint64
 	}
-	last := &moves[batch[k+p.size-1]]
-	if last.Unit.Parcel != p || last.To != first.To || p.apart.Load() {
+	seen := make(map[name]bool, len(moves))
+	for _, m := range moves {
+		if l, n, ok := p.lookup(&m.Unit); ok && !seen[name{l, n}] {
+			seen[name{l, n}] = true
+			todo = append(todo, m)
+			jobs = append(jobs, job{l, l.held[l.find(n)]})
+		}
+	}
+	return todo, jobs
+}
+
+// moveArgs are the keys and arguments of settle.
+func (p *place) moveArgs(moves []*Move, jobs []job) (names []string, args []any) {
+	names = []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
+	if p.in.f.cluster {
+		names = []string{p.key, p.key, p.key, p.key}
+	}
+	number := make(map[string]int)
+	add := func(key string) int {
+		i, ok := number[key]
+		if !ok {
+			names = append(names, key)
+			i = len(names) + 1 // the place is the first
+			number[key] = i
+		}
+		return i
+	}
+	for i, m := range moves {
+		var target any = score(m.Score)
+		known, empty, trim := "", "", ""
+		switch m.To {
+		case ToQueue, ToBack:
+			if m.Unit.Suspect {
+				target = add(p.slot.Suspects(m.Unit.Queue))
+			} else {
+				target = add(keys.Queue(m.Unit.Queue))
+			}
+			if m.To == ToBack && !p.in.f.cluster {
+				known = m.Unit.Queue
+			}
+		case ToDead:
+			trim = m.Trim.text()
+		}
+		if m.Payload != nil && len(m.Payload) == 0 {
+			empty = "1"
+		}
+		args = append(args, add(jobs[i].l.key), jobs[i].l.field, jobs[i].payload, int(m.To), target, known, m.Payload, empty, trim)
+	}
+	return names, args
+}
+
+// abroad carries out the first step of moves whose destination is in another slot of a
+// cluster: it is written, and the job is acked after that. A process that dies in
+// between leaves the job twice rather than nowhere. What is returned is to be done in
+// the place: for what was written, to take it out.
+func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *error) ([]*Move, []job, error) {
+	f := p.in.f
+	var here []*Move
+	var rest []job
+	var acks []job
+	cmds := make([]redis.Cmder, len(moves))
+	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, m := range moves {
+			payload := m.Payload
+			if payload == nil {
+				payload = m.Unit.Payload
+			}
+			switch m.To {
+			case ToRetry:
+				cmds[i] = pipe.ZAdd(ctx, keys.Retry, redis.Z{Score: m.Score, Member: payload})
+			case ToSchedule:
+				cmds[i] = pipe.ZAdd(ctx, keys.Schedule, redis.Z{Score: m.Score, Member: payload})
+			case ToDead:
+				cmds[i] = pipe.ZAdd(ctx, keys.Dead, redis.Z{Score: m.Score, Member: payload})
+				if m.Trim.Before != 0 {
+					pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", score(m.Trim.Before))
+				}
+				if m.Trim.Max > 0 {
+					pipe.ZRemRangeByRank(ctx, keys.Dead, 0, int64(-m.Trim.Max))
+				}
+			case ToBack:
+				cmds[i] = pipe.SAdd(ctx, keys.Queues, m.Unit.Queue)
+			}
+		}
 		return nil
+	})
+	if err != nil && !isReply(err) {
+		return nil, nil, err
 	}
-	for _, i := range batch[k : k+p.size] {
-		if moves[i].Payload == nil {
-			return nil
+	for i, m := range moves {
+		switch {
+		case cmds[i] == nil || m.To == ToBack && cmds[i].Err() == nil:
+			here, rest = append(here, m), append(rest, jobs[i])
+		case cmds[i].Err() == nil:
+			acks = append(acks, jobs[i])
+		case *refused == nil:
+			*refused = fmt.Errorf("%s of queue %s: %w", m.To, m.Unit.Queue, cmds[i].Err())
 		}
 	}
-	return p
+	if len(acks) > 0 {
+		if err := p.ack(ctx, acks); err != nil {
+			return nil, nil, err
+		}
+	}
+	return here, rest, nil
 }
 
-// appendGroup adds the arguments of a group. Bytes that did not change are those
-// of the private place and do not travel. Strings go as pointers, which go-redis
-// writes without another allocation each.
-func appendGroup(args []any, moves []Move, g group) []any {
-	head := &moves[g.moves[0]]
-	own, trim := "", head.Trim
-	switch {
-	case g.whole != nil:
-		own = "+"
-	case head.Payload == nil:
-		own = "1"
+// ack takes jobs out of their lists. It is our turn.
+func (p *place) ack(ctx context.Context, jobs []job) error {
+	units := make([]Unit, len(jobs))
+	for i, j := range jobs {
+		units[i] = Unit{Receipt: j.l.field + "." + strconv.FormatUint(j.n, 10), Incarnation: p.in.n}
 	}
-	for _, i := range g.moves { // most want the same; else the one that leaves less
-		trim.Before = max(trim.Before, moves[i].Trim.Before)
-		if most := moves[i].Trim.Max; most > 0 && (trim.Max == 0 || most < trim.Max) {
-			trim.Max = most
-		}
-	}
-	before, most := trim.args()
-	args = append(args, int(head.To), len(g.moves), own, before, most)
-	if g.whole != nil {
-		args = append(args, &g.whole.field, &g.whole.list)
-	} else {
-		for _, i := range g.moves {
-			args = append(args, &moves[i].Unit.Receipt)
-		}
-	}
-	texts := make([]string, 0, 2*len(g.moves))
-	for _, i := range g.moves {
-		if head.To != ToQueue && head.To != ToBack {
-			texts = append(texts, score(moves[i].Score))
-		}
-		if head.Payload != nil {
-			texts = append(texts, unsafe.String(unsafe.SliceData(moves[i].Payload), len(moves[i].Payload)))
-		}
-	}
-	for i := range texts {
-		args = append(args, &texts[i])
-	}
-	return args
+	_, err := p.takeNow(ctx, &request{acks: units}, 0)
+	return err
 }
 
-// args are the arguments of the two trims; "" is none.
-func (t Trim) args() (before, most any) {
-	before, most = "", ""
-	if t.Before != 0 {
-		before = score(t.Before)
+// text is t as the scripts read it: 'BEFORE MAX', ” for none.
+func (t Trim) text() string {
+	before, most := t.args()
+	if before+most == "" {
+		return ""
 	}
-	if t.Max > 0 {
-		most = t.Max
-	}
-	return before, most
-}
-
-// score is the decimal text of f, without an exponent: the Web UI reads it.
-func score(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-// String is the name of the place in errors and logs.
-func (p Place) String() string {
-	switch p {
-	case ToQueue:
-		return "to queue"
-	case ToRetry:
-		return "to retry"
-	case ToSchedule:
-		return "to schedule"
-	case ToDead:
-		return "to dead"
-	case ToBack:
-		return "to the back"
-	}
-	return "to place " + strconv.Itoa(int(p))
+	return before + " " + most
 }

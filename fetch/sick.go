@@ -10,6 +10,9 @@ import (
 // sickQuiet is how long the log keeps quiet about a queue that was reported.
 const sickQuiet = time.Minute
 
+// sickTime is how long the basic fetcher leaves such a queue alone.
+const sickTime = 5 * time.Second
+
 // sickQueues remembers queues whose key has the wrong type. They must neither
 // stop the other queues nor fill the log.
 type sickQueues struct {

@@ -1,334 +1,395 @@
 package fetch
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
 )
 
-// Take acks and takes in one call; see Fetcher. One call takes at most 2,560
-// units, whatever n.
-func (f *reliable) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
+const (
+	claimSize  = 64   // most jobs of a claim
+	maxTake    = 1024 // most jobs of a call
+	queuesCall = 256  // most queues of a call
+)
+
+// Take acks and takes; see Fetcher. What is in hand already comes first.
+func (f *fetcher) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
 	var units []Unit
-	err := f.call(ctx, "take", func(in *incarnation) error {
-		f.mu.Lock()
-		ask := min(max(n-len(f.stash), 0), maxTake)
-		f.mu.Unlock()
-		var prefix string
-		if ask > 0 || len(acks) > 0 {
-			var err error
-			if units, prefix, err = f.takeNow(ctx, in, ask, acks); err != nil {
-				return err
-			}
+	err := f.each(ctx, "take", func(in *incarnation) (err error) {
+		if units, err = f.take(ctx, in, n, acks); err != nil {
+			f.restash(in, units)
+			units = nil
 		}
-		units = f.hand(in, n, units)
-		f.answered(prefix)
-		f.mu.Lock()
-		f.busy = max(0, f.busy-len(acks)) + len(units)
-		f.thrift.weigh(units)
-		f.mu.Unlock()
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return units, nil
+	return units, err
 }
 
-// takeNow makes the call, whose receipts have the prefix.
-func (f *reliable) takeNow(ctx context.Context, in *incarnation, ask int, acks []Unit) (units []Unit, prefix string, err error) {
-	var wants []Want
-	if ask > 0 {
-		wants = f.plan(ask)
+// each runs fn for the incarnation of the moment, and tells of a fence once.
+func (f *fetcher) each(ctx context.Context, what string, fn func(in *incarnation) error) error {
+	for {
+		if err := f.tell(); err != nil {
+			return err
+		}
+		in, err := f.current()
+		if err == nil {
+			err = fn(in)
+		}
+		if err == nil {
+			_ = in.followUp(ctx) // what fails is in doubt still
+		}
+		switch {
+		case errors.Is(err, errOver):
+			continue
+		case err != nil:
+			return f.told(what, err)
+		}
+		return nil
+	}
+}
+
+// followUp makes ready the places that a call on another one has put in doubt.
+func (in *incarnation) followUp(ctx context.Context) error {
+	for _, p := range in.places {
+		in.f.mu.Lock()
+		lapsed := p.lapsed
+		in.f.mu.Unlock()
+		if !lapsed {
+			continue
+		}
+		if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fetcher) take(ctx context.Context, in *incarnation, n int, acks []Unit) ([]Unit, error) {
+	units := f.unstash(in, n)
+	if len(acks) == 0 && len(units) > 0 {
+		return units, nil
+	}
+	byPlace := f.byPlace(in, acks)
+	wants := f.plan(n - len(units))
+	if !f.cluster {
+		p := in.places[0]
+		for first := true; first || len(wants) > 0; first = false {
+			page := wants[:min(queuesCall, len(wants))]
+			wants = wants[len(page):]
+			got, err := p.take(ctx, &request{n: n - len(units), wants: page, acks: byPlace[p]})
+			units = append(units, got.units...)
+			if err != nil || len(units) >= n || got.full {
+				return units, err
+			}
+			delete(byPlace, p)
+		}
+		return units, nil
+	}
+	return f.takeOnCluster(ctx, in, n, wants, byPlace, units)
+}
+
+// plan asks the queues, whose code may be anybody's, how n jobs are to be divided.
+func (f *fetcher) plan(n int) []Want {
+	if n <= 0 {
+		return nil
 	}
 	f.mu.Lock()
-	prefix = f.asks(in, "", 0)
-	busy := f.busy > len(acks)
-	parcels, most := f.thrift.parcels(ask)
+	defer f.mu.Unlock()
+	return f.wants(n, f.rand)
+}
+
+// byPlace sorts units that are of this incarnation.
+func (f *fetcher) byPlace(in *incarnation, units []Unit) map[*place][]Unit {
+	if len(units) == 0 {
+		return nil
+	}
+	if !f.cluster {
+		return map[*place][]Unit{in.places[0]: units}
+	}
+	by := make(map[*place][]Unit)
+	for _, u := range units {
+		if q, ok := f.index[u.Queue]; ok {
+			by[in.placeOf(q)] = append(by[in.placeOf(q)], u)
+		}
+	}
+	return by
+}
+
+// request is one call of take.
+type request struct {
+	n       int
+	wants   []Want
+	suspect bool // of the suspects of the queues
+	acks    []Unit
+}
+
+// reply is what came of it.
+type reply struct {
+	units []Unit
+	full  bool // it ended since it had as many bytes as it may have
+}
+
+// take makes a call, again if Redis had forgotten something.
+func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
+	f := p.in.f
+	err = p.try(ctx, func() error {
+		got.units = append(got.units, f.unstash(p.in, r.n-len(got.units))...) // what a resync has found
+		ask := min(r.n-len(got.units), maxTake)
+		if ask <= 0 && len(r.acks) == 0 {
+			return nil
+		}
+		more, err := p.takeNow(ctx, r, max(ask, 0))
+		got.units, got.full = append(got.units, more.units...), more.full
+		return err
+	})
+	f.mu.Lock()
+	stale := len(got.units) > 0 && p.in.n == f.cur.n && !f.fresh(0)
 	f.mu.Unlock()
-	var mark uint64
-	if ask > 0 {
-		mark = f.laps.begins()
-	}
-	var sitting *sitting
-	if ask > 0 && !anySuspect(acks) { // the queues of suspects ring for nobody
-		sitting = f.bell.begin(busy)
-	}
-	if sitting != nil {
-		parcels = 0 // what it reads by that connection would be tracked
-	}
-	var got taken
-	answered := false
-	defer func() {
-		if !answered {
-			got, err = taken{}, cmp.Or(err, errPanicked)
+	if stale && err == nil { // no job starts on an expired lease
+		f.restash(p.in, got.units)
+		got.units = nil
+		if err = p.turnOf(ctx, func() error { return p.ready(ctx) }); err == nil {
+			got.units = f.unstash(p.in, r.n)
 		}
-		sitting.end(got.seat, len(got.units), err)
-		if ask > 0 {
-			f.laps.ends(mark, ask-len(got.units), got.lapped, got.paused, err)
-		}
-	}()
+	}
+	return got, err
+}
 
-	args, sent := f.takeArgs(in, prefix, ask, parcels, most, wants, acks, sitting)
-	var reply []string
-	var lists [][]string
-	if parcels > 0 {
-		reply, lists, err = takeScript.runWith(ctx, f.rdb, args, parcelLists(in, prefix, parcels))
-	} else {
-		reply, err = takeScript.run(ctx, sitting.via(f.rdb), args)
+// takeNow makes the call. It is our turn.
+func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error) {
+	f := p.in.f
+	groups := p.group(r.acks)
+	wants := r.wants
+	if ask == 0 {
+		wants = nil
 	}
+	claims := 0
+	if len(wants) > 0 {
+		claims = (ask+claimSize-1)/claimSize + min(len(wants), 8)
+	}
+	names := make([]string, 0, 1+len(groups)+claims+len(wants))
+	args := make([]any, 0, 16+3*len(groups)+len(r.acks)+3*len(wants))
+	paused := keys.Paused
+	if f.cluster {
+		paused = p.key
+	}
+	names = append(names, paused)
+	args = append(args, p.top, ask, f.env.Bytes, len(groups), claims, len(wants))
+	for i := range groups {
+		g := &groups[i]
+		names = append(names, g.l.key)
+		args = append(args, &g.l.field)
+		if g.whole {
+			args = append(args, len(g.jobs), 0)
+			continue
+		}
+		args = append(args, "", len(g.jobs))
+		for k := range g.jobs {
+			args = append(args, g.jobs[k].payload)
+		}
+	}
+	for i := range claims {
+		names = append(names, p.slot.List(p.in.id, strconv.FormatUint(p.top+uint64(i)+1, 10)))
+	}
+	for i := range wants {
+		q := f.index[wants[i].Queue]
+		if r.suspect {
+			names = append(names, p.slot.Suspects(wants[i].Queue))
+		} else {
+			names = append(names, keys.Queue(wants[i].Queue))
+		}
+		args = append(args, listName(f.names[q], r.suspect), &f.names[q], wants[i].N)
+	}
+	done := p.effect(func() { p.acked(groups) })
+	text, err := p.call(ctx, takeScript, names, args, done)
 	if err != nil {
-		return nil, "", err
+		return reply{}, err
 	}
-	f.shipped(sent)
-	if got, err = f.units(in, prefix, reply, lists, ask > 0); err != nil {
-		return nil, "", err
-	}
-	answered = true
-	return got.units, prefix, nil
+	return p.took(r, wants, groups, text)
 }
 
-// parcelLists are the keys of the lists that a call may fill.
-func parcelLists(in *incarnation, prefix string, n int) []string {
-	lists := make([]string, n)
-	for k := range lists {
-		lists[k] = keys.Parcels(in.id, prefix) + strconv.Itoa(k)
-	}
-	return lists
+// ackGroup are the acks of one list.
+type ackGroup struct {
+	l     *list
+	jobs  []held
+	whole bool // they are all of a claim
 }
 
-// takeArgs builds the command, and tells which parcels it acks. Receipts travel as
-// pointers, which go-redis writes without another allocation each. parcels is how many
-// it may bring, and most how many units in each.
-func (f *reliable) takeArgs(in *incarnation, prefix string, ask, parcels, most int, wants []Want, acks []Unit, sitting *sitting) ([]any, shipment) {
-	head, lists, laps := in.head, len(f.names), f.laps != nil && ask > 0
-	switch {
-	case anySuspect(acks): // made when it is wanted, so that fetching carries no key for nothing
-		head, lists = f.head(in, true, laps), 2*lists
-	case laps:
-		head = in.lapHead
-	}
-	args := make([]any, len(head), len(head)+13+4*len(wants)+len(acks)+6*lists)
-	copy(args, head)
-	name, flags := "", ""
-	if sitting != nil {
-		args[2] = 4 + 2*lists
-		args = append(args, f.bell.keys...)
-		name, flags = f.bell.name, sitting.flags
-		if flags == "sk" && len(acks) == 0 && len(wants) < min(ask, 10) {
-			flags = "skq" // see quick.lua
-		}
-	}
-	args = append(args, in.generation, f.ttl, prefix, ask, nil, name, flags, most, parcels, keys.Parcels(in.id, prefix), f.env.bytes())
-	known, first := len(args)-7, len(args)
-	for _, want := range wants {
-		if i, ok := f.index[want.Queue]; ok {
-			if laps {
-				args = append(args, lists+i+1, want.N)
-			}
-			args = append(args, i+1, want.N)
-		}
-	}
-	args[known] = (len(args) - first) / 2
-	return f.appendAcks(args, in, acks, lists)
-}
-
-// appendAcks adds the arguments of acks. Those of another incarnation are left out:
-// a rescuer has them.
-func (f *reliable) appendAcks(args []any, in *incarnation, acks []Unit, lists int) ([]any, shipment) {
-	var parcels shipment
-	counts := make([]int, lists)
+// group sorts acks by list; what is not in hand was acked before.
+func (p *place) group(acks []Unit) (groups []ackGroup) {
+	f := p.in.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := make(map[*list]int)
 	for i := range acks {
-		if !f.owns(in, acks[i]) {
+		l, n, ok := p.lookup(&acks[i])
+		if !ok {
 			continue
 		}
-		counts[f.place(&acks[i])]++
-		if p := acks[i].Parcel; p != nil {
-			parcels.of(p).n++
+		k, known := at[l]
+		if !known {
+			k = len(groups)
+			at[l] = k
+			groups = append(groups, ackGroup{l: l})
 		}
+		g := &groups[k]
+		g.jobs = append(g.jobs, l.held[l.find(n)])
 	}
-	for i := range parcels {
-		if a := &parcels[i]; !a.whole() {
-			a.open, a.first = true, a.p.takeApart()
-		}
+	for i := range groups {
+		g := &groups[i]
+		g.jobs = distinct(g.jobs)
+		g.whole = !g.l.waits() && len(g.jobs) == len(g.l.held)
 	}
-	for q, count := range counts {
-		if count == 0 {
-			continue
-		}
-		opened := len(args) + 1
-		args = append(args, -q-1, 0)
-		for i := range parcels {
-			if a := &parcels[i]; a.open && a.p.place == q {
-				args = append(args, &a.p.field)
-			}
-		}
-		if n := len(args) - 1 - opened; n > 0 {
-			args[opened] = n
-		} else {
-			args = args[:opened-1]
-		}
-		fields, whole := len(args)+1, false
-		args = append(args, q+1, 0)
-		name, suspect := f.names[q%len(f.names)], q >= len(f.names)
-		for i := range acks {
-			if acks[i].Queue != name || acks[i].Suspect != suspect || !f.owns(in, acks[i]) {
-				continue
-			}
-			if p := acks[i].Parcel; p != nil {
-				if a := parcels.of(p); !a.open && a.whole() {
-					a.sent, whole = true, true
-					continue
-				}
-			}
-			args = append(args, &acks[i].Receipt)
-		}
-		if n := len(args) - 1 - fields; n > 0 {
-			args[fields] = n
-		} else {
-			args = args[:fields-1]
-		}
-		if !whole {
-			continue
-		}
-		fields = len(args) + 1
-		args = append(args, strconv.Itoa(q+1)+"+", 0)
-		for i := range parcels {
-			if a := &parcels[i]; a.sent && a.p.place == q {
-				args = append(args, &a.p.field, &a.p.list)
-			}
-		}
-		args[fields] = len(args) - 1 - fields
-	}
-	return args, parcels
+	return groups
 }
 
-// shipped notes what became of parcels.
-func (f *reliable) shipped(parcels shipment) {
-	if len(parcels) == 0 {
-		return
+// acked is the effect of acks. f.mu is held.
+func (p *place) acked(groups []ackGroup) {
+	for i := range groups {
+		for _, h := range groups[i].jobs {
+			p.drop(groups[i].l, h.n)
+		}
 	}
-	whole, opened := parcels.arrived()
-	f.mu.Lock()
-	f.thrift.note(whole, opened)
-	f.mu.Unlock()
 }
 
-// taken is what a take has brought.
-type taken struct {
-	units  []Unit
-	seat   string
-	paused []int // queues
-	lapped int   // how many of the units were in laps
-}
-
-// units reads the reply of take; looked tells that it was asked for units. What
-// comes behind the queues is of laps, since suspects are taken by another call.
-//
-// An error when a parcel does not hold what the script has put there: a rescuer was
-// quicker, or Redis has lost its data in between. Then the next call finds out.
-func (f *reliable) units(in *incarnation, prefix string, reply []string, lists [][]string, looked bool) (got taken, err error) {
-	if len(reply) > 0 {
-		n := len(f.names)
-		got.units = make([]Unit, 0, countUnits(reply))
-		readReply(reply, func(q int, jobs []string) {
-			if q >= n {
-				got.lapped += len(jobs)
-			}
-			u := Unit{Queue: f.names[q%n], Incarnation: in.n}
-			for _, job := range jobs {
-				u.Payload = bytesOf(job)
-				got.units = append(got.units, u)
-			}
-		}, func(q, count, number int) {
-			if number >= len(lists) || len(lists[number]) != count {
-				err = fmt.Errorf("parcel %d of call %s does not hold %d units", number, prefix, count)
-				return
-			}
-			if q >= n {
-				got.lapped += count
-			}
-			u := Unit{Queue: f.names[q%n], Incarnation: in.n, Parcel: &Parcel{
-				place: q % n, size: count, field: parcel.Field(receiptAt(prefix, len(got.units))),
-				list: keys.Parcels(in.id, prefix) + strconv.Itoa(number),
-			}}
-			for _, job := range lists[number] {
-				u.Payload = bytesOf(job)
-				got.units = append(got.units, u)
-			}
-		}, func(q int, text string) {
-			switch {
-			case q < 0:
-				got.seat = text
-			case text == "" && q < n:
-				got.paused = append(got.paused, q)
-			case q < n:
-				f.sick.report(f.names[q], text)
-			case text != "" && f.laps != nil && looked:
-				f.sick.report(f.names[q%n], "its lap: "+text)
-			case text != "":
-				f.sick.report(keys.Suspects(f.names[q%n]), text)
-			}
-		})
-	}
+// took does what the reply says.
+func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string) (got reply, err error) {
+	said, err := readReply(text)
 	if err != nil {
 		return got, err
 	}
-	if looked {
-		f.peeks.pause(got.paused)
-		f.bell.passOver(got.paused)
-	}
-	for i, receipt := range receipts(prefix, len(got.units)) {
-		got.units[i].Receipt = receipt
-	}
-	return got, nil
-}
-
-// readReply walks through (i, count, job*)*, (i, -count, number of a parcel), (-i, error
-// text or "" for a paused queue) and (0, seat); q counts from 0 and is -1 for the seat.
-func readReply(reply []string, units func(q int, jobs []string), share func(q, count, number int), problem func(q int, text string)) {
-	for len(reply) >= 2 {
-		i := atoi(reply[0])
-		if i <= 0 {
-			problem(-i-1, reply[1])
-			reply = reply[2:]
-			continue
+	f := p.in.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	bytes := 0
+	for _, c := range said.claims {
+		l := &list{field: c.field, key: p.slot.List(p.in.id, c.field), queue: f.index[wants[c.queue].Queue], suspect: r.suspect}
+		payloads := make([][]byte, len(c.jobs))
+		for i, job := range c.jobs {
+			payloads[i] = bytesOf(job)
+			bytes += len(job)
 		}
-		count := atoi(reply[1])
-		if count < 0 {
-			share(i-1, -count, atoi(reply[2]))
-			reply = reply[3:]
-			continue
+		p.lists[c.field] = l
+		top, _ := strconv.ParseUint(c.field, 10, 64)
+		p.top = max(p.top, top)
+		got.units = append(got.units, l.add(p.in, payloads...)...)
+	}
+	got.full = bytes >= f.env.Bytes
+	for _, problem := range said.problems {
+		f.sick.report(wants[problem.queue].Queue, problem.text)
+	}
+	for _, field := range said.torn {
+		for i := range groups {
+			if groups[i].l.field == field {
+				groups[i].jobs = nil // nothing is known of it; the comparison tells
+			}
 		}
-		units(i-1, reply[2:2+count])
-		reply = reply[2+count:]
+		p.doubt, p.torn, err = true, true, errTorn
+	}
+	p.acked(groups)
+	for i := range wants {
+		f.pause(f.index[wants[i].Queue], slices.Contains(said.paused, i))
+	}
+	return got, err
+}
+
+// said is the reply of take and pop.
+type said struct {
+	claims   []claimed
+	paused   []int // of the wants
+	problems []problem
+	torn     []string // fields of lists whose length is not as expected
+}
+
+type claimed struct {
+	field string
+	queue int // of the wants
+	jobs  []string
+}
+
+type problem struct {
+	queue int // of the wants
+	text  string
+}
+
+// readReply takes the reply of take or pop apart.
+func readReply(text []string) (s said, err error) {
+	for len(text) > 1 {
+		n, _ := strconv.Atoi(text[1])
+		switch {
+		case text[0] == "c" && len(text) > 3:
+			q, _ := strconv.Atoi(text[2])
+			n, _ := strconv.Atoi(text[3])
+			s.claims = append(s.claims, claimed{text[1], q - 1, text[4 : 4+n]})
+			text = text[4+n:]
+		case text[0] == "p":
+			s.paused = append(s.paused, n-1)
+			text = text[2:]
+		case text[0] == "e" && len(text) > 2:
+			s.problems = append(s.problems, problem{n - 1, text[2]})
+			text = text[3:]
+		case text[0] == "t":
+			s.torn = append(s.torn, text[1])
+			text = text[2:]
+		default:
+			return s, fmt.Errorf("unexpected reply %q", text[0])
+		}
+	}
+	return s, nil
+}
+
+// unstash hands out what is in hand already, unless the lease is in doubt.
+func (f *fetcher) unstash(in *incarnation, n int) []Unit {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur != in || !f.fresh(0) {
+		return nil
+	}
+	var units []Unit
+	rest := f.stash[:0]
+	for _, u := range f.stash {
+		if len(units) < n && !u.Suspect && !in.placeOf(f.index[u.Queue]).lapsed {
+			units = append(units, u)
+		} else {
+			rest = append(rest, u)
+		}
+	}
+	clear(f.stash[len(rest):])
+	f.stash = rest
+	return units
+}
+
+// restash keeps units for the next call.
+func (f *fetcher) restash(in *incarnation, units []Unit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur == in {
+		f.stash = append(units, f.stash...)
 	}
 }
 
-func countUnits(reply []string) (n int) {
-	readReply(reply, func(_ int, jobs []string) { n += len(jobs) }, func(_, count, _ int) { n += count }, func(int, string) {})
-	return n
-}
-
-// atoi reads a number that a script of ours has written.
-func atoi(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		panic("fetch: reply of a script: " + err.Error())
-	}
-	return n
-}
-
-// bytesOf gives the bytes of s without a copy. Nobody else keeps s, and a
-// Unit's Payload is never modified.
+// bytesOf is s as bytes that nobody may modify.
 func bytesOf(s string) []byte {
 	if s == "" {
 		return []byte{}
 	}
 	return unsafe.Slice(unsafe.StringData(s), len(s))
+}
+
+// distinct removes repeated jobs.
+func distinct(jobs []held) []held {
+	seen := make(map[uint64]bool, len(jobs))
+	out := jobs[:0]
+	for _, h := range jobs {
+		if !seen[h.n] {
+			seen[h.n] = true
+			out = append(out, h)
+		}
+	}
+	return out
 }

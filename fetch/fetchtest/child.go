@@ -98,7 +98,7 @@ func runChild(h Harness, spec childSpec) error {
 	}
 	c.f, err = h.New(fetch.Env{
 		Redis: rdb, Identity: spec.Identity, Capsule: "default", Queues: fetch.Strict(spec.Queues),
-		Lease: spec.Lease, Logger: zerolog.Nop(), Held: c.held.units,
+		Lease: spec.Lease, Logger: zerolog.Nop(),
 	})
 	if err != nil {
 		return err

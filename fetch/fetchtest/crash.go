@@ -105,14 +105,6 @@ func (l ledger) drop(units ...fetch.Unit) {
 	}
 }
 
-func (l ledger) units() []fetch.Unit {
-	var out []fetch.Unit
-	for _, u := range l {
-		out = append(out, u)
-	}
-	return out
-}
-
 // eventually repeats a call that may fail, as a daemon does.
 func (r *rig) eventually(what string, call func(context.Context) error) {
 	r.t.Helper()

@@ -117,17 +117,14 @@ func redisForgets(t *testing.T, h Harness) {
 		r := setUpAt(t, h, rdb, server.URL(0))
 		r.must("flush", rdb.FlushDB(r.ctx).Err())
 		a := r.push("a", 3)
-		b := r.push("b", 700)
-		b[0] = strings.Repeat("big", 1<<20)
-		held := ledger{}
+		large := strings.Repeat("big", 1<<20)
+		r.must("push", r.Push(r.ctx, r.rdb, "b", []byte(large)))
+		b := append([]string{large}, r.push("b", 699)...)
 		env := r.env("default", fetch.Strict{"a", "b"})
-		env.Lease, env.Held = 2*time.Second, held.units
+		env.Lease = 2 * time.Second
 		f := r.start(env)
 		units := r.take(f, 3)
-		held.add(units)
-		more := r.takeAll(f, 400)
-		more[0].Payload = []byte(b[0])
-		held.add(more)
+		r.takeAll(f, 400)
 
 		server.Kill()
 		if _, err := f.Take(r.ctx, 1, units[:1]); err == nil {
@@ -147,7 +144,6 @@ func redisForgets(t *testing.T, h Harness) {
 		}
 		r.take(f, 0, units[0])
 		r.settle(f, move)
-		held.drop(units[0], units[1])
 		r.members(fetch.ToRetry, a[1]+"@1")
 		// Now it dies.
 		r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == 1 && len(r.queued("b")) == 700 })

@@ -136,7 +136,7 @@ func lostReplyAt(r *rig, op lostOp, kind fault, retries, skip int) (struck bool)
 	r.must("client", err)
 	defer func() { _ = rdb.Close() }()
 	h := &tally{}
-	env.Redis, env.Held = rdb, func() []fetch.Unit { return h.inHand }
+	env.Redis = rdb
 	h.want = append(r.push("a", 6), r.push("b", 6)...)
 	f, err := r.New(env)
 	r.must("new fetcher", err)

@@ -42,8 +42,12 @@ func pausedQueue(r *rig) {
 	}
 }
 
-// pausedWhileWaiting: a queue that is paused during a Wait gives nothing to the
-// Take that follows, and loses nothing.
+// pauseTime is how long it may take until a pause is seen: what waits for a push may
+// get one that comes before that.
+const pauseTime = 2500 * time.Millisecond
+
+// pausedWhileWaiting: a queue that is paused during a Wait gives nothing any more once the
+// pause was seen, and loses nothing.
 func pausedWhileWaiting(r *rig) {
 	f := r.fetcher(fetch.Strict{"a", "b"})
 	ended := make(chan error, 1)
@@ -54,8 +58,13 @@ func pausedWhileWaiting(r *rig) {
 	case <-time.After(50 * time.Millisecond): // it must still be waiting
 	}
 	r.pause("a", true)
-	want := r.push("a", 3)
 	r.must("wait", <-ended)
+	for until := time.Now().Add(pauseTime); time.Now().Before(until); {
+		equal(r.t, "units", payloads(r.take(f, 1)), nil)
+		r.must("wait", f.Wait(r.ctx, 100*time.Millisecond))
+	}
+	want := r.push("a", 3)
+	r.must("wait", f.Wait(r.ctx, 100*time.Millisecond))
 	for n := range 4 {
 		equal(r.t, "units", payloads(r.take(f, n)), nil)
 	}

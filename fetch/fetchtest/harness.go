@@ -34,6 +34,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 )
@@ -346,11 +347,17 @@ func payloads(units []fetch.Unit) []string {
 	return out
 }
 
+// short is the beginning of a list, for a message.
 func short(list []string) string {
+	more := ""
 	if len(list) > 12 {
-		return fmt.Sprintf("%q and %d more", list[:12], len(list)-12)
+		more = fmt.Sprintf(" and %d more", len(list)-12)
 	}
-	return fmt.Sprintf("%q", list)
+	first := make([]string, min(12, len(list)))
+	for i := range first {
+		first[i] = cut.Text(list[i])
+	}
+	return fmt.Sprintf("%q%s", first, more)
 }
 
 // equal compares two lists, in order.

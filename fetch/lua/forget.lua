@@ -1,12 +1,10 @@
--- forget: takes a rescued fetcher out of the index when nothing is left of it.
+-- forget forgets the recoveries of jobs.
 --
--- KEYS[1]  index of leases
--- KEYS[2..] hashes of what it had in progress, by queue
--- ARGV[1]  fetcher id
+-- KEYS[1]  zset: job -> ms of its last recovery
+-- KEYS[2]  hash: job -> its recoveries
+-- ARGV     jobs
 --
--- Returns the number of keys that are left; above 0 the id stays in the index.
+-- Returns how many were known.
 
-local left = 0
-for k = 2, #KEYS do left = left + redis.call('EXISTS', KEYS[k]) end
-if left == 0 then redis.call('ZREM', KEYS[1], ARGV[1]) end
-return left
+redis.call('HDEL', KEYS[2], unpack(ARGV))
+return redis.call('ZREM', KEYS[1], unpack(ARGV))

@@ -1,26 +1,25 @@
--- leave: ends the registration of a fetcher that has nothing in progress.
+-- leave ends a place in which nothing is in progress. Behind enter.
 --
--- KEYS[1]  registry
--- KEYS[2]  index of leases
--- KEYS[3]  lease of the fetcher
--- KEYS[4..] hashes of what it has in progress, by queue
--- ARGV[1]  fetcher id
+-- KEYS[2]  registry of places
+-- KEYS[3..] every list that the place names
+-- ARGV[3]  id of the owner
+-- ARGV[4]  ms for which a list that may still get a job is closed
+-- ARGV[5..] per list '1' if a blocked move into it may still be on its way, else ''
 --
--- Returns the number of units in progress: above 0 the registration stays, for
--- a rescuer to find them. -1 when the id is not registered.
+-- Returns {how many jobs are in progress}; above 0 nothing changes.
 
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end
 local left = 0
-for k = 4, #KEYS do
-  local n = redis.pcall('HLEN', KEYS[k])
-  if type(n) == 'number' and n > 0 then
-    left = left + n
-    for _, field in ipairs(parcels(KEYS[k])) do left = left - 1 + (label(redis.call('HGET', KEYS[k], field)) or 1) end
-  end
+for k = 3, #KEYS do
+  local n = pcall('LLEN', KEYS[k])
+  if type(n) == 'number' then left = left + n end
 end
-if left == 0 then
-  redis.call('DEL', KEYS[3])
-  redis.call('HDEL', KEYS[1], ARGV[1])
-  redis.call('ZREM', KEYS[2], ARGV[1])
+if left > 0 then
+  confirm(top)
+  return {string.format('%d', left)}
 end
-return left
+for k = 3, #KEYS do
+  if ARGV[k + 2] == '1' then call('SET', KEYS[k], 'closed', 'PX', ARGV[4]) end
+end
+call('DEL', place)
+call('HDEL', KEYS[2], ARGV[3])
+return {'0'}

@@ -1,32 +1,17 @@
--- open: opens parcels of a fenced fetcher, for a rescuer to deal with each unit.
+-- open names a waiting list, as the first command of each connection that
+-- moves jobs into it: Redis may have fallen back since the last one.
 --
--- KEYS[1]  tombstone of the fetcher
--- KEYS[2]  hash of what it had in progress
--- ARGV[1]  how many parcels to open at most
+-- KEYS[1]  place
+-- ARGV[1]  its generation, ARGV[2] field of the list, ARGV[3] queue
 --
--- Returns {how many are left, how many units of those opened Redis has lost, (field, error
--- text)*}, the latter of parcels that cannot be opened: they stay as they are and are not
--- left. So does a field that only looks like a parcel. Error NOTFENCED without a
--- tombstone: the owner of a parcel must know that it is open.
+-- Errors: MISSING, FENCED and STALE as in enter.
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  return redis.error_reply('NOTFENCED ' .. KEYS[1] .. ' does not exist')
-end
-local fields = parcels(KEYS[2])
-if #fields == 0 then return {'0', '0'} end
-redis.call('PERSIST', KEYS[2]) -- see room in take.lua
-local opened, left, missing, out = 0, 0, 0, {'', ''}
-for _, field in ipairs(fields) do
-  if opened == tonumber(ARGV[1]) then
-    left = left + 1
-  else
-    local err, gone = open(KEYS[2], field, true)
-    if not err then
-      opened, missing = opened + 1, missing + gone
-    elseif string.sub(err, 1, 8) ~= 'NOPARCEL' then
-      out[#out + 1], out[#out + 2] = field, err
-    end
-  end
-end
-out[1], out[2] = tostring(left), tostring(missing)
-return out
+redis.call('HDEL', KEYS[1], '') -- see enter
+local mark = redis.call('HGET', KEYS[1], '!')
+if not mark then return redis.error_reply('MISSING ' .. KEYS[1]) end
+local gen = string.match(mark, '^(%d+) %d+ %d+$')
+if not gen then return redis.error_reply('FENCED ' .. mark) end
+if gen ~= ARGV[1] then return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1]) end
+local t = redis.call('TIME')
+redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3] .. ' ' .. string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000)))
+return 1

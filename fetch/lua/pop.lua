@@ -1,53 +1,42 @@
--- pop: takes jobs out of queues for good, by wants.
+-- pop takes jobs out of queues for good.
 --
--- KEYS[1]   set of paused queues, by bare name
--- KEYS[i+1] queue i
--- ARGV[1]   how many to take; 0 to ask which queues are paused
--- ARGV[2]   bytes, 1 or more: the job that reaches them is the last one
--- ARGV[3..] (queue i, how many in pass 1)*
+-- KEYS[1]  set of paused queues
+-- KEYS[2..] queues
+-- ARGV[1]  how many to take
+-- ARGV[2]  how many bytes: the job that reaches them is the last one
+-- ARGV[3..] per queue: its name in the set of paused ones, how many in pass 1
 --
--- Returns what take returns.
+-- Returns what take returns, with '' for the field.
 
-local out, got, dry = {}, 0, {}
+local out, dry = {}, {}
 local n, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
+local pauses = redis.call('EXISTS', KEYS[1]) == 1
 
--- One command while nothing is paused; a key of another type pauses nothing.
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  for i = 1, #KEYS - 1 do
-    if redis.pcall('SISMEMBER', KEYS[1], string.sub(KEYS[i + 1], 7)) == 1 then -- behind "queue:"
-      dry[i] = true
-      out[#out + 1] = -i
-      out[#out + 1] = ''
+local function say(...)
+  for _, v in ipairs({...}) do out[#out + 1] = v end
+end
+
+local function grab(q, want)
+  if dry[q] or want <= 0 then return end
+  if pauses and redis.pcall('SISMEMBER', KEYS[1], ARGV[1 + 2 * q]) == 1 then
+    dry[q] = true
+    return say('p', q)
+  end
+  say('c', '', q, 0)
+  local at = #out
+  while want > 0 and bytes > 0 do
+    local job = redis.pcall('RPOP', KEYS[1 + q])
+    if type(job) ~= 'string' then
+      dry[q] = true
+      if type(job) == 'table' then say('e', q, job.err) end
+      break
     end
+    out[at] = out[at] + 1
+    out[#out + 1] = job
+    bytes, n, want = bytes - #job, n - 1, want - 1
   end
 end
 
-local function take(i, want)
-  local jobs, size, err = bite(KEYS[i + 1], 0, want, bytes)
-  if err then
-    dry[i] = true
-    out[#out + 1] = -i
-    out[#out + 1] = err
-    return
-  end
-  if #jobs < want then dry[i] = true end
-  if #jobs == 0 then return end
-  redis.call('LTRIM', KEYS[i + 1], 0, -#jobs - 1)
-  bytes = bytes - size
-  out[#out + 1] = i
-  out[#out + 1] = #jobs
-  for j = 1, #jobs do out[#out + 1] = jobs[j] end
-  got = got + #jobs
-end
-
-for k = 3, #ARGV, 2 do
-  if got == n or bytes <= 0 then break end
-  local i, want = tonumber(ARGV[k]), math.min(tonumber(ARGV[k + 1]), n - got)
-  if want > 0 and not dry[i] then take(i, want) end
-end
-for k = 3, #ARGV, 2 do
-  if got == n or bytes <= 0 then break end
-  local i = tonumber(ARGV[k])
-  if not dry[i] then take(i, n - got) end
-end
+for q = 1, #KEYS - 1 do grab(q, math.min(n, tonumber(ARGV[2 + 2 * q]))) end
+for q = 1, #KEYS - 1 do grab(q, n) end
 return out

@@ -1,25 +1,29 @@
--- putback: puts units of a fenced fetcher back into their queue.
+-- putback empties a list of a fenced owner into its queue, the newest job first: the
+-- oldest is the next to be popped.
 --
--- KEYS[1]  tombstone of the fetcher
--- KEYS[2]  hash of what it had in progress from the queue
--- KEYS[3]  the queue
--- ARGV     receipts, at most 1000, newest first: the oldest is to be popped next
+-- KEYS[1]  place, KEYS[2] list, KEYS[3] queue
+-- ARGV[1]  field of the list
+-- ARGV[2]  how many jobs at most
+-- ARGV[3]  ms for which the list is closed, '' for a claim: nothing more can come
 --
--- Returns how many went back; a unit that is gone already is passed over, so
--- two rescuers at once do no harm. Error NOTFENCED without a tombstone.
+-- Returns {how many went back, how many are left}. When none is left the list is closed
+-- and forgotten in the same step. Errors: NOTFENCED, and what the queue says.
 
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  return redis.error_reply('NOTFENCED ' .. KEYS[1] .. ' does not exist')
-end
-local jobs, receipts = {}, {}
-for j, job in ipairs(redis.call('HMGET', KEYS[2], unpack(ARGV))) do
-  if job then
-    jobs[#jobs + 1] = job
-    receipts[#receipts + 1] = ARGV[j]
+local call, pcall = redis.call, redis.pcall
+call('HDEL', KEYS[1], '') -- see enter
+local mark = call('HGET', KEYS[1], '!')
+if not mark or string.sub(mark, 1, 6) ~= 'fenced' then return redis.error_reply('NOTFENCED ' .. KEYS[1]) end
+local moved = 0
+if call('TYPE', KEYS[2]).ok == 'list' then
+  for _ = 1, tonumber(ARGV[2]) do
+    local r = pcall('LMOVE', KEYS[2], KEYS[3], 'LEFT', 'RIGHT')
+    if type(r) == 'table' and r.err then return r end
+    if not r then break end
+    moved = moved + 1
   end
+  local left = call('LLEN', KEYS[2])
+  if left > 0 then return {moved, left} end
 end
-if #jobs == 0 then return 0 end
-redis.call('PERSIST', KEYS[3]) -- see room in take.lua
-redis.call('RPUSH', KEYS[3], unpack(jobs)) -- on an error the script ends here and nothing has changed
-redis.call('HDEL', KEYS[2], unpack(receipts))
-return #jobs
+if ARGV[3] ~= '' then call('SET', KEYS[2], 'closed', 'PX', ARGV[3]) end
+call('HDEL', KEYS[1], ARGV[1])
+return {moved, 0}

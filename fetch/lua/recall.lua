@@ -1,4 +1,4 @@
--- recall: tells what is known of jobs that were recovered, and forgets what is old.
+-- recall tells what is known of jobs that were recovered, and forgets what is old.
 --
 -- KEYS[1]  zset: job -> ms of its last recovery
 -- KEYS[2]  hash: job -> its recoveries

@@ -1,16 +1,12 @@
--- restore: writes units that Redis has forgotten back into the private place.
+-- restore writes jobs back that Redis has forgotten. Behind enter.
 --
--- KEYS[1]  lease of the fetcher
--- KEYS[2]  hash of what it has in progress from one queue
--- ARGV[1]  generation that the lease must hold
--- ARGV[2]  time to live of the lease, ms
--- ARGV[3..] (receipt, job)*, at most 500 pairs
---
--- Returns 1. Error FENCED as in take. May be repeated.
+-- KEYS[2]  list
+-- ARGV[3]  its field, ARGV[4] what the place says of it if it knows nothing
+-- ARGV[5..] the jobs, the newest first
 
-local lease = redis.call('GETEX', KEYS[1], 'PX', ARGV[2])
-if lease ~= ARGV[1] then
-  return redis.error_reply('FENCED the lease holds ' .. tostring(lease) .. ', expected ' .. ARGV[1])
-end
-redis.call('HSET', KEYS[2], unpack(ARGV, 3))
-return 1
+call('HSETNX', place, ARGV[3], ARGV[4])
+call('RPUSH', KEYS[2], unpack(ARGV, 5))
+local highest = top
+if tonumber(ARGV[3]) and tonumber(ARGV[3]) > tonumber(top) then highest = ARGV[3] end
+confirm(highest)
+return {'1'}

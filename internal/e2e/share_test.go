@@ -62,7 +62,7 @@ func TestShareBesideAnIdleSidekiq(t *testing.T) {
 	rec := newRecords(t)
 	sidekiq(t, url, "-c", fmt.Sprint(threads), "-q", "default")
 	startWorker(t, workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{
-		{Concurrency: threads, Queues: []string{"default"}, Share: threads},
+		{Concurrency: threads, Queues: []string{"default"}, Waiters: threads},
 	}})
 	testkit.Await(t, soon, "both are idle", func() bool { return blocked(t, rdb) == 2*threads })
 	theirs := func() int { return int(rdb.LLen(t.Context(), "e2e:ruby").Val()) }
@@ -107,7 +107,7 @@ func TestShareKilledWhileItWaits(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	rec := newRecords(t)
 	spec := workerSpec{Redis: server.URL(0), Records: rec.url, Lease: time.Second, Capsules: []capsuleSpec{
-		{Concurrency: threads, Queues: []string{"default", "other"}, Share: threads},
+		{Concurrency: threads, Queues: []string{"default", "other"}, Waiters: threads},
 	}}
 	startWorker(t, spec)
 	for kill := range kills {
@@ -142,7 +142,7 @@ func TestShareFrozenWhileItWaits(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	rec := newRecords(t)
 	spec := workerSpec{Redis: server.URL(0), Records: rec.url, Lease: time.Second, Capsules: []capsuleSpec{
-		{Concurrency: jobs, Queues: []string{"default"}, Share: jobs},
+		{Concurrency: jobs, Queues: []string{"default"}, Waiters: jobs},
 	}}
 	frozen := startWorker(t, spec)
 	lap := keys.Lap("default")
@@ -163,7 +163,7 @@ func TestShareFrozenWhileItWaits(t *testing.T) {
 		}
 		frozen.Resume() // its commands end by themselves every two seconds
 	}
-	spec.Capsules[0].Share = 0
+	spec.Capsules[0].Waiters = 0
 	startWorker(t, spec)
 	ranOnce(t, rdb, rec, pushed)
 	testkit.Await(t, soon, "it is fenced", func() bool { return len(rdb.Keys(t.Context(), keys.Fenced("*")).Val()) > 0 })

@@ -45,7 +45,7 @@ type capsuleSpec struct {
 	Concurrency int
 	Queues      []string
 	Fetch       string // "", "basic" or "panics"
-	Share       int
+	Waiters     int
 }
 
 // worker is the program: a user's main, with classes whose arguments choose
@@ -99,7 +99,7 @@ func (w *worker) config(rdb *redis.Client) actors.Config {
 		}},
 	}
 	for _, k := range s.Capsules {
-		c := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: fetch.Strict(k.Queues), Share: k.Share}
+		c := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: fetch.Strict(k.Queues), Waiters: k.Waiters}
 		switch k.Fetch {
 		case "basic":
 			c.Fetch = fetch.NewBasic

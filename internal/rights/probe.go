@@ -94,7 +94,7 @@ func (d *Daemon) is() (is kind) {
 	for _, f := range []struct {
 		have bool
 		kind kind
-	}{{d.Reliable, reliable}, {d.Basic, basic}, {d.Share, share}, {d.Iterable, iterable}, {d.Metrics, metrics}} {
+	}{{d.Reliable, reliable}, {d.Basic, basic}, {d.Iterable, iterable}, {d.Metrics, metrics}} {
 		if f.have {
 			is |= f.kind
 		}

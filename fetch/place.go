@@ -1,0 +1,219 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+var (
+	errOver = errors.New("the incarnation is over")
+	errTorn = errors.New("redis has fallen back: a list is not what it was")
+)
+
+// place is the hash in one slot that names every list of jobs that an owner has in
+// progress there. Its field `!` holds three numbers: the generation, the number of the
+// last call, and the highest number of a claim.
+type place struct {
+	in       *incarnation
+	slot     keys.Slot
+	key      string
+	registry string
+	queues   []int // of fetcher.names
+
+	// turn is the right to make a call, one at a time: what became of a call that was
+	// not answered is told by its number.
+	turn chan struct{}
+
+	// Guarded by turn:
+	opened  bool
+	doubt   bool           // resync before the next call
+	torn    bool           // and read every list
+	gen     uint64         // confirmed
+	asked   uint64         // the highest generation that was asked for
+	number  uint64         // of the last call that was carried out
+	top     uint64         // the highest number of a claim
+	pending func()         // what a doubtful call has done if it was carried out
+	owed    map[*list]bool // lists to be read whatever their length: a job may have been refused
+	called  bool           // since the last look
+	leaving bool           // leave was sent
+	left    bool           // and carried out
+	page    int            // how many jobs of a list are read at once; 0: all
+
+	// Guarded by fetcher.mu:
+	lapsed  bool // the lease had run out: a rescuer may have been here
+	lists   map[string]*list
+	waiters []*waiter
+	known   uint64 // gen
+}
+
+func newPlace(in *incarnation, s keys.Slot, queues []int) *place {
+	p := &place{
+		in: in, slot: s, key: s.Place(in.id), registry: s.Registry(), queues: queues,
+		turn: make(chan struct{}, 1), lists: make(map[string]*list),
+	}
+	return p
+}
+
+// addWaiters gives each queue its waiters, as far as there may be so many.
+func (in *incarnation) addWaiters() {
+	left := MaxWaiters
+	for n := range max(1, in.f.env.Waiters) {
+		for q := range in.f.names {
+			if left == 0 {
+				return
+			}
+			left--
+			in.placeOf(q).addWaiter(q, n)
+		}
+	}
+}
+
+// addWaiter adds waiter n of a queue, with its list.
+func (p *place) addWaiter(queue, n int) {
+	field := "w:" + p.in.f.names[queue]
+	if n > 0 {
+		field = "w" + strconv.Itoa(n+1) + field[1:]
+	}
+	l := &list{field: field, key: p.slot.List(p.in.id, field), queue: queue}
+	p.lists[field] = l
+	p.waiters = append(p.waiters, &waiter{in: p.in, p: p, queue: queue, list: l})
+}
+
+// turnOf runs fn when it is its turn.
+func (p *place) turnOf(ctx context.Context, fn func() error) error {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	return fn()
+}
+
+// try runs fn, which makes a call, when nothing is in doubt. It runs it again when Redis
+// refused the call since it remembers another one as the last.
+func (p *place) try(ctx context.Context, fn func() error) error {
+	return p.turnOf(ctx, func() error {
+		for again := false; ; again = true {
+			if err := p.ready(ctx); err != nil {
+				return err
+			}
+			err := fn()
+			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") && !errors.Is(err, errTorn) {
+				return err
+			}
+		}
+	})
+}
+
+// ready makes sure of the lease and that nothing is in doubt. It is our turn.
+func (p *place) ready(ctx context.Context) error {
+	f := p.in.f
+	f.mu.Lock()
+	over, fresh := p.in.over, f.fresh(f.env.Lease/3)
+	f.mu.Unlock()
+	if over {
+		return errOver
+	}
+	if !fresh {
+		if err := f.renew(ctx, p.in); err != nil {
+			return fmt.Errorf("renew: %w", err)
+		}
+	}
+	f.mu.Lock()
+	doubt := p.doubt || p.lapsed || !p.opened
+	f.mu.Unlock()
+	if !doubt {
+		return nil
+	}
+	if err := p.resync(ctx); err != nil {
+		return fmt.Errorf("resync: %w", err)
+	}
+	return nil
+}
+
+// look makes ready a place, and sure that Redis knows of the last call: while long jobs run
+// there may be none for hours, and a fence or a fallback is to be seen at the next beat. It
+// is our turn.
+func (p *place) look(ctx context.Context) error {
+	if err := p.ready(ctx); err != nil || p.called {
+		p.called = false
+		return err
+	}
+	mark, err := p.in.f.rdb.HGet(ctx, p.key, "!").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if strings.HasPrefix(mark, fmt.Sprint(p.gen, " ", p.number, " ")) {
+		return nil
+	}
+	p.doubt = true
+	return p.ready(ctx)
+}
+
+// call makes a numbered call; done is what it does if it is carried out. It is our
+// turn. Until there is an answer the call is in doubt, also if it panics.
+func (p *place) call(ctx context.Context, s flatScript, keys []string, args []any, done func()) ([]string, error) {
+	all := make([]any, 0, 6+len(keys)+len(args))
+	all = append(all, nil, nil, 1+len(keys), p.key)
+	for i := range keys {
+		all = append(all, &keys[i])
+	}
+	all = append(append(all, p.gen, p.number+1), args...)
+	p.doubt, p.pending, p.called = true, done, true
+	reply, err := s.run(ctx, p.in.f.rdb, all)
+	if hasPrefix(err, "FENCED") {
+		return nil, p.in.f.fenced(p.in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.number++
+	p.doubt, p.pending = false, nil
+	return reply, nil
+}
+
+// effect is a function that a call runs when it was carried out, with the lock.
+func (p *place) effect(fn func()) func() {
+	f := p.in.f
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		fn()
+	}
+}
+
+// lookup finds the list and number of a unit, if it is in hand. f.mu is held.
+func (p *place) lookup(u *Unit) (*list, uint64, bool) {
+	field, n, ok := parseReceipt(u.Receipt)
+	if !ok || u.Incarnation != p.in.n {
+		return nil, 0, false
+	}
+	l := p.lists[field]
+	if l == nil || l.find(n) < 0 {
+		return nil, 0, false
+	}
+	return l, n, true
+}
+
+// drop forgets a settled job, and a claim without any. f.mu is held.
+func (p *place) drop(l *list, n uint64) {
+	l.drop(n)
+	if len(l.held) == 0 && !l.waits() {
+		delete(p.lists, l.field)
+	}
+}
+
+// owe notes that a list is to be read whatever its length. f.mu is held.
+func (p *place) owe(l *list) {
+	if p.owed == nil {
+		p.owed = make(map[*list]bool)
+	}
+	p.owed[l] = true
+}

@@ -1,0 +1,219 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	maxPause      = 15 * time.Second // between two looks
+	lockTime      = 10 * time.Second // of one round, extended at every step
+	tombstoneTime = 24 * time.Hour
+	lookLimit     = 100              // how many dead owners are listed at once
+	allTime       = 10 * time.Minute // between two looks at all that are registered
+	firstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
+	lastDelay     = 5 * time.Minute
+)
+
+// Rescuer puts what dead processes had in progress back into their queues, to the end
+// that is popped next, bytes unchanged, or where its policy sends it. A dead owner is one
+// whose lease is over. Every step is harmless beside another rescuer's; a lock lets one
+// work at a time.
+type Rescuer struct {
+	cfg     RescuerConfig
+	rdb     redis.UniversalClient
+	cluster bool
+	own     string // what the ids of this process begin with, or ""
+	pause   time.Duration
+	looked  time.Time // at all that are registered
+	delays  map[string]time.Duration
+	said    map[string]bool // of layouts that are not known
+}
+
+// NewRescuer makes a Rescuer; it does not touch Redis. It is for one goroutine.
+func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
+	if cfg.Redis == nil {
+		return nil, errors.New("rescuer: Redis is nil, expected a client")
+	}
+	if cfg.Lease < 0 {
+		return nil, fmt.Errorf("rescuer: lease %v, expected 0 or more", cfg.Lease)
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = DefaultLease
+	}
+	if cfg.Window < 0 {
+		return nil, fmt.Errorf("rescuer: window %v, expected 0 or more", cfg.Window)
+	}
+	if cfg.Window == 0 {
+		cfg.Window = DefaultWindow
+	}
+	r := &Rescuer{
+		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
+		delays: make(map[string]time.Duration), said: make(map[string]bool),
+	}
+	_, r.cluster = cfg.Redis.(*redis.ClusterClient)
+	if cfg.Identity != "" {
+		r.own = cfg.Identity + "#"
+	}
+	return r, nil
+}
+
+// Rescue makes one round. After an error, too, what could be done was done.
+func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
+	var done Rescued
+	token := r.own + strconv.FormatUint(r.random("lock").Uint64(), 16)
+	dead, next, err := r.look(ctx)
+	if err == nil && len(dead) > 0 {
+		var won bool
+		if won, err = r.rdb.SetNX(ctx, keys.Rescue, token, lockTime).Result(); won {
+			err = r.round(ctx, dead, token, &done)
+			r.unlock(ctx, token)
+		}
+	}
+	done.Next = r.pause/2 + r.jitter(r.pause/2)
+	if next >= 0 {
+		done.Next = min(done.Next, next+time.Millisecond+r.jitter(r.pause/50))
+	}
+	done.Next = max(done.Next, time.Millisecond)
+	if err != nil {
+		return done, fmt.Errorf("rescue: %w", err)
+	}
+	return done, nil
+}
+
+func (r *Rescuer) unlock(ctx context.Context, token string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if held, err := r.rdb.Get(ctx, keys.Rescue).Result(); err == nil && held == token {
+		r.rdb.Del(ctx, keys.Rescue) // else it ends by itself
+	}
+}
+
+func (r *Rescuer) random(what string) *rand.Rand {
+	if r.cfg.Rand != nil {
+		return r.cfg.Rand
+	}
+	if r.own == "" {
+		return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	return jitter.Rand(r.own, what)
+}
+
+func (r *Rescuer) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(r.random("pause").Int64N(int64(d)))
+}
+
+// look lists the owners whose entry in the index is over, now and then all that are
+// registered, and tells how soon the next one is due, -1 for none.
+func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
+	index := keys.CommonOf("", r.cluster).Expiries
+	var at *redis.TimeCmd
+	var first *redis.ZSliceCmd
+	_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		if !r.cluster {
+			at = pipe.Time(ctx)
+		}
+		first = pipe.ZRangeWithScores(ctx, index, 0, lookLimit-1)
+		return nil
+	})
+	if err != nil {
+		return nil, -1, err
+	}
+	now := time.Now()
+	if at != nil {
+		now = at.Val()
+	}
+	next = -1
+	for _, z := range first.Val() {
+		if left := time.UnixMilli(int64(z.Score)).Sub(now); left > 0 {
+			next = left
+			break
+		}
+		dead = append(dead, z.Member.(string))
+	}
+	if r.looked.IsZero() || time.Since(r.looked) > allTime {
+		all, err := r.registered(ctx)
+		if err != nil {
+			return dead, next, err
+		}
+		r.looked = time.Now()
+		for _, id := range all {
+			if !slices.Contains(dead, id) {
+				dead = append(dead, id)
+			}
+		}
+	}
+	return dead, next, nil
+}
+
+// round deals with all that are dead.
+func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *Rescued) error {
+	var failed []error
+	for _, id := range dead {
+		if due, err := r.due(ctx, id); err != nil || !due {
+			failed = append(failed, err)
+			continue
+		}
+		from, err := r.rescue(ctx, id, token)
+		if from.ID != "" {
+			done.Details = append(done.Details, from)
+			if from.Done {
+				done.Fetchers++
+			}
+			for _, n := range from.Queues {
+				done.Units += n
+			}
+		}
+		if err == nil {
+			delete(r.delays, id)
+			continue
+		}
+		failed = append(failed, fmt.Errorf("fetcher %s: %w", id, err))
+		if !isReply(err) {
+			break // it would be the same with the others
+		}
+		r.delay(ctx, id)
+	}
+	return errors.Join(failed...)
+}
+
+// delay puts off the next try at an owner that cannot be rescued, so that not every
+// process wakes up for it at each beat.
+func (r *Rescuer) delay(ctx context.Context, id string) {
+	d := min(lastDelay, max(firstDelay, 2*r.delays[id]))
+	d = min(d, max(r.cfg.Lease/2, time.Millisecond)*20) // a short lease is in a hurry
+	r.delays[id] = d
+	index := keys.CommonOf("", r.cluster).Expiries
+	r.rdb.ZAddXX(ctx, index, redis.Z{Score: float64(time.Now().Add(d).UnixMilli()), Member: id})
+}
+
+// due tells whether an owner is to be rescued by us. One of this process is not, unless it
+// has taken a new id: after a pause of the whole process it goes on.
+func (r *Rescuer) due(ctx context.Context, id string) (bool, error) {
+	if r.own == "" || !strings.HasPrefix(id, r.own) {
+		return true, nil
+	}
+	dot := strings.LastIndexByte(id, '.') + 1
+	n, _ := strconv.ParseUint(id[dot:], 10, 64)
+	index := keys.CommonOf("", r.cluster).Expiries
+	next := id[:dot] + strconv.FormatUint(n+1, 10)
+	err := r.rdb.ZScore(ctx, index, next).Err()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil, err
+}

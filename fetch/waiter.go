@@ -1,0 +1,243 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+type rander = *rand.Rand
+
+const (
+	shortWait = 1500 * time.Millisecond // a blocked move waits at least so long
+	longWait  = 2500 * time.Millisecond // and at most; both are bounded by the lease
+)
+
+// waiter makes blocked moves from one queue into its waiting list, one after the other,
+// by a connection of its own. A push itself moves the job and wakes one process.
+type waiter struct {
+	in    *incarnation
+	p     *place
+	queue int // of fetcher.names
+	list  *list
+	conn  conn
+
+	// Guarded by fetcher.mu:
+	open    bool      // a move is under way
+	ending  bool      // and was asked to end
+	compare bool      // the list is to be compared before the next move
+	all     bool      // whatever its length
+	again   time.Time // compare at this time, too: a move may come late
+	checked time.Time // when it was compared
+	lost    bool      // a move was not answered: it may come late
+	pause   time.Time // no move before this time
+	healthy bool      // the last move or comparison was answered
+	away    error     // why Redis cannot be reached
+}
+
+// run goes on until the incarnation or the fetcher ends.
+func (w *waiter) run() {
+	f := w.in.f
+	defer func() {
+		w.conn.close()
+		f.mu.Lock()
+		f.running--
+		f.wake()
+		f.mu.Unlock()
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	f.mu.Lock()
+	w.compare = true                  // and the place opened
+	for w.in == f.cur && !f.closing { // f.mu is held
+		switch at := w.due(); {
+		case !at.IsZero() && !at.After(time.Now()):
+			f.mu.Unlock()
+			w.check(ctx)
+			f.mu.Lock()
+		case w.may():
+			d := f.waitTime(w)
+			w.open = true
+			f.mu.Unlock()
+			w.move(ctx, d)
+			f.mu.Lock()
+		default:
+			w.sleep(at)
+		}
+	}
+	f.mu.Unlock()
+}
+
+// due is when the list is to be compared next: after what went wrong, and as often as
+// the lease is renewed. f.mu is held.
+func (w *waiter) due() time.Time {
+	at := w.checked.Add(w.in.f.env.Lease / 3)
+	if !w.again.IsZero() && w.again.Before(at) {
+		at = w.again
+	}
+	if w.compare {
+		at = time.Now()
+	}
+	if at.Before(w.pause) {
+		at = w.pause
+	}
+	return at
+}
+
+// may tells whether a move may be made now: somebody waits, nothing is being given back
+// that it would get again, and it ends long before the lease. f.mu is held.
+func (w *waiter) may() bool {
+	f := w.in.f
+	return f.waits > 0 && !f.giving && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+}
+
+// mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
+// lease after the renewal, if it is not on its way for long.
+func (f *fetcher) mayWait() time.Duration { return f.env.Lease*2/3 - f.longest() }
+
+func (f *fetcher) longest() time.Duration { return min(longWait, f.env.Lease/3) }
+
+// waitTime is how long the next move waits. Redis serves who blocked first, and Ruby
+// blocks anew every 2 s: equal times would lock in phase. f.mu is held.
+func (f *fetcher) waitTime(*waiter) time.Duration {
+	longest := f.longest()
+	shortest := min(shortWait, longest*3/5)
+	return shortest + time.Duration(f.rand.Int64N(int64(longest-shortest)+1))
+}
+
+// sleep waits for a change, or until something is due. f.mu is held, not meanwhile.
+func (w *waiter) sleep(at time.Time) {
+	f := w.in.f
+	changed := f.changed
+	d := time.Until(at)
+	if pause := time.Until(w.pause); pause > 0 && pause < d {
+		d = pause
+	}
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	t := time.NewTimer(max(d, time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	}
+}
+
+// move is one blocked move.
+func (w *waiter) move(ctx context.Context, d time.Duration) {
+	f := w.in.f
+	text, err := w.conn.move(ctx, w, keys.Queue(f.names[w.queue]), w.list.key, d)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.open, w.ending = false, false
+	switch {
+	case err == nil:
+		w.healthy, w.away = true, nil
+		if w.in == f.cur { // else it is not ours any more: a rescuer has put it back
+			f.stash = append(f.stash, w.list.add(w.in, bytesOf(text))...)
+		}
+	case errors.Is(err, redis.Nil):
+		w.healthy, w.away = true, nil
+	default:
+		w.failed(err)
+		w.lost = w.lost || !isReply(err)
+		w.again = time.Now().Add(d)
+	}
+	f.wake()
+	if f.waits == 0 && !f.closing {
+		f.calm.Reset(graceTime)
+	}
+}
+
+// failed notes an error: the list must be compared, and not too soon be waited again.
+// f.mu is held.
+func (w *waiter) failed(err error) {
+	w.compare, w.healthy = true, false
+	w.pause = time.Now().Add(soonTime)
+	if isReply(err) {
+		w.away = nil
+		if hasPrefix(err, "WRONGTYPE") {
+			w.in.f.sick.report(w.in.f.names[w.queue], err.Error())
+		}
+		return
+	}
+	w.away = err
+}
+
+// check compares the waiting list with what is in hand; no move is under way.
+func (w *waiter) check(ctx context.Context) {
+	f := w.in.f
+	f.mu.Lock()
+	all := w.all
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := w.p.turnOf(ctx, func() error {
+		if err := w.p.ready(ctx); err != nil {
+			return err
+		}
+		n, err := f.rdb.LLen(ctx, w.list.key).Result()
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		same := !all && int(n) == len(w.list.held)
+		f.mu.Unlock()
+		if same {
+			return nil
+		}
+		err = w.p.compare(ctx, w.list, int(n))
+		w.p.doubt = w.p.doubt && err != nil
+		return err
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		w.failed(err)
+	} else {
+		now := time.Now()
+		w.compare, w.all, w.checked, w.away, w.healthy = false, false, now, nil, true
+		if !w.again.After(now) {
+			w.again = time.Time{}
+		}
+	}
+	f.wake()
+}
+
+// end asks Redis to end the move that is under way. f.mu is held.
+func (w *waiter) end() {
+	if w.ending {
+		return
+	}
+	w.ending = true
+	id, node := w.conn.id()
+	f := w.in.f
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if id > 0 && node != nil && node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Err() == nil {
+			return
+		}
+		f.mu.Lock()
+		open := w.open && w.ending
+		f.mu.Unlock()
+		if open {
+			w.conn.cut()
+		}
+	}()
+}
+
+// name has the list named on a new connection.
+func (w *waiter) name(ctx context.Context, cn redis.Scripter) error {
+	f := w.in.f
+	f.mu.Lock()
+	gen := w.p.known
+	f.mu.Unlock()
+	return openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.names[w.queue]).Err()
+}

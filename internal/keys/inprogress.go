@@ -1,0 +1,68 @@
+package keys
+
+// Layout is the version of what fetchers write to Redis; the registry names it.
+const Layout = 2
+
+// Slot names the keys of jobs in progress in one slot: those of all queues on one server,
+// of a single queue on a cluster, where they carry its tag. The zero Slot is the one of a
+// server.
+type Slot struct {
+	tag     string // "{queue:NAME}", "" on one server
+	cluster bool
+}
+
+// SlotOf is the slot of a queue.
+func SlotOf(queue string, cluster bool) Slot {
+	if !cluster {
+		return Slot{}
+	}
+	return Slot{tag: "{" + Queue(queue) + "}", cluster: true}
+}
+
+func (s Slot) join(name, rest string) string {
+	if s.tag != "" {
+		name += ":" + s.tag
+	}
+	if rest != "" {
+		name += ":" + rest
+	}
+	return name
+}
+
+// Place is the hash that names every list in which fetcher id has jobs: field -> queue and
+// ms since the epoch; the field "!" holds its generation, call and claim, or the fence.
+func (s Slot) Place(id string) string { return s.join("troupe:inprogress", id) }
+
+// List is the list that a field of the place names.
+func (s Slot) List(id, field string) string { return s.join("troupe:claim", id+":"+field) }
+
+// Registry is the hash: fetcher id -> layout and queues of its place, as JSON.
+func (s Slot) Registry() string { return s.join("troupe:places", "") }
+
+// Unread is the hash of jobs that could not be read, as they are larger than the
+// connection carries: length and digest -> tries.
+func (s Slot) Unread() string { return s.join("troupe:unread", "") }
+
+// Suspects is the list in which suspects of a queue wait.
+func (s Slot) Suspects(queue string) string {
+	if s.cluster {
+		return ClusterSuspects(queue)
+	}
+	return Queue(Suspects(queue))
+}
+
+// Common are the keys of a fetcher that lie in one slot of their own on a cluster.
+type Common struct {
+	Lease    string // a string that lives as long as the fetcher gives signs of life
+	Expiries string // zset: fetcher id, score = end of its lease in ms; an index
+	Owners   string // hash: fetcher id -> layout and queues; on one server the registry
+}
+
+// CommonOf names them.
+func CommonOf(id string, cluster bool) Common {
+	tag := "troupe"
+	if cluster {
+		tag = "{troupe}"
+	}
+	return Common{Lease: tag + ":lease:" + id, Expiries: tag + ":expiries", Owners: tag + ":places"}
+}
