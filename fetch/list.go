@@ -22,12 +22,14 @@ type list struct {
 	since   int64
 	held    []held // in hand: taken and not settled, the oldest first
 	next    uint64
+	stamp   uint64 // see place.group
 }
 
 // held is one job; n tells it from others with the same bytes.
 type held struct {
 	n       uint64
 	payload []byte
+	stamp   uint64 // of the last call that acked it
 }
 
 func (l *list) waits() bool { return isWaiting(l.field) }
@@ -47,7 +49,7 @@ func (l *list) add(in *incarnation, payloads ...[]byte) []Unit {
 	}
 	all, begin := text.String(), 0
 	for i, p := range payloads {
-		l.held = append(l.held, held{l.next, p})
+		l.held = append(l.held, held{n: l.next, payload: p})
 		end := ends[min(i, len(ends)-1)]
 		receipt := all[begin:end]
 		if i >= len(ends) { // never of a claim

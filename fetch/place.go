@@ -46,6 +46,7 @@ type place struct {
 	page    int            // how many jobs of a list are read at once; 0: all
 
 	// Guarded by fetcher.mu:
+	stamp   uint64 // of the last acks
 	lapsed  bool // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter

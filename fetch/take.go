@@ -173,7 +173,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		claims = (ask+claimSize-1)/claimSize + min(len(wants), 8)
 	}
 	names := make([]string, 0, 1+len(groups)+claims+len(wants))
-	args := make([]any, 0, 16+3*len(groups)+len(r.acks)+3*len(wants))
+	args := make([]any, 0, 16+4*len(groups)+len(r.acks)+3*len(wants))
 	paused := keys.Paused
 	if f.cluster {
 		paused = p.key
@@ -183,14 +183,9 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 	for i := range groups {
 		g := &groups[i]
 		names = append(names, g.l.key)
-		args = append(args, &g.l.field)
-		if g.whole {
-			args = append(args, len(g.jobs), 0)
-			continue
-		}
-		args = append(args, "", len(g.jobs))
-		for k := range g.jobs {
-			args = append(args, g.jobs[k].payload)
+		args = append(args, &g.l.field, g.length, g.oldest, len(g.rest))
+		for k := range g.rest {
+			args = append(args, g.rest[k])
 		}
 	}
 	for i := range claims {
@@ -205,7 +200,8 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		}
 		args = append(args, listName(f.names[q], r.suspect), &f.names[q], wants[i].N)
 	}
-	done := p.effect(func() { p.acked(groups) })
+	stamp := p.stamp
+	done := p.effect(func() { p.acked(groups, stamp) })
 	text, err := p.call(ctx, takeScript, names, args, done)
 	if err != nil {
 		return reply{}, err
@@ -215,44 +211,65 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 
 // ackGroup are the acks of one list.
 type ackGroup struct {
-	l     *list
-	jobs  []held
-	whole bool // they are all of a claim
+	l      *list
+	length int      // of the list, as far as we know
+	oldest int      // how many of its oldest jobs are acked: they go by their number
+	rest   [][]byte // the others
 }
 
-// group sorts acks by list; what is not in hand was acked before.
+// group sorts acks by list, and stamps their jobs with the number of the call. What is
+// not in hand was acked before.
 func (p *place) group(acks []Unit) (groups []ackGroup) {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := make(map[*list]int)
+	p.stamp++
+	var l *list
 	for i := range acks {
-		l, n, ok := p.lookup(&acks[i])
-		if !ok {
+		field, n, ok := parseReceipt(acks[i].Receipt)
+		if !ok || acks[i].Incarnation != p.in.n {
 			continue
 		}
-		k, known := at[l]
-		if !known {
-			k = len(groups)
-			at[l] = k
-			groups = append(groups, ackGroup{l: l})
+		if l == nil || l.field != field {
+			if l = p.lists[field]; l == nil {
+				continue
+			}
 		}
-		g := &groups[k]
-		g.jobs = append(g.jobs, l.held[l.find(n)])
+		k := l.find(n)
+		if k < 0 {
+			continue
+		}
+		if l.stamp != p.stamp {
+			l.stamp = p.stamp
+			groups = append(groups, ackGroup{l: l, length: len(l.held)})
+		}
+		l.held[k].stamp = p.stamp
 	}
 	for i := range groups {
 		g := &groups[i]
-		g.jobs = distinct(g.jobs)
-		g.whole = !g.l.waits() && len(g.jobs) == len(g.l.held)
+		for k, h := range g.l.held {
+			switch {
+			case h.stamp != p.stamp:
+			case g.oldest == k && !g.l.waits():
+				g.oldest++
+			default:
+				g.rest = append(g.rest, h.payload)
+			}
+		}
 	}
 	return groups
 }
 
-// acked is the effect of acks. f.mu is held.
-func (p *place) acked(groups []ackGroup) {
+// acked is the effect of acks with this stamp. f.mu is held.
+func (p *place) acked(groups []ackGroup, stamp uint64) {
 	for i := range groups {
-		for _, h := range groups[i].jobs {
-			p.drop(groups[i].l, h.n)
+		l := groups[i].l
+		if l == nil {
+			continue
+		}
+		l.held = slices.DeleteFunc(l.held, func(h held) bool { return h.stamp == stamp })
+		if len(l.held) == 0 && !l.waits() {
+			delete(p.lists, l.field)
 		}
 	}
 }
@@ -285,13 +302,13 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 	}
 	for _, field := range said.torn {
 		for i := range groups {
-			if groups[i].l.field == field {
-				groups[i].jobs = nil // nothing is known of it; the comparison tells
+			if groups[i].l != nil && groups[i].l.field == field {
+				groups[i].l = nil // nothing is known of it; the comparison tells
 			}
 		}
 		p.doubt, p.torn, err = true, true, errTorn
 	}
-	p.acked(groups)
+	p.acked(groups, p.stamp)
 	for i := range wants {
 		f.pause(f.index[wants[i].Queue], slices.Contains(said.paused, i))
 	}
@@ -379,17 +396,4 @@ func bytesOf(s string) []byte {
 		return []byte{}
 	}
 	return unsafe.Slice(unsafe.StringData(s), len(s))
-}
-
-// distinct removes repeated jobs.
-func distinct(jobs []held) []held {
-	seen := make(map[uint64]bool, len(jobs))
-	out := jobs[:0]
-	for _, h := range jobs {
-		if !seen[h.n] {
-			seen[h.n] = true
-			out = append(out, h)
-		}
-	}
-	return out
 }

@@ -6,8 +6,8 @@
 -- ARGV[4]  how many jobs to take
 -- ARGV[5]  how many bytes: the job that reaches them is the last one
 -- ARGV[6..8] how many lists are acked from, lists of new claims and queues there are
--- ARGV[9..] per list that is acked from: its field; its length as the owner knows it if
---          all of it goes, else ''; how many jobs n; the n jobs
+-- ARGV[9..] per list that is acked from: its field; its length as the owner knows it; how
+--          many of its oldest jobs go; how many others n; the n jobs
 -- then     per queue: what its claims are called, paused name or '', how many in pass 1
 --
 -- Returns a flat list: ('c', field, queue, n, n jobs) for a claim, ('e', queue, text)
@@ -24,25 +24,20 @@ local highest = math.max(tonumber(top), tonumber(ARGV[3]))
 local acks, claims, queues = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at = 9
 for a = 1, acks do
-  local list, field, length, n = KEYS[2 + a], ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
-  if length ~= '' then
-    if pcall('LLEN', list) == tonumber(length) then
-      call('DEL', list)
-      call('HDEL', place, field)
-    else
-      say('t', field)
-    end
+  local list, field, oldest, n = KEYS[2 + a], ARGV[at], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  if oldest > 0 and pcall('LLEN', list) ~= tonumber(ARGV[at + 1]) then
+    say('t', field)
   else
-    for i = at + 3, at + 2 + n do
-      local r = pcall('LREM', list, -1, ARGV[i])
-      if r ~= 1 then
+    if oldest > 0 then call('LTRIM', list, 0, -oldest - 1) end
+    for i = at + 4, at + 3 + n do
+      if pcall('LREM', list, -1, ARGV[i]) ~= 1 then
         say('t', field)
         break
       end
     end
     dropped(list, field)
   end
-  at = at + 3 + n
+  at = at + 4 + n
 end
 
 local n, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -83,17 +78,20 @@ local function grab(q, want)
   end
   if there <= want then dry[q] = true end
   want = math.min(want, there)
+  local piece = 8 -- nobody knows how large the next jobs are: at first few are read
   while want > 0 and bytes > 0 do
     local c = claim(q, name)
     if not c then return end
-    local job = pcall('LMOVE', queue, c.list, 'RIGHT', 'LEFT')
-    if type(job) ~= 'string' then
-      dry[q] = true
-      if text(job) then say('e', q, text(job)) end
-      return
+    local found = call('LRANGE', queue, -math.min(piece, want, most - #c.jobs), -1)
+    local jobs, had = {}, #c.jobs
+    for i = #found, 1, -1 do -- the oldest first
+      if bytes <= 0 then break end
+      jobs[#jobs + 1], bytes = found[i], bytes - #found[i]
+      c.jobs[had + #jobs] = found[i]
     end
-    c.jobs[#c.jobs + 1] = job
-    bytes, n, want = bytes - #job, n - 1, want - 1
+    call('LPUSH', c.list, unpack(jobs))
+    call('LTRIM', queue, 0, -#jobs - 1)
+    n, want, piece = n - #jobs, want - #jobs, most
   end
 end
 
