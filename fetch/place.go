@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/troupehq/troupe/internal/keys"
@@ -17,8 +16,8 @@ var (
 )
 
 // place is the hash in one slot that names every list of jobs that an owner has in
-// progress there. Its field `!` holds three numbers: the generation, the number of the
-// last call, and the highest number of a claim.
+// progress there. Its field `!` holds two numbers: the generation, and the number of the
+// last call.
 type place struct {
 	in       *incarnation
 	slot     keys.Slot
@@ -36,8 +35,8 @@ type place struct {
 	torn    bool           // and read every list
 	gen     uint64         // confirmed
 	asked   uint64         // the highest generation that was asked for
-	number  uint64         // of the last call that was carried out
-	top     uint64         // the highest number of a claim
+	last    uint64         // number of the last call that was carried out, as Redis has it
+	number  uint64         // of the last call that was made: none has one twice
 	pending func()         // what a doubtful call has done if it was carried out
 	owed    map[*list]bool // lists to be read whatever their length: a job may have been refused
 	called  bool           // since the last look
@@ -47,7 +46,7 @@ type place struct {
 
 	// Guarded by fetcher.mu:
 	stamp   uint64 // of the last acks
-	lapsed  bool // the lease had run out: a rescuer may have been here
+	lapsed  bool   // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter
 	known   uint64 // gen
@@ -151,22 +150,28 @@ func (p *place) look(ctx context.Context) error {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
-	if strings.HasPrefix(mark, fmt.Sprint(p.gen, " ", p.number, " ")) {
+	if mark == p.mark() {
 		return nil
 	}
 	p.doubt = true
 	return p.ready(ctx)
 }
 
+// mark is what `!` of the place says, as far as we know.
+func (p *place) mark() string {
+	return strconv.FormatUint(p.gen, 10) + " " + strconv.FormatUint(p.last, 10)
+}
+
 // call makes a numbered call; done is what it does if it is carried out. It is our
 // turn. Until there is an answer the call is in doubt, also if it panics.
 func (p *place) call(ctx context.Context, s flatScript, keys []string, args []any, done func()) ([]string, error) {
+	p.number++
 	all := make([]any, 0, 6+len(keys)+len(args))
 	all = append(all, nil, nil, 1+len(keys), p.key)
 	for i := range keys {
 		all = append(all, &keys[i])
 	}
-	all = append(append(all, p.gen, p.number+1), args...)
+	all = append(append(all, p.mark(), p.number), args...)
 	p.doubt, p.pending, p.called = true, done, true
 	reply, err := s.run(ctx, p.in.f.rdb, all)
 	if hasPrefix(err, "FENCED") {
@@ -175,8 +180,7 @@ func (p *place) call(ctx context.Context, s flatScript, keys []string, args []an
 	if err != nil {
 		return nil, err
 	}
-	p.number++
-	p.doubt, p.pending = false, nil
+	p.last, p.doubt, p.pending = p.number, false, nil
 	return reply, nil
 }
 

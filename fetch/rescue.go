@@ -159,14 +159,11 @@ func (e *emptying) run(ctx context.Context, from *RescuedFrom) (moved int, err e
 
 var errLock = errors.New("another rescuer has taken over")
 
-// extend keeps the lock.
+// extend takes or keeps the lock.
 func (r *Rescuer) extend(ctx context.Context, token string) error {
-	held, err := r.rdb.Get(ctx, keys.Rescue).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
+	ours, err := lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, lockTime.Milliseconds()).Bool()
+	if err == nil && !ours {
+		err = errLock
 	}
-	if held != token {
-		return errLock
-	}
-	return r.rdb.PExpire(ctx, keys.Rescue, lockTime).Err()
+	return err
 }

@@ -75,8 +75,9 @@ func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	token := r.own + strconv.FormatUint(r.random("lock").Uint64(), 16)
 	dead, next, err := r.look(ctx)
 	if err == nil && len(dead) > 0 {
-		var won bool
-		if won, err = r.rdb.SetNX(ctx, keys.Rescue, token, lockTime).Result(); won {
+		if err = r.extend(ctx, token); errors.Is(err, errLock) {
+			err = nil // somebody else does it
+		} else if err == nil {
 			err = r.round(ctx, dead, token, &done)
 			r.unlock(ctx, token)
 		}

@@ -1,7 +1,9 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,9 +24,9 @@ const (
 
 // state is what begin returns of a place.
 type state struct {
-	gen, number, top uint64
-	existed          bool
-	fields           map[string]string
+	gen, last uint64
+	existed   bool
+	fields    map[string]string
 }
 
 // resync finds out under a new generation what became of a doubtful call, and compares
@@ -41,12 +43,13 @@ func (p *place) resync(ctx context.Context) error {
 		p.doubt = true
 		return err
 	}
-	fellBack := p.opened && (!s.existed || s.gen < p.gen || s.number != p.number && (s.number != p.number+1 || p.pending == nil))
-	if p.opened && !fellBack && s.number == p.number+1 {
+	done := p.pending != nil && s.last == p.number
+	fellBack := p.opened && (!s.existed || s.gen < p.gen || s.last != p.last && !done)
+	if p.opened && !fellBack && done {
 		p.pending()
 	}
 	p.torn = p.torn || fellBack
-	p.pending, p.number, p.top = nil, s.number, max(p.top, s.top)
+	p.pending, p.last, p.number = nil, s.last, max(p.number, s.last)
 	p.gen, p.opened, p.doubt = p.asked, true, true
 	f.mu.Lock()
 	p.known = p.gen
@@ -97,9 +100,8 @@ func (p *place) begin(ctx context.Context) (*state, error) {
 		}
 		s := &state{existed: reply[0] != "", fields: make(map[string]string)}
 		s.gen, _ = strconv.ParseUint(reply[0], 10, 64)
-		s.number, _ = strconv.ParseUint(reply[1], 10, 64)
-		s.top, _ = strconv.ParseUint(reply[2], 10, 64)
-		for pair := range slices.Chunk(reply[3:], 2) {
+		s.last, _ = strconv.ParseUint(reply[1], 10, 64)
+		for pair := range slices.Chunk(reply[2:], 2) {
 			s.fields[pair[0]] = pair[1]
 		}
 		return s, nil
@@ -253,29 +255,42 @@ func (p *place) readPage(ctx context.Context, l *list, read, n int) ([]string, e
 		p.page = max(1, most/2)
 		return nil, err
 	}
-	if aside := p.setAside(ctx, l, -read-1); aside != nil {
-		return nil, errors.Join(err, aside)
+	job, aside := p.setAside(ctx, l, -read-1)
+	if job != "" {
+		return []string{job}, nil
 	}
-	return nil, err
+	return nil, errors.Join(err, aside)
 }
 
-// setAside takes a job that cannot be read out of a list.
-func (p *place) setAside(ctx context.Context, l *list, index int) error {
+// setAside takes a job that cannot be read out of a list, or returns it if it is in hand.
+func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string, err error) {
 	f := p.in.f
-	dead := keys.Dead
-	if f.cluster {
-		dead = p.key
+	queue := f.names[l.queue]
+	dead, score := keys.Dead, strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', -1, 64)
+	if f.cluster { // where the dead set lies in another slot
+		dead, score = keys.ClusterUnreadable(queue), ""
 	}
-	queue := keys.Queue(f.names[l.queue])
-	reply, err := p.call(ctx, asideScript, []string{l.key, queue, dead, p.slot.Unread()},
-		[]any{l.field, index, float64(time.Now().UnixMicro()) / 1e6}, nil)
+	args := []any{l.field, index, score}
+	f.mu.Lock()
+	hand := make(map[string]string, len(l.held))
+	for i := range l.held {
+		digest := fmt.Sprintf("%x", sha1.Sum(l.held[i].payload)) //nolint:gosec // as in the script
+		hand[digest] = string(l.held[i].payload)
+		args = append(args, digest)
+	}
+	f.mu.Unlock()
+	reply, err := p.call(ctx, asideScript, []string{l.key, keys.Queue(queue), dead, p.slot.Unread()}, args, func() {})
 	p.doubt = true // the comparison is not through
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return "", err
+	case reply[0] == "hand":
+		return hand[reply[1]], nil
+	case reply[0] != "":
+		f.env.Logger.Error().Str("queue", queue).Str("to", reply[1]).
+			Msg("a job is larger than what the connection to redis carries within its time-out; it was put aside unread")
 	}
-	f.env.Logger.Error().Str("queue", f.names[l.queue]).Strs("to", reply).
-		Msg("a job is larger than what the connection to redis carries within its time-out; it was put aside unread")
-	return nil
+	return "", nil
 }
 
 // restore writes jobs back. It is our turn.
@@ -298,7 +313,7 @@ func (p *place) restore(ctx context.Context, l *list, missing []held) error {
 	return nil
 }
 
-// compareFields sorts claims by number, and waiting lists behind them.
+// compareFields sorts claims by number of their call, and waiting lists behind them.
 func compareFields(a, b string) int {
 	wa, wb := isWaiting(a), isWaiting(b)
 	switch {
@@ -306,10 +321,12 @@ func compareFields(a, b string) int {
 		return 1
 	case wa != wb:
 		return -1
-	case len(a) != len(b) && !wa:
-		return len(a) - len(b)
+	case wa:
+		return strings.Compare(a, b)
 	}
-	return strings.Compare(a, b)
+	callA, nA, _ := strings.Cut(a, ".")
+	callB, nB, _ := strings.Cut(b, ".")
+	return cmp.Or(len(callA)-len(callB), strings.Compare(callA, callB), len(nA)-len(nB), strings.Compare(nA, nB))
 }
 
 func cutLast(s string, sep byte) (before, after string, found bool) {

@@ -172,6 +172,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 	if len(wants) > 0 {
 		claims = (ask+claimSize-1)/claimSize + min(len(wants), 8)
 	}
+	call := strconv.FormatUint(p.number+1, 10) + "."
 	names := make([]string, 0, 1+len(groups)+claims+len(wants))
 	args := make([]any, 0, 16+4*len(groups)+len(r.acks)+3*len(wants))
 	paused := keys.Paused
@@ -179,7 +180,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		paused = p.key
 	}
 	names = append(names, paused)
-	args = append(args, p.top, ask, f.env.Bytes, len(groups), claims, len(wants))
+	args = append(args, ask, f.env.Bytes, len(groups), claims, len(wants))
 	for i := range groups {
 		g := &groups[i]
 		names = append(names, g.l.key)
@@ -189,7 +190,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		}
 	}
 	for i := range claims {
-		names = append(names, p.slot.List(p.in.id, strconv.FormatUint(p.top+uint64(i)+1, 10)))
+		names = append(names, p.slot.List(p.in.id, call+strconv.Itoa(i+1)))
 	}
 	for i := range wants {
 		q := f.index[wants[i].Queue]
@@ -292,8 +293,6 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 			bytes += len(job)
 		}
 		p.lists[c.field] = l
-		top, _ := strconv.ParseUint(c.field, 10, 64)
-		p.top = max(p.top, top)
 		got.units = append(got.units, l.add(p.in, payloads...)...)
 	}
 	got.full = bytes >= f.env.Bytes

@@ -1,28 +1,25 @@
--- enter is the head of every script of an owner. KEYS[1] is its place, ARGV[1] its
--- generation and ARGV[2] the number of this call.
+-- enter is the head of every script of a fetcher. KEYS[1] is its place, ARGV[1] what `!` of
+-- the place must be, "generation number" of the last call, and ARGV[2] the number of this one.
 --
 -- HDEL of a field that is never there comes first: Redis that is out of memory refuses
 -- the first command of a script that needs some, but lets a script that has begun to
 -- write go on. PERSIST would do as well, and would take its end from a tombstone.
 --
 -- Errors, none of which changes anything: MISSING without a place, FENCED when a
--- rescuer has closed it, STALE when the generation or the number is not the expected
--- one: a repetition, a late twin, or Redis has fallen back.
+-- rescuer has closed it, STALE when `!` is not as expected: a repetition, a late twin, or
+-- Redis has fallen back.
 
 local call, pcall = redis.call, redis.pcall
-local place = KEYS[1]
+local place, number = KEYS[1], ARGV[2]
 call('HDEL', place, '')
 local mark = call('HGET', place, '!')
 if not mark then return redis.error_reply('MISSING ' .. place) end
-local gen, number, top = string.match(mark, '^(%d+) (%d+) (%d+)$')
-if not gen then return redis.error_reply('FENCED ' .. mark) end
-if gen ~= ARGV[1] or tonumber(number) ~= tonumber(ARGV[2]) - 1 then
-  return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1] .. ' before call ' .. ARGV[2])
-end
+if string.sub(mark, 1, 6) == 'fenced' then return redis.error_reply('FENCED ' .. mark) end
+if mark ~= ARGV[1] then return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1]) end
 
 -- confirm ends a call that was carried out; it comes last.
-local function confirm(highest)
-  call('HSET', place, '!', gen .. ' ' .. ARGV[2] .. ' ' .. highest)
+local function confirm()
+  call('HSET', place, '!', string.match(mark, '^%d+') .. ' ' .. number)
 end
 
 local function text(reply) -- of an error

@@ -14,7 +14,7 @@ for k = 3, #KEYS do
   if type(n) == 'number' then left = left + n end
 end
 if left > 0 then
-  confirm(top)
+  confirm()
   return {string.format('%d', left)}
 end
 for k = 3, #KEYS do

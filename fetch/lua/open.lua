@@ -9,7 +9,7 @@
 redis.call('HDEL', KEYS[1], '') -- see enter
 local mark = redis.call('HGET', KEYS[1], '!')
 if not mark then return redis.error_reply('MISSING ' .. KEYS[1]) end
-local gen = string.match(mark, '^(%d+) %d+ %d+$')
+local gen = string.match(mark, '^(%d+) %d+$')
 if not gen then return redis.error_reply('FENCED ' .. mark) end
 if gen ~= ARGV[1] then return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1]) end
 local t = redis.call('TIME')

@@ -6,7 +6,5 @@
 
 call('HSETNX', place, ARGV[3], ARGV[4])
 call('RPUSH', KEYS[2], unpack(ARGV, 5))
-local highest = top
-if tonumber(ARGV[3]) and tonumber(ARGV[3]) > tonumber(top) then highest = ARGV[3] end
-confirm(highest)
+confirm()
 return {'1'}

@@ -38,5 +38,5 @@ for at = 3, #ARGV, 9 do
   end
   out[#out + 1] = err or '1'
 end
-confirm(top)
+confirm()
 return out

@@ -1,12 +1,12 @@
 -- take acks jobs and takes new ones. Behind enter.
 --
 -- KEYS[2]  set of paused queues; the place itself where that is in another slot
--- KEYS[3..] lists that are acked from, lists of new claims, queues: as many as ARGV says
--- ARGV[3]  highest claim number that the owner knows
--- ARGV[4]  how many jobs to take
--- ARGV[5]  how many bytes: the job that reaches them is the last one
--- ARGV[6..8] how many lists are acked from, lists of new claims and queues there are
--- ARGV[9..] per list that is acked from: its field; its length as the owner knows it; how
+-- KEYS[3..] lists that are acked from, lists of new claims (NUMBER.1 and so on), queues: as
+--          many as ARGV says
+-- ARGV[3]  how many jobs to take
+-- ARGV[4]  how many bytes: the job that reaches them is the last one
+-- ARGV[5..7] how many lists are acked from, lists of new claims and queues there are
+-- ARGV[8..] per list that is acked from: its field; its length as the owner knows it; how
 --          many of its oldest jobs go; how many others n; the n jobs
 -- then     per queue: what its claims are called, paused name or '', how many in pass 1
 --
@@ -20,9 +20,8 @@ local function say(...)
   for _, v in ipairs({...}) do out[#out + 1] = v end
 end
 
-local highest = math.max(tonumber(top), tonumber(ARGV[3]))
-local acks, claims, queues = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local at = 9
+local acks, claims, queues = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local at = 8
 for a = 1, acks do
   local list, field, oldest, n = KEYS[2 + a], ARGV[at], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   if oldest > 0 and pcall('LLEN', list) ~= tonumber(ARGV[at + 1]) then
@@ -40,7 +39,7 @@ for a = 1, acks do
   at = at + 4 + n
 end
 
-local n, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local n, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local firstClaim, firstQueue = 2 + acks, 2 + acks + claims
 local used, now = 0, nil
 local open = {} -- per queue: its claim that has room: {list, jobs}
@@ -52,12 +51,12 @@ local function claim(q, name)
   local c = open[q]
   if c and #c.jobs < most then return c end
   if used == claims then return nil end
-  used, highest = used + 1, highest + 1
+  used = used + 1
   if not now then
     local t = call('TIME')
     now = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
   end
-  c = {list = KEYS[firstClaim + used], field = string.format('%d', highest), queue = q, jobs = {}}
+  c = {list = KEYS[firstClaim + used], field = number .. '.' .. used, queue = q, jobs = {}}
   call('HSET', place, c.field, name .. ' ' .. now)
   open[q] = c
   order[#order + 1] = c
@@ -112,5 +111,5 @@ for _, c in ipairs(order) do
     for i = 1, #c.jobs do out[o + 4 + i] = c.jobs[i] end
   end
 end
-confirm(string.format('%d', highest))
+confirm()
 return out

@@ -18,6 +18,10 @@ func ClusterFenced(id string) string { return "{troupe}:fenced:" + id }
 // own slot.
 func ClusterSuspects(queue string) string { return "{" + Queue(queue) + "}" + SuspectsSuffix }
 
+// ClusterUnreadable is the list of jobs of a queue that no connection could carry, in the
+// queue's own slot; elsewhere these go to the dead set.
+func ClusterUnreadable(queue string) string { return "{" + Queue(queue) + "}.unreadable" }
+
 // ClusterRecovered is Recovered on a cluster: for the jobs of one queue, in its slot.
 func ClusterRecovered(queue string) string { return Recovered + ":{" + Queue(queue) + "}" }
 
