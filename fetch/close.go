@@ -13,7 +13,7 @@ import (
 
 const (
 	closeTime = 24 * time.Hour // how long a list stays closed that may still get a job
-	endTime   = time.Second    // how long Close waits for blocked moves to be answered
+	endTime   = time.Second    // how long an answer of Redis to the end of a wait may take
 )
 
 // Close ends all waits, gives back what nobody has taken, and leaves; see Fetcher.
@@ -57,9 +57,9 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 			}
 		}
 	}
-	t := time.NewTimer(endTime)
+	t := time.NewTimer(f.longest() + endTime) // a move that cannot be ended runs out
 	defer t.Stop()
-	for f.running > 0 || f.giving { // f.mu is held
+	for f.running > 0 || f.calming { // f.mu is held
 		changed := f.changed
 		f.mu.Unlock()
 		select {

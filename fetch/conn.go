@@ -38,12 +38,10 @@ func (c *conn) move(ctx context.Context, w *waiter, queue, list string, d time.D
 
 func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, net.ErrClosed
-	}
-	if c.client != nil {
-		return c.client, nil
+	client := c.client
+	c.mu.Unlock()
+	if client != nil {
+		return client, nil
 	}
 	node, ok := w.in.f.rdb.(*redis.Client)
 	if cluster, is := w.in.f.rdb.(*redis.ClusterClient); is {
@@ -52,6 +50,11 @@ func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client
 			return nil, err
 		}
 	} else if !ok {
+		return nil, net.ErrClosed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
 		return nil, net.ErrClosed
 	}
 	opt := *node.Options()
@@ -97,6 +100,7 @@ func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client
 		opt.WriteTimeout--
 	}
 	c.client, c.node = redis.NewClient(&opt), node
+	w.in.f.env.opened(c.client)
 	return c.client, nil
 }
 

@@ -206,19 +206,11 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
 			}
 			switch {
 			case !e.elsewhere(v):
-			case v.To == ToSchedule:
-				pipe.ZAdd(ctx, keys.Schedule, redis.Z{Score: v.Score, Member: payload})
-			case v.To == ToDead:
-				pipe.ZAdd(ctx, keys.Dead, redis.Z{Score: v.Score, Member: payload})
-				if v.Trim.Before != 0 {
-					pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", score(v.Trim.Before))
-				}
-				if v.Trim.Max > 0 {
-					pipe.ZRemRangeByRank(ctx, keys.Dead, 0, int64(-v.Trim.Max))
-				}
+			case v.To != ToQueue:
+				putSet(ctx, pipe, v.To, v.Score, payload, v.Trim)
 			default:
-				pipe.SAdd(ctx, keys.Queues, listName(v.Queue, v.Suspect))
-				pipe.RPush(ctx, e.key(v), payload)
+				put(ctx, pipe, "SADD", keys.Queues, listName(v.Queue, v.Suspect))
+				put(ctx, pipe, "RPUSH", e.key(v), payload)
 			}
 		}
 		return nil

@@ -51,6 +51,7 @@ func (r *Rescuer) queues(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	names = append(names, r.cfg.Queues...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return strings.ContainsAny(name, "{}") }), nil
 }

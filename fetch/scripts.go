@@ -27,6 +27,7 @@ var (
 
 	openScript    = script.New("open", source("open"))
 	beginScript   = script.New("begin", source("begin"))
+	putScript     = script.New("put", source("put"))
 	lockScript    = script.New("lock", source("lock"))
 	renewScript   = script.New("renew", source("renew"))
 	fenceScript   = script.New("fence", source("fence"))

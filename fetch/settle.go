@@ -29,6 +29,7 @@ func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 }
 
 func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]Result, error) {
+	defer f.give(moves)()
 	results := make([]Result, len(moves))
 	by := make(map[*place][]*Move)
 	for i := range moves {
@@ -52,6 +53,32 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 		}
 	}
 	return results, refused
+}
+
+// give notes that jobs go back to their queues, until end is called: meanwhile no wait on
+// these begins, which would get them again.
+func (f *fetcher) give(moves []Move) (end func()) {
+	var queues []int
+	for i := range moves {
+		if q, ok := f.index[moves[i].Unit.Queue]; ok && moves[i].To == ToQueue {
+			queues = append(queues, q)
+		}
+	}
+	add := func(n int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, q := range queues {
+			f.giving[q] += n
+		}
+		if n < 0 {
+			f.wake()
+		}
+	}
+	if len(queues) == 0 {
+		return func() {}
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 // inOrder puts the moves to the end of a queue that is popped next last, the newest
@@ -194,7 +221,7 @@ func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *
 	var here []*Move
 	var rest []job
 	var acks []job
-	cmds := make([]redis.Cmder, len(moves))
+	cmds := make([]*redis.Cmd, len(moves))
 	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, m := range moves {
 			payload := m.Payload
@@ -202,20 +229,10 @@ func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *
 				payload = m.Unit.Payload
 			}
 			switch m.To {
-			case ToRetry:
-				cmds[i] = pipe.ZAdd(ctx, keys.Retry, redis.Z{Score: m.Score, Member: payload})
-			case ToSchedule:
-				cmds[i] = pipe.ZAdd(ctx, keys.Schedule, redis.Z{Score: m.Score, Member: payload})
-			case ToDead:
-				cmds[i] = pipe.ZAdd(ctx, keys.Dead, redis.Z{Score: m.Score, Member: payload})
-				if m.Trim.Before != 0 {
-					pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", score(m.Trim.Before))
-				}
-				if m.Trim.Max > 0 {
-					pipe.ZRemRangeByRank(ctx, keys.Dead, 0, int64(-m.Trim.Max))
-				}
+			case ToRetry, ToSchedule, ToDead:
+				cmds[i] = putSet(ctx, pipe, m.To, m.Score, payload, m.Trim)
 			case ToBack:
-				cmds[i] = pipe.SAdd(ctx, keys.Queues, m.Unit.Queue)
+				cmds[i] = put(ctx, pipe, "SADD", keys.Queues, m.Unit.Queue)
 			}
 		}
 		return nil
@@ -239,6 +256,17 @@ func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *
 		}
 	}
 	return here, rest, nil
+}
+
+// put adds to a pipeline the first step of a move that leaves the slot of its queue on a
+// cluster: the destination is written. Out of memory Redis carries out the script.
+func put(ctx context.Context, p redis.Pipeliner, command, key string, what any) *redis.Cmd {
+	return putScript.Queue(ctx, p, []string{key}, command, what)
+}
+
+func putSet(ctx context.Context, p redis.Pipeliner, to Place, at float64, payload []byte, t Trim) *redis.Cmd {
+	key := map[Place]string{ToRetry: keys.Retry, ToSchedule: keys.Schedule, ToDead: keys.Dead}[to]
+	return putScript.Queue(ctx, p, []string{key}, "ZADD", payload, score(at), t.text())
 }
 
 // ack takes jobs out of their lists. It is our turn.

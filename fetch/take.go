@@ -369,7 +369,7 @@ func (f *fetcher) unstash(in *incarnation, n int) []Unit {
 	var units []Unit
 	rest := f.stash[:0]
 	for _, u := range f.stash {
-		if len(units) < n && !u.Suspect && !in.placeOf(f.index[u.Queue]).lapsed {
+		if len(units) < n && f.startable(&u) && !in.placeOf(f.index[u.Queue]).lapsed {
 			units = append(units, u)
 		} else {
 			rest = append(rest, u)

@@ -23,11 +23,12 @@ type demand struct {
 	waits   int           // calls of Wait
 	changed chan struct{} // closed and made anew when anything changes
 	calm    *time.Timer
-	running int // waiters
-	giving  bool
+	running int         // waiters
+	giving  map[int]int // queues -> calls under way that give jobs back to them
+	calming bool        // giveBack is under way
 }
 
-func (d *demand) init() { d.changed = make(chan struct{}) }
+func (d *demand) init() { d.changed, d.giving = make(chan struct{}), make(map[int]int) }
 
 // wake tells all who wait that something has changed. f.mu is held.
 func (f *fetcher) wake() {
@@ -98,8 +99,12 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 
 // ready tells whether a Take would find something in hand. f.mu is held.
 func (f *fetcher) ready(in *incarnation) bool {
-	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return !u.Suspect })
+	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startable(&u) })
 }
+
+// startable tells whether a unit in hand may be handed out: not while jobs are given back
+// to its queue, since it may be one of them. f.mu is held.
+func (f *fetcher) startable(u *Unit) bool { return !u.Suspect && f.giving[f.index[u.Queue]] == 0 }
 
 // endWait is the end of a Wait. When no other begins, the waits that are open end soon.
 func (f *fetcher) endWait() {
@@ -131,8 +136,8 @@ func (f *fetcher) calmDown() {
 			}
 		}
 	}
-	if !open && len(f.stash) > 0 && !f.giving {
-		f.giving = true
+	if !open && len(f.stash) > 0 && !f.calming {
+		f.calming = true
 		go f.giveBack()
 	}
 }
@@ -162,7 +167,7 @@ func (f *fetcher) giveBack() {
 	f.restash(in, f.unsettled(in, units))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.giving = false
+	f.calming = false
 	f.wake()
 }
 

@@ -94,7 +94,7 @@ func (w *waiter) due() time.Time {
 // that it would get again, and it ends long before the lease. f.mu is held.
 func (w *waiter) may() bool {
 	f := w.in.f
-	return f.waits > 0 && !f.giving && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
@@ -210,24 +210,27 @@ func (w *waiter) check(ctx context.Context) {
 	f.wake()
 }
 
-// end asks Redis to end the move that is under way. f.mu is held.
+// end asks Redis to end the move that is under way. Without the right to do so it runs
+// out: a connection that is cut might leave it to come late, and the list closed for a day.
+// f.mu is held.
 func (w *waiter) end() {
 	if w.ending {
 		return
 	}
 	w.ending = true
 	id, node := w.conn.id()
+	if id == 0 || node == nil {
+		return
+	}
 	f := w.in.f
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
-		if id > 0 && node != nil && node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Err() == nil {
-			return
-		}
+		err := node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Err()
 		f.mu.Lock()
-		open := w.open && w.ending
+		away := w.open && w.ending && err != nil && !isReply(err)
 		f.mu.Unlock()
-		if open {
+		if away {
 			w.conn.cut()
 		}
 	}()
