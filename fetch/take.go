@@ -170,7 +170,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 	}
 	claims := 0
 	if len(wants) > 0 {
-		claims = (ask+claimSize-1)/claimSize + min(len(wants), 8)
+		claims = min(ask, (ask+claimSize-1)/claimSize+2*len(wants)) // of each queue the first one is small
 	}
 	call := strconv.FormatUint(p.number+1, 10) + "."
 	names := make([]string, 0, 1+len(groups)+claims+len(wants))

@@ -14,7 +14,6 @@
 -- for a queue that cannot be served, ('p', queue) for a paused one, ('t', field) for a
 -- list whose length is not as expected: nothing was acked of it.
 
-local most = 64 -- jobs in a claim
 local out = {}
 local function say(...)
   for _, v in ipairs({...}) do out[#out + 1] = v end
@@ -41,56 +40,51 @@ end
 
 local n, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local firstClaim, firstQueue = 2 + acks, 2 + acks + claims
-local used, now = 0, nil
-local open = {} -- per queue: its claim that has room: {list, jobs}
-local order, content = {}, {}
-local dry = {}
+local used, now, dry = 0, nil, {}
 local pauses = KEYS[2] ~= place and call('EXISTS', KEYS[2]) == 1
 
-local function claim(q, name)
-  local c = open[q]
-  if c and #c.jobs < most then return c end
-  if used == claims then return nil end
-  used = used + 1
+-- claim moves up to most jobs of a queue into a new claim, and returns how many.
+local function claim(q, most)
+  local queue = KEYS[firstQueue + q]
+  local found = call('LRANGE', queue, -most, -1) -- the oldest is the last
+  local last = #found
+  local first = last + 1
+  while first > 1 and bytes > 0 do
+    first = first - 1
+    bytes = bytes - #found[first]
+  end
   if not now then
     local t = call('TIME')
-    now = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+    now = string.format(' %d', t[1] * 1000 + math.floor(t[2] / 1000))
   end
-  c = {list = KEYS[firstClaim + used], field = number .. '.' .. used, queue = q, jobs = {}}
-  call('HSET', place, c.field, name .. ' ' .. now)
-  open[q] = c
-  order[#order + 1] = c
-  return c
+  used = used + 1
+  local field, moved, o = number .. '.' .. used, last - first + 1, #out
+  call('HSET', place, field, ARGV[at + 3 * q - 3] .. now)
+  call('RPUSH', KEYS[firstClaim + used], unpack(found, first))
+  call('LTRIM', queue, 0, -moved - 1)
+  out[o + 1], out[o + 2], out[o + 3], out[o + 4] = 'c', field, q, moved
+  for i = 1, moved do out[o + 4 + i] = found[last + 1 - i] end
+  return moved
 end
 
 local function grab(q, want)
-  local name, pause, queue = ARGV[at + 3 * q - 3], ARGV[at + 3 * q - 2], KEYS[firstQueue + q]
+  local pause = ARGV[at + 3 * q - 2]
   if dry[q] or want <= 0 then return end
   if pauses and pause ~= '' and pcall('SISMEMBER', KEYS[2], pause) == 1 then
     dry[q] = true
     return say('p', q)
   end
-  local there = pcall('LLEN', queue)
+  local there = pcall('LLEN', KEYS[firstQueue + q])
   if text(there) then
     dry[q] = true
     return say('e', q, text(there))
   end
   if there <= want then dry[q] = true end
   want = math.min(want, there)
-  local piece = 8 -- nobody knows how large the next jobs are: at first few are read
-  while want > 0 and bytes > 0 do
-    local c = claim(q, name)
-    if not c then return end
-    local found = call('LRANGE', queue, -math.min(piece, want, most - #c.jobs), -1)
-    local jobs, had = {}, #c.jobs
-    for i = #found, 1, -1 do -- the oldest first
-      if bytes <= 0 then break end
-      jobs[#jobs + 1], bytes = found[i], bytes - #found[i]
-      c.jobs[had + #jobs] = found[i]
-    end
-    call('LPUSH', c.list, unpack(jobs))
-    call('LTRIM', queue, 0, -#jobs - 1)
-    n, want, piece = n - #jobs, want - #jobs, most
+  local most = 8 -- nobody knows how large the next jobs are: at first few are read
+  while want > 0 and bytes > 0 and used < claims do
+    local moved = claim(q, math.min(most, want))
+    n, want, most = n - moved, want - moved, 64
   end
 end
 
@@ -101,15 +95,6 @@ end
 for q = 1, queues do
   if n <= 0 or bytes <= 0 then break end
   grab(q, n)
-end
-for _, c in ipairs(order) do
-  if #c.jobs == 0 then
-    call('HDEL', place, c.field)
-  else
-    local o = #out
-    out[o + 1], out[o + 2], out[o + 3], out[o + 4] = 'c', c.field, c.queue, #c.jobs
-    for i = 1, #c.jobs do out[o + 4 + i] = c.jobs[i] end
-  end
 end
 confirm()
 return out
