@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,22 +21,27 @@ import (
 type basic struct {
 	rdb   redis.UniversalClient
 	names []string
-	index map[string]int
 	wants func(int, *rand.Rand) []Want
-	sick  *sickQueues
 	bytes int // of one Take
 
-	mu     sync.Mutex // guards what follows; never held during a call
-	rand   *rand.Rand
-	stash  []Unit // popped by a Wait, not yet handed out; the first is the oldest
-	pop    *pop   // under way, or nil
-	resume map[string]time.Time
-	paused []string // queues that the last look found paused
-	closed bool
+	mu      sync.Mutex // guards what follows; never held during a call
+	rand    *rand.Rand
+	stash   []Unit // popped and not handed out, the oldest first
+	pop     *pop   // under way, or nil
+	waiting int    // calls of Wait
+	sick    sickQueues
+	paused  []string // queues that the last Take found paused
+	closed  bool
 }
 
-// NewBasic is the Factory of Sidekiq's own way to fetch: BRPOP, no private
-// place, nothing to renew or to rescue. It loses what it holds when the process
+// pop is one BRPOP. It is never broken off, since Redis may have popped already.
+type pop struct {
+	done chan struct{} // closed when what it got is in the stash or put back
+	err  error
+}
+
+// NewBasic is the Factory of Sidekiq's own way to fetch: BRPOP, nothing in progress in
+// Redis, nothing to renew or to rescue. It loses what it holds when the process
 // is killed: prefer NewReliable.
 func NewBasic(env Env) (Fetcher, error) {
 	if err := Validate(env.Queues); err != nil {
@@ -54,20 +60,10 @@ func NewBasic(env Env) (Fetcher, error) {
 		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
 			"queues on several nodes: use the reliable one, which does")
 	}
-	f := &basic{
-		rdb:    env.Redis,
-		names:  env.Queues.Names(),
-		index:  make(map[string]int),
-		wants:  planner(env.Queues),
-		sick:   &sickQueues{log: env.Logger},
-		bytes:  env.bytes(),
-		rand:   env.rand(),
-		resume: make(map[string]time.Time),
-	}
-	for i, name := range f.names {
-		f.index[name] = i
-	}
-	return f, nil
+	return &basic{
+		rdb: env.Redis, names: env.Queues.Names(), wants: planner(env.Queues), bytes: env.bytes(),
+		rand: env.rand(), sick: sickQueues{log: env.Logger},
+	}, nil
 }
 
 // Open does nothing: there is nothing to register.
@@ -79,31 +75,38 @@ func (f *basic) Renew(context.Context) error { return nil }
 // Durable is false.
 func (f *basic) Durable() bool { return false }
 
-// Take hands out what Wait has popped, and pops more by the wants of the
-// queues. What Wait popped from a queue that has been paused goes back. Acks are
-// nothing to do: the jobs left Redis when they were fetched.
-func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
-	units, ask, wants, err := f.reserve(n)
-	if err != nil {
-		return nil, fmt.Errorf("take: %w", err)
+// Take hands out what Wait has popped, and pops more by the wants of the queues. What
+// Wait popped from a queue that has been paused goes back. Acks are nothing to do: the
+// jobs left Redis when they were fetched.
+func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err error) {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil, fmt.Errorf("take: %w", errClosed)
 	}
+	have := min(max(n, 0), len(f.stash))
+	ask := min(n-have, maxTake)
+	wants := f.wants(max(ask, 1), f.rand)
+	units = slices.Clone(f.stash[:have])
+	f.stash = f.stash[have:]
+	f.mu.Unlock()
 	if n <= 0 {
 		return nil, nil
 	}
-	var popped []Unit
 	done := false
 	defer func() {
 		if !done { // an error, or a panic in what others wrote
 			f.mu.Lock()
-			f.stash = slices.Concat(units, popped, f.stash)
+			f.stash = append(units, f.stash...)
 			f.mu.Unlock()
+			units = nil
 		}
 	}()
 	args := []any{nil, nil, 1 + len(wants), keys.Paused}
 	for i := range wants {
 		args = append(args, keys.Queue(wants[i].Queue))
 	}
-	args = append(args, ask, f.bytes)
+	args = append(args, max(ask, 0), f.bytes)
 	for i := range wants {
 		args = append(args, &wants[i].Queue, wants[i].N)
 	}
@@ -117,7 +120,7 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	}
 	for _, c := range reply.claims {
 		for _, job := range c.jobs {
-			popped = append(popped, Unit{Queue: wants[c.queue].Queue, Payload: bytesOf(job), Incarnation: 1})
+			units = append(units, Unit{Queue: wants[c.queue].Queue, Payload: bytesOf(job), Incarnation: 1})
 		}
 	}
 	var paused []string
@@ -130,45 +133,110 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
 	f.mu.Lock()
 	f.paused = paused
 	f.mu.Unlock()
-	all, err := f.unpaused(ctx, units, popped, paused)
-	if err != nil {
+	var back []Move // popped by a Wait before the pause was seen
+	for _, u := range units {
+		if slices.Contains(paused, u.Queue) {
+			back = append(back, Move{Unit: u, To: ToQueue})
+		}
+	}
+	if _, err := f.Settle(ctx, back); err != nil {
 		return nil, fmt.Errorf("take: put back what is paused: %w", err)
 	}
 	done = true
-	return all, nil
+	return slices.DeleteFunc(units, func(u Unit) bool { return slices.Contains(paused, u.Queue) }), nil
 }
 
-// reserve hands out what was popped by a Wait, and tells how much is to be popped for
-// the rest of n.
-func (f *basic) reserve(n int) (units []Unit, ask int, wants []Want, err error) {
+// Wait blocks in one BRPOP of two seconds at most, over all queues in the order that the
+// next Take would draw. It returns early when ctx or d ends; the pop goes on, and what
+// it gets when nobody waits any more is put back.
+func (f *basic) Wait(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil || d <= 0 {
+		return err
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil, 0, nil, errClosed
+	if f.closed || len(f.stash) > 0 {
+		defer f.mu.Unlock()
+		if f.closed {
+			return fmt.Errorf("wait: %w", errClosed)
+		}
+		return nil
 	}
-	have := min(max(n, 0), len(f.stash))
-	if ask = min(n-have, maxTake); ask > 0 {
-		wants = f.wants(ask, f.rand)
+	if f.pop == nil {
+		f.pop = &pop{done: make(chan struct{})}
+		go f.run(f.pop, f.order(), min(d, lookTime))
 	}
-	units = slices.Clone(f.stash[:have])
-	f.stash = f.stash[have:]
-	return units, ask, wants, nil
+	p := f.pop
+	f.waiting++
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.waiting--
+	}()
+	timer := time.NewTimer(min(d, lookTime))
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return p.err
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// unpaused joins what a Wait has popped and what was popped now, and puts back
-// what came from a queue that was paused in between.
-func (f *basic) unpaused(ctx context.Context, stashed, popped []Unit, paused []string) ([]Unit, error) {
-	var back []Move
-	units := make([]Unit, 0, len(stashed)+len(popped))
-	for _, u := range stashed {
-		if slices.Contains(paused, u.Queue) {
-			back = append(back, Move{Unit: u, To: ToQueue})
-		} else {
-			units = append(units, u)
+// order draws the order of the queues for a BRPOP, without those that the last Take found
+// paused and those whose key had the wrong type a moment ago: one of them fails the whole
+// command. f.mu is held.
+func (f *basic) order() (order []string) {
+	for _, want := range f.wants(1, f.rand) {
+		if !slices.Contains(f.paused, want.Queue) && !f.sick.lately(want.Queue) {
+			order = append(order, keys.Queue(want.Queue))
 		}
 	}
-	_, err := f.Settle(ctx, back)
-	return append(units, popped...), err
+	return order
+}
+
+// run carries out p.
+func (f *basic) run(p *pop, order []string, d time.Duration) {
+	got, err := f.brpop(order, d)
+	f.mu.Lock()
+	if len(got) == 2 {
+		queue := strings.TrimPrefix(got[0], keys.Queue(""))
+		f.stash = append(f.stash, Unit{Queue: queue, Payload: bytesOf(got[1]), Incarnation: 1})
+	}
+	p.err = err
+	unwanted := f.waiting == 0
+	f.mu.Unlock()
+	if unwanted {
+		_ = f.putBack(context.Background()) // else Close tries again, and reports
+	}
+	f.mu.Lock()
+	f.pop = nil
+	f.mu.Unlock()
+	close(p.done)
+}
+
+// brpop blocks for d, rounded up to a second as Redis clients count here.
+func (f *basic) brpop(order []string, d time.Duration) ([]string, error) {
+	if len(order) == 0 { // every queue is paused, or its key has the wrong type
+		time.Sleep(d)
+		return nil, nil
+	}
+	ctx := context.Background()
+	got, err := f.rdb.BRPop(ctx, max(d+time.Second-1, time.Second).Truncate(time.Second), order...).Result()
+	if hasPrefix(err, "WRONGTYPE") {
+		err = nil
+		for _, key := range order {
+			if kind := f.rdb.Type(ctx, key).Val(); kind != "list" && kind != "none" {
+				f.sick.report(strings.TrimPrefix(key, keys.Queue("")), key+" is a "+kind+", expected a list")
+			}
+		}
+	}
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	return got, err
 }
 
 // Settle writes up to 500 moves in one atomic step. The units of moves that go
@@ -176,47 +244,34 @@ func (f *basic) unpaused(ctx context.Context, stashed, popped []Unit, paused []s
 // reply was lost is done twice if it goes to a queue: nothing in Redis tells
 // that it had happened.
 func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
-	ordered := make([]Move, 0, len(moves))
-	for _, m := range moves {
-		if m.To == ToBack {
-			ordered = append(ordered, m)
-		}
+	ordered := make([]*Move, len(moves))
+	for i := range moves {
+		ordered[i] = &moves[i]
 	}
-	for _, m := range slices.Backward(moves) { // what is requeued last is popped first
-		if m.To != ToBack {
-			ordered = append(ordered, m)
+	for batch := range slices.Chunk(inOrder(ordered), maxMoves) {
+		names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
+		args := make([]any, 0, 6*len(batch))
+		for _, m := range batch {
+			payload, target := m.Payload, any(score(m.Score))
+			if payload == nil {
+				payload = m.Unit.Payload
+			}
+			if m.To == ToQueue || m.To == ToBack {
+				at := slices.Index(names, keys.Queue(m.Unit.Queue))
+				if at < 0 {
+					at = len(names)
+					names = append(names, keys.Queue(m.Unit.Queue))
+				}
+				target = at + 1
+			}
+			before, most := m.Trim.args()
+			args = append(args, int(m.To), target, m.Unit.Queue, payload, before, most)
 		}
-	}
-	for batch := range slices.Chunk(ordered, maxMoves) {
-		if err := f.place(ctx, batch); err != nil {
+		if err := placeScript.Run(ctx, f.rdb, names, args...).Err(); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 	}
 	return make([]Result, len(moves)), nil
-}
-
-func (f *basic) place(ctx context.Context, moves []Move) error {
-	names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
-	args := make([]any, 0, 6*len(moves))
-	for i := range moves {
-		m := &moves[i]
-		payload, target := m.Payload, any(score(m.Score))
-		if payload == nil {
-			payload = m.Unit.Payload
-		}
-		if m.To == ToQueue || m.To == ToBack {
-			key := keys.Queue(m.Unit.Queue)
-			at := slices.Index(names, key)
-			if at < 0 {
-				at = len(names)
-				names = append(names, key)
-			}
-			target = at + 1
-		}
-		before, most := m.Trim.args()
-		args = append(args, int(m.To), target, m.Unit.Queue, payload, before, most)
-	}
-	return placeScript.Run(ctx, f.rdb, names, args...).Err()
 }
 
 // Close waits for a pop under way and puts back what it got. left is what could

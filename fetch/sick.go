@@ -19,7 +19,8 @@ type sickQueues struct {
 	log zerolog.Logger
 
 	mu    sync.Mutex
-	until map[string]time.Time
+	until map[string]time.Time // when the log speaks of a queue again
+	seen  map[string]time.Time // the last report
 }
 
 // report logs the first of the reports of a queue in a while.
@@ -29,12 +30,20 @@ func (s *sickQueues) report(queue, problem string) {
 	fresh := now.After(s.until[queue])
 	if fresh {
 		if s.until == nil {
-			s.until = make(map[string]time.Time)
+			s.until, s.seen = make(map[string]time.Time), make(map[string]time.Time)
 		}
 		s.until[queue] = now.Add(sickQuiet)
 	}
+	s.seen[queue] = now
 	s.mu.Unlock()
 	if fresh {
 		s.log.Error().Str("queue", queue).Str("problem", problem).Msg("queue cannot be served, going on without it")
 	}
+}
+
+// lately tells whether a queue was reported in the last seconds.
+func (s *sickQueues) lately(queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.seen[queue]) < sickTime
 }
