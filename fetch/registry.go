@@ -20,6 +20,20 @@ type orphan struct {
 	names map[keys.Slot][]string // queues
 }
 
+// unlisted are the owners that are registered and that the index of expiries lacks.
+func (r *Rescuer) unlisted(ctx context.Context, index string) ([]string, error) {
+	ids, err := r.registered(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	listed, err := r.rdb.ZRange(ctx, index, 0, -1).Result()
+	slices.Sort(listed)
+	return slices.DeleteFunc(ids, func(id string) bool {
+		_, found := slices.BinarySearch(listed, id)
+		return found
+	}), err
+}
+
 // registered are the ids of all owners. On a cluster every queue is asked as well: the
 // node of the registry may have fallen back.
 func (r *Rescuer) registered(ctx context.Context) ([]string, error) {

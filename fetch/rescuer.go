@@ -21,7 +21,7 @@ const (
 	lockTime      = 10 * time.Second // of one round, extended at every step
 	tombstoneTime = 24 * time.Hour
 	lookLimit     = 100              // how many dead owners are listed at once
-	allTime       = 10 * time.Minute // between two looks at all that are registered
+	allTime       = 10 * time.Minute // between two looks for owners that the index lacks
 	firstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
 	lastDelay     = 5 * time.Minute
 )
@@ -36,7 +36,8 @@ type Rescuer struct {
 	cluster bool
 	own     string // what the ids of this process begin with, or ""
 	pause   time.Duration
-	looked  time.Time // at all that are registered
+	ahead   time.Duration // how far the clock of Redis is ahead of ours
+	looked  time.Time     // for owners that the index lacks
 	delays  map[string]time.Duration
 	said    map[string]bool // of layouts that are not known
 }
@@ -118,45 +119,32 @@ func (r *Rescuer) jitter(d time.Duration) time.Duration {
 	return time.Duration(r.random("pause").Int64N(int64(d)))
 }
 
-// look lists the owners whose entry in the index is over, now and then all that are
-// registered, and tells how soon the next one is due, -1 for none.
+// look lists the owners whose entry in the index is over, now and then those that the index
+// lacks, and tells how soon the next one is due, -1 for none.
 func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
 	index := keys.CommonOf("", r.cluster).Expiries
-	var at *redis.TimeCmd
-	var first *redis.ZSliceCmd
-	_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		if !r.cluster {
-			at = pipe.Time(ctx)
-		}
-		first = pipe.ZRangeWithScores(ctx, index, 0, lookLimit-1)
-		return nil
-	})
+	flat, err := lookScript.Run(ctx, r.rdb, []string{index}, lookLimit).StringSlice()
 	if err != nil {
 		return nil, -1, err
 	}
-	now := time.Now()
-	if at != nil {
-		now = at.Val()
-	}
+	now, _ := strconv.ParseInt(flat[0], 10, 64)
+	r.ahead = time.UnixMilli(now).Sub(time.Now())
 	next = -1
-	for _, z := range first.Val() {
-		if left := time.UnixMilli(int64(z.Score)).Sub(now); left > 0 {
+	for pair := range slices.Chunk(flat[1:], 2) {
+		end, _ := strconv.ParseFloat(pair[1], 64)
+		if left := time.Duration(end-float64(now)) * time.Millisecond; left > 0 {
 			next = left
 			break
 		}
-		dead = append(dead, z.Member.(string))
+		dead = append(dead, pair[0])
 	}
 	if r.looked.IsZero() || time.Since(r.looked) > allTime {
-		all, err := r.registered(ctx)
+		lost, err := r.unlisted(ctx, index)
 		if err != nil {
 			return dead, next, err
 		}
 		r.looked = time.Now()
-		for _, id := range all {
-			if !slices.Contains(dead, id) {
-				dead = append(dead, id)
-			}
-		}
+		dead = append(dead, lost...)
 	}
 	return dead, next, nil
 }
@@ -183,6 +171,14 @@ func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *
 			delete(r.delays, id)
 			continue
 		}
+		if unknown, ok := errors.AsType[*unknownLayout](err); ok {
+			if !r.said[id] {
+				r.said[id] = true
+				r.cfg.Logger.Warn().Str("fetcher", id).Str("entry", unknown.text).
+					Msg("another version of troupe has written this; its jobs in progress are left alone")
+			}
+			continue
+		}
 		failed = append(failed, fmt.Errorf("fetcher %s: %w", id, err))
 		if !isReply(err) {
 			break // it would be the same with the others
@@ -199,7 +195,7 @@ func (r *Rescuer) delay(ctx context.Context, id string) {
 	d = min(d, max(r.cfg.Lease/2, time.Millisecond)*20) // a short lease is in a hurry
 	r.delays[id] = d
 	index := keys.CommonOf("", r.cluster).Expiries
-	r.rdb.ZAddXX(ctx, index, redis.Z{Score: float64(time.Now().Add(d).UnixMilli()), Member: id})
+	r.rdb.ZAddXX(ctx, index, redis.Z{Score: float64(time.Now().Add(r.ahead + d).UnixMilli()), Member: id})
 }
 
 // due tells whether an owner is to be rescued by us. One of this process is not, unless it

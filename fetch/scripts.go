@@ -28,6 +28,7 @@ var (
 	openScript    = script.New("open", source("open"))
 	beginScript   = script.New("begin", source("begin"))
 	putScript     = script.New("put", source("put"))
+	lookScript    = script.New("look", source("look"))
 	lockScript    = script.New("lock", source("lock"))
 	renewScript   = script.New("renew", source("renew"))
 	fenceScript   = script.New("fence", source("fence"))
