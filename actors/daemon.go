@@ -20,6 +20,7 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/sched"
@@ -202,6 +203,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.log.Info().Str("identity", d.identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
 		Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
+	d.log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
 	return nil
 }
 

@@ -110,7 +110,7 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 	for i := range wants {
 		args = append(args, &wants[i].Queue, wants[i].N)
 	}
-	text, err := popScript.run(ctx, f.rdb, args)
+	text, err := popScript.Flat(ctx, f.rdb, args)
 	if err != nil {
 		return nil, fmt.Errorf("take: %w", err)
 	}

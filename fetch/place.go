@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 var (
@@ -164,7 +165,7 @@ func (p *place) mark() string {
 
 // call makes a numbered call; done is what it does if it is carried out. It is our
 // turn. Until there is an answer the call is in doubt, also if it panics.
-func (p *place) call(ctx context.Context, s flatScript, keys []string, args []any, done func()) ([]string, error) {
+func (p *place) call(ctx context.Context, s *script.Script, keys []string, args []any, done func()) ([]string, error) {
 	p.number++
 	all := make([]any, 0, 6+len(keys)+len(args))
 	all = append(all, nil, nil, 1+len(keys), p.key)
@@ -173,7 +174,7 @@ func (p *place) call(ctx context.Context, s flatScript, keys []string, args []an
 	}
 	all = append(append(all, p.mark(), p.number), args...)
 	p.doubt, p.pending, p.called = true, done, true
-	reply, err := s.run(ctx, p.in.f.rdb, all)
+	reply, err := s.Flat(ctx, p.in.f.rdb, all)
 	if hasPrefix(err, "FENCED") {
 		return nil, p.in.f.fenced(p.in)
 	}

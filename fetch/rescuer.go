@@ -143,10 +143,25 @@ func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 		if err != nil {
 			return dead, next, err
 		}
+		if r.looked.IsZero() {
+			r.former(ctx)
+		}
 		r.looked = time.Now()
 		dead = append(dead, lost...)
 	}
 	return dead, next, nil
+}
+
+// former reports what a version before this layout has left: nothing reads it any more.
+func (r *Rescuer) former(ctx context.Context) {
+	registry := "troupe:procs"
+	if r.cluster {
+		registry = "{troupe}:procs"
+	}
+	if n, err := r.rdb.HLen(ctx, registry).Result(); err == nil && n > 0 {
+		r.cfg.Logger.Warn().Str("key", registry).Int64("fetchers", n).
+			Msg("an older version of troupe has left this; what its processes had in progress only that version puts back")
+	}
 }
 
 // round deals with all that are dead.

@@ -5,6 +5,7 @@ package script
 
 import (
 	"context"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,11 +13,30 @@ import (
 // Script is one Lua script. It is safe for concurrent use.
 type Script struct {
 	Name string
+	src  string
 	s    *redis.Script
 }
 
-// New makes a script; name is used in errors.
-func New(name, src string) *Script { return &Script{Name: name, s: redis.NewScript(src)} }
+// names are all scripts of the program: SHA-1 -> name.
+var names sync.Map
+
+// New makes a script; name is used in errors and in Names.
+func New(name, src string) *Script {
+	s := &Script{Name: name, src: src, s: redis.NewScript(src)}
+	names.Store(s.s.Hash(), name)
+	return s
+}
+
+// Names returns the name of each script that was made, by its SHA-1: SLOWLOG and MONITOR
+// show a script by that.
+func Names() map[string]string {
+	all := make(map[string]string)
+	names.Range(func(hash, name any) bool {
+		all[hash.(string)] = name.(string)
+		return true
+	})
+	return all
+}
 
 // Queue adds the script to a pipeline, as a whole: there Redis could not be asked
 // again.
@@ -32,4 +52,27 @@ func (s *Script) Run(ctx context.Context, c redis.Scripter, keys []string, args 
 		cmd = s.s.Eval(ctx, c, keys, args...)
 	}
 	return cmd
+}
+
+// Free is how many free places are in front of the arguments of Flat.
+const Free = 2
+
+// Flat executes a script whose reply is a flat list, and reads that as strings: half the
+// allocations of the general reply. args are Free free places, the number of keys, the
+// keys and the arguments.
+func (s *Script) Flat(ctx context.Context, c redis.UniversalClient, args []any) ([]string, error) {
+	args[0], args[1] = "evalsha", s.s.Hash()
+	reply, err := flat(ctx, c, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[0], args[1] = "eval", s.src
+		reply, err = flat(ctx, c, args)
+	}
+	return reply, err
+}
+
+func flat(ctx context.Context, c redis.UniversalClient, args []any) ([]string, error) {
+	cmd := redis.NewStringSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3) // a cluster client finds the node by it
+	err := c.Process(ctx, cmd)
+	return cmd.Val(), err
 }
