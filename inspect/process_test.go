@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
 )
 
@@ -197,49 +196,5 @@ func TestWorksOfOldAndNewProcesses(t *testing.T) {
 	}
 	if s := must(i.SlowStats(t.Context()))(t); s.WorkersSize != 5 {
 		t.Errorf("got %+v", s)
-	}
-}
-
-// What a fetcher of ours has taken is in no queue, but here.
-func TestInProgress(t *testing.T) {
-	i, rdb, _ := start(t)
-	for n := range 4 {
-		push(t, rdb, "a", job(n, "a"))
-	}
-	push(t, rdb, "b", "not a job")
-	f, err := fetch.NewReliable(fetch.Env{Redis: rdb, Identity: id8, Capsule: "default", Queues: fetch.Strict{"a", "b"}, Lease: time.Minute})
-	ok(t, err)
-	ok(t, f.Open(t.Context()))
-	for range 2 {
-		must(f.Take(t.Context(), 2, nil))(t)
-	}
-	must(f.Take(t.Context(), 1, nil))(t)
-
-	// one that was shut out when its rescue broke off, and one that has left
-	ok(t, rdb.ZAdd(t.Context(), "troupe:leases", redis.Z{Score: 1, Member: "old#default.1"}, redis.Z{Score: 1, Member: "left#default.1"}).Err())
-	ok(t, rdb.Set(t.Context(), "troupe:fenced:old#default.1", `["c"]`, 0).Err())
-	ok(t, rdb.HSet(t.Context(), "troupe:wip:{queue:c}:old#default.1", "1000", job(9, "c"), "zz", job(8, "c")).Err())
-
-	before := snapshot(t, rdb)
-	want := []inspect.Fetcher{
-		{ID: "old#default.1", Process: "old", Queues: []string{"c"}, Size: 2},
-		{ID: id8 + "#default.1", Process: id8, Queues: []string{"a", "b"}, Alive: true, Size: 5},
-	}
-	var fetchers []inspect.Fetcher
-	for _, f := range must(i.Fetchers(t.Context()))(t) {
-		fetchers = append(fetchers, *f)
-	}
-	if diff := cmp.Diff(want, fetchers); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	var units []string
-	for _, u := range all(t, i.InProgress(t.Context())) {
-		units = append(units, u.Process+" "+u.Queue+" "+string(u.Job.Args()))
-	}
-	if !slices.Equal(units, []string{"old c [8]", "old c [9]", id8 + " a [0]", id8 + " a [1]", id8 + " a [2]", id8 + " a [3]", id8 + ` b ["not a job"]`}) {
-		t.Errorf("got %q", units)
-	}
-	if diff := cmp.Diff(before, snapshot(t, rdb)); diff != "" {
-		t.Errorf("looking has changed something:\n%s", diff)
 	}
 }

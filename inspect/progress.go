@@ -3,144 +3,191 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
 )
 
-// Fetcher is the private place of one capsule of one of our processes: the jobs
-// it has fetched and not settled, which are in no queue.
-type Fetcher struct {
-	ID      string   // IDENTITY#CAPSULE.INCARNATION
-	Process string   // identity
-	Queues  []string // those it fetches from
+// Claim is a list of jobs that a Fetcher has in progress: those that one call took from one
+// queue, or its waiting list for a queue, to which a push brings jobs while the fetcher waits.
+type Claim struct {
+	Fetcher *Fetcher
+	Field   string // its name: the number of the call, or w:QUEUE of a waiting list
+	Key     string // the list in Redis, the oldest job at the right
+	Queue   string // the jobs were fetched from, and go back to
+	Suspect bool   // they were fetched from the suspects of the queue
+	Size    int64
 
-	// Alive: its lease runs. Else its jobs go back to their queues within a
-	// minute, by any live process of ours.
-	Alive bool
-	Size  int64 // jobs in progress
+	// Since is when the jobs were taken; of a waiting list, when its oldest one was
+	// pushed. The zero time if that is not known.
+	Since time.Time
 }
+
+// Waiting tells whether it is a waiting list.
+func (c *Claim) Waiting() bool { return strings.HasPrefix(c.Field, "w") }
 
 // InProgress is a job that a Fetcher has taken.
 type InProgress struct {
-	Fetcher string // its ID
-	Process string // identity
-	Receipt string // ascends in the order of the fetches: by length, then by bytes
-	Queue   string // the queue it was fetched from, and will go back to
-	Job     JobRecord
+	*Claim
+	Job JobRecord
 }
 
-// Fetchers returns all private places that are registered or wait for a rescue.
-func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
-	fetchers, err := i.fetchers(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list fetchers: %w", err)
-	}
-	var cmds []redis.Cmder
-	for _, f := range fetchers {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "exists", keys.Lease(f.ID)))
-		for _, q := range f.Queues {
-			cmds = append(cmds, redis.NewMapStringStringCmd(ctx, "hgetall", keys.WIP(q, f.ID)))
-		}
-	}
-	if err := i.pipelined(ctx, cmds); err != nil {
-		return nil, fmt.Errorf("list fetchers: %w", err)
-	}
-	for _, f := range fetchers {
-		f.Alive = cmds[0].(*redis.IntCmd).Val() > 0
-		for n := range f.Queues { // no more than a fetcher takes at once
-			for field, value := range cmds[1+n].(*redis.MapStringStringCmd).Val() {
-				f.Size += int64(parcel.Count(field, value))
-			}
-		}
-		cmds = cmds[1+len(f.Queues):]
-	}
-	return fetchers, nil
-}
+// How much is read at once.
+const (
+	fetchersPage = 50
+	claimPage    = 50 // jobs: a claim has at most 64
+)
 
-// InProgress walks through the jobs in progress of all Fetchers: those that
-// run, those that are about to, and those of processes that have died. It ends
-// after an error, and changes nothing.
-func (i *Inspector) InProgress(ctx context.Context) iter.Seq2[*InProgress, error] {
-	return func(yield func(*InProgress, error) bool) {
+// Claims walks through all lists of jobs in progress that are not empty, fetcher by
+// fetcher, each list from the oldest on. It ends after an error, and changes nothing.
+func (i *Inspector) Claims(ctx context.Context) iter.Seq2[*Claim, error] {
+	return func(yield func(*Claim, error) bool) {
 		fetchers, err := i.fetchers(ctx)
 		if err != nil {
-			yield(nil, fmt.Errorf("list jobs in progress: %w", err))
+			yield(nil, fmt.Errorf("list claims: %w", err))
 			return
 		}
-		for _, f := range fetchers {
-			for _, q := range f.Queues {
-				// no more than a fetcher takes at once
-				taken, err := parcel.Read(ctx, i.rdb, keys.WIP(q, f.ID))
+		for chunk := range slices.Chunk(fetchers, fetchersPage) {
+			claims, err := i.claims(ctx, chunk)
+			if err != nil {
+				yield(nil, fmt.Errorf("list claims: %w", err))
+				return
+			}
+			for _, c := range claims {
+				c.Fetcher.Size += c.Size
+			}
+			for _, c := range claims {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// InProgress walks through the jobs in progress of all Fetchers: those that run, those that
+// are about to, and those of processes that have died. The oldest of a list come first. It
+// ends after an error, and changes nothing. A job that is settled meanwhile may hide others
+// of its list.
+func (i *Inspector) InProgress(ctx context.Context) iter.Seq2[*InProgress, error] {
+	return func(yield func(*InProgress, error) bool) {
+		for c, err := range i.Claims(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for at := 0; ; at += claimPage {
+				page, err := i.rdb.LRange(ctx, c.Key, int64(-at-claimPage), int64(-at-1)).Result()
 				if err != nil && !absent(err) {
 					yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 					return
 				}
-				for _, receipt := range slices.SortedFunc(maps.Keys(taken), byAge) {
-					unit := &InProgress{Fetcher: f.ID, Process: f.Process, Receipt: receipt, Queue: q}
-					unit.Job = newRecord(taken[receipt], "")
-					if !yield(unit, nil) {
+				for _, raw := range slices.Backward(page) {
+					if !yield(&InProgress{c, newRecord(raw, "")}, nil) {
 						return
 					}
+				}
+				if len(page) < claimPage {
+					break
 				}
 			}
 		}
 	}
 }
 
-func byAge(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
-
-// fetchers lists those that are registered, and from the index of leases those
-// that a rescuer has shut out and not finished with. Their queues stand in the
-// registry, or in the tombstone.
-func (i *Inspector) fetchers(ctx context.Context) ([]*Fetcher, error) {
-	names := make(map[string]string)
-	for cursor := uint64(0); ; {
-		page, next, err := i.rdb.HScan(ctx, keys.Procs, cursor, "", scanPage).Result()
-		if err != nil {
-			return nil, err
+// claims reads the places of some fetchers.
+func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, error) {
+	var cmds []redis.Cmder
+	for _, f := range fetchers {
+		for _, s := range f.slots {
+			cmds = append(cmds, redis.NewMapStringStringCmd(ctx, "hgetall", s.Place(f.ID)))
 		}
-		for ; len(page) >= 2; page = page[2:] {
-			names[page[0]] = page[1]
-		}
-		if cursor = next; cursor == 0 {
-			break
-		}
-	}
-	leases, err := i.rdb.ZRange(ctx, keys.Leases, 0, -1).Result()
-	if err != nil {
-		return nil, err
-	}
-	leases = slices.DeleteFunc(leases, func(id string) bool { _, ok := names[id]; return ok })
-	cmds := make([]redis.Cmder, len(leases))
-	for n, id := range leases {
-		cmds[n] = redis.NewStringCmd(ctx, "get", keys.Fenced(id))
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {
 		return nil, err
 	}
-	for n, id := range leases {
-		names[id] = cmds[n].(*redis.StringCmd).Val()
+	var all []*Claim
+	for _, f := range fetchers {
+		from := len(all)
+		for _, s := range f.slots {
+			for field, value := range cmds[0].(*redis.MapStringStringCmd).Val() {
+				if field == "!" {
+					f.Fenced = f.Fenced || strings.HasPrefix(value, "fenced")
+					continue
+				}
+				all = append(all, newClaim(f, s, field, value))
+			}
+			cmds = cmds[1:]
+		}
+		slices.SortFunc(all[from:], byAge)
 	}
-	out := make([]*Fetcher, 0, len(names))
-	for _, id := range slices.Sorted(maps.Keys(names)) {
-		if names[id] == "" {
-			continue // it has left, and only the index remembers it
+	return i.measured(ctx, all)
+}
+
+// newClaim reads what a place says of a list.
+func newClaim(f *Fetcher, s slot, field, value string) *Claim {
+	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value}
+	if at := strings.LastIndexByte(value, ' '); at >= 0 {
+		c.Queue = value[:at]
+		if ms, err := strconv.ParseInt(value[at+1:], 10, 64); err == nil {
+			c.Since = time.UnixMilli(ms).UTC()
 		}
-		f := &Fetcher{ID: id}
-		f.Process, _, _ = strings.Cut(id, "#")
-		if err := json.Unmarshal([]byte(names[id]), &f.Queues); err != nil {
-			return nil, fmt.Errorf("queues of fetcher %s: %w", id, err)
+	}
+	if !slices.Contains(s.queues, c.Queue) {
+		c.Queue, c.Suspect = strings.CutSuffix(c.Queue, keys.SuspectsSuffix)
+	}
+	if c.Waiting() {
+		c.Since = time.Time{} // the list was opened then
+	}
+	return c
+}
+
+// byAge sorts claims by number of their call, and waiting lists behind them.
+func byAge(a, b *Claim) int {
+	switch wa, wb := a.Waiting(), b.Waiting(); {
+	case wa && wb:
+		return cmp.Compare(a.Field, b.Field)
+	case wa:
+		return 1
+	case wb:
+		return -1
+	}
+	callA, nA, _ := strings.Cut(a.Field, ".")
+	callB, nB, _ := strings.Cut(b.Field, ".")
+	return cmp.Or(len(callA)-len(callB), cmp.Compare(callA, callB), len(nA)-len(nB), cmp.Compare(nA, nB),
+		cmp.Compare(a.Queue, b.Queue))
+}
+
+// measured asks for the lengths, and leaves out what is empty.
+func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, error) {
+	cmds := make([]redis.Cmder, 0, 2*len(claims))
+	for _, c := range claims {
+		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", c.Key))
+		if c.Waiting() {
+			cmds = append(cmds, redis.NewStringCmd(ctx, "lindex", c.Key, -1))
 		}
-		out = append(out, f)
+	}
+	if err := i.pipelined(ctx, cmds); err != nil {
+		return nil, err
+	}
+	out := claims[:0]
+	for _, c := range claims {
+		c.Size = cmds[0].(*redis.IntCmd).Val()
+		cmds = cmds[1:]
+		if c.Waiting() {
+			oldest := newRecord(cmds[0].(*redis.StringCmd).Val(), "")
+			c.Since, cmds = oldest.EnqueuedAt(), cmds[1:]
+		}
+		if c.Size > 0 {
+			out = append(out, c)
+		}
 	}
 	return out, nil
 }

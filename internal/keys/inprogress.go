@@ -66,3 +66,11 @@ func CommonOf(id string, cluster bool) Common {
 	}
 	return Common{Lease: tag + ":lease:" + id, Expiries: tag + ":expiries", Owners: tag + ":places"}
 }
+
+// OldRegistries are the registries of the layout before this one.
+func OldRegistries(cluster bool) []string {
+	if cluster {
+		return []string{"{troupe}:procs", "{troupe}:leases"}
+	}
+	return []string{"troupe:procs", "troupe:leases"}
+}
