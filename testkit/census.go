@@ -14,17 +14,17 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/redistest"
 )
 
 // Census is where each job of a Redis is, by jid: "queue:NAME", "schedule",
-// "retry", "dead", "in progress", or "lap:NAME", which is on the way from a queue
-// to any fetcher (actors.Capsule.Share). A job that stands somewhere twice is listed
-// twice. What has no jid is listed under "".
+// "retry", "dead", "in progress", or "unnamed KEY" for a list of jobs in progress that
+// no fetcher's place names, so that nobody would ever find it. A job that stands
+// somewhere twice is listed twice. What has no jid is listed under "".
 type Census map[string][]string
 
-// TakeCensus looks at every queue, set and private place. It is exact while
+// TakeCensus looks at every queue, set and list in progress. It is exact while
 // nobody moves jobs.
 func TakeCensus(tb testing.TB, rdb redis.UniversalClient) Census {
 	tb.Helper()
@@ -48,35 +48,28 @@ func TakeCensus(tb testing.TB, rdb redis.UniversalClient) Census {
 		}
 		c.add(set, jobs)
 	}
-	laps, err := rdb.SMembers(ctx, keys.Laps).Result()
+	named := map[string]bool{}
+	for claim, err := range inspect.New(rdb).Claims(ctx) {
+		if err != nil {
+			tb.Fatalf("census: %v", err)
+		}
+		named[claim.Key] = true
+	}
+	lists, err := redistest.InProgress(ctx, rdb)
 	if err != nil {
-		tb.Fatalf("census: laps: %v", err)
+		tb.Fatalf("census: jobs in progress: %v", err)
 	}
-	for _, q := range laps {
-		jobs, err := rdb.LRange(ctx, keys.Lap(q), 0, -1).Result()
-		if err != nil {
-			tb.Fatalf("census: lap of queue %s: %v", q, err)
+	for key, jobs := range lists {
+		if named[key] {
+			c.add("in progress", jobs)
+		} else {
+			c.add(unnamed+key, jobs)
 		}
-		c.add("lap:"+q, jobs)
-	}
-	it := rdb.Scan(ctx, 0, "troupe:wip:*", 1000).Iterator()
-	seen := map[string]bool{} // a scan may return a key twice
-	for it.Next(ctx) {
-		if seen[it.Val()] {
-			continue
-		}
-		seen[it.Val()] = true
-		held, err := parcel.Payloads(ctx, rdb, it.Val())
-		if err != nil {
-			tb.Fatalf("census: %s: %v", it.Val(), err)
-		}
-		c.add("in progress", held)
-	}
-	if err := it.Err(); err != nil {
-		tb.Fatalf("census: %v", err)
 	}
 	return c
 }
+
+const unnamed = "unnamed "
 
 func (c Census) add(place string, jobs []string) {
 	for _, job := range jobs {
@@ -151,6 +144,8 @@ func RequireNothingLost(tb testing.TB, c Census, pushed []string, done map[strin
 		switch {
 		case len(places) == 0 && done[jid] == 0:
 			lost = append(lost, jid)
+		case done[jid] == 0 && !slices.ContainsFunc(places, func(p string) bool { return !strings.HasPrefix(p, unnamed) }):
+			lost = append(lost, jid+" in "+strings.Join(places, " and "))
 		case len(places) > 1:
 			double = append(double, fmt.Sprintf("%s in %s", jid, strings.Join(places, " and ")))
 		case len(places) == 1 && done[jid] > 0 && (rerun == nil || !rerun(jid)):
@@ -160,7 +155,7 @@ func RequireNothingLost(tb testing.TB, c Census, pushed []string, done map[strin
 	for _, fault := range []struct {
 		what string
 		jobs []string
-	}{{"lost: neither done nor in Redis", lost}, {"in Redis twice", double}, {"done, and still in Redis", both}} {
+	}{{"lost: neither done nor to be found in Redis", lost}, {"in Redis twice", double}, {"done, and still in Redis", both}} {
 		if len(fault.jobs) > 0 {
 			tb.Errorf("%d of %d jobs %s:\n  %s", len(fault.jobs), len(pushed), fault.what,
 				strings.Join(fault.jobs[:min(len(fault.jobs), 20)], "\n  "))

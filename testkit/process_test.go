@@ -89,7 +89,7 @@ func TestProcessesOfAUser(t *testing.T) {
 	testkit.Await(t, time.Minute, "all are done", func() bool { return len(rec.Done(t)) == len(jids) })
 	// by now, or else it would go on as if nothing had happened
 	testkit.Await(t, time.Minute, "sleeps is taken for dead", func() bool {
-		ids, err := rdb.HKeys(t.Context(), "troupe:procs").Result()
+		ids, err := rdb.HKeys(t.Context(), "troupe:places").Result()
 		return err == nil && !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, sleeps.Ready()+"#") })
 	})
 	sleeps.Resume()

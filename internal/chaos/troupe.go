@@ -14,7 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -83,16 +83,12 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 		}
 		add(set, jobs)
 	}
-	keys, err := rdb.Keys(ctx, "troupe:wip:*").Result()
+	lists, err := redistest.InProgress(ctx, rdb)
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range keys {
-		held, err := parcel.Payloads(ctx, rdb, key)
-		if err != nil {
-			return nil, err
-		}
-		add("in progress", held)
+	for _, jobs := range lists {
+		add("in progress", jobs)
 	}
 	return left, nil
 }

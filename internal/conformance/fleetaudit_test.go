@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/internal/redistest"
 )
 
 // seenEnough tells whether all that the test is about has happened.
@@ -48,12 +48,10 @@ func (f *fleet) leftovers() (left []string) {
 			left = append(left, set+": "+raw)
 		}
 	}
-	for _, key := range f.rdb.Keys(f.t.Context(), "troupe:wip:*").Val() {
-		held, err := parcel.Payloads(f.t.Context(), f.rdb, key)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		for _, raw := range held {
+	lists, err := redistest.InProgress(f.t.Context(), f.rdb)
+	f.must(err)
+	for key, jobs := range lists {
+		for _, raw := range jobs {
 			left = append(left, key+": "+raw)
 		}
 	}
@@ -98,7 +96,7 @@ func (f *fleet) audit() {
 	for _, left := range f.leftovers() {
 		f.t.Errorf("left in %s", left)
 	}
-	for _, key := range []string{"troupe:procs", "troupe:leases"} {
+	for _, key := range []string{"troupe:places", "troupe:expiries"} {
 		if f.rdb.Exists(f.t.Context(), key).Val() != 0 {
 			f.t.Errorf("key %s is left", key)
 		}

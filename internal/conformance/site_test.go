@@ -104,7 +104,8 @@ func (s *site) awaitSize(set string, n int) {
 func (s *site) awaitEmpty(queue string) {
 	s.t.Helper()
 	await(s.t, "queue "+queue+" is worked off", func() bool {
-		return len(s.queue(queue)) == 0 && len(s.rdb.Keys(s.t.Context(), "troupe:wip:*").Val()) == 0
+		lists, err := redistest.InProgress(s.t.Context(), s.rdb)
+		return err == nil && len(s.queue(queue)) == 0 && len(lists) == 0
 	})
 }
 

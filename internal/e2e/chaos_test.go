@@ -104,11 +104,11 @@ func TestRandomKillsAndStops(t *testing.T) {
 	}
 	t.Logf("%d jobs, %d runs, %d kills, %d stops; %d jobs ended well twice", len(pushed), len(rec.find("start", "")), len(killed), stops, twice)
 	fetchers := int64(2 * len(procs))
-	testkit.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == fetchers })
+	testkit.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == fetchers })
 	for _, p := range procs {
 		p.Stop(soon)
 	}
-	for _, key := range []string{"troupe:procs", "troupe:leases"} {
+	for _, key := range []string{"troupe:places", "troupe:expiries"} {
 		if rdb.Exists(t.Context(), key).Val() != 0 {
 			t.Errorf("key %s is left", key)
 		}

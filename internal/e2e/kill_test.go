@@ -88,7 +88,7 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	}
 	rescued(t, rdb, rec, lives, raws, soon)
 	// a process is forgotten after its jobs are back
-	testkit.Await(t, soon, "of the fetchers one is registered", func() bool { return rdb.HLen(t.Context(), "troupe:procs").Val() == 1 })
+	testkit.Await(t, soon, "of the fetchers one is registered", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == 1 })
 }
 
 // Most of the jobs were fetched and had not begun.

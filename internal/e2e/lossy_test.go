@@ -45,16 +45,15 @@ func (c command) runs(file string) bool {
 	if !c.is("evalsha") && !c.is("eval") || len(c) < 3 {
 		return false
 	}
-	read := func(path ...string) string {
-		src, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	read := func(file string) string {
+		src, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))
 		if err != nil {
 			panic(err)
 		}
 		return string(src)
 	}
-	src, bite, parcel, baton := read(file), read("fetch", "bite.lua"), read("fetch", "parcel.lua"), read("fetch", "baton.lua")
-	take := read("fetch", "quick.lua") + bite + parcel + baton + src
-	for _, src := range []string{src, baton + src, parcel + src, bite + src, take} { // see package fetch
+	src := read(file)
+	for _, src := range []string{src, read("fetch/lua/enter.lua") + src} { // see package fetch
 		sum := sha1.Sum([]byte(src))
 		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
 			return true

@@ -21,9 +21,8 @@ func takes(c command) (asks int, acks bool) {
 		return 0, false
 	}
 	argv := c.argv()
-	asks, _ = strconv.Atoi(argv[3])
-	wants, _ := strconv.Atoi(argv[4])
-	return asks, len(argv) > 11+2*wants
+	asks, _ = strconv.Atoi(argv[2])
+	return asks, argv[4] != "0"
 }
 
 func settles(place string) func(command) bool {
@@ -31,8 +30,7 @@ func settles(place string) func(command) bool {
 		if !c.runs("fetch/lua/settle.lua") {
 			return false
 		}
-		parcels, _ := strconv.Atoi(c.argv()[3])
-		return c.argv()[4+parcels] == place
+		return c.argv()[5] == place
 	}
 }
 
@@ -52,16 +50,18 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 		runs    int
 		end     string // the set in which the job ends up
 		stop    bool   // TERM while it runs
+		early   bool   // it waits in the queue when the process starts
 	}{
-		{name: "fetch", command: func(c command) bool { n, _ := takes(c); return n > 0 }, reply: hasJob, class: "Record", runs: 1},
+		{name: "fetch", command: func(c command) bool { n, _ := takes(c); return n > 0 }, reply: hasJob, class: "Record", runs: 1, early: true},
+		{name: "blocked move", command: func(c command) bool { return c.is("blmove") }, reply: hasJob, class: "Record", runs: 1},
 		{name: "ack", command: func(c command) bool { _, acks := takes(c); return acks }, class: "Record", runs: 1},
 		{name: "retry", command: settles("1"), class: "Fail", runs: 1, end: "retry"},
 		{name: "death", command: settles("3"), class: "Fail", opts: []client.Option{client.Retry(0)}, runs: 1, end: "dead"},
 		{name: "requeue", command: settles("0"), class: "HangOnce", runs: 1, end: "queue:default", stop: true},
 		{name: "promotion", command: func(c command) bool { return c.runs("sched/promote.lua") }, class: "Record", opts: []client.Option{client.In(50 * time.Millisecond)}, runs: 1},
-		{name: "registration", command: func(c command) bool { return c.runs("fetch/lua/register.lua") }, class: "Record", runs: 1},
+		{name: "registration", command: func(c command) bool { return c.runs("fetch/lua/begin.lua") }, class: "Record", runs: 1},
+		{name: "waiting list", command: func(c command) bool { return c.runs("fetch/lua/open.lua") }, class: "Record", runs: 1},
 		{name: "lease", command: func(c command) bool { return c.runs("fetch/lua/renew.lua") }, class: "Nap", runs: 1},
-		{name: "rest", command: func(c command) bool { return c.runs("fetch/lua/sit.lua") }, class: "Record", runs: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,8 +70,17 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 			way := newLossy(t, url)
 			way.lose(c.command, c.reply)
 			spec := workerSpec{Redis: way.url, Records: rec.url, Lease: 3 * time.Second, Timeout: 500 * time.Millisecond}
+			jid := ""
+			if c.early {
+				jid, _ = push(t, rdb, c.class, "[1]", c.opts...)
+			}
 			p := startWorker(t, spec)
-			jid, _ := push(t, rdb, c.class, "[1]", c.opts...)
+			if c.name == "blocked move" {
+				testkit.Await(t, soon, "it waits for a push", func() bool { return waiting(t, rdb) == 1 })
+			}
+			if !c.early {
+				jid, _ = push(t, rdb, c.class, "[1]", c.opts...)
+			}
 			rec.await(soon, 1, "start", jid)
 			if c.stop {
 				p.Signal(syscall.SIGTERM)
@@ -135,7 +144,7 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 // The reply to a rescuer is lost.
 func TestLostReplyToTheRescuer(t *testing.T) {
 	t.Parallel()
-	for _, script := range []string{"fence", "reroute", "forget"} {
+	for _, script := range []string{"fence", "reroute", "putback", "finish"} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			rdb, url := redistest.New(t)
@@ -149,7 +158,7 @@ func TestLostReplyToTheRescuer(t *testing.T) {
 			rescued(t, rdb, rec, lives, raws, soon)
 			select {
 			case <-way.lost:
-			case <-time.After(soon): // "forget" comes after the jobs are back
+			case <-time.After(soon): // the last ones come after the jobs are back
 				t.Error("nothing was lost")
 			}
 		})

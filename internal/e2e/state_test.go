@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -30,11 +30,6 @@ func leftovers(t testing.TB, rdb *redis.Client) []string {
 			out = append(out, key+": "+job)
 		}
 	}
-	for _, key := range rdb.Keys(ctx, "troupe:lap:*").Val() {
-		for _, job := range rdb.LRange(ctx, key, 0, -1).Val() {
-			out = append(out, key+": "+job)
-		}
-	}
 	for _, job := range private(t, rdb) {
 		out = append(out, "private: "+job)
 	}
@@ -45,12 +40,12 @@ func leftovers(t testing.TB, rdb *redis.Client) []string {
 func private(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
 	var out []string
-	for _, key := range rdb.Keys(t.Context(), "troupe:wip:*").Val() {
-		held, err := parcel.Payloads(t.Context(), rdb, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, held...)
+	lists, err := redistest.InProgress(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, jobs := range lists {
+		out = append(out, jobs...)
 	}
 	return out
 }

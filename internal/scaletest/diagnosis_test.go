@@ -18,6 +18,9 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
+// claims begins the keys of lists of jobs in progress.
+const claims = "troupe:claim:"
+
 // found is one job on a node.
 type found struct{ jid, key, node string }
 
@@ -48,15 +51,15 @@ func nodeUnits(ctx context.Context, addr string) (units []found, err error) {
 			switch {
 			case strings.HasPrefix(name, "queue:"):
 				replies[i] = p.Do(ctx, "LRANGE", name, 0, -1)
-			case strings.HasPrefix(name, "troupe:wip:"):
-				replies[i] = p.Do(ctx, "HVALS", name)
+			case strings.HasPrefix(name, claims):
+				replies[i] = p.Do(ctx, "LRANGE", name, 0, -1)
 			case name == keys.Retry || name == keys.Schedule || name == keys.Dead:
 				replies[i] = p.Do(ctx, "ZRANGE", name, 0, -1)
 			}
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil && !errors.As(err, new(redis.Error)) {
 		return nil, err
 	}
 	for i, reply := range replies {
@@ -64,11 +67,14 @@ func nodeUnits(ctx context.Context, addr string) (units []found, err error) {
 			continue
 		}
 		jobs, err := reply.StringSlice()
+		if redis.HasErrorPrefix(err, "WRONGTYPE") && strings.HasPrefix(names[i], claims) { // a closed list
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		for _, raw := range jobs {
-			if job, err := troupe.ParsePayload([]byte(raw)); err == nil { // else the fence
+			if job, err := troupe.ParsePayload([]byte(raw)); err == nil {
 				units = append(units, found{job.JID(), names[i], addr})
 			}
 		}
@@ -86,7 +92,7 @@ func inProgress(ctx context.Context, cluster *redistest.Cluster) (units []found,
 		mu.Lock()
 		defer mu.Unlock()
 		for _, u := range all {
-			if strings.HasPrefix(u.key, "troupe:wip:") {
+			if strings.HasPrefix(u.key, claims) {
 				units = append(units, u)
 			}
 		}
@@ -111,7 +117,8 @@ func diagnose(t *testing.T, cluster *redistest.Cluster, missing func() []string,
 			view, err := rdb.ClusterNodes(ctx).Result()
 			t.Logf("node %s (%v):\n%s", node.Addr, err, view)
 			if err == nil {
-				t.Logf("leases %v, registered %v", rdb.ZRangeWithScores(ctx, keys.ClusterLeases, 0, -1).Val(), rdb.HGetAll(ctx, keys.ClusterProcs).Val())
+				names := keys.CommonOf("", true)
+				t.Logf("leases %v, registered %v", rdb.ZRangeWithScores(ctx, names.Expiries, 0, -1).Val(), rdb.HGetAll(ctx, names.Owners).Val())
 			}
 			_ = rdb.Close()
 			units, err := nodeUnits(ctx, node.Addr)

@@ -136,10 +136,13 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 func orphan(t *testing.T, rdb *redis.ClusterClient, raw string) {
 	t.Helper()
 	const id = "elsewhere:7:cafe#default.1"
+	s, common := keys.SlotOf("q0", true), keys.CommonOf(id, true)
 	for _, err := range []error{
-		rdb.HSet(t.Context(), keys.WIP("q0", id), "!", "1", "100", raw).Err(),
-		rdb.ZAdd(t.Context(), keys.ClusterLeases, redis.Z{Score: 1, Member: id}).Err(),
-		rdb.HSet(t.Context(), keys.ClusterProcs, id, `["q0"]`).Err(),
+		rdb.LPush(t.Context(), s.List(id, "1.1"), raw).Err(),
+		rdb.HSet(t.Context(), s.Place(id), "!", "1 1", "1.1", "q0 100").Err(),
+		rdb.HSet(t.Context(), s.Registry(), id, `{"v":2,"queues":["q0"]}`).Err(),
+		rdb.HSet(t.Context(), common.Owners, id, `{"v":2,"queues":["q0"]}`).Err(),
+		rdb.ZAdd(t.Context(), common.Expiries, redis.Z{Score: 1, Member: id}).Err(),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -177,8 +177,7 @@ func TestTheCommandRunsShards(t *testing.T) {
 	shardPush(t, c, "mail", "run", 7)
 	until(t, "the jobs are done", func() bool { // one that was only taken would go back at the stop
 		waiting := rdbs[0].LLen(t.Context(), "queue:orders").Val() + rdbs[1].LLen(t.Context(), "queue:mail").Val()
-		taken := len(rdbs[0].Keys(t.Context(), keys.AnyWIP).Val()) + len(rdbs[1].Keys(t.Context(), keys.AnyWIP).Val())
-		return waiting == 0 && taken == 0
+		return waiting == 0 && len(rdbs[0].Keys(t.Context(), claims+"*").Val())+len(rdbs[1].Keys(t.Context(), claims+"*").Val()) == 0
 	})
 	p.Signal(syscall.SIGTERM)
 	if code := p.Exit(time.Minute); code != 0 {

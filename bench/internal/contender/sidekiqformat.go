@@ -70,13 +70,13 @@ func leftSidekiq(ctx context.Context, st Store) (left int64, err error) {
 		}
 		left += n
 	}
-	wips, err := st.Redis.Keys(ctx, "troupe:wip:*").Result()
+	claims, err := st.Redis.Keys(ctx, "troupe:claim:*").Result()
 	if err != nil {
 		return 0, err
 	}
-	for _, key := range wips {
-		n, err := st.Redis.HLen(ctx, key).Result()
-		if err != nil {
+	for _, key := range claims {
+		n, err := st.Redis.LLen(ctx, key).Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // of a list that is closed
 			return 0, err
 		}
 		left += n

@@ -101,7 +101,7 @@ func TestTheProgram(t *testing.T) {
 	if n := fmt.Sprint(3 - waiting); done != n && (done != "" || waiting != 3) {
 		t.Errorf("%s jobs were processed and %d wait, of 3\n%s", done, waiting, &p.log.b)
 	}
-	if n := rdb.Exists(t.Context(), "troupe:procs", "processes").Val(); n != 0 {
+	if n := rdb.Exists(t.Context(), "troupe:places", "processes").Val(); n != 0 {
 		t.Error("it has left traces of itself")
 	}
 }

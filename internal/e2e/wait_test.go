@@ -34,6 +34,17 @@ func blocked(t testing.TB, rdb *redis.Client) (n int) {
 	return n
 }
 
+// waiting is how many connections to the database of rdb wait in a BLMOVE.
+func waiting(t testing.TB, rdb *redis.Client) (n int) {
+	t.Helper()
+	for line := range strings.Lines(rdb.ClientList(t.Context()).Val()) {
+		if strings.Contains(line, fmt.Sprintf(" db=%d ", rdb.Options().DB)) && strings.Contains(line, " cmd=blmove ") {
+			n++
+		}
+	}
+	return n
+}
+
 // ranOnce wants each of n jobs run exactly once, and nothing left.
 func ranOnce(t testing.TB, rdb *redis.Client, rec *records, n int) {
 	t.Helper()
@@ -50,21 +61,30 @@ func ranOnce(t testing.TB, rdb *redis.Client, rec *records, n int) {
 	}
 }
 
-// A capsule with the share of a real, idle Sidekiq of the same size gets about
-// half of the jobs that are pushed one by one.
-func TestShareBesideAnIdleSidekiq(t *testing.T) {
+// A capsule with as many waiters as a real, idle Sidekiq has threads gets about half of
+// the jobs that are pushed one by one, with a single waiter the part of one thread.
+func TestWaitersBesideAnIdleSidekiq(t *testing.T) {
 	t.Parallel()
+	for waiters, want := range map[int][2]int{1: {12, 30}, 5: {40, 65}} { // percent
+		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
+			t.Parallel()
+			besideSidekiq(t, waiters, want[0], want[1])
+		})
+	}
+}
+
+func besideSidekiq(t *testing.T, waiters, least, most int) {
+	t.Helper()
 	const jobs, threads = 400, 5
 	server := redistest.Start(t)
-	url := server.URL(0)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	rec := newRecords(t)
-	sidekiq(t, url, "-c", fmt.Sprint(threads), "-q", "default")
-	startWorker(t, workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{
-		{Concurrency: threads, Queues: []string{"default"}, Waiters: threads},
+	sidekiq(t, server.URL(0), "-c", fmt.Sprint(threads), "-q", "default")
+	startWorker(t, workerSpec{Redis: server.URL(0), Records: rec.url, Capsules: []capsuleSpec{
+		{Concurrency: threads, Queues: []string{"default"}, Waiters: waiters},
 	}})
-	testkit.Await(t, soon, "both are idle", func() bool { return blocked(t, rdb) == 2*threads })
+	testkit.Await(t, soon, "both are idle", func() bool { return blocked(t, rdb) == threads+waiters })
 	theirs := func() int { return int(rdb.LLen(t.Context(), "e2e:ruby").Val()) }
 	for i := range jobs {
 		pushOne(t, rdb, i)
@@ -72,8 +92,8 @@ func TestShareBesideAnIdleSidekiq(t *testing.T) {
 	}
 	ours := len(rec.find("end", ""))
 	t.Logf("%d of %d jobs", ours, jobs)
-	if ours < jobs*3/10 || ours > jobs*7/10 {
-		t.Errorf("%d of %d jobs, expected about a half", ours, jobs)
+	if percent := 100 * ours / jobs; percent < least || percent > most {
+		t.Errorf("%d %% of the jobs, expected %d to %d", percent, least, most)
 	}
 	seen := map[string]int{}
 	for _, e := range rec.find("start", "") {
@@ -99,7 +119,7 @@ func TestShareBesideAnIdleSidekiq(t *testing.T) {
 
 // A process is killed while it waits for jobs and others are pushed: what its
 // connections still get is run by another.
-func TestShareKilledWhileItWaits(t *testing.T) {
+func TestKilledWhileItWaits(t *testing.T) {
 	t.Parallel()
 	const jobs, kills, threads = 300, 3, 4
 	server := redistest.Start(t)
@@ -131,10 +151,9 @@ func TestShareKilledWhileItWaits(t *testing.T) {
 	}
 }
 
-// A process is frozen while it waits. What its connections get is put back by a
-// process that has no share and does not look into laps; when it comes back, it
-// has lost its lease, and nothing runs twice.
-func TestShareFrozenWhileItWaits(t *testing.T) {
+// A process is frozen while it waits. What its waiting lists get meanwhile is put back by
+// another; when it comes back, it has lost its lease, and nothing runs twice.
+func TestFrozenWhileItWaits(t *testing.T) {
 	t.Parallel()
 	const jobs = 4
 	server := redistest.Start(t)
@@ -145,7 +164,7 @@ func TestShareFrozenWhileItWaits(t *testing.T) {
 		{Concurrency: jobs, Queues: []string{"default"}, Waiters: jobs},
 	}}
 	frozen := startWorker(t, spec)
-	lap := keys.Lap("default")
+	id := frozen.Ready() + "#default.1"
 	pushed := 0
 	for {
 		testkit.Await(t, soon, "it waits", func() bool { return blocked(t, rdb) == jobs })
@@ -155,20 +174,22 @@ func TestShareFrozenWhileItWaits(t *testing.T) {
 				pushOne(t, rdb, pushed)
 				pushed++
 			}
-			if rdb.LLen(t.Context(), lap).Val() > 0 {
+			if len(private(t, rdb)) == jobs {
 				break
 			} else if pushed == 5*jobs {
-				t.Fatal("no job has come to the lap")
+				t.Fatal("no job has come to the waiting lists")
 			}
 		}
-		frozen.Resume() // its commands end by themselves every two seconds
+		frozen.Resume() // its waits end by themselves
 	}
-	spec.Capsules[0].Waiters = 0
+	spec.Capsules[0].Waiters = 1
 	startWorker(t, spec)
 	ranOnce(t, rdb, rec, pushed)
-	testkit.Await(t, soon, "it is fenced", func() bool { return len(rdb.Keys(t.Context(), keys.Fenced("*")).Val()) > 0 })
+	testkit.Await(t, soon, "it is fenced", func() bool {
+		return strings.HasPrefix(rdb.HGet(t.Context(), keys.SlotOf("default", false).Place(id), "!").Val(), "fenced")
+	})
 	frozen.Resume()
-	testkit.Await(t, soon, "it waits again", func() bool { return blocked(t, rdb) == jobs })
+	testkit.Await(t, soon, "it waits again", func() bool { return blocked(t, rdb) == jobs+1 })
 	pushOne(t, rdb, pushed)
 	ranOnce(t, rdb, rec, pushed+1)
 }
