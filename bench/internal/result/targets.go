@@ -13,6 +13,7 @@ const (
 	Slow        = "slow"
 	Failures    = "failures"
 	Schedule    = "schedule"
+	Late        = "late"
 	Enqueue     = "enqueue"
 	Scale       = "scale"
 	Memory      = "memory"
@@ -83,12 +84,11 @@ func (t *targets) each(scenario, prefix string, m Metric, want float64, atMost b
 // Targets compares what was measured with what is wanted.
 func (s *Set) Targets() []Target {
 	t := &targets{s: s}
-	t.against(Drain, "asynq", Rate, 25, false)
-	t.against(Drain, "sidekiq", Rate, 20, false)
 	t.against(Drain, "brpop", Rate, 3, false)
+	t.work(Drain, "asynq", 1.0/12)
 	t.spread(0.7)
 	t.each(Drain, "", WorkerUS, 4.5, true)
-	t.each(Drain, "", StoreUS, 2.5, true)
+	t.each(Drain, "", StoreUS, 1.5, true)
 	t.each(Drain, "", Trips, 0.02, true)
 	for _, r := range s.Of(Drain) {
 		if r.Contender == "troupe-info" {
@@ -100,13 +100,11 @@ func (s *Set) Targets() []Target {
 			t.value(r, Allocs, 8, true)
 		}
 	}
-	t.against(Latency, "brpop", P50, 2.5, true)
+	t.against(Latency, "brpop", P50, 1.3, true)
 	t.each(Latency, "", P99, 2000, true)
 	t.each(Latency, "", Commands, 5, true)
-	t.each(Idle, "", TripsS, 1, true)
-	t.each(Idle, "", CommandsS, 3, true)
-	t.each(Idle, "one", WorkerPct, 0.1, true)
-	t.each(Idle, "fleet", StorePct, 2, true)
+	t.each(Idle, "one", CommandsS, 5, true)
+	t.each(Late, "", P99, 100_000, true)
 	t.each(Slow, "1 ms", Kept, 60, false)
 	t.against(Failures, "asynq", Rate, 10, false)
 	t.against(Schedule, "asynq", Rate, 8, false)
@@ -117,6 +115,19 @@ func (s *Set) Targets() []Target {
 		t.value(r, Growth, 5, true)
 	}
 	return t.all
+}
+
+// work adds a target for the processor time of worker and store together, over another
+// contender's.
+func (t *targets) work(scenario, other string, want float64) {
+	for _, r := range t.s.Of(scenario) {
+		o := t.s.Find(scenario, r.Case, other)
+		if r.Contender != Reference || !r.Has(WorkerUS) || !r.Has(StoreUS) || !o.Has(WorkerUS) || !o.Has(StoreUS) {
+			continue
+		}
+		part := (r.Median(WorkerUS) + r.Median(StoreUS)) / (o.Median(WorkerUS) + o.Median(StoreUS))
+		t.all = append(t.all, Target{scenario, r.Case + ": worker and store µs/job over " + other + "'s", want, true, part})
+	}
 }
 
 // spread adds a target for the rates at all concurrencies and queues: none is

@@ -76,6 +76,7 @@ func All() []Scenario {
 		{result.Slow, "drain through a proxy that adds 1 ms in each direction", runSlow},
 		{result.Failures, "jobs that fail, until each is stored for its retry", runFailures},
 		{result.Schedule, "due jobs, until each has run", runSchedule},
+		{result.Late, "how long after its time a scheduled job starts", runLate},
 		{result.Enqueue, "pushing: one by one, from 64 goroutines, in bulk", runEnqueue},
 		{result.Scale, "drain by several processes on one Redis", runScale},
 		{result.Memory, "memory over many jobs, and with large payloads", runMemory},
