@@ -30,6 +30,7 @@ type held struct {
 	n       uint64
 	payload []byte
 	stamp   uint64 // of the last call that acked it
+	unsure  bool   // it was moved, or its destination has refused it
 }
 
 func (l *list) waits() bool { return isWaiting(l.field) }
@@ -76,6 +77,21 @@ func (l *list) find(n uint64) int {
 func (l *list) drop(n uint64) {
 	if i := l.find(n); i >= 0 {
 		l.held = slices.Delete(l.held, i, i+1)
+	}
+}
+
+// unsure marks a job that was moved, unless its destination has refused it.
+func (l *list) unsure(n uint64) {
+	if i := l.find(n); i >= 0 {
+		l.held[i].unsure = true
+	}
+}
+
+// dropUnsure forgets the jobs that drop tells to have been moved.
+func (l *list) dropUnsure(drop func(h *held) bool) {
+	l.held = slices.DeleteFunc(l.held, func(h held) bool { return h.unsure && drop(&h) })
+	for i := range l.held {
+		l.held[i].unsure = false
 	}
 }
 

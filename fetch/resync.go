@@ -128,14 +128,10 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 			lists = append(lists, l)
 		}
 	}
-	for l := range p.owed { // a claim that is forgotten here may be there
-		if p.lists[l.field] == nil && s.fields[l.field] == "" {
-			lists = append(lists, l)
-		}
-	}
 	for _, w := range p.waiters {
 		if w.open {
-			w.compare, w.all = true, w.all || p.torn
+			w.compare, w.all = true, w.all || p.torn || p.owed[w.list]
+			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		}
 	}
@@ -185,7 +181,8 @@ func (p *place) found(field, value string) *list {
 	if !known {
 		return nil // of a queue that nobody here knows; a rescuer will see to it
 	}
-	l := &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect}
+	// Its jobs get numbers that none had before: a receipt of an earlier one is void.
+	l := &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect, next: p.gen << 32}
 	l.since, _ = strconv.ParseInt(at, 10, 64)
 	return l
 }
@@ -221,6 +218,13 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 	}
 	var missing []held
 	f.mu.Lock()
+	l.dropUnsure(func(h *held) bool {
+		hand[string(h.payload)]--
+		return hand[string(h.payload)] >= 0
+	})
+	if len(l.held) == 0 && !l.waits() {
+		delete(p.lists, l.field)
+	}
 	for _, h := range l.held {
 		if hand[string(h.payload)] > 0 {
 			hand[string(h.payload)]--

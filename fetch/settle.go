@@ -125,7 +125,7 @@ func (p *place) settle(ctx context.Context, moves []*Move, refused *error) error
 		replies, err := p.call(ctx, settleScript, names, args, p.effect(func() {
 			for _, j := range jobs { // or its destination has refused it: the list tells
 				p.owe(j.l)
-				p.drop(j.l, j.n)
+				j.l.unsure(j.n)
 			}
 		}))
 		if err != nil {
