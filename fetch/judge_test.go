@@ -138,7 +138,7 @@ func TestRefusedFateKeepsTheUnit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "to dead") || done.Units != 2 {
 		t.Errorf("rescued %d: %v", done.Units, err)
 	}
-	if got := rdb.LRange(t.Context(), keys.Slot{}.List(dead.cur.id, "1"), 0, -1).Val(); !slices.Equal(got, []string{"a1"}) {
+	if got := inProgress(t, rdb, dead.cur.places[0]); !slices.Equal(got, []string{"a1"}) {
 		t.Errorf("in progress: %q", got)
 	}
 	rdb.Del(t.Context(), keys.Dead)
@@ -203,7 +203,7 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if err != nil || results[0] != Moved {
 		t.Fatalf("settled %v: %v", results, err)
 	}
-	if got := rdb.LRange(t.Context(), keys.Slot{}.List(f.cur.id, "3"), 0, -1).Val(); !slices.Equal(got, []string{"s3"}) {
+	if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"s3"}) {
 		t.Errorf("in progress: %q", got)
 	}
 	if results, err = f.Settle(t.Context(), []Move{{Unit: *third, To: ToQueue}}); err != nil || results[0] != Moved {
