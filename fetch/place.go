@@ -44,6 +44,7 @@ type place struct {
 	leaving bool           // leave was sent
 	left    bool           // and carried out
 	page    int            // how many jobs of a list are read at once; 0: all
+	partial *comparison    // that was broken off
 
 	// Guarded by fetcher.mu:
 	stamp   uint64 // of the last acks
@@ -173,7 +174,7 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 		all = append(all, &keys[i])
 	}
 	all = append(append(all, p.mark(), p.number), args...)
-	p.doubt, p.pending, p.called = true, done, true
+	p.doubt, p.pending, p.called, p.partial = true, done, true, nil
 	reply, err := s.Flat(ctx, p.in.f.rdb, all)
 	if hasPrefix(err, "FENCED") {
 		return nil, p.in.f.fenced(p.in)

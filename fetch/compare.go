@@ -1,0 +1,156 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// comparison is how far a list was read when a reply did not come: the next try goes on
+// there. A call of the place ends it.
+type comparison struct {
+	field string // of the list
+	read  int
+	hand  map[string]int // bytes in hand that were not found yet
+	more  [][]byte       // found and not in hand
+}
+
+// compare reads a list of n jobs. What is there and not in hand is adopted, and runs
+// (again): it is never acked, since a retry of it may have been forgotten as well. What
+// is in hand and not there is written back. It is our turn.
+func (p *place) compare(ctx context.Context, l *list, n int) error {
+	f := p.in.f
+	f.mu.Lock()
+	c := p.partial
+	if c == nil || c.field != l.field {
+		c = &comparison{field: l.field, hand: make(map[string]int, len(l.held))}
+		for i := range l.held {
+			c.hand[string(l.held[i].payload)]++
+		}
+	}
+	f.mu.Unlock()
+	for c.read < n {
+		p.partial = c
+		jobs, err := p.readPage(ctx, l, c.read, n)
+		if err != nil {
+			return err
+		}
+		if len(jobs) == 0 {
+			break
+		}
+		for _, job := range slices.Backward(jobs) { // the oldest is on the right
+			if c.hand[job] > 0 {
+				c.hand[job]--
+			} else {
+				c.more = append(c.more, bytesOf(job))
+			}
+		}
+		c.read += len(jobs)
+	}
+	p.partial = nil
+	hand, more := c.hand, c.more
+	var missing []held
+	f.mu.Lock()
+	l.dropUnsure(func(h *held) bool {
+		hand[string(h.payload)]--
+		return hand[string(h.payload)] >= 0
+	})
+	if len(l.held) == 0 && !l.waits() {
+		delete(p.lists, l.field)
+	}
+	for _, h := range l.held {
+		if hand[string(h.payload)] > 0 {
+			hand[string(h.payload)]--
+			missing = append(missing, h)
+		}
+	}
+	if len(more) > 0 {
+		p.lists[l.field] = l
+		f.stash = append(f.stash, l.add(p.in, more...)...)
+		f.wake()
+	}
+	f.mu.Unlock()
+	return p.restore(ctx, l, missing)
+}
+
+// readPage reads the next jobs of a list, from its right end, down to one at a time.
+// A reply that does not come is asked for in smaller pieces until all has been compared;
+// a job that does not come by itself is set aside on the server.
+func (p *place) readPage(ctx context.Context, l *list, read, n int) ([]string, error) {
+	if p.page == 0 {
+		p.page = maxBatch
+	}
+	most := min(p.page, n-read)
+	jobs, err := p.in.f.rdb.LRange(ctx, l.key, int64(-read-most), int64(-read-1)).Result()
+	switch {
+	case err == nil:
+		return jobs, nil
+	case isReply(err) || ctx.Err() != nil:
+		return nil, err
+	case most > 1:
+		p.page = max(1, most/2)
+		return nil, err
+	}
+	job, aside := p.setAside(ctx, l, -read-1)
+	if job != "" {
+		return []string{job}, nil
+	}
+	return nil, errors.Join(err, aside)
+}
+
+// setAside takes a job that cannot be read out of a list, or returns it if it is in hand.
+func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string, err error) {
+	f := p.in.f
+	queue := f.names[l.queue]
+	dead, score := keys.Dead, strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', -1, 64)
+	if f.cluster { // where the dead set lies in another slot
+		dead, score = keys.ClusterUnreadable(queue), ""
+	}
+	args := []any{l.field, index, score}
+	f.mu.Lock()
+	hand := make(map[string]string, len(l.held))
+	for i := range l.held {
+		digest := fmt.Sprintf("%x", sha1.Sum(l.held[i].payload)) //nolint:gosec // as in the script
+		hand[digest] = string(l.held[i].payload)
+		args = append(args, digest)
+	}
+	f.mu.Unlock()
+	reply, err := p.call(ctx, asideScript, []string{l.key, keys.Queue(queue), dead, p.slot.Unread()}, args, func() {})
+	p.doubt = true // the comparison is not through
+	switch {
+	case err != nil:
+		return "", err
+	case reply[0] == "hand":
+		return hand[reply[1]], nil
+	case reply[0] != "":
+		f.env.Logger.Error().Str("queue", queue).Str("to", reply[1]).
+			Msg("a job is larger than what the connection to redis carries within its time-out; it was put aside unread")
+	}
+	return "", nil
+}
+
+// restore writes jobs back. It is our turn.
+func (p *place) restore(ctx context.Context, l *list, missing []held) error {
+	for len(missing) > 0 {
+		size, n := 0, 0
+		args := []any{l.field, l.value(p.in.f)}
+		for n < min(len(missing), maxBatch) && (n == 0 || size < maxBatchBytes) {
+			h := missing[len(missing)-1-n] // the newest first
+			args, size, n = append(args, h.payload), size+len(h.payload), n+1
+		}
+		// A batch is the newest of what is left: it must be under the older ones.
+		if _, err := p.call(ctx, restoreScript, []string{l.key}, args, func() {}); err != nil {
+			p.doubt, p.torn = true, true
+			return fmt.Errorf("write back what is in progress: %w", err)
+		}
+		p.doubt = true // the comparison is not through
+		missing = missing[:len(missing)-n]
+	}
+	return nil
+}
