@@ -87,7 +87,8 @@ func (r *Rescuer) find(ctx context.Context, id string) (*orphan, error) {
 			o.add(keys.Slot{}, reg.Queues...)
 			return o, nil
 		}
-	} else if !r.cluster {
+	} else if !r.cluster { // somebody has deleted the registry; the place tells its queues
+		o.add(keys.Slot{})
 		return o, nil
 	} else if queues, err = r.queues(ctx); err != nil {
 		return nil, err

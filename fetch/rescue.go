@@ -37,7 +37,7 @@ func (r *Rescuer) rescue(ctx context.Context, id, token string) (from RescuedFro
 		return from, err
 	}
 	if left != -2 { // it lives; the index is corrected
-		return from, r.rdb.ZAddXX(ctx, common.Expiries, redis.Z{Score: float64(time.Now().Add(r.ahead + max(left, r.cfg.Lease/3)).UnixMilli()), Member: id}).Err()
+		return from, r.postpone(ctx, id, max(left, r.cfg.Lease/3))
 	}
 	var failed []error
 	open := 0

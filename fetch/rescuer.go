@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,8 +35,7 @@ type Rescuer struct {
 	cluster bool
 	own     string // what the ids of this process begin with, or ""
 	pause   time.Duration
-	ahead   time.Duration // how far the clock of Redis is ahead of ours
-	looked  time.Time     // for owners that the index lacks
+	looked  time.Time // for owners that the index lacks
 	delays  map[string]time.Duration
 	said    map[string]bool // of layouts that are not known
 }
@@ -84,7 +82,7 @@ func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 		}
 	}
 	done.Next = r.pause/2 + r.jitter(r.pause/2)
-	if next >= 0 {
+	if next > 0 || next == 0 && done.Fetchers > 0 {
 		done.Next = min(done.Next, next+time.Millisecond+r.jitter(r.pause/50))
 	}
 	done.Next = max(done.Next, time.Millisecond)
@@ -123,20 +121,15 @@ func (r *Rescuer) jitter(d time.Duration) time.Duration {
 // lacks, and tells how soon the next one is due, -1 for none.
 func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
 	index := keys.CommonOf("", r.cluster).Expiries
-	flat, err := lookScript.Run(ctx, r.rdb, []string{index}, lookLimit).StringSlice()
+	text, err := lookScript.Run(ctx, r.rdb, []string{index}, lookLimit).StringSlice()
 	if err != nil {
 		return nil, -1, err
 	}
-	now, _ := strconv.ParseInt(flat[0], 10, 64)
-	r.ahead = time.UnixMilli(now).Sub(time.Now())
-	next = -1
-	for pair := range slices.Chunk(flat[1:], 2) {
-		end, _ := strconv.ParseFloat(pair[1], 64)
-		if left := time.Duration(end-float64(now)) * time.Millisecond; left > 0 {
-			next = left
-			break
-		}
-		dead = append(dead, pair[0])
+	next, dead = -1, text[1:]
+	if ms, err := strconv.ParseInt(text[0], 10, 64); err == nil && ms >= 0 {
+		next = time.Duration(ms) * time.Millisecond
+	} else if len(dead) == lookLimit {
+		next = 0 // there may be more
 	}
 	if r.looked.IsZero() || time.Since(r.looked) > allTime {
 		lost, err := r.unlisted(ctx, index)
@@ -209,8 +202,12 @@ func (r *Rescuer) delay(ctx context.Context, id string) {
 	d := min(lastDelay, max(firstDelay, 2*r.delays[id]))
 	d = min(d, max(r.cfg.Lease/2, time.Millisecond)*20) // a short lease is in a hurry
 	r.delays[id] = d
+	_ = r.postpone(ctx, id, d)
+}
+
+func (r *Rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
 	index := keys.CommonOf("", r.cluster).Expiries
-	r.rdb.ZAddXX(ctx, index, redis.Z{Score: float64(time.Now().Add(r.ahead + d).UnixMilli()), Member: id})
+	return postponeScript.Run(ctx, r.rdb, []string{index}, id, max(1, d.Milliseconds())).Err()
 }
 
 // due tells whether an owner is to be rescued by us. One of this process is not, unless it
