@@ -76,6 +76,7 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) 
 		if err := e.abroad(ctx, verdicts); err != nil {
 			return 0, err
 		}
+		e.carry(ctx, verdicts, at)
 	}
 	replies, err := e.reroute(ctx, verdicts, at)
 	if err != nil {
@@ -160,10 +161,12 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 	for i := range verdicts {
 		v := &verdicts[i]
 		var to, target any = int(v.To), score(v.Score)
-		known := ""
+		known, recoveries := "", v.recoveries()
 		switch {
 		case e.r.cluster && e.elsewhere(v):
-			to = ""
+			if to = ""; v.To == ToQueue { // they were carried along
+				recoveries = ""
+			}
 		case v.To == ToQueue:
 			key := e.key(v)
 			if number[key] == 0 {
@@ -171,11 +174,11 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 				number[key] = len(names)
 			}
 			target = number[key]
-			if key != e.target() {
+			if key != e.target() && !e.r.cluster {
 				known = listName(cmp.Or(v.Queue, e.queue), v.Suspect)
 			}
 		}
-		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, v.recoveries())
+		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, recoveries)
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }
@@ -206,6 +209,9 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
 			}
 			switch {
 			case !e.elsewhere(v):
+				if e.key(v) != e.target() { // its suspects, or no longer
+					put(ctx, pipe, "SADD", keys.Queues, listName(e.queue, v.Suspect))
+				}
 			case v.To != ToQueue:
 				putSet(ctx, pipe, v.To, v.Score, payload, v.Trim)
 			default:
@@ -216,6 +222,26 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
 		return nil
 	})
 	return err
+}
+
+// carry notes the recoveries of jobs that change their queue on a cluster in the slot of the
+// new one. They are worth less than the jobs: an error does not matter.
+func (e *emptying) carry(ctx context.Context, verdicts []verdict, at time.Time) {
+	_, _ = e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i := range verdicts {
+			v := &verdicts[i]
+			text := v.recoveries()
+			if !e.elsewhere(v) || v.To != ToQueue || v.job == "" || text == "" {
+				continue
+			}
+			counts, lifetime := e.r.counts(v.Queue), e.r.cfg.Window+time.Hour
+			pipe.ZAdd(ctx, counts[0], redis.Z{Score: float64(at.UnixMilli()), Member: v.job})
+			pipe.HSet(ctx, counts[1], v.job, text)
+			pipe.PExpire(ctx, counts[0], lifetime)
+			pipe.PExpire(ctx, counts[1], lifetime)
+		}
+		return nil
+	})
 }
 
 // recoveries is what is to be remembered of the job; "" is nothing.
