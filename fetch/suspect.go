@@ -62,7 +62,7 @@ func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
 					continue
 				}
 			}
-			for len(wants) > 0 && got == nil {
+			for len(wants) > 0 {
 				page := wants[:min(queuesCall, len(wants))]
 				wants = wants[len(page):]
 				reply, err := p.take(ctx, &request{n: 1, wants: page, suspect: true})
@@ -70,7 +70,9 @@ func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
 				if err != nil {
 					return err
 				}
-				got = f.stashedSuspect(in)
+				if got = f.stashedSuspect(in); got != nil {
+					return nil
+				}
 			}
 		}
 		return nil
