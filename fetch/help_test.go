@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // What several tests of this package use.
@@ -215,10 +216,10 @@ func (l *lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // known loads all scripts, so that none is answered with NOSCRIPT.
-func known(tb testing.TB, rdb redis.Cmdable) {
+func known(tb testing.TB, rdb redis.Scripter) {
 	tb.Helper()
-	for _, s := range []flatScript{takeScript, settleScript, restoreScript, asideScript, leaveScript} {
-		if err := rdb.ScriptLoad(context.Background(), s.src).Err(); err != nil {
+	for _, s := range []*script.Script{takeScript, settleScript, restoreScript, asideScript, leaveScript} {
+		if err := s.Load(context.Background(), rdb); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -354,4 +355,11 @@ func settleAll(t *testing.T, f Fetcher, moves ...Move) {
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", " | ") }
 
 // hashOf is what a script is called in EVALSHA.
-func hashOf(name string) string { return redis.NewScript(source(name)).Hash() }
+func hashOf(name string) string {
+	for hash, known := range script.Names() {
+		if known == "fetch."+name {
+			return hash
+		}
+	}
+	panic("no script " + name)
+}

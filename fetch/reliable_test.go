@@ -178,7 +178,7 @@ func TestARefusedDestination(t *testing.T) {
 				moves = append(moves, Move{Unit: u, To: []Place{ToRetry, ToDead, ToSchedule, ToBack}[i%4], Score: 1})
 			}
 			if lost {
-				l.arm(settleScript.hash, true)
+				l.arm(settleScript.Hash(), true)
 			}
 			for range 2 {
 				_, err := f.Settle(ctx, moves)

@@ -38,6 +38,12 @@ func Names() map[string]string {
 	return all
 }
 
+// Hash is what EVALSHA calls the script.
+func (s *Script) Hash() string { return s.s.Hash() }
+
+// Load has the server know the script.
+func (s *Script) Load(ctx context.Context, c redis.Scripter) error { return s.s.Load(ctx, c).Err() }
+
 // Queue adds the script to a pipeline, as a whole: there Redis could not be asked
 // again.
 func (s *Script) Queue(ctx context.Context, p redis.Pipeliner, keys []string, args ...any) *redis.Cmd {
