@@ -363,3 +363,33 @@ func hashOf(name string) string {
 	}
 	panic("no script " + name)
 }
+
+// meanwhile does something just before the first call of a script.
+type meanwhile struct {
+	hash string
+	do   func()
+}
+
+func (m *meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (m *meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if len(cmd.Args()) > 1 && cmd.Args()[1] == m.hash && m.hash != "" {
+			m.hash = ""
+			m.do()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// calls is how often a command was carried out, as INFO commandstats says.
+func calls(info, command string) (n int) {
+	_, rest, ok := strings.Cut(info, "cmdstat_"+command+":calls=")
+	if ok {
+		_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n)
+	}
+	return n
+}
