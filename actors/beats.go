@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
@@ -61,13 +59,7 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
 			return
 		}
-		var seats func()
-		result, err = d.beats.beater.Beat(ctx, d.redis, state, func(p redis.Pipeliner) {
-			seats = d.sched.Ride(ctx, p)
-		})
-		if seats != nil {
-			seats()
-		}
+		result, err = d.beats.beater.Beat(ctx, d.redis, state)
 		if err != nil {
 			return
 		}
@@ -167,19 +159,16 @@ func (d *Daemon) cleanUp(ctx context.Context) {
 	}
 }
 
-// outlook tells when the first members of the sets are due.
-func (d *Daemon) outlook(ctx context.Context) (sched.Outlook, bool) {
+// processes counts those of the fleet for the interval of the polls; 0 if it cannot:
+// an outage shows in the promotions, and a user may lack the right.
+func (d *Daemon) processes(ctx context.Context) int {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	o, err := d.sched.Look(call)
-	if err != nil {
-		if ctx.Err() == nil {
-			d.outage.failed(pollerPart, err)
-		}
-		return o, false
+	n, err := d.sched.Processes(call)
+	if err == nil {
+		d.outage.ok(pollerPart)
 	}
-	d.outage.ok(pollerPart)
-	return o, true
+	return n
 }
 
 // promote moves one batch of due members of set.
@@ -224,8 +213,7 @@ func redisOptions(cfg Config) redisconn.Need {
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 	return sched.Config{
-		Redis: d.redis, OnClient: d.cfg.OnClient, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
+		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
 		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
-		PollAverage: d.cfg.PollInterval, AverageInterval: d.cfg.PollIntervalPerProcess,
 	}
 }

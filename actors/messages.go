@@ -47,9 +47,9 @@ func (stop) IgnoreDeadLetterLogging()   {}
 func (beaten) IgnoreDeadLetterLogging() {}
 func (inject) IgnoreDeadLetterLogging() {}
 
-func (polled) IgnoreDeadLetterLogging()     {}
-func (promoted) IgnoreDeadLetterLogging()   {}
-func (watched) IgnoreDeadLetterLogging()    {}
-func (watchEnded) IgnoreDeadLetterLogging() {}
-func (renewed) IgnoreDeadLetterLogging()    {}
-func (rescued) IgnoreDeadLetterLogging()    {}
+func (polled) IgnoreDeadLetterLogging()    {}
+func (promoted) IgnoreDeadLetterLogging()  {}
+func (led) IgnoreDeadLetterLogging()       {}
+func (leadEnded) IgnoreDeadLetterLogging() {}
+func (renewed) IgnoreDeadLetterLogging()   {}
+func (rescued) IgnoreDeadLetterLogging()   {}

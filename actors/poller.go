@@ -12,17 +12,13 @@ import (
 
 // poller moves due members of the retry and schedule sets into their queues.
 // The two sets are served independently, each by at most one goroutine, batch
-// after batch. Every process looks at Sidekiq's interval; the one watcher of the
-// fleet also at the time of the next due member and when the set changes.
+// after batch. Every process does so at Sidekiq's interval; the leader of the
+// fleet also when something is due.
 type poller struct {
 	d       *Daemon
 	epoch   uint64
 	cancel  context.CancelFunc
 	ctx     context.Context
-	watcher bool
-	told    bool // by Redis of every change, as watcher
-	fleet   int  // processes, as the last renewal of the seat has shown
-	failed  bool // the last poll
 	sets    [2]pollSet
 	timer   *time.Timer // the interval poll
 	polls   int
@@ -32,46 +28,42 @@ type poller struct {
 // pollerPart is the part that Redis serves or does not; each set is one of its own.
 const pollerPart = launcherName + "/poller"
 
-// Of so many interval polls one reads the sets themselves, and reports what is
-// wrong with them; the others only ask when their first members are due.
+// Of so many interval polls one takes dead processes off the list.
 const thorough = 12
 
 type pollSet struct {
 	set   sched.Set
 	busy  bool
-	again bool        // something changed while busy
-	timer *time.Timer // the next due member
+	again bool        // something became due while busy
+	timer *time.Timer // another try after one that failed
 }
 
 // kinds of tick.
 const (
 	tickInterval = iota
-	tickDue0
-	tickDue1
-	tickWatch
+	tickRetry0
+	tickRetry1
+	tickLead
 )
 
 type promoted struct {
 	epoch uint64
 	i     int
-	next  time.Time // zero: nothing waits
 	more  bool
 	ok    bool
 }
 
 type polled struct {
 	epoch uint64
-	sets  [2]time.Time // when the first member is due; zero: none
 	wait  time.Duration
-	ok    bool
 }
 
-type watched struct {
+type led struct {
 	epoch uint64
 	event sched.Event
 }
 
-type watchEnded struct {
+type leadEnded struct {
 	epoch uint64
 	wait  time.Duration
 }
@@ -83,34 +75,32 @@ func (p *poller) Receive(ctx actor.Context) {
 		p.ctx, p.cancel = context.WithCancel(p.d.settleCtx) // a launcher that is blocked stops no child
 		p.sets = [2]pollSet{{set: sched.Retry}, {set: sched.Schedule}}
 		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
-		p.watch(ctx)
+		p.lead(ctx)
 	case quiet:
 		ctx.Stop(ctx.Self())
 	case wake:
-		p.look(ctx, 0)
-		p.look(ctx, 1)
+		p.promoteAll(ctx)
 	case tick:
 		if m.epoch == p.epoch {
 			p.tick(ctx, m.kind)
 		}
 	case polled:
 		if m.epoch == p.epoch {
-			p.polled(ctx, m)
+			p.after(ctx, &p.timer, m.wait, tickInterval)
+			p.promoteAll(ctx)
 		}
 	case promoted:
 		if m.epoch == p.epoch {
 			p.promoted(ctx, m)
 		}
-	case watched:
+	case led:
 		if m.epoch == p.epoch {
-			p.watched(ctx, m.event)
+			p.led(ctx, m.event)
 		}
-	case watchEnded:
+	case leadEnded:
 		if m.epoch == p.epoch {
-			p.watcher = false
-			p.after(ctx, nil, m.wait, tickWatch)
-			p.look(ctx, 0) // is Redis away? then its return is noticed by the next try
-			p.look(ctx, 1)
+			p.after(ctx, nil, m.wait, tickLead)
+			p.promoteAll(ctx) // is Redis away? then its return is noticed by the next try
 		}
 	case *actor.Restarting, *actor.Stopping:
 		p.cancel()
@@ -144,53 +134,41 @@ func (p *poller) tick(ctx actor.Context, kind int) {
 	switch kind {
 	case tickInterval:
 		p.poll(ctx)
-	case tickDue0, tickDue1:
-		p.look(ctx, kind-tickDue0)
-	case tickWatch:
-		p.watch(ctx)
+	case tickRetry0, tickRetry1:
+		p.sets[kind-tickRetry0].timer = nil
+		p.promote(ctx, kind-tickRetry0)
+	case tickLead:
+		p.lead(ctx)
 	}
 }
 
-// poll asks in one round trip whether anything is due, and how many processes
-// share the work. A watcher that is told of every change knows both.
+// poll counts the processes that share the work, in a goroutine; polled follows.
 func (p *poller) poll(ctx actor.Context) {
 	clean := p.polls%thorough == 0 || time.Since(p.cleaned) > time.Minute
-	d, self, m, c := p.d, ctx.Self(), polled{epoch: p.epoch}, p.ctx
 	if clean {
 		p.cleaned = time.Now()
-	} else if p.told && p.fleet > 0 && !p.failed {
-		m.wait, m.ok = d.pollWait(p.fleet), true
-		p.polled(ctx, m)
-		return
 	}
-	m.wait = d.pollWait(p.fleet)
+	p.polls++
+	d, self, c := p.d, ctx.Self(), p.ctx
+	m := polled{epoch: p.epoch, wait: d.pollWait(0)}
 	d.spawn(self, func() {
 		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		if clean {
 			d.cleanUp(c)
 		}
-		o, ok := d.outlook(c)
-		m.sets, m.wait, m.ok = [2]time.Time{o.Retry, o.Schedule}, d.pollWait(o.Processes), ok
+		m.wait = d.pollWait(d.processes(c))
 	})
 }
 
-func (p *poller) polled(ctx actor.Context, m polled) {
-	p.after(ctx, &p.timer, m.wait, tickInterval)
-	p.failed = !m.ok
-	all := p.failed || p.polls%thorough == 0
-	p.polls++
-	for i, due := range m.sets {
-		switch {
-		case all || !due.IsZero() && !due.After(time.Now()):
-			p.look(ctx, i)
-		case p.watcher && !due.IsZero():
-			p.after(ctx, &p.sets[i].timer, time.Until(due), tickDue0+i)
-		}
+// promoteAll starts a batch of each set.
+func (p *poller) promoteAll(ctx actor.Context) {
+	for i := range p.sets {
+		p.promote(ctx, i)
 	}
 }
 
-// look starts a batch of set i unless one is under way.
-func (p *poller) look(ctx actor.Context, i int) {
+// promote starts a batch of set i unless one is under way.
+func (p *poller) promote(ctx actor.Context, i int) {
 	s := &p.sets[i]
 	if p.ctx.Err() != nil {
 		return
@@ -205,7 +183,7 @@ func (p *poller) look(ctx actor.Context, i int) {
 		m := promoted{epoch: epoch, i: i}
 		defer func() { d.root().Send(self, m) }()
 		got, ok := d.promote(c, set)
-		m.next, m.more, m.ok = got.Next, got.More, ok
+		m.more, m.ok = got.More, ok
 	})
 }
 
@@ -214,47 +192,36 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 	s.busy = false
 	switch {
 	case m.ok && (m.more || s.again):
-		p.look(ctx, m.i)
-	case m.ok && p.watcher && !m.next.IsZero():
-		p.after(ctx, &s.timer, time.Until(m.next), tickDue0+m.i)
+		p.promote(ctx, m.i)
 	case !m.ok && p.ctx.Err() == nil: // as a fetch: once a second until Redis is back
-		p.after(ctx, &s.timer, time.Second, tickDue0+m.i)
+		p.after(ctx, &s.timer, time.Second, tickRetry0+m.i)
 	}
 }
 
-func (p *poller) watched(ctx actor.Context, e sched.Event) {
-	switch e.Kind {
-	case sched.Elected:
-		p.watcher, p.told = true, e.Tracking
-	case sched.Lost:
-		p.watcher, p.fleet = false, 0
-	case sched.Ring:
-		if e.Processes > 0 {
-			p.fleet = e.Processes
-		}
-		if !p.watcher || e.Next.IsZero() {
-			return
-		}
-		for i := range p.sets { // which of the two it is, the look will show
-			p.after(ctx, &p.sets[i].timer, time.Until(e.Next), tickDue0+i)
+// led promotes what the leader has found to be due. What has just failed waits for
+// its next try.
+func (p *poller) led(ctx actor.Context, e sched.Event) {
+	for i := range p.sets {
+		if s := &p.sets[i]; e.Kind == sched.Due && s.set == e.Set && s.timer == nil {
+			p.promote(ctx, i)
 		}
 	}
 }
 
-// watch stands for election and listens, in a goroutine.
-func (p *poller) watch(ctx actor.Context) {
+// lead waits for the leader's lock and leads, in a goroutine.
+func (p *poller) lead(ctx actor.Context) {
 	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
 	d.spawn(self, func() {
 		defer func() { // also after a panic
 			if c.Err() == nil {
-				d.root().Send(self, watchEnded{epoch: epoch, wait: d.backoff("watch", 1)})
+				d.root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
 			}
 		}()
-		err := d.sched.Watch(c, d.identity, func(e sched.Event) {
-			d.root().Send(self, watched{epoch: epoch, event: e})
+		err := d.sched.Lead(c, func(e sched.Event) {
+			d.root().Send(self, led{epoch: epoch, event: e})
 		})
 		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
-			d.outage.failed(pollerPart+"/watch", err) // an outage shows in the looks
+			d.outage.failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
 	})
 }

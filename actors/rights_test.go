@@ -329,7 +329,7 @@ func TestAStartNamesAllMissingRights(t *testing.T) {
 		"+@all -evalsha -time ~* &*": "commands EVALSHA, TIME: grant them with ACL SETUSER limited +evalsha +time",
 		"+@all ~q* ~[^q]* &*":        "",
 		"+@all &* ~queue:default ~queue:default.suspects ~[^q]* ~queues": "keys queue:other, queue:other.suspects: grant them with ACL SETUSER limited ~queue:*",
-		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:bell, troupe:poller:",
+		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:bell, troupe:wake:",
 		"+@all -blmove -client ~* &*":                                    "commands BLMOVE, CLIENT|ID, CLIENT|TRACKING: grant",
 		"+@all -blmove ~* resetchannels":                                 "commands BLMOVE; channels troupe:bell, ",
 	} {

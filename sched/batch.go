@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,13 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/script"
 )
+
+//go:embed move.lua
+var moveSource string
+
+var moveScript = script.New("move", moveSource)
 
 // batch sorts members by what is to become of them.
 type batch struct {
@@ -40,14 +47,15 @@ type group struct {
 }
 
 func (b *batch) sort(ctx context.Context, member string) error {
-	if b.cur.isHeld(member, b.now) {
+	left, known := b.cur.isHeld(member, b.now)
+	if left {
 		b.stay++
 		return nil
 	}
 	b.cur.attempt(member)
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
-		b.bury(member, nil, err)
+		b.bury(member, nil, err, known)
 		return nil
 	}
 	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
@@ -67,7 +75,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
-		b.bury(member, p, err)
+		b.bury(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
 		b.cur.attempt("")
 		return err
@@ -75,8 +83,8 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	return nil
 }
 
-func (b *batch) bury(member string, p *troupe.Payload, reason error) {
-	if !b.cur.isKnown(member) {
+func (b *batch) bury(member string, p *troupe.Payload, reason error, known bool) {
+	if !known {
 		if p == nil {
 			p = new(troupe.Payload)
 		}
@@ -104,6 +112,14 @@ func (b *batch) push(member string, p *troupe.Payload) {
 	b.tried++
 }
 
+// reverse turns the order in which the members are moved.
+func (b *batch) reverse() {
+	for _, g := range b.lists {
+		slices.Reverse(g.members)
+		slices.Reverse(g.payloads)
+	}
+}
+
 // apply runs the script and sorts out who refused.
 func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	if b.tried == 0 {
@@ -115,7 +131,7 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	names, args := b.arguments()
 	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
 	defer cancel()
-	reply, err := promoteScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
+	reply, err := moveScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
 	if err == nil && len(reply) != 3+2*len(b.lists) {
 		err = fmt.Errorf("got %d values, want %d", len(reply), 3+2*len(b.lists))
 	}
@@ -164,7 +180,7 @@ func (b *batch) settle(key string, g group, fault string) error {
 	return nil
 }
 
-// arguments lays the batch out as promote.lua reads it.
+// arguments lays the batch out as move.lua reads it.
 func (b *batch) arguments() (names []string, args []any) {
 	names = append(make([]string, 0, 3+len(b.lists)), string(b.set), keys.Queues, keys.Dead)
 	args = make([]any, 0, 5+2*len(b.lists)+2*b.tried)

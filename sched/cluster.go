@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -133,25 +132,4 @@ func (b *batch) settleOnCluster(key string, g group, cmd *redis.IntCmd) error {
 	}
 	b.cur.release(g.members)
 	return fmt.Errorf("%s: %w", cut.Text(key), cmd.Err())
-}
-
-// lookOnCluster is look with a command per key.
-func lookOnCluster(ctx context.Context, rdb redis.UniversalClient) (Outlook, error) {
-	pipe := rdb.Pipeline()
-	var first [2]*redis.ZSliceCmd
-	for i, set := range []string{keys.Retry, keys.Schedule} {
-		first[i] = pipe.ZRangeWithScores(ctx, set, 0, 0)
-	}
-	processes := pipe.SCard(ctx, keys.Processes)
-	_, _ = pipe.Exec(ctx) // read below
-	var due [2]time.Time
-	for i, cmd := range first {
-		if err := cmd.Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // that is reported by who promotes
-			return Outlook{}, fmt.Errorf("look at schedule and retry: %w", err)
-		}
-		if len(cmd.Val()) > 0 {
-			due[i] = timeOf(cmd.Val()[0].Score)
-		}
-	}
-	return Outlook{Retry: due[0], Schedule: due[1], Processes: int(processes.Val())}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/testkit"
 )
 
 func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
@@ -57,8 +58,8 @@ func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
 	if left := rdb.ZCard(ctx, keys.Moving("schedule")).Val(); left != 0 || rdb.SCard(ctx, "queues").Val() != 5 {
 		t.Errorf("%d still claimed, queues %v", left, rdb.SMembers(ctx, "queues").Val())
 	}
-	if o, err := sched.New(sched.Config{Redis: rdb}).Look(ctx); err != nil || time.Until(o.Schedule) < time.Minute || !o.Retry.IsZero() {
-		t.Errorf("%+v, %v", o, err)
+	if p, err := sched.New(sched.Config{Redis: rdb}).Promote(ctx, sched.Schedule); err != nil || time.Until(p.Next) < time.Minute || p.Moved != 0 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 
@@ -113,47 +114,31 @@ func TestOnAClusterEachMemberEndsWhereItBelongs(t *testing.T) {
 	}
 }
 
-func TestOnAClusterOneProcessWatches(t *testing.T) {
+func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	s := sched.New(sched.Config{Redis: rdb})
-	events := make(chan sched.Event, 100)
-	done := make(chan error, 1)
-	go func() {
-		for { // as a daemon does: a call that takes more than a second ends it
-			if err := s.Watch(ctx, "h:1:a", func(e sched.Event) { events <- e }); ctx.Err() != nil {
-				done <- err
-				return
-			}
-		}
-	}()
-	wait := func(kind sched.EventKind, next bool) {
-		t.Helper()
-		deadline := time.After(30 * time.Second)
-		for {
-			select {
-			case e := <-events:
-				if e.Kind == kind && e.Next.IsZero() != next {
-					return
-				}
-			case <-deadline:
-				t.Fatalf("no event %v", kind)
-			}
+	w := startLead(t, rdb, "h:1:a")
+	w.await(sched.Elected, 2)
+	for _, set := range []string{keys.Retry, keys.Schedule} {
+		if holder := rdb.Get(t.Context(), keys.ClusterPoller(set)).Val(); holder != "h:1:a" {
+			t.Errorf("the lock of %s is %q's", set, holder)
 		}
 	}
-	wait(sched.Elected, false)
-	if holder := rdb.Get(ctx, keys.Poller).Val(); holder != "h:1:a" {
-		t.Errorf("the seat is %q's", holder)
+	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(1, "a")) // without a ring, as a foreigner
+	add(t, rdb, sched.Schedule, time.Now().Add(time.Second), job(2, "b"))
+	w.awaitDue(sched.Retry)
+	w.awaitDue(sched.Schedule)
+	drain(t, w.s, sched.Retry)
+	drain(t, w.s, sched.Schedule)
+	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.LLen(t.Context(), "queue:b").Val(); n != 2 {
+		t.Errorf("%d jobs moved, want 2", n)
 	}
-	add(t, rdb, sched.Retry, time.Now().Add(time.Minute), job(1, "a")) // without a bell, as a foreigner
-	wait(sched.Ring, true)
-	start := time.Now()
-	cancel()
-	if err := <-done; err != nil {
+	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
-	stopped := time.Since(start)
-	if n := rdb.Exists(context.Background(), keys.Poller).Val(); n != 0 && stopped < 250*time.Millisecond { // a stop tries for 300 ms
-		t.Error("the seat was not given up")
+	if n, _ := w.count(sched.Lost); n != 2 {
+		t.Errorf("%d events Lost", n)
 	}
+	testkit.Await(t, 30*time.Second, "the locks are given up, or end", func() bool {
+		return rdb.Exists(t.Context(), keys.ClusterPoller("retry")).Val()+rdb.Exists(t.Context(), keys.ClusterPoller("schedule")).Val() == 0
+	})
 }

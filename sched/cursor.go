@@ -1,127 +1,109 @@
 package sched
 
 import (
-	"hash/maphash"
+	"strconv"
 	"sync"
 	"time"
 )
 
-// How long a member that could not be moved is left alone: doubled each time.
 const (
-	firstHold = 5 * time.Second
-	maxHold   = time.Minute
-
-	// What is known of held members goes when there are this many: they are
-	// tried and reported again, nothing else.
-	maxHeld = 100_000
-
-	// A batch is cut down to about this many bytes, so that a set of huge jobs
-	// neither fills our memory nor stops Redis for long.
-	batchBytes = 1 << 20
+	// A pass starts behind the members that were left alone, but for one in fullPass
+	// and when one of them is to be tried again. What is younger than younger is
+	// always looked at: clocks of those who push may go wrong by as much.
+	fullPass = 15 * time.Second
+	younger  = 10 * time.Second
 )
 
 // cursor is what a Scheduler remembers of one set between batches. It is only
 // a hint: forgetting it costs time, never a job.
 type cursor struct {
-	mu     sync.Mutex // never held while waiting
-	offset int        // members at the front that this pass has gone past
-	limit  int        // members of the next batch; 0 means Config.Batch
+	mu sync.Mutex // never held while waiting
+	page
+	held
 
-	// With more than a batch of held members at the front, a pass starts behind
-	// them, except for one pass in firstHold that looks at all.
-	front     int
-	frontTill time.Time
-	partial   bool      // this pass has started behind them
-	started   time.Time // this pass
+	// A pass goes through all that is due, batch after batch.
+	passing bool
+	from    string // the lowest score
+	skip    int    // members from there on that stay
+	newest  bool   // the next batch takes the newest
+
+	floor string    // where the next pass starts before full, "" at the bottom
+	full  time.Time // when a pass starts at the bottom again
 
 	// The member at which user's code is at work, "" if at none. Should that end
 	// the goroutine, the next batch goes past the member and does not end likewise.
 	trying string
-
-	seed maphash.Seed
-	held map[uint64]hold
 }
 
-type hold struct {
-	till time.Time
-	wait time.Duration
-}
+const bottom = "-inf"
 
-// begin returns where the next batch starts and how long it is.
-func (c *cursor) begin(now time.Time, batch int) (offset, limit int) {
+// begin returns what to ask for the next batch.
+func (c *cursor) begin(now time.Time, batch int) (a ask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.limit == 0 {
-		c.limit = batch
-	}
 	if c.trying != "" {
-		c.holdLocked(c.trying, now)
+		c.held.add(c.trying, now)
 		c.trying = ""
 	}
-	if c.offset == 0 {
-		c.started = now
-		c.partial = c.front >= batch && now.Before(c.frontTill)
-		if c.partial {
-			c.offset = c.front
+	if !c.passing {
+		c.passing, c.from, c.skip, c.newest = true, c.lowestLocked(now), 0, false
+		if c.from == bottom {
+			c.full = now.Add(fullPass)
 		}
 	}
-	return c.offset, c.limit
+	a.from, a.newest, a.timeout = []string{c.from}, c.newest, promoteTimeout
+	if !a.newest {
+		a.skip = c.skip
+	}
+	a.count, a.bytes = c.page.ask(batch)
+	return a
 }
 
-// end records a batch: how many members it had and how many bytes, how many of
-// them stay, and whether more may be due. It returns when the first held member
-// is to be tried again, zero if none is held.
-func (c *cursor) end(now time.Time, size, bytes, stay, batch int, more bool) time.Time {
+// end records a batch: how many of its members stay, and whether more may be due.
+// It returns when the first held member is to be tried again, zero if none is held.
+//
+// While there is a backlog every other batch takes the newest: what has become due
+// just now does not wait behind it.
+func (c *cursor) end(now time.Time, a ask, redisNow string, stay int, more bool, batch int) (again time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bytes > batchBytes {
-		c.limit = max(1, size*batchBytes/bytes)
-	} else if bytes < batchBytes/2 {
-		c.limit = min(batch, 2*c.limit)
+	c.page.grow(batch)
+	if !a.newest {
+		c.skip += stay
 	}
-	c.offset += stay
 	if more {
+		c.newest = !c.newest && c.page.whole()
 		return time.Time{}
 	}
-	var next time.Time
-	if c.partial {
-		next = c.frontTill
-	} else {
-		// not later than the first hold of this pass
-		c.front, c.frontTill = c.offset, c.started.Add(firstHold)
+	c.passing, c.floor = false, ""
+	if first := c.held.first(now); !first.IsZero() {
+		c.floor = "(" + strconv.FormatFloat(float64(micros(redisNow)-younger.Microseconds())/1e6, 'f', 6, 64)
+		c.full = earliest(c.full, first)
+		again = c.full
 	}
-	c.offset = 0
-	for key, h := range c.held {
-		switch late := now.Sub(h.till); {
-		case late < 0:
-			next = earliest(next, h.till)
-		case late > maxHold:
-			delete(c.held, key) // somebody else has taken it out of the set
-		}
-	}
-	return next
+	return again
 }
 
-// isHeld tells whether a member is to be left alone for now.
-func (c *cursor) isHeld(member string, now time.Time) bool {
+// leave ends a pass that somebody else is making as well.
+func (c *cursor) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.held) == 0 {
-		return false
-	}
-	h, ok := c.held[maphash.String(c.seed, member)]
-	return ok && now.Before(h.till)
+	c.passing, c.floor = false, ""
 }
 
-// isKnown tells whether a member could not be moved before.
-func (c *cursor) isKnown(member string) bool {
+// lowest is the score from which on there is something to do.
+func (c *cursor) lowest(now time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.held) == 0 {
-		return false
+	return c.lowestLocked(now)
+}
+
+// lowestLocked is lowest; c.mu is held.
+func (c *cursor) lowestLocked(now time.Time) string {
+	if c.floor != "" && now.Before(c.full) {
+		return c.floor
 	}
-	_, known := c.held[maphash.String(c.seed, member)]
-	return known
+	return bottom
 }
 
 // attempt notes the member that is tried now, in place of the one before.
@@ -131,37 +113,52 @@ func (c *cursor) attempt(member string) {
 	c.trying = member
 }
 
+// isHeld tells whether a member is to be left alone for now, and whether it could
+// not be moved before.
+func (c *cursor) isHeld(member string, now time.Time) (left, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held.has(member, now)
+}
+
 // hold leaves a member alone for a while; first tells whether this is news.
 func (c *cursor) hold(member string, now time.Time) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.holdLocked(member, now)
-}
-
-// holdLocked is hold; c.mu is held.
-func (c *cursor) holdLocked(member string, now time.Time) (first bool) {
-	if c.held == nil {
-		c.seed = maphash.MakeSeed()
-	}
-	if c.held == nil || len(c.held) >= maxHeld {
-		c.held = make(map[uint64]hold)
-	}
-	key := maphash.String(c.seed, member)
-	h, known := c.held[key]
-	h.wait = min(maxHold, max(firstHold, 2*h.wait))
-	h.till = now.Add(h.wait)
-	c.held[key] = h
-	return !known
+	return c.held.add(member, now)
 }
 
 // release forgets members that are gone, or that no fault of theirs has kept.
 func (c *cursor) release(members []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.held) == 0 {
-		return
-	}
-	for _, m := range members {
-		delete(c.held, maphash.String(c.seed, m))
-	}
+	c.held.remove(members)
+}
+
+// lose notes that a batch was lost on its way.
+func (c *cursor) lose(newest bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.page.lost, c.page.atTop = true, newest
+}
+
+func (c *cursor) wasLost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.page.lost
+}
+
+// shrinkPage is page.shrink.
+func (c *cursor) shrinkPage(size int) (tooLarge bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest = false
+	return c.page.shrink(size)
+}
+
+// prepared notes that only n members of a batch could be prepared in time.
+func (c *cursor) prepared(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.page.count = n
 }

@@ -51,14 +51,3 @@ func InitialWait(average time.Duration, r *rand.Rand) time.Duration {
 	}
 	return wait
 }
-
-// Wait is the wait before the next look, by the configuration and what the last
-// look has shown; after a look that failed, pass the zero Outlook.
-func (s *Scheduler) Wait(o Outlook, r *rand.Rand) time.Duration {
-	return Interval(o.Processes, s.cfg.PollAverage, s.cfg.AverageInterval, r)
-}
-
-// FirstWait is the wait before the first look.
-func (s *Scheduler) FirstWait(r *rand.Rand) time.Duration {
-	return InitialWait(s.cfg.PollAverage, r)
-}

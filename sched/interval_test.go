@@ -56,18 +56,3 @@ func TestInitialWait(t *testing.T) {
 		}
 	}
 }
-
-func TestWaitsFollowTheConfiguration(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	s := sched.New(sched.Config{AverageInterval: time.Second})
-	if d := s.Wait(sched.Outlook{Processes: 3}, r); d < 1500*time.Millisecond || d > 4500*time.Millisecond {
-		t.Errorf("got %v", d)
-	}
-	if d := s.FirstWait(r); d < 10*time.Second {
-		t.Errorf("got %v", d)
-	}
-	s = sched.New(sched.Config{PollAverage: time.Second})
-	if d := s.Wait(sched.Outlook{Processes: 3}, r) + s.FirstWait(r); d < 500*time.Millisecond || d > 6500*time.Millisecond {
-		t.Errorf("got %v", d)
-	}
-}

@@ -2,16 +2,15 @@ package sched
 
 import (
 	"context"
-	_ "embed"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Promoted is what one batch did.
@@ -21,87 +20,102 @@ type Promoted struct {
 	Dropped int // stopped by client middleware; gone, as with Ruby's poller
 
 	// More: call again at once. Else Next is when: the time of the first entry
-	// that is not due yet, or of another try with one that could not be moved;
-	// zero means that nothing waits.
+	// that is not due yet, by Redis's clock, or of another try with one that could
+	// not be moved; zero means that nothing waits, or that somebody else is moving
+	// the same entries.
 	More bool
 	Next time.Time
 }
 
-//go:embed promote.lua
-var promoteSource string
+const (
+	// promoteTimeout bounds each of the two round trips, whatever time-outs the client
+	// has: on a connection whose other end is gone they could last much longer than the
+	// outage. Client middleware runs between them and takes its own time.
+	promoteTimeout = 10 * time.Second
 
-var promoteScript = script.New("promote", promoteSource)
+	// Members are prepared for so long, then those that are ready are moved.
+	prepareTime = 50 * time.Millisecond
+)
 
-// Promote moves one batch of the entries of set that are due by this machine's
-// clock. On an error the counts hold for what was moved all the same. Faults
-// of single members are logged, not returned; see Config.Logger.
+// Promote moves one batch of the entries of set that are due by Redis's clock. On an
+// error the counts hold for what was moved all the same. Faults of single members are
+// logged, not returned; see Config.Logger.
 func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 	cur, err := s.cursor(set)
 	if err != nil {
 		return Promoted{}, err
 	}
-	now := time.Now()
-	offset, limit := cur.begin(now, s.cfg.Batch)
-	if moving.Needed(s.cfg.Redis) {
-		if _, err := moving.Abandoned(ctx, s.cfg.Redis, string(set)); err != nil {
-			return Promoted{}, fmt.Errorf("promote %s: %w", set, err)
-		}
-	}
-	due, next, err := s.peek(ctx, set, now, offset, limit)
-	if err != nil {
-		return Promoted{}, fmt.Errorf("promote %s: %w", set, err)
-	}
-	b := batch{s: s, set: set, cur: cur, now: now}
-	size := 0
-	for _, member := range due {
-		size += len(member)
-		if err := b.sort(ctx, member); err != nil {
-			return Promoted{}, fmt.Errorf("promote %s: %w", set, err)
-		}
-	}
-	cur.attempt("")
-	out, err := b.apply(ctx)
+	out, err := s.promote(ctx, set, cur)
 	if err != nil {
 		return out, fmt.Errorf("promote %s: %w", set, err)
-	}
-	out.More = len(due) == limit && !b.beaten(out)
-	again := cur.end(now, len(due), size, b.stay, s.cfg.Batch, out.More)
-	switch {
-	case out.More:
-	case b.beaten(out):
-		// Somebody else works through the same backlog. Leave it to them, but look
-		// whether they go on.
-		out.Next = now.Add(20*time.Millisecond + time.Duration(jitter.Rand(s.cfg.Identity, string(set)).Int64N(int64(50*time.Millisecond))))
-	default:
-		out.Next = earliest(s.delayed(next), again)
 	}
 	return out, nil
 }
 
-// promoteTimeout bounds each of the two round trips, whatever time-outs the client
-// has: on a connection whose other end is gone they could last much longer than the
-// outage. Client middleware runs between them and takes its own time.
-const promoteTimeout = 10 * time.Second
-
-// peek returns the first members that are due, from offset on, and when the
-// first one that is not due will be.
-func (s *Scheduler) peek(ctx context.Context, set Set, now time.Time, offset, limit int) ([]string, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
-	defer cancel()
-	score := troupe.FormatScore(troupe.Score(now))
-	pipe := s.cfg.Redis.Pipeline()
-	due := pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: string(set), Start: "-inf", Stop: score, ByScore: true, Offset: int64(offset), Count: int64(limit),
-	})
-	later := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: string(set), Start: "(" + score, Stop: "+inf", ByScore: true, Count: 1,
-	})
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, time.Time{}, err
+func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Promoted, err error) {
+	if moving.Needed(s.cfg.Redis) {
+		if _, err := moving.Abandoned(ctx, s.cfg.Redis, string(set)); err != nil {
+			return out, err
+		}
 	}
-	var next time.Time
-	if first := later.Val(); len(first) > 0 {
-		next = timeOf(first[0].Score)
+	now := time.Now()
+	a := cur.begin(now, s.cfg.Batch)
+	a.sets = []Set{set}
+	for _, t := range s.terms {
+		if slices.Contains(t.sets, set) {
+			a.term = t
+		}
 	}
-	return due.Val(), next, nil
+	if a.term.leads.Load() {
+		a.as, a.lock = s.cfg.Identity, lockLife
+	}
+	if cur.wasLost() {
+		if err := s.askSmall(ctx, cur, a); err != nil {
+			return out, err
+		}
+		return Promoted{More: true}, nil
+	}
+	defer func() {
+		if ctx.Err() == nil && redisconn.Classify(err) == redisconn.Outage && !errors.As(err, new(redis.Error)) {
+			cur.lose(a.newest)
+		}
+	}()
+	got, err := s.due(ctx, a)
+	if err == nil && len(got.sets) == 0 {
+		err = errReply
+	}
+	if err != nil {
+		return out, err
+	}
+	f := got.sets[0]
+	if f.err != nil {
+		return out, f.err
+	}
+	b := batch{s: s, set: set, cur: cur, now: now}
+	for i, member := range f.members {
+		if i > 0 && time.Since(now) > prepareTime {
+			f.more = true
+			cur.prepared(i)
+			break
+		}
+		if err := b.sort(ctx, member); err != nil {
+			return out, err
+		}
+	}
+	cur.attempt("")
+	if a.newest {
+		b.reverse()
+	}
+	if out, err = b.apply(ctx); err != nil {
+		return out, err
+	}
+	if b.beaten(out) { // somebody else works through the same backlog
+		cur.leave()
+		return out, nil
+	}
+	out.More = f.more
+	if again := cur.end(now, a, got.now, b.stay, f.more, s.cfg.Batch); !f.more {
+		out.Next = earliest(timeOf(f.next), again)
+	}
+	return out, nil
 }

@@ -50,8 +50,8 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 	if n := rdb.ZCard(ctx, "retry").Val(); n != 1 {
 		t.Error("the other set was touched")
 	}
-	if o, err := s.Look(ctx); err != nil || !o.Next().Equal(o.Retry) || o.Schedule != got.Next || o.Processes != 0 {
-		t.Errorf("outlook %+v, %v", o, err)
+	if n, err := s.Processes(ctx); err != nil || n != 0 {
+		t.Errorf("%d processes, %v", n, err)
 	}
 	if got := drain(t, s, sched.Retry); got.Moved != 1 || !got.Next.IsZero() {
 		t.Errorf("%+v", got)
@@ -166,9 +166,6 @@ func TestOddScores(t *testing.T) {
 	ctx := t.Context()
 	s := sched.New(sched.Config{Redis: rdb})
 	rdb.ZAdd(ctx, "schedule", redis.Z{Score: math.Inf(-1), Member: job(1, "q")}, redis.Z{Score: -1e300, Member: job(2, "q")}, redis.Z{Score: 1e300, Member: job(3, "q")}, redis.Z{Score: math.Inf(1), Member: job(4, "q")})
-	if o, err := s.Look(ctx); err != nil || o.Schedule.After(time.Now()) || o.Schedule.IsZero() {
-		t.Errorf("%+v, %v", o, err)
-	}
 	got := drain(t, s, sched.Schedule)
 	if got.Moved != 2 || got.Next.Before(time.Now().AddDate(200, 0, 0)) {
 		t.Errorf("%+v", got)
@@ -196,7 +193,7 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 		t.Errorf("the next try is after %v", wait)
 	}
 	lines := len(log.lines(t))
-	if lines == 0 || lines > 4 {
+	if lines == 0 || lines > 5 { // one a batch
 		t.Errorf("%d log lines for one broken queue", lines)
 	}
 	// while they are left alone they neither block nor cost a try
@@ -227,9 +224,6 @@ func TestADeadSetOfAnotherTypeBlocksNobody(t *testing.T) {
 	rdb.Set(ctx, "schedule", "x", 0)
 	if _, err := s.Promote(ctx, sched.Schedule); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("got %v", err)
-	}
-	if o, err := s.Look(ctx); err != nil || !o.Schedule.IsZero() || o.Retry.IsZero() {
-		t.Errorf("%+v, %v", o, err)
 	}
 }
 
@@ -284,7 +278,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	if wait := got.Next.Sub(start); wait < 5*time.Second {
 		t.Errorf("the failed ones are tried again after %v", wait)
 	}
-	if lines := log.lines(t); len(lines) != 3 || !strings.Contains(fmt.Sprint(lines[1]), "middleware bug") || strings.Contains(fmt.Sprint(lines), "args") {
+	if lines := log.lines(t); len(lines) != 3 || !strings.Contains(fmt.Sprint(lines), "middleware bug") || strings.Contains(fmt.Sprint(lines), "args") {
 		t.Errorf("log %v", lines)
 	}
 	drain(t, s, sched.Retry)
@@ -446,19 +440,25 @@ func TestHugeMembersTravelInSmallBatches(t *testing.T) {
 	}
 }
 
-func TestAFullRedisIsAnErrorNotALoss(t *testing.T) {
+// What is moved needs no more memory than before: it goes on where Redis refuses
+// every push.
+func TestAFullRedisPromotes(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	ctx := t.Context()
 	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(1, "q"), "bad")
 	rdb.ConfigSet(ctx, "maxmemory", "1mb")
-	s := sched.New(sched.Config{Redis: rdb})
-	if got, err := s.Promote(ctx, sched.Retry); err == nil || !strings.Contains(err.Error(), "OOM") || got.Moved+got.Buried != 0 {
-		t.Fatalf("%+v, %v", got, err)
+	if err := rdb.LPush(ctx, "queue:q", "x").Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Fatalf("a push said %v", err)
 	}
-	rdb.ConfigSet(ctx, "maxmemory", "0")
+	s := sched.New(sched.Config{Redis: rdb, Identity: "host:1:a"})
 	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Buried != 1 {
-		t.Errorf("%+v: nothing may be held back by the outage", got)
+		t.Errorf("%+v", got)
+	}
+	w := startLead(t, rdb, "host:1:a")
+	w.await(sched.Elected, 1)
+	if err := w.stop(); err != nil {
+		t.Error(err)
 	}
 }

@@ -31,3 +31,9 @@ func ClusterRecoveredLog(queue string) string { return ClusterRecovered(queue) +
 // Moving is the sorted set of members of set that are on their way to another
 // slot, by the time at which their mover counts as dead. It is in set's own slot.
 func Moving(set string) string { return "troupe:moving:{" + set + "}" }
+
+// ClusterPoller is Poller on a cluster: one for each of the sets, in its slot.
+func ClusterPoller(set string) string { return Poller + ":{" + set + "}" }
+
+// ClusterStandby is Standby on a cluster.
+func ClusterStandby(set string) string { return ClusterPoller(set) + ":standby" }

@@ -44,8 +44,8 @@ const (
 	Procs  = "troupe:procs"  // hash: fetcher id -> JSON array of its queue names; membership is the fence
 	Leases = "troupe:leases" // zset: fetcher id, score = expiry in ms of Redis's clock; an index of the leases
 	Rescue = "troupe:rescue" // lock: one rescuer at a time
-	Poller = "troupe:poller" // lease: identity of the process that watches the sets
-	Bell   = "troupe:bell"   // pub/sub channel: a nearer entry was added to schedule or retry
+	Poller = "troupe:poller" // lock: identity of the process that leads the promotion of due jobs
+	Bell   = "troupe:bell"   // pub/sub channel: something was pushed into schedule or retry
 
 	Laps = "troupe:laps" // set of bare names of queues that may have a Lap
 
@@ -59,11 +59,8 @@ func Suspects(queue string) string { return queue + SuspectsSuffix }
 // SuspectsSuffix ends the name of a queue of suspects.
 const SuspectsSuffix = ".suspects"
 
-// Standby is the lease of the process that takes over from the Poller at once.
+// Standby is the lock of the process that waits for Poller.
 const Standby = Poller + ":standby"
-
-// Seat is the pub/sub channel on which a holder of Poller or Standby is heard to live.
-func Seat(identity string) string { return Poller + ":" + identity }
 
 // Lease is the string that holds a fetcher's generation while it lives.
 func Lease(id string) string { return "troupe:lease:" + id }

@@ -108,7 +108,7 @@ var commands = []command{
 	{name: "ZADD", args: "K x x"},
 	{name: "ZREM", args: "K x"},
 	{name: "ZCARD", args: "K"},
-	{name: "ZCOUNT", args: "K 0 0", only: reliable},
+	{name: "ZCOUNT", args: "K 0 0"},
 	{name: "ZSCORE", args: "K x"},
 	{name: "ZMSCORE", args: "K x"},
 	{name: "ZRANGE", args: "K 0 0"},
@@ -151,7 +151,7 @@ var keyNames = []names{
 	{rule: "troupe:*", list: func(d *Daemon) []string {
 		id := d.Identity + "#default.1"
 		return []string{
-			keys.Rescue, keys.Poller, keys.Laps, keys.Flushed(d.Identity), keys.Measured(d.Identity), keys.Tree(d.Identity),
+			keys.Rescue, keys.Laps, keys.Flushed(d.Identity), keys.Measured(d.Identity), keys.Tree(d.Identity),
 			keys.Parcels(id, "1") + "0",
 		}
 	}},
@@ -159,11 +159,14 @@ var keyNames = []names{
 	{rule: "troupe:*", only: single, list: func(d *Daemon) []string {
 		id, set := d.Identity+"#default.1", keys.SetOf(d.Queues)
 		return []string{
-			keys.Procs, keys.Leases, keys.Lease(id), keys.Fenced(id), keys.Standby, keys.Recovered, keys.RecoveredLog,
+			keys.Procs, keys.Leases, keys.Lease(id), keys.Fenced(id), keys.Poller, keys.Standby, keys.Recovered, keys.RecoveredLog,
 			keys.Baton(set), keys.Line(set),
 		}
 	}},
-	{rule: "troupe:*", only: cluster, list: fixed(keys.Moving(keys.Retry), keys.Moving(keys.Schedule))},
+	{rule: "troupe:*", only: cluster, list: fixed(
+		keys.Moving(keys.Retry), keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry),
+		keys.Moving(keys.Schedule), keys.ClusterPoller(keys.Schedule), keys.ClusterStandby(keys.Schedule),
+	)},
 	{rule: "troupe:*", only: cluster, list: each(keys.ClusterRecovered, keys.ClusterRecoveredLog)},
 	{rule: "{troupe}:*", only: cluster, list: func(d *Daemon) []string {
 		id := d.Identity + "#default.1"
@@ -178,7 +181,7 @@ var keyNames = []names{
 
 var channelNames = []names{
 	{rule: "troupe:*", why: slower, list: func(d *Daemon) []string {
-		return []string{keys.Bell, keys.Seat(d.Identity), keys.Wake(d.Identity + "#default")}
+		return []string{keys.Bell, keys.Wake(d.Identity + "#default")}
 	}},
 	{rule: "__redis__:invalidate", only: single, why: slower, list: fixed("__redis__:invalidate")},
 }

@@ -16,7 +16,7 @@ const (
 	setA, setB, dead      = "retry", "schedule", "dead"
 	listA, listB          = "queue:a", "queue:b"
 	names, processes      = "queues", "processes"
-	seat1, seat2          = "troupe:poller", "troupe:poller:standby"
+	lock1, lock2          = "troupe:poller", "troupe:poller:standby"
 	receipt               = "troupe:flushed:h:1:aa"
 	total1, total2        = "stat:processed", "stat:failed"
 	day1, day2            = "stat:processed:2026-01-02", "stat:failed:2026-01-02"
@@ -46,16 +46,28 @@ func add(args []any, more ...string) []any {
 // scriptTries are the keys and arguments with which each script is tried: as the
 // package that owns it calls it, on whatever the keys hold.
 var scriptTries = map[string]twins.Try{
-	"sched/look": func(t *rapid.T) ([]string, []any) {
-		return []string{setA, setB, processes}[:rapid.IntRange(2, 3).Draw(t, "keys")], nil
-	},
-	"sched/seat": func(t *rapid.T) ([]string, []any) { // nobody is subscribed: in doubt of nothing
-		return []string{seat1, seat2, processes}, []any{
-			rapid.SampledFrom([]string{"me", "other"}).Draw(t, "who"), 5000, "channel:",
-			rapid.SampledFrom([]string{"look", "take", "leave"}).Draw(t, "verb"),
+	"sched/due": func(t *rapid.T) ([]string, []any) { // the clock is in the answer: nobody asks for less than a second
+		args := []any{
+			rapid.SampledFrom([]string{"me", "other", ""}).Draw(t, "who"), rapid.SampledFrom([]int{0, 1500}).Draw(t, "life"), 3000,
+			rapid.SampledFrom([]string{"inf", "0.5"}).Draw(t, "ahead"), rapid.IntRange(0, 4).Draw(t, "count"),
+			rapid.SampledFrom([]int{1, 30, 1000}).Draw(t, "bytes"), rapid.IntRange(0, 2).Draw(t, "skip"),
+			rapid.SampledFrom([]string{"", "newest"}).Draw(t, "order"),
 		}
+		keys := []string{lock1, lock2, setA, setB}[:rapid.IntRange(2, 4).Draw(t, "keys")]
+		for range keys[2:] {
+			args = append(args, rapid.SampledFrom([]string{"-inf", "1", "(1", "(3.5"}).Draw(t, "from"))
+		}
+		return keys, args
 	},
-	"sched/promote": func(t *rapid.T) ([]string, []any) {
+	"sched/unread": func(t *rapid.T) ([]string, []any) {
+		keys := []string{setA, names, dead}
+		if rapid.Bool().Draw(t, "cluster") {
+			keys = []string{setA, clockMoving}
+		}
+		size := len(members.Draw(t, "member"))
+		return keys, []any{rapid.SampledFrom([]string{"-inf", "(1"}).Draw(t, "from"), rapid.IntRange(0, 2).Draw(t, "skip"), size, 60000, "7", "1", 3}
+	},
+	"sched/move": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{setA, names, dead}, []any{"7", "1", rapid.IntRange(1, 5).Draw(t, "limit")}
 		for _, what := range []string{"to dead", "dropped"} {
 			some := some(t, 3)
@@ -136,9 +148,6 @@ var scriptTries = map[string]twins.Try{
 	"internal/moving/abandoned": func(*rapid.T) ([]string, []any) {
 		return []string{clockSet, clockMoving}, nil
 	},
-	"sched/seat_cluster": func(t *rapid.T) ([]string, []any) {
-		return []string{seat1}, []any{"me", rapid.SampledFrom([]string{"0", "5000"}).Draw(t, "lease")}
-	},
 	"inspect/page": func(t *rapid.T) ([]string, []any) {
 		return []string{setA}, []any{
 			rapid.SampledFrom([]string{"up", "down"}).Draw(t, "way"), scores.Draw(t, "score"),
@@ -150,7 +159,7 @@ var scriptTries = map[string]twins.Try{
 // fill draws what the keys hold.
 func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
-	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, seat1, seat2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving} {
+	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, lock1, lock2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving} {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
 			continue
@@ -173,7 +182,7 @@ func fill(t *rapid.T) (writes [][]any) {
 			do("LPUSH", key, members.Draw(t, "job"))
 		case names, processes:
 			do("SADD", key, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"))
-		case seat1, seat2:
+		case lock1, lock2:
 			do("SET", key, rapid.SampledFrom([]string{"me", "other"}).Draw(t, "holder"), "PX", 60000)
 		case hash:
 			do("HSET", key, "A|0", numbers.Draw(t, "n"))

@@ -125,11 +125,11 @@ var reads = map[string]bool{
 	"zrangebyscore": true, "zrange": true, "exists": true, "hexists": true, "smembers": true, "scard": true, "subscribe": true, "publish": true,
 	"sadd": true, "multi": true, "set": true,
 	"look": true, "lock": true, "renew": true, "fence": true, "register": true, "index": true, "forget": true, "recall": true, "sit": true,
-	"sched-look": true, "sched-seat": true, "flush": true,
+	"sched-due": true, "flush": true,
 }
 
 // jobSteps are the scripts at which a fault is most likely to do harm.
-var jobSteps = map[string]bool{"take": true, "settle": true, "resume": true, "putback": true, "reroute": true, "fence": true, "sched-promote": true}
+var jobSteps = map[string]bool{"take": true, "settle": true, "resume": true, "putback": true, "reroute": true, "fence": true, "sched-move": true, "sched-unread": true}
 
 func isRead(words []string) bool {
 	if s := script(words); s != "" {

@@ -166,7 +166,7 @@ func unordered(now time.Time, list []any, pairs bool) string {
 
 // value prints a number without a server's way to write it, and one around now
 // in seconds or milliseconds, of which each server has its own, as the distance
-// to now in steps of five seconds.
+// to now in steps of five seconds. What is left of a minute in ms is a minute.
 func value(now time.Time, v any) string {
 	text := fmt.Sprint(v)
 	if words := strings.Split(text, " "); len(words) > 1 {
@@ -178,6 +178,9 @@ func value(now time.Time, v any) string {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) {
 		return fmt.Sprintf("%q", text)
+	}
+	if n > 55e3 && n < 60e3 {
+		n = 60e3
 	}
 	for _, ms := range []float64{n, n * 1000} {
 		if ahead := ms - float64(now.UnixMilli()); ahead > -600e3 && ahead < 600e3 {
@@ -203,6 +206,10 @@ func plain(now time.Time, reply any, err error) string {
 	}
 	out := make([]string, len(list))
 	for i, v := range list {
+		if inner, ok := v.([]any); ok {
+			out[i] = "[" + plain(now, inner, nil) + "]"
+			continue
+		}
 		out[i] = fmt.Sprintf("%T %s", v, value(now, v))
 		if s, ok := v.(string); ok && strings.Contains(s, "WRONGTYPE") {
 			out[i] = "WRONGTYPE"

@@ -1,22 +1,34 @@
--- Moves one batch of due members. A member that is no longer in the set is left
--- out: somebody else has moved it. Every destination is written before the
--- member is removed, since Redis keeps what a failed script has done.
+-- Moves one batch of due members. A member that is no longer in the set, or no longer
+-- due there, is left out: somebody else has moved it, or put it off. Every
+-- destination is written before the member is removed, since Redis keeps what a
+-- failed script has done.
 --
 -- KEYS    1 the set, 2 queues, 3 dead, 4.. one list per queue
 -- ARGV    1 score of a death, 2 and 3 the trim of dead (oldest score, number)
 --         then to dead:   n, member × n, payload × n
 --         then dropped:   n, member × n
 --         then per list:  name of the queue, n, member × n, payload × n
--- returns {buried, dropped, fault of dead, (moved, fault)×lists}; a fault is ""
+-- returns {buried, dropped, fault of dead, (moved, fault) for each list}; a fault is ""
 --         or the error of the one destination that refused, whose members stay;
 --         with a moved above 0 it is the error of queues
+-- errors  WRONGTYPE of the set
+--
+-- Out of memory Redis refuses a script's first write that needs some. So the first
+-- write removes nothing: what is moved needs no more memory than before.
 local set = KEYS[1]
 local at = 4
+redis.call('ZREMRANGEBYSCORE', set, '(0', '(0')
+local t = redis.call('TIME')
+local now = tonumber(t[1] .. '.' .. string.format('%06d', tonumber(t[2])))
+
+local function is_due(score)
+  return score and (score == '-inf' or score ~= 'inf' and tonumber(score) <= now)
+end
 
 -- Reads a section: n members, and n payloads behind them if it has some. Returns
--- the members that are still in the set and what is to be written for them, each
--- as a table with its first and last index. Mostly nothing is missing, then both
--- are the arguments as they stand.
+-- the members that are to be moved and what is to be written for them, each as a
+-- table with its first and last index. Mostly nothing is missing, then both are the
+-- arguments as they stand.
 local function section(with_payloads)
   local n, first = tonumber(ARGV[at]), at + 1
   local second = with_payloads and first + n or first
@@ -25,12 +37,12 @@ local function section(with_payloads)
   local scores = redis.call('ZMSCORE', set, unpack(ARGV, first, first + n - 1))
   local all = true
   for i = 1, n do
-    if not scores[i] then all = false break end
+    if not is_due(scores[i]) then all = false break end
   end
   if all then return {ARGV, first, first + n - 1}, {ARGV, second, second + n - 1} end
   local members, payloads = {}, {}
   for i = 1, n do
-    if scores[i] then
+    if is_due(scores[i]) then
       members[#members + 1] = ARGV[first + i - 1]
       payloads[#payloads + 1] = ARGV[second + i - 1]
     end

@@ -1,0 +1,134 @@
+package sched
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/internal/script"
+)
+
+//go:embed due.lua
+var dueSource string
+
+var dueScript = script.New("due", dueSource)
+
+// role is what a process is in a term.
+type role int64
+
+const (
+	other role = iota
+	standby
+	leader
+)
+
+// ask is one call of due.lua.
+type ask struct {
+	term    *term
+	lock    time.Duration // life of the leader's lock; 0 gives it up
+	as      string        // identity; "" if no lock is wanted
+	ahead   time.Duration // how far ahead the next score is wanted; 0 without end
+	sets    []Set
+	from    []string // of each set the lowest score, as ZRANGE takes it
+	skip    int      // members to leave out, from there on
+	newest  bool
+	count   int
+	bytes   int
+	timeout time.Duration
+}
+
+// answer is what it returns.
+type answer struct {
+	role role
+	left time.Duration // of another process's lock
+	now  string        // seconds by Redis's clock
+	sets []found
+}
+
+// found is what is known of one set.
+type found struct {
+	members []string // lowest score first, unless the newest were asked for
+	more    bool
+	size    int    // of the first due member; 0 if none is due
+	next    string // score of the first one that is not due yet, "" for none
+	err     error
+}
+
+// due carries out a.
+func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	names := []string{a.term.lock, a.term.standby}
+	ahead, order := "inf", ""
+	if a.ahead > 0 {
+		ahead = strconv.FormatFloat(a.ahead.Seconds(), 'f', -1, 64)
+	}
+	if a.newest {
+		order = "newest"
+	}
+	args := []any{a.as, a.lock.Milliseconds(), standbyLife.Milliseconds(), ahead, a.count, a.bytes, a.skip, order}
+	for i, set := range a.sets {
+		names = append(names, string(set))
+		args = append(args, a.from[i])
+	}
+	reply, err := dueScript.Run(ctx, s.cfg.Redis, names, args...).Slice()
+	if err != nil {
+		return answer{}, err
+	}
+	return parseAnswer(reply, len(a.sets))
+}
+
+var errReply = errors.New("due.lua: unexpected reply")
+
+func parseAnswer(reply []any, sets int) (out answer, err error) {
+	if len(reply) < 3 {
+		return out, errReply
+	}
+	number := func(v any) int64 { n, _ := v.(int64); return n }
+	text := func(v any) string { t, _ := v.(string); return t }
+	out.role, out.left, out.now = role(number(reply[0])), time.Duration(number(reply[1]))*time.Millisecond, text(reply[2])
+	for _, v := range reply[3:] {
+		part, _ := v.([]any)
+		if len(part) < 4 {
+			return out, errReply
+		}
+		f := found{next: text(part[1]), size: int(number(part[2])), more: number(part[3]) == 1, members: make([]string, len(part)-4)}
+		if fault := text(part[0]); fault != "" {
+			f.err = errors.New(strings.TrimPrefix(fault, "ERR "))
+		}
+		for i := range f.members {
+			f.members[i] = text(part[4+i])
+		}
+		out.sets = append(out.sets, f)
+	}
+	if len(out.sets) != sets && len(reply) > 3 {
+		return out, fmt.Errorf("%w: got %d sets, want %d", errReply, len(out.sets), sets)
+	}
+	return out, nil
+}
+
+// micros reads a score. It rounds up to microseconds, so that at that time the
+// member is due. Scores outside of the years 1970 to 2286 become one of the two
+// ends: due at once, or never.
+func micros(score string) int64 {
+	f, _ := strconv.ParseFloat(score, 64) // ±Inf beside an error is as good
+	return int64(math.Ceil(min(max(f, 0), 1e10) * 1e6))
+}
+
+// timeOf is the time of a score, zero for "".
+func timeOf(score string) time.Time {
+	if score == "" {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros(score))
+}
+
+// until is how long Redis's clock takes from now to a score, a microsecond at least.
+func until(score, now string) time.Duration {
+	return max(1, time.Duration(micros(score)-micros(now))) * time.Microsecond
+}

@@ -1,0 +1,234 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+const (
+	lockLife    = 1500 * time.Millisecond
+	lookPause   = lockLife / 3          // the leader's, and how far ahead it looks
+	ringPause   = 50 * time.Millisecond // at most 20 looks a second because of pushes
+	standbyLife = 2 * lockLife          // it calls at each end of the leader's lock
+	callTimeout = 800 * time.Millisecond
+
+	// A process that is neither leader nor standby asks for a lock this often: some
+	// one question a second of a fleet in all. It matters when both die at once.
+	otherPause    = 3 * time.Second
+	otherPauseAdd = time.Second // per process of the fleet
+	otherPauseMax = time.Minute
+)
+
+// EventKind tells what an Event is.
+type EventKind int
+
+// What Lead tells.
+const (
+	Elected EventKind = iota // this process leads from now on
+	Lost                     // it does no longer
+	Due                      // members of Event.Set are due: Promote until there are no more
+)
+
+func (k EventKind) String() string { return [...]string{"elected", "lost", "due"}[k] }
+
+// Event is what Lead tells. On a cluster each set has a leader; Elected and Lost
+// then name the set.
+type Event struct {
+	Kind EventKind
+	Set  Set
+}
+
+// term is a lock and the sets that its holder leads.
+type term struct {
+	lock, standby string // keys
+	sets          []Set
+	leads         atomic.Bool // this process does
+
+	// For Lead only.
+	called time.Time // the last call
+	at     time.Time // the next one
+	sure   time.Time // until then the lock is held, whatever Redis says
+}
+
+// Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
+// (an error; call it again after a while). It returns within a second after ctx has
+// ended. tell is called for each event, never concurrently; it must not block.
+// Only one Lead of a Scheduler may run at a time.
+//
+// The leader calls Redis every 500 ms, at the next due score, and when a client of
+// troupe has pushed something for later. One other process, the standby, calls when
+// the leader's lock ends, the rest of the fleet once a second in all.
+func (s *Scheduler) Lead(ctx context.Context, tell func(Event)) error {
+	switch s.cfg.Redis.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	default:
+		return fmt.Errorf("lead: got a %T, want a *redis.Client or a *redis.ClusterClient", s.cfg.Redis)
+	}
+	if s.cfg.Identity == "" {
+		return errors.New("lead: Config.Identity is empty")
+	}
+	err := s.lead(ctx, tell)
+	for _, t := range s.terms {
+		s.leave(ctx, t, err == nil, tell)
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("lead schedule and retry: %w", err)
+	}
+	return nil
+}
+
+// lead is Lead without its end.
+func (s *Scheduler) lead(ctx context.Context, tell func(Event)) error {
+	var rung chan struct{} // nil while this process does not lead
+	silence := func() {}
+	defer func() { silence() }()
+	for _, t := range s.terms {
+		t.at = time.Time{}
+	}
+	for ctx.Err() == nil {
+		next, leads := time.Now().Add(otherPauseMax), false
+		for _, t := range s.terms {
+			if !time.Now().Before(t.at) {
+				if err := s.call(ctx, t, tell); err != nil {
+					return err
+				}
+			}
+			leads = leads || t.leads.Load()
+			next = earliest(next, t.at)
+		}
+		switch {
+		case leads && rung == nil:
+			rung = make(chan struct{}, 1)
+			silence = s.listen(ctx, rung)
+		case !leads && rung != nil:
+			silence()
+			rung = nil
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-rung:
+			for _, t := range s.terms {
+				if t.leads.Load() {
+					t.at = earliest(t.at, t.called.Add(ringPause))
+				}
+			}
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// call asks once and says when to ask again.
+func (s *Scheduler) call(ctx context.Context, t *term, tell func(Event)) error {
+	t.called = time.Now()
+	a := ask{term: t, as: s.cfg.Identity, lock: lockLife, ahead: lookPause, sets: t.sets, timeout: callTimeout}
+	for _, set := range t.sets {
+		cur, err := s.cursor(set)
+		if err != nil {
+			return err
+		}
+		a.from = append(a.from, cur.lowest(t.called))
+	}
+	got, err := s.due(ctx, a)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		t.at = t.called.Add(lookPause)
+		if t.leads.Load() && t.at.Before(t.sure) {
+			return nil // the lock is there for another try
+		}
+		return err
+	}
+	s.turn(t, got.role == leader, tell)
+	switch got.role {
+	case leader:
+		t.sure = t.called.Add(lockLife)
+		t.at = t.called.Add(lookPause)
+		for i, f := range got.sets {
+			if f.size > 0 || f.err != nil { // what is wrong with a set, Promote reports
+				tell(Event{Kind: Due, Set: t.sets[i]})
+			}
+			if f.next != "" {
+				t.at = earliest(t.at, time.Now().Add(until(f.next, got.now)))
+			}
+		}
+	case standby:
+		t.at = time.Now().Add(min(max(got.left, time.Millisecond), lockLife))
+	default:
+		pause := min(max(otherPause, time.Duration(s.fleet.Load())*otherPauseAdd), otherPauseMax)
+		t.at = time.Now().Add(pause*3/4 + time.Duration(jitter.Rand(s.cfg.Identity, t.lock).Int64N(int64(pause/2))))
+	}
+	return nil
+}
+
+// turn notes and tells whether this process leads.
+func (s *Scheduler) turn(t *term, leads bool, tell func(Event)) {
+	if t.leads.Swap(leads) == leads {
+		return
+	}
+	e := Event{Kind: Lost}
+	if leads {
+		e.Kind = Elected
+	}
+	if len(t.sets) == 1 {
+		e.Set = t.sets[0]
+	}
+	tell(e)
+}
+
+// leave ends a term. It gives the locks up where Redis answers; else they end.
+func (s *Scheduler) leave(ctx context.Context, t *term, answers bool, tell func(Event)) {
+	if answers {
+		_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
+	}
+	s.turn(t, false, tell)
+}
+
+// listen rings, until stop is called, whenever a client of troupe has pushed
+// something for later.
+func (s *Scheduler) listen(ctx context.Context, rung chan<- struct{}) (stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	go func() {
+		channel := s.cfg.Redis.Subscribe(ctx, keys.Bell)
+		defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
+		for range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
+			select {
+			case rung <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return stop
+}
+
+// Processes counts the processes of the fleet, Ruby's included: the input of
+// Interval.
+func (s *Scheduler) Processes(ctx context.Context) (int, error) {
+	n, err := s.cfg.Redis.SCard(ctx, keys.Processes).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count processes: %w", err)
+	}
+	s.fleet.Store(n)
+	return int(n), nil
+}
+
+// earliest ignores zero times.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}

@@ -1,0 +1,437 @@
+package sched_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/sched"
+)
+
+// leading is a Lead under way; its events can be waited for.
+type leading struct {
+	t      testing.TB
+	s      *sched.Scheduler
+	cancel context.CancelFunc
+	done   chan error
+
+	mu     sync.Mutex
+	events []sched.Event
+	times  []time.Time
+}
+
+func startLead(t testing.TB, rdb redis.UniversalClient, identity string) *leading {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &leading{t: t, s: sched.New(sched.Config{Redis: rdb, Identity: identity}), cancel: cancel, done: make(chan error, 1)}
+	go func() {
+		w.done <- w.s.Lead(ctx, func(e sched.Event) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, e)
+			w.times = append(w.times, time.Now())
+		})
+	}()
+	t.Cleanup(func() { cancel() })
+	return w
+}
+
+func (w *leading) stop() error {
+	w.t.Helper()
+	w.cancel()
+	select {
+	case err := <-w.done:
+		return err
+	case <-time.After(10 * time.Second):
+		w.t.Fatal("Lead did not return")
+		return nil
+	}
+}
+
+// count returns the number of events of a kind and the time of the last.
+func (w *leading) count(kind sched.EventKind) (n int, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, e := range w.events {
+		if e.Kind == kind {
+			n, at = n+1, w.times[i]
+		}
+	}
+	return n, at
+}
+
+// await waits for the n-th event of a kind.
+func (w *leading) await(kind sched.EventKind, n int) (at time.Time) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("event %s number %d", kind, n), func() bool {
+		var got int
+		got, at = w.count(kind)
+		return got >= n
+	})
+	return at
+}
+
+// awaitDue waits for an event Due of a set.
+func (w *leading) awaitDue(set sched.Set) (at time.Time) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%s is due", set), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i, e := range w.events {
+			if e.Kind == sched.Due && e.Set == set {
+				at = w.times[i]
+				return true
+			}
+		}
+		return false
+	})
+	return at
+}
+
+func TestTheLeaderTellsWhatIsDue(t *testing.T) {
+	base, _ := redistest.New(t)
+	for _, protocol := range []int{3, 2} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			base.FlushDB(t.Context())
+			rdb := redis.NewClient(&redis.Options{Addr: base.Options().Addr, DB: base.Options().DB, Protocol: protocol, MaxRetries: -1})
+			defer func() { _ = rdb.Close() }()
+			w := startLead(t, rdb, "host:1:a")
+			w.await(sched.Elected, 1)
+			at := time.Now().Add(1500 * time.Millisecond)
+			add(t, base, sched.Schedule, at, job(1, "q")) // by others than troupe
+			if told := w.awaitDue(sched.Schedule); told.Before(at) {
+				t.Errorf("told %v too early", at.Sub(told))
+			}
+			add(t, base, sched.Retry, time.Now().Add(-time.Hour), job(2, "q"))
+			w.awaitDue(sched.Retry)
+			start := time.Now()
+			if err := w.stop(); err != nil {
+				t.Error(err)
+			}
+			stopped := time.Since(start)
+			if n, _ := w.count(sched.Lost); n != 1 {
+				t.Error("no event Lost")
+			}
+			keys := base.Keys(t.Context(), "troupe:*").Val()
+			if len(keys) != 0 && stopped < 150*time.Millisecond { // a stop tries for 200 ms
+				t.Errorf("left behind: %v", keys)
+			}
+		})
+	}
+}
+
+func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	var asked spy
+	watched := redis.NewClient(rdb.Options())
+	defer func() { _ = watched.Close() }()
+	watched.AddHook(&asked)
+	w := startLead(t, watched, "host:1:a")
+	w.await(sched.Elected, 1)
+	eventually(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:bell").Val()["troupe:bell"] == 1 })
+	c := client.New(rdb)
+	start := time.Now()
+	for time.Since(start) < 500*time.Millisecond {
+		if _, err := c.PushClass(t.Context(), "X", nil, client.In(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(start)
+	at := time.Now().Add(time.Second)
+	if _, err := c.PushClass(t.Context(), "X", nil, client.At(at)); err != nil {
+		t.Fatal(err)
+	}
+	if told := w.awaitDue(sched.Schedule); told.Before(at) {
+		t.Errorf("told %v too early", at.Sub(told))
+	}
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	// one each 50 ms while pushes came, then one each 500 ms
+	all := took + time.Since(at.Add(-time.Second))
+	n := 0
+	for _, said := range asked.list() {
+		if strings.HasPrefix(said, "evalsha") {
+			n++
+		}
+	}
+	if limit := int(took/(50*time.Millisecond)) + int(all/(500*time.Millisecond)) + 5; n > limit || n < 4 {
+		t.Errorf("%d looks in %v, want 4 to %d", n, all, limit)
+	}
+}
+
+func TestLeaderStandbyAndOthers(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	a := startLead(t, rdb, "host:1:a")
+	a.await(sched.Elected, 1)
+	b := startLead(t, rdb, "host:2:b")
+	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
+	c := startLead(t, rdb, "host:3:c")
+	if got := rdb.Get(ctx, "troupe:poller").Val(); got != "host:1:a" {
+		t.Errorf("the leader is %s", got)
+	}
+	// The leader leaves: the standby leads when its lock would have ended, the third
+	// one stands by.
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	b.await(sched.Elected, 1)
+	eventually(t, "c stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:3:c" })
+	if n, _ := c.count(sched.Elected); n != 0 {
+		t.Error("c leads beside b")
+	}
+	for _, w := range []*leading{b, c} {
+		if err := w.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, _ := b.count(sched.Lost); n != 1 {
+		t.Errorf("b has lost the lock %d times", n)
+	}
+}
+
+// A lock without an end is nobody's.
+func TestALockWithoutAnEndIsTaken(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	rdb.Set(t.Context(), "troupe:poller", "somebody", 0)
+	w := startLead(t, rdb, "host:1:a")
+	w.await(sched.Elected, 1)
+	if d := rdb.PTTL(t.Context(), "troupe:poller").Val(); d <= 0 {
+		t.Errorf("it ends in %v", d)
+	}
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeadProcess is no test but the process that others kill.
+func TestLeadProcess(t *testing.T) {
+	url := os.Getenv("TROUPE_TEST_LEAD")
+	if url == "" {
+		return
+	}
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxRetries = -1
+	s := sched.New(sched.Config{Redis: redis.NewClient(o), Identity: "victim:1:a"})
+	fmt.Println(s.Lead(context.Background(), func(e sched.Event) { fmt.Println("event", e.Kind) }))
+}
+
+func TestAKilledLeaderIsReplaced(t *testing.T) {
+	rdb, url := redistest.New(t)
+	ctx := t.Context()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLeadProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), "TROUPE_TEST_LEAD="+url)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	eventually(t, "the child leads", func() bool { return rdb.Get(ctx, "troupe:poller").Val() == "victim:1:a" })
+	b := startLead(t, rdb, "host:2:b")
+	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
+	if n, _ := b.count(sched.Elected); n != 0 {
+		t.Fatal("two lead")
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	killed := time.Now()
+	add(t, rdb, sched.Schedule, time.Now(), job(1, "q"))
+	t.Logf("elected after %v, told after %v", b.await(sched.Elected, 1).Sub(killed), b.awaitDue(sched.Schedule).Sub(killed))
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stop takes 0.8 s of its second at most; a machine that stands still for the rest
+// may do better the next time. (Virtual time is no way: go-redis waits on a mutex.)
+func TestLeadStopsWithinASecondWhateverRedisDoes(t *testing.T) {
+	for _, when := range []string{"leader", "standby"} {
+		t.Run(when, func(t *testing.T) {
+			longest := stopWhileRedisHangs(t, when == "leader")
+			for try := 1; try < 4 && longest > time.Second; try++ {
+				t.Logf("took %v", longest)
+				longest = stopWhileRedisHangs(t, when == "leader")
+			}
+			if longest > time.Second {
+				t.Errorf("took %v", longest)
+			}
+		})
+	}
+}
+
+// stopWhileRedisHangs tells how long the longest stop took: of a leader, or of a
+// leader and a standby.
+func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
+	t.Helper()
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	defer func() { _ = rdb.Close() }()
+	all := []*leading{startLead(t, rdb, "a")}
+	all[0].await(sched.Elected, 1)
+	if !alone {
+		all = append(all, startLead(t, rdb, "b"))
+		eventually(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
+	}
+	if err := server.Signal(ossignal.Pause); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range all {
+		start := time.Now()
+		_ = w.stop() // an error, if a call was under way
+		longest = max(longest, time.Since(start))
+	}
+	_ = server.Signal(ossignal.Resume)
+	return longest
+}
+
+func TestLeadReturnsWhenRedisGoes(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	w := startLead(t, rdb, "host:1:a")
+	w.await(sched.Elected, 1)
+	server.Kill()
+	select {
+	case err := <-w.done:
+		if err == nil {
+			t.Error("no error")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("still leading")
+	}
+	if n, _ := w.count(sched.Lost); n != 1 {
+		t.Error("no event Lost")
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	w = startLead(t, rdb, "host:1:a")
+	w.await(sched.Elected, 1)
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	s := sched.New(sched.Config{Redis: redis.NewRing(&redis.RingOptions{}), Identity: "x"})
+	if err := s.Lead(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "want a *redis.Client") {
+		t.Errorf("got %v", err)
+	}
+	if err := sched.New(sched.Config{Redis: rdb}).Lead(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Identity") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// poll is what the daemon's poller does with a Scheduler, in its simplest form,
+// without its interval.
+func poll(ctx context.Context, cfg sched.Config) {
+	s := sched.New(cfg)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	due := map[sched.Set]chan struct{}{sched.Retry: make(chan struct{}, 1), sched.Schedule: make(chan struct{}, 1)}
+	for set, due := range due {
+		wg.Go(func() {
+			for {
+				select {
+				case <-due:
+				case <-ctx.Done():
+					return
+				}
+				for p := (sched.Promoted{More: true}); p.More && ctx.Err() == nil; {
+					p, _ = s.Promote(ctx, set) // after an error the leader tells again
+				}
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		_ = s.Lead(ctx, func(e sched.Event) {
+			if e.Kind == sched.Due {
+				select {
+				case due[e.Set] <- struct{}{}:
+				default:
+				}
+			}
+		})
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Scheduled jobs come through while there are due retries without an end. Behind
+// the backlog each of them would come when it is empty, however slow the machine.
+func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	const n = 50_000
+	retries := 0
+	backlog := func() {
+		var members []string
+		for range n {
+			members = append(members, job(retries, "bulk"))
+			retries++
+		}
+		add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), members...)
+	}
+	var wg sync.WaitGroup
+	for _, id := range []string{"a", "b"} {
+		wg.Go(func() { poll(ctx, sched.Config{Redis: rdb, Identity: id}) })
+	}
+	eventually(t, "somebody leads", func() bool { return rdb.Exists(ctx, "troupe:poller").Val() == 1 })
+	c := client.New(rdb)
+	beside, tries := 0, 0
+	for ; beside < 5; tries++ {
+		if tries == 40 {
+			t.Fatalf("%d of %d scheduled jobs came while there were retries", beside, tries)
+		}
+		if rdb.ZCard(ctx, "retry").Val() < n/2 {
+			backlog()
+		}
+		at := time.Now().Add(20 * time.Millisecond)
+		if _, err := c.PushClass(ctx, "Due", nil, client.Queue("due"), client.At(at)); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := rdb.BRPop(ctx, 30*time.Second, "queue:due").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rdb.ZCard(ctx, "retry").Val() > 0 {
+			beside++
+		}
+		p := parse(t, raw[1])
+		if enqueued, _ := p.Time("enqueued_at"); enqueued.Before(at.Add(-time.Millisecond)) {
+			t.Errorf("%v too early", at.Sub(enqueued))
+		}
+	}
+	t.Logf("%d of %d scheduled jobs came while there were retries", beside, tries)
+	for left := int64(math.MaxInt64); left > 0; { // however long all of it takes
+		eventually(t, "the backlog shrinks", func() bool {
+			n, err := rdb.ZCard(ctx, "retry").Result()
+			if err != nil || n >= left {
+				return false
+			}
+			left = n
+			return true
+		})
+	}
+	cancel()
+	wg.Wait()
+	if got := rdb.LLen(context.Background(), "queue:bulk").Val(); got != int64(retries) {
+		t.Errorf("%d of %d retries moved", got, retries)
+	}
+}
