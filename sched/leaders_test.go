@@ -1,0 +1,275 @@
+package sched_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// lead runs poll until stop is called.
+func lead(t *testing.T, cfg sched.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); poll(ctx, cfg) }()
+	return func() { cancel(); <-done }
+}
+
+// once checks that the queue q holds each of these jobs once, and nothing else.
+func once(t *testing.T, rdb *redis.Client, members []string) {
+	t.Helper()
+	seen := map[string]int{}
+	for _, raw := range rdb.LRange(context.Background(), "queue:q", 0, -1).Val() {
+		seen[unstamped(t, raw)]++
+	}
+	for _, m := range members {
+		if seen[m] != 1 {
+			t.Fatalf("%s came %d times", m, seen[m])
+		}
+	}
+	if len(seen) != len(members) {
+		t.Errorf("%d different jobs, want %d", len(seen), len(members))
+	}
+}
+
+// Jobs start exactly at their time, though so many retries become due at the same
+// instant. The embedded Redis sorts a set anew for each command: with 100,000 the test
+// would take many minutes. On a real one there is
+// TestAScheduledJobIsOnTimeBesideABacklogOfRetries.
+func TestJobsAreExactlyOnTimeBesideABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		ctx := t.Context()
+		stop := lead(t, sched.Config{Redis: mem.Client, Identity: "a"})
+		time.Sleep(1300 * time.Millisecond)
+		var retries []string
+		for i := range 3 {
+			at := time.Now().Add(500*time.Millisecond + time.Duration(i)*77*time.Microsecond)
+			var z []redis.Z
+			for range 4000 {
+				retries = append(retries, job(len(retries), "q"))
+				z = append(z, redis.Z{Score: troupe.Score(at), Member: retries[len(retries)-1]})
+			}
+			if err := mem.Client.ZAdd(ctx, "retry", z...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			add(t, mem.Client, sched.Schedule, at, job(10_000_000+i, "due")) // as Ruby does: nobody rings
+			if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:due").Result(); err != nil {
+				t.Fatal(err)
+			}
+			if late := time.Since(at); late < 0 || late > 2*time.Microsecond {
+				t.Errorf("number %d was %v late", i, late)
+			}
+			synctest.Wait()
+			if left := mem.Client.ZCard(ctx, "retry").Val(); left != 0 {
+				t.Errorf("%d retries are not on time", left)
+			}
+		}
+		stop()
+		once(t, mem.Client, retries)
+	})
+}
+
+// Two that both take themselves for the leader move each job once.
+func TestTwoLeadersMoveEachJobOnce(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	var stops []func()
+	for range 2 {
+		c := redis.NewClient(rdb.Options())
+		defer func() { _ = c.Close() }()
+		stops = append(stops, lead(t, sched.Config{Redis: c, Identity: "twin", Batch: 50})) // with one identity both have the lock
+	}
+	var members []string
+	for i := range 4000 {
+		members = append(members, job(i, "q"))
+	}
+	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members[:2000]...)
+	add(t, rdb, sched.Schedule, time.Now().Add(200*time.Millisecond), members[2000:]...)
+	testkit.Await(t, time.Minute, "all have moved", func() bool { return rdb.ZCard(t.Context(), "schedule").Val() == 0 })
+	for _, stop := range stops {
+		stop()
+	}
+	once(t, rdb, members)
+}
+
+// The leader dies without a word: what is due meanwhile is 2 s late at most.
+func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
+	for after := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			mem := testkit.NewMemory(t)
+			faults := testkit.NewFaults(t, mem.Options())
+			a := lead(t, sched.Config{Redis: faults.Client(), Identity: "a"})
+			time.Sleep(time.Second)
+			b := lead(t, sched.Config{Redis: mem.Client, Identity: "b"})
+			time.Sleep(time.Minute + time.Duration(after)*170*time.Millisecond)
+			if got, _ := mem.Get("troupe:poller"); got != "a" {
+				t.Fatalf("%q leads", got)
+			}
+			faults.Down()
+			at := time.Now()
+			add(t, mem.Client, sched.Schedule, at, job(1, "due"))
+			if _, err := mem.Client.BRPop(t.Context(), time.Minute, "queue:due").Result(); err != nil {
+				t.Fatal(err)
+			}
+			if late := time.Since(at); late > 2*time.Second {
+				t.Errorf("%v late", late)
+			}
+			faults.Up()
+			a()
+			b()
+			time.Sleep(time.Minute) // dials that go-redis has under way in the background
+		})
+	}
+}
+
+// The clock of Redis decides, whatever that of the leader says.
+func TestTheClockOfRedisDecides(t *testing.T) {
+	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := testkit.NewMemory(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				mem.SetTime(time.Now().Add(skew))
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						time.Sleep(time.Millisecond)
+						mem.SetTime(time.Now().Add(skew))
+					}
+				})
+				stop := lead(t, sched.Config{Redis: mem.Client, Identity: "a"})
+				time.Sleep(time.Second)
+				for range 3 {
+					at := time.Now().Add(1700 * time.Millisecond)
+					add(t, mem.Client, sched.Retry, at.Add(skew), job(1, "due"))
+					for mem.Client.LLen(ctx, "queue:due").Val() == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					if late := time.Since(at); late < -2*time.Millisecond || late > 5*time.Millisecond {
+						t.Errorf("%v late", late)
+					}
+					mem.Client.Del(ctx, "queue:due")
+				}
+				stop()
+				cancel()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// Whichever of the two steps is lost, before or after Redis has done it, or done
+// twice: each job moves once.
+func TestLostRepliesOfEitherStep(t *testing.T) {
+	isMove := func(c testkit.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("queues") }
+	isDue := func(c testkit.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("troupe:poller") }
+	for step, where := range map[string]func(testkit.Command) bool{"due": isDue, "move": isMove} {
+		for name, effect := range map[string]testkit.Effect{
+			"cut before": testkit.CutBefore, "cut after": testkit.CutAfter, "twice": testkit.Twice,
+			"late": testkit.Delay(2 * time.Second), "mute": testkit.MuteReply,
+		} {
+			t.Run(step+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					mem := testkit.NewMemory(t)
+					faults := testkit.NewFaults(t, mem.Options())
+					o := faults.Options()
+					o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
+					rdb := redis.NewClient(o)
+					defer func() { _ = rdb.Close() }()
+					stop := lead(t, sched.Config{Redis: rdb, Identity: "a", Batch: 20})
+					time.Sleep(time.Second)
+					rule := faults.Add(testkit.Fault{Where: where, Do: effect, Skip: 1, Times: 3})
+					var members []string
+					for i := range 200 {
+						members = append(members, job(i, "q"))
+					}
+					add(t, mem.Client, sched.Schedule, time.Now().Add(-time.Minute), members...)
+					for start := time.Now(); mem.Client.ZCard(t.Context(), "schedule").Val() > 0; time.Sleep(time.Second) {
+						if time.Since(start) > 5*time.Minute {
+							t.Fatal("some are left")
+						}
+					}
+					stop()
+					if rule.Hits() != 3 {
+						t.Errorf("%d faults", rule.Hits())
+					}
+					once(t, mem.Client, members)
+				})
+			})
+		}
+	}
+}
+
+// Middleware that takes 200 ms a job, while the lock goes to another process: both
+// prepare the same jobs, each moves once.
+func TestASlowPreparationLosesTheLockWithoutHarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		var prepared atomic.Int64
+		slow := func(next client.PushFunc) client.PushFunc {
+			return func(ctx context.Context, p *troupe.Payload) error {
+				time.Sleep(200 * time.Millisecond)
+				prepared.Add(1)
+				return next(ctx, p)
+			}
+		}
+		var stops []func()
+		for _, id := range []string{"a", "b", "c"} {
+			stops = append(stops, lead(t, sched.Config{Redis: mem.Client, Identity: id, Client: client.New(mem.Client, client.WithMiddleware(slow))}))
+			time.Sleep(100 * time.Millisecond)
+		}
+		var members []string
+		for i := range 100 {
+			members = append(members, job(i, "q"))
+		}
+		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), members...)
+		for i := 0; mem.Client.ZCard(t.Context(), "retry").Val() > 0; i++ {
+			if i > 1000 {
+				t.Fatal("some are left")
+			}
+			time.Sleep(130 * time.Millisecond)
+			if err := mem.Client.Set(t.Context(), "troupe:poller", fmt.Sprintf("%c", "abc"[i%3]), 1500*time.Millisecond).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, stop := range stops {
+			stop()
+		}
+		if prepared.Load() <= 100 {
+			t.Error("no two have prepared the same job: nothing was tried")
+		}
+		once(t, mem.Client, members)
+	})
+}
+
+// A job that was put off while it was prepared waits for its new time.
+func TestAJobThatIsPutOffMeanwhileStays(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	later := troupe.Score(time.Now().Add(time.Hour))
+	putOff := func(next client.PushFunc) client.PushFunc {
+		return func(ctx context.Context, p *troupe.Payload) error {
+			if string(p.Args()) == "[1]" {
+				rdb.ZAddXX(ctx, "schedule", redis.Z{Score: later, Member: job(1, "q")})
+			}
+			return next(ctx, p)
+		}
+	}
+	s := sched.New(sched.Config{Redis: rdb, Client: client.New(rdb, client.WithMiddleware(putOff))})
+	add(t, rdb, sched.Schedule, time.Now().Add(-time.Minute), job(1, "q"), job(2, "q"))
+	if got := drain(t, s, sched.Schedule); got.Moved != 1 || rdb.ZScore(t.Context(), "schedule", job(1, "q")).Val() != later {
+		t.Errorf("%+v", got)
+	}
+	once(t, rdb, []string{job(2, "q")})
+}

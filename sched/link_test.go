@@ -1,0 +1,236 @@
+package sched_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// thin is a connection that carries so many bytes a second to us.
+type thin struct {
+	net.Conn
+	rate     int
+	deadline time.Time
+}
+
+func (c *thin) SetReadDeadline(t time.Time) error {
+	c.deadline = t
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *thin) SetDeadline(t time.Time) error {
+	c.deadline = t
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *thin) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b[:min(len(b), 4096)])
+	wait := time.Duration(n) * time.Second / time.Duration(c.rate)
+	if left := time.Until(c.deadline); !c.deadline.IsZero() && left < wait {
+		time.Sleep(left)
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(wait)
+	return n, err
+}
+
+// thinLink is a client on a link of rate bytes a second, with a time-out of 3 s.
+func thinLink(m *testkit.Memory, rate int) *redis.Client {
+	o := m.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &thin{Conn: conn, rate: rate}, err
+	}
+	o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
+	return redis.NewClient(o)
+}
+
+func sized(i, bytes int) string {
+	return fmt.Sprintf(`{"retry":true,"queue":"q","class":"X","args":["%s"],"jid":"%024x","created_at":1.5}`, strings.Repeat("x", bytes), i)
+}
+
+// persist promotes as the daemon does, once a second after an error, until the set
+// is empty; it counts the errors.
+func persist(t *testing.T, s *sched.Scheduler, rdb *redis.Client, set sched.Set) (failed int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Minute); rdb.ZCard(t.Context(), string(set)).Val() > 0; {
+		p, err := s.Promote(t.Context(), set)
+		if err != nil {
+			failed++
+			time.Sleep(time.Second)
+		} else if !p.More {
+			time.Sleep(500 * time.Millisecond)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 minutes; the last try: %+v, %v", p, err)
+		}
+	}
+	return failed
+}
+
+// A batch that the link does not carry within the time-out is asked for in smaller
+// pieces.
+func TestABatchThatIsLostComesInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		rdb := thinLink(mem, 100_000) // 300 KB in time
+		defer func() { _ = rdb.Close() }()
+		var members []string
+		for i := range 400 {
+			members = append(members, sized(i, 4000))
+		}
+		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), members...)
+		s := sched.New(sched.Config{Redis: rdb})
+		if failed := persist(t, s, mem.Client, sched.Retry); failed < 2 || failed > 6 {
+			t.Errorf("%d tries failed, want 2 to 6", failed)
+		}
+		seen := map[string]bool{}
+		for _, raw := range mem.Client.LRange(t.Context(), "queue:q", 0, -1).Val() {
+			seen[unstamped(t, raw)] = true
+		}
+		if n := mem.Client.LLen(t.Context(), "queue:q").Val(); len(seen) != 400 || n != 400 {
+			t.Errorf("%d jobs, %d different ones", n, len(seen))
+		}
+	})
+}
+
+// A member that the link does not carry at all goes where it belongs without being
+// read, and stops none of the others.
+func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
+	for name, c := range map[string]struct{ member, where string }{
+		"job":    {sized(7, 900_000), "queue:q"},
+		"no job": {strings.Repeat("x", 900_000), "dead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := testkit.NewMemory(t)
+				rdb := thinLink(mem, 100_000)
+				defer func() { _ = rdb.Close() }()
+				ctx := t.Context()
+				now := time.Now()
+				var log logbook
+				add(t, mem.Client, sched.Schedule, now.Add(-time.Hour), job(1, "small"))
+				add(t, mem.Client, sched.Schedule, now.Add(-time.Minute), c.member)
+				add(t, mem.Client, sched.Schedule, now.Add(-time.Second), job(2, "small"), job(3, "small"))
+				s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
+				failed := persist(t, s, mem.Client, sched.Schedule)
+				if took := time.Since(now); failed < 3 || took > 30*time.Second {
+					t.Errorf("it took %v and %d tries that failed", took, failed)
+				}
+				var got []string
+				if c.where == "dead" {
+					got = mem.Client.ZRange(ctx, "dead", 0, -1).Val()
+				} else {
+					got = mem.Client.LRange(ctx, c.where, 0, -1).Val()
+				}
+				if len(got) != 1 || got[0] != c.member {
+					t.Errorf("%s holds %d members", c.where, len(got))
+				}
+				if n := mem.Client.LLen(ctx, "queue:small").Val(); n != 3 {
+					t.Errorf("%d small jobs moved, want 3", n)
+				}
+				lines := log.lines(t)
+				if len(lines) != 1 || lines[0]["level"] != "error" || lines[0]["key"] != c.where || lines[0]["bytes"] != float64(len(c.member)) {
+					t.Errorf("log %v", lines)
+				}
+			})
+		})
+	}
+}
+
+// While Redis is away nothing is taken for too large, however long that lasts.
+func TestAnOutageSetsNothingAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := testkit.NewMemory(t)
+		faults := testkit.NewFaults(t, mem.Options())
+		o := faults.Options()
+		o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
+		rdb := redis.NewClient(o)
+		defer func() { _ = rdb.Close() }()
+		var log logbook
+		s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
+		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), sized(1, 2<<20))
+		for round := range 3 {
+			if round%2 == 0 {
+				faults.Down()
+			}
+			for range 20 {
+				if _, err := s.Promote(t.Context(), sched.Retry); err == nil && round%2 == 0 {
+					t.Fatal("it promotes without Redis")
+				}
+				time.Sleep(time.Second)
+			}
+			faults.Up()
+		}
+		drain(t, s, sched.Retry)
+		got := mem.Client.LRange(t.Context(), "queue:q", 0, -1).Val()
+		if len(got) != 1 || unstamped(t, got[0]) != sized(1, 2<<20) || len(log.lines(t)) != 0 {
+			t.Errorf("%d jobs, log %v", len(got), log.lines(t))
+		}
+	})
+}
+
+// What has just become due does not wait behind a backlog of the same set: neither
+// behind one that moves slowly nor behind one that cannot be moved.
+func TestFreshMembersDoNotWaitBehindOldOnes(t *testing.T) {
+	const old = 8000
+	for name, queue := range map[string]string{"slow": "old", "stuck": "broken"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := testkit.NewMemory(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				mem.Client.Set(ctx, "queue:broken", "x", 0)
+				slow := func(next client.PushFunc) client.PushFunc {
+					return func(ctx context.Context, p *troupe.Payload) error {
+						time.Sleep(20 * time.Millisecond)
+						return next(ctx, p)
+					}
+				}
+				cfg := sched.Config{Redis: mem.Client, Identity: "a"}
+				if name == "slow" {
+					cfg.Client = client.New(mem.Client, client.WithMiddleware(slow))
+				}
+				score := redis.Z{Score: troupe.Score(time.Now().Add(-time.Hour))} // all have the same
+				var z []redis.Z
+				for i := range old {
+					score.Member = job(i, queue)
+					z = append(z, score)
+				}
+				if err := mem.Client.ZAdd(ctx, "schedule", z...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() { defer close(done); poll(ctx, cfg) }()
+				time.Sleep(time.Second)
+				for i := range 5 {
+					at := time.Now().Add(700 * time.Millisecond)
+					add(t, mem.Client, sched.Schedule, at, job(old+i, "fresh")) // nobody rings
+					if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:fresh").Result(); err != nil {
+						t.Fatal(err)
+					}
+					if late := time.Since(at); late > 250*time.Millisecond { // two batches of 50 ms and a member each
+						t.Errorf("number %d was %v late", i, late)
+					}
+				}
+				if n := mem.Client.ZCard(ctx, "schedule").Val(); n < old/2 {
+					t.Errorf("only %d old ones are left: they were no backlog", n)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
