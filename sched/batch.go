@@ -32,27 +32,32 @@ type batch struct {
 	cur *cursor
 	now time.Time
 
-	dying   group
-	dropped []string
-	lists   []group // one for each queue
-	tried   int     // members given to the script
-	stay    int     // members that remain in front of the rest
+	groups []group // dying, dropped, then one for each queue
+	tried  int     // members given to the script
+	stay   int     // members that remain in front of the rest
 }
+
+// The first groups of a batch.
+const (
+	dying = iota
+	dropped
+	lists
+)
 
 // group is what shares a destination.
 type group struct {
-	queue    string
-	members  []string
-	payloads []string
+	key, queue string // "" for the dropped
+	members    []string
+	payloads   []string
 }
 
 func (b *batch) sort(ctx context.Context, member string) error {
-	left, known := b.cur.isHeld(member, b.now)
+	left, known := b.cur.held.has(member, b.now)
 	if left {
 		b.stay++
 		return nil
 	}
-	b.cur.attempt(member)
+	b.cur.trying = member
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
 		b.bury(member, nil, err, known)
@@ -64,11 +69,10 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case err == nil && out != nil:
 		b.push(member, out)
 	case err == nil:
-		b.dropped = append(b.dropped, member)
-		b.tried++
+		b.put(dropped, member, "")
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
-		if b.cur.hold(member, b.now) {
+		if b.cur.held.add(member, b.now) {
 			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).
 				Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID())).
 				Strs("backtrace", troupe.Backtrace(err))
@@ -77,7 +81,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case fault == nil && errors.As(err, new(*client.FieldError)):
 		b.bury(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
-		b.cur.attempt("")
+		b.cur.trying = ""
 		return err
 	}
 	return nil
@@ -92,29 +96,29 @@ func (b *batch) bury(member string, p *troupe.Payload, reason error, known bool)
 			Int("bytes", len(member))
 		joblog.Err(line, reason).Msg("not a valid job: moving it to the dead set")
 	}
-	text := notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)
-	b.dying.members = append(b.dying.members, member)
-	b.dying.payloads = append(b.dying.payloads, string(text))
+	b.put(dying, member, string(notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)))
+}
+
+func (b *batch) put(i int, member, payload string) {
+	g := &b.groups[i]
+	g.members, g.payloads = append(g.members, member), append(g.payloads, payload)
 	b.tried++
 }
 
 func (b *batch) push(member string, p *troupe.Payload) {
 	queue := p.Queue()
-	i := slices.IndexFunc(b.lists, func(g group) bool { return g.queue == queue })
-	if i < 0 {
-		i = len(b.lists)
-		b.lists = append(b.lists, group{queue: queue})
+	i := slices.IndexFunc(b.groups, func(g group) bool { return g.queue == queue })
+	if i < lists {
+		i = len(b.groups)
+		b.groups = append(b.groups, group{key: keys.Queue(queue), queue: queue})
 	}
-	g := &b.lists[i]
 	text := p.Bytes()
-	g.members = append(g.members, member)
-	g.payloads = append(g.payloads, unsafe.String(unsafe.SliceData(text), len(text)))
-	b.tried++
+	b.put(i, member, unsafe.String(unsafe.SliceData(text), len(text)))
 }
 
 // reverse turns the order in which the members are moved.
 func (b *batch) reverse() {
-	for _, g := range b.lists {
+	for _, g := range b.groups {
 		slices.Reverse(g.members)
 		slices.Reverse(g.payloads)
 	}
@@ -125,6 +129,8 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	if b.tried == 0 {
 		return out, nil
 	}
+	b.groups[dying].key = keys.Dead
+	b.cur.held.remove(b.groups[dropped].members)
 	if moving.Needed(b.s.cfg.Redis) {
 		return b.applyOnCluster(ctx)
 	}
@@ -132,69 +138,80 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
 	defer cancel()
 	reply, err := moveScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
-	if err == nil && len(reply) != 3+2*len(b.lists) {
-		err = fmt.Errorf("got %d values, want %d", len(reply), 3+2*len(b.lists))
+	if err == nil && len(reply) != 2*len(b.groups) {
+		err = fmt.Errorf("move.lua: got %d values, want %d", len(reply), 2*len(b.groups))
 	}
-	b.cur.release(b.dropped)
 	if err != nil {
 		return out, err
 	}
-	number := func(i int) int { n, _ := reply[i].(int64); return int(n) }
-	text := func(i int) string { t, _ := reply[i].(string); return t }
-	out.Buried, out.Dropped = number(0), number(1)
-	err = b.settle(keys.Dead, b.dying, text(2))
-	for i, g := range b.lists {
-		moved, fault := number(3+2*i), text(4+2*i)
-		out.Moved += moved
-		if moved > 0 && fault != "" {
+	for i, g := range b.groups {
+		n, _ := reply[2*i].(int64)
+		fault, _ := reply[2*i+1].(string)
+		if n > 0 && fault != "" {
 			b.s.cfg.Logger.Error().Str("queue", cut.Text(g.queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
 			fault = ""
 		}
-		err = errors.Join(err, b.settle(keys.Queue(g.queue), g, fault))
+		out.count(i, int(n))
+		if fault != "" {
+			err = errors.Join(err, b.refused(g, errors.New(fault)))
+		} else {
+			b.cur.held.remove(g.members)
+		}
 	}
 	return out, err
 }
 
-// settle deals with the answer of a destination. One that is a key of another
+// count adds n members of group i.
+func (out *Promoted) count(i, n int) {
+	switch i {
+	case dying:
+		out.Buried += n
+	case dropped:
+		out.Dropped += n
+	default:
+		out.Moved += n
+	}
+}
+
+// refused deals with a destination that took nothing. One that is a key of another
 // type is a fault of its own; any other refusal (no memory, no master) is the
 // state of Redis, and an error.
-func (b *batch) settle(key string, g group, fault string) error {
-	if !strings.Contains(fault, "WRONGTYPE") {
-		b.cur.release(g.members)
-		if fault != "" {
-			return fmt.Errorf("%s: %s", cut.Text(key), fault)
-		}
-		return nil
+func (b *batch) refused(g group, fault error) error {
+	if !strings.Contains(fault.Error(), "WRONGTYPE") {
+		b.cur.held.remove(g.members)
+		return fmt.Errorf("%s: %w", cut.Text(g.key), fault)
 	}
 	b.stay += len(g.members)
 	news := 0
 	for _, member := range g.members {
-		if b.cur.hold(member, b.now) {
+		if b.cur.held.add(member, b.now) {
 			news++
 		}
 	}
 	if news > 0 {
-		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(key)).Int("jobs", news).Str("fault", fault).
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(g.key)).Int("jobs", news).Str("fault", fault.Error()).
 			Msg("jobs left where they are: their destination is a key of another type")
 	}
 	return nil
 }
 
+// death is what a member that goes to the dead set needs: its score there, and the
+// trim of the set (oldest score, number).
+func (s *Scheduler) death(now time.Time) []any {
+	return []any{troupe.FormatScore(troupe.Score(now)), troupe.FormatScore(troupe.Score(now.Add(-s.cfg.DeadTimeout))), s.cfg.DeadMax}
+}
+
 // arguments lays the batch out as move.lua reads it.
 func (b *batch) arguments() (names []string, args []any) {
-	names = append(make([]string, 0, 3+len(b.lists)), string(b.set), keys.Queues, keys.Dead)
-	args = make([]any, 0, 5+2*len(b.lists)+2*b.tried)
-	args = append(args,
-		troupe.FormatScore(troupe.Score(b.now)),
-		troupe.FormatScore(troupe.Score(b.now.Add(-b.s.cfg.DeadTimeout))),
-		b.s.cfg.DeadMax)
-	args = appendAll(append(args, len(b.dying.members)), b.dying.members)
-	args = appendAll(args, b.dying.payloads)
-	args = appendAll(append(args, len(b.dropped)), b.dropped)
-	for _, g := range b.lists {
-		names = append(names, keys.Queue(g.queue))
-		args = appendAll(append(args, g.queue, len(g.members)), g.members)
-		args = appendAll(args, g.payloads)
+	names, args = []string{string(b.set), keys.Queues, keys.Dead}, b.s.death(b.now)
+	for i, g := range b.groups {
+		if i >= lists {
+			names, args = append(names, g.key), append(args, g.queue)
+		}
+		args = appendAll(append(args, len(g.members)), g.members)
+		if i != dropped {
+			args = appendAll(args, g.payloads)
+		}
 	}
 	return names, args
 }

@@ -80,14 +80,16 @@ func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return parseAnswer(reply, len(a.sets))
+	out, ok := parseAnswer(reply)
+	if !ok || len(out.sets) != len(a.sets) {
+		return answer{}, fmt.Errorf("due.lua: unexpected reply of %d values for %d sets", len(reply), len(a.sets))
+	}
+	return out, nil
 }
 
-var errReply = errors.New("due.lua: unexpected reply")
-
-func parseAnswer(reply []any, sets int) (out answer, err error) {
+func parseAnswer(reply []any) (out answer, ok bool) {
 	if len(reply) < 3 {
-		return out, errReply
+		return out, false
 	}
 	number := func(v any) int64 { n, _ := v.(int64); return n }
 	text := func(v any) string { t, _ := v.(string); return t }
@@ -95,21 +97,18 @@ func parseAnswer(reply []any, sets int) (out answer, err error) {
 	for _, v := range reply[3:] {
 		part, _ := v.([]any)
 		if len(part) < 4 {
-			return out, errReply
+			return out, false
 		}
-		f := found{next: text(part[1]), size: int(number(part[2])), more: number(part[3]) == 1, members: make([]string, len(part)-4)}
+		f := found{next: text(part[1]), size: int(number(part[2])), more: number(part[3]) == 1}
 		if fault := text(part[0]); fault != "" {
 			f.err = errors.New(strings.TrimPrefix(fault, "ERR "))
 		}
-		for i := range f.members {
-			f.members[i] = text(part[4+i])
+		for _, member := range part[4:] {
+			f.members = append(f.members, text(member))
 		}
 		out.sets = append(out.sets, f)
 	}
-	if len(out.sets) != sets && len(reply) > 3 {
-		return out, fmt.Errorf("%w: got %d sets, want %d", errReply, len(out.sets), sets)
-	}
-	return out, nil
+	return out, true
 }
 
 // micros reads a score. It rounds up to microseconds, so that at that time the

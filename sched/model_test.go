@@ -94,38 +94,38 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 				rt.Fatalf("%s: due.lua of %v returned\n%+v, want\n%+v", name, a, got, want)
 			}
 
-			b := batch{s: s, set: Retry, cur: &s.retry, now: time.Now(), lists: []group{{queue: "q"}}}
+			b := batch{s: s, set: Retry, cur: &s.retry, now: time.Now(), groups: make([]group, lists)}
+			b.groups = append(b.groups, group{key: "queue:q", queue: "q"})
 			for i, m := range want.members {
 				switch {
 				case gone[m]:
 					rdb.ZRem(ctx, "retry", m)
 					fallthrough
 				case i%3 > 0:
-					b.lists[0].members, b.lists[0].payloads = append(b.lists[0].members, m), append(b.lists[0].payloads, "new "+m)
+					b.put(lists, m, "new "+m)
 				default:
-					b.dropped = append(b.dropped, m)
+					b.put(dropped, m, "")
 				}
-				b.tried++
 			}
 			out, err := b.apply(ctx)
 			if err != nil {
 				rt.Fatal(name, err)
 			}
-			moved, dropped := rdb.LRange(ctx, "queue:q", 0, -1).Val(), 0
+			moved, stopped := rdb.LRange(ctx, "queue:q", 0, -1).Val(), 0
 			slices.Reverse(moved)
 			var wantMoved []string
-			for _, m := range b.lists[0].members {
+			for _, m := range b.groups[lists].members {
 				if !gone[m] {
 					wantMoved = append(wantMoved, "new "+m)
 				}
 			}
-			for _, m := range b.dropped {
+			for _, m := range b.groups[dropped].members {
 				if !gone[m] {
-					dropped++
+					stopped++
 				}
 			}
 			left := rdb.ZCard(ctx, "retry").Val()
-			if !slices.Equal(moved, wantMoved) || out.Moved != len(wantMoved) || out.Dropped != dropped || left != int64(len(set)-len(want.members)) {
+			if !slices.Equal(moved, wantMoved) || out.Moved != len(wantMoved) || out.Dropped != stopped || left != int64(len(set)-len(want.members)) {
 				rt.Fatalf("%s: move.lua said %+v and moved %v, want %v; %d are left", name, out, moved, wantMoved, left)
 			}
 		}

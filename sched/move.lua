@@ -8,8 +8,8 @@
 --         then to dead:   n, member × n, payload × n
 --         then dropped:   n, member × n
 --         then per list:  name of the queue, n, member × n, payload × n
--- returns {buried, dropped, fault of dead, (moved, fault) for each list}; a fault is ""
---         or the error of the one destination that refused, whose members stay;
+-- returns {buried, fault of dead, dropped, "", (moved, fault) for each list}; a fault
+--         is "" or the error of the one destination that refused, whose members stay;
 --         with a moved above 0 it is the error of queues
 -- errors  WRONGTYPE of the set
 --
@@ -57,7 +57,7 @@ end
 
 local function remove(members) return redis.call('ZREM', set, unpack(unpack(members))) end
 
-local out = {0, 0, ''}
+local out = {0, '', 0, ''}
 
 local dying, texts = section(true)
 if dying then
@@ -66,8 +66,8 @@ if dying then
     add[#add + 1] = ARGV[1]
     add[#add + 1] = texts[1][i]
   end
-  out[3] = fault(redis.pcall('ZADD', KEYS[3], unpack(add)))
-  if out[3] == '' then
+  out[2] = fault(redis.pcall('ZADD', KEYS[3], unpack(add)))
+  if out[2] == '' then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[2])
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, '-' .. ARGV[3])
     out[1] = remove(dying)
@@ -75,7 +75,7 @@ if dying then
 end
 
 local dropped = section(false)
-if dropped then out[2] = remove(dropped) end
+if dropped then out[3] = remove(dropped) end
 
 for k = 4, #KEYS do
   local name = ARGV[at]

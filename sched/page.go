@@ -24,16 +24,6 @@ type page struct {
 	tries   int  // how often
 }
 
-func (p *page) ask(batch int) (count, bytes int) {
-	if p.count == 0 {
-		p.count, p.bytes = batch, maxPage
-	}
-	return p.count, p.bytes
-}
-
-// whole tells whether no batch was lost lately.
-func (p *page) whole() bool { return p.bytes >= maxPage }
-
 func (p *page) grow(batch int) {
 	p.count, p.bytes = min(batch, p.count+p.count/8+1), min(maxPage, p.bytes+p.bytes/8)
 	p.suspect, p.tries = 0, 0

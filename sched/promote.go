@@ -53,6 +53,8 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
 }
 
 func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Promoted, err error) {
+	cur.mu.Lock()
+	defer cur.mu.Unlock()
 	if moving.Needed(s.cfg.Redis) {
 		if _, err := moving.Abandoned(ctx, s.cfg.Redis, string(set)); err != nil {
 			return out, err
@@ -61,29 +63,19 @@ func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Prom
 	now := time.Now()
 	a := cur.begin(now, s.cfg.Batch)
 	a.sets = []Set{set}
-	for _, t := range s.terms {
-		if slices.Contains(t.sets, set) {
-			a.term = t
-		}
-	}
+	a.term = s.terms[slices.IndexFunc(s.terms, func(t *term) bool { return slices.Contains(t.sets, set) })]
 	if a.term.leads.Load() {
 		a.as, a.lock = s.cfg.Identity, lockLife
 	}
-	if cur.wasLost() {
-		if err := s.askSmall(ctx, cur, a); err != nil {
-			return out, err
-		}
-		return Promoted{More: true}, nil
+	if cur.page.lost {
+		return Promoted{More: true}, s.askSmall(ctx, cur, a)
 	}
 	defer func() {
 		if ctx.Err() == nil && redisconn.Classify(err) == redisconn.Outage && !errors.As(err, new(redis.Error)) {
-			cur.lose(a.newest)
+			cur.page.lost, cur.page.atTop = true, a.newest
 		}
 	}()
 	got, err := s.due(ctx, a)
-	if err == nil && len(got.sets) == 0 {
-		err = errReply
-	}
 	if err != nil {
 		return out, err
 	}
@@ -91,18 +83,17 @@ func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Prom
 	if f.err != nil {
 		return out, f.err
 	}
-	b := batch{s: s, set: set, cur: cur, now: now}
+	b := batch{s: s, set: set, cur: cur, now: now, groups: make([]group, lists)}
 	for i, member := range f.members {
 		if i > 0 && time.Since(now) > prepareTime {
-			f.more = true
-			cur.prepared(i)
+			cur.page.count, f.more = i, true
 			break
 		}
 		if err := b.sort(ctx, member); err != nil {
 			return out, err
 		}
 	}
-	cur.attempt("")
+	cur.trying = ""
 	if a.newest {
 		b.reverse()
 	}
@@ -114,7 +105,7 @@ func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Prom
 		return out, nil
 	}
 	out.More = f.more
-	if again := cur.end(now, a, got.now, b.stay, f.more, s.cfg.Batch); !f.more {
+	if again := cur.end(now, got.now, b.stay, f.more, s.cfg.Batch); !f.more {
 		out.Next = earliest(timeOf(f.next), again)
 	}
 	return out, nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
@@ -30,29 +29,26 @@ func (s *Scheduler) askSmall(ctx context.Context, cur *cursor, a ask) error {
 	if err != nil {
 		return err // Redis is away: that tells nothing about the batch
 	}
-	if len(got.sets) == 0 {
-		return errReply
-	}
-	if f := got.sets[0]; f.err != nil {
+	cur.newest = false
+	switch f := got.sets[0]; {
+	case f.err != nil:
 		return f.err
-	} else if !cur.shrinkPage(f.size) {
-		return nil
-	} else {
+	case cur.page.shrink(f.size):
 		return s.unread(ctx, a, f.size)
 	}
+	return nil
 }
 
 // unread takes the first due member out of the way, without reading it.
 func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
 	defer cancel()
-	set, now := string(a.sets[0]), time.Now()
+	set := string(a.sets[0])
 	names := []string{set, keys.Queues, keys.Dead}
 	if moving.Needed(s.cfg.Redis) {
 		names = []string{set, keys.Moving(set)}
 	}
-	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, aside.Milliseconds(),
-		troupe.FormatScore(troupe.Score(now)), troupe.FormatScore(troupe.Score(now.Add(-s.cfg.DeadTimeout))), s.cfg.DeadMax).StringSlice()
+	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, append([]any{a.from[0], a.skip, size, aside.Milliseconds()}, s.death(time.Now())...)...).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = errors.New("unread.lua: unexpected reply")
 	}
