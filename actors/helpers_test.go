@@ -8,28 +8,29 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/parcel"
+	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
 
 var ctx = context.Background()
 
-// inProgress counts what stands in private places.
+// inProgress counts the jobs in progress.
 func inProgress(t *testing.T, rdb redis.UniversalClient) int {
 	t.Helper()
-	n := 0
-	keys, err := rdb.Keys(ctx, "troupe:wip:*").Result()
+	return len(jobsInProgress(t, rdb))
+}
+
+// jobsInProgress are the bytes of the jobs in all lists of jobs in progress.
+func jobsInProgress(t *testing.T, rdb redis.UniversalClient) (jobs []string) {
+	t.Helper()
+	lists, err := redistest.InProgress(ctx, rdb)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range keys {
-		held, err := parcel.Payloads(ctx, rdb, k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n += len(held)
+	for _, some := range lists {
+		jobs = append(jobs, some...)
 	}
-	return n
+	return jobs
 }
 
 func size(t *testing.T, rdb redis.UniversalClient, key string) int {

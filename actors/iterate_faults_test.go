@@ -235,7 +235,7 @@ func TestAnItemLongerThanTheStopIsRequeued(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: one(h.factory)})
 		jid := k.Push(walk{9})
 		k.Await("the long item", w.reached(jid, 5))
-		raw := m.Client.HVals(ctx, m.Client.Keys(ctx, "troupe:wip:*").Val()[0]).Val()[0]
+		raw := jobsInProgress(t, m.Client)[0]
 		h.slow.Store(int64(time.Second))
 		report := k.Stop()
 		if len(report.Requeued) != 1 || len(report.Interrupted) != 0 {

@@ -119,9 +119,9 @@ func TestOnClientSeesEveryConnection(t *testing.T) {
 		capsule actors.Capsule
 		seen    map[string]int // by command: how many clients are to run it
 	}{
-		"woken by Redis": {"+@all", actors.Capsule{}, map[string]int{"client": 1, "evalsha": 2, "ping": 1}},
-		"peeking":        {"-client", actors.Capsule{}, map[string]int{"blmove": 1, "evalsha": 1, "ping": 1}},
-		"like Sidekiq":   {"+@all", actors.Capsule{Share: 2}, map[string]int{"blmove": 1, "evalsha": 1, "ping": 1}},
+		"one waiter":     {"+@all", actors.Capsule{}, map[string]int{"blmove": 1, "client": 2, "evalsha": 2, "ping": 1}},
+		"without CLIENT": {"-client", actors.Capsule{}, map[string]int{"blmove": 1, "evalsha": 2, "ping": 1}},
+		"two waiters":    {"+@all", actors.Capsule{Waiters: 2}, map[string]int{"blmove": 2, "evalsha": 2, "ping": 1}},
 		"basic":          {"+@all", actors.Capsule{Fetch: fetch.NewBasic}, map[string]int{"brpop": 1, "evalsha": 1, "ping": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

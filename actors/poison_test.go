@@ -27,12 +27,14 @@ func orphan(t *testing.T, rdb redis.UniversalClient, raw string, suspect bool) {
 	if suspect {
 		queue += ".suspects"
 	}
-	n := rdb.HLen(ctx, "troupe:wip:{queue:"+queue+"}:"+id).Val()
+	place := "troupe:inprogress:" + id
+	claim := fmt.Sprintf("%d.1", rdb.HLen(ctx, place).Val()+1)
 	for _, err := range []error{
-		rdb.HSet(ctx, "troupe:wip:{queue:"+queue+"}:"+id, fmt.Sprintf("1%02d", n), raw).Err(),
-		rdb.HSet(ctx, "troupe:procs", id, `["default"]`).Err(),
+		rdb.LPush(ctx, "troupe:claim:"+id+":"+claim, raw).Err(),
+		rdb.HSet(ctx, place, "!", "1 9", claim, queue+" 1").Err(),
+		rdb.HSet(ctx, "troupe:places", id, `{"v":2,"queues":["default"]}`).Err(),
 		// last: a rescuer that found it in the index and not registered would take it for gone
-		rdb.ZAdd(ctx, "troupe:leases", redis.Z{Score: 1, Member: id}).Err(),
+		rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id}).Err(),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -210,7 +210,7 @@ var rightsModes = map[string]struct {
 }{
 	"reliable": {newLimited, actors.Capsule{}},
 	"basic":    {newLimited, actors.Capsule{Fetch: fetch.NewBasic}},
-	"share":    {newLimited, actors.Capsule{Share: 2}},
+	"share":    {newLimited, actors.Capsule{Waiters: 2}},
 	"cluster":  {newLimitedCluster, actors.Capsule{}},
 }
 

@@ -47,7 +47,7 @@ func TestJobsRunOnceAndAreSettled(t *testing.T) {
 			if len(r.Requeued)+len(r.Left)+len(r.Abandoned) != 0 {
 				t.Errorf("drain report: %s", r)
 			}
-			for _, key := range []string{"troupe:procs", "processes", "retry", "dead", "queue:default"} {
+			for _, key := range []string{"troupe:places", "processes", "retry", "dead", "queue:default"} {
 				if n := size(t, rdb, key); n != 0 {
 					t.Errorf("%s still has %d members", key, n)
 				}

@@ -15,7 +15,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/parcel"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -39,14 +38,8 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		deaf := push(k, 1, testkit.Deaf())[0]
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
-		for _, key := range k.Redis.Keys(ctx, "troupe:wip:*").Val() {
-			held, err := parcel.Payloads(ctx, k.Redis, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, v := range held {
-				bytes[v] = true
-			}
+		for _, job := range jobsInProgress(t, k.Redis) {
+			bytes[job] = true
 		}
 		began := time.Now()
 		var atCancel int64
@@ -288,9 +281,9 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 	// what a rescuer sees of a process that was paused past its lease; a sign of
 	// life may come in between, then it was not long enough
 	k.Await("its job is taken from it", func() bool {
-		for id := range rdb.HGetAll(ctx, "troupe:procs").Val() {
+		for id := range rdb.HGetAll(ctx, "troupe:places").Val() {
 			rdb.Del(ctx, "troupe:lease:"+id)
-			rdb.ZAdd(ctx, "troupe:leases", redis.Z{Score: 0, Member: id})
+			rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 0, Member: id})
 		}
 		got, err := rescuer.Rescue(ctx)
 		if err != nil {

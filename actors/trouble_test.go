@@ -158,9 +158,12 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 			kits = append(kits, k)
 		}
 		orphan := `{"class":"Work","args":[0,"ok"],"jid":"of-a-dead-process","queue":"default"}`
-		mem.HSet("troupe:wip:{queue:default}:gone:1:x#default.1", "r", orphan)
-		mem.HSet("troupe:procs", "gone:1:x#default.1", `["default"]`)
-		if _, err := mem.ZAdd("troupe:leases", float64(time.Now().Add(5*time.Second).UnixMilli()), "gone:1:x#default.1"); err != nil {
+		if _, err := mem.Lpush("troupe:claim:gone:1:x#default.1:1.1", orphan); err != nil {
+			t.Fatal(err)
+		}
+		mem.HSet("troupe:inprogress:gone:1:x#default.1", "!", "1 1", "1.1", "default 1")
+		mem.HSet("troupe:places", "gone:1:x#default.1", `{"v":2,"queues":["default"]}`)
+		if _, err := mem.ZAdd("troupe:expiries", float64(time.Now().Add(5*time.Second).UnixMilli()), "gone:1:x#default.1"); err != nil {
 			t.Fatal(err)
 		}
 		faults.Down()
