@@ -60,7 +60,7 @@ type polled struct {
 
 type led struct {
 	epoch uint64
-	event sched.Event
+	set   sched.Set
 }
 
 type leadEnded struct {
@@ -95,7 +95,7 @@ func (p *poller) Receive(ctx actor.Context) {
 		}
 	case led:
 		if m.epoch == p.epoch {
-			p.led(ctx, m.event)
+			p.led(ctx, m.set)
 		}
 	case leadEnded:
 		if m.epoch == p.epoch {
@@ -200,9 +200,9 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 
 // led promotes what the leader has found to be due. What has just failed waits for
 // its next try.
-func (p *poller) led(ctx actor.Context, e sched.Event) {
+func (p *poller) led(ctx actor.Context, set sched.Set) {
 	for i := range p.sets {
-		if s := &p.sets[i]; e.Kind == sched.Due && s.set == e.Set && s.timer == nil {
+		if s := &p.sets[i]; s.set == set && s.timer == nil {
 			p.promote(ctx, i)
 		}
 	}
@@ -217,8 +217,8 @@ func (p *poller) lead(ctx actor.Context) {
 				d.root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
 			}
 		}()
-		err := d.sched.Lead(c, func(e sched.Event) {
-			d.root().Send(self, led{epoch: epoch, event: e})
+		err := d.sched.Lead(c, func(set sched.Set) {
+			d.root().Send(self, led{epoch: epoch, set: set})
 		})
 		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
 			d.outage.failed(pollerPart+"/lead", err) // an outage shows in the promotions

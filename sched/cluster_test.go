@@ -117,11 +117,8 @@ func TestOnAClusterEachMemberEndsWhereItBelongs(t *testing.T) {
 func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	w := startLead(t, rdb, "h:1:a")
-	w.await(sched.Elected, 2)
 	for _, set := range []string{keys.Retry, keys.Schedule} {
-		if holder := rdb.Get(t.Context(), keys.ClusterPoller(set)).Val(); holder != "h:1:a" {
-			t.Errorf("the lock of %s is %q's", set, holder)
-		}
+		eventually(t, "it leads "+set, func() bool { return rdb.Get(t.Context(), keys.ClusterPoller(set)).Val() == "h:1:a" })
 	}
 	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(1, "a")) // without a ring, as a foreigner
 	add(t, rdb, sched.Schedule, time.Now().Add(time.Second), job(2, "b"))
@@ -134,9 +131,6 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	}
 	if err := w.stop(); err != nil {
 		t.Error(err)
-	}
-	if n, _ := w.count(sched.Lost); n != 2 {
-		t.Errorf("%d events Lost", n)
 	}
 	testkit.Await(t, 30*time.Second, "the locks are given up, or end", func() bool {
 		return rdb.Exists(t.Context(), keys.ClusterPoller("retry")).Val()+rdb.Exists(t.Context(), keys.ClusterPoller("schedule")).Val() == 0

@@ -29,17 +29,14 @@ const (
 
 // ask is one call of due.lua.
 type ask struct {
-	term    *term
-	lock    time.Duration // life of the leader's lock; 0 gives it up
-	as      string        // identity; "" if no lock is wanted
-	ahead   time.Duration // how far ahead the next score is wanted; 0 without end
-	sets    []Set
-	from    []string // of each set the lowest score, as ZRANGE takes it
-	skip    int      // members to leave out, from there on
-	newest  bool
-	count   int
-	bytes   int
-	timeout time.Duration
+	term               *term
+	as                 string        // identity; "" if no lock is wanted
+	lock               time.Duration // life of the leader's lock; 0 gives it up
+	ahead, timeout     time.Duration // how far ahead the next score is wanted (0: without end); of the call
+	sets               []Set
+	from               []string // of each set the lowest score, as ZRANGE takes it
+	skip, count, bytes int      // members to leave out from there on, and how much is wanted
+	newest             bool
 }
 
 // answer is what it returns.

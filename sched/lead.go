@@ -27,46 +27,25 @@ const (
 	otherPauseMax = time.Minute
 )
 
-// EventKind tells what an Event is.
-type EventKind int
-
-// What Lead tells.
-const (
-	Elected EventKind = iota // this process leads from now on
-	Lost                     // it does no longer
-	Due                      // members of Event.Set are due: Promote until there are no more
-)
-
-func (k EventKind) String() string { return [...]string{"elected", "lost", "due"}[k] }
-
-// Event is what Lead tells. On a cluster each set has a leader; Elected and Lost
-// then name the set.
-type Event struct {
-	Kind EventKind
-	Set  Set
-}
-
 // term is a lock and the sets that its holder leads.
 type term struct {
-	lock, standby string // keys
-	sets          []Set
-	leads         atomic.Bool // this process does
-
-	// For Lead only.
-	called time.Time // the last call
-	at     time.Time // the next one
-	sure   time.Time // until then the lock is held, whatever Redis says
+	lock, standby    string // keys
+	sets             []Set
+	leads            atomic.Bool // this process does
+	called, at, sure time.Time   // for Lead only: the last call, the next one, until when the lock is held for sure
 }
 
 // Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
 // (an error; call it again after a while). It returns within a second after ctx has
-// ended. tell is called for each event, never concurrently; it must not block.
-// Only one Lead of a Scheduler may run at a time.
+// ended. While it leads it calls due when members of a set are due: Promote then,
+// until there are no more. due is never called concurrently; it must not block. Only
+// one Lead of a Scheduler may run at a time.
 //
 // The leader calls Redis every 500 ms, at the next due score, and when a client of
 // troupe has pushed something for later. One other process, the standby, calls when
-// the leader's lock ends, the rest of the fleet once a second in all.
-func (s *Scheduler) Lead(ctx context.Context, tell func(Event)) error {
+// the leader's lock ends, the rest of the fleet once a second in all. On a cluster
+// each set has a leader.
+func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 	switch s.cfg.Redis.(type) {
 	case *redis.Client, *redis.ClusterClient:
 	default:
@@ -75,9 +54,12 @@ func (s *Scheduler) Lead(ctx context.Context, tell func(Event)) error {
 	if s.cfg.Identity == "" {
 		return errors.New("lead: Config.Identity is empty")
 	}
-	err := s.lead(ctx, tell)
+	err := s.lead(ctx, due)
 	for _, t := range s.terms {
-		s.leave(ctx, t, err == nil, tell)
+		t.leads.Store(false)
+		if err == nil { // else the locks end
+			_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("lead schedule and retry: %w", err)
@@ -86,7 +68,7 @@ func (s *Scheduler) Lead(ctx context.Context, tell func(Event)) error {
 }
 
 // lead is Lead without its end.
-func (s *Scheduler) lead(ctx context.Context, tell func(Event)) error {
+func (s *Scheduler) lead(ctx context.Context, due func(Set)) error {
 	var rung chan struct{} // nil while this process does not lead
 	silence := func() {}
 	defer func() { silence() }()
@@ -97,7 +79,7 @@ func (s *Scheduler) lead(ctx context.Context, tell func(Event)) error {
 		next, leads := time.Now().Add(otherPauseMax), false
 		for _, t := range s.terms {
 			if !time.Now().Before(t.at) {
-				if err := s.call(ctx, t, tell); err != nil {
+				if err := s.call(ctx, t, due); err != nil {
 					return err
 				}
 			}
@@ -129,15 +111,11 @@ func (s *Scheduler) lead(ctx context.Context, tell func(Event)) error {
 }
 
 // call asks once and says when to ask again.
-func (s *Scheduler) call(ctx context.Context, t *term, tell func(Event)) error {
+func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
 	t.called = time.Now()
 	a := ask{term: t, as: s.cfg.Identity, lock: lockLife, ahead: lookPause, sets: t.sets, timeout: callTimeout}
 	for _, set := range t.sets {
-		cur, err := s.cursor(set)
-		if err != nil {
-			return err
-		}
-		a.from = append(a.from, cur.lowest(t.called))
+		a.from = append(a.from, s.cursors[set].lowest(t.called))
 	}
 	got, err := s.due(ctx, a)
 	if errors.Is(err, context.Canceled) {
@@ -150,14 +128,14 @@ func (s *Scheduler) call(ctx context.Context, t *term, tell func(Event)) error {
 		}
 		return err
 	}
-	s.turn(t, got.role == leader, tell)
+	t.leads.Store(got.role == leader)
 	switch got.role {
 	case leader:
 		t.sure = t.called.Add(lockLife)
 		t.at = t.called.Add(lookPause)
 		for i, f := range got.sets {
 			if f.size > 0 || f.err != nil { // what is wrong with a set, Promote reports
-				tell(Event{Kind: Due, Set: t.sets[i]})
+				due(t.sets[i])
 			}
 			if f.next != "" {
 				t.at = earliest(t.at, time.Now().Add(until(f.next, got.now)))
@@ -170,29 +148,6 @@ func (s *Scheduler) call(ctx context.Context, t *term, tell func(Event)) error {
 		t.at = time.Now().Add(pause*3/4 + time.Duration(jitter.Rand(s.cfg.Identity, t.lock).Int64N(int64(pause/2))))
 	}
 	return nil
-}
-
-// turn notes and tells whether this process leads.
-func (s *Scheduler) turn(t *term, leads bool, tell func(Event)) {
-	if t.leads.Swap(leads) == leads {
-		return
-	}
-	e := Event{Kind: Lost}
-	if leads {
-		e.Kind = Elected
-	}
-	if len(t.sets) == 1 {
-		e.Set = t.sets[0]
-	}
-	tell(e)
-}
-
-// leave ends a term. It gives the locks up where Redis answers; else they end.
-func (s *Scheduler) leave(ctx context.Context, t *term, answers bool, tell func(Event)) {
-	if answers {
-		_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
-	}
-	s.turn(t, false, tell)
 }
 
 // listen rings, until stop is called, whenever a client of troupe has pushed

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,27 +21,29 @@ import (
 	"github.com/troupehq/troupe/sched"
 )
 
-// leading is a Lead under way; its events can be waited for.
+// leading is a Lead under way; what it tells can be waited for.
 type leading struct {
 	t      testing.TB
 	s      *sched.Scheduler
+	rdb    redis.UniversalClient
+	id     string
 	cancel context.CancelFunc
 	done   chan error
 
-	mu     sync.Mutex
-	events []sched.Event
-	times  []time.Time
+	mu    sync.Mutex
+	sets  []sched.Set
+	times []time.Time
 }
 
 func startLead(t testing.TB, rdb redis.UniversalClient, identity string) *leading {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &leading{t: t, s: sched.New(sched.Config{Redis: rdb, Identity: identity}), cancel: cancel, done: make(chan error, 1)}
+	w := &leading{t: t, s: sched.New(sched.Config{Redis: rdb, Identity: identity}), rdb: rdb, id: identity, cancel: cancel, done: make(chan error, 1)}
 	go func() {
-		w.done <- w.s.Lead(ctx, func(e sched.Event) {
+		w.done <- w.s.Lead(ctx, func(set sched.Set) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.events = append(w.events, e)
+			w.sets = append(w.sets, set)
 			w.times = append(w.times, time.Now())
 		})
 	}()
@@ -60,42 +63,27 @@ func (w *leading) stop() error {
 	}
 }
 
-// count returns the number of events of a kind and the time of the last.
-func (w *leading) count(kind sched.EventKind) (n int, at time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, e := range w.events {
-		if e.Kind == kind {
-			n, at = n+1, w.times[i]
-		}
-	}
-	return n, at
+func (w *leading) leads() bool {
+	return w.rdb.Get(context.Background(), "troupe:poller").Val() == w.id
 }
 
-// await waits for the n-th event of a kind.
-func (w *leading) await(kind sched.EventKind, n int) (at time.Time) {
+// elected waits until it leads.
+func (w *leading) elected() {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("event %s number %d", kind, n), func() bool {
-		var got int
-		got, at = w.count(kind)
-		return got >= n
-	})
-	return at
+	eventually(w.t, w.id+" leads", w.leads)
 }
 
-// awaitDue waits for an event Due of a set.
+// awaitDue waits until a set was told to have something due.
 func (w *leading) awaitDue(set sched.Set) (at time.Time) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s is due", set), func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for i, e := range w.events {
-			if e.Kind == sched.Due && e.Set == set {
-				at = w.times[i]
-				return true
-			}
+		i := slices.Index(w.sets, set)
+		if i >= 0 {
+			at = w.times[i]
 		}
-		return false
+		return i >= 0
 	})
 	return at
 }
@@ -108,7 +96,7 @@ func TestTheLeaderTellsWhatIsDue(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: base.Options().Addr, DB: base.Options().DB, Protocol: protocol, MaxRetries: -1})
 			defer func() { _ = rdb.Close() }()
 			w := startLead(t, rdb, "host:1:a")
-			w.await(sched.Elected, 1)
+			w.elected()
 			at := time.Now().Add(1500 * time.Millisecond)
 			add(t, base, sched.Schedule, at, job(1, "q")) // by others than troupe
 			if told := w.awaitDue(sched.Schedule); told.Before(at) {
@@ -121,9 +109,6 @@ func TestTheLeaderTellsWhatIsDue(t *testing.T) {
 				t.Error(err)
 			}
 			stopped := time.Since(start)
-			if n, _ := w.count(sched.Lost); n != 1 {
-				t.Error("no event Lost")
-			}
 			keys := base.Keys(t.Context(), "troupe:*").Val()
 			if len(keys) != 0 && stopped < 150*time.Millisecond { // a stop tries for 200 ms
 				t.Errorf("left behind: %v", keys)
@@ -139,7 +124,7 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	defer func() { _ = watched.Close() }()
 	watched.AddHook(&asked)
 	w := startLead(t, watched, "host:1:a")
-	w.await(sched.Elected, 1)
+	w.elected()
 	eventually(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:bell").Val()["troupe:bell"] == 1 })
 	c := client.New(rdb)
 	start := time.Now()
@@ -176,7 +161,7 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
 	a := startLead(t, rdb, "host:1:a")
-	a.await(sched.Elected, 1)
+	a.elected()
 	b := startLead(t, rdb, "host:2:b")
 	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
 	c := startLead(t, rdb, "host:3:c")
@@ -188,18 +173,12 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	if err := a.stop(); err != nil {
 		t.Error(err)
 	}
-	b.await(sched.Elected, 1)
+	b.elected()
 	eventually(t, "c stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:3:c" })
-	if n, _ := c.count(sched.Elected); n != 0 {
-		t.Error("c leads beside b")
-	}
 	for _, w := range []*leading{b, c} {
 		if err := w.stop(); err != nil {
 			t.Error(err)
 		}
-	}
-	if n, _ := b.count(sched.Lost); n != 1 {
-		t.Errorf("b has lost the lock %d times", n)
 	}
 }
 
@@ -208,7 +187,7 @@ func TestALockWithoutAnEndIsTaken(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	rdb.Set(t.Context(), "troupe:poller", "somebody", 0)
 	w := startLead(t, rdb, "host:1:a")
-	w.await(sched.Elected, 1)
+	w.elected()
 	if d := rdb.PTTL(t.Context(), "troupe:poller").Val(); d <= 0 {
 		t.Errorf("it ends in %v", d)
 	}
@@ -229,7 +208,7 @@ func TestLeadProcess(t *testing.T) {
 	}
 	o.MaxRetries = -1
 	s := sched.New(sched.Config{Redis: redis.NewClient(o), Identity: "victim:1:a"})
-	fmt.Println(s.Lead(context.Background(), func(e sched.Event) { fmt.Println("event", e.Kind) }))
+	fmt.Println(s.Lead(context.Background(), func(set sched.Set) { fmt.Println("due", set) }))
 }
 
 func TestAKilledLeaderIsReplaced(t *testing.T) {
@@ -244,16 +223,14 @@ func TestAKilledLeaderIsReplaced(t *testing.T) {
 	eventually(t, "the child leads", func() bool { return rdb.Get(ctx, "troupe:poller").Val() == "victim:1:a" })
 	b := startLead(t, rdb, "host:2:b")
 	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
-	if n, _ := b.count(sched.Elected); n != 0 {
-		t.Fatal("two lead")
-	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	killed := time.Now()
 	add(t, rdb, sched.Schedule, time.Now(), job(1, "q"))
-	t.Logf("elected after %v, told after %v", b.await(sched.Elected, 1).Sub(killed), b.awaitDue(sched.Schedule).Sub(killed))
+	b.elected()
+	t.Logf("told after %v", b.awaitDue(sched.Schedule).Sub(killed))
 	if err := b.stop(); err != nil {
 		t.Error(err)
 	}
@@ -284,7 +261,7 @@ func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
 	all := []*leading{startLead(t, rdb, "a")}
-	all[0].await(sched.Elected, 1)
+	all[0].elected()
 	if !alone {
 		all = append(all, startLead(t, rdb, "b"))
 		eventually(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
@@ -306,7 +283,7 @@ func TestLeadReturnsWhenRedisGoes(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	w := startLead(t, rdb, "host:1:a")
-	w.await(sched.Elected, 1)
+	w.elected()
 	server.Kill()
 	select {
 	case err := <-w.done:
@@ -316,14 +293,11 @@ func TestLeadReturnsWhenRedisGoes(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("still leading")
 	}
-	if n, _ := w.count(sched.Lost); n != 1 {
-		t.Error("no event Lost")
-	}
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	w = startLead(t, rdb, "host:1:a")
-	w.await(sched.Elected, 1)
+	w.elected()
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
@@ -358,12 +332,10 @@ func poll(ctx context.Context, cfg sched.Config) {
 		})
 	}
 	for ctx.Err() == nil {
-		_ = s.Lead(ctx, func(e sched.Event) {
-			if e.Kind == sched.Due {
-				select {
-				case due[e.Set] <- struct{}{}:
-				default:
-				}
+		_ = s.Lead(ctx, func(set sched.Set) {
+			select {
+			case due[set] <- struct{}{}:
+			default:
 			}
 		})
 		select {

@@ -94,7 +94,7 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 				rt.Fatalf("%s: due.lua of %v returned\n%+v, want\n%+v", name, a, got, want)
 			}
 
-			b := batch{s: s, set: Retry, cur: &s.retry, now: time.Now(), groups: make([]group, lists)}
+			b := batch{s: s, set: Retry, cur: s.cursors[Retry], now: time.Now(), groups: make([]group, lists)}
 			b.groups = append(b.groups, group{key: "queue:q", queue: "q"})
 			for i, m := range want.members {
 				switch {

@@ -41,9 +41,9 @@ const (
 // error the counts hold for what was moved all the same. Faults of single members are
 // logged, not returned; see Config.Logger.
 func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
-	cur, err := s.cursor(set)
-	if err != nil {
-		return Promoted{}, err
+	cur := s.cursors[set]
+	if cur == nil {
+		return Promoted{}, fmt.Errorf("promote: got set %q, want retry or schedule", string(set))
 	}
 	out, err := s.promote(ctx, set, cur)
 	if err != nil {

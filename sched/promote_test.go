@@ -457,7 +457,7 @@ func TestAFullRedisPromotes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w := startLead(t, rdb, "host:1:a")
-	w.await(sched.Elected, 1)
+	w.elected()
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}

@@ -1,7 +1,7 @@
 package sched
 
 import (
-	"fmt"
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -49,11 +49,10 @@ type Config struct {
 // set, Promote is meant to be called by one goroutine at a time (it is safe to
 // do otherwise, but not faster).
 type Scheduler struct {
-	cfg   Config
-	terms []*term
-	fleet atomic.Int64 // processes; 0 before they were counted
-	retry cursor
-	sched cursor
+	cfg     Config
+	terms   []*term
+	fleet   atomic.Int64 // processes; 0 before they were counted
+	cursors map[Set]*cursor
 }
 
 // maxBatch keeps the lists that the script unpacks far below Lua's limit.
@@ -64,17 +63,10 @@ func New(cfg Config) *Scheduler {
 	if cfg.Client == nil {
 		cfg.Client = client.New(cfg.Redis, client.WithTimestamps(cfg.Timestamps))
 	}
-	if cfg.Batch <= 0 {
-		cfg.Batch = 500
-	}
-	cfg.Batch = min(cfg.Batch, maxBatch)
-	if cfg.DeadMax <= 0 {
-		cfg.DeadMax = 10_000
-	}
-	if cfg.DeadTimeout <= 0 {
-		cfg.DeadTimeout = 180 * 24 * time.Hour
-	}
-	s := &Scheduler{cfg: cfg}
+	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), maxBatch)
+	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), 10_000)
+	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), 180*24*time.Hour)
+	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{Retry: {}, Schedule: {}}}
 	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
 		for _, set := range []Set{Retry, Schedule} {
 			s.terms = append(s.terms, &term{lock: keys.ClusterPoller(string(set)), standby: keys.ClusterStandby(string(set)), sets: []Set{set}})
@@ -83,14 +75,4 @@ func New(cfg Config) *Scheduler {
 		s.terms = []*term{{lock: keys.Poller, standby: keys.Standby, sets: []Set{Retry, Schedule}}}
 	}
 	return s
-}
-
-func (s *Scheduler) cursor(set Set) (*cursor, error) {
-	switch set {
-	case Retry:
-		return &s.retry, nil
-	case Schedule:
-		return &s.sched, nil
-	}
-	return nil, fmt.Errorf("promote: got set %q, want retry or schedule", string(set))
 }
