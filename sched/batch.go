@@ -2,13 +2,15 @@ package sched
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 	"unsafe"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
@@ -17,13 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
-	"github.com/troupehq/troupe/internal/script"
 )
-
-//go:embed move.lua
-var moveSource string
-
-var moveScript = script.New("move", moveSource)
 
 // batch sorts members by what is to become of them.
 type batch struct {
@@ -47,8 +43,8 @@ const (
 // group is what shares a destination.
 type group struct {
 	key, queue string // "" for the dropped
-	members    []string
-	payloads   []string
+	members    []any  // *string, which go-redis writes without another allocation
+	payloads   []any  // likewise
 }
 
 func (b *batch) sort(ctx context.Context, member string) error {
@@ -60,7 +56,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	b.cur.trying = member
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
-		b.bury(member, nil, err, known)
+		b.bury(member, new(troupe.Payload), err, known)
 		return nil
 	}
 	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
@@ -73,9 +69,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
-			line := b.s.cfg.Logger.Error().Str("set", string(b.set)).
-				Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID())).
-				Strs("backtrace", troupe.Backtrace(err))
+			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", troupe.Backtrace(err))
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
@@ -89,19 +83,18 @@ func (b *batch) sort(ctx context.Context, member string) error {
 
 func (b *batch) bury(member string, p *troupe.Payload, reason error, known bool) {
 	if !known {
-		if p == nil {
-			p = new(troupe.Payload)
-		}
-		line := b.s.cfg.Logger.Warn().Str("set", string(b.set)).Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID())).
-			Int("bytes", len(member))
-		joblog.Err(line, reason).Msg("not a valid job: moving it to the dead set")
+		joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moving it to the dead set")
 	}
 	b.put(dying, member, string(notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)))
 }
 
+func (b *batch) line(e *zerolog.Event, p *troupe.Payload) *zerolog.Event {
+	return e.Str("set", string(b.set)).Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID()))
+}
+
 func (b *batch) put(i int, member, payload string) {
 	g := &b.groups[i]
-	g.members, g.payloads = append(g.members, member), append(g.payloads, payload)
+	g.members, g.payloads = append(g.members, &member), append(g.payloads, &payload)
 	b.tried++
 }
 
@@ -184,7 +177,7 @@ func (b *batch) refused(g group, fault error) error {
 	b.stay += len(g.members)
 	news := 0
 	for _, member := range g.members {
-		if b.cur.held.add(member, b.now) {
+		if b.cur.held.add(*member.(*string), b.now) {
 			news++
 		}
 	}
@@ -208,24 +201,89 @@ func (b *batch) arguments() (names []string, args []any) {
 		if i >= lists {
 			names, args = append(names, g.key), append(args, g.queue)
 		}
-		args = appendAll(append(args, len(g.members)), g.members)
+		args = append(append(args, len(g.members)), g.members...)
 		if i != dropped {
-			args = appendAll(args, g.payloads)
+			args = append(args, g.payloads...)
 		}
 	}
 	return names, args
 }
 
-// appendAll appends texts as pointers, which go-redis writes without another
-// allocation each.
-func appendAll(args []any, texts []string) []any {
-	for i := range texts {
-		args = append(args, &texts[i])
-	}
-	return args
-}
-
 // beaten tells whether all that was tried had been moved by somebody else.
 func (b *batch) beaten(out Promoted) bool {
 	return b.tried > 0 && out.Moved+out.Buried+out.Dropped == 0 && b.stay == 0
+}
+
+// applyOnCluster is apply where the set, the queues and dead are in slots of
+// their own: claim, write, finish; see package moving.
+func (b *batch) applyOnCluster(ctx context.Context) (out Promoted, err error) {
+	rdb, set := b.s.cfg.Redis, string(b.set)
+	var all []any
+	for _, g := range b.groups {
+		all = append(all, g.members...)
+	}
+	claimed, err := moving.Claim(ctx, rdb, set, all)
+	if err != nil {
+		return out, err
+	}
+	pipe, at := rdb.Pipeline(), 0
+	here, sent := make([][]moving.Member, len(b.groups)), make([]*redis.IntCmd, len(b.groups))
+	for i, g := range b.groups {
+		var texts []any
+		for k := range g.members {
+			if m, ok := claimed[at+k]; ok {
+				here[i], texts = append(here[i], m), append(texts, g.payloads[k])
+			}
+		}
+		at += len(g.members)
+		switch {
+		case len(texts) == 0 || i == dropped:
+		case i == dying:
+			sent[i] = b.toDead(ctx, pipe, texts)
+		default:
+			pipe.SAdd(ctx, keys.Queues, g.queue) // a list for people: the job moves even if that is broken
+			sent[i] = pipe.LPush(ctx, g.key, texts...)
+		}
+	}
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx) // the errors are in the commands
+	}
+
+	// Where no answer came it is not known what became of the members: they stay
+	// claimed, and the next mover takes them on after the deadline.
+	var arrived, refused []moving.Member
+	for i, g := range b.groups {
+		var fault error
+		if sent[i] != nil {
+			fault = sent[i].Err()
+		}
+		if fault == nil {
+			arrived = append(arrived, here[i]...)
+			out.count(i, len(here[i]))
+			b.cur.held.remove(g.members)
+			continue
+		}
+		if errors.As(fault, new(redis.Error)) {
+			refused = append(refused, here[i]...)
+		}
+		err = errors.Join(err, b.refused(g, fault))
+	}
+	// What was written must not stay claimed because a stop begins just now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	return out, errors.Join(err, moving.Finish(ctx, rdb, set, arrived, refused))
+}
+
+// toDead queues the way of texts into the dead set.
+func (b *batch) toDead(ctx context.Context, pipe redis.Pipeliner, texts []any) *redis.IntCmd {
+	death := b.s.death(b.now)
+	args := []any{"zadd", keys.Dead}
+	for _, text := range texts {
+		args = append(args, death[0], text)
+	}
+	cmd := redis.NewIntCmd(ctx, args...)
+	_ = pipe.Process(ctx, cmd) // only queues it
+	pipe.Do(ctx, "zremrangebyscore", keys.Dead, "-inf", death[1])
+	pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(b.s.cfg.DeadMax))
+	return cmd
 }

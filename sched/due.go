@@ -2,21 +2,13 @@ package sched
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/troupehq/troupe/internal/script"
 )
-
-//go:embed due.lua
-var dueSource string
-
-var dueScript = script.New("due", dueSource)
 
 // role is what a process is in a term.
 type role int64

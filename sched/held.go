@@ -37,11 +37,8 @@ func (h *held) has(member string, now time.Time) (left, known bool) {
 
 // add leaves a member alone for a while; first tells whether this is news.
 func (h *held) add(member string, now time.Time) (first bool) {
-	if h.by == nil {
-		h.seed = maphash.MakeSeed()
-	}
 	if h.by == nil || len(h.by) >= maxHeld {
-		h.by = make(map[uint64]hold)
+		h.seed, h.by = maphash.MakeSeed(), make(map[uint64]hold)
 	}
 	key := maphash.String(h.seed, member)
 	one, known := h.by[key]
@@ -51,12 +48,10 @@ func (h *held) add(member string, now time.Time) (first bool) {
 	return !known
 }
 
-func (h *held) remove(members []string) {
-	if len(h.by) == 0 {
-		return
-	}
-	for _, m := range members {
-		delete(h.by, maphash.String(h.seed, m))
+// remove forgets members that are gone, or that no fault of theirs has kept.
+func (h *held) remove(members []any) {
+	for i := 0; i < len(members) && len(h.by) > 0; i++ {
+		delete(h.by, maphash.String(h.seed, *members[i].(*string)))
 	}
 }
 

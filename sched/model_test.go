@@ -115,12 +115,12 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 			slices.Reverse(moved)
 			var wantMoved []string
 			for _, m := range b.groups[lists].members {
-				if !gone[m] {
+				if m := *m.(*string); !gone[m] {
 					wantMoved = append(wantMoved, "new "+m)
 				}
 			}
 			for _, m := range b.groups[dropped].members {
-				if !gone[m] {
+				if !gone[*m.(*string)] {
 					stopped++
 				}
 			}

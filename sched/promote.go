@@ -40,19 +40,16 @@ const (
 // Promote moves one batch of the entries of set that are due by Redis's clock. On an
 // error the counts hold for what was moved all the same. Faults of single members are
 // logged, not returned; see Config.Logger.
-func (s *Scheduler) Promote(ctx context.Context, set Set) (Promoted, error) {
+func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("promote %s: %w", set, err)
+		}
+	}()
 	cur := s.cursors[set]
 	if cur == nil {
-		return Promoted{}, fmt.Errorf("promote: got set %q, want retry or schedule", string(set))
+		return out, errors.New("it is not one of retry and schedule")
 	}
-	out, err := s.promote(ctx, set, cur)
-	if err != nil {
-		return out, fmt.Errorf("promote %s: %w", set, err)
-	}
-	return out, nil
-}
-
-func (s *Scheduler) promote(ctx context.Context, set Set, cur *cursor) (out Promoted, err error) {
 	cur.mu.Lock()
 	defer cur.mu.Unlock()
 	if moving.Needed(s.cfg.Redis) {

@@ -1,0 +1,20 @@
+package sched
+
+import (
+	_ "embed"
+
+	"github.com/troupehq/troupe/internal/script"
+)
+
+var (
+	//go:embed due.lua
+	dueSource string
+	//go:embed move.lua
+	moveSource string
+	//go:embed unread.lua
+	unreadSource string
+
+	dueScript    = script.New("due", dueSource)
+	moveScript   = script.New("move", moveSource)
+	unreadScript = script.New("unread", unreadSource)
+)
