@@ -269,7 +269,7 @@ func (b *batch) applyOnCluster(ctx context.Context) (out Promoted, err error) {
 		err = errors.Join(err, b.refused(g, fault))
 	}
 	// What was written must not stay claimed because a stop begins just now.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	return out, errors.Join(err, moving.Finish(ctx, rdb, set, arrived, refused))
 }

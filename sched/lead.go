@@ -54,21 +54,21 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 	if s.cfg.Identity == "" {
 		return errors.New("lead: Config.Identity is empty")
 	}
-	err := s.lead(ctx, due)
-	for _, t := range s.terms {
-		t.leads.Store(false)
-		if err == nil { // else the locks end
-			_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
-		}
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := s.lead(ctx, due); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("lead schedule and retry: %w", err)
 	}
 	return nil
 }
 
-// lead is Lead without its end.
-func (s *Scheduler) lead(ctx context.Context, due func(Set)) error {
+func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
+	defer func() {
+		for _, t := range s.terms {
+			t.leads.Store(false)
+			if err == nil { // else the locks end by themselves
+				_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
+			}
+		}
+	}()
 	var rung chan struct{} // nil while this process does not lead
 	silence := func() {}
 	defer func() { silence() }()

@@ -33,6 +33,9 @@ const (
 	// outage. Client middleware runs between them and takes its own time.
 	promoteTimeout = 10 * time.Second
 
+	// finishTimeout bounds the last step on a cluster, which goes on during a stop.
+	finishTimeout = 3 * time.Second
+
 	// Members are prepared for so long, then those that are ready are moved.
 	prepareTime = 50 * time.Millisecond
 )
