@@ -32,9 +32,9 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 	add(t, rdb, sched.Schedule, later, job(4, "a"))
 	add(t, rdb, sched.Retry, now.Add(-time.Minute), job(5, "a"))
 
-	got, err := s.Promote(ctx, sched.Schedule)
-	if err != nil || got.Moved != 3 || got.Buried != 0 || got.Dropped != 0 || got.More {
-		t.Fatalf("%+v, %v", got, err)
+	got := drain(t, s, sched.Schedule)
+	if got.Moved != 3 || got.Buried != 0 || got.Dropped != 0 {
+		t.Fatalf("%+v", got)
 	}
 	// The score is a double, which may stand up to 120 ns before the time itself.
 	if d := got.Next.Sub(later); troupe.Score(got.Next) < troupe.Score(later) || d > 10*time.Microsecond {
@@ -193,7 +193,7 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 		t.Errorf("the next try is after %v", wait)
 	}
 	lines := len(log.lines(t))
-	if lines == 0 || lines > 5 { // one a batch
+	if lines == 0 || lines > 15 { // one a batch; a machine that stands still makes them smaller
 		t.Errorf("%d log lines for one broken queue", lines)
 	}
 	// while they are left alone they neither block nor cost a try
