@@ -24,9 +24,8 @@ import (
 
 // without are the rights that a daemon can do without, by the rule that grants one.
 var without = []string{
-	"+sort", "+memory|usage", "+scard", "+hincrby", "+bitfield", "+client|id", "+client|tracking", "+client|unblock",
-	"+subscribe", "+publish", "+pubsub|numsub", "+zpopmin", "+blmove",
-	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*", "&__redis__:invalidate",
+	"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+subscribe", "+publish",
+	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 }
 
 // limited is a user of a real Redis, or of each node of a cluster, and a client
@@ -210,7 +209,6 @@ var rightsModes = map[string]struct {
 }{
 	"reliable": {newLimited, actors.Capsule{}},
 	"basic":    {newLimited, actors.Capsule{Fetch: fetch.NewBasic}},
-	"share":    {newLimited, actors.Capsule{Waiters: 2}},
 	"cluster":  {newLimitedCluster, actors.Capsule{}},
 }
 
@@ -242,7 +240,7 @@ func TestTheRuleOfARefusedStartGrantsAllRights(t *testing.T) {
 	for name, mode := range rightsModes {
 		t.Run(name, func(t *testing.T) {
 			l := mode.make(t)
-			base := []string{"+info", "+type", "+acl|whoami"} // not needed; else their refusal would stand in the server's log
+			base := []string{"+info", "+acl|whoami"} // not needed; else their refusal would stand in the server's log
 			if name == "cluster" {
 				base = append(base, "+cluster", "+readonly")
 			}
@@ -304,7 +302,7 @@ func TestAStartWithoutOneRight(t *testing.T) {
 		switch optional := slices.Contains(without, right); {
 		case optional && lacks != nil:
 			t.Errorf("without %s: %v", right, lacks)
-		case optional && right != "+blmove" && !strings.Contains(log, "does not give user"):
+		case optional && !strings.Contains(log, "does not give user"):
 			t.Errorf("without %s: nothing is said", right)
 		case optional:
 		case lacks == nil:
@@ -322,16 +320,16 @@ func TestAStartWithoutOneRight(t *testing.T) {
 	}
 }
 
-// Several at once, one queue of two, and a peek that replaces what wakes.
+// Several at once, one queue of two, and what it can do without.
 func TestAStartNamesAllMissingRights(t *testing.T) {
 	l := newLimited(t)
 	for rules, want := range map[string]string{
 		"+@all -evalsha -time ~* &*": "commands EVALSHA, TIME: grant them with ACL SETUSER limited +evalsha +time",
 		"+@all ~q* ~[^q]* &*":        "",
 		"+@all &* ~queue:default ~queue:default.suspects ~[^q]* ~queues": "keys queue:other, queue:other.suspects: grant them with ACL SETUSER limited ~queue:*",
-		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:bell, troupe:wake:",
-		"+@all -blmove -client ~* &*":                                    "commands BLMOVE, CLIENT|ID, CLIENT|TRACKING: grant",
-		"+@all -blmove ~* resetchannels":                                 "commands BLMOVE; channels troupe:bell, ",
+		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:bell: grant",
+		"+@all -time -blmove -client ~* &*":                              "commands TIME, BLMOVE, CLIENT|ID, CLIENT|UNBLOCK: grant",
+		"+@all -blmove -client ~* resetchannels":                         "",
 	} {
 		l.grant(strings.Fields(rules)...)
 		_, lacks := l.start(actors.Capsule{})
@@ -346,10 +344,7 @@ func TestADaemonWithoutOptionalRights(t *testing.T) {
 	for name, mode := range rightsModes {
 		t.Run(name, func(t *testing.T) {
 			l := mode.make(t)
-			rules := []string{"+@all", "-sort", "-memory", "-info", "-bitfield", "-hincrby", "-client", "~*", "resetchannels"}
-			if name != "basic" {
-				rules = append(rules, "-type")
-			}
+			rules := []string{"+@all", "-blmove", "-info", "-bitfield", "-client", "~*", "resetchannels"}
 			l.grant(rules...)
 			exercise(l, mode.capsule)
 		})

@@ -155,21 +155,14 @@ func (i *Inspector) fetchers(ctx context.Context) ([]*Fetcher, error) {
 
 // registry reads one.
 func (i *Inspector) registry(ctx context.Context, key string, note func(id, text string)) error {
-	for cursor := uint64(0); ; {
-		page, next, err := i.rdb.HScan(ctx, key, cursor, "", scanPage).Result()
-		if err != nil {
-			if absent(err) {
-				return nil
-			}
-			return err
-		}
-		for ; len(page) >= 2; page = page[2:] {
-			note(page[0], page[1])
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
+	texts, err := i.rdb.HGetAll(ctx, key).Result()
+	if err != nil && !absent(err) {
+		return err
 	}
+	for id, text := range texts {
+		note(id, text)
+	}
+	return nil
 }
 
 // leases notes who is alive.

@@ -29,9 +29,10 @@ type Daemon struct {
 
 	Reliable bool // a capsule fetches with fetch.NewReliable
 	Basic    bool // a capsule fetches with fetch.NewBasic
-	Share    bool // a capsule has a Share
 	Iterable bool // a class is iterable
 	Metrics  bool // metrics are on
+
+	onCluster bool
 }
 
 // Error is a user who may not do what the daemon needs.
@@ -72,6 +73,7 @@ func Check(ctx context.Context, rdb redis.UniversalClient, d Daemon) (warnings [
 	case *redis.Client:
 		return check(ctx, rdb, &d, d.is()|single)
 	case *redis.ClusterClient: // each node has users of its own
+		d.onCluster = true
 		var mu sync.Mutex
 		_ = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			w, e := check(ctx, node, &d, d.is()|cluster)
@@ -122,7 +124,7 @@ func check(ctx context.Context, rdb *redis.Client, d *Daemon, is kind) (warnings
 	})
 	user, _ := whoami.Text()
 	user = cmp.Or(user, rdb.Options().Username, "default")
-	return a.verdict(redisconn.Addr(rdb), user, is)
+	return a.verdict(redisconn.Addr(rdb), user)
 }
 
 // answers are what a server said.
@@ -234,7 +236,7 @@ func (a *answer[T]) untold() bool {
 }
 
 // verdict tells what the answers mean.
-func (a *answers) verdict(addr, user string, is kind) (warnings []string, err error) {
+func (a *answers) verdict(addr, user string) (warnings []string, err error) {
 	e, needed := &Error{Addr: addr, User: user}, false
 	without := map[string][]string{}
 	add := func(list *[]string, name, rule, why string) {
@@ -249,15 +251,8 @@ func (a *answers) verdict(addr, user string, is kind) (warnings []string, err er
 			without[why] = append(without[why], name)
 		}
 	}
-	woken := is&single != 0 && is&share == 0
 	for _, x := range a.commands {
-		woken = woken && (!x.to.wakes || !x.denies("command"))
-	}
-	for _, x := range a.channels {
-		woken = woken && !x.denies("channel")
-	}
-	for _, x := range a.commands {
-		if x.denies("command") && (!x.to.peeks || !woken) {
+		if x.denies("command") {
 			add(&e.Commands, x.name, "+"+strings.ToLower(x.name), x.to.why)
 		}
 	}

@@ -18,7 +18,6 @@ const (
 	cluster                   // a cluster
 	reliable                  // a capsule fetches with fetch.NewReliable
 	basic                     // a capsule fetches with fetch.NewBasic
-	share                     // a capsule has a Share
 	iterable                  // a class is iterable
 	metrics                   // metrics are on
 )
@@ -32,18 +31,18 @@ type command struct {
 	why  string
 
 	queued bool // cannot be asked harmlessly outside of a MULTI
-	wakes  bool // lets Redis wake an idle fetcher on one server
-	peeks  bool // needed where a waking right is missing
 }
 
 const (
-	slower    = "idle capsules are woken by a blocking command on each queue, and by a look each 5 s"
-	poorer    = "large fetches cost Redis more"
+	looking   = "idle capsules look at their queues every 500 ms, and no push wakes them"
+	closing   = "a capsule that has become full ends its waits by closing their connections"
+	later     = "jobs that are pushed for a time soon to come may start late"
+	oftener   = "each process looks at the sets as often as a single one does"
 	unmeasure = "the Metrics page stays empty"
 )
 
 var commands = []command{
-	// scripts, and what surrounds commands; redisconn.Check does without INFO and TYPE
+	// scripts, and what surrounds commands; redisconn.Check does without INFO
 	{name: "PING"},
 	{name: "EVALSHA", args: "S 0"},
 	{name: "EVAL", args: "return 0"},
@@ -52,20 +51,18 @@ var commands = []command{
 	{name: "EXEC", only: single},
 	{name: "MULTI", only: iterable},
 	{name: "EXEC", only: iterable},
-	{name: "SCAN", args: "0 MATCH K"},
 	{name: "COMMAND", only: cluster, why: "go-redis guesses where the keys of a command are, and logs that"},
 
 	// any key, and strings
 	{name: "EXISTS", args: "K"},
 	{name: "EXPIRE", args: "K x"},
 	{name: "PEXPIRE", args: "K x"},
-	{name: "PERSIST", args: "K"},
+	{name: "PERSIST", args: "K", only: basic},
 	{name: "PTTL", args: "K"},
-	{name: "TYPE", args: "K", only: basic},
+	{name: "TYPE", args: "K"},
 	{name: "DEL", args: "K"},
 	{name: "UNLINK", args: "K"},
 	{name: "GET", args: "K"},
-	{name: "GETEX", args: "K", only: reliable},
 	{name: "SET", args: "K x x"},
 	{name: "INCRBY", args: "K x"},
 
@@ -74,33 +71,33 @@ var commands = []command{
 	{name: "RPUSH", args: "K x", queued: true},
 	{name: "RPOP", args: "K"},
 	{name: "LRANGE", args: "K 0 0"},
-	{name: "LTRIM", args: "K 0 x"},
+	{name: "LINDEX", args: "K 0", only: reliable},
+	{name: "LTRIM", args: "K 0 x", only: reliable},
 	{name: "LLEN", args: "K"},
+	{name: "LPOS", args: "K x"},
+	{name: "LREM", args: "K 0 x"},
+	{name: "LMOVE", args: "K K RIGHT RIGHT"},
+	{name: "BLMOVE", args: "K K RIGHT RIGHT x", only: reliable, why: looking},
 	{name: "BRPOP", args: "K x", only: basic},
-	{name: "BLMOVE", args: "K K RIGHT RIGHT x", only: reliable, peeks: true},
-	{name: "SORT", args: "K BY nosort LIMIT 0 0", only: reliable, why: poorer},
-	{name: "MEMORY|USAGE", args: "K", only: reliable, why: poorer},
 
 	// sets
 	{name: "SADD", args: "K x", queued: true},
 	{name: "SREM", args: "K x"},
-	{name: "SCARD", args: "K", why: "each process looks at the sets as often as a single one does"},
+	{name: "SCARD", args: "K", why: oftener},
 	{name: "SSCAN", args: "K 0"},
 	{name: "SMEMBERS", args: "K"},
 	{name: "SISMEMBER", args: "K x"},
-	{name: "SMISMEMBER", args: "K x"},
 
 	// hashes
 	{name: "HSET", args: "K x x x"},
+	{name: "HSETNX", args: "K x x", only: reliable, queued: true},
 	{name: "HGET", args: "K x"},
 	{name: "HDEL", args: "K x"},
 	{name: "HMGET", args: "K x"},
-	{name: "HEXISTS", args: "K x"},
 	{name: "HLEN", args: "K"},
 	{name: "HKEYS", args: "K"},
-	{name: "HSCAN", args: "K 0"},
-	{name: "HSTRLEN", args: "K x"},
-	{name: "HGETALL", args: "K", only: iterable},
+	{name: "HGETALL", args: "K"},
+	{name: "HINCRBY", args: "K x x", only: reliable},
 	{name: "HINCRBY", args: "K x x", only: metrics, why: unmeasure},
 	{name: "BITFIELD", args: "K x", only: metrics, why: unmeasure},
 
@@ -116,14 +113,11 @@ var commands = []command{
 	{name: "ZREMRANGEBYSCORE", args: "K x x"},
 	{name: "ZREMRANGEBYRANK", args: "K x x"},
 
-	// waking up
-	{name: "CLIENT|ID", why: slower, wakes: true},
-	{name: "CLIENT|TRACKING", args: "x", only: single, why: slower, wakes: true},
-	{name: "CLIENT|UNBLOCK", args: "x", only: share, why: "a job that comes to a busy capsule goes back to its queue"},
-	{name: "SUBSCRIBE", args: "C", why: slower, queued: true, wakes: true},
-	{name: "PUBLISH", args: "C x", why: slower, queued: true},
-	{name: "PUBSUB|NUMSUB", args: "C", why: slower},
-	{name: "ZPOPMIN", args: "K", only: single, why: slower},
+	// waits and their end, and the bell of those who push
+	{name: "CLIENT|ID", only: reliable, why: closing},
+	{name: "CLIENT|UNBLOCK", args: "x", only: reliable, why: closing},
+	{name: "SUBSCRIBE", args: "C", why: later, queued: true},
+	{name: "PUBLISH", args: "C x", why: later, queued: true},
 }
 
 // names is a set of keys or of channels.
@@ -149,19 +143,18 @@ var keyNames = []names{
 	}},
 	{rule: "it-*", only: iterable, list: fixed(keys.Iteration("0123456789abcdef01234567"))},
 	{rule: "troupe:*", list: func(d *Daemon) []string {
-		id := d.Identity + "#default.1"
-		return []string{
-			keys.Rescue, keys.Laps, keys.Flushed(d.Identity), keys.Measured(d.Identity), keys.Tree(d.Identity),
-			keys.Parcels(id, "1") + "0",
-		}
+		return []string{keys.Rescue, keys.Flushed(d.Identity), keys.Measured(d.Identity), keys.Tree(d.Identity)}
 	}},
-	{rule: "troupe:*", list: each(keys.Lap, func(queue string) string { return keys.WIP(queue, "id") })},
-	{rule: "troupe:*", only: single, list: func(d *Daemon) []string {
-		id, set := d.Identity+"#default.1", keys.SetOf(d.Queues)
-		return []string{
-			keys.Procs, keys.Leases, keys.Lease(id), keys.Fenced(id), keys.Poller, keys.Standby, keys.Recovered, keys.RecoveredLog,
-			keys.Baton(set), keys.Line(set),
+	{rule: "troupe:*", list: func(d *Daemon) (list []string) {
+		id := d.fetcher()
+		for _, s := range d.slots() {
+			list = append(list, s.Registry(), s.Unread(), s.Place(id), s.List(id, "1.1"))
 		}
+		return list
+	}},
+	{rule: "troupe:*", only: single, list: func(d *Daemon) []string {
+		c := keys.CommonOf(d.fetcher(), false)
+		return []string{c.Owners, c.Expiries, c.Lease, keys.Poller, keys.Standby, keys.Recovered, keys.RecoveredLog}
 	}},
 	{rule: "troupe:*", only: cluster, list: fixed(
 		keys.Moving(keys.Retry), keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry),
@@ -169,10 +162,10 @@ var keyNames = []names{
 	)},
 	{rule: "troupe:*", only: cluster, list: each(keys.ClusterRecovered, keys.ClusterRecoveredLog)},
 	{rule: "{troupe}:*", only: cluster, list: func(d *Daemon) []string {
-		id := d.Identity + "#default.1"
-		return []string{keys.ClusterProcs, keys.ClusterLeases, keys.ClusterLease(id), keys.ClusterFenced(id)}
+		c := keys.CommonOf(d.fetcher(), true)
+		return []string{c.Owners, c.Expiries, c.Lease}
 	}},
-	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects)},
+	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects, keys.ClusterUnreadable)},
 
 	{rule: "j|*", only: metrics, why: unmeasure, list: fixed(keys.Counters7(early), keys.Counters8(early), keys.TenMinutes8(early))},
 	{rule: "h|*", only: metrics, why: unmeasure, list: fixed(keys.Histogram8("Job", early))},
@@ -180,10 +173,21 @@ var keyNames = []names{
 }
 
 var channelNames = []names{
-	{rule: "troupe:*", why: slower, list: func(d *Daemon) []string {
-		return []string{keys.Bell, keys.Wake(d.Identity + "#default")}
-	}},
-	{rule: "__redis__:invalidate", only: single, why: slower, list: fixed("__redis__:invalidate")},
+	{rule: "troupe:*", why: later, list: fixed(keys.Bell)},
+}
+
+// fetcher is the id of one.
+func (d *Daemon) fetcher() string { return d.Identity + "#default.1" }
+
+// slots are those of its places.
+func (d *Daemon) slots() (slots []keys.Slot) {
+	if !d.onCluster {
+		return []keys.Slot{{}}
+	}
+	for _, q := range d.Queues {
+		slots = append(slots, keys.SlotOf(q, true))
+	}
+	return slots
 }
 
 // early is some time, for the names of keys that hold one. Its day and hour have one
