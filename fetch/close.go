@@ -154,13 +154,17 @@ func (p *place) leave(ctx context.Context) (left int, err error) {
 		return 0, refused
 	}
 	err = p.turnOf(ctx, func() (err error) {
-		if !p.leaving {
-			if err := p.ready(ctx); err != nil {
+		for again := false; ; again = true {
+			if !p.leaving {
+				if err := p.ready(ctx); err != nil {
+					return err
+				}
+			}
+			left, err = p.leaveNow(ctx)
+			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") { // or Redis has fallen back
 				return err
 			}
 		}
-		left, err = p.leaveNow(ctx)
-		return err
 	})
 	return left, err
 }
@@ -180,10 +184,11 @@ func (p *place) leaveNow(ctx context.Context) (left int, err error) {
 		names, args = append(names, l.key), append(args, more)
 	}
 	f.mu.Unlock()
+	again := p.leaving
 	p.leaving = true
 	reply, err := p.call(ctx, leaveScript, names, args, func() {})
 	switch {
-	case hasPrefix(err, "MISSING"): // an earlier try whose reply was lost
+	case again && hasPrefix(err, "MISSING"): // an earlier try whose reply was lost
 		p.left = true
 		return 0, nil
 	case err != nil:

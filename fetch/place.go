@@ -40,7 +40,6 @@ type place struct {
 	number  uint64         // of the last call that was made: none has one twice
 	pending func()         // what a doubtful call has done if it was carried out
 	owed    map[*list]bool // lists to be read whatever their length: a job may have been refused
-	called  bool           // since the last look
 	leaving bool           // leave was sent
 	left    bool           // and carried out
 	page    int            // how many jobs of a list are read at once; 0: all
@@ -144,8 +143,7 @@ func (p *place) ready(ctx context.Context) error {
 // there may be none for hours, and a fence or a fallback is to be seen at the next beat. It
 // is our turn.
 func (p *place) look(ctx context.Context) error {
-	if err := p.ready(ctx); err != nil || p.called {
-		p.called = false
+	if err := p.ready(ctx); err != nil {
 		return err
 	}
 	mark, err := p.in.f.rdb.HGet(ctx, p.key, "!").Result()
@@ -174,7 +172,7 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 		all = append(all, &keys[i])
 	}
 	all = append(append(all, p.mark(), p.number), args...)
-	p.doubt, p.pending, p.called, p.partial = true, done, true, nil
+	p.doubt, p.pending, p.partial = true, done, nil
 	reply, err := s.Flat(ctx, p.in.f.rdb, all)
 	if hasPrefix(err, "FENCED") {
 		return nil, p.in.f.fenced(p.in)
