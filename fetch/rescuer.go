@@ -125,9 +125,10 @@ func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 	if err != nil {
 		return nil, -1, err
 	}
-	next, dead = -1, text[1:]
-	if ms, err := strconv.ParseInt(text[0], 10, 64); err == nil && ms >= 0 {
-		next = time.Duration(ms) * time.Millisecond
+	next, dead = -1, text[2:]
+	now, _ := strconv.ParseFloat(text[0], 64)
+	if end, err := strconv.ParseFloat(text[1], 64); err == nil {
+		next = time.Duration((end - now) * float64(time.Millisecond))
 	} else if len(dead) == lookLimit {
 		next = 0 // there may be more
 	}

@@ -1,20 +1,14 @@
 -- look lists the owners whose entry in the index is over.
 --
 -- KEYS[1]  index of expiries
--- ARGV[1]  how many entries to look at, the oldest first
+-- ARGV[1]  how many at most, the oldest first
 --
--- Returns {ms until the next one of them is over, -1 for none; id*}.
+-- Returns {now in ms, the end of the next one in ms or '', id*}.
 
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local out = {'-1'}
-local found = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
-for i = 1, #found, 2 do
-  local left = tonumber(found[i + 1]) - now
-  if left > 0 then
-    out[1] = string.format('%d', left)
-    break
-  end
-  out[#out + 1] = found[i]
-end
-return out
+local call = redis.call
+local t = call('TIME')
+local now = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+local due = call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+local after = {}
+if #due < tonumber(ARGV[1]) then after = call('ZRANGE', KEYS[1], #due, #due, 'WITHSCORES') end
+return {now, after[2] or '', unpack(due)}
