@@ -192,7 +192,7 @@ func value(now time.Time, v any) string {
 
 // plain brings replies into one form: of errors only what code looks at.
 func plain(now time.Time, reply any, err error) string {
-	for _, prefix := range []string{"FENCED", "LATE", "NOTFENCED"} {
+	for _, prefix := range []string{"FENCED", "NOTFENCED", "LATE", "STALE", "MISSING", "FOREIGN", "ALIVE"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return "error " + prefix
 		}

@@ -1,0 +1,301 @@
+package fetch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script/twins"
+)
+
+// The names that scripts are tried with: two owners, two queues, their lists.
+const (
+	idA = "h:1:aa#default.1"
+	idB = "h:2:bb#default.1"
+)
+
+var (
+	oneServer      keys.Slot
+	placeA         = oneServer.Place(idA)
+	common         = keys.CommonOf(idA, false)
+	unread         = oneServer.Unread()
+	queueA, queueB = keys.Queue("a"), keys.Queue("b")
+	fields         = []string{"1.1", "2.1", "2.2", "w:a"}
+)
+
+func listOf(field string) string { return oneServer.List(idA, field) }
+
+// call is keys and arguments of one call of a script; a key is known by its name, so that
+// none is mistaken for another.
+type scriptCall struct {
+	names []string
+	args  []any
+}
+
+func (c *scriptCall) add(args ...any) { c.args = append(c.args, args...) }
+
+// key is the number of a key, which is added if it is new.
+func (c *scriptCall) key(name string) int {
+	i := slices.Index(c.names, name)
+	if i < 0 {
+		c.names, i = append(c.names, name), len(c.names)
+	}
+	return i + 1
+}
+
+func ownerCall(t *rapid.T) *scriptCall {
+	c := &scriptCall{names: []string{placeA}}
+	c.add(rapid.SampledFrom([]string{"1 1", "1 1", "1 1", "2 3"}).Draw(t, "mark"), rapid.IntRange(2, 4).Draw(t, "number"))
+	return c
+}
+
+func drawCluster(t *rapid.T) bool { return rapid.IntRange(0, 3).Draw(t, "cluster") == 0 }
+
+func trimText(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "2 ", " 3", "2 1"}).Draw(t, "trim")
+}
+
+// tries draw a call of each script as the code makes it.
+var tries = map[string]func(t *rapid.T) *scriptCall{
+	"take": func(t *rapid.T) *scriptCall {
+		c := ownerCall(t)
+		acked := rapid.SliceOfNDistinct(rapid.SampledFrom(fields), 0, 3, rapid.ID).Draw(t, "acked")
+		wants := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b"}), 0, 2, rapid.ID).Draw(t, "wants")
+		claims := rapid.IntRange(0, 4).Draw(t, "claims")
+		n := rapid.SampledFrom([]int{0, 1, 3, 9, 100}).Draw(t, "n")
+		c.add(n, rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes"), len(acked), claims, len(wants))
+		if drawCluster(t) {
+			c.names = append(c.names, placeA) // paused is elsewhere
+		} else {
+			c.names = append(c.names, keys.Paused)
+		}
+		for _, field := range acked {
+			c.names = append(c.names, listOf(field))
+			jobs := rapid.SliceOfN(payloadGen, 0, 3).Draw(t, "jobs")
+			c.add(field, rapid.IntRange(0, 4).Draw(t, "length"), rapid.IntRange(0, 2).Draw(t, "oldest"), len(jobs))
+			c.add(anys(jobs)...)
+		}
+		for i := range claims {
+			c.names = append(c.names, listOf(fmt.Sprint(c.args[1], ".", i+1)))
+		}
+		for _, queue := range wants {
+			c.names = append(c.names, keys.Queue(queue))
+			c.add(queue, rapid.SampledFrom([]string{queue, ""}).Draw(t, "paused"), rapid.IntRange(0, max(n, 1)).Draw(t, "first"))
+		}
+		return c
+	},
+	"settle": func(t *rapid.T) *scriptCall {
+		c := ownerCall(t)
+		if c.names = append(c.names, keys.Retry, keys.Schedule, keys.Dead, keys.Queues); drawCluster(t) {
+			c.names = []string{placeA, placeA, placeA, placeA, placeA}
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "moves") {
+			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(0, 4).Draw(t, "to")
+			var target any = rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score")
+			known, trim := "", ""
+			list := c.key(listOf(field))
+			switch to {
+			case 0, 4:
+				target = c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue"))
+				known = rapid.SampledFrom([]string{"", "a"}).Draw(t, "known")
+			case 3:
+				trim = trimText(t)
+			}
+			c.add(list, field, payloadGen.Draw(t, "job"), to, target, known, payloadGen.Draw(t, "written"),
+				rapid.SampledFrom([]string{"", "1"}).Draw(t, "empty"), trim)
+		}
+		return c
+	},
+	"restore": func(t *rapid.T) *scriptCall {
+		c, field := ownerCall(t), rapid.SampledFrom(fields).Draw(t, "field")
+		c.key(listOf(field))
+		c.add(field, "a 5")
+		c.add(anys(rapid.SliceOfN(payloadGen, 1, 4).Draw(t, "jobs"))...)
+		return c
+	},
+	"aside": func(t *rapid.T) *scriptCall {
+		c, field := ownerCall(t), rapid.SampledFrom(fields).Draw(t, "field")
+		c.names = append(c.names, listOf(field), queueA, keys.Dead, unread)
+		at := "12.5"
+		if drawCluster(t) {
+			c.names[3], at = keys.ClusterUnreadable("a"), ""
+		}
+		c.add(field, -rapid.IntRange(1, 4).Draw(t, "index"), at)
+		c.add(anys(rapid.SliceOfN(rapid.SampledFrom([]string{digestOf("x"), digestOf("y")}), 0, 2).Draw(t, "in hand"))...)
+		return c
+	},
+	"leave": func(t *rapid.T) *scriptCall {
+		c := ownerCall(t)
+		c.names = append(c.names, oneServer.Registry())
+		c.add(idA, 5000)
+		for _, field := range rapid.Permutation(fields).Draw(t, "lists")[:rapid.IntRange(0, len(fields)).Draw(t, "n")] {
+			c.names = append(c.names, listOf(field))
+			c.add(rapid.SampledFrom([]string{"", "1"}).Draw(t, "more"))
+		}
+		return c
+	},
+	"begin": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{names: []string{placeA, oneServer.Registry()}}
+		c.add(rapid.IntRange(1, 3).Draw(t, "generation"), idA, `{"v":2,"queues":["a"]}`)
+		c.add([]any{"w:a", "a", "w:b", "b"}[:2*rapid.IntRange(0, 2).Draw(t, "waiters")]...)
+		return c
+	},
+	"open": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{placeA}, []any{rapid.IntRange(1, 2).Draw(t, "generation"), rapid.SampledFrom([]string{"w:a", "w:b"}).Draw(t, "field"), "a"}}
+	},
+	"renew": func(*rapid.T) *scriptCall {
+		return &scriptCall{[]string{common.Lease, common.Expiries, common.Owners}, []any{idA, 5000, `{"v":2}`}}
+	},
+	"look": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{common.Expiries}, []any{rapid.IntRange(1, 3).Draw(t, "at most")}}
+	},
+	"postpone": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{common.Expiries}, []any{rapid.SampledFrom([]string{idA, idB}).Draw(t, "id"), 20000}}
+	},
+	"lock": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{keys.Rescue}, []any{rapid.SampledFrom([]string{"1", "2"}).Draw(t, "token"), 5000}}
+	},
+	"fence": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{placeA}, []any{rapid.SampledFrom([]string{"1", "2", ""}).Draw(t, "generation"), 5}}
+	},
+	"putback": func(t *rapid.T) *scriptCall {
+		field := rapid.SampledFrom(fields).Draw(t, "field")
+		closed := rapid.SampledFrom([]string{"", "5000"}).Draw(t, "closed")
+		return &scriptCall{[]string{placeA, listOf(field), queueA}, []any{field, rapid.IntRange(1, 5).Draw(t, "at most"), closed}}
+	},
+	"finish": func(*rapid.T) *scriptCall {
+		return &scriptCall{[]string{placeA, oneServer.Registry()}, []any{idA, 5000}}
+	},
+	"reroute": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{names: []string{placeA, listOf("1.1"), keys.Schedule, keys.Dead, keys.Queues, keys.Recovered, keys.RecoveredLog}}
+		if drawCluster(t) {
+			c.names[2], c.names[3], c.names[4] = placeA, placeA, placeA
+		}
+		c.add(5, 60000)
+		for range rapid.IntRange(0, 4).Draw(t, "jobs") {
+			to := rapid.SampledFrom([]string{"0", "2", "3", ""}).Draw(t, "to")
+			var target any = "2.5"
+			if to == "0" || to == "" {
+				target = c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue"))
+			}
+			c.add(payloadGen.Draw(t, "job"), to, target, rapid.SampledFrom([]string{"", "b"}).Draw(t, "known"),
+				payloadGen.Draw(t, "written"), trimText(t), rapid.SampledFrom([]string{"", "j1", "j2"}).Draw(t, "counted"),
+				rapid.SampledFrom([]string{"", "[1]"}).Draw(t, "recoveries"))
+		}
+		return c
+	},
+	"recall": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{names: []string{keys.Recovered, keys.RecoveredLog}}
+		c.add(rapid.SampledFrom([]int{1000, 4e12}).Draw(t, "window"), rapid.IntRange(1, 4).Draw(t, "max"))
+		c.add(anys(rapid.SliceOfN(jobGen, 1, 4).Draw(t, "jobs"))...)
+		return c
+	},
+	"forget": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{keys.Recovered, keys.RecoveredLog}, anys(rapid.SliceOfN(jobGen, 1, 4).Draw(t, "jobs"))}
+	},
+	"put": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{}
+		switch command := rapid.SampledFrom([]string{"ZADD", "RPUSH", "SADD"}).Draw(t, "command"); command {
+		case "ZADD":
+			c.key(rapid.SampledFrom([]string{keys.Retry, keys.Dead}).Draw(t, "set"))
+			c.add(command, payloadGen.Draw(t, "job"), "2.5", trimText(t))
+		case "RPUSH":
+			c.key(queueA)
+			c.add(command, payloadGen.Draw(t, "job"))
+		case "SADD":
+			c.key(keys.Queues)
+			c.add(command, "a")
+		}
+		return c
+	},
+	"pop": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{names: []string{keys.Paused}}
+		c.add(rapid.IntRange(0, 9).Draw(t, "n"), rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes"))
+		for _, queue := range rapid.Permutation([]string{"a", "b"}).Draw(t, "wants")[:rapid.IntRange(0, 2).Draw(t, "queues")] {
+			c.names = append(c.names, keys.Queue(queue))
+			c.add(queue, rapid.IntRange(0, 9).Draw(t, "first"))
+		}
+		return c
+	},
+	"place": func(t *rapid.T) *scriptCall {
+		c := &scriptCall{names: []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}}
+		for range rapid.IntRange(0, 5).Draw(t, "moves") {
+			to, queue := rapid.IntRange(0, 4).Draw(t, "to"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
+			var target any = "5"
+			if to == 0 || to == 4 {
+				target = c.key(keys.Queue(queue))
+			}
+			c.add(to, target, queue, payloadGen.Draw(t, "payload"),
+				rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "3"}).Draw(t, "max"))
+		}
+		return c
+	},
+}
+
+var (
+	payloadGen = rapid.SampledFrom([]string{"", "x", "x", "y", "z", `{"class":"A","args":[1e3]}`, "\x00\xff\r\n", strings.Repeat("long", 20)})
+	jobGen     = rapid.SampledFrom([]string{"j1", "j2", "j3"})
+)
+
+// sorted has a script return the fields of a hash in one order.
+const sorted = `
+local reply = (function()
+%s
+end)()
+if type(reply) == 'table' and not reply.err and not reply.ok then
+  local pairs, first = {}, #reply %% 2 == 0 and %d or 1
+  for i = first, #reply - 1, 2 do pairs[#pairs + 1] = reply[i] .. '=' .. reply[i + 1] end
+  table.sort(pairs)
+  for i = first, #reply do reply[i] = nil end
+  for i = 1, #pairs do reply[first - 1 + i] = pairs[i] end
+end
+return reply`
+
+// TestScriptsAreTheSameOnMiniredis runs every script on random states: equal replies,
+// equal keys. What holds on the embedded server then holds on Redis.
+func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
+	pair := twins.New(t)
+	files, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		if name == "enter" {
+			continue // the head of others
+		}
+		try := tries[name]
+		if try == nil {
+			t.Errorf("script %s is not tried", name)
+			continue
+		}
+		src := text(t, name)
+		switch name {
+		case "take", "settle", "restore", "aside", "leave":
+			src = text(t, "enter") + src
+		case "begin": // {generation, number, fields and values}
+			src = fmt.Sprintf(sorted, src, 3)
+		case "fence":
+			src = fmt.Sprintf(sorted, src, 1)
+		}
+		t.Run(name, func(t *testing.T) {
+			pair.Check(t, src, fill, func(t *rapid.T) ([]string, []any) {
+				c := try(t)
+				return c.names, c.args
+			})
+		})
+	}
+}
+
+func text(t *testing.T, name string) string {
+	t.Helper()
+	src, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(src)
+}
