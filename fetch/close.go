@@ -57,7 +57,11 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 			}
 		}
 	}
-	t := time.NewTimer(f.longest() + endTime) // a move that cannot be ended runs out
+	patience := f.longest() + endTime // a move that cannot be ended runs out
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)*3/4) // and after it the fetcher is to leave
+	}
+	t := time.NewTimer(patience)
 	defer t.Stop()
 	for f.running > 0 || f.calming { // f.mu is held
 		changed := f.changed

@@ -29,16 +29,17 @@ type waiter struct {
 	conn  conn
 
 	// Guarded by fetcher.mu:
-	open    bool      // a move is under way
-	ending  bool      // and was asked to end
-	compare bool      // the list is to be compared before the next move
-	all     bool      // whatever its length
-	again   time.Time // compare at this time, too: a move may come late
-	checked time.Time // when it was compared
-	lost    bool      // a move was not answered: it may come late
-	pause   time.Time // no move before this time
-	healthy bool      // the last move or comparison was answered
-	away    error     // why Redis cannot be reached
+	open     bool      // a move is under way
+	ending   bool      // and was asked to end
+	compare  bool      // the list is to be compared before the next move
+	all      bool      // whatever its length
+	again    time.Time // compare at this time, too: a move may come late
+	checked  time.Time // when it was compared
+	lost     bool      // a move was not answered: it may come late
+	pause    time.Time // no move before this time
+	healthy  bool      // the last move or comparison was answered
+	failures int       // in a row
+	away     error     // why Redis cannot be reached
 }
 
 // run goes on until the incarnation or the fetcher ends.
@@ -138,12 +139,12 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 	w.open, w.ending = false, false
 	switch {
 	case err == nil:
-		w.healthy, w.away = true, nil
+		w.healthy, w.failures, w.away = true, 0, nil
 		if w.in == f.cur { // else it is not ours any more: a rescuer has put it back
 			f.stash = append(f.stash, w.list.add(w.in, bytesOf(text))...)
 		}
 	case errors.Is(err, redis.Nil):
-		w.healthy, w.away = true, nil
+		w.healthy, w.failures, w.away = true, 0, nil
 	default:
 		w.failed(err)
 		w.lost = w.lost || !isReply(err)
@@ -159,7 +160,8 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 // f.mu is held.
 func (w *waiter) failed(err error) {
 	w.compare, w.healthy = true, false
-	w.pause = time.Now().Add(soonTime)
+	w.pause = time.Now().Add(soonTime << min(w.failures, 3)) // takes go on at soonTime
+	w.failures++
 	if isReply(err) {
 		w.away = nil
 		if hasPrefix(err, "WRONGTYPE") {
@@ -202,7 +204,8 @@ func (w *waiter) check(ctx context.Context) {
 		w.failed(err)
 	} else {
 		now := time.Now()
-		w.compare, w.all, w.checked, w.away, w.healthy = false, false, now, nil, true
+		w.compare, w.all, w.checked, w.away = false, false, now, nil
+		w.healthy, w.failures = true, 0
 		if !w.again.After(now) {
 			w.again = time.Time{}
 		}
