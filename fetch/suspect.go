@@ -47,37 +47,51 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 // TakeSuspect takes one; see Isolator. Those of a paused queue wait.
 func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
 	var got *Unit
-	err := f.each(ctx, "take a suspect", func(in *incarnation) error {
-		for _, p := range in.places {
-			if got = f.stashedSuspect(in); got != nil {
-				return nil
-			}
-			wants := make([]Want, len(p.queues))
-			for i, q := range p.queues {
-				wants[i] = Want{Queue: f.names[q], N: 1}
-			}
-			if f.cluster {
-				paused, err := f.rdb.SIsMember(ctx, keys.Paused, f.names[p.queues[0]]).Result()
-				if err != nil || paused {
-					continue
-				}
-			}
-			for len(wants) > 0 {
-				page := wants[:min(queuesCall, len(wants))]
-				wants = wants[len(page):]
-				reply, err := p.take(ctx, &request{n: 1, wants: page, suspect: true})
-				f.restash(in, reply.units)
-				if err != nil {
-					return err
-				}
-				if got = f.stashedSuspect(in); got != nil {
-					return nil
-				}
-			}
+	err := f.each(ctx, "take a suspect", func(in *incarnation) (err error) {
+		if got, err = f.takeSuspect(ctx, in); err != nil || got == nil {
+			return err
 		}
-		return nil
+		fine, err := f.vouch(ctx, in, *got)
+		switch {
+		case err != nil:
+			got = nil
+		case !fine:
+			got = f.stashedSuspect(in)
+		}
+		return err
 	})
 	return got, err
+}
+
+func (f *fetcher) takeSuspect(ctx context.Context, in *incarnation) (*Unit, error) {
+	for _, p := range in.places {
+		if got := f.stashedSuspect(in); got != nil {
+			return got, nil
+		}
+		wants := make([]Want, len(p.queues))
+		for i, q := range p.queues {
+			wants[i] = Want{Queue: f.names[q], N: 1}
+		}
+		if f.cluster {
+			paused, err := f.rdb.SIsMember(ctx, keys.Paused, f.names[p.queues[0]]).Result()
+			if err != nil || paused {
+				continue
+			}
+		}
+		for len(wants) > 0 {
+			page := wants[:min(queuesCall, len(wants))]
+			wants = wants[len(page):]
+			reply, err := p.take(ctx, &request{n: 1, wants: page, suspect: true})
+			f.restash(in, reply.units)
+			if err != nil {
+				return nil, err
+			}
+			if got := f.stashedSuspect(in); got != nil {
+				return got, nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 // stashedSuspect is one in hand, nil if there is none.

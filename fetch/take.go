@@ -24,6 +24,14 @@ func (f *fetcher) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) 
 		if units, err = f.take(ctx, in, n, acks); err != nil {
 			f.restash(in, units)
 			units = nil
+			return err
+		}
+		fine, err := f.vouch(ctx, in, units...)
+		switch {
+		case err != nil:
+			units = nil
+		case !fine:
+			units = f.unstash(in, n)
 		}
 		return err
 	})
@@ -147,17 +155,28 @@ func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
 		got.units, got.full = append(got.units, more.units...), more.full
 		return err
 	})
+	return got, err
+}
+
+// vouch lets no job start on a lease that is over. Then it is renewed first; who took the
+// units asks again for what is in hand, when it is known that nobody has fenced us.
+func (f *fetcher) vouch(ctx context.Context, in *incarnation, units ...Unit) (fine bool, err error) {
 	f.mu.Lock()
-	stale := len(got.units) > 0 && p.in.n == f.cur.n && !f.fresh(0)
+	over, stale := f.cur != in, !f.fresh(0)
 	f.mu.Unlock()
-	if stale && err == nil { // no job starts on an expired lease
-		f.restash(p.in, got.units)
-		got.units = nil
-		if err = p.turnOf(ctx, func() error { return p.ready(ctx) }); err == nil {
-			got.units = f.unstash(p.in, r.n)
+	switch {
+	case len(units) == 0 || !over && !stale:
+		return true, nil
+	case over:
+		return false, errOver
+	}
+	f.restash(in, units)
+	for _, p := range in.places {
+		if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+			return false, err
 		}
 	}
-	return got, err
+	return false, nil
 }
 
 // takeNow makes the call. It is our turn.
