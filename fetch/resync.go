@@ -130,9 +130,17 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 			w.compare, w.all = true, w.all || p.torn || p.owed[w.list]
 			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
+		} else {
+			w.busy = true // what a move brought meanwhile would be adopted, and come by its reply
 		}
 	}
 	f.mu.Unlock()
+	defer p.effect(func() {
+		for _, w := range p.waiters {
+			w.busy = false
+		}
+		f.wake()
+	})()
 	if len(lists) == 0 {
 		return nil
 	}

@@ -31,6 +31,7 @@ type waiter struct {
 	// Guarded by fetcher.mu:
 	open     bool      // a move is under way
 	ending   bool      // and was asked to end
+	busy     bool      // no move may begin: somebody else compares the list
 	compare  bool      // the list is to be compared before the next move
 	all      bool      // whatever its length
 	again    time.Time // compare at this time, too: a move may come late
@@ -91,11 +92,12 @@ func (w *waiter) due() time.Time {
 	return at
 }
 
-// may tells whether a move may be made now: somebody waits, nothing is being given back
-// that it would get again, and it ends long before the lease. f.mu is held.
+// may tells whether a move may be made now: somebody waits, nobody reads the list, nothing
+// is being given back that it would get again, and it ends long before the lease. f.mu is
+// held.
 func (w *waiter) may() bool {
 	f := w.in.f
-	return f.waits > 0 && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && !w.busy && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the

@@ -1,0 +1,66 @@
+package fetch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// beforePipe calls f before each pipeline.
+type beforePipe struct{ f func(cmds []redis.Cmder) }
+
+func (beforePipe) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (beforePipe) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b beforePipe) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		b.f(cmds)
+		return next(ctx, cmds)
+	}
+}
+
+// While a resync reads a waiting list no blocked move begins: what it brought would be
+// found in the list, not in hand, and run twice.
+func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	fetcherOf, err := NewReliable(Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: Strict{"a"}, Lease: time.Minute, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fetcherOf.(*fetcher)
+	if err := f.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Take(t.Context(), 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := f.cur.places[0]
+	w := p.waiters[0]
+	may := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.waits++ // as if somebody waited
+		defer func() { f.waits-- }()
+		return w.may()
+	}
+	compared := 0
+	rdb.AddHook(beforePipe{func(cmds []redis.Cmder) {
+		if cmds[0].Name() == "llen" {
+			if compared++; may() {
+				t.Error("a move may begin while its list is compared")
+			}
+		}
+	}})
+	p.doubt = true
+	if _, err := f.Take(t.Context(), 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if compared != 1 || !may() {
+		t.Errorf("compared %d times, a move may begin: %v", compared, may())
+	}
+}
