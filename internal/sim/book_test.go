@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/parcel"
 )
 
 // book is what became of each job. It looks into Redis after every command that
@@ -32,10 +31,12 @@ type state struct {
 	failed  int
 	done    int
 	hits    int             // faults that allow it another run
+	copies  int             // how often Redis has fallen back to a time at which it had it
 	deaths  int             // recoveries since it was last acquitted
 	buried  bool            // by the poison rule
 	running map[string]bool // processes in which a run has begun and not ended
 	begun   map[string]bool // processes in which a run has begun
+	owed    *process        // Redis has forgotten it while this one ran it
 	hand    string          // the Ruby worker that has popped it
 }
 
@@ -70,22 +71,17 @@ func (b *book) look() map[string][]string {
 	}
 	r := b.w.redis
 	for _, key := range r.Keys() {
-		queue, id, wip := keys.ParseWIP(key)
+		id, field, claim := listOf(key)
 		switch {
-		case wip:
-			fields, _ := r.HKeys(key)
-			for _, f := range fields {
-				value := r.HGet(key, f)
-				if parcel.Count(f, value) > 1 {
-					b.w.seen["step with units that share a parcel"]++
-				}
-				payloads := []string{value}
-				if _, list, ok := parcel.Label(f, value); ok {
-					payloads, _ = r.List(list)
-				}
-				for _, payload := range payloads {
-					add(payload, "wip "+id+" "+queue)
-				}
+		case claim && r.Type(key) == "list": // else it is closed
+			list, _ := r.List(key)
+			value := r.HGet(keys.Slot{}.Place(id), field)
+			if value == "" {
+				b.w.fail("no place names %s", key)
+			}
+			queue, _, _ := strings.Cut(value, " ")
+			for _, payload := range list {
+				add(payload, "claim "+id+" "+field+" "+queue)
 			}
 		case strings.HasPrefix(key, "queue:"):
 			list, _ := r.List(key)
@@ -113,7 +109,7 @@ func (b *book) after(o *owner, words []string) {
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
-		if len(old) == 1 && len(now) == 1 && strings.HasPrefix(old[0], "wip ") && strings.HasPrefix(now[0], "queue:") {
+		if len(old) == 1 && len(now) == 1 && strings.HasPrefix(old[0], "claim ") && strings.HasPrefix(now[0], "queue:") {
 			b.returned(o, script, s, old[0])
 		}
 		if script == "reroute" && len(old) == 1 && (len(now) != 1 || now[0] != old[0]) {
@@ -121,8 +117,43 @@ func (b *book) after(o *owner, words []string) {
 		}
 		b.check(s, now)
 	}
-	if script == "acquit" {
+	if script == "forget" {
 		b.acquitted()
+	}
+}
+
+// listOf takes the key of a list of jobs in progress apart.
+func listOf(key string) (id, field string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "troupe:claim:")
+	process, rest, found := strings.Cut(rest, "#")
+	capsule, field, named := strings.Cut(rest, ":")
+	return process + "#" + capsule, field, ok && found && named
+}
+
+// fellBack notes what Redis has forgotten, and what it has again.
+func (b *book) fellBack() {
+	before := b.where
+	b.where = b.look()
+	for _, s := range b.allJobs() {
+		switch now := b.where[s.name]; {
+		case len(now) > 0: // who has it in hand may run it, too
+			s.pushed = true
+			s.hits++
+			s.copies++
+			b.w.seen["job that Redis had again"]++
+		case s.pushed && s.hand == "" && s.done == 0:
+			s.pushed = false
+			b.w.seen["job that Redis forgot"]++
+			for _, place := range before[s.name] {
+				if id, ok := strings.CutPrefix(place, "claim "); ok {
+					identity, _, _ := strings.Cut(id, "#")
+					if p := b.owners[identity]; !p.dead && s.running[p.name] {
+						s.owed = p
+						b.w.seen["job that only its process had in hand"]++
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -135,8 +166,8 @@ func (b *book) allJobs() []*state {
 }
 
 // returned judges the return of a job from a private place to its queue.
-func (b *book) returned(o *owner, script string, s *state, wip string) {
-	identity, _, _ := strings.Cut(strings.Fields(wip)[1], "#")
+func (b *book) returned(o *owner, script string, s *state, claim string) {
+	identity, _, _ := strings.Cut(strings.Fields(claim)[1], "#")
 	of := b.owners[identity]
 	switch {
 	case script == "putback" || script == "reroute":
@@ -149,7 +180,7 @@ func (b *book) returned(o *owner, script string, s *state, wip string) {
 		if of.healthy() {
 			b.w.fail("%s was rescued from %s, to which nothing has happened", s.name, of.name)
 		}
-	case s.running[of.name] && !of.stopping:
+	case s.running[of.name] && !of.stopping && s.copies == 0:
 		b.w.fail("%s went back to its queue while %s ran it", s.name, of.name)
 	case s.begun[of.name] && of.stopping: // decided at the deadline, also if the run has ended since
 		s.hits++
@@ -157,10 +188,12 @@ func (b *book) returned(o *owner, script string, s *state, wip string) {
 	}
 }
 
-// fenced judges a fence: who has a lease lives.
+// fenced judges a fence: who gives signs of life lives.
 func (b *book) fenced(words []string, reply string) {
-	if lease := words[5]; b.w.redis.Exists(lease) && !strings.HasPrefix(reply, "*1\r\n:-1") && reply[0] != '-' {
-		b.w.fail("%s was fenced though its lease lives", b.w.names.Replace(strings.TrimPrefix(lease, keys.Lease(""))))
+	id := strings.TrimPrefix(words[3], keys.Slot{}.Place(""))
+	identity, _, _ := strings.Cut(strings.TrimPrefix(id, ":"), "#")
+	if of := b.owners[identity]; of.healthy() && reply[0] == '*' && reply != "*0\r\n" {
+		b.w.fail("%s was fenced, to which nothing has happened", of.name)
 	}
 }
 
@@ -174,11 +207,11 @@ func (b *book) check(s *state, places []string) {
 		n++
 	}
 	switch {
-	case n > 1:
+	case n > 1+s.copies:
 		b.w.fail("%s stands in %s", s.name, strings.Join(append(slices.Clone(places), s.hand), " and "))
 	case n == 0 && s.pushed && s.done == 0:
 		b.w.fail("%s is lost: neither in Redis nor done", s.name)
-	case n == 1 && s.done > 0 && s.hits == 0 && s.hand == "" && !strings.HasPrefix(places[0], "wip "):
+	case n == 1 && s.done > 0 && s.hits == 0 && s.hand == "" && !strings.HasPrefix(places[0], "claim "):
 		b.w.fail("%s is done, and stands in %s, though nothing has happened to it", s.name, places[0])
 	}
 }
@@ -218,8 +251,8 @@ func (b *book) left(p *process) {
 	}
 	for name, places := range b.where {
 		for _, place := range places {
-			if strings.HasPrefix(place, "wip "+p.daemon.Identity()+"#") {
-				b.w.fail("%s has stopped in good order and left %s in its private place", p.name, name)
+			if strings.HasPrefix(place, "claim "+p.daemon.Identity()+"#") {
+				b.w.fail("%s has stopped in good order and left %s in progress", p.name, name)
 			}
 		}
 	}

@@ -23,8 +23,9 @@ type conn struct {
 	peer  *server.Peer // the connection at the server
 	wake  chan struct{}
 
-	id       int // 0: none
-	redirect int // tracking is on, and whom to tell
+	id     int     // 0: none
+	wait   *wait   // a BLMOVE that is open
+	answer *answer // to one that was
 
 	dialled  time.Time
 	in       bytes.Buffer
@@ -141,10 +142,10 @@ func (c *conn) Write(b []byte) (int, error) {
 			break // the rest is still to come
 		}
 		c.in.Next(len(raw))
-		if strings.EqualFold(words[0], "hello") || strings.EqualFold(words[0], "client") {
+		if strings.EqualFold(words[0], "hello") || strings.EqualFold(words[0], "client") && !strings.EqualFold(words[1], "unblock") {
 			// No step: connections begin so, and go-redis holds a mutex meanwhile, on
 			// which a bubble may not wait.
-			c.give(c.w.tracking.of(c, words))
+			c.give(c.asks(words))
 			continue
 		}
 		c.cmds = append(c.cmds, &command{words: words, key: c.w.canonical(words), arrived: time.Now()})

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 	"testing/synctest"
 	"time"
 )
@@ -48,6 +47,12 @@ func (w *world) fault(o *owner, ofJobs bool) *Fault {
 		o.resumes = time.Now().Add(f.For)
 	case CutAll:
 		w.cut(w.connsOf(o))
+	case Rollback, Failover:
+		w.restart(f.For)
+		if f.Kind == Failover { // another server is there at once
+			w.loading = w.down
+		}
+		w.fallBack(f.Back)
 	}
 	return f
 }
@@ -85,12 +90,15 @@ func (w *world) kill(p *process) {
 // lastWords carries out some of what was sent on a connection, and nothing more
 // is to come.
 func (w *world) lastWords(c *conn) {
-	for len(c.cmds) > 0 && !strings.EqualFold(c.cmds[0].words[0], "blmove") && w.random.IntN(2) == 0 {
+	for len(c.cmds) > 0 && c.wait == nil && w.random.IntN(2) == 0 {
 		w.say("      still applied: %s", c.cmds[0].key)
 		w.carryOut(c, false)
 	}
 	w.mu.Lock()
-	c.cmds, c.gone = nil, true
+	c.cmds, c.gone, c.answer = nil, true, nil
+	if w.random.IntN(2) == 0 { // else Redis does not notice for now that it is gone
+		c.wait = nil
+	}
 	w.mu.Unlock()
 	w.dispatch(c, []string{"UNSUBSCRIBE"})
 }
@@ -121,6 +129,11 @@ func (w *world) restart(d time.Duration) {
 	for _, c := range all {
 		w.lastWords(c)
 	}
+	w.mu.Lock()
+	for _, c := range w.conns {
+		c.wait = nil
+	}
+	w.mu.Unlock()
 	w.dispatch(newConn(w, nil), []string{"SCRIPT", "FLUSH"})
 	w.preloaded = false
 	w.cut(all)

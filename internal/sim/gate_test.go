@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -29,18 +28,6 @@ func (w *world) dial(o *owner) func(context.Context, string, string) (net.Conn, 
 	}
 }
 
-// ready tells from when on a command may go; false: not for now, but then.
-func (w *world) ready(c *conn, cmd *command) (from time.Time, ok bool) {
-	if strings.EqualFold(cmd.words[0], "blmove") { // miniredis would wake waiters in any order
-		wait, err := strconv.ParseFloat(cmd.words[5], 64) // an error: asked for as a right, in a MULTI
-		if err == nil && !w.redis.Exists(cmd.words[1]) {
-			end := cmd.arrived.Add(time.Duration(wait * float64(time.Second)))
-			return end, !end.After(time.Now())
-		}
-	}
-	return cmd.from, true
-}
-
 // orphans decides about commands whose connection their client has given up:
 // the server may still find them in its socket.
 func (w *world) orphans() {
@@ -58,8 +45,12 @@ func (w *world) orphans() {
 		w.mu.Unlock()
 		w.dispatch(c, []string{"UNSUBSCRIBE"}) // the server sees that it is closed
 		w.mu.Lock()
-		if len(c.cmds) > 0 && (c.cmds[0].words[0] == "blmove" || c.cmds[0].from.IsZero() && w.random.IntN(2) == 0) {
+		if len(c.cmds) > 0 && c.cmds[0].from.IsZero() && w.random.IntN(2) == 0 {
 			c.cmds = nil
+		}
+		c.answer = nil
+		if c.wait != nil && w.random.IntN(2) == 0 { // else it does not notice that the machine is gone
+			c.wait = nil
 		}
 	}
 }
@@ -86,9 +77,7 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 	w.mu.Lock()
 	c.reply = &reply
 	w.mu.Unlock()
-	w.tracking.at = c
 	w.server.Dispatch(c.peer, words)
-	w.tracking.at = nil
 	c.peer.Flush()
 	w.mu.Lock()
 	c.reply = nil
@@ -99,7 +88,7 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 // exchange lets the first command of a connection through: with those that are
 // one step with it, and with what the plan has for this step.
 func (w *world) exchange(c *conn) {
-	f := w.fault(c.owner, jobSteps[script(c.cmds[0].words)] || c.owner == w.client)
+	f := w.fault(c.owner, jobSteps[stepOf(c.cmds[0].words)] || c.owner == w.client)
 	if f == nil || c.gone && f.ofCommand() {
 		w.carryOut(c, true)
 		return
@@ -151,10 +140,11 @@ func (w *world) carryOut(c *conn, answer bool) {
 	c.cmds = slices.Clone(c.cmds[n:])
 	w.mu.Unlock()
 	var all []byte
+	multi := strings.EqualFold(first.words[0], "multi")
 	for _, cmd := range batch {
-		reply := w.apply(c, cmd)
-		all = append(all, reply...)
+		all = append(all, w.apply(c, cmd, multi)...)
 	}
+	w.serve()
 	if jobs := jobsOf(all); jobs != "" {
 		w.say("      -> %s", jobs)
 	}
@@ -166,7 +156,7 @@ func (w *world) carryOut(c *conn, answer bool) {
 }
 
 // apply has Redis carry out one command, and checks the books.
-func (w *world) apply(c *conn, cmd *command) []byte {
+func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 	words := cmd.words
 	if c.gone && strings.EqualFold(words[0], "subscribe") { // nobody would ever end it
 		return nil
@@ -174,11 +164,11 @@ func (w *world) apply(c *conn, cmd *command) []byte {
 	if time.Now().Before(w.loading) && !time.Now().Before(w.down) {
 		return []byte("-LOADING Redis is loading the dataset in memory\r\n")
 	}
-	if strings.EqualFold(words[0], "blmove") {
-		if !w.redis.Exists(words[1]) {
-			return []byte("$-1\r\n")
-		}
-		words = []string{"LMOVE", words[1], words[2], words[3], words[4]}
+	if strings.EqualFold(words[0], "blmove") && !multi { // else it is asked for as a right
+		return w.block(c, words)
+	}
+	if strings.EqualFold(words[0], "client") {
+		return w.unblock(words)
 	}
 	if w.bug != nil && w.bug.script != nil {
 		words = w.bug.script(w, words)
@@ -187,7 +177,11 @@ func (w *world) apply(c *conn, cmd *command) []byte {
 	if script(cmd.words) == "fence" {
 		w.book.fenced(cmd.words, string(reply))
 	}
+	if isRead(cmd.words) {
+		return reply
+	}
 	w.book.after(c.owner, cmd.words)
+	w.save()
 	return reply
 }
 

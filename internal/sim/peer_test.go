@@ -11,12 +11,13 @@ import (
 
 // peer is a Ruby worker: BRPOP over the queues, one job at a time, failures into
 // the retry set. What it has popped is in no place of Redis; so nothing happens
-// to a peer.
+// to a peer, but that Redis may fall back.
 type peer struct {
 	w    *world
 	name string
 	conn *conn
 	job  *state
+	idle time.Time // since then without one
 	raw  string
 	ends time.Time
 }
@@ -35,6 +36,19 @@ func (p *peer) next() (from time.Time, key string, do func()) {
 		}
 	}
 	return time.Time{}, "", nil
+}
+
+// blocked is since when the peer is blocked in its BRPOP, which it repeats every 2 s; zero
+// when it is not.
+func (p *peer) blocked() time.Time {
+	since, now := p.idle, time.Now()
+	if since.Before(p.w.loading) {
+		since = p.w.loading
+	}
+	if p.job != nil || since.After(now) {
+		return time.Time{}
+	}
+	return since.Add(now.Sub(since).Truncate(2 * time.Second))
 }
 
 // do has Redis carry out a command. The books are looked at when the hand is known.
@@ -58,7 +72,7 @@ func (p *peer) pop(key string) {
 
 func (p *peer) end() {
 	s := p.job
-	p.job, s.hand = nil, ""
+	p.job, s.hand, p.idle = nil, "", time.Now()
 	if p.w.book.ends(p.conn.owner, s) {
 		payload, err := troupe.ParsePayload([]byte(p.raw))
 		if err != nil {

@@ -18,6 +18,8 @@ type Plan struct {
 	Peers  int       // Ruby workers
 	Jobs   []Job
 	Faults []Fault
+
+	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
 
 // Process is how the processes of one place are set up.
@@ -56,6 +58,7 @@ type Fault struct {
 	OfJobs bool
 	Kind   Kind
 	For    time.Duration // of a delay or pause; until the restart, after the end of a process
+	Back   int           // so many changes ago: the data that Redis falls back to
 }
 
 // Kind of a Fault.
@@ -72,10 +75,12 @@ const (
 	CutAll                // every connection of the process ends
 	Term                  // SIGTERM, and a new process later
 	Restart               // of Redis, with all its data; the second half of the time it answers LOADING
+	Rollback              // the same, with older data
+	Failover              // to a server with older data
 )
 
 func (k Kind) String() string {
-	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term", "redis restarts"}[k]
+	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term", "redis restarts", "redis falls back", "failover"}[k]
 }
 
 // ofCommand tells whether the fault is one of a command, not of a process.
@@ -98,6 +103,11 @@ const (
 // there are no Ruby workers: what they have popped would be lost with them.
 func (p Plan) poisoned() bool {
 	return slices.ContainsFunc(p.Jobs, func(j Job) bool { return j.Kills != Innocent })
+}
+
+// fallsBack tells whether Redis loses data.
+func (p Plan) fallsBack() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Rollback || f.Kind == Failover })
 }
 
 var queues = []string{"a", "b"}
@@ -144,8 +154,13 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		}
 		p.Peers = 0
 	}
+	p.NoClient = draw(t, "no client", 0, 3) == 3
 	for range draw(t, "faults", 0, 6) {
-		p.Faults = append(p.Faults, drawFault(t, len(p.Fleet)))
+		f := drawFault(t, len(p.Fleet))
+		if p.poisoned() && (f.Kind == Rollback || f.Kind == Failover) {
+			f.Kind = Restart // what is remembered of recoveries would be older as well
+		}
+		p.Faults = append(p.Faults, f)
 	}
 	return p
 })
@@ -175,12 +190,16 @@ func drawFault(t *rapid.T, places int) Fault {
 	} else {
 		f.Step = draw(t, "step", 0, 120)
 	}
-	f.Kind = pick(t, "kind", CutAfter, CutBefore, Delay, Late, Late, CutAll, Kill, Kill, Kill, Pause, Pause, Pause, Term, Restart)
+	f.Kind = pick(t, "kind", CutAfter, CutBefore, Delay, Late, Late, CutAll, Kill, Kill, Kill, Pause, Pause, Pause, Term, Restart, Rollback, Failover)
 	switch f.Kind {
 	case Pause, Delay:
 		f.For = span(t, "for", [2]int{1, 4000}, [2]int{int(lease / time.Millisecond), 16000})
 	default:
 		f.For = span(t, "for", [2]int{1, 300}, [2]int{300, 4000})
+	}
+	if f.Kind == Rollback || f.Kind == Failover {
+		most := pick(t, "back", 5, 30, 30, snapshots)
+		f.Back = draw(t, "back", 1, most)
 	}
 	return f
 }
@@ -188,7 +207,7 @@ func drawFault(t *rapid.T, places int) Fault {
 // String is the plan for people.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "order %#x, %d ruby\n", p.Order, p.Peers)
+	fmt.Fprintf(&b, "order %#x, %d ruby, no CLIENT: %t\n", p.Order, p.Peers, p.NoClient)
 	for i, f := range p.Fleet {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
@@ -196,7 +215,7 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf, j.Kills)
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t) of place %d\n", f.Kind, f.For, f.Step, f.OfJobs, f.Place+1)
+		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.Place+1, f.Back)
 	}
 	return b.String()
 }

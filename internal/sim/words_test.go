@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/troupehq/troupe/internal/parcel"
 )
 
 var jidField = regexp.MustCompile(`"jid":"0*([0-9a-f]*)"`)
@@ -48,6 +46,9 @@ func (w *world) canonical(words []string) string {
 	case "subscribe": // again, after a cut: go-redis lists them out of a map
 		rest = slices.Sorted(slices.Values(rest))
 	}
+	if script(words) == "leave" { // lists out of a map
+		rest = slices.Sorted(slices.Values(rest))
+	}
 	var b strings.Builder
 	b.WriteString(name)
 	for _, word := range rest {
@@ -64,16 +65,10 @@ func (w *world) canonical(words []string) string {
 	return b.String()
 }
 
-// init has units share parcels wherever a call takes two of one queue.
-func init() { parcel.Least = 1 }
-
 // scripts are the project's, by the hash that EVALSHA sends.
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
-	heads := map[string][]string{ // as package fetch puts them together
-		"take": {"quick", "bite", "parcel", "baton"}, "pop": {"bite"}, "cluster_take": {"bite"}, "sit": {"baton"},
-		"settle": {"parcel"}, "resume": {"parcel"}, "leave": {"parcel"}, "open": {"parcel"},
-	}
+	owners := []string{"take", "settle", "restore", "aside", "leave"} // begin with enter
 	for _, pattern := range []string{"../../fetch/lua/*.lua", "../../sched/*.lua", "../beat/*.lua"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -85,12 +80,12 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 				panic(err)
 			}
 			name := strings.TrimSuffix(filepath.Base(file), ".lua")
-			for _, head := range slices.Backward(heads[name]) {
-				text, err := os.ReadFile("../../fetch/" + head + ".lua")
+			if slices.Contains(owners, name) {
+				enter, err := os.ReadFile("../../fetch/lua/enter.lua")
 				if err != nil {
 					panic(err)
 				}
-				src = append(text, src...)
+				src = append(enter, src...)
 			}
 			if strings.Contains(file, "sched") {
 				name = "sched-" + name
@@ -124,16 +119,24 @@ var reads = map[string]bool{
 	"ping": true, "info": true, "type": true, "client": true, "hkeys": true, "get": true, "scan": true, "hscan": true,
 	"zrangebyscore": true, "zrange": true, "exists": true, "hexists": true, "smembers": true, "scard": true, "subscribe": true, "publish": true,
 	"sadd": true, "multi": true, "set": true,
-	"look": true, "lock": true, "renew": true, "fence": true, "register": true, "index": true, "forget": true, "recall": true, "sit": true,
-	"sched-due": true, "flush": true,
+	"hget": true, "hgetall": true, "llen": true, "lrange": true, "lpos": true, "pttl": true, "zscore": true, "time": true, "sismember": true,
+	"pexpire": true, "expire": true, "setnx": true,
+	"look": true, "lock": true, "renew": true, "open": true, "postpone": true, "recall": true,
+	"sched-due": true, "flush": true, "metrics": true,
 }
 
-// jobSteps are the scripts at which a fault is most likely to do harm.
-var jobSteps = map[string]bool{"take": true, "settle": true, "resume": true, "putback": true, "reroute": true, "fence": true, "sched-move": true, "sched-unread": true}
+// jobSteps are the scripts and commands at which a fault is most likely to do harm.
+var jobSteps = map[string]bool{
+	"take": true, "settle": true, "begin": true, "restore": true, "open": true, "blmove": true, "leave": true, "lrange": true,
+	"fence": true, "putback": true, "reroute": true, "finish": true, "sched-move": true, "sched-unread": true,
+}
 
-func isRead(words []string) bool {
+// stepOf names the script of a command, or the command.
+func stepOf(words []string) string {
 	if s := script(words); s != "" {
-		return reads[s]
+		return s
 	}
-	return reads[strings.ToLower(words[0])]
+	return strings.ToLower(words[0])
 }
+
+func isRead(words []string) bool { return reads[stepOf(words)] }

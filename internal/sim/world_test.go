@@ -39,7 +39,7 @@ type world struct {
 	down    time.Time         // until then there is no Redis
 	loading time.Time         // and until then it loads its data
 
-	tracking tracking
+	saved []*snapshot
 
 	places []*place
 	all    []*process
@@ -164,8 +164,6 @@ func newWorld(t *testing.T, p Plan, b *bug) *world {
 	synctest.Wait()
 	w.server = w.redis.Server()
 	current.Store(w)
-	w.tracking = tracking{off: p.Order%3 == 0, armed: map[string]map[*conn]int{}}
-	w.server.SetPreHook(w.tracking.hook)
 	w.redis.ClockTTL(true)
 	w.redis.Seed(1)
 	w.preloaded = p.Order%4 != 0 // else every first use of a script is a step more
@@ -229,18 +227,23 @@ func (w *world) options() (list []option, next time.Time) {
 		}
 		list = append(list, option{o.name + " " + key, since, weight, do})
 	}
-	w.conns = slices.DeleteFunc(w.conns, func(c *conn) bool { return c.gone && len(c.cmds) == 0 })
+	w.conns = slices.DeleteFunc(w.conns, func(c *conn) bool { return c.gone && len(c.cmds) == 0 && c.wait == nil })
 	for _, c := range w.conns {
-		if len(c.cmds) == 0 {
+		switch {
+		case c.answer != nil:
+			add(c.owner, c.answer.from, c.answer.since, c.answer.key, func() { w.deliver(c) })
+			continue
+		case c.wait != nil && c.wait.until.After(now):
+			soon(c.wait.until)
+			continue
+		case c.wait != nil: // by Redis, whatever becomes of the client
+			list = append(list, option{c.owner.name + " end of " + w.brief(c.wait.words), c.wait.since, 3, func() { w.expire(c) }})
+			continue
+		case len(c.cmds) == 0:
 			continue
 		}
 		head := c.cmds[0]
-		from, ok := w.ready(c, head)
-		if !ok {
-			soon(from)
-			continue
-		}
-		add(c.owner, from, head.arrived, head.key, func() { w.exchange(c) })
+		add(c.owner, head.from, head.arrived, head.key, func() { w.exchange(c) })
 	}
 	w.acts = slices.DeleteFunc(w.acts, func(a *act) bool { return a.let || a.off })
 	for _, a := range w.acts {
@@ -282,7 +285,6 @@ func (w *world) step(limit time.Time) {
 	w.settle()
 	w.orphans()
 	w.reap()
-	w.deliver()
 	list, next := w.options()
 	if len(list) == 0 {
 		if next.IsZero() || next.After(limit) {
@@ -315,7 +317,6 @@ func (w *world) step(limit time.Time) {
 		}
 	}
 	list[i].do()
-	w.deliver()
 	// The way to Redis and back. Every step has an instant of its own, so that no
 	// two timers of different steps are due at once.
 	w.settle()
@@ -343,7 +344,7 @@ func (w *world) run() {
 		w.after(time.Duration(7*i)*time.Millisecond, func() { w.start(p) })
 	}
 	for i := range w.plan.Peers {
-		w.peers = append(w.peers, &peer{w: w, name: fmt.Sprintf("ruby%d", i+1)})
+		w.peers = append(w.peers, &peer{w: w, name: fmt.Sprintf("ruby%d", i+1), idle: time.Now()})
 	}
 	w.push()
 	if !w.until(longest, w.quiescent) {
