@@ -77,7 +77,7 @@ func (r *Rescuer) find(ctx context.Context, id string) (*orphan, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
-	queues := []string{""}
+	var queues []string
 	if text != "" {
 		reg, err := parseRegistered(id, text)
 		if err != nil {

@@ -53,8 +53,10 @@ type incarnation struct {
 	started bool // the waiters run; likewise
 }
 
-// New is a Factory. It needs a *redis.Client (one server or Sentinel) or a
-// *redis.ClusterClient, of Redis 6.2 or newer.
+// NewReliable is the Factory of the default fetcher: a unit stays in Redis, in a list that
+// its place names, until it is settled, and what a dead process had is put back by a
+// Rescuer. It needs a *redis.Client (one server or Sentinel) or a *redis.ClusterClient, of
+// Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
 	if err := Validate(env.Queues); err != nil {
 		return nil, err
@@ -170,8 +172,7 @@ func (f *fetcher) tell() error {
 
 // told returns err; a fence in it needs not be told again.
 func (f *fetcher) told(what string, err error) error {
-	var fenced *FencedError
-	if errors.As(err, &fenced) {
+	if fenced, ok := errors.AsType[*FencedError](err); ok {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.untold = nil

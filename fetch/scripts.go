@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"embed"
+	"strings"
 
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -38,13 +39,13 @@ var (
 )
 
 func load(name string, heads ...string) *script.Script {
-	var all string
+	var all strings.Builder
 	for _, file := range append(heads, name) {
 		src, err := lua.ReadFile("lua/" + file + ".lua")
 		if err != nil {
 			panic(err) // the file is part of the package
 		}
-		all += string(src)
+		all.Write(src)
 	}
-	return script.New("fetch."+name, all)
+	return script.New("fetch."+name, all.String())
 }

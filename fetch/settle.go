@@ -191,7 +191,7 @@ func (p *place) moveArgs(moves []*Move, jobs []job) (names []string, args []any)
 	for i, m := range moves {
 		var target any = score(m.Score)
 		known, empty, trim := "", "", ""
-		switch m.To {
+		switch m.To { //nolint:exhaustive // the others have a score
 		case ToQueue, ToBack:
 			if m.Unit.Suspect {
 				target = add(p.slot.Suspects(m.Unit.Queue))
@@ -228,7 +228,7 @@ func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *
 			if payload == nil {
 				payload = m.Unit.Payload
 			}
-			switch m.To {
+			switch m.To { //nolint:exhaustive // ToQueue is in the slot
 			case ToRetry, ToSchedule, ToDead:
 				cmds[i] = putSet(ctx, pipe, m.To, m.Score, payload, m.Trim)
 			case ToBack:

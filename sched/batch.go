@@ -69,7 +69,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
-			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", troupe.Backtrace(err))
+			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", troupe.Backtrace(err)) //nolint:zerologlint // joblog.Err returns it
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
@@ -83,7 +83,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 
 func (b *batch) bury(member string, p *troupe.Payload, reason error, known bool) {
 	if !known {
-		joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moving it to the dead set")
+		joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moving it to the dead set") //nolint:zerologlint // joblog.Err returns it
 	}
 	b.put(dying, member, string(notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)))
 }
