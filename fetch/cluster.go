@@ -29,7 +29,7 @@ func (f *fetcher) takeOnCluster(
 		}
 		f.mu.Unlock()
 	}
-	full := false
+	left := f.env.Bytes
 	for _, second := range []bool{false, true} {
 		for _, want := range wants {
 			p := in.placeOf(f.index[want.Queue])
@@ -37,18 +37,18 @@ func (f *fetcher) takeOnCluster(
 			if second {
 				r.n = n - len(units)
 			}
-			if dry[want.Queue] || full || r.n <= 0 {
+			if dry[want.Queue] || left <= 0 || r.n <= 0 {
 				continue
 			}
 			r.wants = []Want{{Queue: want.Queue, N: r.n}}
-			r.acks = acks[p]
+			r.acks, r.bytes = acks[p], left
 			got, err := p.take(ctx, r)
 			units = append(units, got.units...)
 			if err != nil {
 				return units, err
 			}
 			delete(acks, p)
-			full = full || got.full
+			left -= got.bytes
 			dry[want.Queue] = len(got.units) < r.n
 		}
 	}

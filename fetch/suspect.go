@@ -81,7 +81,7 @@ func (f *fetcher) takeSuspect(ctx context.Context, in *incarnation) (*Unit, erro
 		for len(wants) > 0 {
 			page := wants[:min(queuesCall, len(wants))]
 			wants = wants[len(page):]
-			reply, err := p.take(ctx, &request{n: 1, wants: page, suspect: true})
+			reply, err := p.take(ctx, &request{n: 1, bytes: 1, wants: page, suspect: true})
 			f.restash(in, reply.units)
 			if err != nil {
 				return nil, err

@@ -85,13 +85,13 @@ func (f *fetcher) take(ctx context.Context, in *incarnation, n int, acks []Unit)
 	byPlace := f.byPlace(in, acks)
 	wants := f.plan(n - len(units))
 	if !f.cluster {
-		p := in.places[0]
+		p, left := in.places[0], f.env.Bytes
 		for first := true; first || len(wants) > 0; first = false {
 			page := wants[:min(queuesCall, len(wants))]
 			wants = wants[len(page):]
-			got, err := p.take(ctx, &request{n: n - len(units), wants: page, acks: byPlace[p]})
-			units = append(units, got.units...)
-			if err != nil || len(units) >= n || got.full {
+			got, err := p.take(ctx, &request{n: n - len(units), bytes: left, wants: page, acks: byPlace[p]})
+			units, left = append(units, got.units...), left-got.bytes
+			if err != nil || len(units) >= n || left <= 0 {
 				return units, err
 			}
 			delete(byPlace, p)
@@ -131,6 +131,7 @@ func (f *fetcher) byPlace(in *incarnation, units []Unit) map[*place][]Unit {
 // request is one call of take.
 type request struct {
 	n       int
+	bytes   int // at most, but for the job that reaches them
 	wants   []Want
 	suspect bool // of the suspects of the queues
 	acks    []Unit
@@ -139,7 +140,7 @@ type request struct {
 // reply is what came of it.
 type reply struct {
 	units []Unit
-	full  bool // it ended since it had as many bytes as it may have
+	bytes int // of new jobs
 }
 
 // take makes a call, again if Redis had forgotten something.
@@ -152,7 +153,7 @@ func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
 			return nil
 		}
 		more, err := p.takeNow(ctx, r, max(ask, 0))
-		got.units, got.full = append(got.units, more.units...), more.full
+		got.units, got.bytes = append(got.units, more.units...), got.bytes+more.bytes
 		return err
 	})
 	return got, err
@@ -199,7 +200,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		paused = p.key
 	}
 	names = append(names, paused)
-	args = append(args, ask, f.env.Bytes, len(groups), claims, len(wants))
+	args = append(args, ask, r.bytes, len(groups), claims, len(wants))
 	for i := range groups {
 		g := &groups[i]
 		names = append(names, g.l.key)
@@ -303,18 +304,16 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	bytes := 0
 	for _, c := range said.claims {
 		l := &list{field: c.field, key: p.slot.List(p.in.id, c.field), queue: f.index[wants[c.queue].Queue], suspect: r.suspect}
 		payloads := make([][]byte, len(c.jobs))
 		for i, job := range c.jobs {
 			payloads[i] = bytesOf(job)
-			bytes += len(job)
+			got.bytes += len(job)
 		}
 		p.lists[c.field] = l
 		got.units = append(got.units, l.add(p.in, payloads...)...)
 	}
-	got.full = bytes >= f.env.Bytes
 	for _, problem := range said.problems {
 		f.sick.report(wants[problem.queue].Queue, problem.text)
 	}
