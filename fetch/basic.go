@@ -78,20 +78,10 @@ func (f *basic) Durable() bool { return false }
 // Take hands out what Wait has popped, and pops more by the wants of the queues. What
 // Wait popped from a queue that has been paused goes back. Acks are nothing to do: the
 // jobs left Redis when they were fetched.
-func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err error) {
-	f.mu.Lock()
-	if f.closed {
-		f.mu.Unlock()
-		return nil, fmt.Errorf("take: %w", errClosed)
-	}
-	have := min(max(n, 0), len(f.stash))
-	ask := min(n-have, maxTake)
-	wants := f.wants(max(ask, 1), f.rand)
-	units = slices.Clone(f.stash[:have])
-	f.stash = f.stash[have:]
-	f.mu.Unlock()
-	if n <= 0 {
-		return nil, nil
+func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
+	units, ask, wants, err := f.plan(n)
+	if err != nil || n <= 0 {
+		return nil, err
 	}
 	done := false
 	defer func() {
@@ -99,7 +89,6 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 			f.mu.Lock()
 			f.stash = append(units, f.stash...)
 			f.mu.Unlock()
-			units = nil
 		}
 	}()
 	args := []any{nil, nil, 1 + len(wants), keys.Paused}
@@ -146,6 +135,21 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 	return slices.DeleteFunc(units, func(u Unit) bool { return slices.Contains(paused, u.Queue) }), nil
 }
 
+// plan takes what is in hand, and asks the queues, whose code may be anybody's, for the rest.
+func (f *basic) plan(n int) (units []Unit, ask int, wants []Want, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, 0, nil, fmt.Errorf("take: %w", errClosed)
+	}
+	have := min(max(n, 0), len(f.stash))
+	ask = min(n-have, maxTake)
+	wants = f.wants(max(ask, 1), f.rand)
+	units = slices.Clone(f.stash[:have])
+	f.stash = f.stash[have:]
+	return units, ask, wants, nil
+}
+
 // Wait blocks in one BRPOP of two seconds at most, over all queues in the order that the
 // next Take would draw. It returns early when ctx or d ends; the pop goes on, and what
 // it gets when nobody waits any more is put back.
@@ -153,21 +157,10 @@ func (f *basic) Wait(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err
 	}
-	f.mu.Lock()
-	if f.closed || len(f.stash) > 0 {
-		defer f.mu.Unlock()
-		if f.closed {
-			return fmt.Errorf("wait: %w", errClosed)
-		}
-		return nil
+	p, err := f.begin(d)
+	if p == nil {
+		return err
 	}
-	if f.pop == nil {
-		f.pop = &pop{done: make(chan struct{})}
-		go f.run(f.pop, f.order(), min(d, lookTime))
-	}
-	p := f.pop
-	f.waiting++
-	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -183,6 +176,24 @@ func (f *basic) Wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// begin has a pop run, unless something is in hand, and notes that somebody waits for it.
+func (f *basic) begin(d time.Duration) (*pop, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return nil, fmt.Errorf("wait: %w", errClosed)
+	case len(f.stash) > 0:
+		return nil, nil
+	case f.pop == nil:
+		order := f.order() // may panic
+		f.pop = &pop{done: make(chan struct{})}
+		go f.run(f.pop, order, min(d, lookTime))
+	}
+	f.waiting++
+	return f.pop, nil
 }
 
 // order draws the order of the queues for a BRPOP, without those that the last Take found
