@@ -22,8 +22,6 @@ func (f *fetcher) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) 
 	var units []Unit
 	err := f.each(ctx, "take", func(in *incarnation) (err error) {
 		if units, err = f.take(ctx, in, n, acks); err != nil {
-			f.restash(in, units)
-			units = nil
 			return err
 		}
 		fine, err := f.vouch(ctx, in, units...)
@@ -77,28 +75,42 @@ func (in *incarnation) followUp(ctx context.Context) error {
 	return nil
 }
 
-func (f *fetcher) take(ctx context.Context, in *incarnation, n int, acks []Unit) ([]Unit, error) {
-	units := f.unstash(in, n)
-	if len(acks) == 0 && len(units) > 0 {
-		return units, nil
-	}
-	byPlace := f.byPlace(in, acks)
-	wants := f.plan(n - len(units))
-	if !f.cluster {
-		p, left := in.places[0], f.env.Bytes
-		for first := true; first || len(wants) > 0; first = false {
-			page := wants[:min(queuesCall, len(wants))]
-			wants = wants[len(page):]
-			got, err := p.take(ctx, &request{n: n - len(units), bytes: left, wants: page, acks: byPlace[p]})
-			units, left = append(units, got.units...), left-got.bytes
-			if err != nil || len(units) >= n || left <= 0 {
-				return units, err
-			}
-			delete(byPlace, p)
+// take calls the places. After an error, or a panic in what others wrote, what came goes to
+// the next Take.
+func (f *fetcher) take(ctx context.Context, in *incarnation, n int, acks []Unit) (units []Unit, err error) {
+	whole := false
+	defer func() {
+		if !whole {
+			f.restash(in, units)
+			units = nil
 		}
-		return units, nil
+	}()
+	units = f.unstash(in, n)
+	if len(acks) > 0 || len(units) == 0 {
+		err = f.collect(ctx, in, n, acks, &units)
 	}
-	return f.takeOnCluster(ctx, in, n, wants, byPlace, units)
+	whole = err == nil
+	return units, err
+}
+
+func (f *fetcher) collect(ctx context.Context, in *incarnation, n int, acks []Unit, units *[]Unit) error {
+	byPlace := f.byPlace(in, acks)
+	wants := f.plan(n - len(*units))
+	if f.cluster {
+		return f.takeOnCluster(ctx, in, n, wants, byPlace, units)
+	}
+	p, left := in.places[0], f.env.Bytes
+	for first := true; first || len(wants) > 0; first = false {
+		page := wants[:min(queuesCall, len(wants))]
+		wants = wants[len(page):]
+		got, err := p.take(ctx, &request{n: n - len(*units), bytes: left, wants: page, acks: byPlace[p]})
+		*units, left = append(*units, got.units...), left-got.bytes
+		if err != nil || len(*units) >= n || left <= 0 {
+			return err
+		}
+		delete(byPlace, p)
+	}
+	return nil
 }
 
 // plan asks the queues, whose code may be anybody's, how n jobs are to be divided.
@@ -145,7 +157,12 @@ type reply struct {
 
 // take makes a call, again if Redis had forgotten something.
 func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
-	f := p.in.f
+	f, whole := p.in.f, false
+	defer func() {
+		if !whole { // a panic in what others wrote
+			f.restash(p.in, got.units)
+		}
+	}()
 	err = p.try(ctx, func() error {
 		got.units = append(got.units, f.unstash(p.in, r.n-len(got.units))...) // what a resync has found
 		ask := min(r.n-len(got.units), maxTake)
@@ -156,6 +173,7 @@ func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
 		got.units, got.bytes = append(got.units, more.units...), got.bytes+more.bytes
 		return err
 	})
+	whole = true
 	return got, err
 }
 
@@ -301,9 +319,14 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 	if err != nil {
 		return got, err
 	}
-	f := p.in.f
+	f, whole := p.in.f, false
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer func() {
+		if !whole { // a panic in the log
+			f.stash = append(f.stash, got.units...)
+		}
+	}()
 	for _, c := range said.claims {
 		l := &list{field: c.field, key: p.slot.List(p.in.id, c.field), queue: f.index[wants[c.queue].Queue], suspect: r.suspect}
 		payloads := make([][]byte, len(c.jobs))
@@ -313,9 +336,6 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 		}
 		p.lists[c.field] = l
 		got.units = append(got.units, l.add(p.in, payloads...)...)
-	}
-	for _, problem := range said.problems {
-		f.sick.report(wants[problem.queue].Queue, problem.text)
 	}
 	for _, field := range said.torn {
 		for i := range groups {
@@ -329,6 +349,10 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string)
 	for i := range wants {
 		f.pause(f.index[wants[i].Queue], slices.Contains(said.paused, i))
 	}
+	for _, problem := range said.problems {
+		f.sick.report(wants[problem.queue].Queue, problem.text)
+	}
+	whole = true
 	return got, err
 }
 
