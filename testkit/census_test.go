@@ -110,6 +110,7 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 		running := k.Push(testkit.Hang())
 		k.Await("it runs", func() bool { return s.Started(running) })
 		want[running] = "in progress"
+		time.Sleep(time.Second) // the wait that brought it has ended
 		want[k.Push(testkit.OK())] = "queue:default"
 		// A push may meet a wait that is just being ended: the job goes back.
 		k.Await("it waits", func() bool { return k.Redis.LLen(t.Context(), "queue:default").Val() == 1 })

@@ -24,10 +24,12 @@ func Redis(tb testing.TB) *redis.Client {
 
 // Memory is a Redis inside the test: no port, no files, and usable in a
 // testing/synctest bubble. It is miniredis, which is not Redis in everything:
-// it has no CLIENT TRACKING, so the poller is woken by troupe's own client only.
+// it has no roles, no memory limit and no cluster.
 type Memory struct {
 	*miniredis.Miniredis
 	Client *redis.Client // closed at the end of the test
+
+	blocked *blocked
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -38,6 +40,7 @@ type Memory struct {
 func NewMemory(tb testing.TB) *Memory {
 	tb.Helper()
 	m := &Memory{Miniredis: miniredis.NewMiniRedis()}
+	m.blocked = watch(m.Miniredis)
 	m.Client = redis.NewClient(m.Options())
 	m.ClockTTL(true) // keys age by the clock, which in a bubble is the bubble's
 	tb.Cleanup(func() {
@@ -53,18 +56,22 @@ func (m *Memory) Options() *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:0",
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			c, err := m.Dial()
-			if err == nil {
-				m.mu.Lock()
-				m.conns = append(m.conns, c)
-				m.mu.Unlock()
-				c = newRoomy(c)
+			raw, end, err := m.blocked.dial()
+			if err != nil {
+				return nil, err
 			}
-			return c, err
+			c := &watched{raw, end}
+			m.mu.Lock()
+			m.conns = append(m.conns, c)
+			m.mu.Unlock()
+			return newRoomy(c), nil
 		},
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Hour,
 	}
 }
+
+// SetError has every command answered by an error; the empty text ends that.
+func (m *Memory) SetError(text string) { m.blocked.refuse(text) }
 
 // Cut closes every connection, as a network failure would.
 func (m *Memory) Cut() {
