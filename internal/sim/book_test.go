@@ -36,7 +36,8 @@ type state struct {
 	buried  bool            // by the poison rule
 	running map[string]bool // processes in which a run has begun and not ended
 	begun   map[string]bool // processes in which a run has begun
-	owed    *process        // Redis has forgotten it while this one ran it
+	owed    *process        // Redis has forgotten it while this one ran it,
+	fences  int             // which had been fenced so often
 	hand    string          // the Ruby worker that has popped it
 }
 
@@ -148,7 +149,7 @@ func (b *book) fellBack() {
 				if id, ok := strings.CutPrefix(place, "claim "); ok {
 					identity, _, _ := strings.Cut(id, "#")
 					if p := b.owners[identity]; !p.dead && s.running[p.name] {
-						s.owed = p
+						s.owed, s.fences = p, p.fences
 						b.w.seen["job that only its process had in hand"]++
 					}
 				}
@@ -192,7 +193,11 @@ func (b *book) returned(o *owner, script string, s *state, claim string) {
 func (b *book) fenced(words []string, reply string) {
 	id := strings.TrimPrefix(words[3], keys.Slot{}.Place(""))
 	identity, _, _ := strings.Cut(strings.TrimPrefix(id, ":"), "#")
-	if of := b.owners[identity]; of.healthy() && reply[0] == '*' && reply != "*0\r\n" {
+	of := b.owners[identity]
+	if reply[0] == '*' && reply != "*0\r\n" {
+		of.fences++
+	}
+	if of.healthy() && reply[0] == '*' && reply != "*0\r\n" {
 		b.w.fail("%s was fenced, to which nothing has happened", of.name)
 	}
 }
@@ -269,6 +274,16 @@ func (b *book) unfinished() string {
 		}
 	}
 	return b.w.names.Replace(strings.Join(names, ", "))
+}
+
+// kept judges who had a job in hand that Redis has forgotten: it is to write it back. One
+// that is fenced or ends before that cannot.
+func (b *book) kept() {
+	for _, s := range b.allJobs() {
+		if p := s.owed; p != nil && !s.pushed && s.done == 0 && !p.dead && p.fences == s.fences {
+			b.w.fail("%s is lost: %s ran it when Redis forgot it, and has not written it back", s.name, p.name)
+		}
+	}
 }
 
 // close is the last look.

@@ -31,6 +31,7 @@ type process struct {
 	asked  bool
 	report actors.DrainReport
 	failed error // of its start
+	fences int   // how often a rescuer has ended one of its fetchers
 	over   bool  // the world has seen that it has ended
 }
 

@@ -93,6 +93,7 @@ const (
 	lease   = 5 * time.Second
 	timeout = 2 * time.Second // of a stop
 	grace   = 200 * time.Millisecond
+	calm    = 2 * lease        // until everybody has seen that Redis has fallen back
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted

@@ -91,5 +91,6 @@ func (w *world) fallBack(changes int) {
 			r.SetTTL(k.name, left)
 		}
 	}
+	w.fell = w.loading
 	w.book.fellBack()
 }

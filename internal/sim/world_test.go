@@ -40,6 +40,7 @@ type world struct {
 	loading time.Time         // and until then it loads its data
 
 	saved []*snapshot
+	fell  time.Time // when Redis fell back
 
 	places []*place
 	all    []*process
@@ -350,6 +351,9 @@ func (w *world) run() {
 	if !w.until(longest, w.quiescent) {
 		w.fail("after %s and %d steps there is still work, or a push that does not end: %s", time.Since(w.began), w.steps, w.book.unfinished())
 	}
+	if w.wrong == nil {
+		w.book.kept()
+	}
 	w.ending = true
 	for _, p := range w.places {
 		w.stop(p)
@@ -362,10 +366,17 @@ func (w *world) run() {
 	}
 }
 
+// calm tells whether everybody has had time to see that Redis has fallen back.
+func (w *world) calm() bool {
+	return w.fell.IsZero() || time.Since(w.fell) > calm && !slices.ContainsFunc(w.all, func(p *process) bool {
+		return !p.dead && time.Since(p.faulted) <= calm
+	})
+}
+
 // quiescent tells whether all that the plan has is over and every job is done.
 func (w *world) quiescent() bool {
 	w.mu.Lock()
 	pushing := !w.pushed || slices.ContainsFunc(w.conns, func(c *conn) bool { return c.owner == w.client && len(c.cmds) > 0 })
 	w.mu.Unlock()
-	return !pushing && len(w.alarms) == 0 && w.book.finished()
+	return !pushing && len(w.alarms) == 0 && w.calm() && w.book.finished()
 }
