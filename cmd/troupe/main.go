@@ -1,7 +1,8 @@
 // Command troupe is a Sidekiq-compatible job daemon for people who write no Go,
 // and the tools around it: "troupe run" works off the queues with the handlers
-// of a configuration file, "troupe push" pushes jobs, "troupe check" reads a
-// configuration file and tells what is wrong with it.
+// of a configuration file, "troupe push" pushes jobs, "troupe inflight" shows what is
+// in progress, "troupe rescue" puts back what dead processes had, "troupe check" reads
+// a configuration file and tells what is wrong with it.
 //
 // It exits with 0 after a clean stop and for -h and -V, with 1 for a bad flag, a
 // bad file, and a Redis that cannot be reached or is too old, and with 70 when

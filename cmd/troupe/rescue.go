@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// rescue is one call of the command.
+type rescue struct {
+	redis        string
+	dryRun, wait bool
+	out, errOut  io.Writer
+
+	inspector *inspect.Inspector
+	rescuer   *fetch.Rescuer
+	queues    []string // of all fetchers that were seen
+	unknown   bool     // there are some of another version: they may live
+}
+
+func rescueCommand() *cobra.Command {
+	var c rescue
+	cmd := &cobra.Command{
+		Use:   "rescue",
+		Short: "Put back what dead processes had in progress",
+		Long: `Rescue puts the jobs that dead processes had in progress back into their queues, to the
+end that is popped next. Live processes of troupe do that by themselves, with the recovery
+policy and the count of poison pills, which this command does not have. It is for when
+none is left and Ruby goes on alone.
+
+It touches only processes whose lease is over, and lists the others with the time that
+is left; with --wait it waits for those, too. A lease that is renewed belongs to a
+process that lives: stop it. When no process lives any more the suspects (jobs that may
+have killed their process, in queue:NAME.suspects) go back into the plain queues as well:
+Ruby does not read them.
+
+It may be repeated, and broken off, at any time.`,
+		Example: "  troupe rescue --dry-run\n  troupe rescue --wait",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return withRedis(c.redis, func(rdb redis.UniversalClient) (err error) {
+				c.inspector = inspect.New(rdb)
+				if c.rescuer, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Logger: zerolog.Nop()}); err != nil {
+					return err
+				}
+				return c.run(cmd.Context())
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would be done, and do nothing")
+	f.BoolVar(&c.wait, "wait", false, "wait until the leases of the others are over")
+	redisFlag(cmd, &c.redis)
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "wait")
+	return cmd
+}
+
+const (
+	busyTries = 60                     // the lock of a rescuer that has died lasts 10 s
+	busyPause = 250 * time.Millisecond // between two tries
+)
+
+func (c *rescue) run(ctx context.Context) error {
+	if err := leftAlone(ctx, c.inspector, c.errOut); err != nil {
+		return err
+	}
+	told := make(map[string]bool) // that they live
+	for tries := 0; ; {
+		dead, live, err := c.look(ctx)
+		if err != nil {
+			return err
+		}
+		if c.dryRun {
+			return c.tell(ctx, dead, live)
+		}
+		if len(dead) > 0 {
+			again, err := c.putBack(ctx, dead)
+			if tries++; err == nil && again && tries > busyTries {
+				err = fmt.Errorf("%d processes are not rescued: %w", len(dead), fetch.ErrBusy)
+			}
+			if err != nil {
+				return err
+			}
+			if again {
+				if err := pause(ctx, busyPause); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		tries = 0
+		for _, f := range live {
+			if !told[f.ID] {
+				told[f.ID] = true
+				c.say("%s: %s", f.ID, lives(f))
+			}
+		}
+		switch {
+		case len(live) == 0 && !c.unknown:
+			return c.suspects(ctx)
+		case len(live) == 0 || !c.wait:
+			return nil
+		}
+		if err := pause(ctx, min(time.Second, live[0].Lease+time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+// look tells who is dead, and who lives, the one whose lease ends next first.
+func (c *rescue) look(ctx context.Context) (dead, live []*inspect.Fetcher, err error) {
+	fetchers, err := c.inspector.Fetchers(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range fetchers {
+		c.queues = append(c.queues, f.Queues...)
+		switch {
+		case f.Unknown != "":
+			c.unknown = true
+		case f.Alive:
+			live = append(live, f)
+		default:
+			dead = append(dead, f)
+		}
+	}
+	slices.Sort(c.queues)
+	c.queues = slices.Compact(c.queues)
+	slices.SortStableFunc(live, func(a, b *inspect.Fetcher) int { return int(a.Lease/time.Millisecond - b.Lease/time.Millisecond) })
+	return dead, live, nil
+}
+
+func lives(f *inspect.Fetcher) string {
+	return fmt.Sprintf("%s in progress, its lease runs for another %s", jobs(int(f.Size)), short(f.Lease))
+}
+
+// putBack makes a round; again if somebody else was at work.
+func (c *rescue) putBack(ctx context.Context, dead []*inspect.Fetcher) (again bool, err error) {
+	ids := make([]string, len(dead))
+	for i, f := range dead {
+		ids[i] = f.ID
+	}
+	done, err := c.rescuer.RescueOnly(ctx, ids...)
+	for _, from := range done.Details {
+		if total := sum(from.Queues); total > 0 || from.Done {
+			c.say("%s: put back %s", from.ID, counts(total, from.Queues))
+		}
+	}
+	if errors.Is(err, fetch.ErrBusy) {
+		return true, nil
+	}
+	return done.Fetchers < len(dead), err
+}
+
+// suspects puts them into the plain queues.
+func (c *rescue) suspects(ctx context.Context) error {
+	returned, err := c.rescuer.ReturnSuspects(ctx, c.queues...)
+	if total := sum(returned); total > 0 {
+		c.say("suspects: put back %s", counts(total, returned))
+	}
+	return err
+}
+
+// tell is the dry run.
+func (c *rescue) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
+	for _, f := range dead {
+		c.say("%s: would put back %s", f.ID, jobs(int(f.Size)))
+	}
+	for _, f := range live {
+		c.say("%s: %s", f.ID, lives(f))
+	}
+	if len(live) > 0 || c.unknown {
+		return nil
+	}
+	known, err := c.inspector.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	names := c.queues
+	for _, q := range known {
+		names = append(names, strings.TrimSuffix(q.Name(), keys.SuspectsSuffix))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		n, err := c.inspector.Queue(keys.Suspects(name)).Size(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			c.say("suspects: would put back %s: %s %d", jobs(int(n)), name, n)
+		}
+	}
+	return nil
+}
+
+func (c *rescue) say(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format+"\n", args...) }
+
+func sum(queues map[string]int) (n int) {
+	for _, k := range queues {
+		n += k
+	}
+	return n
+}
+
+// counts is like "3 jobs: a 2, b 1".
+func counts(total int, queues map[string]int) string {
+	var parts []string
+	for _, q := range slices.Sorted(maps.Keys(queues)) {
+		parts = append(parts, fmt.Sprintf("%s %d", q, queues[q]))
+	}
+	text := jobs(total)
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+// jobs is like "2 jobs".
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
