@@ -148,10 +148,7 @@ func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 
 // former reports what a version before this layout has left: nothing reads it any more.
 func (r *Rescuer) former(ctx context.Context) {
-	registry := "troupe:procs"
-	if r.cluster {
-		registry = "{troupe}:procs"
-	}
+	registry := keys.OldRegistries(r.cluster)[0]
 	if n, err := r.rdb.HLen(ctx, registry).Result(); err == nil && n > 0 {
 		r.cfg.Logger.Warn().Str("key", registry).Int64("fetchers", n).
 			Msg("an older version of troupe has left this; what its processes had in progress only that version puts back")

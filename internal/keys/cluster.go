@@ -1,19 +1,5 @@
 package keys
 
-// On a cluster the keys of the registry share the slot of the tag {troupe}:
-// scripts that touch several of them work there as elsewhere. What is in
-// progress is in the slot of its queue (WIP).
-const (
-	ClusterProcs  = "{troupe}:procs"  // Procs
-	ClusterLeases = "{troupe}:leases" // Leases
-)
-
-// ClusterLease is Lease on a cluster.
-func ClusterLease(id string) string { return "{troupe}:lease:" + id }
-
-// ClusterFenced is Fenced on a cluster.
-func ClusterFenced(id string) string { return "{troupe}:fenced:" + id }
-
 // ClusterSuspects is the list of a queue's Suspects on a cluster, in the queue's
 // own slot.
 func ClusterSuspects(queue string) string { return "{" + Queue(queue) + "}" + SuspectsSuffix }

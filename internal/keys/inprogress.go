@@ -30,7 +30,7 @@ func (s Slot) join(name, rest string) string {
 }
 
 // Place is the hash that names every list in which fetcher id has jobs: field -> queue and
-// ms since the epoch; the field "!" holds its generation, call and claim, or the fence.
+// ms since the epoch; the field "!" holds its generation and the number of its last call, or the fence.
 func (s Slot) Place(id string) string { return s.join("troupe:inprogress", id) }
 
 // List is the list that a field of the place names.
@@ -67,7 +67,8 @@ func CommonOf(id string, cluster bool) Common {
 	return Common{Lease: tag + ":lease:" + id, Expiries: tag + ":expiries", Owners: tag + ":places"}
 }
 
-// OldRegistries are the registries of the layout before this one.
+// OldRegistries are the registries of the layout before this one, that of fetchers and that
+// of leases.
 func OldRegistries(cluster bool) []string {
 	if cluster {
 		return []string{"{troupe}:procs", "{troupe}:leases"}

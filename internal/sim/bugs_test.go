@@ -104,7 +104,7 @@ func (f *popFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.
 		f.n++
 		u := fetch.Unit{Queue: queue, Payload: []byte(payload), Receipt: fmt.Sprintf("%d00", f.n), Incarnation: 1}
 		id := f.env.Identity + "#" + f.env.Capsule + ".1"
-		return []fetch.Unit{u}, f.env.Redis.HSet(ctx, keys.WIP(queue, id), u.Receipt, payload).Err()
+		return []fetch.Unit{u}, f.env.Redis.HSet(ctx, "troupe:wip:{"+keys.Queue(queue)+"}:"+id, u.Receipt, payload).Err()
 	}
 	return nil, nil
 }
