@@ -13,9 +13,10 @@ import (
 )
 
 // comparison is how far a list was read when a reply did not come: the next try goes on
-// there. A call of the place ends it.
+// there. A call of the place ends it, and so does a job that a blocked move brings.
 type comparison struct {
 	field string // of the list
+	next  uint64 // of the list when the comparison began
 	read  int
 	hand  map[string]int // bytes in hand that were not found yet
 	more  [][]byte       // found and not in hand
@@ -28,8 +29,8 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 	f := p.in.f
 	f.mu.Lock()
 	c := p.partial
-	if c == nil || c.field != l.field {
-		c = &comparison{field: l.field, hand: make(map[string]int, len(l.held))}
+	if c == nil || c.field != l.field || c.next != l.next {
+		c = &comparison{field: l.field, next: l.next, hand: make(map[string]int, len(l.held))}
 		for i := range l.held {
 			c.hand[string(l.held[i].payload)]++
 		}

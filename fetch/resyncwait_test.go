@@ -64,3 +64,46 @@ func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 		t.Errorf("compared %d times, a move may begin: %v", compared, may())
 	}
 }
+
+// A comparison that broke off does not go on when a blocked move has brought a job since:
+// the job is in hand.
+func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	fetcherOf, err := NewReliable(Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: Strict{"a"}, Lease: time.Minute, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fetcherOf.(*fetcher)
+	if err := f.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Take(t.Context(), 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	p := f.cur.places[0]
+	w := p.waiters[0]
+	rdb.LPush(t.Context(), w.list.key, "first")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the reply does not come
+	if err := p.turnOf(t.Context(), func() error { return p.compare(ctx, w.list, 1) }); err == nil || p.partial == nil {
+		t.Fatalf("compared: %v, %v", err, p.partial)
+	}
+	rdb.LPush(t.Context(), "queue:a", "second")
+	f.mu.Lock()
+	w.open, f.waits = true, 1
+	f.mu.Unlock()
+	w.move(t.Context(), time.Second)
+	f.mu.Lock()
+	f.waits = 0
+	f.mu.Unlock()
+	if err := p.turnOf(t.Context(), func() error { return p.compare(t.Context(), w.list, 2) }); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, u := range mustTake(t, f, 10) {
+		got[string(u.Payload)]++
+	}
+	if len(got) != 2 || got["first"] != 1 || got["second"] != 1 {
+		t.Errorf("took %v", got)
+	}
+}
