@@ -280,7 +280,7 @@ func (b *book) unfinished() string {
 // that is fenced or ends before that cannot.
 func (b *book) kept() {
 	for _, s := range b.allJobs() {
-		if p := s.owed; p != nil && !s.pushed && s.done == 0 && !p.dead && p.fences == s.fences {
+		if p := s.owed; p != nil && !s.pushed && s.done == 0 && !p.dead && p.fences == s.fences && time.Since(p.faulted) >= calm {
 			b.w.fail("%s is lost: %s ran it when Redis forgot it, and has not written it back", s.name, p.name)
 		}
 	}

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
@@ -31,18 +28,38 @@ func TestSeededBugsAreFound(t *testing.T) {
 		bug   bug
 		found string // a pattern of what the run says
 	}{
-		{"ack before run", bug{fetcher: wrapped(func(f fetch.Fetcher, _ fetch.Env) fetch.Fetcher { return &ackFirst{f} })}, "is lost"},
-		{"pop, then push", bug{fetcher: wrapped(func(f fetch.Fetcher, env fetch.Env) fetch.Fetcher { return &popFirst{Fetcher: f, env: env} })}, "is lost"},
-		{"requeue before fetch has ended", bug{fetcher: wrapped(func(f fetch.Fetcher, _ fetch.Env) fetch.Fetcher { return &hasty{Fetcher: f} })}, "has stopped in good order and left|there is still work"},
-		{"a rescue without a guard", bug{script: both(
-			instead("look", `'-inf', text, 'LIMIT'`, `'-inf', '+inf', 'LIMIT'`), instead("fence", "if left ~= -2 then", "if false then"),
-		)}, "was fenced though its lease lives"},
-		{"a take without a fence", bug{script: instead("take", "if lease ~= ARGV[1] then", "if false then")}, "there is still work"},
-		{"a move that leaves a copy behind", bug{script: instead("settle", "call('HDEL', wip, unpack(ARGV, first, first + n - 1))", "")}, " stands in .* and "},
-		{"a resume that forgets what a lost call took", bug{script: instead("resume", "if job then", "if false then")}, "there is still work"},
-		{"a recovery that counts twice", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])",
-			"pcall('HSET', KEYS[7], job, string.sub(ARGV[at + 9], 1, -2) .. ',' .. string.sub(ARGV[at + 9], 2))")}, "and [0-9] are counted"},
-		{"a recovery that does not count", bug{script: instead("reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 9])", "")}, "and 0 are counted"},
+		{"ack before run", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &ackFirst{f} })}, "is lost"},
+		{"pop, then push", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &popFirst{Isolator: f, env: env} })}, "is lost"},
+		{"requeue before fetch has ended", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &hasty{Isolator: f} })}, "has stopped in good order and left|there is still work"},
+		{"a rescue without a guard", bug{script: all(
+			instead(edit{"look", "if left > 0 then", "if false then"}),
+			func(_ *world, words []string) []string {
+				if strings.EqualFold(words[0], "pttl") {
+					return []string{words[0], "nobody"}
+				}
+				return words
+			},
+		)}, "to which nothing has happened"},
+		{"calls without a fence, generation and number", bug{script: instead(
+			edit{"take", "if string.sub(mark, 1, 6) == 'fenced' then", "if false then"}, edit{"take", "if mark ~= ARGV[1] then", "if false then"},
+		)}, "no place names|there is still work|runs for the"},
+		{"a move that leaves a copy behind", bug{script: instead(edit{"settle", "pcall('LREM', list, -1, job)", ""})}, " stands in .* and "},
+		{"a resync that does not see what a lost call took", bug{script: instead(edit{"begin", "if fields[i] ~= '!' then", "if false then"})}, "there is still work|has not written it back"},
+		{"a resync that writes nothing back", bug{script: instead(edit{"restore", "call('RPUSH', KEYS[2], unpack(ARGV, 5))", ""})}, "has not written it back|there is still work"},
+		{"what is found again is acked", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher {
+			return &forgetful{Isolator: f, seen: map[string]bool{}}
+		})}, "is lost"},
+		{"a wait into a list without a name", bug{script: instead(
+			edit{"open", "redis.call('HSETNX', KEYS[1], ARGV[2]", "redis.call('HSETNX', KEYS[1], ''"},
+			edit{"begin", "call('HSETNX', KEYS[1], ARGV[i]", "call('HSETNX', KEYS[1], ''"},
+		)}, "no place names"},
+		{"a list that stays open after the rescue", bug{script: instead(edit{"putback", "if ARGV[3] ~= '' then", "if false then"})}, "no place names"},
+		{"a rescue that forgets the names first", bug{script: instead(edit{"fence", "return call('HGETALL', KEYS[1])", `local all = call('HGETALL', KEYS[1])
+			for i = 1, #all, 2 do if all[i] ~= '!' then call('HDEL', KEYS[1], all[i]) end end
+			return all`})}, "no place names"},
+		{"a recovery that counts twice", bug{script: instead(edit{"reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 7])",
+			"pcall('HSET', KEYS[7], job, string.sub(ARGV[at + 7], 1, -2) .. ',' .. string.sub(ARGV[at + 7], 2))"})}, "and [0-9] are counted"},
+		{"a recovery that does not count", bug{script: instead(edit{"reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 7])", ""})}, "and 0 are counted"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
@@ -61,70 +78,81 @@ func TestSeededBugsAreFound(t *testing.T) {
 	}
 }
 
-func wrapped(wrap func(fetch.Fetcher, fetch.Env) fetch.Fetcher) fetch.Factory {
+func wrapped(wrap func(fetch.Isolator, fetch.Env) fetch.Fetcher) fetch.Factory {
 	return func(env fetch.Env) (fetch.Fetcher, error) {
 		f, err := fetch.NewReliable(env)
 		if err != nil {
 			return nil, err
 		}
-		return wrap(f, env), nil
+		return wrap(f.(fetch.Isolator), env), nil
 	}
 }
 
 // ackFirst acks what it has taken before it hands it out.
-type ackFirst struct{ fetch.Fetcher }
+type ackFirst struct{ fetch.Isolator }
 
 func (f *ackFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	units, err := f.Fetcher.Take(ctx, n, acks)
+	units, err := f.Isolator.Take(ctx, n, acks)
 	if err == nil && len(units) > 0 {
-		_, err = f.Fetcher.Take(ctx, 0, units)
+		_, err = f.Isolator.Take(ctx, 0, units)
 	}
 	return units, err
 }
 
-// popFirst takes a job off its queue, and then puts it into the private place.
+// popFirst takes a job off its queue, and then puts it back to be taken.
 type popFirst struct {
-	fetch.Fetcher
+	fetch.Isolator
 	env fetch.Env
-	n   int
 }
 
 func (f *popFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	if _, err := f.Fetcher.Take(ctx, 0, acks); err != nil || n == 0 {
-		return nil, err
-	}
 	for _, queue := range f.env.Queues.Names() {
-		payload, err := f.env.Redis.RPop(ctx, keys.Queue(queue)).Result()
-		if err == redis.Nil { //nolint:errorlint // as it comes
-			continue
+		if payload, err := f.env.Redis.RPop(ctx, keys.Queue(queue)).Result(); err == nil {
+			f.env.Redis.RPush(ctx, keys.Queue(queue), payload)
 		}
-		if err != nil {
-			return nil, err
-		}
-		f.n++
-		u := fetch.Unit{Queue: queue, Payload: []byte(payload), Receipt: fmt.Sprintf("%d00", f.n), Incarnation: 1}
-		id := f.env.Identity + "#" + f.env.Capsule + ".1"
-		return []fetch.Unit{u}, f.env.Redis.HSet(ctx, "troupe:wip:{"+keys.Queue(queue)+"}:"+id, u.Receipt, payload).Err()
 	}
-	return nil, nil
+	return f.Isolator.Take(ctx, n, acks)
+}
+
+// forgetful acks what it has handed out before: it takes it for done.
+type forgetful struct {
+	fetch.Isolator
+	seen map[string]bool
+}
+
+func (f *forgetful) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	units, err := f.Isolator.Take(ctx, n, acks)
+	var fresh, known []fetch.Unit
+	for _, u := range units {
+		if f.seen[string(u.Payload)] {
+			known = append(known, u)
+		} else {
+			fresh = append(fresh, u)
+		}
+		f.seen[string(u.Payload)] = true
+	}
+	if len(known) > 0 {
+		_, _ = f.Isolator.Take(ctx, 0, known)
+	}
+	return fresh, err
 }
 
 // hasty says that a Take has ended while it is still under way: its units come
 // with the next Take.
 type hasty struct {
-	fetch.Fetcher
+	fetch.Isolator
 	ended chan []fetch.Unit
 }
 
 func (f *hasty) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
 	if f.ended == nil {
 		if n == 0 {
-			return f.Fetcher.Take(ctx, n, acks)
+			return f.Isolator.Take(ctx, n, acks)
 		}
 		ended := make(chan []fetch.Unit, 1)
 		f.ended = ended
 		go func() {
-			units, _ := f.Fetcher.Take(context.WithoutCancel(ctx), n, acks)
+			units, _ := f.Isolator.Take(context.WithoutCancel(ctx), n, acks)
 			ended <- units
 		}()
 	}
@@ -137,31 +165,46 @@ func (f *hasty) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Uni
 	}
 }
 
-// instead changes one line of a script.
-func instead(name, line, by string) func(*world, []string) []string {
+// edit is a change of one line of a script.
+type edit struct{ script, line, by string }
+
+// instead changes lines of scripts.
+func instead(edits ...edit) func(*world, []string) []string {
+	changed := map[string]string{} // by name
 	for _, s := range scripts() {
-		if s.name != name {
-			continue
-		}
-		if strings.Count(s.src, line) != 1 {
-			panic("script " + name + " has not one line with " + line)
-		}
-		changed := strings.Replace(s.src, line, by, 1)
-		return func(_ *world, words []string) []string {
-			if script(words) != name {
-				return words
+		src := s.src
+		for _, e := range edits {
+			if e.script != s.name {
+				continue
 			}
-			return append([]string{"EVAL", changed}, words[2:]...)
+			if strings.Count(src, e.line) != 1 {
+				panic("script " + s.name + " has not one line with " + e.line)
+			}
+			src = strings.Replace(src, e.line, e.by, 1)
+		}
+		if src != s.src {
+			changed[s.name] = src
 		}
 	}
-	panic("no script " + name)
+	for _, e := range edits {
+		if changed[e.script] == "" {
+			panic("no script " + e.script)
+		}
+	}
+	return func(_ *world, words []string) []string {
+		if src := changed[script(words)]; src != "" {
+			return append([]string{"EVAL", src}, words[2:]...)
+		}
+		return words
+	}
 }
 
-func both(a, b func(*world, []string) []string) func(*world, []string) []string {
+// all puts in several bugs, whose scripts may be the same.
+func all(bugs ...func(*world, []string) []string) func(*world, []string) []string {
 	return func(w *world, words []string) []string {
-		if changed := a(w, words); changed[0] == "EVAL" {
-			return changed
+		for _, b := range bugs {
+			words = b(w, words)
 		}
-		return b(w, words)
+		return words
 	}
 }

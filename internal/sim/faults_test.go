@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"testing/synctest"
 	"time"
 )
@@ -95,7 +96,14 @@ func (w *world) lastWords(c *conn) {
 		w.carryOut(c, false)
 	}
 	w.mu.Lock()
-	c.cmds, c.gone, c.answer = nil, true, nil
+	late := len(c.cmds) > 0 && strings.EqualFold(c.cmds[0].words[0], "blmove") && w.random.IntN(2) == 0
+	if late { // it is on its way, however long
+		c.cmds = c.cmds[:1]
+		c.cmds[0].from = time.Now().Add(time.Duration(w.random.Int64N(int64(4 * lease))))
+	} else {
+		c.cmds = nil
+	}
+	c.gone, c.answer = true, nil
 	if w.random.IntN(2) == 0 { // else Redis does not notice for now that it is gone
 		c.wait = nil
 	}
@@ -131,7 +139,7 @@ func (w *world) restart(d time.Duration) {
 	}
 	w.mu.Lock()
 	for _, c := range w.conns {
-		c.wait = nil
+		c.wait, c.cmds = nil, nil
 	}
 	w.mu.Unlock()
 	w.dispatch(newConn(w, nil), []string{"SCRIPT", "FLUSH"})

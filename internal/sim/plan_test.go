@@ -93,7 +93,7 @@ const (
 	lease   = 5 * time.Second
 	timeout = 2 * time.Second // of a stop
 	grace   = 200 * time.Millisecond
-	calm    = 2 * lease        // until everybody has seen that Redis has fallen back
+	calm    = lease            // until everybody has seen that Redis has fallen back
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted
@@ -168,7 +168,7 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 
 func drawJob(t *rapid.T) Job {
 	j := Job{
-		Queue: pick(t, "queue", queues...), After: span(t, "after", [2]int{0, 5}, [2]int{0, 700}),
+		Queue: pick(t, "queue", queues...), After: span(t, "after", [2]int{0, 5}, [2]int{0, 5}, [2]int{0, 700}, [2]int{0, 700}, [2]int{0, 9000}),
 		Lasts: span(t, "lasts", [2]int{0, 5}, [2]int{0, 1000}, [2]int{1000, 9000}),
 		Deaf:  draw(t, "deaf", 0, 1) == 1,
 	}
@@ -199,7 +199,7 @@ func drawFault(t *rapid.T, places int) Fault {
 		f.For = span(t, "for", [2]int{1, 300}, [2]int{300, 4000})
 	}
 	if f.Kind == Rollback || f.Kind == Failover {
-		most := pick(t, "back", 5, 30, 30, snapshots)
+		most := pick(t, "back", 2, 5, 30, snapshots)
 		f.Back = draw(t, "back", 1, most)
 	}
 	return f

@@ -93,4 +93,5 @@ func (w *world) fallBack(changes int) {
 	}
 	w.fell = w.loading
 	w.book.fellBack()
+	w.after(time.Until(w.fell)+calm, w.book.kept)
 }
