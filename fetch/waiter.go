@@ -162,7 +162,8 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 // f.mu is held.
 func (w *waiter) failed(err error) {
 	w.compare, w.healthy = true, false
-	w.pause = time.Now().Add(soonTime << min(w.failures, 3)) // takes go on at soonTime
+	pause := soonTime << min(w.failures, 3) // takes go on at soonTime
+	w.pause = time.Now().Add(pause + time.Duration(w.in.f.rand.Int64N(int64(pause/4))))
 	w.failures++
 	if isReply(err) {
 		w.away = nil
