@@ -197,6 +197,9 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 	"forget": func(t *rapid.T) *scriptCall {
 		return &scriptCall{[]string{keys.Recovered, keys.RecoveredLog}, anys(rapid.SliceOfN(jobGen, 1, 4).Draw(t, "jobs"))}
 	},
+	"unsuspect": func(t *rapid.T) *scriptCall {
+		return &scriptCall{[]string{queueB, queueA}, []any{rapid.IntRange(1, 5).Draw(t, "at most")}}
+	},
 	"put": func(t *rapid.T) *scriptCall {
 		c := &scriptCall{}
 		switch command := rapid.SampledFrom([]string{"ZADD", "RPUSH", "SADD"}).Draw(t, "command"); command {
