@@ -92,12 +92,13 @@ func (w *waiter) due() time.Time {
 	return at
 }
 
-// may tells whether a move may be made now: somebody waits, nobody reads the list, nothing
+// may tells whether a move may be made now: somebody waits, and not just until a Take has
+// what is in hand (a move would bring the next job past it), nobody reads the list, nothing
 // is being given back that it would get again, and it ends long before the lease. f.mu is
 // held.
 func (w *waiter) may() bool {
 	f := w.in.f
-	return f.waits > 0 && !w.busy && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
