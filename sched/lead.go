@@ -38,8 +38,8 @@ type term struct {
 // Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
 // (an error; call it again after a while). It returns within a second after ctx has
 // ended. While it leads it calls due when members of a set are due: Promote then,
-// until there are no more. due is never called concurrently; it must not block. Only
-// one Lead of a Scheduler may run at a time.
+// until there are no more. due is never called concurrently; it must not block. A Lead
+// waits until the one before it has ended.
 //
 // The leader calls Redis every 500 ms, at the next due score, and when a client of
 // troupe has pushed something for later. One other process, the standby, calls when
@@ -53,6 +53,12 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 	}
 	if s.cfg.Identity == "" {
 		return errors.New("lead: Config.Identity is empty")
+	}
+	select {
+	case s.leading <- struct{}{}:
+		defer func() { <-s.leading }()
+	case <-ctx.Done():
+		return nil
 	}
 	if err := s.lead(ctx, due); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("lead schedule and retry: %w", err)

@@ -53,6 +53,7 @@ type Scheduler struct {
 	terms   []*term
 	fleet   atomic.Int64 // processes; 0 before they were counted
 	cursors map[Set]*cursor
+	leading chan struct{} // holds the one Lead that runs
 }
 
 // maxBatch keeps the lists that the script unpacks far below Lua's limit.
@@ -66,7 +67,7 @@ func New(cfg Config) *Scheduler {
 	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), maxBatch)
 	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), 10_000)
 	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), 180*24*time.Hour)
-	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{Retry: {}, Schedule: {}}}
+	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{Retry: {}, Schedule: {}}, leading: make(chan struct{}, 1)}
 	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
 		for _, set := range []Set{Retry, Schedule} {
 			s.terms = append(s.terms, &term{lock: keys.ClusterPoller(string(set)), standby: keys.ClusterStandby(string(set)), sets: []Set{set}})
