@@ -12,7 +12,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// ErrBusy: another rescuer is at work, or was a moment ago.
+// ErrBusy tells that another rescuer is at work, or was a moment ago.
 var ErrBusy = errors.New("another rescuer is at work")
 
 // RescueOnly makes a round for these fetchers, whatever the index says of them. Those whose

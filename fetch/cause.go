@@ -15,12 +15,6 @@ const (
 	causeThere = "the process is still there"
 )
 
-// processOf is the identity of the process in a fetcher id.
-func processOf(id string) string {
-	identity, _, _ := strings.Cut(id, "#")
-	return identity
-}
-
 // cause tells what can be seen of the process HOST:PID:NONCE from the process
 // own: on one host its number is in use or not. A container that is started
 // again has its predecessor's host name and number.

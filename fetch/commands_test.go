@@ -129,8 +129,8 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 		}},
 		"READONLY": {errs: []string{"READONLY"}, spoil: func(t *testing.T, rdb *redis.Client) func() {
 			rdb.ConfigSet(t.Context(), "replica-read-only", "yes")
-			rdb.SlaveOf(t.Context(), "127.0.0.1", "1")
-			return func() { rdb.SlaveOf(t.Context(), "NO", "ONE") }
+			rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1")
+			return func() { rdb.Do(t.Context(), "replicaof", "no", "one") }
 		}},
 		"BUSY": {errs: []string{"BUSY"}, spoil: func(t *testing.T, rdb *redis.Client) func() {
 			rdb.ConfigSet(t.Context(), "busy-reply-threshold", "5")
@@ -145,8 +145,8 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 		}},
 		"MASTERDOWN": {errs: []string{"MASTERDOWN", "READONLY"}, spoil: func(t *testing.T, rdb *redis.Client) func() {
 			rdb.ConfigSet(t.Context(), "replica-serve-stale-data", "no")
-			rdb.SlaveOf(t.Context(), "127.0.0.1", "1")
-			return func() { rdb.SlaveOf(t.Context(), "NO", "ONE") }
+			rdb.Do(t.Context(), "replicaof", "127.0.0.1", "1")
+			return func() { rdb.Do(t.Context(), "replicaof", "no", "one") }
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

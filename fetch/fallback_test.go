@@ -53,9 +53,8 @@ func allMoves(units []Unit) (moves []Move) {
 // failed or goes back is written all the same, and an ack ends what was in hand.
 func TestSettlingWhatRedisHasForgotten(t *testing.T) {
 	type scene struct {
-		rdb   *redis.Client
-		f     *fetcher
-		units []Unit
+		rdb *redis.Client
+		f   *fetcher
 	}
 	for name, c := range map[string]struct {
 		before func(scene) func() // a snapshot before the fetch; returns the fall back to it

@@ -352,8 +352,6 @@ func settleAll(t *testing.T, f Fetcher, moves ...Move) {
 	}
 }
 
-func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", " | ") }
-
 // hashOf is what a script is called in EVALSHA.
 func hashOf(name string) string {
 	for hash, known := range script.Names() {

@@ -186,7 +186,7 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 				}
 			})
 			failed := 0
-			for rounds := 0; rounds < 100; rounds++ {
+			for range 100 {
 				if _, err := r.Rescue(ctx); err == nil {
 					break
 				}

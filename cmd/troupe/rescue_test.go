@@ -25,7 +25,7 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
 	args := []any{"ACL", "SETUSER", "troupe", "on", ">PASSWORD"}
-	for _, right := range strings.Fields(rule) {
+	for right := range strings.FieldsSeq(rule) {
 		args = append(args, right)
 	}
 	const id = "dead:1:aa#default.1"
