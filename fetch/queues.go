@@ -70,7 +70,11 @@ func (s Strict) Weights() map[string]int { return weigh(s, 0) }
 
 // Wants wants n from each queue, in listed order.
 func (s Strict) Wants(n int, _ *rand.Rand) []Want {
-	names := s.Names()
+	return all(s.Names(), n)
+}
+
+// all wants n from each queue.
+func all(names []string, n int) []Want {
 	wants := make([]Want, len(names))
 	for i, name := range names {
 		wants[i] = Want{name, n}
@@ -195,11 +199,14 @@ func Validate(q Queues) error {
 // draw by chance: a fetcher asks at every call.
 func planner(q Queues) func(n int, r *rand.Rand) []Want {
 	switch q := q.(type) {
+	case Strict:
+		names := q.Names()
+		return func(n int, _ *rand.Rand) []Want { return all(names, n) }
 	case Weighted, Random:
 		return newWheel(q.Names(), q.Weights()).wants
 	case WeightedList:
 		if q.Mode() == "strict" {
-			return Strict(q.Names()).Wants
+			return planner(Strict(q.Names()))
 		}
 		return newWheel(q.Names(), q.draws()).wants
 	}
@@ -262,8 +269,10 @@ func draw(weights []int, total int, r *rand.Rand) int {
 
 func unique(names []string) []string {
 	out := make([]string, 0, len(names))
+	seen := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !slices.Contains(out, name) {
+		if !seen[name] {
+			seen[name] = true
 			out = append(out, name)
 		}
 	}
