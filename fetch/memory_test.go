@@ -18,6 +18,12 @@ func fillUp(t *testing.T, node *redis.Client) {
 	if err := node.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
 		t.Fatal(err)
 	}
+	addr := node.Options().Addr
+	t.Cleanup(func() { // the server may be used again
+		node := redis.NewClient(&redis.Options{Addr: addr})
+		defer func() { _ = node.Close() }()
+		node.ConfigSet(context.Background(), "maxmemory", "0")
+	})
 	if err := node.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
