@@ -212,11 +212,12 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 					env.Waiters = 1
 					f := mustOpen(t, env)
 					known(t, rdb)
+					inHand := 2
 					asleep := func() {
 						pause(f, by)
 						if rescued {
 							expire(t, rdb, f.cur.id)
-							if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != 2 {
+							if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != inHand {
 								t.Errorf("rescued %+v", done)
 							}
 						}
@@ -231,13 +232,12 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 						m.arm(hashOf("take"), map[string]int{"in the reply": 0, "in a later reply": 1}[where], asleep)
 					case "in the reply of a wait":
 						time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0", "1") })
-						got := 0
-						until(t, "both are in hand", func() bool {
+						inHand = 1 // no wait begins while it is: the other one is taken
+						until(t, "one is in hand", func() bool {
 							_ = f.Wait(ctx, time.Second)
 							f.mu.Lock()
 							defer f.mu.Unlock()
-							got = len(f.stash)
-							return got == 2
+							return len(f.stash) == inHand
 						})
 						asleep()
 					}
