@@ -166,6 +166,9 @@ func (c *conn) Close() error {
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if !t.IsZero() { // timers of one instant would fire in any order
+		t = t.Add(time.Duration(c.id) * time.Microsecond)
+	}
 	c.deadline = t
 	c.ring()
 	return nil
