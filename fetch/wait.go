@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/troupehq/troupe/internal/turn"
 )
 
 // MaxWaiters is how many connections of a capsule wait for pushes at most: Redis has few
@@ -138,7 +140,7 @@ func (f *fetcher) calmDown() {
 	}
 	if !open && len(f.stash) > 0 && !f.calming {
 		f.calming = true
-		go f.giveBack()
+		turn.Go(f.env.Identity, "give back of "+f.env.Capsule, f.giveBack)
 	}
 }
 
@@ -190,7 +192,7 @@ func (f *fetcher) start(in *incarnation) {
 	for _, p := range in.places {
 		for _, w := range p.waiters {
 			f.running++
-			go w.run()
+			turn.Go(f.env.Identity, "waiter "+w.list.key, w.run)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/turn"
 )
 
 type rander = *rand.Rand
@@ -230,7 +231,7 @@ func (w *waiter) end() {
 		return
 	}
 	f := w.in.f
-	go func() {
+	turn.Go(f.env.Identity, "end of "+w.list.key, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		err := node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Err()
@@ -240,7 +241,7 @@ func (w *waiter) end() {
 		if away {
 			w.conn.cut()
 		}
-	}()
+	})
 }
 
 // name has the list named on a new connection.
