@@ -150,37 +150,41 @@ func (f *fetcher) giveBack() {
 	defer cancel()
 	f.mu.Lock()
 	in := f.cur
-	var moves []Move
+	var units []Unit
 	if f.waits == 0 {
-		for _, u := range f.stash {
-			moves = append(moves, Move{Unit: u, To: ToQueue})
-		}
-		f.stash = nil
+		units, f.stash = f.stash, nil
 	}
 	f.mu.Unlock()
-	var units []Unit
-	if len(moves) > 0 {
-		if _, err := f.settle(ctx, in, moves); err != nil { // what was moved is not in hand any more
-			for _, m := range moves {
-				units = append(units, m.Unit)
-			}
-		}
+	moves := make([]Move, len(units))
+	for i, u := range units {
+		moves[i] = Move{Unit: u, To: ToQueue}
 	}
-	f.restash(in, f.unsettled(in, units))
+	if _, err := f.settle(ctx, in, moves); err != nil {
+		in.disown(units)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calming = false
 	f.wake()
 }
 
-// unsettled are those of units that are in hand.
-func (f *fetcher) unsettled(in *incarnation, units []Unit) []Unit {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.DeleteFunc(units, func(u Unit) bool {
-		_, _, ok := in.placeOf(f.index[u.Queue]).lookup(&u)
-		return !ok
-	})
+// disown forgets units that may have been given back: the comparison of their lists tells.
+func (in *incarnation) disown(units []Unit) {
+	f := in.f
+	for p, some := range f.byPlace(in, units) {
+		_ = p.turnOf(context.Background(), func() error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			for i := range some {
+				if l, n, ok := p.lookup(&some[i]); ok {
+					p.owe(l)
+					p.drop(l, n)
+					p.doubt = true
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // start starts the waiters of an incarnation. f.mu is held.

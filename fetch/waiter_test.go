@@ -324,3 +324,34 @@ func TestAWaitOnWhatIsNoQueue(t *testing.T) {
 		t.Errorf("close: %d, %v", left, err)
 	}
 }
+
+// A full process gives back what its wait has brought, and the reply is lost: the job is in
+// its queue, and its own next take gets it from there, once.
+func TestAGiveBackWhoseReplyIsLost(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		rdb, _ := ownServer(t)
+		l := &lostReply{}
+		f := mustOpen(t, testEnv(hooked(t, rdb, l), Strict{"a"}))
+		known(t, rdb)
+		l.arm(hashOf("settle"), applied)
+		time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0") })
+		until(t, "it is given back", func() bool {
+			if rdb.Exists(t.Context(), "queue:a", f.cur.places[0].waiters[0].list.key).Val() == 0 {
+				_ = f.Wait(t.Context(), 20*time.Millisecond)
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.struck > 0
+		})
+		var got []Unit
+		until(t, "it is taken", func() bool {
+			got = append(got, mustTake(t, f, 5)...)
+			return len(got) > 0
+		})
+		if got = append(got, mustTake(t, f, 5)...); len(got) != 1 {
+			t.Errorf("applied %v: took %q", applied, payloads(got))
+		}
+		mustTake(t, f, 0, got...)
+		noClaims(t, rdb)
+	}
+}
