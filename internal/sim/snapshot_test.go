@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"time"
 )
 
@@ -42,7 +43,8 @@ func (w *world) save() {
 				k.list = append(k.list, f, r.HGet(name, f))
 			}
 		case "zset":
-			k.scores, _ = r.SortedSet(name)
+			scores, _ := r.SortedSet(name)
+			k.scores = maps.Clone(scores) // it is the server's own
 		default:
 			panic("a key of type " + k.kind)
 		}
