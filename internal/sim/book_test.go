@@ -145,6 +145,8 @@ func (b *book) fellBack() {
 		case s.pushed && s.hand == "" && s.done == 0:
 			s.pushed = false
 			b.w.seen["job that Redis forgot"]++
+			more := b.holders(s, before[s.name]) - 1 // each may write it back: the fence is forgotten as well
+			s.hits, s.copies = s.hits+max(0, more), s.copies+max(0, more)
 			for _, place := range before[s.name] {
 				if id, ok := strings.CutPrefix(place, "claim "); ok {
 					identity, _, _ := strings.Cut(id, "#")
@@ -156,6 +158,26 @@ func (b *book) fellBack() {
 			}
 		}
 	}
+}
+
+// holders counts the processes that may have a job in hand, one that was fenced included.
+func (b *book) holders(s *state, places []string) int {
+	names := map[string]bool{}
+	for name := range s.begun {
+		names[name] = true
+	}
+	for _, place := range places {
+		if id, ok := strings.CutPrefix(place, "claim "); ok {
+			identity, _, _ := strings.Cut(id, "#")
+			names[b.owners[identity].name] = true
+		}
+	}
+	for _, p := range b.owners {
+		if p.dead {
+			delete(names, p.name)
+		}
+	}
+	return len(names)
 }
 
 func (b *book) allJobs() []*state {
