@@ -17,7 +17,7 @@ import (
 //go:embed pushonce.lua
 var pushOnceSource string
 
-var pushOnce = script.New("pushonce", pushOnceSource)
+var pushOnce = script.New("client.pushonce", pushOnceSource)
 
 // markerTime is how long a batch is remembered: longer than anybody repeats it.
 const markerTime = 24 * time.Hour

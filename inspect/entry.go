@@ -25,8 +25,8 @@ var enqueueSource string
 var burySource string
 
 var (
-	enqueueScript = script.New("enqueue", enqueueSource)
-	buryScript    = script.New("bury", burySource)
+	enqueueScript = script.New("inspect.enqueue", enqueueSource)
+	buryScript    = script.New("inspect.bury", burySource)
 )
 
 // SortedEntry is a job in a sorted set. Its operations name it by its bytes,

@@ -13,7 +13,7 @@ import (
 //go:embed page.lua
 var pageSource string
 
-var pageScript = script.New("page", pageSource)
+var pageScript = script.New("inspect.page", pageSource)
 
 const (
 	setPage = 50 // entries of a page, as in Sidekiq

@@ -14,7 +14,7 @@ var (
 	//go:embed unread.lua
 	unreadSource string
 
-	dueScript    = script.New("due", dueSource)
-	moveScript   = script.New("move", moveSource)
-	unreadScript = script.New("unread", unreadSource)
+	dueScript    = script.New("sched.due", dueSource)
+	moveScript   = script.New("sched.move", moveSource)
+	unreadScript = script.New("sched.unread", unreadSource)
 )

@@ -36,7 +36,7 @@ const (
 //go:embed metrics.lua
 var metricsSource string
 
-var metricsScript = script.New("metrics", metricsSource)
+var metricsScript = script.New("beat.metrics", metricsSource)
 
 // Metrics counts what Sidekiq's Metrics page shows: how often jobs of each class
 // ran and failed, and how long they took. Like a Flusher it writes numbered

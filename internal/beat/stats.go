@@ -20,7 +20,7 @@ const (
 //go:embed flush.lua
 var flushSource string
 
-var flushScript = script.New("flush", flushSource)
+var flushScript = script.New("beat.flush", flushSource)
 
 // Counts are jobs that ended since the last Flush.
 type Counts struct {

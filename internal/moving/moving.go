@@ -33,9 +33,9 @@ var finishSource string
 var abandonedSource string
 
 var (
-	claimScript     = script.New("claim", claimSource)
-	finishScript    = script.New("finish", finishSource)
-	abandonedScript = script.New("abandoned", abandonedSource)
+	claimScript     = script.New("moving.claim", claimSource)
+	finishScript    = script.New("moving.finish", finishSource)
+	abandonedScript = script.New("moving.abandoned", abandonedSource)
 )
 
 // Needed tells whether members have to be moved like this.
