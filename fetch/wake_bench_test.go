@@ -3,6 +3,7 @@ package fetch_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,4 +249,40 @@ func startFetcher(factory fetch.Factory) func(w *wakeBench) (stop func()) {
 		})
 		return func() { cancel(); all.Wait() }
 	}
+}
+
+// BenchmarkPause reports how long after Pause a process that waits still takes a job, and how
+// long after the unpause it takes the one that is there: each some seconds. Both are at most
+// the longest wait.
+//
+//	go test ./fetch -run '^$' -bench Pause -benchtime 20x
+func BenchmarkPause(b *testing.B) {
+	w := newWakeBench(b)
+	defer w.start(1, startFetcher(fetch.NewReliable))()
+	ctx := b.Context()
+	var pauses, unpauses []time.Duration
+	for b.Loop() {
+		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Second))))
+		w.rdb.SAdd(ctx, "paused", "a")
+		paused := time.Now()
+		last := time.Duration(0)
+		for time.Since(paused) < 3*time.Second && w.rdb.LLen(ctx, "queue:a").Val() == 0 {
+			w.rdb.LPush(ctx, "queue:a", strconv.FormatInt(time.Now().UnixNano(), 10)+"x")
+			select {
+			case <-w.took:
+				last = time.Since(paused)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		w.rdb.SRem(ctx, "paused", "a")
+		unpaused := time.Now()
+		<-w.took
+		pauses, unpauses = append(pauses, last), append(unpauses, time.Since(unpaused))
+	}
+	for name, took := range map[string][]time.Duration{"pause": pauses, "unpause": unpauses} {
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Milliseconds()), name+"-p50-ms")
+		b.ReportMetric(float64(took[len(took)-1].Milliseconds()), name+"-max-ms")
+	}
+	b.ReportMetric(0, "ns/op")
 }
