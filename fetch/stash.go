@@ -43,6 +43,9 @@ func (f *fetcher) unstash(in *incarnation, n int) []Unit {
 	}
 	clear(f.stash[len(rest):])
 	f.stash = rest
+	if len(units) > 0 {
+		f.wake() // a waiter has paused for them; who waits may have seen nothing of it
+	}
 	return units
 }
 
