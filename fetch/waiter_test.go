@@ -355,3 +355,30 @@ func TestAGiveBackWhoseReplyIsLost(t *testing.T) {
 		noClaims(t, rdb)
 	}
 }
+
+// A take with acks may get what a blocked move has brought before the Wait that it was for has
+// looked: the waiter makes the next move all the same.
+func TestAJobIsTakenBeforeItsWaitHasLooked(t *testing.T) {
+	rdb, _ := ownServer(t)
+	env := testEnv(rdb, Strict{"a"})
+	env.Lease = 10 * time.Minute // nothing else wakes the waiter for a third of it
+	f := mustOpen(t, env)
+	f.mu.Lock()
+	f.waits++ // a Wait that does not look
+	f.start(f.cur)
+	f.wake()
+	f.mu.Unlock()
+	defer f.endWait()
+	var acks []Unit
+	for i := range 10 {
+		until(t, "it waits", func() bool { return blockedMoves(t, rdb) == 1 })
+		rdb.LPush(t.Context(), "queue:a", i)
+		until(t, "it is in hand", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.stash) == 1
+		})
+		acks = mustTake(t, f, 1, acks...)
+	}
+	mustTake(t, f, 0, acks...)
+}
