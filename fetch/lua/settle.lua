@@ -15,7 +15,7 @@
 -- not in its list is written all the same: its owner is not fenced and the call is new,
 -- so Redis has fallen back.
 
-local out = {}
+local out, lists, fields = {}, {}, {}
 for at = 3, #ARGV, 9 do
   local list, field, job, to = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local written = ARGV[at + 6]
@@ -31,12 +31,15 @@ for at = 3, #ARGV, 9 do
   end
   if not err then
     pcall('LREM', list, -1, job)
-    dropped(list, field)
-    local before, max = string.match(ARGV[at + 8], '^(%S*) (%S*)$')
-    if before and before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
-    if max and max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
+    if list ~= lists[#lists] then lists[#lists + 1], fields[#fields + 1] = list, field end
+    if ARGV[at + 8] ~= '' then
+      local before, max = string.match(ARGV[at + 8], '^(%S*) (%S*)$')
+      if before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
+      if max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
+    end
   end
   out[#out + 1] = err or '1'
 end
+for i, list in ipairs(lists) do dropped(list, fields[i]) end
 confirm()
 return out
