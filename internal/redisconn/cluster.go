@@ -109,3 +109,31 @@ func verdict(addr, info string, warnings *[]string) error {
 	}
 	return nil
 }
+
+// newCluster is a client that asks for the layout of the cluster when a node does not answer.
+// go-redis itself does so once a minute, and after a MOVED, which a dead node does not send.
+func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
+	c := redis.NewClusterClient(o)
+	c.AddHook(reloader{c})
+	return c
+}
+
+type reloader struct{ c *redis.ClusterClient }
+
+func (r reloader) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r reloader) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return r.look(ctx, next(ctx, cmd)) }
+}
+
+func (r reloader) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return r.look(ctx, next(ctx, cmds)) }
+}
+
+// look returns err. The layout comes in the background, five times a second at most.
+func (r reloader) look(ctx context.Context, err error) error {
+	if Classify(err) == Outage {
+		r.c.ReloadState(ctx)
+	}
+	return err
+}

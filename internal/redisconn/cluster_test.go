@@ -1,9 +1,12 @@
 package redisconn
 
 import (
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -80,5 +83,42 @@ func TestCheckLooksAtEveryMaster(t *testing.T) {
 	defer func() { _ = alone.Close() }()
 	if _, err := Check(ctx, alone); err == nil || !strings.Contains(err.Error(), "no cluster") {
 		t.Errorf("a single server given as a cluster: %v", err)
+	}
+}
+
+// A node dies, and another one has taken over: the client asks for the layout at once, not
+// within a minute.
+func TestADeadNodeHasTheLayoutAskedFor(t *testing.T) {
+	var layout atomic.Value
+	node := func(addr string) string {
+		host, port, _ := net.SplitHostPort(addr)
+		return array(array(":0\r\n", ":16383\r\n", array(bulk(host), ":"+port+"\r\n", bulk("id"))))
+	}
+	heir := newServer(t, func(args []string) string {
+		switch strings.ToLower(args[0]) {
+		case "cluster":
+			return layout.Load().(string)
+		case "get":
+			return bulk("here")
+		}
+		return "+OK\r\n"
+	})
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout.Store(node(dead.Addr().String()))
+	_ = dead.Close()
+	user := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{heir}})
+	defer func() { _ = user.Close() }()
+	own := derived(t, user, Need{}).(*redis.ClusterClient)
+	if err := own.Get(t.Context(), "k").Err(); Classify(err) != Outage {
+		t.Fatalf("the dead node answers: %v", err)
+	}
+	layout.Store(node(heir))
+	for deadline := time.Now().Add(30 * time.Second); own.Get(t.Context(), "k").Val() != "here"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the new layout was not asked for")
+		}
 	}
 }

@@ -80,7 +80,7 @@ func Derive(rdb redis.UniversalClient, need Need) (redis.UniversalClient, error)
 		if c == nil {
 			return nil, errors.New("redis client: got a nil *redis.ClusterClient")
 		}
-		return redis.NewClusterClient(cluster(c.Options(), need)), nil
+		return newCluster(cluster(c.Options(), need)), nil
 	}
 	return nil, &UnreadableError{Type: fmt.Sprintf("%T", rdb)}
 }

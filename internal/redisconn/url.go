@@ -35,7 +35,7 @@ func FromURL(raw string, need Need) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, err
 		}
-		return redis.NewClusterClient(cluster(o, need)), nil
+		return newCluster(cluster(o, need)), nil
 	}
 	o, err := parse(raw)
 	if err != nil {
