@@ -60,81 +60,62 @@ type QueueWeight struct {
 type Random []string
 
 // Names is the listed order without duplicates.
-func (s Strict) Names() []string { return unique(s) }
+func (s Strict) Names() []string { return s.list().Names() }
 
 // Mode is "strict".
 func (s Strict) Mode() string { return "strict" }
 
 // Weights is 0 for each queue, Sidekiq's sign of strict order.
-func (s Strict) Weights() map[string]int { return weigh(s, 0) }
+func (s Strict) Weights() map[string]int { return s.list().Weights() }
 
 // Wants wants n from each queue, in listed order.
-func (s Strict) Wants(n int, _ *rand.Rand) []Want {
-	return all(s.Names(), n)
-}
+func (s Strict) Wants(n int, r *rand.Rand) []Want { return planner(s)(n, r) }
 
-// all wants n from each queue.
-func all(names []string, n int) []Want {
-	wants := make([]Want, len(names))
-	for i, name := range names {
-		wants[i] = Want{name, n}
-	}
-	return wants
-}
+func (s Strict) list() WeightedList { return evenly(s, 0) }
 
 // Names is by weight, the heaviest first, then by name: a map has no order.
-func (w Weighted) Names() []string {
-	return slices.SortedFunc(maps.Keys(w), func(a, b string) int {
-		return cmp.Or(cmp.Compare(max(w[b], 1), max(w[a], 1)), cmp.Compare(a, b))
-	})
-}
+func (w Weighted) Names() []string { return w.list().Names() }
 
 // Mode is "random" when all weights are the same 1, as Sidekiq calls it.
-func (w Weighted) Mode() string {
-	for _, n := range w {
-		if n > 1 {
-			return "weighted"
-		}
-	}
-	return "random"
-}
+func (w Weighted) Mode() string { return w.list().Mode() }
 
 // Weights is what was given, at least 1.
-func (w Weighted) Weights() map[string]int {
-	weights := make(map[string]int, len(w))
-	for name, n := range w {
-		weights[name] = max(n, 1)
-	}
-	return weights
-}
+func (w Weighted) Weights() map[string]int { return w.list().Weights() }
 
 // Wants draws n times; see Queues.
 func (w Weighted) Wants(n int, r *rand.Rand) []Want { return planner(w)(n, r) }
 
+func (w Weighted) list() WeightedList {
+	l := make(WeightedList, 0, len(w))
+	for name, weight := range w {
+		l = append(l, QueueWeight{name, max(weight, 1)})
+	}
+	slices.SortFunc(l, func(a, b QueueWeight) int {
+		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Queue, b.Queue))
+	})
+	return l
+}
+
 // Names is the listed order without duplicates.
 func (l WeightedList) Names() []string {
-	names := make([]string, len(l))
-	for i, q := range l {
-		names[i] = q.Queue
+	names := make([]string, 0, len(l))
+	seen := make(map[string]bool, len(l))
+	for _, q := range l {
+		if !seen[q.Queue] {
+			seen[q.Queue] = true
+			names = append(names, q.Queue)
+		}
 	}
-	return unique(names)
+	return names
 }
 
 // Mode is "strict" when all weights are 0, "random" when all are 1.
 func (l WeightedList) Mode() string {
-	weights := l.Weights()
-	all := func(weight int) bool {
-		for _, w := range weights {
-			if w != weight {
-				return false
-			}
-		}
-		return true
-	}
+	weights := slices.Sorted(maps.Values(l.Weights()))
 	switch {
-	case all(0):
+	case len(weights) == 0 || weights[len(weights)-1] == 0:
 		return "strict"
-	case all(1):
+	case weights[0] == 1 && weights[len(weights)-1] == 1:
 		return "random"
 	}
 	return "weighted"
@@ -153,26 +134,30 @@ func (l WeightedList) Weights() map[string]int {
 // that is listed more than once add up.
 func (l WeightedList) Wants(n int, r *rand.Rand) []Want { return planner(l)(n, r) }
 
-// draws is the weight of each queue in the draw.
-func (l WeightedList) draws() map[string]int {
-	weights := make(map[string]int, len(l))
-	for _, q := range l {
-		weights[q.Queue] += max(q.Weight, 1)
-	}
-	return weights
-}
-
 // Names is the listed order without duplicates.
-func (q Random) Names() []string { return unique(q) }
+func (q Random) Names() []string { return q.list().Names() }
 
 // Mode is "random".
 func (q Random) Mode() string { return "random" }
 
 // Weights is 1 for each queue.
-func (q Random) Weights() map[string]int { return weigh(q, 1) }
+func (q Random) Weights() map[string]int { return q.list().Weights() }
 
 // Wants draws n times; see Queues.
 func (q Random) Wants(n int, r *rand.Rand) []Want { return planner(q)(n, r) }
+
+func (q Random) list() WeightedList {
+	names := evenly(q, 1).Names() // a duplicate would count twice
+	return evenly(names, 1)
+}
+
+func evenly(names []string, weight int) WeightedList {
+	l := make(WeightedList, len(names))
+	for i, name := range names {
+		l[i] = QueueWeight{name, weight}
+	}
+	return l
+}
 
 // Validate tells what is wrong with q: nil, no queue, or a name that is empty
 // or not UTF-8. The error names the offending queue.
@@ -195,22 +180,30 @@ func Validate(q Queues) error {
 	return nil
 }
 
-// planner returns q.Wants, computed from tables made once for the modes that
-// draw by chance: a fetcher asks at every call.
+// planner returns q.Wants, computed from tables made once: a fetcher asks at every call.
 func planner(q Queues) func(n int, r *rand.Rand) []Want {
-	switch q := q.(type) {
+	var l WeightedList
+	switch q := q.(type) { // by their types alone: one that embeds them may have Wants of its own
 	case Strict:
-		names := q.Names()
-		return func(n int, _ *rand.Rand) []Want { return all(names, n) }
-	case Weighted, Random:
-		return newWheel(q.Names(), q.Weights()).wants
+		l = q.list()
+	case Weighted:
+		l = q.list()
 	case WeightedList:
-		if q.Mode() == "strict" {
-			return planner(Strict(q.Names()))
-		}
-		return newWheel(q.Names(), q.draws()).wants
+		l = q
+	case Random:
+		l = q.list()
+	default:
+		return q.Wants
 	}
-	return q.Wants
+	draws := make(map[string]int, len(l))
+	for _, entry := range l {
+		draws[entry.Queue] += max(entry.Weight, 1)
+	}
+	w := &wheel{names: l.Names(), strict: l.Mode() == "strict"}
+	for _, name := range w.names {
+		w.weights, w.total = append(w.weights, draws[name]), w.total+draws[name]
+	}
+	return w.wants
 }
 
 // wheel draws queue names in proportion to their weights; immutable.
@@ -218,15 +211,7 @@ type wheel struct {
 	names   []string
 	weights []int
 	total   int
-}
-
-func newWheel(names []string, weights map[string]int) *wheel {
-	w := &wheel{names: names}
-	for _, name := range names {
-		w.weights = append(w.weights, weights[name])
-		w.total += weights[name]
-	}
-	return w
+	strict  bool // no draw: each queue is wanted whole
 }
 
 // wants makes n independent draws, so that a batch has the same shares as n
@@ -234,13 +219,14 @@ func newWheel(names []string, weights map[string]int) *wheel {
 // dry queue leaves over: Sidekiq's shuffle, made once a batch.
 func (w *wheel) wants(n int, r *rand.Rand) []Want {
 	wants := make([]Want, len(w.names))
+	whole := w.strict || len(wants) == 1
 	for i, name := range w.names {
 		wants[i].Queue = name
-	}
-	if len(wants) < 2 {
-		for i := range wants {
+		if whole {
 			wants[i].N = n
 		}
+	}
+	if whole || len(wants) == 0 {
 		return wants
 	}
 	for range n {
@@ -265,24 +251,4 @@ func draw(weights []int, total int, r *rand.Rand) int {
 		}
 	}
 	return len(weights) - 1
-}
-
-func unique(names []string) []string {
-	out := make([]string, 0, len(names))
-	seen := make(map[string]bool, len(names))
-	for _, name := range names {
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-func weigh(names []string, weight int) map[string]int {
-	weights := make(map[string]int, len(names))
-	for _, name := range names {
-		weights[name] = weight
-	}
-	return weights
 }
