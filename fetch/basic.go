@@ -1,10 +1,10 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -19,38 +19,22 @@ import (
 // lives in this process alone until it is settled, and dies with it. A reply
 // that is lost on its way loses the jobs in it.
 type basic struct {
-	rdb   redis.UniversalClient
-	names []string
-	wants func(int, *rand.Rand) []Want
-	bytes int // of one Take
+	env Env
 
-	mu      sync.Mutex // guards what follows; never held during a call
-	rand    *rand.Rand
-	stash   []Unit // popped and not handed out, the oldest first
-	pop     *pop   // under way, or nil
-	waiting int    // calls of Wait
-	sick    sickQueues
-	paused  []string // queues that the last Take found paused
-	closed  bool
-}
-
-// pop is one BRPOP. It is never broken off, since Redis may have popped already.
-type pop struct {
-	done chan struct{} // closed when what it got is in the stash or put back
-	err  error
+	mu     sync.Mutex         // guards what follows; never held during a call
+	wants  func(n int) []Want // may panic: whose the queues are is not known
+	stash  []Unit             // popped and not handed out, the oldest first
+	pop    chan error         // tells a Wait of the end of the BRPOP under way, and is closed; or nil
+	idle   map[string]bool    // queues that gave nothing to the last Take: paused, or else of a wrong type
+	sick   sickQueues
+	closed bool
 }
 
 // NewBasic is the Factory of Sidekiq's own way to fetch: BRPOP, nothing in progress in
 // Redis, nothing to renew or to rescue. It loses what it holds when the process
 // is killed: prefer NewReliable.
 func NewBasic(env Env) (Fetcher, error) {
-	if err := Validate(env.Queues); err != nil {
-		return nil, err
-	}
-	if env.Redis == nil {
-		return nil, errors.New("fetch: Redis is nil, expected a client")
-	}
-	if err := env.checkBytes(); err != nil {
+	if err := env.check(); err != nil {
 		return nil, err
 	}
 	if env.Waiters != 0 {
@@ -60,10 +44,8 @@ func NewBasic(env Env) (Fetcher, error) {
 		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
 			"queues on several nodes: use the reliable one, which does")
 	}
-	return &basic{
-		rdb: env.Redis, names: env.Queues.Names(), wants: planner(env.Queues), bytes: env.bytes(),
-		rand: env.rand(), sick: sickQueues{log: env.Logger},
-	}, nil
+	wants, r := planner(env.Queues), env.rand()
+	return &basic{env: env, wants: func(n int) []Want { return wants(n, r) }, sick: sickQueues{log: env.Logger}}, nil
 }
 
 // Open does nothing: there is nothing to register.
@@ -78,176 +60,126 @@ func (f *basic) Durable() bool { return false }
 // Take hands out what Wait has popped, and pops more by the wants of the queues. What
 // Wait popped from a queue that has been paused goes back. Acks are nothing to do: the
 // jobs left Redis when they were fetched.
-func (f *basic) Take(ctx context.Context, n int, _ []Unit) ([]Unit, error) {
-	units, ask, wants, err := f.plan(n)
-	if err != nil || n <= 0 {
-		return nil, err
-	}
-	done := false
-	defer func() {
-		if !done { // an error, or a panic in what others wrote
-			f.mu.Lock()
-			f.stash = append(units, f.stash...)
-			f.mu.Unlock()
-		}
-	}()
-	args := []any{nil, nil, 1 + len(wants), keys.Paused}
-	for i := range wants {
-		args = append(args, keys.Queue(wants[i].Queue))
-	}
-	args = append(args, max(ask, 0), f.bytes)
-	for i := range wants {
-		args = append(args, &wants[i].Queue, wants[i].N)
-	}
-	text, err := popScript.Flat(ctx, f.rdb, args)
-	if err != nil {
-		return nil, fmt.Errorf("take: %w", err)
-	}
-	reply, err := readReply(text)
-	if err != nil {
-		return nil, fmt.Errorf("take: %w", err)
-	}
-	for _, c := range reply.claims {
-		for _, job := range c.jobs {
-			units = append(units, Unit{Queue: wants[c.queue].Queue, Payload: bytesOf(job), Incarnation: 1})
-		}
-	}
-	var paused []string
-	for _, q := range reply.paused {
-		paused = append(paused, wants[q].Queue)
-	}
-	for _, p := range reply.problems {
-		f.sick.report(wants[p.queue].Queue, p.text)
-	}
-	f.mu.Lock()
-	f.paused = paused
-	f.mu.Unlock()
-	var back []Move // popped by a Wait before the pause was seen
-	for _, u := range units {
-		if slices.Contains(paused, u.Queue) {
-			back = append(back, Move{Unit: u, To: ToQueue})
-		}
-	}
-	if _, err := f.Settle(ctx, back); err != nil {
-		return nil, fmt.Errorf("take: put back what is paused: %w", err)
-	}
-	done = true
-	return slices.DeleteFunc(units, func(u Unit) bool { return slices.Contains(paused, u.Queue) }), nil
-}
-
-// plan takes what is in hand, and asks the queues, whose code may be anybody's, for the rest.
-func (f *basic) plan(n int) (units []Unit, ask int, wants []Want, err error) {
+func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, 0, nil, fmt.Errorf("take: %w", errClosed)
+		return nil, fmt.Errorf("take: %w", errClosed)
 	}
-	have := min(max(n, 0), len(f.stash))
-	ask = min(n-have, maxTake)
-	wants = f.wants(max(ask, 1), f.rand)
-	units = slices.Clone(f.stash[:have])
-	f.stash = f.stash[have:]
-	return units, ask, wants, nil
+	if n <= 0 {
+		return nil, nil
+	}
+	ask := max(0, min(n-len(f.stash), maxTake))
+	wants := f.wants(max(ask, 1))
+	args := []any{nil, nil, 1 + len(wants), keys.Paused}
+	for _, want := range wants {
+		args = append(args, keys.Queue(want.Queue))
+	}
+	args = append(args, ask, f.env.Bytes)
+	for _, want := range wants {
+		args = append(args, want.Queue, want.N)
+	}
+	var reply []string
+	f.unlocked(func() { reply, err = popScript.Flat(ctx, f.env.Redis, args) })
+	if err == nil {
+		f.idle = make(map[string]bool)
+		err = readReply(reply, func(kind string, q int, text string, jobs []string) {
+			for _, job := range jobs {
+				f.stash = append(f.stash, Unit{Queue: wants[q].Queue, Payload: bytesOf(job), Incarnation: 1})
+			}
+			if kind != "c" {
+				f.idle[wants[q].Queue] = kind == "p"
+			}
+			if kind == "e" {
+				f.sick.report(wants[q].Queue, text)
+			}
+		})
+	}
+	if err == nil {
+		err = f.putBack(ctx, func(u Unit) bool { return f.idle[u.Queue] })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take: %w", err)
+	}
+	n = min(n, len(f.stash))
+	units, f.stash = slices.Clone(f.stash[:n]), f.stash[n:]
+	return units, nil
 }
 
 // Wait blocks in one BRPOP of two seconds at most, over all queues in the order that the
-// next Take would draw. It returns early when ctx or d ends; the pop goes on, and what
-// it gets when nobody waits any more is put back.
+// next Take would draw, without those that gave nothing to the last one: a key of the wrong
+// type fails the whole command. It returns early when ctx or d ends; the pop goes on, and
+// what it gets when nobody waits any more is put back.
 func (f *basic) Wait(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err
 	}
-	p, err := f.begin(d)
-	if p == nil {
-		return err
-	}
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.waiting--
-	}()
-	timer := time.NewTimer(min(d, lookTime))
-	defer timer.Stop()
-	select {
-	case <-p.done:
-		return p.err
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// begin has a pop run, unless something is in hand, and notes that somebody waits for it.
-func (f *basic) begin(d time.Duration) (*pop, error) {
+	d = min(d, lookTime)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.closed:
-		return nil, fmt.Errorf("wait: %w", errClosed)
-	case len(f.stash) > 0:
-		return nil, nil
-	case f.pop == nil:
-		order := f.order() // may panic
-		f.pop = &pop{done: make(chan struct{})}
-		go f.run(f.pop, order, min(d, lookTime))
+	if f.closed {
+		return fmt.Errorf("wait: %w", errClosed)
 	}
-	f.waiting++
-	return f.pop, nil
-}
-
-// order draws the order of the queues for a BRPOP, without those that the last Take found
-// paused and those whose key had the wrong type a moment ago: one of them fails the whole
-// command. f.mu is held.
-func (f *basic) order() (order []string) {
-	for _, want := range f.wants(1, f.rand) {
-		if !slices.Contains(f.paused, want.Queue) && !f.sick.lately(want.Queue) {
-			order = append(order, keys.Queue(want.Queue))
-		}
+	if len(f.stash) > 0 {
+		return nil
 	}
-	return order
-}
-
-// run carries out p.
-func (f *basic) run(p *pop, order []string, d time.Duration) {
-	got, err := f.brpop(order, d)
-	f.mu.Lock()
-	if len(got) == 2 {
-		queue := strings.TrimPrefix(got[0], keys.Queue(""))
-		f.stash = append(f.stash, Unit{Queue: queue, Payload: bytesOf(got[1]), Incarnation: 1})
-	}
-	p.err = err
-	unwanted := f.waiting == 0
-	f.mu.Unlock()
-	if unwanted {
-		_ = f.putBack(context.Background()) // else Close tries again, and reports
-	}
-	f.mu.Lock()
-	f.pop = nil
-	f.mu.Unlock()
-	close(p.done)
-}
-
-// brpop blocks for d, rounded up to a second as Redis clients count here.
-func (f *basic) brpop(order []string, d time.Duration) ([]string, error) {
-	if len(order) == 0 { // every queue is paused, or its key has the wrong type
-		time.Sleep(d)
-		return nil, nil
-	}
-	ctx := context.Background()
-	got, err := f.rdb.BRPop(ctx, max(d+time.Second-1, time.Second).Truncate(time.Second), order...).Result()
-	if hasPrefix(err, "WRONGTYPE") {
-		err = nil
-		for _, key := range order {
-			if kind := f.rdb.Type(ctx, key).Val(); kind != "list" && kind != "none" {
-				f.sick.report(strings.TrimPrefix(key, keys.Queue("")), key+" is a "+kind+", expected a list")
+	if f.pop == nil {
+		var order []string
+		for _, want := range f.wants(1) {
+			if _, idle := f.idle[want.Queue]; !idle {
+				order = append(order, keys.Queue(want.Queue))
 			}
 		}
+		f.pop = make(chan error)
+		go f.brpop(order, d)
+	}
+	return f.ended(ctx, d)
+}
+
+// ended waits for the end of the BRPOP under way. f.mu is held, not meanwhile.
+func (f *basic) ended(ctx context.Context, d time.Duration) (err error) {
+	pop, timer := f.pop, time.NewTimer(d)
+	defer timer.Stop()
+	f.unlocked(func() {
+		select {
+		case err = <-pop:
+		case <-timer.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	})
+	return err
+}
+
+// brpop is never broken off, since Redis may have popped already.
+func (f *basic) brpop(order []string, d time.Duration) {
+	var got []string
+	var err error
+	if len(order) == 0 {
+		time.Sleep(d)
+	} else { // rounded up to a second, as Redis clients count here
+		d = max(d+time.Second-1, time.Second).Truncate(time.Second)
+		got, err = f.env.Redis.BRPop(context.Background(), d, order...).Result()
+	}
+	if hasPrefix(err, "WRONGTYPE") { // the next Take finds the queue
+		time.Sleep(min(d, soonTime))
+		err = redis.Nil
 	}
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
-	return got, err
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(got) == 2 {
+		f.stash = append(f.stash, Unit{Queue: strings.TrimPrefix(got[0], keys.Queue("")), Payload: bytesOf(got[1]), Incarnation: 1})
+	}
+	select {
+	case f.pop <- err:
+	default: // nobody waits
+		_ = f.putBack(context.Background(), every) // else Close tries again, and reports
+	}
+	close(f.pop)
+	f.pop = nil
 }
 
 // Settle writes up to 500 moves in one atomic step. The units of moves that go
@@ -255,30 +187,17 @@ func (f *basic) brpop(order []string, d time.Duration) ([]string, error) {
 // reply was lost is done twice if it goes to a queue: nothing in Redis tells
 // that it had happened.
 func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
-	ordered := make([]*Move, len(moves))
-	for i := range moves {
-		ordered[i] = &moves[i]
-	}
-	for batch := range slices.Chunk(inOrder(ordered), maxMoves) {
-		names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
-		args := make([]any, 0, 6*len(batch))
+	for batch := range slices.Chunk(inOrder(moves), maxMoves) {
+		names, args := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}, []any(nil)
 		for _, m := range batch {
-			payload, target := m.Payload, any(score(m.Score))
-			if payload == nil {
-				payload = m.Unit.Payload
-			}
+			target := any(score(m.Score))
 			if m.To == ToQueue || m.To == ToBack {
-				at := slices.Index(names, keys.Queue(m.Unit.Queue))
-				if at < 0 {
-					at = len(names)
-					names = append(names, keys.Queue(m.Unit.Queue))
-				}
-				target = at + 1
+				names = append(names, keys.Queue(m.Unit.Queue))
+				target = len(names)
 			}
-			before, most := m.Trim.args()
-			args = append(args, int(m.To), target, m.Unit.Queue, payload, before, most)
+			args = append(args, int(m.To), target, m.Unit.Queue, m.bytes(), m.Trim.text())
 		}
-		if err := placeScript.Run(ctx, f.rdb, names, args...).Err(); err != nil {
+		if err := placeScript.Run(ctx, f.env.Redis, names, args...).Err(); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 	}
@@ -289,39 +208,42 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 // not be put back; it is lost with the process unless Close is called again.
 func (f *basic) Close(ctx context.Context) (left int, err error) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.closed = true
-	p := f.pop
-	f.mu.Unlock()
-	if p != nil {
-		select {
-		case <-p.done:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("close: %w", ctx.Err())
-		}
+	if f.pop != nil {
+		_ = f.ended(ctx, time.Minute) // it takes seconds
 	}
-	if err := f.putBack(ctx); err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+	if f.pop != nil {
+		return 0, fmt.Errorf("close: %w", cmp.Or(ctx.Err(), errNoAnswer))
+	}
+	if err := f.putBack(ctx, every); err != nil {
 		return len(f.stash), fmt.Errorf("close: put back: %w", err)
 	}
 	return 0, nil
 }
 
-// putBack returns the stash to its queues, the first one popped to be the next again.
-func (f *basic) putBack(ctx context.Context) error {
-	f.mu.Lock()
-	units := f.stash
-	f.stash = nil
-	f.mu.Unlock()
-	moves := make([]Move, len(units))
-	for i, u := range units {
-		moves[i] = Move{Unit: u, To: ToQueue}
-	}
-	_, err := f.Settle(ctx, moves)
-	if err != nil {
-		f.mu.Lock()
-		f.stash = append(units, f.stash...)
-		f.mu.Unlock()
-	}
+// putBack returns what is in the stash of some queues, the first one popped to be the next
+// again. f.mu is held, not meanwhile.
+func (f *basic) putBack(ctx context.Context, of func(Unit) bool) (err error) {
+	units := slices.DeleteFunc(slices.Clone(f.stash), func(u Unit) bool { return !of(u) })
+	f.stash = slices.DeleteFunc(f.stash, of)
+	err = errNoAnswer // stands if the call panics
+	defer func() {
+		if err != nil {
+			f.stash = append(units, f.stash...)
+		}
+	}()
+	f.unlocked(func() { _, err = f.Settle(ctx, backToQueue(units)) })
 	return err
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func every(Unit) bool { return true }
+
+// unlocked runs fn, which takes its time, without the lock.
+func (f *basic) unlocked(fn func()) {
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	fn()
 }

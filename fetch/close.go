@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -50,13 +49,7 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 	f.closing = true
 	f.wake()
 	in := f.cur
-	for _, p := range in.places {
-		for _, w := range p.waiters {
-			if w.open {
-				w.end()
-			}
-		}
-	}
+	in.endMoves()
 	patience := f.longest() + endTime // a move that cannot be ended runs out
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end)*3/4) // and after it the fetcher is to leave
@@ -69,10 +62,8 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-t.C: // Redis does not answer
-			for _, p := range in.places {
-				for _, w := range p.waiters {
-					w.conn.close()
-				}
+			for _, w := range in.waiters {
+				w.conn.close()
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -95,11 +86,22 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 		return 0, nil
 	}
 	for _, p := range in.places {
-		n, err := p.leave(ctx)
+		if err := p.settled(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if err := f.giveBack(ctx, in); err != nil {
+		return 0, err
+	}
+	for _, p := range in.places {
+		err := p.try(ctx, func() error {
+			n, err := p.leave(ctx)
+			left += n
+			return err
+		})
 		if err != nil {
 			return 0, err
 		}
-		left += n
 	}
 	if left == 0 {
 		_, err = f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -112,78 +114,37 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 	return left, err
 }
 
-// leave gives back what nobody has taken, and removes the place if nothing is left.
-func (p *place) leave(ctx context.Context) (left int, err error) {
-	f := p.in.f
-	if p.left {
-		return 0, nil
+// settled makes sure of what the lists of a place hold, if there may be any.
+func (p *place) settled(ctx context.Context) error {
+	if !p.opened || p.left || p.leaving {
+		return nil
 	}
-	if p.opened && !p.leaving {
-		if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
-			return 0, err
-		}
+	if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+		return err
 	}
 	for _, w := range p.waiters {
-		f.mu.Lock()
+		p.in.f.mu.Lock()
 		unsure := w.compare
-		f.mu.Unlock()
-		if unsure && p.opened && !p.leaving {
+		p.in.f.mu.Unlock()
+		if unsure {
 			w.check(ctx)
 		}
 	}
-	f.mu.Lock()
-	var moves []*Move
-	for _, u := range f.stash {
-		if p.in.placeOf(f.index[u.Queue]) == p {
-			moves = append(moves, &Move{Unit: u, To: ToQueue})
-		}
-	}
-	f.mu.Unlock()
-	var refused error
-	for moves = inOrder(moves); len(moves) > 0 && !p.leaving; {
-		batch := batchOf(moves)
-		moves = moves[len(batch):]
-		if err := p.settle(ctx, batch, &refused); err != nil {
-			return 0, err
-		}
-	}
-	f.mu.Lock()
-	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
-		q := p.in.placeOf(f.index[u.Queue])
-		_, _, ok := q.lookup(&u)
-		return q == p && !ok
-	})
-	f.mu.Unlock()
-	if refused != nil {
-		return 0, refused
-	}
-	err = p.turnOf(ctx, func() (err error) {
-		for again := false; ; again = true {
-			if !p.leaving {
-				if err := p.ready(ctx); err != nil {
-					return err
-				}
-			}
-			left, err = p.leaveNow(ctx)
-			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") { // or Redis has fallen back
-				return err
-			}
-		}
-	})
-	return left, err
+	return nil
 }
 
-// leaveNow makes the call. It is our turn.
-func (p *place) leaveNow(ctx context.Context) (left int, err error) {
+// leave removes the place if nothing is left. It is our turn.
+func (p *place) leave(ctx context.Context) (left int, err error) {
+	if p.left {
+		return 0, nil
+	}
 	f := p.in.f
 	names, args := []string{p.registry}, []any{p.in.id, closeTime.Milliseconds()}
 	f.mu.Lock()
 	for _, l := range p.lists {
 		more := ""
-		for _, w := range p.waiters {
-			if w.list == l && w.lost {
-				more = "1"
-			}
+		if l.lost {
+			more = "1"
 		}
 		names, args = append(names, l.key), append(args, more)
 	}

@@ -19,7 +19,7 @@ type comparison struct {
 	next  uint64 // of the list when the comparison began
 	read  int
 	hand  map[string]int // bytes in hand that were not found yet
-	more  [][]byte       // found and not in hand
+	more  []string       // found and not in hand
 }
 
 // compare reads a list of n jobs. What is there and not in hand is adopted, and runs
@@ -49,7 +49,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 			if c.hand[job] > 0 {
 				c.hand[job]--
 			} else {
-				c.more = append(c.more, bytesOf(job))
+				c.more = append(c.more, job)
 			}
 		}
 		c.read += len(jobs)
@@ -62,9 +62,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 		hand[string(h.payload)]--
 		return hand[string(h.payload)] >= 0
 	})
-	if len(l.held) == 0 && !l.waits() {
-		delete(p.lists, l.field)
-	}
+	p.tidy(l)
 	for _, h := range l.held {
 		if hand[string(h.payload)] > 0 {
 			hand[string(h.payload)]--
@@ -73,7 +71,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 	}
 	if len(more) > 0 {
 		p.lists[l.field] = l
-		f.stash = append(f.stash, l.add(p.in, more...)...)
+		l.add(p.in, more...)
 		f.wake()
 	}
 	f.mu.Unlock()

@@ -73,20 +73,33 @@ type Move struct {
 	Trim    Trim    // for ToDead
 }
 
+// bytes is what is written.
+func (m *Move) bytes() []byte {
+	if m.Payload == nil {
+		return m.Unit.Payload
+	}
+	return m.Payload
+}
+
 // Trim bounds the dead set after an insertion; zero fields do not trim.
 type Trim struct {
 	Before float64 // members with a score <= Before go (ZREMRANGEBYSCORE -inf Before)
 	Max    int     // keep Max-1 newest, as Sidekiq does (ZREMRANGEBYRANK 0 -Max)
 }
 
-func (t Trim) args() (before, most string) {
+// text is t as the scripts read it: 'BEFORE MAX', empty for none.
+func (t Trim) text() string {
+	before, most := "", ""
 	if t.Before != 0 {
 		before = score(t.Before)
 	}
 	if t.Max > 0 {
 		most = strconv.Itoa(t.Max)
 	}
-	return before, most
+	if before+most == "" {
+		return ""
+	}
+	return before + " " + most
 }
 
 // score is the decimal text of f, without an exponent: the Web UI reads it.
@@ -193,10 +206,18 @@ const DefaultBytes = 1 << 20
 // DefaultLease is the lease of a fetcher or rescuer that was given none.
 const DefaultLease = 30 * time.Second
 
-func (e *Env) checkBytes() error {
+// check tells what is wrong with what every fetcher needs, and fills in what was not given.
+func (e *Env) check() error {
+	if err := Validate(e.Queues); err != nil {
+		return err
+	}
+	if rdb, ok := e.Redis.(*redis.Client); e.Redis == nil || ok && rdb == nil {
+		return errors.New("fetch: Redis is nil, expected a client")
+	}
 	if e.Bytes < 0 {
 		return fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", e.Bytes, DefaultBytes)
 	}
+	e.Bytes = cmp.Or(e.Bytes, DefaultBytes)
 	return nil
 }
 
@@ -206,8 +227,6 @@ func (e *Env) opened(rdb redis.UniversalClient) {
 		e.OnClient(rdb)
 	}
 }
-
-func (e *Env) bytes() int { return cmp.Or(e.Bytes, DefaultBytes) }
 
 // rand is a source that differs between the capsules of a fleet.
 func (e *Env) rand() *rand.Rand {

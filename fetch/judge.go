@@ -203,20 +203,17 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
 	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range verdicts {
 			v := &verdicts[i]
-			payload := v.Payload
-			if payload == nil {
-				payload = v.Unit.Payload
-			}
+			m := Move{v.Unit, v.To, v.Score, v.Payload, v.Trim}
 			switch {
 			case !e.elsewhere(v):
 				if e.key(v) != e.target() { // its suspects, or no longer
 					put(ctx, pipe, "SADD", keys.Queues, listName(e.queue, v.Suspect))
 				}
 			case v.To != ToQueue:
-				putSet(ctx, pipe, v.To, v.Score, payload, v.Trim)
+				putMove(ctx, pipe, &m)
 			default:
 				put(ctx, pipe, "SADD", keys.Queues, listName(v.Queue, v.Suspect))
-				put(ctx, pipe, "RPUSH", e.key(v), payload)
+				put(ctx, pipe, "RPUSH", e.key(v), m.bytes())
 			}
 		}
 		return nil

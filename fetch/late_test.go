@@ -225,7 +225,7 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 					switch where {
 					case "in hand":
 						rdb.LPush(ctx, "queue:a", "0", "1")
-						f.restash(f.cur, mustTake(t, f, 2))
+						f.stash = mustTake(t, f, 2)
 						asleep()
 					case "in the reply", "in a later reply":
 						rdb.LPush(ctx, "queue:a", "0", "1")

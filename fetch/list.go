@@ -23,6 +23,7 @@ type list struct {
 	held    []held // in hand: taken and not settled, the oldest first
 	next    uint64
 	stamp   uint64 // see place.group
+	lost    bool   // a blocked move into it was not answered: it may come late
 }
 
 // held is one job; n tells it from others with the same bytes.
@@ -35,56 +36,34 @@ type held struct {
 
 func (l *list) waits() bool { return isWaiting(l.field) }
 
-// add notes jobs that the list has got and returns their units.
-func (l *list) add(in *incarnation, payloads ...[]byte) []Unit {
-	units := make([]Unit, len(payloads))
-	var text strings.Builder
-	var ends [65]int
-	for i := range payloads {
-		text.WriteString(l.field)
-		text.WriteByte('.')
-		text.WriteString(strconv.FormatUint(l.next+uint64(i), 10))
-		if i < len(ends) {
-			ends[i] = text.Len()
-		}
+// add notes jobs that the list has got, and puts their units into the stash. f.mu is held.
+func (l *list) add(in *incarnation, jobs ...string) {
+	text, ends := make([]byte, 0, 1024), make([]int, 0, claimSize) // receipts share a string
+	for i := range jobs {
+		text = append(append(text, l.field...), '.')
+		text = strconv.AppendUint(text, l.next+uint64(i), 10)
+		ends = append(ends, len(text))
 	}
-	all, begin := text.String(), 0
-	for i, p := range payloads {
-		l.held = append(l.held, held{n: l.next, payload: p})
-		end := ends[min(i, len(ends)-1)]
-		receipt := all[begin:end]
-		if i >= len(ends) { // never of a claim
-			receipt = l.field + "." + strconv.FormatUint(l.next, 10)
-		}
-		units[i] = Unit{
-			Queue: in.f.names[l.queue], Payload: p, Receipt: receipt, Incarnation: in.n, Suspect: l.suspect,
-		}
-		l.next, begin = l.next+1, end
+	receipts, begin := string(text), 0
+	for i, job := range jobs {
+		l.held = append(l.held, held{n: l.next, payload: bytesOf(job)})
+		in.f.stash = append(in.f.stash, Unit{
+			Queue: in.f.names[l.queue], Payload: bytesOf(job), Receipt: receipts[begin:ends[i]], Incarnation: in.n, Suspect: l.suspect,
+		})
+		l.next, begin = l.next+1, ends[i]
 	}
-	return units
 }
 
-// find returns the index of a job in held, -1 if it is settled.
+// find returns the index of a job in held, -1 if it is settled; a nil list has none.
 func (l *list) find(n uint64) int {
+	if l == nil {
+		return -1
+	}
 	i, ok := slices.BinarySearchFunc(l.held, n, func(h held, n uint64) int { return cmp.Compare(h.n, n) })
 	if !ok {
 		return -1
 	}
 	return i
-}
-
-// drop forgets a job that is settled.
-func (l *list) drop(n uint64) {
-	if i := l.find(n); i >= 0 {
-		l.held = slices.Delete(l.held, i, i+1)
-	}
-}
-
-// unsure marks a job that was moved, unless its destination has refused it.
-func (l *list) unsure(n uint64) {
-	if i := l.find(n); i >= 0 {
-		l.held[i].unsure = true
-	}
 }
 
 // dropUnsure forgets the jobs that drop tells to have been moved.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +25,6 @@ type place struct {
 	slot     keys.Slot
 	key      string
 	registry string
-	queues   []int // of fetcher.names
 
 	// turn is the right to make a call, one at a time: what became of a call that was
 	// not answered is told by its number.
@@ -38,7 +38,7 @@ type place struct {
 	asked   uint64         // the highest generation that was asked for
 	last    uint64         // number of the last call that was carried out, as Redis has it
 	number  uint64         // of the last call that was made: none has one twice
-	pending func()         // what a doubtful call has done if it was carried out
+	pending func()         // notes what a doubtful call has done if it was carried out; with the lock
 	owed    map[*list]bool // lists to be read whatever their length: a job may have been refused
 	leaving bool           // leave was sent
 	left    bool           // and carried out
@@ -46,44 +46,36 @@ type place struct {
 	partial *comparison    // that was broken off
 
 	// Guarded by fetcher.mu:
-	stamp   uint64 // of the last acks
-	lapsed  bool   // the lease had run out: a rescuer may have been here
+	lapsed  bool // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter
 	known   uint64 // gen
 }
 
-func newPlace(in *incarnation, s keys.Slot, queues []int) *place {
-	p := &place{
-		in: in, slot: s, key: s.Place(in.id), registry: s.Registry(), queues: queues,
+func newPlace(in *incarnation, s keys.Slot) *place {
+	return &place{
+		in: in, slot: s, key: s.Place(in.id), registry: s.Registry(),
 		turn: make(chan struct{}, 1), lists: make(map[string]*list),
 	}
-	return p
 }
 
-// addWaiters gives each queue its waiters, as far as there may be so many.
+// addWaiters gives each queue its waiters, with their lists, as far as there may be so many.
 func (in *incarnation) addWaiters() {
-	left := MaxWaiters
 	for n := range max(1, in.f.env.Waiters) {
-		for q := range in.f.names {
-			if left == 0 {
+		for q, name := range in.f.names {
+			if len(in.waiters) == MaxWaiters {
 				return
 			}
-			left--
-			in.placeOf(q).addWaiter(q, n)
+			field := "w:" + name
+			if n > 0 {
+				field = "w" + strconv.Itoa(n+1) + ":" + name
+			}
+			p := in.placeOf(name)
+			w := &waiter{in: in, p: p, queue: q, list: &list{field: field, key: p.slot.List(in.id, field), queue: q}}
+			p.lists[field] = w.list
+			p.waiters, in.waiters = append(p.waiters, w), append(in.waiters, w)
 		}
 	}
-}
-
-// addWaiter adds waiter n of a queue, with its list.
-func (p *place) addWaiter(queue, n int) {
-	field := "w:" + p.in.f.names[queue]
-	if n > 0 {
-		field = "w" + strconv.Itoa(n+1) + field[1:]
-	}
-	l := &list{field: field, key: p.slot.List(p.in.id, field), queue: queue}
-	p.lists[field] = l
-	p.waiters = append(p.waiters, &waiter{in: p.in, p: p, queue: queue, list: l})
 }
 
 // turnOf runs fn when it is its turn.
@@ -119,8 +111,11 @@ func (p *place) ready(ctx context.Context) error {
 	f.mu.Lock()
 	over, fresh := p.in.over, f.fresh(f.env.Lease/3)
 	f.mu.Unlock()
-	if over {
+	switch {
+	case over:
 		return errOver
+	case p.leaving:
+		return nil
 	}
 	if !fresh {
 		if err := f.renew(ctx, p.in); err != nil {
@@ -184,16 +179,6 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 	return reply, nil
 }
 
-// effect is a function that a call runs when it was carried out, with the lock.
-func (p *place) effect(fn func()) func() {
-	f := p.in.f
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		fn()
-	}
-}
-
 // lookup finds the list and number of a unit, if it is in hand. f.mu is held.
 func (p *place) lookup(u *Unit) (*list, uint64, bool) {
 	field, n, ok := parseReceipt(u.Receipt)
@@ -201,15 +186,19 @@ func (p *place) lookup(u *Unit) (*list, uint64, bool) {
 		return nil, 0, false
 	}
 	l := p.lists[field]
-	if l == nil || l.find(n) < 0 {
-		return nil, 0, false
-	}
-	return l, n, true
+	return l, n, l.find(n) >= 0
 }
 
-// drop forgets a settled job, and a claim without any. f.mu is held.
+// drop forgets a settled job. f.mu is held.
 func (p *place) drop(l *list, n uint64) {
-	l.drop(n)
+	if i := l.find(n); i >= 0 {
+		l.held = slices.Delete(l.held, i, i+1)
+	}
+	p.tidy(l)
+}
+
+// tidy forgets a claim without any job. f.mu is held.
+func (p *place) tidy(l *list) {
 	if len(l.held) == 0 && !l.waits() {
 		delete(p.lists, l.field)
 	}

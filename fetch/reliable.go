@@ -48,9 +48,10 @@ type incarnation struct {
 	id      string
 	common  keys.Common
 	places  []*place
-	over    bool // fenced; guarded by fetcher.mu
-	leased  bool // a renewal has made the lease; likewise
-	started bool // the waiters run; likewise
+	waiters []*waiter // of all places
+	over    bool      // fenced; guarded by fetcher.mu
+	leased  bool      // a renewal has made the lease; likewise
+	started bool      // the waiters run; likewise
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis, in a list that
@@ -58,15 +59,12 @@ type incarnation struct {
 // Rescuer. It needs a *redis.Client (one server or Sentinel) or a *redis.ClusterClient, of
 // Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
-	if err := Validate(env.Queues); err != nil {
+	if err := env.check(); err != nil {
 		return nil, err
 	}
 	f := &fetcher{env: env, rdb: env.Redis, index: make(map[string]int)}
-	switch rdb := env.Redis.(type) {
+	switch env.Redis.(type) {
 	case *redis.Client:
-		if rdb == nil {
-			return nil, errors.New("fetch: Redis is nil, expected a client")
-		}
 	case *redis.ClusterClient:
 		f.cluster = true
 	default:
@@ -75,16 +73,12 @@ func NewReliable(env Env) (Fetcher, error) {
 	if env.Identity == "" || env.Capsule == "" {
 		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)
 	}
-	if err := env.checkBytes(); err != nil {
-		return nil, err
-	}
 	if env.Waiters < 0 || env.Waiters > MaxWaiters {
 		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0 to %d", env.Waiters, MaxWaiters)
 	}
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}
-	f.env.Bytes = cmp.Or(env.Bytes, DefaultBytes)
 	f.env.Lease = cmp.Or(env.Lease, DefaultLease)
 	f.names = env.Queues.Names()
 	for i, name := range f.names {
@@ -121,15 +115,11 @@ func (f *fetcher) begin() {
 	in := &incarnation{f: f, n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
 	in.common = keys.CommonOf(in.id, f.cluster)
 	if f.cluster {
-		for i, name := range f.names {
-			in.places = append(in.places, newPlace(in, keys.SlotOf(name, true), []int{i}))
+		for _, name := range f.names {
+			in.places = append(in.places, newPlace(in, keys.SlotOf(name, true)))
 		}
 	} else {
-		all := make([]int, len(f.names))
-		for i := range all {
-			all[i] = i
-		}
-		in.places = []*place{newPlace(in, keys.Slot{}, all)}
+		in.places = []*place{newPlace(in, keys.Slot{})}
 	}
 	in.addWaiters()
 	f.cur, f.stash, f.renewed = in, nil, stamp{}
@@ -137,11 +127,11 @@ func (f *fetcher) begin() {
 }
 
 // placeOf is the place of a queue.
-func (in *incarnation) placeOf(queue int) *place {
+func (in *incarnation) placeOf(queue string) *place {
 	if len(in.places) == 1 {
 		return in.places[0]
 	}
-	return in.places[queue]
+	return in.places[in.f.index[queue]]
 }
 
 // fenced begins anew after a rescuer has taken over.

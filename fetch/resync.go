@@ -41,7 +41,9 @@ func (p *place) resync(ctx context.Context) error {
 	done := p.pending != nil && s.last == p.number
 	fellBack := p.opened && (!s.existed || s.gen < p.gen || s.last != p.last && !done)
 	if p.opened && !fellBack && done {
+		f.mu.Lock()
 		p.pending()
+		f.mu.Unlock()
 	}
 	p.torn = p.torn || fellBack
 	p.pending, p.last, p.number = nil, s.last, max(p.number, s.last)
@@ -135,12 +137,14 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 		}
 	}
 	f.mu.Unlock()
-	defer p.effect(func() {
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		for _, w := range p.waiters {
 			w.busy = false
 		}
 		f.wake()
-	})()
+	}()
 	if len(lists) == 0 {
 		return nil
 	}

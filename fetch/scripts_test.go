@@ -94,18 +94,20 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.names = []string{placeA, placeA, placeA, placeA, placeA}
 		}
 		for range rapid.IntRange(0, 4).Draw(t, "moves") {
-			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(0, 4).Draw(t, "to")
-			var target any = rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score")
+			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(-1, 4).Draw(t, "to")
+			var where, target any = to, rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score")
 			known, trim := "", ""
 			list := c.key(listOf(field))
 			switch to {
+			case -1:
+				where = ""
 			case 0, 4:
 				target = c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue"))
 				known = rapid.SampledFrom([]string{"", "a"}).Draw(t, "known")
 			case 3:
 				trim = trimText(t)
 			}
-			c.add(list, field, payloadGen.Draw(t, "job"), to, target, known, payloadGen.Draw(t, "written"),
+			c.add(list, field, payloadGen.Draw(t, "job"), where, target, known, payloadGen.Draw(t, "written"),
 				rapid.SampledFrom([]string{"", "1"}).Draw(t, "empty"), trim)
 		}
 		return c
@@ -232,8 +234,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			if to == 0 || to == 4 {
 				target = c.key(keys.Queue(queue))
 			}
-			c.add(to, target, queue, payloadGen.Draw(t, "payload"),
-				rapid.SampledFrom([]string{"", "2"}).Draw(t, "before"), rapid.SampledFrom([]string{"", "3"}).Draw(t, "max"))
+			c.add(to, target, queue, payloadGen.Draw(t, "payload"), trimText(t))
 		}
 		return c
 	},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +19,9 @@ func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	var results []Result
 	err := f.each(ctx, "settle", func(in *incarnation) (err error) {
 		results, err = f.settle(ctx, in, moves)
+		if err == nil {
+			in.followUp(ctx)
+		}
 		return err
 	})
 	if err != nil {
@@ -29,22 +31,22 @@ func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 }
 
 func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]Result, error) {
-	defer f.give(moves)()
+	f.give(moves, 1)
+	defer f.give(moves, -1)
 	results := make([]Result, len(moves))
-	by := make(map[*place][]*Move)
-	for i := range moves {
-		u := &moves[i].Unit
-		q, known := f.index[u.Queue]
-		if !known || u.Incarnation != in.n || u.Receipt == "" {
+	by := make(map[*place][]Move)
+	for i, m := range moves {
+		_, known := f.index[m.Unit.Queue]
+		if !known || m.Unit.Incarnation != in.n || m.Unit.Receipt == "" {
 			results[i] = NotMine
 			continue
 		}
-		by[in.placeOf(q)] = append(by[in.placeOf(q)], &moves[i])
+		p := in.placeOf(m.Unit.Queue)
+		by[p] = append(by[p], m)
 	}
 	var refused error
 	for _, p := range in.places {
-		some := inOrder(by[p])
-		for len(some) > 0 {
+		for some := inOrder(by[p]); len(some) > 0; {
 			batch := batchOf(some)
 			some = some[len(batch):]
 			if err := p.settle(ctx, batch, &refused); err != nil {
@@ -55,37 +57,27 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 	return results, refused
 }
 
-// give notes that jobs go back to their queues, until end is called: meanwhile no wait on
-// these begins, which would get them again.
-func (f *fetcher) give(moves []Move) (end func()) {
-	var queues []int
-	for i := range moves {
-		if q, ok := f.index[moves[i].Unit.Queue]; ok && moves[i].To == ToQueue {
-			queues = append(queues, q)
+// give counts the calls that give jobs back to a queue: meanwhile no wait on it begins,
+// which would get them again.
+func (f *fetcher) give(moves []Move, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range moves {
+		if m.To != ToQueue {
+			continue
 		}
-	}
-	add := func(n int) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, q := range queues {
-			f.giving[q] += n
-		}
-		if n < 0 {
+		if f.giving[m.Unit.Queue] += n; f.giving[m.Unit.Queue] == 0 {
+			delete(f.giving, m.Unit.Queue)
 			f.wake()
 		}
 	}
-	if len(queues) == 0 {
-		return func() {}
-	}
-	add(1)
-	return func() { add(-1) }
 }
 
 // inOrder puts the moves to the end of a queue that is popped next last, the newest
 // first: what is pushed last there is popped first.
-func inOrder(moves []*Move) []*Move {
-	var next []*Move
-	rest := make([]*Move, 0, len(moves))
+func inOrder(moves []Move) []Move {
+	var next []Move
+	rest := make([]Move, 0, len(moves))
 	for _, m := range moves {
 		if m.To == ToQueue {
 			next = append(next, m)
@@ -98,7 +90,7 @@ func inOrder(moves []*Move) []*Move {
 }
 
 // batchOf cuts off what one call carries.
-func batchOf(moves []*Move) []*Move {
+func batchOf(moves []Move) []Move {
 	size := 0
 	for i, m := range moves {
 		if size += len(m.Unit.Payload) + len(m.Payload); i > 0 && (size > maxBatchBytes || i == maxMoves) {
@@ -108,36 +100,46 @@ func batchOf(moves []*Move) []*Move {
 	return moves
 }
 
+// backToQueue are the moves that give units back.
+func backToQueue(units []Unit) []Move {
+	moves := make([]Move, len(units))
+	for i, u := range units {
+		moves[i] = Move{Unit: u, To: ToQueue}
+	}
+	return moves
+}
+
 // settle carries out some moves of a place.
-func (p *place) settle(ctx context.Context, moves []*Move, refused *error) error {
-	return p.try(ctx, func() error {
-		todo, jobs := p.inHand(moves)
-		if len(todo) == 0 {
-			return nil // done before
-		}
-		if p.in.f.cluster {
-			var err error
-			if todo, jobs, err = p.abroad(ctx, todo, jobs, refused); err != nil || len(todo) == 0 {
+func (p *place) settle(ctx context.Context, moves []Move, refused *error) error {
+	f := p.in.f
+	return p.try(ctx, func() (err error) {
+		todo := p.inHand(moves)
+		if f.cluster {
+			if todo, err = p.abroad(ctx, todo, refused); err != nil {
 				return err
 			}
 		}
-		names, args := p.moveArgs(todo, jobs)
-		replies, err := p.call(ctx, settleScript, names, args, p.effect(func() {
-			for _, j := range jobs { // or its destination has refused it: the list tells
+		if len(todo) == 0 {
+			return nil // done before
+		}
+		names, args := p.moveArgs(todo)
+		replies, err := p.call(ctx, settleScript, names, args, func() {
+			for _, j := range todo { // or its destination has refused it: the list tells
 				p.owe(j.l)
-				j.l.unsure(j.n)
+				if i := j.l.find(j.n); i >= 0 {
+					j.l.held[i].unsure = true
+				}
 			}
-		}))
+		})
 		if err != nil {
 			return err
 		}
-		f := p.in.f
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i, reply := range replies {
 			switch {
 			case reply == "1":
-				p.drop(jobs[i].l, jobs[i].n)
+				p.drop(todo[i].l, todo[i].n)
 			case *refused == nil:
 				*refused = fmt.Errorf("%s of queue %s: %s", todo[i].To, todo[i].Unit.Queue, reply)
 			}
@@ -146,144 +148,114 @@ func (p *place) settle(ctx context.Context, moves []*Move, refused *error) error
 	})
 }
 
-// job is a unit that was looked up.
-type job struct {
-	l *list
-	held
+// moving is a move of a job that is in hand.
+type moving struct {
+	Move
+	l       *list
+	n       uint64
+	written bool // to another slot: it is to be taken out of its list
 }
 
 // inHand are the moves of jobs that are not settled yet, each once.
-func (p *place) inHand(moves []*Move) (todo []*Move, jobs []job) {
+func (p *place) inHand(moves []Move) (todo []moving) {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	type name struct {
-		l *list
-		n uint64
-	}
-	seen := make(map[name]bool, len(moves))
+	seen := make(map[string]bool, len(moves))
 	for _, m := range moves {
-		if l, n, ok := p.lookup(&m.Unit); ok && !seen[name{l, n}] {
-			seen[name{l, n}] = true
-			todo = append(todo, m)
-			jobs = append(jobs, job{l, l.held[l.find(n)]})
+		if l, n, ok := p.lookup(&m.Unit); ok && !seen[m.Unit.Receipt] {
+			seen[m.Unit.Receipt] = true
+			todo = append(todo, moving{Move: m, l: l, n: n})
 		}
 	}
-	return todo, jobs
+	return todo
 }
 
 // moveArgs are the keys and arguments of settle.
-func (p *place) moveArgs(moves []*Move, jobs []job) (names []string, args []any) {
+func (p *place) moveArgs(todo []moving) (names []string, args []any) {
 	names = []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
 	if p.in.f.cluster {
 		names = []string{p.key, p.key, p.key, p.key}
 	}
-	number := make(map[string]int)
-	add := func(key string) int {
-		i, ok := number[key]
-		if !ok {
-			names = append(names, key)
-			i = len(names) + 1 // the place is the first
-			number[key] = i
-		}
-		return i
-	}
-	for i, m := range moves {
-		var target any = score(m.Score)
+	for _, m := range todo {
+		var to, target any = int(m.To), score(m.Score)
 		known, empty, trim := "", "", ""
-		switch m.To { //nolint:exhaustive // the others have a score
-		case ToQueue, ToBack:
+		list := numberOf(&names, m.l.key) + 1 // the place is the first
+		switch {
+		case m.written:
+			to = ""
+		case m.To == ToQueue || m.To == ToBack:
+			key := keys.Queue(m.Unit.Queue)
 			if m.Unit.Suspect {
-				target = add(p.slot.Suspects(m.Unit.Queue))
-			} else {
-				target = add(keys.Queue(m.Unit.Queue))
+				key = p.slot.Suspects(m.Unit.Queue)
 			}
+			target = numberOf(&names, key) + 1
 			if m.To == ToBack && !p.in.f.cluster {
 				known = m.Unit.Queue
 			}
-		case ToDead:
+		case m.To == ToDead:
 			trim = m.Trim.text()
 		}
 		if m.Payload != nil && len(m.Payload) == 0 {
 			empty = "1"
 		}
-		args = append(args, add(jobs[i].l.key), jobs[i].l.field, jobs[i].payload, int(m.To), target, known, m.Payload, empty, trim)
+		args = append(args, list, m.l.field, m.Unit.Payload, to, target, known, m.Payload, empty, trim)
 	}
 	return names, args
 }
 
+// numberOf is the number of a key among those of a script; a new one is added.
+func numberOf(names *[]string, key string) int {
+	i := slices.Index(*names, key)
+	if i < 0 {
+		i, *names = len(*names), append(*names, key)
+	}
+	return i + 1
+}
+
 // abroad carries out the first step of moves whose destination is in another slot of a
-// cluster: it is written, and the job is acked after that. A process that dies in
-// between leaves the job twice rather than nowhere. What is returned is to be done in
-// the place: for what was written, to take it out.
-func (p *place) abroad(ctx context.Context, moves []*Move, jobs []job, refused *error) ([]*Move, []job, error) {
-	f := p.in.f
-	var here []*Move
-	var rest []job
-	var acks []job
-	cmds := make([]*redis.Cmd, len(moves))
-	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, m := range moves {
-			payload := m.Payload
-			if payload == nil {
-				payload = m.Unit.Payload
-			}
-			switch m.To { //nolint:exhaustive // ToQueue is in the slot
-			case ToRetry, ToSchedule, ToDead:
-				cmds[i] = putSet(ctx, pipe, m.To, m.Score, payload, m.Trim)
-			case ToBack:
-				cmds[i] = put(ctx, pipe, "SADD", keys.Queues, m.Unit.Queue)
-			}
+// cluster: it is written, and the job is taken out of its list after that. A process that
+// dies in between leaves the job twice rather than nowhere. What is returned is to be done
+// in the place.
+func (p *place) abroad(ctx context.Context, todo []moving, refused *error) (here []moving, err error) {
+	cmds := make([]*redis.Cmd, len(todo))
+	_, err = p.in.f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i := range todo {
+			cmds[i] = putMove(ctx, pipe, &todo[i].Move)
 		}
 		return nil
 	})
 	if err != nil && !isReply(err) {
-		return nil, nil, err
+		return nil, err
 	}
-	for i, m := range moves {
+	for i, m := range todo {
 		switch {
-		case cmds[i] == nil || m.To == ToBack && cmds[i].Err() == nil:
-			here, rest = append(here, m), append(rest, jobs[i])
-		case cmds[i].Err() == nil:
-			acks = append(acks, jobs[i])
+		case cmds[i] == nil || cmds[i].Err() == nil:
+			m.written = setOf[m.To] != ""
+			here = append(here, m)
 		case *refused == nil:
 			*refused = fmt.Errorf("%s of queue %s: %w", m.To, m.Unit.Queue, cmds[i].Err())
 		}
 	}
-	if len(acks) > 0 {
-		if err := p.ack(ctx, acks); err != nil {
-			return nil, nil, err
-		}
-	}
-	return here, rest, nil
+	return here, nil
 }
 
-// put adds to a pipeline the first step of a move that leaves the slot of its queue on a
-// cluster: the destination is written. Out of memory Redis carries out the script.
+// setOf are the sorted sets.
+var setOf = map[Place]string{ToRetry: keys.Retry, ToSchedule: keys.Schedule, ToDead: keys.Dead}
+
+// putMove adds to a pipeline the first step of a move that leaves the slot of its queue on a
+// cluster, nil if there is none.
+func putMove(ctx context.Context, p redis.Pipeliner, m *Move) *redis.Cmd {
+	switch m.To { //nolint:exhaustive // ToQueue is in the slot
+	case ToRetry, ToSchedule, ToDead:
+		return putScript.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.text())
+	case ToBack:
+		return put(ctx, p, "SADD", keys.Queues, m.Unit.Queue)
+	}
+	return nil
+}
+
+// put adds to a pipeline a write that Redis carries out when it is out of memory, too.
 func put(ctx context.Context, p redis.Pipeliner, command, key string, what any) *redis.Cmd {
 	return putScript.Queue(ctx, p, []string{key}, command, what)
-}
-
-func putSet(ctx context.Context, p redis.Pipeliner, to Place, at float64, payload []byte, t Trim) *redis.Cmd {
-	key := map[Place]string{ToRetry: keys.Retry, ToSchedule: keys.Schedule, ToDead: keys.Dead}[to]
-	return putScript.Queue(ctx, p, []string{key}, "ZADD", payload, score(at), t.text())
-}
-
-// ack takes jobs out of their lists. It is our turn.
-func (p *place) ack(ctx context.Context, jobs []job) error {
-	units := make([]Unit, len(jobs))
-	for i, j := range jobs {
-		units[i] = Unit{Receipt: j.l.field + "." + strconv.FormatUint(j.n, 10), Incarnation: p.in.n}
-	}
-	_, err := p.takeNow(ctx, &request{acks: units}, 0)
-	return err
-}
-
-// text is t as the scripts read it: 'BEFORE MAX', ” for none.
-func (t Trim) text() string {
-	before, most := t.args()
-	if before+most == "" {
-		return ""
-	}
-	return before + " " + most
 }

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -10,40 +9,22 @@ import (
 // sickQuiet is how long the log keeps quiet about a queue that was reported.
 const sickQuiet = time.Minute
 
-// sickTime is how long the basic fetcher leaves such a queue alone.
-const sickTime = 5 * time.Second
-
 // sickQueues remembers queues whose key has the wrong type. They must neither
 // stop the other queues nor fill the log.
 type sickQueues struct {
-	log zerolog.Logger
-
-	mu    sync.Mutex
+	log   zerolog.Logger
 	until map[string]time.Time // when the log speaks of a queue again
-	seen  map[string]time.Time // the last report
 }
 
-// report logs the first of the reports of a queue in a while.
+// report logs the first of the reports of a queue in a while. The lock of the fetcher is held.
 func (s *sickQueues) report(queue, problem string) {
 	now := time.Now()
-	s.mu.Lock()
-	fresh := now.After(s.until[queue])
-	if fresh {
-		if s.until == nil {
-			s.until, s.seen = make(map[string]time.Time), make(map[string]time.Time)
-		}
-		s.until[queue] = now.Add(sickQuiet)
+	if !now.After(s.until[queue]) {
+		return
 	}
-	s.seen[queue] = now
-	s.mu.Unlock()
-	if fresh {
-		s.log.Error().Str("queue", queue).Str("problem", problem).Msg("queue cannot be served, going on without it")
+	if s.until == nil {
+		s.until = make(map[string]time.Time)
 	}
-}
-
-// lately tells whether a queue was reported in the last seconds.
-func (s *sickQueues) lately(queue string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.seen[queue]) < sickTime
+	s.until[queue] = now.Add(sickQuiet)
+	s.log.Error().Str("queue", queue).Str("problem", problem).Msg("queue cannot be served, going on without it")
 }

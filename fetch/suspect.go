@@ -28,7 +28,7 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 	var paused *redis.StringSliceCmd
 	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, name := range f.names {
-			lengths[i] = pipe.Exists(ctx, in.placeOf(i).slot.Suspects(name))
+			lengths[i] = pipe.Exists(ctx, in.placeOf(name).slot.Suspects(name))
 		}
 		paused = pipe.SMembers(ctx, keys.Paused)
 		return nil
@@ -46,66 +46,9 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 
 // TakeSuspect takes one; see Isolator. Those of a paused queue wait.
 func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
-	var got *Unit
-	err := f.each(ctx, "take a suspect", func(in *incarnation) (err error) {
-		if got, err = f.takeSuspect(ctx, in); err != nil || got == nil {
-			return err
-		}
-		fine, err := f.vouch(ctx, in, *got)
-		switch {
-		case err != nil:
-			got = nil
-		case !fine:
-			got = f.stashedSuspect(in)
-		}
-		return err
-	})
-	return got, err
-}
-
-func (f *fetcher) takeSuspect(ctx context.Context, in *incarnation) (*Unit, error) {
-	for _, p := range in.places {
-		if got := f.stashedSuspect(in); got != nil {
-			return got, nil
-		}
-		wants := make([]Want, len(p.queues))
-		for i, q := range p.queues {
-			wants[i] = Want{Queue: f.names[q], N: 1}
-		}
-		if f.cluster {
-			paused, err := f.rdb.SIsMember(ctx, keys.Paused, f.names[p.queues[0]]).Result()
-			if err != nil || paused {
-				continue
-			}
-		}
-		for len(wants) > 0 {
-			page := wants[:min(queuesCall, len(wants))]
-			wants = wants[len(page):]
-			reply, err := p.take(ctx, &request{n: 1, bytes: 1, wants: page, suspect: true})
-			f.restash(in, reply.units)
-			if err != nil {
-				return nil, err
-			}
-			if got := f.stashedSuspect(in); got != nil {
-				return got, nil
-			}
-		}
+	units, err := f.take(ctx, "take a suspect", request{n: 1, suspect: true})
+	if len(units) == 0 {
+		return nil, err
 	}
-	return nil, nil
-}
-
-// stashedSuspect is one in hand, nil if there is none.
-func (f *fetcher) stashedSuspect(in *incarnation) *Unit {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.cur != in {
-		return nil
-	}
-	for i, u := range f.stash {
-		if u.Suspect {
-			f.stash = slices.Delete(f.stash, i, i+1)
-			return &u
-		}
-	}
-	return nil
+	return &units[0], nil
 }

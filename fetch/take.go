@@ -1,10 +1,13 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -17,18 +20,41 @@ const (
 
 // Take acks and takes; see Fetcher. What is in hand already comes first.
 func (f *fetcher) Take(ctx context.Context, n int, acks []Unit) ([]Unit, error) {
-	var units []Unit
-	err := f.each(ctx, "take", func(in *incarnation) (err error) {
-		if units, err = f.take(ctx, in, n, acks); err != nil {
-			return err
+	return f.take(ctx, "take", request{n: n, acks: acks})
+}
+
+// request is what a Take wants.
+type request struct {
+	n       int // how many are to be in hand
+	suspect bool
+	acks    []Unit
+
+	// Of one call:
+	wants []Want
+	most  int
+	bytes int  // at most, but for the job that reaches them; what is left of them after it
+	dry   bool // fewer came than were asked for
+}
+
+// take brings jobs into the stash, where they stay after an error or a panic in what others
+// wrote, and hands out what is there.
+func (f *fetcher) take(ctx context.Context, what string, r request) (units []Unit, err error) {
+	err = f.each(ctx, what, func(in *incarnation) error {
+		if len(r.acks) > 0 || f.inHand(in, r.suspect) == 0 {
+			if err := f.collect(ctx, in, r); err != nil {
+				return err
+			}
 		}
-		fine, err := f.vouch(ctx, in, units...)
-		switch {
-		case err != nil:
-			units = nil
-		case !fine:
-			units = f.unstash(in, n)
+		f.mu.Lock()
+		stale := !f.fresh(0)
+		f.mu.Unlock()
+		if stale { // no job starts on a lease that is over
+			if err := f.renew(ctx, in); err != nil {
+				return err
+			}
 		}
+		in.followUp(ctx)
+		units, err = f.unstash(in, &r)
 		return err
 	})
 	return units, err
@@ -45,138 +71,163 @@ func (f *fetcher) each(ctx context.Context, what string, fn func(in *incarnation
 			err = fn(in)
 		}
 		if err == nil {
-			_ = in.followUp(ctx) // what fails is in doubt still
+			return nil
 		}
-		switch {
-		case errors.Is(err, errOver):
-			continue
-		case err != nil:
+		if !errors.Is(err, errOver) {
 			return f.told(what, err)
 		}
-		return nil
 	}
 }
 
-// followUp makes ready the places that a call on another one has put in doubt.
-func (in *incarnation) followUp(ctx context.Context) error {
+// followUp makes ready the places that a call on another one has put in doubt. What fails is
+// in doubt still.
+func (in *incarnation) followUp(ctx context.Context) {
 	for _, p := range in.places {
 		in.f.mu.Lock()
 		lapsed := p.lapsed
 		in.f.mu.Unlock()
-		if !lapsed {
+		if lapsed {
+			_ = p.turnOf(ctx, func() error { return p.ready(ctx) })
+		}
+	}
+}
+
+// startable tells whether a unit in hand may be handed out: not while jobs are given back to
+// its queue, since it may be one of them. f.mu is held.
+func (f *fetcher) startable(u *Unit, suspect bool) bool {
+	return u.Suspect == suspect && (suspect || f.giving[u.Queue] == 0)
+}
+
+// inHand is how many units may be handed out, none unless the lease is sure.
+func (f *fetcher) inHand(in *incarnation, suspect bool) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur != in || !f.fresh(0) {
+		return 0
+	}
+	for i := range f.stash {
+		if u := &f.stash[i]; f.startable(u, suspect) && !in.placeOf(u.Queue).lapsed {
+			n++
+		}
+	}
+	return n
+}
+
+// unstash hands out what is in hand.
+func (f *fetcher) unstash(in *incarnation, r *request) ([]Unit, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cur != in {
+		return nil, errOver
+	}
+	if !f.fresh(0) {
+		return nil, nil
+	}
+	units := make([]Unit, 0, max(0, min(r.n, len(f.stash))))
+	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
+		if len(units) >= r.n || !f.startable(&u, r.suspect) || in.placeOf(u.Queue).lapsed {
+			return false
+		}
+		units = append(units, u)
+		return true
+	})
+	if len(units) > 0 && f.waits > 0 {
+		f.wake() // a waiter has paused for them; a Wait that goes on may not have seen them
+	}
+	return units, nil
+}
+
+// collect acks, and takes what is lacking. On a cluster each place is asked in the order of
+// the wants: first for what was drawn for its queue, then for what others lack.
+func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error {
+	acks := f.byPlace(in, r.acks)
+	wants := f.plan(r.n-f.inHand(in, r.suspect), r.suspect)
+	var pages [][]Want
+	dry := make(map[string]bool)
+	if f.cluster && len(wants) > 0 {
+		paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
+		if err != nil && !hasPrefix(err, "WRONGTYPE") {
+			return err
+		}
+		for _, name := range paused {
+			dry[name] = true
+		}
+		f.mu.Lock()
+		for i, name := range f.names {
+			f.pause(i, dry[name])
+		}
+		f.mu.Unlock()
+		pages = slices.Collect(slices.Chunk(wants, 1))
+		pages = append(pages, pages...)
+	} else {
+		pages = slices.Collect(slices.Chunk(wants, queuesCall))
+	}
+	r.bytes = f.env.Bytes
+	for i, page := range pages {
+		p, first := in.placeOf(page[0].Queue), page[0].Queue
+		r.wants, r.most, r.acks = page, maxTake, acks[p]
+		if f.cluster && i < len(wants) {
+			r.most = min(page[0].N, maxTake)
+		}
+		if dry[first] || r.most <= 0 || r.bytes <= 0 || f.inHand(in, r.suspect) >= r.n {
 			continue
 		}
-		if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
+		if err := p.take(ctx, &r); err != nil {
 			return err
 		}
+		delete(acks, p)
+		dry[first] = r.dry
 	}
-	return nil
-}
-
-// take calls the places. After an error, or a panic in what others wrote, what came goes to
-// the next Take.
-func (f *fetcher) take(ctx context.Context, in *incarnation, n int, acks []Unit) (units []Unit, err error) {
-	whole := false
-	defer func() {
-		if !whole {
-			f.restash(in, units)
-			units = nil
-		}
-	}()
-	units = f.unstash(in, n)
-	if len(acks) > 0 || len(units) == 0 {
-		err = f.collect(ctx, in, n, acks, &units)
-	}
-	whole = err == nil
-	return units, err
-}
-
-func (f *fetcher) collect(ctx context.Context, in *incarnation, n int, acks []Unit, units *[]Unit) error {
-	byPlace := f.byPlace(in, acks)
-	wants := f.plan(n - len(*units))
-	if f.cluster {
-		return f.takeOnCluster(ctx, in, n, wants, byPlace, units)
-	}
-	p, left := in.places[0], f.env.Bytes
-	for first := true; first || len(wants) > 0; first = false {
-		page := wants[:min(queuesCall, len(wants))]
-		wants = wants[len(page):]
-		got, err := p.take(ctx, &request{n: n - len(*units), bytes: left, wants: page, acks: byPlace[p]})
-		*units, left = append(*units, got.units...), left-got.bytes
-		if err != nil || len(*units) >= n || left <= 0 {
+	r.wants = nil
+	for p, some := range acks {
+		r.acks = some
+		if err := p.take(ctx, &r); err != nil {
 			return err
 		}
-		delete(byPlace, p)
 	}
 	return nil
 }
 
 // plan asks the queues, whose code may be anybody's, how n jobs are to be divided.
-func (f *fetcher) plan(n int) []Want {
-	if n <= 0 {
-		return nil
-	}
+func (f *fetcher) plan(n int, suspect bool) (wants []Want) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.wants(n, f.rand)
+	if n > 0 && !suspect {
+		return f.wants(n, f.rand)
+	}
+	for i := 0; i < len(f.names) && n > 0; i++ {
+		wants = append(wants, Want{f.names[i], 1})
+	}
+	return wants
 }
 
-// byPlace sorts units that are of this incarnation.
+// byPlace sorts units by the place of their queue.
 func (f *fetcher) byPlace(in *incarnation, units []Unit) map[*place][]Unit {
-	if len(units) == 0 {
-		return nil
-	}
 	if !f.cluster {
 		return map[*place][]Unit{in.places[0]: units}
 	}
 	by := make(map[*place][]Unit)
 	for _, u := range units {
-		if q, ok := f.index[u.Queue]; ok {
-			by[in.placeOf(q)] = append(by[in.placeOf(q)], u)
+		if _, ok := f.index[u.Queue]; ok {
+			by[in.placeOf(u.Queue)] = append(by[in.placeOf(u.Queue)], u)
 		}
 	}
 	return by
 }
 
-// request is one call of take.
-type request struct {
-	n       int
-	bytes   int // at most, but for the job that reaches them
-	wants   []Want
-	suspect bool // of the suspects of the queues
-	acks    []Unit
-}
-
-// reply is what came of it.
-type reply struct {
-	units []Unit
-	bytes int // of new jobs
-}
-
 // take makes a call, again if Redis had forgotten something.
-func (p *place) take(ctx context.Context, r *request) (got reply, err error) {
-	f, whole := p.in.f, false
-	defer func() {
-		if !whole { // a panic in what others wrote
-			f.restash(p.in, got.units)
-		}
-	}()
-	err = p.try(ctx, func() error {
-		got.units = append(got.units, f.unstash(p.in, r.n-len(got.units))...) // what a resync has found
-		ask := min(r.n-len(got.units), maxTake)
-		if ask <= 0 && len(r.acks) == 0 {
+func (p *place) take(ctx context.Context, r *request) error {
+	return p.try(ctx, func() error {
+		ask := max(0, min(r.n-p.in.f.inHand(p.in, r.suspect), r.most)) // a resync may have found some
+		if ask == 0 && len(r.acks) == 0 {
 			return nil
 		}
-		more, err := p.takeNow(ctx, r, max(ask, 0))
-		got.units, got.bytes = append(got.units, more.units...), got.bytes+more.bytes
-		return err
+		return p.takeNow(ctx, r, ask)
 	})
-	whole = true
-	return got, err
 }
 
 // takeNow makes the call. It is our turn.
-func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error) {
+func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 	f := p.in.f
 	groups := p.group(r.acks)
 	wants := r.wants
@@ -208,21 +259,98 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) (reply, error)
 		names = append(names, p.slot.List(p.in.id, call+strconv.Itoa(i+1)))
 	}
 	for i := range wants {
-		q := f.index[wants[i].Queue]
+		name, key := &f.names[f.index[wants[i].Queue]], keys.Queue(wants[i].Queue)
 		if r.suspect {
-			names = append(names, p.slot.Suspects(wants[i].Queue))
-		} else {
-			names = append(names, keys.Queue(wants[i].Queue))
+			key = p.slot.Suspects(wants[i].Queue)
 		}
-		args = append(args, listName(f.names[q], r.suspect), &f.names[q], wants[i].N)
+		names = append(names, key)
+		args = append(args, listName(*name, r.suspect), name, wants[i].N)
 	}
-	stamp := p.stamp
-	done := p.effect(func() { p.acked(groups, stamp) })
-	text, err := p.call(ctx, takeScript, names, args, done)
+	stamp := p.number + 1
+	text, err := p.call(ctx, takeScript, names, args, func() { p.acked(groups, stamp) })
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	return p.took(r, wants, groups, text)
+	return p.took(r, wants, groups, text, ask)
+}
+
+// took does what the reply says.
+func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string, ask int) error {
+	f := p.in.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	paused, problems := make([]bool, len(wants)), make([]string, len(wants))
+	unexpected := readReply(text, func(kind string, q int, text string, jobs []string) {
+		switch kind {
+		case "c":
+			l := &list{field: text, key: p.slot.List(p.in.id, text), queue: f.index[wants[q].Queue], suspect: r.suspect}
+			p.lists[text] = l
+			l.add(p.in, jobs...)
+			for _, job := range jobs {
+				ask, r.bytes = ask-1, r.bytes-len(job)
+			}
+		case "t": // nothing is known of it; the comparison tells
+			groups = slices.DeleteFunc(groups, func(g ackGroup) bool { return g.l.field == text })
+			p.doubt, p.torn, err = true, true, errTorn
+		case "p":
+			paused[q] = true
+		case "e":
+			problems[q] = text
+		}
+	})
+	r.dry = ask > 0
+	p.acked(groups, p.number)
+	for i := range wants {
+		f.pause(f.index[wants[i].Queue], paused[i])
+		if problems[i] != "" {
+			f.sick.report(wants[i].Queue, problems[i]) // may panic
+		}
+	}
+	return cmp.Or(unexpected, err)
+}
+
+// acked is the effect of acks with this stamp. f.mu is held.
+func (p *place) acked(groups []ackGroup, stamp uint64) {
+	for _, g := range groups {
+		g.l.held = slices.DeleteFunc(g.l.held, func(h held) bool { return h.stamp == stamp })
+		p.tidy(g.l)
+	}
+}
+
+// readReply takes the reply of take or pop apart. q is a place in the wants; text is the field
+// of a claim or of a list whose length is not as expected, or what is wrong with a queue.
+func readReply(reply []string, each func(kind string, q int, text string, jobs []string)) error {
+	for len(reply) > 1 {
+		q, _ := strconv.Atoi(reply[1])
+		switch {
+		case reply[0] == "c" && len(reply) > 3:
+			q, _ := strconv.Atoi(reply[2])
+			n, _ := strconv.Atoi(reply[3])
+			each("c", q-1, reply[1], reply[4:4+n])
+			reply = reply[4+n:]
+		case reply[0] == "p":
+			each("p", q-1, "", nil)
+			reply = reply[2:]
+		case reply[0] == "e" && len(reply) > 2:
+			each("e", q-1, reply[2], nil)
+			reply = reply[3:]
+		case reply[0] == "t":
+			each("t", 0, reply[1], nil)
+			reply = reply[2:]
+		default:
+			return fmt.Errorf("unexpected reply %q", reply[0])
+		}
+	}
+	return nil
+}
+
+// bytesOf is s as bytes that nobody may modify.
+func bytesOf(s string) []byte {
+	if s == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
 // ackGroup are the acks of one list.
@@ -234,12 +362,11 @@ type ackGroup struct {
 }
 
 // group sorts acks by list, and stamps their jobs with the number of the call. What is
-// not in hand was acked before.
+// not in hand was acked before. It is our turn.
 func (p *place) group(acks []Unit) (groups []ackGroup) {
-	f := p.in.f
+	f, stamp := p.in.f, p.number+1
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.stamp++
 	var l *list
 	for i := range acks {
 		field, n, ok := parseReceipt(acks[i].Receipt)
@@ -247,25 +374,23 @@ func (p *place) group(acks []Unit) (groups []ackGroup) {
 			continue
 		}
 		if l == nil || l.field != field {
-			if l = p.lists[field]; l == nil {
-				continue
-			}
+			l = p.lists[field]
 		}
 		k := l.find(n)
 		if k < 0 {
 			continue
 		}
-		if l.stamp != p.stamp {
-			l.stamp = p.stamp
+		if l.stamp != stamp {
+			l.stamp = stamp
 			groups = append(groups, ackGroup{l: l, length: len(l.held)})
 		}
-		l.held[k].stamp = p.stamp
+		l.held[k].stamp = stamp
 	}
 	for i := range groups {
 		g := &groups[i]
 		for k, h := range g.l.held {
 			switch {
-			case h.stamp != p.stamp:
+			case h.stamp != stamp:
 			case g.oldest == k && !g.l.waits():
 				g.oldest++
 			default:
@@ -274,61 +399,4 @@ func (p *place) group(acks []Unit) (groups []ackGroup) {
 		}
 	}
 	return groups
-}
-
-// acked is the effect of acks with this stamp. f.mu is held.
-func (p *place) acked(groups []ackGroup, stamp uint64) {
-	for i := range groups {
-		l := groups[i].l
-		if l == nil {
-			continue
-		}
-		l.held = slices.DeleteFunc(l.held, func(h held) bool { return h.stamp == stamp })
-		if len(l.held) == 0 && !l.waits() {
-			delete(p.lists, l.field)
-		}
-	}
-}
-
-// took does what the reply says.
-func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string) (got reply, err error) {
-	said, err := readReply(text)
-	if err != nil {
-		return got, err
-	}
-	f, whole := p.in.f, false
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	defer func() {
-		if !whole { // a panic in the log
-			f.stash = append(f.stash, got.units...)
-		}
-	}()
-	for _, c := range said.claims {
-		l := &list{field: c.field, key: p.slot.List(p.in.id, c.field), queue: f.index[wants[c.queue].Queue], suspect: r.suspect}
-		payloads := make([][]byte, len(c.jobs))
-		for i, job := range c.jobs {
-			payloads[i] = bytesOf(job)
-			got.bytes += len(job)
-		}
-		p.lists[c.field] = l
-		got.units = append(got.units, l.add(p.in, payloads...)...)
-	}
-	for _, field := range said.torn {
-		for i := range groups {
-			if groups[i].l != nil && groups[i].l.field == field {
-				groups[i].l = nil // nothing is known of it; the comparison tells
-			}
-		}
-		p.doubt, p.torn, err = true, true, errTorn
-	}
-	p.acked(groups, p.stamp)
-	for i := range wants {
-		f.pause(f.index[wants[i].Queue], slices.Contains(said.paused, i))
-	}
-	for _, problem := range said.problems {
-		f.sick.report(wants[problem.queue].Queue, problem.text)
-	}
-	whole = true
-	return got, err
 }

@@ -25,12 +25,12 @@ type demand struct {
 	waits   int           // calls of Wait
 	changed chan struct{} // closed and made anew when anything changes
 	calm    *time.Timer
-	running int         // waiters
-	giving  map[int]int // queues -> calls under way that give jobs back to them
-	calming bool        // giveBack is under way
+	running int            // waiters
+	giving  map[string]int // queues -> calls under way that give jobs back to them
+	calming bool           // giveBack is under way
 }
 
-func (d *demand) init() { d.changed, d.giving = make(chan struct{}), make(map[int]int) }
+func (d *demand) init() { d.changed, d.giving = make(chan struct{}), make(map[string]int) }
 
 // wake tells all who wait that something has changed. f.mu is held.
 func (f *fetcher) wake() {
@@ -101,12 +101,8 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 
 // ready tells whether a Take would find something in hand. f.mu is held.
 func (f *fetcher) ready(in *incarnation) bool {
-	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startable(&u) })
+	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startable(&u, false) })
 }
-
-// startable tells whether a unit in hand may be handed out: not while jobs are given back
-// to its queue, since it may be one of them. f.mu is held.
-func (f *fetcher) startable(u *Unit) bool { return !u.Suspect && f.giving[f.index[u.Queue]] == 0 }
 
 // endWait is the end of a Wait. When no other begins, the waits that are open end soon.
 func (f *fetcher) endWait() {
@@ -129,43 +125,47 @@ func (f *fetcher) calmDown() {
 	if f.waits > 0 || f.closing {
 		return
 	}
-	open := false
-	for _, p := range f.cur.places {
-		for _, w := range p.waiters {
-			if w.open {
-				open = true
-				w.end()
-			}
-		}
-	}
-	if !open && len(f.stash) > 0 && !f.calming {
+	if !f.cur.endMoves() && len(f.stash) > 0 && !f.calming {
 		f.calming = true
-		turn.Go(f.env.Identity, "give back of "+f.env.Capsule, f.giveBack)
+		turn.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			f.mu.Lock()
+			in, unwanted := f.cur, f.waits == 0
+			f.mu.Unlock()
+			if unwanted {
+				_ = f.giveBack(ctx, in)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.calming = false
+			f.wake()
+		})
 	}
 }
 
+// endMoves ends the moves that are under way, and tells whether there are any. f.mu is held.
+func (in *incarnation) endMoves() (open bool) {
+	for _, w := range in.waiters {
+		if w.open {
+			open = true
+			w.end()
+		}
+	}
+	return open
+}
+
 // giveBack puts what nobody has taken back into its queues: other processes wait.
-func (f *fetcher) giveBack() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
+func (f *fetcher) giveBack(ctx context.Context, in *incarnation) error {
 	f.mu.Lock()
-	in := f.cur
-	var units []Unit
-	if f.waits == 0 {
-		units, f.stash = f.stash, nil
-	}
+	units := f.stash
+	f.stash = nil
 	f.mu.Unlock()
-	moves := make([]Move, len(units))
-	for i, u := range units {
-		moves[i] = Move{Unit: u, To: ToQueue}
-	}
-	if _, err := f.settle(ctx, in, moves); err != nil {
+	_, err := f.settle(ctx, in, backToQueue(units))
+	if err != nil {
 		in.disown(units)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calming = false
-	f.wake()
+	return err
 }
 
 // disown forgets units that may have been given back: the comparison of their lists tells.
@@ -193,11 +193,9 @@ func (f *fetcher) start(in *incarnation) {
 		return
 	}
 	in.started = true
-	for _, p := range in.places {
-		for _, w := range p.waiters {
-			f.running++
-			turn.Go(f.env.Identity, "waiter "+w.list.key, w.run)
-		}
+	for _, w := range in.waiters {
+		f.running++
+		turn.Go(f.env.Identity, "waiter "+w.list.key, w.run)
 	}
 }
 
@@ -205,11 +203,9 @@ func (f *fetcher) start(in *incarnation) {
 // f.mu is held.
 func (in *incarnation) waitedFor() bool {
 	served := make(map[int]bool, len(in.f.names))
-	for _, p := range in.places {
-		for _, w := range p.waiters {
-			if w.healthy || in.f.paused[w.queue] {
-				served[w.queue] = true
-			}
+	for _, w := range in.waiters {
+		if w.healthy || in.f.paused[w.queue] {
+			served[w.queue] = true
 		}
 	}
 	return len(served) == len(in.f.names)
@@ -217,11 +213,9 @@ func (in *incarnation) waitedFor() bool {
 
 // failed is why Redis cannot be reached, if that is so. f.mu is held.
 func (in *incarnation) failed() error {
-	for _, p := range in.places {
-		for _, w := range p.waiters {
-			if w.away != nil {
-				return w.away
-			}
+	for _, w := range in.waiters {
+		if w.away != nil {
+			return w.away
 		}
 	}
 	return nil

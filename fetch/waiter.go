@@ -37,7 +37,6 @@ type waiter struct {
 	all      bool      // whatever its length
 	again    time.Time // compare at this time, too: a move may come late
 	checked  time.Time // when it was compared
-	lost     bool      // a move was not answered: it may come late
 	pause    time.Time // no move before this time
 	healthy  bool      // the last move or comparison was answered
 	failures int       // in a row
@@ -99,7 +98,7 @@ func (w *waiter) due() time.Time {
 // held.
 func (w *waiter) may() bool {
 	f := w.in.f
-	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[w.queue] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[f.names[w.queue]] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
@@ -145,13 +144,13 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 	case err == nil:
 		w.healthy, w.failures, w.away = true, 0, nil
 		if w.in == f.cur { // else it is not ours any more: a rescuer has put it back
-			f.stash = append(f.stash, w.list.add(w.in, bytesOf(text))...)
+			w.list.add(w.in, text)
 		}
 	case errors.Is(err, redis.Nil):
 		w.healthy, w.failures, w.away = true, 0, nil
 	default:
 		w.failed(err)
-		w.lost = w.lost || !isReply(err)
+		w.list.lost = w.list.lost || !isReply(err)
 		w.again = time.Now().Add(d)
 	}
 	f.wake()

@@ -5,15 +5,15 @@
 -- KEYS[3]  dead set        (place 3)
 -- KEYS[4]  set of all queues
 -- KEYS[5..] queues
--- ARGV     per move six: place, or 0 for the end of a queue that is popped next,
+-- ARGV     per move five: place, or 0 for the end of a queue that is popped next,
 --          4 for the other; score, or the number of the key of the queue; name of
---          the queue for place 4; bytes; trim by score; trim by rank (as in settle)
+--          the queue for place 4; bytes; trim as in settle
 --
 -- Returns 1. An error when a destination of a move has the wrong type; then nothing was
 -- written, or the next try would write the other moves twice.
 
 local used = {}
-for at = 1, #ARGV, 6 do
+for at = 1, #ARGV, 5 do
   local place = tonumber(ARGV[at])
   if place == 4 then used[4] = true end
   if place == 0 or place == 4 then place = tonumber(ARGV[at + 1]) end
@@ -25,8 +25,8 @@ for k, key in ipairs(KEYS) do
     return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. kind)
   end
 end
-redis.call('PERSIST', KEYS[1]) -- see room in take.lua
-for at = 1, #ARGV, 6 do
+redis.call('PERSIST', KEYS[1]) -- see enter
+for at = 1, #ARGV, 5 do
   local place, bytes = tonumber(ARGV[at]), ARGV[at + 3]
   if place == 0 then
     redis.call('RPUSH', KEYS[tonumber(ARGV[at + 1])], bytes)
@@ -37,8 +37,9 @@ for at = 1, #ARGV, 6 do
     redis.call('ZADD', KEYS[place], ARGV[at + 1], bytes)
   end
   if place == 3 then
-    if ARGV[at + 4] ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[at + 4]) end
-    if ARGV[at + 5] ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -tonumber(ARGV[at + 5])) end
+    local before, max = string.match(ARGV[at + 4], '^(%S*) (%S*)$')
+    if before and before ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before) end
+    if max and max ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -tonumber(max)) end
   end
 end
 return 1

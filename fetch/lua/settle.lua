@@ -6,8 +6,8 @@
 -- KEYS[5]  set of all queues; KEYS[2..5] are the place itself on a cluster, where
 --          these lie in other slots and are not used
 -- KEYS[6..] lists and queues
--- ARGV[3..] moves of nine: number of the key of the list; its field; the job; to; number
---          of the key of the queue (to 0 and 4), or the score; name of the queue if it
+-- ARGV[3..] moves of nine: number of the key of the list; its field; the job; to, '' if it
+--          was written elsewhere; number of the key of the queue (to 0 and 4), or the score; name of the queue if it
 --          may be new to the set of all queues, else ''; what is written, '' for the job
 --          itself; '1' if that is to be an empty text; trim as 'BEFORE MAX', '' for none
 --
@@ -26,7 +26,7 @@ for at = 3, #ARGV, 9 do
   elseif to == '4' then
     if ARGV[at + 5] ~= '' then err = text(pcall('SADD', KEYS[5], ARGV[at + 5])) end
     err = err or text(pcall('LPUSH', KEYS[tonumber(ARGV[at + 4])], written))
-  else
+  elseif to ~= '' then
     err = text(pcall('ZADD', KEYS[1 + tonumber(to)], ARGV[at + 4], written))
   end
   if not err then
