@@ -28,8 +28,7 @@ func (f *fetcher) Close(ctx context.Context) (left int, err error) {
 			return 0, nil
 		}
 		left, err := f.leave(ctx, in)
-		var fenced *FencedError
-		if errors.Is(err, errOver) || errors.As(err, &fenced) {
+		if errors.Is(err, errOver) {
 			continue // nothing is ours any more
 		}
 		if err != nil {
@@ -116,7 +115,10 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 
 // settled makes sure of what the lists of a place hold, if there may be any.
 func (p *place) settled(ctx context.Context) error {
-	if !p.opened || p.left || p.leaving {
+	p.in.f.mu.Lock()
+	opened := p.gen > 0
+	p.in.f.mu.Unlock()
+	if !opened || p.left || p.leaving {
 		return nil
 	}
 	if err := p.turnOf(ctx, func() error { return p.ready(ctx) }); err != nil {
@@ -124,7 +126,7 @@ func (p *place) settled(ctx context.Context) error {
 	}
 	for _, w := range p.waiters {
 		p.in.f.mu.Lock()
-		unsure := w.compare
+		unsure := w.next.IsZero()
 		p.in.f.mu.Unlock()
 		if unsure {
 			w.check(ctx)

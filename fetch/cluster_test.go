@@ -164,7 +164,7 @@ func TestClusterDiesBetweenTwoSteps(t *testing.T) {
 	known(t, rdb)
 	rdb.LPush(ctx, "queue:a", "0", "1")
 	units := mustTake(t, f, 2)
-	l.arm(hashOf("take"), false) // the ack after the first step is not sent
+	l.arm(hashOf("settle"), false) // the second step is not sent
 	move := Move{Unit: units[0], To: ToRetry, Score: 1, Payload: []byte("0 failed")}
 	if _, err := f.Settle(ctx, []Move{move}); err == nil {
 		t.Fatal("no error")

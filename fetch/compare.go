@@ -62,6 +62,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 		hand[string(h.payload)]--
 		return hand[string(h.payload)] >= 0
 	})
+	l.owed = false
 	p.tidy(l)
 	for _, h := range l.held {
 		if hand[string(h.payload)] > 0 {
@@ -138,7 +139,7 @@ func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string
 func (p *place) restore(ctx context.Context, l *list, missing []held) error {
 	for len(missing) > 0 {
 		size, n := 0, 0
-		args := []any{l.field, l.value(p.in.f)}
+		args := []any{l.field, fmt.Sprint(listName(p.in.f.names[l.queue], l.suspect), " ", time.Now().UnixMilli())}
 		for n < min(len(missing), maxBatch) && (n == 0 || size < maxBatchBytes) {
 			h := missing[len(missing)-1-n] // the newest first
 			args, size, n = append(args, h.payload), size+len(h.payload), n+1

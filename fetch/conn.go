@@ -18,7 +18,6 @@ type conn struct {
 	client *redis.Client
 	node   *redis.Client // what it was made of
 	number int64         // of the connection, by which Redis can be asked to end its wait
-	raw    net.Conn
 	closed bool
 }
 
@@ -58,21 +57,6 @@ func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client
 		return nil, net.ErrClosed
 	}
 	opt := *node.Options()
-	dial := opt.Dialer
-	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		raw, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.closed {
-			_ = raw.Close()
-			return nil, net.ErrClosed
-		}
-		c.raw = raw
-		return raw, nil
-	}
 	connected := opt.OnConnect
 	opt.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
 		if connected != nil {
@@ -114,14 +98,11 @@ func (c *conn) id() (int64, *redis.Client) {
 // cut closes the connection; the next move makes a new one.
 func (c *conn) cut() {
 	c.mu.Lock()
-	client, raw := c.client, c.raw
-	c.client, c.raw, c.number, c.node = nil, nil, 0, nil
+	client := c.client
+	c.client, c.number, c.node = nil, 0, nil
 	c.mu.Unlock()
-	if raw != nil {
-		_ = raw.Close()
-	}
 	if client != nil {
-		_ = client.Close()
+		_ = client.Close() // and with it a connection that is read from
 	}
 }
 

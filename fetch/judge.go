@@ -26,7 +26,11 @@ const (
 type verdict struct {
 	Orphan
 	Fate
-	job string // as it is counted; "" is not counted
+	job        string // as it is counted; "" is not counted
+	recoveries string // that are to be remembered of it; "" is nothing
+	key        string // of the list that it goes to, for ToQueue
+	name       string // of that in the set of queues
+	elsewhere  bool   // that lies in another slot of a cluster
 }
 
 // judged asks the policy about the jobs of the list, the newest first, and moves them.
@@ -69,43 +73,30 @@ func (e *emptying) judged(ctx context.Context, from *RescuedFrom) (moved int, er
 // batch deals with some jobs; it may leave the last ones, when the policy is slow.
 func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) (moved int, err error) {
 	verdicts, at, err := e.decide(ctx, jobs)
+	if err == nil && e.r.cluster {
+		err = e.abroad(ctx, verdicts, at)
+	}
 	if err != nil {
 		return 0, err
-	}
-	if e.r.cluster {
-		if err := e.abroad(ctx, verdicts); err != nil {
-			return 0, err
-		}
-		e.carry(ctx, verdicts, at)
 	}
 	replies, err := e.reroute(ctx, verdicts, at)
 	if err != nil {
 		return 0, err
 	}
-	var refused error
 	for i, reply := range replies {
 		v := &verdicts[i]
 		switch reply := reply.(type) {
 		case string:
-			if refused == nil {
-				refused = &refusal{fmt.Sprintf("%s: %s", v.To, reply)}
-			}
+			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.To, reply))))
 		case int64:
-			if reply == 0 {
-				continue
-			}
-			moved++
-			if !v.plain() {
+			moved += int(reply) // 0: it is gone
+			plain := v.To == ToQueue && v.Payload == nil && v.key == e.target()
+			if reply > 0 && !plain {
 				from.Judged = append(from.Judged, Judged{Orphan: v.Orphan, Fate: v.Fate})
 			}
 		}
 	}
-	return moved, refused
-}
-
-// plain tells whether the job goes back as it is.
-func (v *verdict) plain() bool {
-	return v.To == ToQueue && v.Payload == nil && (v.Queue == "" || v.Queue == v.Unit.Queue) && v.Suspect == v.Unit.Suspect
+	return moved, err
 }
 
 // decide asks the policy.
@@ -128,6 +119,15 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 		v := &verdicts[i]
 		v.Recoveries = e.history(known[i+1], at)
 		v.Fate = judge.Judge(v.Orphan)
+		queue := cmp.Or(v.Queue, e.queue)
+		v.name, v.key = listName(queue, v.Suspect), keys.Queue(queue)
+		if v.Suspect {
+			v.key = keys.SlotOf(queue, e.r.cluster).Suspects(queue)
+		}
+		v.elsewhere = e.r.cluster && (v.To != ToQueue || queue != e.queue)
+		if text, err := json.Marshal(v.Recoveries); err == nil && !v.Forget {
+			v.recoveries = string(text)
+		}
 		if time.Since(at) > judgeTime && i > 0 && time.Since(at) < time.Hour {
 			return verdicts[:i+1], at, nil
 		}
@@ -151,107 +151,72 @@ func (e *emptying) history(text string, at time.Time) []Recovery {
 
 // reroute moves the jobs as was decided.
 func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time) ([]any, error) {
-	counts := e.r.counts(e.queue)
-	names := []string{e.slot.Place(e.id), e.list, keys.Schedule, keys.Dead, keys.Queues, counts[0], counts[1]}
+	place := e.slot.Place(e.id)
+	names := append([]string{place, e.list, keys.Schedule, keys.Dead, keys.Queues}, e.r.counts(e.queue)...)
 	if e.r.cluster {
-		names[2], names[3], names[4] = names[0], names[0], names[0]
+		names[2], names[3], names[4] = place, place, place
 	}
-	number := make(map[string]int)
-	args := []any{at.UnixMilli(), (e.r.cfg.Window + time.Hour).Milliseconds()}
-	for i := range verdicts {
-		v := &verdicts[i]
+	args := []any{at.UnixMilli(), e.r.remembered().Milliseconds()}
+	for _, v := range verdicts {
 		var to, target any = int(v.To), score(v.Score)
-		known, recoveries := "", v.recoveries()
+		known := ""
 		switch {
-		case e.r.cluster && e.elsewhere(v):
+		case v.elsewhere:
 			if to = ""; v.To == ToQueue { // they were carried along
-				recoveries = ""
+				v.recoveries = ""
 			}
 		case v.To == ToQueue:
-			key := e.key(v)
-			if number[key] == 0 {
-				names = append(names, key)
-				number[key] = len(names)
-			}
-			target = number[key]
-			if key != e.target() && !e.r.cluster {
-				known = listName(cmp.Or(v.Queue, e.queue), v.Suspect)
+			target = numberOf(&names, v.key)
+			if v.key != e.target() && !e.r.cluster {
+				known = v.name
 			}
 		}
-		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, recoveries)
+		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, v.recoveries)
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }
 
-// key is the list that a job goes to.
-func (e *emptying) key(v *verdict) string {
-	queue := cmp.Or(v.Queue, e.queue)
-	if v.Suspect {
-		return keys.SlotOf(queue, e.r.cluster).Suspects(queue)
-	}
-	return keys.Queue(queue)
-}
-
-// elsewhere tells whether a job goes to another slot of a cluster.
-func (e *emptying) elsewhere(v *verdict) bool {
-	return v.To != ToQueue || v.Queue != "" && v.Queue != e.queue
-}
-
 // abroad is the first step of what leaves the slot of a cluster: the destination. A
-// rescuer that dies behind it leaves the job twice rather than nowhere.
-func (e *emptying) abroad(ctx context.Context, verdicts []verdict) error {
+// rescuer that dies behind it leaves the job twice rather than nowhere. The recoveries of
+// jobs that change their queue are noted in the slot of the new one; they are worth less
+// than the jobs: an error does not matter.
+func (e *emptying) abroad(ctx context.Context, verdicts []verdict, at time.Time) error {
+	var cmds []*redis.Cmd
 	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range verdicts {
 			v := &verdicts[i]
 			m := Move{v.Unit, v.To, v.Score, v.Payload, v.Trim}
-			switch {
-			case !e.elsewhere(v):
-				if e.key(v) != e.target() { // its suspects, or no longer
-					put(ctx, pipe, "SADD", keys.Queues, listName(e.queue, v.Suspect))
-				}
-			case v.To != ToQueue:
-				putMove(ctx, pipe, &m)
-			default:
-				put(ctx, pipe, "SADD", keys.Queues, listName(v.Queue, v.Suspect))
-				put(ctx, pipe, "RPUSH", e.key(v), m.bytes())
+			if v.To != ToQueue {
+				cmds = append(cmds, putMove(ctx, pipe, &m))
+				continue
+			}
+			if v.key != e.target() { // its suspects, or no longer, or another queue
+				cmds = append(cmds, put(ctx, pipe, "SADD", keys.Queues, v.name))
+			}
+			if !v.elsewhere {
+				continue
+			}
+			cmds = append(cmds, put(ctx, pipe, "RPUSH", v.key, m.bytes()))
+			if counts := e.r.counts(v.Queue); v.job != "" && v.recoveries != "" {
+				pipe.ZAdd(ctx, counts[0], redis.Z{Score: float64(at.UnixMilli()), Member: v.job})
+				pipe.HSet(ctx, counts[1], v.job, v.recoveries)
+				pipe.PExpire(ctx, counts[0], e.r.remembered())
+				pipe.PExpire(ctx, counts[1], e.r.remembered())
 			}
 		}
 		return nil
 	})
+	if isReply(err) {
+		err = nil
+		for _, cmd := range cmds {
+			err = cmp.Or(err, cmd.Err())
+		}
+	}
 	return err
 }
 
-// carry notes the recoveries of jobs that change their queue on a cluster in the slot of the
-// new one. They are worth less than the jobs: an error does not matter.
-func (e *emptying) carry(ctx context.Context, verdicts []verdict, at time.Time) {
-	_, _ = e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i := range verdicts {
-			v := &verdicts[i]
-			text := v.recoveries()
-			if !e.elsewhere(v) || v.To != ToQueue || v.job == "" || text == "" {
-				continue
-			}
-			counts, lifetime := e.r.counts(v.Queue), e.r.cfg.Window+time.Hour
-			pipe.ZAdd(ctx, counts[0], redis.Z{Score: float64(at.UnixMilli()), Member: v.job})
-			pipe.HSet(ctx, counts[1], v.job, text)
-			pipe.PExpire(ctx, counts[0], lifetime)
-			pipe.PExpire(ctx, counts[1], lifetime)
-		}
-		return nil
-	})
-}
-
-// recoveries is what is to be remembered of the job; "" is nothing.
-func (v *verdict) recoveries() string {
-	if v.Forget {
-		return ""
-	}
-	text, err := json.Marshal(v.Recoveries)
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
+// remembered is for how long what is known of recoveries stands.
+func (r *Rescuer) remembered() time.Duration { return r.cfg.Window + time.Hour }
 
 // counts are the keys of what is known of the recoveries of jobs of a queue.
 func (r *Rescuer) counts(queue string) []string {
@@ -281,10 +246,10 @@ func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
 	return errors.Join(failed...)
 }
 
-// refusal is an answer of Redis about a single job.
-type refusal struct{ text string }
+// refusal is an answer about a single job or owner.
+type refusal string
 
-func (e *refusal) Error() string { return e.text }
+func (e refusal) Error() string { return string(e) }
 
 // RedisError makes it a redis.Error.
-func (*refusal) RedisError() {}
+func (refusal) RedisError() {}

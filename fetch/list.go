@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // isWaiting tells whether a field of a place is that of a waiting list: w:QUEUE, w2:QUEUE and
@@ -17,12 +16,12 @@ func isWaiting(field string) bool { return strings.HasPrefix(field, "w") }
 type list struct {
 	field   string
 	key     string
-	queue   int  // of fetcher.names
-	suspect bool // taken from the suspects of the queue
-	since   int64
+	queue   int    // of fetcher.names
+	suspect bool   // taken from the suspects of the queue
 	held    []held // in hand: taken and not settled, the oldest first
 	next    uint64
 	stamp   uint64 // see place.group
+	owed    bool   // to be read whatever its length: a job may have been refused
 	lost    bool   // a blocked move into it was not answered: it may come late
 }
 
@@ -72,11 +71,6 @@ func (l *list) dropUnsure(drop func(h *held) bool) {
 	for i := range l.held {
 		l.held[i].unsure = false
 	}
-}
-
-// value is what the place says of the list.
-func (l *list) value(f *fetcher) string {
-	return listName(f.names[l.queue], l.suspect) + " " + strconv.FormatInt(cmp.Or(l.since, time.Now().UnixMilli()), 10)
 }
 
 // parseReceipt takes a receipt apart.

@@ -31,25 +31,22 @@ type place struct {
 	turn chan struct{}
 
 	// Guarded by turn:
-	opened  bool
-	doubt   bool           // resync before the next call
-	torn    bool           // and read every list
-	gen     uint64         // confirmed
-	asked   uint64         // the highest generation that was asked for
-	last    uint64         // number of the last call that was carried out, as Redis has it
-	number  uint64         // of the last call that was made: none has one twice
-	pending func()         // notes what a doubtful call has done if it was carried out; with the lock
-	owed    map[*list]bool // lists to be read whatever their length: a job may have been refused
-	leaving bool           // leave was sent
-	left    bool           // and carried out
-	page    int            // how many jobs of a list are read at once; 0: all
-	partial *comparison    // that was broken off
+	doubt   bool        // resync before the next call
+	torn    bool        // and read every list
+	asked   uint64      // the highest generation that was asked for
+	last    uint64      // number of the last call that was carried out, as Redis has it
+	number  uint64      // of the last call that was made: none has one twice
+	pending func()      // notes what a doubtful call has done if it was carried out; with the lock
+	leaving bool        // leave was sent
+	left    bool        // and carried out
+	page    int         // how many jobs of a list are read at once; 0: all
+	partial *comparison // that was broken off
 
 	// Guarded by fetcher.mu:
 	lapsed  bool // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter
-	known   uint64 // gen
+	gen     uint64 // confirmed generation, 0 until the place is opened; written by whose turn it is
 }
 
 func newPlace(in *incarnation, s keys.Slot) *place {
@@ -123,7 +120,7 @@ func (p *place) ready(ctx context.Context) error {
 		}
 	}
 	f.mu.Lock()
-	doubt := p.doubt || p.lapsed || !p.opened
+	doubt := p.doubt || p.lapsed || p.gen == 0
 	f.mu.Unlock()
 	if !doubt {
 		return nil
@@ -202,12 +199,4 @@ func (p *place) tidy(l *list) {
 	if len(l.held) == 0 && !l.waits() {
 		delete(p.lists, l.field)
 	}
-}
-
-// owe notes that a list is to be read whatever its length. f.mu is held.
-func (p *place) owe(l *list) {
-	if p.owed == nil {
-		p.owed = make(map[*list]bool)
-	}
-	p.owed[l] = true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,31 +12,17 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// orphan is an owner with its places.
-type orphan struct {
-	id    string
-	slots []keys.Slot
-	names map[keys.Slot][]string // queues
+// home is where a place of an owner is.
+type home struct {
+	keys.Slot
+	queues []string
+	mark   string
 }
 
-// unlisted are the owners that are registered and that the index of expiries lacks.
-func (r *Rescuer) unlisted(ctx context.Context, index string) ([]string, error) {
-	ids, err := r.registered(ctx)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	listed, err := r.rdb.ZRange(ctx, index, 0, -1).Result()
-	slices.Sort(listed)
-	return slices.DeleteFunc(ids, func(id string) bool {
-		_, found := slices.BinarySearch(listed, id)
-		return found
-	}), err
-}
-
-// registered are the ids of all owners. On a cluster every queue is asked as well: the
-// node of the registry may have fallen back.
-func (r *Rescuer) registered(ctx context.Context) ([]string, error) {
-	registries := []string{keys.CommonOf("", r.cluster).Owners}
+// unlisted are the owners that are registered and that the index of expiries lacks. On a
+// cluster every queue is asked as well: the node of the registry may have fallen back.
+func (r *Rescuer) unlisted(ctx context.Context) (ids []string, err error) {
+	registries := []string{r.common.Owners}
 	if r.cluster {
 		names, err := r.queues(ctx)
 		if err != nil {
@@ -47,7 +32,6 @@ func (r *Rescuer) registered(ctx context.Context) ([]string, error) {
 			registries = append(registries, keys.SlotOf(name, true).Registry())
 		}
 	}
-	var ids []string
 	for _, key := range registries {
 		some, err := r.rdb.HKeys(ctx, key).Result()
 		if err != nil {
@@ -56,7 +40,8 @@ func (r *Rescuer) registered(ctx context.Context) ([]string, error) {
 		ids = append(ids, some...)
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	listed, err := r.rdb.ZRange(ctx, r.common.Expiries, 0, -1).Result()
+	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return slices.Contains(listed, id) }), err
 }
 
 // queues are those that are known, and those of this process.
@@ -70,63 +55,44 @@ func (r *Rescuer) queues(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return strings.ContainsAny(name, "{}") }), nil
 }
 
-// find reads the registry of an owner.
-func (r *Rescuer) find(ctx context.Context, id string) (*orphan, error) {
-	o := &orphan{id: id, names: make(map[keys.Slot][]string)}
-	text, err := r.rdb.HGet(ctx, keys.CommonOf(id, r.cluster).Owners, id).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, err
+// find reads the registry of an owner. Somebody may have deleted it: on one server the place
+// tells its queues, on a cluster those of all known queues are looked at.
+func (r *Rescuer) find(ctx context.Context, id string) (homes []home, err error) {
+	queues, err := r.entry(ctx, r.common.Owners, id)
+	if !r.cluster && (err == nil || errors.Is(err, redis.Nil)) {
+		return []home{{queues: queues}}, nil
 	}
-	var queues []string
-	if text != "" {
-		reg, err := parseRegistered(id, text)
-		if err != nil {
-			return nil, err
-		}
-		if queues = reg.Queues; !r.cluster {
-			o.add(keys.Slot{}, reg.Queues...)
-			return o, nil
-		}
-	} else if !r.cluster { // somebody has deleted the registry; the place tells its queues
-		o.add(keys.Slot{})
-		return o, nil
-	} else if queues, err = r.queues(ctx); err != nil {
-		return nil, err
+	if errors.Is(err, redis.Nil) {
+		queues, err = r.queues(ctx)
 	}
-	for _, name := range queues {
-		s := keys.SlotOf(name, true)
-		text, err := r.rdb.HGet(ctx, s.Registry(), id).Result()
+	for i := 0; i < len(queues) && err == nil; i++ {
+		s := keys.SlotOf(queues[i], true)
+		if _, err = r.entry(ctx, s.Registry(), id); err == nil {
+			homes = append(homes, home{Slot: s, queues: queues[i : i+1]})
+		}
 		if errors.Is(err, redis.Nil) {
-			continue
+			err = nil
 		}
-		if err != nil {
-			return nil, err
-		}
-		if _, err := parseRegistered(id, text); err != nil {
-			return nil, err
-		}
-		o.add(s, name)
 	}
-	return o, nil
+	return homes, err
 }
 
-func (o *orphan) add(s keys.Slot, queues ...string) {
-	o.slots = append(o.slots, s)
-	o.names[s] = queues
-}
+const errLayout = refusal("another version of troupe has written the registry")
 
-func parseRegistered(id, text string) (reg registered, err error) {
+// entry is what a registry says of an owner.
+func (r *Rescuer) entry(ctx context.Context, registry, id string) ([]string, error) {
+	text, err := r.rdb.HGet(ctx, registry, id).Result()
+	if err != nil {
+		return nil, err
+	}
+	var reg registered
 	if json.Unmarshal([]byte(text), &reg) != nil || reg.Layout != keys.Layout {
-		return reg, &unknownLayout{id, text}
+		if !r.said[id] {
+			r.said[id] = true
+			r.cfg.Logger.Warn().Str("fetcher", id).Str("entry", text).
+				Msg("another version of troupe has written this; its jobs in progress are left alone")
+		}
+		return nil, errLayout
 	}
-	return reg, nil
+	return reg.Queues, nil
 }
-
-// unknownLayout is an entry of the registry that another version wrote.
-type unknownLayout struct{ id, text string }
-
-func (e *unknownLayout) Error() string {
-	return fmt.Sprintf("the registry says %q of %s, expected layout %d: it is left alone", e.text, e.id, keys.Layout)
-}
-
-func (*unknownLayout) RedisError() {}

@@ -24,6 +24,7 @@ type fetcher struct {
 	env     Env
 	cluster bool
 	rdb     redis.UniversalClient
+	wants   func(n int, r *rand.Rand) []Want
 	names   []string       // of the queues
 	index   map[string]int // queue -> place in names
 	value   string         // of the registry
@@ -94,8 +95,8 @@ func NewReliable(env Env) (Fetcher, error) {
 	f.value = string(value)
 	f.sick.log = env.Logger
 	f.rand = env.rand()
-	f.demand.init()
-	f.demand.wants = planner(env.Queues)
+	f.changed, f.giving, f.paused = make(chan struct{}), make(map[string]int), make(map[int]bool)
+	f.wants = planner(env.Queues)
 	f.begin()
 	return f, nil
 }
@@ -134,7 +135,7 @@ func (in *incarnation) placeOf(queue string) *place {
 	return in.places[in.f.index[queue]]
 }
 
-// fenced begins anew after a rescuer has taken over.
+// fenced begins anew after a rescuer has taken over; the next call tells of it, once.
 func (f *fetcher) fenced(in *incarnation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,32 +144,18 @@ func (f *fetcher) fenced(in *incarnation) error {
 			f.env.Fenced(in.n)
 		}
 		f.begin()
+		f.untold = &FencedError{ID: in.id, Incarnation: in.n}
 	}
-	err := &FencedError{ID: in.id, Incarnation: in.n}
-	f.untold = err
-	return err
+	return errOver
 }
 
-// tell returns the fence that was found when nobody could be told, once.
+// tell returns the fence that nobody was told of.
 func (f *fetcher) tell() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.untold; err != nil {
-		f.untold = nil
-		return err
-	}
-	return nil
-}
-
-// told returns err; a fence in it needs not be told again.
-func (f *fetcher) told(what string, err error) error {
-	if fenced, ok := errors.AsType[*FencedError](err); ok {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.untold = nil
-		return fenced
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	err := f.untold
+	f.untold = nil
+	return err
 }
 
 // current is the incarnation that calls are made for.
@@ -202,10 +189,10 @@ func (f *fetcher) Renew(ctx context.Context) error {
 	for _, p := range in.places {
 		err := p.turnOf(ctx, func() error { return p.look(ctx) })
 		if errors.Is(err, errOver) {
-			return f.tell() // somebody was faster
+			return f.tell()
 		}
 		if err != nil {
-			return f.told("renew", err)
+			return fmt.Errorf("renew: %w", err)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func TestNewReliableChecksItsEnv(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	for want, change := range map[string]func(*Env){
 		"expected a *redis.Client":      func(e *Env) { e.Redis = redis.NewRing(&redis.RingOptions{}) },
-		"Redis is a <nil>":              func(e *Env) { e.Redis = nil },
+		"Redis is nil, expected":        func(e *Env) { e.Redis = nil },
 		"Redis is nil":                  func(e *Env) { e.Redis = (*redis.Client)(nil) },
 		"expected both":                 func(e *Env) { e.Identity = "" },
 		"expected a millisecond":        func(e *Env) { e.Lease = -1 },
@@ -213,8 +213,8 @@ func TestPlaceWritesAllOrNone(t *testing.T) {
 	names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues, "queue:a"}
 	for _, key := range []string{keys.Queues, "queue:a", keys.Dead} {
 		rdb.Set(ctx, key, "x", 0)
-		err := placeScript.Run(ctx, rdb, names, int(ToRetry), 1, "", "job", "", "",
-			int(ToDead), 1, "", "job", "", "", int(ToBack), 5, "a", "job", "", "").Err()
+		err := placeScript.Run(ctx, rdb, names, int(ToRetry), 1, "", "job", "",
+			int(ToDead), 1, "", "job", "", int(ToBack), 5, "a", "job", "").Err()
 		if !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("%s spoiled: error %v", key, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,22 +18,19 @@ import (
 // rescue fences an owner and puts back what it had. Whoever comes after us can go on at
 // any point. The zero RescuedFrom means that it lives, or has left.
 func (r *Rescuer) rescue(ctx context.Context, id, token string) (from RescuedFrom, err error) {
-	o, err := r.find(ctx, id)
+	homes, err := r.find(ctx, id)
 	if err != nil {
 		return from, err
 	}
-	common := keys.CommonOf(id, r.cluster)
 	// The generations are read before the lease: an owner that renews a lapsed lease
 	// raises them, and is not fenced after that.
-	marks := make(map[keys.Slot]string)
-	for _, s := range o.slots {
-		mark, err := r.rdb.HGet(ctx, s.Place(id), "!").Result()
+	for i := range homes {
+		homes[i].mark, err = r.rdb.HGet(ctx, homes[i].Place(id), "!").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return from, err
 		}
-		marks[s] = mark
 	}
-	left, err := r.rdb.PTTL(ctx, common.Lease).Result()
+	left, err := r.rdb.PTTL(ctx, keys.CommonOf(id, r.cluster).Lease).Result()
 	if err != nil {
 		return from, err
 	}
@@ -41,66 +39,46 @@ func (r *Rescuer) rescue(ctx context.Context, id, token string) (from RescuedFro
 	}
 	var failed []error
 	open := 0
-	for _, s := range o.slots {
-		mark := marks[s]
-		generation, _, _ := strings.Cut(mark, " ")
-		flat, err := fenceScript.Run(ctx, r.rdb, []string{s.Place(id)}, generation, time.Now().UnixMilli()).StringSlice()
-		if hasPrefix(err, "ALIVE") {
-			open++
-			continue
-		}
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		if from.ID == "" {
-			from.ID, from.Queues = id, make(map[string]int)
-			r.cfg.Logger.Debug().Str("fetcher", id).Msg("its lease is over; putting back what it had in progress")
-		}
-		if err := r.empty(ctx, o, s, flat, token, &from); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		n, err := finishScript.Run(ctx, r.rdb, []string{s.Place(id), s.Registry()}, id, tombstoneTime.Milliseconds()).Int()
-		if err == nil && n > 0 {
-			open++
-		}
-		if err != nil {
-			failed = append(failed, err)
-		}
+	for _, h := range homes {
+		n, err := r.clear(ctx, id, h, token, &from)
+		open, failed = open+n, append(failed, err)
 	}
-	if len(failed) > 0 {
-		return from, errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil || open > 0 {
+		return from, err
 	}
-	if open == 0 {
-		_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.ZRem(ctx, common.Expiries, id)
-			pipe.HDel(ctx, common.Owners, id)
-			return nil
-		})
-	}
-	from.Done = err == nil && open == 0 && from.ID != ""
+	_, err = r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.ZRem(ctx, r.common.Expiries, id)
+		pipe.HDel(ctx, r.common.Owners, id)
+		return nil
+	})
+	from.Done = err == nil && from.ID != ""
 	return from, err
 }
 
-// empty puts back what every list of a place holds.
-func (r *Rescuer) empty(ctx context.Context, o *orphan, s keys.Slot, flat []string, token string, from *RescuedFrom) error {
-	type named struct{ field, value string }
-	var lists []named
-	for pair := range slices.Chunk(flat, 2) {
-		if pair[0] != "!" {
-			lists = append(lists, named{pair[0], pair[1]})
-		}
+// clear fences a place and puts back what its lists hold, the newest first. It returns how
+// many lists are left, 1 for a place whose owner lives.
+func (r *Rescuer) clear(ctx context.Context, id string, h home, token string, from *RescuedFrom) (open int, err error) {
+	generation, _, _ := strings.Cut(h.mark, " ")
+	flat, err := fenceScript.Run(ctx, r.rdb, []string{h.Place(id)}, generation, time.Now().UnixMilli()).StringSlice()
+	if hasPrefix(err, "ALIVE") {
+		return 1, nil
 	}
-	slices.SortFunc(lists, func(a, b named) int { return compareFields(b.field, a.field) }) // the newest first
+	if err != nil {
+		return 0, err
+	}
+	if from.ID == "" {
+		from.ID, from.Queues = id, make(map[string]int)
+		r.cfg.Logger.Debug().Str("fetcher", id).Msg("its lease is over; putting back what it had in progress")
+	}
+	lists := make(map[string]string)
+	for pair := range slices.Chunk(flat, 2) {
+		lists[pair[0]] = pair[1]
+	}
+	delete(lists, "!")
 	var failed []error
-	for _, l := range lists {
-		name, _, _ := cutLast(l.value, ' ')
-		queue, suspect := name, false
-		if !slices.Contains(o.names[s], name) {
-			queue, suspect = splitName(name)
-		}
-		e := &emptying{r: r, id: o.id, slot: s, field: l.field, list: s.List(o.id, l.field), queue: queue, suspect: suspect, token: token}
+	for _, field := range slices.Backward(slices.SortedFunc(maps.Keys(lists), compareFields)) {
+		queue, suspect := queueOf(lists[field], h.queues)
+		e := &emptying{r: r, id: id, slot: h.Slot, field: field, list: h.List(id, field), queue: queue, suspect: suspect, token: token}
 		n, err := e.run(ctx, from)
 		if n > 0 {
 			from.Queues[queue] += n
@@ -109,7 +87,10 @@ func (r *Rescuer) empty(ctx context.Context, o *orphan, s keys.Slot, flat []stri
 			failed = append(failed, fmt.Errorf("queue %s: %w", queue, err))
 		}
 	}
-	return errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return 0, err
+	}
+	return finishScript.Run(ctx, r.rdb, []string{h.Place(id), h.Registry()}, id, tombstoneTime.Milliseconds()).Int()
 }
 
 // emptying is one list of a fenced owner.

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,8 @@ type Rescuer struct {
 	cfg     RescuerConfig
 	rdb     redis.UniversalClient
 	cluster bool
-	own     string // what the ids of this process begin with, or ""
+	common  keys.Common // but for the leases
+	own     string      // what the ids of this process begin with, or ""
 	pause   time.Duration
 	looked  time.Time // for owners that the index lacks
 	delays  map[string]time.Duration
@@ -45,23 +47,16 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Redis == nil {
 		return nil, errors.New("rescuer: Redis is nil, expected a client")
 	}
-	if cfg.Lease < 0 {
-		return nil, fmt.Errorf("rescuer: lease %v, expected 0 or more", cfg.Lease)
+	if cfg.Lease < 0 || cfg.Window < 0 {
+		return nil, fmt.Errorf("rescuer: lease %v and window %v, expected 0 or more", cfg.Lease, cfg.Window)
 	}
-	if cfg.Lease == 0 {
-		cfg.Lease = DefaultLease
-	}
-	if cfg.Window < 0 {
-		return nil, fmt.Errorf("rescuer: window %v, expected 0 or more", cfg.Window)
-	}
-	if cfg.Window == 0 {
-		cfg.Window = DefaultWindow
-	}
+	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Window, DefaultWindow)
 	r := &Rescuer{
 		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool),
 	}
 	_, r.cluster = cfg.Redis.(*redis.ClusterClient)
+	r.common = keys.CommonOf("", r.cluster)
 	if cfg.Identity != "" {
 		r.own = cfg.Identity + "#"
 	}
@@ -71,14 +66,10 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 // Rescue makes one round. After an error, too, what could be done was done.
 func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	var done Rescued
-	token := r.own + strconv.FormatUint(r.random("lock").Uint64(), 16)
 	dead, next, err := r.look(ctx)
 	if err == nil && len(dead) > 0 {
-		if err = r.extend(ctx, token); errors.Is(err, errLock) {
+		if done, err = r.locked(ctx, dead); errors.Is(err, ErrBusy) {
 			err = nil // somebody else does it
-		} else if err == nil {
-			err = r.round(ctx, dead, token, &done)
-			r.unlock(ctx, token)
 		}
 	}
 	done.Next = r.pause/2 + r.jitter(r.pause/2)
@@ -92,12 +83,35 @@ func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	return done, nil
 }
 
-func (r *Rescuer) unlock(ctx context.Context, token string) {
+// ErrBusy tells that another rescuer is at work, or was a moment ago.
+var ErrBusy = errors.New("another rescuer is at work")
+
+// RescueOnly makes a round for these fetchers, whatever the index says of them. Those whose
+// lease runs are left alone. It is for operators; it returns ErrBusy where Rescue waits for
+// its next turn.
+func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Rescued, error) {
+	done, err := r.locked(ctx, ids)
+	if err != nil {
+		return done, fmt.Errorf("rescue: %w", err)
+	}
+	return done, nil
+}
+
+// locked makes a round under the lock.
+func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err error) {
+	token := r.own + strconv.FormatUint(r.random("lock").Uint64(), 16)
+	if err := r.extend(ctx, token); errors.Is(err, errLock) {
+		return done, ErrBusy
+	} else if err != nil {
+		return done, err
+	}
+	err = r.round(ctx, ids, token, &done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if held, err := r.rdb.Get(ctx, keys.Rescue).Result(); err == nil && held == token {
 		r.rdb.Del(ctx, keys.Rescue) // else it ends by itself
 	}
+	return done, err
 }
 
 func (r *Rescuer) random(what string) *rand.Rand {
@@ -120,8 +134,7 @@ func (r *Rescuer) jitter(d time.Duration) time.Duration {
 // look lists the owners whose entry in the index is over, now and then those that the index
 // lacks, and tells how soon the next one is due, -1 for none.
 func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
-	index := keys.CommonOf("", r.cluster).Expiries
-	text, err := lookScript.Run(ctx, r.rdb, []string{index}, lookLimit).StringSlice()
+	text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries}, lookLimit).StringSlice()
 	if err != nil {
 		return nil, -1, err
 	}
@@ -133,7 +146,7 @@ func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 		next = 0 // there may be more
 	}
 	if r.looked.IsZero() || time.Since(r.looked) > allTime {
-		lost, err := r.unlisted(ctx, index)
+		lost, err := r.unlisted(ctx)
 		if err != nil {
 			return dead, next, err
 		}
@@ -177,12 +190,7 @@ func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *
 			delete(r.delays, id)
 			continue
 		}
-		if unknown, ok := errors.AsType[*unknownLayout](err); ok {
-			if !r.said[id] {
-				r.said[id] = true
-				r.cfg.Logger.Warn().Str("fetcher", id).Str("entry", unknown.text).
-					Msg("another version of troupe has written this; its jobs in progress are left alone")
-			}
+		if errors.Is(err, errLayout) {
 			continue
 		}
 		failed = append(failed, fmt.Errorf("fetcher %s: %w", id, err))
@@ -204,8 +212,7 @@ func (r *Rescuer) delay(ctx context.Context, id string) {
 }
 
 func (r *Rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
-	index := keys.CommonOf("", r.cluster).Expiries
-	return postponeScript.Run(ctx, r.rdb, []string{index}, id, max(1, d.Milliseconds())).Err()
+	return postponeScript.Run(ctx, r.rdb, []string{r.common.Expiries}, id, max(1, d.Milliseconds())).Err()
 }
 
 // due tells whether an owner is to be rescued by us. One of this process is not, unless it
@@ -216,9 +223,8 @@ func (r *Rescuer) due(ctx context.Context, id string) (bool, error) {
 	}
 	dot := strings.LastIndexByte(id, '.') + 1
 	n, _ := strconv.ParseUint(id[dot:], 10, 64)
-	index := keys.CommonOf("", r.cluster).Expiries
 	next := id[:dot] + strconv.FormatUint(n+1, 10)
-	err := r.rdb.ZScore(ctx, index, next).Err()
+	err := r.rdb.ZScore(ctx, r.common.Expiries, next).Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}

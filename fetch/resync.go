@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -39,18 +40,15 @@ func (p *place) resync(ctx context.Context) error {
 		return err
 	}
 	done := p.pending != nil && s.last == p.number
-	fellBack := p.opened && (!s.existed || s.gen < p.gen || s.last != p.last && !done)
-	if p.opened && !fellBack && done {
-		f.mu.Lock()
-		p.pending()
-		f.mu.Unlock()
-	}
-	p.torn = p.torn || fellBack
-	p.pending, p.last, p.number = nil, s.last, max(p.number, s.last)
-	p.gen, p.opened, p.doubt = p.asked, true, true
+	fellBack := p.gen > 0 && (!s.existed || s.gen < p.gen || s.last != p.last && !done)
 	f.mu.Lock()
-	p.known = p.gen
+	if p.gen > 0 && !fellBack && done {
+		p.pending()
+	}
+	p.gen = p.asked
 	f.mu.Unlock()
+	p.torn = p.torn || fellBack
+	p.pending, p.last, p.number, p.doubt = nil, s.last, max(p.number, s.last), true
 	if fellBack {
 		p.partial = nil
 		f.env.Logger.Warn().Str("fetcher", p.in.id).Str("place", p.key).
@@ -67,7 +65,7 @@ func (p *place) resync(ctx context.Context) error {
 	if err := p.compareAll(ctx, s); err != nil {
 		return err
 	}
-	p.doubt, p.torn, p.owed = false, false, nil
+	p.doubt, p.torn = false, false
 	p.page = min(2*p.page, maxBatch)
 	return nil
 }
@@ -129,7 +127,7 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 	}
 	for _, w := range p.waiters {
 		if w.open {
-			w.compare, w.all = true, w.all || p.torn || p.owed[w.list]
+			w.next, w.list.owed = time.Time{}, w.list.owed || p.torn
 			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		} else {
@@ -161,7 +159,7 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 	}
 	for i, l := range lists {
 		f.mu.Lock()
-		same := !p.torn && !p.owed[l] && lengths[i].Err() == nil && int(lengths[i].Val()) == len(l.held)
+		same := !p.torn && !l.owed && lengths[i].Err() == nil && int(lengths[i].Val()) == len(l.held)
 		f.mu.Unlock()
 		if same {
 			continue
@@ -179,21 +177,13 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 // found is a list that the place names and we do not know. f.mu is held.
 func (p *place) found(field, value string) *list {
 	f := p.in.f
-	name, at, _ := cutLast(value, ' ')
-	queue, suspect := name, false
+	queue, suspect := queueOf(value, f.names)
 	i, known := f.index[queue]
-	if !known {
-		if queue, suspect = splitName(name); suspect {
-			i, known = f.index[queue]
-		}
-	}
 	if !known {
 		return nil // of a queue that nobody here knows; a rescuer will see to it
 	}
 	// Its jobs get numbers that none had before: a receipt of an earlier one is void.
-	l := &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect, next: p.gen << 32}
-	l.since, _ = strconv.ParseInt(at, 10, 64)
-	return l
+	return &list{field: field, key: p.slot.List(p.in.id, field), queue: i, suspect: suspect, next: p.gen << 32}
 }
 
 // compareFields sorts claims by number of their call, and waiting lists behind them.
@@ -212,9 +202,12 @@ func compareFields(a, b string) int {
 	return cmp.Or(len(callA)-len(callB), strings.Compare(callA, callB), len(nA)-len(nB), strings.Compare(nA, nB))
 }
 
-func cutLast(s string, sep byte) (before, after string, found bool) {
-	if i := strings.LastIndexByte(s, sep); i >= 0 {
-		return s[:i], s[i+1:], true
+// queueOf is the queue of a list, as the place says of it; suspects of a queue may have the
+// name of another one.
+func queueOf(value string, queues []string) (queue string, suspect bool) {
+	name := value[:max(0, strings.LastIndexByte(value, ' '))]
+	if slices.Contains(queues, name) {
+		return name, false
 	}
-	return s, "", false
+	return splitName(name)
 }

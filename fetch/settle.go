@@ -125,7 +125,7 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 		names, args := p.moveArgs(todo)
 		replies, err := p.call(ctx, settleScript, names, args, func() {
 			for _, j := range todo { // or its destination has refused it: the list tells
-				p.owe(j.l)
+				j.l.owed = true
 				if i := j.l.find(j.n); i >= 0 {
 					j.l.held[i].unsure = true
 				}

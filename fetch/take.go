@@ -74,7 +74,7 @@ func (f *fetcher) each(ctx context.Context, what string, fn func(in *incarnation
 			return nil
 		}
 		if !errors.Is(err, errOver) {
-			return f.told(what, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
 }

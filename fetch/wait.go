@@ -21,7 +21,6 @@ const (
 
 // demand says whether somebody waits. Guarded by fetcher.mu.
 type demand struct {
-	wants   func(n int, r rander) []Want
 	waits   int           // calls of Wait
 	changed chan struct{} // closed and made anew when anything changes
 	calm    *time.Timer
@@ -29,8 +28,6 @@ type demand struct {
 	giving  map[string]int // queues -> calls under way that give jobs back to them
 	calming bool           // giveBack is under way
 }
-
-func (d *demand) init() { d.changed, d.giving = make(chan struct{}), make(map[string]int) }
 
 // wake tells all who wait that something has changed. f.mu is held.
 func (f *fetcher) wake() {
@@ -40,14 +37,10 @@ func (f *fetcher) wake() {
 
 // pause notes whether a queue was found paused. f.mu is held.
 func (f *fetcher) pause(queue int, paused bool) {
-	if f.paused[queue] == paused {
-		return
+	if f.paused[queue] != paused {
+		f.paused[queue] = paused
+		f.wake()
 	}
-	if f.paused == nil {
-		f.paused = make(map[int]bool)
-	}
-	f.paused[queue] = paused
-	f.wake()
 }
 
 // Wait waits until a blocked move has brought a job; see Fetcher. It ends early
@@ -177,7 +170,7 @@ func (in *incarnation) disown(units []Unit) {
 			defer f.mu.Unlock()
 			for i := range some {
 				if l, n, ok := p.lookup(&some[i]); ok {
-					p.owe(l)
+					l.owed = true
 					p.drop(l, n)
 					p.doubt = true
 				}

@@ -3,7 +3,6 @@ package fetch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/turn"
 )
-
-type rander = *rand.Rand
 
 const (
 	shortWait = 1500 * time.Millisecond // a blocked move waits at least so long
@@ -33,10 +30,8 @@ type waiter struct {
 	open     bool      // a move is under way
 	ending   bool      // and was asked to end
 	busy     bool      // no move may begin: somebody else compares the list
-	compare  bool      // the list is to be compared before the next move
-	all      bool      // whatever its length
+	next     time.Time // when the list is to be compared; zero: before the next move
 	again    time.Time // compare at this time, too: a move may come late
-	checked  time.Time // when it was compared
 	pause    time.Time // no move before this time
 	healthy  bool      // the last move or comparison was answered
 	failures int       // in a row
@@ -56,15 +51,14 @@ func (w *waiter) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	f.mu.Lock()
-	w.compare = true                  // and the place opened
 	for w.in == f.cur && !f.closing { // f.mu is held
 		switch at := w.due(); {
-		case !at.IsZero() && !at.After(time.Now()):
+		case !at.After(time.Now()):
 			f.mu.Unlock()
 			w.check(ctx)
 			f.mu.Lock()
 		case w.may():
-			d := f.waitTime(w)
+			d := f.waitTime()
 			w.open = true
 			f.mu.Unlock()
 			w.move(ctx, d)
@@ -79,17 +73,10 @@ func (w *waiter) run() {
 // due is when the list is to be compared next: after what went wrong, and as often as
 // the lease is renewed. f.mu is held.
 func (w *waiter) due() time.Time {
-	at := w.checked.Add(w.in.f.env.Lease / 3)
-	if !w.again.IsZero() && w.again.Before(at) {
-		at = w.again
+	if w.next.Before(w.pause) {
+		return w.pause
 	}
-	if w.compare {
-		at = time.Now()
-	}
-	if at.Before(w.pause) {
-		at = w.pause
-	}
-	return at
+	return w.next
 }
 
 // may tells whether a move may be made now: somebody waits, and not just until a Take has
@@ -109,7 +96,7 @@ func (f *fetcher) longest() time.Duration { return min(longWait, f.env.Lease/3) 
 
 // waitTime is how long the next move waits. Redis serves who blocked first, and Ruby
 // blocks anew every 2 s: equal times would lock in phase. f.mu is held.
-func (f *fetcher) waitTime(*waiter) time.Duration {
+func (f *fetcher) waitTime() time.Duration {
 	longest := f.longest()
 	shortest := min(shortWait, longest*3/5)
 	return shortest + time.Duration(f.rand.Int64N(int64(longest-shortest)+1))
@@ -140,18 +127,15 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.open, w.ending = false, false
-	switch {
-	case err == nil:
+	if err == nil || errors.Is(err, redis.Nil) {
 		w.healthy, w.failures, w.away = true, 0, nil
-		if w.in == f.cur { // else it is not ours any more: a rescuer has put it back
-			w.list.add(w.in, text)
-		}
-	case errors.Is(err, redis.Nil):
-		w.healthy, w.failures, w.away = true, 0, nil
-	default:
+	} else {
 		w.failed(err)
 		w.list.lost = w.list.lost || !isReply(err)
 		w.again = time.Now().Add(d)
+	}
+	if err == nil && w.in == f.cur { // else it is not ours any more: a rescuer has put it back
+		w.list.add(w.in, text)
 	}
 	f.wake()
 	if f.waits == 0 && !f.closing {
@@ -162,26 +146,22 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 // failed notes an error: the list must be compared, and not too soon be waited again.
 // f.mu is held.
 func (w *waiter) failed(err error) {
-	w.compare, w.healthy = true, false
+	w.next, w.healthy = time.Time{}, false
 	pause := soonTime << min(w.failures, 3) // takes go on at soonTime
 	w.pause = time.Now().Add(pause + time.Duration(w.in.f.rand.Int64N(int64(pause/4))))
 	w.failures++
+	w.away = err
 	if isReply(err) {
 		w.away = nil
-		if hasPrefix(err, "WRONGTYPE") {
-			w.in.f.sick.report(w.in.f.names[w.queue], err.Error())
-		}
-		return
 	}
-	w.away = err
+	if hasPrefix(err, "WRONGTYPE") {
+		w.in.f.sick.report(w.in.f.names[w.queue], err.Error())
+	}
 }
 
 // check compares the waiting list with what is in hand; no move is under way.
 func (w *waiter) check(ctx context.Context) {
 	f := w.in.f
-	f.mu.Lock()
-	all := w.all
-	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	err := w.p.turnOf(ctx, func() error {
@@ -193,7 +173,7 @@ func (w *waiter) check(ctx context.Context) {
 			return err
 		}
 		f.mu.Lock()
-		same := !all && int(n) == len(w.list.held)
+		same := !w.list.owed && int(n) == len(w.list.held)
 		f.mu.Unlock()
 		if same {
 			return nil
@@ -208,10 +188,9 @@ func (w *waiter) check(ctx context.Context) {
 		w.failed(err)
 	} else {
 		now := time.Now()
-		w.compare, w.all, w.checked, w.away = false, false, now, nil
-		w.healthy, w.failures = true, 0
-		if !w.again.After(now) {
-			w.again = time.Time{}
+		w.next, w.healthy, w.failures, w.away = now.Add(f.env.Lease/3), true, 0, nil
+		if w.again.After(now) && w.again.Before(w.next) {
+			w.next = w.again
 		}
 	}
 	f.wake()
@@ -247,7 +226,7 @@ func (w *waiter) end() {
 func (w *waiter) name(ctx context.Context, cn redis.Scripter) error {
 	f := w.in.f
 	f.mu.Lock()
-	gen := w.p.known
+	gen := w.p.gen
 	f.mu.Unlock()
 	return openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.names[w.queue]).Err()
 }
