@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ import (
 type basic struct {
 	env Env
 
-	mu     sync.Mutex         // guards what follows; never held during a call
+	mu     mutex              // guards what follows; never held during a call
 	wants  func(n int) []Want // may panic: whose the queues are is not known
 	stash  []Unit             // popped and not handed out, the oldest first
 	pop    chan error         // tells a Wait of the end of the BRPOP under way, and is closed; or nil
@@ -71,16 +70,12 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 	}
 	ask := max(0, min(n-len(f.stash), maxTake))
 	wants := f.wants(max(ask, 1))
-	args := []any{nil, nil, 1 + len(wants), keys.Paused}
+	names, args := []string{keys.Paused}, []any{ask, f.env.Bytes}
 	for _, want := range wants {
-		args = append(args, keys.Queue(want.Queue))
-	}
-	args = append(args, ask, f.env.Bytes)
-	for _, want := range wants {
-		args = append(args, want.Queue, want.N)
+		names, args = append(names, keys.Queue(want.Queue)), append(args, want.Queue, want.N)
 	}
 	var reply []string
-	f.unlocked(func() { reply, err = popScript.Flat(ctx, f.env.Redis, args) })
+	f.mu.unlocked(func() { reply, err = popScript.Run(ctx, f.env.Redis, names, args...).StringSlice() })
 	if err == nil {
 		f.idle = make(map[string]bool)
 		err = readReply(reply, func(kind string, q int, text string, jobs []string) {
@@ -140,7 +135,7 @@ func (f *basic) Wait(ctx context.Context, d time.Duration) error {
 func (f *basic) ended(ctx context.Context, d time.Duration) (err error) {
 	pop, timer := f.pop, time.NewTimer(d)
 	defer timer.Stop()
-	f.unlocked(func() {
+	f.mu.unlocked(func() {
 		select {
 		case err = <-pop:
 		case <-timer.C:
@@ -233,17 +228,10 @@ func (f *basic) putBack(ctx context.Context, of func(Unit) bool) (err error) {
 			f.stash = append(units, f.stash...)
 		}
 	}()
-	f.unlocked(func() { _, err = f.Settle(ctx, backToQueue(units)) })
+	f.mu.unlocked(func() { _, err = f.Settle(ctx, backToQueue(units)) })
 	return err
 }
 
 var errNoAnswer = errors.New("no answer")
 
 func every(Unit) bool { return true }
-
-// unlocked runs fn, which takes its time, without the lock.
-func (f *basic) unlocked(fn func()) {
-	f.mu.Unlock()
-	defer f.mu.Lock()
-	fn()
-}

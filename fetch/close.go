@@ -45,6 +45,7 @@ func (f *fetcher) Close(ctx context.Context) (left int, err error) {
 // endWaits returns when no waiter runs.
 func (f *fetcher) endWaits(ctx context.Context) error {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.closing = true
 	f.wake()
 	in := f.cur
@@ -55,24 +56,25 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
-	for f.running > 0 || f.calming { // f.mu is held
-		changed := f.changed
-		f.mu.Unlock()
-		select {
-		case <-changed:
-		case <-t.C: // Redis does not answer
-			for _, w := range in.waiters {
-				w.conn.close()
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+	for f.running > 0 || f.calming {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		f.mu.Lock()
+		changed := f.changed
+		f.mu.unlocked(func() {
+			select {
+			case <-changed:
+			case <-t.C: // Redis does not answer
+				for _, w := range in.waiters {
+					w.cut(true)
+				}
+			case <-ctx.Done():
+			}
+		})
 	}
 	if f.calm != nil {
 		f.calm.Stop()
 	}
-	f.mu.Unlock()
 	return nil
 }
 

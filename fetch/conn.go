@@ -2,59 +2,47 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/troupehq/troupe/internal/keys"
 )
 
-// conn is the connection of a waiter. It can be cut: go-redis does not look at a context
-// while it reads.
-type conn struct {
-	mu     sync.Mutex
-	client *redis.Client
-	node   *redis.Client // what it was made of
-	number int64         // of the connection, by which Redis can be asked to end its wait
-	closed bool
-}
-
-// move is BLMOVE.
-func (c *conn) move(ctx context.Context, w *waiter, queue, list string, d time.Duration) (string, error) {
-	client, err := c.dial(ctx, w, queue)
+// blmove makes a blocked move on a connection of its own, which can be cut: go-redis does not
+// look at a context while it reads.
+func (w *waiter) blmove(ctx context.Context, d time.Duration) (string, error) {
+	queue := keys.Queue(w.in.f.names[w.queue])
+	client, err := w.dial(ctx, queue)
 	if err != nil {
 		return "", err
 	}
 	seconds := strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
-	text, err := client.Do(ctx, "blmove", queue, list, "RIGHT", "LEFT", seconds).Text()
+	text, err := client.Do(ctx, "blmove", queue, w.list.key, "RIGHT", "LEFT", seconds).Text()
 	if err != nil && err != redis.Nil && (!isReply(err) || hasPrefix(err, "MOVED", "ASK")) { //nolint:errorlint // it is never wrapped
-		c.cut()
+		w.cut(false)
 	}
 	return text, err
 }
 
-func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client, error) {
-	c.mu.Lock()
-	client := c.client
-	c.mu.Unlock()
+// dial makes a client for one connection, which names the list at first.
+func (w *waiter) dial(ctx context.Context, queue string) (client *redis.Client, err error) {
+	f := w.in.f
+	f.mu.Lock()
+	client = w.client
+	f.mu.Unlock()
 	if client != nil {
 		return client, nil
 	}
-	node, ok := w.in.f.rdb.(*redis.Client)
-	if cluster, is := w.in.f.rdb.(*redis.ClusterClient); is {
-		var err error
+	node, _ := f.rdb.(*redis.Client)
+	if cluster, is := f.rdb.(*redis.ClusterClient); is {
 		if node, err = cluster.MasterForKey(ctx, queue); err != nil {
 			return nil, err
 		}
-	} else if !ok {
-		return nil, net.ErrClosed
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, net.ErrClosed
 	}
 	opt := *node.Options()
 	connected := opt.OnConnect
@@ -64,13 +52,16 @@ func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client
 				return err
 			}
 		}
-		if err := w.name(ctx, cn); err != nil {
+		f.mu.Lock()
+		gen := w.p.gen
+		f.mu.Unlock()
+		if err := openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.names[w.queue]).Err(); err != nil {
 			return err
 		}
 		id, _ := cn.ClientID(ctx).Result() // without it the connection is closed instead
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.number = id
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		w.number = id
 		return nil
 	}
 	opt.PoolSize, opt.MaxActiveConns, opt.MinIdleConns, opt.MaxIdleConns = 1, 0, 0, 0
@@ -83,33 +74,27 @@ func (c *conn) dial(ctx context.Context, w *waiter, queue string) (*redis.Client
 	if opt.WriteTimeout <= 0 {
 		opt.WriteTimeout--
 	}
-	c.client, c.node = redis.NewClient(&opt), node
-	w.in.f.env.opened(c.client)
-	return c.client, nil
-}
-
-// id is the number of the connection, and a client of its server; 0 while there is none.
-func (c *conn) id() (int64, *redis.Client) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.number, c.node
-}
-
-// cut closes the connection; the next move makes a new one.
-func (c *conn) cut() {
-	c.mu.Lock()
-	client := c.client
-	c.client, c.number, c.node = nil, 0, nil
-	c.mu.Unlock()
-	if client != nil {
-		_ = client.Close() // and with it a connection that is read from
+	client = redis.NewClient(&opt)
+	if f.env.OnClient != nil {
+		f.env.OnClient(client)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.gone {
+		return nil, errors.Join(net.ErrClosed, client.Close())
+	}
+	w.client, w.node = client, node
+	return client, nil
 }
 
-// close closes it for good.
-func (c *conn) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.cut()
+// cut closes the connection, and one that is read from; the next move makes a new one unless
+// it is closed for good.
+func (w *waiter) cut(gone bool) {
+	w.in.f.mu.Lock()
+	client := w.client
+	w.client, w.node, w.number, w.gone = nil, nil, 0, w.gone || gone
+	w.in.f.mu.Unlock()
+	if client != nil {
+		_ = client.Close()
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,17 +49,9 @@ const (
 
 // String is the name of the place in errors and logs.
 func (p Place) String() string {
-	switch p {
-	case ToQueue:
-		return "to queue"
-	case ToRetry:
-		return "to retry"
-	case ToSchedule:
-		return "to schedule"
-	case ToDead:
-		return "to dead"
-	case ToBack:
-		return "to the back"
+	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back"}
+	if p >= 0 && int(p) < len(names) {
+		return names[p]
 	}
 	return "to place " + strconv.Itoa(int(p))
 }
@@ -87,7 +80,7 @@ type Trim struct {
 	Max    int     // keep Max-1 newest, as Sidekiq does (ZREMRANGEBYRANK 0 -Max)
 }
 
-// text is t as the scripts read it: 'BEFORE MAX', empty for none.
+// text is t as the scripts read it: 'BEFORE MAX', each empty if it does not trim.
 func (t Trim) text() string {
 	before, most := "", ""
 	if t.Before != 0 {
@@ -95,9 +88,6 @@ func (t Trim) text() string {
 	}
 	if t.Max > 0 {
 		most = strconv.Itoa(t.Max)
-	}
-	if before+most == "" {
-		return ""
 	}
 	return before + " " + most
 }
@@ -221,18 +211,21 @@ func (e *Env) check() error {
 	return nil
 }
 
-// opened tells of a new client.
-func (e *Env) opened(rdb redis.UniversalClient) {
-	if e.OnClient != nil {
-		e.OnClient(rdb)
-	}
-}
-
 // rand is a source that differs between the capsules of a fleet.
 func (e *Env) rand() *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(e.Identity + "#" + e.Capsule))
 	return rand.New(rand.NewPCG(h.Sum64(), 0))
+}
+
+// mutex guards what a fetcher knows. It is never held during a call.
+type mutex struct{ sync.Mutex }
+
+// unlocked runs fn, which takes its time, without the lock.
+func (m *mutex) unlocked(fn func()) {
+	m.Unlock()
+	defer m.Lock()
+	fn()
 }
 
 // Factory makes the Fetcher of a capsule; it must not touch Redis.

@@ -36,14 +36,15 @@ type verdict struct {
 // judged asks the policy about the jobs of the list, the newest first, and moves them.
 // It leaves those that cannot be read.
 func (e *emptying) judged(ctx context.Context, from *RescuedFrom) (moved int, err error) {
-	page, failures := judgeBatch, 0
-	for {
+	for page, failures := judgeBatch, 0; ; {
 		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
-		switch {
-		case hasPrefix(err, "WRONGTYPE"): // closed already
+		if hasPrefix(err, "WRONGTYPE") || err == nil && len(jobs) == 0 { // closed already, or empty
 			return moved, nil
-		case err != nil && !isReply(err) && ctx.Err() == nil && failures < 10:
-			failures++
+		}
+		if err != nil {
+			if failures++; isReply(err) || ctx.Err() != nil || failures > 10 {
+				return moved, err
+			}
 			if page == 1 && failures > pageTries {
 				e.r.cfg.Logger.Error().Str("queue", e.queue).Msg("a job is larger than what the connection to redis " +
 					"carries within its time-out; it goes back to its queue unread, and its recovery is not counted")
@@ -51,20 +52,13 @@ func (e *emptying) judged(ctx context.Context, from *RescuedFrom) (moved int, er
 			}
 			page = max(1, page/4)
 			continue
-		case err != nil:
-			return moved, err
-		case len(jobs) == 0:
-			return moved, nil
 		}
 		n, err := e.batch(ctx, jobs, from)
 		moved += n
-		if err != nil {
-			return moved, err
+		if err == nil && n > 0 {
+			err = e.r.extend(ctx, e.token)
 		}
-		if n == 0 {
-			return moved, nil // all were gone
-		}
-		if err := e.r.extend(ctx, e.token); err != nil {
+		if err != nil || n == 0 { // all were gone
 			return moved, err
 		}
 	}

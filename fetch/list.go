@@ -2,9 +2,11 @@ package fetch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // isWaiting tells whether a field of a place is that of a waiting list: w:QUEUE, w2:QUEUE and
@@ -81,4 +83,87 @@ func parseReceipt(receipt string) (field string, n uint64, ok bool) {
 	}
 	n, err := strconv.ParseUint(receipt[dot+1:], 10, 64)
 	return receipt[:dot], n, err == nil
+}
+
+// readReply takes the reply of take or pop apart. q is a place in the wants; text is the field
+// of a claim or of a list whose length is not as expected, or what is wrong with a queue.
+func readReply(reply []string, each func(kind string, q int, text string, jobs []string)) error {
+	for len(reply) > 1 {
+		q, _ := strconv.Atoi(reply[1])
+		switch {
+		case reply[0] == "c" && len(reply) > 3:
+			q, _ := strconv.Atoi(reply[2])
+			n, _ := strconv.Atoi(reply[3])
+			each("c", q-1, reply[1], reply[4:4+n])
+			reply = reply[4+n:]
+		case reply[0] == "p":
+			each("p", q-1, "", nil)
+			reply = reply[2:]
+		case reply[0] == "e" && len(reply) > 2:
+			each("e", q-1, reply[2], nil)
+			reply = reply[3:]
+		case reply[0] == "t":
+			each("t", 0, reply[1], nil)
+			reply = reply[2:]
+		default:
+			return fmt.Errorf("unexpected reply %q", reply[0])
+		}
+	}
+	return nil
+}
+
+// bytesOf is s as bytes that nobody may modify.
+func bytesOf(s string) []byte {
+	if s == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s), len(s))
+}
+
+// ackGroup are the acks of one list.
+type ackGroup struct {
+	l      *list
+	length int      // of the list, as far as we know
+	oldest int      // how many of its oldest jobs are acked: they go by their number
+	rest   [][]byte // the others
+}
+
+// group sorts acks by list, and stamps their jobs with the number of the call. What is
+// not in hand was acked before. It is our turn.
+func (p *place) group(acks []Unit) (groups []ackGroup) {
+	f, stamp := p.in.f, p.number+1
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var l *list
+	for i := range acks {
+		field, n, ok := parseReceipt(acks[i].Receipt)
+		if !ok || acks[i].Incarnation != p.in.n {
+			continue
+		}
+		if l == nil || l.field != field {
+			l = p.lists[field]
+		}
+		k := l.find(n)
+		if k < 0 {
+			continue
+		}
+		if l.stamp != stamp {
+			l.stamp = stamp
+			groups = append(groups, ackGroup{l: l, length: len(l.held)})
+		}
+		l.held[k].stamp = stamp
+	}
+	for i := range groups {
+		g := &groups[i]
+		for k, h := range g.l.held {
+			switch {
+			case h.stamp != stamp:
+			case g.oldest == k && !g.l.waits():
+				g.oldest++
+			default:
+				g.rest = append(g.rest, h.payload)
+			}
+		}
+	}
+	return groups
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +29,7 @@ type fetcher struct {
 	value   string         // of the registry
 	sick    sickQueues
 
-	mu      sync.Mutex
+	mu      mutex
 	rand    *rand.Rand
 	cur     *incarnation
 	renewed stamp // when the last confirmed renewal was sent

@@ -70,10 +70,7 @@ func (r *Rescuer) clear(ctx context.Context, id string, h home, token string, fr
 		from.ID, from.Queues = id, make(map[string]int)
 		r.cfg.Logger.Debug().Str("fetcher", id).Msg("its lease is over; putting back what it had in progress")
 	}
-	lists := make(map[string]string)
-	for pair := range slices.Chunk(flat, 2) {
-		lists[pair[0]] = pair[1]
-	}
+	lists := pairs(flat)
 	delete(lists, "!")
 	var failed []error
 	for _, field := range slices.Backward(slices.SortedFunc(maps.Keys(lists), compareFields)) {

@@ -36,6 +36,7 @@ type Rescuer struct {
 	cluster bool
 	common  keys.Common // but for the leases
 	own     string      // what the ids of this process begin with, or ""
+	rand    *rand.Rand
 	pause   time.Duration
 	looked  time.Time // for owners that the index lacks
 	delays  map[string]time.Duration
@@ -57,9 +58,12 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	}
 	_, r.cluster = cfg.Redis.(*redis.ClusterClient)
 	r.common = keys.CommonOf("", r.cluster)
+	r.rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	if cfg.Identity != "" {
 		r.own = cfg.Identity + "#"
+		r.rand = jitter.Rand(r.own, "rescue")
 	}
+	r.rand = cmp.Or(cfg.Rand, r.rand)
 	return r, nil
 }
 
@@ -99,7 +103,7 @@ func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Rescued, error
 
 // locked makes a round under the lock.
 func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err error) {
-	token := r.own + strconv.FormatUint(r.random("lock").Uint64(), 16)
+	token := r.own + strconv.FormatUint(r.rand.Uint64(), 16)
 	if err := r.extend(ctx, token); errors.Is(err, errLock) {
 		return done, ErrBusy
 	} else if err != nil {
@@ -114,21 +118,8 @@ func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err e
 	return done, err
 }
 
-func (r *Rescuer) random(what string) *rand.Rand {
-	if r.cfg.Rand != nil {
-		return r.cfg.Rand
-	}
-	if r.own == "" {
-		return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
-	}
-	return jitter.Rand(r.own, what)
-}
-
 func (r *Rescuer) jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return time.Duration(r.random("pause").Int64N(int64(d)))
+	return time.Duration(r.rand.Int64N(max(1, int64(d))))
 }
 
 // look lists the owners whose entry in the index is over, now and then those that the index

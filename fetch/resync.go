@@ -18,13 +18,6 @@ const (
 	pageTries     = 3 // to read a single job, until it is set aside
 )
 
-// state is what begin returns of a place.
-type state struct {
-	gen, last uint64
-	existed   bool
-	fields    map[string]string
-}
-
 // resync finds out under a new generation what became of a doubtful call, and compares
 // every list that may not be as expected with what is in hand. It is our turn.
 func (p *place) resync(ctx context.Context) error {
@@ -34,13 +27,13 @@ func (p *place) resync(ctx context.Context) error {
 	p.lapsed = false
 	f.mu.Unlock()
 	p.doubt = p.doubt || lapsed
-	s, err := p.begin(ctx)
+	gen, last, fields, err := p.begin(ctx)
 	if err != nil {
 		p.doubt = true
 		return err
 	}
-	done := p.pending != nil && s.last == p.number
-	fellBack := p.gen > 0 && (!s.existed || s.gen < p.gen || s.last != p.last && !done)
+	done := p.pending != nil && last == p.number
+	fellBack := p.gen > 0 && (gen < p.gen || last != p.last && !done)
 	f.mu.Lock()
 	if p.gen > 0 && !fellBack && done {
 		p.pending()
@@ -48,7 +41,7 @@ func (p *place) resync(ctx context.Context) error {
 	p.gen = p.asked
 	f.mu.Unlock()
 	p.torn = p.torn || fellBack
-	p.pending, p.last, p.number, p.doubt = nil, s.last, max(p.number, s.last), true
+	p.pending, p.last, p.number, p.doubt = nil, last, max(p.number, last), true
 	if fellBack {
 		p.partial = nil
 		f.env.Logger.Warn().Str("fetcher", p.in.id).Str("place", p.key).
@@ -62,7 +55,7 @@ func (p *place) resync(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.compareAll(ctx, s); err != nil {
+	if err := p.compareAll(ctx, fields); err != nil {
 		return err
 	}
 	p.doubt, p.torn = false, false
@@ -70,8 +63,9 @@ func (p *place) resync(ctx context.Context) error {
 	return nil
 }
 
-// begin raises the generation.
-func (p *place) begin(ctx context.Context) (*state, error) {
+// begin raises the generation, and returns the one before, 0 for a place that did not exist,
+// the number of the last call, and what the lists are.
+func (p *place) begin(ctx context.Context) (gen, last uint64, fields map[string]string, err error) {
 	f := p.in.f
 	args := []any{nil, p.in.id, f.value}
 	for _, w := range p.waiters {
@@ -83,7 +77,7 @@ func (p *place) begin(ctx context.Context) (*state, error) {
 		reply, err := beginScript.Run(ctx, f.rdb, []string{p.key, p.registry}, args...).StringSlice()
 		switch {
 		case hasPrefix(err, "FENCED"):
-			return nil, f.fenced(p.in)
+			return 0, 0, nil, f.fenced(p.in)
 		case hasPrefix(err, "FOREIGN"):
 			mark := strings.Fields(err.Error())
 			gen, _ := strconv.ParseUint(mark[1], 10, 64)
@@ -91,27 +85,31 @@ func (p *place) begin(ctx context.Context) (*state, error) {
 				continue
 			}
 			f.env.Logger.Error().Str("fetcher", p.in.id).Msg("another process uses the identity of this one; taking a new one")
-			return nil, f.fenced(p.in)
+			return 0, 0, nil, f.fenced(p.in)
 		case err != nil:
-			return nil, err
+			return 0, 0, nil, err
 		}
-		s := &state{existed: reply[0] != "", fields: make(map[string]string)}
-		s.gen, _ = strconv.ParseUint(reply[0], 10, 64)
-		s.last, _ = strconv.ParseUint(reply[1], 10, 64)
-		for pair := range slices.Chunk(reply[2:], 2) {
-			s.fields[pair[0]] = pair[1]
-		}
-		return s, nil
+		gen, _ = strconv.ParseUint(reply[0], 10, 64)
+		last, _ = strconv.ParseUint(reply[1], 10, 64)
+		return gen, last, pairs(reply[2:]), nil
 	}
+}
+
+func pairs(flat []string) map[string]string {
+	all := make(map[string]string, len(flat)/2)
+	for pair := range slices.Chunk(flat, 2) {
+		all[pair[0]] = pair[1]
+	}
+	return all
 }
 
 // compareAll compares the lists that may not be as expected. A waiting list that a
 // blocked move is open for is left to its waiter.
-func (p *place) compareAll(ctx context.Context, s *state) error {
+func (p *place) compareAll(ctx context.Context, fields map[string]string) error {
 	f := p.in.f
 	var lists []*list
 	f.mu.Lock()
-	for field, value := range s.fields {
+	for field, value := range fields {
 		l := p.lists[field]
 		if l == nil {
 			l = p.found(field, value)
@@ -121,7 +119,7 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 		}
 	}
 	for field, l := range p.lists {
-		if _, known := s.fields[field]; !known {
+		if _, known := fields[field]; !known {
 			lists = append(lists, l)
 		}
 	}
@@ -158,20 +156,26 @@ func (p *place) compareAll(ctx context.Context, s *state) error {
 		return err
 	}
 	for i, l := range lists {
-		f.mu.Lock()
-		same := !p.torn && !l.owed && lengths[i].Err() == nil && int(lengths[i].Val()) == len(l.held)
-		f.mu.Unlock()
-		if same {
-			continue
-		}
-		if err := lengths[i].Err(); err != nil {
-			return fmt.Errorf("%s: %w", l.key, err)
-		}
-		if err := p.compare(ctx, l, int(lengths[i].Val())); err != nil {
+		if err := p.check(ctx, l, lengths[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// check compares a list unless it is as long as expected. It is our turn.
+func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error {
+	n, err := length.Result()
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.key, err)
+	}
+	p.in.f.mu.Lock()
+	same := !p.torn && !l.owed && int(n) == len(l.held)
+	p.in.f.mu.Unlock()
+	if same {
+		return nil
+	}
+	return p.compare(ctx, l, int(n))
 }
 
 // found is a list that the place names and we do not know. f.mu is held.

@@ -19,15 +19,10 @@ func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	var results []Result
 	err := f.each(ctx, "settle", func(in *incarnation) (err error) {
 		results, err = f.settle(ctx, in, moves)
-		if err == nil {
-			in.followUp(ctx)
-		}
+		in.followUp(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	return results, err
 }
 
 func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]Result, error) {
@@ -54,7 +49,10 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 			}
 		}
 	}
-	return results, refused
+	if refused != nil {
+		return nil, refused
+	}
+	return results, nil
 }
 
 // give counts the calls that give jobs back to a queue: meanwhile no wait on it begins,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"unsafe"
 
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -39,6 +38,16 @@ type request struct {
 // take brings jobs into the stash, where they stay after an error or a panic in what others
 // wrote, and hands out what is there.
 func (f *fetcher) take(ctx context.Context, what string, r request) (units []Unit, err error) {
+	f.mu.Lock()
+	f.takes++
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.takes--; len(f.stash) > 0 {
+			f.calmSoon()
+		}
+	}()
 	err = f.each(ctx, what, func(in *incarnation) error {
 		if len(r.acks) > 0 || f.inHand(in, r.suspect) == 0 {
 			if err := f.collect(ctx, in, r); err != nil {
@@ -92,51 +101,6 @@ func (in *incarnation) followUp(ctx context.Context) {
 	}
 }
 
-// startable tells whether a unit in hand may be handed out: not while jobs are given back to
-// its queue, since it may be one of them. f.mu is held.
-func (f *fetcher) startable(u *Unit, suspect bool) bool {
-	return u.Suspect == suspect && (suspect || f.giving[u.Queue] == 0)
-}
-
-// inHand is how many units may be handed out, none unless the lease is sure.
-func (f *fetcher) inHand(in *incarnation, suspect bool) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.cur != in || !f.fresh(0) {
-		return 0
-	}
-	for i := range f.stash {
-		if u := &f.stash[i]; f.startable(u, suspect) && !in.placeOf(u.Queue).lapsed {
-			n++
-		}
-	}
-	return n
-}
-
-// unstash hands out what is in hand.
-func (f *fetcher) unstash(in *incarnation, r *request) ([]Unit, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.cur != in {
-		return nil, errOver
-	}
-	if !f.fresh(0) {
-		return nil, nil
-	}
-	units := make([]Unit, 0, max(0, min(r.n, len(f.stash))))
-	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
-		if len(units) >= r.n || !f.startable(&u, r.suspect) || in.placeOf(u.Queue).lapsed {
-			return false
-		}
-		units = append(units, u)
-		return true
-	})
-	if len(units) > 0 && f.waits > 0 {
-		f.wake() // a waiter has paused for them; a Wait that goes on may not have seen them
-	}
-	return units, nil
-}
-
 // collect acks, and takes what is lacking. On a cluster each place is asked in the order of
 // the wants: first for what was drawn for its queue, then for what others lack.
 func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error {
@@ -165,7 +129,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 	r.bytes = f.env.Bytes
 	for i, page := range pages {
 		p, first := in.placeOf(page[0].Queue), page[0].Queue
-		r.wants, r.most, r.acks = page, maxTake, acks[p]
+		r.wants, r.most, r.acks, r.dry = page, maxTake, acks[p], false
 		if f.cluster && i < len(wants) {
 			r.most = min(page[0].N, maxTake)
 		}
@@ -316,87 +280,4 @@ func (p *place) acked(groups []ackGroup, stamp uint64) {
 		g.l.held = slices.DeleteFunc(g.l.held, func(h held) bool { return h.stamp == stamp })
 		p.tidy(g.l)
 	}
-}
-
-// readReply takes the reply of take or pop apart. q is a place in the wants; text is the field
-// of a claim or of a list whose length is not as expected, or what is wrong with a queue.
-func readReply(reply []string, each func(kind string, q int, text string, jobs []string)) error {
-	for len(reply) > 1 {
-		q, _ := strconv.Atoi(reply[1])
-		switch {
-		case reply[0] == "c" && len(reply) > 3:
-			q, _ := strconv.Atoi(reply[2])
-			n, _ := strconv.Atoi(reply[3])
-			each("c", q-1, reply[1], reply[4:4+n])
-			reply = reply[4+n:]
-		case reply[0] == "p":
-			each("p", q-1, "", nil)
-			reply = reply[2:]
-		case reply[0] == "e" && len(reply) > 2:
-			each("e", q-1, reply[2], nil)
-			reply = reply[3:]
-		case reply[0] == "t":
-			each("t", 0, reply[1], nil)
-			reply = reply[2:]
-		default:
-			return fmt.Errorf("unexpected reply %q", reply[0])
-		}
-	}
-	return nil
-}
-
-// bytesOf is s as bytes that nobody may modify.
-func bytesOf(s string) []byte {
-	if s == "" {
-		return []byte{}
-	}
-	return unsafe.Slice(unsafe.StringData(s), len(s))
-}
-
-// ackGroup are the acks of one list.
-type ackGroup struct {
-	l      *list
-	length int      // of the list, as far as we know
-	oldest int      // how many of its oldest jobs are acked: they go by their number
-	rest   [][]byte // the others
-}
-
-// group sorts acks by list, and stamps their jobs with the number of the call. What is
-// not in hand was acked before. It is our turn.
-func (p *place) group(acks []Unit) (groups []ackGroup) {
-	f, stamp := p.in.f, p.number+1
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var l *list
-	for i := range acks {
-		field, n, ok := parseReceipt(acks[i].Receipt)
-		if !ok || acks[i].Incarnation != p.in.n {
-			continue
-		}
-		if l == nil || l.field != field {
-			l = p.lists[field]
-		}
-		k := l.find(n)
-		if k < 0 {
-			continue
-		}
-		if l.stamp != stamp {
-			l.stamp = stamp
-			groups = append(groups, ackGroup{l: l, length: len(l.held)})
-		}
-		l.held[k].stamp = stamp
-	}
-	for i := range groups {
-		g := &groups[i]
-		for k, h := range g.l.held {
-			switch {
-			case h.stamp != stamp:
-			case g.oldest == k && !g.l.waits():
-				g.oldest++
-			default:
-				g.rest = append(g.rest, h.payload)
-			}
-		}
-	}
-	return groups
 }

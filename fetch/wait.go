@@ -22,6 +22,7 @@ const (
 // demand says whether somebody waits. Guarded by fetcher.mu.
 type demand struct {
 	waits   int           // calls of Wait
+	takes   int           // and of Take
 	changed chan struct{} // closed and made anew when anything changes
 	calm    *time.Timer
 	running int            // waiters
@@ -57,8 +58,8 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.closing {
-		f.mu.Unlock()
 		return fmt.Errorf("wait: %w", errClosed)
 	}
 	f.waits++
@@ -67,29 +68,28 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 	defer f.endWait()
 	timer := time.NewTimer(min(d, lookTime))
 	defer timer.Stop()
-	begun := time.Now()
-	for { // f.mu is held
-		changed, got, over := f.changed, f.ready(in), f.cur != in || f.closing
-		err := in.failed()
+	for begun, ended := time.Now(), false; !ended; {
+		if f.ready(in) || f.cur != in || f.closing {
+			return nil
+		}
+		if err := in.failed(); err != nil {
+			return fmt.Errorf("wait: %w", err)
+		}
 		if !in.waitedFor() { // what is not waited for is looked at
 			timer.Reset(max(0, min(d, soonTime)-time.Since(begun)))
 		}
-		f.mu.Unlock()
-		switch {
-		case got || over:
-			return nil
-		case err != nil:
-			return fmt.Errorf("wait: %w", err)
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		f.mu.Lock()
+		changed := f.changed
+		f.mu.unlocked(func() {
+			select {
+			case <-changed:
+			case <-timer.C:
+				ended = true
+			case <-ctx.Done():
+				ended = true
+			}
+		})
 	}
+	return ctx.Err()
 }
 
 // ready tells whether a Take would find something in hand. f.mu is held.
@@ -97,16 +97,20 @@ func (f *fetcher) ready(in *incarnation) bool {
 	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startable(&u, false) })
 }
 
-// endWait is the end of a Wait. When no other begins, the waits that are open end soon.
+// endWait is the end of a Wait. When no other begins, the waits that are open end soon. f.mu
+// is held.
 func (f *fetcher) endWait() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.waits--; f.waits > 0 || f.closing {
-		return
-	}
-	if f.calm == nil {
+	f.waits--
+	f.calmSoon()
+}
+
+// calmSoon sees to it that nothing stays open or in hand that nobody wants. f.mu is held.
+func (f *fetcher) calmSoon() {
+	switch {
+	case f.waits > 0 || f.closing:
+	case f.calm == nil:
 		f.calm = time.AfterFunc(graceTime, f.calmDown)
-	} else {
+	default:
 		f.calm.Reset(graceTime)
 	}
 }
@@ -115,26 +119,20 @@ func (f *fetcher) endWait() {
 func (f *fetcher) calmDown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.waits > 0 || f.closing {
+	in := f.cur
+	if f.waits > 0 || f.closing || in.endMoves() || f.takes > 0 || len(f.stash) == 0 || f.calming {
 		return
 	}
-	if !f.cur.endMoves() && len(f.stash) > 0 && !f.calming {
-		f.calming = true
-		turn.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			f.mu.Lock()
-			in, unwanted := f.cur, f.waits == 0
-			f.mu.Unlock()
-			if unwanted {
-				_ = f.giveBack(ctx, in)
-			}
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.calming = false
-			f.wake()
-		})
-	}
+	f.calming = true
+	turn.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = f.giveBack(ctx, in)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.calming = false
+		f.wake()
+	})
 }
 
 // endMoves ends the moves that are under way, and tells whether there are any. f.mu is held.
@@ -151,8 +149,10 @@ func (in *incarnation) endMoves() (open bool) {
 // giveBack puts what nobody has taken back into its queues: other processes wait.
 func (f *fetcher) giveBack(ctx context.Context, in *incarnation) error {
 	f.mu.Lock()
-	units := f.stash
-	f.stash = nil
+	var units []Unit
+	if f.cur == in && (f.waits+f.takes == 0 || f.closing) {
+		units, f.stash = f.stash, nil
+	}
 	f.mu.Unlock()
 	_, err := f.settle(ctx, in, backToQueue(units))
 	if err != nil {

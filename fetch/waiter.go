@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/turn"
 )
 
@@ -24,50 +23,43 @@ type waiter struct {
 	p     *place
 	queue int // of fetcher.names
 	list  *list
-	conn  conn
 
 	// Guarded by fetcher.mu:
-	open     bool      // a move is under way
-	ending   bool      // and was asked to end
-	busy     bool      // no move may begin: somebody else compares the list
-	next     time.Time // when the list is to be compared; zero: before the next move
-	again    time.Time // compare at this time, too: a move may come late
-	pause    time.Time // no move before this time
-	healthy  bool      // the last move or comparison was answered
-	failures int       // in a row
-	away     error     // why Redis cannot be reached
+	client   *redis.Client // of the connection
+	node     *redis.Client // what it was made of
+	number   int64         // by which Redis can be asked to end its wait
+	gone     bool          // there will be none any more
+	open     bool          // a move is under way
+	ending   bool          // and was asked to end
+	busy     bool          // no move may begin: somebody else compares the list
+	next     time.Time     // when the list is to be compared; zero: before the next move
+	again    time.Time     // compare at this time, too: a move may come late
+	pause    time.Time     // no move before this time
+	healthy  bool          // the last move or comparison was answered
+	failures int           // in a row
+	away     error         // why Redis cannot be reached
 }
 
 // run goes on until the incarnation or the fetcher ends.
 func (w *waiter) run() {
-	f := w.in.f
-	defer func() {
-		w.conn.close()
-		f.mu.Lock()
-		f.running--
-		f.wake()
-		f.mu.Unlock()
-	}()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	f, ctx := w.in.f, context.Background()
 	f.mu.Lock()
-	for w.in == f.cur && !f.closing { // f.mu is held
+	defer f.mu.Unlock()
+	for w.in == f.cur && !f.closing {
 		switch at := w.due(); {
 		case !at.After(time.Now()):
-			f.mu.Unlock()
-			w.check(ctx)
-			f.mu.Lock()
+			f.mu.unlocked(func() { w.check(ctx) })
 		case w.may():
 			d := f.waitTime()
 			w.open = true
-			f.mu.Unlock()
-			w.move(ctx, d)
-			f.mu.Lock()
+			f.mu.unlocked(func() { w.move(ctx, d) })
 		default:
 			w.sleep(at)
 		}
 	}
-	f.mu.Unlock()
+	f.mu.unlocked(func() { w.cut(true) })
+	f.running--
+	f.wake()
 }
 
 // due is when the list is to be compared next: after what went wrong, and as often as
@@ -105,25 +97,23 @@ func (f *fetcher) waitTime() time.Duration {
 // sleep waits for a change, or until something is due. f.mu is held, not meanwhile.
 func (w *waiter) sleep(at time.Time) {
 	f := w.in.f
-	changed := f.changed
-	d := time.Until(at)
-	if pause := time.Until(w.pause); pause > 0 && pause < d {
-		d = pause
+	if w.pause.After(time.Now()) && w.pause.Before(at) {
+		at = w.pause
 	}
-	f.mu.Unlock()
-	defer f.mu.Lock()
-	t := time.NewTimer(max(d, time.Millisecond))
+	changed, t := f.changed, time.NewTimer(max(time.Until(at), time.Millisecond))
 	defer t.Stop()
-	select {
-	case <-changed:
-	case <-t.C:
-	}
+	f.mu.unlocked(func() {
+		select {
+		case <-changed:
+		case <-t.C:
+		}
+	})
 }
 
 // move is one blocked move.
 func (w *waiter) move(ctx context.Context, d time.Duration) {
 	f := w.in.f
-	text, err := w.conn.move(ctx, w, keys.Queue(f.names[w.queue]), w.list.key, d)
+	text, err := w.blmove(ctx, d)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.open, w.ending = false, false
@@ -138,9 +128,7 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 		w.list.add(w.in, text)
 	}
 	f.wake()
-	if f.waits == 0 && !f.closing {
-		f.calm.Reset(graceTime)
-	}
+	f.calmSoon()
 }
 
 // failed notes an error: the list must be compared, and not too soon be waited again.
@@ -168,17 +156,7 @@ func (w *waiter) check(ctx context.Context) {
 		if err := w.p.ready(ctx); err != nil {
 			return err
 		}
-		n, err := f.rdb.LLen(ctx, w.list.key).Result()
-		if err != nil {
-			return err
-		}
-		f.mu.Lock()
-		same := !w.list.owed && int(n) == len(w.list.held)
-		f.mu.Unlock()
-		if same {
-			return nil
-		}
-		err = w.p.compare(ctx, w.list, int(n))
+		err := w.p.check(ctx, w.list, f.rdb.LLen(ctx, w.list.key))
 		w.p.doubt = w.p.doubt && err != nil
 		return err
 	})
@@ -204,7 +182,7 @@ func (w *waiter) end() {
 		return
 	}
 	w.ending = true
-	id, node := w.conn.id()
+	id, node := w.number, w.node
 	if id == 0 || node == nil {
 		return
 	}
@@ -217,16 +195,7 @@ func (w *waiter) end() {
 		away := w.open && w.ending && err != nil && !isReply(err)
 		f.mu.Unlock()
 		if away {
-			w.conn.cut()
+			w.cut(false)
 		}
 	})
-}
-
-// name has the list named on a new connection.
-func (w *waiter) name(ctx context.Context, cn redis.Scripter) error {
-	f := w.in.f
-	f.mu.Lock()
-	gen := w.p.gen
-	f.mu.Unlock()
-	return openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.names[w.queue]).Err()
 }

@@ -6,7 +6,7 @@
 -- ARGV[2]  how many bytes: the job that reaches them is the last one
 -- ARGV[3..] per queue: its name in the set of paused ones, how many in pass 1
 --
--- Returns what take returns, with '' for the field.
+-- Returns what take returns, as text, with '' for the field.
 
 local out, dry = {}, {}
 local n, bytes = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -39,4 +39,5 @@ end
 
 for q = 1, #KEYS - 1 do grab(q, math.min(n, tonumber(ARGV[2 + 2 * q]))) end
 for q = 1, #KEYS - 1 do grab(q, n) end
+for i, v in ipairs(out) do out[i] = type(v) == 'number' and string.format('%d', v) or v end
 return out
