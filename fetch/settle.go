@@ -18,8 +18,9 @@ const maxMoves = 500 // of one call
 func (f *fetcher) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 	var results []Result
 	err := f.each(ctx, "settle", func(in *incarnation) (err error) {
-		results, err = f.settle(ctx, in, moves)
-		in.followUp(ctx)
+		if results, err = f.settle(ctx, in, moves); err == nil {
+			in.followUp(ctx)
+		}
 		return err
 	})
 	return results, err
