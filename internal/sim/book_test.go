@@ -20,6 +20,7 @@ type book struct {
 	pairs  []string            // identity, name
 	where  map[string][]string // job -> places, after the last command
 	known  map[string]string   // payload -> job
+	late   bool                // the connection of the last command was gone already
 }
 
 // state is one job.
@@ -39,6 +40,7 @@ type state struct {
 	owed    *process        // Redis has forgotten it while this one ran it,
 	fences  int             // which had been fenced so often
 	hand    string          // the Ruby worker that has popped it
+	gaps    []gap           // of moves that take two steps
 }
 
 func (b *book) open(w *world) {
@@ -72,11 +74,11 @@ func (b *book) look() map[string][]string {
 	}
 	r := b.w.redis
 	for _, key := range r.Keys() {
-		id, field, claim := listOf(key)
+		slot, id, field, claim := listOf(key)
 		switch {
 		case claim && r.Type(key) == "list": // else it is closed
 			list, _ := r.List(key)
-			value := r.HGet(keys.Slot{}.Place(id), field)
+			value := r.HGet(slot.Place(id), field)
 			if value == "" {
 				b.w.fail("no place names %s", key)
 			}
@@ -84,12 +86,12 @@ func (b *book) look() map[string][]string {
 			for _, payload := range list {
 				add(payload, "claim "+id+" "+field+" "+queue)
 			}
-		case strings.HasPrefix(key, "queue:"):
+		case isQueue(key):
 			list, _ := r.List(key)
 			for _, payload := range list {
 				add(payload, key)
 			}
-		case key == keys.Retry || key == keys.Schedule || key == keys.Dead:
+		case key == keys.Retry || key == keys.Schedule || key == keys.Dead || isMoving(key):
 			set, _ := r.ZMembers(key)
 			for _, payload := range set {
 				add(payload, key)
@@ -110,11 +112,19 @@ func (b *book) after(o *owner, words []string) {
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
-		if len(old) == 1 && len(now) == 1 && strings.HasPrefix(old[0], "claim ") && strings.HasPrefix(now[0], "queue:") {
-			b.returned(o, script, s, old[0])
+		gone, came := old, now
+		if b.w.plan.Cluster {
+			gone, came = minus(old, now), minus(now, old)
+			b.twoSteps(o, words, s, old, gone, came)
+			if script == "reroute" && len(came) == 0 && slices.Contains(now, keys.Dead) {
+				came = []string{keys.Dead} // it was written before
+			}
 		}
-		if script == "reroute" && len(old) == 1 && (len(now) != 1 || now[0] != old[0]) {
-			b.judged(s, old[0], now)
+		if len(gone) == 1 && len(came) == 1 && strings.HasPrefix(gone[0], "claim ") && isQueue(came[0]) {
+			b.returned(o, script, s, gone[0])
+		}
+		if script == "reroute" && len(gone) == 1 && (len(came) != 1 || came[0] != gone[0]) {
+			b.judged(s, gone[0], came)
 		}
 		b.check(s, now)
 	}
@@ -124,11 +134,12 @@ func (b *book) after(o *owner, words []string) {
 }
 
 // listOf takes the key of a list of jobs in progress apart.
-func listOf(key string) (id, field string, ok bool) {
+func listOf(key string) (slot keys.Slot, id, field string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "troupe:claim:")
+	slot, rest = cutTag(rest)
 	process, rest, found := strings.Cut(rest, "#")
 	capsule, field, named := strings.Cut(rest, ":")
-	return process + "#" + capsule, field, ok && found && named
+	return slot, process + "#" + capsule, field, ok && found && named
 }
 
 // fellBack notes what Redis has forgotten, and what it has again.
@@ -138,12 +149,15 @@ func (b *book) fellBack() {
 	for _, s := range b.allJobs() {
 		switch now := b.where[s.name]; {
 		case len(now) > 0: // who has it in hand may run it, too
-			s.pushed = true
+			s.pushed, s.gaps = true, nil
 			s.hits++
 			s.copies++
+			if b.w.plan.Cluster { // it may be there twice
+				s.hits, s.copies = s.hits+len(now)-1, s.copies+len(now)-1
+			}
 			b.w.seen["job that Redis had again"]++
 		case s.pushed && s.hand == "" && s.done == 0:
-			s.pushed = false
+			s.pushed, s.gaps = false, nil
 			b.w.seen["job that Redis forgot"]++
 			more := b.holders(s, before[s.name]) - 1 // each may write it back: the fence is forgotten as well
 			s.hits, s.copies = s.hits+max(0, more), s.copies+max(0, more)
@@ -213,8 +227,8 @@ func (b *book) returned(o *owner, script string, s *state, claim string) {
 
 // fenced judges a fence: who gives signs of life lives.
 func (b *book) fenced(words []string, reply string) {
-	id := strings.TrimPrefix(words[3], keys.Slot{}.Place(""))
-	identity, _, _ := strings.Cut(strings.TrimPrefix(id, ":"), "#")
+	_, id := cutTag(strings.TrimPrefix(words[3], keys.Slot{}.Place("")+":"))
+	identity, _, _ := strings.Cut(id, "#")
 	of := b.owners[identity]
 	if reply[0] == '*' && reply != "*0\r\n" {
 		of.fences++
@@ -234,11 +248,11 @@ func (b *book) check(s *state, places []string) {
 		n++
 	}
 	switch {
-	case n > 1+s.copies:
+	case n > 1+s.copies+len(s.gaps):
 		b.w.fail("%s stands in %s", s.name, strings.Join(append(slices.Clone(places), s.hand), " and "))
 	case n == 0 && s.pushed && s.done == 0:
 		b.w.fail("%s is lost: neither in Redis nor done", s.name)
-	case n == 1 && s.done > 0 && s.hits == 0 && s.hand == "" && !strings.HasPrefix(places[0], "claim "):
+	case n == 1 && s.done > 0 && s.hits == 0 && s.hand == "" && len(s.gaps) == 0 && !strings.HasPrefix(places[0], "claim "):
 		b.w.fail("%s is done, and stands in %s, though nothing has happened to it", s.name, places[0])
 	}
 }

@@ -142,7 +142,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			break // the rest is still to come
 		}
 		c.in.Next(len(raw))
-		if strings.EqualFold(words[0], "hello") || strings.EqualFold(words[0], "client") && !strings.EqualFold(words[1], "unblock") {
+		if strings.EqualFold(words[0], "hello") || c.w.plan.Cluster && aboutNode(words) || strings.EqualFold(words[0], "client") && !strings.EqualFold(words[1], "unblock") {
 			// No step: connections begin so, and go-redis holds a mutex meanwhile, on
 			// which a bubble may not wait.
 			c.give(c.asks(words))

@@ -24,7 +24,7 @@ type process struct {
 	*owner
 	w      *world
 	daemon *actors.Daemon
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	gone   chan struct{} // closed when it dies
 	ended  chan struct{} // closed when nothing of it is left
 	ask    chan struct{} // closed when it is to stop
@@ -67,7 +67,7 @@ func (w *world) start(pl *place) {
 	pl.now = p
 	w.all = append(w.all, p)
 	cryptotest.SetGlobalRandom(w.t, w.plan.Order^uint64(len(w.all))) // its identity
-	p.rdb = redis.NewClient(w.redisOptions(p.owner))
+	p.rdb = w.newClient(p.owner)
 	cfg := actors.Config{
 		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
 		HeartbeatInterval: 20 * time.Second, Metrics: actors.MetricsOff,
@@ -217,7 +217,7 @@ func (w *world) alive() string {
 // push is the client: one job after the other.
 func (w *world) push() {
 	w.client = &owner{name: "client", steps: new(steps)}
-	rdb := redis.NewClient(w.redisOptions(w.client))
+	rdb := w.newClient(w.client)
 	c := client.New(rdb)
 	go func() {
 		for i, j := range w.plan.Jobs {

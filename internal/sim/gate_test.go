@@ -170,9 +170,13 @@ func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 	if strings.EqualFold(words[0], "client") {
 		return w.unblock(words)
 	}
+	if refusal := w.crossSlot(words); refusal != nil {
+		return refusal
+	}
 	if w.bug != nil && w.bug.script != nil {
 		words = w.bug.script(w, words)
 	}
+	w.book.late = c.gone || c.cut
 	reply := w.dispatch(c, w.load(words))
 	if script(cmd.words) == "fence" {
 		w.book.fenced(cmd.words, string(reply))

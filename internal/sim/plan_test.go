@@ -19,6 +19,7 @@ type Plan struct {
 	Jobs   []Job
 	Faults []Fault
 
+	Cluster  bool // Redis is a cluster; without Ruby workers, which do not run on one
 	NoClient bool // Redis knows no CLIENT ID: waits are not ended by their clients
 }
 
@@ -156,6 +157,9 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		p.Peers = 0
 	}
 	p.NoClient = draw(t, "no client", 0, 3) == 3
+	if p.Cluster = draw(t, "cluster", 0, 3) == 3; p.Cluster {
+		p.Peers = 0
+	}
 	for range draw(t, "faults", 0, 6) {
 		f := drawFault(t, len(p.Fleet))
 		if p.poisoned() && (f.Kind == Rollback || f.Kind == Failover) {
@@ -208,7 +212,7 @@ func drawFault(t *rapid.T, places int) Fault {
 // String is the plan for people.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "order %#x, %d ruby, no CLIENT: %t\n", p.Order, p.Peers, p.NoClient)
+	fmt.Fprintf(&b, "order %#x, %d ruby, cluster: %t, no CLIENT: %t\n", p.Order, p.Peers, p.Cluster, p.NoClient)
 	for i, f := range p.Fleet {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}

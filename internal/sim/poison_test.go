@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/troupehq/troupe/internal/keys"
@@ -33,7 +34,11 @@ func (b *book) judged(s *state, from string, now []string) {
 
 // recoveries are those that Redis remembers of a job.
 func (b *book) recoveries(s *state) int {
-	return strings.Count(b.w.redis.HGet(keys.RecoveredLog, s.jid()), `"at":`)
+	log := keys.RecoveredLog
+	if b.w.plan.Cluster {
+		log = keys.ClusterRecoveredLog(s.plan.Queue)
+	}
+	return strings.Count(b.w.redis.HGet(log, s.jid()), `"at":`)
 }
 
 // acquitted begins to count anew for those of which nothing is remembered.
@@ -50,5 +55,5 @@ func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.
 
 // rests tells whether a job was buried, and is where it belongs.
 func (s *state) rests(places []string) bool {
-	return s.buried && len(places) == 1 && places[0] == keys.Dead
+	return s.buried && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
 }

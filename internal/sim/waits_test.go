@@ -158,6 +158,9 @@ func (w *world) deliver(c *conn) {
 
 // asks answers what a connection begins with.
 func (c *conn) asks(words []string) []byte {
+	if c.w.plan.Cluster && aboutNode(words) {
+		return node(words)
+	}
 	if len(words) == 2 && strings.EqualFold(words[1], "id") && !c.w.plan.NoClient {
 		return fmt.Appendf(nil, ":%d\r\n", c.id)
 	}

@@ -69,7 +69,7 @@ func (w *world) canonical(words []string) string {
 var scripts = sync.OnceValue(func() map[string]luaScript {
 	all := map[string]luaScript{}
 	owners := []string{"take", "settle", "restore", "aside", "leave"} // begin with enter
-	for _, pattern := range []string{"../../fetch/lua/*.lua", "../../sched/*.lua", "../beat/*.lua"} {
+	for _, pattern := range []string{"../../fetch/lua/*.lua", "../../sched/*.lua", "../beat/*.lua", "../moving/*.lua"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			panic("no scripts at " + pattern)
@@ -89,6 +89,9 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 			}
 			if strings.Contains(file, "sched") {
 				name = "sched-" + name
+			}
+			if strings.Contains(file, "moving") {
+				name = "moving-" + name
 			}
 			all[hashOf(string(src))] = luaScript{name, string(src)}
 		}
@@ -129,6 +132,7 @@ var reads = map[string]bool{
 var jobSteps = map[string]bool{
 	"take": true, "settle": true, "begin": true, "restore": true, "open": true, "blmove": true, "leave": true, "lrange": true,
 	"fence": true, "putback": true, "reroute": true, "finish": true, "sched-move": true, "sched-unread": true,
+	"put": true, "moving-claim": true, "lpush": true, "moving-finish": true,
 }
 
 // stepOf names the script of a command, or the command.
