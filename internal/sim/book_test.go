@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -94,7 +95,11 @@ func (b *book) look() map[string][]string {
 		case key == keys.Retry || key == keys.Schedule || key == keys.Dead || isMoving(key):
 			set, _ := r.ZMembers(key)
 			for _, payload := range set {
-				add(payload, key)
+				if isMoving(key) { // a copy that failed again is another one
+					add(payload, fmt.Sprintf("%s %08x", key, crc32.ChecksumIEEE([]byte(payload))))
+				} else {
+					add(payload, key)
+				}
 			}
 		}
 	}
@@ -204,7 +209,8 @@ func (b *book) allJobs() []*state {
 
 // returned judges the return of a job from a private place to its queue.
 func (b *book) returned(o *owner, script string, s *state, claim string) {
-	identity, _, _ := strings.Cut(strings.Fields(claim)[1], "#")
+	id := strings.Fields(claim)[1]
+	identity, _, _ := strings.Cut(id, "#")
 	of := b.owners[identity]
 	switch {
 	case script == "putback" || script == "reroute":
@@ -214,7 +220,7 @@ func (b *book) returned(o *owner, script string, s *state, claim string) {
 		} else {
 			b.w.seen["job rescued from a process that was paused or cut off"]++
 		}
-		if of.healthy() {
+		if of.healthy() && !of.fenced[id] {
 			b.w.fail("%s was rescued from %s, to which nothing has happened", s.name, of.name)
 		}
 	case s.running[of.name] && !of.stopping && s.copies == 0:
@@ -230,12 +236,17 @@ func (b *book) fenced(words []string, reply string) {
 	_, id := cutTag(strings.TrimPrefix(words[3], keys.Slot{}.Place("")+":"))
 	identity, _, _ := strings.Cut(id, "#")
 	of := b.owners[identity]
-	if reply[0] == '*' && reply != "*0\r\n" {
-		of.fences++
+	if reply[0] != '*' || reply == "*0\r\n" {
+		return
 	}
-	if of.healthy() && reply[0] == '*' && reply != "*0\r\n" {
+	of.fences++
+	if of.healthy() && !of.fenced[id] { // else a rescuer goes on where another one has died
 		b.w.fail("%s was fenced, to which nothing has happened", of.name)
 	}
+	if of.fenced == nil {
+		of.fenced = map[string]bool{}
+	}
+	of.fenced[id] = true
 }
 
 // healthy tells whether nothing has happened to a process for a while.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
 )
@@ -32,7 +34,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"pop, then push", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &popFirst{Isolator: f, env: env} })}, "is lost"},
 		{"requeue before fetch has ended", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher { return &hasty{Isolator: f} })}, "has stopped in good order and left|there is still work"},
 		{"a rescue without a guard", bug{script: all(
-			instead(edit{"look", "if left > 0 then", "if false then"}),
+			instead(edit{"look", "'-inf', now, ", "'-inf', '+inf', "}),
 			func(_ *world, words []string) []string {
 				if strings.EqualFold(words[0], "pttl") {
 					return []string{words[0], "nobody"}
@@ -45,7 +47,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 		)}, "no place names|there is still work|runs for the"},
 		{"a move that leaves a copy behind", bug{script: instead(edit{"settle", "pcall('LREM', list, -1, job)", ""})}, " stands in .* and "},
 		{"a resync that does not see what a lost call took", bug{script: instead(edit{"begin", "if fields[i] ~= '!' then", "if false then"})}, "there is still work|has not written it back"},
-		{"a resync that writes nothing back", bug{script: instead(edit{"restore", "call('RPUSH', KEYS[2], unpack(ARGV, 5))", ""})}, "has not written it back|there is still work"},
+		{"a resync that writes nothing back", bug{script: instead(edit{"restore", "call('RPUSH', KEYS[2], unpack(ARGV, 5))", ""})}, "has not written it back|there is still work|is there twice"},
 		{"what is found again is acked", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher {
 			return &forgetful{Isolator: f, seen: map[string]bool{}}
 		})}, "is lost"},
@@ -60,6 +62,10 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"a recovery that counts twice", bug{script: instead(edit{"reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 7])",
 			"pcall('HSET', KEYS[7], job, string.sub(ARGV[at + 7], 1, -2) .. ',' .. string.sub(ARGV[at + 7], 2))"})}, "and [0-9] are counted"},
 		{"a recovery that does not count", bug{script: instead(edit{"reroute", "pcall('HSET', KEYS[7], job, ARGV[at + 7])", ""})}, "and 0 are counted"},
+		{"a job leaves its list on a cluster before it is written", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &ackThenPut{f, env} })}, "is lost"},
+		{"a promotion on a cluster that leaves no trace", bug{script: instead(edit{"moving-claim", "redis.call('ZADD', KEYS[2], deadline, ARGV[i])", ""})}, "is lost"},
+		{"a promotion on a cluster that counts as dead too early", bug{script: instead(edit{"moving-claim", "/ 1000) + ARGV[1]", "/ 1000)"})}, "to which nothing has happened"},
+		{"a command with keys of two slots", bug{fetcher: wrapped(func(f fetch.Isolator, env fetch.Env) fetch.Fetcher { return &crossing{f, env} })}, "keys of several slots"},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
@@ -110,6 +116,37 @@ func (f *popFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.
 		if payload, err := f.env.Redis.RPop(ctx, keys.Queue(queue)).Result(); err == nil {
 			f.env.Redis.RPush(ctx, keys.Queue(queue), payload)
 		}
+	}
+	return f.Isolator.Take(ctx, n, acks)
+}
+
+// ackThenPut acks a job that leaves the slot of its queue, and then writes it.
+type ackThenPut struct {
+	fetch.Isolator
+	env fetch.Env
+}
+
+func (f *ackThenPut) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
+		for _, m := range moves {
+			if m.To == fetch.ToRetry {
+				_, _ = f.Take(ctx, 0, []fetch.Unit{m.Unit})
+				f.env.Redis.ZAdd(ctx, keys.Retry, redis.Z{Score: m.Score, Member: m.Payload})
+			}
+		}
+	}
+	return f.Isolator.Settle(ctx, moves)
+}
+
+// crossing moves a job from one queue to another.
+type crossing struct {
+	fetch.Isolator
+	env fetch.Env
+}
+
+func (f *crossing) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
+		f.env.Redis.LMove(ctx, keys.Queue("a"), keys.Queue("b"), "right", "left")
 	}
 	return f.Isolator.Take(ctx, n, acks)
 }

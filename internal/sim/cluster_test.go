@@ -109,12 +109,17 @@ func (g *gap) struck() bool {
 // first step on, until the second takes it away. If it goes on from there instead, it is
 // there twice for good, and a fault must have struck between the steps.
 func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []string) {
+	from := slices.Clone(gone)
 	s.gaps = slices.DeleteFunc(s.gaps, func(g gap) bool {
-		left := slices.Contains(gone, g.from)
-		if left && len(came) > 0 {
+		i := slices.Index(from, g.from)
+		if i < 0 {
+			return false
+		}
+		from = slices.Delete(from, i, i+1)
+		if len(came) > 0 {
 			b.twice(s, g)
 		}
-		return left
+		return true
 	})
 	if len(old) == 0 || len(gone) > 0 || len(came) == 0 {
 		return
@@ -124,8 +129,10 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 	case "put":
 		g.from = b.claimOf(o, keysOf(words)[0] == keys.Dead, old)
 	case "lpush", "zadd":
-		if i := slices.IndexFunc(old, isMoving); i >= 0 {
-			g.from = old[i]
+		for _, place := range old {
+			if isMoving(place) && (g.from == "" || !s.between(place)) {
+				g.from = place
+			}
 		}
 	case "restore": // behind a first step that the fallback has not undone; the second follows
 		if b.w.fell.IsZero() || b.claimOf(o, false, came) == "" {
@@ -136,11 +143,16 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 		return
 	}
 	b.w.seen["move in two steps"]++
-	if g.from == "" || slices.ContainsFunc(s.gaps, func(open gap) bool { return open.from == g.from }) {
+	if g.from == "" || s.between(g.from) {
 		b.twice(s, g)
 		return
 	}
 	s.gaps = append(s.gaps, g)
+}
+
+// between tells whether the job is between the steps of a move out of a place.
+func (s *state) between(place string) bool {
+	return slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from == place })
 }
 
 // twice notes that a job is in Redis once more.
@@ -183,7 +195,7 @@ func minus(a, b []string) []string {
 
 // isMoving tells whether a place is the way from a set to a queue.
 func isMoving(place string) bool {
-	return place == keys.Moving(keys.Retry) || place == keys.Moving(keys.Schedule)
+	return strings.HasPrefix(place, keys.Moving(keys.Retry)) || strings.HasPrefix(place, keys.Moving(keys.Schedule))
 }
 
 // isQueue tells whether a place is a queue, or the suspects of one.

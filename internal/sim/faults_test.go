@@ -9,7 +9,7 @@ import (
 
 // fault returns what the plan has for this step of the owner, nil for nothing, and
 // applies it unless it is one of the command at hand.
-func (w *world) fault(o *owner, ofJobs bool) *Fault {
+func (w *world) fault(o *owner, ofJobs, ofWays bool) *Fault {
 	if o.steps == nil || w.ending || o.dead {
 		return nil
 	}
@@ -21,8 +21,19 @@ func (w *world) fault(o *owner, ofJobs bool) *Fault {
 	if ofJobs {
 		o.steps.ofJobs++
 	}
+	if ofWays {
+		o.steps.ofWays++
+	}
 	i := slices.IndexFunc(w.plan.Faults, func(f Fault) bool {
-		return f.Place == index && (f.OfJobs && ofJobs && f.Step == now.ofJobs || !f.OfJobs && f.Step == now.all)
+		switch {
+		case f.Place != index:
+			return false
+		case f.OfWays:
+			return ofWays && f.Step == now.ofWays
+		case f.OfJobs:
+			return ofJobs && f.Step == now.ofJobs
+		}
+		return f.Step == now.all
 	})
 	if i < 0 {
 		return nil

@@ -30,9 +30,10 @@ type process struct {
 	ask    chan struct{} // closed when it is to stop
 	asked  bool
 	report actors.DrainReport
-	failed error // of its start
-	fences int   // how often a rescuer has ended one of its fetchers
-	over   bool  // the world has seen that it has ended
+	failed error           // of its start
+	fences int             // how often a rescuer has ended one of its fetchers
+	fenced map[string]bool // these
+	over   bool            // the world has seen that it has ended
 }
 
 // pid is the number of the process that is being made: none that the machine
@@ -222,6 +223,9 @@ func (w *world) push() {
 	go func() {
 		for i, j := range w.plan.Jobs {
 			time.Sleep(j.After + time.Millisecond)
+			if w.client.gone(w) {
+				break
+			}
 			opts := []client.Option{client.JID(fmt.Sprintf("%024x", i+1)), client.Queue(j.Queue)}
 			if j.In > 0 {
 				opts = append(opts, client.In(j.In))
@@ -236,6 +240,13 @@ func (w *world) push() {
 		w.note()
 		w.mu.Unlock()
 	}()
+}
+
+// gone tells whether the world is being wound up.
+func (o *owner) gone(w *world) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return o.dead
 }
 
 // windUp ends all that is left, and returns when no goroutine is.

@@ -88,7 +88,8 @@ func (w *world) dispatch(c *conn, words []string) []byte {
 // exchange lets the first command of a connection through: with those that are
 // one step with it, and with what the plan has for this step.
 func (w *world) exchange(c *conn) {
-	f := w.fault(c.owner, jobSteps[stepOf(c.cmds[0].words)] || c.owner == w.client)
+	step := stepOf(c.cmds[0].words)
+	f := w.fault(c.owner, jobSteps[step] || c.owner == w.client, waySteps[step] && !strings.HasPrefix(c.cmds[0].key, "lpush troupe:"))
 	if f == nil || c.gone && f.ofCommand() {
 		w.carryOut(c, true)
 		return
@@ -223,7 +224,7 @@ func (w *world) wait(o *owner, gone <-chan struct{}, ended <-chan struct{}, key 
 
 // perform lets an act through.
 func (w *world) perform(a *act) {
-	if f := w.fault(a.owner, true); f != nil && !f.ofCommand() {
+	if f := w.fault(a.owner, true, false); f != nil && !f.ofCommand() {
 		return // it has its turn later, if it still has one
 	}
 	w.mu.Lock()

@@ -52,11 +52,13 @@ const (
 
 // Fault is what happens to a place of the fleet when its step of that number is
 // about to be let through; place len(Fleet) is the client. With OfJobs only the
-// steps count that have to do with jobs.
+// steps count that have to do with jobs; with OfWays those of moves between the
+// slots of a cluster.
 type Fault struct {
 	Place  int
 	Step   int
 	OfJobs bool
+	OfWays bool // only the steps of moves out of a slot count
 	Kind   Kind
 	For    time.Duration // of a delay or pause; until the restart, after the end of a process
 	Back   int           // so many changes ago: the data that Redis falls back to
@@ -165,6 +167,9 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 		if p.poisoned() && (f.Kind == Rollback || f.Kind == Failover) {
 			f.Kind = Restart // what is remembered of recoveries would be older as well
 		}
+		if p.Cluster && draw(t, "of ways", 0, 2) == 2 {
+			f.OfWays, f.OfJobs, f.Step = true, false, draw(t, "step", 0, 7)
+		}
 		p.Faults = append(p.Faults, f)
 	}
 	return p
@@ -220,7 +225,7 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf, j.Kills)
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.Place+1, f.Back)
+		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.Place+1, f.Back)
 	}
 	return b.String()
 }

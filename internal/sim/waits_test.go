@@ -129,7 +129,7 @@ func (w *world) expire(c *conn) {
 // deliver lets an answer through, with what the plan has for this step.
 func (w *world) deliver(c *conn) {
 	a := c.answer
-	f := w.fault(c.owner, a.jobs)
+	f := w.fault(c.owner, a.jobs, false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c.answer != a || f != nil && !f.ofCommand() {

@@ -135,6 +135,9 @@ var jobSteps = map[string]bool{
 	"put": true, "moving-claim": true, "lpush": true, "moving-finish": true,
 }
 
+// waySteps are those of moves between the slots of a cluster.
+var waySteps = map[string]bool{"put": true, "moving-claim": true, "lpush": true, "moving-finish": true}
+
 // stepOf names the script of a command, or the command.
 func stepOf(words []string) string {
 	if s := script(words); s != "" {

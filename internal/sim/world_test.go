@@ -77,7 +77,7 @@ type place struct {
 }
 
 // steps counts what was let through of a place, or of the client.
-type steps struct{ all, ofJobs int }
+type steps struct{ all, ofJobs, ofWays int }
 
 // act is a step of a job's run: it waits for its turn as commands do.
 type act struct {
