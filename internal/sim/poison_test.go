@@ -21,6 +21,7 @@ func (b *book) judged(s *state, from string, now []string) {
 		if s.deaths < limit || !strings.HasSuffix(from, apart) {
 			b.w.fail("%s was buried after %d recoveries, out of %s", s.name, s.deaths, from)
 		}
+		s.deaths = b.recoveries(s) // of a copy that is still there
 		return
 	case len(now) == 1 && strings.HasSuffix(now[0], apart) != (s.deaths >= suspect):
 		b.w.fail("%s went to %s after %d recoveries", s.name, now[0], s.deaths)
