@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -234,8 +235,8 @@ func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
 		jobs[queue] = append(jobs[queue], r.cfg.Judge.Key(u.Payload))
 	}
 	var failed []error
-	for queue, some := range jobs {
-		failed = append(failed, forgetScript.Run(ctx, r.rdb, r.counts(queue), some...).Err())
+	for _, queue := range slices.Sorted(maps.Keys(jobs)) {
+		failed = append(failed, forgetScript.Run(ctx, r.rdb, r.counts(queue), jobs[queue]...).Err())
 	}
 	return errors.Join(failed...)
 }

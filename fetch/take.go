@@ -143,8 +143,10 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 		dry[first] = r.dry
 	}
 	r.wants = nil
-	for p, some := range acks {
-		r.acks = some
+	for _, p := range in.places {
+		if r.acks = acks[p]; len(r.acks) == 0 {
+			continue
+		}
 		if err := p.take(ctx, &r); err != nil {
 			return err
 		}
