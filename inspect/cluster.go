@@ -25,112 +25,41 @@ func (i *Inspector) apart() redis.Pipeliner {
 // enqueueOnCluster is enqueue where the set and the queues are in slots of their
 // own; see package moving.
 func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
-	var all []any
-	for _, l := range lists {
-		for _, e := range l.entries {
-			all = append(all, e.raw)
+	groups := make([]*moving.Group, len(lists))
+	for i, l := range lists {
+		groups[i] = &moving.Group{Key: keys.Queue(l.queue), Queue: l.queue}
+		for k, e := range l.entries {
+			groups[i].Members, groups[i].Payloads = append(groups[i].Members, e.raw), append(groups[i].Payloads, l.payloads[k])
 		}
 	}
-	claimed, err := moving.Claim(ctx, s.i.rdb, s.name, all)
-	if err != nil {
-		return err
-	}
-	pipe := s.i.rdb.Pipeline()
-	pushes := make([]*redis.IntCmd, len(lists))
-	at := 0
-	for i := range lists {
+	err := moving.Move(ctx, s.i.rdb, s.name, groups, moving.Death{})
+	for i, g := range groups {
 		l := &lists[i]
-		l.there = make([]bool, len(l.entries))
-		var payloads []any
-		for k := range l.entries {
-			if _, l.there[k] = claimed[at+k]; l.there[k] {
-				payloads = append(payloads, l.payloads[k])
-			}
+		switch {
+		case g.There == nil: // nothing was claimed
+		case g.Fault != nil:
+			l.fault = fmt.Errorf("queue %s: %w", l.queue, g.Fault)
+		default:
+			gone(l.entries)
 		}
-		if payloads != nil {
-			pipe.SAdd(ctx, keys.Queues, l.queue) // a list for people: the job moves even if that is broken
-			pushes[i] = pipe.LPush(ctx, keys.Queue(l.queue), payloads...)
-		}
-		at += len(l.entries)
+		l.there = g.There
 	}
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx) // the errors are in the commands
-	}
-	var end ending
-	at = 0
-	for i := range lists {
-		l := &lists[i]
-		if pushes[i] != nil {
-			if l.fault = end.group(claimed, at, len(l.entries), pushes[i].Err()); l.fault != nil {
-				l.fault = fmt.Errorf("queue %s: %w", l.queue, l.fault)
-			}
-		}
-		for _, e := range l.entries {
-			if l.fault == nil {
-				e.gone.Store(true)
-			}
-		}
-		at += len(l.entries)
-	}
-	return moving.Finish(ctx, s.i.rdb, s.name, end.arrived, end.refused)
+	return err
 }
 
 // buryOnCluster is bury where the two sets are in slots of their own.
 func (s *JobSet) buryOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
-	all := make([]any, len(entries))
-	for i, e := range entries {
-		all[i] = e.raw
-	}
-	claimed, err := moving.Claim(ctx, s.i.rdb, s.name, all)
-	if err != nil {
-		return nil, err
-	}
-	there := make([]bool, len(entries))
-	args := []any{"zadd", keys.Dead}
-	for i := range entries {
-		if _, there[i] = claimed[i]; there[i] {
-			args = append(args, troupe.FormatScore(troupe.Score(now)), entries[i].deadText(now))
-		}
-	}
-	var end ending
-	if len(claimed) > 0 {
-		pipe := s.i.rdb.Pipeline()
-		added := redis.NewIntCmd(ctx, args...)
-		_ = pipe.Process(ctx, added) // only queues it
-		if oldest != "" {
-			pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", oldest)
-		}
-		if s.i.deadMax > 0 {
-			pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(s.i.deadMax))
-		}
-		_, _ = pipe.Exec(ctx) // read below
-		err = end.group(claimed, 0, len(entries), added.Err())
-	}
-	if err = errors.Join(err, moving.Finish(ctx, s.i.rdb, s.name, end.arrived, end.refused)); err != nil {
-		return nil, err
-	}
+	g := moving.Group{Key: keys.Dead}
 	for _, e := range entries {
-		e.gone.Store(true)
+		g.Members, g.Payloads = append(g.Members, e.raw), append(g.Payloads, e.deadText(now))
 	}
-	return there, nil
-}
-
-// ending sorts claimed members by what became of them. Where no answer came it is
-// not known: the next mover takes them on after the deadline.
-type ending struct{ arrived, refused []moving.Member }
-
-func (e *ending) group(claimed map[int]moving.Member, at, n int, err error) error {
-	for i := at; i < at+n; i++ {
-		m, ok := claimed[i]
-		switch {
-		case !ok:
-		case err == nil:
-			e.arrived = append(e.arrived, m)
-		case errors.As(err, new(redis.Error)):
-			e.refused = append(e.refused, m)
-		}
+	death := moving.Death{Score: troupe.FormatScore(troupe.Score(now)), Oldest: oldest, Keep: s.i.deadMax}
+	err := moving.Move(ctx, s.i.rdb, s.name, []*moving.Group{&g}, death)
+	if err = errors.Join(g.Fault, err); err != nil {
+		return nil, err
 	}
-	return err
+	gone(entries)
+	return g.There, nil
 }
 
 // resetOnCluster is ResetStats with a command per key.

@@ -186,11 +186,16 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 			l.fault = fmt.Errorf("queue %s: %s", l.queue, fault)
 			continue
 		}
-		for _, e := range l.entries {
-			e.gone.Store(true)
-		}
+		gone(l.entries)
 	}
 	return nil
+}
+
+// gone marks entries that are no longer in their set.
+func gone(entries []*SortedEntry) {
+	for _, e := range entries {
+		e.gone.Store(true)
+	}
 }
 
 // deadText is what the dead set gets for the entry: its bytes, but for JSON that is
@@ -228,9 +233,7 @@ func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		e.gone.Store(true)
-	}
+	gone(entries)
 	return flags(reply, len(entries))
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
@@ -28,9 +27,10 @@ type batch struct {
 	cur *cursor
 	now time.Time
 
-	groups []group // dying, dropped, then one for each queue
-	tried  int     // members given to the script
-	stay   int     // members that remain in front of the rest
+	groups []*moving.Group // dying, dropped, then one for each queue; of *string, which cost go-redis no allocation
+	tried  int             // members given to the script
+	stay   int             // members that remain in front of the rest
+	out    Promoted
 }
 
 // The first groups of a batch.
@@ -40,26 +40,20 @@ const (
 	lists
 )
 
-// group is what shares a destination.
-type group struct {
-	key, queue string // "" for the dropped
-	members    []any  // *string, which go-redis writes without another allocation
-	payloads   []any  // likewise
-}
-
 func (b *batch) sort(ctx context.Context, member string) error {
 	left, known := b.cur.held.has(member, b.now)
 	if left {
 		b.stay++
 		return nil
 	}
-	b.cur.trying = member
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
 		b.bury(member, new(troupe.Payload), err, known)
 		return nil
 	}
+	b.cur.trying = member
 	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
+	b.cur.trying = ""
 	var fault *client.MiddlewareError
 	switch {
 	case err == nil && out != nil:
@@ -75,7 +69,6 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case fault == nil && errors.As(err, new(*client.FieldError)):
 		b.bury(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
-		b.cur.trying = ""
 		return err
 	}
 	return nil
@@ -93,41 +86,59 @@ func (b *batch) line(e *zerolog.Event, p *troupe.Payload) *zerolog.Event {
 }
 
 func (b *batch) put(i int, member, payload string) {
-	g := &b.groups[i]
-	g.members, g.payloads = append(g.members, &member), append(g.payloads, &payload)
+	g := b.groups[i]
+	g.Members, g.Payloads = append(g.Members, &member), append(g.Payloads, &payload)
 	b.tried++
 }
 
 func (b *batch) push(member string, p *troupe.Payload) {
 	queue := p.Queue()
-	i := slices.IndexFunc(b.groups, func(g group) bool { return g.queue == queue })
+	i := slices.IndexFunc(b.groups, func(g *moving.Group) bool { return g.Queue == queue })
 	if i < lists {
 		i = len(b.groups)
-		b.groups = append(b.groups, group{key: keys.Queue(queue), queue: queue})
+		b.groups = append(b.groups, &moving.Group{Key: keys.Queue(queue), Queue: queue})
 	}
 	text := p.Bytes()
 	b.put(i, member, unsafe.String(unsafe.SliceData(text), len(text)))
 }
 
-// reverse turns the order in which the members are moved.
-func (b *batch) reverse() {
-	for _, g := range b.groups {
-		slices.Reverse(g.members)
-		slices.Reverse(g.payloads)
+// apply moves the members and sorts out who refused.
+func (b *batch) apply(ctx context.Context) (err error) {
+	switch {
+	case b.tried == 0:
+		return nil
+	case moving.Needed(b.s.cfg.Redis):
+		err = moving.Move(ctx, b.s.cfg.Redis, string(b.set), b.groups, b.s.death(b.now))
+	default:
+		err = b.move(ctx)
 	}
+	unsure := err != nil
+	counts := [...]*int{dying: &b.out.Buried, dropped: &b.out.Dropped, lists: &b.out.Moved}
+	for i, g := range b.groups {
+		*counts[min(i, lists)] += g.Moved
+		switch {
+		case g.Fault != nil:
+			err = errors.Join(err, b.refused(g))
+		case !unsure:
+			b.cur.held.remove(g.Members)
+		}
+	}
+	return err
 }
 
-// apply runs the script and sorts out who refused.
-func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
-	if b.tried == 0 {
-		return out, nil
+// move runs the script.
+func (b *batch) move(ctx context.Context) error {
+	death := b.s.death(b.now)
+	names, args := []string{string(b.set), keys.Queues, keys.Dead}, []any{death.Score, death.Oldest, death.Keep}
+	for i, g := range b.groups {
+		if i >= lists {
+			names, args = append(names, g.Key), append(args, g.Queue)
+		}
+		args = append(append(args, len(g.Members)), g.Members...)
+		if i != dropped {
+			args = append(args, g.Payloads...)
+		}
 	}
-	b.groups[dying].key = keys.Dead
-	b.cur.held.remove(b.groups[dropped].members)
-	if moving.Needed(b.s.cfg.Redis) {
-		return b.applyOnCluster(ctx)
-	}
-	names, args := b.arguments()
 	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
 	defer cancel()
 	reply, err := moveScript.Run(ctx, b.s.cfg.Redis, names, args...).Slice()
@@ -135,155 +146,48 @@ func (b *batch) apply(ctx context.Context) (out Promoted, err error) {
 		err = fmt.Errorf("move.lua: got %d values, want %d", len(reply), 2*len(b.groups))
 	}
 	if err != nil {
-		return out, err
+		return err
 	}
 	for i, g := range b.groups {
-		n, _ := reply[2*i].(int64)
-		fault, _ := reply[2*i+1].(string)
-		if n > 0 && fault != "" {
-			b.s.cfg.Logger.Error().Str("queue", cut.Text(g.queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
-			fault = ""
-		}
-		out.count(i, int(n))
-		if fault != "" {
-			err = errors.Join(err, b.refused(g, errors.New(fault)))
-		} else {
-			b.cur.held.remove(g.members)
+		moved, _ := reply[2*i].(int64)
+		g.Moved = int(moved)
+		switch fault, _ := reply[2*i+1].(string); {
+		case fault != "" && moved > 0:
+			b.s.cfg.Logger.Error().Str("queue", cut.Text(g.Queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
+		case fault != "":
+			g.Fault = errors.New(fault)
 		}
 	}
-	return out, err
-}
-
-// count adds n members of group i.
-func (out *Promoted) count(i, n int) {
-	switch i {
-	case dying:
-		out.Buried += n
-	case dropped:
-		out.Dropped += n
-	default:
-		out.Moved += n
-	}
+	return nil
 }
 
 // refused deals with a destination that took nothing. One that is a key of another
 // type is a fault of its own; any other refusal (no memory, no master) is the
 // state of Redis, and an error.
-func (b *batch) refused(g group, fault error) error {
-	if !strings.Contains(fault.Error(), "WRONGTYPE") {
-		b.cur.held.remove(g.members)
-		return fmt.Errorf("%s: %w", cut.Text(g.key), fault)
+func (b *batch) refused(g *moving.Group) error {
+	if !strings.Contains(g.Fault.Error(), "WRONGTYPE") {
+		b.cur.held.remove(g.Members)
+		return fmt.Errorf("%s: %w", cut.Text(g.Key), g.Fault)
 	}
-	b.stay += len(g.members)
+	b.stay += len(g.Members)
 	news := 0
-	for _, member := range g.members {
+	for _, member := range g.Members {
 		if b.cur.held.add(*member.(*string), b.now) {
 			news++
 		}
 	}
 	if news > 0 {
-		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(g.key)).Int("jobs", news).Str("fault", fault.Error()).
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(g.Key)).Int("jobs", news).Str("fault", g.Fault.Error()).
 			Msg("jobs left where they are: their destination is a key of another type")
 	}
 	return nil
 }
 
-// death is what a member that goes to the dead set needs: its score there, and the
-// trim of the set (oldest score, number).
-func (s *Scheduler) death(now time.Time) []any {
-	return []any{troupe.FormatScore(troupe.Score(now)), troupe.FormatScore(troupe.Score(now.Add(-s.cfg.DeadTimeout))), s.cfg.DeadMax}
-}
-
-// arguments lays the batch out as move.lua reads it.
-func (b *batch) arguments() (names []string, args []any) {
-	names, args = []string{string(b.set), keys.Queues, keys.Dead}, b.s.death(b.now)
-	for i, g := range b.groups {
-		if i >= lists {
-			names, args = append(names, g.key), append(args, g.queue)
-		}
-		args = append(append(args, len(g.members)), g.members...)
-		if i != dropped {
-			args = append(args, g.payloads...)
-		}
+// death is what a member needs that goes to the dead set now.
+func (s *Scheduler) death(now time.Time) moving.Death {
+	return moving.Death{
+		Score:  troupe.FormatScore(troupe.Score(now)),
+		Oldest: troupe.FormatScore(troupe.Score(now.Add(-s.cfg.DeadTimeout))),
+		Keep:   s.cfg.DeadMax,
 	}
-	return names, args
-}
-
-// beaten tells whether all that was tried had been moved by somebody else.
-func (b *batch) beaten(out Promoted) bool {
-	return b.tried > 0 && out.Moved+out.Buried+out.Dropped == 0 && b.stay == 0
-}
-
-// applyOnCluster is apply where the set, the queues and dead are in slots of
-// their own: claim, write, finish; see package moving.
-func (b *batch) applyOnCluster(ctx context.Context) (out Promoted, err error) {
-	rdb, set := b.s.cfg.Redis, string(b.set)
-	var all []any
-	for _, g := range b.groups {
-		all = append(all, g.members...)
-	}
-	claimed, err := moving.Claim(ctx, rdb, set, all)
-	if err != nil {
-		return out, err
-	}
-	pipe, at := rdb.Pipeline(), 0
-	here, sent := make([][]moving.Member, len(b.groups)), make([]*redis.IntCmd, len(b.groups))
-	for i, g := range b.groups {
-		var texts []any
-		for k := range g.members {
-			if m, ok := claimed[at+k]; ok {
-				here[i], texts = append(here[i], m), append(texts, g.payloads[k])
-			}
-		}
-		at += len(g.members)
-		switch {
-		case len(texts) == 0 || i == dropped:
-		case i == dying:
-			sent[i] = b.toDead(ctx, pipe, texts)
-		default:
-			pipe.SAdd(ctx, keys.Queues, g.queue) // a list for people: the job moves even if that is broken
-			sent[i] = pipe.LPush(ctx, g.key, texts...)
-		}
-	}
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx) // the errors are in the commands
-	}
-
-	// Where no answer came it is not known what became of the members: they stay
-	// claimed, and the next mover takes them on after the deadline.
-	var arrived, refused []moving.Member
-	for i, g := range b.groups {
-		var fault error
-		if sent[i] != nil {
-			fault = sent[i].Err()
-		}
-		if fault == nil {
-			arrived = append(arrived, here[i]...)
-			out.count(i, len(here[i]))
-			b.cur.held.remove(g.members)
-			continue
-		}
-		if errors.As(fault, new(redis.Error)) {
-			refused = append(refused, here[i]...)
-		}
-		err = errors.Join(err, b.refused(g, fault))
-	}
-	// What was written must not stay claimed because a stop begins just now.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	return out, errors.Join(err, moving.Finish(ctx, rdb, set, arrived, refused))
-}
-
-// toDead queues the way of texts into the dead set.
-func (b *batch) toDead(ctx context.Context, pipe redis.Pipeliner, texts []any) *redis.IntCmd {
-	death := b.s.death(b.now)
-	args := []any{"zadd", keys.Dead}
-	for _, text := range texts {
-		args = append(args, death[0], text)
-	}
-	cmd := redis.NewIntCmd(ctx, args...)
-	_ = pipe.Process(ctx, cmd) // only queues it
-	pipe.Do(ctx, "zremrangebyscore", keys.Dead, "-inf", death[1])
-	pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(b.s.cfg.DeadMax))
-	return cmd
 }

@@ -1,10 +1,11 @@
 package sched
 
 import (
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupehq/troupe"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 // cursor is what a Scheduler remembers of one set between batches. It is only
 // a hint: forgetting it costs time, never a job.
 type cursor struct {
+	term *term
+
 	mu sync.Mutex // held by who promotes
 	page
 	held
@@ -52,7 +55,7 @@ func (c *cursor) lowest(now time.Time) string {
 }
 
 // begin returns what to ask for the next batch.
-func (c *cursor) begin(now time.Time, batch int) ask {
+func (c *cursor) begin(now time.Time) ask {
 	if c.trying != "" {
 		c.held.add(c.trying, now)
 		c.trying = ""
@@ -62,9 +65,6 @@ func (c *cursor) begin(now time.Time, batch int) ask {
 		if c.from == bottom {
 			c.full = now.Add(fullPass)
 		}
-	}
-	if c.page.count == 0 {
-		c.page.count, c.page.bytes = batch, maxPage
 	}
 	a := ask{from: []string{c.from}, newest: c.newest, count: c.page.count, bytes: c.page.bytes, timeout: promoteTimeout}
 	if !a.newest {
@@ -78,8 +78,8 @@ func (c *cursor) begin(now time.Time, batch int) ask {
 //
 // While there is a backlog every other batch takes the newest: what has become due
 // just now does not wait behind it.
-func (c *cursor) end(now time.Time, redisNow string, stay int, more bool, batch int) (again time.Time) {
-	c.page.grow(batch)
+func (c *cursor) end(now, redisNow time.Time, stay int, more bool) (again time.Time) {
+	c.page.grow()
 	if !c.newest {
 		c.skip += stay
 	}
@@ -90,7 +90,7 @@ func (c *cursor) end(now time.Time, redisNow string, stay int, more bool, batch 
 	c.leave()
 	if first := c.held.first(now); !first.IsZero() {
 		again = earliest(c.full, first)
-		c.floor.Store(&floor{"(" + strconv.FormatFloat(float64(micros(redisNow)-younger.Microseconds())/1e6, 'f', 6, 64), again})
+		c.floor.Store(&floor{"(" + troupe.FormatScore(troupe.Score(redisNow.Add(-younger))), again})
 	}
 	return again
 }

@@ -10,13 +10,10 @@ import (
 	"time"
 )
 
-// role is what a process is in a term.
-type role int64
-
+// What a process is in a term; 0 is neither.
 const (
-	other role = iota
-	standby
-	leader
+	standby = 1
+	leader  = 2
 )
 
 // ask is one call of due.lua.
@@ -33,9 +30,9 @@ type ask struct {
 
 // answer is what it returns.
 type answer struct {
-	role role
+	role int64
 	left time.Duration // of another process's lock
-	now  string        // seconds by Redis's clock
+	now  time.Time     // by Redis's clock
 	sets []found
 }
 
@@ -43,8 +40,8 @@ type answer struct {
 type found struct {
 	members []string // lowest score first, unless the newest were asked for
 	more    bool
-	size    int    // of the first due member; 0 if none is due
-	next    string // score of the first one that is not due yet, "" for none
+	size    int       // of the first due member; 0 if none is due
+	next    time.Time // score of the first one that is not due yet, zero for none
 	err     error
 }
 
@@ -53,14 +50,7 @@ func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	names := []string{a.term.lock, a.term.standby}
-	ahead, order := "inf", ""
-	if a.ahead > 0 {
-		ahead = strconv.FormatFloat(a.ahead.Seconds(), 'f', -1, 64)
-	}
-	if a.newest {
-		order = "newest"
-	}
-	args := []any{a.as, a.lock.Milliseconds(), standbyLife.Milliseconds(), ahead, a.count, a.bytes, a.skip, order}
+	args := []any{a.as, a.lock.Milliseconds(), standbyLife.Milliseconds(), a.ahead.Seconds(), a.count, a.bytes, a.skip, a.newest}
 	for i, set := range a.sets {
 		names = append(names, string(set))
 		args = append(args, a.from[i])
@@ -69,26 +59,27 @@ func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out, ok := parseAnswer(reply)
-	if !ok || len(out.sets) != len(a.sets) {
+	out := parseAnswer(reply)
+	if len(out.sets) != len(a.sets) {
 		return answer{}, fmt.Errorf("due.lua: unexpected reply of %d values for %d sets", len(reply), len(a.sets))
 	}
 	return out, nil
 }
 
-func parseAnswer(reply []any) (out answer, ok bool) {
+// parseAnswer leaves out the sets from one on that it does not understand.
+func parseAnswer(reply []any) (out answer) {
 	if len(reply) < 3 {
-		return out, false
+		return out
 	}
 	number := func(v any) int64 { n, _ := v.(int64); return n }
 	text := func(v any) string { t, _ := v.(string); return t }
-	out.role, out.left, out.now = role(number(reply[0])), time.Duration(number(reply[1]))*time.Millisecond, text(reply[2])
+	out.role, out.left, out.now = number(reply[0]), time.Duration(number(reply[1]))*time.Millisecond, timeOf(text(reply[2]))
 	for _, v := range reply[3:] {
 		part, _ := v.([]any)
 		if len(part) < 4 {
-			return out, false
+			return out
 		}
-		f := found{next: text(part[1]), size: int(number(part[2])), more: number(part[3]) == 1}
+		f := found{next: timeOf(text(part[1])), size: int(number(part[2])), more: number(part[3]) == 1}
 		if fault := text(part[0]); fault != "" {
 			f.err = errors.New(strings.TrimPrefix(fault, "ERR "))
 		}
@@ -97,26 +88,16 @@ func parseAnswer(reply []any) (out answer, ok bool) {
 		}
 		out.sets = append(out.sets, f)
 	}
-	return out, true
+	return out
 }
 
-// micros reads a score. It rounds up to microseconds, so that at that time the
-// member is due. Scores outside of the years 1970 to 2286 become one of the two
-// ends: due at once, or never.
-func micros(score string) int64 {
-	f, _ := strconv.ParseFloat(score, 64) // ±Inf beside an error is as good
-	return int64(math.Ceil(min(max(f, 0), 1e10) * 1e6))
-}
-
-// timeOf is the time of a score, zero for "".
+// timeOf is the time of a score, zero for "". It rounds up to microseconds, so that at
+// that time the member is due. Scores outside of the years 1970 to 2286 become one of
+// the two ends: due at once, or never.
 func timeOf(score string) time.Time {
 	if score == "" {
 		return time.Time{}
 	}
-	return time.UnixMicro(micros(score))
-}
-
-// until is how long Redis's clock takes from now to a score, a microsecond at least.
-func until(score, now string) time.Duration {
-	return max(1, time.Duration(micros(score)-micros(now))) * time.Microsecond
+	f, _ := strconv.ParseFloat(score, 64) // ±Inf beside an error is as good
+	return time.UnixMicro(int64(math.Ceil(min(max(f, 0), 1e10) * 1e6)))
 }

@@ -6,11 +6,11 @@
 -- ARGV    1 identity; "" if no lock is wanted
 --         2 life of the leader's lock in ms; 0 gives both locks up and does nothing else
 --         3 life of the standby's lock in ms
---         4 how far ahead the next score is wanted, in s, or "inf"
+--         4 how far ahead the next score is wanted, in s; 0 for any
 --         5 members wanted of each set at most, 6 their bytes at most: the first comes
 --         whatever its size; with 0 members the reply holds none
 --         7 due members to leave out, those with the lowest scores
---         8 "newest" for the members with the highest scores, highest first; else ""
+--         8 "1" for the members with the highest scores, highest first; else "0"
 --         9.. of each set the lowest score, as ZRANGE takes it: "-inf", "1.5", "(1.5"
 -- returns {role, ms, now, {fault, next, size, more, member...} for each set}
 --         role is 2 for the leader, 1 for the standby, 0 for others; ms is the rest of
@@ -51,8 +51,8 @@ end
 
 local t = redis.call('TIME')
 local now = t[1] .. '.' .. string.format('%06d', tonumber(t[2]))
-local till = ARGV[4] == 'inf' and '+inf' or string.format('%.6f', tonumber(now) + tonumber(ARGV[4]))
-local count, budget, skip, newest = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == 'newest'
+local till = ARGV[4] == '0' and '+inf' or string.format('%.6f', tonumber(now) + tonumber(ARGV[4]))
+local count, budget, skip, newest = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
 
 local function is_due(score)
   return score == '-inf' or score ~= 'inf' and tonumber(score) <= tonumber(now)

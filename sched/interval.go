@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -24,13 +25,7 @@ const (
 // processes is the number of members of the set processes.
 func Interval(processes int, average, perProcess time.Duration, r *rand.Rand) time.Duration {
 	n := max(1, processes)
-	avg := average
-	if avg <= 0 {
-		if perProcess <= 0 {
-			perProcess = defaultInterval
-		}
-		avg = time.Duration(n) * perProcess
-	}
+	avg := cmp.Or(max(0, average), time.Duration(n)*cmp.Or(max(0, perProcess), defaultInterval))
 	wait := r.Float64() * float64(avg)
 	if n < fewProcesses {
 		return time.Duration(wait) + avg/2

@@ -67,20 +67,18 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 }
 
 func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
+	var rung <-chan struct{} // nil while this process does not lead
+	silence := func() {}
 	defer func() {
+		silence()
 		for _, t := range s.terms {
 			t.leads.Store(false)
-			if err == nil { // else the locks end by themselves
+			t.at = time.Time{}
+			if err == nil || ctx.Err() != nil { // else the locks end by themselves
 				_, _ = s.due(context.WithoutCancel(ctx), ask{term: t, as: s.cfg.Identity, timeout: callTimeout / 4})
 			}
 		}
 	}()
-	var rung chan struct{} // nil while this process does not lead
-	silence := func() {}
-	defer func() { silence() }()
-	for _, t := range s.terms {
-		t.at = time.Time{}
-	}
 	for ctx.Err() == nil {
 		next, leads := time.Now().Add(otherPauseMax), false
 		for _, t := range s.terms {
@@ -94,16 +92,14 @@ func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
 		}
 		switch {
 		case leads && rung == nil:
-			rung = make(chan struct{}, 1)
-			silence = s.listen(ctx, rung)
+			rung, silence = s.listen(ctx)
 		case !leads && rung != nil:
 			silence()
 			rung = nil
 		}
-		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(time.Until(next)):
 		case <-rung:
 			for _, t := range s.terms {
 				if t.leads.Load() {
@@ -111,7 +107,6 @@ func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
 				}
 			}
 		}
-		timer.Stop()
 	}
 	return nil
 }
@@ -124,9 +119,6 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
 		a.from = append(a.from, s.cursors[set].lowest(t.called))
 	}
 	got, err := s.due(ctx, a)
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	if err != nil {
 		t.at = t.called.Add(lookPause)
 		if t.leads.Load() && t.at.Before(t.sure) {
@@ -143,8 +135,8 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
 			if f.size > 0 || f.err != nil { // what is wrong with a set, Promote reports
 				due(t.sets[i])
 			}
-			if f.next != "" {
-				t.at = earliest(t.at, time.Now().Add(until(f.next, got.now)))
+			if !f.next.IsZero() {
+				t.at = earliest(t.at, time.Now().Add(max(f.next.Sub(got.now), time.Microsecond)))
 			}
 		}
 	case standby:
@@ -158,7 +150,8 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
 
 // listen rings, until stop is called, whenever a client of troupe has pushed
 // something for later.
-func (s *Scheduler) listen(ctx context.Context, rung chan<- struct{}) (stop func()) {
+func (s *Scheduler) listen(ctx context.Context) (_ <-chan struct{}, stop func()) {
+	rung := make(chan struct{}, 1)
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
 		channel := s.cfg.Redis.Subscribe(ctx, keys.Bell)
@@ -170,7 +163,7 @@ func (s *Scheduler) listen(ctx context.Context, rung chan<- struct{}) (stop func
 			}
 		}
 	}()
-	return stop
+	return rung, stop
 }
 
 // Processes counts the processes of the fleet, Ruby's included: the input of
@@ -185,11 +178,9 @@ func (s *Scheduler) Processes(ctx context.Context) (int, error) {
 }
 
 // earliest ignores zero times.
-func earliest(times ...time.Time) (first time.Time) {
-	for _, t := range times {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	return first
+	return a
 }

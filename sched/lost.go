@@ -23,30 +23,29 @@ const (
 )
 
 // page is how much one batch asks for. It is halved after a batch that was lost on
-// its way and grows by an eighth with each that arrives. The zero value is a whole
-// one.
+// its way and grows by an eighth with each that arrives.
 type page struct {
 	count, bytes int
+	whole        int // count of a whole one
 
 	lost    bool // the last batch was, and it may have been too large
-	atTop   bool // that one took the newest
 	suspect int  // length of the member that was lost alone
 	tries   int  // how often
 }
 
-func (p *page) grow(batch int) {
-	p.count, p.bytes = min(batch, p.count+p.count/8+1), min(maxPage, p.bytes+p.bytes/8)
+func (p *page) grow() {
+	p.count, p.bytes = min(p.whole, p.count+p.count/8+1), min(maxPage, p.bytes+p.bytes/8)
 	p.suspect, p.tries = 0, 0
 }
 
 // shrink is called when a small answer has come after a batch was lost. size is the
-// length of the first member. It tells whether that member is too large for the link:
+// length of the first member, atTop whether the batch took the newest. It tells whether that member is too large for the link:
 // it was lost alone, again and again, and each time the link was all right.
-func (p *page) shrink(size int) (tooLarge bool) {
+func (p *page) shrink(size int, atTop bool) (tooLarge bool) {
 	alone := size > p.bytes || p.count == 1
 	p.lost = false
 	p.count, p.bytes = max(1, p.count/2), max(minPage, p.bytes/2)
-	if p.atTop || !alone || size < minPage {
+	if atTop || !alone || size < minPage {
 		return false
 	}
 	p.count = 1
@@ -64,19 +63,18 @@ const aside = time.Hour
 // the batch too large. If it was a single member, again and again, that one is taken
 // out of the way unread: it must not stop those behind it.
 func (s *Scheduler) askSmall(ctx context.Context, cur *cursor, a ask) error {
+	atTop := a.newest
 	a.count, a.newest = 0, false
 	got, err := s.due(ctx, a)
 	if err != nil {
 		return err // Redis is away: that tells nothing about the batch
 	}
 	cur.newest = false
-	switch f := got.sets[0]; {
-	case f.err != nil:
-		return f.err
-	case cur.page.shrink(f.size):
+	f := got.sets[0]
+	if f.err == nil && cur.page.shrink(f.size, atTop) {
 		return s.unread(ctx, a, f.size)
 	}
-	return nil
+	return f.err
 }
 
 // unread takes the first due member out of the way, without reading it.
@@ -88,7 +86,8 @@ func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 	if moving.Needed(s.cfg.Redis) {
 		names = []string{set, keys.Moving(set)}
 	}
-	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, append([]any{a.from[0], a.skip, size, aside.Milliseconds()}, s.death(time.Now())...)...).StringSlice()
+	death := s.death(time.Now())
+	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, aside.Milliseconds(), death.Score, death.Oldest, death.Keep).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = errors.New("unread.lua: unexpected reply")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -94,8 +95,8 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 				rt.Fatalf("%s: due.lua of %v returned\n%+v, want\n%+v", name, a, got, want)
 			}
 
-			b := batch{s: s, set: Retry, cur: s.cursors[Retry], now: time.Now(), groups: make([]group, lists)}
-			b.groups = append(b.groups, group{key: "queue:q", queue: "q"})
+			b := batch{s: s, set: Retry, cur: s.cursors[Retry], now: time.Now(), groups: []*moving.Group{{}, {}}}
+			b.groups = append(b.groups, &moving.Group{Key: "queue:q", Queue: "q"})
 			for i, m := range want.members {
 				switch {
 				case gone[m]:
@@ -107,19 +108,19 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 					b.put(dropped, m, "")
 				}
 			}
-			out, err := b.apply(ctx)
-			if err != nil {
+			if err := b.apply(ctx); err != nil {
 				rt.Fatal(name, err)
 			}
+			out := b.out
 			moved, stopped := rdb.LRange(ctx, "queue:q", 0, -1).Val(), 0
 			slices.Reverse(moved)
 			var wantMoved []string
-			for _, m := range b.groups[lists].members {
+			for _, m := range b.groups[lists].Members {
 				if m := *m.(*string); !gone[m] {
 					wantMoved = append(wantMoved, "new "+m)
 				}
 			}
-			for _, m := range b.groups[dropped].members {
+			for _, m := range b.groups[dropped].Members {
 				if !gone[*m.(*string)] {
 					stopped++
 				}

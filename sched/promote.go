@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -32,9 +33,6 @@ const (
 	// has: on a connection whose other end is gone they could last much longer than the
 	// outage. Client middleware runs between them and takes its own time.
 	promoteTimeout = 10 * time.Second
-
-	// finishTimeout bounds the last step on a cluster, which goes on during a stop.
-	finishTimeout = 3 * time.Second
 
 	// Members are prepared for so long, then those that are ready are moved.
 	prepareTime = 50 * time.Millisecond
@@ -61,9 +59,9 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err err
 		}
 	}
 	now := time.Now()
-	a := cur.begin(now, s.cfg.Batch)
+	a := cur.begin(now)
 	a.sets = []Set{set}
-	a.term = s.terms[slices.IndexFunc(s.terms, func(t *term) bool { return slices.Contains(t.sets, set) })]
+	a.term = cur.term
 	if a.term.leads.Load() {
 		a.as, a.lock = s.cfg.Identity, lockLife
 	}
@@ -72,7 +70,7 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err err
 	}
 	defer func() {
 		if ctx.Err() == nil && redisconn.Classify(err) == redisconn.Outage && !errors.As(err, new(redis.Error)) {
-			cur.page.lost, cur.page.atTop = true, a.newest
+			cur.page.lost = true
 		}
 	}()
 	got, err := s.due(ctx, a)
@@ -83,7 +81,7 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err err
 	if f.err != nil {
 		return out, f.err
 	}
-	b := batch{s: s, set: set, cur: cur, now: now, groups: make([]group, lists)}
+	b := batch{s: s, set: set, cur: cur, now: now, groups: []*moving.Group{dying: {Key: keys.Dead}, dropped: {}}}
 	for i, member := range f.members {
 		if i > 0 && time.Since(now) > prepareTime {
 			cur.page.count, f.more = i, true
@@ -93,20 +91,22 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err err
 			return out, err
 		}
 	}
-	cur.trying = ""
-	if a.newest {
-		b.reverse()
+	for _, g := range b.groups {
+		if a.newest { // the lowest score is moved first, as ever
+			slices.Reverse(g.Members)
+			slices.Reverse(g.Payloads)
+		}
 	}
-	if out, err = b.apply(ctx); err != nil {
-		return out, err
+	if err := b.apply(ctx); err != nil {
+		return b.out, err
 	}
-	if b.beaten(out) { // somebody else works through the same backlog
+	if b.tried > 0 && b.out == (Promoted{}) && b.stay == 0 { // somebody else works through the same backlog
 		cur.leave()
-		return out, nil
+		return b.out, nil
 	}
-	out.More = f.more
-	if again := cur.end(now, got.now, b.stay, f.more, s.cfg.Batch); !f.more {
-		out.Next = earliest(timeOf(f.next), again)
+	b.out.More = f.more
+	if again := cur.end(now, got.now, b.stay, f.more); !f.more {
+		b.out.Next = earliest(f.next, again)
 	}
-	return out, nil
+	return b.out, nil
 }

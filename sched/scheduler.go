@@ -56,24 +56,28 @@ type Scheduler struct {
 	leading chan struct{} // holds the one Lead that runs
 }
 
-// maxBatch keeps the lists that the script unpacks far below Lua's limit.
-const maxBatch = 1000
-
 // New returns a Scheduler; nothing is sent.
 func New(cfg Config) *Scheduler {
 	if cfg.Client == nil {
 		cfg.Client = client.New(cfg.Redis, client.WithTimestamps(cfg.Timestamps))
 	}
-	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), maxBatch)
+	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), 1000) // move.lua unpacks it: far below Lua's limit
 	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), 10_000)
 	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), 180*24*time.Hour)
-	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{Retry: {}, Schedule: {}}, leading: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{}, leading: make(chan struct{}, 1)}
 	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
-		for _, set := range []Set{Retry, Schedule} {
-			s.terms = append(s.terms, &term{lock: keys.ClusterPoller(string(set)), standby: keys.ClusterStandby(string(set)), sets: []Set{set}})
-		}
+		s.addTerm(keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry), Retry)
+		s.addTerm(keys.ClusterPoller(keys.Schedule), keys.ClusterStandby(keys.Schedule), Schedule)
 	} else {
-		s.terms = []*term{{lock: keys.Poller, standby: keys.Standby, sets: []Set{Retry, Schedule}}}
+		s.addTerm(keys.Poller, keys.Standby, Retry, Schedule)
 	}
 	return s
+}
+
+func (s *Scheduler) addTerm(lock, standby string, sets ...Set) {
+	t := &term{lock: lock, standby: standby, sets: sets}
+	s.terms = append(s.terms, t)
+	for _, set := range sets {
+		s.cursors[set] = &cursor{term: t, page: page{count: s.cfg.Batch, bytes: maxPage, whole: s.cfg.Batch}}
+	}
 }

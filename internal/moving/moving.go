@@ -10,6 +10,7 @@ package moving
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,52 +45,123 @@ func Needed(rdb redis.UniversalClient) bool {
 	return ok
 }
 
-// Member is one that was claimed; Score is the text of its score in the set.
-type Member struct {
-	Raw   any
-	Score string
+// finishTimeout bounds the last step, which goes on when the context ends: what was
+// written must not stay claimed because a stop begins just then.
+const finishTimeout = 3 * time.Second
+
+// Group is members of a set with one destination.
+type Group struct {
+	Key      string // of the destination: a queue's list, keys.Dead, or "" for none
+	Queue    string // name of the queue, if it is one
+	Members  []any
+	Payloads []any // what is written for each member
+
+	// the answer
+	There []bool // for each member, whether it was in the set
+	Moved int    // how many were, and are at the destination now
+	Fault error  // of the destination, which took nothing
 }
 
-// Claim claims members of set and returns those that were there, by their place
-// in members.
-func Claim(ctx context.Context, rdb redis.Scripter, set string, members []any) (map[int]Member, error) {
-	if len(members) == 0 {
-		return nil, nil
+// Death is what members need that go to the dead set.
+type Death struct {
+	Score  string
+	Oldest string // entries with lower scores go, "" for none
+	Keep   int    // the set keeps one entry less; 0 for all
+}
+
+// write queues what writes payloads. The error of the command that it returns says
+// whether they have arrived.
+func (g *Group) write(ctx context.Context, pipe redis.Pipeliner, death Death, payloads []any) redis.Cmder {
+	if g.Key != keys.Dead {
+		pipe.SAdd(ctx, keys.Queues, g.Queue) // a list for people: the job moves even if that is broken
+		return pipe.LPush(ctx, g.Key, payloads...)
 	}
-	args := append(make([]any, 0, 1+len(members)), Life.Milliseconds())
-	scores, err := claimScript.Run(ctx, rdb, []string{set, keys.Moving(set)}, append(args, members...)...).StringSlice()
-	if err == nil && len(scores) != len(members) {
-		err = fmt.Errorf("got %d values, want %d", len(scores), len(members))
+	args := []any{"zadd", keys.Dead}
+	for _, payload := range payloads {
+		args = append(args, death.Score, payload)
 	}
+	added := pipe.Do(ctx, args...)
+	if death.Oldest != "" {
+		pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", death.Oldest)
+	}
+	if death.Keep > 0 {
+		pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(death.Keep))
+	}
+	return added
+}
+
+// Move moves what is still in the set and says in each group what became of it.
+// Where no answer came that is not known: the members stay claimed, and the next mover
+// takes them on after the deadline. An error is one of the set; the groups hold all the
+// same if their There is not nil.
+func Move(ctx context.Context, rdb redis.UniversalClient, set string, groups []*Group, death Death) error {
+	scores, err := claim(ctx, rdb, set, groups)
 	if err != nil {
-		return nil, fmt.Errorf("claim members of %s: %w", set, err)
+		return err
 	}
-	claimed := make(map[int]Member)
-	for i, score := range scores {
-		if score != "" {
-			claimed[i] = Member{members[i], score}
+	pipe, sent := rdb.Pipeline(), make([]redis.Cmder, len(groups))
+	for i, g := range groups {
+		g.There = make([]bool, len(g.Members))
+		var payloads []any
+		for k := range g.Members {
+			if g.There[k] = scores[i][k] != ""; g.There[k] && g.Key != "" {
+				payloads = append(payloads, g.Payloads[k])
+			}
+		}
+		if len(payloads) > 0 {
+			sent[i] = g.write(ctx, pipe, death, payloads)
 		}
 	}
-	return claimed, nil
-}
-
-// Finish forgets members that have arrived and puts those back that were
-// refused, with the score they had.
-func Finish(ctx context.Context, rdb redis.Scripter, set string, arrived, refused []Member) error {
+	if pipe.Len() > 0 {
+		_, _ = pipe.Exec(ctx) // the errors are in the commands
+	}
+	var arrived, refused []any
+	for i, g := range groups {
+		if sent[i] != nil {
+			g.Fault = sent[i].Err()
+		}
+		for k, raw := range g.Members {
+			switch {
+			case !g.There[k]:
+			case g.Fault == nil:
+				arrived = append(arrived, raw)
+				g.Moved++
+			case errors.As(g.Fault, new(redis.Error)):
+				refused = append(refused, scores[i][k], raw)
+			}
+		}
+	}
 	if len(arrived)+len(refused) == 0 {
 		return nil
 	}
-	args := []any{len(arrived)}
-	for _, m := range arrived {
-		args = append(args, m.Raw)
-	}
-	for _, m := range refused {
-		args = append(args, m.Score, m.Raw)
-	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	args := append(append([]any{len(arrived)}, arrived...), refused...)
 	if err := finishScript.Run(ctx, rdb, []string{set, keys.Moving(set)}, args...).Err(); err != nil {
 		return fmt.Errorf("finish members of %s: %w", set, err)
 	}
 	return nil
+}
+
+// claim claims the members of all groups and returns the text of the score of each, ""
+// for one that was not there.
+func claim(ctx context.Context, rdb redis.Scripter, set string, groups []*Group) ([][]string, error) {
+	args := []any{Life.Milliseconds()}
+	for _, g := range groups {
+		args = append(args, g.Members...)
+	}
+	flat, err := claimScript.Run(ctx, rdb, []string{set, keys.Moving(set)}, args...).StringSlice()
+	if err == nil && len(flat) != len(args)-1 {
+		err = fmt.Errorf("got %d values, want %d", len(flat), len(args)-1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim members of %s: %w", set, err)
+	}
+	scores := make([][]string, len(groups))
+	for i, g := range groups {
+		scores[i], flat = flat[:len(g.Members)], flat[len(g.Members):]
+	}
+	return scores, nil
 }
 
 // Abandoned puts back into set, due now, what movers that died had claimed.
