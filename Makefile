@@ -21,7 +21,8 @@ lint:
 	@./.ci/lint
 
 fuzz:
-	@for f in FuzzParsePayload FuzzDecodeArgs FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s . || exit 1; done
+	@for f in FuzzParsePayload FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s ./internal/wirejson || exit 1; done
+	go test -run '^$$' -fuzz '^FuzzDecodeArgs$$' -fuzztime 20s ./internal/args
 	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./config
 
 # Daemons and Redis are killed, paused and cut off at random, and every job is

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+
+	"github.com/troupehq/troupe/internal/args"
 )
 
 // ArgsError is the outcome of a job whose arguments do not fit the Go type of
@@ -56,13 +58,13 @@ func EncodeArgs(v any) (json.RawMessage, error) {
 	if !rv.IsValid() {
 		return nil, errors.New("encode args: nil value")
 	}
-	plan, err := argsPlanOf(rv.Type())
+	plan, err := args.PlanOf(rv.Type())
 	if err != nil {
 		return nil, fmt.Errorf("encode args: %w", err)
 	}
-	text, fault := plan.encode(rv)
+	text, fault := plan.Encode(rv)
 	if fault != nil {
-		return nil, fmt.Errorf("encode args: %w", fault)
+		return nil, fmt.Errorf("encode args: %w", (*EncodeError)(fault))
 	}
 	return text, nil
 }
@@ -87,72 +89,12 @@ func DecodeArgs(raw json.RawMessage, into any) error {
 		rv.Set(reflect.New(rv.Type().Elem()))
 		rv = rv.Elem()
 	}
-	plan, err := argsPlanOf(rv.Type())
+	plan, err := args.PlanOf(rv.Type())
 	if err != nil {
 		return fmt.Errorf("decode args: %w", err)
 	}
-	rv.SetZero()
-	if plan.simple && plan.readSimple(raw, rv.Addr().UnsafePointer()) {
-		return nil
-	}
-	return plan.read(raw, rv)
-}
-
-// read is the general way to set v from an array.
-func (p *argsPlan) read(raw []byte, v reflect.Value) error {
-	var room [8][]byte
-	list, fault := splitArgs(raw, room[:0])
-	if fault != nil {
-		return fault
-	}
-	v.SetZero()
-	if fault := p.decode(list, v); fault != nil {
-		return fault
+	if fault := plan.Decode(raw, rv); fault != nil {
+		return (*ArgsError)(fault)
 	}
 	return nil
-}
-
-// splitArgs returns the texts of the elements of an array.
-func splitArgs(raw []byte, list [][]byte) ([][]byte, *ArgsError) {
-	const array = "an array"
-	i := skipSpace(raw, 0)
-	if i == len(raw) {
-		return nil, nil
-	}
-	if raw[i] != '[' {
-		if at, fault := scanWhole(raw, 1); fault != "" {
-			return nil, badArgs(at, fault)
-		}
-		if raw[i] == 'n' {
-			return nil, nil
-		}
-		return nil, &ArgsError{Index: -1, Expected: array, Got: kindOf(raw[i:])}
-	}
-	i = skipSpace(raw, i+1)
-	for first := true; ; first = false {
-		if first && i < len(raw) && raw[i] == ']' {
-			break
-		}
-		end, fault := scanValue(raw, i, 2)
-		if fault != "" {
-			return nil, badArgs(end, fault)
-		}
-		list = append(list, raw[i:end:end])
-		i = skipSpace(raw, end)
-		if i < len(raw) && raw[i] == ']' {
-			break
-		}
-		if i >= len(raw) || raw[i] != ',' {
-			return nil, badArgs(i, "expected , or ] after a value")
-		}
-		i = skipSpace(raw, i+1)
-	}
-	if i = skipSpace(raw, i+1); i < len(raw) {
-		return nil, badArgs(i, "text after the array")
-	}
-	return list, nil
-}
-
-func badArgs(at int, fault string) *ArgsError {
-	return &ArgsError{Index: -1, Expected: "an array", Got: fmt.Sprintf("invalid JSON at byte %d: %s", at, fault)}
 }

@@ -53,9 +53,17 @@ func TestImportArrows(t *testing.T) {
 		usesProtoactor := func(pkg string) bool { return within(pkg, protoactor) }
 
 		if p.ImportPath == module {
-			forbid(p.Deps, "the root uses the standard library only, and internal/cut, which does, too", func(pkg string) bool {
-				return !packages[pkg].Standard && !mine("internal/cut")(pkg)
+			forbid(p.Deps, "the root uses the standard library only, and packages that do, too", func(pkg string) bool {
+				return !packages[pkg].Standard && !mine("internal/cut", "internal/args", "internal/wirejson")(pkg)
 			})
+		}
+		if p.is("internal/wirejson") || p.is("internal/args") {
+			forbid(p.Imports, "the bytes of a payload are below its nouns", func(pkg string) bool {
+				return !packages[pkg].Standard && (p.is("internal/wirejson") || !mine("internal/wirejson")(pkg))
+			})
+		}
+		if p.ImportPath != module && !p.is("internal/args") {
+			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson", "internal/args"))
 		}
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)

@@ -10,7 +10,7 @@
 //	Iteration   how far a job has come that works through a list: HandleIterable
 //	Discard, Kill, RetryIn, Park    what a handler may answer beside nil and an error
 //
-// This package imports the standard library only. The verbs live in packages
+// This package uses the standard library only. The verbs live in packages
 // that are named after what one does with them:
 //
 //	client      push jobs now, later, in bulk

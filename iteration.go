@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // ErrInterrupted is what the handler of an iterable job returns when its run was
@@ -83,7 +85,7 @@ func decodeCursor[C any](text json.RawMessage) (*C, error) {
 		return nil, nil
 	}
 	cursor := new(C)
-	if _, fault := scanWhole(text, 0); fault != "" {
+	if _, fault := wirejson.ScanWhole(text, 0); fault != "" {
 		return nil, fmt.Errorf("the saved cursor is no JSON: %s", fault)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))

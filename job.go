@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"time"
 	"unsafe"
+
+	"github.com/troupehq/troupe/internal/args"
 )
 
 // Args is the argument list of one class of jobs as a Go type; EncodeArgs
@@ -105,25 +107,25 @@ func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
 		} else {
 			job.Queue = p.Queue()
 		}
-		args := p.Args()
-		if simple != nil && simple.readSimple(args, unsafe.Pointer(&job.Args)) {
+		raw := p.Args()
+		if simple != nil && simple.ReadSimple(raw, unsafe.Pointer(&job.Args)) {
 			return fn(ctx, job)
 		}
-		if err := DecodeArgs(args, &job.Args); err != nil {
+		if err := DecodeArgs(raw, &job.Args); err != nil {
 			return err
 		}
 		return fn(ctx, job)
 	})
 }
 
-// simplePlan is the plan of A if it is a struct that readSimple knows, else nil.
-func simplePlan[A Args]() *argsPlan {
+// simplePlan is the plan of A if it is a struct that ReadSimple knows, else nil.
+func simplePlan[A Args]() *args.Plan {
 	t := reflect.TypeFor[A]()
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	plan, err := argsPlanOf(t)
-	if err != nil || !plan.simple {
+	plan, err := args.PlanOf(t)
+	if err != nil || !plan.Simple() {
 		return nil
 	}
 	return plan

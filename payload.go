@@ -3,12 +3,12 @@ package troupe
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"math"
-	"strconv"
 	"time"
-	"unicode/utf8"
-	"unsafe"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // Payload is the wire record of one job: an ordered JSON object whose values
@@ -18,100 +18,36 @@ import (
 //
 // Reading is safe for concurrent use; editing is not. Copy it with Clone only.
 type Payload struct {
-	raw    []byte // what was parsed, nil if nothing was
-	fields []field
-	edits  []edit
-	marks  keyMarks
-	spare  []byte // room for the texts of edits, from its length on
-
-	edited       bool
-	escapedKeys  bool // some key in raw is written with escapes
-	escapedTexts bool // some string in raw, a value of a field, is
+	object wirejson.Object
 }
 
-// parsed is a payload with room for its fields.
-type parsed struct {
-	Payload
-	room [fieldsRoom]field
+// PayloadError says why bytes are not a job.
+type PayloadError struct {
+	Reason string // "not an object but null", "unexpected end", …; never contains data of the job
+	Offset int    // byte at which it was noticed
 }
 
-// field is one key with its value: offsets into raw, small and free of
-// pointers, since this is made for each job.
-type field struct {
-	nameAt, nameEnd uint32 // of the key, quotes included; nameEnd 0 for a key that was added
-	at, end         uint32 // of the value; if end is 0, at is its index in Payload.edits
+func (e *PayloadError) Error() string {
+	return fmt.Sprintf("invalid payload at byte %d: %s", e.Offset, e.Reason)
 }
 
-func (f *field) added() bool  { return f.nameEnd == 0 }
-func (f *field) edited() bool { return f.end == 0 }
-
-// edit is what Set put in place of a value, or at the end.
-type edit struct {
-	key  string // of an added field
-	text []byte
-}
-
-const (
-	fieldsRoom = 11      // as many as an ordinary push has after a failure
-	copyBelow  = 4 << 10 // up to this size strings are parts of raw and keep it alive
-)
-
-// cut returns raw[i:j] as a string.
-func (p *Payload) cut(i, j uint32) string {
-	text := p.raw[i:j]
-	if len(p.raw) > copyBelow {
-		return string(text)
+// ParsePayload checks and splits the bytes of a job in one pass. It refuses,
+// with a *PayloadError, what Ruby's parser refuses (invalid JSON, a byte order
+// mark, NaN, text after the object, nothing at all, nesting deeper than
+// MaxDepth) and valid JSON that is not an object. Bytes in strings that are
+// not UTF-8 parse, as in Ruby; see ValidUTF8. Of a key that comes twice the
+// last value counts.
+//
+// The payload keeps a reference to raw, which must not be modified afterwards.
+func ParsePayload(raw []byte) (*Payload, error) {
+	p := new(struct {
+		Payload
+		room wirejson.Room
+	})
+	if at, fault := p.object.Parse(raw, &p.room); fault != "" {
+		return nil, &PayloadError{Reason: fault, Offset: at}
 	}
-	return unsafe.String(unsafe.SliceData(text), len(text)) // raw is not modified any more
-}
-
-func (p *Payload) key(f *field) string {
-	switch {
-	case f.added():
-		return p.edits[f.at].key
-	case p.escapedKeys:
-		return unquote(p.raw[f.nameAt:f.nameEnd])
-	}
-	return p.cut(f.nameAt+1, f.nameEnd-1)
-}
-
-func (p *Payload) text(f *field) []byte {
-	if f.edited() {
-		return p.edits[f.at].text
-	}
-	return p.raw[f.at:f.end:f.end]
-}
-
-func (p *Payload) find(key string) int {
-	mark := markOf(key)
-	if !p.marks.met(mark) {
-		return -1
-	}
-	if i := p.marks.place(mark); uint(i) < uint(len(p.fields)) {
-		f := &p.fields[i]
-		if !f.added() && !p.escapedKeys && string(p.raw[f.nameAt+1:f.nameEnd-1]) == key {
-			return i
-		}
-	}
-	return p.search(key)
-}
-
-func (p *Payload) search(key string) int {
-	for i := range p.fields {
-		if p.has(i, key) {
-			return i
-		}
-	}
-	return -1
-}
-
-// has tells whether field i has the key.
-func (p *Payload) has(i int, key string) bool {
-	f := &p.fields[i]
-	if f.added() || p.escapedKeys {
-		return p.key(f) == key
-	}
-	return string(p.raw[f.nameAt+1:f.nameEnd-1]) == key
+	return &p.Payload, nil
 }
 
 // Class returns the field "class": a Ruby constant name, "" if it is not a string.
@@ -163,7 +99,7 @@ func (p *Payload) Tags() (tags []string) {
 	}
 	for _, v := range values {
 		if len(v) > 1 && v[0] == '"' {
-			tags = append(tags, unquote(v))
+			tags = append(tags, wirejson.Unquote(v))
 		}
 	}
 	return tags
@@ -188,12 +124,7 @@ func (p *Payload) Failures() int {
 }
 
 // Get returns the text of a field, which must not be modified.
-func (p *Payload) Get(key string) (json.RawMessage, bool) {
-	if i := p.find(key); i >= 0 {
-		return p.text(&p.fields[i]), true
-	}
-	return nil, false
-}
+func (p *Payload) Get(key string) (json.RawMessage, bool) { return p.object.Get(key) }
 
 func (p *Payload) str(key string) string {
 	s, _ := p.String(key)
@@ -202,34 +133,11 @@ func (p *Payload) str(key string) string {
 
 // String returns a field that is a JSON string, decoded. A surrogate escape
 // without its partner becomes U+FFFD; bytes that are not UTF-8 stay as they are.
-func (p *Payload) String(key string) (string, bool) {
-	i := p.find(key)
-	if i < 0 {
-		return "", false
-	}
-	f := &p.fields[i]
-	text := p.text(f)
-	switch {
-	case len(text) < 2 || text[0] != '"':
-		return "", false
-	case (f.edited() || p.escapedTexts) && bytes.IndexByte(text, '\\') >= 0:
-		return unquote(text), true
-	case !f.edited():
-		return p.cut(f.at+1, f.end-1), true
-	}
-	return string(text[1 : len(text)-1]), true
-}
+func (p *Payload) String(key string) (string, bool) { return p.object.String(key) }
 
 // Int returns a field that is a JSON integer within 64 bits; 5.0, 5e0 and "5"
 // are none.
-func (p *Payload) Int(key string) (int64, bool) {
-	raw, ok := p.Get(key)
-	if !ok { // asked for at every run, and an error of strconv is an allocation
-		return 0, false
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	return n, err == nil
-}
+func (p *Payload) Int(key string) (int64, bool) { return p.object.Int(key) }
 
 // Time returns a field that is a point in time, in UTC, however it was
 // written: a number of seconds, or of milliseconds if it is 1e11 or more; such
@@ -237,34 +145,15 @@ func (p *Payload) Int(key string) (int64, bool) {
 // "2026-11-21 03:14:41 UTC").
 func (p *Payload) Time(key string) (time.Time, bool) {
 	raw, _ := p.Get(key)
-	return parseTime(raw)
+	return wirejson.ParseTime(raw)
 }
 
 // Keys yields each key once, in the order of the object.
-func (p *Payload) Keys() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range p.fields {
-			if !yield(p.key(&p.fields[i])) {
-				return
-			}
-		}
-	}
-}
+func (p *Payload) Keys() iter.Seq[string] { return p.object.Keys() }
 
 // ValidUTF8 tells whether all bytes are UTF-8. Ruby runs a job that is not,
 // but loses it when it has to write it back.
-func (p *Payload) ValidUTF8() bool {
-	if !p.edited {
-		return utf8.Valid(p.raw)
-	}
-	for i := range p.fields {
-		f := &p.fields[i]
-		if !utf8.Valid(p.raw[f.nameAt:f.nameEnd]) || !utf8.Valid(p.text(f)) {
-			return false
-		}
-	}
-	return true
-}
+func (p *Payload) ValidUTF8() bool { return p.object.ValidUTF8() }
 
 // MarshalJSON returns Bytes, so that a payload can be a value in another one.
 func (p *Payload) MarshalJSON() ([]byte, error) { return p.Bytes(), nil }

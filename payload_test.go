@@ -293,7 +293,7 @@ func TestFailures(t *testing.T) {
 }
 
 func TestLargePayload(t *testing.T) {
-	args := `["` + strings.Repeat("x", 2*copyBelow) + `"]`
+	args := `["` + strings.Repeat("x", 8<<10) + `"]`
 	p := mustParse(t, `{"class":"Big","args":`+args+`}`)
 	if p.Class() != "Big" || string(p.Args()) != args {
 		t.Error("large payload read wrongly")

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupehq/troupe/internal/args"
 )
 
 // Registry holds the handlers of a daemon by class. The zero value is ready;
@@ -62,7 +64,7 @@ func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, iterab
 	if fn == nil {
 		panic(fmt.Sprintf("troupe: Handle: nil function for %v", t))
 	}
-	if _, err := argsPlanOf(t); err != nil {
+	if _, err := args.PlanOf(t); err != nil {
 		panic(fmt.Sprintf("troupe: Handle: %v", err))
 	}
 	args := newArgs[A]()

@@ -12,6 +12,18 @@ import (
 	"time"
 )
 
+type (
+	charge struct {
+		AccountID int64  `arg:"0"`
+		Cents     int64  `arg:"1"`
+		Currency  string `arg:"2"`
+	}
+	object  struct{ Addr address }
+	address struct {
+		City string `json:"city"`
+	}
+)
+
 func (charge) Class() string  { return "Billing::Charge" }
 func (*object) Class() string { return "Object" }
 

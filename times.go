@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // Timestamps is the form in which times are written into payloads
@@ -40,6 +41,9 @@ func (f Timestamps) Format(t time.Time) json.RawMessage {
 	return f.appendTo(make([]byte, 0, timeRoom), t)
 }
 
+// timeRoom holds the text of a timestamp.
+const timeRoom = 24
+
 // appendTo is Format into text, which is empty.
 func (f Timestamps) appendTo(text []byte, t time.Time) json.RawMessage {
 	if f == TimestampsMillis {
@@ -72,115 +76,5 @@ func Score(t time.Time) float64 {
 // Redis accepts as bounds.
 func FormatScore(f float64) string { return string(AppendScore(make([]byte, 0, 24), f)) }
 
-// millionthsMax is below what the proof in AppendScore needs: doubles up to there are
-// closer together than millionths.
-const millionthsMax = 1 << 32
-
-// AppendScore adds the text of FormatScore to b. What is a whole number of
-// millionths, as times mostly are, takes 0.6 of the time that strconv needs.
-//
-// Two decimals with at most six places are 1e-6 apart or equal. Doubles below 2^32
-// are at most 4.8e-7 apart, so no more than one such decimal reads as f. If there is
-// one, a shorter text would be another, and there is none.
-func AppendScore(b []byte, f float64) []byte {
-	if f > 0 && f < millionthsMax {
-		n := uint64(f*1e6 + 0.5)
-		if float64(n)/1e6 == f {
-			return millionths(b, n)
-		}
-	}
-	return strconv.AppendFloat(b, f, 'f', -1, 64)
-}
-
-// millionths adds n/1e6 without zeros in the end.
-func millionths(b []byte, n uint64) []byte {
-	b = strconv.AppendUint(b, n/1e6, 10)
-	rest := uint32(n % 1e6)
-	if rest == 0 {
-		return b
-	}
-	b = append(b, '.', 0, 0, 0, 0, 0, 0)
-	end := 0
-	for i := 1; i <= 6; i++ {
-		d := byte(rest % 10)
-		if rest /= 10; d != 0 && end == 0 {
-			end = i
-		}
-		b[len(b)-i] = '0' + d
-	}
-	return b[:len(b)-end+1]
-}
-
-// The years 1970 to 5138 in seconds lie below msFrom, those from 1973 on in
-// milliseconds above it; maxSeconds is the end of the year 9999.
-const (
-	msFrom     = 1e11
-	maxSeconds = 253402300799
-)
-
-// dateLayouts are the forms of a date met in a string; Go reads a fraction
-// after the seconds with each of them.
-var dateLayouts = [...]string{
-	time.RFC3339,
-	"2006-01-02T15:04:05Z0700",
-	"2006-01-02T15:04:05",
-	"2006-01-02 15:04:05 MST",
-	"2006-01-02 15:04:05 Z0700",
-	"2006-01-02 15:04:05",
-	"2006-01-02",
-}
-
-// parseTime reads the JSON text of a timestamp, see Payload.Time.
-func parseTime(text []byte) (time.Time, bool) {
-	if len(text) == 0 {
-		return time.Time{}, false
-	}
-	if text[0] != '"' {
-		return parseNumberTime(string(text))
-	}
-	s := strings.TrimSpace(unquote(text))
-	if t, ok := parseNumberTime(s); ok {
-		return t, true
-	}
-	for _, layout := range dateLayouts {
-		// Zone names other than UTC and GMT mean nothing without a place.
-		if t, err := time.Parse(layout, s); err == nil && knownZone(t) {
-			return t.UTC(), true
-		}
-	}
-	return time.Time{}, false
-}
-
-func knownZone(t time.Time) bool {
-	name, offset := t.Zone()
-	return offset != 0 || name == "" || name == "UTC" || name == "GMT"
-}
-
-// parseNumberTime reads decimal text without going through a double where it
-// can, so that the digits written are the digits read.
-func parseNumberTime(s string) (time.Time, bool) {
-	if end, fault := scanNumber([]byte(s), 0); fault != "" || end != len(s) {
-		return time.Time{}, false
-	}
-	whole, fraction, _ := strings.Cut(s, ".")
-	if strings.ContainsAny(s, "eE") || whole[0] == '-' || len(whole) > 18 {
-		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || math.Abs(f) >= maxSeconds*1e3 {
-			return time.Time{}, false
-		}
-		if f >= msFrom {
-			f /= 1e3
-		}
-		sec, frac := math.Modf(f)
-		return time.Unix(int64(sec), int64(math.Round(frac*1e9))).UTC(), true
-	}
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || n > maxSeconds*1e3 {
-		return time.Time{}, false
-	}
-	nanos, _ := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
-	if n >= msFrom {
-		return time.UnixMilli(n).Add(time.Duration(nanos / 1e3)).UTC(), true
-	}
-	return time.Unix(n, nanos).UTC(), true
-}
+// AppendScore adds the text of FormatScore to b.
+func AppendScore(b []byte, f float64) []byte { return wirejson.AppendScore(b, f) }

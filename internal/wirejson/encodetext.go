@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"encoding/base64"
@@ -17,9 +17,9 @@ import (
 // appendFloat writes the shortest digits that read back as f, the way Ruby's
 // Float#to_s does, and version 2.6 of its json gem with it (Debian 12): always a
 // fraction; an exponent below 1e-4 and for whole numbers from 1e15 on.
-func appendFloat(dst []byte, f float64, bits int) ([]byte, *EncodeError) {
+func appendFloat(dst []byte, f float64, bits int) ([]byte, *Fault) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil, &EncodeError{Reason: strconv.FormatFloat(f, 'g', -1, 64) + " is not a JSON number"}
+		return nil, &Fault{Reason: strconv.FormatFloat(f, 'g', -1, 64) + " is not a JSON number"}
 	}
 	if bits == 32 { // Ruby reads the digits as those of a double
 		f, _ = strconv.ParseFloat(strconv.FormatFloat(f, 'g', -1, 32), 64)
@@ -41,16 +41,16 @@ func appendFloat(dst []byte, f float64, bits int) ([]byte, *EncodeError) {
 	return append(append(dst, 'e'), exponent...), nil
 }
 
-func appendNumber(dst []byte, n json.Number) ([]byte, *EncodeError) {
+func appendNumber(dst []byte, n json.Number) ([]byte, *Fault) {
 	if n == "" {
 		n = "0" // as encoding/json has it
 	}
-	if end, fault := scanNumber([]byte(n), 0); fault != "" || end != len(n) {
-		return nil, &EncodeError{Reason: "json.Number " + strconv.Quote(string(n)) + " is not a number"}
+	if end, fault := ScanNumber([]byte(n), 0); fault != "" || end != len(n) {
+		return nil, &Fault{Reason: "json.Number " + strconv.Quote(string(n)) + " is not a number"}
 	}
 	out, ok := appendNumberText(dst, []byte(n))
 	if !ok {
-		return nil, &EncodeError{Reason: tooLarge(fmt.Sprintf("json.Number %.40q", string(n)))}
+		return nil, &Fault{Reason: tooLarge(fmt.Sprintf("json.Number %.40q", string(n)))}
 	}
 	return out, nil
 }
@@ -61,9 +61,9 @@ func appendBase64(dst, data []byte) []byte {
 	return append(dst, '"')
 }
 
-func appendCheckedString(dst []byte, s string) ([]byte, *EncodeError) {
+func appendCheckedString(dst []byte, s string) ([]byte, *Fault) {
 	if !utf8.ValidString(s) {
-		return nil, &EncodeError{Reason: "string is not valid UTF-8"}
+		return nil, &Fault{Reason: "string is not valid UTF-8"}
 	}
 	return appendString(dst, s), nil
 }

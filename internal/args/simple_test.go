@@ -1,25 +1,27 @@
-package troupe
+package args_test
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/args"
 )
 
 // checkGeneral compares what DecodeArgs made of raw with the general way.
 func checkGeneral(t *testing.T, raw []byte, got reflect.Value, err error) {
 	t.Helper()
-	plan, fault := argsPlanOf(got.Type())
+	plan, fault := args.PlanOf(got.Type())
 	if fault != nil {
 		t.Fatal(fault)
 	}
 	want := reflect.New(got.Type().Elem())
-	wantErr := plan.read(raw, want.Elem())
+	var wantErr error
+	if fault := plan.Read(raw, want.Elem()); fault != nil {
+		wantErr = (*troupe.ArgsError)(fault)
+	}
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Fatalf("%q into %T: %v, want %v", raw, got.Interface(), err, wantErr)
 	}
@@ -61,10 +63,10 @@ func TestPlainArgumentsReadAsInTheGeneralWay(t *testing.T) {
 			for _, form := range []string{"[%]", " [ % ] ", "[%,%]", "[%,\n% , %]", "[1,%,1]", "[%", "[%]]", "[%,]", "[%,%,%,%]", "%"} {
 				raw := []byte(strings.ReplaceAll(form, "%", text))
 				into := reflect.New(reflect.TypeOf(v))
-				err := DecodeArgs(raw, into.Interface())
+				err := troupe.DecodeArgs(raw, into.Interface())
 				checkGeneral(t, raw, into, err)
-				plan, _ := argsPlanOf(into.Type())
-				if plan.simple && plan.readSimple(raw, reflect.New(reflect.TypeOf(v)).UnsafePointer()) {
+				plan, _ := args.PlanOf(into.Type())
+				if plan.Simple() && plan.ReadSimple(raw, reflect.New(reflect.TypeOf(v)).UnsafePointer()) {
 					quick++
 				}
 			}
@@ -74,34 +76,3 @@ func TestPlainArgumentsReadAsInTheGeneralWay(t *testing.T) {
 		t.Errorf("only %d lists were read in the quick way", quick)
 	}
 }
-
-// A handler's args are those of the payload at the time, edited ones too, and
-// what the quick way gives up on leaves no trace.
-func TestArgumentsOfAHandlerAfterAnEdit(t *testing.T) {
-	var got ofThree[string]
-	run := adapt(func(_ context.Context, job *Job[threeWords]) error {
-		got = ofThree[string](job.Args)
-		return nil
-	})
-	p := mustParse(t, `{"class":"X","args":["a","b","c"]}`)
-	for _, args := range []string{`["a","b","c"]`, `["d","e"]`, `["f","\u0067"]`, " [ \"h\" , \"\xff\" ] "} {
-		p.Set("args", json.RawMessage(args))
-		var want ofThree[string]
-		if err := DecodeArgs(json.RawMessage(args), &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := run.Perform(t.Context(), p); err != nil || got != want || !utf8.ValidString(got.B) {
-			t.Errorf("%q: %+v, %v, want %+v", args, got, err, want)
-		}
-	}
-	for _, args := range []string{`["a","b",7]`, `["a"]`, `["a","b","c"`, `["a","b"]x`} {
-		p.Set("args", json.RawMessage(args))
-		if _, ok := errors.AsType[*ArgsError](run.Perform(t.Context(), p)); !ok {
-			t.Errorf("%s: no ArgsError", args)
-		}
-	}
-}
-
-type threeWords ofThree[string]
-
-func (threeWords) Class() string { return "X" }

@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"cmp"
@@ -93,7 +93,7 @@ func newField(sf reflect.StructField, name, options string, index []int) structF
 			f.omitZero = true
 			f.isZero = zeroTest(sf.Type)
 		case "string":
-			f.quoted = scalar(sf.Type)
+			f.quoted = Scalar(sf.Type)
 		}
 	}
 	return f
@@ -156,8 +156,8 @@ func zeroTest(t reflect.Type) func(reflect.Value) bool {
 	return reflect.Value.IsZero
 }
 
-// scalar tells whether the option "string" applies to t.
-func scalar(t reflect.Type) bool {
+// Scalar tells whether the option "string" applies to t.
+func Scalar(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"encoding/binary"
@@ -16,8 +16,8 @@ const MaxDepth = 100
 //
 // They accept exactly what encoding/json accepts, except for MaxDepth.
 
-// scanValue reads the value that starts at b[i], inside depth open containers.
-func scanValue(b []byte, i, depth int) (int, string) {
+// ScanValue reads the value that starts at b[i], inside depth open containers.
+func ScanValue(b []byte, i, depth int) (int, string) {
 	if i >= len(b) {
 		return i, "unexpected end"
 	}
@@ -35,8 +35,8 @@ func scanValue(b []byte, i, depth int) (int, string) {
 	case 'n':
 		return scanWord(b, i, "null")
 	default:
-		if c == '-' || isDigit(c) {
-			return scanNumber(b, i)
+		if c == '-' || IsDigit(c) {
+			return ScanNumber(b, i)
 		}
 		return i, "invalid value"
 	}
@@ -47,7 +47,7 @@ func scanObject(b []byte, i, depth int) (int, string) {
 	if depth > MaxDepth {
 		return i, "nested deeper than 100 levels"
 	}
-	i = skipSpace(b, i+1)
+	i = SkipSpace(b, i+1)
 	if i < len(b) && b[i] == '}' {
 		return i + 1, ""
 	}
@@ -56,15 +56,15 @@ func scanObject(b []byte, i, depth int) (int, string) {
 		if i, fault = scanKey(b, i); fault != "" {
 			return i, fault
 		}
-		if i, fault = scanValue(b, skipSpace(b, i), depth); fault != "" {
+		if i, fault = ScanValue(b, SkipSpace(b, i), depth); fault != "" {
 			return i, fault
 		}
-		i = skipSpace(b, i)
+		i = SkipSpace(b, i)
 		switch {
 		case i >= len(b):
 			return i, "unexpected end"
 		case b[i] == ',':
-			i = skipSpace(b, i+1)
+			i = SkipSpace(b, i+1)
 		case b[i] == '}':
 			return i + 1, ""
 		default:
@@ -89,7 +89,7 @@ func scanKey(b []byte, i int) (int, string) {
 }
 
 func scanColon(b []byte, i int) (int, string) {
-	i = skipSpace(b, i)
+	i = SkipSpace(b, i)
 	if i >= len(b) {
 		return i, "unexpected end"
 	}
@@ -104,21 +104,21 @@ func scanArray(b []byte, i, depth int) (int, string) {
 	if depth > MaxDepth {
 		return i, "nested deeper than 100 levels"
 	}
-	i = skipSpace(b, i+1)
+	i = SkipSpace(b, i+1)
 	if i < len(b) && b[i] == ']' {
 		return i + 1, ""
 	}
 	for {
 		var fault string
-		if i, fault = scanValue(b, i, depth); fault != "" {
+		if i, fault = ScanValue(b, i, depth); fault != "" {
 			return i, fault
 		}
-		i = skipSpace(b, i)
+		i = SkipSpace(b, i)
 		switch {
 		case i >= len(b):
 			return i, "unexpected end"
 		case b[i] == ',':
-			i = skipSpace(b, i+1)
+			i = SkipSpace(b, i+1)
 		case b[i] == ']':
 			return i + 1, ""
 		default:
@@ -127,9 +127,9 @@ func scanArray(b []byte, i, depth int) (int, string) {
 	}
 }
 
-// plainString returns the index behind the string whose opening quote is b[i],
+// PlainString returns the index behind the string whose opening quote is b[i],
 // or 0 if there is an escape in it, a fault or no end: then scanString tells.
-func plainString(b []byte, i int) int {
+func PlainString(b []byte, i int) int {
 	i++
 	for i+8 <= len(b) {
 		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
@@ -211,13 +211,14 @@ func scanEscape(b []byte, i int) (int, string) {
 	return i, "invalid escape in a string"
 }
 
-func scanNumber(b []byte, i int) (int, string) {
+// ScanNumber reads the number that starts at b[i].
+func ScanNumber(b []byte, i int) (int, string) {
 	const fault = "invalid number"
 	if i < len(b) && b[i] == '-' {
 		i++
 	}
 	switch {
-	case i >= len(b) || !isDigit(b[i]):
+	case i >= len(b) || !IsDigit(b[i]):
 		return i, fault
 	case b[i] == '0':
 		i++
@@ -226,7 +227,7 @@ func scanNumber(b []byte, i int) (int, string) {
 	}
 	if i < len(b) && b[i] == '.' {
 		i++
-		if i >= len(b) || !isDigit(b[i]) {
+		if i >= len(b) || !IsDigit(b[i]) {
 			return i, fault
 		}
 		i = skipDigits(b, i)
@@ -236,7 +237,7 @@ func scanNumber(b []byte, i int) (int, string) {
 		if i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
-		if i >= len(b) || !isDigit(b[i]) {
+		if i >= len(b) || !IsDigit(b[i]) {
 			return i, fault
 		}
 		i = skipDigits(b, i)
@@ -251,7 +252,8 @@ func scanWord(b []byte, i int, word string) (int, string) {
 	return i + len(word), ""
 }
 
-func skipSpace(b []byte, i int) int {
+// SkipSpace returns the index of the first byte from b[i] on that is no space.
+func SkipSpace(b []byte, i int) int {
 	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
 	}
@@ -265,7 +267,7 @@ func skipDigits(b []byte, i int) int {
 		}
 		i += 8
 	}
-	for i < len(b) && isDigit(b[i]) {
+	for i < len(b) && IsDigit(b[i]) {
 		i++
 	}
 	return i
@@ -278,19 +280,20 @@ func noDigits(w uint64) uint64 {
 	return (w&^highs + ones*(128-10) | w) & highs
 }
 
-func isDigit(c byte) bool { return c-'0' < 10 }
+// IsDigit tells whether c is a decimal digit.
+func IsDigit(c byte) bool { return c-'0' < 10 }
 
-// scanWhole checks that b holds one value and nothing else but space around it.
-func scanWhole(b []byte, depth int) (int, string) {
-	i := skipSpace(b, 0)
+// ScanWhole checks that b holds one value and nothing else but space around it.
+func ScanWhole(b []byte, depth int) (int, string) {
+	i := SkipSpace(b, 0)
 	if i == len(b) {
 		return 0, "empty"
 	}
-	i, fault := scanValue(b, i, depth)
+	i, fault := ScanValue(b, i, depth)
 	if fault != "" {
 		return i, fault
 	}
-	if i = skipSpace(b, i); i < len(b) {
+	if i = SkipSpace(b, i); i < len(b) {
 		return i, "text after the value"
 	}
 	return i, ""

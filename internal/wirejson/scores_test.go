@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 )
 
 func checkScore(t interface{ Fatalf(string, ...any) }, f float64) {
-	if got, want := FormatScore(f), strconv.FormatFloat(f, 'f', -1, 64); got != want {
+	if got, want := string(AppendScore(nil, f)), strconv.FormatFloat(f, 'f', -1, 64); got != want {
 		t.Fatalf("%b is written as %s, want %s", f, got, want)
 	}
 }

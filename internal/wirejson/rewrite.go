@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"bytes"
@@ -11,18 +11,18 @@ import (
 // appendRaw rewrites JSON text to what Ruby's JSON writes for the value that it
 // reads there: without spaces, strings and numbers in their one form, of a key
 // that comes twice the last value at the first place.
-func appendRaw(dst, raw []byte, depth int) ([]byte, *EncodeError) {
+func appendRaw(dst, raw []byte, depth int) ([]byte, *Fault) {
 	if raw == nil {
 		return append(dst, "null"...), nil
 	}
-	if at, fault := scanWhole(raw, depth); fault != "" {
-		return nil, &EncodeError{Reason: fmt.Sprintf("invalid JSON at byte %d: %s", at, fault)}
+	if at, fault := ScanWhole(raw, depth); fault != "" {
+		return nil, &Fault{Reason: fmt.Sprintf("invalid JSON at byte %d: %s", at, fault)}
 	}
 	if !utf8.Valid(raw) {
-		return nil, &EncodeError{Reason: "string is not valid UTF-8"}
+		return nil, &Fault{Reason: "string is not valid UTF-8"}
 	}
 	r := rewriter{src: raw, out: slices.Grow(dst, len(raw))}
-	if _, err := r.value(skipSpace(raw, 0)); err != nil {
+	if _, err := r.value(SkipSpace(raw, 0)); err != nil {
 		return nil, err
 	}
 	return r.out, nil
@@ -39,7 +39,7 @@ type rewriter struct {
 // member is one key with its value: offsets into the rewriter's out.
 type member struct{ key, keyEnd, value, end int }
 
-func (r *rewriter) value(i int) (int, *EncodeError) {
+func (r *rewriter) value(i int) (int, *Fault) {
 	switch r.src[i] {
 	case '"':
 		return r.text(i), nil
@@ -54,28 +54,28 @@ func (r *rewriter) value(i int) (int, *EncodeError) {
 		r.out = append(r.out, "false"...)
 		return i + 5, nil
 	}
-	end, _ := scanNumber(r.src, i)
+	end, _ := ScanNumber(r.src, i)
 	out, ok := appendNumberText(r.out, r.src[i:end])
 	if !ok {
-		return i, &EncodeError{Reason: tooLarge(fmt.Sprintf("number %.40s at byte %d", r.src[i:end], i))}
+		return i, &Fault{Reason: tooLarge(fmt.Sprintf("number %.40s at byte %d", r.src[i:end], i))}
 	}
 	r.out = out
 	return end, nil
 }
 
 func (r *rewriter) text(i int) int {
-	if end := plainString(r.src, i); end > 0 {
+	if end := PlainString(r.src, i); end > 0 {
 		r.out = append(r.out, r.src[i:end]...)
 		return end
 	}
 	end, _ := scanString(r.src, i)
-	r.out = appendString(r.out, unquote(r.src[i:end]))
+	r.out = appendString(r.out, Unquote(r.src[i:end]))
 	return end
 }
 
-func (r *rewriter) array(i int) (_ int, err *EncodeError) {
+func (r *rewriter) array(i int) (_ int, err *Fault) {
 	r.out = append(r.out, '[')
-	for i = skipSpace(r.src, i+1); r.src[i] != ']'; i = skipSpace(r.src, i) {
+	for i = SkipSpace(r.src, i+1); r.src[i] != ']'; i = SkipSpace(r.src, i) {
 		if r.src[i] == ',' {
 			r.out = append(r.out, ',')
 			i++
@@ -89,10 +89,10 @@ func (r *rewriter) array(i int) (_ int, err *EncodeError) {
 	return i + 1, nil
 }
 
-func (r *rewriter) object(i int) (_ int, err *EncodeError) {
+func (r *rewriter) object(i int) (_ int, err *Fault) {
 	open, outer := len(r.out), len(r.members)
 	r.out = append(r.out, '{')
-	for i = skipSpace(r.src, i+1); r.src[i] != '}'; i = skipSpace(r.src, i) {
+	for i = SkipSpace(r.src, i+1); r.src[i] != '}'; i = SkipSpace(r.src, i) {
 		if r.src[i] == ',' {
 			r.out = append(r.out, ',')
 			i++
@@ -103,7 +103,7 @@ func (r *rewriter) object(i int) (_ int, err *EncodeError) {
 		m.keyEnd = len(r.out)
 		r.out = append(r.out, ':')
 		m.value = len(r.out)
-		if i, err = r.value(skipSpace(r.src, skipSpace(r.src, i)+1)); err != nil {
+		if i, err = r.value(SkipSpace(r.src, SkipSpace(r.src, i)+1)); err != nil {
 			return i, err
 		}
 		m.end = len(r.out)

@@ -1,4 +1,4 @@
-package troupe
+package args
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // set sets v, which is zero, from the text of argument i.
-func (f *argField) set(v reflect.Value, text []byte, i int) *ArgsError {
+func (f *field) set(v reflect.Value, text []byte, i int) *Fault {
 	if text[0] == 'n' && f.optional {
 		return nil
 	}
@@ -44,7 +46,7 @@ func (f *argField) set(v reflect.Value, text []byte, i int) *ArgsError {
 }
 
 // setAll sets a slice to the arguments from number first on.
-func (f *argField) setAll(v reflect.Value, list [][]byte, first int) *ArgsError {
+func (f *field) setAll(v reflect.Value, list [][]byte, first int) *Fault {
 	v.Set(reflect.MakeSlice(v.Type(), len(list), len(list)))
 	for i, text := range list {
 		if err := f.set(v.Index(i), text, first+i); err != nil {
@@ -66,7 +68,7 @@ func setPlain(v reflect.Value, text []byte) bool {
 			v.SetString(string(text[1 : len(text)-1]))
 			return true
 		}
-		v.SetString(string([]rune(unquote(text)))) // bytes that are not UTF-8 become U+FFFD
+		v.SetString(string([]rune(wirejson.Unquote(text)))) // bytes that are not UTF-8 become U+FFFD
 		return true
 	case reflect.Bool:
 		if text[0] != 't' && text[0] != 'f' {
@@ -80,7 +82,7 @@ func setPlain(v reflect.Value, text []byte) bool {
 }
 
 func setNumber(v reflect.Value, text []byte) bool {
-	if text[0] != '-' && !isDigit(text[0]) {
+	if text[0] != '-' && !wirejson.IsDigit(text[0]) {
 		return false
 	}
 	switch {
@@ -99,12 +101,12 @@ func setNumber(v reflect.Value, text []byte) bool {
 	}
 }
 
-func (f *argField) mismatch(t reflect.Type, text []byte, i int) *ArgsError {
-	got := kindOf(text)
+func (f *field) mismatch(t reflect.Type, text []byte, i int) *Fault {
+	got := wirejson.KindOf(text)
 	if got == "a number" && f.plain && t.Kind() != reflect.String && t.Kind() != reflect.Bool {
 		got = "a number that does not fit"
 	}
-	return &ArgsError{Index: i, Field: f.name, Expected: t.String(), Got: got}
+	return &Fault{Index: i, Field: f.name, Expected: t.String(), Got: got}
 }
 
 // gotValue turns the word of encoding/json for what it met ("number 300") into
@@ -132,6 +134,6 @@ func joinPath(field, inner string) string {
 // codesItself tells whether t has its own JSON or text form in either direction.
 func codesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	return marshals(p) || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+	return wirejson.Marshals(p) || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
 		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }

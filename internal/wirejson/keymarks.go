@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 // keyMarks says of most keys that a payload lacks that it does, and where most
 // others are: what a job is asked for at every run is absent as often as not.

@@ -1,4 +1,4 @@
-package troupe
+package args_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupehq/troupe"
 )
 
 type address struct {
@@ -101,12 +103,12 @@ func TestArgsRoundTrip(t *testing.T) {
 		{"numbers with their own text", levels{1, []level{2}}, `["level 1","level 2"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			raw, err := EncodeArgs(tt.v)
+			raw, err := troupe.EncodeArgs(tt.v)
 			if err != nil || string(raw) != tt.raw {
 				t.Fatalf("EncodeArgs: got %s, %v\nwant %s", raw, err, tt.raw)
 			}
 			into := reflect.New(reflect.TypeOf(tt.v))
-			if err := DecodeArgs(raw, into.Interface()); err != nil {
+			if err := troupe.DecodeArgs(raw, into.Interface()); err != nil {
 				t.Fatal(err)
 			}
 			sameNumber := cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
@@ -139,7 +141,7 @@ func TestDecodeArgs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			into := reflect.New(reflect.TypeOf(tt.want))
-			if err := DecodeArgs(json.RawMessage(tt.raw), into.Interface()); err != nil {
+			if err := troupe.DecodeArgs(json.RawMessage(tt.raw), into.Interface()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, into.Elem().Interface(), cmp.AllowUnexported(optional{})); diff != "" {
@@ -151,11 +153,11 @@ func TestDecodeArgs(t *testing.T) {
 
 func TestDecodeArgsReplacesWhatWasThere(t *testing.T) {
 	into := optional{Name: "old", Limit: 5, Note: "n"}
-	if err := DecodeArgs(json.RawMessage(`["new"]`), &into); err != nil || into != (optional{Name: "new"}) {
+	if err := troupe.DecodeArgs(json.RawMessage(`["new"]`), &into); err != nil || into != (optional{Name: "new"}) {
 		t.Errorf("got %+v, %v", into, err)
 	}
 	var pointer *charge
-	if err := DecodeArgs(json.RawMessage(`[1,2,"x"]`), &pointer); err != nil || *pointer != (charge{1, 2, "x"}) {
+	if err := troupe.DecodeArgs(json.RawMessage(`[1,2,"x"]`), &pointer); err != nil || *pointer != (charge{1, 2, "x"}) {
 		t.Errorf("got %+v, %v", pointer, err)
 	}
 }
@@ -179,7 +181,7 @@ func TestDecodeArgsRefuses(t *testing.T) {
 		{"exponent for an integer", `[1e2,2,"x"]`, &charge{}, "args[0] (AccountID): expected int64, got a number that does not fit"},
 		{"integer overflow", `[9223372036854775808,2,"x"]`, &charge{}, "args[0] (AccountID): expected int64, got a number that does not fit"},
 		{"null for an integer", `[null,2,"x"]`, &charge{}, "args[0] (AccountID): expected int64, got null"},
-		{"null for a struct", `[null]`, &object{}, "args[0]: expected troupe.object, got null"},
+		{"null for a struct", `[null]`, &object{}, "args[0]: expected args_test.object, got null"},
 		{"small overflow", `[128,1,1,true]`, &numbers{}, "args[0] (I8): expected int8, got a number that does not fit"},
 		{"negative for unsigned", `[1,-1,1,true]`, &numbers{}, "args[1] (U16): expected uint16, got a number that does not fit"},
 		{"float overflow", `[1,1,1e39,true]`, &numbers{}, "args[2] (F32): expected float32, got a number that does not fit"},
@@ -190,7 +192,7 @@ func TestDecodeArgsRefuses(t *testing.T) {
 		{"overflow inside an object", `[{"Addr":{"zip":2147483648}}]`, &object{}, "args[0] (Addr.zip): expected int32, got a number that does not fit"},
 		{"object for a map of integers", `[{"a":[]}]`, &dict{}, "args[0]: expected int, got an array"},
 		{"boolean inside an object", `[{"Addr":{"city":true}}]`, &object{}, "args[0] (Addr.city): expected string, got a boolean"},
-		{"refused by its type", `["secret"]`, &stamp{}, "args[0]: expected troupe.stamp, got a string that does not fit"},
+		{"refused by its type", `["secret"]`, &stamp{}, "args[0]: expected args_test.stamp, got a string that does not fit"},
 		{"invalid JSON", `[1,`, &charge{}, "args: expected an array, got invalid JSON at byte 3: unexpected end"},
 		{"comma at the end", `[1,]`, &charge{}, "args: expected an array, got invalid JSON at byte 3: invalid value"},
 		{"no comma", `[1 2]`, &charge{}, "args: expected an array, got invalid JSON at byte 3: expected , or ] after a value"},
@@ -199,11 +201,11 @@ func TestDecodeArgsRefuses(t *testing.T) {
 		{"invalid and no array", `{"a"`, &charge{}, "args: expected an array, got invalid JSON at byte 4: unexpected end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := DecodeArgs(json.RawMessage(tt.raw), tt.into)
+			err := troupe.DecodeArgs(json.RawMessage(tt.raw), tt.into)
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
-			if _, ok := errors.AsType[*ArgsError](err); !ok {
+			if _, ok := errors.AsType[*troupe.ArgsError](err); !ok {
 				t.Errorf("%T is not an ArgsError", err)
 			}
 			if strings.Contains(err.Error(), "secret") {
@@ -212,7 +214,7 @@ func TestDecodeArgsRefuses(t *testing.T) {
 		})
 	}
 	var parseError *time.ParseError
-	if err := DecodeArgs(json.RawMessage(`["x"]`), &stamp{}); !errors.As(err, &parseError) {
+	if err := troupe.DecodeArgs(json.RawMessage(`["x"]`), &stamp{}); !errors.As(err, &parseError) {
 		t.Errorf("%v does not lead to the type's own error", err)
 	}
 }
@@ -260,24 +262,24 @@ func TestArgsTypesThatAreMistakes(t *testing.T) {
 		v    any
 		want string
 	}{
-		{gap{}, `troupe.gap: expected positions without gaps, none is arg:"1"`},
-		{twice{}, `troupe.twice.B: tag arg:"0": position taken by field A`},
-		{untagged{}, `troupe.untagged.B: expected an arg tag as on the other fields, or arg:"-"`},
-		{hidden{}, `troupe.hidden.a: tag arg:"0": expected an exported field`},
-		{order{}, `troupe.order.B: expected optional after an optional position`},
-		{rests{}, `troupe.rests.B: tag arg:"*": expected only one "*"`},
-		{noSlice{}, `troupe.noSlice.A: tag arg:"*": expected a slice for the rest of the arguments`},
-		{noNumber{}, `troupe.noNumber.A: tag arg:"first": expected a position from 0, "N,optional", "*" or "-"`},
-		{badOption{}, `troupe.badOption.A: tag arg:"0,omitempty": expected a position from 0, "N,optional", "*" or "-"`},
-		{embeds{}, `troupe.embeds.charge: expected an arg tag as on the other fields, or arg:"-"`},
+		{gap{}, `args_test.gap: expected positions without gaps, none is arg:"1"`},
+		{twice{}, `args_test.twice.B: tag arg:"0": position taken by field A`},
+		{untagged{}, `args_test.untagged.B: expected an arg tag as on the other fields, or arg:"-"`},
+		{hidden{}, `args_test.hidden.a: tag arg:"0": expected an exported field`},
+		{order{}, `args_test.order.B: expected optional after an optional position`},
+		{rests{}, `args_test.rests.B: tag arg:"*": expected only one "*"`},
+		{noSlice{}, `args_test.noSlice.A: tag arg:"*": expected a slice for the rest of the arguments`},
+		{noNumber{}, `args_test.noNumber.A: tag arg:"first": expected a position from 0, "N,optional", "*" or "-"`},
+		{badOption{}, `args_test.badOption.A: tag arg:"0,omitempty": expected a position from 0, "N,optional", "*" or "-"`},
+		{embeds{}, `args_test.embeds.charge: expected an arg tag as on the other fields, or arg:"-"`},
 		{func() {}, `func(): expected a struct, slice, map or plain value for arguments, got a Go func`},
 		{[2]int{}, `[2]int: expected a struct, slice, map or plain value for arguments, got a Go array`},
 	} {
-		_, err := EncodeArgs(tt.v)
+		_, err := troupe.EncodeArgs(tt.v)
 		if err == nil || err.Error() != "encode args: "+tt.want {
 			t.Errorf("EncodeArgs: got  %v\nwant %s", err, tt.want)
 		}
-		err = DecodeArgs(nil, reflect.New(reflect.TypeOf(tt.v)).Interface())
+		err = troupe.DecodeArgs(nil, reflect.New(reflect.TypeOf(tt.v)).Interface())
 		if err == nil || err.Error() != "decode args: "+tt.want {
 			t.Errorf("DecodeArgs: got  %v\nwant %s", err, tt.want)
 		}
@@ -286,12 +288,12 @@ func TestArgsTypesThatAreMistakes(t *testing.T) {
 
 func TestArgsCallsThatAreMistakes(t *testing.T) {
 	for _, v := range []any{nil, (*charge)(nil)} {
-		if _, err := EncodeArgs(v); err == nil || err.Error() != "encode args: nil value" {
-			t.Errorf("EncodeArgs(%v): %v", v, err)
+		if _, err := troupe.EncodeArgs(v); err == nil || err.Error() != "encode args: nil value" {
+			t.Errorf("troupe.EncodeArgs(%v): %v", v, err)
 		}
 	}
 	for _, into := range []any{nil, charge{}, (*charge)(nil)} {
-		if err := DecodeArgs(nil, into); err == nil || !strings.HasPrefix(err.Error(), "decode args: expected a pointer") {
+		if err := troupe.DecodeArgs(nil, into); err == nil || !strings.HasPrefix(err.Error(), "decode args: expected a pointer") {
 			t.Errorf("DecodeArgs into %T: %v", into, err)
 		}
 	}
@@ -301,18 +303,26 @@ func TestArgsCallsThatAreMistakes(t *testing.T) {
 		}{"\xff"}: "encode args: encode JSON [0] (A): string is not valid UTF-8",
 		word("\xff"): "encode args: encode JSON [0]: string is not valid UTF-8",
 	} {
-		if _, err := EncodeArgs(v); err == nil || err.Error() != want {
+		if _, err := troupe.EncodeArgs(v); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
-	if _, err := EncodeArgs([]any{1, "\xff"}); err == nil || err.Error() != "encode args: encode JSON [1]: string is not valid UTF-8" {
+	if _, err := troupe.EncodeArgs([]any{1, "\xff"}); err == nil || err.Error() != "encode args: encode JSON [1]: string is not valid UTF-8" {
 		t.Errorf("got %v", err)
 	}
 	// args and the job around them take two of the hundred levels.
-	if _, err := EncodeArgs([]any{nest(98)}); err != nil {
+	if _, err := troupe.EncodeArgs([]any{nest(98)}); err != nil {
 		t.Error(err)
 	}
-	if _, err := EncodeArgs([]any{nest(99)}); err == nil {
+	if _, err := troupe.EncodeArgs([]any{nest(99)}); err == nil {
 		t.Error("an argument of 99 levels was encoded")
 	}
+}
+
+func nest(levels int) any {
+	var v any = []any{}
+	for range levels - 1 {
+		v = []any{v}
+	}
+	return v
 }

@@ -1,14 +1,14 @@
-package troupe
+package wirejson
 
 import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// unquote decodes JSON string text, quotes included. A surrogate without its
+// Unquote decodes JSON string text, quotes included. A surrogate without its
 // partner becomes U+FFFD; bytes that are not UTF-8 stay. Text that is not a
 // string gives "".
-func unquote(text []byte) string {
+func Unquote(text []byte) string {
 	if len(text) < 2 || text[0] != '"' {
 		return ""
 	}
@@ -58,8 +58,8 @@ func plainEscape(c byte) byte {
 	return c // " \ /
 }
 
-// kindOf names the type of JSON text by its first byte.
-func kindOf(text []byte) string {
+// KindOf names the type of JSON text by its first byte.
+func KindOf(text []byte) string {
 	if len(text) == 0 {
 		return "nothing"
 	}
@@ -86,7 +86,7 @@ func hex4(b []byte, i int) rune {
 	var r rune
 	for _, c := range b[i : i+4] {
 		switch {
-		case isDigit(c):
+		case IsDigit(c):
 			c -= '0'
 		case 'a' <= c && c <= 'f':
 			c -= 'a' - 10

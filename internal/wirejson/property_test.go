@@ -1,4 +1,4 @@
-package troupe
+package wirejson_test
 
 import (
 	"bytes"
@@ -9,13 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-)
 
-// Texts that a job may hold and that a decode into Go values would change.
-var oddTexts = []string{
-	`0`, `-0`, `-0.0`, `1e3`, `1E+3`, `1.10`, `123456789012345678901234567890`, `0.1000000000000000055511151231257827`,
-	`"\u003c\/\u2028"`, "\"\u2028\u2029 <&> é 😀\"", `"\ud83d\ude00\u0000"`, `""`, `null`, `true`, `false`, `[ ]`, `{ "a" : 1 , "a" : 2 }`,
-}
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
+)
 
 // drawText draws the text of one JSON value.
 func drawText(t *rapid.T, depth int) string {
@@ -40,11 +37,11 @@ func drawText(t *rapid.T, depth int) string {
 	if rapid.Bool().Draw(t, "string") {
 		return drawString(t)
 	}
-	return rapid.SampledFrom(oddTexts).Draw(t, "odd")
+	return rapid.SampledFrom(wirejson.OddTexts).Draw(t, "odd")
 }
 
 func drawString(t *rapid.T) string {
-	text, err := EncodeJSON(rapid.String().Draw(t, "text"))
+	text, err := troupe.EncodeJSON(rapid.String().Draw(t, "text"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +65,7 @@ func drawPayload(t *rapid.T) (raw []byte, keys []string, texts map[string]string
 		if _, dup := texts[k]; dup {
 			continue
 		}
-		name, _ := EncodeJSON(k)
+		name, _ := troupe.EncodeJSON(k)
 		text := drawText(t, 3)
 		raw = append(raw, separator(t, len(keys))...)
 		raw = append(append(append(raw, name...), ':'), text...)
@@ -81,7 +78,7 @@ func drawPayload(t *rapid.T) (raw []byte, keys []string, texts map[string]string
 func TestEditsKeepAllOtherFields(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, keys, texts := drawPayload(t)
-		p, err := ParsePayload(raw)
+		p, err := troupe.ParsePayload(raw)
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
@@ -111,7 +108,7 @@ func TestEditsKeepAllOtherFields(t *testing.T) {
 		if !bytes.Equal(p.Bytes(), raw) {
 			t.Fatalf("edits of a clone reached the original: %s", p.Bytes())
 		}
-		for _, p := range []*Payload{c, reparsed(t, c.Bytes())} {
+		for _, p := range []*troupe.Payload{c, reparsed(t, c.Bytes())} {
 			if got := slices.Collect(p.Keys()); !slices.Equal(got, keys) {
 				t.Fatalf("keys %q, want %q", got, keys)
 			}
@@ -124,8 +121,8 @@ func TestEditsKeepAllOtherFields(t *testing.T) {
 	})
 }
 
-func reparsed(t *rapid.T, raw []byte) *Payload {
-	p, err := ParsePayload(raw)
+func reparsed(t *rapid.T, raw []byte) *troupe.Payload {
+	p, err := troupe.ParsePayload(raw)
 	if err != nil {
 		t.Fatalf("%s: %v", raw, err)
 	}
@@ -164,7 +161,7 @@ func drawValue(t *rapid.T, depth int) any {
 func TestEncodeJSONDecodesEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawValue(t, 4)
-		text, err := EncodeJSON(want)
+		text, err := troupe.EncodeJSON(want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +175,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 		// Canonical text is a fixed point, also as raw JSON.
-		if again, err := EncodeJSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
+		if again, err := troupe.EncodeJSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
 			t.Fatalf("%s becomes %s, %v", text, again, err)
 		}
 	})
@@ -187,7 +184,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 func TestFloatsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Float64().Draw(t, "float")
-		text, err := EncodeJSON(want)
+		text, err := troupe.EncodeJSON(want)
 		var got float64
 		if err != nil || json.Unmarshal(text, &got) != nil || got != want {
 			t.Fatalf("%v becomes %s, %v", want, text, err)
@@ -220,12 +217,12 @@ func TestArgsRoundTripProperty(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "rest") {
 			want.R = append(want.R, rapid.String().Draw(t, "r"))
 		}
-		raw, err := EncodeArgs(want)
+		raw, err := troupe.EncodeArgs(want)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got everything
-		if err := DecodeArgs(raw, &got); err != nil {
+		if err := troupe.DecodeArgs(raw, &got); err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

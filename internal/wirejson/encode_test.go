@@ -1,4 +1,4 @@
-package troupe
+package wirejson_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe"
 )
 
 type upper string
@@ -89,7 +91,7 @@ func TestEncodeJSON(t *testing.T) {
 		{"100 levels", nest(100), strings.Repeat("[", 100) + strings.Repeat("]", 100)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := EncodeJSON(tt.v)
+			got, err := troupe.EncodeJSON(tt.v)
 			if err != nil || string(got) != tt.want {
 				t.Errorf("got  %s, %v\nwant %s", got, err, tt.want)
 			}
@@ -153,16 +155,16 @@ func TestEncodeJSONRefuses(t *testing.T) {
 		{"empty raw", json.RawMessage{}, "encode JSON: invalid JSON at byte 0: empty"},
 		{"raw invalid UTF-8", json.RawMessage("\"\xff\""), "encode JSON: string is not valid UTF-8"},
 		{"raw too deep in place", []any{json.RawMessage(strings.Repeat("[", 100) + strings.Repeat("]", 100))}, "encode JSON [0]: invalid JSON at byte 99: nested deeper than 100 levels"},
-		{"marshaler's error", []any{broken{}}, "encode JSON [0]: MarshalJSON of troupe.broken: cannot"},
+		{"marshaler's error", []any{broken{}}, "encode JSON [0]: MarshalJSON of wirejson_test.broken: cannot"},
 		{"marshaler's nonsense", invalid{}, "encode JSON: invalid JSON at byte 5: unexpected end"},
-		{"text marshaler's error", brokenText{}, "encode JSON: MarshalText of troupe.brokenText: cannot"},
+		{"text marshaler's error", brokenText{}, "encode JSON: MarshalText of wirejson_test.brokenText: cannot"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := EncodeJSON(tt.v)
+			got, err := troupe.EncodeJSON(tt.v)
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %s, error %v\nwant error %s", got, err, tt.want)
 			}
-			if _, ok := errors.AsType[*EncodeError](err); !ok {
+			if _, ok := errors.AsType[*troupe.EncodeError](err); !ok {
 				t.Errorf("%T is not an EncodeError", err)
 			}
 		})
@@ -235,7 +237,7 @@ func TestStructsAgreeWithEncodingJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := EncodeJSON(v)
+		got, err := troupe.EncodeJSON(v)
 		if err != nil || string(got) != string(want) {
 			t.Errorf("%T:\ngot  %s, %v\nwant %s", v, got, err, want)
 		}

@@ -1,4 +1,4 @@
-package troupe
+package args
 
 import (
 	"bytes"
@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
-// readSimple sets the fields of the struct at v, which is zero, from raw in one
+// ReadSimple sets the fields of the struct at v, which is zero, from raw in one
 // pass that checks what it reads. It knows what nearly all arguments are:
 // integers of up to 18 digits, strings without escapes, and so on. At anything
 // else, and at every fault, it gives up with false, and the general way has the
@@ -16,14 +18,14 @@ import (
 //
 // v must point to a value of the type that p is the plan of. The fields are
 // written by their addresses, which takes half the time that reflect would.
-func (p *argsPlan) readSimple(raw []byte, v unsafe.Pointer) bool {
-	i := skipSpace(raw, 0)
+func (p *Plan) ReadSimple(raw []byte, v unsafe.Pointer) bool {
+	i := wirejson.SkipSpace(raw, 0)
 	if i >= len(raw) || raw[i] != '[' {
 		return false
 	}
-	i = skipSpace(raw, i+1)
+	i = wirejson.SkipSpace(raw, i+1)
 	if i < len(raw) && raw[i] == ']' {
-		return p.required == 0 && skipSpace(raw, i+1) == len(raw)
+		return p.required == 0 && wirejson.SkipSpace(raw, i+1) == len(raw)
 	}
 	for n := range p.fields {
 		f := &p.fields[n]
@@ -36,19 +38,19 @@ func (p *argsPlan) readSimple(raw []byte, v unsafe.Pointer) bool {
 			return false
 		}
 		if i < len(raw) && raw[i] == ',' {
-			i = skipSpace(raw, i+1)
+			i = wirejson.SkipSpace(raw, i+1)
 			continue
 		}
-		i = skipSpace(raw, i)
+		i = wirejson.SkipSpace(raw, i)
 		switch {
 		case i == len(raw):
 			return false
 		case raw[i] == ']':
-			return n+1 >= p.required && skipSpace(raw, i+1) == len(raw)
+			return n+1 >= p.required && wirejson.SkipSpace(raw, i+1) == len(raw)
 		case raw[i] != ',':
 			return false
 		}
-		i = skipSpace(raw, i+1)
+		i = wirejson.SkipSpace(raw, i+1)
 	}
 	return false
 }
@@ -60,10 +62,10 @@ func readPlain(b []byte, i int, kind reflect.Kind, v unsafe.Pointer) int {
 		return 0
 	}
 	switch c := b[i]; {
-	case c == '-' || isDigit(c):
+	case c == '-' || wirejson.IsDigit(c):
 		return readNumber(b, i, kind, v)
 	case c == '"' && kind == reflect.String:
-		end := plainString(b, i)
+		end := wirejson.PlainString(b, i)
 		if end == 0 || !utf8.Valid(b[i+1:end-1]) {
 			return 0
 		}
@@ -141,7 +143,7 @@ func readInteger(b []byte, i int) (n int64, end int) {
 
 // digitsOf reads the decimal digits from b[i] on; of more than 18 the number is wrong.
 func digitsOf(b []byte, i int) (n uint64, end int) {
-	for i < len(b) && isDigit(b[i]) {
+	for i < len(b) && wirejson.IsDigit(b[i]) {
 		n = n*10 + uint64(b[i]-'0')
 		i++
 	}
@@ -153,7 +155,7 @@ func digitsOf(b []byte, i int) (n uint64, end int) {
 func wellFormed(b []byte, i, end int) bool { return end == i+1 || b[i] != '0' && end-i <= 18 }
 
 func readFloat(b []byte, i int, kind reflect.Kind, v unsafe.Pointer) int {
-	end, fault := scanNumber(b, i)
+	end, fault := wirejson.ScanNumber(b, i)
 	if fault != "" {
 		return 0
 	}

@@ -1,11 +1,11 @@
-package troupe
+package wirejson
 
 import "testing"
 
 // A lookup is one step for what each run asks for: a collision would not be
 // wrong, but slow.
 func TestOrdinaryKeysAreFoundAtOnce(t *testing.T) {
-	p := mustParse(t, rubyPayloads[0])
+	p := mustParse(t, RubyPayloads[0])
 	i := 0
 	for key := range p.Keys() {
 		if at := p.marks.place(markOf(key)); at != i {
@@ -22,7 +22,7 @@ func TestOrdinaryKeysAreFoundAtOnce(t *testing.T) {
 
 // Marks are never taken back and places go stale: neither may mislead.
 func TestKeysAreFoundAfterOthersAreGone(t *testing.T) {
-	p := mustParse(t, rubyPayloads[0])
+	p := mustParse(t, RubyPayloads[0])
 	p.Delete("retry")
 	p.SetString("wrapped", "W")
 	p.Delete("queue")

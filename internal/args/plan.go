@@ -1,4 +1,4 @@
-package troupe
+package args
 
 import (
 	"encoding/json"
@@ -8,32 +8,34 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
-// argsPlan tells how a Go type and a list of arguments map to each other.
-type argsPlan struct {
-	shape    argsShape
-	fields   []argField // of shapePositional, by position
-	required int        // how many of fields are not optional
-	rest     *argField  // elements of the slice with arg:"*", or nil
-	each     argField   // the one value of shapeOne, the elements of shapeList
-	simple   bool       // nothing but plain fields: readSimple may try
+// Plan tells how a Go type and a list of arguments map to each other.
+type Plan struct {
+	shape    shape
+	fields   []field // of shapePositional, by position
+	required int     // how many of fields are not optional
+	rest     *field  // elements of the slice with arg:"*", or nil
+	each     field   // the one value of shapeOne, the elements of shapeList
+	simple   bool    // nothing but plain fields: ReadSimple may try
 }
 
-type argsShape int
+type shape int
 
 const (
-	shapePositional argsShape = iota // a struct with arg tags, or an empty one
-	shapeOne                         // the value is args[0]
-	shapeList                        // the value is the whole array
+	shapePositional shape = iota // a struct with arg tags, or an empty one
+	shapeOne                     // the value is args[0]
+	shapeList                    // the value is the whole array
 )
 
-// argField is how one argument is read.
-type argField struct {
+// field is how one argument is read.
+type field struct {
 	name     string // of the struct field, "" outside of a struct
 	index    int    // of the struct field
 	optional bool
-	plain    bool // a kind that setPlain reads and appendKind writes
+	plain    bool // a kind that setPlain reads and wirejson.AppendKind writes
 	nullable bool // null is a value of it
 
 	kind   reflect.Kind
@@ -41,27 +43,29 @@ type argField struct {
 	offset uintptr // of the struct field
 }
 
-// argsPlans remembers the plan of each type: a pure function of it.
-var argsPlans sync.Map // reflect.Type → *argsPlan
+// plans remembers the plan of each type: a pure function of it.
+var plans sync.Map // reflect.Type → *Plan
 
-// argsPlanOf returns the plan of t, a pointer standing for what it points to.
+var numberType = reflect.TypeFor[json.Number]()
+
+// PlanOf returns the plan of t, a pointer standing for what it points to.
 // An error is a mistake in the program and names type, field and expectation.
-func argsPlanOf(t reflect.Type) (*argsPlan, error) {
+func PlanOf(t reflect.Type) (*Plan, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if known, ok := argsPlans.Load(t); ok {
-		return known.(*argsPlan), nil
+	if known, ok := plans.Load(t); ok {
+		return known.(*Plan), nil
 	}
-	plan, err := newArgsPlan(t)
+	plan, err := newPlan(t)
 	if err != nil {
 		return nil, err
 	}
-	known, _ := argsPlans.LoadOrStore(t, plan)
-	return known.(*argsPlan), nil
+	known, _ := plans.LoadOrStore(t, plan)
+	return known.(*Plan), nil
 }
 
-func newArgsPlan(t reflect.Type) (*argsPlan, error) {
+func newPlan(t reflect.Type) (*Plan, error) {
 	switch t.Kind() {
 	case reflect.Struct:
 		if positional(t) {
@@ -69,14 +73,14 @@ func newArgsPlan(t reflect.Type) (*argsPlan, error) {
 		}
 	case reflect.Slice:
 		if !codesItself(t) && t.Elem().Kind() != reflect.Uint8 {
-			return &argsPlan{shape: shapeList, each: newArgField(t.Elem())}, nil
+			return &Plan{shape: shapeList, each: newField(t.Elem())}, nil
 		}
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128,
 		reflect.UnsafePointer, reflect.Interface, reflect.Array:
 		return nil, fmt.Errorf("%v: expected a struct, slice, map or plain value for arguments, got a Go %v", t, t.Kind())
 	default: // one argument, too
 	}
-	return &argsPlan{shape: shapeOne, each: newArgField(t)}, nil
+	return &Plan{shape: shapeOne, each: newField(t)}, nil
 }
 
 // positional tells whether a struct has arg tags, or nothing to encode at all.
@@ -91,9 +95,9 @@ func positional(t reflect.Type) bool {
 	return empty && !codesItself(t)
 }
 
-func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
-	plan := &argsPlan{}
-	at := make(map[int]argField)
+func newPositionalPlan(t reflect.Type) (*Plan, error) {
+	plan := &Plan{}
+	at := make(map[int]field)
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		tag, tagged := sf.Tag.Lookup("arg")
@@ -113,7 +117,7 @@ func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
 			return nil, bad("expected a slice for the rest of the arguments")
 		}
 		if tag == "*" {
-			rest := newArgField(sf.Type.Elem())
+			rest := newField(sf.Type.Elem())
 			rest.name, rest.index = sf.Name, i
 			plan.rest = &rest
 			continue
@@ -126,7 +130,7 @@ func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
 		if other, taken := at[n]; taken {
 			return nil, bad("position taken by field " + other.name)
 		}
-		field := newArgField(sf.Type)
+		field := newField(sf.Type)
 		field.name, field.index, field.offset, field.optional = sf.Name, i, sf.Offset, option != ""
 		at[n] = field
 	}
@@ -143,33 +147,33 @@ func newPositionalPlan(t reflect.Type) (*argsPlan, error) {
 		}
 		plan.fields = append(plan.fields, field)
 	}
-	plan.simple = plan.rest == nil && !slices.ContainsFunc(plan.fields, func(f argField) bool { return !f.plain })
+	plan.simple = plan.rest == nil && !slices.ContainsFunc(plan.fields, func(f field) bool { return !f.plain })
 	return plan, nil
 }
 
-func newArgField(t reflect.Type) argField {
-	f := argField{kind: t.Kind()}
+func newField(t reflect.Type) field {
+	f := field{kind: t.Kind()}
 	switch f.kind {
 	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Slice:
 		f.nullable = true
 	default:
 		f.nullable = reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
-		f.plain = scalar(t) && !codesItself(t) && t != numberType
+		f.plain = wirejson.Scalar(t) && !codesItself(t) && t != numberType
 		f.wide = f.kind == reflect.Int64 || f.kind == reflect.Int && strconv.IntSize == 64
 	}
 	return f
 }
 
-// argsRoom holds the arguments of most jobs.
-const argsRoom = 64
+// room holds the arguments of most jobs.
+const room = 64
 
-// encode returns the array for v.
-func (p *argsPlan) encode(v reflect.Value) ([]byte, *EncodeError) {
-	out, err := append(make([]byte, 0, argsRoom), '['), (*EncodeError)(nil)
+// Encode returns the array for v.
+func (p *Plan) Encode(v reflect.Value) ([]byte, *wirejson.Fault) {
+	out, err := append(make([]byte, 0, room), '['), (*wirejson.Fault)(nil)
 	switch p.shape {
 	case shapeOne:
 		if out, err = p.each.append(out, v); err != nil {
-			return nil, err.in("[0]")
+			return nil, err.In("[0]")
 		}
 	case shapeList:
 		out, err = p.each.appendAll(out, v, 0)
@@ -179,7 +183,7 @@ func (p *argsPlan) encode(v reflect.Value) ([]byte, *EncodeError) {
 				out = append(out, ',')
 			}
 			if out, err = f.append(out, v.Field(f.index)); err != nil {
-				return nil, err.in("[" + strconv.Itoa(i) + "] (" + f.name + ")")
+				return nil, err.In("[" + strconv.Itoa(i) + "] (" + f.name + ")")
 			}
 		}
 		if p.rest != nil {
@@ -194,7 +198,7 @@ func (p *argsPlan) encode(v reflect.Value) ([]byte, *EncodeError) {
 
 // used returns how many positions are written: optional zeros at the end are
 // left out, unless something follows them.
-func (p *argsPlan) used(v reflect.Value) int {
+func (p *Plan) used(v reflect.Value) int {
 	n := len(p.fields)
 	if p.rest != nil && v.Field(p.rest.index).Len() > 0 {
 		return n
@@ -206,29 +210,29 @@ func (p *argsPlan) used(v reflect.Value) int {
 }
 
 // append writes one argument.
-func (f *argField) append(out []byte, v reflect.Value) ([]byte, *EncodeError) {
+func (f *field) append(out []byte, v reflect.Value) ([]byte, *wirejson.Fault) {
 	if f.plain {
-		return appendKind(out, v, 2)
+		return wirejson.AppendKind(out, v, 2)
 	}
-	return appendReflect(out, v, 2)
+	return wirejson.AppendReflect(out, v, 2)
 }
 
 // appendAll writes the elements of a slice as the arguments from first on.
-func (f *argField) appendAll(out []byte, list reflect.Value, first int) ([]byte, *EncodeError) {
+func (f *field) appendAll(out []byte, list reflect.Value, first int) ([]byte, *wirejson.Fault) {
 	for i := range list.Len() {
 		if first+i > 0 {
 			out = append(out, ',')
 		}
-		var err *EncodeError
+		var err *wirejson.Fault
 		if out, err = f.append(out, list.Index(i)); err != nil {
-			return nil, err.in("[" + strconv.Itoa(first+i) + "]")
+			return nil, err.In("[" + strconv.Itoa(first+i) + "]")
 		}
 	}
 	return out, nil
 }
 
 // decode sets v, which is zero, from the texts of all arguments.
-func (p *argsPlan) decode(list [][]byte, v reflect.Value) *ArgsError {
+func (p *Plan) decode(list [][]byte, v reflect.Value) *Fault {
 	switch p.shape {
 	case shapeOne:
 		if len(list) != 1 {
@@ -258,7 +262,7 @@ func (p *argsPlan) decode(list [][]byte, v reflect.Value) *ArgsError {
 	return nil
 }
 
-func wrongCount(least, most, got int) *ArgsError {
+func wrongCount(least, most, got int) *Fault {
 	expected := countOf(least)
 	switch {
 	case most < 0:
@@ -266,7 +270,7 @@ func wrongCount(least, most, got int) *ArgsError {
 	case most > least:
 		expected = strconv.Itoa(least) + " to " + countOf(most)
 	}
-	return &ArgsError{Index: -1, Expected: expected, Got: strconv.Itoa(got)}
+	return &Fault{Index: -1, Expected: expected, Got: strconv.Itoa(got)}
 }
 
 func countOf(n int) string {

@@ -1,4 +1,4 @@
-package troupe
+package wirejson
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 )
 
 func TestKeyOrderIsThatOfAPush(t *testing.T) {
-	raw := []byte(rubyPayloads[0])
+	raw := []byte(RubyPayloads[0])
 	i := 0
-	for key := range mustParse(t, rubyPayloads[0]).Keys() {
+	for key := range mustParse(t, RubyPayloads[0]).Keys() {
 		at := bytes.Index(raw, []byte(`"`+key+`":`))
 		if i == len(keyOrder) || !keyOrder[i].at(raw, at) {
 			t.Fatalf("%q is not recognized as key %d", key, i)
@@ -23,8 +23,8 @@ func TestKeyOrderIsThatOfAPush(t *testing.T) {
 
 // A key is recognized by each of its bytes and by no other.
 func TestKeyWordsAreExact(t *testing.T) {
-	raw := []byte(rubyPayloads[0])
-	for n, key := range slices.Collect(mustParse(t, rubyPayloads[0]).Keys()) {
+	raw := []byte(RubyPayloads[0])
+	for n, key := range slices.Collect(mustParse(t, RubyPayloads[0]).Keys()) {
 		k := &keyOrder[n]
 		text := bytes.Clone(append([]byte(`"`+key+`":`), "1,\"xxxxxxxxxxxxx"...))
 		for i := range text {
