@@ -62,8 +62,11 @@ func TestImportArrows(t *testing.T) {
 				return !packages[pkg].Standard && (p.is("internal/wirejson") || !mine("internal/wirejson")(pkg))
 			})
 		}
-		if p.ImportPath != module && !p.is("internal/args") {
-			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson", "internal/args"))
+		if p.ImportPath != module {
+			forbid(p.Imports, "arguments are read and written by the root", mine("internal/args"))
+		}
+		if p.ImportPath != module && !p.is("internal/args") && !p.is("client") && !p.is("inspect") {
+			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson"))
 		}
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)

@@ -93,13 +93,9 @@ func (p *Payload) DisplayClass() string {
 // class. What is no string in it is left out.
 func (p *Payload) Tags() (tags []string) {
 	raw, _ := p.Get("tags")
-	var values []json.RawMessage
-	if json.Unmarshal(raw, &values) != nil {
-		return nil
-	}
-	for _, v := range values {
-		if len(v) > 1 && v[0] == '"' {
-			tags = append(tags, wirejson.Unquote(v))
+	for _, v := range wirejson.Elements(raw) {
+		if tag, ok := wirejson.Text(v); ok {
+			tags = append(tags, tag)
 		}
 	}
 	return tags

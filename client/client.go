@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
@@ -120,7 +121,7 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
 	if raw := p.Args(); raw[0] != '[' {
-		return "", fmt.Errorf("push %s: %w", class, &FieldError{"args", kind(raw), "an array"})
+		return "", fmt.Errorf("push %s: %w", class, &FieldError{"args", wirejson.KindOf(raw), "an array"})
 	}
 	return c.push(ctx, nil, class, p.Args(), opts)
 }

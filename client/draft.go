@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // settle checks the options, once all are set, and writes what each job begins
 // with. err is the client's.
 func (o *options) settle(err error) {
 	queue := o.fields[queueField].text
-	if o.queue, _ = stringOf(queue); o.queue == "" {
+	if o.queue, _ = wirejson.Text(queue); o.queue == "" {
 		o.fail(&FieldError{"queue", scalar(queue), "a name"})
 	}
 	o.err = errors.Join(err, o.err)

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -78,23 +77,3 @@ func (e *UnsentError) Unwrap() error { return e.Err }
 
 // ErrClosed is the error of a push after Close.
 var ErrClosed = errors.New("the client was closed")
-
-// kind names the JSON type of a value without showing it.
-func kind(raw json.RawMessage) string {
-	if len(raw) == 0 {
-		return "nothing"
-	}
-	switch raw[0] {
-	case '"':
-		return "a string"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // maxRetryFor is Sidekiq's limit, in seconds: above it a number is taken for a
@@ -85,10 +86,10 @@ func rewriteEdits(p, was *troupe.Payload) error {
 func (c *Client) check(p *troupe.Payload) error {
 	if _, ok := p.String("class"); !ok {
 		raw, _ := p.Get("class")
-		return &FieldError{"class", kind(raw), "a string"}
+		return &FieldError{"class", wirejson.KindOf(raw), "a string"}
 	}
 	if args := p.Args(); len(args) == 0 || args[0] != '[' {
-		return &FieldError{"args", kind(args), "an array"}
+		return &FieldError{"args", wirejson.KindOf(args), "an array"}
 	}
 	for _, key := range [...]string{"at", "tags", "retry_for"} {
 		raw, ok := p.Get(key)
@@ -109,12 +110,12 @@ func checkField(key string, raw json.RawMessage) (json.RawMessage, error) {
 	falsy := string(raw) == "null" || string(raw) == "false"
 	switch key {
 	case "queue":
-		if s, _ := stringOf(raw); s == "" {
+		if s, _ := wirejson.Text(raw); s == "" {
 			return nil, &FieldError{"queue", scalar(raw), "a name"}
 		}
 	case "tags":
 		if !falsy && raw[0] != '[' {
-			return nil, &FieldError{"tags", kind(raw), "an array of strings"}
+			return nil, &FieldError{"tags", wirejson.KindOf(raw), "an array of strings"}
 		}
 	case "at":
 		if at, err := number(raw); err != nil || at < 0 {
@@ -216,25 +217,16 @@ func strict(p *troupe.Payload) (*troupe.Payload, error) {
 }
 
 func number(raw json.RawMessage) (float64, error) {
-	if kind(raw) != "a number" {
+	if wirejson.KindOf(raw) != "a number" {
 		return 0, strconv.ErrSyntax
 	}
 	return strconv.ParseFloat(string(raw), 64)
 }
 
-func stringOf(raw json.RawMessage) (string, bool) {
-	if n := len(raw); n >= 2 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : n-1]), true
-	}
-	var p troupe.Payload
-	p.Set("s", raw)
-	return p.String("s")
-}
-
 // scalar shows a value that is no argument: short scalars as they are.
 func scalar(raw json.RawMessage) string {
 	if len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || len(raw) > 40 {
-		return kind(raw)
+		return wirejson.KindOf(raw)
 	}
 	return string(raw)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // maxBacktrace bounds what the few bytes of a backtrace may unpack to.
@@ -21,15 +23,15 @@ func (r *JobRecord) ErrorBacktrace() ([]string, error) {
 		return nil, nil
 	}
 	plain := []byte(raw)
-	if packed, ok := text(raw); ok {
+	if packed, ok := wirejson.Text(raw); ok {
 		var err error
 		if plain, err = inflate(packed); err != nil {
 			return nil, fmt.Errorf("read error_backtrace: %w", err)
 		}
 	}
 	lines := []string{}
-	for _, v := range elements(bytes.TrimSpace(plain)) {
-		line, ok := text(v)
+	for _, v := range wirejson.Elements(bytes.TrimSpace(plain)) {
+		line, ok := wirejson.Text(v)
 		if !ok {
 			line = string(v)
 		}

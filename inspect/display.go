@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // Classes in which Rails wraps the call of a mailer.
@@ -22,8 +23,8 @@ func (r *JobRecord) DisplayClass() string {
 	class := r.payload.DisplayClass()
 	if class == mailer || class == oldMailer {
 		if args := r.wrappedArgs(); len(args) >= 2 {
-			object, _ := text(args[0])
-			method, _ := text(args[1])
+			object, _ := wirejson.Text(args[0])
+			method, _ := wirejson.Text(args[1])
 			return object + "#" + method
 		}
 	}
@@ -49,7 +50,7 @@ func (r *JobRecord) DisplayArgs() json.RawMessage {
 		return array(args)
 	}
 	if sealed, ok := r.payload.Get("encrypt"); ok && string(sealed) != "false" && string(sealed) != "null" {
-		if args := elements(r.Args()); len(args) > 0 {
+		if args := wirejson.Elements(r.Args()); len(args) > 0 {
 			args[len(args)-1] = json.RawMessage(`"[encrypted data]"`)
 			return array(args)
 		}
@@ -63,11 +64,11 @@ func (r *JobRecord) wrappedArgs() []json.RawMessage {
 	if r.payload.Wrapped() == "" || r.payload.HandlerClass() == r.payload.Class() {
 		return nil
 	}
-	args := elements(r.payload.Args())
+	args := wirejson.Elements(r.payload.Args())
 	if len(args) == 0 {
 		return nil
 	}
-	return elements(field(args[0], "arguments"))
+	return wirejson.Elements(field(args[0], "arguments"))
 }
 
 // field returns a field of the text of an object; nil if there is none.

@@ -1,10 +1,10 @@
 package inspect
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // read takes over what the info of a process says, whichever version wrote it.
@@ -51,7 +51,7 @@ func capsules(info *troupe.Payload) (out []Capsule) {
 // weights reads what Sidekiq 7 writes: an array, one object a capsule.
 func weights(info *troupe.Payload) (out []Capsule) {
 	raw, _ := info.Get("weights")
-	for _, one := range elements(raw) {
+	for _, one := range wirejson.Elements(raw) {
 		p, err := troupe.ParsePayload(one)
 		if err != nil {
 			continue
@@ -87,8 +87,8 @@ func intOf(p *troupe.Payload, key string) int {
 
 func texts(p *troupe.Payload, key string) (out []string) {
 	raw, _ := p.Get(key)
-	for _, v := range elements(json.RawMessage(raw)) {
-		if s, ok := text(v); ok {
+	for _, v := range wirejson.Elements(raw) {
+		if s, ok := wirejson.Text(v); ok {
 			out = append(out, s)
 		}
 	}

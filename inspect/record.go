@@ -99,15 +99,7 @@ func latencyOf(raw string) time.Duration {
 }
 
 // Tags returns the job's labels.
-func (r *JobRecord) Tags() (tags []string) {
-	raw, _ := r.payload.Get("tags")
-	for _, v := range elements(raw) {
-		if s, ok := text(v); ok {
-			tags = append(tags, s)
-		}
-	}
-	return tags
-}
+func (r *JobRecord) Tags() []string { return r.payload.Tags() }
 
 // ErrorClass returns the class of the last failure, "" if the job never failed.
 func (r *JobRecord) ErrorClass() string {
@@ -119,19 +111,4 @@ func (r *JobRecord) ErrorClass() string {
 func (r *JobRecord) ErrorMessage() string {
 	s, _ := r.payload.String("error_message")
 	return s
-}
-
-// elements splits the text of an array; nil if it is none.
-func elements(raw json.RawMessage) (values []json.RawMessage) {
-	if len(raw) > 0 && raw[0] == '[' {
-		_ = json.Unmarshal(raw, &values) // has been parsed before
-	}
-	return values
-}
-
-// text decodes a JSON string.
-func text(raw json.RawMessage) (string, bool) {
-	var p troupe.Payload
-	p.Set("s", raw)
-	return p.String("s")
 }

@@ -1,6 +1,8 @@
 package wirejson
 
 import (
+	"bytes"
+	"encoding/json"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -40,6 +42,25 @@ func Unquote(text []byte) string {
 		out = utf8.AppendRune(out, r)
 	}
 	return string(out)
+}
+
+// Text decodes JSON string text; false for any other.
+func Text(text []byte) (string, bool) {
+	if len(text) < 2 || text[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text[1 : len(text)-1]), true
+	}
+	return Unquote(text), true
+}
+
+// Elements returns the texts of the elements of an array; nil for any other text.
+func Elements(array []byte) (list []json.RawMessage) {
+	if len(array) == 0 || array[0] != '[' || json.Unmarshal(array, &list) != nil {
+		return nil
+	}
+	return list
 }
 
 func plainEscape(c byte) byte {
