@@ -164,7 +164,9 @@ func (f *fetcher) giveBack(ctx context.Context, in *incarnation) error {
 // disown forgets units that may have been given back: the comparison of their lists tells.
 func (in *incarnation) disown(units []Unit) {
 	f := in.f
-	for p, some := range f.byPlace(in, units) {
+	by := f.byPlace(in, units)
+	for _, p := range in.places {
+		some := by[p]
 		_ = p.turnOf(context.Background(), func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
