@@ -38,7 +38,7 @@ type Config struct {
 	// Registry has the handlers. It must not change after New.
 	Registry *troupe.Registry
 
-	// Logger: the zero value logs nothing. A handler gets it from zerolog.Ctx, with
+	// Logger: the zero value logs nothing; Slog makes one of a *slog.Logger. A handler gets it from zerolog.Ctx, with
 	// the fields of its job. The field "log_level" of a job is the level of what is
 	// logged about that job, the handler's own lines among them. Error texts, jids,
 	// classes and queues are cut to 1 KB each there: "error_bytes" tells the length of
