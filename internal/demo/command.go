@@ -97,7 +97,7 @@ report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
 			signals := make(chan os.Signal, 16)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, ossignal.Quiet)
 			defer signal.Stop(signals)
-			s, err := newShow(o, newDisplay(o, cmd.OutOrStdout()))
+			s, err := newShow(o, newDisplay(o, cmd.OutOrStdout(), signals))
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gdamore/tcell/v3"
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 )
@@ -27,13 +28,15 @@ type display interface {
 }
 
 // newDisplay draws in place if out is a terminal that can, and writes lines
-// otherwise or when a format is asked for.
-func newDisplay(o options, out io.Writer) display {
+// otherwise or when a format is asked for. Keys that stand for signals go to signals.
+func newDisplay(o options, out io.Writer, signals chan<- os.Signal) display {
 	f, _ := out.(*os.File)
 	terminal := f != nil && term.IsTerminal(int(f.Fd()))
 	color := o.color && terminal
 	if o.format == formatAuto && terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
-		return newScreen(out, func() (int, int, error) { return term.GetSize(int(f.Fd())) }, color)
+		if tty, err := tcell.NewScreen(); err == nil {
+			return newScreen(out, tty, signals, color)
+		}
 	}
 	return newLines(out, o.format == formatJSON, color)
 }

@@ -1,81 +1,124 @@
 package demo
 
 import (
-	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"os"
+	"syscall"
 	"time"
 
+	"github.com/gdamore/tcell/v3"
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/ossignal"
 )
 
 const (
 	frameEvery = 200 * time.Millisecond
-	// repaintEvery heals what others have written onto the screen, keys typed by
-	// the user among them.
+	// repaintEvery repairs what others have written onto the screen.
 	repaintEvery = 2 * time.Second
-)
-
-// Escape sequences: the alternate screen, the cursor, wrapping of long lines,
-// and the marks between which a terminal shows nothing half done (those that do
-// not know them ignore them). The cursor rests on the first line, where keys echo.
-const (
-	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
-	leaveScreen = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-	beginFrame  = "\x1b[?2026h"
-	endFrame    = "\x1b[?2026l\x1b[H"
 )
 
 // screen draws snapshots in place on a terminal.
 type screen struct {
 	notes
-	out   io.Writer
-	size  func() (width, height int, err error)
-	color bool
+	out     io.Writer // of what is said at the end
+	tty     tcell.Screen
+	signals chan<- os.Signal // keys of the terminal that stand for signals
+	color   bool
 
-	width, height int
-	painted       []string // the lines that stand on the screen
-	repainted     time.Time
+	opened  bool
+	instead display // of a terminal that cannot be opened
+	painted time.Time
 }
 
-func newScreen(out io.Writer, size func() (int, int, error), color bool) *screen {
-	return &screen{out: out, size: size, color: color}
+func newScreen(out io.Writer, tty tcell.Screen, signals chan<- os.Signal, color bool) *screen {
+	return &screen{out: out, tty: tty, signals: signals, color: color}
 }
 
 func (s *screen) logs() zerolog.LevelWriter { return &s.notes }
 func (s *screen) every() time.Duration      { return frameEvery }
-func (s *screen) open()                     { _, _ = io.WriteString(s.out, enterScreen) }
-func (s *screen) close()                    { _, _ = io.WriteString(s.out, leaveScreen) }
 
-// show draws a frame in one write, and of it only the lines that changed.
+func (s *screen) open() {
+	if err := s.tty.Init(); err != nil {
+		s.instead = newLines(s.out, false, false)
+		return
+	}
+	s.opened = true
+	go s.keys(s.tty.EventQ())
+}
+
+func (s *screen) close() {
+	if s.opened {
+		s.tty.Fini()
+	}
+}
+
+// keys reads the keys that the terminal would make signals of, if it were not raw.
+func (s *screen) keys(events <-chan tcell.Event) {
+	for event := range events {
+		key, ok := event.(*tcell.EventKey)
+		if !ok {
+			continue
+		}
+		signal := os.Signal(syscall.SIGINT)
+		switch key.Key() { //nolint:exhaustive // other keys mean nothing
+		case tcell.KeyCtrlC:
+		case tcell.KeyCtrlZ:
+			signal = ossignal.Quiet
+		default:
+			continue
+		}
+		select {
+		case s.signals <- signal:
+		default: // so many are waiting that it does not matter
+		}
+	}
+}
+
+// show draws a frame; the terminal gets what has changed.
 func (s *screen) show(shot snapshot) {
-	width, height, err := s.size()
-	if err != nil || width <= 0 || height <= 0 {
-		width, height = 80, 24
+	if s.instead != nil {
+		s.instead.show(shot)
+		return
 	}
-	var b strings.Builder
-	b.WriteString(beginFrame)
-	if width != s.width || height != s.height || shot.Now.Sub(s.repainted) >= repaintEvery {
-		if width != s.width || height != s.height {
-			b.WriteString("\x1b[2J")
-		}
-		s.width, s.height, s.painted, s.repainted = width, height, nil, shot.Now
-	}
-	rows := view(shot, s.latest(), height)
-	lines := make([]string, len(rows))
-	for i, r := range rows {
-		lines[i] = r.draw(width, s.color)
-		if i == 0 || i >= len(s.painted) || s.painted[i] != lines[i] {
-			fmt.Fprintf(&b, "\x1b[%d;1H%s\x1b[K", i+1, lines[i])
+	width, height := s.tty.Size()
+	s.tty.Clear()
+	for y, r := range view(shot, s.latest(), height) {
+		x := 0
+		for _, piece := range r.cut(width) {
+			s.tty.PutStrStyled(x, y, piece.text, s.style(piece.style))
+			x += len([]rune(piece.text))
 		}
 	}
-	if len(lines) < height && (s.painted == nil || len(lines) < len(s.painted)) {
-		fmt.Fprintf(&b, "\x1b[%d;1H\x1b[J", len(lines)+1)
+	if shot.Now.Sub(s.painted) >= repaintEvery {
+		s.painted = shot.Now
+		s.tty.Sync()
+		return
 	}
-	b.WriteString(endFrame)
-	s.painted = slices.Clip(lines)
-	_, _ = io.WriteString(s.out, b.String())
+	s.tty.Show()
+}
+
+// style is what the terminal calls a style.
+func (s *screen) style(st style) tcell.Style {
+	d := tcell.StyleDefault
+	if !s.color {
+		return d
+	}
+	switch st {
+	case bold:
+		return d.Bold(true)
+	case dim:
+		return d.Dim(true)
+	case red:
+		return d.Foreground(tcell.ColorMaroon)
+	case green:
+		return d.Foreground(tcell.ColorGreen)
+	case yellow:
+		return d.Foreground(tcell.ColorOlive)
+	case cyan:
+		return d.Foreground(tcell.ColorTeal)
+	}
+	return d
 }
 
 func (s *screen) finish(f finale) { _, _ = io.WriteString(s.out, f.text()) }

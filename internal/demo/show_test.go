@@ -19,7 +19,7 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 	o := quickly()
 	o.rate = 200
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out))
+	s, err := newShow(o, newDisplay(o, &out, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestJSONLines(t *testing.T) {
 	o := quickly()
 	o.format = formatJSON
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out))
+	s, err := newShow(o, newDisplay(o, &out, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer)))
+	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer), nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestQuiet(t *testing.T) {
 }
 
 func TestSignalWhileStarting(t *testing.T) {
-	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer)))
+	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer), nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Error(err)
 	}
-	if s, err = newShow(quickly(), newDisplay(quickly(), new(buffer))); err != nil {
+	if s, err = newShow(quickly(), newDisplay(quickly(), new(buffer), nil)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.run(ctx, nil); err != nil {
@@ -161,7 +161,7 @@ func TestRealRedis(t *testing.T) {
 	o := quickly()
 	o.redis = url
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out))
+	s, err := newShow(o, newDisplay(o, &out, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,28 +45,36 @@ func (r row) width() int {
 	return n
 }
 
-// draw returns the row in at most width columns.
-func (r row) draw(width int, color bool) string {
-	cut := r.width() > width
-	if cut {
+// cut returns the row in at most width columns.
+func (r row) cut(width int) (out row) {
+	whole := r.width() <= width
+	if !whole {
 		width-- // for the ellipsis
 	}
-	var b strings.Builder
 	for _, s := range r {
-		text := []rune(s.text)
 		if width <= 0 {
 			break
 		}
+		text := []rune(s.text)
 		text = text[:min(len(text), width)]
 		width -= len(text)
-		if color && s.style != plain {
-			fmt.Fprintf(&b, "\x1b[%sm%s\x1b[0m", s.style, string(text))
-		} else {
-			b.WriteString(string(text))
-		}
+		out = append(out, span{string(text), s.style})
 	}
-	if cut {
-		b.WriteString("…")
+	if !whole {
+		out = append(out, span{"…", plain})
+	}
+	return out
+}
+
+// draw returns the row as text in at most width columns.
+func (r row) draw(width int, color bool) string {
+	var b strings.Builder
+	for _, s := range r.cut(width) {
+		if color && s.style != plain {
+			fmt.Fprintf(&b, "\x1b[%sm%s\x1b[0m", s.style, s.text)
+		} else {
+			b.WriteString(s.text)
+		}
 	}
 	return b.String()
 }
