@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/color"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/ossignal"
@@ -24,15 +25,15 @@ type screen struct {
 	out     io.Writer // of what is said at the end
 	tty     tcell.Screen
 	signals chan<- os.Signal // keys of the terminal that stand for signals
-	color   bool
+	colored bool
 
 	opened  bool
 	instead display // of a terminal that cannot be opened
 	painted time.Time
 }
 
-func newScreen(out io.Writer, tty tcell.Screen, signals chan<- os.Signal, color bool) *screen {
-	return &screen{out: out, tty: tty, signals: signals, color: color}
+func newScreen(out io.Writer, tty tcell.Screen, signals chan<- os.Signal, colored bool) *screen {
+	return &screen{out: out, tty: tty, signals: signals, colored: colored}
 }
 
 func (s *screen) logs() zerolog.LevelWriter { return &s.notes }
@@ -61,7 +62,7 @@ func (s *screen) keys(events <-chan tcell.Event) {
 			continue
 		}
 		signal := os.Signal(syscall.SIGINT)
-		switch key.Key() { //nolint:exhaustive // other keys mean nothing
+		switch key.Key() {
 		case tcell.KeyCtrlC:
 		case tcell.KeyCtrlZ:
 			signal = ossignal.Quiet
@@ -101,7 +102,7 @@ func (s *screen) show(shot snapshot) {
 // style is what the terminal calls a style.
 func (s *screen) style(st style) tcell.Style {
 	d := tcell.StyleDefault
-	if !s.color {
+	if !s.colored {
 		return d
 	}
 	switch st {
@@ -110,13 +111,14 @@ func (s *screen) style(st style) tcell.Style {
 	case dim:
 		return d.Dim(true)
 	case red:
-		return d.Foreground(tcell.ColorMaroon)
+		return d.Foreground(color.Maroon)
 	case green:
-		return d.Foreground(tcell.ColorGreen)
+		return d.Foreground(color.Green)
 	case yellow:
-		return d.Foreground(tcell.ColorOlive)
+		return d.Foreground(color.Olive)
 	case cyan:
-		return d.Foreground(tcell.ColorTeal)
+		return d.Foreground(color.Teal)
+	case plain:
 	}
 	return d
 }

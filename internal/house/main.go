@@ -21,7 +21,7 @@ func main() {
 	flag.Parse()
 	h, err := read(".")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "house:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "house:", err)
 		os.Exit(1)
 	}
 	h.print(os.Stdout, *words, *files)
@@ -33,30 +33,31 @@ var engine = []string{"actors", "supervisor", "fetch", "sched", "retry"}
 // public are the packages that users import.
 var public = []string{".", "actors", "client", "config", "fetch", "handler", "inspect", "retry", "sched", "supervisor", "testkit"}
 
-func (h *house) print(out io.Writer, allWords, allFiles bool) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "package\tfiles\tcode\tnames\tmethods\t")
+func (h *house) print(to io.Writer, allWords, allFiles bool) {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "package\tfiles\tcode\tnames\tmethods\t")
 	total := 0
 	for _, p := range h.packages {
 		names, methods := "", ""
 		if p.public() {
 			names, methods = fmt.Sprint(p.names), fmt.Sprint(p.methods)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t\n", p.dir, len(p.files), p.code(), names, methods)
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t\n", p.dir, len(p.files), p.code(), names, methods)
 		total += p.code()
 	}
 	names, methods := h.exported()
-	fmt.Fprintf(w, "all\t\t%d\t%d\t%d\t\n", total, names, methods)
-	fmt.Fprintf(w, "engine\t\t%d\t\t\t\n", h.engine())
+	_, _ = fmt.Fprintf(w, "all\t\t%d\t%d\t%d\t\n", total, names, methods)
+	_, _ = fmt.Fprintf(w, "engine\t\t%d\t\t\t\n", h.engine())
 	_ = w.Flush()
 
 	large, small := h.files(350, 60)
-	fmt.Fprintf(out, "\n%d files of more than 350 lines, %d of less than 60\n", len(large), len(small))
+	fmt.Fprintf(&out, "\n%d files of more than 350 lines, %d of less than 60\n", len(large), len(small))
 	if allFiles {
 		large = h.byLines()
 	}
 	for _, f := range large {
-		fmt.Fprintf(out, "%6d %s\n", f.lines, f.path)
+		fmt.Fprintf(&out, "%6d %s\n", f.lines, f.path)
 	}
 
 	found := h.banned()
@@ -64,17 +65,18 @@ func (h *house) print(out io.Writer, allWords, allFiles bool) {
 	for _, f := range found {
 		perWord[f.word]++
 	}
-	fmt.Fprintf(out, "\n%d places with words that the project does not use\n", len(found))
+	fmt.Fprintf(&out, "\n%d places with words that the project does not use\n", len(found))
 	for _, word := range banned {
 		if n := perWord[word]; n > 0 {
-			fmt.Fprintf(out, "%6d %s\n", n, word)
+			fmt.Fprintf(&out, "%6d %s\n", n, word)
 		}
 	}
 	if allWords {
 		for _, f := range found {
-			fmt.Fprintf(out, "%s: %s in %s\n", f.where, f.word, f.text)
+			fmt.Fprintf(&out, "%s: %s in %s\n", f.where, f.word, f.text)
 		}
 	}
+	_, _ = io.WriteString(to, out.String())
 }
 
 func (p *pkg) public() bool { return slices.Contains(public, p.dir) }
