@@ -70,6 +70,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 			missing = append(missing, h)
 		}
 	}
+	l.mixed = l.mixed || len(more)+len(missing) > 0
 	if len(more) > 0 {
 		p.lists[l.field] = l
 		l.add(p.in, more...)

@@ -298,3 +298,25 @@ func TestWritingBackBreaksOff(t *testing.T) {
 		}
 	}
 }
+
+// A job that Redis had again is behind those in hand, though it is older than they: an ack of
+// one of these takes out that one.
+func TestAnAckAfterAnAdoptionTakesOutItsJob(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	fillQueue(t, rdb, "a", 2)
+	units := mustTake(t, f, 2)
+	c := copyOf(t, rdb, theClaims...)
+	mustTake(t, f, 0, units[0])
+	c.fallBack(t, rdb, theClaims...)
+	again := mustTake(t, f, 1)
+	if got := payloads(again); !slices.Equal(got, []string{"0"}) {
+		t.Fatalf("took %q, expected the job that had ended", got)
+	}
+	mustTake(t, f, 0, units[1])
+	if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"0"}) {
+		t.Errorf("in progress: %q, expected the job that was not acked", got)
+	}
+	mustTake(t, f, 0, again...)
+	noClaims(t, rdb)
+}

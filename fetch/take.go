@@ -276,6 +276,54 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string,
 	return cmp.Or(unexpected, err)
 }
 
+// ackGroup are the acks of one list.
+type ackGroup struct {
+	l      *list
+	length int      // of the list, as far as we know
+	oldest int      // how many of its oldest jobs are acked: they go by their number
+	rest   [][]byte // the others
+}
+
+// group sorts acks by list, and stamps their jobs with the number of the call. What is
+// not in hand was acked before. It is our turn.
+func (p *place) group(acks []Unit) (groups []ackGroup) {
+	f, stamp := p.in.f, p.number+1
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var l *list
+	for i := range acks {
+		field, n, ok := parseReceipt(acks[i].Receipt)
+		if !ok || acks[i].Incarnation != p.in.n {
+			continue
+		}
+		if l == nil || l.field != field {
+			l = p.lists[field]
+		}
+		k := l.find(n)
+		if k < 0 {
+			continue
+		}
+		if l.stamp != stamp {
+			l.stamp = stamp
+			groups = append(groups, ackGroup{l: l, length: len(l.held)})
+		}
+		l.held[k].stamp = stamp
+	}
+	for i := range groups {
+		g := &groups[i]
+		for k, h := range g.l.held {
+			switch {
+			case h.stamp != stamp:
+			case g.oldest == k && !g.l.waits() && !g.l.mixed:
+				g.oldest++
+			default:
+				g.rest = append(g.rest, h.payload)
+			}
+		}
+	}
+	return groups
+}
+
 // acked is the effect of acks with this stamp. f.mu is held.
 func (p *place) acked(groups []ackGroup, stamp uint64) {
 	for _, g := range groups {
