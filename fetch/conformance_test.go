@@ -16,7 +16,7 @@ import (
 
 var (
 	reliable = fetchtest.Harness{Name: "reliable", New: fetch.NewReliable}
-	waiters  = fetchtest.Harness{Name: "waiters", New: func(env fetch.Env) (fetch.Fetcher, error) {
+	waiters  = fetchtest.Harness{Name: "waiters", ManyWaits: true, New: func(env fetch.Env) (fetch.Fetcher, error) {
 		env.Waiters = 3
 		return fetch.NewReliable(env)
 	}}

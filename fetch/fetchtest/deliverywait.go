@@ -132,7 +132,17 @@ func closeGivesBack(r *rig) {
 	want := r.push("a", 3)
 	r.must("wait", f.Wait(r.ctx, 30*time.Second))
 	r.close(f)
-	equal(r.t, "queue", r.queued("a"), want)
+	queued := func() []string {
+		jobs := r.queued("a")
+		if r.ManyWaits {
+			slices.Sort(jobs)
+		}
+		return jobs
+	}
+	if r.ManyWaits {
+		slices.Sort(want)
+	}
+	equal(r.t, "queue", queued(), want)
 	r.close(f)
 	if _, err := f.Take(r.ctx, 1, nil); err == nil {
 		r.t.Error("take after close: no error")
@@ -140,7 +150,7 @@ func closeGivesBack(r *rig) {
 	if err := f.Wait(r.ctx, time.Second); err == nil {
 		r.t.Error("wait after close: no error")
 	}
-	equal(r.t, "queue", r.queued("a"), want)
+	equal(r.t, "queue", queued(), want)
 }
 
 // noGoroutines: Close leaves no goroutine behind, even when a Wait was left.

@@ -56,6 +56,10 @@ type Harness struct {
 	// the new place and in progress.
 	TwoSteps bool
 
+	// ManyWaits: one fetcher has several waits on one queue. What they bring may
+	// come, and go back, in another order than it was pushed in.
+	ManyWaits bool
+
 	// Push appends payloads to a queue, the first to be fetched first. nil: LPUSH.
 	Push func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error
 
