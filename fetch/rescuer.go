@@ -41,9 +41,11 @@ type Rescuer struct {
 	looked  time.Time // for owners that the index lacks
 	delays  map[string]time.Duration
 	said    map[string]bool // of layouts that are not known
+	busy    chan struct{}   // holds one while a round is under way, which all of the above belong to
 }
 
-// NewRescuer makes a Rescuer; it does not touch Redis. It is for one goroutine.
+// NewRescuer makes a Rescuer; it does not touch Redis. A round waits for the one
+// before it; all methods are safe for concurrent use.
 func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Redis == nil {
 		return nil, errors.New("rescuer: Redis is nil, expected a client")
@@ -54,7 +56,7 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Window, DefaultWindow)
 	r := &Rescuer{
 		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
-		delays: make(map[string]time.Duration), said: make(map[string]bool),
+		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),
 	}
 	_, r.cluster = cfg.Redis.(*redis.ClusterClient)
 	r.common = keys.CommonOf("", r.cluster)
@@ -70,6 +72,10 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 // Rescue makes one round. After an error, too, what could be done was done.
 func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	var done Rescued
+	if err := r.enter(ctx); err != nil {
+		return done, err
+	}
+	defer r.leave()
 	dead, next, err := r.look(ctx)
 	if err == nil && len(dead) > 0 {
 		if done, err = r.locked(ctx, dead); errors.Is(err, ErrBusy) {
@@ -94,6 +100,10 @@ var ErrBusy = errors.New("another rescuer is at work")
 // lease runs are left alone. It is for operators; it returns ErrBusy where Rescue waits for
 // its next turn.
 func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Rescued, error) {
+	if err := r.enter(ctx); err != nil {
+		return Rescued{}, err
+	}
+	defer r.leave()
 	done, err := r.locked(ctx, ids)
 	if err != nil {
 		return done, fmt.Errorf("rescue: %w", err)
@@ -117,6 +127,19 @@ func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err e
 	}
 	return done, err
 }
+
+// enter waits for the end of the round before: an actor that was restarted may begin one
+// while that of its predecessor is still under way.
+func (r *Rescuer) enter(ctx context.Context) error {
+	select {
+	case r.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("rescue: %w", ctx.Err())
+	}
+}
+
+func (r *Rescuer) leave() { <-r.busy }
 
 func (r *Rescuer) jitter(d time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(max(1, int64(d))))

@@ -368,7 +368,11 @@ func TestAJobIsTakenBeforeItsWaitHasLooked(t *testing.T) {
 	f.start(f.cur)
 	f.wake()
 	f.mu.Unlock()
-	defer f.endWait()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.endWait()
+	}()
 	var acks []Unit
 	for i := range 10 {
 		until(t, "it waits", func() bool { return blockedMoves(t, rdb) == 1 })

@@ -49,9 +49,9 @@ var scriptTries = map[string]twins.Try{
 	"sched/due": func(t *rapid.T) ([]string, []any) { // the clock is in the answer: nobody asks for less than a second
 		args := []any{
 			rapid.SampledFrom([]string{"me", "other", ""}).Draw(t, "who"), rapid.SampledFrom([]int{0, 1500}).Draw(t, "life"), 3000,
-			rapid.SampledFrom([]string{"inf", "0.5"}).Draw(t, "ahead"), rapid.IntRange(0, 4).Draw(t, "count"),
+			rapid.SampledFrom([]string{"0", "0.5"}).Draw(t, "ahead"), rapid.IntRange(0, 4).Draw(t, "count"),
 			rapid.SampledFrom([]int{1, 30, 1000}).Draw(t, "bytes"), rapid.IntRange(0, 2).Draw(t, "skip"),
-			rapid.SampledFrom([]string{"", "newest"}).Draw(t, "order"),
+			rapid.SampledFrom([]string{"0", "1"}).Draw(t, "order"),
 		}
 		keys := []string{lock1, lock2, setA, setB}[:rapid.IntRange(2, 4).Draw(t, "keys")]
 		for range keys[2:] {
