@@ -143,7 +143,10 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 		return
 	}
 	b.w.seen["move in two steps"]++
-	if g.from == "" || s.between(g.from) {
+	for _, before := range s.gaps { // who takes over from one that was struck repeats its step
+		g.late = g.late || before.from == g.from && before.struck()
+	}
+	if g.from == "" || s.between(g.from) || b.late { // a late step may find the job a move further
 		b.twice(s, g)
 		return
 	}
