@@ -117,9 +117,8 @@ func (b *book) after(o *owner, words []string) {
 	for _, s := range b.allJobs() {
 		old, now := before[s.name], b.where[s.name]
 		s.pushed = s.pushed || len(now) > 0
-		gone, came := old, now
+		gone, came := minus(old, now), minus(now, old) // there may be a copy elsewhere
 		if b.w.plan.Cluster {
-			gone, came = minus(old, now), minus(now, old)
 			b.twoSteps(o, words, s, old, gone, came)
 			if script == "reroute" && len(came) == 0 && slices.Contains(now, keys.Dead) {
 				came = []string{keys.Dead} // it was written before

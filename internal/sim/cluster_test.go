@@ -129,11 +129,16 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 	case "put":
 		g.from = b.claimOf(o, keysOf(words)[0] == keys.Dead, old)
 	case "lpush", "zadd":
+		ways := 0
 		for _, place := range old {
-			if isMoving(place) && (g.from == "" || !s.between(place)) {
+			if !isMoving(place) {
+				continue
+			}
+			if ways++; g.from == "" || !s.between(place) {
 				g.from = place
 			}
 		}
+		g.late = g.late || ways > 1 // a move before this one was not finished, which was judged then
 	case "restore": // behind a first step that the fallback has not undone; the second follows
 		if b.w.fell.IsZero() || b.claimOf(o, false, came) == "" {
 			return
