@@ -121,10 +121,13 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 		}
 		return true
 	})
+	g := gap{by: o, at: time.Now(), late: b.late}
+	if len(old) == 0 && len(came) == 1 && stepOf(words) == "put" && g.struck() {
+		s.stray = true // it was done elsewhere before the first step of its process came
+	}
 	if len(old) == 0 || len(gone) > 0 || len(came) == 0 {
 		return
 	}
-	g := gap{by: o, at: time.Now(), late: b.late}
 	switch stepOf(words) {
 	case "put":
 		g.from = b.claimOf(o, keysOf(words)[0] == keys.Dead, old)
