@@ -60,6 +60,9 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 	case <-ctx.Done():
 		return nil
 	}
+	if ctx.Err() != nil { // both were ready: nothing is held that would have to be given up
+		return nil
+	}
 	if err := s.lead(ctx, due); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("lead schedule and retry: %w", err)
 	}
