@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -122,5 +123,9 @@ func TestTheRenewalsWakeTheRescuer(t *testing.T) {
 	for i := range 4 {
 		orphan(t, rdb, job("A", fmt.Sprint("j", i), "[]"), false)
 		k.Await("it is put back", func() bool { return size(t, rdb, "queue:default") == i+1 })
+		// The next orphan is of the same process, so the rescue of this one must be over.
+		k.Await("the rescue ends", func() bool {
+			return errors.Is(rdb.ZScore(ctx, "troupe:expiries", deadProcess+"#default.1").Err(), redis.Nil)
+		})
 	}
 }
