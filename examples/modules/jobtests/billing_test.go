@@ -13,6 +13,8 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // bank is a Gateway that answers as a test says.
@@ -49,7 +51,7 @@ func TestCheckoutPushesTheCharge(t *testing.T) {
 
 func TestADeclinedCardIsNotTriedAgain(t *testing.T) {
 	b := &Billing{Gateway: &bank{answer: func(int) error { return ErrDeclined }}}
-	err := testkit.Perform(t.Context(), t, b.Charge, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
+	err := testkit.Perform(t, t.Context(), b.Charge, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 	var outcome *troupe.OutcomeError
 	if !errors.As(err, &outcome) || outcome.Action != troupe.ActionDiscard {
 		t.Errorf("error %v, want a discard", err)
@@ -58,7 +60,7 @@ func TestADeclinedCardIsNotTriedAgain(t *testing.T) {
 
 func TestArgumentsFromRuby(t *testing.T) {
 	b := &Billing{Gateway: &bank{}, Jobs: testkit.Fake(t).Client}
-	err := testkit.PerformClass(t.Context(), t, b.Registry(), "Billing::ChargeCard", []any{42, 1999, "EUR"},
+	err := testkit.PerformClass(t, t.Context(), b.Registry(), "Billing::ChargeCard", []any{42, 1999, "EUR"},
 		client.Queue("critical"), client.Set("retry_count", 1)) // its third run
 	if err != nil {
 		t.Error(err)
@@ -130,9 +132,9 @@ func TestAPanickingChargeHarmsNobody(t *testing.T) {
 // What becomes of the jobs that are still running when a deployment's patience ends.
 func TestDeploymentRequeuesWhatIsTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		jobs := testkit.NewScripted(t)
+		jobs := script.New(t)
 		kit := testkit.Start(t, actors.Config{Registry: jobs.Registry(), Timeout: 25 * time.Second}, testkit.Strict())
-		quick, slow := kit.Push(testkit.Slow(20*time.Second)), kit.Push(testkit.Hang())
+		quick, slow := kit.Push(script.Slow(20*time.Second)), kit.Push(script.Hang())
 		kit.Await("both run", func() bool { return jobs.Running() == 2 })
 
 		report := kit.Stop()
@@ -149,14 +151,15 @@ func TestDeploymentRequeuesWhatIsTooSlow(t *testing.T) {
 func TestAProcessorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const processor = "launcher/default/processor-0"
-		jobs := testkit.NewScripted(t)
+		jobs := script.New(t)
 		kit := testkit.Start(t, actors.Config{
 			Registry: jobs.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
 		}, testkit.Strict())
 
 		kit.Hold(processor)
-		jid := kit.Push(testkit.OK())
-		kit.AwaitTree("its doorbell waits", func(tree actors.Tree) bool {
+		jid := kit.Push(script.OK())
+		kit.Await("its doorbell waits", func() bool {
+			tree := kit.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth > 0 && !jobs.Started(jid)
 		})
@@ -177,10 +180,10 @@ func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 			}
 			jids = append(jids, jid)
 		}
-		faults := testkit.NewFaults(t, mem.Options())
-		faults.Add(testkit.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: testkit.CutAfter})
-		faults.AtRandom(1, 0.1, testkit.CutBefore, testkit.CutAfter, testkit.Refuse("LOADING Redis is loading the dataset in memory"))
-		rec := testkit.NewRecorder(mem.Client, "charges")
+		faults := chaos.NewProxy(t, mem.Options())
+		faults.Add(chaos.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: chaos.CutAfter})
+		faults.AtRandom(1, 0.1, chaos.CutBefore, chaos.CutAfter, chaos.Refuse("LOADING Redis is loading the dataset in memory"))
+		rec := chaos.NewRecorder(mem.Client, "charges")
 		b := &Billing{Gateway: &bank{}, Jobs: jobs}
 		k := testkit.Start(t, actors.Config{
 			Redis: faults.Client(), Registry: b.Registry(), Middleware: []troupe.Middleware{rec.Middleware},
@@ -188,8 +191,8 @@ func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 		})
 		k.Await("all charged", func() bool { return len(rec.Done(t)) == len(jids) })
 		faults.AtRandom(0, 0)
-		k.AwaitSettled()
-		testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
-		testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+		k.Await("all settled", k.Settled)
+		chaos.RequireNothingLost(t, chaos.TakeInventory(t, mem.Client), jids, rec.Done(t), nil)
+		chaos.RequireAtMostRuns(t, rec.Runs(t), 1)
 	})
 }
