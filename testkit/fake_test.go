@@ -82,12 +82,40 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 			t.Errorf("scheduled for %s, want %s", mail.At, due)
 		}
 		testkit.RequireNotPushed(t, q, func(c charge) bool { return c.Account == 9 })
-		if n := len(q.JobsFor("Billing::Charge")); n != 5 {
-			t.Errorf("%d charges", n)
+		if n := len(q.Jobs()); n != 6 {
+			t.Errorf("%d jobs", n)
 		}
 		q.Clear()
 		testkit.RequirePushedMany(t, q)
 	})
+}
+
+func TestDrainQueueRunsWhatIsInOneQueueNow(t *testing.T) {
+	q := testkit.Fake(t)
+	var r troupe.Registry
+	var ran []string
+	troupe.HandleClass(&r, "Note", troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+		ran = append(ran, p.Queue()+" "+string(p.Args()))
+		if string(p.Args()) == "[1]" {
+			_, err := q.Client.PushClass(ctx, "Note", []any{2}, client.Queue("mail"))
+			return err
+		}
+		return nil
+	}))
+	for _, push := range []struct {
+		n    int
+		opts []client.Option
+	}{
+		{0, nil}, {1, []client.Option{client.Queue("mail")}}, {3, []client.Option{client.Queue("mail"), client.In(time.Hour)}},
+	} {
+		if _, err := q.Client.PushClass(t.Context(), "Note", []any{push.n}, push.opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := q.DrainQueue(t.Context(), "mail", &r)
+	if want := []string{"mail [1]", "mail [2]"}; n != 2 || err != nil || !slices.Equal(ran, want) || len(q.Jobs()) != 2 {
+		t.Errorf("%d, %v: ran %q, want %q; %d wait", n, err, ran, want, len(q.Jobs()))
+	}
 }
 
 func TestDrainRunsWhatJobsPush(t *testing.T) {
