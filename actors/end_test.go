@@ -71,7 +71,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	mem := testkit.NewMemory(t)
 	faults := chaos.NewProxy(t, mem.Options())
 	// no listening connection: one that reconnects holds a lock meanwhile, which stops the bubble's clock
-	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Where: func(c chaos.Command) bool { return c.Mentions("troupe:poller") }})
+	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: "troupe:poller"})
 	var log lines
 	release, wedged := make(chan struct{}), make(chan struct{})
 	callbacks := []func(context.Context){func(context.Context) { <-release }}

@@ -42,8 +42,8 @@ func failedPoll(t *testing.T, key string, fail func()) {
 	faults := chaos.NewProxy(t, mem.Options())
 	var commands atomic.Int64
 	var booted atomic.Bool // what the daemon asks Redis before its tree starts does not count
-	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Where: func(c chaos.Command) bool {
-		return booted.Load() && c.Mentions(key) && commands.Add(1) == 1
+	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: key, Where: func([]string) bool {
+		return booted.Load() && commands.Add(1) == 1
 	}})
 	var failed atomic.Bool
 	k := testkit.Start(t, actors.Config{

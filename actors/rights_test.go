@@ -138,7 +138,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 		}
 		return jid
 	}
-	ended := func(jid string, n int) func() bool { return func() bool { return s.Ends()[jid] >= n } }
+	ended := func(jid string, n int) func() bool { return func() bool { return s.Runs()[jid] >= n && s.Ended(jid) } }
 	in := func(set, jid string) func() bool {
 		return func() bool { return strings.Contains(fmt.Sprint(l.admin.ZRange(ctx, set, 0, -1).Val()), jid) }
 	}

@@ -32,13 +32,13 @@ type trouble struct {
 }
 
 // to lets an effect happen to every command that where picks; nil: to all.
-func to(do chaos.Effect, where func(chaos.Command) bool) func(*chaos.Proxy) func() {
+func to(do chaos.Effect, where func([]string) bool) func(*chaos.Proxy) func() {
 	return func(f *chaos.Proxy) func() { return f.Add(chaos.Fault{Where: where, Do: do}).Remove }
 }
 
 // writes are the commands that a replica, or a server without room, refuses.
-func writes(c chaos.Command) bool {
-	return !slices.ContainsFunc([]string{"hello", "client", "select", "ping", "subscribe", "info", "type", "zcard", "zrange", "exists", "hkeys", "smembers"}, c.Is)
+func writes(c []string) bool {
+	return !slices.ContainsFunc([]string{"hello", "client", "select", "ping", "subscribe", "info", "type", "zcard", "zrange", "exists", "hkeys", "smembers"}, func(name string) bool { return strings.EqualFold(name, c[0]) })
 }
 
 func troubles() []trouble {
@@ -53,7 +53,7 @@ func troubles() []trouble {
 		{name: "slower than the time-out", begin: to(chaos.Delay(15*time.Second), nil)},
 		{name: "slow", begin: to(chaos.Delay(200*time.Millisecond), nil), quiet: true},
 		{name: "scripts flushed", quiet: true, begin: to(chaos.Refuse("NOSCRIPT No matching script. Please use EVAL."),
-			func(c chaos.Command) bool { return c.Is("evalsha") })},
+			func(c []string) bool { return strings.EqualFold(c[0], "evalsha") })},
 	}
 	for _, reply := range []string{
 		"READONLY You can't write against a read only replica.",
@@ -112,7 +112,7 @@ type traffic struct {
 }
 
 func (c *traffic) options(f *chaos.Proxy) *redis.Options {
-	f.Add(chaos.Fault{Do: chaos.CutBefore, Where: func(chaos.Command) bool {
+	f.Add(chaos.Fault{Do: chaos.CutBefore, Where: func([]string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.n++

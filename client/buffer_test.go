@@ -206,7 +206,7 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 					want = append(want, r.push())
 				}
 				r.push(client.Queue("wrong"))
-				lost := []*chaos.Rule{
+				lost := []*chaos.Fault{
 					r.faults.Add(chaos.Fault{Command: "evalsha", Times: 4, Do: do}),
 					r.faults.Add(chaos.Fault{Command: "eval", Times: 2, Do: do}),
 				}

@@ -174,9 +174,8 @@ func TestTheClockOfRedisDecides(t *testing.T) {
 // Whichever of the two steps is lost, before or after Redis has done it, or done
 // twice: each job moves once.
 func TestLostRepliesOfEitherStep(t *testing.T) {
-	isMove := func(c chaos.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("queues") }
-	isDue := func(c chaos.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("troupe:poller") }
-	for step, where := range map[string]func(chaos.Command) bool{"due": isDue, "move": isMove} {
+	isEval := func(c []string) bool { return strings.HasPrefix(c[0], "eval") }
+	for step, key := range map[string]string{"due": "troupe:poller", "move": "queues"} {
 		for name, effect := range map[string]chaos.Effect{
 			"cut before": chaos.CutBefore, "cut after": chaos.CutAfter, "twice": chaos.Twice,
 			"late": chaos.Delay(2 * time.Second), "mute": chaos.MuteReply,
@@ -191,7 +190,7 @@ func TestLostRepliesOfEitherStep(t *testing.T) {
 					defer func() { _ = rdb.Close() }()
 					stop := lead(t, sched.Config{Redis: rdb, Identity: "a", Batch: 20})
 					time.Sleep(time.Second)
-					rule := faults.Add(chaos.Fault{Where: where, Do: effect, Skip: 1, Times: 3})
+					rule := faults.Add(chaos.Fault{Mentions: key, Where: isEval, Do: effect, Skip: 1, Times: 3})
 					var members []string
 					for i := range 200 {
 						members = append(members, job(i, "q"))

@@ -136,21 +136,6 @@ func (k *Kit) Stop() actors.DrainReport {
 	return r
 }
 
-// RequireStopWithin stops the daemon and fails the test if that takes longer than
-// d, or if the report has jobs that are left or lost. It returns the report.
-func (k *Kit) RequireStopWithin(d time.Duration) actors.DrainReport {
-	k.tb.Helper()
-	began := time.Now()
-	r := k.Stop()
-	if took := time.Since(began); took > d {
-		k.tb.Errorf("the stop took %s, at most %s was expected", took, d)
-	}
-	if len(r.Left)+len(r.Lost) > 0 {
-		k.tb.Errorf("the stop has left jobs unsettled: %s", r)
-	}
-	return r
-}
-
 // Push enqueues a job and returns its jid.
 func (k *Kit) Push(args troupe.Args, opts ...client.Option) string {
 	k.tb.Helper()

@@ -344,7 +344,7 @@ func TestScriptedFatesAndCounts(t *testing.T) {
 		} {
 			want[k.Push(c.fate)] = c.end
 		}
-		k.Await("all ended", func() bool { return len(s.Ends()) == len(want) })
+		k.Await("all ended", func() bool { return len(s.Runs()) == len(want) && s.Running() == 0 })
 		k.Await("all settled", k.Settled)
 		synctest.Wait()
 		for jid, end := range want {

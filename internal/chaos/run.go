@@ -52,8 +52,8 @@ type storm struct {
 	rdb    *redis.Client
 
 	ways   []*chaos.Proxy // of the slots, and the last of the pushers; nil: straight
-	rules  []*chaos.Rule
-	cuts   []*chaos.Rule // those of them that lose something
+	rules  []*chaos.Fault
+	cuts   []*chaos.Fault // those of them that lose something
 	addrs  []string
 	slots  []*daemon
 	all    []*daemon
@@ -111,7 +111,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 				{0.5, chaos.Delay(time.Millisecond)},
 			} {
 				r := rand.New(rand.NewPCG(cfg.Seed, uint64(100*slot+i+1)))
-				rule := way.Add(chaos.Fault{Where: func(chaos.Command) bool { return r.Float64() < fault.p }, Do: fault.do})
+				rule := way.Add(chaos.Fault{Where: func([]string) bool { return r.Float64() < fault.p }, Do: fault.do})
 				if s.rules = append(s.rules, rule); i < 2 {
 					s.cuts = append(s.cuts, rule)
 				}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bufio"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,14 +82,15 @@ func (c *conn) send() {
 
 // expect notes the replies of a command before it is handed on, and tells
 // whether it is to be.
-func (c *conn) expect(x *exchange, words Command) bool {
+func (c *conn) expect(x *exchange, words []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mute = c.mute || x.mute
 	if c.mute {
 		return false
 	}
-	if words.Is("subscribe") || words.Is("psubscribe") || words.Is("ssubscribe") || words.Is("monitor") {
+	switch strings.ToLower(words[0]) {
+	case "subscribe", "psubscribe", "ssubscribe", "monitor":
 		c.through = true
 	}
 	if !c.through {

@@ -5,44 +5,37 @@ import (
 	"strings"
 )
 
-// Command is a command as a client has sent it: its name and arguments.
-type Command []string
-
-// Is tells whether the command's name is name, in any case.
-func (c Command) Is(name string) bool { return strings.EqualFold(c[0], name) }
-
-// Mentions tells whether an argument contains text: a key, a part of a job.
-func (c Command) Mentions(text string) bool {
-	return slices.ContainsFunc(c[1:], func(arg string) bool { return strings.Contains(arg, text) })
-}
-
-// Fault says which commands something happens to, and what.
+// Fault says which commands something happens to, and what. Commands that all of
+// Command, Mentions and Where pick fit.
 type Fault struct {
-	Command string             // name in any case; "": every command
-	Where   func(Command) bool // nil: all of that name
-	Skip    int                // so many that fit pass before the first that does not
-	Times   int                // how often; 0: always
-	Do      Effect
+	Command  string                    // its name in any case; "": every command
+	Mentions string                    // a part of an argument, such as a key or a jid; "": any
+	Where    func(words []string) bool // on the name and the arguments; nil: any
+	Skip     int                       // so many that fit pass before the first that does not
+	Times    int                       // how often; 0: always
+	Do       Effect
+
+	proxy      *Proxy
+	seen, hits int
 }
 
-// Rule is a Fault that was added.
-type Rule struct {
-	proxy *Proxy
-	fault Fault
-	seen  int
-	hits  int
+// fits tells whether the fault is for this command.
+func (f *Fault) fits(words []string) bool {
+	return (f.Command == "" || strings.EqualFold(words[0], f.Command)) &&
+		(f.Mentions == "" || slices.ContainsFunc(words[1:], func(arg string) bool { return strings.Contains(arg, f.Mentions) })) &&
+		(f.Where == nil || f.Where(words))
 }
 
-// Hits is how often the fault has happened.
-func (r *Rule) Hits() int {
-	r.proxy.mu.Lock()
-	defer r.proxy.mu.Unlock()
-	return r.hits
+// Hits is how often a fault that was added has happened.
+func (f *Fault) Hits() int {
+	f.proxy.mu.Lock()
+	defer f.proxy.mu.Unlock()
+	return f.hits
 }
 
-// Remove ends the fault.
-func (r *Rule) Remove() {
-	r.proxy.mu.Lock()
-	defer r.proxy.mu.Unlock()
-	r.proxy.rules = slices.DeleteFunc(r.proxy.rules, func(other *Rule) bool { return other == r })
+// Remove ends a fault that was added.
+func (f *Fault) Remove() {
+	f.proxy.mu.Lock()
+	defer f.proxy.mu.Unlock()
+	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(other *Fault) bool { return other == f })
 }

@@ -25,7 +25,7 @@ type Proxy struct {
 	done chan struct{} // closed at the end of the test
 
 	mu     sync.Mutex
-	rules  []*Rule
+	faults []*Fault
 	chance *chance
 	conns  map[*conn]bool
 	down   bool
@@ -95,18 +95,18 @@ func (p *Proxy) Listen() string {
 	return l.Addr().String()
 }
 
-// Add puts a fault in force. Of several that fit a command the one that was added
-// first happens.
-func (p *Proxy) Add(fault Fault) *Rule {
+// Add puts a copy of fault in force and returns it. Of several that fit a command
+// the one that was added first happens.
+func (p *Proxy) Add(fault Fault) *Fault {
 	p.tb.Helper()
 	if fault.Do == nil {
 		p.tb.Fatalf("proxy: Do is nil, expected an Effect such as chaos.CutAfter")
 	}
-	r := &Rule{proxy: p, fault: fault}
+	fault.proxy = p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = append(p.rules, r)
-	return r
+	p.faults = append(p.faults, &fault)
+	return &fault
 }
 
 // AtRandom makes one of effects happen to each command with this probability, drawn
@@ -166,19 +166,19 @@ func (p *Proxy) Thaw() {
 }
 
 // pick returns what is to happen to a command, nil for nothing.
-func (p *Proxy) pick(c Command) Effect {
+func (p *Proxy) pick(words []string) Effect {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, r := range p.rules {
-		if r.fault.Command != "" && !c.Is(r.fault.Command) || r.fault.Where != nil && !r.fault.Where(c) {
+	for _, f := range p.faults {
+		if !f.fits(words) {
 			continue
 		}
-		r.seen++
-		if r.seen <= r.fault.Skip || r.fault.Times > 0 && r.hits == r.fault.Times {
+		f.seen++
+		if f.seen <= f.Skip || f.Times > 0 && f.hits == f.Times {
 			continue
 		}
-		r.hits++
-		return r.fault.Do
+		f.hits++
+		return f.Do
 	}
 	if p.chance != nil && p.chance.r.Float64() < p.chance.p {
 		return p.chance.effects[p.chance.r.IntN(len(p.chance.effects))]

@@ -92,7 +92,7 @@ func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
 			if err := rdb.Ping(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			rule := faults.Add(chaos.Fault{Command: "sadd", Where: func(c chaos.Command) bool { return c.Mentions(name) }, Times: 1, Do: tc.do})
+			rule := faults.Add(chaos.Fault{Command: "sadd", Mentions: name, Times: 1, Do: tc.do})
 			if err := rdb.WithTimeout(100*time.Millisecond).SAdd(t.Context(), name, 1).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %v, want a timeout", name, err)
 			}
@@ -113,8 +113,8 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 		ctx := t.Context()
 		faults := chaos.NewProxy(t, to)
 		rdb := faults.Client()
-		faults.Add(chaos.Fault{Command: "get", Where: func(c chaos.Command) bool { return c[1] == "k7" }, Do: chaos.Refuse("ERR seven")})
-		faults.Add(chaos.Fault{Command: "get", Where: func(c chaos.Command) bool { return c[1] == "k9" }, Do: chaos.Twice})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k7" }, Do: chaos.Refuse("ERR seven")})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k9" }, Do: chaos.Twice})
 		pipe := rdb.Pipeline()
 		var gets []*redis.StringCmd
 		for i := range 200 {

@@ -123,13 +123,6 @@ func (j *Jobs) Runs() map[string]int {
 	return maps.Clone(j.runs)
 }
 
-// Ends returns how often each job's run has ended, in whatever way, by jid.
-func (j *Jobs) Ends() map[string]int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return maps.Clone(j.ends)
-}
-
 // Running returns the number of jobs that run now.
 func (j *Jobs) Running() int {
 	j.mu.Lock()
