@@ -43,7 +43,7 @@ func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		k.Hold(processor)
 		jid := k.Push(script.OK())
-		k.Await("a doorbell is held", func() bool {
+		k.Await("a wake-up is held", func() bool {
 			tree := k.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
@@ -75,7 +75,7 @@ func TestSuspendedActorGoesOnAtTheResume(t *testing.T) {
 		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		k.Suspend(processor)
 		jid := k.Push(script.OK())
-		k.Await("a doorbell waits", func() bool {
+		k.Await("a wake-up waits", func() bool {
 			tree := k.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
@@ -306,7 +306,7 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 	})
 }
 
-func TestScriptedFatesAndCounts(t *testing.T) {
+func TestScriptedStepsAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := testkit.NewMemory(t).Client
 		s := script.New(t)
@@ -330,7 +330,7 @@ func TestScriptedFatesAndCounts(t *testing.T) {
 		defer cancel()
 		want := map[string]string{}
 		for _, c := range []struct {
-			fate script.Step
+			step script.Step
 			end  string
 		}{
 			{script.OK(), "done"},
@@ -342,7 +342,7 @@ func TestScriptedFatesAndCounts(t *testing.T) {
 			{script.Slow(5 * time.Second), "done"},
 			{script.Step{Do: "dance"}, "died"},
 		} {
-			want[k.Push(c.fate)] = c.end
+			want[k.Push(c.step)] = c.end
 		}
 		k.Await("all ended", func() bool { return len(s.Runs()) == len(want) && s.Running() == 0 })
 		k.Await("all settled", k.Settled)
@@ -352,14 +352,14 @@ func TestScriptedFatesAndCounts(t *testing.T) {
 				t.Errorf("job %s: %q after %d runs, want %q after one", jid, outcome[jid], s.Runs()[jid], end)
 			}
 		}
-		hang, deaf := k.Push(script.Hang()), k.Push(script.Unresponsive())
+		hang, stuck := k.Push(script.Hang()), k.Push(script.Unresponsive())
 		k.Await("both run", func() bool { return s.Running() == 2 })
 		r := k.Stop()
-		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != deaf {
+		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != stuck {
 			t.Errorf("drain report: %s", r)
 		}
-		if !s.Ended(hang) || s.Ended(deaf) || cancelled != 1 || s.Most() != 2 {
-			t.Errorf("hang ended %t, deaf ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(deaf), cancelled, s.Most())
+		if !s.Ended(hang) || s.Ended(stuck) || cancelled != 1 || s.Most() != 2 {
+			t.Errorf("hang ended %t, stuck ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(stuck), cancelled, s.Most())
 		}
 		if c := s.Causes(); len(c) != 1 || !strings.Contains(c[0].Error(), "shutting down") {
 			t.Errorf("causes %v", c)

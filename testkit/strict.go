@@ -9,7 +9,7 @@ import (
 
 // Strict makes the test fail at its end on anything that it did not expect: an
 // actor that crashed or escalated, a strategy that failed, a dead letter (other
-// than a doorbell), a job abandoned, fenced, left unsettled or lost, a daemon that
+// than a wake-up), a job abandoned, fenced, left unsettled or lost, a daemon that
 // gave up, events that the kit was too slow for, and a goroutine left behind. What
 // Kit.Crash causes and Kit.Expect has seen is expected; Kit.Allow names more. It
 // is crashes that must be expected, not restarts: those that a strategy restarts

@@ -107,7 +107,7 @@ func TestStrictPassesWhatWasExpected(t *testing.T) {
 		"expected restarts": func(k *testkit.Kit, _ *script.Jobs) {
 			k.Expect(testkit.Restarts(processor).Times(1), func() { k.Push(script.Panic()) })
 		},
-		"doorbells to the dead": func(k *testkit.Kit, _ *script.Jobs) {
+		"wake-ups to the dead": func(k *testkit.Kit, _ *script.Jobs) {
 			k.Quiet()
 			k.Await("stopped "+processor, inState(k, processor, actors.StateStopped))
 			k.Push(script.OK())

@@ -71,11 +71,11 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 				pusher := client.New(mem.Client)
 				var jids []string
 				for i := range 300 {
-					fate := script.OK()
+					step := script.OK()
 					if i%3 == 0 {
-						fate = script.Slow(time.Duration(i) * time.Millisecond)
+						step = script.Slow(time.Duration(i) * time.Millisecond)
 					}
-					jid, err := pusher.Push(t.Context(), fate)
+					jid, err := pusher.Push(t.Context(), step)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -104,8 +104,8 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}})
 		want := map[string]string{}
-		for place, fate := range map[string]script.Step{"retry": script.Fail(), "dead": script.Kill()} {
-			jid := k.Push(fate)
+		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": script.Kill()} {
+			jid := k.Push(step)
 			k.Await(place, func() bool { return s.Ended(jid) })
 			k.Await("all settled", k.Settled)
 			want[jid] = place

@@ -184,20 +184,20 @@ func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
 
 // One client, one seed: the same commands are hit.
 func TestFaultsBySeedRepeat(t *testing.T) {
-	run := func(seed uint64) (fates []bool) {
+	run := func(seed uint64) (passed []bool) {
 		synctest.Test(t, func(t *testing.T) {
 			faults := chaos.NewProxy(t, testkit.NewMemory(t).Options())
 			rdb := faults.Client()
 			faults.AtRandom(seed, 0.2, chaos.Refuse("ERR a"), chaos.Refuse("ERR b"))
 			for range 200 {
-				fates = append(fates, rdb.Ping(context.Background()).Err() == nil)
+				passed = append(passed, rdb.Ping(context.Background()).Err() == nil)
 			}
 			faults.AtRandom(0, 0)
 			if err := rdb.Ping(context.Background()).Err(); err != nil {
 				t.Errorf("after the end: %v", err)
 			}
 		})
-		return fates
+		return passed
 	}
 	first := run(1)
 	if !slices.Equal(first, run(1)) || slices.Equal(first, run(2)) {

@@ -25,16 +25,21 @@ type Jobs struct {
 	running  int
 	most     int
 	causes   []error
-	released chan struct{}
-	once     sync.Once
+	over     bool          // Release was called
+	released chan struct{} // of the first job's bubble, if it is in one; see wait
 }
 
-// New returns a Jobs that releases all jobs at the end of the test. Make it inside
-// the bubble that it is used in, if any.
+// New returns a Jobs that releases all jobs at the end of the test. One that is made
+// outside the bubble of its jobs, as for testkit.Virtual, cannot do that: release
+// Unresponsive jobs in the bubble.
 func New(tb testing.TB) *Jobs {
 	tb.Helper()
-	j := &Jobs{runs: map[string]int{}, ends: map[string]int{}, released: make(chan struct{})}
-	tb.Cleanup(j.Release)
+	j := &Jobs{runs: map[string]int{}, ends: map[string]int{}}
+	tb.Cleanup(func() {
+		if j.Running() > 0 {
+			j.Release()
+		}
+	})
 	return j
 }
 
@@ -79,7 +84,7 @@ func (j *Jobs) perform(ctx context.Context, job *troupe.Job[Step]) error {
 	case "hang":
 		return j.hang(ctx)
 	case "unresponsive":
-		<-j.released
+		<-j.wait()
 	case "exit":
 		os.Exit(int(job.Args.N))
 	default:
@@ -90,7 +95,7 @@ func (j *Jobs) perform(ctx context.Context, job *troupe.Job[Step]) error {
 
 func (j *Jobs) hang(ctx context.Context) error {
 	select {
-	case <-j.released:
+	case <-j.wait():
 		return nil
 	case <-ctx.Done():
 	}
@@ -104,7 +109,26 @@ func (j *Jobs) hang(ctx context.Context) error {
 }
 
 // Release lets every Hang and Unresponsive job go on, those of the future as well.
-func (j *Jobs) Release() { j.once.Do(func() { close(j.released) }) }
+func (j *Jobs) Release() {
+	done := j.wait()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.over {
+		j.over = true
+		close(done)
+	}
+}
+
+// wait returns what Release closes. It is made by the first who waits, for a bubble
+// must make its own.
+func (j *Jobs) wait() chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.released == nil {
+		j.released = make(chan struct{})
+	}
+	return j.released
+}
 
 // Started tells whether the job jid has begun to run.
 func (j *Jobs) Started(jid string) bool { return j.Runs()[jid] > 0 }
