@@ -76,9 +76,10 @@
 // A handler is a function and can be called. A whole tree can be started,
 // looked at and broken:
 //
-//	kit := testkit.Start(t, actors.Config{Registry: &jobs})
-//	kit.Crash("launcher/default/processor-0", errors.New("boom"))
-//	kit.AwaitTree("restarted", func(tree actors.Tree) bool {
-//		return tree.Restarts("launcher/default/processor-0") == 1
+//	testkit.Virtual(t, actors.Config{Registry: &jobs}, func(t *testing.T, kit *testkit.Kit) {
+//		kit.Crash("launcher/default/processor-0", errors.New("boom"))
+//		kit.Await("the restart", func() bool {
+//			return kit.Tree().Restarts("launcher/default/processor-0") == 1
+//		})
 //	})
 package troupe

@@ -14,16 +14,17 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 func TestNothingIsFetchedAheadOfSlowJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
-		push(k, 40, testkit.Slow(time.Second))
+		push(k, 40, script.Slow(time.Second))
 		for range 8 {
 			time.Sleep(500 * time.Millisecond)
 			if n := inProgress(t, k.Redis); n > 4 {
@@ -37,15 +38,15 @@ func TestNothingIsFetchedAheadOfSlowJobs(t *testing.T) {
 
 func TestWhatWasFetchedAheadGoesBackWhenLongJobsTakeTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
 		// At 4,000 jobs a second 4 may wait: the long ones come while they do.
-		push(k, 400, testkit.Slow(time.Millisecond))
-		push(k, 4, testkit.Slow(time.Minute))
-		short := push(k, 50, testkit.Slow(time.Millisecond))
+		push(k, 400, script.Slow(time.Millisecond))
+		push(k, 4, script.Slow(time.Minute))
+		short := push(k, 50, script.Slow(time.Millisecond))
 		k.Await("the long ones run", func() bool {
 			return k.Stats().Processed >= 400 && k.Stats().Busy == 4 && k.Redis.LLen(ctx, "queue:default").Val() > 0
 		})
@@ -74,7 +75,7 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				var runs atomic.Int64 // of this processor
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
@@ -84,7 +85,7 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 						}
 					}},
 				})
-				push(k, 400, testkit.Slow(time.Millisecond)) // enough for a look-ahead
+				push(k, 400, script.Slow(time.Millisecond)) // enough for a look-ahead
 				time.Sleep(50 * time.Millisecond)
 				way.on(k)
 				synctest.Wait()
@@ -125,7 +126,7 @@ func TestOneProcessorRunsJobsInOrderThoughSomeGoBack(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 1}},
 		})
-		want := push(k, 600, testkit.OK())
+		want := push(k, 600, script.OK())
 		k.Await("all done", func() bool { return k.Stats().Processed == 600 })
 		k.Stop()
 		if !slices.Equal(ran, want) {
@@ -149,7 +150,7 @@ func (f *narrow) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Un
 
 func TestAFetchThatFailedIsTriedWithLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{
@@ -159,7 +160,7 @@ func TestAFetchThatFailedIsTriedWithLess(t *testing.T) {
 				},
 			}},
 		})
-		push(k, 200, testkit.Slow(time.Millisecond))
+		push(k, 200, script.Slow(time.Millisecond))
 		k.Await("all done", func() bool { return k.Stats().Processed == 200 })
 		k.Stop()
 	})

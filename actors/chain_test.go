@@ -7,6 +7,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // Slots are woken one after the other, and more is fetched as they come up: each
@@ -15,10 +16,10 @@ func TestEverySlotGetsAJob(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			m := testkit.NewMemory(t)
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			const n = 50
 			for range n {
-				if _, err := client.New(m.Client).Push(ctx, testkit.Hang()); err != nil {
+				if _, err := client.New(m.Client).Push(ctx, script.Hang()); err != nil {
 					t.Fatal(err)
 				}
 			}

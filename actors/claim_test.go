@@ -78,7 +78,7 @@ func TestASlowOrFailedJobDelaysNoOtherOfItsClaim(t *testing.T) {
 				}
 				m.Client.SRem(ctx, "paused", "default")
 				k.Await("the end", func() bool { return k.Stats().Processed == 40 })
-				k.AwaitSettled()
+				k.Await("all settled", k.Settled)
 				watching, failing := f.of["Watching"], f.of["Failing"]
 				if watching == "" || strings.HasPrefix(watching, "w") || fails && failing != watching {
 					t.Fatalf("the jobs came in %q and %q, not in one claim", watching, failing)

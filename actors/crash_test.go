@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 var errInjected = errors.New("injected crash")
@@ -18,16 +19,17 @@ var errInjected = errors.New("injected crash")
 func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 	for _, fate := range []string{"panic", "goexit"} {
 		t.Run(fate, func(t *testing.T) {
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
 			})
 			// far more than the restart budget allows: bad jobs never spend it
-			push(k, 60, testkit.Fate{Do: fate})
-			ok := push(k, 1, testkit.OK())[0]
+			push(k, 60, script.Step{Do: fate})
+			ok := push(k, 1, script.OK())[0]
 			k.Await("the job after the bad ones", func() bool { return s.Started(ok) })
-			k.AwaitTree("60 restarts", func(tree actors.Tree) bool {
+			k.Await("60 restarts", func() bool {
+				tree := k.Tree()
 				n, _ := tree.Find("launcher/default/processor-0")
 				return n.Restarts == 60 && n.State == actors.StateIdle
 			})
@@ -42,13 +44,14 @@ func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 }
 
 func TestPanickingJobAfterQuietEndsItsProcessor(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
-	jid := k.Push(testkit.Slow(100 * time.Millisecond))
+	jid := k.Push(script.Slow(100 * time.Millisecond))
 	k.Await("the job runs", func() bool { return s.Started(jid) })
 	k.Quiet()
-	k.AwaitTree("an ended processor", func(tree actors.Tree) bool {
+	k.Await("an ended processor", func() bool {
+		tree := k.Tree()
 		n, _ := tree.Find("launcher/default/processor-0")
 		return n.State == actors.StateStopped
 	})
@@ -66,7 +69,7 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 		"launcher/default", "launcher/default/fetcher", "launcher/default/processor-0",
 	} {
 		t.Run(path, func(t *testing.T) {
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(),
@@ -79,7 +82,7 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 				if i%4 == 0 {
 					queue = "other"
 				}
-				jids = append(jids, k.Push(testkit.Slow(2*time.Millisecond), client.Queue(queue)))
+				jids = append(jids, k.Push(script.Slow(2*time.Millisecond), client.Queue(queue)))
 			}
 			crashes := 4
 			if path == "launcher" {
@@ -87,14 +90,16 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 			}
 			for i := range crashes {
 				k.Await("some progress", func() bool { return int(k.Stats().Processed) >= (i+1)*n/(crashes+2) })
-				k.AwaitTree("the actor is up", func(tree actors.Tree) bool {
+				k.Await("the actor is up", func() bool {
+					tree := k.Tree()
 					a, ok := tree.Find(path)
 					return ok && (a.State == actors.StateRunning || a.State == actors.StateIdle || a.State == actors.StateBusy)
 				})
 				k.Crash(path, fmt.Errorf("%w %d", errInjected, i))
 			}
 			k.Await("all done", func() bool { return k.Stats().Processed >= n && inProgress(t, rdb) == 0 })
-			k.AwaitTree("every crash was followed by a restart", func(tree actors.Tree) bool {
+			k.Await("every crash was followed by a restart", func() bool {
+				tree := k.Tree()
 				return tree.Restarts(path) == crashes
 			})
 			r := k.Stop()
@@ -122,15 +127,15 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 	for _, path := range []string{"launcher", "launcher/default", "launcher/default/fetcher", "launcher/default/processor-1", "launcher/heartbeat"} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				rdb := testkit.NewMemory(t).Client
 				k := testkit.Start(t, actors.Config{
 					Redis: rdb, Registry: s.Registry(), Timeout: 500 * time.Millisecond, Grace: 100 * time.Millisecond,
 					Capsules: []actors.Capsule{{Concurrency: 4}},
 				})
-				slow := push(k, 2, testkit.Slow(100*time.Millisecond))
-				deaf := push(k, 2, testkit.Deaf())
-				waiting := push(k, 20, testkit.OK())
+				slow := push(k, 2, script.Slow(100*time.Millisecond))
+				deaf := push(k, 2, script.Unresponsive())
+				waiting := push(k, 20, script.OK())
 				k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 				done := make(chan actors.DrainReport)
 				go func() { done <- k.Stop() }()
@@ -159,13 +164,13 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 }
 
 func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
 		Redis: rdb, Registry: s.Registry(), Grace: 100 * time.Millisecond,
 		Capsules: []actors.Capsule{{Concurrency: 2}},
 	})
-	jid := push(k, 1, testkit.Hang())[0]
+	jid := push(k, 1, script.Hang())[0]
 	k.Await("the job runs", func() bool { return s.Started(jid) })
 	for i := 0; k.Err() == nil; i++ {
 		if i > 10_000 {

@@ -13,6 +13,8 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // stopPromise is what the README has platforms wait beyond the timeout.
@@ -65,11 +67,11 @@ func TestAStopWithEverythingWedgedEndsAsPromised(t *testing.T) {
 }
 
 func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	mem := testkit.NewMemory(t)
-	faults := testkit.NewFaults(t, mem.Options())
+	faults := chaos.NewProxy(t, mem.Options())
 	// no listening connection: one that reconnects holds a lock meanwhile, which stops the bubble's clock
-	faults.Add(testkit.Fault{Do: testkit.Refuse("ERR on purpose"), Where: func(c testkit.Command) bool { return c.Mentions("troupe:poller") }})
+	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: "troupe:poller"})
 	var log lines
 	release, wedged := make(chan struct{}), make(chan struct{})
 	callbacks := []func(context.Context){func(context.Context) { <-release }}
@@ -87,7 +89,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 			{Name: "b", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default", "other"}},
 		},
 	})
-	push(k, 4, testkit.Deaf())
+	push(k, 4, script.Unresponsive())
 	k.Await("all run", func() bool { return k.Stats().Busy == 4 })
 	k.Crash("launcher/poller", errInjected)
 	time.Sleep(2 * time.Second) // the strategy is asked, and does not answer

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 func escalates(supervisor.Failure) supervisor.Directive { return supervisor.Escalate }
@@ -30,7 +31,7 @@ func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
 		for _, at := range atEveryLevel {
 			t.Run(name+" of the "+at.role, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := testkit.NewScripted(t)
+					s := script.New(t)
 					var escalated told
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
@@ -41,7 +42,7 @@ func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
 							return ""
 						})},
 					}, at.supervisor, make()))
-					push(k, 1, testkit.Hang())
+					push(k, 1, script.Hang())
 					k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 					k.Crash(at.child, errInjected)
 					time.Sleep(5 * time.Second)

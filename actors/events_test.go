@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // tape records the names of events, jobs with their path.
@@ -41,7 +42,7 @@ func (r *tape) only(names ...string) []string {
 
 func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var r tape
 		hung := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
@@ -53,11 +54,11 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 			},
 		})
 		for _, fate := range []string{"ok", "panic", "kill", "discard"} {
-			jid := push(k, 1, testkit.Fate{Do: fate})[0]
+			jid := push(k, 1, script.Step{Do: fate})[0]
 			k.Await(fate, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
-		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/processor-0") == 1 })
-		deaf := push(k, 1, testkit.Deaf())[0]
+		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-0") == 1 })
+		deaf := push(k, 1, script.Unresponsive())[0]
 		k.Await("deaf", func() bool { return s.Started(deaf) })
 		k.Stop()
 		s.Release()
@@ -80,7 +81,7 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 
 func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		gate := make(chan struct{})
 		var seen, lost int
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 5}}})
@@ -94,11 +95,11 @@ func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 			}
 		})
 		const n = 3000 // two events each
-		push(k, n, testkit.OK())
+		push(k, n, script.OK())
 		k.Await("all done", func() bool { return k.Stats().Processed == n })
 		close(gate)
 		k.Await("room", func() bool { synctest.Wait(); return true })
-		push(k, 1, testkit.OK())
+		push(k, 1, script.OK())
 		k.Await("one more", func() bool { return k.Stats().Processed == n+1 && k.Stats().Waiting == 0 })
 		synctest.Wait()
 		cancel()
@@ -172,7 +173,7 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log lines
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2}},
 					Subscribers: []actors.Subscriber{func(e actors.Event) {
@@ -181,8 +182,8 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 						}
 					}},
 				})
-				push(k, 100, testkit.OK())
-				k.AwaitSettled()
+				push(k, 100, script.OK())
+				k.Await("all settled", k.Settled)
 				k.Await("all", func() bool { return k.Stats().Processed == 100 })
 				synctest.Wait()
 				const message = "an event subscriber failed"
@@ -190,7 +191,7 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 					t.Errorf("%d lines, %d with the reason, %d with the stack:\n%s", n, why, stack, log.b.String())
 				}
 				time.Sleep(time.Minute)
-				push(k, 1, testkit.OK())
+				push(k, 1, script.OK())
 				k.Await("one more", func() bool { return k.Stats().Processed == 101 })
 				synctest.Wait()
 				if n := log.count(message); n != 2 || log.count(`"failures":100`) != 1 {
@@ -204,11 +205,11 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 // After its cancel a subscriber hears nothing of what still waited for it.
 func TestACancelledSubscriberHearsNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
 		var heard atomic.Int32
 		cancel := k.Subscribe(func(actors.Event) { heard.Add(1); time.Sleep(time.Second) })
-		push(k, 20, testkit.OK())
+		push(k, 20, script.OK())
 		k.Await("all", func() bool { return k.Stats().Processed == 20 })
 		cancel()
 		before := heard.Load()

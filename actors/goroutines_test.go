@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 func handlers(byClass map[string]func(context.Context) error, opts ...troupe.Options) *troupe.Registry {
@@ -66,7 +67,7 @@ func TestPanicInAGoroutineFailsItsJobOnly(t *testing.T) {
 // A job is not settled before its goroutines have ended, however its handler ends.
 func TestJobEndsWithItsGoroutines(t *testing.T) {
 	for name, end := range map[string]func() error{
-		"returns": func() error { return nil }, "fails": func() error { return testkit.ErrScripted }, "panics": func() error { panic("handler") },
+		"returns": func() error { return nil }, "fails": func() error { return script.Err }, "panics": func() error { panic("handler") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := testkit.Redis(t)

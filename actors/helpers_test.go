@@ -8,8 +8,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 var ctx = context.Background()
@@ -55,7 +57,7 @@ func size(t *testing.T, rdb redis.UniversalClient, key string) int {
 }
 
 // push pushes n jobs of this fate and returns their jids.
-func push(k *testkit.Kit, n int, fate testkit.Fate) []string {
+func push(k *testkit.Kit, n int, fate script.Step) []string {
 	var jids []string
 	for range n {
 		jids = append(jids, k.Push(fate))
@@ -79,4 +81,12 @@ func (l *lines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Count(l.b.Bytes(), []byte(text))
+}
+
+// inState tells whether the actor at path is in state.
+func inState(k *testkit.Kit, path string, state actors.State) func() bool {
+	return func() bool {
+		n, _ := k.Tree().Find(path)
+		return n.State == state
+	}
 }

@@ -33,7 +33,7 @@ func (a *arrivals) at(jid string) time.Time {
 }
 
 // client returns a client of mem whose replies are watched.
-func (a *arrivals) client(t *testing.T, mem *testkit.Memory) *redis.Client {
+func (a *arrivals) client(t *testing.T, mem *testkit.Server) *redis.Client {
 	opts := mem.Options()
 	dial := opts.Dialer
 	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 const loading = "LOADING Redis is loading the dataset in memory"
@@ -158,7 +159,7 @@ func TestAFailureDuringAnOutageKeepsItsPlace(t *testing.T) {
 		w.each = func(_ context.Context, _ string, i int) error {
 			time.Sleep(time.Second)
 			if i == 30 {
-				return testkit.ErrScripted
+				return script.Err
 			}
 			return nil
 		}
@@ -196,7 +197,7 @@ func TestAnIterableJobWaitsForItsState(t *testing.T) {
 }
 
 // cutAfterTake makes Redis fail as soon as a unit has been taken.
-func cutAfterTake(h *held, m *testkit.Memory) fetch.Factory {
+func cutAfterTake(h *held, m *testkit.Server) fetch.Factory {
 	return func(env fetch.Env) (fetch.Fetcher, error) {
 		_, err := h.factory(env)
 		return &cutting{held: h, m: m}, err
@@ -205,7 +206,7 @@ func cutAfterTake(h *held, m *testkit.Memory) fetch.Factory {
 
 type cutting struct {
 	*held
-	m    *testkit.Memory
+	m    *testkit.Server
 	once atomic.Bool
 }
 

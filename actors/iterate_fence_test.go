@@ -14,6 +14,8 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // lateAcks is a fetcher whose acks, and in the end all its Takes and Settles, fail
@@ -77,9 +79,9 @@ func (l *lateAcks) open() {
 // fencedWalk is a process that has walked to the end of a job of ten items and is cut
 // off before the ack is in Redis, for so long that another one puts the job back. Its
 // queue is paused by then, so that the job waits there.
-func fencedWalk(t *testing.T, m *testkit.Memory, l *lateAcks, r *troupe.Registry, queues fetch.Strict, during func(*testkit.Kit)) (k *testkit.Kit, jid string) {
+func fencedWalk(t *testing.T, m *testkit.Server, l *lateAcks, r *troupe.Registry, queues fetch.Strict, during func(*testkit.Kit)) (k *testkit.Kit, jid string) {
 	t.Helper()
-	faults := testkit.NewFaults(t, m.Options())
+	faults := chaos.NewProxy(t, m.Options())
 	k = testkit.Start(t, actors.Config{
 		Redis: faults.Client(), Registry: r, Timeout: time.Hour,
 		Capsules: []actors.Capsule{{Concurrency: 3, Queues: queues, Fetch: l.factory}},
@@ -148,7 +150,7 @@ func TestAFenceDuringAStopLeavesNothingToReportAsFinished(t *testing.T) {
 		}))
 		troupe.HandleClass(r, "Fails", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 			time.Sleep(20 * time.Second) // until after the last call that gets through
-			return testkit.ErrScripted
+			return script.Err
 		}))
 		for _, class := range []string{"Long", "Fails"} {
 			m.Client.LPush(ctx, "queue:long", `{"class":"`+class+`","args":[],"jid":"`+class+`","queue":"long","retry":true}`)

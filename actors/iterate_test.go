@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // At quiet the item at hand ends, the cursor is saved, and the job goes behind
@@ -49,7 +50,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 			k.Quiet()
 			began := time.Now()
 			k.Expect(testkit.Events[actors.JobInterrupted]().Of("Walk").Times(1), func() { step <- struct{}{} })
-			k.AwaitSettled()
+			k.Await("all settled", k.Settled)
 			if got := w.itemsOf("w1"); !slices.Equal(got, upTo(3)) {
 				t.Errorf("ran %v", got)
 			}
@@ -194,9 +195,9 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 					case "panic":
 						panic("scripted panic")
 					case "park":
-						return troupe.Park(time.Minute, testkit.ErrScripted)
+						return troupe.Park(time.Minute, script.Err)
 					}
-					return testkit.ErrScripted
+					return script.Err
 				}
 				// outside of the handler: it has run all items
 				late := func(next troupe.Handler) troupe.Handler {
@@ -204,7 +205,7 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 						err := next.Perform(ctx, p)
 						if err == nil && fate == "middleware" && !failed {
 							failed = true
-							return testkit.ErrScripted
+							return script.Err
 						}
 						return err
 					})
@@ -252,7 +253,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Second), nil)
-		k.AwaitSettled()
+		k.Await("all settled", k.Settled)
 		if want := []string{"cancel true", "complete true"}; !slices.Equal(hooks, want) {
 			t.Errorf("hooks %q, want %q", hooks, want)
 		}
@@ -288,7 +289,7 @@ func TestAnyHandlerMayBeInterrupted(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Registry: &r, Capsules: one(nil)}, testkit.Strict())
 		k.Expect(testkit.Events[actors.JobInterrupted]().Times(2), func() { k.PushClass("Again", nil) })
 		k.Await("it is done", func() bool { return k.Stats().Processed == 3 })
-		k.AwaitSettled()
+		k.Await("all settled", k.Settled)
 		if s := k.Stats(); s.Processed != 3 || s.Failed != 2 {
 			t.Errorf("counts %+v", s)
 		}

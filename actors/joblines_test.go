@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // maxLine is what no line of the log may reach, however long the strings of jobs are:
@@ -55,7 +56,7 @@ func TestAHugeJIDAndClassMakeShortLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const huge = 4 << 20
 		rdb, log := testkit.NewMemory(t).Client, new(lines)
-		r := handlers(map[string]func(context.Context) error{"Fails": func(context.Context) error { return testkit.ErrScripted }},
+		r := handlers(map[string]func(context.Context) error{"Fails": func(context.Context) error { return script.Err }},
 			troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }})
 		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: r, Capsules: onlyDefault, Logger: zerolog.New(log)})
 		rdb.LPush(ctx, "queue:default", `{"class":"Fails","display_class":"`+strings.Repeat("K", huge)+

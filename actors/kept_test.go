@@ -16,6 +16,8 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // keepings are the ways to keep messages from an actor.
@@ -30,13 +32,13 @@ func TestNoJobWaitsForAProcessorThatTakesNone(t *testing.T) {
 	for name, way := range keepings {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}}})
 				synctest.Wait()
 				for i := 1; i < 4; i++ {
 					way.on(k, fmt.Sprint("launcher/default/processor-", i))
 				}
-				push(k, 8, testkit.Slow(10*time.Millisecond))
+				push(k, 8, script.Slow(10*time.Millisecond))
 				time.Sleep(time.Second)
 				if n := k.Stats().Processed; n != 8 {
 					t.Errorf("%d of 8 jobs are done", n)
@@ -44,7 +46,7 @@ func TestNoJobWaitsForAProcessorThatTakesNone(t *testing.T) {
 				for i := 1; i < 4; i++ {
 					way.off(k, fmt.Sprint("launcher/default/processor-", i))
 				}
-				push(k, 4, testkit.Hang())
+				push(k, 4, script.Hang())
 				time.Sleep(time.Second)
 				if n := k.Stats().Busy; n != 4 {
 					t.Errorf("%d of 4 slots are busy after the end", n)
@@ -62,12 +64,12 @@ func TestJobsStayInTheirQueueWhileNoProcessorTakesOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := testkit.NewMemory(t)
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
 				synctest.Wait()
 				way.on(k, "launcher/default/processor-0")
 				way.on(k, "launcher/default/processor-1")
-				push(k, 3, testkit.OK())
+				push(k, 3, script.OK())
 				time.Sleep(time.Second)
 				if n := m.Client.LLen(ctx, keys.Queue("default")).Val(); n != 3 {
 					t.Errorf("%d of 3 jobs are in the queue", n)
@@ -87,8 +89,8 @@ func TestJobsStayInTheirQueueWhileNoProcessorTakesOne(t *testing.T) {
 func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testkit.NewMemory(t)
-		faults := testkit.NewFaults(t, m.Options())
-		s := testkit.NewScripted(t)
+		faults := chaos.NewProxy(t, m.Options())
+		s := script.New(t)
 		panics := 0
 		k := testkit.Start(t, actors.Config{
 			Redis: faults.Client(), Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}},
@@ -100,12 +102,12 @@ func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 			})),
 		})
 		synctest.Wait()
-		faults.Add(testkit.Fault{Do: testkit.Refuse("LOADING Redis is loading the dataset in memory"), Times: 1, Where: func(c testkit.Command) bool {
-			return strings.HasPrefix(strings.ToLower(c[0]), "eval") && c.Mentions(keys.Queue("default"))
+		faults.Add(chaos.Fault{Do: chaos.Refuse("LOADING Redis is loading the dataset in memory"), Times: 1, Mentions: keys.Queue("default"), Where: func(c []string) bool {
+			return strings.HasPrefix(strings.ToLower(c[0]), "eval")
 		}})
 		pusher := client.New(m.Client)
 		for range 5 {
-			if _, err := pusher.Push(ctx, testkit.OK()); err != nil {
+			if _, err := pusher.Push(ctx, script.OK()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -151,9 +153,9 @@ func (f *stashing) Wait(ctx context.Context, d time.Duration) error {
 func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testkit.NewMemory(t)
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		pusher := client.New(m.Client)
-		first, err := pusher.Push(ctx, testkit.Slow(time.Second))
+		first, err := pusher.Push(ctx, script.Slow(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +167,7 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 		}}})
 		k.Await("the first runs", func() bool { return s.Started(first) })
 		time.Sleep(500 * time.Millisecond)
-		if _, err := pusher.Push(ctx, testkit.OK()); err != nil {
+		if _, err := pusher.Push(ctx, script.OK()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // measured adds up the fields of all counters of a dialect's minutes.
@@ -122,9 +123,9 @@ func TestMetricsOfOneDialectOrNone(t *testing.T) {
 		t.Run(metrics.String(), func(t *testing.T) {
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
-				Redis: rdb, Registry: testkit.NewScripted(t).Registry(), Metrics: metrics, HeartbeatInterval: 20 * time.Millisecond,
+				Redis: rdb, Registry: script.New(t).Registry(), Metrics: metrics, HeartbeatInterval: 20 * time.Millisecond,
 			})
-			push(k, 3, testkit.OK())
+			push(k, 3, script.OK())
 			k.Await("a beat after them", func() bool { return rdb.Get(ctx, "stat:processed").Val() == "3" })
 			k.Stop()
 			for i, pattern := range []string{minutes7, minutes8} {
@@ -144,10 +145,10 @@ func TestMetricsOfOneDialectOrNone(t *testing.T) {
 func TestMetricsInMemory(t *testing.T) {
 	m, log := testkit.NewMemory(t), &lines{}
 	k := testkit.Start(t, actors.Config{
-		Redis: m.Client, Registry: testkit.NewScripted(t).Registry(), HeartbeatInterval: 10 * time.Millisecond, Logger: zerolog.New(log),
+		Redis: m.Client, Registry: script.New(t).Registry(), HeartbeatInterval: 10 * time.Millisecond, Logger: zerolog.New(log),
 	})
 	for want := range 4 {
-		push(k, 1, testkit.OK())
+		push(k, 1, script.OK())
 		k.Await("a beat", func() bool { return measured(t, m.Client, minutes7)["Scripted|p"] == want+1 })
 	}
 	k.Stop()
@@ -166,11 +167,11 @@ func TestMetricsInMemory(t *testing.T) {
 func TestTheOldKeyOfRunningJobsIsAnOption(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		t.Run(strconv.FormatBool(on), func(t *testing.T) {
-			rdb, s := testkit.Redis(t), testkit.NewScripted(t)
+			rdb, s := testkit.Redis(t), script.New(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(), WorkersKey: on, HeartbeatInterval: 10 * time.Millisecond,
 			})
-			push(k, 1, testkit.Hang())
+			push(k, 1, script.Hang())
 			k.Await("the job is shown", func() bool { return rdb.HLen(ctx, k.Identity()+":work").Val() == 1 })
 			old, err := rdb.HGetAll(ctx, k.Identity()+":workers").Result()
 			if err != nil || on != maps.Equal(old, rdb.HGetAll(ctx, k.Identity()+":work").Val()) || !on && len(old) != 0 {

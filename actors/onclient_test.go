@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // trace notes what the hooks of all clients have seen.
@@ -125,8 +126,8 @@ func TestOnClientSeesEveryConnection(t *testing.T) {
 		"basic":          {"+@all", actors.Capsule{Fetch: fetch.NewBasic}, map[string]int{"brpop": 1, "evalsha": 1, "ping": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := testkit.StartRedis(t)
-			admin := server.Client()
+			server := testkit.NewServer(t)
+			admin := server.Client
 			if err := admin.Do(ctx, "ACL", "SETUSER", "traced", "on", ">pw", "~*", "&*", "+@all", tt.rule).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -140,11 +141,11 @@ func TestOnClientSeesEveryConnection(t *testing.T) {
 			given := redis.NewClient(opt)
 			t.Cleanup(func() { _ = given.Close() })
 			tr := newTrace()
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: given, Registry: s.Registry(), OnClient: tr.onClient, Capsules: []actors.Capsule{tt.capsule},
 			})
-			if _, err := client.New(admin).Push(ctx, testkit.OK()); err != nil {
+			if _, err := client.New(admin).Push(ctx, script.OK()); err != nil {
 				t.Fatal(err)
 			}
 			k.Await("the job is done", func() bool { return k.Stats().Processed == 1 })
@@ -166,9 +167,9 @@ func TestOnClientSeesEveryConnectionOfACluster(t *testing.T) {
 	given := redis.NewClusterClient(&opt)
 	t.Cleanup(func() { _ = given.Close() })
 	tr := newTrace()
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	k := testkit.Start(t, actors.Config{Redis: given, Registry: s.Registry(), OnClient: tr.onClient})
-	if _, err := client.New(admin).Push(ctx, testkit.OK()); err != nil {
+	if _, err := client.New(admin).Push(ctx, script.OK()); err != nil {
 		t.Fatal(err)
 	}
 	k.Await("the job is done", func() bool { return k.Stats().Processed == 1 })

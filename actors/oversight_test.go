@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // strategyFunc is a full strategy of a user's.
@@ -115,7 +116,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 					t.Errorf("logged %d times", n)
 				}
 				close(release)
-				k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(at.child) == 1 })
+				k.Await("the restart", func() bool { return k.Tree().Restarts(at.child) == 1 })
 				synctest.Wait()
 				if got := events.all(); len(got) != 2 || !strings.HasPrefix(got[1], at.supervisor+" has waited 1m0.999s") {
 					t.Errorf("told: %q", got)
@@ -134,21 +135,21 @@ func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 	for _, at := range atEveryLevel {
 		t.Run(at.role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				release := make(chan struct{})
 				k := testkit.Start(t, withStrategy(actors.Config{
 					Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3}},
 					On:          actors.Events{Exit: []func(context.Context){func(context.Context) { <-release }}},
 					Subscribers: []actors.Subscriber{func(actors.Event) { <-release }},
 				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
-				push(k, 1, testkit.Hang())
-				push(k, 1, testkit.Deaf())
+				push(k, 1, script.Hang())
+				push(k, 1, script.Unresponsive())
 				k.Await("both run", func() bool { return k.Stats().Busy == 2 })
 				k.Crash(at.child, errInjected)
 				time.Sleep(5 * time.Second)
 				k.Quiet()
 				synctest.Wait()
-				push(k, 3, testkit.OK())
+				push(k, 3, script.OK())
 				time.Sleep(time.Minute)
 				if n := size(t, k.Redis, "queue:default"); n != 3 || k.Stats().Busy != 2 {
 					t.Errorf("after quiet: %d jobs left in the queue, %d run", n, k.Stats().Busy)
@@ -199,7 +200,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 		for _, at := range atEveryLevel {
 			t.Run(name+" "+at.role, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := testkit.NewScripted(t)
+					s := script.New(t)
 					var events told
 					var log lines
 					k := testkit.Start(t, withStrategy(actors.Config{
@@ -208,7 +209,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 						Capsules:    []actors.Capsule{{Concurrency: 2}},
 					}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { fail() })))
 					k.Crash(at.child, errInjected)
-					k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(at.child) == 1 })
+					k.Await("the restart", func() bool { return k.Tree().Restarts(at.child) == 1 })
 					synctest.Wait()
 					got := events.all()
 					if len(got) != 1 || !strings.HasPrefix(got[0], at.supervisor+" overruled actors_test.strategyFunc: ") {
@@ -217,7 +218,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					if n := log.count("a strategy was overruled by the default"); n != 1 {
 						t.Errorf("logged %d times:\n%s", n, log.b.String())
 					}
-					push(k, 10, testkit.OK())
+					push(k, 10, script.OK())
 					k.Await("the jobs", func() bool { return k.Stats().Processed == 10 })
 					for i := 0; k.Tree().Restarts(at.supervisor) == 0 && k.Err() == nil; i++ {
 						if i > 1000 {
@@ -266,7 +267,7 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 			Strategy: badReset{supervisor.Default()}, Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
 		k.Crash("launcher", errInjected)
-		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/processor-1") == 1 })
+		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-1") == 1 })
 		synctest.Wait()
 		if got := events.all(); len(got) != 2 || got[0] != "launcher overruled actors_test.badReset: panic: reset" {
 			t.Errorf("told: %q", got)
@@ -306,7 +307,7 @@ func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
 // because of one has failed itself, whatever reason its strategy hands on.
 func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var escalated told
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(),
@@ -324,10 +325,10 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 			})}},
 		})
 		for i := range 2 {
-			push(k, 1, testkit.Panic())
-			k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == i+1 })
+			push(k, 1, script.Panic())
+			k.Await("the manager's restart", func() bool { return k.Tree().Restarts("launcher/default") == i+1 })
 		}
-		push(k, 1, testkit.Panic())
+		push(k, 1, script.Panic())
 		<-k.Done()
 		got := escalated.all()
 		if len(got) != 4 || !strings.HasPrefix(got[3], "launcher: restart budget spent (2 restarts in 1h0m0s): launcher/default failed: escalated: launcher/default/processor-0 failed: job Scripted") {
@@ -340,13 +341,13 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 // every supervisor that gave up.
 func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var log lines
 		none := func() *supervisor.Strategy { return supervisor.OneForOne(supervisor.Spec{Intensity: -1}) }
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: none(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: none()}},
 		})
-		push(k, 1, testkit.Hang())
+		push(k, 1, script.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		began := time.Now()
 		for k.Err() == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // slowly restarts what fails, and takes so long to decide that all that panics at
@@ -28,7 +29,7 @@ func slowly() *supervisor.Strategy {
 
 // requireUp fails the test if an actor does not run, or one that wants does not
 // name has restarted, and then if jobs are not run.
-func requireUp(t *testing.T, k *testkit.Kit, s *testkit.Scripted, wants map[string]int) {
+func requireUp(t *testing.T, k *testkit.Kit, s *script.Jobs, wants map[string]int) {
 	t.Helper()
 	time.Sleep(time.Minute) // the longest backoff is over
 	synctest.Wait()
@@ -40,7 +41,7 @@ func requireUp(t *testing.T, k *testkit.Kit, s *testkit.Scripted, wants map[stri
 	if t.Failed() {
 		return // no job would be run
 	}
-	for _, jid := range push(k, 20, testkit.OK()) {
+	for _, jid := range push(k, 20, script.OK()) {
 		k.Await("twenty more jobs", func() bool { return s.Ended(jid) })
 	}
 }
@@ -62,7 +63,7 @@ func (h panickingHook) Run(_ *zerolog.Event, _ zerolog.Level, text string) {
 // panics are on their way to one processor, which restarts once and goes on.
 func TestTwoPanicsForOneProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var log lines
 		left := new(atomic.Int64)
 		left.Store(2)
@@ -70,7 +71,7 @@ func TestTwoPanicsForOneProcessor(t *testing.T) {
 			Registry: s.Registry(), Logger: zerolog.New(&log).Hook(panickingHook{"job failed", left}),
 			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: slowly()}},
 		})
-		push(k, 2, testkit.Fail())
+		push(k, 2, script.Fail())
 		k.Await("both are stored", func() bool { return size(t, k.Redis, "retry") == 2 })
 		requireUp(t, k, s, map[string]int{"launcher/default/processor-0": 1})
 		if n := log.count("panic: a log hook"); n != 2 || left.Load() > 0 {
@@ -117,7 +118,7 @@ func (f togetherFetcher) Wait(ctx context.Context, d time.Duration) error {
 
 func TestTakeAndWaitPanicTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var log lines
 		together := togetherFetcher{waits: new(atomic.Int64), taken: make(chan struct{}), panic: new(atomic.Int64)}
 		k := testkit.Start(t, actors.Config{
@@ -128,7 +129,7 @@ func TestTakeAndWaitPanicTogether(t *testing.T) {
 				return together, err
 			}}},
 		})
-		push(k, 1, testkit.Slow(time.Second)) // beside it the other slot waits for work
+		push(k, 1, script.Slow(time.Second)) // beside it the other slot waits for work
 		k.Await("both panics", func() bool { return together.panic.Load() == 2 })
 		requireUp(t, k, s, map[string]int{ // the settler's panics are the manager's
 			"launcher/default": 1, "launcher/default/fetcher": 1, "launcher/default/processor-0": 1, "launcher/default/processor-1": 1,
@@ -160,7 +161,7 @@ func (f lateFetcher) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetc
 // the incarnation before.
 func TestAPanicAfterTheRestartIsARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		late := lateFetcher{first: new(atomic.Bool), release: make(chan struct{})}
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(),
@@ -172,7 +173,7 @@ func TestAPanicAfterTheRestartIsARestart(t *testing.T) {
 		})
 		k.Await("the Take", late.first.Load)
 		k.Crash("launcher/default/fetcher", errInjected)
-		k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default/fetcher") == 1 })
+		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/fetcher") == 1 })
 		close(late.release)
 		requireUp(t, k, s, map[string]int{"launcher/default/fetcher": 2})
 	})
@@ -199,7 +200,7 @@ func TestSettlePanicsWhileTheManagerWaits(t *testing.T) {
 }
 
 func settlePanics(t *testing.T, replace bool) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	registry := s.Registry()
 	troupe.HandleClass(registry, "LateFail", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 		time.Sleep(5 * time.Second)
@@ -217,12 +218,12 @@ func settlePanics(t *testing.T, replace bool) {
 	})
 	const manager = "launcher/default"
 	k.Crash(manager, errInjected) // is restarted at once
-	k.AwaitTree("the first restart", func(tree actors.Tree) bool { return tree.Restarts(manager) == 1 })
-	k.AwaitState("launcher/default/processor-1", actors.StateIdle)
+	k.Await("the first restart", func() bool { return k.Tree().Restarts(manager) == 1 })
+	k.Await("idle launcher/default/processor-1", inState(k, "launcher/default/processor-1", actors.StateIdle))
 	k.PushClass("LateFail", nil)
 	k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 	k.Crash(manager, errInjected)
-	k.AwaitState(manager, actors.StateRestarting)
+	k.Await("restarting "+manager, inState(k, manager, actors.StateRestarting))
 	panics.Store(1)
 	k.Await("the panic, and the job stored after it", func() bool { return panics.Load() < 0 && size(t, k.Redis, "retry") == 1 })
 	if n, _ := k.Tree().Find(manager); n.State != actors.StateRestarting {
@@ -242,7 +243,7 @@ func settlePanics(t *testing.T, replace bool) {
 func TestEveryInjectedCrashIsARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, path := range []string{"launcher/default/processor-1", "launcher/default/fetcher", "launcher/poller"} {
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			k := testkit.Start(t, actors.Config{
 				Registry: s.Registry(), Logger: zerolog.Nop(),
 				Capsules: []actors.Capsule{{Concurrency: 2}},

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 var errClosed = errors.New("the bank is closed")
@@ -69,7 +70,7 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			k.AwaitSettled()
+			k.Await("all settled", k.Settled)
 			entries := rdb.ZRangeWithScores(ctx, "schedule", 0, -1).Val()
 			if len(entries) != 1 || entries[0].Member != raw {
 				t.Fatalf("schedule holds %v, want the job as it was pushed", entries)
@@ -138,7 +139,7 @@ func TestAPanicIsNeverAPark(t *testing.T) {
 		m := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: &r, Capsules: []actors.Capsule{{Concurrency: 1}}}, testkit.Strict())
 		k.Expect(testkit.Restarts("launcher/default/processor-0").Times(1), func() { k.PushClass("Panics", []any{}) })
-		k.AwaitSettled()
+		k.Await("all settled", k.Settled)
 		if n := size(t, m.Client, "retry"); n != 1 || size(t, m.Client, "schedule") != 0 || k.Stats().Failed != 1 {
 			t.Errorf("retry has %d members, counts %+v", n, k.Stats())
 		}
@@ -150,14 +151,14 @@ func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testkit.NewMemory(t)
 		r := (&parker{times: 1, wait: time.Minute}).registry()
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		s.Register(r)
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: []actors.Capsule{{Concurrency: 1}}})
 		if err := m.Client.Set(ctx, "schedule", "a string", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		k.PushClass("Parker", []any{})
-		other := k.Push(testkit.OK())
+		other := k.Push(script.OK())
 		k.Await("the other job", func() bool { return s.Ended(other) })
 		if n := inProgress(t, m.Client); n == 0 {
 			t.Error("the parked job is nowhere")

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // hookFunc is a hook of a logger.
@@ -38,11 +39,11 @@ func TestPollingGoesOnAfterAPollThatFails(t *testing.T) {
 // failedPoll refuses the first command with key, and fails when that is logged.
 func failedPoll(t *testing.T, key string, fail func()) {
 	mem := testkit.NewMemory(t)
-	faults := testkit.NewFaults(t, mem.Options())
+	faults := chaos.NewProxy(t, mem.Options())
 	var commands atomic.Int64
 	var booted atomic.Bool // what the daemon asks Redis before its tree starts does not count
-	faults.Add(testkit.Fault{Do: testkit.Refuse("ERR on purpose"), Where: func(c testkit.Command) bool {
-		return booted.Load() && c.Mentions(key) && commands.Add(1) == 1
+	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: key, Where: func([]string) bool {
+		return booted.Load() && commands.Add(1) == 1
 	}})
 	var failed atomic.Bool
 	k := testkit.Start(t, actors.Config{

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // TestRandomCrashesAndStops runs random mixes of jobs while random actors crash,
@@ -36,7 +37,7 @@ func TestRandomCrashesAndStops(t *testing.T) {
 
 func randomRound(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	capsules := []actors.Capsule{{Concurrency: 1 + r.IntN(6)}}
 	if r.IntN(2) == 0 {
 		capsules = append(capsules, actors.Capsule{Name: "second", Concurrency: 1 + r.IntN(3)}) // on the same queue
@@ -45,14 +46,14 @@ func randomRound(t *testing.T, seed uint64) {
 		Registry: s.Registry(), Capsules: capsules,
 		Timeout: time.Duration(r.IntN(3000)) * time.Millisecond, Grace: 300 * time.Millisecond,
 	})
-	fates := []testkit.Fate{
-		testkit.OK(), testkit.OK(), testkit.OK(), testkit.Fail(), testkit.Panic(), testkit.Goexit(), testkit.Kill(), testkit.Discard(), testkit.Hang(), testkit.Deaf(),
+	fates := []script.Step{
+		script.OK(), script.OK(), script.OK(), script.Fail(), script.Panic(), script.Goexit(), script.Kill(), script.Discard(), script.Hang(), script.Unresponsive(),
 	}
 	pushed := map[string]string{}
 	for range 20 + r.IntN(60) {
 		fate := fates[r.IntN(len(fates))]
 		if r.IntN(3) == 0 {
-			fate = testkit.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
+			fate = script.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
 		}
 		pushed[k.Push(fate)] = fate.Do
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // without are the rights that a daemon can do without, by the rule that grants one.
@@ -76,8 +77,8 @@ func (l *limited) forget() {
 
 func newLimited(t *testing.T) *limited {
 	t.Helper()
-	server := testkit.StartRedis(t)
-	admin := server.Client()
+	server := testkit.NewServer(t)
+	admin := server.Client
 	opt := server.Options()
 	opt.Username, opt.Password, opt.DisableIdentity = "limited", "pw", true
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -106,8 +107,8 @@ func newLimitedCluster(t *testing.T) *limited {
 }
 
 // config is that of a daemon which does all that one can do to Redis, soon.
-func (l *limited) config(capsule actors.Capsule, log *lines) (actors.Config, *testkit.Scripted, *walker) {
-	s, w := testkit.NewScripted(l.t), &walker{}
+func (l *limited) config(capsule actors.Capsule, log *lines) (actors.Config, *script.Jobs, *walker) {
+	s, w := script.New(l.t), &walker{}
 	_ = w.registry() // makes its maps
 	registry := s.Registry()
 	troupe.HandleIterable(registry, w.items, w.item, w.opts)
@@ -125,7 +126,7 @@ func (l *limited) config(capsule actors.Capsule, log *lines) (actors.Config, *te
 func exercise(l *limited, capsule actors.Capsule) {
 	t := l.t
 	t.Helper()
-	await := func(what string, cond func() bool) { t.Helper(); testkit.Await(t, time.Minute, what, cond) }
+	await := func(what string, cond func() bool) { t.Helper(); testkit.Await(t, what, cond) }
 	_, onCluster := l.rdb.(*redis.ClusterClient)
 	log := &lines{}
 	cfg, s, w := l.config(capsule, log)
@@ -137,7 +138,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 		}
 		return jid
 	}
-	ended := func(jid string, n int) func() bool { return func() bool { return s.Ends()[jid] >= n } }
+	ended := func(jid string, n int) func() bool { return func() bool { return s.Runs()[jid] >= n && s.Ended(jid) } }
 	in := func(set, jid string) func() bool {
 		return func() bool { return strings.Contains(fmt.Sprint(l.admin.ZRange(ctx, set, 0, -1).Val()), jid) }
 	}
@@ -145,7 +146,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 		orphan(t, l.admin, job("Scripted", "orphan", `["ok"]`), false)
 	}
 	for range 300 {
-		push(testkit.OK(), client.Queue("other"))
+		push(script.OK(), client.Queue("other"))
 	}
 	d, err := actors.New(cfg)
 	if err != nil {
@@ -154,23 +155,23 @@ func exercise(l *limited, capsule actors.Capsule) {
 	if err := d.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	await("all jobs", ended(push(testkit.OK(), client.Queue("other")), 1))
-	failed := push(testkit.Fail())
+	await("all jobs", ended(push(script.OK(), client.Queue("other")), 1))
+	failed := push(script.Fail())
 	await("a retry", in("retry", failed))
 	for _, m := range l.admin.ZRange(ctx, "retry", 0, -1).Val() {
 		l.admin.ZAddXX(ctx, "retry", redis.Z{Score: 1, Member: m})
 	}
 	await("a second run", ended(failed, 2))
-	killed := push(testkit.Kill())
+	killed := push(script.Kill())
 	await("a death", in("dead", killed))
-	later, err := c.PushIn(ctx, 100*time.Millisecond, testkit.OK())
+	later, err := c.PushIn(ctx, 100*time.Millisecond, script.OK())
 	if err != nil {
 		t.Fatal(err)
 	}
 	await("a scheduled job", ended(later, 1))
 	l.admin.SAdd(ctx, "paused", "other")
-	paused := push(testkit.OK(), client.Queue("other"))
-	await("a job beside a pause", ended(push(testkit.OK()), 1))
+	paused := push(script.OK(), client.Queue("other"))
+	await("a job beside a pause", ended(push(script.OK()), 1))
 	l.admin.SRem(ctx, "paused", "other")
 	await("a job after a pause", ended(paused, 1))
 	walked := push(walk{3})
@@ -184,7 +185,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	}
 	await("statistics", func() bool { n, _ := l.admin.Get(ctx, "stat:processed").Int(); return n >= 307 })
 	await("a listed process", func() bool { return l.admin.HExists(ctx, d.Identity(), "info").Val() })
-	push(testkit.Hang())
+	push(script.Hang())
 	await("a running job", func() bool { return l.admin.HLen(ctx, d.Identity()+":work").Val() > 0 })
 	if _, err := d.Stop(ctx); err != nil {
 		t.Error(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // fetchers are the two strategies; what does not speak of crashes holds for both.
@@ -25,13 +26,13 @@ var fetchers = map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": 
 func TestJobsRunOnceAndAreSettled(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(),
 				Capsules: []actors.Capsule{{Concurrency: 4, Fetch: factory}},
 			})
-			jids := push(k, 300, testkit.OK())
+			jids := push(k, 300, script.OK())
 			k.Await("all processed", func() bool { return k.Stats().Processed == 300 })
 			k.Await("all settled", func() bool { return inProgress(t, rdb) == 0 })
 			runs, most := s.Runs(), s.Most()
@@ -60,7 +61,7 @@ func TestJobsRunOnceAndAreSettled(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	rdb := testkit.Redis(t)
 	var mu sync.Mutex
 	var failures, deaths []string
@@ -81,11 +82,11 @@ func TestOutcomes(t *testing.T) {
 			deaths = append(deaths, p.JID())
 		}},
 	})
-	failing := push(k, 1, testkit.Fail())[0]
-	killed := push(k, 1, testkit.Kill())[0]
-	discarded := push(k, 1, testkit.Discard())[0]
-	last := k.Push(testkit.Fail(), client.Retry(0))
-	never := k.Push(testkit.Fail(), client.NoRetry())
+	failing := push(k, 1, script.Fail())[0]
+	killed := push(k, 1, script.Kill())[0]
+	discarded := push(k, 1, script.Discard())[0]
+	last := k.Push(script.Fail(), client.Retry(0))
+	never := k.Push(script.Fail(), client.NoRetry())
 	unknown := k.PushClass("NoSuchClass", []any{1})
 	for _, raw := range []string{"{not json", "", "[1]", `"x"`, "5", "null", "\ufeff{}", `{"class":"Scripted","args":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
 		if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
@@ -139,7 +140,7 @@ func members(t *testing.T, rdb redis.UniversalClient, key string) []string {
 func sorted(s ...string) []string { slices.Sort(s); return s }
 
 func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	var mu sync.Mutex
 	var order []string
 	note := func(name string) troupe.Middleware {
@@ -163,7 +164,7 @@ func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
 		Redis: rdb, Registry: s.Registry(), Middleware: []troupe.Middleware{note("outer")},
 		Capsules: []actors.Capsule{{Concurrency: 1, Middleware: []troupe.Middleware{note("inner")}}},
 	})
-	push(k, 1, testkit.OK())
+	push(k, 1, script.OK())
 	k.Await("the retry", func() bool { return size(t, rdb, "retry") == 1 })
 	mu.Lock()
 	defer mu.Unlock()
@@ -178,11 +179,11 @@ func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
 }
 
 func TestScheduledJobStartsOnTime(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: s.Registry()})
 	k.Await("an idle tree", func() bool { return len(k.Tree()) > 10 })
 	due := time.Now().Add(500 * time.Millisecond)
-	jid := k.Push(testkit.OK(), client.At(due))
+	jid := k.Push(script.OK(), client.At(due))
 	k.Await("the job", func() bool { return s.Started(jid) })
 	if late := time.Since(due); late < 0 {
 		t.Errorf("started %s early", -late)

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 func TestMain(m *testing.M) {
@@ -28,14 +29,14 @@ func TestMain(m *testing.M) {
 // one that is deaf; deadline at 25 s, grace of 3 s.
 func TestStopProtocolInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		mem := testkit.NewMemory(t)
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
 		})
-		short := push(k, 1, testkit.Slow(10*time.Second))[0]
-		obedient := push(k, 1, testkit.Hang())[0]
-		deaf := push(k, 1, testkit.Deaf())[0]
+		short := push(k, 1, script.Slow(10*time.Second))[0]
+		obedient := push(k, 1, script.Hang())[0]
+		deaf := push(k, 1, script.Unresponsive())[0]
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, job := range jobsInProgress(t, k.Redis) {
@@ -46,7 +47,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		s.OnCancel = func(context.Context) { atCancel = k.Redis.LLen(ctx, "queue:default").Val() }
 		go func() { _, _ = k.Daemon.Stop(context.Background()) }() // a second stop changes nothing
 		time.Sleep(time.Second)
-		during := k.Push(testkit.OK()) // pushed while stopping: stays in the queue
+		during := k.Push(script.OK()) // pushed while stopping: stays in the queue
 		r := k.Stop()
 		took := time.Since(began)
 		synctest.Wait()
@@ -95,9 +96,9 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 
 func TestStopEndsAsSoonAsTheLastJobDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry()})
-		push(k, 3, testkit.Slow(7*time.Second))
+		push(k, 3, script.Slow(7*time.Second))
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		began := time.Now()
 		r := k.Stop()
@@ -112,12 +113,12 @@ func TestStopEndsAsSoonAsTheLastJobDoes(t *testing.T) {
 
 func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
-		push(k, 2, testkit.Slow(time.Minute))
+		push(k, 2, script.Slow(time.Minute))
 		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
 		k.Quiet()
-		push(k, 5, testkit.OK())
+		push(k, 5, script.OK())
 		time.Sleep(30 * time.Second)
 		if got := k.Stats(); got.Busy != 2 || got.Processed != 0 {
 			t.Errorf("after 30 s of quiet: %+v", got)
@@ -148,7 +149,7 @@ func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
 
 func TestRemoteSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry()})
 		k.Await("registered", func() bool { return k.Redis.Exists(ctx, k.Identity()).Val() == 1 })
 		k.Redis.LPush(ctx, k.Identity()+"-signals", "TTIN")
@@ -171,12 +172,12 @@ func TestRemoteSignals(t *testing.T) {
 // fetched by the second.
 func TestTwoCapsulesOnOneQueueDuringAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Timeout: 2 * time.Second,
 			Capsules: []actors.Capsule{{Name: "a", Concurrency: 2}, {Name: "b", Concurrency: 2}},
 		})
-		jids := push(k, 4, testkit.Hang())
+		jids := push(k, 4, script.Hang())
 		k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 		r := k.Stop()
 		if len(r.Requeued) != 4 {
@@ -200,14 +201,14 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				mem := testkit.NewMemory(t)
 				k := testkit.Start(t, actors.Config{
 					Redis: mem.Client, Registry: s.Registry(),
 					Capsules: []actors.Capsule{{Concurrency: 3, Fetch: factory}},
 				})
-				push(k, 2, testkit.Hang())
-				push(k, 1, testkit.Slow(5*time.Second))
+				push(k, 2, script.Hang())
+				push(k, 1, script.Slow(5*time.Second))
 				k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 				mem.SetError("LOADING Redis is loading the dataset in memory")
 				began := time.Now()
@@ -233,14 +234,14 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 
 func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		mem := testkit.NewMemory(t)
 		var log lines
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}, Logger: zerolog.New(&log),
 		})
-		ok := push(k, 1, testkit.Slow(5*time.Second))[0]
-		push(k, 1, testkit.Slow(5*time.Second))
+		ok := push(k, 1, script.Slow(5*time.Second))[0]
+		push(k, 1, script.Slow(5*time.Second))
 		k.Await("two run", func() bool { return k.Stats().Busy == 2 })
 		mem.SetError("LOADING Redis is loading the dataset in memory")
 		time.Sleep(time.Minute)
@@ -248,7 +249,7 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 			t.Error("nobody noticed")
 		}
 		mem.SetError("")
-		later := push(k, 1, testkit.OK())[0]
+		later := push(k, 1, script.OK())[0]
 		k.Await("fetching again", func() bool { return s.Started(later) })
 		k.Await("all settled", func() bool { return inProgress(t, k.Redis) == 0 && !k.Stats().RedisAway })
 		runs := s.Runs()
@@ -267,12 +268,12 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 }
 
 func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
-	s := testkit.NewScripted(t)
+	s := script.New(t)
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
 		Redis: rdb, Registry: s.Registry(), Lease: 2 * time.Second, Capsules: []actors.Capsule{{Concurrency: 1}},
 	})
-	jid := push(k, 1, testkit.Hang())[0]
+	jid := push(k, 1, script.Hang())[0]
 	k.Await("it runs", func() bool { return s.Started(jid) })
 	rescuer, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Lease: 2 * time.Second})
 	if err != nil {
@@ -307,14 +308,14 @@ func TestRequeuedJobsKeepTheirOrder(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Timeout: time.Second,
 					Capsules: []actors.Capsule{{Concurrency: 5, Fetch: factory}},
 				})
-				jids := push(k, 5, testkit.Hang())
+				jids := push(k, 5, script.Hang())
 				k.Await("five run", func() bool { return k.Stats().Busy == 5 })
-				last := push(k, 1, testkit.Hang())[0]
+				last := push(k, 1, script.Hang())[0]
 				k.Stop()
 				var got []string
 				for _, raw := range k.Redis.LRange(ctx, "queue:default", 0, -1).Val() {

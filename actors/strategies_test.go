@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // deciding gives every failure of an actor with this role the same directive.
@@ -30,12 +31,12 @@ func deciding(role string, d supervisor.Directive) *supervisor.Strategy {
 
 func TestResumedProcessorGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{
 			{Concurrency: 2, Strategy: deciding("processor", supervisor.Resume)},
 		}})
-		push(k, 6, testkit.Panic())
-		push(k, 4, testkit.OK())
+		push(k, 6, script.Panic())
+		push(k, 4, script.OK())
 		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
 	})
 }
@@ -44,13 +45,13 @@ func TestResumedProcessorGoesOn(t *testing.T) {
 // nothing is given to the suspended one.
 func TestStrategyThatDoesNothingHangsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{
 			{Concurrency: 2, Strategy: idleStrategy{}},
 		}})
 		k.Crash("launcher/default/processor-1", errInjected)
 		synctest.Wait()
-		push(k, 10, testkit.OK())
+		push(k, 10, script.OK())
 		k.Await("all ten", func() bool { return k.Stats().Processed == 10 })
 		began := time.Now()
 		k.Stop()
@@ -67,13 +68,13 @@ func (idleStrategy) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.P
 
 func TestStopEndsInTimeWhenAStrategyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		release := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Timeout: 2 * time.Second, Strategy: blockingStrategy{release},
 			Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
-		push(k, 1, testkit.Hang())
+		push(k, 1, script.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		k.Crash("launcher/poller", errInjected)
 		synctest.Wait()
@@ -107,7 +108,7 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 	} {
 		t.Run(tc.role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				cfg := actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}}
 				if tc.launcher != nil {
 					cfg.Strategy = tc.launcher
@@ -116,7 +117,7 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 					cfg.Capsules[0].Strategy = tc.capsule
 				}
 				k := testkit.Start(t, cfg)
-				push(k, 50, testkit.Slow(10*time.Millisecond))
+				push(k, 50, script.Slow(10*time.Millisecond))
 				k.Await("some", func() bool { return k.Stats().Processed > 5 })
 				k.Crash(tc.crash, errInjected)
 				k.Await("quiet and settled", func() bool {
@@ -135,7 +136,7 @@ func TestStoppedActorsLeaveNoUnitHanging(t *testing.T) {
 // of it runs again.
 func TestPanickingFetcherLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var takes, settles atomic.Int64
 		var calm atomic.Bool
 		k := testkit.Start(t, actors.Config{
@@ -145,8 +146,8 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 				return panickingFetcher{f, &takes, &settles, &calm}, err
 			}}},
 		})
-		push(k, 20, testkit.OK())
-		push(k, 5, testkit.Fail())
+		push(k, 20, script.OK())
+		push(k, 5, script.Fail())
 		k.Await("all settled", func() bool {
 			return k.Stats().Processed == 25 && inProgress(t, k.Redis) == 0 && size(t, k.Redis, "retry") == 5
 		})
@@ -194,7 +195,7 @@ func (f panickingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fet
 func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
-			s := testkit.NewScripted(t)
+			s := script.New(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(), Logger: zerolog.Nop(),
@@ -202,16 +203,16 @@ func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
 			})
 			rdb.Set(ctx, "retry", "not a set", 0)
 			rdb.Set(ctx, "queue:broken", "not a list", 0)
-			push(k, 6, testkit.Fail())
-			killed := push(k, 1, testkit.Kill())[0]
-			push(k, 20, testkit.OK())
+			push(k, 6, script.Fail())
+			killed := push(k, 1, script.Kill())[0]
+			push(k, 20, script.OK())
 			k.Await("the others", func() bool { return k.Stats().Processed == 27 && size(t, rdb, "dead") == 1 })
 			if got := members(t, rdb, "dead"); len(got) != 1 || got[0] != killed {
 				t.Errorf("dead holds %q", got)
 			}
 			rdb.Del(ctx, "retry", "queue:broken")
 			k.Await("the retries", func() bool { return size(t, rdb, "retry") == 6 })
-			ok := k.Push(testkit.OK(), client.Queue("broken"))
+			ok := k.Push(script.OK(), client.Queue("broken"))
 			k.Await("the mended queue", func() bool { return s.Started(ok) })
 		})
 	}
@@ -230,7 +231,7 @@ func TestErrorThatCannotBeReadIsAnOutcomeNotACrash(t *testing.T) {
 			Registry: &r, Capsules: []actors.Capsule{{Concurrency: 2}},
 			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { told.Add(1) }},
 		})
-		push(k, 60, testkit.Fate{Do: "x"})
+		push(k, 60, script.Step{Do: "x"})
 		k.Await("all stored", func() bool { return size(t, k.Redis, "retry") == 60 && told.Load() == 60 })
 		for _, n := range k.Tree() {
 			if n.Restarts > 0 {
@@ -242,7 +243,7 @@ func TestErrorThatCannotBeReadIsAnOutcomeNotACrash(t *testing.T) {
 
 func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var begun, ended atomic.Int64
 		handler := func() {
 			begun.Add(1)
@@ -254,7 +255,7 @@ func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { handler() }},
 			DeathHandlers: []actors.DeathHandler{func(context.Context, *troupe.Payload, error) { handler() }},
 		})
-		push(k, 1, testkit.Kill())
+		push(k, 1, script.Kill())
 		k.Await("the first handler", func() bool { return begun.Load() == 1 })
 		k.Stop()
 		if ended.Load() != 2 {

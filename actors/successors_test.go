@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // replacing is a strategy of the kind that replaces, after 10 s from the second
@@ -47,7 +48,7 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				var life told
 				var log lines
 				k := testkit.Start(t, actors.Config{
@@ -60,12 +61,12 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 						return ""
 					})},
 				})
-				running := push(k, 1, testkit.Slow(20*time.Second))[0]
+				running := push(k, 1, script.Slow(20*time.Second))[0]
 				k.Await("a job runs", func() bool { return s.Started(running) })
 				began := time.Now()
 				for i := range 2 {
 					k.Crash(path, errInjected)
-					k.AwaitTree("the successor", func(tree actors.Tree) bool { return tree.Restarts(path) == i+1 })
+					k.Await("the successor", func() bool { return k.Tree().Restarts(path) == i+1 })
 					synctest.Wait()
 				}
 				if took := time.Since(began).Round(time.Second); took != 10*time.Second {
@@ -75,7 +76,7 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 				if got := life.all(); !slices.Equal(got, want) {
 					t.Errorf("told %q, want %q", got, want)
 				}
-				push(k, 10, testkit.OK())
+				push(k, 10, script.OK())
 				k.Await("all jobs", func() bool { return k.Stats().Processed == 11 && inProgress(t, k.Redis) == 0 })
 				if runs, most := s.Runs(), s.Most(); runs[running] != 1 || most != 1 {
 					t.Errorf("the job that ran meanwhile ran %d times; %d jobs at once", runs[running], most)
@@ -95,7 +96,7 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 // wait, too, and the tree says for how long.
 func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
 		})
@@ -104,7 +105,7 @@ func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 			k.Crash(path, errInjected)
 			synctest.Wait()
 		}
-		push(k, 1, testkit.OK())
+		push(k, 1, script.OK())
 		time.Sleep(4 * time.Second)
 		if n, _ := k.Tree().Find(path); n.State != actors.StateRestarting || n.Note != "in 6s" {
 			t.Errorf("state %s, note %q in\n%s", n.State, n.Note, k.Tree())
@@ -119,12 +120,12 @@ func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 // After quiet nobody is needed but those who keep the process alive in Redis.
 func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(), Strategy: replacing(t, "one_for_one"),
 			Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, "one_for_one")}},
 		})
-		push(k, 1, testkit.Hang())
+		push(k, 1, script.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		busy, idle := "", ""
 		for _, n := range k.Tree() {
@@ -226,7 +227,7 @@ func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 5, Period: time.Minute, Replace: true,
@@ -248,7 +249,7 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 		if n := log.count(`"actor":"launcher/default/processor-0","processors_left":1,"message":"an actor was stopped by its strategy and will not be replaced"`); n != 1 {
 			t.Errorf("told %d times of one that is not:\n%s", n, log.b.String())
 		}
-		push(k, 5, testkit.OK())
+		push(k, 5, script.OK())
 		k.Await("the jobs, by the other", func() bool { return k.Stats().Processed == 5 })
 	})
 }
@@ -257,14 +258,14 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 // do, and more than the budget allows escalate.
 func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 3, Period: time.Hour, Replace: true,
 			})}},
 		})
-		push(k, 40, testkit.Panic())
-		push(k, 1, testkit.OK())
+		push(k, 40, script.Panic())
+		push(k, 1, script.OK())
 		k.Await("all", func() bool { return k.Stats().Processed == 41 })
 		if n := k.Tree().Restarts("launcher/default"); n != 0 {
 			t.Fatalf("the manager restarted %d times for bad jobs", n)
@@ -273,12 +274,12 @@ func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 			if n := k.Tree().Restarts("launcher/default"); n != 0 {
 				t.Fatalf("the manager restarted after %d crashes", i)
 			}
-			k.AwaitState("launcher/default/processor-0", actors.StateIdle)
+			k.Await("idle launcher/default/processor-0", inState(k, "launcher/default/processor-0", actors.StateIdle))
 			k.Crash("launcher/default/processor-0", fmt.Errorf("%w %d", errInjected, i))
 			synctest.Wait()
 		}
-		k.AwaitTree("the manager's restart", func(tree actors.Tree) bool { return tree.Restarts("launcher/default") == 1 })
-		push(k, 1, testkit.OK())
+		k.Await("the manager's restart", func() bool { return k.Tree().Restarts("launcher/default") == 1 })
+		push(k, 1, script.OK())
 		k.Await("one more", func() bool { return k.Stats().Processed == 42 })
 	})
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // An actor that takes no messages says why: held, suspended, or waiting for its
 // restart; with the job that goes on meanwhile.
 func TestTreeShowsWhyAnActorTakesNoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		slow := supervisor.Spec{Intensity: 9, Period: time.Hour, Backoff: supervisor.Backoff{Min: 10 * time.Second}}
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.Nop(), Strategy: supervisor.OneForOne(slow),
@@ -39,7 +40,7 @@ func TestTreeShowsWhyAnActorTakesNoMessages(t *testing.T) {
 			}
 		}
 		const processor, fetcher, poller = "launcher/default/processor-0", "launcher/default/fetcher", "launcher/poller"
-		push(k, 1, testkit.Hang())
+		push(k, 1, script.Hang())
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		expect(processor, "busy Scripted")
 		k.Hold(processor)
@@ -101,7 +102,7 @@ func TestJobsOfAGroupThatWaitsForItsRestart(t *testing.T) {
 	for _, ending := range []string{"restart", "stop"} {
 		t.Run(ending, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := testkit.NewScripted(t)
+				s := script.New(t)
 				k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
 					Concurrency: 2, Strategy: supervisor.AllForOne(supervisor.Spec{
 						Intensity: 9, Period: time.Hour, Backoff: supervisor.Backoff{Min: 20 * time.Second},
@@ -109,11 +110,11 @@ func TestJobsOfAGroupThatWaitsForItsRestart(t *testing.T) {
 				}}})
 				k.Crash("launcher/default/processor-1", errInjected)
 				synctest.Wait()
-				push(k, 2, testkit.Slow(time.Second))
+				push(k, 2, script.Slow(time.Second))
 				k.Await("they run", func() bool { return k.Stats().Busy == 2 })
 				k.Crash("launcher/default/processor-1", errInjected)
 				synctest.Wait()
-				push(k, 5, testkit.OK())
+				push(k, 5, script.OK())
 				time.Sleep(5 * time.Second)
 				if n := k.Stats().Processed; n != 2 {
 					t.Errorf("%d jobs processed while nobody takes messages, want the 2 that ran", n)

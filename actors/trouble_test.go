@@ -21,38 +21,39 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // A trouble is something that happens to Redis, or to the way to it.
 type trouble struct {
 	name  string
-	begin func(*testkit.Faults) (end func())
+	begin func(*chaos.Proxy) (end func())
 	quiet bool // the daemon need not notice
 }
 
 // to lets an effect happen to every command that where picks; nil: to all.
-func to(do testkit.Effect, where func(testkit.Command) bool) func(*testkit.Faults) func() {
-	return func(f *testkit.Faults) func() { return f.Add(testkit.Fault{Where: where, Do: do}).Remove }
+func to(do chaos.Effect, where func([]string) bool) func(*chaos.Proxy) func() {
+	return func(f *chaos.Proxy) func() { return f.Add(chaos.Fault{Where: where, Do: do}).Remove }
 }
 
 // writes are the commands that a replica, or a server without room, refuses.
-func writes(c testkit.Command) bool {
-	return !slices.ContainsFunc([]string{"hello", "client", "select", "ping", "subscribe", "info", "type", "zcard", "zrange", "exists", "hkeys", "smembers"}, c.Is)
+func writes(c []string) bool {
+	return !slices.ContainsFunc([]string{"hello", "client", "select", "ping", "subscribe", "info", "type", "zcard", "zrange", "exists", "hkeys", "smembers"}, func(name string) bool { return strings.EqualFold(name, c[0]) })
 }
 
 func troubles() []trouble {
 	all := []trouble{
-		{name: "away", begin: func(f *testkit.Faults) func() { f.Down(); return f.Up }},
-		{name: "frozen", begin: func(f *testkit.Faults) func() { f.Freeze(); return f.Thaw }},
-		{name: "cut before the command", begin: to(testkit.CutBefore, nil)},
-		{name: "cut before the reply", begin: to(testkit.CutAfter, nil)},
-		{name: "half-open, command swallowed", begin: to(testkit.Swallow, nil)},
-		{name: "half-open, reply lost", begin: to(testkit.MuteReply, nil)},
-		{name: "cut before the reply, once connected", begin: to(testkit.CutAfter, writes)},
-		{name: "slower than the time-out", begin: to(testkit.Delay(15*time.Second), nil)},
-		{name: "slow", begin: to(testkit.Delay(200*time.Millisecond), nil), quiet: true},
-		{name: "scripts flushed", quiet: true, begin: to(testkit.Refuse("NOSCRIPT No matching script. Please use EVAL."),
-			func(c testkit.Command) bool { return c.Is("evalsha") })},
+		{name: "away", begin: func(f *chaos.Proxy) func() { f.Down(); return f.Up }},
+		{name: "frozen", begin: func(f *chaos.Proxy) func() { f.Freeze(); return f.Thaw }},
+		{name: "cut before the command", begin: to(chaos.CutBefore, nil)},
+		{name: "cut before the reply", begin: to(chaos.CutAfter, nil)},
+		{name: "half-open, command swallowed", begin: to(chaos.Swallow, nil)},
+		{name: "half-open, reply lost", begin: to(chaos.MuteReply, nil)},
+		{name: "cut before the reply, once connected", begin: to(chaos.CutAfter, writes)},
+		{name: "slower than the time-out", begin: to(chaos.Delay(15*time.Second), nil)},
+		{name: "slow", begin: to(chaos.Delay(200*time.Millisecond), nil), quiet: true},
+		{name: "scripts flushed", quiet: true, begin: to(chaos.Refuse("NOSCRIPT No matching script. Please use EVAL."),
+			func(c []string) bool { return strings.EqualFold(c[0], "evalsha") })},
 	}
 	for _, reply := range []string{
 		"READONLY You can't write against a read only replica.",
@@ -60,7 +61,7 @@ func troubles() []trouble {
 		"NOREPLICAS Not enough good replicas to write.",
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 	} {
-		all = append(all, trouble{name: reply[:6], begin: to(testkit.Refuse(reply), writes)})
+		all = append(all, trouble{name: reply[:6], begin: to(chaos.Refuse(reply), writes)})
 	}
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -69,9 +70,9 @@ func troubles() []trouble {
 		"NOAUTH Authentication required.",
 		"WRONGPASS invalid username-password pair or user is disabled.",
 	} {
-		all = append(all, trouble{name: reply[:6], begin: func(f *testkit.Faults) func() {
+		all = append(all, trouble{name: reply[:6], begin: func(f *chaos.Proxy) func() {
 			f.Cut() // who was connected stays so
-			return to(testkit.Refuse(reply), nil)(f)
+			return to(chaos.Refuse(reply), nil)(f)
 		}})
 	}
 	return all
@@ -110,8 +111,8 @@ type traffic struct {
 	at []time.Time // of the dials
 }
 
-func (c *traffic) options(f *testkit.Faults) *redis.Options {
-	f.Add(testkit.Fault{Do: testkit.CutBefore, Where: func(testkit.Command) bool {
+func (c *traffic) options(f *chaos.Proxy) *redis.Options {
+	f.Add(chaos.Fault{Do: chaos.CutBefore, Where: func([]string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.n++
@@ -141,8 +142,8 @@ func (c *traffic) count() int {
 func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
-		faults := testkit.NewFaults(t, mem.Options())
-		rec := testkit.NewRecorder(mem.Client, "runs")
+		faults := chaos.NewProxy(t, mem.Options())
+		rec := chaos.NewRecorder(mem.Client, "runs")
 		cfg := actors.Config{
 			Redis: faults.Client(), Registry: fates(), Middleware: []troupe.Middleware{rec.Middleware},
 			Lease: 10 * time.Second, Capsules: []actors.Capsule{{Concurrency: 3}},
@@ -158,12 +159,12 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 			kits = append(kits, k)
 		}
 		orphan := `{"class":"Work","args":[0,"ok"],"jid":"of-a-dead-process","queue":"default"}`
-		if _, err := mem.Lpush("troupe:claim:gone:1:x#default.1:1.1", orphan); err != nil {
+		if err := mem.Client.LPush(ctx, "troupe:claim:gone:1:x#default.1:1.1", orphan).Err(); err != nil {
 			t.Fatal(err)
 		}
-		mem.HSet("troupe:inprogress:gone:1:x#default.1", "!", "1 1", "1.1", "default 1")
-		mem.HSet("troupe:places", "gone:1:x#default.1", `{"v":2,"queues":["default"]}`)
-		if _, err := mem.ZAdd("troupe:expiries", float64(time.Now().Add(5*time.Second).UnixMilli()), "gone:1:x#default.1"); err != nil {
+		mem.Client.HSet(ctx, "troupe:inprogress:gone:1:x#default.1", "!", "1 1", "1.1", "default 1")
+		mem.Client.HSet(ctx, "troupe:places", "gone:1:x#default.1", `{"v":2,"queues":["default"]}`)
+		if err := mem.Client.ZAdd(ctx, "troupe:expiries", redis.Z{Score: float64(time.Now().Add(5 * time.Second).UnixMilli()), Member: "gone:1:x#default.1"}).Err(); err != nil {
 			t.Fatal(err)
 		}
 		faults.Down()
@@ -175,13 +176,13 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 		kits[0].Await("the dead process's job is done", func() bool { return rec.Done(t)["of-a-dead-process"] == 1 })
 		for _, k := range kits {
 			k.Await("its jobs end", func() bool { return k.Stats().Busy == 0 })
-			k.AwaitSettled()
+			k.Await("all settled", k.Settled)
 			if s := k.Stats(); s.Fencings != 0 || s.Refused != 0 {
 				t.Errorf("%+v", s)
 			}
 		}
-		testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
-		testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+		chaos.RequireNothingLost(t, chaos.TakeInventory(t, mem.Client), jids, rec.Done(t), nil)
+		chaos.RequireAtMostRuns(t, rec.Runs(t), 1)
 	})
 }
 
@@ -190,7 +191,7 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 func TestQuietWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
-		faults := testkit.NewFaults(t, mem.Options())
+		faults := chaos.NewProxy(t, mem.Options())
 		var log lines
 		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: fates(), Logger: zerolog.New(&log)})
 		faults.Down()
@@ -220,11 +221,11 @@ func TestRedisInTrouble(t *testing.T) {
 
 func inTrouble(t *testing.T, tr trouble) {
 	mem := testkit.NewMemory(t)
-	faults := testkit.NewFaults(t, mem.Options())
+	faults := chaos.NewProxy(t, mem.Options())
 	var seen traffic
 	way := redis.NewClient(seen.options(faults))
 	defer func() { _ = way.Close() }()
-	rec := testkit.NewRecorder(mem.Client, "runs")
+	rec := chaos.NewRecorder(mem.Client, "runs")
 	var log lines
 	k := testkit.Start(t, actors.Config{
 		Redis: way, Registry: fates(), Logger: zerolog.New(&log).Level(zerolog.WarnLevel), Middleware: []troupe.Middleware{rec.Middleware},
@@ -272,16 +273,16 @@ func inTrouble(t *testing.T, tr trouble) {
 	if perSecond > 35 {
 		t.Errorf("%.0f commands and dials a second while Redis is in trouble", perSecond)
 	}
-	testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
-	testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
-	places := testkit.TakeCensus(t, mem.Client)
+	chaos.RequireNothingLost(t, chaos.TakeInventory(t, mem.Client), jids, rec.Done(t), nil)
+	chaos.RequireAtMostRuns(t, rec.Runs(t), 1)
+	places := chaos.TakeInventory(t, mem.Client)
 	for jid, end := range ends {
 		want := map[string][]string{"ok": nil, "fail": {"retry"}, "panic": {"retry"}, "kill": {"dead"}}[end]
 		if !slices.Equal(places[jid], want) {
 			t.Errorf("a job that ended with %s is in %v, want %v", end, places[jid], want)
 		}
 	}
-	k.RequireHealthy()
+	k.Await("a healthy tree", k.Healthy)
 	lines := 1
 	if tr.quiet {
 		lines = 0

@@ -14,13 +14,14 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // rig is a client with a faulty way to a Redis in memory, in virtual time.
 type rig struct {
 	t      *testing.T
-	mem    *testkit.Memory
-	faults *testkit.Faults
+	mem    *testkit.Server
+	faults *chaos.Proxy
 	c      *client.Client
 }
 
@@ -28,7 +29,7 @@ func inBubble(t *testing.T, f func(*rig), opts ...client.ClientOption) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
-		r := &rig{t: t, mem: mem, faults: testkit.NewFaults(t, mem.Options())}
+		r := &rig{t: t, mem: mem, faults: chaos.NewProxy(t, mem.Options())}
 		rdb := r.faults.Client()
 		r.c = client.New(rdb, opts...)
 		defer func() {
@@ -78,27 +79,27 @@ func (r *rig) flush() {
 func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		begin   func(*testkit.Faults)
+		begin   func(*chaos.Proxy)
 		away    bool
 		maybe   bool
 		arrived int64
 	}{
-		{"nobody listens", func(f *testkit.Faults) { f.Down() }, true, false, 0},
+		{"nobody listens", func(f *chaos.Proxy) { f.Down() }, true, false, 0},
 		{"loading", refusing("LOADING Redis is loading the dataset in memory"), true, false, 0},
 		{"no memory", refusing("OOM command not allowed when used memory > 'maxmemory'."), true, false, 0},
 		{"the password has changed", refusing("NOAUTH Authentication required."), true, false, 0},
-		{"cut before", doing(testkit.CutBefore, "lpush"), true, true, 0},
-		{"cut after", doing(testkit.CutAfter, "lpush"), true, true, 1},
-		{"half-open", doing(testkit.Swallow, ""), true, true, 0},
-		{"only the set of queues is refused", func(f *testkit.Faults) {
-			f.Add(testkit.Fault{Command: "sadd", Do: testkit.Refuse("BUSY Redis is busy running a script.")})
+		{"cut before", doing(chaos.CutBefore, "lpush"), true, true, 0},
+		{"cut after", doing(chaos.CutAfter, "lpush"), true, true, 1},
+		{"half-open", doing(chaos.Swallow, ""), true, true, 0},
+		{"only the set of queues is refused", func(f *chaos.Proxy) {
+			f.Add(chaos.Fault{Command: "sadd", Do: chaos.Refuse("BUSY Redis is busy running a script.")})
 		}, true, true, 1},
 		{"a key of the wrong type", refusing("WRONGTYPE Operation against a key holding the wrong kind of value"), false, false, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := testkit.NewMemory(t)
-				faults := testkit.NewFaults(t, mem.Options())
+				faults := chaos.NewProxy(t, mem.Options())
 				opts := faults.Options()
 				opts.ReadTimeout = 3 * time.Second // go-redis' default
 				rdb := newClient(t, opts)
@@ -121,12 +122,12 @@ func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 	}
 }
 
-func refusing(text string) func(*testkit.Faults) {
-	return func(f *testkit.Faults) { f.Add(testkit.Fault{Do: testkit.Refuse(text)}) }
+func refusing(text string) func(*chaos.Proxy) {
+	return func(f *chaos.Proxy) { f.Add(chaos.Fault{Do: chaos.Refuse(text)}) }
 }
 
-func doing(do testkit.Effect, command string) func(*testkit.Faults) {
-	return func(f *testkit.Faults) { f.Add(testkit.Fault{Command: command, Do: do}) }
+func doing(do chaos.Effect, command string) func(*chaos.Proxy) {
+	return func(f *chaos.Proxy) { f.Add(chaos.Fault{Command: command, Do: do}) }
 }
 
 func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
@@ -153,7 +154,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 		if got := r.queue("default"); !slices.Equal(got, want) {
 			r.t.Errorf("in the queue %v, want %v", got, want)
 		}
-		if c := testkit.TakeCensus(r.t, r.mem.Client)[later]; !slices.Equal(c, []string{"schedule"}) {
+		if c := chaos.TakeInventory(r.t, r.mem.Client)[later]; !slices.Equal(c, []string{"schedule"}) {
 			r.t.Errorf("the scheduled job is in %v", c)
 		}
 	}, client.WithBuffer(100))
@@ -161,7 +162,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 
 func TestTheBufferTriesAgainAtAQuietPace(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		tries := r.faults.Add(testkit.Fault{Do: testkit.CutBefore})
+		tries := r.faults.Add(chaos.Fault{Do: chaos.CutBefore})
 		r.faults.Down()
 		r.push()
 		r.faults.Up() // each connection now breaks at its first command
@@ -193,21 +194,21 @@ func TestAFullBufferIsAnErrorAndTakesNothing(t *testing.T) {
 
 // Whatever becomes of the replies to what the buffer sends: each job is there once.
 func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
-	for name, do := range map[string]testkit.Effect{
-		"cut": testkit.CutAfter, "mute": testkit.MuteReply, "twice": testkit.Twice, "slow": testkit.Delay(20 * time.Second),
+	for name, do := range map[string]chaos.Effect{
+		"cut": chaos.CutAfter, "mute": chaos.MuteReply, "twice": chaos.Twice, "slow": chaos.Delay(20 * time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				r.mem.Set("queue:wrong", "x") // one answer that has to be remembered
+				r.mem.Client.Set(r.t.Context(), "queue:wrong", "x", 0) // one answer that has to be remembered
 				r.faults.Down()
 				var want []string
 				for range 2500 {
 					want = append(want, r.push())
 				}
 				r.push(client.Queue("wrong"))
-				lost := []*testkit.Rule{
-					r.faults.Add(testkit.Fault{Command: "evalsha", Times: 4, Do: do}),
-					r.faults.Add(testkit.Fault{Command: "eval", Times: 2, Do: do}),
+				lost := []*chaos.Fault{
+					r.faults.Add(chaos.Fault{Command: "evalsha", Times: 4, Do: do}),
+					r.faults.Add(chaos.Fault{Command: "eval", Times: 2, Do: do}),
 				}
 				r.faults.Up()
 				ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
@@ -222,7 +223,7 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 				if lost[0].Hits()+lost[1].Hits() == 0 {
 					r.t.Error("no reply was lost")
 				}
-				r.mem.Del("queue:wrong")
+				r.mem.Client.Del(r.t.Context(), "queue:wrong")
 				r.flush()
 				if got := r.queue("wrong"); len(got) != 1 {
 					r.t.Errorf("%v in the queue that was of the wrong type", got)
@@ -236,7 +237,7 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 func TestOnlyTheFirstPushWaitsForAHalfOpenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
-		faults := testkit.NewFaults(t, mem.Options())
+		faults := chaos.NewProxy(t, mem.Options())
 		opts := faults.Options()
 		opts.ReadTimeout = 3 * time.Second
 		c := client.New(newClient(t, opts), client.WithBuffer(10))
@@ -311,7 +312,7 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 				}
 			})
 		}
-		r.faults.AtRandom(1, 0.05, testkit.CutBefore, testkit.CutAfter)
+		r.faults.AtRandom(1, 0.05, chaos.CutBefore, chaos.CutAfter)
 		for range 5 {
 			time.Sleep(100 * time.Millisecond)
 			r.faults.Down()

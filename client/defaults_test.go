@@ -194,7 +194,7 @@ func TestEveryWayToPushHasTheTypesDefaults(t *testing.T) {
 }
 
 func TestABufferedPushHasTheTypesDefaults(t *testing.T) {
-	server := testkit.StartRedis(t)
+	server := testkit.NewServer(t)
 	opts := server.Options()
 	opts.MaxRetries, opts.DialTimeout = -1, time.Second
 	rdb := redis.NewClient(opts)
@@ -208,7 +208,7 @@ func TestABufferedPushHasTheTypesDefaults(t *testing.T) {
 	if err := c.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fieldsOf(only(t, server.Client(), "critical")), `{`+urgentFields+`,"class":"Urgent","args":[1]}`; got != want {
+	if got, want := fieldsOf(only(t, server.Client, "critical")), `{`+urgentFields+`,"class":"Urgent","args":[1]}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

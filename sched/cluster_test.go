@@ -131,7 +131,7 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
-	testkit.Await(t, 30*time.Second, "the locks are given up, or end", func() bool {
+	testkit.Await(t, "the locks are given up, or end", func() bool {
 		return rdb.Exists(t.Context(), keys.ClusterPoller("retry")).Val()+rdb.Exists(t.Context(), keys.ClusterPoller("schedule")).Val() == 0
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // lead runs poll until stop is called.
@@ -97,7 +98,7 @@ func TestTwoLeadersMoveEachJobOnce(t *testing.T) {
 	}
 	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members[:2000]...)
 	add(t, rdb, sched.Schedule, time.Now().Add(200*time.Millisecond), members[2000:]...)
-	testkit.Await(t, time.Minute, "all have moved", func() bool { return rdb.ZCard(t.Context(), "schedule").Val() == 0 })
+	testkit.Await(t, "all have moved", func() bool { return rdb.ZCard(t.Context(), "schedule").Val() == 0 })
 	for _, stop := range stops {
 		stop()
 	}
@@ -109,12 +110,12 @@ func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
 	for after := range 10 {
 		synctest.Test(t, func(t *testing.T) {
 			mem := testkit.NewMemory(t)
-			faults := testkit.NewFaults(t, mem.Options())
+			faults := chaos.NewProxy(t, mem.Options())
 			a := lead(t, sched.Config{Redis: faults.Client(), Identity: "a"})
 			time.Sleep(time.Second)
 			b := lead(t, sched.Config{Redis: mem.Client, Identity: "b"})
 			time.Sleep(time.Minute + time.Duration(after)*170*time.Millisecond)
-			if got, _ := mem.Get("troupe:poller"); got != "a" {
+			if got := mem.Client.Get(t.Context(), "troupe:poller").Val(); got != "a" {
 				t.Fatalf("%q leads", got)
 			}
 			faults.Down()
@@ -173,24 +174,23 @@ func TestTheClockOfRedisDecides(t *testing.T) {
 // Whichever of the two steps is lost, before or after Redis has done it, or done
 // twice: each job moves once.
 func TestLostRepliesOfEitherStep(t *testing.T) {
-	isMove := func(c testkit.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("queues") }
-	isDue := func(c testkit.Command) bool { return strings.HasPrefix(c[0], "eval") && c.Mentions("troupe:poller") }
-	for step, where := range map[string]func(testkit.Command) bool{"due": isDue, "move": isMove} {
-		for name, effect := range map[string]testkit.Effect{
-			"cut before": testkit.CutBefore, "cut after": testkit.CutAfter, "twice": testkit.Twice,
-			"late": testkit.Delay(2 * time.Second), "mute": testkit.MuteReply,
+	isEval := func(c []string) bool { return strings.HasPrefix(c[0], "eval") }
+	for step, key := range map[string]string{"due": "troupe:poller", "move": "queues"} {
+		for name, effect := range map[string]chaos.Effect{
+			"cut before": chaos.CutBefore, "cut after": chaos.CutAfter, "twice": chaos.Twice,
+			"late": chaos.Delay(2 * time.Second), "mute": chaos.MuteReply,
 		} {
 			t.Run(step+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					mem := testkit.NewMemory(t)
-					faults := testkit.NewFaults(t, mem.Options())
+					faults := chaos.NewProxy(t, mem.Options())
 					o := faults.Options()
 					o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
 					rdb := redis.NewClient(o)
 					defer func() { _ = rdb.Close() }()
 					stop := lead(t, sched.Config{Redis: rdb, Identity: "a", Batch: 20})
 					time.Sleep(time.Second)
-					rule := faults.Add(testkit.Fault{Where: where, Do: effect, Skip: 1, Times: 3})
+					rule := faults.Add(chaos.Fault{Mentions: key, Where: isEval, Do: effect, Skip: 1, Times: 3})
 					var members []string
 					for i := range 200 {
 						members = append(members, job(i, "q"))

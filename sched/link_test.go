@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // thin is a connection that carries so many bytes a second to us.
@@ -47,7 +48,7 @@ func (c *thin) Read(b []byte) (int, error) {
 }
 
 // thinLink is a client on a link of rate bytes a second, with a time-out of 3 s.
-func thinLink(m *testkit.Memory, rate int) *redis.Client {
+func thinLink(m *testkit.Server, rate int) *redis.Client {
 	o := m.Options()
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -155,7 +156,7 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 func TestAnOutageSetsNothingAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
-		faults := testkit.NewFaults(t, mem.Options())
+		faults := chaos.NewProxy(t, mem.Options())
 		o := faults.Options()
 		o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
 		rdb := redis.NewClient(o)

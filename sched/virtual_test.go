@@ -33,7 +33,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func mini(m *testkit.Memory, writes *atomic.Int64) *redis.Client {
+func mini(m *testkit.Server, writes *atomic.Int64) *redis.Client {
 	options := m.Options()
 	dial := options.Dialer
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -68,7 +68,7 @@ func TestOurPushesAreOnTime(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		if keys := mr.Keys(); len(keys) != 1 {
+		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) != 1 {
 			t.Errorf("left behind: %v", keys)
 		}
 		_ = rdb.Close()
@@ -132,7 +132,7 @@ func TestLeadInVirtualTime(t *testing.T) {
 		mr := testkit.NewMemory(t)
 		var sent atomic.Int64
 		rdb := mini(mr, &sent)
-		leader := func() string { id, _ := mr.Get("troupe:poller"); return id }
+		leader := func() string { return mr.Client.Get(context.Background(), "troupe:poller").Val() }
 		var all []*leading
 		for _, id := range []string{"a", "b", "c"} {
 			all = append(all, startLead(t, rdb, id))
@@ -158,7 +158,7 @@ func TestLeadInVirtualTime(t *testing.T) {
 			t.Errorf("%s leads after the leader has left", leader())
 		}
 		time.Sleep(5 * time.Second)
-		if got, _ := mr.Get("troupe:poller:standby"); got != "c" {
+		if got := mr.Client.Get(t.Context(), "troupe:poller:standby").Val(); got != "c" {
 			t.Errorf("%q stands by", got)
 		}
 		for _, w := range []*leading{b, c} {
@@ -170,7 +170,7 @@ func TestLeadInVirtualTime(t *testing.T) {
 				t.Error("a stop took", time.Since(start))
 			}
 		}
-		if keys := mr.Keys(); len(keys) != 0 {
+		if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) != 0 {
 			t.Errorf("left behind: %v", keys)
 		}
 		_ = rdb.Close()

@@ -50,8 +50,8 @@ func (l *eventLog) last(n int) []actors.Event {
 	return slices.Clone(l.recent[max(0, len(l.recent)-n):])
 }
 
-// watchDeadLetters notes messages that found nobody. Doorbells are meant to, and
-// so are the library's own messages.
+// watchDeadLetters notes messages that found nobody. Wake-ups may find nobody, and
+// the library's own messages are no matter.
 func (l *eventLog) watchDeadLetters(sys *actor.ActorSystem) {
 	sys.EventStream.Subscribe(func(e any) {
 		d, ok := e.(*actor.DeadLetterEvent)

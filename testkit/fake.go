@@ -93,11 +93,6 @@ func (p *Pushes) Jobs() []Pushed {
 	return slices.Clone(p.waiting)
 }
 
-// JobsFor returns the waiting jobs of one class.
-func (p *Pushes) JobsFor(class string) []Pushed {
-	return slices.DeleteFunc(p.Jobs(), func(j Pushed) bool { return j.Class() != class })
-}
-
 // Clear forgets everything.
 func (p *Pushes) Clear() {
 	p.mu.Lock()
@@ -111,8 +106,23 @@ func (p *Pushes) Clear() {
 // retries with a Kit. Jobs run in the test's goroutine, inside their class's
 // middleware and mw; errors are those of Inline.
 func (p *Pushes) Drain(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (int, error) {
+	return p.drain(ctx, r, mw, func(Pushed) bool { return true })
+}
+
+// DrainQueue is Drain for what is in one queue now: no other queue and no
+// scheduled job.
+func (p *Pushes) DrainQueue(ctx context.Context, queue string, r *troupe.Registry, mw ...troupe.Middleware) (int, error) {
+	return p.drain(ctx, r, mw, func(j Pushed) bool { return j.At.IsZero() && j.Payload.Queue() == queue })
+}
+
+// DrainOne runs the oldest waiting job; false if none waits.
+func (p *Pushes) DrainOne(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (bool, error) {
+	return p.drainOne(ctx, r, mw, func(Pushed) bool { return true })
+}
+
+func (p *Pushes) drain(ctx context.Context, r *troupe.Registry, mw []troupe.Middleware, which func(Pushed) bool) (int, error) {
 	for n := 0; ; n++ {
-		ran, err := p.DrainOne(ctx, r, mw...)
+		ran, err := p.drainOne(ctx, r, mw, which)
 		if err != nil {
 			return n + 1, err
 		}
@@ -122,15 +132,15 @@ func (p *Pushes) Drain(ctx context.Context, r *troupe.Registry, mw ...troupe.Mid
 	}
 }
 
-// DrainOne runs the oldest waiting job; false if none waits.
-func (p *Pushes) DrainOne(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (bool, error) {
+func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.Middleware, which func(Pushed) bool) (bool, error) {
 	p.mu.Lock()
-	if len(p.waiting) == 0 {
+	i := slices.IndexFunc(p.waiting, which)
+	if i < 0 {
 		p.mu.Unlock()
 		return false, nil
 	}
-	next := p.waiting[0]
-	p.waiting = slices.Delete(p.waiting, 0, 1)
+	next := p.waiting[i]
+	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.mu.Unlock()
 	run := runner{tb: p.tb, registry: r, mw: mw}
 	return true, run.run(ctx, next.Payload)

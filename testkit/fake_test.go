@@ -13,7 +13,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/tbtest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 type charge struct {
@@ -80,12 +82,40 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 			t.Errorf("scheduled for %s, want %s", mail.At, due)
 		}
 		testkit.RequireNotPushed(t, q, func(c charge) bool { return c.Account == 9 })
-		if n := len(q.JobsFor("Billing::Charge")); n != 5 {
-			t.Errorf("%d charges", n)
+		if n := len(q.Jobs()); n != 6 {
+			t.Errorf("%d jobs", n)
 		}
 		q.Clear()
 		testkit.RequirePushedMany(t, q)
 	})
+}
+
+func TestDrainQueueRunsWhatIsInOneQueueNow(t *testing.T) {
+	q := testkit.Fake(t)
+	var r troupe.Registry
+	var ran []string
+	troupe.HandleClass(&r, "Note", troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
+		ran = append(ran, p.Queue()+" "+string(p.Args()))
+		if string(p.Args()) == "[1]" {
+			_, err := q.Client.PushClass(ctx, "Note", []any{2}, client.Queue("mail"))
+			return err
+		}
+		return nil
+	}))
+	for _, push := range []struct {
+		n    int
+		opts []client.Option
+	}{
+		{0, nil}, {1, []client.Option{client.Queue("mail")}}, {3, []client.Option{client.Queue("mail"), client.In(time.Hour)}},
+	} {
+		if _, err := q.Client.PushClass(t.Context(), "Note", []any{push.n}, push.opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := q.DrainQueue(t.Context(), "mail", &r)
+	if want := []string{"mail [1]", "mail [2]"}; n != 2 || err != nil || !slices.Equal(ran, want) || len(q.Jobs()) != 2 {
+		t.Errorf("%d, %v: ran %q, want %q; %d wait", n, err, ran, want, len(q.Jobs()))
+	}
 }
 
 func TestDrainRunsWhatJobsPush(t *testing.T) {
@@ -186,12 +216,12 @@ func TestInlineRunsAtOnce(t *testing.T) {
 
 func TestRecordLetsPushesPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, one(s, nil), testkit.Strict())
 		q := testkit.Record(t, k.Redis)
-		jid := k.Push(testkit.OK())
+		jid := k.Push(script.OK())
 		k.Await("it ran", func() bool { return s.Ended(jid) })
-		if job := testkit.RequirePushed[testkit.Fate](t, q); job.JID != jid {
+		if job := testkit.RequirePushed[script.Step](t, q); job.JID != jid {
 			t.Errorf("recorded %s, pushed %s", job.JID, jid)
 		}
 	})
@@ -224,7 +254,7 @@ func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fails(t, func(tb testing.TB) {
+			tbtest.Fails(t, func(tb testing.TB) {
 				q := testkit.Fake(tb)
 				for _, push := range []func() (string, error){
 					func() (string, error) {
@@ -245,7 +275,7 @@ func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
 
 func TestPerformGoesThroughThePayload(t *testing.T) {
 	ctx := t.Context()
-	err := testkit.Perform(ctx, t, func(ctx context.Context, j *troupe.Job[charge]) error {
+	err := testkit.Perform(t, ctx, func(ctx context.Context, j *troupe.Job[charge]) error {
 		info, ok := troupe.JobInfoFrom(ctx)
 		if !ok || info.Attempt != 3 || info.Queue != "critical" || info.Capsule != "default" || j.RetryCount != 2 || j.Queue != "critical" {
 			t.Errorf("info %+v, job %+v", info, j)
@@ -262,7 +292,7 @@ func TestPerformGoesThroughThePayload(t *testing.T) {
 	// as a stop would
 	stopped, cancel := context.WithCancelCause(testkit.Context(t, troupe.JobInfo{Attempt: 5, Capsule: "ledger"}))
 	cancel(troupe.ErrShutdown)
-	err = testkit.Perform(stopped, t, func(ctx context.Context, j *troupe.Job[charge]) error {
+	err = testkit.Perform(t, stopped, func(ctx context.Context, j *troupe.Job[charge]) error {
 		if info, _ := troupe.JobInfoFrom(ctx); info.Attempt != 5 || info.Capsule != "ledger" || info.JID != j.JID {
 			t.Errorf("info %+v", info)
 		}
@@ -272,7 +302,7 @@ func TestPerformGoesThroughThePayload(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 
-	err = testkit.Perform(ctx, t, func(context.Context, *troupe.Job[charge]) error { panic("ouch") }, charge{})
+	err = testkit.Perform(t, ctx, func(context.Context, *troupe.Job[charge]) error { panic("ouch") }, charge{})
 	if p, ok := errors.AsType[*troupe.PanicError](err); !ok || p.Value != "ouch" {
 		t.Errorf("error %v", err)
 	}
@@ -285,10 +315,10 @@ func TestPerformClassUsesTheRegistry(t *testing.T) {
 		_, timed = ctx.Deadline()
 		return nil
 	}, troupe.Options{Timeout: time.Minute})
-	if err := testkit.PerformClass(t.Context(), t, &r, "Billing::Charge", []any{1, 2}); err != nil || !timed {
+	if err := testkit.PerformClass(t, t.Context(), &r, "Billing::Charge", []any{1, 2}); err != nil || !timed {
 		t.Errorf("error %v, deadline %t", err, timed)
 	}
-	err := testkit.PerformClass(t.Context(), t, &r, "Billing::Charge", []any{"one", 2})
+	err := testkit.PerformClass(t, t.Context(), &r, "Billing::Charge", []any{"one", 2})
 	if a, ok := errors.AsType[*troupe.ArgsError](err); !ok || a.Index != 0 {
 		t.Errorf("error %v, want one of the args", err)
 	}

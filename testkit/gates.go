@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/troupehq/troupe/actors"
 )
 
 // gates are the actors that the test holds or has suspended.
@@ -50,6 +52,21 @@ func (k *Kit) Crash(path string, reason error) {
 	k.tb.Helper()
 	k.Allow(Crashes(path).Times(1))
 	k.inject("crash", k.Daemon.Crash(path, reason))
+}
+
+// CrashWhen crashes the actor at path with reason when an event passes f: once,
+// as often as f says with Times. It is asynchronous, as events are; to crash an
+// actor at one of its commands to Redis see chaos.Call.
+func (k *Kit) CrashWhen(path string, f Filter, reason error) {
+	k.tb.Helper()
+	left := max(f.max, 1)
+	k.tb.Cleanup(k.Subscribe(func(e actors.Event) {
+		if left > 0 && f.match(e) {
+			left--
+			k.Allow(Crashes(path).Times(1))
+			_ = k.Daemon.Crash(path, reason) // it may be gone
+		}
+	}))
 }
 
 // Hold keeps messages to the actor at path back until Release, or the end of the

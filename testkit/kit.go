@@ -10,21 +10,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/testkit/probe"
 )
 
-const (
-	// awaitTime is how long Await waits.
-	awaitTime = time.Minute
-	// startTime bounds the wait of Start for the whole tree, which a test may
-	// keep from ever standing.
-	startTime = 5 * time.Second
-)
+// startTime bounds the wait of Start for the whole tree, which a test may keep from
+// starting.
+const startTime = 5 * time.Second
 
 // Kit is a running daemon with what a test needs beside it. Methods that may
 // fail the test belong to the test's own goroutine, as t.FailNow does.
@@ -47,7 +46,7 @@ type Option func(*settings)
 type settings struct{ strict bool }
 
 // Start starts a daemon, waits until its whole tree runs, and stops it at the end
-// of the test. A nil cfg.Redis means a Memory of its own, a nil cfg.Registry an
+// of the test. A nil cfg.Redis means a NewMemory of its own, a nil cfg.Registry an
 // empty one; an unset logger writes to the test's log.
 func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 	tb.Helper()
@@ -97,7 +96,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		}
 	})
 	want := actorsOf(cfg)
-	await(startTime, func() bool { return k.Err() != nil || k.up() >= want })
+	await.Until(startTime, func() bool { return k.Err() != nil || k.up() >= want })
 	return k
 }
 
@@ -157,49 +156,35 @@ func (k *Kit) PushClass(class string, args []any, opts ...client.Option) string 
 	return jid
 }
 
-// Await waits until cond holds; after a minute (of the bubble's time, in one)
-// the test fails with the tree and the last events.
-func (k *Kit) Await(what string, cond func() bool) {
-	k.tb.Helper()
-	if !await(awaitTime, cond) {
-		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.show())
-	}
+// Settled tells whether the daemon runs nothing and has nothing left to settle.
+// What it has not fetched yet does not count: wait for that first.
+func (k *Kit) Settled() bool {
+	s := k.Stats()
+	return s.Busy == 0 && s.Waiting == 0
 }
 
-// AwaitTree waits until cond holds for a snapshot of the tree.
-func (k *Kit) AwaitTree(what string, cond func(actors.Tree) bool) {
-	k.tb.Helper()
-	k.Await(what, func() bool { return cond(k.Tree()) })
-}
-
-// AwaitState waits until the actor at path is in state.
-func (k *Kit) AwaitState(path string, state actors.State) {
-	k.tb.Helper()
-	k.AwaitTree(path+" "+string(state), func(t actors.Tree) bool {
-		n, ok := t.Find(path)
-		return ok && n.State == state
-	})
-}
-
-// AwaitSettled waits until the daemon runs nothing and has nothing left to
-// settle. What it has not fetched yet does not count: wait for that first.
-func (k *Kit) AwaitSettled() {
-	k.tb.Helper()
-	k.Await("everything settled", func() bool {
-		s := k.Stats()
-		return s.Busy == 0 && s.Waiting == 0
-	})
-}
-
-func await(d time.Duration, cond func() bool) bool {
-	for deadline := time.Now().Add(d); !cond(); {
-		if time.Now().After(deadline) {
+// Healthy tells whether every actor runs: none is crashed, restarting, held or
+// missing.
+func (k *Kit) Healthy() bool {
+	tree := k.Tree()
+	for _, a := range tree {
+		switch a.State {
+		case actors.StateRunning, actors.StateIdle, actors.StateBusy:
+		default:
 			return false
 		}
-		time.Sleep(2 * time.Millisecond) // a condition on a whole tree has no one signal
 	}
-	return true
+	return len(tree) > 0 && k.Err() == nil
 }
+
+// Probe starts a probe in the daemon's own actor system, to watch its actors.
+func (k *Kit) Probe() *probe.Probe {
+	k.tb.Helper()
+	return probe.New(k.tb, k.ActorSystem())
+}
+
+// PID names the actor at path in the daemon's system, for a probe.
+func (k *Kit) PID(path string) *actor.PID { return actor.NewPID(k.ActorSystem().Address(), path) }
 
 // remember keeps what a strict kit may have to show: after the stop everything
 // is stopped.

@@ -17,7 +17,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/tbtest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 const processor = "launcher/default/processor-0"
@@ -30,18 +32,19 @@ func everywhere(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 	})
 }
 
-func one(s *testkit.Scripted, rdb redis.UniversalClient) actors.Config {
+func one(s *script.Jobs, rdb redis.UniversalClient) actors.Config {
 	return actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}}
 }
 
 func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, rdb redis.UniversalClient) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, one(s, rdb), testkit.Strict())
-		k.AwaitState(processor, actors.StateIdle)
+		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		k.Hold(processor)
-		jid := k.Push(testkit.OK())
-		k.AwaitTree("a doorbell is held", func(tree actors.Tree) bool {
+		jid := k.Push(script.OK())
+		k.Await("a wake-up is held", func() bool {
+			tree := k.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
 		})
@@ -54,24 +57,26 @@ func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 			t.Error("the restart has ended the hold")
 		}
 		k.Release(processor)
-		k.AwaitTree("an empty mailbox", func(tree actors.Tree) bool {
+		k.Await("an empty mailbox", func() bool {
+			tree := k.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth == 0
 		})
 		k.Await("the job", func() bool { return s.Ended(jid) })
-		next := k.Push(testkit.OK())
+		next := k.Push(script.OK())
 		k.Await("the next job", func() bool { return s.Ended(next) })
 	})
 }
 
 func TestSuspendedActorGoesOnAtTheResume(t *testing.T) {
 	everywhere(t, func(t *testing.T, rdb redis.UniversalClient) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, one(s, rdb), testkit.Strict())
-		k.AwaitState(processor, actors.StateIdle)
+		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		k.Suspend(processor)
-		jid := k.Push(testkit.OK())
-		k.AwaitTree("a doorbell waits", func(tree actors.Tree) bool {
+		jid := k.Push(script.OK())
+		k.Await("a wake-up waits", func() bool {
+			tree := k.Tree()
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
 		})
@@ -88,10 +93,10 @@ func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
 		for _, how := range []string{"hold", "suspend"} {
 			t.Run(how+" "+path, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := testkit.NewScripted(t)
+					s := script.New(t)
 					k := testkit.Start(t, one(s, nil), testkit.Strict())
 					k.Allow(testkit.Events[actors.JobsAbandoned]())
-					hung := k.Push(testkit.Hang())
+					hung := k.Push(script.Hang())
 					k.Await("the job runs", func() bool { return s.Started(hung) })
 					if how == "hold" {
 						k.Hold(path)
@@ -114,9 +119,9 @@ func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
 
 func TestSuspendedActorKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, one(s, nil))
-		k.AwaitState(processor, actors.StateIdle)
+		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		var mu sync.Mutex
 		var seen []string
 		cancel := k.Subscribe(func(e actors.Event) {
@@ -151,8 +156,8 @@ func TestInjectionNamesTheMissingActor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fails(t, func(tb testing.TB) {
-					do(testkit.Start(tb, one(testkit.NewScripted(tb), nil)))
+				tbtest.Fails(t, func(tb testing.TB) {
+					do(testkit.Start(tb, one(script.New(tb), nil)))
 				}, name+`: actors: no actor at "launcher/nobody"`, "launcher", "processor-0")
 			})
 		})
@@ -162,11 +167,11 @@ func TestInjectionNamesTheMissingActor(t *testing.T) {
 // What a failing Await shows: tree, what the test holds, the last events.
 func TestFailingAwaitShowsTheTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails(t, func(tb testing.TB) {
-			s := testkit.NewScripted(tb)
+		tbtest.Fails(t, func(tb testing.TB) {
+			s := script.New(tb)
 			k := testkit.Start(tb, one(s, nil))
-			k.Push(testkit.Panic())
-			k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+			k.Push(script.Panic())
+			k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
 			k.Hold("launcher/poller")
 			k.Await("the impossible", func() bool { return false })
 		}, "not within 1m0s: the impossible", "restarts 1", "held by the test: launcher/poller",
@@ -176,12 +181,12 @@ func TestFailingAwaitShowsTheTree(t *testing.T) {
 
 func TestEventFiltersCount(t *testing.T) {
 	in := func(t *testing.T, f func(k *testkit.Kit)) func(tb testing.TB) {
-		return func(tb testing.TB) { f(testkit.Start(tb, one(testkit.NewScripted(tb), nil))) }
+		return func(tb testing.TB) { f(testkit.Start(tb, one(script.New(tb), nil))) }
 	}
 	panics := func(k *testkit.Kit, n int) func() {
 		return func() {
 			for range n {
-				k.Push(testkit.Panic())
+				k.Push(script.Panic())
 			}
 		}
 	}
@@ -191,7 +196,7 @@ func TestEventFiltersCount(t *testing.T) {
 		},
 		"at least": func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher/*/*").AtLeast(2), panics(k, 3)) },
 		"one":      func(k *testkit.Kit) { k.Expect(testkit.Restarts(processor), panics(k, 1)) },
-		"never":    func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher").Never(), panics(k, 1)) },
+		"never":    func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher").Times(0), panics(k, 1)) },
 		"jobs": func(k *testkit.Kit) {
 			k.Expect(testkit.Events[actors.JobRetried]().Of("Scripted").Times(1), panics(k, 1))
 		},
@@ -208,12 +213,12 @@ func TestEventFiltersCount(t *testing.T) {
 			k.Expect(testkit.Crashes(processor).Saying("scripted panic"), panics(k, 1))
 		},
 		"starts and stops": func(k *testkit.Kit) {
-			k.Expect(testkit.Stops("launcher/default/*").AtLeast(2), func() { k.Stop() })
+			k.Expect(testkit.Events[actors.ActorStopped]().At("launcher/default/*").AtLeast(2), func() { k.Stop() })
 		},
 	}
 	for name, f := range good {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { passes(t, in(t, f)) })
+			synctest.Test(t, func(t *testing.T) { tbtest.Passes(t, in(t, f)) })
 		})
 	}
 	for name, c := range map[string]struct {
@@ -229,7 +234,7 @@ func TestEventFiltersCount(t *testing.T) {
 			[]string{"expected exactly 1", "got 2"},
 		},
 		"none was expected": {
-			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Never(), panics(k, 1)) },
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes(processor).Times(0), panics(k, 1)) },
 			[]string{"expected no ActorCrashed", "got 1"},
 		},
 		"one too many in the time that was given": {
@@ -240,14 +245,14 @@ func TestEventFiltersCount(t *testing.T) {
 		},
 		"one in the time that was given": {
 			func(k *testkit.Kit) {
-				k.Expect(testkit.Crashes(processor).Never().Within(time.Minute), func() { crashLater(k) })
+				k.Expect(testkit.Crashes(processor).Times(0).Within(time.Minute), func() { crashLater(k) })
 			},
 			[]string{"expected no ActorCrashed", "got 1"},
 		},
 		"the zero filter":        {func(k *testkit.Kit) { k.Expect(testkit.Filter{}, nil) }, []string{"zero Filter"}},
 		"the zero filter, again": {func(k *testkit.Kit) { k.Allow(testkit.Filter{}) }, []string{"zero Filter"}},
 		"a bad pattern": {
-			func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher/default/proc[").Never(), nil) },
+			func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher/default/proc[").Times(0), nil) },
 			[]string{`pattern "launcher/default/proc[": ` + path.ErrBadPattern.Error()},
 		},
 		"a bad pattern that is allowed": {
@@ -256,7 +261,7 @@ func TestEventFiltersCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { fails(t, in(t, c.f), c.want...) })
+			synctest.Test(t, func(t *testing.T) { tbtest.Fails(t, in(t, c.f), c.want...) })
 		})
 	}
 }
@@ -275,12 +280,12 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				failed, text := try(t, func(tb testing.TB) {
-					cfg := one(testkit.NewScripted(tb), nil)
+				failed, text := tbtest.Try(t, func(tb testing.TB) {
+					cfg := one(script.New(tb), nil)
 					cfg.Logger = zerolog.New(&log).Level(c.level)
 					k := testkit.Start(tb, cfg)
 					k.Crash(processor, errBoom)
-					k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+					k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
 				})
 				if n := strings.Count(log.String(), "an actor crashed"); n != c.lines || failed || strings.Contains(text, "crashed") {
 					t.Errorf("%d lines in the logger, want %d; in the test's log: %s", n, c.lines, text)
@@ -289,22 +294,22 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, text := try(t, func(tb testing.TB) {
-			k := testkit.Start(tb, one(testkit.NewScripted(tb), nil))
-			k.Push(testkit.Panic())
-			k.AwaitTree("the restart", func(tree actors.Tree) bool { return tree.Restarts(processor) == 1 })
+		_, text := tbtest.Try(t, func(tb testing.TB) {
+			k := testkit.Start(tb, one(script.New(tb), nil))
+			k.Push(script.Panic())
+			k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
 		})
 		line := regexp.MustCompile(`.*"message":"an actor crashed".*`).FindString(text)
-		if len(line) < 100 || len(line) > 700 || !strings.Contains(line, "testkit/scripted.go:") {
+		if len(line) < 100 || len(line) > 700 || !strings.Contains(line, "testkit/script/jobs.go:") {
 			t.Errorf("want a line with the place of the panic:\n%s", line)
 		}
 	})
 }
 
-func TestScriptedFatesAndCounts(t *testing.T) {
+func TestScriptedStepsAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := testkit.NewMemory(t).Client
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		var cancelled int
 		s.OnCancel = func(context.Context) { cancelled++ }
 		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}}, testkit.Strict())
@@ -325,36 +330,36 @@ func TestScriptedFatesAndCounts(t *testing.T) {
 		defer cancel()
 		want := map[string]string{}
 		for _, c := range []struct {
-			fate testkit.Fate
+			step script.Step
 			end  string
 		}{
-			{testkit.OK(), "done"},
-			{testkit.Fail(), "retried"},
-			{testkit.Panic(), "retried"},
-			{testkit.Goexit(), "retried"},
-			{testkit.Discard(), "dropped"},
-			{testkit.Kill(), "died"},
-			{testkit.Slow(5 * time.Second), "done"},
-			{testkit.Fate{Do: "dance"}, "died"},
+			{script.OK(), "done"},
+			{script.Fail(), "retried"},
+			{script.Panic(), "retried"},
+			{script.Goexit(), "retried"},
+			{script.Discard(), "dropped"},
+			{script.Kill(), "died"},
+			{script.Slow(5 * time.Second), "done"},
+			{script.Step{Do: "dance"}, "died"},
 		} {
-			want[k.Push(c.fate)] = c.end
+			want[k.Push(c.step)] = c.end
 		}
-		k.Await("all ended", func() bool { return len(s.Ends()) == len(want) })
-		k.AwaitSettled()
+		k.Await("all ended", func() bool { return len(s.Runs()) == len(want) && s.Running() == 0 })
+		k.Await("all settled", k.Settled)
 		synctest.Wait()
 		for jid, end := range want {
 			if outcome[jid] != end || s.Runs()[jid] != 1 || !s.Ended(jid) {
 				t.Errorf("job %s: %q after %d runs, want %q after one", jid, outcome[jid], s.Runs()[jid], end)
 			}
 		}
-		hang, deaf := k.Push(testkit.Hang()), k.Push(testkit.Deaf())
+		hang, stuck := k.Push(script.Hang()), k.Push(script.Unresponsive())
 		k.Await("both run", func() bool { return s.Running() == 2 })
 		r := k.Stop()
-		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != deaf {
+		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != stuck {
 			t.Errorf("drain report: %s", r)
 		}
-		if !s.Ended(hang) || s.Ended(deaf) || cancelled != 1 || s.Most() != 2 {
-			t.Errorf("hang ended %t, deaf ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(deaf), cancelled, s.Most())
+		if !s.Ended(hang) || s.Ended(stuck) || cancelled != 1 || s.Most() != 2 {
+			t.Errorf("hang ended %t, stuck ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(stuck), cancelled, s.Most())
 		}
 		if c := s.Causes(); len(c) != 1 || !strings.Contains(c[0].Error(), "shutting down") {
 			t.Errorf("causes %v", c)

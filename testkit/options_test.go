@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // plainJob has no defaults; ownJob and ownWalk have their own.
@@ -132,7 +133,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 				if n := m.Client.ZCard(t.Context(), "dead").Val(); n != int64(ended) {
 					t.Errorf("%d in dead, want %d", n, ended)
 				}
-				for jid, places := range testkit.TakeCensus(t, m.Client) {
+				for jid, places := range chaos.TakeInventory(t, m.Client) {
 					if !slices.Equal(places, []string{"dead"}) || ended == 0 {
 						t.Errorf("job %s is in %q", jid, places)
 					}
@@ -234,7 +235,7 @@ func TestTheTimeOfARun(t *testing.T) {
 			})
 		})
 	}
-	err := testkit.Perform(t.Context(), t, func(ctx context.Context, j *troupe.Job[ownJob]) error {
+	err := testkit.Perform(t, t.Context(), func(ctx context.Context, j *troupe.Job[ownJob]) error {
 		if _, limited := ctx.Deadline(); !limited || j.Queue != "critical" {
 			return fmt.Errorf("queue %s, limited %t", j.Queue, limited)
 		}

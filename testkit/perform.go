@@ -40,23 +40,23 @@ func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 // ctx is t.Context(), or one to be cancelled as a stop does; with a JobInfo in it
 // (see Context), that is the one the handler gets. A retry is tested with
 // client.Set("retry_count", n): the payload after n+1 failures.
-func Perform[A troupe.Args](ctx context.Context, tb testing.TB, fn func(context.Context, *troupe.Job[A]) error, args A, opts ...client.Option) error {
+func Perform[A troupe.Args](tb testing.TB, ctx context.Context, fn func(context.Context, *troupe.Job[A]) error, args A, opts ...client.Option) error {
 	tb.Helper()
 	r := new(troupe.Registry)
 	troupe.Handle(r, fn)
-	return performOne(ctx, tb, r, func(ctx context.Context, c *client.Client) (string, error) { return c.Push(ctx, args, opts...) })
+	return performOne(tb, ctx, r, func(ctx context.Context, c *client.Client) (string, error) { return c.Push(ctx, args, opts...) })
 }
 
 // PerformClass runs the handler that r has for class once, inside the class's own
 // middleware, with args as another program would push them. Otherwise it is Perform.
-func PerformClass(ctx context.Context, tb testing.TB, r *troupe.Registry, class string, args []any, opts ...client.Option) error {
+func PerformClass(tb testing.TB, ctx context.Context, r *troupe.Registry, class string, args []any, opts ...client.Option) error {
 	tb.Helper()
-	return performOne(ctx, tb, r, func(ctx context.Context, c *client.Client) (string, error) {
+	return performOne(tb, ctx, r, func(ctx context.Context, c *client.Client) (string, error) {
 		return c.PushClass(ctx, class, args, opts...)
 	})
 }
 
-func performOne(ctx context.Context, tb testing.TB, r *troupe.Registry, push func(context.Context, *client.Client) (string, error)) error {
+func performOne(tb testing.TB, ctx context.Context, r *troupe.Registry, push func(context.Context, *client.Client) (string, error)) error {
 	tb.Helper()
 	pushes := Fake(tb)
 	if _, err := push(context.WithoutCancel(ctx), pushes.Client); err != nil {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +13,15 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// PushedJob is a pushed job with its decoded args.
-type PushedJob[A troupe.Args] struct {
+// Job is a job that was found, with its decoded args.
+type Job[A troupe.Args] struct {
 	troupe.Job[A]
 	At time.Time // when it is due; zero: at once
 }
 
 // RequirePushed fails the test unless exactly one job of A's class was pushed
 // whose args fulfil all of match, and returns it.
-func RequirePushed[A troupe.Args](tb testing.TB, p *Pushes, match ...func(A) bool) *PushedJob[A] {
+func RequirePushed[A troupe.Args](tb testing.TB, p *Pushes, match ...func(A) bool) *Job[A] {
 	tb.Helper()
 	fits, class := pushedOf(tb, p, match)
 	if len(fits) != 1 {
@@ -58,29 +59,31 @@ func RequirePushedMany(tb testing.TB, p *Pushes, want ...troupe.Args) {
 	}
 }
 
-// pushedOf returns the pushes of A's class that fit. Args that cannot be decoded
-// fail the test: they would fail the job.
-func pushedOf[A troupe.Args](tb testing.TB, p *Pushes, match []func(A) bool) (fits []*PushedJob[A], class string) {
+// pushedOf returns the pushes of A's class that fit.
+func pushedOf[A troupe.Args](tb testing.TB, p *Pushes, match []func(A) bool) (fits []*Job[A], class string) {
 	tb.Helper()
 	class = classOf[A]()
-	for _, j := range p.All() {
+	return fitting(tb, p.All(), class, match), class
+}
+
+// fitting returns those of jobs that are of A's class and fit. Args that cannot be
+// decoded fail the test: they would fail the job.
+func fitting[A troupe.Args](tb testing.TB, jobs []Pushed, class string, match []func(A) bool) (fits []*Job[A]) {
+	tb.Helper()
+	for _, j := range jobs {
 		if j.Class() != class {
 			continue
 		}
-		job := &PushedJob[A]{At: j.At}
+		job := &Job[A]{At: j.At}
 		job.JID, job.Queue, job.Payload = j.JID(), j.Payload.Queue(), j.Clone()
 		if err := troupe.DecodeArgs(j.Args(), &job.Args); err != nil {
-			tb.Fatalf("push %s of %s: %v", j.JID(), class, err)
+			tb.Fatalf("job %s of %s: %v", j.JID(), class, err)
 		}
-		ok := true
-		for _, f := range match {
-			ok = ok && f(job.Args)
-		}
-		if ok {
+		if !slices.ContainsFunc(match, func(f func(A) bool) bool { return !f(job.Args) }) {
 			fits = append(fits, job)
 		}
 	}
-	return fits, class
+	return fits
 }
 
 // classOf asks a usable zero value of A, as the registry does.

@@ -2,21 +2,14 @@ package testkit
 
 import (
 	"fmt"
-	"regexp"
-	"runtime"
-	"slices"
 	"strings"
-	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/troupehq/troupe/actors"
 )
 
 // Strict makes the test fail at its end on anything that it did not expect: an
 // actor that crashed or escalated, a strategy that failed, a dead letter (other
-// than a doorbell), a job abandoned, fenced, left unsettled or lost, a daemon that
+// than a wake-up), a job abandoned, fenced, left unsettled or lost, a daemon that
 // gave up, events that the kit was too slow for, and a goroutine left behind. What
 // Kit.Crash causes and Kit.Expect has seen is expected; Kit.Allow names more. It
 // is crashes that must be expected, not restarts: those that a strategy restarts
@@ -114,87 +107,3 @@ func (k *Kit) allowedEnd() bool {
 	}
 	return false
 }
-
-// leakTime is how long goroutines may take to end after everything is closed.
-const leakTime = 3 * time.Second
-
-// checkLeaks looks at the end of the test for goroutines that were not there now.
-func checkLeaks(tb testing.TB) {
-	if inBubble() {
-		before := bubbleGoroutines(true)
-		tb.Cleanup(func() {
-			var left []string
-			for id, stack := range bubbleGoroutines(false) {
-				if _, old := before[id]; !old && !slices.ContainsFunc(ownFuncs, func(f string) bool { return strings.Contains(stack, f) }) {
-					left = append(left, stack)
-				}
-			}
-			if len(left) > 0 {
-				tb.Errorf("strict: found unexpected goroutines, which the bubble waits for in vain:\n%s", strings.Join(left, "\n\n"))
-			}
-		})
-		return
-	}
-	before := goleak.IgnoreCurrent()
-	var own []goleak.Option
-	for _, f := range ownFuncs {
-		own = append(own, goleak.IgnoreAnyFunction(f))
-	}
-	tb.Cleanup(func() {
-		var err error
-		for deadline := time.Now().Add(leakTime); time.Now().Before(deadline); {
-			if err = goleak.Find(append(slices.Clip(own), before)...); err == nil {
-				return
-			}
-		}
-		tb.Errorf("strict: %v", err)
-	})
-}
-
-// ownFuncs run in goroutines of what may have been made before the kit, and so
-// ends after it: a Memory, a Faults, a Scripted.
-var ownFuncs = []string{
-	"github.com/alicebob/miniredis/v2/server.(*Server).servePeer",
-	"github.com/troupehq/troupe/testkit.(*roomy).fill",
-	"github.com/troupehq/troupe/testkit.(*Scripted).perform",
-	"github.com/troupehq/troupe/testkit.(*way).send",
-	"github.com/troupehq/troupe/testkit.(*way).receive",
-	"github.com/troupehq/troupe/testkit.(*way).answer",
-}
-
-// bubbleTime is how long a kit in a bubble waits at its end, in the bubble's time,
-// for those who sleep, like a decider that was overruled: when the test is over
-// the time of a bubble stands still.
-const bubbleTime = 5 * time.Minute
-
-// header is the first line of a stack.
-var header = regexp.MustCompile(`^goroutine (\d+) \[([^,\]]*)[^\]]*synctest bubble (\d+)`)
-
-// bubbleGoroutines returns the stacks of the caller's bubble but for its own;
-// without those that are about to do something, to end, most of them, unless busy
-// is set.
-func bubbleGoroutines(busy bool) map[string]string {
-	buf := make([]byte, 1<<20)
-	n := runtime.Stack(buf, true)
-	for ; n == len(buf); n = runtime.Stack(buf, true) {
-		buf = make([]byte, 2*len(buf))
-	}
-	stacks := map[string]string{}
-	own := ""
-	for i, stack := range strings.Split(strings.TrimSpace(string(buf[:n])), "\n\n") {
-		h := header.FindStringSubmatch(stack)
-		switch {
-		case i == 0 && h == nil:
-			return nil
-		case i == 0: // the caller's comes first
-			own = h[3]
-		case h != nil && h[3] == own && (busy || !strings.HasPrefix(h[2], "run")):
-			stacks[h[1]] = stack
-		}
-	}
-	return stacks
-}
-
-// inBubble tells a testing/synctest bubble by its clock, which begins in the
-// year 2000; there is no other way to ask.
-func inBubble() bool { return time.Now().Year() < 2020 }

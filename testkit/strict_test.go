@@ -11,48 +11,50 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/tbtest"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
-func strict(tb testing.TB, s *testkit.Scripted) *testkit.Kit {
+func strict(tb testing.TB, s *script.Jobs) *testkit.Kit {
 	return testkit.Start(tb, one(s, nil), testkit.Strict())
 }
 
 // panics crashes the processor n times by its jobs; after quiet it would only end.
 func panics(k *testkit.Kit, n int) {
 	for i := range n {
-		k.Push(testkit.Panic())
-		k.AwaitTree("the restart", func(t actors.Tree) bool { return t.Restarts(processor) == i+1 })
+		k.Push(script.Panic())
+		k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == i+1 })
 	}
 }
 
 func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 	for name, c := range map[string]struct {
-		f    func(k *testkit.Kit, s *testkit.Scripted)
+		f    func(k *testkit.Kit, s *script.Jobs)
 		want []string
 	}{
 		"a panicking job": {
-			func(k *testkit.Kit, _ *testkit.Scripted) { panics(k, 1) },
+			func(k *testkit.Kit, _ *script.Jobs) { panics(k, 1) },
 			[]string{"unexpected: ", "ActorCrashed " + processor, "scripted panic"},
 		},
 		"one crash more than allowed": {
-			func(k *testkit.Kit, _ *testkit.Scripted) {
+			func(k *testkit.Kit, _ *script.Jobs) {
 				k.Allow(testkit.Crashes(processor).Times(1))
 				panics(k, 2)
 			},
 			[]string{"ActorCrashed " + processor},
 		},
 		"another cause than the allowed": {
-			func(k *testkit.Kit, _ *testkit.Scripted) {
+			func(k *testkit.Kit, _ *script.Jobs) {
 				k.Allow(testkit.Crashes(processor).Because(troupe.ErrFenced))
 				_ = k.Daemon.Crash(processor, errBoom)
 			},
 			[]string{"ActorCrashed " + processor + ": boom"},
 		},
-		"a deaf job": {
-			func(k *testkit.Kit, s *testkit.Scripted) {
-				jid := k.Push(testkit.Deaf())
+		"an unresponsive job": {
+			func(k *testkit.Kit, s *script.Jobs) {
+				jid := k.Push(script.Unresponsive())
 				k.Await("it runs", func() bool { return s.Started(jid) })
 				k.Stop()
 				s.Release()
@@ -60,13 +62,13 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 			[]string{"unexpected: JobsAbandoned"},
 		},
 		"a dead letter": {
-			func(k *testkit.Kit, _ *testkit.Scripted) {
-				k.ActorSystem().Root.Send(k.PID("launcher/nobody"), ping{1})
+			func(k *testkit.Kit, _ *script.Jobs) {
+				k.ActorSystem().Root.Send(k.PID("launcher/nobody"), ping{})
 			},
 			[]string{"dead letter: testkit_test.ping to launcher/nobody"},
 		},
 		"the end of the daemon": {
-			func(k *testkit.Kit, _ *testkit.Scripted) {
+			func(k *testkit.Kit, _ *script.Jobs) {
 				for k.Err() == nil {
 					_ = k.Daemon.Crash("launcher", errBoom)
 					synctest.Wait()
@@ -77,8 +79,8 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fails(t, func(tb testing.TB) {
-					s := testkit.NewScripted(tb)
+				tbtest.Fails(t, func(tb testing.TB) {
+					s := script.New(tb)
 					c.f(strict(tb, s), s)
 				}, append(c.want, "strict:")...)
 			})
@@ -87,34 +89,34 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 }
 
 func TestStrictPassesWhatWasExpected(t *testing.T) {
-	for name, f := range map[string]func(k *testkit.Kit, s *testkit.Scripted){
-		"nothing": func(*testkit.Kit, *testkit.Scripted) {},
-		"failing jobs": func(k *testkit.Kit, s *testkit.Scripted) {
-			jid := k.Push(testkit.Fail())
+	for name, f := range map[string]func(k *testkit.Kit, s *script.Jobs){
+		"nothing": func(*testkit.Kit, *script.Jobs) {},
+		"failing jobs": func(k *testkit.Kit, s *script.Jobs) {
+			jid := k.Push(script.Fail())
 			k.Await("it ran", func() bool { return s.Ended(jid) })
 		},
-		"a crash by the kit": func(k *testkit.Kit, _ *testkit.Scripted) {
+		"a crash by the kit": func(k *testkit.Kit, _ *script.Jobs) {
 			for _, path := range []string{processor, "launcher/default", "launcher"} {
 				k.Expect(testkit.Restarts(path), func() { k.Crash(path, errBoom) })
 			}
 		},
-		"an allowed crash": func(k *testkit.Kit, _ *testkit.Scripted) {
+		"an allowed crash": func(k *testkit.Kit, _ *script.Jobs) {
 			panics(k, 1)
 			k.Allow(testkit.Crashes("launcher/default/processor-*"))
 		},
-		"expected restarts": func(k *testkit.Kit, _ *testkit.Scripted) {
-			k.Expect(testkit.Restarts(processor).Times(1), func() { k.Push(testkit.Panic()) })
+		"expected restarts": func(k *testkit.Kit, _ *script.Jobs) {
+			k.Expect(testkit.Restarts(processor).Times(1), func() { k.Push(script.Panic()) })
 		},
-		"doorbells to the dead": func(k *testkit.Kit, _ *testkit.Scripted) {
+		"wake-ups to the dead": func(k *testkit.Kit, _ *script.Jobs) {
 			k.Quiet()
-			k.AwaitState(processor, actors.StateStopped)
-			k.Push(testkit.OK())
+			k.Await("stopped "+processor, inState(k, processor, actors.StateStopped))
+			k.Push(script.OK())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				passes(t, func(tb testing.TB) {
-					s := testkit.NewScripted(tb)
+				tbtest.Passes(t, func(tb testing.TB) {
+					s := script.New(tb)
 					f(strict(tb, s), s)
 				})
 			})
@@ -125,41 +127,41 @@ func TestStrictPassesWhatWasExpected(t *testing.T) {
 func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crash := func(tb testing.TB) *testkit.Kit {
-			cfg := one(testkit.NewScripted(tb), nil)
+			cfg := one(script.New(tb), nil)
 			cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { panic("undecided") }})
 			k := testkit.Start(tb, cfg, testkit.Strict())
 			k.Crash("launcher/poller", errBoom)
 			return k
 		}
-		fails(t, func(tb testing.TB) {
+		tbtest.Fails(t, func(tb testing.TB) {
 			crash(tb)
 			synctest.Wait() // a stop that begins at once would leave nothing to decide
 		}, "unexpected: ", "StrategyOverruled launcher: panic: undecided")
-		passes(t, func(tb testing.TB) {
+		tbtest.Passes(t, func(tb testing.TB) {
 			crash(tb).Expect(testkit.Events[actors.StrategyOverruled]().Saying("undecided"), nil)
 		})
 	})
 }
 
 func TestStrictFindsLeakedGoroutinesInRealTime(t *testing.T) {
-	passes(t, func(tb testing.TB) { strict(tb, testkit.NewScripted(tb)) })
+	tbtest.Passes(t, func(tb testing.TB) { strict(tb, script.New(tb)) })
 	leak := make(chan struct{})
 	defer close(leak)
-	fails(t, func(tb testing.TB) {
-		strict(tb, testkit.NewScripted(tb))
+	tbtest.Fails(t, func(tb testing.TB) {
+		strict(tb, script.New(tb))
 		go func() { <-leak }()
 	}, "strict: found unexpected goroutines", "TestStrictFindsLeakedGoroutinesInRealTime")
 }
 
 func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails(t, func(tb testing.TB) {
+		tbtest.Fails(t, func(tb testing.TB) {
 			m := testkit.NewMemory(tb)
-			s := testkit.NewScripted(tb)
+			s := script.New(tb)
 			cfg := one(s, m.Client)
 			cfg.Capsules[0].Fetch = fetch.NewReliable
 			k := testkit.Start(tb, cfg, testkit.Strict())
-			jid := k.Push(testkit.Hang())
+			jid := k.Push(script.Hang())
 			k.Await("it runs", func() bool { return s.Started(jid) })
 			m.SetError("LOADING Redis is loading the dataset in memory")
 			k.Stop()
@@ -173,8 +175,8 @@ func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 func TestStrictFindsLeakedGoroutinesInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leak := make(chan struct{})
-		fails(t, func(tb testing.TB) {
-			strict(tb, testkit.NewScripted(tb))
+		tbtest.Fails(t, func(tb testing.TB) {
+			strict(tb, script.New(tb))
 			go func() { <-leak }()
 		}, "strict: found unexpected goroutines", "TestStrictFindsLeakedGoroutinesInABubble")
 		close(leak)
@@ -184,7 +186,7 @@ func TestStrictFindsLeakedGoroutinesInABubble(t *testing.T) {
 // Who only sleeps does not stay: the kit waits for it, in the bubble's time.
 func TestADeciderThatSleepsOutlivesNoBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := one(testkit.NewScripted(t), nil)
+		cfg := one(script.New(t), nil)
 		cfg.Logger = zerolog.Nop()
 		cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive {
 			time.Sleep(3 * time.Second)
@@ -198,8 +200,8 @@ func TestADeciderThatSleepsOutlivesNoBubble(t *testing.T) {
 // The tree is that of the running daemon, once, with what the test held.
 func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, text := try(t, func(tb testing.TB) {
-			k := strict(tb, testkit.NewScripted(tb))
+		_, text := tbtest.Try(t, func(tb testing.TB) {
+			k := strict(tb, script.New(tb))
 			panics(k, 1)
 			k.Hold("launcher/poller")
 		})
@@ -210,8 +212,8 @@ func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 				t.Errorf("%q stands there %d times, want %d:\n%s", what, n, want, text)
 			}
 		}
-		_, text = try(t, func(tb testing.TB) {
-			k := strict(tb, testkit.NewScripted(tb))
+		_, text = tbtest.Try(t, func(tb testing.TB) {
+			k := strict(tb, script.New(tb))
 			panics(k, 1)
 			k.Await("the impossible", func() bool { return false })
 		})
@@ -224,9 +226,11 @@ func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 // What the kit has not seen may have been anything.
 func TestStrictFailsOnEventsThatItLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails(t, func(tb testing.TB) {
-			k := strict(tb, testkit.NewScripted(tb))
+		tbtest.Fails(t, func(tb testing.TB) {
+			k := strict(tb, script.New(tb))
 			k.LoseEvents(3)
 		}, "strict:", "3 events came too fast to be seen")
 	})
 }
+
+type ping struct{}

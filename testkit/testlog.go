@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// testLog writes to the log of a test while that takes it. A deaf job may end later
+// testLog writes to the log of a test while that takes it. An unresponsive job may end later
 // than its test, and whoever logs then makes package testing panic: what it says goes
 // to stderr.
 type testLog struct {

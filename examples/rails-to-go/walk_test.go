@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // make example runs both sides on one Redis, finds no difference, and leaves
@@ -31,11 +31,11 @@ func TestTheWalkFindsNoDifference(t *testing.T) {
 	}
 	tmp := t.TempDir()
 	cmd := exec.CommandContext(context.Background(), "make", "-s", "-C", "../..", "example")
-	p := testkit.StartProcess(t, "make example", cmd, "TMPDIR="+tmp)
+	p := chaos.Launch(t, "make example", cmd, "TMPDIR="+tmp)
 	if code := p.Exit(5 * time.Minute); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	out := p.Stdout.String()
+	out := p.Stdout()
 	for _, want := range []string{
 		"queues prices, 20 threads",
 		"shop: pid", "queues default, mailers, 5 threads",

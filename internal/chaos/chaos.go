@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // Config is how much of it, and how hard.
@@ -58,7 +58,7 @@ type System struct {
 	Final string
 	// Fences is when the process was told that it had been taken for dead; nil if
 	// the system tells nobody.
-	Fences func(p *testkit.Process) []time.Time
+	Fences func(p *chaos.Process) []time.Time
 }
 
 // Task is one job.

@@ -12,19 +12,21 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // daemon is one process of the system, alive or not.
 type daemon struct {
 	id      int
 	slot    int // its place; a successor has the same
-	p       *testkit.Process
+	p       *chaos.Process
 	file    string
 	started time.Time
 	paused  bool
@@ -46,12 +48,12 @@ type storm struct {
 	system System
 	r      *rand.Rand
 	dir    string
-	server *testkit.RedisServer
+	server *testkit.Server
 	rdb    *redis.Client
 
-	ways   []*testkit.Faults // of the slots, and the last of the pushers; nil: straight
-	rules  []*testkit.Rule
-	cuts   []*testkit.Rule // those of them that lose something
+	ways   []*chaos.Proxy // of the slots, and the last of the pushers; nil: straight
+	rules  []*chaos.Fault
+	cuts   []*chaos.Fault // those of them that lose something
 	addrs  []string
 	slots  []*daemon
 	all    []*daemon
@@ -91,25 +93,25 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	}
 	s := &storm{
 		t: t, cfg: cfg, system: system, r: rand.New(rand.NewPCG(cfg.Seed, 0)), dir: t.TempDir(),
-		server: testkit.StartRedis(t, args...), counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
+		server: testkit.NewServer(t, args...), counts: map[string]int{}, frozen: map[int]bool{}, accepted: map[int]time.Time{},
 	}
-	s.rdb = s.server.Client()
+	s.rdb = s.server.Client
 	for slot := range cfg.Daemons + 1 {
-		way, addr := (*testkit.Faults)(nil), s.server.Addr()
+		way, addr := (*chaos.Proxy)(nil), s.server.Options().Addr
 		if slot%2 == 1 || slot == cfg.Daemons {
-			way = testkit.NewFaults(t, s.server.Options())
+			way = chaos.NewProxy(t, s.server.Options())
 			addr = way.Listen()
 			for i, fault := range []struct {
 				p  float64
-				do testkit.Effect
+				do chaos.Effect
 			}{
-				{0.001, testkit.CutBefore},
-				{0.001, testkit.CutAfter},
-				{0.01, testkit.Delay(50 * time.Millisecond)}, // a network, not a loopback
-				{0.5, testkit.Delay(time.Millisecond)},
+				{0.001, chaos.CutBefore},
+				{0.001, chaos.CutAfter},
+				{0.01, chaos.Delay(50 * time.Millisecond)}, // a network, not a loopback
+				{0.5, chaos.Delay(time.Millisecond)},
 			} {
 				r := rand.New(rand.NewPCG(cfg.Seed, uint64(100*slot+i+1)))
-				rule := way.Add(testkit.Fault{Where: func(testkit.Command) bool { return r.Float64() < fault.p }, Do: fault.do})
+				rule := way.Add(chaos.Fault{Where: func([]string) bool { return r.Float64() < fault.p }, Do: fault.do})
 				if s.rules = append(s.rules, rule); i < 2 {
 					s.cuts = append(s.cuts, rule)
 				}
@@ -151,7 +153,7 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	left := s.settle(calm)
 	took := time.Since(calm)
 	for _, d := range s.slots {
-		d.p.Term()
+		d.p.Signal(syscall.SIGTERM)
 		d.stopped = true
 	}
 	for _, d := range s.all {
@@ -171,7 +173,7 @@ func (s *storm) start(slot int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d.p = testkit.StartProcess(s.t, fmt.Sprintf("%s %d", s.system.Name, d.id),
+	d.p = chaos.Launch(s.t, fmt.Sprintf("%s %d", s.system.Name, d.id),
 		exec.CommandContext(context.Background(), os.Args[0]), workerEnv+"="+string(text))
 	s.slots[slot] = d
 	s.all = append(s.all, d)
@@ -311,7 +313,7 @@ func (s *storm) strike(what string, slot int) bool {
 		if d.paused || !d.worked() {
 			return false // it would not hear it, or die of it
 		}
-		d.p.Term()
+		d.p.Signal(syscall.SIGTERM)
 		d.stopped = true
 		s.start(slot)
 	case "redis kill":

@@ -14,8 +14,9 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 const class = "Chaos"
@@ -54,7 +55,7 @@ func pushTroupe(rdb *redis.Client) func(context.Context, Task) error {
 	}
 }
 
-// leftTroupe reads every place of a job, as testkit.TakeCensus does, by number.
+// leftTroupe reads every place of a job, as chaos.TakeInventory does, by number.
 func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) {
 	left := map[int]string{}
 	add := func(place string, jobs []string) {
@@ -93,9 +94,9 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 	return left, nil
 }
 
-func fencesTroupe(p *testkit.Process) (at []time.Time) {
+func fencesTroupe(p *chaos.Process) (at []time.Time) {
 	for _, line := range p.Logged("fenced: this process was taken for dead and its jobs were put back by another") {
-		if when, err := time.Parse(time.RFC3339Nano, line.Str("time")); err == nil {
+		if when, err := time.Parse(time.RFC3339Nano, procs.Str(line, "time")); err == nil {
 			at = append(at, when)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/syncbuf"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // events returns what the worker has written down so far.
@@ -63,7 +65,7 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 	}
 	w := &worker{spec: spec, book: s.notes}
 	cfg := w.config(s.rdb)
-	log := &testkit.ProcessOutput{}
+	log := &syncbuf.Buffer{}
 	cfg.Logger = zerolog.New(log)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
@@ -75,7 +77,7 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 
 // goProcess is the worker in a process of its own.
 type goProcess struct {
-	*testkit.Process
+	*chaos.Process
 	identity string
 }
 
@@ -85,7 +87,7 @@ func (s *site) process(spec workerSpec) *goProcess {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
-	p := testkit.StartProcess(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
+	p := chaos.Launch(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
 	g := &goProcess{Process: p, identity: p.Ready()}
 	await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // Stops of the two sides. A thread of Ruby that waits for a job (2 s at most)
@@ -38,7 +39,7 @@ type fleetSlot struct {
 
 // fleetProcess is one life in a slot.
 type fleetProcess struct {
-	*testkit.Process
+	*chaos.Process
 	side string
 	back []string // jids that its stop put back
 }
@@ -92,14 +93,14 @@ func (f *fleet) start(side string) *fleetProcess {
 			},
 		})
 		cmd := exec.CommandContext(context.Background(), self)
-		return &fleetProcess{Process: testkit.StartProcess(f.t, "go", cmd, workerEnv+"="+encode(spec)), side: side}
+		return &fleetProcess{Process: chaos.Launch(f.t, "go", cmd, workerEnv+"="+encode(spec)), side: side}
 	}
 	file, err := filepath.Abs(filepath.Join("testdata", "fleet.rb"))
 	f.must(err)
 	args := []string{"-r", file, "-c", "6", "-t", fleetRubyTimeout, "-q", "fleet_a,2", "-q", "fleet_b", "-q", "fleet_retries"}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", args...)
 	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	p := testkit.StartProcess(f.t, "ruby", cmd, "REDIS_URL="+f.url, "FLEET_BOOK="+f.book, "RUBYOPT=-W0", "LANG=C.UTF-8")
+	p := chaos.Launch(f.t, "ruby", cmd, "REDIS_URL="+f.url, "FLEET_BOOK="+f.book, "RUBYOPT=-W0", "LANG=C.UTF-8")
 	return &fleetProcess{Process: p, side: side}
 }
 
@@ -107,7 +108,7 @@ func (p *fleetProcess) ready() bool {
 	if p.side == "go" {
 		return len(p.Logged("troupe is running")) > 0
 	}
-	return strings.Contains(p.Stderr.String(), "fleet.rb: started")
+	return strings.Contains(p.Stderr(), "fleet.rb: started")
 }
 
 var (
@@ -122,13 +123,13 @@ func (f *fleet) bury(p *fleetProcess) {
 		f.t.Errorf("exit code %d of a %s process after TERM", code, p.side)
 	}
 	if p.side == "go" {
-		report := p.Drain()
-		p.back = report.Strs("requeued")
-		if left := append(report.Strs("left"), report.Strs("lost")...); len(left) > 0 {
+		report := procs.Drain(f.t, p)
+		p.back = procs.Strs(report, "requeued")
+		if left := append(procs.Strs(report, "left"), procs.Strs(report, "lost")...); len(left) > 0 {
 			f.t.Errorf("drain report of a Go process: left or lost %v", left)
 		}
 	} else {
-		log := p.Stdout.String() + p.Stderr.String()
+		log := p.Stdout() + p.Stderr()
 		for _, m := range jidThere.FindAllStringSubmatch(rubyBack.FindString(log), -1) {
 			p.back = append(p.back, m[1])
 		}

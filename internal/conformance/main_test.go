@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // they wait for other processes most of the time
 	code := m.Run()
-	stopShared()
+	binary.finish()
 	os.Exit(code)
 }
 
@@ -36,7 +36,7 @@ const soon = 30 * time.Second
 
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	testkit.Await(t, soon, what, cond)
+	testkit.Await(t, what, cond)
 }
 
 // tail is the end of s, n bytes of it.

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // rubyMissing tells why Ruby's Sidekiq cannot be used; asked once.
@@ -47,7 +47,7 @@ func needRuby(t testing.TB) {
 // costs half a second. It serves one request at a time, each on the database of
 // the test that asks.
 type console struct {
-	*testkit.Process
+	*chaos.Process
 	mu  sync.Mutex
 	in  io.Writer
 	out *bufio.Reader
@@ -64,12 +64,8 @@ var theConsole = sync.OnceValues(func() (*console, error) {
 		return nil, err
 	}
 	cmd.Stdout = write
-	p, err := testkit.LaunchProcess("console.rb", cmd)
-	if err != nil {
-		return nil, err
-	}
+	p := chaos.Launch(binary, "console.rb", cmd)
 	_ = write.Close()
-	share(p)
 	return &console{Process: p, in: in, out: bufio.NewReader(out)}, nil
 })
 
@@ -87,7 +83,7 @@ func ruby(t testing.TB, url, script string, out any, args ...any) {
 		Error string
 	}
 	if err := c.ask(map[string]any{"url": url, "script": script, "args": args}, &answer); err != nil {
-		t.Fatalf("%v\n%s", err, c.Stderr.String())
+		t.Fatalf("%v\n%s", err, c.Stderr())
 	}
 	if answer.Error != "" {
 		t.Fatalf("ruby: %s\nin: %s", answer.Error, script)
@@ -111,57 +107,61 @@ func (c *console) ask(request map[string]any, answer any) error {
 	return json.Unmarshal(text, answer)
 }
 
-// shared are the processes that end with the last test.
-var shared struct {
+// binary stands for all tests: what is tied to it ends with the last of them.
+var binary = &allTests{}
+
+type allTests struct {
+	testing.TB
 	mu  sync.Mutex
-	all []*testkit.Process
+	end []func()
 }
 
-func share(p *testkit.Process) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.all = append(shared.all, p)
+func (a *allTests) Helper()                           {}
+func (a *allTests) Failed() bool                      { return false }
+func (a *allTests) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+func (a *allTests) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (a *allTests) Cleanup(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.end = append(a.end, f)
 }
 
-func stopShared() {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	for _, p := range shared.all {
-		p.Kill()
+func (a *allTests) finish() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.end {
+		f()
 	}
 }
 
 // boot starts a real Sidekiq server (testdata/worker.rb). Call booted next.
-func boot(t testing.TB, url string, flags ...string) *testkit.Process {
+func boot(t testing.TB, url string, flags ...string) *chaos.Process {
 	t.Helper()
-	needRuby(t)
 	file, err := filepath.Abs(filepath.Join("testdata", "worker.rb"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	p, err := testkit.LaunchProcess("sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
 }
 
-func booted(t testing.TB, p *testkit.Process) {
+func booted(t testing.TB, p *chaos.Process) {
 	t.Helper()
 	await(t, "sidekiq runs", func() bool {
-		return strings.Contains(p.Stderr.String(), "worker.rb: started") || !p.Running()
+		return strings.Contains(p.Stderr(), "worker.rb: started") || !p.Running()
 	})
 	if !p.Running() {
-		t.Fatalf("sidekiq has ended: %s", p.Stderr.String())
+		t.Fatalf("sidekiq has ended: %s", p.Stderr())
 	}
 }
 
 // sidekiq runs a real Sidekiq server of the test's own.
-func (s *site) sidekiq(flags ...string) *testkit.Process {
+func (s *site) sidekiq(flags ...string) *chaos.Process {
 	s.t.Helper()
-	p := boot(s.t, s.url, flags...).Own(s.t)
+	needRuby(s.t)
+	p := boot(s.t, s.url, flags...)
 	booted(s.t, p)
 	return p
 }
@@ -205,7 +205,7 @@ func ofJID(jids ...string) func(rubyRun) bool {
 var sharedSidekiq struct {
 	once sync.Once
 	url  string
-	p    *testkit.Process
+	p    *chaos.Process
 }
 
 var sharedQueues = []string{"check11", "check14", "check15", "check16", "check43", "check45"}
@@ -223,8 +223,7 @@ func withSharedSidekiq(t *testing.T) *site {
 		for _, name := range sharedQueues {
 			flags = append(flags, "-q", name)
 		}
-		sharedSidekiq.p = boot(t, sharedSidekiq.url, flags...)
-		share(sharedSidekiq.p)
+		sharedSidekiq.p = boot(binary, sharedSidekiq.url, flags...)
 	})
 	booted(t, sharedSidekiq.p)
 	options, err := redis.ParseURL(sharedSidekiq.url)

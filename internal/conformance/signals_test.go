@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/procs"
 )
 
 // quickBeat is for tests that are not about the time between beats.
@@ -93,7 +94,7 @@ func TestCheck26DumpThreadsLogsGoroutinesAndWorkGoesOn(t *testing.T) {
 	s.awaitRuns(1, jid)
 	s.signal(p, "dump_threads")
 	dump := p.AwaitLog("dump")
-	if text := dump.Str("goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
+	if text := procs.Str(dump, "goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
 		t.Errorf("goroutines: %.500s", text)
 	}
 	s.awaitRuns(1, s.push("Record", `[]`))

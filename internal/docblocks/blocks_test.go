@@ -43,6 +43,7 @@ var prelude = map[string][]string{
 	"actors":          {"internal/docblocks/testdata/readme.go", "examples/quickstart/main.go"},
 	".":               {"examples/quickstart/main.go", "internal/docblocks/testdata/tour.go"},
 	"client":          {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go"},
+	"testkit/chaos":   {"internal/docblocks/testdata/testkit.go"},
 	"testkit":         {"examples/quickstart/main.go", "internal/docblocks/testdata/testkit.go"},
 	"fetch/fetchtest": {"internal/docblocks/testdata/fetchtest.go"},
 }

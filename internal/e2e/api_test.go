@@ -36,7 +36,7 @@ func TestRubySeesTheProcess(t *testing.T) {
 	rec.await(soon, 1, "start", jid)
 	push(t, rdb, "Record", "[]")
 	rec.await(soon, 2, "start", "")
-	testkit.Await(t, soon, "a beat with the job in it", func() bool { return rdb.HGet(t.Context(), identity, "busy").Val() == "1" })
+	testkit.Await(t, "a beat with the job in it", func() bool { return rdb.HGet(t.Context(), identity, "busy").Val() == "1" })
 
 	var seen []process
 	ruby(t, url, showProcesses, &seen)
@@ -78,7 +78,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	rec := newRecords(t)
 	p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Timeout: time.Second})
 	identity := p.Ready()
-	testkit.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+	testkit.Await(t, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	jid, raw := push(t, rdb, "HangOnce", "[]")
 	rec.await(soon, 1, "start", jid)
 
@@ -91,7 +91,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	p.AwaitLog("dump")
 	p.AwaitLog("quiet: no new jobs will be fetched")
 	obeyed := time.Since(pressed)
-	testkit.Await(t, soon, "quiet is shown", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+	testkit.Await(t, "quiet is shown", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 	t.Logf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
 	if time.Since(pressed) > 18*time.Second || time.Since(pressed)-obeyed > 8*time.Second { // there are 10 s between beats
 		t.Errorf("quiet! was obeyed after %s and shown after %s", obeyed, time.Since(pressed))
@@ -132,7 +132,7 @@ func TestEmbeddedIgnoresTheButtons(t *testing.T) {
 	if err := rdb.LPush(t.Context(), identity+"-signals", "TERM", "TSTP").Err(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Await(t, soon, "the signals are taken", func() bool { return len(p.Logged("ignored a remote signal: this process is embedded")) == 2 })
+	testkit.Await(t, "the signals are taken", func() bool { return len(p.Logged("ignored a remote signal: this process is embedded")) == 2 })
 	push(t, rdb, "Record", "[]")
 	clean(t, rdb)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -46,7 +47,7 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 			if code := p.Exit(soon); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			text := p.Stderr.String()
+			text := p.Stderr()
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
 					t.Errorf("stderr has no %q: %s", want, text)
@@ -60,12 +61,12 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 	t.Run("library", func(t *testing.T) {
 		t.Parallel()
 		p := startWorkerSoon(t, workerSpec{Redis: url, Records: url, Lease: time.Millisecond})
-		if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr.String(), "Lease is 1ms") {
-			t.Errorf("exit code %d: %s", code, p.Stderr.String())
+		if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr(), "Lease is 1ms") {
+			t.Errorf("exit code %d: %s", code, p.Stderr())
 		}
 		p = startWorkerSoon(t, workerSpec{Redis: "redis://127.0.0.1:1/0", Records: url})
 		if code := p.Exit(soon); code != 1 {
-			t.Errorf("exit code %d: %s", code, p.Stderr.String())
+			t.Errorf("exit code %d: %s", code, p.Stderr())
 		}
 	})
 }
@@ -74,8 +75,8 @@ func TestVersionAndHelpExitWith0(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"version"}, {"-V"}, {"run", "-V"}, {"--help"}, {"run", "-h"}} {
 		p := troupeCmd(t, nil, args...)
-		if code := p.Exit(soon); code != 0 || p.Stdout.String() == "" {
-			t.Errorf("troupe %v: exit code %d, printed %q", args, code, p.Stdout.String())
+		if code := p.Exit(soon); code != 0 || p.Stdout() == "" {
+			t.Errorf("troupe %v: exit code %d, printed %q", args, code, p.Stdout())
 		}
 	}
 }
@@ -95,14 +96,14 @@ func TestEscalationExitsWith70(t *testing.T) {
 	}
 	why := p.AwaitLog("the supervision tree gave up: stopping")
 	for _, part := range []string{"escalated: launcher/bug failed", "launcher/bug/fetcher", "fetcher with a bug"} {
-		if !strings.Contains(why.Str("error"), part) {
-			t.Errorf("the reason has no %q: %s", part, why.Str("error"))
+		if !strings.Contains(procs.Str(why, "error"), part) {
+			t.Errorf("the reason has no %q: %s", part, procs.Str(why, "error"))
 		}
 	}
 	if left := leftovers(t, rdb); len(left) != 1 || left[0] != "queue:default: "+running {
 		t.Errorf("left in Redis: %v", left)
 	}
-	p.Drain()
+	procs.Drain(t, p)
 }
 
 // Panics of jobs spend no budget by themselves; what a strategy makes of them does.

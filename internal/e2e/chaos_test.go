@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // Three processes work under load while they are stopped, killed and replaced at
@@ -27,12 +29,12 @@ func TestRandomKillsAndStops(t *testing.T) {
 	// and a job that three kills happen to hit is no poison pill.
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 6 * time.Second, Timeout: 20 * time.Second, Poll: time.Second, Poison: -1,
 		Capsules: []capsuleSpec{{Concurrency: 10, Queues: []string{"default", "low"}}, {Name: "other", Concurrency: 3, Queues: []string{"other", "default"}}}}
-	var procs []*testkit.Process
+	var workers []*chaos.Process
 	for range 3 {
-		procs = append(procs, startWorker(t, spec))
+		workers = append(workers, startWorker(t, spec))
 	}
 	killed := map[int]bool{}
-	var stopped []*testkit.Process
+	var stopped []*chaos.Process
 	pushed := map[string]bool{}
 	stops := 0
 	tick := time.NewTicker(pace)
@@ -57,32 +59,32 @@ func TestRandomKillsAndStops(t *testing.T) {
 		if r.IntN(5) != 0 {
 			continue
 		}
-		i := r.IntN(len(procs))
-		young := len(procs[i].Logged("troupe is running")) == 0 // TERM would end it like KILL
+		i := r.IntN(len(workers))
+		young := len(workers[i].Logged("troupe is running")) == 0 // TERM would end it like KILL
 		if r.IntN(2) == 0 || young {
-			killed[procs[i].PID()] = true
-			procs[i].Dull = true
-			procs[i].Signal(syscall.SIGKILL)
+			killed[workers[i].PID()] = true
+			workers[i].Dull = true
+			workers[i].Signal(syscall.SIGKILL)
 		} else {
 			stops++
-			procs[i].Signal(syscall.SIGTERM)
-			stopped = append(stopped, procs[i])
+			workers[i].Signal(syscall.SIGTERM)
+			stopped = append(stopped, workers[i])
 		}
-		procs[i] = startWorkerSoon(t, spec)
+		workers[i] = startWorkerSoon(t, spec)
 	}
 	for _, p := range stopped {
 		if code := p.Exit(soon); code != 0 {
 			t.Errorf("exit code %d after TERM", code)
 		}
-		if report := p.Drain(); len(report.Strs("left"))+len(report.Strs("requeued"))+len(report.Strs("abandoned")) > 0 {
+		if report := procs.Drain(t, p); len(procs.Strs(report, "left"))+len(procs.Strs(report, "requeued"))+len(procs.Strs(report, "abandoned")) > 0 {
 			t.Errorf("drain report after a stop under light load: %v", report)
 		}
 	}
-	testkit.Await(t, 2*soon, "every job has ended well", func() bool {
+	testkit.Await(t, "every job has ended well", func() bool {
 		retryNow(t, rdb)
 		return len(ran(rec)) == len(pushed)
 	})
-	testkit.Await(t, 2*soon, "no job is left", func() bool {
+	testkit.Await(t, "no job is left", func() bool {
 		retryNow(t, rdb) // of a run that was killed after its end and before its ack
 		return len(leftovers(t, rdb)) == 0
 	})
@@ -103,9 +105,9 @@ func TestRandomKillsAndStops(t *testing.T) {
 		}
 	}
 	t.Logf("%d jobs, %d runs, %d kills, %d stops; %d jobs ended well twice", len(pushed), len(rec.find("start", "")), len(killed), stops, twice)
-	fetchers := int64(2 * len(procs))
-	testkit.Await(t, soon, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == fetchers })
-	for _, p := range procs {
+	fetchers := int64(2 * len(workers))
+	testkit.Await(t, "the dead are forgotten", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == fetchers })
+	for _, p := range workers {
 		p.Stop(soon)
 	}
 	for _, key := range []string{"troupe:places", "troupe:expiries"} {

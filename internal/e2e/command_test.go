@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // troupeCmd runs the troupe command.
-func troupeCmd(t testing.TB, env []string, args ...string) *testkit.Process {
+func troupeCmd(t testing.TB, env []string, args ...string) *chaos.Process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -19,18 +19,18 @@ func troupeCmd(t testing.TB, env []string, args ...string) *testkit.Process {
 	}
 	cmd := exec.CommandContext(context.Background(), path, args...)
 	cmd.Dir = t.TempDir()
-	return testkit.StartProcess(t, "troupe "+args[0], cmd, env...)
+	return chaos.Launch(t, "troupe "+args[0], cmd, env...)
 }
 
 // daemon runs "troupe run" with a configuration file and waits until it runs.
-func daemon(t testing.TB, url, config string, flags ...string) *testkit.Process {
+func daemon(t testing.TB, url, config string, flags ...string) *chaos.Process {
 	t.Helper()
 	p := daemonSoon(t, url, config, flags...)
 	p.Ready()
 	return p
 }
 
-func daemonSoon(t testing.TB, url, config string, flags ...string) *testkit.Process {
+func daemonSoon(t testing.TB, url, config string, flags ...string) *chaos.Process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "troupe.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

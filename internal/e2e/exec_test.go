@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -39,7 +40,7 @@ handlers:
 // only waits for the one member of set and returns it.
 func only(t testing.TB, rdb *redis.Client, set string) *troupe.Payload {
 	t.Helper()
-	testkit.Await(t, soon, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
+	testkit.Await(t, "a job in "+set, func() bool { return rdb.ZCard(t.Context(), set).Val() == 1 })
 	return parsed(t, rdb.ZRange(t.Context(), set, 0, 0).Val()[0])
 }
 
@@ -91,12 +92,12 @@ func TestExecHandlers(t *testing.T) {
 					t.Errorf("environment %q", got)
 				}
 				out := p.Logged("job output")
-				if len(out) != 1 || out[0].Str("line") != "saved" || out[0].Str("jid") != jid {
+				if len(out) != 1 || procs.Str(out[0], "line") != "saved" || procs.Str(out[0], "jid") != jid {
 					t.Errorf("log of its output: %v", out)
 				}
 			case "Echo":
-				if p.Stdout.String() != "[\"x\",1.5]\n" {
-					t.Errorf("printed %q", p.Stdout.String())
+				if p.Stdout() != "[\"x\",1.5]\n" {
+					t.Errorf("printed %q", p.Stdout())
 				}
 			}
 			for _, l := range p.Logged("job done") {
@@ -120,7 +121,7 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 	p := daemon(t, url, fmt.Sprintf(execConfig, dir))
 	push(t, rdb, "Child", "[]")
 	running := filepath.Join(dir, "running")
-	testkit.Await(t, soon, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
+	testkit.Await(t, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
 	text, err := os.ReadFile(running)
 	if err != nil {
 		t.Fatal(err)
@@ -132,14 +133,14 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testkit.Await(t, soon, "process "+field+" is gone", func() bool { return !alive(pid) })
+		testkit.Await(t, "process "+field+" is gone", func() bool { return !alive(pid) })
 	}
 	t.Logf("program and its child were gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 	if err := os.Remove(running); err != nil {
 		t.Fatal(err)
 	}
 	daemon(t, url, fmt.Sprintf(execConfig, dir))
-	testkit.Await(t, soon, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
+	testkit.Await(t, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
 	t.Logf("it ran again %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
@@ -174,7 +175,7 @@ handlers:
 	for class := range want {
 		push(t, rdb, class, "[]")
 	}
-	testkit.Await(t, soon, "three jobs are to be retried", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 3 })
+	testkit.Await(t, "three jobs are to be retried", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 3 })
 	for _, raw := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
 		job := parsed(t, raw)
 		if class, _ := job.String("error_class"); want[job.Class()] != "" && class != want[job.Class()] || class == "" {
@@ -182,9 +183,9 @@ handlers:
 		}
 	}
 	noop, _ := push(t, rdb, "Noop", "[]")
-	testkit.Await(t, soon, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
+	testkit.Await(t, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
 	for _, l := range p.Logged("job done") {
-		if jid := l.Str("jid"); jid != nap && jid != noop {
+		if jid := procs.Str(l, "jid"); jid != nap && jid != noop {
 			t.Errorf("done: %v", l)
 		}
 	}

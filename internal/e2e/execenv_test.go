@@ -32,7 +32,7 @@ handlers:
 	p := troupeCmd(t, []string{"REDIS_URL=" + url, "SHOP_FOR_ALL=1", "SHOP_FOR_ENV=2", "SHOP_SECRET=3", "SHOP_OTHER=4"}, "run", "-C", file)
 	p.Ready()
 	rdb.LPush(t.Context(), "queue:default", `{"class":"Env","jid":"one\ntwo","queue":"default","args":[],"retry":true}`)
-	testkit.Await(t, soon, "the job has run", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
+	testkit.Await(t, "the job has run", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
 	text, err := os.ReadFile(filepath.Join(dir, "env"))
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func TestRubyRetriesWhatFailedInGo(t *testing.T) {
 	}
 	before := time.Now()
 	w := startWorker(t, workerSpec{Redis: url, Records: rec.url})
-	testkit.Await(t, soon, "two retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
+	testkit.Await(t, "two retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
 	w.Stop(soon)
 
 	var retries []entry
@@ -68,7 +68,7 @@ show(Sidekiq::RetrySet.new.size)`, nil)
 	s := sidekiq(t, url, "-c", "1")
 	// In Ruby FailOnce always fails: a second failure on top of Go's first.
 	runs := rubyRuns(t, rdb, 2)
-	testkit.Await(t, soon, "two retries again", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
+	testkit.Await(t, "two retries again", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
 	s.Stop(soon)
 	for _, run := range runs {
 		want := `["é"]`
@@ -132,7 +132,7 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 	w := startWorker(t, workerSpec{Redis: url, Records: rec.url, Capsules: []capsuleSpec{{Concurrency: 5, Queues: []string{"go"}}}})
 	s := sidekiq(t, url, "-c", "2", "-q", "ruby")
 	rubyRuns(t, rdb, 34)
-	testkit.Await(t, soon, "empty queues", func() bool {
+	testkit.Await(t, "empty queues", func() bool {
 		return rdb.Exists(t.Context(), "queue:go", "queue:ruby").Val() == 0 && len(private(t, rdb)) == 0
 	})
 	w.Stop(soon)

@@ -114,7 +114,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 	if err := rdb.LPush(t.Context(), "queue:default", raw).Err(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Await(t, soon, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
+	testkit.Await(t, "a retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
 	retryNow(t, rdb)
 	runs := rec.await(soon, 2, "start", "")
 	if runs[0].Payload != raw {
@@ -127,7 +127,7 @@ func TestGoKeepsWhatRubysJobsCarry(t *testing.T) {
 			t.Errorf("%s was %s, is %s", key, b, a)
 		}
 	}
-	testkit.Await(t, soon, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
+	testkit.Await(t, "settled", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 func parsed(t testing.TB, raw string) *troupe.Payload {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // published is what a process tells about its queues, the maps as they are written.
@@ -24,9 +25,9 @@ type published struct {
 }
 
 // infoOf returns the info of the process at the number pid.
-func infoOf(t *testing.T, rdb *redis.Client, p *testkit.Process) (in published) {
+func infoOf(t *testing.T, rdb *redis.Client, p *chaos.Process) (in published) {
 	t.Helper()
-	testkit.Await(t, soon, "the process is listed", func() bool {
+	testkit.Await(t, "the process is listed", func() bool {
 		for _, identity := range rdb.SMembers(t.Context(), "processes").Val() {
 			text := rdb.HGet(t.Context(), identity, "info").Val()
 			var whose struct{ PID int }

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // hang pushes n jobs that hang on their first run and waits until they do.
@@ -35,10 +36,10 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 
 // rescued waits until the process p has run every job of raws, bytes unchanged,
 // exactly once, and nothing is left.
-func rescued(t testing.TB, rdb *redis.Client, rec *records, p *testkit.Process, raws map[string]string, limit time.Duration) {
+func rescued(t testing.TB, rdb *redis.Client, rec *records, p *chaos.Process, raws map[string]string, limit time.Duration) {
 	t.Helper()
 	killed := time.Now()
-	testkit.Await(t, limit, "all jobs have run again", func() bool { return len(rec.find("end", "")) >= len(raws) })
+	within(t, limit, "all jobs have run again", func() bool { return len(rec.find("end", "")) >= len(raws) })
 	t.Logf("all %d jobs have run again %s after the kill", len(raws), time.Since(killed).Round(10*time.Millisecond))
 	clean(t, rdb)
 	again := map[string]int{}
@@ -77,7 +78,7 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	rec := newRecords(t)
 	// none of the dying may lose its jobs while it lives
 	spec := workerSpec{Redis: url, Records: rec.url, Lease: 5 * time.Second, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
-	var dying []*testkit.Process
+	var dying []*chaos.Process
 	for range 2 {
 		dying = append(dying, startWorker(t, spec))
 	}
@@ -88,7 +89,7 @@ func TestKilledProcessesShortLease(t *testing.T) {
 	}
 	rescued(t, rdb, rec, lives, raws, soon)
 	// a process is forgotten after its jobs are back
-	testkit.Await(t, soon, "of the fetchers one is registered", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == 1 })
+	testkit.Await(t, "of the fetchers one is registered", func() bool { return rdb.HLen(t.Context(), "troupe:places").Val() == 1 })
 }
 
 // Most of the jobs were fetched and had not begun.
@@ -114,7 +115,7 @@ func TestKilledWhileFetched(t *testing.T) {
 	held := len(private(t, rdb))
 	t.Logf("killed with %d jobs fetched, %d begun, %d ended", held, len(rec.find("start", "")), len(rec.find("end", "")))
 	startWorker(t, spec)
-	testkit.Await(t, soon, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
+	testkit.Await(t, "every job has run", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 }
 

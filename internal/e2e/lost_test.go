@@ -76,7 +76,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 			}
 			p := startWorker(t, spec)
 			if c.name == "blocked move" {
-				testkit.Await(t, soon, "it waits for a push", func() bool { return waiting(t, rdb) == 1 })
+				testkit.Await(t, "it waits for a push", func() bool { return waiting(t, rdb) == 1 })
 			}
 			if !c.early {
 				jid, _ = push(t, rdb, c.class, "[1]", c.opts...)
@@ -95,7 +95,7 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 					t.Errorf("exit code %d", code)
 				}
 			}
-			testkit.Await(t, soon, "the job is in "+c.end, func() bool {
+			testkit.Await(t, "the job is in "+c.end, func() bool {
 				return where(t, rdb, jid) == c.end && len(private(t, rdb)) == 0 && len(leftovers(t, rdb)) == min(1, len(c.end))
 			})
 			rec.await(soon, c.runs, "end", jid)

@@ -25,7 +25,7 @@ func TestRubyReschedulesWhatTheCommandPushed(t *testing.T) {
 		}
 		p := troupeCmd(t, []string{"REDIS_URL=" + url}, append(flags, args...)...)
 		if code := p.Exit(soon); code != 0 {
-			t.Fatalf("troupe push %q: exit code %d: %s", args, code, p.Stderr.String())
+			t.Fatalf("troupe push %q: exit code %d: %s", args, code, p.Stderr())
 		}
 	}
 	before := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()
@@ -41,8 +41,8 @@ func TestRubyReschedulesWhatTheCommandPushed(t *testing.T) {
 	}
 
 	p := troupeCmd(t, []string{"REDIS_URL=" + url}, "push", "X", "1", `[2, -1e999]`)
-	if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr.String(), "[1]: number -1e999 at byte 4 is too large") {
-		t.Errorf("a number that is no double: exit code %d: %s", code, p.Stderr.String())
+	if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr(), "[1]: number -1e999 at byte 4 is too large") {
+		t.Errorf("a number that is no double: exit code %d: %s", code, p.Stderr())
 	}
 	if rdb.Exists(t.Context(), "queue:default").Val() != 0 {
 		t.Error("a job with a number that is no double was pushed")

@@ -62,7 +62,7 @@ func TestOddBytesInAQueue(t *testing.T) {
 	for _, raw := range runs {
 		rdb.LPush(t.Context(), "queue:default", raw)
 	}
-	testkit.Await(t, soon, "the queue is empty", func() bool {
+	testkit.Await(t, "the queue is empty", func() bool {
 		return rdb.Exists(t.Context(), "queue:default").Val() == 0 && len(private(t, rdb)) == 0
 	})
 	got := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
@@ -99,7 +99,7 @@ func TestOddBytesInAQueue(t *testing.T) {
 			t.Errorf("%s ran %d times", jid, len(e))
 		}
 	}
-	if text := p.Stderr.String(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
+	if text := p.Stderr(); strings.Contains(text, "launcher/default/fetcher\",\"directive") {
 		t.Errorf("the fetcher crashed: %s", text)
 	}
 	p.Stop(soon)
@@ -124,7 +124,7 @@ func TestOddMembersOfTheSets(t *testing.T) {
 		if e := rec.await(soon, 1, "start", set)[0]; e.Args != `["é",1.10]` {
 			t.Errorf("ran with %s", e.Args)
 		}
-		testkit.Await(t, soon, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
+		testkit.Await(t, set+" is empty", func() bool { return rdb.ZCard(t.Context(), set).Val() == 0 })
 	}
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	for _, raw := range odd {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -54,14 +55,14 @@ func TestOutageLosesNoJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Await(t, soon, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
+	testkit.Await(t, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
 
 	s.Kill()
 	away := p.AwaitLog("redis is away")
-	cpu := p.CPU()
+	cpu := procs.CPU(t, p.PID())
 	// The length of the outage is what is tested.
 	time.Sleep(5 * time.Second)
-	cpu = p.CPU() - cpu
+	cpu = procs.CPU(t, p.PID()) - cpu
 	runs := len(rec.find("start", ""))
 	restart(t, s)
 	back := time.Now()
@@ -74,7 +75,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 		t.Errorf("the process took %s of CPU in an outage of 5 s", cpu)
 	}
 
-	testkit.Await(t, soon, "the jobs that failed during the outage are retries", func() bool {
+	testkit.Await(t, "the jobs that failed during the outage are retries", func() bool {
 		return where(t, rdb, failing[0]) == "retry" && where(t, rdb, failing[1]) == "retry"
 	})
 	for _, m := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
@@ -82,7 +83,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 			rdb.ZRem(t.Context(), "retry", m)
 		}
 	}
-	testkit.Await(t, soon, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
+	testkit.Await(t, "every job is done", func() bool { return len(ran(rec)) == len(jids) })
 	clean(t, rdb)
 	for jid, n := range ran(rec) {
 		if n != 1 {
@@ -116,7 +117,7 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	restart(t, s)
 	p.AwaitLog("redis is back")
 	rec.await(soon, 1, "end", done)
-	testkit.Await(t, soon, "the failure is a retry and only the job that hangs is in progress", func() bool {
+	testkit.Await(t, "the failure is a retry and only the job that hangs is in progress", func() bool {
 		return where(t, rdb, fails) == "retry" && slices.Equal(private(t, rdb), []string{raw})
 	})
 	if at := where(t, rdb, done); at != "" {
@@ -124,7 +125,7 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	}
 	next, _ := push(t, rdb, "Record", "[]")
 	rec.await(soon, 1, "end", next)
-	testkit.Await(t, soon, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+	testkit.Await(t, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 	if n := len(rec.find("start", "")); n != 4 {
 		t.Errorf("%d runs of 4 jobs", n)
 	}
@@ -158,15 +159,15 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	if took > 15*time.Second {
 		t.Errorf("ended after %s", took)
 	}
-	report := p.Drain()
-	if got := report.Strs("left"); !slices.Equal(got, []string{hangs}) {
+	report := procs.Drain(t, p)
+	if got := procs.Strs(report, "left"); !slices.Equal(got, []string{hangs}) {
 		t.Errorf("left %v, want %s", got, hangs)
 	}
-	if got := report.Strs("lost"); !slices.Equal(got, []string{risky}) {
+	if got := procs.Strs(report, "lost"); !slices.Equal(got, []string{risky}) {
 		t.Errorf("lost %v, want %s", got, risky)
 	}
 	lost := p.Logged("lost: Redis did not take the job back and this fetcher has no private place")
-	if len(lost) != 1 || lost[0].Str("payload") != riskyRaw {
+	if len(lost) != 1 || procs.Str(lost[0], "payload") != riskyRaw {
 		t.Errorf("log of the lost job: %v, want its bytes %s", lost, riskyRaw)
 	}
 	restart(t, s)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // keeper is a process manager: it starts a worker again when it has died.
@@ -15,7 +16,7 @@ type keeper struct {
 	t    *testing.T
 	spec workerSpec
 
-	all    []*testkit.Process
+	all    []*chaos.Process
 	deaths int
 }
 
@@ -70,7 +71,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				Redis: url, Records: rec.url, Lease: 5 * time.Second, Timeout: 5 * time.Second,
 				Capsules: []capsuleSpec{{Concurrency: 50, Queues: []string{"default"}}},
 			}, processes)
-			testkit.Await(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
+			within(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
 				k.replace()
 				return rdb.ZCard(t.Context(), "dead").Val() == 1 && len(ran(rec)) == 50 && len(leftovers(t, rdb)) == 1
 			})
@@ -107,7 +108,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 					t.Errorf("%s ran from queue %s as %s, pushed %s", e.JID, e.Queue, e.Payload, raws[e.JID])
 				}
 			}
-			testkit.Await(t, soon, "all who have ended are acquitted of a second death", func() bool {
+			testkit.Await(t, "all who have ended are acquitted of a second death", func() bool {
 				for jid, text := range rdb.HGetAll(t.Context(), "troupe:recovered:log").Val() {
 					var n []json.RawMessage
 					if json.Unmarshal([]byte(text), &n) != nil || len(n) > 1 {

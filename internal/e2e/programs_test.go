@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // program is one of the two ways to run a daemon: the command, and a user's own
@@ -21,13 +23,13 @@ type program struct {
 // running is a daemon of which a test can ask whether a job has begun.
 type running struct {
 	t *testing.T
-	*testkit.Process
+	*chaos.Process
 	begun func(jid string) bool
 }
 
 func (r *running) awaitBegun(jid string) {
 	r.t.Helper()
-	testkit.Await(r.t, soon, "the job has begun", func() bool { return r.begun(jid) })
+	testkit.Await(r.t, "the job has begun", func() bool { return r.begun(jid) })
 }
 
 const commandConfig = `
@@ -44,7 +46,7 @@ func programs() []program {
 		{"command", func(t *testing.T, url string, timeout time.Duration) *running {
 			p := daemon(t, url, commandConfig, "-t", timeout.String())
 			return &running{t, p, func(jid string) bool {
-				return slices.ContainsFunc(p.Logged("job output"), func(l testkit.LogLine) bool { return l.Str("jid") == jid })
+				return slices.ContainsFunc(p.Logged("job output"), func(l procs.Line) bool { return procs.Str(l, "jid") == jid })
 			}}
 		}, 2 * time.Second}, // the child is killed
 		{"library", func(t *testing.T, url string, timeout time.Duration) *running {

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/await"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
 )
 
 // event is what a worker writes down about a job, in list events.
@@ -78,10 +79,18 @@ func (r *records) find(what, jid string) []event {
 func (r *records) await(limit time.Duration, n int, what, jid string) (found []event) {
 	r.t.Helper()
 	for seen := -1; len(found) < n; seen = len(found) {
-		testkit.Await(r.t, limit, fmt.Sprintf("%d %s events of job %q, after %d", n, what, jid, max(seen, 0)), func() bool {
+		within(r.t, limit, fmt.Sprintf("%d %s events of job %q, after %d", n, what, jid, max(seen, 0)), func() bool {
 			found = r.find(what, jid)
 			return len(found) > max(seen, 0) || len(found) >= n
 		})
 	}
 	return found
+}
+
+// within waits longer, or not as long, as testkit.Await does.
+func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	if !await.Until(limit, cond) {
+		t.Fatalf("not within %s: %s", limit, what)
+	}
 }

@@ -10,8 +10,8 @@ import (
 // A daemon whose user lacks rights ends with code 1 and names them, with the user
 // and the rule that grants them.
 func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
-	server := testkit.StartRedis(t)
-	admin := server.Client()
+	server := testkit.NewServer(t)
+	admin := server.Client
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-time").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -21,10 +21,10 @@ func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
 		t.Errorf("exit code %d, expected 1", code)
 	}
 	const want = `"worker\" the rights that the daemon needs, missing are commands EVALSHA, TIME: grant them with ACL SETUSER worker +evalsha +time`
-	if !strings.Contains(p.Stderr.String(), want) {
-		t.Errorf("its log does not say %s:\n%s", want, p.Stderr.String())
+	if !strings.Contains(p.Stderr(), want) {
+		t.Errorf("its log does not say %s:\n%s", want, p.Stderr())
 	}
-	if strings.Contains(p.Stderr.String(), "pw@") {
+	if strings.Contains(p.Stderr(), "pw@") {
 		t.Error("its log has the password")
 	}
 	if n := admin.DBSize(t.Context()).Val(); n != 0 {

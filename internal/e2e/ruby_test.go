@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // sidekiqMissing tells why Ruby's Sidekiq cannot be used; asked once.
@@ -78,7 +79,7 @@ class FailOnce < Fail; end
 `
 
 // sidekiq starts a real Sidekiq on queue and waits until it runs.
-func sidekiq(t testing.TB, url string, flags ...string) *testkit.Process {
+func sidekiq(t testing.TB, url string, flags ...string) *chaos.Process {
 	t.Helper()
 	needRuby(t)
 	file := filepath.Join(t.TempDir(), "worker.rb")
@@ -87,9 +88,9 @@ func sidekiq(t testing.TB, url string, flags ...string) *testkit.Process {
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
 	cmd.Dir = t.TempDir()
-	p := testkit.StartProcess(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
-	testkit.Await(t, soon, "sidekiq runs", func() bool {
-		return strings.Contains(p.Stderr.String(), "e2e: started") || !p.Running()
+	p := chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
+	testkit.Await(t, "sidekiq runs", func() bool {
+		return strings.Contains(p.Stderr(), "e2e: started") || !p.Running()
 	})
 	return p
 }

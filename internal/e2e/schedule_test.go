@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // lateness is what a job may start after its time in a test on a loaded
@@ -40,14 +41,14 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 	at := time.Now().Add(4 * time.Second)
 	p := troupeCmd(t, nil, "push", "Record", "--at", string(troupe.FormatScore(troupe.Score(at))), "--redis", url)
 	if code := p.Exit(soon); code != 0 {
-		t.Fatalf("push: %s", p.Stderr.String())
+		t.Fatalf("push: %s", p.Stderr())
 	}
 	check := func(who, jid string, score float64) {
 		t.Helper()
 		t.Logf("%s: started %s after its time", who, due(t, rec, jid, score))
 		clean(t, rdb)
 	}
-	check("command", strings.TrimSpace(p.Stdout.String()), troupe.Score(at))
+	check("command", strings.TrimSpace(p.Stdout()), troupe.Score(at))
 	at = time.Now().Add(500 * time.Millisecond)
 	jid, _ := push(t, rdb, "Record", "[]", client.At(at))
 	check("client", jid, troupe.Score(at))
@@ -69,7 +70,7 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
-	byIdentity := map[string]*testkit.Process{}
+	byIdentity := map[string]*chaos.Process{}
 	for range 3 {
 		p := startWorker(t, workerSpec{Redis: url, Records: rec.url, Lease: 2 * time.Second})
 		byIdentity[p.Ready()] = p
@@ -77,7 +78,7 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 	for round := range 2 {
 		// the third process asks for the seat that is free in round 1 within 4 s
 		var leader string
-		testkit.Await(t, soon, "somebody watches", func() bool {
+		testkit.Await(t, "somebody watches", func() bool {
 			leader = rdb.Get(t.Context(), "troupe:poller").Val()
 			return byIdentity[leader] != nil && rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -24,7 +25,7 @@ func TestTermAndIntEndAnIdleProcess(t *testing.T) {
 			rdb, url := redistest.New(t)
 			p := prog.start(t, url, 25*time.Second)
 			identity := p.Ready()
-			testkit.Await(t, soon, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
+			testkit.Await(t, "the first beat", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
 			began := time.Now()
 			p.Signal(sig)
 			if code := p.Exit(soon); code != 0 {
@@ -35,7 +36,7 @@ func TestTermAndIntEndAnIdleProcess(t *testing.T) {
 			if took > 15*time.Second { // the timeout is 25 s
 				t.Errorf("%v: an idle process took %s to end", sig, took)
 			}
-			if strings.Contains(p.Stderr.String(), "did not stop in time") {
+			if strings.Contains(p.Stderr(), "did not stop in time") {
 				t.Errorf("%v: some of it has not stopped", sig)
 			}
 			for _, key := range rdb.Keys(t.Context(), "*").Val() {
@@ -80,7 +81,7 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 		if took := p.Ended().Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
 			t.Errorf("ended %s after the push of a job of 1.5 s", took)
 		}
-		if got := p.Drain().Strs("finished_jids"); !slices.Equal(got, []string{jid}) {
+		if got := procs.Strs(procs.Drain(t, p), "finished_jids"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("finished %v, want %s", got, jid)
 		}
 		if at := where(t, rdb, waiting); at != "queue:default" || where(t, rdb, jid) != "" {
@@ -123,15 +124,15 @@ func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
 		if least := time.Second + prog.hard; took < least-100*time.Millisecond || took > least+15*time.Second {
 			t.Errorf("ended %s after TERM, want about %s", took, least)
 		}
-		report := p.Drain()
+		report := procs.Drain(t, p)
 		abandoned := []string{jid}
 		if prog.name == "command" {
 			abandoned = nil
 		}
-		if got := report.Strs("requeued"); !slices.Equal(got, []string{jid}) {
+		if got := procs.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("requeued %v, want %s", got, jid)
 		}
-		if got := report.Strs("abandoned"); !slices.Equal(got, abandoned) {
+		if got := procs.Strs(report, "abandoned"); !slices.Equal(got, abandoned) {
 			t.Errorf("abandoned %v, want %v", got, abandoned)
 		}
 		if left := leftovers(t, rdb); len(left) != 4 {
@@ -162,8 +163,8 @@ func obedient(t *testing.T, prog program) time.Duration {
 	p.awaitBegun(jid)
 	took := p.Stop(soon)
 	t.Logf("ended after %s", took)
-	report := p.Drain()
-	if got := report.Strs("requeued"); !slices.Equal(got, []string{jid}) || len(report.Strs("abandoned")) != 0 {
+	report := procs.Drain(t, p)
+	if got := procs.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) || len(procs.Strs(report, "abandoned")) != 0 {
 		t.Errorf("drain report %v", report)
 	}
 	if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
@@ -183,13 +184,13 @@ func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
 		running, _ := push(t, rdb, "Nap", "[1]")
 		p.awaitBegun(running)
 		p.Signal(ossignal.Quiet)
-		testkit.Await(t, soon, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
+		testkit.Await(t, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 		waiting, _ := push(t, rdb, "Record", "[]")
 		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
-		testkit.Await(t, soon, "the running job ends", func() bool { return where(t, rdb, running) == "" })
+		testkit.Await(t, "the running job ends", func() bool { return where(t, rdb, running) == "" })
 		before := rdb.HGet(t.Context(), identity, "beat").Val()
 		p.Signal(ossignal.Quiet)
-		testkit.Await(t, soon, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
+		testkit.Await(t, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
 		if !p.Running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
 			t.Errorf("running %v, jobs in %q and %q", p.Running(), where(t, rdb, waiting), where(t, rdb, due))
 		}
@@ -206,15 +207,15 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 		p.Signal(ossignal.Dump)
 		dump := p.AwaitLog("dump")
 		for _, part := range []string{"launcher", "heartbeat", "poller", "rescuer", "processor-0", "Nap " + jid} {
-			if !strings.Contains(dump.Str("tree"), part) {
-				t.Errorf("the tree has no %q:\n%s", part, dump.Str("tree"))
+			if !strings.Contains(procs.Str(dump, "tree"), part) {
+				t.Errorf("the tree has no %q:\n%s", part, procs.Str(dump, "tree"))
 			}
 		}
-		if !strings.Contains(dump.Str("goroutines"), "goroutine ") || !strings.Contains(dump.Str("goroutines"), "Perform") {
-			t.Errorf("goroutines: %.500s", dump.Str("goroutines"))
+		if !strings.Contains(procs.Str(dump, "goroutines"), "goroutine ") || !strings.Contains(procs.Str(dump, "goroutines"), "Perform") {
+			t.Errorf("goroutines: %.500s", procs.Str(dump, "goroutines"))
 		}
 		push(t, rdb, "Record", "[]")
-		testkit.Await(t, soon, "it works on", func() bool { return len(p.Logged("job done")) == 1 })
+		testkit.Await(t, "it works on", func() bool { return len(p.Logged("job done")) == 1 })
 	})
 }
 

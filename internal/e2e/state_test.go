@@ -53,7 +53,7 @@ func private(t testing.TB, rdb *redis.Client) []string {
 // clean wants no job left anywhere.
 func clean(t testing.TB, rdb *redis.Client) {
 	t.Helper()
-	testkit.Await(t, soon, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
+	testkit.Await(t, "no job is left in Redis", func() bool { return len(leftovers(t, rdb)) == 0 })
 }
 
 // retryNow makes every retry due.

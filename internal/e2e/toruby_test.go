@@ -20,7 +20,7 @@ import (
 func rubyRuns(t testing.TB, rdb *redis.Client, n int) []rubyRun {
 	t.Helper()
 	for ran, seen := 0, -1; ran < n; seen = ran { // as long as there are more and more
-		testkit.Await(t, soon, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
+		testkit.Await(t, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
 			ran = int(rdb.LLen(t.Context(), "e2e:ruby").Val())
 			return ran > max(seen, 0) || ran >= n
 		})
@@ -115,9 +115,9 @@ func TestRubyRunsWhatTheCommandPushes(t *testing.T) {
 	} {
 		p := troupeCmd(t, []string{"REDIS_URL=" + url}, append([]string{"push"}, push.flags...)...)
 		if code := p.Exit(soon); code != 0 {
-			t.Fatalf("troupe push %v: exit code %d: %s", push.flags, code, p.Stderr.String())
+			t.Fatalf("troupe push %v: exit code %d: %s", push.flags, code, p.Stderr())
 		}
-		for jid := range strings.FieldsSeq(p.Stdout.String()) {
+		for jid := range strings.FieldsSeq(p.Stdout()) {
 			want[jid] = push.args
 		}
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // site is a real Redis that gets into trouble.
@@ -54,19 +56,19 @@ func TestARealRedisInTrouble(t *testing.T) {
 
 			s.begin()
 			p.AwaitLog("redis is away")
-			cpu := p.CPU()
+			cpu := procs.CPU(t, p.PID())
 			time.Sleep(6 * time.Second) // the length of the trouble is what is tested
-			cpu = p.CPU() - cpu
+			cpu = procs.CPU(t, p.PID()) - cpu
 			if limit := 900 * time.Millisecond; cpu > limit && !raceEnabled {
 				t.Errorf("%s of CPU in 6 s of trouble", cpu)
 			}
 			if s.end != nil {
 				s.end()
 			}
-			testkit.Await(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
+			within(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
 				return len(p.Logged("redis is back")) > 0
 			})
-			testkit.Await(t, soon, "what ended meanwhile is settled", func() bool {
+			testkit.Await(t, "what ended meanwhile is settled", func() bool {
 				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
 					where(t, s.rdb, naps[2]) == "dead" && where(t, s.rdb, naps[3]) == "retry" && len(private(t, s.rdb)) == 0
 			})
@@ -144,7 +146,7 @@ func full(t *testing.T) site {
 
 func frozen(t *testing.T) site {
 	s, rdb := ownRedis(t)
-	faults := testkit.NewFaults(t, &redis.Options{Addr: s.Addr})
+	faults := chaos.NewProxy(t, &redis.Options{Addr: s.Addr})
 	return site{spec: workerSpec{Redis: "redis://" + faults.Listen() + "/0"}, rdb: rdb, begin: faults.Freeze, end: faults.Thaw}
 }
 
@@ -193,10 +195,10 @@ func sentinel(t *testing.T, host, port string) (addr string) {
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.StartProcess(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
+	chaos.Launch(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
 	s := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	defer func() { _ = s.Close() }()
-	testkit.Await(t, soon, "the sentinel knows the replica", func() bool {
+	testkit.Await(t, "the sentinel knows the replica", func() bool {
 		replicas, err := s.Replicas(t.Context(), "jobs").Result()
 		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok" && !strings.Contains(replicas[0]["flags"], "down")
 	})

@@ -84,11 +84,11 @@ func besideSidekiq(t *testing.T, waiters, least, most int) {
 	startWorker(t, workerSpec{Redis: server.URL(0), Records: rec.url, Capsules: []capsuleSpec{
 		{Concurrency: threads, Queues: []string{"default"}, Waiters: waiters},
 	}})
-	testkit.Await(t, soon, "both are idle", func() bool { return blocked(t, rdb) == threads+waiters })
+	testkit.Await(t, "both are idle", func() bool { return blocked(t, rdb) == threads+waiters })
 	theirs := func() int { return int(rdb.LLen(t.Context(), "e2e:ruby").Val()) }
 	for i := range jobs {
 		pushOne(t, rdb, i)
-		testkit.Await(t, soon, "the job has run", func() bool { return len(rec.find("end", ""))+theirs() > i })
+		testkit.Await(t, "the job has run", func() bool { return len(rec.find("end", ""))+theirs() > i })
 	}
 	ours := len(rec.find("end", ""))
 	t.Logf("%d of %d jobs", ours, jobs)
@@ -132,7 +132,7 @@ func TestKilledWhileItWaits(t *testing.T) {
 	startWorker(t, spec)
 	for kill := range kills {
 		dies := startWorker(t, spec)
-		testkit.Await(t, soon, "both wait", func() bool { return blocked(t, rdb) == 2*2*threads })
+		testkit.Await(t, "both wait", func() bool { return blocked(t, rdb) == 2*2*threads })
 		for i := range jobs / kills {
 			pushOne(t, rdb, kill*jobs/kills+i)
 			if i == 50 {
@@ -167,7 +167,7 @@ func TestFrozenWhileItWaits(t *testing.T) {
 	id := frozen.Ready() + "#default.1"
 	pushed := 0
 	for {
-		testkit.Await(t, soon, "it waits", func() bool { return blocked(t, rdb) == jobs })
+		testkit.Await(t, "it waits", func() bool { return blocked(t, rdb) == jobs })
 		frozen.Pause()
 		if blocked(t, rdb) == jobs {
 			for range jobs {
@@ -185,11 +185,11 @@ func TestFrozenWhileItWaits(t *testing.T) {
 	spec.Capsules[0].Waiters = 1
 	startWorker(t, spec)
 	ranOnce(t, rdb, rec, pushed)
-	testkit.Await(t, soon, "it is fenced", func() bool {
+	testkit.Await(t, "it is fenced", func() bool {
 		return strings.HasPrefix(rdb.HGet(t.Context(), keys.SlotOf("default", false).Place(id), "!").Val(), "fenced")
 	})
 	frozen.Resume()
-	testkit.Await(t, soon, "it waits again", func() bool { return blocked(t, rdb) == jobs+1 })
+	testkit.Await(t, "it waits again", func() bool { return blocked(t, rdb) == jobs+1 })
 	pushOne(t, rdb, pushed)
 	ranOnce(t, rdb, rec, pushed+1)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // workerEnv holds the workerSpec of a worker process.
@@ -260,14 +260,14 @@ func (w *worker) record(what string, p *troupe.Payload, queue string, err error)
 }
 
 // startWorker runs a worker and waits until it does.
-func startWorker(t testing.TB, spec workerSpec) *testkit.Process {
+func startWorker(t testing.TB, spec workerSpec) *chaos.Process {
 	t.Helper()
 	p := startWorkerSoon(t, spec)
 	p.Ready()
 	return p
 }
 
-func startWorkerSoon(t testing.TB, spec workerSpec) *testkit.Process {
+func startWorkerSoon(t testing.TB, spec workerSpec) *chaos.Process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -277,7 +277,7 @@ func startWorkerSoon(t testing.TB, spec workerSpec) *testkit.Process {
 		spec.Capsules = []capsuleSpec{{Concurrency: 5, Queues: []string{"default"}}}
 	}
 	cmd := exec.CommandContext(context.Background(), self)
-	return testkit.StartProcess(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
+	return chaos.Launch(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
 }
 
 // kill ends this process as SIGKILL does.

@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // push pushes n jobs, one queue after the other.
@@ -144,12 +144,12 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	rdb, cluster := redistest.NewCluster(t)
 	jids := push(t, client.New(rdb), 3000, "run")
 	victim := exec.CommandContext(context.Background(), os.Args[0])
-	p := testkit.StartProcess(t, "victim", victim, childURL+"="+cluster.URL())
-	until(t, "it works", func() bool { return strings.Count(p.Stdout.String(), "ran ") > 300 })
+	p := chaos.Launch(t, "victim", victim, childURL+"="+cluster.URL())
+	until(t, "it works", func() bool { return strings.Count(p.Stdout(), "ran ") > 300 })
 	p.Kill()
 	left := held(t, cluster)
 	var before []string
-	for line := range strings.Lines(p.Stdout.String()) {
+	for line := range strings.Lines(p.Stdout()) {
 		if jid, ok := strings.CutPrefix(strings.TrimSpace(line), "ran "); ok {
 			before = append(before, jid)
 		}

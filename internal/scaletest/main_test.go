@@ -21,7 +21,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // childURL makes a process of this binary a daemon on that Redis.
@@ -182,7 +182,7 @@ func until(t *testing.T, what string, done func() bool) {
 }
 
 // startProcess runs a program until the end of the test.
-func startProcess(t *testing.T, args ...string) *testkit.Process {
+func startProcess(t *testing.T, args ...string) *chaos.Process {
 	t.Helper()
-	return testkit.StartProcess(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
+	return chaos.Launch(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // fleet is processes that somebody starts again when they have died.
 type fleet struct {
 	t      *testing.T
 	url    string
-	all    []*testkit.Process // those that have died, too
+	all    []*chaos.Process // those that have died, too
 	deaths int
 }
 
@@ -32,7 +32,7 @@ func (f *fleet) start(n int) {
 	f.t.Helper()
 	for range n {
 		cmd := exec.CommandContext(context.Background(), os.Args[0])
-		f.all = append(f.all, testkit.StartProcess(f.t, fmt.Sprint("process ", len(f.all)), cmd, childURL+"="+f.url))
+		f.all = append(f.all, chaos.Launch(f.t, fmt.Sprint("process ", len(f.all)), cmd, childURL+"="+f.url))
 	}
 }
 
@@ -53,7 +53,7 @@ func (f *fleet) replace() {
 func (f *fleet) done() map[string]int {
 	out := make(map[string]int)
 	for _, p := range f.all {
-		for line := range strings.Lines(p.Stdout.String()) {
+		for line := range strings.Lines(p.Stdout()) {
 			if jid, ok := strings.CutPrefix(strings.TrimSpace(line), "done "); ok {
 				out[jid]++
 			}

@@ -130,7 +130,7 @@ func TestHealth(t *testing.T) {
 		k.Await("redis is back", func() bool { return !k.Stats().RedisAway })
 		check("with redis again", http.StatusOK, `"ok":true`)
 
-		k.Expect(testkit.Stops("launcher/rescuer").Times(1), func() { k.Crash("launcher/rescuer", errors.New("out of order")) })
+		k.Expect(testkit.Events[actors.ActorStopped]().At("launcher/rescuer").Times(1), func() { k.Crash("launcher/rescuer", errors.New("out of order")) })
 		check("just after the end of a part", http.StatusOK, `"ok":true`)
 		time.Sleep(downTime)
 		check("without a part", http.StatusServiceUnavailable, "launcher/rescuer is stopped: out of order")

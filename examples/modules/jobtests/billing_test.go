@@ -13,6 +13,8 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // bank is a Gateway that answers as a test says.
@@ -49,7 +51,7 @@ func TestCheckoutPushesTheCharge(t *testing.T) {
 
 func TestADeclinedCardIsNotTriedAgain(t *testing.T) {
 	b := &Billing{Gateway: &bank{answer: func(int) error { return ErrDeclined }}}
-	err := testkit.Perform(t.Context(), t, b.Charge, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
+	err := testkit.Perform(t, t.Context(), b.Charge, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 	var outcome *troupe.OutcomeError
 	if !errors.As(err, &outcome) || outcome.Action != troupe.ActionDiscard {
 		t.Errorf("error %v, want a discard", err)
@@ -58,7 +60,7 @@ func TestADeclinedCardIsNotTriedAgain(t *testing.T) {
 
 func TestArgumentsFromRuby(t *testing.T) {
 	b := &Billing{Gateway: &bank{}, Jobs: testkit.Fake(t).Client}
-	err := testkit.PerformClass(t.Context(), t, b.Registry(), "Billing::ChargeCard", []any{42, 1999, "EUR"},
+	err := testkit.PerformClass(t, t.Context(), b.Registry(), "Billing::ChargeCard", []any{42, 1999, "EUR"},
 		client.Queue("critical"), client.Set("retry_count", 1)) // its third run
 	if err != nil {
 		t.Error(err)
@@ -80,59 +82,57 @@ func TestAnOrderFromCheckoutToReceipt(t *testing.T) {
 // A daemon in virtual time: the retry comes after about 20 s, the receipt a
 // minute later, and the test takes milliseconds.
 func TestAFailedChargeIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := testkit.NewMemory(t)
-		gateway := &bank{answer: func(n int) error {
-			if n == 1 {
-				return errors.New("the bank is away")
-			}
-			return nil
-		}}
-		b := &Billing{Gateway: gateway, Jobs: client.New(m.Client)}
-		kit := testkit.Start(t, actors.Config{
-			Redis: m.Client, Registry: b.Registry(),
-			Capsules: []actors.Capsule{{Concurrency: 2, Queues: fetch.Strict{"critical", "default"}}},
-		}, testkit.Strict())
-
-		receipt := testkit.Events[actors.JobDone]().Of("ReceiptMail").Times(1).Within(time.Hour)
-		kit.Expect(receipt, func() {
-			if err := b.Checkout(t.Context(), 42, 1999); err != nil {
-				t.Fatal(err)
-			}
-		})
-	})
+	b := &Billing{Gateway: &bank{answer: func(n int) error {
+		if n == 1 {
+			return errors.New("the bank is away")
+		}
+		return nil
+	}}}
+	testkit.Virtual(t, config(b), func(t *testing.T, kit *testkit.Kit) {
+		b.Jobs = kit.Client
+		if err := b.Checkout(t.Context(), 42, 1999); err != nil {
+			t.Fatal(err)
+		}
+		charge := testkit.RequireRetried[ChargeCard](t, kit.Redis)
+		if charge.Args.AccountID != 42 || charge.At.Before(time.Now().Add(10*time.Second)) {
+			t.Errorf("retried: %+v", charge)
+		}
+		kit.Expect(testkit.Events[actors.JobDone]().Of("ReceiptMail").Within(time.Hour), nil)
+	}, testkit.Strict())
 }
 
-// A handler that panics: the job is retried, its processor restarted, nobody
-// else is harmed. Strict would fail the test if the restart were not expected.
-func TestAPanickingChargeHarmsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := testkit.NewMemory(t)
-		gateway := &bank{answer: func(n int) error {
-			if n == 1 {
-				panic("nil account")
-			}
-			return nil
-		}}
-		b := &Billing{Gateway: gateway, Jobs: client.New(m.Client)}
-		kit := testkit.Start(t, actors.Config{
-			Redis: m.Client, Registry: b.Registry(),
-			Capsules: []actors.Capsule{{Concurrency: 2, Queues: fetch.Strict{"critical", "default"}}},
-		}, testkit.Strict())
+// config is that of the daemon.
+func config(b *Billing) actors.Config {
+	return actors.Config{
+		Registry: b.Registry(),
+		Capsules: []actors.Capsule{{Concurrency: 2, Queues: fetch.Strict{"critical", "default"}}},
+	}
+}
 
+// A handler that panics: the job is retried, its processor restarted, and no other
+// is harmed. Strict would fail the test if the restart were not expected.
+func TestAPanickingChargeHarmsNobody(t *testing.T) {
+	b := &Billing{Gateway: &bank{answer: func(n int) error {
+		if n == 1 {
+			panic("nil account")
+		}
+		return nil
+	}}}
+	testkit.Virtual(t, config(b), func(t *testing.T, kit *testkit.Kit) {
+		b.Jobs = kit.Client
 		kit.Expect(testkit.Restarts("launcher/default/processor-*").Times(1), func() {
 			kit.Push(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 		})
 		kit.Expect(testkit.Events[actors.JobDone]().Of("Billing::ChargeCard").Within(time.Hour), nil)
-	})
+	}, testkit.Strict())
 }
 
-// What becomes of the jobs that are still running when a deployment's patience ends.
+// What becomes of the jobs that still run at the end of a deployment's patience.
 func TestDeploymentRequeuesWhatIsTooSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		jobs := testkit.NewScripted(t)
-		kit := testkit.Start(t, actors.Config{Registry: jobs.Registry(), Timeout: 25 * time.Second}, testkit.Strict())
-		quick, slow := kit.Push(testkit.Slow(20*time.Second)), kit.Push(testkit.Hang())
+	jobs := script.New(t)
+	cfg := actors.Config{Registry: jobs.Registry(), Timeout: 25 * time.Second}
+	testkit.Virtual(t, cfg, func(t *testing.T, kit *testkit.Kit) {
+		quick, slow := kit.Push(script.Slow(20*time.Second)), kit.Push(script.Hang())
 		kit.Await("both run", func() bool { return jobs.Running() == 2 })
 
 		report := kit.Stop()
@@ -142,54 +142,52 @@ func TestDeploymentRequeuesWhatIsTooSlow(t *testing.T) {
 		if len(report.Requeued) != 1 || report.Requeued[0].JID != slow {
 			t.Errorf("requeued: %v", report.Requeued)
 		}
-	})
+	}, testkit.Strict())
 }
 
-// A processor that does not hear: the job waits, and runs when it hears again.
+// A processor that does not take messages: the job waits, and runs when it does
+// again.
 func TestAProcessorThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const processor = "launcher/default/processor-0"
-		jobs := testkit.NewScripted(t)
-		kit := testkit.Start(t, actors.Config{
-			Registry: jobs.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
-		}, testkit.Strict())
-
+	const processor = "launcher/default/processor-0"
+	jobs := script.New(t)
+	cfg := actors.Config{Registry: jobs.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}}
+	testkit.Virtual(t, cfg, func(t *testing.T, kit *testkit.Kit) {
 		kit.Hold(processor)
-		jid := kit.Push(testkit.OK())
-		kit.AwaitTree("its doorbell waits", func(tree actors.Tree) bool {
-			n, _ := tree.Find(processor)
+		jid := kit.Push(script.OK())
+		kit.Await("a message waits", func() bool {
+			n, _ := kit.Tree().Find(processor)
 			return n.Depth > 0 && !jobs.Started(jid)
 		})
 		kit.Release(processor)
 		kit.Await("the job", func() bool { return jobs.Ended(jid) })
-	})
+	}, testkit.Strict())
 }
 
+// Each command of the daemon may be cut or refused: no charge is lost, and none is
+// made twice.
 func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := testkit.NewMemory(t)
-		jobs := client.New(mem.Client)
+		redis := testkit.NewMemory(t)
+		b := &Billing{Gateway: &bank{}, Jobs: client.New(redis.Client)}
 		var jids []string
 		for account := range int64(50) {
-			jid, err := jobs.Push(t.Context(), ChargeCard{AccountID: account, Cents: 990, Currency: "EUR"})
+			jid, err := b.Jobs.Push(t.Context(), ChargeCard{AccountID: account, Cents: 990, Currency: "EUR"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			jids = append(jids, jid)
 		}
-		faults := testkit.NewFaults(t, mem.Options())
-		faults.Add(testkit.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: testkit.CutAfter})
-		faults.AtRandom(1, 0.1, testkit.CutBefore, testkit.CutAfter, testkit.Refuse("LOADING Redis is loading the dataset in memory"))
-		rec := testkit.NewRecorder(mem.Client, "charges")
-		b := &Billing{Gateway: &bank{}, Jobs: jobs}
-		k := testkit.Start(t, actors.Config{
-			Redis: faults.Client(), Registry: b.Registry(), Middleware: []troupe.Middleware{rec.Middleware},
-			Capsules: []actors.Capsule{{Queues: fetch.Strict{"critical", "default"}}},
-		})
-		k.Await("all charged", func() bool { return len(rec.Done(t)) == len(jids) })
-		faults.AtRandom(0, 0)
-		k.AwaitSettled()
-		testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
-		testkit.RequireAtMostRuns(t, rec.Runs(t), 1)
+		proxy := chaos.NewProxy(t, redis.Options())
+		proxy.Add(chaos.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: chaos.CutAfter})
+		proxy.AtRandom(1, 0.1, chaos.CutBefore, chaos.CutAfter, chaos.Refuse("LOADING Redis is loading the dataset in memory"))
+		rec := chaos.NewRecorder(redis.Client, "charges")
+		cfg := config(b)
+		cfg.Redis, cfg.Middleware = proxy.Client(), []troupe.Middleware{rec.Middleware}
+		kit := testkit.Start(t, cfg)
+		kit.Await("all charged", func() bool { return len(rec.Done(t)) == len(jids) })
+		proxy.AtRandom(0, 0)
+		kit.Await("all settled", kit.Settled)
+		chaos.RequireNothingLost(t, chaos.TakeInventory(t, redis.Client), jids, rec.Done(t), nil)
+		chaos.RequireAtMostRuns(t, rec.Runs(t), 1)
 	})
 }

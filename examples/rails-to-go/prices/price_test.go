@@ -16,7 +16,7 @@ func TestPricesAreThoseOfRuby(t *testing.T) {
 	troupe.Handle(&jobs, shop.Price)
 	basket := []any{map[string]any{"article": "tea", "count": 3}, map[string]any{"article": "cup", "count": 1}}
 	for coupon, want := range map[any]string{nil: "2640", "TEN": "2376", "OTHER": "2640"} {
-		if err := testkit.PerformClass(t.Context(), t, &jobs, "PriceWorker", []any{1000, basket, coupon}); err != nil {
+		if err := testkit.PerformClass(t, t.Context(), &jobs, "PriceWorker", []any{1000, basket, coupon}); err != nil {
 			t.Fatal(err)
 		}
 		if got := shop.Redis.HGet(t.Context(), "shop:prices", "1000").Val(); got != want {
@@ -27,7 +27,7 @@ func TestPricesAreThoseOfRuby(t *testing.T) {
 
 func TestAnUnknownArticleFailsAsInRuby(t *testing.T) {
 	shop := &Shop{Redis: testkit.NewMemory(t).Client}
-	err := testkit.Perform(t.Context(), t, shop.Price, Price{OrderID: 1000, Basket: []Line{{Article: "spoon", Count: 1}}})
+	err := testkit.Perform(t, t.Context(), shop.Price, Price{OrderID: 1000, Basket: []Line{{Article: "spoon", Count: 1}}})
 	if !errors.Is(err, UnknownArticle{Article: "spoon"}) || err.Error() != "no article spoon" {
 		t.Errorf("error %v", err)
 	}

@@ -106,7 +106,7 @@ func await(k *testkit.Kit, what string, cond func() bool) {
 // allDone waits until n jobs are done and everything is settled.
 func allDone(k *testkit.Kit, b *bank, n int) {
 	await(k, "all jobs are done", func() bool { _, done := b.count(); return done == n })
-	k.AwaitSettled()
+	k.Await("all settled", k.Settled)
 }
 
 func size(t *testing.T, rdb redis.UniversalClient, key string) (n int64) {

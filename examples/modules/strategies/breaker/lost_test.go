@@ -117,7 +117,7 @@ func TestOnARealRedis(t *testing.T) {
 		_, done := b.count()
 		return int64(done)+size(t, rdb, "retry") == jobs && size(t, rdb, "schedule")+size(t, rdb, "queue:charges") == 0
 	})
-	k.AwaitSettled()
+	k.Await("all settled", k.Settled)
 	// the probes of the outage, and one that came a moment too early
 	if n := size(t, rdb, "retry"); n < minimum || n > minimum+concurrency-1+int64(outage/delay)+1 {
 		t.Errorf("%d jobs failed", n)

@@ -103,7 +103,7 @@ func allDone(k *testkit.Kit, w *work, n int) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	k.Await("all jobs are done", done)
-	k.AwaitSettled()
+	k.Await("all settled", k.Settled)
 }
 
 func empty(t *testing.T, rdb redis.UniversalClient) {
@@ -426,7 +426,7 @@ func TestOnARealRedis(t *testing.T) {
 	k.Allow(testkit.Crashes("launcher/default/processor-*").Times(1))
 	push(k, jobs, "Report")
 	k.Await("all but the one that crashed are done", func() bool { _, done := w.count(); return done >= jobs-1 })
-	k.AwaitSettled()
+	k.Await("all settled", k.Settled)
 	n := rdb.ZCard(t.Context(), "retry").Val()
 	// on a slow machine its retry may be due already
 	if _, done := w.count(); n != 1 && done < jobs {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package testkit
+package chaos
 
 import "syscall"
 

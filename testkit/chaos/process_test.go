@@ -1,4 +1,4 @@
-package testkit_test
+package chaos_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // shopEnv makes a process of this binary a daemon of a user, on that Redis.
@@ -37,7 +40,7 @@ func shop(url string) int {
 		return 3
 	}
 	rdb := redis.NewClient(options)
-	rec := testkit.NewRecorder(rdb, "shop")
+	rec := chaos.NewRecorder(rdb, "shop")
 	var jobs troupe.Registry
 	troupe.HandleClass(&jobs, "Pack", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
 		select {
@@ -58,11 +61,11 @@ func shop(url string) int {
 // all their jobs. Redis is killed and comes back with what it had written down.
 func TestProcessesOfAUser(t *testing.T) {
 	t.Parallel()
-	server := testkit.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	rdb := server.Client()
-	rec := testkit.NewRecorder(rdb, "shop")
-	start := func(name string) *testkit.Process {
-		p := testkit.StartProcess(t, name, exec.CommandContext(context.Background(), os.Args[0]), shopEnv+"="+server.URL(0))
+	server := testkit.NewServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := server.Client
+	rec := chaos.NewRecorder(rdb, "shop")
+	start := func(name string) *chaos.Process {
+		p := chaos.Launch(t, name, exec.CommandContext(context.Background(), os.Args[0]), shopEnv+"="+server.URL(0))
 		p.Ready()
 		return p
 	}
@@ -76,7 +79,7 @@ func TestProcessesOfAUser(t *testing.T) {
 		}
 		jids = append(jids, jid)
 	}
-	testkit.Await(t, 30*time.Second, "some have begun", func() bool { return len(rec.Runs(t)) > 5 })
+	testkit.Await(t, "some have begun", func() bool { return len(rec.Runs(t)) > 5 })
 	dies.Kill()
 	if dies.Running() {
 		t.Error("killed, and running")
@@ -84,22 +87,22 @@ func TestProcessesOfAUser(t *testing.T) {
 	sleeps.Pause()
 	server.Kill()
 	server.Restart()
-	testkit.Await(t, 30*time.Second, "redis has read its file", func() bool { return rdb.Ping(t.Context()).Err() == nil })
+	testkit.Await(t, "redis has read its file", func() bool { return rdb.Ping(t.Context()).Err() == nil })
 	lives := start("lives")
-	testkit.Await(t, time.Minute, "all are done", func() bool { return len(rec.Done(t)) == len(jids) })
+	testkit.Await(t, "all are done", func() bool { return len(rec.Done(t)) == len(jids) })
 	// by now, or else it would go on as if nothing had happened
-	testkit.Await(t, time.Minute, "sleeps is taken for dead", func() bool {
+	testkit.Await(t, "sleeps is taken for dead", func() bool {
 		ids, err := rdb.HKeys(t.Context(), "troupe:places").Result()
 		return err == nil && !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, sleeps.Ready()+"#") })
 	})
 	sleeps.Resume()
 	sleeps.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
-	testkit.Await(t, 30*time.Second, "nothing is in progress", func() bool { return len(testkit.TakeCensus(t, rdb)) == 0 })
-	testkit.RequireNothingLost(t, testkit.TakeCensus(t, rdb), jids, rec.Done(t), nil)
-	testkit.RequireAtMostRuns(t, rec.Runs(t), 2)
-	for _, p := range []*testkit.Process{sleeps, lives} {
+	testkit.Await(t, "nothing is in progress", func() bool { return len(chaos.TakeInventory(t, rdb)) == 0 })
+	chaos.RequireNothingLost(t, chaos.TakeInventory(t, rdb), jids, rec.Done(t), nil)
+	chaos.RequireAtMostRuns(t, rec.Runs(t), 2)
+	for _, p := range []*chaos.Process{sleeps, lives} {
 		p.Stop(30 * time.Second)
-		if left := p.Drain().Strs("left"); len(left) > 0 {
+		if left := procs.Strs(procs.Drain(t, p), "left"); len(left) > 0 {
 			t.Errorf("%s has left %v", p.Name, left)
 		}
 	}
@@ -108,17 +111,17 @@ func TestProcessesOfAUser(t *testing.T) {
 // What a process says and how it ends is known.
 func TestProcessIsRead(t *testing.T) {
 	t.Parallel()
-	p := testkit.StartProcess(t, "sh", exec.CommandContext(context.Background(), "sh", "-c",
+	p := chaos.Launch(t, "sh", exec.CommandContext(context.Background(), "sh", "-c",
 		`echo '{"message":"hello","who":["a","b"]}'; echo "$GREETING" >&2; trap 'exit 7' TERM; echo '{"message":"ready"}'; while :; do sleep 0.01; done`),
 		"GREETING=good day")
 	p.AwaitLog("ready")
-	if got := p.AwaitLog("hello").Strs("who"); len(got) != 2 || got[1] != "b" {
+	if got := procs.Strs(p.AwaitLog("hello"), "who"); len(got) != 2 || got[1] != "b" {
 		t.Errorf("field who is %q", got)
 	}
 	// The two outputs are read by two goroutines: one may lag behind the other.
-	testkit.Await(t, 30*time.Second, "stderr is read", func() bool { return strings.Contains(p.Stderr.String(), "good day") })
+	testkit.Await(t, "stderr is read", func() bool { return strings.Contains(p.Stderr(), "good day") })
 	p.Pause()
-	p.Term()
+	p.Signal(syscall.SIGTERM)
 	p.Resume()
 	if code := p.Exit(30 * time.Second); code != 7 {
 		t.Errorf("exit code %d", code)

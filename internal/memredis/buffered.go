@@ -1,4 +1,4 @@
-package testkit
+package memredis
 
 import (
 	"net"
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// roomy is the client's end of a pipe with room for what it has not read yet, as
+// buffered is the client's end of a pipe with room for what it has not read yet, as
 // a socket has. Without it both sides wait for ever: the server for its first
 // reply to be read, the client for the rest of its pipeline to be.
-type roomy struct {
+type buffered struct {
 	net.Conn // of writes; reads go through fill
 
 	mu       sync.Mutex
@@ -20,14 +20,14 @@ type roomy struct {
 	news     chan struct{} // closed at every change of the above
 }
 
-func newRoomy(c net.Conn) *roomy {
-	r := &roomy{Conn: c, news: make(chan struct{})}
+func newBuffered(c net.Conn) *buffered {
+	r := &buffered{Conn: c, news: make(chan struct{})}
 	go r.fill()
 	return r
 }
 
 // fill reads until the pipe is closed.
-func (r *roomy) fill() {
+func (r *buffered) fill() {
 	buf := make([]byte, 4096)
 	for {
 		n, err := r.Conn.Read(buf)
@@ -38,7 +38,7 @@ func (r *roomy) fill() {
 	}
 }
 
-func (r *roomy) change(f func()) {
+func (r *buffered) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f()
@@ -46,7 +46,7 @@ func (r *roomy) change(f func()) {
 	r.news = make(chan struct{})
 }
 
-func (r *roomy) Read(p []byte) (int, error) {
+func (r *buffered) Read(p []byte) (int, error) {
 	for {
 		r.mu.Lock()
 		if len(r.in) > 0 {
@@ -82,12 +82,12 @@ func forNews(news <-chan struct{}, deadline time.Time) error {
 	}
 }
 
-func (r *roomy) SetReadDeadline(t time.Time) error {
+func (r *buffered) SetReadDeadline(t time.Time) error {
 	r.change(func() { r.deadline = t })
 	return nil
 }
 
-func (r *roomy) SetDeadline(t time.Time) error {
+func (r *buffered) SetDeadline(t time.Time) error {
 	_ = r.SetReadDeadline(t)
 	return r.SetWriteDeadline(t)
 }

@@ -1,4 +1,4 @@
-package testkit
+package memredis
 
 import (
 	"bufio"
@@ -18,7 +18,8 @@ type blocked struct {
 	redis *miniredis.Miniredis
 
 	mu     sync.Mutex
-	fault  string // the reply to every command, unless it is empty
+	fault  string        // the reply to every command, unless it is empty
+	paused chan struct{} // not nil: no command begins before it is closed
 	dials  int
 	number map[*server.Peer]int  // of the connections
 	tx     map[*server.Peer]bool // connections in a transaction
@@ -32,7 +33,7 @@ type move struct {
 }
 
 // hello is the first command of a connection: it tells the server its number.
-const hello = "TESTKIT.CONNECTION"
+const hello = "MEMREDIS.CONNECTION"
 
 // watch begins to serve the connections of m; each is to be made by dial.
 func watch(m *miniredis.Miniredis) *blocked {
@@ -66,6 +67,11 @@ func (b *blocked) dial() (net.Conn, func(), error) {
 func (b *blocked) hook(p *server.Peer, cmd string, args ...string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for paused := b.paused; paused != nil && cmd != hello; paused = b.paused {
+		b.mu.Unlock()
+		<-paused
+		b.mu.Lock()
+	}
 	n, known := b.number[p]
 	switch {
 	case cmd == hello && len(args) == 1:
@@ -143,6 +149,24 @@ func (b *blocked) refuse(fault string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault = fault
+}
+
+// pause keeps commands from beginning until resume.
+func (b *blocked) pause() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.paused == nil {
+		b.paused = make(chan struct{})
+	}
+}
+
+func (b *blocked) resume() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.paused != nil {
+		close(b.paused)
+		b.paused = nil
+	}
 }
 
 func (b *blocked) forget(p *server.Peer) {

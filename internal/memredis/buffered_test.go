@@ -1,4 +1,4 @@
-package testkit_test
+package memredis_test
 
 import (
 	"errors"
@@ -10,15 +10,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/internal/memredis"
 )
 
 // A pipeline may be longer than what the server reads before it answers.
-func TestALongPipelineOnAMemory(t *testing.T) {
+func TestALongPipelineInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := testkit.NewMemory(t)
+		m := memredis.New(t)
+		client := redis.NewClient(m.Options())
+		defer func() { _ = client.Close() }()
 		value := strings.Repeat("x", 1000)
-		cmds, err := m.Client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		cmds, err := client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range 100 {
 				p.Echo(t.Context(), value)
 			}
@@ -37,9 +39,11 @@ func TestALongPipelineOnAMemory(t *testing.T) {
 
 // A command that takes longer than the read time-out of its client ends with it,
 // and the next one is answered.
-func TestAReadTimesOutOnAMemory(t *testing.T) {
+func TestAReadTimesOutInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := testkit.NewMemory(t)
+		m := memredis.New(t)
+		client := redis.NewClient(m.Options())
+		defer func() { _ = client.Close() }()
 		opts := m.Options()
 		opts.ReadTimeout = time.Second
 		rdb := redis.NewClient(opts)

@@ -1,4 +1,4 @@
-package testkit_test
+package chaos_test
 
 import (
 	"errors"
@@ -16,6 +16,8 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+	"github.com/troupehq/troupe/testkit/script"
 )
 
 // failures is a testing.TB that only takes notes.
@@ -28,29 +30,29 @@ func (f *failures) Helper()                      {}
 func (f *failures) Errorf(text string, a ...any) { f.texts = append(f.texts, fmt.Sprintf(text, a...)) }
 
 func TestNothingLostTellsWhatIs(t *testing.T) {
-	c := testkit.Census{"a": {"retry"}, "b": {"queue:x", "in progress"}, "c": {"dead"}}
+	c := chaos.Inventory{"a": {"retry"}, "b": {"queue:x", "in progress"}, "c": {"dead"}}
 	f := &failures{TB: t}
-	testkit.RequireNothingLost(f, c, []string{"a", "d"}, map[string]int{"d": 2}, nil)
+	chaos.RequireNothingLost(f, c, []string{"a", "d"}, map[string]int{"d": 2}, nil)
 	if len(f.texts) > 0 {
 		t.Errorf("all is well, and it says %q", f.texts)
 	}
-	testkit.RequireNothingLost(f, c, []string{"a", "b", "c", "e"}, map[string]int{"c": 1}, nil)
+	chaos.RequireNothingLost(f, c, []string{"a", "b", "c", "e"}, map[string]int{"c": 1}, nil)
 	if got := strings.Join(f.texts, "; "); len(f.texts) != 3 || !strings.Contains(got, "lost") || !strings.Contains(got, "b in queue:x and in progress") || !strings.Contains(got, "c in dead") {
 		t.Errorf("it says %q", f.texts)
 	}
 	f.texts = nil
-	unnamed := testkit.Census{"a": {"unnamed troupe:claim:x:1.1"}, "b": {"unnamed troupe:claim:x:1.1", "retry"}}
-	testkit.RequireNothingLost(f, unnamed, []string{"a"}, map[string]int{"a": 1}, func(string) bool { return true })
+	unnamed := chaos.Inventory{"a": {"unnamed troupe:claim:x:1.1"}, "b": {"unnamed troupe:claim:x:1.1", "retry"}}
+	chaos.RequireNothingLost(f, unnamed, []string{"a"}, map[string]int{"a": 1}, func(string) bool { return true })
 	if len(f.texts) > 0 {
 		t.Errorf("all is well, and it says %q", f.texts)
 	}
-	testkit.RequireNothingLost(f, unnamed, []string{"a"}, nil, nil)
+	chaos.RequireNothingLost(f, unnamed, []string{"a"}, nil, nil)
 	if len(f.texts) != 1 || !strings.Contains(f.texts[0], "a in unnamed troupe:claim:x:1.1") {
 		t.Errorf("it says %q", f.texts)
 	}
 	f.texts = nil
-	testkit.RequireNothingLost(f, c, []string{"c"}, map[string]int{"c": 1}, func(jid string) bool { return jid == "c" })
-	testkit.RequireAtMostRuns(f, map[string]int{"a": 2, "b": 3}, 2)
+	chaos.RequireNothingLost(f, c, []string{"c"}, map[string]int{"c": 1}, func(jid string) bool { return jid == "c" })
+	chaos.RequireAtMostRuns(f, map[string]int{"a": 2, "b": 3}, 2)
 	if len(f.texts) != 1 || !strings.Contains(f.texts[0], "job b has run 3 times") {
 		t.Errorf("it says %q", f.texts)
 	}
@@ -63,17 +65,17 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := testkit.NewMemory(t)
-				faults := testkit.NewFaults(t, mem.Options())
-				rec := testkit.NewRecorder(mem.Client, "rec")
-				s := testkit.NewScripted(t)
+				faults := chaos.NewProxy(t, mem.Options())
+				rec := chaos.NewRecorder(mem.Client, "rec")
+				s := script.New(t)
 				pusher := client.New(mem.Client)
 				var jids []string
 				for i := range 300 {
-					fate := testkit.OK()
+					step := script.OK()
 					if i%3 == 0 {
-						fate = testkit.Slow(time.Duration(i) * time.Millisecond)
+						step = script.Slow(time.Duration(i) * time.Millisecond)
 					}
-					jid, err := pusher.Push(t.Context(), fate)
+					jid, err := pusher.Push(t.Context(), step)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -82,14 +84,16 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 				k := testkit.Start(t, actors.Config{
 					Redis: faults.Client(), Registry: s.Registry(), Middleware: []troupe.Middleware{rec.Middleware}, Logger: zerolog.Nop(),
 				})
-				faults.AtRandom(seed, 0.1, testkit.CutBefore, testkit.CutAfter, testkit.Refuse("BUSY Redis is busy"), testkit.Delay(30*time.Millisecond))
+				faults.AtRandom(seed, 0.1, chaos.CutBefore, chaos.CutAfter, chaos.Refuse("BUSY Redis is busy"), chaos.Delay(30*time.Millisecond))
 				k.Await("all done", func() bool { return len(rec.Done(t)) == len(jids) })
 				faults.AtRandom(0, 0)
-				k.AwaitSettled()
-				k.RequireHealthy()
-				k.RequireStopWithin(10 * time.Second)
-				testkit.RequireNothingLost(t, testkit.TakeCensus(t, mem.Client), jids, rec.Done(t), nil)
-				testkit.RequireAtMostRuns(t, rec.Runs(t), 1) // no process has died
+				k.Await("all settled", k.Settled)
+				k.Await("a healthy tree", k.Healthy)
+				if r := k.Stop(); len(r.Left)+len(r.Lost) > 0 {
+					t.Errorf("the stop has left jobs unsettled: %s", r)
+				}
+				chaos.RequireNothingLost(t, chaos.TakeInventory(t, mem.Client), jids, rec.Done(t), nil)
+				chaos.RequireAtMostRuns(t, rec.Runs(t), 1) // no process has died
 			})
 		})
 	}
@@ -97,24 +101,24 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 
 func TestACensusFindsEveryPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}})
 		want := map[string]string{}
-		for place, fate := range map[string]testkit.Fate{"retry": testkit.Fail(), "dead": testkit.Kill()} {
-			jid := k.Push(fate)
+		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": script.Kill()} {
+			jid := k.Push(step)
 			k.Await(place, func() bool { return s.Ended(jid) })
-			k.AwaitSettled()
+			k.Await("all settled", k.Settled)
 			want[jid] = place
 		}
-		want[k.Push(testkit.OK(), client.In(time.Hour))] = "schedule"
-		running := k.Push(testkit.Hang())
+		want[k.Push(script.OK(), client.In(time.Hour))] = "schedule"
+		running := k.Push(script.Hang())
 		k.Await("it runs", func() bool { return s.Started(running) })
 		want[running] = "in progress"
 		time.Sleep(time.Second) // the wait that brought it has ended
-		want[k.Push(testkit.OK())] = "queue:default"
+		want[k.Push(script.OK())] = "queue:default"
 		// A push may meet a wait that is just being ended: the job goes back.
 		k.Await("it waits", func() bool { return k.Redis.LLen(t.Context(), "queue:default").Val() == 1 })
-		c := testkit.TakeCensus(t, k.Redis)
+		c := chaos.TakeInventory(t, k.Redis)
 		for jid, place := range want {
 			if !slices.Equal(c[jid], []string{place}) {
 				t.Errorf("%s is in %q, want %s", jid, c[jid], place)
@@ -128,13 +132,13 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 
 func TestAnActorCrashesWhenAnEventComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testkit.NewScripted(t)
+		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry()}, testkit.Strict())
 		k.CrashWhen("launcher/poller", testkit.Events[actors.JobStarted]().Times(2), errors.New("drill"))
 		for range 5 {
-			k.Push(testkit.OK())
+			k.Push(script.OK())
 		}
-		k.AwaitTree("two restarts", func(tree actors.Tree) bool { return tree.Restarts("launcher/poller") == 2 })
+		k.Await("two restarts", func() bool { return k.Tree().Restarts("launcher/poller") == 2 })
 		k.Await("all done", func() bool { return k.Stats().Processed == 5 })
 	})
 }
@@ -142,19 +146,19 @@ func TestAnActorCrashesWhenAnEventComes(t *testing.T) {
 // The fetch's own call crashes the fetcher, before Redis has applied it.
 func TestAnActorCrashesAtItsCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faults := testkit.NewFaults(t, testkit.NewMemory(t).Options())
-		s := testkit.NewScripted(t)
+		faults := chaos.NewProxy(t, testkit.NewMemory(t).Options())
+		s := script.New(t)
 		var k *testkit.Kit
 		var armed atomic.Bool
-		rule := faults.Add(testkit.Fault{
+		rule := faults.Add(chaos.Fault{
 			Command: "evalsha", Times: 1,
-			Where: func(c testkit.Command) bool { return armed.Load() && c.Mentions("queue:default") },
-			Do:    testkit.Call(func() { k.Crash("launcher/default/fetcher", errors.New("drill")) }),
+			Mentions: "queue:default", Where: func([]string) bool { return armed.Load() },
+			Do: chaos.Call(func() { k.Crash("launcher/default/fetcher", errors.New("drill")) }),
 		})
 		k = testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.Nop()}, testkit.Strict())
 		armed.Store(true)
 		for range 20 {
-			k.Push(testkit.OK())
+			k.Push(script.OK())
 		}
 		k.Await("all done", func() bool { return k.Stats().Processed == 20 })
 		if tree := k.Tree(); rule.Hits() != 1 || tree.Restarts("launcher/default/fetcher") != 1 {

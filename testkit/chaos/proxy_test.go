@@ -1,4 +1,4 @@
-package testkit_test
+package chaos_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // onBoth runs f on a real Redis, and in memory in virtual time.
@@ -34,24 +35,24 @@ func onBoth(t *testing.T, f func(t *testing.T, to *redis.Options, direct *redis.
 func TestFaultsHappenToTheCommandsTheyName(t *testing.T) {
 	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
 		ctx := t.Context()
-		faults := testkit.NewFaults(t, to)
+		faults := chaos.NewProxy(t, to)
 		rdb := faults.Client()
 		for _, tc := range []struct {
 			name string
-			do   testkit.Effect
+			do   chaos.Effect
 			err  func(error) bool
 			n    string // what the key holds afterwards
 		}{
-			{"cut before", testkit.CutBefore, isCut, "0"},
-			{"cut after", testkit.CutAfter, isCut, "1"},
-			{"twice", testkit.Twice, nil, "2"},
-			{"refuse", testkit.Refuse("OOM command not allowed"), func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
-			{"delay", testkit.Delay(20 * time.Millisecond), nil, "1"},
+			{"cut before", chaos.CutBefore, isCut, "0"},
+			{"cut after", chaos.CutAfter, isCut, "1"},
+			{"twice", chaos.Twice, nil, "2"},
+			{"refuse", chaos.Refuse("OOM command not allowed"), func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
+			{"delay", chaos.Delay(20 * time.Millisecond), nil, "1"},
 		} {
 			if err := direct.Set(ctx, "n", 0, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			rule := faults.Add(testkit.Fault{Command: "incr", Skip: 1, Times: 1, Do: tc.do})
+			rule := faults.Add(chaos.Fault{Command: "incr", Skip: 1, Times: 1, Do: tc.do})
 			if err := rdb.Incr(ctx, "other").Err(); err != nil {
 				t.Fatalf("%s, the one that is skipped: %v", tc.name, err)
 			}
@@ -80,22 +81,22 @@ func isCut(err error) bool {
 
 func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
-		faults := testkit.NewFaults(t, to)
+		faults := chaos.NewProxy(t, to)
 		for name, tc := range map[string]struct {
-			do      testkit.Effect
+			do      chaos.Effect
 			applied int64
-		}{"swallow": {testkit.Swallow, 0}, "mute": {testkit.MuteReply, 1}} {
+		}{"swallow": {chaos.Swallow, 0}, "mute": {chaos.MuteReply, 1}} {
 			opts := faults.Options()
 			opts.ReadTimeout = time.Minute // of what is to be answered
 			rdb := redis.NewClient(opts)
 			if err := rdb.Ping(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			rule := faults.Add(testkit.Fault{Command: "sadd", Where: func(c testkit.Command) bool { return c.Mentions(name) }, Times: 1, Do: tc.do})
+			rule := faults.Add(chaos.Fault{Command: "sadd", Mentions: name, Times: 1, Do: tc.do})
 			if err := rdb.WithTimeout(100*time.Millisecond).SAdd(t.Context(), name, 1).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %v, want a timeout", name, err)
 			}
-			testkit.Await(t, 30*time.Second, name+": applied as often as it should be", func() bool {
+			testkit.Await(t, name+": applied as often as it should be", func() bool {
 				return rule.Hits() == 1 && direct.SCard(t.Context(), name).Val() == tc.applied
 			})
 			if err := rdb.SAdd(t.Context(), name, 2).Err(); err != nil { // on a new connection
@@ -110,10 +111,10 @@ func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
 func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
 		ctx := t.Context()
-		faults := testkit.NewFaults(t, to)
+		faults := chaos.NewProxy(t, to)
 		rdb := faults.Client()
-		faults.Add(testkit.Fault{Command: "get", Where: func(c testkit.Command) bool { return c[1] == "k7" }, Do: testkit.Refuse("ERR seven")})
-		faults.Add(testkit.Fault{Command: "get", Where: func(c testkit.Command) bool { return c[1] == "k9" }, Do: testkit.Twice})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k7" }, Do: chaos.Refuse("ERR seven")})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k9" }, Do: chaos.Twice})
 		pipe := rdb.Pipeline()
 		var gets []*redis.StringCmd
 		for i := range 200 {
@@ -146,7 +147,7 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
 	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
 		ctx := t.Context()
-		faults := testkit.NewFaults(t, to)
+		faults := chaos.NewProxy(t, to)
 		opts := faults.Options()
 		opts.ReadTimeout = time.Minute
 		rdb := redis.NewClient(opts)
@@ -183,20 +184,20 @@ func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
 
 // One client, one seed: the same commands are hit.
 func TestFaultsBySeedRepeat(t *testing.T) {
-	run := func(seed uint64) (fates []bool) {
+	run := func(seed uint64) (passed []bool) {
 		synctest.Test(t, func(t *testing.T) {
-			faults := testkit.NewFaults(t, testkit.NewMemory(t).Options())
+			faults := chaos.NewProxy(t, testkit.NewMemory(t).Options())
 			rdb := faults.Client()
-			faults.AtRandom(seed, 0.2, testkit.Refuse("ERR a"), testkit.Refuse("ERR b"))
+			faults.AtRandom(seed, 0.2, chaos.Refuse("ERR a"), chaos.Refuse("ERR b"))
 			for range 200 {
-				fates = append(fates, rdb.Ping(context.Background()).Err() == nil)
+				passed = append(passed, rdb.Ping(context.Background()).Err() == nil)
 			}
 			faults.AtRandom(0, 0)
 			if err := rdb.Ping(context.Background()).Err(); err != nil {
 				t.Errorf("after the end: %v", err)
 			}
 		})
-		return fates
+		return passed
 	}
 	first := run(1)
 	if !slices.Equal(first, run(1)) || slices.Equal(first, run(2)) {
@@ -209,15 +210,15 @@ func TestFaultsBySeedRepeat(t *testing.T) {
 
 func TestFaultsLeadOtherProcessesToo(t *testing.T) {
 	direct := testkit.Redis(t)
-	faults := testkit.NewFaults(t, direct.Options())
+	faults := chaos.NewProxy(t, direct.Options())
 	rdb := redis.NewClient(&redis.Options{Addr: faults.Listen(), DB: direct.Options().DB, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	called := 0
-	faults.Add(testkit.Fault{Command: "set", Times: 1, Do: testkit.Call(func() { called++ })})
+	faults.Add(chaos.Fault{Command: "set", Times: 1, Do: chaos.Call(func() { called++ })})
 	if err := rdb.Set(t.Context(), "k", 1, 0).Err(); err != nil || called != 1 || direct.Get(t.Context(), "k").Val() != "1" {
 		t.Errorf("%v, called %d times", err, called)
 	}
-	faults.Add(testkit.Fault{Do: testkit.CutBefore})
+	faults.Add(chaos.Fault{Do: chaos.CutBefore})
 	if err := rdb.Get(t.Context(), "k").Err(); err == nil {
 		t.Error("every command is cut, and one was not")
 	}

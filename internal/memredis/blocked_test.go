@@ -1,4 +1,4 @@
-package testkit_test
+package memredis_test
 
 import (
 	"context"
@@ -8,22 +8,24 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/internal/memredis"
 )
 
 // A blocked move ends when it is told to, and with its connection: it moves nothing then.
-func TestABlockedMoveOnAMemoryEnds(t *testing.T) {
-	for name, end := range map[string]func(m *testkit.Memory, waiting *redis.Client, id int64){
-		"told to": func(m *testkit.Memory, _ *redis.Client, id int64) {
-			if n, err := m.Client.Do(context.Background(), "client", "unblock", id).Int(); n != 1 || err != nil {
+func TestABlockedMoveInMemoryEnds(t *testing.T) {
+	for name, end := range map[string]func(client, waiting *redis.Client, id int64){
+		"told to": func(client, _ *redis.Client, id int64) {
+			if n, err := client.Do(context.Background(), "client", "unblock", id).Int(); n != 1 || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
 		},
-		"with its connection": func(_ *testkit.Memory, waiting *redis.Client, _ int64) { _ = waiting.Close() },
+		"with its connection": func(_, waiting *redis.Client, _ int64) { _ = waiting.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := testkit.NewMemory(t)
+				m := memredis.New(t)
+				client := redis.NewClient(m.Options())
+				defer func() { _ = client.Close() }()
 				opt := m.Options()
 				opt.PoolSize = 1
 				waiting := redis.NewClient(opt)
@@ -33,16 +35,16 @@ func TestABlockedMoveOnAMemoryEnds(t *testing.T) {
 				began := time.Now()
 				go func() { ended <- waiting.BLMove(t.Context(), "from", "to", "RIGHT", "LEFT", time.Minute).Err() }()
 				time.Sleep(time.Second)
-				end(m, waiting, id)
+				end(client, waiting, id)
 				if err := <-ended; err == nil || time.Since(began) != time.Second {
 					t.Errorf("%v after %s", err, time.Since(began))
 				}
-				m.Client.LPush(t.Context(), "from", "a")
+				client.LPush(t.Context(), "from", "a")
 				synctest.Wait()
-				if left := m.Client.LLen(t.Context(), "from").Val(); left != 1 {
+				if left := client.LLen(t.Context(), "from").Val(); left != 1 {
 					t.Error("it has moved what came later")
 				}
-				if n := m.Client.Do(t.Context(), "client", "unblock", id).Val(); n != int64(0) {
+				if n := client.Do(t.Context(), "client", "unblock", id).Val(); n != int64(0) {
 					t.Errorf("unblocking nobody returns %v", n)
 				}
 			})

@@ -1,0 +1,192 @@
+package chaos
+
+import (
+	"bufio"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe/internal/resp"
+)
+
+// conn is one connection. What the client sends goes through send. What the server
+// sends goes through receive into a queue without a bound, and from there through
+// answer, so that a slow client never holds the server up.
+type conn struct {
+	proxy     *Proxy
+	near, far net.Conn
+	once      sync.Once
+	gone      chan struct{}
+	arrived   chan struct{} // something is new in the fields below
+
+	mu       sync.Mutex
+	expected []expected // replies that the client waits for, in order
+	replies  [][]byte
+	through  bool // a subscription: replies come unasked
+	mute     bool
+	over     bool // the server has closed
+}
+
+type expected struct {
+	mode replyMode
+	text string
+}
+
+func (c *conn) close() {
+	c.once.Do(func() {
+		close(c.gone)
+		_ = c.near.Close()
+		_ = c.far.Close()
+		c.proxy.drop(c)
+	})
+}
+
+func (c *conn) note() {
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// send hands on what the client sends.
+func (c *conn) send() {
+	defer c.close()
+	r := bufio.NewReaderSize(c.near, 64<<10)
+	for {
+		raw, words, err := resp.ReadCommand(r)
+		if err != nil {
+			return
+		}
+		c.proxy.thawed()
+		x := exchange{copies: 1, reply: []replyMode{replyPass}}
+		if effect := c.proxy.pick(words); effect != nil {
+			effect(&x)
+		}
+		if x.before != nil {
+			x.before()
+		}
+		if x.wait > 0 && !c.sleep(x.wait) || x.cut {
+			return
+		}
+		if !c.expect(&x, words) {
+			continue
+		}
+		for range x.copies {
+			if _, err := c.far.Write(raw); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// expect notes the replies of a command before it is handed on, and tells
+// whether it is to be.
+func (c *conn) expect(x *exchange, words []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = c.mute || x.mute
+	if c.mute {
+		return false
+	}
+	switch strings.ToLower(words[0]) {
+	case "subscribe", "psubscribe", "ssubscribe", "monitor":
+		c.through = true
+	}
+	if !c.through {
+		for _, mode := range x.reply {
+			c.expected = append(c.expected, expected{mode, x.text})
+		}
+		c.note()
+	}
+	return x.copies > 0
+}
+
+func (c *conn) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.gone:
+		return false
+	}
+}
+
+// receive queues what the server sends.
+func (c *conn) receive() {
+	r := bufio.NewReaderSize(c.far, 64<<10)
+	for {
+		raw, err := resp.Read(r)
+		c.mu.Lock()
+		if err != nil {
+			c.over = true
+		} else {
+			c.replies = append(c.replies, raw)
+		}
+		c.note()
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// answer gives the client its replies.
+func (c *conn) answer() {
+	defer c.close()
+	for {
+		out, cut := c.next()
+		if cut {
+			return
+		}
+		if out == nil {
+			select {
+			case <-c.arrived:
+				continue
+			case <-c.gone:
+				return
+			}
+		}
+		c.proxy.thawed()
+		if _, err := c.near.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// next is the next that the client may see; nil if there is nothing yet. cut
+// tells that the connection ends here.
+func (c *conn) next() (out []byte, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if len(c.expected) > 0 && c.expected[0].mode == replyForged {
+			out = []byte("-" + c.expected[0].text + "\r\n")
+			c.expected = c.expected[1:]
+			return out, false
+		}
+		if len(c.replies) == 0 {
+			return nil, c.over
+		}
+		reply := c.replies[0]
+		c.replies = c.replies[1:]
+		if c.mute {
+			continue
+		}
+		if reply[0] == '>' || c.through || len(c.expected) == 0 {
+			return reply, false
+		}
+		mode := c.expected[0].mode
+		c.expected = c.expected[1:]
+		switch mode {
+		case replyPass:
+			return reply, false
+		case replyCut:
+			return nil, true
+		case replyMute:
+			c.mute = true
+		case replySkip, replyForged: // the latter was answered above
+		}
+	}
+}
