@@ -71,8 +71,14 @@ func TestImportArrows(t *testing.T) {
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
+		}
+		if !p.is("actors") && !p.is("testkit") {
+			forbid(p.Imports, "the door leads from the testkit into actors", mine("internal/door"))
+		}
+		if p.is("actors/internal") {
+			forbid(p.Deps, "a room of actors is below it", func(pkg string) bool { return pkg == module+"/actors" })
 		}
 		if p.is("fetch") {
 			forbid(p.Deps, "fetch sees bytes and queue names, no actor", usesProtoactor)

@@ -18,7 +18,7 @@ import (
 // without those that only report this cancellation; a panic comes alone. An
 // outcome (Discard, Kill, RetryIn, Park) counts, whoever returns it.
 //
-// A goroutine that does not end keeps its job from ending: that is then deaf, or
+// A goroutine that does not end keeps its job from ending: that is then unresponsive, or
 // given up by a stop, as if the handler had not returned. After the job's end Go
 // starts nothing.
 //

@@ -125,7 +125,7 @@ func (c *capsule) drained() bool { return c.fetchEnded() && c.ledger.size() == 0
 func (c *capsule) settled(ws ...*work) {
 	c.ledger.settled(ws...)
 	if c.d.isolating.Load() {
-		c.d.changes.ring()
+		c.d.changes.Wake()
 	}
 	if len(ws) > 0 && c.d.quieting.Load() {
 		c.d.noteFinished(ws)

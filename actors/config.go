@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 )
@@ -154,11 +155,11 @@ type Capsule struct {
 	// fetch.DefaultBytes, 1 MiB; more does not make small jobs faster.
 	FetchBytes int
 
-	// MaxDeaf is how many jobs may give up their slot that do not end although their
+	// MaxUnresponsive is how many jobs may give up their slot that do not end although their
 	// context was cancelled Config.Grace ago: such a job fails with the cause of
 	// the cancellation, its late result is refused, and another takes the slot
 	// while its goroutine goes on. 0 keeps the slot until it ends.
-	MaxDeaf int
+	MaxUnresponsive int
 
 	// Fetch makes the fetcher; nil means fetch.NewReliable.
 	Fetch fetch.Factory
@@ -256,8 +257,8 @@ func (c Config) Validate() error {
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
 	}
-	places := places{}
-	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, places.check(field, s)...) }
+	strategies := supervised.Strategies{}
+	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
 	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
 	for i, k := range c.Capsules {
@@ -287,8 +288,8 @@ func (c Config) Validate() error {
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
 			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, fetch.DefaultBytes))
 		}
-		if k.MaxDeaf < 0 {
-			bad(field+".MaxDeaf", k.MaxDeaf, "0 or more")
+		if k.MaxUnresponsive < 0 {
+			bad(field+".MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
 		strategy(field+".Strategy", k.Strategy)
 		if k.Queues != nil && len(k.Queues.Names()) == 0 {

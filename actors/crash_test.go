@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -134,13 +135,13 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 					Capsules: []actors.Capsule{{Concurrency: 4}},
 				})
 				slow := push(k, 2, script.Slow(100*time.Millisecond))
-				deaf := push(k, 2, script.Unresponsive())
+				unresponsive := push(k, 2, script.Unresponsive())
 				waiting := push(k, 20, script.OK())
 				k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 				done := make(chan actors.DrainReport)
 				go func() { done <- k.Stop() }()
 				k.Await("stopping", func() bool { return k.Stats().Quiet })
-				_ = k.Daemon.Crash(path, errInjected) // it may have ended already
+				_ = door.Of(k.Daemon).Crash(path, errInjected) // it may have ended already
 				r := <-done
 				s.Release()
 				if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
@@ -152,7 +153,7 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 						t.Errorf("slow job %s ran %d times", jid, runs[jid])
 					}
 				}
-				if got, want := size(t, rdb, "queue:default"), len(deaf)+len(waiting); got != want {
+				if got, want := size(t, rdb, "queue:default"), len(unresponsive)+len(waiting); got != want {
 					t.Errorf("%d jobs in the queue, want %d", got, want)
 				}
 				if n := inProgress(t, rdb); n != 0 {
@@ -176,7 +177,7 @@ func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
 		if i > 10_000 {
 			t.Fatalf("never gave up\n%s", k.Tree())
 		}
-		_ = k.Daemon.Crash("launcher", errInjected)
+		_ = door.Of(k.Daemon).Crash("launcher", errInjected)
 		time.Sleep(time.Millisecond) // the next crash must meet the next incarnation
 	}
 	<-k.Done()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
@@ -42,15 +42,12 @@ type Daemon struct {
 	rescue *fetch.Rescuer
 	outage *outage
 
-	sys      atomic.Pointer[actor.ActorSystem] // nil before Start
-	tree     *tree
+	system   *supervised.System // of the actors
 	capsules []*capsule
 	launcher atomic.Pointer[actor.PID]
-	epochs   atomic.Uint64
 
-	machinery *tracker     // our own goroutines
-	untold    atomic.Int64 // stored failures that are still to be told of
-	changes   *broadcast   // rung whenever the stop protocol may have come further
+	untold  atomic.Int64          // stored failures that are still to be told of
+	changes *supervised.Broadcast // rung whenever the stop protocol may have come further
 
 	settleCtx    context.Context // ends when nothing is settled any more
 	endSettle    context.CancelFunc
@@ -122,8 +119,8 @@ func New(cfg Config) (*Daemon, error) {
 			MaxRetries: cfg.MaxRetries, Timestamps: cfg.Timestamps,
 			DeadMax: cfg.DeadMax, DeadTimeout: cfg.DeadTimeout,
 		},
-		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger), tree: &tree{cells: map[string]*cell{}},
-		machinery: newTracker(), changes: newBroadcast(),
+		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
+		changes:   supervised.NewBroadcast(),
 		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
 	d.deaths, d.recovery = newDeaths(d), &recoveryPolicy{f: cfg.Recovery}
@@ -131,6 +128,7 @@ func New(cfg Config) (*Daemon, error) {
 	pid := turn.PID()
 	d.identity = beat.NewIdentity(hostname, pid)
 	d.seed = jitter.Of(d.identity)
+	d.system = supervised.New(d.log, d.identity, launcherName, d.actorEvent)
 	d.beats = newBeats(d.identity, cfg.Metrics)
 	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
@@ -172,18 +170,13 @@ func (d *Daemon) Start(ctx context.Context) error {
 		d.Subscribe(s)
 	}
 	d.info.StartedAt = time.Now()
-	sys := actor.NewActorSystem(
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		actor.WithDeadLetterThrottleInterval(20*time.Millisecond),
-	)
-	sys.EventStream.Subscribe(d.onEvent)
-	d.sys.Store(sys)
+	d.system.Begin()
 	// a launcher that gives up ends the daemon; these are for its own panics
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
-	props := d.supervisor("launcher", "", d.cfg.Strategy, func(o *oversight) actor.Actor { return newLauncher(d, o) },
+	props := d.system.SupervisorProps("launcher", "", d.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root
 	d.outage.ring = d.ringParts
-	pid, err := sys.Root.SpawnNamed(props, launcherName)
+	pid, err := d.system.Root().SpawnNamed(props, launcherName)
 	if err != nil {
 		d.abort()
 		return fmt.Errorf("spawn the launcher: %w", err)
@@ -221,7 +214,7 @@ func (d *Daemon) boot(ctx context.Context) error {
 	}
 	for _, f := range d.cfg.On.Startup {
 		var err error
-		if perr := isolate(func() { err = f(ctx) }); perr != nil {
+		if perr := supervised.Isolate(func() { err = f(ctx) }); perr != nil {
 			err = perr
 			d.hooks.failed("startup", f, perr)
 		}
@@ -251,65 +244,25 @@ func (d *Daemon) capsuleNames() []string {
 	return names
 }
 
-func (d *Daemon) root() *actor.RootContext { return d.sys.Load().Root }
-
 func (d *Daemon) setLauncher(pid *actor.PID) { d.launcher.Store(pid) }
 
 // wakeLauncher tells whoever waits for the end of a stop to look again.
 func (d *Daemon) wakeLauncher() {
-	d.changes.ring()
+	d.changes.Wake()
 	if pid := d.launcher.Load(); pid != nil {
-		d.root().Send(pid, wake{})
+		d.system.Root().Send(pid, supervised.Wake{})
 	}
 }
 
 // ringParts wakes those who talk to Redis at long intervals.
 func (d *Daemon) ringParts() {
 	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
-		d.root().Send(actor.NewPID(d.sys.Load().Address(), launcherName+"/"+name), wake{})
+		d.system.WakePath(launcherName + "/" + name)
 	}
 }
-
-func (d *Daemon) nextEpoch() uint64 { return d.epochs.Add(1) }
 
 // Identity is this process's name in Sidekiq: HOST:PID:NONCE.
 func (d *Daemon) Identity() string { return d.identity }
-
-// Tree is a snapshot of the supervision tree.
-func (d *Daemon) Tree() Tree {
-	t := d.tree.snapshot(time.Now())
-	d.noteQuiet(t)
-	for _, c := range d.capsules {
-		work := c.working()
-		prefix := c.path("processor-")
-		for i := range t {
-			n := &t[i]
-			if n.Path == launcherName+"/"+c.cfg.Name {
-				n.Deaf = c.deafNow()
-			}
-			if n.Role != "processor" || n.Capsule != c.cfg.Name {
-				continue
-			}
-			var index int
-			if _, err := fmt.Sscanf(n.Path[len(prefix):], "%d", &index); err != nil {
-				continue
-			}
-			w := work[index]
-			if w != nil { // also of an actor that is down: the job goes on
-				ref := w.ref()
-				n.Job = &ref
-			}
-			switch {
-			case n.State != StateRunning:
-			case w != nil:
-				n.State = StateBusy
-			default:
-				n.State = StateIdle
-			}
-		}
-	}
-	return t
-}
 
 // Stats are this daemon's own counters since it started.
 type Stats struct {
@@ -339,15 +292,4 @@ func (d *Daemon) Stats() Stats {
 		s.Fencings += c.fencings.Load()
 	}
 	return s
-}
-
-// Crash makes the actor at path crash with reason, as if it had panicked: for
-// tests and drills. The error tells when there is no such actor.
-func (d *Daemon) Crash(path string, reason error) error {
-	pid, _, err := d.process(path)
-	if err != nil {
-		return err
-	}
-	d.root().Send(pid, inject{reason: reason})
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 )
 
@@ -29,7 +30,7 @@ type death struct {
 // that are not told of by its end are logged.
 type deaths struct {
 	d       *Daemon
-	workers *tracker
+	workers *supervised.Tracker
 
 	mu         sync.Mutex
 	waiting    []death
@@ -38,7 +39,7 @@ type deaths struct {
 	complained time.Time
 }
 
-func newDeaths(d *Daemon) *deaths { return &deaths{d: d, workers: newTracker()} }
+func newDeaths(d *Daemon) *deaths { return &deaths{d: d, workers: supervised.NewTracker()} }
 
 // add has the handlers told of ds.
 func (q *deaths) add(ds []death) {
@@ -67,7 +68,7 @@ func (q *deaths) add(ds []death) {
 func (q *deaths) fill() {
 	for n := len(q.waiting); n > 0 && q.running < deathWorkers && !q.closed; n-- {
 		q.running++
-		q.d.spawnAs(q.workers, q.d.launcher.Load(), q.work)
+		q.d.system.SpawnAs(q.workers, q.d.launcher.Load(), q.work)
 	}
 }
 
@@ -109,7 +110,7 @@ func (q *deaths) idle() bool {
 // close waits until the handlers were told of all or ctx ends, and gives up on the
 // others.
 func (q *deaths) close(ctx context.Context) {
-	q.workers.await(ctx, q.idle)
+	q.workers.Await(ctx, q.idle)
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()

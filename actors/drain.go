@@ -15,7 +15,7 @@ type DrainReport struct {
 	Finished    []JobRef      // ended by themselves and were settled
 	Interrupted []JobRef      // iterable jobs that saved their place and went to the back of their queues
 	Requeued    []JobRef      // put back into their queues at the deadline
-	Abandoned   []JobRef      // deaf to their context: still running when the process gave up on them (each is in Requeued or Left, too)
+	Abandoned   []JobRef      // unresponsive: still running when the process gave up on them (each is in Requeued or Left, too)
 	Left        []JobRef      // could not be settled: in this process's private place until a rescuer comes
 	Lost        []JobRef      // could not be settled and their fetcher has no private place
 	Elapsed     time.Duration // from the stop to the end

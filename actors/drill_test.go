@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -18,20 +19,20 @@ func TestFaultsInjectedDuringTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, inject := range map[string]func() error{
-		"Crash":   func() error { return d.Crash("launcher/poller", errInjected) },
-		"Hold":    func() error { return d.Hold("launcher/poller") },
-		"Release": func() error { return d.Release("launcher/poller") },
-		"Suspend": func() error { return d.Suspend("launcher/poller") },
-		"Resume":  func() error { return d.Resume("launcher/poller") },
+		"Crash":   func() error { return door.Of(d).Crash("launcher/poller", errInjected) },
+		"Hold":    func() error { return door.Of(d).Hold("launcher/poller") },
+		"Release": func() error { return door.Of(d).Release("launcher/poller") },
+		"Suspend": func() error { return door.Of(d).Suspend("launcher/poller") },
+		"Resume":  func() error { return door.Of(d).Resume("launcher/poller") },
 	} {
-		if inject() == nil || d.ActorSystem() != nil {
+		if inject() == nil || door.Of(d).Actors() != nil {
 			t.Errorf("%s of a daemon that is not started succeeds, or it has a system", what)
 		}
 	}
 	crashed := make(chan struct{})
 	go func() {
 		defer close(crashed)
-		for d.ActorSystem() == nil || d.Crash("launcher/poller", errInjected) != nil {
+		for door.Of(d).Actors() == nil || door.Of(d).Crash("launcher/poller", errInjected) != nil {
 			runtime.Gosched()
 		}
 	}()

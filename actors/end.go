@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 )
@@ -40,7 +41,7 @@ func (d *Daemon) end() {
 	}
 	d.stopTree()
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(began.Add(machineryTime))))
-	d.machinery.await(ctx, d.machinery.idle)
+	d.system.Goroutines.Await(ctx, d.system.Goroutines.Idle)
 	cancel()
 	d.leave(began)
 	ctx, cancel = context.WithDeadline(context.Background(), began.Add(closeTime))
@@ -75,7 +76,7 @@ func (d *Daemon) leave(began time.Time) {
 	defer cancelCalls()
 	patience, cancel := context.WithTimeout(context.Background(), left+closeTime-leaveTime)
 	defer cancel()
-	done := newTracker()
+	done := supervised.NewTracker()
 	for _, c := range d.capsules {
 		c.account()
 		done.Add(1)
@@ -90,7 +91,7 @@ func (d *Daemon) leave(began time.Time) {
 	if err := within(patience, func() { d.lastBeat(calls) }); err != nil {
 		joblog.Err(d.log.Error(), err).Msg("the process could not leave; going on without it")
 	}
-	done.await(context.Background(), done.idle) // bounded by patience
+	done.Await(context.Background(), done.Idle) // bounded by patience
 }
 
 // account reports what the capsule could not settle.
@@ -101,7 +102,7 @@ func (c *capsule) account() {
 		return
 	}
 	durable := false
-	if err := isolate(func() { durable = c.fetcher.Durable() }); err != nil {
+	if err := supervised.Isolate(func() { durable = c.fetcher.Durable() }); err != nil {
 		joblog.Err(c.d.log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 			Msg("the fetcher does not tell whether it is durable; taken for one that is not")
 	}
@@ -136,7 +137,7 @@ var errNotBack = errors.New("it did not return in time")
 // the end of ctx.
 func within(ctx context.Context, f func()) error {
 	done := make(chan error, 1)
-	go func() { done <- isolate(f) }()
+	go func() { done <- supervised.Isolate(f) }()
 	select {
 	case err := <-done:
 		return err
@@ -151,7 +152,7 @@ func (d *Daemon) stopTree() {
 	ended := make(chan struct{})
 	launcher := d.launcher.Load()
 	// not the library's Future, in which an answer races with the time-out
-	watcher := d.root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+	watcher := d.system.Root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch ctx.Message().(type) {
 		case *actor.Started:
 			ctx.Watch(launcher) // first: a stopping actor answers a Watch as if it had ended
@@ -167,5 +168,5 @@ func (d *Daemon) stopTree() {
 	case <-t.C:
 		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
 	}
-	d.root().Stop(watcher)
+	d.system.Root().Stop(watcher)
 }

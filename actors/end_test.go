@@ -20,16 +20,16 @@ import (
 // stopPromise is what the README has platforms wait beyond the timeout.
 const stopPromise = 8 * time.Second
 
-// deafFetcher is a fetcher whose calls named in hang do not return before the end
+// hangingFetcher is a fetcher whose calls named in hang do not return before the end
 // of the test, whatever their context says.
-type deafFetcher struct {
+type hangingFetcher struct {
 	fetch.Fetcher
 	hang    []string
 	wedged  <-chan struct{} // from now on
 	release <-chan struct{}
 }
 
-func (f deafFetcher) call(name string) {
+func (f hangingFetcher) call(name string) {
 	select {
 	case <-f.wedged:
 		if slices.Contains(f.hang, name) {
@@ -39,17 +39,17 @@ func (f deafFetcher) call(name string) {
 	}
 }
 
-func (f deafFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+func (f hangingFetcher) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
 	f.call("Settle")
 	return f.Fetcher.Settle(ctx, moves)
 }
 
-func (f deafFetcher) Close(ctx context.Context) (int, error) {
+func (f hangingFetcher) Close(ctx context.Context) (int, error) {
 	f.call("Close")
 	return f.Fetcher.Close(ctx)
 }
 
-// Nothing gives way: the handlers are deaf, the calls of the fetchers, the
+// Nothing gives way: the handlers are unresponsive, the calls of the fetchers, the
 // callbacks and the subscribers do not return, the launcher waits for its
 // strategy, Redis freezes at the last moment. The stop ends as promised.
 func TestAStopWithEverythingWedgedEndsAsPromised(t *testing.T) {
@@ -77,7 +77,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	callbacks := []func(context.Context){func(context.Context) { <-release }}
 	factory := func(e fetch.Env) (fetch.Fetcher, error) {
 		f, err := fetch.NewReliable(e)
-		return deafFetcher{f, hang, wedged, release}, err
+		return hangingFetcher{f, hang, wedged, release}, err
 	}
 	k := testkit.Start(t, actors.Config{
 		Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.New(&log), Timeout: timeout,

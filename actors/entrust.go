@@ -94,7 +94,7 @@ func (s *settler) end(moves []*pendingMove) {
 	}
 	if len(s.reports) > 0 && !s.reporting {
 		s.reporting = true
-		s.c.d.spawn(owner, s.report)
+		s.c.d.system.Spawn(owner, s.report)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 			s.mu.Lock()
 			s.reports = append(slices.Clone(rest), s.reports...)
 			s.mu.Unlock()
-			d.spawn(owner, s.report)
+			d.system.Spawn(owner, s.report)
 		}
 		d.untold.Add(-1)
 		if d.quieting.Load() {

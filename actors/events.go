@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 )
 
@@ -61,10 +62,10 @@ type (
 		JobEvent
 		Elapsed time.Duration
 	}
-	// JobDeaf says: its context was cancelled, and it does not end.
-	JobDeaf struct {
+	// JobUnresponsive says: its context was cancelled, and it does not end.
+	JobUnresponsive struct {
 		JobEvent
-		Deaf Deaf
+		Unresponsive Unresponsive
 	}
 	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
 	// set, due at Until. It has not failed; Err is what it returned.
@@ -148,7 +149,7 @@ type (
 		Capsule string
 		Jobs    []JobRef
 	}
-	// JobsAbandoned says: these are deaf to their context and were given up.
+	// JobsAbandoned says: these are unresponsive and were given up.
 	JobsAbandoned struct {
 		At   time.Time
 		Jobs []JobRef
@@ -296,5 +297,33 @@ func (e *events) close() (open []*subscription) {
 func (e *events) end(then time.Time) {
 	for _, s := range e.close() {
 		s.await(then)
+	}
+}
+
+// actorEvent publishes what happened to an actor.
+func (d *Daemon) actorEvent(e supervised.Event) {
+	if !d.events.wanted.Load() {
+		return
+	}
+	a := ActorEvent{At: e.At, Path: e.Path, Role: e.Role}
+	switch e.What {
+	case supervised.ActorStarted:
+		d.events.publish(ActorStarted{a})
+	case supervised.ActorCrashed:
+		d.events.publish(ActorCrashed{a, e.Err, e.Stack})
+	case supervised.ActorRestarted:
+		d.events.publish(ActorRestarted{a, e.Restarts})
+	case supervised.ActorResumed:
+		d.events.publish(ActorResumed{a})
+	case supervised.ActorStopped:
+		d.events.publish(ActorStopped{a})
+	case supervised.ActorEscalated:
+		d.events.publish(ActorEscalated{a, e.Err})
+	case supervised.StrategyBlocked:
+		d.events.publish(StrategyBlocked{a, e.Strategy, e.Since})
+	case supervised.StrategyReturned:
+		d.events.publish(StrategyReturned{a, e.Strategy, e.After})
+	case supervised.StrategyOverruled:
+		d.events.publish(StrategyOverruled{a, e.Strategy, e.Err})
 	}
 }

@@ -58,8 +58,8 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 			k.Await(fate, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
 		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-0") == 1 })
-		deaf := push(k, 1, script.Unresponsive())[0]
-		k.Await("deaf", func() bool { return s.Started(deaf) })
+		unresponsive := push(k, 1, script.Unresponsive())[0]
+		k.Await("unresponsive", func() bool { return s.Started(unresponsive) })
 		k.Stop()
 		s.Release()
 		close(hung)

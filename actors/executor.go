@@ -62,10 +62,10 @@ type execution struct {
 	acked      bool // its ack goes with the slot
 	goBroken   bool // a goroutine of the job panicked
 
-	job   jobContext
-	freed atomic.Bool // the job has left its slot
-	over  atomic.Bool // the handler and its goroutines have ended
-	deaf  atomic.Bool // listed as such
+	job    jobContext
+	freed  atomic.Bool // the job has left its slot
+	over   atomic.Bool // the handler and its goroutines have ended
+	listed atomic.Bool // as unresponsive
 
 	iteration *iteration // nil if the job is not iterable
 }
@@ -79,7 +79,7 @@ func (c *capsule) execute(k *worker, w *work, now time.Time) (then time.Time, ag
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
-			c.d.panicked(c.slotPID(k.s.index), v)
+			c.d.system.Panicked(c.slotPID(k.s.index), v)
 		}
 		then, again = e.done()
 	}()

@@ -1,6 +1,10 @@
 package actors
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
+)
 
 // fetcher owns the fetch goroutine of its capsule (intake.go), which outlives a restart
 // as a worker does, and fetches nothing while the fetcher is down or kept from taking
@@ -12,10 +16,10 @@ func (f *fetcher) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		c.mu.Lock()
-		c.fetch, c.fetchBox, c.fetchUp = ctx.Self(), c.d.tree.box(ctx.Self().GetId()), true
+		c.fetch, c.fetchBox, c.fetchUp = ctx.Self(), c.d.system.Mailbox(ctx.Self().GetId()), true
 		c.mu.Unlock()
 		f.step(ctx)
-	case wake, quiet:
+	case supervised.Wake, quiet:
 		f.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
 		c.mu.Lock()
@@ -30,7 +34,7 @@ func (f *fetcher) step(ctx actor.Context) {
 	ended := c.quiet && !c.fetching
 	if !ended && !c.fetching {
 		c.fetching = true
-		c.d.spawn(ctx.Self(), c.fetchLoop)
+		c.d.system.Spawn(ctx.Self(), c.fetchLoop)
 	}
 	c.wakeFetch()
 	c.mu.Unlock()
@@ -39,5 +43,5 @@ func (f *fetcher) step(ctx actor.Context) {
 	}
 }
 
-// paused is called when the actor is kept from taking messages: no call begins.
-func (f *fetcher) paused() {}
+// Paused is called when the actor is kept from taking messages: no call begins.
+func (f *fetcher) Paused() {}

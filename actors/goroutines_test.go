@@ -93,9 +93,9 @@ func TestJobEndsWithItsGoroutines(t *testing.T) {
 	}
 }
 
-// deafWorld runs jobs whose class has a timeout that they do not hear. It is for a
+// unresponsiveWorld runs jobs whose class has a timeout that they do not hear. It is for a
 // bubble, where that passes only once they wait.
-func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
+func unresponsiveWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	t.Helper()
 	release := make(chan struct{})
 	var r troupe.Registry
@@ -103,7 +103,7 @@ func deafWorld(t *testing.T, replace int) (*testkit.Kit, chan struct{}) {
 	troupe.HandleClass(&r, "Quick", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	k := testkit.Start(t, actors.Config{
 		Registry: &r, Grace: 30 * time.Millisecond, Timeout: 50 * time.Millisecond,
-		Capsules: []actors.Capsule{{Concurrency: 2, MaxDeaf: replace, Queues: fetch.Strict{"default"}}},
+		Capsules: []actors.Capsule{{Concurrency: 2, MaxUnresponsive: replace, Queues: fetch.Strict{"default"}}},
 	})
 	t.Cleanup(func() {
 		select {
@@ -125,19 +125,19 @@ func stubborn(release chan struct{}) func(context.Context, *troupe.Payload) erro
 // waitForRelease is a frame to be found in a stack.
 func waitForRelease(release chan struct{}) { <-release }
 
-func deafOf(k *testkit.Kit) []actors.Deaf {
+func unresponsiveOf(k *testkit.Kit) []actors.Unresponsive {
 	n, _ := k.Tree().Find("launcher/default")
-	return n.Deaf
+	return n.Unresponsive
 }
 
-// A deaf job is shown with class, age and stack. Without a limit it keeps its slot.
-func TestDeafJobsAreShownAndHoldTheirSlots(t *testing.T) {
+// A unresponsive job is shown with class, age and stack. Without a limit it keeps its slot.
+func TestUnresponsiveJobsAreShownAndHoldTheirSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, release := deafWorld(t, 0)
+		k, release := unresponsiveWorld(t, 0)
 		k.PushClass("Stubborn", []any{})
 		k.PushClass("Stubborn", []any{})
-		k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
-		for _, d := range deafOf(k) {
+		k.Await("both are unresponsive", func() bool { return len(unresponsiveOf(k)) == 2 })
+		for _, d := range unresponsiveOf(k) {
 			if d.Class != "Stubborn" || d.Since.IsZero() || d.Replaced || d.Cause != troupe.ErrJobTimeout.Error() {
 				t.Errorf("%+v", d)
 			}
@@ -145,7 +145,7 @@ func TestDeafJobsAreShownAndHoldTheirSlots(t *testing.T) {
 				t.Errorf("stack:\n%s", d.Stack)
 			}
 		}
-		if text := k.Tree().String(); strings.Count(text, "deaf: Stubborn") != 2 {
+		if text := k.Tree().String(); strings.Count(text, "unresponsive: Stubborn") != 2 {
 			t.Errorf("tree:\n%s", text)
 		}
 		k.PushClass("Quick", []any{})
@@ -153,52 +153,52 @@ func TestDeafJobsAreShownAndHoldTheirSlots(t *testing.T) {
 			t.Errorf("a job ran without a slot: %+v", s)
 		}
 		close(release)
-		k.Await("all have ended", func() bool { return k.Stats().Processed == 3 && len(deafOf(k)) == 0 })
+		k.Await("all have ended", func() bool { return k.Stats().Processed == 3 && len(unresponsiveOf(k)) == 0 })
 	})
 }
 
 // With a limit so many give their slots away: their jobs fail of the timeout,
 // their late results are refused, and one more holds its slot.
-func TestDeafJobsAreReplacedUpToTheLimit(t *testing.T) {
+func TestUnresponsiveJobsAreReplacedUpToTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, release := deafWorld(t, 2)
+		k, release := unresponsiveWorld(t, 2)
 		for range 3 {
 			k.PushClass("Stubborn", []any{})
 		}
-		k.Await("three are deaf, two without a slot", func() bool {
+		k.Await("three are unresponsive, two without a slot", func() bool {
 			replaced := 0
-			for _, d := range deafOf(k) {
+			for _, d := range unresponsiveOf(k) {
 				if d.Replaced {
 					replaced++
 				}
 			}
-			return len(deafOf(k)) == 3 && replaced == 2
+			return len(unresponsiveOf(k)) == 3 && replaced == 2
 		})
 		k.Await("two have failed", func() bool { return k.Stats().Failed == 2 })
 		k.PushClass("Quick", []any{}) // by the other slot
 		k.Await("a job has run", func() bool { return k.Stats().Processed == 3 })
 		late := testkit.Events[actors.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
 		k.Expect(late, func() { close(release) })
-		k.Await("the third is done", func() bool { return len(deafOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
+		k.Await("the third is done", func() bool { return len(unresponsiveOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
 	})
 }
 
 // The stop names those that it gave up, with and without a slot.
-func TestStopGivesDeafJobsUp(t *testing.T) {
+func TestStopGivesUnresponsiveJobsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, _ := deafWorld(t, 1)
+		k, _ := unresponsiveWorld(t, 1)
 		k.PushClass("Stubborn", []any{})
 		k.PushClass("Stubborn", []any{})
-		k.Await("both are deaf", func() bool { return len(deafOf(k)) == 2 })
+		k.Await("both are unresponsive", func() bool { return len(unresponsiveOf(k)) == 2 })
 		if report := k.Stop(); len(report.Abandoned) != 2 {
 			t.Errorf("%v", report)
 		}
 	})
 }
 
-// An execution that ends at the very instant at which it is found deaf is not
+// An execution that ends at the very instant at which it is found unresponsive is not
 // listed for ever.
-func TestNobodyIsDeafForEver(t *testing.T) {
+func TestNoJobIsUnresponsiveForEver(t *testing.T) {
 	for i := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			mem := testkit.NewMemory(t)
@@ -207,13 +207,13 @@ func TestNobodyIsDeafForEver(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // timeout plus grace
 				return errors.New("late")
 			}), troupe.Options{Timeout: 20 * time.Millisecond})
-			k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Grace: 30 * time.Millisecond, Capsules: []actors.Capsule{{Concurrency: 4, MaxDeaf: i % 3}}})
+			k := testkit.Start(t, actors.Config{Redis: mem.Client, Registry: &r, Grace: 30 * time.Millisecond, Capsules: []actors.Capsule{{Concurrency: 4, MaxUnresponsive: i % 3}}})
 			for range 4 {
 				k.PushClass("Slow", []any{})
 			}
 			k.Await("all have ended", func() bool { return k.Stats().Busy == 0 && k.Stats().Processed >= 4 })
 			time.Sleep(time.Second)
-			if d := deafOf(k); len(d) != 0 {
+			if d := unresponsiveOf(k); len(d) != 0 {
 				t.Error(fmt.Sprint(d))
 			}
 		})

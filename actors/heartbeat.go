@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
 )
 
 // heartbeat keeps this process visible to Sidekiq, flushes the statistics, renews
@@ -31,7 +33,7 @@ var errBeat = errors.New("the beat panicked")
 func (h *heartbeat) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		h.epoch = h.d.nextEpoch()
+		h.epoch = h.d.system.NextEpoch()
 		h.beat(ctx)
 		h.renew(ctx)
 	case tick:
@@ -43,7 +45,7 @@ func (h *heartbeat) Receive(ctx actor.Context) {
 		} else {
 			h.beat(ctx)
 		}
-	case wake, quiet, stop: // something worth showing has changed
+	case supervised.Wake, quiet, stop: // something worth showing has changed
 		h.beat(ctx)
 	case beaten:
 		if m.epoch == h.epoch {
@@ -68,7 +70,7 @@ func (h *heartbeat) after(ctx actor.Context, kind int, wait time.Duration) {
 		h.timers[kind].Stop()
 	}
 	d, self, m := h.d, ctx.Self(), tick{epoch: h.epoch, kind: kind}
-	h.timers[kind] = time.AfterFunc(wait, func() { d.root().Send(self, m) })
+	h.timers[kind] = time.AfterFunc(wait, func() { d.system.Root().Send(self, m) })
 }
 
 func (h *heartbeat) beat(ctx actor.Context) {
@@ -78,9 +80,9 @@ func (h *heartbeat) beat(ctx actor.Context) {
 	}
 	h.beating, h.again = true, false
 	d, self, epoch := h.d, ctx.Self(), h.epoch
-	d.spawn(self, func() {
+	d.system.Spawn(self, func() {
 		m := beaten{epoch: epoch, err: errBeat}
-		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
+		defer func() { d.system.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		m.result, m.err = d.beatOnce()
 		for _, sig := range m.result.Signals { // here: they are off the list, and this actor may crash
 			d.remote(sig)
@@ -123,8 +125,8 @@ func (h *heartbeat) renew(ctx actor.Context) {
 	}
 	h.renewal = true
 	d, self, epoch := h.d, ctx.Self(), h.epoch
-	d.spawn(self, func() {
-		defer d.root().Send(self, renewed{epoch: epoch})
+	d.system.Spawn(self, func() {
+		defer d.system.Root().Send(self, renewed{epoch: epoch})
 		d.renewLeases(self)
 	})
 }

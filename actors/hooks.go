@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 )
@@ -47,7 +48,7 @@ func (h *hooks) fire(event string, fs []func(context.Context)) {
 
 func (h *hooks) run(event string, fs []func(context.Context)) {
 	for _, f := range fs {
-		if err := isolate(func() { f(context.Background()) }); err != nil {
+		if err := supervised.Isolate(func() { f(context.Background()) }); err != nil {
 			h.failed(event, f, err)
 		}
 	}
@@ -55,7 +56,7 @@ func (h *hooks) run(event string, fs []func(context.Context)) {
 
 // failed tells that f, a callback of event, has panicked or called Goexit.
 func (h *hooks) failed(event string, f any, err error) {
-	_ = isolate(func() { // it may be the user's log hook that panics
+	_ = supervised.Isolate(func() { // it may be the user's log hook that panics
 		joblog.Err(h.log.Error().Str("event", event).Str("callback", funcName(f)), err).
 			Bytes("stack", stackOf(err)).Msg("a lifecycle callback failed")
 	})
@@ -111,7 +112,7 @@ func (d *Daemon) beaten(first bool) {
 // tellErrorHandlers tells the error handlers.
 func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 	for _, f := range d.cfg.ErrorHandlers {
-		if perr := isolate(func() { f(context.Background(), err, in) }); perr != nil {
+		if perr := supervised.Isolate(func() { f(context.Background(), err, in) }); perr != nil {
 			joblog.Err(d.log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
 		}
 	}
@@ -120,7 +121,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 // bury tells the death handlers.
 func (d *Daemon) bury(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
-		if perr := isolate(func() { f(context.Background(), p, err) }); perr != nil {
+		if perr := supervised.Isolate(func() { f(context.Background(), p, err) }); perr != nil {
 			joblog.Err(d.log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")
 		}
 	}

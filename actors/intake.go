@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/turn"
@@ -24,7 +25,7 @@ const takeLimit = 1000
 // intake is the state of the fetch goroutine. All of it is guarded by capsule.mu.
 type intake struct {
 	fetch    *actor.PID // the fetcher
-	fetchBox *mailbox
+	fetchBox *supervised.Mailbox
 	fetchUp  bool               // it is started and not stopping
 	fetching bool               // the fetch goroutine lives
 	opened   bool               // the fetcher is registered
@@ -82,7 +83,7 @@ func (c *capsule) fetchLoopEnded() {
 	owner := c.fetch
 	c.mu.Unlock()
 	if v != nil {
-		c.d.panicked(owner, v)
+		c.d.system.Panicked(owner, v)
 		time.AfterFunc(time.Second, c.ringFetcher) // if the strategy resumes it
 	}
 	c.ringFetcher()
@@ -91,7 +92,7 @@ func (c *capsule) fetchLoopEnded() {
 }
 
 // mayFetch tells whether a call may begin. c.mu is held.
-func (c *capsule) mayFetch() bool { return c.fetchUp && !c.held && !c.fetchBox.keeps() }
+func (c *capsule) mayFetch() bool { return c.fetchUp && !c.held && !c.fetchBox.Keeps() }
 
 // due tells whether a Take is to be made. c.mu is held.
 func (c *capsule) due() bool {
@@ -147,7 +148,7 @@ func (c *capsule) wakeFetch() bool {
 func (c *capsule) ringFetcher() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fetchBox.ring()
+	c.fetchBox.Wake()
 }
 
 // take makes one Take. c.mu is held, and released.

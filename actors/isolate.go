@@ -33,7 +33,7 @@ func (d *Daemon) lookForSuspects(ctx context.Context, owner *actor.PID) {
 	for _, c := range d.capsules {
 		if c.suspectsWait(ctx) {
 			d.isolating.Store(true) // there is one rescuer, with one look at a time
-			d.spawn(owner, d.runSuspects)
+			d.system.Spawn(owner, d.runSuspects)
 			return
 		}
 	}
@@ -88,7 +88,7 @@ func (c *capsule) hold(held bool) {
 func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
 	ctx, cancel := context.WithTimeout(d.settleCtx, limit)
 	defer cancel()
-	d.changes.await(ctx, func() bool { return cond() || d.quieting.Load() })
+	d.changes.Await(ctx, func() bool { return cond() || d.quieting.Load() })
 	return cond()
 }
 
@@ -125,7 +125,7 @@ func (c *capsule) runSuspect() bool {
 		d.hold(false)
 		for d.settleCtx.Err() == nil && !ended() { // a fence, too, rings nobody
 			look, cancel := context.WithTimeout(d.settleCtx, time.Second)
-			d.changes.await(look, ended)
+			d.changes.Await(look, ended)
 			cancel()
 		}
 	}

@@ -180,7 +180,7 @@ func (c *capsule) dropIterations(acked []*work) {
 	if jids == nil {
 		return
 	}
-	c.d.spawn(c.managerPID(), func() {
+	c.d.system.Spawn(c.managerPID(), func() {
 		ctx, cancel := c.d.redisContext()
 		defer cancel()
 		if err := iterstate.Delete(ctx, c.d.redis, jids...); err != nil {

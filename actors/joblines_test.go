@@ -83,7 +83,7 @@ func long(class, jid, more string) string {
 }
 
 // longJobs performs what goes wrong in every way that a line is written about.
-func longJobs(deaf <-chan struct{}) *troupe.Registry {
+func longJobs(unresponsive <-chan struct{}) *troupe.Registry {
 	boom := errors.New(strings.Repeat("boom ", 20_000))
 	r := handlers(map[string]func(context.Context) error{
 		"Done": func(ctx context.Context) error { zerolog.Ctx(ctx).Info().Msg("the handler's own"); return nil },
@@ -92,7 +92,7 @@ func longJobs(deaf <-chan struct{}) *troupe.Registry {
 		"Panic": func(context.Context) error { panic(boom) },
 		"Hang":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	})
-	troupe.HandleClass(r, "Deaf", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { <-deaf; return nil }),
+	troupe.HandleClass(r, "Unresponsive", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { <-unresponsive; return nil }),
 		troupe.Options{Timeout: time.Second})
 	troupe.HandleClass(r, "Callback", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return boom }),
 		troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { panic(boom) }})
@@ -119,7 +119,7 @@ func refusing(next client.PushFunc) client.PushFunc {
 // of them.
 func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, log, deaf := testkit.NewMemory(t).Client, new(lines), make(chan struct{})
+		rdb, log, unresponsive := testkit.NewMemory(t).Client, new(lines), make(chan struct{})
 		for i, class := range []string{"Dead", "Elsewhere", "Suspect"} {
 			orphan(t, rdb, long(class, class, ""), false)
 			if class == "Suspect" {
@@ -131,13 +131,13 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 			}
 		}
 		k := testkit.Start(t, actors.Config{
-			Redis: rdb, Registry: longJobs(deaf), Logger: zerolog.New(log), Lease: 5 * time.Second,
-			Capsules:         []actors.Capsule{{Concurrency: 4, Queues: fetch.Strict{"default"}, MaxDeaf: 1}},
+			Redis: rdb, Registry: longJobs(unresponsive), Logger: zerolog.New(log), Lease: 5 * time.Second,
+			Capsules:         []actors.Capsule{{Concurrency: 4, Queues: fetch.Strict{"default"}, MaxUnresponsive: 1}},
 			ClientMiddleware: []client.Middleware{refusing},
 			ErrorHandlers:    []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { panic(strings.Repeat("handler ", 20_000)) }},
 			DeathHandlers:    []actors.DeathHandler{func(context.Context, *troupe.Payload, error) { panic(strings.Repeat("handler ", 20_000)) }},
 		})
-		for _, class := range []string{"Done", "Fail", "Kill", "Discard", "Park", "Panic", "Callback", "Deaf", strings.Repeat("Unknown", 10_000)} {
+		for _, class := range []string{"Done", "Fail", "Kill", "Discard", "Park", "Panic", "Callback", "Unresponsive", strings.Repeat("Unknown", 10_000)} {
 			rdb.LPush(ctx, "queue:default", long(class, class[:4], ""))
 		}
 		rdb.LPush(ctx, "queue:default", "no job "+strings.Repeat("y", 100_000))
@@ -150,7 +150,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 		}
 		rdb.Set(ctx, "queue:"+strings.Repeat("q", 100_000), "another type", 0)
 		time.Sleep(time.Minute) // as long as all of it may take
-		close(deaf)
+		close(unresponsive)
 		rdb.LPush(ctx, "queue:default", long("Hang", "hang", ""), strings.Replace(long("Walk", "walk", ""), `"args":[]`, `"args":[1000]`, 1))
 		k.Await("the last two run", func() bool { return k.Stats().Busy == 2 })
 		tree := k.Tree().String()
@@ -158,7 +158,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 		log.checkLines(t,
 			"the handler's own", "job started", "job done", "job failed", "job parked", "job interrupted", "an actor crashed",
 			"a retry callback failed", "an error handler failed", "a death handler failed", "not a job: moved to the dead set",
-			"a job is deaf: it goes on although its context was cancelled", "job ended after its fate was decided; the result is refused",
+			"a job is unresponsive: it goes on although its context was cancelled", "job ended after its fate was decided; the result is refused",
 			"a recovered job was moved to the dead set", "a recovered job was sent elsewhere",
 			"a job is suspected of killing its process: it runs apart from other suspects", "running a suspect",
 			"not a valid job: moving it to the dead set", "job left where it is: client middleware failed",

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
 )
 
 const launcherName = "launcher"
@@ -17,12 +19,12 @@ type launcher struct {
 	timer    *time.Timer
 	stopping bool // Restarting or Stopping
 	told     bool // quiet was passed on
-	next     successors
+	next     *supervised.Replacements
 }
 
-func newLauncher(d *Daemon, o *oversight) *launcher {
+func newLauncher(d *Daemon, o *supervised.Proxy) *launcher {
 	l := &launcher{d: d}
-	l.next = successors{o: o, start: l.child}
+	l.next = supervised.NewReplacements(o, l.child)
 	return l
 }
 
@@ -31,13 +33,13 @@ func (l *launcher) Receive(ctx actor.Context) {
 	case *actor.Started:
 		l.start(ctx)
 		l.step(ctx)
-	case wake, quiet, stop, tick:
+	case supervised.Wake, quiet, stop, tick:
 		l.step(ctx)
-	case due:
-		l.next.on(ctx, msg)
+	case supervised.Due:
+		l.next.On(ctx, msg)
 	case *actor.Restarting, *actor.Stopping:
 		l.stopping = true
-		l.next.stop()
+		l.next.Stop()
 		if l.timer != nil {
 			l.timer.Stop()
 		}
@@ -50,8 +52,8 @@ func (l *launcher) Receive(ctx actor.Context) {
 }
 
 func (l *launcher) ended(ctx actor.Context, path string) {
-	if l.next.ended(path) {
-		l.next.step(ctx)
+	if l.next.Ended(path) {
+		l.next.Step(ctx)
 		return
 	}
 	if l.d.phase() != phaseRunning {
@@ -81,17 +83,17 @@ func (l *launcher) child(ctx actor.Context, name string) {
 	d := l.d
 	switch name {
 	case "heartbeat":
-		d.child(ctx, d.props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
+		supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
 	case "rescuer":
-		d.child(ctx, d.props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
+		supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
 	case "poller":
 		if d.phase() == phaseRunning {
-			d.child(ctx, d.props(name, "", func() actor.Actor { return &poller{d: d} }), name)
+			supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &poller{d: d} }), name)
 		}
 	}
 	for _, c := range d.capsules {
 		if c.cfg.Name == name {
-			d.child(ctx, d.supervisor("manager", name, c.cfg.Strategy, func(o *oversight) actor.Actor { return newManager(c, o) }), name)
+			supervised.Child(ctx, d.system.SupervisorProps("manager", name, c.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newManager(c, o) }), name)
 		}
 	}
 }
@@ -123,6 +125,6 @@ func (l *launcher) step(ctx actor.Context) {
 	}
 	if l.timer == nil {
 		self := ctx.Self()
-		l.timer = time.AfterFunc(left, func() { d.root().Send(self, tick{}) })
+		l.timer = time.AfterFunc(left, func() { d.system.Root().Send(self, tick{}) })
 	}
 }

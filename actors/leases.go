@@ -22,7 +22,7 @@ func (d *Daemon) renewLeases(owner *actor.PID) {
 	var all sync.WaitGroup
 	for _, c := range d.opened() {
 		all.Add(1)
-		d.spawn(owner, func() {
+		d.system.Spawn(owner, func() {
 			defer all.Done()
 			c.renew()
 		})

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
 )
 
 // manager supervises the fetcher and the processors of one capsule. A restart
@@ -17,12 +19,12 @@ type manager struct {
 	stopping bool // Restarting or Stopping: children end because we do
 	told     bool // quiet was passed on
 	alive    int  // processors, those included that are being replaced
-	next     successors
+	next     *supervised.Replacements
 }
 
-func newManager(c *capsule, o *oversight) *manager {
+func newManager(c *capsule, o *supervised.Proxy) *manager {
 	m := &manager{c: c}
-	m.next = successors{o: o, start: m.child}
+	m.next = supervised.NewReplacements(o, m.child)
 	return m
 }
 
@@ -30,15 +32,15 @@ func (m *manager) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *actor.Started:
 		m.start(ctx)
-	case quiet, wake:
+	case quiet, supervised.Wake:
 		m.tellQuiet(ctx)
-	case due:
+	case supervised.Due:
 		if !m.c.isQuiet() {
-			m.next.on(ctx, msg)
+			m.next.On(ctx, msg)
 		}
 	case *actor.Restarting, *actor.Stopping:
 		m.stopping = true
-		m.next.stop()
+		m.next.Stop()
 	case *actor.Terminated:
 		if !m.stopping {
 			m.ended(ctx, msg.Who.GetId())
@@ -78,10 +80,10 @@ func (m *manager) start(ctx actor.Context) {
 func (m *manager) child(ctx actor.Context, name string) {
 	c := m.c
 	if i, ok := processorIndex(name); ok {
-		c.d.child(ctx, c.d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
+		supervised.Child(ctx, c.d.system.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
 		return
 	}
-	c.d.child(ctx, c.d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
+	supervised.Child(ctx, c.d.system.Props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
 }
 
 func processorIndex(name string) (int, bool) {
@@ -100,8 +102,8 @@ func (m *manager) tellQuiet(ctx actor.Context) {
 		return
 	}
 	m.told = true
-	m.next.stop()
-	m.c.d.tree.disinherit(ctx.Self().GetId())
+	m.next.Stop()
+	m.c.d.system.CancelReplacements(ctx.Self().GetId())
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, quiet{})
 	}
@@ -110,8 +112,8 @@ func (m *manager) tellQuiet(ctx actor.Context) {
 
 func (m *manager) ended(ctx actor.Context, path string) {
 	c := m.c
-	replaced := m.next.ended(path)
-	_, name := splitPath(path)
+	replaced := m.next.Ended(path)
+	_, name := supervised.SplitPath(path)
 	if i, ok := processorIndex(name); ok {
 		if !replaced {
 			m.alive--
@@ -123,7 +125,7 @@ func (m *manager) ended(ctx actor.Context, path string) {
 		c.d.wakeLauncher()
 		return
 	case replaced:
-		m.next.step(ctx)
+		m.next.Step(ctx)
 		return
 	}
 	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).

@@ -2,13 +2,10 @@ package actors
 
 import "github.com/troupehq/troupe/internal/beat"
 
-// Messages are tiny values. None carries a unit of work: ownership lives in
-// the capsule's ledger and slots, which outlive every actor, so a lost or
-// doubled message costs nothing. Every receiver derives its next step from
-// that state, on each doorbell and when it starts.
-
-// wake is the doorbell: look at your state and take the next step.
-type wake struct{}
+// Messages are tiny values, and supervised.Wake is the one that is sent most. None
+// carries a unit of work: what is owned stands in the capsule's ledger and slots, which
+// outlive every actor, so a message that is lost or doubled costs nothing. Every receiver
+// derives its next step from there.
 
 // tick is a timer of the receiver's own; one with an old epoch is from an
 // earlier incarnation and dropped.
@@ -32,20 +29,11 @@ type beaten struct {
 	err    error
 }
 
-// inject makes the receiving actor crash with reason. It comes from a goroutine
-// of that actor's that panicked, and from Daemon.Crash.
-type inject struct {
-	reason any
-	at     uint64 // epoch of the panic: an incarnation that began later is the answer to it; 0 from Daemon.Crash
-}
-
-// Doorbells ring at actors that may be gone; that is no dead letter to tell of.
-func (wake) IgnoreDeadLetterLogging()   {}
+// They may be sent to actors that are gone; that is no dead letter to tell of.
 func (tick) IgnoreDeadLetterLogging()   {}
 func (quiet) IgnoreDeadLetterLogging()  {}
 func (stop) IgnoreDeadLetterLogging()   {}
 func (beaten) IgnoreDeadLetterLogging() {}
-func (inject) IgnoreDeadLetterLogging() {}
 
 func (polled) IgnoreDeadLetterLogging()    {}
 func (promoted) IgnoreDeadLetterLogging()  {}

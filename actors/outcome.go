@@ -17,8 +17,8 @@ import (
 
 // conclude decides the unit's fate and sees it into Redis.
 func (e *execution) conclude() {
-	if e.over.Store(true); e.deaf.Load() {
-		e.c.heard(e)
+	if e.over.Store(true); e.listed.Load() {
+		e.c.ended(e)
 	}
 	e.ended = time.Now()
 	e.decide()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -130,7 +131,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 }
 
 // Whatever user code does: nothing is fetched after quiet, and a stop with a job
-// that is deaf ends within the 33 s that the README tells platforms to wait.
+// that is unresponsive ends within the 33 s that the README tells platforms to wait.
 func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 	for _, at := range atEveryLevel {
 		t.Run(at.role, func(t *testing.T) {
@@ -226,7 +227,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 						}
 						for _, n := range k.Tree() {
 							if parent := n.Path[:max(0, strings.LastIndexByte(n.Path, '/'))]; parent == at.supervisor && n.State != actors.StateRestarting {
-								_ = k.Daemon.Crash(n.Path, errInjected)
+								_ = door.Of(k.Daemon).Crash(n.Path, errInjected)
 							}
 						}
 						time.Sleep(time.Second)
@@ -351,7 +352,7 @@ func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		began := time.Now()
 		for k.Err() == nil {
-			_ = k.Daemon.Crash("launcher/default/processor-0", errInjected)
+			_ = door.Of(k.Daemon).Crash("launcher/default/processor-0", errInjected)
 			synctest.Wait()
 		}
 		<-k.Done()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
@@ -71,14 +72,14 @@ type leadEnded struct {
 func (p *poller) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		p.epoch = p.d.nextEpoch()
+		p.epoch = p.d.system.NextEpoch()
 		p.ctx, p.cancel = context.WithCancel(p.d.settleCtx) // a launcher that is blocked stops no child
 		p.sets = [2]pollSet{{set: sched.Retry}, {set: sched.Schedule}}
 		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
 		p.lead(ctx)
 	case quiet:
 		ctx.Stop(ctx.Self())
-	case wake:
+	case supervised.Wake:
 		p.promoteAll(ctx)
 	case tick:
 		if m.epoch == p.epoch {
@@ -117,7 +118,7 @@ func (p *poller) Receive(ctx actor.Context) {
 // due at once comes in the order of the kinds.
 func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, kind int) {
 	self, d, m := ctx.Self(), p.d, tick{epoch: p.epoch, kind: kind}
-	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.root().Send(self, m) })
+	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.system.Root().Send(self, m) })
 	if t == nil {
 		return
 	}
@@ -151,8 +152,8 @@ func (p *poller) poll(ctx actor.Context) {
 	p.polls++
 	d, self, c := p.d, ctx.Self(), p.ctx
 	m := polled{epoch: p.epoch, wait: d.pollWait(0)}
-	d.spawn(self, func() {
-		defer func() { d.root().Send(self, m) }() // also after a panic, if the strategy resumes us
+	d.system.Spawn(self, func() {
+		defer func() { d.system.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		if clean {
 			d.cleanUp(c)
 		}
@@ -179,9 +180,9 @@ func (p *poller) promote(ctx actor.Context, i int) {
 	}
 	s.busy, s.again = true, false
 	d, self, epoch, c, set := p.d, ctx.Self(), p.epoch, p.ctx, s.set
-	d.spawn(self, func() {
+	d.system.Spawn(self, func() {
 		m := promoted{epoch: epoch, i: i}
-		defer func() { d.root().Send(self, m) }()
+		defer func() { d.system.Root().Send(self, m) }()
 		got, ok := d.promote(c, set)
 		m.more, m.ok = got.More, ok
 	})
@@ -211,14 +212,14 @@ func (p *poller) led(ctx actor.Context, set sched.Set) {
 // lead waits for the leader's lock and leads, in a goroutine.
 func (p *poller) lead(ctx actor.Context) {
 	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
-	d.spawn(self, func() {
+	d.system.Spawn(self, func() {
 		defer func() { // also after a panic
 			if c.Err() == nil {
-				d.root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
+				d.system.Root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
 			}
 		}()
 		err := d.sched.Lead(c, func(set sched.Set) {
-			d.root().Send(self, led{epoch: epoch, set: set})
+			d.system.Root().Send(self, led{epoch: epoch, set: set})
 		})
 		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
 			d.outage.failed(pollerPart+"/lead", err) // an outage shows in the promotions

@@ -1,6 +1,10 @@
 package actors
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
+)
 
 // processor owns the worker of one slot: it starts it, stops it, and crashes of what a
 // job has left. The job itself runs in the worker's goroutine and settles itself; no
@@ -8,7 +12,7 @@ import "github.com/asynkron/protoactor-go/actor"
 type processor struct {
 	c    *capsule
 	slot *slot
-	box  *mailbox
+	box  *supervised.Mailbox
 	down bool // Restarting or Stopping, or crashed
 }
 
@@ -16,7 +20,7 @@ func (p *processor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		p.started(ctx)
-	case wake, quiet:
+	case supervised.Wake, quiet:
 		p.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
 		p.down = true
@@ -26,7 +30,7 @@ func (p *processor) Receive(ctx actor.Context) {
 
 func (p *processor) started(ctx actor.Context) {
 	c, s := p.c, p.slot
-	p.box = c.d.tree.box(ctx.Self().GetId())
+	p.box = c.d.system.Mailbox(ctx.Self().GetId())
 	c.mu.Lock()
 	s.pid, s.box, s.crash = ctx.Self(), p.box, nil // a crash is over once the next incarnation runs
 	c.mu.Unlock()
@@ -53,17 +57,17 @@ func (p *processor) step(ctx actor.Context) {
 	}
 }
 
-// crashed is called in the mailbox's goroutine after a panic, before the strategy
+// Crashed is called in the mailbox's goroutine after a panic, before the strategy
 // decides: no job begins meanwhile. The message is for the case that the strategy
 // resumes this instance.
-func (p *processor) crashed() {
+func (p *processor) Crashed() {
 	p.c.mu.Lock()
 	p.slot.crash = nil
 	p.c.mu.Unlock()
 	p.c.detach(p.slot.index)
-	p.box.ring()
+	p.box.Wake()
 }
 
-// paused is called when the actor is kept from taking messages: its worker takes no
+// Paused is called when the actor is kept from taking messages: its worker takes no
 // jobs. Once it takes them again, a message tells it to go on.
-func (p *processor) paused() { p.c.detach(p.slot.index) }
+func (p *processor) Paused() { p.c.detach(p.slot.index) }

@@ -10,13 +10,8 @@ import (
 // but an event and a note in the tree would tell: the daemon runs on.
 func (d *Daemon) quieted(c *capsule, path string) {
 	err := fmt.Errorf("%s was stopped by its strategy", path)
-	if cell := d.tree.find(path); cell != nil {
-		cell.mu.Lock()
-		last := cell.lastFailure
-		cell.mu.Unlock()
-		if last != nil {
-			err = fmt.Errorf("%w: %w", err, last)
-		}
+	if last := d.system.LastFailure(path); last != nil {
+		err = fmt.Errorf("%w: %w", err, last)
 	}
 	d.mu.Lock()
 	_, again := d.quiets[c.cfg.Name]

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
 )
 
 // recoveryTime is how long Config.Recovery may take.
@@ -33,7 +35,7 @@ func (r *recoveryPolicy) ask(p *troupe.Payload, times int) (to troupe.Recovery, 
 	}
 	r.hangs = nil
 	var answer troupe.Recovery
-	returned := isolated(func() { answer = r.f(p.Clone(), times) })
+	returned := supervised.Isolated(func() { answer = r.f(p.Clone(), times) })
 	t := time.NewTimer(recoveryTime)
 	defer t.Stop()
 	select {

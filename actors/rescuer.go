@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/jitter"
 )
@@ -29,13 +30,13 @@ type rescued struct {
 func (r *rescuer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		r.epoch = r.d.nextEpoch()
+		r.epoch = r.d.system.NextEpoch()
 		r.look(ctx)
 	case tick:
 		if m.epoch == r.epoch {
 			r.look(ctx)
 		}
-	case wake:
+	case supervised.Wake:
 		r.look(ctx)
 	case rescued:
 		if m.epoch != r.epoch {
@@ -43,7 +44,7 @@ func (r *rescuer) Receive(ctx actor.Context) {
 		}
 		r.looking = false
 		self, epoch := ctx.Self(), r.epoch
-		r.timer = time.AfterFunc(m.next, func() { r.d.root().Send(self, tick{epoch: epoch}) })
+		r.timer = time.AfterFunc(m.next, func() { r.d.system.Root().Send(self, tick{epoch: epoch}) })
 	case *actor.Restarting, *actor.Stopping:
 		if r.timer != nil {
 			r.timer.Stop()
@@ -65,9 +66,9 @@ func (r *rescuer) look(ctx actor.Context) {
 	d, self, epoch := r.d, ctx.Self(), r.epoch
 	c, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	d.spawn(self, func() {
+	d.system.Spawn(self, func() {
 		m := rescued{epoch: epoch, next: d.rescueInterval()}
-		defer func() { d.root().Send(self, m) }()
+		defer func() { d.system.Root().Send(self, m) }()
 		defer cancel()
 		if next, ok := d.rescueOnce(c); ok && next > 0 {
 			m.next = next

@@ -133,7 +133,7 @@ func (s *settler) kick() {
 		return
 	}
 	s.running = true
-	s.c.d.spawn(s.c.manager, s.loop)
+	s.c.d.system.Spawn(s.c.manager, s.loop)
 }
 
 func (s *settler) loop() {

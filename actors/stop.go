@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/joblog"
 )
@@ -52,9 +53,9 @@ func (d *Daemon) beginQuiet() {
 		c.beginQuiet()
 	}
 	d.log.Info().Msg("quiet: no new jobs will be fetched")
-	d.changes.ring()
+	d.changes.Wake()
 	if pid := d.launcher.Load(); pid != nil {
-		d.root().Send(pid, quiet{})
+		d.system.Root().Send(pid, quiet{})
 	}
 	d.hooks.fire("quiet", reversed(d.cfg.On.Quiet))
 }
@@ -144,7 +145,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 		d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	}
 	if pid := d.launcher.Load(); pid != nil {
-		d.root().Send(pid, stop{})
+		d.system.Root().Send(pid, stop{})
 	}
 	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
 	go d.conduct()
@@ -154,7 +155,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 func (d *Daemon) conduct() {
 	ctx, cancel := context.WithDeadline(context.Background(), d.deadline().Add(netSlack))
 	defer cancel()
-	if d.changes.await(ctx, func() bool { return d.allDrained() || closed(d.hardEnded) }) {
+	if d.changes.Await(ctx, func() bool { return d.allDrained() || closed(d.hardEnded) }) {
 		d.declareDrained() // without effect once the hard stop has begun
 	} else {
 		d.hardStop()
@@ -214,7 +215,7 @@ func (d *Daemon) runHardStop() {
 	// queue, and what one puts back the other must not fetch.
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience(requeueTime))
 	defer cancel()
-	ended := d.changes.await(ctx, func() bool {
+	ended := d.changes.Await(ctx, func() bool {
 		for _, c := range d.capsules {
 			if !c.fetchEnded() {
 				return false
@@ -228,7 +229,7 @@ func (d *Daemon) runHardStop() {
 	// 2. Requeue before cancelling: a job that runs twice is better than one
 	// that is lost. Taking a unit out of the ledger decides its fate.
 	taken := map[*capsule][]*work{}
-	requeued := newTracker()
+	requeued := supervised.NewTracker()
 	for _, c := range d.capsules {
 		ws := c.ledger.sealAndTake()
 		taken[c] = ws
@@ -241,7 +242,7 @@ func (d *Daemon) runHardStop() {
 			c.requeue(ws)
 		}()
 	}
-	requeued.await(ctx, requeued.idle)
+	requeued.Await(ctx, requeued.Idle)
 	// 3. Cancel, 4. grace.
 	for _, ws := range taken {
 		for _, w := range ws {
@@ -250,11 +251,11 @@ func (d *Daemon) runHardStop() {
 	}
 	grace, endGrace := context.WithTimeout(context.Background(), d.cfg.Grace)
 	defer endGrace()
-	d.changes.await(grace, func() bool { return d.jobsRunning() == 0 })
+	d.changes.Await(grace, func() bool { return d.jobsRunning() == 0 })
 	for _, c := range d.capsules {
 		c.ledger.waitEmpty(grace)
 	}
-	// 5. What is deaf is abandoned; its late result will be refused.
+	// 5. What is unresponsive is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
 		for _, w := range c.abandoned() {
@@ -285,17 +286,17 @@ func (c *capsule) requeue(ws []*work) {
 	for _, w := range ws {
 		byQueue[w.unit.Queue] = append(byQueue[w.unit.Queue], w)
 	}
-	done := newTracker()
+	done := supervised.NewTracker()
 	for _, group := range byQueue {
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			if err := isolate(func() { c.requeueQueue(group) }); err != nil {
+			if err := supervised.Isolate(func() { c.requeueQueue(group) }); err != nil {
 				c.d.log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
 			}
 		}()
 	}
-	done.await(c.d.settleCtx, done.idle)
+	done.Await(c.d.settleCtx, done.Idle)
 }
 
 // requeueQueue puts ws, all of one queue, back until it succeeds or the end of

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // The whole protocol in virtual time: jobs that end, one that obeys its context,
-// one that is deaf; deadline at 25 s, grace of 3 s.
+// one that is unresponsive; deadline at 25 s, grace of 3 s.
 func TestStopProtocolInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
@@ -36,7 +36,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		})
 		short := push(k, 1, script.Slow(10*time.Second))[0]
 		obedient := push(k, 1, script.Hang())[0]
-		deaf := push(k, 1, script.Unresponsive())[0]
+		unresponsive := push(k, 1, script.Unresponsive())[0]
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, job := range jobsInProgress(t, k.Redis) {
@@ -64,11 +64,11 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		if got := jids(r.Finished); !slices.Equal(got, []string{short}) {
 			t.Errorf("finished %q, want %q", got, short)
 		}
-		if got := jids(r.Requeued); !slices.Equal(got, sorted(obedient, deaf)) {
-			t.Errorf("requeued %q, want %q and %q", got, obedient, deaf)
+		if got := jids(r.Requeued); !slices.Equal(got, sorted(obedient, unresponsive)) {
+			t.Errorf("requeued %q, want %q and %q", got, obedient, unresponsive)
 		}
-		if got := jids(r.Abandoned); !slices.Equal(got, []string{deaf}) {
-			t.Errorf("abandoned %q, want %q", got, deaf)
+		if got := jids(r.Abandoned); !slices.Equal(got, []string{unresponsive}) {
+			t.Errorf("abandoned %q, want %q", got, unresponsive)
 		}
 		if len(s.Causes()) != 1 || !errors.Is(s.Causes()[0], troupe.ErrShutdown) {
 			t.Errorf("contexts were cancelled with %v, want ErrShutdown", s.Causes())
@@ -86,7 +86,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		s.Release()
 		synctest.Wait()
 		if got := k.Redis.LLen(ctx, "queue:default").Val(); got != 3 {
-			t.Errorf("%d jobs in the queue after the deaf one ended late, want 3", got)
+			t.Errorf("%d jobs in the queue after the unresponsive one ended late, want 3", got)
 		}
 		if n := inProgress(t, k.Redis); n != 0 {
 			t.Errorf("%d units in progress", n)

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
@@ -57,7 +58,7 @@ func (s *subscription) run() {
 			continue
 		}
 		s.began.Store(int64(time.Since(s.made)) + 1)
-		err := isolate(func() { s.f(ev) })
+		err := supervised.Isolate(func() { s.f(ev) })
 		s.began.Store(0)
 		if err != nil {
 			s.complain(err)

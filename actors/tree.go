@@ -1,14 +1,12 @@
 package actors
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 )
 
@@ -21,8 +19,8 @@ const (
 	StateRunning    State = "running"
 	StateIdle       State = "idle"
 	StateBusy       State = "busy"
-	StateHeld       State = "held"       // runs, but messages are kept from it: see Daemon.Hold
-	StateSuspended  State = "suspended"  // runs, but takes no messages: see Daemon.Suspend
+	StateHeld       State = "held"       // runs, but messages are kept from it
+	StateSuspended  State = "suspended"  // runs, but takes no messages
 	StateCrashed    State = "crashed"    // suspended until its strategy has decided
 	StateRestarting State = "restarting" // or waits for that; the note tells how long
 	StateStopping   State = "stopping"
@@ -31,17 +29,19 @@ const (
 
 // Node is one actor of the live tree.
 type Node struct {
-	Path        string        `json:"path"` // launcher/default/processor-3
-	Role        string        `json:"role"`
-	Capsule     string        `json:"capsule,omitempty"`
-	State       State         `json:"state"`
-	Note        string        `json:"note,omitempty"` // more about the state, in words
-	Restarts    int           `json:"restarts"`
-	LastFailure string        `json:"last_failure,omitempty"`
-	Depth       int           `json:"depth"`          // user messages waiting in its mailbox
-	Job         *JobRef       `json:"job,omitempty"`  // that a processor runs
-	Deaf        []Deaf        `json:"deaf,omitempty"` // jobs of a manager's capsule that do not end; at most 20
-	For         time.Duration `json:"for_ns"`         // time in this state
+	Path        string  `json:"path"` // launcher/default/processor-3
+	Role        string  `json:"role"`
+	Capsule     string  `json:"capsule,omitempty"`
+	State       State   `json:"state"`
+	Note        string  `json:"note,omitempty"` // more about the state, in words
+	Restarts    int     `json:"restarts"`
+	LastFailure string  `json:"last_failure,omitempty"`
+	Depth       int     `json:"depth"`         // user messages waiting in its mailbox
+	Job         *JobRef `json:"job,omitempty"` // that a processor runs
+	// Unresponsive are jobs of a manager's capsule that do not end although their
+	// contexts were cancelled; at most 20.
+	Unresponsive []Unresponsive `json:"unresponsive,omitempty"`
+	For          time.Duration  `json:"for_ns"` // time in this state
 }
 
 // JobRef names a job.
@@ -97,8 +97,8 @@ func (t Tree) String() string {
 		if n.Depth > 0 {
 			fmt.Fprintf(&b, "  mailbox %d", n.Depth)
 		}
-		for _, j := range n.Deaf {
-			fmt.Fprintf(&b, "  deaf: %s %s for %s", cut.Text(j.Class), cut.Text(j.JID), brief(time.Since(j.Since)))
+		for _, j := range n.Unresponsive {
+			fmt.Fprintf(&b, "  unresponsive: %s %s for %s", cut.Text(j.Class), cut.Text(j.JID), supervised.Brief(time.Since(j.Since)))
 		}
 		b.WriteByte('\n')
 	}
@@ -143,136 +143,46 @@ func firstLine(s string, limit int) string {
 	return s
 }
 
-// tree holds the cells by path. A name that is spawned again replaces its cell
-// but keeps its restart count and its place.
-type tree struct {
-	mu    sync.Mutex
-	cells map[string]*cell
-	added uint64
+// Tree is a snapshot of the supervision tree.
+func (d *Daemon) Tree() Tree {
+	var t Tree
+	for _, r := range d.system.Snapshot(time.Now()) {
+		t = append(t, Node{
+			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: State(r.State), Note: r.Note,
+			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
+		})
+	}
+	d.noteQuiet(t)
+	for _, c := range d.capsules {
+		c.show(t)
+	}
+	return t
 }
 
-// find returns the cell at path, nil if there is none.
-func (t *tree) find(path string) *cell {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.cells[path]
-}
-
-// disinherit notes that no child of the supervisor at path, which ends, gets a
-// successor any more.
-func (t *tree) disinherit(path string) {
-	for _, c := range t.all() {
-		if parent, _ := splitPath(c.path); parent == path {
-			c.waits(time.Time{})
+// show fills in what the capsule knows of its actors.
+func (c *capsule) show(t Tree) {
+	work := c.working()
+	prefix := c.path("processor-")
+	for i := range t {
+		n := &t[i]
+		if n.Role == "manager" && n.Capsule == c.cfg.Name {
+			n.Unresponsive = c.unresponsiveNow()
 		}
-	}
-}
-
-func (t *tree) add(c *cell) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.added++
-	c.order = t.added
-	if old := t.cells[c.path]; old != nil {
-		c.order = old.order
-		old.mu.Lock()
-		c.restarts, c.failures = old.restarts+1, old.failures
-		c.lastFailure, c.lastStack = old.lastFailure, old.lastStack
-		old.mu.Unlock()
-	}
-	t.cells[c.path] = c
-}
-
-// box is the mailbox of the actor at path; nil if there is none (yet).
-func (t *tree) box(path string) *mailbox {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.cells[path]; c != nil {
-		return c.box
-	}
-	return nil
-}
-
-func (t *tree) all() []*cell {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	cs := make([]*cell, 0, len(t.cells))
-	for _, c := range t.cells {
-		cs = append(cs, c)
-	}
-	return cs
-}
-
-func (t *tree) snapshot(now time.Time) Tree {
-	var out Tree
-	for _, c := range t.all() {
-		c.mu.Lock()
-		n := Node{
-			Path: c.path, Role: c.role, Capsule: c.capsule, State: c.state,
-			Restarts: c.restarts, For: now.Sub(c.since),
-		}
-		if c.lastFailure != nil {
-			n.LastFailure = cut.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
-		}
-		if c.depth != nil {
-			n.Depth = max(0, c.depth())
-		}
-		n.State, n.Note = c.shown(now)
-		c.mu.Unlock()
-		out = append(out, n)
-	}
-	slices.SortFunc(out, func(a, b Node) int { return comparePaths(a.Path, b.Path) })
-	return out
-}
-
-// shown is the state as it is shown, with a note. c.mu is held.
-func (c *cell) shown(now time.Time) (State, string) {
-	switch wait := c.until.Sub(now); {
-	case wait > 0 && (c.state == StateCrashed || c.state == StateStopped || c.state == StateRunning):
-		return StateRestarting, "in " + brief(wait)
-	case !c.stuck.IsZero():
-		return c.state, fmt.Sprintf("(%s has not decided for %s)", c.stuckIn, brief(now.Sub(c.stuck)))
-	case c.state != StateRunning:
-	case c.box != nil && c.box.gated.Load():
-		return StateHeld, ""
-	case c.box != nil && c.box.suspended.Load():
-		return StateSuspended, ""
-	}
-	return c.state, ""
-}
-
-func brief(d time.Duration) string {
-	if d >= 10*time.Second {
-		return d.Round(time.Second).String()
-	}
-	return d.Round(100 * time.Millisecond).String()
-}
-
-// comparePaths sorts parents first and numbers by value.
-func comparePaths(a, b string) int {
-	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
-	for i := 0; i < min(len(as), len(bs)); i++ {
-		if as[i] == bs[i] {
+		index, err := strconv.Atoi(strings.TrimPrefix(n.Path, prefix))
+		if n.Role != "processor" || err != nil || !strings.HasPrefix(n.Path, prefix) {
 			continue
 		}
-		an, ai := splitNumber(as[i])
-		bn, bi := splitNumber(bs[i])
-		if an != bn {
-			return cmp.Compare(an, bn)
+		w := work[index]
+		if w != nil { // also of an actor that is down: the job goes on
+			ref := w.ref()
+			n.Job = &ref
 		}
-		return cmp.Compare(ai, bi)
+		switch {
+		case n.State != StateRunning:
+		case w != nil:
+			n.State = StateBusy
+		default:
+			n.State = StateIdle
+		}
 	}
-	return cmp.Compare(len(as), len(bs))
-}
-
-func splitNumber(s string) (string, int) {
-	i := strings.LastIndexByte(s, '-')
-	if i < 0 {
-		return s, -1
-	}
-	n, err := strconv.Atoi(s[i+1:])
-	if err != nil {
-		return s, -1
-	}
-	return s[:i], n
 }

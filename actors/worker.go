@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -18,10 +19,10 @@ import (
 type slot struct {
 	index    int
 	labels   context.Context
-	pid      *actor.PID // of the processor; nil before its first start
-	box      *mailbox   // likewise
-	attached bool       // the processor is started and not stopping: its worker may take jobs
-	worker   *worker    // nil if no goroutine is at work
+	pid      *actor.PID          // of the processor; nil before its first start
+	box      *supervised.Mailbox // likewise
+	attached bool                // the processor is started and not stopping: its worker may take jobs
+	worker   *worker             // nil if no goroutine is at work
 	crash    *supervisor.JobCrash
 }
 
@@ -63,7 +64,7 @@ func (k *worker) wake() {
 // attach has the worker of slot s take jobs: the one that is there, or a new one.
 // c.mu is held.
 func (c *capsule) attach(s *slot) {
-	if c.quiet || s.crash != nil || s.box.keeps() {
+	if c.quiet || s.crash != nil || s.box.Keeps() {
 		return
 	}
 	s.attached = true
@@ -100,7 +101,7 @@ func (k *worker) stop() {
 
 func (k *worker) loop() {
 	defer k.leave()
-	deepen()
+	supervised.Deepen()
 	pprof.SetGoroutineLabels(k.s.labels)
 	for now := (time.Time{}); ; {
 		w := k.next(&now)
@@ -148,7 +149,7 @@ func (k *worker) next(now *time.Time) *work {
 		c.mu.Unlock()
 		<-k.woken
 		turn.Await(c.d.identity, c.processorPath(k.s.index))
-		deepen()
+		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()
 		c.waking--
@@ -170,7 +171,7 @@ func (k *worker) release() {
 func (k *worker) leave() {
 	k.c.mu.Lock()
 	k.release()
-	k.s.box.ring()
+	k.s.box.Wake()
 	k.c.mu.Unlock()
 	if k.c.d.quieting.Load() {
 		k.c.d.wakeLauncher()
@@ -197,7 +198,7 @@ func (c *capsule) finish(k *worker, crash *supervisor.JobCrash, ack *work, now t
 		runtime.Gosched() // jobs that never block would keep it waiting until none is left
 	}
 	if c.d.isolating.Load() {
-		c.d.changes.ring()
+		c.d.changes.Wake()
 	}
 	if c.d.quieting.Load() {
 		c.d.wakeLauncher()

@@ -37,7 +37,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		}
 	}
 	for _, k := range s.Capsules {
-		capsule := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxDeaf: k.MaxDeaf}
+		capsule := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
 		if s.fetcher(k) == "basic" {
 			capsule.Fetch = fetch.NewBasic
 		}

@@ -37,8 +37,8 @@ var capsuleSettings = readers[Capsule]{
 	"fetch_bytes": func(p *parse, c *Capsule, n *node, field string) {
 		c.FetchBytes = p.int(n, field, minFetchBytes, maxFetchBytes)
 	},
-	"max_deaf": func(p *parse, c *Capsule, n *node, field string) {
-		c.MaxDeaf = p.int(n, field, 0, MaxConcurrency)
+	"max_unresponsive": func(p *parse, c *Capsule, n *node, field string) {
+		c.MaxUnresponsive = p.int(n, field, 0, MaxConcurrency)
 	},
 	"strategy": func(p *parse, c *Capsule, n *node, field string) {
 		c.Strategy = p.strategy(n, field)

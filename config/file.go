@@ -58,14 +58,14 @@ type File struct {
 
 // Capsule is one entry of capsules:.
 type Capsule struct {
-	Name        string
-	Concurrency int
-	Queues      fetch.Queues
-	Fetch       string
-	Waiters     int // how many threads of Sidekiq it counts as
-	FetchBytes  int // of the payloads that one fetch brings
-	MaxDeaf     int // how many deaf jobs give their slot away
-	Strategy    *Strategy
+	Name            string
+	Concurrency     int
+	Queues          fetch.Queues
+	Fetch           string
+	Waiters         int // how many threads of Sidekiq it counts as
+	FetchBytes      int // of the payloads that one fetch brings
+	MaxUnresponsive int // how many unresponsive jobs give their slot away
+	Strategy        *Strategy
 
 	waitersLine int
 }

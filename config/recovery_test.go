@@ -12,7 +12,7 @@ import (
 func TestPoisonAndRecoveryAreRead(t *testing.T) {
 	f, err := Parse("troupe.yml", []byte(`
 poison: {recoveries: 5, within: 1h, suspect: 0}
-capsules: {other: {max_deaf: 4}}
+capsules: {other: {max_unresponsive: 4}}
 handlers:
   A: {builtin: noop, recovery: {queue: big}}
   B: {builtin: noop, recovery: {delay: 90}}
@@ -25,7 +25,7 @@ handlers:
 	if want := (actors.Poison{Recoveries: 5, Within: time.Hour, Suspect: -1}); f.Poison != want {
 		t.Errorf("poison %+v, want %+v", f.Poison, want)
 	}
-	if f.Capsules[0].MaxDeaf != 4 {
+	if f.Capsules[0].MaxUnresponsive != 4 {
 		t.Errorf("%+v", f.Capsules[0])
 	}
 	for i, want := range []troupe.Recovery{{Queue: "big"}, {Delay: 90 * time.Second}, {Dead: true}, {}} {

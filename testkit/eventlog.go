@@ -135,7 +135,7 @@ func jobOf(e actors.Event) (actors.JobEvent, bool) {
 		return e.JobEvent, true
 	case actors.JobParked:
 		return e.JobEvent, true
-	case actors.JobDeaf:
+	case actors.JobUnresponsive:
 		return e.JobEvent, true
 	}
 	return actors.JobEvent{}, false

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit/probe"
 )
 
@@ -80,7 +81,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		tb.Fatalf("start the daemon: %v", err)
 	}
 	if set.strict {
-		k.log.watchDeadLetters(d.ActorSystem())
+		k.log.watchDeadLetters(door.Of(d).Actors())
 	}
 	tb.Cleanup(func() {
 		k.remember() // before the gates open
@@ -180,11 +181,11 @@ func (k *Kit) Healthy() bool {
 // Probe starts a probe in the daemon's own actor system, to watch its actors.
 func (k *Kit) Probe() *probe.Probe {
 	k.tb.Helper()
-	return probe.New(k.tb, k.ActorSystem())
+	return probe.New(k.tb, door.Of(k.Daemon).Actors())
 }
 
 // PID names the actor at path in the daemon's system, for a probe.
-func (k *Kit) PID(path string) *actor.PID { return actor.NewPID(k.ActorSystem().Address(), path) }
+func (k *Kit) PID(path string) *actor.PID { return actor.NewPID(door.Of(k.Daemon).Actors().Address(), path) }
 
 // remember keeps what a strict kit may have to show: after the stop everything
 // is stopped.

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/tbtest"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -48,7 +49,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		"another cause than the allowed": {
 			func(k *testkit.Kit, _ *script.Jobs) {
 				k.Allow(testkit.Crashes(processor).Because(troupe.ErrFenced))
-				_ = k.Daemon.Crash(processor, errBoom)
+				_ = door.Of(k.Daemon).Crash(processor, errBoom)
 			},
 			[]string{"ActorCrashed " + processor + ": boom"},
 		},
@@ -63,14 +64,14 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		},
 		"a dead letter": {
 			func(k *testkit.Kit, _ *script.Jobs) {
-				k.ActorSystem().Root.Send(k.PID("launcher/nobody"), ping{})
+				door.Of(k.Daemon).Actors().Root.Send(k.PID("launcher/nobody"), ping{})
 			},
 			[]string{"dead letter: testkit_test.ping to launcher/nobody"},
 		},
 		"the end of the daemon": {
 			func(k *testkit.Kit, _ *script.Jobs) {
 				for k.Err() == nil {
-					_ = k.Daemon.Crash("launcher", errBoom)
+					_ = door.Of(k.Daemon).Crash("launcher", errBoom)
 					synctest.Wait()
 				}
 			},

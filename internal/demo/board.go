@@ -13,12 +13,12 @@ import (
 type board struct {
 	began time.Time
 
-	pushed   atomic.Uint64
-	unpushed atomic.Uint64 // pushes that ended with an error
-	retried  atomic.Uint64 // runs that were a retry
-	full     atomic.Bool   // the producer waits for the queues to get shorter
-	deaf     atomic.Bool   // the deaf job runs
-	stop     atomic.Int64  // when the stop began, nanoseconds since the epoch; 0 before
+	pushed       atomic.Uint64
+	unpushed     atomic.Uint64 // pushes that ended with an error
+	retried      atomic.Uint64 // runs that were a retry
+	full         atomic.Bool   // the producer waits for the queues to get shorter
+	unresponsive atomic.Bool   // the unresponsive job runs
+	stop         atomic.Int64  // when the stop began, nanoseconds since the epoch; 0 before
 
 	start latencies // from the push of a job to its first start
 	late  latencies // from the time of a scheduled job to its start

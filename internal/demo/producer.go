@@ -35,7 +35,7 @@ type producer struct {
 // work pushes until ctx ends. What the rate demands and Redis or a full queue
 // did not allow is not made up for.
 func (p *producer) work(ctx context.Context) {
-	p.push(ctx, deaf{p.run}, queueBatch)
+	p.push(ctx, unresponsive{p.run}, queueBatch)
 	ticker := time.NewTicker(producerTick)
 	defer ticker.Stop()
 	start := time.Now()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// batchConcurrency is one processor for the deaf job and one for the others.
+	// batchConcurrency is one processor for the unresponsive job and one for the others.
 	batchConcurrency = 2
 	grace            = time.Second
 )

@@ -12,11 +12,11 @@ import (
 
 // program is one of the two ways to run a daemon: the command, and a user's own
 // main. Both have the classes Record, Nap, which sleeps args[0] seconds, and
-// Deaf, which goes on whatever it is told.
+// Unresponsive, which goes on whatever it is told.
 type program struct {
 	name  string
 	start func(t *testing.T, url string, timeout time.Duration) *running
-	// hard is how long after the deadline a process with a Deaf job ends.
+	// hard is how long after the deadline a process with a Unresponsive job ends.
 	hard time.Duration
 }
 
@@ -38,7 +38,7 @@ log: json
 handlers:
   Record: {builtin: noop}
   Nap:    {exec: [/bin/sh, -c, 'echo begun; read -r p; p=${p#*args*\[}; exec sleep ${p%%\]*}']}
-  Deaf:   {exec: [/bin/sh, -c, 'trap "" TERM; echo begun; while :; do sleep 0.1; done']}
+  Unresponsive:   {exec: [/bin/sh, -c, 'trap "" TERM; echo begun; while :; do sleep 0.1; done']}
 `
 
 func programs() []program {

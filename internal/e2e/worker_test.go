@@ -147,8 +147,8 @@ func (w *worker) registry() *troupe.Registry {
 				return context.Cause(ctx)
 			}
 		},
-		// Deaf sleeps args[0] seconds whatever it is told.
-		"Deaf": func(_ context.Context, p *troupe.Payload) error {
+		// Unresponsive sleeps args[0] seconds whatever it is told.
+		"Unresponsive": func(_ context.Context, p *troupe.Payload) error {
 			time.Sleep(seconds(p))
 			return nil
 		},

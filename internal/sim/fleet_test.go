@@ -132,7 +132,7 @@ func (p *process) handle(ctx context.Context, jid string) error {
 		return errGone
 	}
 	var stop <-chan struct{}
-	if !j.plan.Deaf {
+	if !j.plan.Unresponsive {
 		stop = ctx.Done()
 	}
 	fails := false

@@ -300,9 +300,7 @@ func TestADaemonThatGivesUpEndsTheService(t *testing.T) {
 		defer stop()
 		boom := errors.New("boom")
 		for range 6 {
-			if err := s.daemon.Crash("launcher", boom); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Crash(t, s.daemon, "launcher", boom)
 			time.Sleep(time.Second)
 		}
 		if err := <-ended; !errors.Is(err, errGaveUp) || !errors.Is(err, boom) {

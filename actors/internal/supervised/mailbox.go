@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"sync"
@@ -9,17 +9,16 @@ import (
 	"github.com/troupehq/troupe/internal/turn"
 )
 
-func (c *cell) wrap(inner actor.Mailbox) actor.Mailbox {
-	c.box = &mailbox{Mailbox: inner, cell: c}
+func (c *node) wrap(inner actor.Mailbox) actor.Mailbox {
+	c.box = &Mailbox{Mailbox: inner, node: c}
 	c.depth = c.box.depth
 	return c.box
 }
 
-// mailbox holds every post until Start, and user messages while gated (see
-// Daemon.Hold).
-type mailbox struct {
+// Mailbox holds every post until Start, and user messages while gated (see System.Hold).
+type Mailbox struct {
 	actor.Mailbox
-	cell *cell
+	node *node
 
 	open atomic.Bool  // started and not gated
 	kept atomic.Int64 // user messages in held
@@ -42,30 +41,30 @@ type post struct {
 	system  bool
 }
 
-func (m *mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher) {
+func (m *Mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher) {
 	if turn.Hook != nil {
-		d = turns{d, m.cell}
+		d = turns{d, m.node}
 	}
-	m.Mailbox.RegisterHandlers(&invoker{MessageInvoker: inv, cell: m.cell}, d)
+	m.Mailbox.RegisterHandlers(&invoker{MessageInvoker: inv, node: m.node}, d)
 }
 
 // turns is the dispatcher of a simulation.
 type turns struct {
 	actor.Dispatcher
-	cell *cell
+	node *node
 }
 
 func (t turns) Schedule(f func()) {
-	turn.Hook(t.cell.oversight.d.identity, "mailbox of "+t.cell.path, f)
+	turn.Hook(t.node.proxy.s.identity, "mailbox of "+t.node.path, f)
 }
 
-func (m *mailbox) PostUserMessage(message any) {
+func (m *Mailbox) PostUserMessage(message any) {
 	if m.open.Load() || !m.hold(post{message, false}) {
 		m.Mailbox.PostUserMessage(message)
 	}
 }
 
-func (m *mailbox) PostSystemMessage(message any) {
+func (m *Mailbox) PostSystemMessage(message any) {
 	switch message.(type) {
 	case *actor.Restart, *actor.SuspendMailbox, *actor.ResumeMailbox:
 		m.pausing.Lock()
@@ -79,24 +78,24 @@ func (m *mailbox) PostSystemMessage(message any) {
 		if !m.crashing.CompareAndSwap(true, false) {
 			m.paused = true
 		}
-		m.cell.suspend(true)
+		m.node.suspend(true)
 	case *actor.ResumeMailbox:
-		if m.paused && m.cell.snapshotState() == StateRestarting { // by the restart itself
+		if m.paused && m.node.snapshotState() == Restarting { // by the restart itself
 			m.post(&actor.SuspendMailbox{})
 			return
 		}
 		m.paused = false
-		m.cell.suspend(false)
+		m.node.suspend(false)
 	}
 }
 
-func (m *mailbox) post(message any) {
+func (m *Mailbox) post(message any) {
 	if m.open.Load() || !m.hold(post{message, true}) {
 		m.Mailbox.PostSystemMessage(message)
 	}
 }
 
-func (m *mailbox) hold(p post) bool {
+func (m *Mailbox) hold(p post) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.open.Load() || m.started && p.passes() {
@@ -113,13 +112,13 @@ func (m *mailbox) hold(p post) bool {
 	if m.started {
 		return true
 	}
-	m.cell.mu.Lock()
-	m.cell.early++
-	m.cell.mu.Unlock()
+	m.node.mu.Lock()
+	m.node.early++
+	m.node.mu.Unlock()
 	return true
 }
 
-func (m *mailbox) Start() {
+func (m *Mailbox) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.Mailbox.Start()
@@ -129,7 +128,7 @@ func (m *mailbox) Start() {
 
 // crash runs escalate, which suspends the actor, once, because it has crashed. While it
 // runs its supervisor may already have decided, and suspended the actor, too.
-func (m *mailbox) crash(escalate func()) {
+func (m *Mailbox) crash(escalate func()) {
 	m.crashing.Store(true)
 	defer m.crashing.Store(false)
 	escalate()
@@ -137,46 +136,46 @@ func (m *mailbox) crash(escalate func()) {
 
 // holdBack closes the gate. A mailbox that has not started holds anyway, and
 // stays closed when it does.
-func (m *mailbox) holdBack() {
+func (m *Mailbox) holdBack() {
 	m.mu.Lock()
 	m.gated.Store(true)
 	m.open.Store(false)
 	m.mu.Unlock()
-	m.pause(m.cell.instance(), true)
+	m.pause(m.node.instance(), true)
 }
 
-func (m *mailbox) letPass() {
+func (m *Mailbox) letPass() {
 	m.mu.Lock()
 	m.gated.Store(false)
 	if m.started {
 		m.flush()
 	} // else Start does
 	m.mu.Unlock()
-	m.pause(m.cell.instance(), false)
+	m.pause(m.node.instance(), false)
 }
 
 // pause tells an actor that owns a goroutine that it gets no messages from now on, or
 // has it look what is to be done when it gets them again.
-func (m *mailbox) pause(inner actor.Actor, on bool) {
-	owner, ok := inner.(interface{ paused() })
+func (m *Mailbox) pause(inner actor.Actor, on bool) {
+	owner, ok := inner.(interface{ Paused() })
 	switch {
 	case !ok:
 	case on:
-		owner.paused()
+		owner.Paused()
 	default:
-		m.ring()
+		m.Wake()
 	}
 }
 
 // passes tells whether p passes a Hold.
 func (p post) passes() bool {
-	_, crash := p.message.(inject)
+	_, crash := p.message.(Crash)
 	return p.system || crash
 }
 
 // flush posts what was held, but for what a Hold still keeps, then opens if
 // there is none; m.mu is held, so that what is posted meanwhile comes after it.
-func (m *mailbox) flush() {
+func (m *Mailbox) flush() {
 	var kept []post
 	for _, p := range m.held {
 		switch {
@@ -193,17 +192,17 @@ func (m *mailbox) flush() {
 	m.open.Store(!m.gated.Load())
 }
 
-// ring posts a doorbell, of which a stopped actor takes no notice. It runs nobody
-// else's code, as a message to a PID does that is gone: locks may be held. A nil
-// mailbox is that of an actor that has not started yet, and looks when it does.
-func (m *mailbox) ring() {
+// Wake posts a Wake, of which a stopped actor takes no notice. It runs nobody else's
+// code, as a message to a PID does that is gone: locks may be held. A nil Mailbox is
+// that of an actor that has not started yet, and looks when it does.
+func (m *Mailbox) Wake() {
 	if m != nil {
-		m.PostUserMessage(wake{})
+		m.PostUserMessage(Wake{})
 	}
 }
 
 // depth counts the user messages that wait, held ones included.
-func (m *mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
+func (m *Mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
 
-// keeps tells whether the actor gets no messages now: held or suspended.
-func (m *mailbox) keeps() bool { return m != nil && (!m.open.Load() || m.suspended.Load()) }
+// Keeps tells whether the actor gets no messages now: held or suspended.
+func (m *Mailbox) Keeps() bool { return m != nil && (!m.open.Load() || m.suspended.Load()) }

@@ -1,5 +1,5 @@
 //go:build race
 
-package actors
+package supervised
 
 const raceEnabled = true

@@ -13,25 +13,25 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 )
 
-// Deaf is a job that does not end although its context was cancelled Config.Grace
+// Unresponsive is a job that does not end although its context was cancelled Config.Grace
 // ago or longer: its timeout has passed, or another process has its unit.
-type Deaf struct {
+type Unresponsive struct {
 	JobRef
 	Since    time.Time `json:"since"` // its context was cancelled
 	Cause    string    `json:"cause"`
-	Stack    string    `json:"stack,omitempty"` // of its goroutine, when it was found deaf
+	Stack    string    `json:"stack,omitempty"` // of its goroutine, when it was found to be so
 	Replaced bool      `json:"replaced"`        // its slot is another job's
 }
 
 const (
-	maxDeafShown = 20   // of a capsule: the tree goes to Redis with each beat
-	maxStack     = 2048 // bytes of a stack that are kept
+	maxShown = 20   // of a capsule: the tree goes to Redis with each beat
+	maxStack = 2048 // bytes of a stack that are kept
 )
 
-// unresponsiveJob is one that is deaf now. Guarded by capsule.mu.
+// unresponsiveJob is one that does not end now. Guarded by capsule.mu.
 type unresponsiveJob struct {
 	e     *execution
-	shown Deaf
+	shown Unresponsive
 	cause error
 }
 
@@ -39,41 +39,41 @@ type unresponsiveJob struct {
 // the grace to end.
 func (e *execution) cancelled(cause error) {
 	since := time.Now()
-	time.AfterFunc(e.c.d.cfg.Grace, func() { e.checkDeaf(since, cause) })
+	time.AfterFunc(e.c.d.cfg.Grace, func() { e.checkEnd(since, cause) })
 }
 
-func (e *execution) checkDeaf(since time.Time, cause error) {
-	if e.over.Load() || e.deaf.Swap(true) {
+func (e *execution) checkEnd(since time.Time, cause error) {
+	if e.over.Load() || e.listed.Swap(true) {
 		return
 	}
 	c := e.c
-	shown := Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.k.s.index)}
+	shown := Unresponsive{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.k.s.index)}
 	c.mu.Lock()
 	c.unresponsive = append(c.unresponsive, &unresponsiveJob{e: e, cause: cause, shown: shown})
 	c.mu.Unlock()
 	c.d.log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid)).
 		Str("class", cut.Text(e.class)).Str("queue", cut.Text(e.w.unit.Queue)).
 		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
-		Msg("a job is deaf: it goes on although its context was cancelled")
+		Msg("a job is unresponsive: it goes on although its context was cancelled")
 	if c.d.events.wanted.Load() {
-		c.d.events.publish(JobDeaf{e.event(), shown})
+		c.d.events.publish(JobUnresponsive{e.event(), shown})
 	}
-	c.replaceDeaf()
+	c.replaceUnresponsive()
 	if e.over.Load() { // in the meantime: whoever comes second takes it off
-		c.heard(e)
+		c.ended(e)
 	}
 }
 
-// heard is called when a job that was deaf has ended.
-func (c *capsule) heard(e *execution) {
+// ended is called when a job that was listed has ended.
+func (c *capsule) ended(e *execution) {
 	c.mu.Lock()
 	c.unresponsive = slices.DeleteFunc(c.unresponsive, func(j *unresponsiveJob) bool { return j.e == e })
 	c.mu.Unlock()
-	c.replaceDeaf()
+	c.replaceUnresponsive()
 }
 
-// replaceDeaf gives the slots of deaf jobs to others, as far as the limit allows.
-func (c *capsule) replaceDeaf() {
+// replaceUnresponsive gives the slots of unresponsive jobs to others, as far as the limit allows.
+func (c *capsule) replaceUnresponsive() {
 	var given []*unresponsiveJob
 	c.mu.Lock()
 	replaced := 0
@@ -83,7 +83,7 @@ func (c *capsule) replaceDeaf() {
 		}
 	}
 	for _, j := range c.unresponsive {
-		if replaced < c.cfg.MaxDeaf && !j.shown.Replaced && !c.quiet {
+		if replaced < c.cfg.MaxUnresponsive && !j.shown.Replaced && !c.quiet {
 			j.shown.Replaced = true
 			replaced++
 			given = append(given, j)
@@ -92,7 +92,7 @@ func (c *capsule) replaceDeaf() {
 	c.mu.Unlock()
 	for _, j := range given {
 		j.e.free()
-		c.d.spawn(c.managerPID(), j.e.giveUp(j.cause))
+		c.d.system.Spawn(c.managerPID(), j.e.giveUp(j.cause))
 	}
 }
 
@@ -116,15 +116,15 @@ func (e *execution) giveUp(cause error) func() {
 	}
 }
 
-// deafNow lists the deaf jobs, the oldest first.
-func (c *capsule) deafNow() []Deaf {
+// unresponsiveNow lists the unresponsive jobs, the oldest first.
+func (c *capsule) unresponsiveNow() []Unresponsive {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []Deaf
-	for _, j := range c.unresponsive[:min(len(c.unresponsive), maxDeafShown)] {
+	var out []Unresponsive
+	for _, j := range c.unresponsive[:min(len(c.unresponsive), maxShown)] {
 		out = append(out, j.shown)
 	}
-	slices.SortFunc(out, func(a, b Deaf) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out, func(a, b Unresponsive) int { return a.Since.Compare(b.Since) })
 	return out
 }
 

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"errors"
@@ -16,10 +16,10 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		d := bare(t)
 		var got []int
 		starts := 0
-		parent, err := d.sys.Load().Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+		parent, err := d.actors.Load().Root.SpawnNamed(d.Props("parent", "", func() actor.Actor {
 			return recorder{func(ctx actor.Context) {
 				if _, ok := ctx.Message().(*actor.Started); ok {
-					d.child(ctx, d.props("child", "", func() actor.Actor {
+					Child(ctx, d.Props("child", "", func() actor.Actor {
 						return recorder{func(ctx actor.Context) {
 							switch m := ctx.Message().(type) {
 							case *actor.Started:
@@ -37,12 +37,12 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		}
 		synctest.Wait()
 		const path = "parent/child"
-		child := actor.NewPID(d.sys.Load().Address(), path)
-		depth := func() int { n, _ := d.tree.snapshot(time.Now()).Find(path); return n.Depth }
+		child := actor.NewPID(d.actors.Load().Address(), path)
+		depth := func() int { return rowOf(d, path).Depth }
 
 		must(t, d.Hold(path))
 		for i := range 100 {
-			d.root().Send(child, i)
+			d.Root().Send(child, i)
 		}
 		synctest.Wait()
 		if len(got) != 0 || depth() != 100 {
@@ -58,7 +58,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		go func() {
 			defer close(done)
 			for i := range 100 {
-				d.root().Send(child, 100+i)
+				d.Root().Send(child, 100+i)
 			}
 		}()
 		must(t, d.Release(path))
@@ -76,7 +76,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		must(t, d.Hold(path))
 		must(t, d.Suspend("parent"))
 		ended := terminated(d, parent)
-		d.root().Stop(parent)
+		d.Root().Stop(parent)
 		wait(t, "the stop of a suspended actor with a held child", ended)
 		if err := d.Hold(path); err == nil {
 			t.Error("an actor that has ended was held")

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"testing"
@@ -9,17 +9,17 @@ import (
 // A supervisor may suspend an actor for a group's wait before the actor has got out of
 // the call that told of its crash: the restart in between must not end that.
 func TestASuspensionBesideACrashOutlivesTheRestart(t *testing.T) {
-	suspend, restart := func(m *mailbox) { m.PostSystemMessage(&actor.SuspendMailbox{}) }, func(m *mailbox) { m.PostSystemMessage(&actor.Restart{}) }
+	suspend, restart := func(m *Mailbox) { m.PostSystemMessage(&actor.SuspendMailbox{}) }, func(m *Mailbox) { m.PostSystemMessage(&actor.Restart{}) }
 	for name, tc := range map[string]struct {
-		posts  []func(*mailbox)
+		posts  []func(*Mailbox)
 		paused bool
 	}{
-		"a crash":                              {[]func(*mailbox){suspend}, false},
-		"a crash and its restart":              {[]func(*mailbox){suspend, restart}, false},
-		"another suspension":                   {[]func(*mailbox){suspend, suspend}, true},
-		"another suspension after the restart": {[]func(*mailbox){suspend, restart, suspend}, true},
+		"a crash":                              {[]func(*Mailbox){suspend}, false},
+		"a crash and its restart":              {[]func(*Mailbox){suspend, restart}, false},
+		"another suspension":                   {[]func(*Mailbox){suspend, suspend}, true},
+		"another suspension after the restart": {[]func(*Mailbox){suspend, restart, suspend}, true},
 	} {
-		c := &cell{state: StateRunning}
+		c := &node{state: Running}
 		c.wrap(actor.Unbounded()())
 		c.box.crash(func() {
 			for _, post := range tc.posts {

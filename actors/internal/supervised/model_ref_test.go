@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"fmt"
@@ -314,7 +314,7 @@ func (r *ref) carryOut(s *refNode, group []*refNode, wait time.Duration) {
 	}
 }
 
-// step starts the successors whose time has come.
+// step starts the Replacements whose time has come.
 func (r *ref) step(s *refNode) {
 	for _, p := range slices.Clone(r.plans) {
 		if p.of == s && p.due <= r.now && !s.gaveUp {

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"runtime/debug"
@@ -10,38 +10,38 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor
+// Spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor
 // on whose behalf it ran crashes with that panic, so that its strategy decides;
 // nothing dies silently.
-func (d *Daemon) spawn(owner *actor.PID, f func()) { d.spawnAs(d.machinery, owner, f) }
+func (s *System) Spawn(owner *actor.PID, f func()) { s.SpawnAs(s.Goroutines, owner, f) }
 
-// spawnAs is spawn for a goroutine that is counted by counter.
-func (d *Daemon) spawnAs(counter *tracker, owner *actor.PID, f func()) {
+// SpawnAs is Spawn for a goroutine that is counted by counter.
+func (s *System) SpawnAs(counter *Tracker, owner *actor.PID, f func()) {
 	counter.Add(1)
-	turn.Go(d.identity, owner.GetId(), func() {
-		deepen()
+	turn.Go(s.identity, owner.GetId(), func() {
+		Deepen()
 		defer counter.Done()
 		defer func() {
 			if v := recover(); v != nil {
-				d.panicked(owner, v)
+				s.Panicked(owner, v)
 			}
 		}()
 		f()
 	})
 }
 
-// panicked makes owner crash with v, with which a goroutine that worked for it
+// Panicked makes owner crash with v, with which a goroutine that worked for it
 // has panicked just now. It is called while that goroutine's stack still stands.
-func (d *Daemon) panicked(owner *actor.PID, v any) {
-	d.root().Send(owner, inject{reason: supervisor.NewCrash(v, debug.Stack()), at: d.nextEpoch()})
+func (s *System) Panicked(owner *actor.PID, v any) {
+	s.Root().Send(owner, Crash{Reason: supervisor.NewCrash(v, debug.Stack()), at: s.NextEpoch()})
 }
 
-// isolate runs a user's callback in a goroutine of its own and waits for it: a
+// Isolate runs a user's callback in a goroutine of its own and waits for it: a
 // panic or Goexit in it is returned as an error and ends nothing else.
-func isolate(f func()) error { return <-isolated(f) }
+func Isolate(f func()) error { return <-Isolated(f) }
 
-// isolated is isolate for those who wait for it in their own way.
-func isolated(f func()) <-chan error {
+// Isolated is Isolate for those who wait for it in their own way.
+func Isolated(f func()) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		finished := false
@@ -61,12 +61,12 @@ func isolated(f func()) <-chan error {
 	return done
 }
 
-// deepen makes the stack of a new goroutine as large as a job or a call to Redis
+// Deepen makes the stack of a new goroutine as large as a job or a call to Redis
 // needs. Grown later, at every doubling, it is copied with all the frames that
 // are on it by then, which takes longer than the work of a small job.
 //
 //go:noinline
-func deepen() {
+func Deepen() {
 	var room [5 << 10]byte
 	touch(&room)
 }

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"cmp"
@@ -60,7 +60,7 @@ type modelled struct {
 	asked     []string
 	escalated map[string]int
 	fatal     int
-	d         *Daemon
+	d         *System
 }
 
 // modelStep is one thing that happens, after a pause.
@@ -191,7 +191,7 @@ func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
 type modelActor struct {
 	m        *modelled
 	n        *plannedNode
-	next     successors
+	next     *Replacements
 	stopping bool
 }
 
@@ -214,13 +214,13 @@ func (a *modelActor) Receive(ctx actor.Context) {
 		}
 	case *actor.Restarting, *actor.Stopping:
 		a.stopping = true
-		a.next.stop()
+		a.next.Stop()
 	case *actor.Terminated:
-		if !a.stopping && a.next.ended(msg.Who.GetId()) {
-			a.next.step(ctx)
+		if !a.stopping && a.next.Ended(msg.Who.GetId()) {
+			a.next.Step(ctx)
 		}
-	case due:
-		a.next.on(ctx, msg)
+	case Due:
+		a.next.On(ctx, msg)
 	case occupy:
 		<-msg.until
 		if msg.then != nil {
@@ -233,7 +233,7 @@ func (a *modelActor) Receive(ctx actor.Context) {
 
 func (a *modelActor) child(ctx actor.Context, name string) {
 	i := slices.IndexFunc(a.n.children, func(c *plannedNode) bool { return strings.HasSuffix(c.path, "/"+name) })
-	a.m.d.child(ctx, a.m.props(a.n.children[i]), name)
+	Child(ctx, a.m.props(a.n.children[i]), name)
 }
 
 func (m *modelled) props(n *plannedNode, opts ...actor.PropsOption) *actor.Props {
@@ -241,9 +241,9 @@ func (m *modelled) props(n *plannedNode, opts ...actor.PropsOption) *actor.Props
 	if n.kind != "" {
 		strategy = m.strategy(n)
 	}
-	return m.d.supervisor(cmp.Or(n.kind, "leaf"), "", strategy, func(o *oversight) actor.Actor {
+	return m.d.SupervisorProps(cmp.Or(n.kind, "leaf"), "", strategy, func(o *Proxy) actor.Actor {
 		a := &modelActor{m: m, n: n}
-		a.next = successors{o: o, start: a.child}
+		a.next = NewReplacements(o, a.child)
 		return a
 	}, opts...)
 }
@@ -263,15 +263,13 @@ func (m *modelled) started(path string) bool {
 func (m *modelled) run(t *testing.T) error {
 	m.ran, m.done = 0, 0
 	m.d = bare(t)
-	m.d.sys.Load().EventStream.Subscribe(m.d.onEvent)
-	defer m.d.events.close()
-	m.d.Subscribe(func(e Event) {
-		if e, ok := e.(ActorEscalated); ok {
+	m.d.publish = func(e Event) {
+		if e.What == ActorEscalated {
 			m.mu.Lock()
 			m.escalated[e.Path]++
 			m.mu.Unlock()
 		}
-	})
+	}
 	began := time.Now()
 	var r *ref
 	for i, s := range m.steps {
@@ -300,7 +298,7 @@ func (m *modelled) run(t *testing.T) error {
 			return fmt.Errorf("step %d (%s): %w", m.ran, s, err)
 		}
 	}
-	m.d.root().Stop(actor.NewPID(m.d.sys.Load().Address(), launcherName))
+	m.d.Root().Stop(actor.NewPID(m.d.actors.Load().Address(), launcherName))
 	time.Sleep(time.Second) // the library's dead-letter window
 	return nil
 }
@@ -318,7 +316,7 @@ func (m *modelled) plant() error {
 		defer m.mu.Unlock()
 		m.fatal++
 	})
-	_, err := m.d.sys.Load().Root.SpawnNamed(m.props(m.tree, actor.WithGuardian(root)), launcherName)
+	_, err := m.d.actors.Load().Root.SpawnNamed(m.props(m.tree, actor.WithGuardian(root)), launcherName)
 	synctest.Wait()
 	return err
 }
@@ -346,7 +344,7 @@ func (m *modelled) step(r *ref, s modelStep) bool {
 		if !leaf || !n.takes() {
 			return false
 		}
-		m.d.root().Send(actor.NewPID(m.d.sys.Load().Address(), n.path), exit{})
+		m.d.Root().Send(actor.NewPID(m.d.actors.Load().Address(), n.path), exit{})
 		r.end(n)
 	case "burst":
 		return m.burst(r, n, s)
@@ -361,7 +359,7 @@ func (m *modelled) burst(r *ref, n *refNode, s modelStep) (crashed bool) {
 		return false
 	}
 	until := make(chan struct{})
-	m.d.root().Send(actor.NewPID(m.d.sys.Load().Address(), n.path), occupy{until: until})
+	m.d.Root().Send(actor.NewPID(m.d.actors.Load().Address(), n.path), occupy{until: until})
 	synctest.Wait()
 	for _, c := range s.at[1:] {
 		if c := r.all[c.path]; c.takes() {
@@ -409,17 +407,17 @@ func (m *modelled) compare(r *ref) error {
 			errs = append(errs, fmt.Errorf("%s:\n  is     %s\n  should %s", what, g, w))
 		}
 	}
-	tree := m.d.tree.snapshot(time.Now())
+
 	for _, p := range m.nodes {
 		n := r.all[p.path]
-		row, _ := tree.Find(p.path)
+		row := rowOf(m.d, p.path)
 		state := string(row.State)
 		switch {
-		case row.State == StateRestarting && row.Note != "":
+		case row.State == Restarting && row.Note != "":
 			state = "waits"
-		case row.State == StateRunning:
+		case row.State == Running:
 			state = "up"
-		case row.State == StateStopped:
+		case row.State == Stopped:
 			state = "ended"
 		}
 		differ(p.path, fmt.Sprintf("life %d, %s", m.starts[p.path], state), fmt.Sprintf("life %d, %s", n.starts, n.state(r.now)))

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// places are the strategies of a Config by what they are, with the field where
+// Strategies are the strategies of a Config by what they are, with the field where
 // each stands: one has the state of one supervisor, and is called by it alone.
-type places map[any]string
+type Strategies map[any]string
 
-// check reports the faults of s, the strategy of field.
-func (p places) check(field string, s actor.SupervisorStrategy) (errs []error) {
+// Check reports the faults of s, the strategy of field.
+func (p Strategies) Check(field string, s actor.SupervisorStrategy) (errs []error) {
 	v := reflect.ValueOf(s)
 	if !v.IsValid() {
 		return nil
 	}
 	if c, ok := s.(interface{ Validate() error }); ok {
 		var err error
-		if perr := isolate(func() { err = c.Validate() }); perr != nil {
+		if perr := Isolate(func() { err = c.Validate() }); perr != nil {
 			err = fmt.Errorf("Validate of a %T: %w", s, perr)
 		}
 		if err != nil {
@@ -43,7 +43,7 @@ func (p places) check(field string, s actor.SupervisorStrategy) (errs []error) {
 	}
 	if b, ok := s.(interface{ Base() *supervisor.Strategy }); ok {
 		var base *supervisor.Strategy
-		if err := isolate(func() { base = b.Base() }); err == nil && base != nil && any(base) != any(s) {
+		if err := Isolate(func() { base = b.Base() }); err == nil && base != nil && any(base) != any(s) {
 			note(base)
 		}
 	}

@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"sync"
@@ -9,7 +9,7 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// cell is what the tree knows of one actor. It wraps the actor's mailbox,
+// node is what the system knows of one actor. It wraps the actor's mailbox,
 // invoker and instance, which gives the live tree and cures defects of the actor
 // library:
 //   - a Restart that arrives after a Stop would revive a stopped actor: dropped;
@@ -19,13 +19,12 @@ import (
 //     ever: recovered and recorded;
 //   - the stack of a panic is dropped: taken while it still reaches the frame;
 //   - a restart ends a suspension that was ordered after it: ordered again.
-type cell struct {
+type node struct {
 	path, role, capsule string
 	depth               func() int
-	box                 *mailbox
-	events              *events
-	oversight           *oversight
-	order               uint64 // of its first start in the tree; kept by its successors
+	box                 *Mailbox
+	proxy               *Proxy
+	order               uint64 // of its first start in the tree; kept by its replacements
 
 	mu          sync.Mutex
 	inner       actor.Actor // of this incarnation
@@ -39,65 +38,65 @@ type cell struct {
 	since       time.Time
 	ending      bool      // this incarnation has begun to restart or stop
 	gaveUp      bool      // it has escalated
-	until       time.Time // its restart, or its successor's start, is due then
+	until       time.Time // its restart, or its replacement's start, is due then
 	stuck       time.Time // its strategy has not returned since then
 	stuckIn     string    // that strategy
 	told        bool      // what was decided about its last failure was published
 }
 
-// props makes actors without children that have a cell in the tree.
-func (d *Daemon) props(role, capsule string, producer func() actor.Actor, opts ...actor.PropsOption) *actor.Props {
-	return d.supervisor(role, capsule, nil, func(*oversight) actor.Actor { return producer() }, opts...)
+// Props makes actors without children.
+func (s *System) Props(role, capsule string, producer func() actor.Actor, opts ...actor.PropsOption) *actor.Props {
+	return s.SupervisorProps(role, capsule, nil, func(*Proxy) actor.Actor { return producer() }, opts...)
 }
 
-// supervisor makes actors that have a cell in the tree and children under
-// strategy; nil means supervisor.Default.
-func (d *Daemon) supervisor(role, capsule string, strategy actor.SupervisorStrategy, producer func(*oversight) actor.Actor, opts ...actor.PropsOption) *actor.Props {
+// SupervisorProps makes actors that have children under strategy; nil means
+// supervisor.Default.
+func (s *System) SupervisorProps(role, capsule string, strategy actor.SupervisorStrategy, producer func(*Proxy) actor.Actor, opts ...actor.PropsOption) *actor.Props {
 	spawn := func(sys *actor.ActorSystem, id string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-		c := &cell{path: id, role: role, capsule: capsule, state: StateStarting, since: time.Now(), events: d.events}
-		c.oversight = &oversight{d: d, cell: c, strategy: strategy}
+		c := &node{path: id, role: role, capsule: capsule, state: Starting, since: time.Now()}
+		c.proxy = &Proxy{s: s, node: c, strategy: strategy}
 		return actor.DefaultSpawner(sys, id, p.Clone(
 			actor.WithSpawnFunc(nil),
 			actor.WithProducer(func() actor.Actor {
-				inner := producer(c.oversight)
+				inner := producer(c.proxy)
 				c.mu.Lock()
 				c.inner = inner
 				c.mu.Unlock()
-				return &guard{cell: c, inner: inner}
+				return &guard{node: c, inner: inner}
 			}),
 			actor.WithMailbox(func() actor.Mailbox { return c.wrap(actor.Unbounded()()) }),
-			actor.WithOnInit(func(actor.Context) { d.tree.add(c) }), // only if the name was won
+			actor.WithOnInit(func(actor.Context) { s.add(c) }), // only if the name was won
 		), parent)
 	}
 	return actor.PropsFromProducer(func() actor.Actor { return nil }, append(opts, actor.WithSpawnFunc(spawn))...)
 }
 
-func (c *cell) set(s State) {
+func (c *node) set(s State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state, c.since = s, time.Now()
-	c.ending = c.ending || s == StateRestarting || s == StateStopping
+	c.ending = c.ending || s == Restarting || s == Stopping
 }
 
 // giveUp notes that this actor, a supervisor, escalates.
-func (c *cell) giveUp(crash *supervisor.Crash) {
+func (c *node) giveUp(crash *supervisor.Crash) {
 	c.fail(crash.Reason, crash.Stack)
-	c.set(StateCrashed)
+	c.set(Crashed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gaveUp = true
 }
 
 // isOver tells whether this incarnation, a supervisor, decides nothing any more.
-func (c *cell) isOver() bool {
+func (c *node) isOver() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending || c.gaveUp
 }
 
-// waits notes when the restart, or the successor's start, is due; zero if none
+// waits notes when the restart, or the replacement's start, is due; zero if none
 // is. c may be nil, as in the next two.
-func (c *cell) waits(until time.Time) {
+func (c *node) waits(until time.Time) {
 	if c == nil {
 		return
 	}
@@ -106,7 +105,7 @@ func (c *cell) waits(until time.Time) {
 	c.until = until
 }
 
-func (c *cell) tell(told bool) {
+func (c *node) tell(told bool) {
 	if c == nil {
 		return
 	}
@@ -115,7 +114,7 @@ func (c *cell) tell(told bool) {
 	c.told = told
 }
 
-func (c *cell) isTold() bool {
+func (c *node) isTold() bool {
 	if c == nil {
 		return false
 	}
@@ -125,7 +124,7 @@ func (c *cell) isTold() bool {
 }
 
 // born orders siblings by their first start.
-func (c *cell) born() uint64 {
+func (c *node) born() uint64 {
 	if c == nil {
 		return 0
 	}
@@ -134,46 +133,45 @@ func (c *cell) born() uint64 {
 
 // suspend notes what the mailbox was told. An actor that is crashed and resumed
 // runs again.
-func (c *cell) suspend(on bool) {
+func (c *node) suspend(on bool) {
 	c.mu.Lock()
 	c.box.suspended.Store(on)
 	inner := c.inner
-	resumed := !on && c.state == StateCrashed
+	resumed := !on && c.state == Crashed
 	if resumed {
-		c.state, c.since, c.until, c.gaveUp = StateRunning, time.Now(), time.Time{}, false
+		c.state, c.since, c.until, c.gaveUp = Running, time.Now(), time.Time{}, false
 	}
 	c.mu.Unlock()
 	c.box.pause(inner, on)
 	if resumed {
-		c.publish(func(a ActorEvent) Event { return ActorResumed{a} })
+		c.publish(Event{What: ActorResumed})
 	}
 }
 
 // begin notes that an incarnation has started.
-func (c *cell) begin() {
+func (c *node) begin() {
 	c.mu.Lock()
-	if c.state != StateStarting {
+	if c.state != Starting {
 		c.restarts++
 	}
-	c.state, c.since = StateRunning, time.Now()
+	c.state, c.since = Running, time.Now()
 	c.ending, c.gaveUp = false, false
 	n := c.restarts
 	c.mu.Unlock()
-	c.publish(func(a ActorEvent) Event {
-		if n > 0 {
-			return ActorRestarted{a, n}
-		}
-		return ActorStarted{a}
-	})
-}
-
-func (c *cell) publish(make func(ActorEvent) Event) {
-	if c.events.wanted.Load() {
-		c.events.publish(make(ActorEvent{At: time.Now(), Path: c.path, Role: c.role}))
+	what := ActorStarted
+	if n > 0 {
+		what = ActorRestarted
 	}
+	c.publish(Event{What: what, Restarts: n})
 }
 
-func (c *cell) fail(err error, stack []byte) {
+// publish tells of e, which is of this actor and now.
+func (c *node) publish(e Event) {
+	e.At, e.Path, e.Role = time.Now(), c.path, c.role
+	c.proxy.s.publish(e)
+}
+
+func (c *node) fail(err error, stack []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures++
@@ -181,13 +179,13 @@ func (c *cell) fail(err error, stack []byte) {
 }
 
 // instance is the actor of this incarnation.
-func (c *cell) instance() actor.Actor {
+func (c *node) instance() actor.Actor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inner
 }
 
-func (c *cell) snapshotState() State {
+func (c *node) snapshotState() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state

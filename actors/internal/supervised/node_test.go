@@ -1,11 +1,10 @@
-package actors
+package supervised
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -17,18 +16,24 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// bare is a daemon of which only the tree works.
-func bare(t *testing.T) *Daemon {
+const launcherName = "launcher"
+
+// bare is a System that tells nobody of what happens.
+func bare(t *testing.T) *System {
 	t.Helper()
-	d := &Daemon{
-		tree:      &tree{cells: map[string]*cell{}},
-		machinery: newTracker(), changes: newBroadcast(), events: newEvents(zerolog.Nop()),
-	}
-	d.sys.Store(actor.NewActorSystem(
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
-		actor.WithDeadLetterThrottleInterval(time.Millisecond),
-	))
+	d := New(zerolog.Nop(), "", launcherName, func(Event) {})
+	d.Begin()
 	return d
+}
+
+// rowOf is the row of the actor at path.
+func rowOf(s *System, path string) Row {
+	for _, r := range s.Snapshot(time.Now()) {
+		if r.Path == path {
+			return r
+		}
+	}
+	return Row{}
 }
 
 type recorder struct {
@@ -50,10 +55,10 @@ func wait(t *testing.T, what string, ch <-chan struct{}) {
 }
 
 // terminated is closed when pid has ended.
-func terminated(d *Daemon, pid *actor.PID) <-chan struct{} {
+func terminated(d *System, pid *actor.PID) <-chan struct{} {
 	done := make(chan struct{})
-	f := actor.NewFuture(d.sys.Load(), 20*time.Second)
-	p, ok := d.sys.Load().ProcessRegistry.Get(pid)
+	f := actor.NewFuture(d.actors.Load(), 20*time.Second)
+	p, ok := d.actors.Load().ProcessRegistry.Get(pid)
 	if !ok {
 		close(done)
 		return done
@@ -74,14 +79,14 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 	var mu sync.Mutex
 	started := 0
 	held := make(chan struct{})
-	pid, err := d.sys.Load().Root.SpawnNamed(d.props("x", "", func() actor.Actor {
+	pid, err := d.actors.Load().Root.SpawnNamed(d.Props("x", "", func() actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			switch ctx.Message().(type) {
 			case *actor.Started:
 				mu.Lock()
 				started++
 				mu.Unlock()
-			case wake:
+			case Wake:
 				<-held
 			}
 		}}
@@ -90,18 +95,18 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := terminated(d, pid)
-	d.root().Send(pid, wake{}) // both system messages are queued behind it
-	p, _ := d.sys.Load().ProcessRegistry.Get(pid)
+	d.Root().Send(pid, Wake{}) // both system messages are queued behind it
+	p, _ := d.actors.Load().ProcessRegistry.Get(pid)
 	p.SendSystemMessage(pid, &actor.Stop{})
 	p.SendSystemMessage(pid, &actor.Restart{})
 	close(held)
 	wait(t, "the stop", done)
-	c := d.tree.all()[0]
+	c := d.all()[0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	mu.Lock()
 	defer mu.Unlock()
-	if started != 1 || c.state != StateStopped {
+	if started != 1 || c.state != Stopped {
 		t.Errorf("started %d times, state %s", started, c.state)
 	}
 }
@@ -110,21 +115,21 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 func TestMessagesDuringASpawnAreHeld(t *testing.T) {
 	d := bare(t)
 	got := make(chan string, 2)
-	props := d.props("x", "", func() actor.Actor {
+	props := d.Props("x", "", func() actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			switch ctx.Message().(type) {
-			case *actor.Started, wake:
+			case *actor.Started, Wake:
 				got <- fmt.Sprintf("%T", ctx.Message())
 			}
 		}}
 	}, actor.WithOnInit(func(ctx actor.Context) {
 		// registered, and not yet started: exactly the gap
-		d.root().Send(actor.NewPID(d.sys.Load().Address(), "x"), wake{})
+		d.Root().Send(actor.NewPID(d.actors.Load().Address(), "x"), Wake{})
 	}))
-	if _, err := d.sys.Load().Root.SpawnNamed(props, "x"); err != nil {
+	if _, err := d.actors.Load().Root.SpawnNamed(props, "x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"*actor.Started", "actors.wake"} {
+	for _, want := range []string{"*actor.Started", "supervised.Wake"} {
 		select {
 		case g := <-got:
 			if g != want {
@@ -144,7 +149,7 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 			var log bytes.Buffer
 			d.log = zerolog.New(zerolog.SyncWriter(&log))
 			up := make(chan *actor.PID, 8)
-			child := d.props("child", "", func() actor.Actor {
+			child := d.Props("child", "", func() actor.Actor {
 				return recorder{func(ctx actor.Context) {
 					if _, ok := ctx.Message().(*actor.Started); ok {
 						up <- ctx.Self()
@@ -154,10 +159,10 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 					}
 				}}
 			})
-			pid, err := d.sys.Load().Root.SpawnNamed(d.props("parent", "", func() actor.Actor {
+			pid, err := d.actors.Load().Root.SpawnNamed(d.Props("parent", "", func() actor.Actor {
 				return recorder{func(ctx actor.Context) {
 					if _, ok := ctx.Message().(*actor.Started); ok {
-						d.child(ctx, child, "child")
+						Child(ctx, child, "child")
 					}
 				}}
 			}), "parent")
@@ -166,15 +171,15 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 			}
 			first := <-up
 			if _, restarting := at.(*actor.Restarting); restarting {
-				d.root().Send(first, inject{reason: errors.New("boom")})
+				d.Root().Send(first, Crash{Reason: errors.New("boom")})
 				again := make(chan struct{})
 				go func() { <-up; close(again) }()
 				wait(t, "the restart", again)
 			}
 			done := terminated(d, pid)
-			d.root().Stop(pid)
+			d.Root().Stop(pid)
 			wait(t, "the end of the parent", done)
-			for _, n := range d.tree.snapshot(time.Now()) {
+			for _, n := range d.Snapshot(time.Now()) {
 				if n.Role == "child" && n.LastFailure == "" {
 					t.Error("the panic left no trace in the tree")
 				}
@@ -195,10 +200,10 @@ func TestStackOfACrashReachesTheStrategy(t *testing.T) {
 		got <- f
 		return supervisor.Stop
 	}})
-	_, err := d.sys.Load().Root.SpawnNamed(d.supervisor("parent", "", strategy, func(*oversight) actor.Actor {
+	_, err := d.actors.Load().Root.SpawnNamed(d.SupervisorProps("parent", "", strategy, func(*Proxy) actor.Actor {
 		return recorder{func(ctx actor.Context) {
 			if _, ok := ctx.Message().(*actor.Started); ok {
-				d.child(ctx, d.props("child", "", func() actor.Actor { return recorder{nestedPanic} }), "child")
+				Child(ctx, d.Props("child", "", func() actor.Actor { return recorder{nestedPanic} }), "child")
 			}
 		}}
 	}), "parent")

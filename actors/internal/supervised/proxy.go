@@ -1,10 +1,9 @@
-package actors
+package supervised
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,13 +14,13 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// oversight stands between a supervisor and its strategy, which may be the
+// Proxy stands between a supervisor and its strategy, which may be the
 // user's. It keeps the strategy's code out of the actor's own goroutine (a
 // Goexit there ends a mailbox for ever), overrules a strategy that panics,
 // reports one that blocks, and sees to it that every failure is told of.
-type oversight struct {
-	d        *Daemon
-	cell     *cell                    // of the supervisor
+type Proxy struct {
+	s        *System
+	node     *node                    // of the supervisor
 	strategy actor.SupervisorStrategy // nil until a failure needs the default
 	fallback *supervisor.Strategy     // decides where strategy panicked; nil before that
 }
@@ -37,7 +36,7 @@ func blockedTime(s any) time.Duration {
 
 // call runs a method of the strategy and waits for it. Its panic or Goexit is
 // returned; while it takes too long, tree, log and events say so.
-func (o *oversight) call(f func()) error {
+func (o *Proxy) call(f func()) error {
 	var mu sync.Mutex
 	began, ended, told := time.Now(), false, false
 	t := time.AfterFunc(blockedTime(o.strategy), func() {
@@ -48,7 +47,7 @@ func (o *oversight) call(f func()) error {
 			o.blocked(began)
 		}
 	})
-	err := isolate(f)
+	err := Isolate(f)
 	t.Stop()
 	mu.Lock()
 	defer mu.Unlock()
@@ -58,45 +57,45 @@ func (o *oversight) call(f func()) error {
 	return err
 }
 
-func (o *oversight) name() string { return fmt.Sprintf("%T", o.strategy) }
+func (o *Proxy) name() string { return fmt.Sprintf("%T", o.strategy) }
 
-func (o *oversight) blocked(since time.Time) {
-	o.cell.mu.Lock()
-	o.cell.stuck, o.cell.stuckIn = since, o.name()
-	o.cell.mu.Unlock()
-	o.d.log.Error().Str("actor", o.cell.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
+func (o *Proxy) blocked(since time.Time) {
+	o.node.mu.Lock()
+	o.node.stuck, o.node.stuckIn = since, o.name()
+	o.node.mu.Unlock()
+	o.s.log.Error().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
 		Msg("a strategy does not decide; its supervisor waits for it, a stop does not")
-	o.cell.publish(func(a ActorEvent) Event { return StrategyBlocked{a, o.name(), since} })
+	o.node.publish(Event{What: StrategyBlocked, Strategy: o.name(), Since: since})
 }
 
-func (o *oversight) returned(since time.Time) {
-	o.cell.mu.Lock()
-	o.cell.stuck = time.Time{}
-	o.cell.mu.Unlock()
+func (o *Proxy) returned(since time.Time) {
+	o.node.mu.Lock()
+	o.node.stuck = time.Time{}
+	o.node.mu.Unlock()
 	took := time.Since(since)
-	o.d.log.Warn().Str("actor", o.cell.path).Str("strategy", o.name()).Float64("elapsed_s", took.Seconds()).
+	o.s.log.Warn().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", took.Seconds()).
 		Msg("a strategy that was late has decided")
-	o.cell.publish(func(a ActorEvent) Event { return StrategyReturned{a, o.name(), took} })
+	o.node.publish(Event{What: StrategyReturned, Strategy: o.name(), After: took})
 }
 
 // handle is called in the supervisor's goroutine when a child has failed. One
 // that fails while its supervisor restarts or ends, or after it has escalated,
 // goes down with it: there is nothing to decide, and no budget to spend.
-func (o *oversight) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
+func (o *Proxy) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
 	crash := supervisor.NewCrash(reason, nil)
-	if o.cell.isOver() {
-		o.d.logFailure(child.GetId(), "none", crash)
+	if o.node.isOver() {
+		o.s.logFailure(child.GetId(), "none", crash)
 		return
 	}
 	if o.strategy == nil {
 		o.strategy = supervisor.Default()
 	}
-	failed := o.d.tree.find(child.GetId())
+	failed := o.s.find(child.GetId())
 	failed.tell(false)
 	ctx, _ := sup.(actor.Context)
-	v := &overseen{Context: ctx, sup: sup, o: o, child: child.GetId()}
+	v := &view{Context: ctx, sup: sup, o: o, child: child.GetId()}
 	if err := o.call(func() { o.strategy.HandleFailure(sys, v, child, rs, crash, message) }); err != nil {
-		o.d.overruled(o.cell, o.name(), err)
+		o.s.overruled(o.node, o.name(), err)
 		if v.decided() == "" {
 			if o.fallback == nil {
 				o.fallback = supervisor.Default()
@@ -105,78 +104,78 @@ func (o *oversight) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *
 		}
 	}
 	if !failed.isTold() {
-		o.d.logFailure(child.GetId(), cmp.Or(v.decided(), "none"), crash)
+		o.s.logFailure(child.GetId(), cmp.Or(v.decided(), "none"), crash)
 	}
 }
 
 // begin gives a supervisor that starts a fresh budget, as OTP does.
-func (o *oversight) begin() {
+func (o *Proxy) begin() {
 	if o.fallback != nil {
 		o.fallback.Reset()
 	}
 	if r, ok := o.strategy.(interface{ Reset() }); ok {
 		if err := o.call(r.Reset); err != nil {
-			o.d.overruled(o.cell, o.name(), err)
+			o.s.overruled(o.node, o.name(), err)
 		}
 	}
 }
 
 // end is called when the supervisor is about to restart or stop.
-func (o *oversight) end() {
+func (o *Proxy) end() {
 	if o.strategy != nil {
-		o.d.tree.disinherit(o.cell.path)
+		o.s.CancelReplacements(o.node.path)
 	}
 }
 
-// overseen is the supervisor as its strategy sees it: the actor's own context,
+// view is the supervisor as its strategy sees it: the actor's own context,
 // with the children in the order of their first start (the library's own order
 // changes whenever a child ends).
-type overseen struct {
+type view struct {
 	actor.Context
 	sup   actor.Supervisor
-	o     *oversight
+	o     *Proxy
 	child string // that failed
 
 	mu      sync.Mutex
 	verdict string
 }
 
-var _ actor.Supervisor = (*overseen)(nil)
+var _ actor.Supervisor = (*view)(nil)
 
-func (v *overseen) Children() []*actor.PID {
+func (v *view) Children() []*actor.PID {
 	children := slices.Clone(v.sup.Children())
 	order := map[string]uint64{}
 	for _, pid := range children {
-		order[pid.GetId()] = v.o.d.tree.find(pid.GetId()).born()
+		order[pid.GetId()] = v.o.s.find(pid.GetId()).born()
 	}
 	slices.SortStableFunc(children, func(a, b *actor.PID) int { return cmp.Compare(order[a.GetId()], order[b.GetId()]) })
 	return children
 }
 
 // decide notes what the strategy did first.
-func (v *overseen) decide(verdict string) {
+func (v *view) decide(verdict string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.verdict = cmp.Or(v.verdict, verdict)
 }
 
-func (v *overseen) decided() string {
+func (v *view) decided() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.verdict
 }
 
-func (v *overseen) RestartChildren(pids ...*actor.PID) {
+func (v *view) RestartChildren(pids ...*actor.PID) {
 	v.decide("restart")
 	v.sup.RestartChildren(pids...)
 }
 
-func (v *overseen) StopChildren(pids ...*actor.PID) {
+func (v *view) StopChildren(pids ...*actor.PID) {
 	v.decide("stop")
 	v.sup.StopChildren(pids...)
 }
 
-func (v *overseen) ResumeChildren(pids ...*actor.PID) {
+func (v *view) ResumeChildren(pids ...*actor.PID) {
 	v.decide("resume")
 	v.sup.ResumeChildren(pids...)
 }
@@ -184,41 +183,21 @@ func (v *overseen) ResumeChildren(pids ...*actor.PID) {
 // EscalateFailure makes the supervisor fail. Whatever reason the strategy hands
 // on, above it is this supervisor that has given up: the crash of a user's job
 // must not pass for one of the supervisor.
-func (v *overseen) EscalateFailure(reason, message any) {
+func (v *view) EscalateFailure(reason, message any) {
 	v.decide("escalate")
 	crash := supervisor.NewCrash(reason, nil)
 	if _, ok := crash.Reason.(*supervisor.Exceeded); !ok { //nolint:errorlint // its own, not one below
 		crash = supervisor.NewCrash(&supervisor.Exceeded{Path: v.child, Cause: crash.Reason}, crash.Stack)
 	}
-	c := v.o.cell
+	c := v.o.node
 	c.giveUp(crash)
-	c.publish(func(a ActorEvent) Event { return ActorEscalated{a, crash.Reason} })
+	c.publish(Event{What: ActorEscalated, Err: crash.Reason})
 	c.box.crash(func() { v.sup.EscalateFailure(crash, message) })
 }
 
-// onEvent hears what strategies decide. It is called inline, so it must neither
-// block nor panic.
-func (d *Daemon) onEvent(e any) {
-	switch e := e.(type) {
-	case *actor.SupervisorEvent:
-		d.onDecision(e)
-	case *actor.DeadLetterEvent:
-		if m, ok := e.Message.(inject); ok {
-			d.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.reason, nil))
-		}
-	case *supervisor.Waiting:
-		d.tree.find(e.Child.GetId()).waits(e.Until)
-	case *supervisor.Overruled:
-		parent, _ := splitPath(e.Child.GetId())
-		if c := d.tree.find(parent); c != nil {
-			d.overruled(c, "decider", e.Err)
-		}
-	}
-}
-
-func (d *Daemon) onDecision(e *actor.SupervisorEvent) {
+func (s *System) onDecision(e *actor.SupervisorEvent) {
 	path := e.Child.GetId()
-	c := d.tree.find(path)
+	c := s.find(path)
 	c.tell(true)
 	crash := supervisor.NewCrash(e.Reason, nil)
 	directive := map[actor.Directive]string{
@@ -226,41 +205,33 @@ func (d *Daemon) onDecision(e *actor.SupervisorEvent) {
 		actor.StopDirective: "stop", actor.EscalateDirective: "escalate",
 	}[e.Directive]
 	given, _ := crash.Reason.(*supervisor.Exceeded) //nolint:errorlint // who gave up: the child's supervisor, or the child itself
-	if path == launcherName && given != nil && given.Path == path && c != nil {
-		c.publish(func(a ActorEvent) Event { return ActorEscalated{a, crash.Reason} }) // the root has no row of its own
+	if path == s.root && given != nil && given.Path == path && c != nil {
+		c.publish(Event{What: ActorEscalated, Err: crash.Reason}) // the root has no row of its own
 	}
-	d.logFailure(path, directive, crash)
+	s.logFailure(path, directive, crash)
 }
 
 // logFailure is the one line of a crash.
-func (d *Daemon) logFailure(path, directive string, crash *supervisor.Crash) {
+func (s *System) logFailure(path, directive string, crash *supervisor.Crash) {
 	level := zerolog.ErrorLevel
 	if crash.Job() != nil {
 		level = zerolog.WarnLevel
 	}
-	line := d.log.WithLevel(level).Str("actor", path).Str("directive", directive)
+	line := s.log.WithLevel(level).Str("actor", path).Str("directive", directive)
 	joblog.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
 }
 
 // logPanic is the line of a panic that makes no actor crash. What panics may be a
 // hook of the user's logger.
-func (d *Daemon) logPanic(path, text string, crash *supervisor.Crash) {
-	_ = isolate(func() {
-		joblog.Err(d.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
+func (s *System) logPanic(path, text string, crash *supervisor.Crash) {
+	_ = Isolate(func() {
+		joblog.Err(s.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
 	})
 }
 
 // overruled tells that the default decided for c, a supervisor.
-func (d *Daemon) overruled(c *cell, strategy string, err error) {
-	joblog.Err(d.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
+func (s *System) overruled(c *node, strategy string, err error) {
+	joblog.Err(s.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
 		Msg("a strategy was overruled by the default")
-	c.publish(func(a ActorEvent) Event { return StrategyOverruled{a, strategy, err} })
-}
-
-// splitPath splits a path into its supervisor's and its own name.
-func splitPath(path string) (parent, name string) {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i], path[i+1:]
-	}
-	return "", path
+	c.publish(Event{What: StrategyOverruled, Strategy: strategy, Err: err})
 }

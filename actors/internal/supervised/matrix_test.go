@@ -1,4 +1,4 @@
-package actors
+package supervised
 
 import (
 	"fmt"
@@ -89,7 +89,7 @@ func TestBudgetIsOfTheSupervisorAndOfItsPeriod(t *testing.T) {
 		x := plantMatrix(t, "one_for_one", 2, false) // in 10 s
 		step := func(child string, want string) {
 			t.Helper()
-			x.send(child, inject{reason: errModel{fateRestart}})
+			x.send(child, Crash{Reason: errModel{fateRestart}})
 			if got := x.outcome(); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -143,23 +143,22 @@ func plantMatrix(t *testing.T, kind string, intensity int, replace bool) *matrix
 		m.nodes = append(m.nodes, leaf)
 	}
 	m.d = bare(t)
-	m.d.sys.Load().EventStream.Subscribe(m.d.onEvent)
 	if err := m.plant(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		m.d.root().Stop(actor.NewPID(m.d.sys.Load().Address(), launcherName))
+		m.d.Root().Stop(actor.NewPID(m.d.actors.Load().Address(), launcherName))
 		time.Sleep(time.Second) // the library's dead-letter window
 	})
 	return &matrix{m: m, child: "launcher/0/1"}
 }
 
 func (x *matrix) send(path string, message any) {
-	x.m.d.root().Send(actor.NewPID(x.m.d.sys.Load().Address(), path), message)
+	x.m.d.Root().Send(actor.NewPID(x.m.d.actors.Load().Address(), path), message)
 	synctest.Wait()
 }
 
-func (x *matrix) crash(f fate) { x.send(x.child, inject{reason: f.reason()}) }
+func (x *matrix) crash(f fate) { x.send(x.child, Crash{Reason: f.reason()}) }
 
 // failStarts makes the next n starts of the child crash; the first of them is
 // that of a new life of its supervisor, which then counts as the first.
@@ -205,13 +204,12 @@ func (x *matrix) asks() (n int) {
 func (x *matrix) outcome() string {
 	x.m.mu.Lock()
 	defer x.m.mu.Unlock()
-	tree := x.m.d.tree.snapshot(time.Now())
 	life := func(path string) string {
-		n, _ := tree.Find(path)
+		n := rowOf(x.m.d, path)
 		switch n.State {
-		case StateRunning:
+		case Running:
 			return fmt.Sprint(x.m.starts[path])
-		case StateStopped:
+		case Stopped:
 			return "-"
 		default:
 			return string(n.State)

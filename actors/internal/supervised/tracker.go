@@ -1,0 +1,71 @@
+package supervised
+
+import (
+	"context"
+	"sync"
+)
+
+// Broadcast wakes everybody who waits, like a condition variable that can be
+// used in a select.
+type Broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func NewBroadcast() *Broadcast { return &Broadcast{ch: make(chan struct{})} }
+
+func (b *Broadcast) Wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.ch)
+	b.ch = make(chan struct{})
+}
+
+// next is closed at the next Wake. Take it before looking at the condition.
+func (b *Broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ch
+}
+
+// Await waits until cond holds; false when ctx ends first.
+func (b *Broadcast) Await(ctx context.Context, cond func() bool) bool {
+	for {
+		ch := b.next()
+		if cond() {
+			return true
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return cond()
+		}
+	}
+}
+
+// Tracker counts goroutines; unlike a WaitGroup it may grow while it is waited for.
+type Tracker struct {
+	*Broadcast
+	mu sync.Mutex
+	n  int
+}
+
+func NewTracker() *Tracker { return &Tracker{Broadcast: NewBroadcast()} }
+
+func (t *Tracker) Add(n int) {
+	t.mu.Lock()
+	t.n += n
+	idle := t.n == 0
+	t.mu.Unlock()
+	if idle {
+		t.Wake()
+	}
+}
+
+func (t *Tracker) Done() { t.Add(-1) }
+
+func (t *Tracker) Idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n == 0
+}
