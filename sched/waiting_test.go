@@ -77,7 +77,7 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 		watched.AddHook(&seen)
 		for range 3 {
 			for _, set := range []sched.Set{sched.Retry, sched.Schedule} {
-				if p, err := s.Promote(ctx, set); err != nil || p.Moved+p.Buried+p.Dropped > 0 || p.More || p.Next.Sub(first).Abs() > time.Millisecond {
+				if p, err := s.Promote(ctx, set); err != nil || p.Moved+p.Dead+p.Dropped > 0 || p.More || p.Next.Sub(first).Abs() > time.Millisecond {
 					t.Fatalf("%s: %+v, %v", set, p, err)
 				}
 			}

@@ -65,7 +65,7 @@ func TestCheck25StopFromRubyEndsTheProcessInGoodOrder(t *testing.T) {
 	spec := on(2, "default")
 	spec.Beat, spec.Timeout = quickBeat, 2*time.Second
 	p := s.process(spec)
-	ends, deaf := s.push("Gate", `["ends"]`), s.push("Gate", `["does not"]`)
+	ends, unresponsive := s.push("Gate", `["ends"]`), s.push("Gate", `["does not"]`)
 	s.awaitRuns(2, "")
 	s.signal(p, "stop!")
 	p.AwaitLog("stop: waiting for running jobs")
@@ -79,7 +79,7 @@ func TestCheck25StopFromRubyEndsTheProcessInGoodOrder(t *testing.T) {
 	}
 	var left int
 	s.ruby(`Sidekiq::ProcessSet.new(false).size + Sidekiq::ProcessSet.new(false).count`, &left)
-	if waiting := s.queue("default"); left != 0 || len(waiting) != 1 || field(t, waiting[0], "jid") != strconv.Quote(deaf) {
+	if waiting := s.queue("default"); left != 0 || len(waiting) != 1 || field(t, waiting[0], "jid") != strconv.Quote(unresponsive) {
 		t.Errorf("%d processes, in the queue %q", left, waiting)
 	}
 }

@@ -92,11 +92,11 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 	})
 }
 
-func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
+func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 	forBoth(t, func(t *testing.T, prog program) {
 		rdb, url := redistest.New(t)
 		p := prog.start(t, url, time.Second)
-		jid, raw := push(t, rdb, "Deaf", "[60]", client.Set("bid", "é<&>"))
+		jid, raw := push(t, rdb, "Unresponsive", "[60]", client.Set("bid", "é<&>"))
 		p.awaitBegun(jid)
 		p.Signal(ossignal.Quiet)
 		p.AwaitLog("quiet: no new jobs will be fetched")

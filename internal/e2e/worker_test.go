@@ -148,7 +148,7 @@ func (w *worker) registry() *troupe.Registry {
 			}
 		},
 		// Deaf sleeps args[0] seconds whatever it is told.
-		"Deaf": func(_ context.Context, p *troupe.Payload) error {
+		"Unresponsive": func(_ context.Context, p *troupe.Payload) error {
 			time.Sleep(seconds(p))
 			return nil
 		},

@@ -31,13 +31,13 @@ type Process struct {
 
 // Job is one job and what its handler does.
 type Job struct {
-	Queue string
-	After time.Duration // since the push of the one before it
-	In    time.Duration // 0: at once, else pushed for later
-	Lasts time.Duration
-	Fails int  // so many runs fail first
-	Deaf  bool // does not look at its context
-	Kills Pill
+	Queue        string
+	After        time.Duration // since the push of the one before it
+	In           time.Duration // 0: at once, else pushed for later
+	Lasts        time.Duration
+	Fails        int  // so many runs fail first
+	Unresponsive bool // does not look at its context
+	Kills        Pill
 }
 
 // Pill is whether, and when, a job takes the process down that runs it.
@@ -100,7 +100,7 @@ const (
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted
-	limit   = 3                // and that bury it
+	limit   = 3                // and that send it to the dead set
 )
 
 // poisoned tells whether a job of the plan kills. Then recoveries are counted, and
@@ -178,8 +178,8 @@ var plans = rapid.Custom(func(t *rapid.T) Plan {
 func drawJob(t *rapid.T) Job {
 	j := Job{
 		Queue: pick(t, "queue", queues...), After: span(t, "after", [2]int{0, 5}, [2]int{0, 5}, [2]int{0, 700}, [2]int{0, 700}, [2]int{0, 9000}),
-		Lasts: span(t, "lasts", [2]int{0, 5}, [2]int{0, 1000}, [2]int{1000, 9000}),
-		Deaf:  draw(t, "deaf", 0, 1) == 1,
+		Lasts:        span(t, "lasts", [2]int{0, 5}, [2]int{0, 1000}, [2]int{1000, 9000}),
+		Unresponsive: draw(t, "unresponsive", 0, 1) == 1,
 	}
 	if draw(t, "later", 0, 5) == 5 {
 		j.In = span(t, "in", [2]int{1, 3000})
@@ -222,7 +222,7 @@ func (p Plan) String() string {
 		fmt.Fprintf(&b, "  place %d: capsules of %v, weight %d\n", i+1, f.Capsules, f.Weight)
 	}
 	for i, j := range p.Jobs {
-		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, deaf %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Deaf, j.Kills)
+		fmt.Fprintf(&b, "  job j%d: queue %s, after %s, in %s, lasts %s, fails %d, unresponsive %t, kills %d\n", i+1, j.Queue, j.After, j.In, j.Lasts, j.Fails, j.Unresponsive, j.Kills)
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  fault: %s for %s at step %d (of jobs: %t, of ways: %t) of place %d, %d back\n", f.Kind, f.For, f.Step, f.OfJobs, f.OfWays, f.Place+1, f.Back)

@@ -1,7 +1,7 @@
-// Package twins runs scripts on Redis and on the embedded server side by side:
+// Package difftest runs scripts on Redis and on the embedded server side by side:
 // equal replies, equal keys. What a simulation on the embedded server shows then
 // holds on Redis.
-package twins
+package difftest
 
 import (
 	"context"
