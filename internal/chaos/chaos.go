@@ -63,10 +63,10 @@ type System struct {
 
 // Task is one job.
 type Task struct {
-	N     int           `json:"n"`
-	Takes time.Duration `json:"takes"`
-	Deaf  bool          `json:"deaf"`  // it does not hear that it is to stop
-	Fails bool          `json:"fails"` // its first run does
+	N            int           `json:"n"`
+	Takes        time.Duration `json:"takes"`
+	Unresponsive bool          `json:"unresponsive"` // it does not hear that it is to stop
+	Fails        bool          `json:"fails"`        // its first run does
 }
 
 // task is the job of a number: most take up to 50 ms, some seconds.
@@ -75,7 +75,7 @@ func (c *Config) task(n int) Task {
 	t := Task{N: n, Takes: time.Duration(r.Int64N(int64(50 * time.Millisecond)))}
 	switch p := r.Float64(); {
 	case p < 0.003:
-		t.Takes, t.Deaf = 4*time.Second, true
+		t.Takes, t.Unresponsive = 4*time.Second, true
 	case p < 0.02:
 		t.Takes = time.Duration(r.Int64N(int64(2 * time.Second)))
 	case p < 0.07:
@@ -143,7 +143,7 @@ func (w *Worker) Perform(ctx context.Context, t Task, first bool) (err error) {
 		w.note(how, t.N)
 	}()
 	stop := ctx.Done()
-	if t.Deaf {
+	if t.Unresponsive {
 		stop = nil
 	}
 	select {

@@ -120,7 +120,7 @@ func picture(n int) snapshot {
 		{Path: "launcher/batch/fetcher", Role: "fetcher", Capsule: "batch", State: actors.StateRunning},
 		{
 			Path: "launcher/batch/processor-0", Role: "processor", Capsule: "batch", State: actors.StateBusy,
-			Job: job("Demo::Deaf", 75*time.Second),
+			Job: job("Demo::Unresponsive", 75*time.Second),
 		},
 		{Path: "launcher/default", Role: "manager", Capsule: "default", State: actors.StateRunning},
 		{Path: "launcher/default/fetcher", Role: "fetcher", Capsule: "default", State: actors.StateRunning},

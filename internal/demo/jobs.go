@@ -52,28 +52,28 @@ type long struct {
 	Millis int    `arg:"1"`
 }
 
-// deaf never looks at its context and never ends: it is requeued and abandoned.
-type deaf struct {
+// unresponsive never looks at its context and never ends: it is requeued and abandoned.
+type unresponsive struct {
 	Run string `arg:"0"`
 }
 
-func (quick) Class() string     { return "Demo::Quick" }
-func (slow) Class() string      { return "Demo::Slow" }
-func (scheduled) Class() string { return "Demo::Scheduled" }
-func (flaky) Class() string     { return "Demo::Flaky" }
-func (panics) Class() string    { return "Demo::Panics" }
-func (long) Class() string      { return "Demo::Long" }
-func (deaf) Class() string      { return "Demo::Deaf" }
+func (quick) Class() string        { return "Demo::Quick" }
+func (slow) Class() string         { return "Demo::Slow" }
+func (scheduled) Class() string    { return "Demo::Scheduled" }
+func (flaky) Class() string        { return "Demo::Flaky" }
+func (panics) Class() string       { return "Demo::Panics" }
+func (long) Class() string         { return "Demo::Long" }
+func (unresponsive) Class() string { return "Demo::Unresponsive" }
 
 // players are the handlers.
 type players struct {
-	board *board
+	measures *measures
 
-	// run names this demo. Long and deaf jobs that an earlier demo has left in the
+	// run names this demo. Long and unresponsive jobs that an earlier demo has left in the
 	// same Redis end at once, or they would pile up and hold all processors.
 	run string
 
-	curtain chan struct{} // closed when all is over: lets go of the deaf
+	curtain chan struct{} // closed when all is over: lets the unresponsive job go
 }
 
 func (p *players) registry() *troupe.Registry {
@@ -85,14 +85,14 @@ func (p *players) registry() *troupe.Registry {
 	troupe.Handle(&r, p.flaky, troupe.Options{RetryIn: again})
 	troupe.Handle(&r, p.panics, troupe.Options{RetryIn: again})
 	troupe.Handle(&r, p.long)
-	troupe.Handle(&r, p.deaf)
+	troupe.Handle(&r, p.unresponsive)
 	return &r
 }
 
 func (p *players) scheduled(_ context.Context, j *troupe.Job[scheduled]) error {
-	if due := time.UnixMicro(j.Args.Due); due.After(p.board.began) {
+	if due := time.UnixMicro(j.Args.Due); due.After(p.measures.began) {
 		now := time.Now()
-		p.board.late.add(now, now.Sub(due))
+		p.measures.late.add(now, now.Sub(due))
 	}
 	return nil
 }
@@ -115,9 +115,9 @@ func (p *players) long(ctx context.Context, j *troupe.Job[long]) error {
 	return pause(ctx, j.Args.Millis)
 }
 
-func (p *players) deaf(_ context.Context, j *troupe.Job[deaf]) error {
+func (p *players) unresponsive(_ context.Context, j *troupe.Job[unresponsive]) error {
 	if j.Args.Run == p.run {
-		p.board.deaf.Store(true)
+		p.measures.unresponsive.Store(true)
 		<-p.curtain
 	}
 	return nil

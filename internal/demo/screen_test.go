@@ -84,7 +84,7 @@ func TestScreenShowsARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the deaf job is on the screen", func() bool { return strings.Contains(tm.text(), "Demo::Deaf") })
+	await(t, "the unresponsive job is on the screen", func() bool { return strings.Contains(tm.text(), "Demo::Unresponsive") })
 	close(r.signals) // reads as a signal
 	if err := r.end(t); err != nil {
 		t.Fatal(err)

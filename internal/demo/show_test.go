@@ -24,12 +24,12 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the deaf job runs", s.board.deaf.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "jobs were processed and measured", func() bool {
-		return s.daemon.Stats().Processed > 20 && s.board.start.percentiles(time.Now()).N > 20
+		return s.daemon.Stats().Processed > 20 && s.measures.start.percentiles(time.Now()).N > 20
 	})
 	r.signals <- syscall.SIGINT
-	await(t, "the stop has begun", func() bool { _, ok := s.board.stopping(); return ok })
+	await(t, "the stop has begun", func() bool { _, ok := s.measures.stopping(); return ok })
 	r.signals <- syscall.SIGINT
 	r.signals <- syscall.SIGTERM
 	if err := r.end(t); err != nil {
@@ -42,12 +42,12 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 	var jid string
 	for line := range strings.Lines(report) {
 		f := strings.Fields(line)
-		if len(f) > 2 && f[0] == "requeued" && f[2] == "Demo::Deaf" {
+		if len(f) > 2 && f[0] == "requeued" && f[2] == "Demo::Unresponsive" {
 			jid = f[1]
 		}
 	}
-	if jid == "" || !strings.Contains(report, "abandoned   "+jid+" Demo::Deaf (queue demo-batch)") {
-		t.Errorf("the deaf job is not requeued and abandoned:\n%s", report)
+	if jid == "" || !strings.Contains(report, "abandoned   "+jid+" Demo::Unresponsive (queue demo-batch)") {
+		t.Errorf("the unresponsive job is not requeued and abandoned:\n%s", report)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestJSONLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the deaf job runs", s.board.deaf.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- syscall.SIGTERM
 	if err := r.end(t); err != nil {
 		t.Fatal(err)
@@ -108,10 +108,10 @@ func TestQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the deaf job runs", s.board.deaf.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- ossignal.Quiet
 	await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
-	await(t, "all but the deaf and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
+	await(t, "all but the unresponsive and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
 	select {
 	case <-s.daemon.Done():
 		t.Error("the demo ended")
@@ -149,7 +149,7 @@ func TestRealRedis(t *testing.T) {
 	// what earlier demos left must not hold this one's processors
 	c := client.New(rdb)
 	for range 3 {
-		for _, args := range []interface{ Class() string }{deaf{"earlier"}, long{"earlier", longMillis}} {
+		for _, args := range []interface{ Class() string }{unresponsive{"earlier"}, long{"earlier", longMillis}} {
 			if _, err := c.Push(ctx, args, client.Queue(queueBatch)); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestRealRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the deaf job runs", s.board.deaf.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
 	r.signals <- syscall.SIGINT
 	if err := r.end(t); err != nil {
@@ -234,14 +234,14 @@ func TestProducerWaitsForFullQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.close()
-	b, c := &board{}, &census{rdb: st.client}
+	b, c := &measures{}, &census{rdb: st.client}
 	c.last.Store(&counts{Enqueued: maxBacklog})
-	p := &producer{client: client.New(st.client), board: b, census: c, rate: maxRate}
+	p := &producer{client: client.New(st.client), measures: b, census: c, rate: maxRate}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); p.work(ctx) }()
 	await(t, "the producer waits", b.full.Load)
-	if n := b.pushed.Load(); n != 1 { // the deaf one, before it looked
+	if n := b.pushed.Load(); n != 1 { // the unresponsive one, before it looked
 		t.Errorf("%d pushed into full queues", n)
 	}
 	c.last.Store(&counts{})
@@ -254,7 +254,7 @@ func TestFinale(t *testing.T) {
 	f := finale{
 		last: picture(5), length: 10 * time.Second, restarts: 3, counted: true,
 		report: actors.DrainReport{
-			Requeued: []actors.JobRef{{JID: "0123456789abcdef01234567", Class: "Demo::Deaf", Queue: queueBatch}}, Elapsed: 6 * time.Second,
+			Requeued: []actors.JobRef{{JID: "0123456789abcdef01234567", Class: "Demo::Unresponsive", Queue: queueBatch}}, Elapsed: 6 * time.Second,
 		},
 	}
 	f.report.Abandoned = f.report.Requeued
