@@ -184,8 +184,8 @@ func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bo
 		return got, false
 	}
 	d.outage.ok(part)
-	if got.Buried > 0 || got.Dropped > 0 {
-		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("buried", got.Buried).Int("dropped", got.Dropped).
+	if got.Dead > 0 || got.Dropped > 0 {
+		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("buried", got.Dead).Int("dropped", got.Dropped).
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true

@@ -53,8 +53,8 @@ func (judge) Key(payload []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Judge applies the limits first, then the class's policy.
-func (j judge) Judge(o fetch.Orphan) fetch.Fate {
+// Decide applies the limits first, then the class's policy.
+func (j judge) Decide(o fetch.Orphan) fetch.Decision {
 	limit, times := j.d.cfg.Poison, len(o.Recoveries)
 	p, err := troupe.ParsePayload(o.Unit.Payload)
 	if err != nil {
@@ -65,7 +65,7 @@ func (j judge) Judge(o fetch.Orphan) fetch.Fate {
 	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
 		return j.bury(o, p, true)
 	case counts && limit.Suspect > 0 && times >= limit.Suspect:
-		return fetch.Fate{Suspect: true}
+		return fetch.Decision{Suspect: true}
 	}
 	route := j.route(p, times)
 	last := o.Recoveries[times-1]
@@ -74,14 +74,14 @@ func (j judge) Judge(o fetch.Orphan) fetch.Fate {
 	case route.Dead:
 		return j.bury(o, p, false)
 	case route.Delay > 0:
-		return fetch.Fate{
+		return fetch.Decision{
 			To: fetch.ToSchedule, Score: troupe.Score(last.At.Add(route.Delay)),
 			Payload: j.d.policy.Stamp(last.At, in, o.Unit.Queue), Forget: !counts,
 		}
 	case route.Queue != "" && route.Queue != o.Unit.Queue:
-		return fetch.Fate{Queue: route.Queue, Payload: j.d.policy.Stamp(last.At, in, route.Queue), Forget: !counts}
+		return fetch.Decision{Queue: route.Queue, Payload: j.d.policy.Stamp(last.At, in, route.Queue), Forget: !counts}
 	}
-	return fetch.Fate{Forget: !counts}
+	return fetch.Decision{Forget: !counts}
 }
 
 func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
@@ -91,13 +91,13 @@ func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
 	}
 }
 
-func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Fate {
+func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Decision {
 	last := o.Recoveries[len(o.Recoveries)-1]
 	why := &troupe.RecoveredError{
 		Times: len(o.Recoveries), Within: j.d.cfg.Poison.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
 	}
-	dec := j.d.policy.Bury(last.At, recoveredOf(o, p), why)
-	return fetch.Fate{
+	dec := j.d.policy.Dead(last.At, recoveredOf(o, p), why)
+	return fetch.Decision{
 		To: fetch.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
 		Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax},
 	}
@@ -128,16 +128,16 @@ func (d *Daemon) tellJudged(got fetch.Rescued) {
 	defer func() { d.deaths.add(dead) }() // whatever a hook of the user's logger does
 	var all []recovered
 	for _, from := range got.Details {
-		for _, j := range from.Judged {
+		for _, j := range from.Rerouted {
 			r := recoveredJob(j)
 			all = append(all, r)
 			switch {
-			case j.Fate.To == fetch.ToDead:
+			case j.Decision.To == fetch.ToDead:
 				d.poisoned.Add(1)
 				if r.isJob { // else no job has died
-					dead = append(dead, death{j.Fate.Payload, j.Fate.Why})
+					dead = append(dead, death{j.Decision.Payload, j.Decision.Why})
 				}
-			case j.Fate.Suspect:
+			case j.Decision.Suspect:
 				d.suspected.Add(1)
 			}
 			if d.events.wanted.Load() {
@@ -152,18 +152,18 @@ func (d *Daemon) tellJudged(got fetch.Rescued) {
 
 // recovered is a recovered job that did not simply go back.
 type recovered struct {
-	fetch.Judged
+	fetch.Rerouted
 	isJob bool
 	ref   JobRef
 	to    string // name of a queue, or schedule
 }
 
-func recoveredJob(j fetch.Judged) recovered {
-	r := recovered{Judged: j, ref: JobRef{Queue: j.Orphan.Unit.Queue}, to: j.Fate.Queue}
+func recoveredJob(j fetch.Rerouted) recovered {
+	r := recovered{Rerouted: j, ref: JobRef{Queue: j.Orphan.Unit.Queue}, to: j.Decision.Queue}
 	if p, err := troupe.ParsePayload(j.Orphan.Unit.Payload); err == nil {
 		r.isJob, r.ref.JID, r.ref.Class = true, p.JID(), p.DisplayClass()
 	}
-	if j.Fate.To == fetch.ToSchedule {
+	if j.Decision.To == fetch.ToSchedule {
 		r.to = "schedule"
 	}
 	return r
@@ -171,19 +171,19 @@ func recoveredJob(j fetch.Judged) recovered {
 
 func (r *recovered) event() Event {
 	now := time.Now()
-	if r.Fate.To == fetch.ToDead {
-		return JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Fate.Why}
+	if r.Decision.To == fetch.ToDead {
+		return JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Decision.Why}
 	}
-	return JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Fate.Suspect}
+	return JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Decision.Suspect}
 }
 
 func (r *recovered) log(log *zerolog.Logger) {
 	line := log.Warn().Str("actor", launcherName+"/rescuer").Str("jid", cut.Text(r.ref.JID)).Str("class", cut.Text(r.ref.Class)).
 		Str("queue", cut.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
-	case r.Fate.To == fetch.ToDead:
-		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Fate.Why)), r.Fate.Why).Msg("a recovered job was moved to the dead set")
-	case r.Fate.Suspect:
+	case r.Decision.To == fetch.ToDead:
+		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
+	case r.Decision.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
 	default:
 		line.Str("to", cut.Text(r.to)).Msg("a recovered job was sent elsewhere")

@@ -328,7 +328,7 @@ func TestAStartNamesAllMissingRights(t *testing.T) {
 		"+@all -evalsha -time ~* &*": "commands EVALSHA, TIME: grant them with ACL SETUSER limited +evalsha +time",
 		"+@all ~q* ~[^q]* &*":        "",
 		"+@all &* ~queue:default ~queue:default.suspects ~[^q]* ~queues": "keys queue:other, queue:other.suspects: grant them with ACL SETUSER limited ~queue:*",
-		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:bell: grant",
+		"+@all -time ~[^p]* resetchannels":                               "commands TIME; keys paused, processes, process_cleanup; channels troupe:wakeup: grant",
 		"+@all -time -blmove -client ~* &*":                              "commands TIME, BLMOVE, CLIENT|ID, CLIENT|UNBLOCK: grant",
 		"+@all -blmove -client ~* resetchannels":                         "",
 	} {

@@ -120,7 +120,7 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 func TestScheduledPush(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb)
-	bell := rdb.Subscribe(t.Context(), "troupe:bell")
+	bell := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer func() { _ = bell.Close() }()
 	if _, err := bell.Receive(t.Context()); err != nil {
 		t.Fatal(err)

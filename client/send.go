@@ -157,7 +157,7 @@ func plan(entries []entry) []step {
 		// The bell wakes the fleet's watcher on servers without CLIENT TRACKING.
 		steps = append(steps,
 			step{what: "set schedule", args: append([]any{"zadd", keys.Schedule}, later...)},
-			step{bell: true, args: []any{"publish", keys.Bell, "1"}})
+			step{bell: true, args: []any{"publish", keys.Wakeup, "1"}})
 	}
 	return steps
 }

@@ -68,9 +68,9 @@ func TestKeysOfAFetcherOnACluster(t *testing.T) {
 	}
 }
 
-// Each fate has its place, and the job is nowhere else after it, wherever a rescuer before
+// Each decision has its place, and the job is nowhere else after it, wherever a rescuer before
 // has died.
-func TestClusterJudgeSendsUnitsToTheirPlaces(t *testing.T) {
+func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	rdb, nodes := redistest.NewCluster(t)
 	ctx := t.Context()
 	for commands := -1; ; commands++ {
@@ -88,8 +88,8 @@ func TestClusterJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 		}
 		p := f.cur.places[0]
 		lapse(t, rdb, f.cur.id)
-		judge := judgeFunc(func(o Orphan) Fate {
-			return map[string]Fate{
+		policy := policyFunc(func(o Orphan) Decision {
+			return map[string]Decision{
 				"a1": {Suspect: true},
 				"a2": {Queue: "b", Payload: []byte("a2, edited")},
 				"a3": {To: ToSchedule, Score: 12.5},
@@ -98,7 +98,7 @@ func TestClusterJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 			}[string(o.Unit.Payload)]
 		})
 		rescuer := func(rdb redis.UniversalClient) *Rescuer {
-			return newRescuer(t, rdb, func(c *RescuerConfig) { c.Judge, c.Identity, c.Window = judge, "host:1:aa", time.Hour })
+			return newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy, c.Identity, c.Window = policy, "host:1:aa", time.Hour })
 		}
 		var died error
 		if commands >= 0 {
@@ -115,7 +115,7 @@ func TestClusterJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if commands < 0 && (done.Units != 7 || done.Fetchers != 1 || done.Details[0].Queues["a"] != 7 || len(done.Details[0].Judged) != 5) {
+		if commands < 0 && (done.Units != 7 || done.Fetchers != 1 || done.Details[0].Queues["a"] != 7 || len(done.Details[0].Rerouted) != 5) {
 			t.Errorf("rescued: %+v", done)
 		}
 		where := fmt.Sprint("died at command ", commands)

@@ -99,7 +99,7 @@ func TestNobodyScans(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(t, rdb, "h:2:bb", 3, "c")
-	r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Judge = judgeFunc(func(Orphan) Fate { return Fate{} }) })
+	r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy = policyFunc(func(Orphan) Decision { return Decision{} }) })
 	for range 3 {
 		mustRescue(t, r.Rescue)
 		r.looked = time.Time{} // as after ten minutes
@@ -120,7 +120,7 @@ func TestNobodyScans(t *testing.T) {
 // somebody else: the error is told, nothing is lost or done twice, and it goes on.
 func TestAnswersThatAreNoRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(t *testing.T, rdb *redis.Client) (mend func())
+		spoil func(t *testing.T, rdb *redis.Client) (restore func())
 		errs  []string // nil: none is seen
 	}{
 		"NOSCRIPT": {spoil: func(t *testing.T, rdb *redis.Client) func() {
@@ -156,7 +156,7 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 			f := mustOpen(t, env)
 			fillQueue(t, rdb, "a", 9)
 			units := mustTake(t, f, 6)
-			mend := c.spoil(t, rdb)
+			restore := c.spoil(t, rdb)
 			moves := []Move{{Unit: units[0], To: ToRetry, Score: 1}, {Unit: units[1], To: ToQueue}}
 			for range 3 {
 				_, takeErr := f.Take(ctx, 0, units[2:4])
@@ -172,7 +172,7 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 					t.Errorf("wait: %v", waitErr)
 				}
 			}
-			mend()
+			restore()
 			until(t, "it goes on", func() bool { return f.Renew(ctx) == nil })
 			settleAll(t, f, moves...)
 			mustTake(t, f, 0, units[2:]...)
@@ -231,7 +231,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(ctx, "queue:b", "b0") })
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	dead := die(t, rdb, "h:2:bb", 3, "c")
-	r, err := NewRescuer(RescuerConfig{Redis: few, Logger: zerolog.Nop(), Judge: judgeFunc(func(Orphan) Fate { return Fate{To: ToDead} })})
+	r, err := NewRescuer(RescuerConfig{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(Orphan) Decision { return Decision{To: ToDead} })})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func wherever(t *testing.T, rdb redis.Cmdable, p *place, queues ...string) (jobs
 // allMoves is one move of each kind, of the first five units, with bytes of their own, as
 // of a failed job, an iterable one that goes on later, a dead one and two that go back.
 func allMoves(units []Unit) (moves []Move) {
-	for i, to := range []Place{ToRetry, ToSchedule, ToDead, ToQueue, ToBack} {
+	for i, to := range []Destination{ToRetry, ToSchedule, ToDead, ToQueue, ToBack} {
 		u := units[i]
 		moves = append(moves, Move{Unit: u, To: to, Score: 5, Payload: append([]byte("after "), u.Payload...)})
 	}

@@ -36,19 +36,19 @@ type Unit struct {
 	Suspect bool
 }
 
-// Place is where a Move puts a unit.
-type Place int
+// Destination is where a Move puts a unit.
+type Destination int
 
 const (
-	ToQueue    Place = iota // the end of queue Unit.Queue that is popped next (RPUSH)
-	ToRetry                 // the retry set
-	ToSchedule              // the schedule set
-	ToDead                  // the dead set, trimmed by Trim
-	ToBack                  // the other end of queue Unit.Queue, as a push: SADD `queues`, LPUSH
+	ToQueue    Destination = iota // the end of queue Unit.Queue that is popped next (RPUSH)
+	ToRetry                       // the retry set
+	ToSchedule                    // the schedule set
+	ToDead                        // the dead set, trimmed by Trim
+	ToBack                        // the other end of queue Unit.Queue, as a push: SADD `queues`, LPUSH
 )
 
 // String is the name of the place in errors and logs.
-func (p Place) String() string {
+func (p Destination) String() string {
 	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back"}
 	if p >= 0 && int(p) < len(names) {
 		return names[p]
@@ -60,7 +60,7 @@ func (p Place) String() string {
 // Redis, the destination first.
 type Move struct {
 	Unit    Unit
-	To      Place
+	To      Destination
 	Score   float64 // of the set member, in seconds since the epoch
 	Payload []byte  // what is written; nil means Unit.Payload
 	Trim    Trim    // for ToDead

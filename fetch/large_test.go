@@ -160,9 +160,9 @@ func TestAJobLargerThanTheLink(t *testing.T) {
 }
 
 // A rescuer puts back what its link cannot carry, with a policy and without one; what it
-// can read is judged.
+// can read is decided.
 func TestARescuerBehindASlowLink(t *testing.T) {
-	for name, judge := range map[string]bool{"without a policy": false, "with a policy": true} {
+	for name, policy := range map[string]bool{"without a policy": false, "with a policy": true} {
 		t.Run(name, func(t *testing.T) {
 			rdb, _ := redistest.New(t)
 			ctx := t.Context()
@@ -179,10 +179,10 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 				}
 				expire(t, rdb, f.cur.id)
 			}
-			judged := map[string]int{}
+			decided := map[string]int{}
 			r := newRescuer(t, farClient(t, rdb, farBytes), func(c *RescuerConfig) {
-				if judge {
-					c.Judge = judgeFunc(func(o Orphan) Fate { judged[string(o.Unit.Payload)]++; return Fate{} })
+				if policy {
+					c.Policy = policyFunc(func(o Orphan) Decision { decided[string(o.Unit.Payload)]++; return Decision{} })
 				}
 			})
 			failed := 0
@@ -205,8 +205,8 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 				t.Errorf("%d jobs are in the queue of the large ones, expected 6", n)
 			}
 			for _, job := range all {
-				if judge && judged[job] == 0 {
-					t.Fatalf("job %.10q was not judged", job)
+				if policy && decided[job] == 0 {
+					t.Fatalf("job %.10q was not decided", job)
 				}
 			}
 			noClaims(t, rdb)

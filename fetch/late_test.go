@@ -54,7 +54,7 @@ func (r *recorder) again(t *testing.T, rdb redis.UniversalClient, name string) e
 
 // Whatever of an earlier call, generation or incarnation still arrives is refused and
 // changes nothing, on one server and on a cluster.
-func TestLateTwinsAreRefused(t *testing.T) {
+func TestLateDuplicatesAreRefused(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one server", true: "a cluster"}[cluster], func(t *testing.T) {
 			r := &recorder{}
@@ -121,7 +121,7 @@ func TestLateTwinsAreRefused(t *testing.T) {
 				}
 				refused("after its end", "take", "leave")
 				if n := plain.Exists(ctx, p.slot.Place(f.cur.id)).Val(); n != 0 {
-					t.Error("a late twin has made the place again")
+					t.Error("a late duplicate has made the place again")
 				}
 				plain.Del(ctx, p.key)
 			}

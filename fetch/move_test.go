@@ -147,7 +147,7 @@ func TestASlotThatMoves(t *testing.T) {
 		until(t, "it settles", func() bool {
 			var moves []Move
 			for i, u := range held[10:] {
-				moves = append(moves, Move{Unit: u, To: []Place{ToRetry, ToQueue}[i%2], Score: 1, Payload: fmt.Appendf(nil, "%d after %s", round, u.Payload)})
+				moves = append(moves, Move{Unit: u, To: []Destination{ToRetry, ToQueue}[i%2], Score: 1, Payload: fmt.Appendf(nil, "%d after %s", round, u.Payload)})
 			}
 			_, err := f.Settle(ctx, moves)
 			return err == nil

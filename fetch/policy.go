@@ -23,9 +23,9 @@ type RescuerConfig struct {
 	Identity string
 	Queues   []string // that this process takes from; a cluster looks there, too
 
-	// Judge decides where each unit goes; nil puts all of them back as they are
+	// Policy decides where each unit goes; nil puts all of them back as they are
 	// and counts nothing.
-	Judge  Judge
+	Policy RecoveryPolicy
 	Window time.Duration // how long a recovery counts; 0 means DefaultWindow
 
 	Logger zerolog.Logger // debug lines, and what Redis has lost: what was done is in Rescued
@@ -42,21 +42,21 @@ type Rescued struct {
 
 // RescuedFrom is what was done about one dead fetcher.
 type RescuedFrom struct {
-	ID     string         // IDENTITY#CAPSULE.INCARNATION
-	Queues map[string]int // name of the queue they came from -> units put back; without empty ones
-	Judged []Judged       // those of them that went elsewhere
-	Done   bool           // false: the next round goes on with it
+	ID       string         // IDENTITY#CAPSULE.INCARNATION
+	Queues   map[string]int // name of the queue they came from -> units put back; without empty ones
+	Rerouted []Rerouted     // those of them that went elsewhere
+	Done     bool           // false: the next round goes on with it
 }
 
-// Judge decides where a Rescuer puts what a dead process had in progress. The
-// Rescuer counts; what a job is, only the Judge knows.
-type Judge interface {
+// RecoveryPolicy decides where a Rescuer puts what a dead process had in progress. The
+// Rescuer counts; what a job is, only the policy knows.
+type RecoveryPolicy interface {
 	// Key is the name under which the recoveries of a job are counted.
 	Key(payload []byte) string
 
-	// Judge decides about one unit. It may be asked more than once about the
+	// Decide decides about one unit. It may be asked more than once about the
 	// same one; only what was done is in Rescued.
-	Judge(o Orphan) Fate
+	Decide(o Orphan) Decision
 }
 
 // Orphan is a unit of work whose process is gone.
@@ -76,21 +76,21 @@ type Recovery struct {
 	Cause   string    `json:"cause"`             // what is known of the end
 }
 
-// Fate is what is done with an Orphan. The zero value puts it back into its
+// Decision is what is done with an Orphan. The zero value puts it back into its
 // queue, to the end that is popped next, bytes unchanged.
-type Fate struct {
-	To      Place   // ToQueue, ToSchedule or ToDead
-	Queue   string  // for ToQueue: bare name; "" is its own
-	Suspect bool    // for ToQueue: to the suspects of that queue
-	Score   float64 // of a set, as in Move
-	Payload []byte  // what is written; nil means Unit.Payload
-	Trim    Trim    // for ToDead
-	Forget  bool    // its recoveries count no longer
-	Why     error   // for whoever reads Rescued
+type Decision struct {
+	To      Destination // ToQueue, ToSchedule or ToDead
+	Queue   string      // for ToQueue: bare name; "" is its own
+	Suspect bool        // for ToQueue: to the suspects of that queue
+	Score   float64     // of a set, as in Move
+	Payload []byte      // what is written; nil means Unit.Payload
+	Trim    Trim        // for ToDead
+	Forget  bool        // its recoveries count no longer
+	Why     error       // for whoever reads Rescued
 }
 
-// Judged is a unit that did not simply go back to where it came from.
-type Judged struct {
-	Orphan Orphan
-	Fate   Fate
+// Rerouted is a unit that did not simply go back to where it came from.
+type Rerouted struct {
+	Orphan   Orphan
+	Decision Decision
 }

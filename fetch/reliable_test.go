@@ -118,14 +118,14 @@ func TestWrongTypedPlace(t *testing.T) {
 	rdb.Del(ctx, key)
 	more := mustTake(t, f, 5, units...)
 	if got := payloads(more); !slices.Equal(got, []string{"2", "3", "4"}) {
-		t.Errorf("mended, it took %q", got)
+		t.Errorf("restored, it took %q", got)
 	}
 	mustTake(t, f, 0, more...)
 	noClaims(t, rdb)
 }
 
 // A move to the back needs the list of queues and the queue: where one of them
-// refuses, nothing has moved, and nothing is doubled when it is mended.
+// refuses, nothing has moved, and nothing is doubled when it is restored.
 func TestWrongTypedKeysRefuseAMoveToTheBack(t *testing.T) {
 	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
 		rdb, _ := redistest.New(t)
@@ -149,7 +149,7 @@ func TestWrongTypedKeysRefuseAMoveToTheBack(t *testing.T) {
 			rdb.Del(ctx, key)
 		}
 		if _, err := f.Settle(ctx, move); err != nil {
-			t.Errorf("%s: mended: %v", name, err)
+			t.Errorf("%s: restored: %v", name, err)
 		}
 		if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"1"}) {
 			t.Errorf("%s: queue %q", name, got)
@@ -175,7 +175,7 @@ func TestARefusedDestination(t *testing.T) {
 			rdb.Set(ctx, keys.Retry, "no set", 0)
 			moves := make([]Move, 0, 8)
 			for i, u := range units[:8] {
-				moves = append(moves, Move{Unit: u, To: []Place{ToRetry, ToDead, ToSchedule, ToBack}[i%4], Score: 1})
+				moves = append(moves, Move{Unit: u, To: []Destination{ToRetry, ToDead, ToSchedule, ToBack}[i%4], Score: 1})
 			}
 			if lost {
 				l.arm(settleScript.Hash(), true)

@@ -115,8 +115,8 @@ func (e *emptying) run(ctx context.Context, from *RescuedFrom) (moved int, err e
 	if isWaiting(e.field) {
 		closed = strconv.FormatInt(closeTime.Milliseconds(), 10)
 	}
-	if e.r.cfg.Judge != nil {
-		if moved, err = e.judged(ctx, from); err != nil {
+	if e.r.cfg.Policy != nil {
+		if moved, err = e.byPolicy(ctx, from); err != nil {
 			return moved, err
 		}
 	}

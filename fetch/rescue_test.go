@@ -201,7 +201,7 @@ func TestRescueMany(t *testing.T) {
 // What cannot be rescued is tried again later and later, by whichever process, wakes
 // nobody meanwhile, and holds up no other.
 func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
-	for name, judge := range map[string]Judge{"as it was": nil, "by a policy": judgeFunc(func(Orphan) Fate { return Fate{} })} {
+	for name, policy := range map[string]RecoveryPolicy{"as it was": nil, "by a policy": policyFunc(func(Orphan) Decision { return Decision{} })} {
 		t.Run(name, func(t *testing.T) {
 			rdb, _ := redistest.New(t)
 			ctx := t.Context()
@@ -209,7 +209,7 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			id := dead.cur.id
 			rdb.Set(ctx, "queue:bad", "x", 0)
 			rescuer := func() *Rescuer {
-				r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Judge = judge })
+				r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy = policy })
 				r.looked = time.Now()
 				return r
 			}
@@ -243,7 +243,7 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			rdb.Del(ctx, "queue:bad")
 			rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id})
 			if done := mustRescue(t, r.Rescue); done.Units != 3 || done.Fetchers != 1 {
-				t.Errorf("mended: %+v", done)
+				t.Errorf("restored: %+v", done)
 			}
 			if got := queued(t, rdb, "bad"); !slices.Equal(got, []string{"bad0", "bad1", "bad2"}) {
 				t.Errorf("queue: %q", got)

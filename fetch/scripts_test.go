@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/script/twins"
+	"github.com/troupehq/troupe/internal/script/difftest"
 )
 
 // The names that scripts are tried with: two owners, two queues, their lists.
@@ -262,7 +262,7 @@ return reply`
 // TestScriptsAreTheSameOnMiniredis runs every script on random states: equal replies,
 // equal keys. What holds on the embedded server then holds on Redis.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
-	pair := twins.New(t)
+	pair := difftest.New(t)
 	files, err := lua.ReadDir("lua")
 	if err != nil {
 		t.Fatal(err)

@@ -240,7 +240,7 @@ func (p *place) abroad(ctx context.Context, todo []moving, refused *error) (here
 }
 
 // setOf are the sorted sets.
-var setOf = map[Place]string{ToRetry: keys.Retry, ToSchedule: keys.Schedule, ToDead: keys.Dead}
+var setOf = map[Destination]string{ToRetry: keys.Retry, ToSchedule: keys.Schedule, ToDead: keys.Dead}
 
 // putMove adds to a pipeline the first step of a move that leaves the slot of its queue on a
 // cluster, nil if there is none.

@@ -172,7 +172,7 @@ func (h *HTTP) request(ctx context.Context, p *troupe.Payload) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// outcome judges an answer.
+// outcome decides about an answer.
 func outcome(res *http.Response, body []byte, now time.Time) error {
 	s := res.StatusCode
 	if s >= 200 && s < 300 {

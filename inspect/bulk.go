@@ -59,7 +59,7 @@ func (s *JobSet) RetryAll(ctx context.Context, opts ...BulkOption) (Counts, erro
 // KillAll is SortedEntry.Kill for the whole set.
 func (s *JobSet) KillAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
 	return s.all(ctx, "kill all", opts, func(b *bulk, page []*SortedEntry) error {
-		there, err := s.bury(ctx, page)
+		there, err := s.kill(ctx, page)
 		if err == nil {
 			b.count(page, there)
 		}

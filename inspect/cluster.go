@@ -47,8 +47,8 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 	return err
 }
 
-// buryOnCluster is bury where the two sets are in slots of their own.
-func (s *JobSet) buryOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
+// killOnCluster is kill where the two sets are in slots of their own.
+func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
 	g := moving.Group{Key: keys.Dead}
 	for _, e := range entries {
 		g.Members, g.Payloads = append(g.Members, e.raw), append(g.Payloads, e.deadText(now))

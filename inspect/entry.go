@@ -21,12 +21,12 @@ import (
 //go:embed enqueue.lua
 var enqueueSource string
 
-//go:embed bury.lua
-var burySource string
+//go:embed kill.lua
+var killSource string
 
 var (
 	enqueueScript = script.New("inspect.enqueue", enqueueSource)
-	buryScript    = script.New("inspect.bury", burySource)
+	killScript    = script.New("inspect.kill", killSource)
 )
 
 // SortedEntry is a job in a sorted set. Its operations name it by its bytes,
@@ -83,7 +83,7 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	if before.Err() != nil {
 		return Gone, nil
 	}
-	e.set.ring(ctx)
+	e.set.wake(ctx)
 	return Done, nil
 }
 
@@ -104,7 +104,7 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 // becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
 // show it otherwise. Death handlers are the caller's, who may run them after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
-	there, err := e.set.bury(ctx, []*SortedEntry{e})
+	there, err := e.set.kill(ctx, []*SortedEntry{e})
 	if err != nil {
 		return Gone, e.set.wrap("kill an entry", err)
 	}
@@ -207,9 +207,9 @@ func (e *SortedEntry) deadText(now time.Time) string {
 	return string(notajob.Keep([]byte(e.raw), "", now, troupe.TimestampsFloat))
 }
 
-// bury moves entries of the set into the dead set in one step and returns which
+// kill moves entries of the set into the dead set in one step and returns which
 // were there.
-func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
+func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
 	oldest, limit := "", any("")
 	if s.i.deadTimeout > 0 {
@@ -219,7 +219,7 @@ func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 		limit = s.i.deadMax
 	}
 	if moving.Needed(s.i.rdb) && s.name != keys.Dead {
-		return s.buryOnCluster(ctx, entries, now, oldest)
+		return s.killOnCluster(ctx, entries, now, oldest)
 	}
 	args := []any{troupe.FormatScore(troupe.Score(now)), oldest, limit}
 	for _, e := range entries {
@@ -229,7 +229,7 @@ func (s *JobSet) bury(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 		}
 		args = append(args, e.raw, text)
 	}
-	reply, err := buryScript.Run(ctx, s.i.rdb, []string{s.name, keys.Dead}, args...).Text()
+	reply, err := killScript.Run(ctx, s.i.rdb, []string{s.name, keys.Dead}, args...).Text()
 	if err != nil {
 		return nil, err
 	}

@@ -119,9 +119,9 @@ func TestRescheduleMovesTheScoreOnly(t *testing.T) {
 	i, rdb, _ := start(t)
 	raw := `{ "class":"X","args":[1E3] }` // not as Ruby would write it
 	e := entry(t, rdb, i.ScheduledSet(), raw)
-	bell := rdb.Subscribe(t.Context(), "troupe:bell")
-	defer bell.Close()
-	must(bell.Receive(t.Context()))(t)
+	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
+	defer wakeups.Close()
+	must(wakeups.Receive(t.Context()))(t)
 	at := time.Unix(1695225999, 123456700)
 	for range 2 { // the same time again is no other outcome
 		if got := must(e.Reschedule(t.Context(), at))(t); got != inspect.Done {
@@ -131,7 +131,7 @@ func TestRescheduleMovesTheScoreOnly(t *testing.T) {
 	if got := snapshot(t, rdb); fmt.Sprint(got) != `map[schedule:[1695225999.1234567 `+raw+`]]` {
 		t.Errorf("got %v", got)
 	}
-	must(bell.ReceiveMessage(t.Context()))(t)
+	must(wakeups.ReceiveMessage(t.Context()))(t)
 	if _, err := e.Reschedule(t.Context(), time.Unix(-1, 0)); err == nil {
 		t.Error("a negative score: no error")
 	}

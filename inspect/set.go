@@ -62,14 +62,14 @@ func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) 
 		err = s.i.rdb.Do(ctx, "zadd", s.name, score, p.Bytes()).Err()
 	}
 	if err == nil {
-		s.ring(ctx)
+		s.wake(ctx)
 	}
 	return s.wrap("schedule", err)
 }
 
-// ring wakes the process that watches the sets, where Redis does not tell it of
+// wake wakes the process that watches the sets, where Redis does not tell it of
 // changes. That it cannot be reached does not matter: there is the interval.
-func (s *JobSet) ring(ctx context.Context) { _ = s.i.rdb.Publish(ctx, keys.Bell, 1).Err() }
+func (s *JobSet) wake(ctx context.Context) { _ = s.i.rdb.Publish(ctx, keys.Wakeup, 1).Err() }
 
 // scoreOf returns the text of a time as a score. Sidekiq's pages cannot name
 // entries with negative ones.

@@ -194,14 +194,14 @@ func TestScheduleStoresTheJobAsItIs(t *testing.T) {
 	at := time.Unix(1695225036, 212587100)
 	p, err := troupe.ParsePayload([]byte(`{"class":"X", "args":[1e3]}`))
 	ok(t, err)
-	bell := rdb.Subscribe(t.Context(), "troupe:bell")
-	defer bell.Close()
-	must(bell.Receive(t.Context()))(t)
+	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
+	defer wakeups.Close()
+	must(wakeups.Receive(t.Context()))(t)
 	ok(t, i.ScheduledSet().Schedule(t.Context(), at, p))
 	if got := fmt.Sprint(rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()); got != `[{1.695225036212587e+09 {"class":"X", "args":[1e3]}}]` {
 		t.Errorf("got %s", got)
 	}
-	must(bell.ReceiveMessage(t.Context()))(t) // the poller is told
+	must(wakeups.ReceiveMessage(t.Context()))(t) // the poller is told
 	if err := i.ScheduledSet().Schedule(t.Context(), time.Unix(-1, 0), p); err == nil {
 		t.Error("a negative score: no error")
 	}

@@ -20,7 +20,7 @@ func TestWhatIsNoJobDies(t *testing.T) {
 		for name, d := range map[string]Decision{
 			"Decide":  Policy{}.Decide(now, rand.Uint64(), Failure{Raw: []byte(raw), FetchedFrom: "low", Err: boom}),
 			"Invalid": Policy{}.Invalid(now, []byte(raw), "low"),
-			"Bury":    Policy{}.Bury(now, Recovered{Raw: []byte(raw), Queue: "low"}, boom),
+			"Dead":    Policy{}.Dead(now, Recovered{Raw: []byte(raw), Queue: "low"}, boom),
 		} {
 			if !kept {
 				p := fields(t, d.Payload)

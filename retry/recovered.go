@@ -20,8 +20,8 @@ type Recovered struct {
 // recoveredTag shows in the lists of Sidekiq's Web UI.
 const recoveredTag = "recovered"
 
-// Bury is the decision to send it to the dead set because of err.
-func (pol Policy) Bury(now time.Time, in Recovered, err error) Decision {
+// Dead is the decision to send it to the dead set because of err.
+func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	if in.Payload == nil {
 		return pol.Invalid(now, in.Raw, in.Queue)
 	}
@@ -38,7 +38,7 @@ func (pol Policy) Bury(now time.Time, in Recovered, err error) Decision {
 	if m.ValidUTF8() {
 		d.Payload = m.Bytes()
 	}
-	pol.bury(&d, now)
+	pol.toDead(&d, now)
 	return d
 }
 

@@ -34,23 +34,23 @@ func TestRecoveredJobsAreStamped(t *testing.T) {
 	}
 }
 
-func TestRecoveredJobsAreBuried(t *testing.T) {
+func TestRecoveredJobsGoToTheDeadSet(t *testing.T) {
 	now := time.Unix(1795225158, 500e6)
 	err := &troupe.RecoveredError{Times: 3, Within: time.Hour, Process: "h:1:aa", Cause: "gone", Poison: true}
 	raw := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low"}`
-	d := Policy{DeadMax: 5, DeadTimeout: time.Hour}.Bury(now, recovered(t, raw), err)
+	d := Policy{DeadMax: 5, DeadTimeout: time.Hour}.Dead(now, recovered(t, raw), err)
 	want := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low","recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa",` +
 		`"tags":["recovered"],"error_message":"in progress at the death of 3 processes within 1h0m0s, at last of h:1:aa (gone)",` +
 		`"error_class":"Troupe::PoisonPill","retried_at":1795225158.5,"recoveries":["one","two"]}`
 	if string(d.Payload) != want || d.Action != Dead || !d.RunDeathHandlers || d.Score != 1795225158.5 || d.TrimMax != 5 {
-		t.Errorf("buried %+v:\n%s\nwant\n%s", d, d.Payload, want)
+		t.Errorf("dead %+v:\n%s\nwant\n%s", d, d.Payload, want)
 	}
-	d = Policy{}.Bury(now, recovered(t, `{"class":"A"}`), &troupe.RecoveredError{})
+	d = Policy{}.Dead(now, recovered(t, `{"class":"A"}`), &troupe.RecoveredError{})
 	if get(d.DeathPayload, "failed_at") != "1795225158.5" || get(d.DeathPayload, "error_class") != `"Troupe::Recovered"` {
 		t.Errorf("a first failure: %s", d.Payload)
 	}
 	for _, raw := range []string{"not a job", "{\"class\":\"A\",\"x\":\"\xff\"}"} {
-		if d := (Policy{}).Bury(now, recovered(t, raw), err); string(d.Payload) != raw || d.Action != Dead {
+		if d := (Policy{}).Dead(now, recovered(t, raw), err); string(d.Payload) != raw || d.Action != Dead {
 			t.Errorf("%q became %q", raw, d.Payload)
 		}
 	}

@@ -133,12 +133,12 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 // can show (see package notajob), all else as it is.
 func (pol Policy) Invalid(now time.Time, raw []byte, queue string) Decision {
 	d := Decision{Action: Dead, Reason: NotAJob, Payload: notajob.Keep(raw, queue, now, pol.Timestamps), RetryCount: NotCounted}
-	pol.bury(&d, now)
+	pol.toDead(&d, now)
 	return d
 }
 
-// bury sets what an insertion into the dead set needs.
-func (pol Policy) bury(d *Decision, now time.Time) {
+// toDead sets what an insertion into the dead set needs.
+func (pol Policy) toDead(d *Decision, now time.Time) {
 	d.Score = troupe.Score(now)
 	if timeout := orDefault(pol.DeadTimeout, defaultDeadTimeout); timeout > 0 {
 		d.TrimBefore = troupe.Score(now.Add(-timeout))
@@ -234,7 +234,7 @@ func (f *failure) die(reason Reason) Decision {
 	if d.Payload, ok = f.text(); !ok {
 		d.Payload, d.RetryCount = f.Raw, NotCounted
 	}
-	f.bury(&d, f.now)
+	f.toDead(&d, f.now)
 	return d
 }
 

@@ -48,7 +48,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	}
 	p, err := troupe.ParsePayload([]byte(member))
 	if err != nil {
-		b.bury(member, new(troupe.Payload), err, known)
+		b.die(member, new(troupe.Payload), err, known)
 		return nil
 	}
 	b.cur.trying = member
@@ -67,14 +67,14 @@ func (b *batch) sort(ctx context.Context, member string) error {
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
-		b.bury(member, p, err, known)
+		b.die(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
 		return err
 	}
 	return nil
 }
 
-func (b *batch) bury(member string, p *troupe.Payload, reason error, known bool) {
+func (b *batch) die(member string, p *troupe.Payload, reason error, known bool) {
 	if !known {
 		joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moving it to the dead set") //nolint:zerologlint // joblog.Err returns it
 	}
@@ -113,7 +113,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 		err = b.move(ctx)
 	}
 	unsure := err != nil
-	counts := [...]*int{dying: &b.out.Buried, dropped: &b.out.Dropped, lists: &b.out.Moved}
+	counts := [...]*int{dying: &b.out.Dead, dropped: &b.out.Dropped, lists: &b.out.Moved}
 	for i, g := range b.groups {
 		*counts[min(i, lists)] += g.Moved
 		switch {

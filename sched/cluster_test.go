@@ -99,7 +99,7 @@ func TestOnAClusterEachMemberEndsWhereItBelongs(t *testing.T) {
 	add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), "no job", job(7, "a"), job(1, "odd"), job(2, "good"))
 	before := rdb.ZScore(ctx, "retry", job(1, "odd")).Val()
 	got := drain(t, s, sched.Retry)
-	if got.Moved != 1 || got.Buried != 1 || got.Dropped != 1 {
+	if got.Moved != 1 || got.Dead != 1 || got.Dropped != 1 {
 		t.Errorf("%+v", got)
 	}
 	if after := rdb.ZScore(ctx, "retry", job(1, "odd")).Val(); after != before || rdb.ZCard(ctx, "retry").Val() != 1 {

@@ -44,7 +44,7 @@ func drain(t testing.TB, s *sched.Scheduler, set sched.Set) (sum sched.Promoted)
 			t.Fatal(err)
 		}
 		sum.Moved += p.Moved
-		sum.Buried += p.Buried
+		sum.Dead += p.Dead
 		sum.Dropped += p.Dropped
 		sum.Next = p.Next
 		if !p.More {

@@ -70,7 +70,7 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 }
 
 func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
-	var rung <-chan struct{} // nil while this process does not lead
+	var wake <-chan struct{} // nil while this process does not lead
 	silence := func() {}
 	defer func() {
 		silence()
@@ -94,16 +94,16 @@ func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
 			next = earliest(next, t.at)
 		}
 		switch {
-		case leads && rung == nil:
-			rung, silence = s.listen(ctx)
-		case !leads && rung != nil:
+		case leads && wake == nil:
+			wake, silence = s.listen(ctx)
+		case !leads && wake != nil:
 			silence()
-			rung = nil
+			wake = nil
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(next)):
-		case <-rung:
+		case <-wake:
 			for _, t := range s.terms {
 				if t.leads.Load() {
 					t.at = earliest(t.at, t.called.Add(ringPause))
@@ -154,19 +154,19 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
 // listen rings, until stop is called, whenever a client of troupe has pushed
 // something for later.
 func (s *Scheduler) listen(ctx context.Context) (_ <-chan struct{}, stop func()) {
-	rung := make(chan struct{}, 1)
+	wake := make(chan struct{}, 1)
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
-		channel := s.cfg.Redis.Subscribe(ctx, keys.Bell)
+		channel := s.cfg.Redis.Subscribe(ctx, keys.Wakeup)
 		defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
 		for range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
 			select {
-			case rung <- struct{}{}:
+			case wake <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	return rung, stop
+	return wake, stop
 }
 
 // Processes counts the processes of the fleet, Ruby's included: the input of

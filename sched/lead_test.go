@@ -125,7 +125,7 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	watched.AddHook(&asked)
 	w := startLead(t, watched, "host:1:a")
 	w.elected()
-	eventually(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:bell").Val()["troupe:bell"] == 1 })
+	eventually(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:wakeup").Val()["troupe:wakeup"] == 1 })
 	c := client.New(rdb)
 	start := time.Now()
 	for time.Since(start) < 500*time.Millisecond {

@@ -90,7 +90,7 @@ func TestTwoLeadersMoveEachJobOnce(t *testing.T) {
 	for range 2 {
 		c := redis.NewClient(rdb.Options())
 		defer func() { _ = c.Close() }()
-		stops = append(stops, lead(t, sched.Config{Redis: c, Identity: "twin", Batch: 50})) // with one identity both have the lock
+		stops = append(stops, lead(t, sched.Config{Redis: c, Identity: "same", Batch: 50})) // with one identity both have the lock
 	}
 	var members []string
 	for i := range 4000 {

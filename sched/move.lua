@@ -8,7 +8,7 @@
 --         then to dead:   n, member × n, payload × n
 --         then dropped:   n, member × n
 --         then per list:  name of the queue, n, member × n, payload × n
--- returns {buried, fault of dead, dropped, "", (moved, fault) for each list}; a fault
+-- returns {dead, fault of dead, dropped, "", (moved, fault) for each list}; a fault
 --         is "" or the error of the one destination that refused, whose members stay;
 --         with a moved above 0 it is the error of queues
 -- errors  WRONGTYPE of the set

@@ -17,7 +17,7 @@ import (
 // Promoted is what one batch did.
 type Promoted struct {
 	Moved   int // now in their queues
-	Buried  int // were no valid jobs; now in the dead set, bytes unchanged
+	Dead    int // were no valid jobs; now in the dead set, bytes unchanged
 	Dropped int // stopped by client middleware; gone, as with Ruby's poller
 
 	// More: call again at once. Else Next is when: the time of the first entry

@@ -33,7 +33,7 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 	add(t, rdb, sched.Retry, now.Add(-time.Minute), job(5, "a"))
 
 	got := drain(t, s, sched.Schedule)
-	if got.Moved != 3 || got.Buried != 0 || got.Dropped != 0 {
+	if got.Moved != 3 || got.Dead != 0 || got.Dropped != 0 {
 		t.Fatalf("%+v", got)
 	}
 	// The score is a double, which may stand up to 120 ns before the time itself.
@@ -118,8 +118,8 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	now := time.Now()
 	rdb.ZAdd(ctx, "dead", redis.Z{Score: 5, Member: "too old"}, redis.Z{Score: troupe.Score(now.Add(-time.Minute)), Member: "kept"})
 	add(t, rdb, sched.Schedule, now.Add(-time.Minute), append(slices.Clone(bad), job(1, "q"))...)
-	if got := drain(t, s, sched.Schedule); got.Moved != 1 || got.Buried != len(bad) || !got.Next.IsZero() {
-		t.Fatalf("%+v, want %d buried", got, len(bad))
+	if got := drain(t, s, sched.Schedule); got.Moved != 1 || got.Dead != len(bad) || !got.Next.IsZero() {
+		t.Fatalf("%+v, want %d dead", got, len(bad))
 	}
 	dead := rdb.ZRangeWithScores(ctx, "dead", 0, -1).Val()
 	if len(dead) != len(bad)+1 {
@@ -156,7 +156,7 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 		many = append(many, fmt.Sprintf("bad %d", i))
 	}
 	add(t, rdb, sched.Retry, now.Add(-time.Minute), many...)
-	if got := drain(t, s, sched.Retry); got.Buried != 150 || rdb.ZCard(ctx, "dead").Val() != 99 {
+	if got := drain(t, s, sched.Retry); got.Dead != 150 || rdb.ZCard(ctx, "dead").Val() != 99 {
 		t.Errorf("%+v, %d dead, want 99", got, rdb.ZCard(ctx, "dead").Val())
 	}
 }
@@ -218,7 +218,7 @@ func TestADeadSetOfAnotherTypeBlocksNobody(t *testing.T) {
 	rdb.Set(ctx, "dead", "x", 0)
 	rdb.Set(ctx, "queues", "x", 0)
 	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), "bad", job(1, "q"))
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Buried != 0 || rdb.ZCard(ctx, "retry").Val() != 1 {
+	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Dead != 0 || rdb.ZCard(ctx, "retry").Val() != 1 {
 		t.Errorf("%+v", got)
 	}
 	rdb.Set(ctx, "schedule", "x", 0)
@@ -265,7 +265,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), members...)
 	start := time.Now()
 	got := drain(t, s, sched.Retry)
-	if got.Moved != 5 || got.Dropped != 1 || got.Buried != 0 {
+	if got.Moved != 5 || got.Dropped != 1 || got.Dead != 0 {
 		t.Errorf("%+v", got)
 	}
 	left := rdb.ZRange(ctx, "retry", 0, -1).Val()
@@ -453,7 +453,7 @@ func TestAFullRedisPromotes(t *testing.T) {
 		t.Fatalf("a push said %v", err)
 	}
 	s := sched.New(sched.Config{Redis: rdb, Identity: "host:1:a"})
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Buried != 1 {
+	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Dead != 1 {
 		t.Errorf("%+v", got)
 	}
 	w := startLead(t, rdb, "host:1:a")

@@ -16,7 +16,7 @@ type (
 		Child *actor.PID // whose failure it was asked about
 		Err   error
 	}
-	// Waiting says: the child's restart, or its successor's start, is due at Until;
+	// Waiting says: the child's restart, or its replacement's start, is due at Until;
 	// after all at once if that is zero.
 	Waiting struct {
 		Child *actor.PID

@@ -27,7 +27,7 @@ type member struct {
 	pid     *actor.PID
 	process actor.Process
 	plan    *plan
-	ended   bool // it has ended and its successor may be started
+	ended   bool // it has ended and its replacement may be started
 }
 
 // Replacer is a strategy that has children replaced instead of restarted. The

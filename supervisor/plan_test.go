@@ -91,7 +91,7 @@ func TestWaitingIsToldAndItsEnd(t *testing.T) {
 
 // Replacement, seen from the supervisor: who is to be started, in which order,
 // and when.
-func TestReplaceStopsTheGroupAndNamesItsSuccessors(t *testing.T) {
+func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)

@@ -7,7 +7,7 @@ import (
 // Root returns the strategy of the tree's root: what is above the launcher. A
 // root has nobody to escalate to: the launcher is stopped and fatal is told, at
 // once when the launcher gave up (an *Exceeded is its reason), and when its own
-// panics are more than spec allows. Nobody would start a successor: spec.Replace
+// panics are more than spec allows. Nobody would start a replacement: spec.Replace
 // has no effect.
 func Root(spec Spec, fatal func(error)) actor.SupervisorStrategy {
 	spec.Replace = false

@@ -14,7 +14,7 @@ type Spec struct {
 	Period    time.Duration // 0 means 10 s
 	Backoff   Backoff       // waits between restarts
 
-	// Replace gives a failed child a successor instead of a restart: it is
+	// Replace gives a failed child a replacement instead of a restart: it is
 	// stopped, and after the backoff its supervisor starts a fresh actor under the
 	// same path. What waited in the mailbox is gone, as with OTP's new process; a
 	// restart in place keeps it. Both spend the same budget.

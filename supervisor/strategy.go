@@ -17,14 +17,14 @@ type Strategy struct {
 	kind  kind
 	given Spec // as it was given, for Validate
 	spec  Spec
-	asker asker
+	guard guard
 
 	mu       sync.Mutex
 	budget   budget
-	ladder   ladder
+	streaks  streaks
 	tally    tally
 	gaveUp   tally              // of children that are supervisors
-	waiting  map[string]*member // children that wait for their restart or successor, by path
+	waiting  map[string]*member // children that wait for their restart or replacement, by path
 	answered map[string]uint64  // order of the last restart of the group, by path
 }
 
@@ -33,10 +33,10 @@ var _ actor.SupervisorStrategy = (*Strategy)(nil)
 func newStrategy(k kind, given Spec) *Strategy {
 	s := given.withDefaults()
 	return &Strategy{
-		kind: k, given: given, spec: s, asker: asker{decide: s.Decide},
-		budget: budget{intensity: s.Intensity, period: s.Period},
-		ladder: ladder{backoff: s.Backoff, period: s.Period},
-		tally:  newTally(s.Period), gaveUp: newTally(time.Hour),
+		kind: k, given: given, spec: s, guard: guard{decide: s.Decide},
+		budget:  budget{intensity: s.Intensity, period: s.Period},
+		streaks: streaks{backoff: s.Backoff, period: s.Period},
+		tally:   newTally(s.Period), gaveUp: newTally(time.Hour),
 		waiting: map[string]*member{}, answered: map[string]uint64{},
 	}
 }
@@ -75,7 +75,7 @@ func (s *Strategy) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.budget.reset()
-	s.ladder.reset()
+	s.streaks.reset()
 	s.tally, s.gaveUp = newTally(s.spec.Period), newTally(time.Hour)
 	for _, m := range s.waiting {
 		if t := m.plan.timer; t != nil {
@@ -93,7 +93,7 @@ func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 		return
 	}
 	f := s.failure(child.GetId(), crash)
-	d, err := s.asker.ask(f)
+	d, err := s.guard.ask(f)
 	if err != nil {
 		publish(sys, &Overruled{Child: child, Err: err})
 	}
@@ -120,16 +120,16 @@ func (s *Strategy) restart(sys *actor.ActorSystem, sup actor.Supervisor, child *
 		s.carryOut(sys, sup, child, []*actor.PID{child}, 0, true)
 		return
 	}
-	rung := "" // of the group
+	key := "" // of the group
 	if s.kind == one {
-		rung = f.Path
+		key = f.Path
 	}
 	now := time.Now()
 	var wait time.Duration
 	s.mu.Lock()
 	n, exceeded := s.budget.spend(now)
 	if !exceeded {
-		wait = s.ladder.climb(rung, now)
+		wait = s.streaks.climb(key, now)
 	}
 	s.mu.Unlock()
 	if exceeded {

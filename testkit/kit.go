@@ -185,7 +185,9 @@ func (k *Kit) Probe() *probe.Probe {
 }
 
 // PID names the actor at path in the daemon's system, for a probe.
-func (k *Kit) PID(path string) *actor.PID { return actor.NewPID(door.Of(k.Daemon).Actors().Address(), path) }
+func (k *Kit) PID(path string) *actor.PID {
+	return actor.NewPID(door.Of(k.Daemon).Actors().Address(), path)
+}
 
 // remember keeps what a strict kit may have to show: after the stop everything
 // is stopped.

@@ -200,7 +200,7 @@ func (c *child) work(ctx context.Context, units []fetch.Unit) error {
 		if err := c.effect.RPush(ctx, runsKey, u.Payload).Err(); err != nil {
 			return err
 		}
-		switch fate(string(u.Payload)) {
+		switch ending(string(u.Payload)) {
 		case toAck:
 			acks = append(acks, u)
 		case toRetry:
@@ -245,14 +245,14 @@ func (c *child) do(call func() error) error {
 	return err
 }
 
-// The fate of a job is told by the last digit of its number.
+// The ending of a job is chosen by the last digit of its number.
 const (
 	toAck = iota
 	toRetry
 	toDead
 )
 
-func fate(payload string) int {
+func ending(payload string) int {
 	switch {
 	case strings.HasSuffix(payload, "3"):
 		return toRetry

@@ -111,7 +111,7 @@ func (r *rig) census(queues ...string) census {
 			c.queued[p]++
 		}
 	}
-	for _, to := range []fetch.Place{fetch.ToRetry, fetch.ToDead} {
+	for _, to := range []fetch.Destination{fetch.ToRetry, fetch.ToDead} {
 		for _, z := range r.placed(to) {
 			c.placed[strings.TrimPrefix(z.Member.(string), "retry of ")]++
 		}
@@ -120,10 +120,10 @@ func (r *rig) census(queues ...string) census {
 }
 
 // missing counts jobs that are nowhere: neither waiting, nor moved, nor run
-// with the fate to be gone then.
+// with the ending to be gone then.
 func (c census) missing(pushed []string) (n int) {
 	for _, p := range pushed {
-		if c.queued[p]+c.placed[p] == 0 && (c.runs[p] == 0 || fate(p) != toAck) {
+		if c.queued[p]+c.placed[p] == 0 && (c.runs[p] == 0 || ending(p) != toAck) {
 			n++
 		}
 	}
@@ -158,7 +158,7 @@ func (r *rig) recoverAll(pushed []string, maxRuns int, queues ...string) {
 		r.spawn("", 50, queues...).ends()
 		c := r.census(queues...)
 		for _, p := range pushed {
-			if c.queued[p] > 0 || c.runs[p] == 0 || fate(p) != toAck && c.placed[p] == 0 {
+			if c.queued[p] > 0 || c.runs[p] == 0 || ending(p) != toAck && c.placed[p] == 0 {
 				return false
 			}
 		}

@@ -55,12 +55,12 @@ func rescueWrongType(r *rig) {
 	r.takeAll(first, 10)
 	second := r.dying("second", fetch.Strict{"c"})
 	r.takeAll(second, 10)
-	mend := r.spoil("a")
+	restore := r.spoil("a")
 	r.until("the others are back", func() bool {
 		_ = r.Rescue(r.ctx, r.rdb, shortLease) // says what is wrong with a
 		return len(r.queued("b")) == 3 && len(r.queued("c")) == 3
 	})
-	mend()
+	restore()
 	r.rescueUntil("a is back", func() bool { return len(r.queued("a")) == 3 })
 	equal(r.t, "queue a", r.queued("a"), a)
 	equal(r.t, "queue b", r.queued("b"), b)

@@ -40,7 +40,7 @@ func moves(r *rig) {
 }
 
 // members compares a set with payload@score, by score.
-func (r *rig) members(to fetch.Place, want ...string) {
+func (r *rig) members(to fetch.Destination, want ...string) {
 	r.t.Helper()
 	var got []string
 	for _, z := range r.placed(to) {
@@ -126,14 +126,14 @@ func wrongDestination(r *rig) {
 	want := r.push("a", 2)
 	f := r.fetcher(fetch.Strict{"a"})
 	units := r.take(f, 2)
-	mend := r.spoil("a")
+	restore := r.spoil("a")
 	ms := []fetch.Move{{Unit: units[0], To: fetch.ToDead, Score: 1}, {Unit: units[1], To: fetch.ToQueue}}
 	for range 3 {
 		if _, err := f.Settle(r.ctx, ms); err == nil {
 			r.t.Error("settle into a key of the wrong type: no error")
 		}
 	}
-	mend()
+	restore()
 	r.settle(f, ms...)
 	r.members(fetch.ToDead, want[0]+"@1")
 	equal(r.t, "queue", r.queued("a"), want[1:])

@@ -40,7 +40,7 @@ func waitWakes(r *rig) {
 		if took := time.Since(begun); took > 10*soon {
 			r.t.Errorf("wait took %v after a push", took)
 		}
-		// A bell from before may ring once for nothing.
+		// A wake-up from before may come once for nothing.
 		var got []fetch.Unit
 		r.until("the job is taken", func() bool {
 			got = append(got, r.take(f, 5)...)

@@ -136,7 +136,7 @@ func (c *faultConn) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	// Redis has carried it out; or somebody has cut the connection, as a fetcher does
-	// with that of its bell when any database is flushed, while the request was on its
+	// with that of its wake-up when any database is flushed, while the request was on its
 	// way. To be killed there is as good.
 	n, err := c.Conn.Read(b)
 	if c.kind == freeze {

@@ -68,7 +68,7 @@ type Harness struct {
 
 	// Placed lists what stands in the retry, schedule or dead set, by score.
 	// nil: Sidekiq's sorted sets.
-	Placed func(ctx context.Context, rdb *redis.Client, to fetch.Place) ([]redis.Z, error)
+	Placed func(ctx context.Context, rdb *redis.Client, to fetch.Destination) ([]redis.Z, error)
 
 	// Listed lists the queues that are known to exist. nil: the set `queues`.
 	Listed func(ctx context.Context, rdb *redis.Client) ([]string, error)
@@ -141,8 +141,8 @@ func queued(ctx context.Context, rdb *redis.Client, queue string) ([][]byte, err
 	return out, err
 }
 
-func placed(ctx context.Context, rdb *redis.Client, to fetch.Place) ([]redis.Z, error) {
-	key := map[fetch.Place]string{fetch.ToRetry: keys.Retry, fetch.ToSchedule: keys.Schedule, fetch.ToDead: keys.Dead}[to]
+func placed(ctx context.Context, rdb *redis.Client, to fetch.Destination) ([]redis.Z, error) {
+	key := map[fetch.Destination]string{fetch.ToRetry: keys.Retry, fetch.ToSchedule: keys.Schedule, fetch.ToDead: keys.Dead}[to]
 	return rdb.ZRangeWithScores(ctx, key, 0, -1).Result()
 }
 
@@ -256,13 +256,13 @@ func (r *rig) pause(queue string, paused bool) {
 }
 
 // spoil makes a queue unusable and returns the way back.
-func (r *rig) spoil(queue string) (mend func()) {
+func (r *rig) spoil(queue string) (restore func()) {
 	r.t.Helper()
 	key, err := r.Spoil(r.ctx, r.rdb, queue)
 	r.must("spoil queue", err)
 	return func() {
 		r.t.Helper()
-		r.must("mend queue", r.rdb.Del(r.ctx, key).Err())
+		r.must("restore queue", r.rdb.Del(r.ctx, key).Err())
 	}
 }
 
@@ -323,7 +323,7 @@ func (r *rig) queued(queue string) []string {
 	return out
 }
 
-func (r *rig) placed(to fetch.Place) []redis.Z {
+func (r *rig) placed(to fetch.Destination) []redis.Z {
 	r.t.Helper()
 	list, err := r.Placed(r.ctx, r.rdb, to)
 	r.must("list set", err)

@@ -6,7 +6,7 @@
 -- write go on. PERSIST would do as well, and would take its end from a tombstone.
 --
 -- Errors, none of which changes anything: MISSING without a place, FENCED when a
--- rescuer has closed it, STALE when `!` is not as expected: a repetition, a late twin, or
+-- rescuer has closed it, STALE when `!` is not as expected: a repetition, a late duplicate, or
 -- Redis has fallen back.
 
 local call, pcall = redis.call, redis.pcall

@@ -63,10 +63,10 @@ type System struct {
 
 // Task is one job.
 type Task struct {
-	N     int           `json:"n"`
-	Takes time.Duration `json:"takes"`
-	Unresponsive  bool          `json:"unresponsive"`  // it does not hear that it is to stop
-	Fails bool          `json:"fails"` // its first run does
+	N            int           `json:"n"`
+	Takes        time.Duration `json:"takes"`
+	Unresponsive bool          `json:"unresponsive"` // it does not hear that it is to stop
+	Fails        bool          `json:"fails"`        // its first run does
 }
 
 // task is the job of a number: most take up to 50 ms, some seconds.

@@ -137,19 +137,19 @@ func (s *site) acted(what, action, jid, raw string) {
 			queued = job
 		}
 	}
-	buried, _ := s.find("dead", jid)
+	dead, _ := s.find("dead", jid)
 	switch action {
 	case "delete":
-		if queued+buried != "" {
-			s.t.Errorf("%s: in the queue %q, in dead %q", what, queued, buried)
+		if queued+dead != "" {
+			s.t.Errorf("%s: in the queue %q, in dead %q", what, queued, dead)
 		}
 	case "kill":
-		if queued != "" || buried != raw {
-			s.t.Errorf("%s: in the queue %q, in dead %q, want there %s", what, queued, buried, raw)
+		if queued != "" || dead != raw {
+			s.t.Errorf("%s: in the queue %q, in dead %q, want there %s", what, queued, dead, raw)
 		}
 	default:
-		if queued == "" || buried != "" {
-			s.t.Fatalf("%s: in the queue %q, in dead %q", what, queued, buried)
+		if queued == "" || dead != "" {
+			s.t.Fatalf("%s: in the queue %q, in dead %q", what, queued, dead)
 		}
 		sameFields(s.t, raw, queued, "enqueued_at", "retry_count")
 		if want := map[string]string{"": "", "0": "-1"}[field(s.t, raw, "retry_count")]; field(s.t, queued, "retry_count") != want {

@@ -78,7 +78,7 @@ func TestMixedFleet(t *testing.T) {
 	}
 	for _, slot := range f.slots {
 		if slot.now != nil {
-			f.bury(slot.now)
+			f.readStop(slot.now)
 		}
 	}
 	t.Logf("%d jobs in %s, %d processes stopped; %+v", len(f.jobs), time.Since(began).Round(time.Second), len(f.lives), f.log.seen())

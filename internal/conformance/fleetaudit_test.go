@@ -21,7 +21,7 @@ func (f *fleet) unended() (left []*fleetJob) {
 	for _, j := range f.jobs {
 		want, _ := j.runs()
 		ended := slices.ContainsFunc(f.log.of[j.jid], func(r *fleetRun) bool {
-			return r.Failures == want-1 && (r.fate == "ok" || r.fate == "failed")
+			return r.Failures == want-1 && (r.outcome == "ok" || r.outcome == "failed")
 		})
 		if !ended {
 			left = append(left, j)
@@ -120,14 +120,14 @@ func (f *fleet) settle() (doubled map[string]bool) {
 			}
 			switch {
 			case last == nil: // put back before it began
-			case p.side == "ruby" && (last.fate == "ok" || last.fate == "failed"):
+			case p.side == "ruby" && (last.outcome == "ok" || last.outcome == "failed"):
 				doubled[jid] = true
 			default:
 				last.refused = true
 			}
 		}
 		for _, r := range f.log.runs {
-			if r.PID == p.PID() && (r.fate == "" || r.fate == "interrupted") && !slices.Contains(p.back, r.JID) {
+			if r.PID == p.PID() && (r.outcome == "" || r.outcome == "interrupted") && !slices.Contains(p.back, r.JID) {
 				f.t.Errorf("%s was interrupted in a %s process that did not put it back", r.JID, p.side)
 			}
 		}
@@ -148,15 +148,15 @@ func (f *fleet) faults(j *fleetJob, dead []string, deaths int, doubled bool) (fa
 		if i == 0 && j.task.Hang {
 			fault("it did not hang")
 		}
-		queue, fate := j.queue, "ok"
+		queue, outcome := j.queue, "ok"
 		if r.Failures > 0 && j.retryQueue != "" {
 			queue = j.retryQueue
 		}
 		if r.Failures < j.task.Fails {
-			fate = "failed"
+			outcome = "failed"
 		}
-		if r.fate != fate || r.Queue != queue || !sameJSON(f.t, r.Args, j.args()) {
-			fault("a run: %s, args %s; want %s from %s", r, r.Args, fate, queue)
+		if r.outcome != outcome || r.Queue != queue || !sameJSON(f.t, r.Args, j.args()) {
+			fault("a run: %s, args %s; want %s from %s", r, r.Args, outcome, queue)
 		}
 		if r.Failures != counted && !doubled {
 			fault("a run after %d failures follows %d runs with a result", r.Failures, counted)
@@ -194,7 +194,7 @@ func (f *fleet) auditStats() {
 	f.t.Helper()
 	processed, failed, unknown := 0, 0, 0
 	for _, r := range f.log.runs {
-		switch r.fate {
+		switch r.outcome {
 		case "":
 			unknown++ // it outlived its process: nobody knows whether it was counted
 		case "ok":

@@ -5,12 +5,12 @@ import "fmt"
 // fleetRun is one run of one job.
 type fleetRun struct {
 	fleetNote        // of its start
-	fate      string // ok, failed, interrupted; "" if the process ended before it was written down
+	outcome   string // ok, failed, interrupted; "" if the process ended before it was written down
 	refused   bool   // it was put back while it ran: whatever it came to, it runs again
 }
 
 func (r *fleetRun) String() string {
-	text := fmt.Sprintf("%s %d after %d failures from %s: %s", r.Side, r.PID, r.Failures, r.Queue, r.fate)
+	text := fmt.Sprintf("%s %d after %d failures from %s: %s", r.Side, r.PID, r.Failures, r.Queue, r.outcome)
 	if r.refused {
 		text += " (put back)"
 	}
@@ -22,7 +22,7 @@ type fleetLog struct {
 	offset int64
 	runs   map[string]*fleetRun   // by Run
 	of     map[string][]*fleetRun // by jid, in order of starts
-	counts map[string]int         // of runs by side and fate: "go ok"
+	counts map[string]int         // of runs by side and outcome: "go ok"
 }
 
 // read takes in what was noted since the last call.
@@ -43,8 +43,8 @@ func (l *fleetLog) read(f *fleet) {
 			l.of[n.JID] = append(l.of[n.JID], r)
 			continue
 		}
-		l.runs[n.Run].fate = n.Fate
-		l.counts[n.Side+" "+n.Fate]++
+		l.runs[n.Run].outcome = n.Outcome
+		l.counts[n.Side+" "+n.Outcome]++
 	}
 }
 

@@ -19,7 +19,7 @@ type fleetJob struct {
 	queue      string
 	retryQueue string // "" is none
 	retry      any    // true, false or a number
-	buried     bool   // when it has failed too often; else it is dropped
+	dead       bool   // when it has failed too often; else it is dropped
 	in         time.Duration
 }
 
@@ -27,7 +27,7 @@ type fleetJob struct {
 // one of the ways there are; few hang until the process they are on is stopped.
 func drawFleetJob(r *rand.Rand) *fleetJob {
 	j := &fleetJob{
-		queue: fleetQueues[r.IntN(2)], retry: true, buried: true,
+		queue: fleetQueues[r.IntN(2)], retry: true, dead: true,
 		task: fleetTask{Nap: r.IntN(80), Panic: r.IntN(4) == 0, Hang: r.IntN(60) == 0},
 	}
 	if r.IntN(3) == 0 {
@@ -44,7 +44,7 @@ func drawFleetJob(r *rand.Rand) *fleetJob {
 	case 2:
 		j.retry, j.task.Fails = 2, 2+r.IntN(3)
 	case 3:
-		j.retry, j.task.Fails, j.buried = 1, 2, false
+		j.retry, j.task.Fails, j.dead = 1, 2, false
 	case 4, 5, 6:
 		j.task.Fails = 1 + r.IntN(3)
 	}
@@ -66,7 +66,7 @@ func (j *fleetJob) runs() (n int, place string) {
 	switch {
 	case j.task.Fails <= allowed:
 		return j.task.Fails + 1, "done"
-	case j.retry == false || !j.buried:
+	case j.retry == false || !j.dead:
 		return allowed + 1, "dropped"
 	default:
 		return allowed + 1, "dead"
@@ -84,7 +84,7 @@ func (j *fleetJob) fields() map[string]any {
 	if j.retryQueue != "" {
 		fields["retry_queue"] = j.retryQueue
 	}
-	if !j.buried {
+	if !j.dead {
 		fields["dead"] = false
 	}
 	return fields

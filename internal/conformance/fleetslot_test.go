@@ -52,7 +52,7 @@ func (s *fleetSlot) tick() {
 	case s.now == nil:
 		s.now, s.quietAt, s.quieted, s.stopped = s.f.start(s.side), time.Time{}, false, false
 	case s.stopped && !s.now.Running():
-		s.f.bury(s.now)
+		s.f.readStop(s.now)
 		s.now = nil
 	case s.stopped:
 	case !s.now.Running():
@@ -116,8 +116,8 @@ var (
 	jidThere = regexp.MustCompile(`\\"jid\\":\\"([0-9a-f]{24})\\"`)
 )
 
-// bury reads what a process that has ended says of its stop.
-func (f *fleet) bury(p *fleetProcess) {
+// readStop reads what a process that has ended says of its stop.
+func (f *fleet) readStop(p *fleetProcess) {
 	f.t.Helper()
 	if code := p.Exit(soon); code != 0 {
 		f.t.Errorf("exit code %d of a %s process after TERM", code, p.side)

@@ -33,7 +33,7 @@ type fleetNote struct {
 	Failures int             `json:",omitempty"` // start: how often it has failed before
 	Queue    string          `json:",omitempty"` // start
 	Args     json.RawMessage `json:",omitempty"` // start
-	Fate     string          `json:",omitempty"` // end: ok, failed, interrupted
+	Outcome  string          `json:",omitempty"` // end: ok, failed, interrupted
 }
 
 // fleetTask is the first argument of a job of class Fleet.
@@ -61,12 +61,12 @@ func (w *worker) fleet(ctx context.Context, p *troupe.Payload) (err error) {
 	begun := w.noteRun(n, 1)
 	defer func() {
 		v := recover()
-		end := fleetNote{Run: n.Run, What: "end", Side: "go", PID: n.PID, JID: n.JID, Fate: "ok"}
+		end := fleetNote{Run: n.Run, What: "end", Side: "go", PID: n.PID, JID: n.JID, Outcome: "ok"}
 		switch {
 		case errors.Is(err, troupe.ErrShutdown):
-			end.Fate = "interrupted"
+			end.Outcome = "interrupted"
 		case err != nil || v != nil:
-			end.Fate = "failed"
+			end.Outcome = "failed"
 		}
 		w.noteRun(end, 0)
 		if v != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/troupehq/troupe/client"
 )
 
-// furnish makes a site on which there is everything that Go writes, by Go's own
+// populate makes a site on which there is everything that Go writes, by Go's own
 // hand, and leaves a process there with a running job. It returns its jid.
-func (s *site) furnish() (busy string, stop func()) {
+func (s *site) populate() (busy string, stop func()) {
 	s.t.Helper()
 	kit := s.work(workerSpec{
 		Tag: "<tag>", Labels: []string{"reliable", "é"},
@@ -106,7 +106,7 @@ func (p *payloadOf) waiting(queue string) {
 
 func TestCheck23EveryPageOfTheWebUIShowsWhatGoWrote(t *testing.T) {
 	s := newSite(t)
-	busy, stop := s.furnish()
+	busy, stop := s.populate()
 	b := s.browser()
 	for path, texts := range map[string][]string{
 		"/":                {"Retries"},

@@ -74,7 +74,7 @@ func Command() *cobra.Command {
 		Short: "See the whole thing at work, with nothing but this program",
 		Long: `Demo starts an embedded Redis, the whole supervision tree and a producer that
 pushes a mixed load: quick jobs, slow ones, scheduled ones, failing ones that are
-retried, a class that panics and one that is unresponsive to cancellation. On a terminal
+retried, a class that panics and one that ignores its cancelled context. On a terminal
 it shows live what happens, elsewhere it writes log lines.
 
 Ctrl-C (SIGINT, SIGTERM) runs the stop protocol: quiet, wait for running jobs up

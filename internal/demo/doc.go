@@ -4,7 +4,7 @@
 //	store     the Redis: an embedded one, or the user's
 //	jobs      the classes of jobs and what they do
 //	producer  pushes a mixed load through the public client
-//	board     what the demo measures itself: pushes, latencies
+//	measures  what the demo measures itself: pushes, latencies
 //	census    what stands in Redis
 //	snapshot  all of that with the daemon's own statistics, at one instant
 //	screen    draws snapshots in place on a terminal (view, treeview, notes)

@@ -26,7 +26,7 @@ func (f finale) text() string {
 		short(f.length), grouped(s.Pushed), grouped(s.Stats.Processed), grouped(s.Stats.Failed), grouped(s.Retried), grouped(f.restarts))
 	b.WriteString(f.report.String())
 	if len(f.report.Abandoned) > 0 {
-		fmt.Fprintf(&b, "%s is unresponsive to cancellation on purpose: it was requeued at the deadline, then given up.\n", unresponsive{}.Class())
+		fmt.Fprintf(&b, "%s ignores its cancelled context on purpose: it was requeued at the deadline, then given up.\n", unresponsive{}.Class())
 	}
 	switch {
 	case f.embedded:

@@ -67,13 +67,13 @@ func (unresponsive) Class() string { return "Demo::Unresponsive" }
 
 // players are the handlers.
 type players struct {
-	board *board
+	measures *measures
 
 	// run names this demo. Long and unresponsive jobs that an earlier demo has left in the
 	// same Redis end at once, or they would pile up and hold all processors.
 	run string
 
-	curtain chan struct{} // closed when all is over: lets go of the unresponsive
+	curtain chan struct{} // closed when all is over: lets the unresponsive job go
 }
 
 func (p *players) registry() *troupe.Registry {
@@ -90,9 +90,9 @@ func (p *players) registry() *troupe.Registry {
 }
 
 func (p *players) scheduled(_ context.Context, j *troupe.Job[scheduled]) error {
-	if due := time.UnixMicro(j.Args.Due); due.After(p.board.began) {
+	if due := time.UnixMicro(j.Args.Due); due.After(p.measures.began) {
 		now := time.Now()
-		p.board.late.add(now, now.Sub(due))
+		p.measures.late.add(now, now.Sub(due))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (p *players) long(ctx context.Context, j *troupe.Job[long]) error {
 
 func (p *players) unresponsive(_ context.Context, j *troupe.Job[unresponsive]) error {
 	if j.Args.Run == p.run {
-		p.board.unresponsive.Store(true)
+		p.measures.unresponsive.Store(true)
 		<-p.curtain
 	}
 	return nil

@@ -119,7 +119,7 @@ func (l *lines) tree(s snapshot) {
 }
 
 func (l *lines) finish(f finale) {
-	l.sieve.end() // a unresponsive handler may still speak up
+	l.sieve.end() // an unresponsive handler may still speak up
 	if !l.json {  // there it is in the daemon's last line
 		_, _ = io.WriteString(l.out, f.text())
 	}

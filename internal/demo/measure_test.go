@@ -85,8 +85,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-func TestBoardMeasuresFirstStartsOfItsOwn(t *testing.T) {
-	b := &board{began: time.Now().Add(-time.Second)}
+func TestDemoMeasuresFirstStartsOfItsOwn(t *testing.T) {
+	b := &measures{began: time.Now().Add(-time.Second)}
 	h := b.measure(troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	run := func(class string, created time.Time, retries int) {
 		var p troupe.Payload

@@ -24,12 +24,12 @@ const (
 
 // producer pushes the load of the demo until it is told to end.
 type producer struct {
-	client *client.Client
-	board  *board
-	census *census
-	log    zerolog.Logger
-	run    string
-	rate   int // jobs a second
+	client   *client.Client
+	measures *measures
+	census   *census
+	log      zerolog.Logger
+	run      string
+	rate     int // jobs a second
 }
 
 // work pushes until ctx ends. What the rate demands and Redis or a full queue
@@ -51,7 +51,7 @@ func (p *producer) work(ctx context.Context) {
 		owed = min(owed+float64(p.rate)*now.Sub(last).Seconds(), float64(p.rate)/4+1)
 		last = now
 		full := p.census.latest().Enqueued >= maxBacklog
-		p.board.full.Store(full)
+		p.measures.full.Store(full)
 		if full {
 			owed = 0
 			continue
@@ -96,10 +96,10 @@ func (p *producer) push(ctx context.Context, args troupe.Args, queue string, opt
 	_, err := p.client.Push(ctx, args, append(opts, client.Queue(queue))...)
 	switch {
 	case err == nil:
-		p.board.pushed.Add(1)
+		p.measures.pushed.Add(1)
 		return true
 	case ctx.Err() == nil:
-		p.board.unpushed.Add(1)
+		p.measures.unpushed.Add(1)
 		p.log.Warn().Err(err).Msg("the producer could not push")
 	}
 	return false

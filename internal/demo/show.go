@@ -24,16 +24,16 @@ const (
 
 // show is one run of the demo.
 type show struct {
-	o       options
-	log     zerolog.Logger
-	display display
-	store   *store
-	board   *board
-	census  *census
-	players *players
-	daemon  *actors.Daemon
-	meter   meter
-	up      time.Time // when the tree ran
+	o        options
+	log      zerolog.Logger
+	display  display
+	store    *store
+	measures *measures
+	census   *census
+	players  *players
+	daemon   *actors.Daemon
+	meter    meter
+	up       time.Time // when the tree ran
 
 	stopPushing context.CancelFunc
 	pushing     context.Context
@@ -46,10 +46,10 @@ func newShow(o options, d display) (*show, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &show{o: o, display: d, store: st, board: &board{began: time.Now()}}
+	s := &show{o: o, display: d, store: st, measures: &measures{began: time.Now()}}
 	s.log = zerolog.New(s.display.logs()).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	s.census = &census{rdb: st.client}
-	s.players = &players{board: s.board, run: troupe.NewJID(), curtain: make(chan struct{})}
+	s.players = &players{measures: s.measures, run: troupe.NewJID(), curtain: make(chan struct{})}
 	s.pushing, s.stopPushing = context.WithCancel(context.Background())
 	if s.daemon, err = actors.New(s.config()); err != nil {
 		st.close()
@@ -67,11 +67,11 @@ func (s *show) config() actors.Config {
 			{Name: "default", Concurrency: s.o.concurrency, Queues: fetch.Weighted{queueCritical: 3, queueDefault: 1}},
 			{Name: "batch", Concurrency: batchConcurrency, Queues: fetch.Strict{queueBatch}},
 		},
-		Middleware: []troupe.Middleware{s.board.measure},
+		Middleware: []troupe.Middleware{s.measures.measure},
 		On: actors.Events{
 			// also when Sidekiq's UI asks for it, or the tree gives up
 			Quiet:    []func(context.Context){func(context.Context) { s.stopPushing() }},
-			Shutdown: []func(context.Context){func(context.Context) { s.board.stop.Store(time.Now().UnixNano()) }},
+			Shutdown: []func(context.Context){func(context.Context) { s.measures.stop.Store(time.Now().UnixNano()) }},
 		},
 	}
 }
@@ -93,7 +93,7 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 	defer stopLooking()
 	var work sync.WaitGroup
 	producer := &producer{
-		client: client.New(s.store.client), board: s.board, census: s.census, log: s.log, run: s.players.run, rate: s.o.rate,
+		client: client.New(s.store.client), measures: s.measures, census: s.census, log: s.log, run: s.players.run, rate: s.o.rate,
 	}
 	work.Go(func() { producer.work(s.pushing) })
 	work.Go(func() { s.census.work(looking) })

@@ -24,12 +24,12 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.board.unresponsive.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "jobs were processed and measured", func() bool {
-		return s.daemon.Stats().Processed > 20 && s.board.start.percentiles(time.Now()).N > 20
+		return s.daemon.Stats().Processed > 20 && s.measures.start.percentiles(time.Now()).N > 20
 	})
 	r.signals <- syscall.SIGINT
-	await(t, "the stop has begun", func() bool { _, ok := s.board.stopping(); return ok })
+	await(t, "the stop has begun", func() bool { _, ok := s.measures.stopping(); return ok })
 	r.signals <- syscall.SIGINT
 	r.signals <- syscall.SIGTERM
 	if err := r.end(t); err != nil {
@@ -79,7 +79,7 @@ func TestJSONLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.board.unresponsive.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- syscall.SIGTERM
 	if err := r.end(t); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.board.unresponsive.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- ossignal.Quiet
 	await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
 	await(t, "all but the unresponsive and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
@@ -166,7 +166,7 @@ func TestRealRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.board.unresponsive.Load)
+	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
 	r.signals <- syscall.SIGINT
 	if err := r.end(t); err != nil {
@@ -234,9 +234,9 @@ func TestProducerWaitsForFullQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.close()
-	b, c := &board{}, &census{rdb: st.client}
+	b, c := &measures{}, &census{rdb: st.client}
 	c.last.Store(&counts{Enqueued: maxBacklog})
-	p := &producer{client: client.New(st.client), board: b, census: c, rate: maxRate}
+	p := &producer{client: client.New(st.client), measures: b, census: c, rate: maxRate}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); p.work(ctx) }()

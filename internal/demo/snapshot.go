@@ -40,7 +40,7 @@ type snapshot struct {
 // snapshot looks at everything. It never waits for Redis; only one goroutine may
 // call it, for the meter.
 func (s *show) snapshot(now time.Time) snapshot {
-	b, stats := s.board, s.daemon.Stats()
+	b, stats := s.measures, s.daemon.Stats()
 	shot := snapshot{
 		Now: now, Place: s.store.place(), Up: now.Sub(s.up), Phase: phaseRunning,
 		Stats: stats, Slots: s.o.concurrency + batchConcurrency, Tree: s.daemon.Tree(), Counts: s.census.latest(),

@@ -18,7 +18,7 @@ import (
 // killed process had begun ends well twice.
 func TestRandomKillsAndStops(t *testing.T) {
 	t.Parallel()
-	const rounds, perRound, pace = 200, 15, 100 * time.Millisecond
+	const rounds, perRound, rate = 200, 15, 100 * time.Millisecond
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -37,7 +37,7 @@ func TestRandomKillsAndStops(t *testing.T) {
 	var stopped []*chaos.Process
 	pushed := map[string]bool{}
 	stops := 0
-	tick := time.NewTicker(pace)
+	tick := time.NewTicker(rate)
 	defer tick.Stop()
 	for range rounds {
 		<-tick.C

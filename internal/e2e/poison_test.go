@@ -108,7 +108,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 					t.Errorf("%s ran from queue %s as %s, pushed %s", e.JID, e.Queue, e.Payload, raws[e.JID])
 				}
 			}
-			testkit.Await(t, "all who have ended are acquitted of a second death", func() bool {
+			testkit.Await(t, "all who have ended are cleared of a second death", func() bool {
 				for jid, text := range rdb.HGetAll(t.Context(), "troupe:recovered:log").Val() {
 					var n []json.RawMessage
 					if json.Unmarshal([]byte(text), &n) != nil || len(n) > 1 {

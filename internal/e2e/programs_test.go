@@ -38,7 +38,7 @@ log: json
 handlers:
   Record: {builtin: noop}
   Nap:    {exec: [/bin/sh, -c, 'echo begun; read -r p; p=${p#*args*\[}; exec sleep ${p%%\]*}']}
-  Unresponsive:   {exec: [/bin/sh, -c, 'trap "" TERM; echo begun; while :; do sleep 0.1; done']}
+  Unresponsive: {exec: [/bin/sh, -c, 'trap "" TERM; echo begun; while :; do sleep 0.1; done']}
 `
 
 func programs() []program {

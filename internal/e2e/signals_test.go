@@ -93,7 +93,7 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 	})
 }
 
-func TestADeafJobIsRequeuedAtTheDeadline(t *testing.T) {
+func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 	forBoth(t, func(t *testing.T, prog program) {
 		rdb, url := redistest.New(t)
 		p := prog.start(t, url, time.Second)

@@ -147,7 +147,7 @@ func (w *worker) registry() *troupe.Registry {
 				return context.Cause(ctx)
 			}
 		},
-		// Unresponsive sleeps args[0] seconds whatever it is told.
+		// Deaf sleeps args[0] seconds whatever it is told.
 		"Unresponsive": func(_ context.Context, p *troupe.Payload) error {
 			time.Sleep(seconds(p))
 			return nil

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,9 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 )
 
 // house is what was read of the module.
@@ -30,15 +27,6 @@ type file struct {
 	lines, code int
 	words       []finding
 }
-
-// finding is a banned word as a part of an identifier, or of a string without spaces: a key,
-// the name of a metric, a field of the log.
-type finding struct{ word, where, text string }
-
-// banned are the words that are no names of ours.
-var banned = strings.Fields(`parcel mates lap baton bell ears seat ride board alight chime patrol truce aftermath
-	entrust errand linger ripe pace abreast hush oversight overseen successors ladder rung asker disinherit acquit judge
-	fate twin roomy amnesia mend furnish farewell nudge bury`)
 
 // read parses every file of the module that is no test. Nested modules are left out.
 func read(root string) (*house, error) {
@@ -97,19 +85,7 @@ func (p *pkg) add(path, name string) error {
 	p.files = append(p.files, f)
 	f.code = f.lines - countBlank(src) - commentLines(set, tree, src)
 	p.count(tree)
-	ast.Inspect(tree, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Ident:
-			f.look(n.Name, fmt.Sprintf("%s:%d", name, set.Position(n.Pos()).Line))
-		case *ast.ImportSpec:
-			return false
-		case *ast.BasicLit:
-			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil && !strings.ContainsAny(text, " \n") {
-				f.look(text, fmt.Sprintf("%s:%d", name, set.Position(n.Pos()).Line))
-			}
-		}
-		return true
-	})
+	f.words = wordsOf(set, tree, name)
 	return nil
 }
 
@@ -198,41 +174,6 @@ func receiver(e ast.Expr) *ast.Ident {
 		return e
 	}
 	return ast.NewIdent("_")
-}
-
-// look notes banned words in a name; a word is a part of it between changes of case, digits
-// and punctuation, in the singular or the plural.
-func (f *file) look(name, where string) {
-	for _, part := range parts(name) {
-		for _, word := range banned {
-			if part == word || part == word+"s" || part == word+"ed" || part == word+"ing" {
-				f.words = append(f.words, finding{word, where, name})
-			}
-		}
-	}
-}
-
-// parts are the words of a name, in lower case.
-func parts(name string) (out []string) {
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 0 {
-			out = append(out, strings.ToLower(b.String()))
-			b.Reset()
-		}
-	}
-	before := ' '
-	for _, r := range name {
-		if !unicode.IsLetter(r) || unicode.IsUpper(r) && !unicode.IsUpper(before) {
-			flush()
-		}
-		if unicode.IsLetter(r) {
-			b.WriteRune(r)
-		}
-		before = r
-	}
-	flush()
-	return out
 }
 
 func (h *house) banned() (all []finding) {

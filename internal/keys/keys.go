@@ -35,7 +35,7 @@ func Iteration(jid string) string { return "it-" + jid }
 const (
 	Rescue = "troupe:rescue" // lock: one rescuer at a time
 	Poller = "troupe:poller" // lock: identity of the process that leads the promotion of due jobs
-	Bell   = "troupe:bell"   // pub/sub channel: something was pushed into schedule or retry
+	Wakeup = "troupe:wakeup" // pub/sub channel: something was pushed into schedule or retry
 
 	Recovered    = "troupe:recovered" // zset: job, score = ms of its last recovery
 	RecoveredLog = Recovered + ":log" // hash: job -> its recoveries as JSON

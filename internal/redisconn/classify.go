@@ -42,7 +42,7 @@ func (f Fault) String() string {
 	return [...]string{"none", "outage", "auth", "command", "local"}[f]
 }
 
-// Classify judges an error of a Redis call. A context's deadline counts as an
+// Classify classifies an error of a Redis call. A context's deadline counts as an
 // Outage, its cancellation as Local.
 func Classify(err error) Fault {
 	switch {
@@ -112,7 +112,7 @@ var networkTexts = []string{
 	"x509: ",
 }
 
-// replyFaults judges the first word of an error reply; other words are
+// replyFaults classifies the first word of an error reply; other words are
 // Command. BUSYGROUP and BUSYKEY are not BUSY.
 var replyFaults = map[string]Fault{
 	"LOADING":     Outage, // reading its data at start
@@ -133,7 +133,7 @@ var replyFaults = map[string]Fault{
 	"DENIED":      Auth, // protected mode
 }
 
-// errTexts judges replies of the general form "ERR …".
+// errTexts classifies replies of the general form "ERR …".
 var errTexts = []struct {
 	prefix string
 	fault  Fault

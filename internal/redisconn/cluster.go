@@ -98,7 +98,7 @@ func checkCluster(ctx context.Context, rdb *redis.ClusterClient) (warnings []str
 	return warnings, err
 }
 
-// verdict judges what INFO of one server says.
+// verdict classifies what INFO of one server says.
 func verdict(addr, info string, warnings *[]string) error {
 	if version := infoField(info, "redis_version"); tooOld(version) {
 		return &VersionError{Addr: addr, Found: version}

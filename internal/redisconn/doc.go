@@ -1,4 +1,4 @@
-// Package redisconn makes, checks and judges the daemon's own Redis
+// Package redisconn makes, checks and classifies the daemon's own Redis
 // connections.
 //
 // The daemon never works on a client it was given: only the options are used

@@ -194,7 +194,7 @@ func (c *command) words() (words []any) {
 		case "K":
 			word = probeKey
 		case "C":
-			word = keys.Bell
+			word = keys.Wakeup
 		case "S":
 			word = noScript
 		}

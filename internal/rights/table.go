@@ -173,7 +173,7 @@ var keyNames = []names{
 }
 
 var channelNames = []names{
-	{rule: "troupe:*", why: later, list: fixed(keys.Bell)},
+	{rule: "troupe:*", why: later, list: fixed(keys.Wakeup)},
 }
 
 // fetcher is the id of one.

@@ -110,7 +110,7 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 		evidence[2].Process == "" || evidence[2].Cause != "the process has ended" {
 		t.Errorf("evidence %s (%v)", raw, err)
 	}
-	until(t, "all who have ended are acquitted of a second death", func() bool {
+	until(t, "all who have ended are cleared of a second death", func() bool {
 		for q := range 3 {
 			known, err := rdb.HGetAll(t.Context(), keys.ClusterRecoveredLog(fmt.Sprintf("q%d", q))).Result()
 			for jid, text := range known {

@@ -34,8 +34,8 @@ type state struct {
 	done    int
 	hits    int             // faults that allow it another run
 	copies  int             // how often Redis has fallen back to a time at which it had it
-	deaths  int             // recoveries since it was last acquitted
-	buried  bool            // by the poison rule
+	deaths  int             // recoveries since it was last cleared
+	dead    bool            // by the poison rule
 	running map[string]bool // processes in which a run has begun and not ended
 	begun   map[string]bool // processes in which a run has begun
 	owed    *process        // Redis has forgotten it while this one ran it,
@@ -129,12 +129,12 @@ func (b *book) after(o *owner, words []string) {
 			b.returned(o, script, s, gone[0])
 		}
 		if script == "reroute" && len(gone) == 1 && (len(came) != 1 || came[0] != gone[0]) {
-			b.judged(s, gone[0], came)
+			b.decided(s, gone[0], came)
 		}
 		b.check(s, now)
 	}
 	if script == "forget" {
-		b.acquitted()
+		b.cleared()
 	}
 }
 
@@ -342,7 +342,7 @@ func (b *book) close() {
 		}
 	}
 	for _, s := range b.allJobs() {
-		if s.pushed && s.done == 0 && !s.buried {
+		if s.pushed && s.done == 0 && !s.dead {
 			b.w.fail("after the end %s is not done", s.name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -22,7 +23,7 @@ type bug struct {
 // TestSeededBugsAreFound puts one bug at a time into the engine and runs seeds
 // until one is found wrong, which must be soon.
 func TestSeededBugsAreFound(t *testing.T) {
-	if raceEnabled {
+	if effort.Race {
 		t.Skip("hundreds of runs that show nothing about races: run without -race")
 	}
 	for _, b := range []struct {

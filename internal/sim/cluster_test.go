@@ -141,7 +141,7 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 				g.from = place
 			}
 		}
-		g.late = g.late || ways > 1 // a move before this one was not finished, which was judged then
+		g.late = g.late || ways > 1 // a move before this one was not finished, which was decided then
 	case "restore": // behind a first step that the fallback has not undone; the second follows
 		if b.w.fell.IsZero() || b.claimOf(o, false, came) == "" {
 			return

@@ -72,7 +72,7 @@ func (w *world) start(pl *place) {
 	cfg := actors.Config{
 		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
 		HeartbeatInterval: 20 * time.Second, Metrics: actors.MetricsOff,
-		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to bury a job
+		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to send a job to the dead set
 	}
 	if w.plan.poisoned() {
 		cfg.Poison = actors.Poison{Recoveries: limit, Suspect: suspect}

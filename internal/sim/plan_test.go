@@ -100,7 +100,7 @@ const (
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted
-	limit   = 3                // and that bury it
+	limit   = 3                // and that send it to the dead set
 )
 
 // poisoned tells whether a job of the plan kills. Then recoveries are counted, and

@@ -7,8 +7,8 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// judged holds a rescuer's verdict against what has in fact happened to a job.
-func (b *book) judged(s *state, from string, now []string) {
+// decided holds a rescuer's verdict against what has in fact happened to a job.
+func (b *book) decided(s *state, from string, now []string) {
 	if !b.w.plan.poisoned() {
 		return
 	}
@@ -16,10 +16,10 @@ func (b *book) judged(s *state, from string, now []string) {
 	apart := keys.Suspects("")
 	switch {
 	case len(now) == 1 && now[0] == keys.Dead:
-		s.buried = true
-		b.w.seen[map[bool]string{false: "job buried: a killer", true: "job buried: innocent, its processes died as often"}[s.plan.Kills == Innocent]]++
+		s.dead = true
+		b.w.seen[map[bool]string{false: "job dead: a killer", true: "job dead: innocent, its processes died as often"}[s.plan.Kills == Innocent]]++
 		if s.deaths < limit || !strings.HasSuffix(from, apart) {
-			b.w.fail("%s was buried after %d recoveries, out of %s", s.name, s.deaths, from)
+			b.w.fail("%s went to the dead set after %d recoveries, out of %s", s.name, s.deaths, from)
 		}
 		s.deaths = b.recoveries(s) // of a copy that is still there
 		return
@@ -42,8 +42,8 @@ func (b *book) recoveries(s *state) int {
 	return strings.Count(b.w.redis.HGet(log, s.jid()), `"at":`)
 }
 
-// acquitted begins to count anew for those of which nothing is remembered.
-func (b *book) acquitted() {
+// cleared begins to count anew for those of which nothing is remembered.
+func (b *book) cleared() {
 	for _, s := range b.allJobs() {
 		if s.deaths > 0 && b.recoveries(s) == 0 {
 			s.deaths = 0
@@ -54,7 +54,7 @@ func (b *book) acquitted() {
 // jid is the job's on the wire.
 func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.name[1:] }
 
-// rests tells whether a job was buried, and is where it belongs.
+// rests tells whether a job is in the dead set, and is where it belongs.
 func (s *state) rests(places []string) bool {
-	return s.buried && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
+	return s.dead && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
 }

@@ -48,7 +48,7 @@ func serveAsynq(ctx context.Context, s *Session) error {
 	if err := server.Start(mux); err != nil {
 		return err
 	}
-	s.Board.Ready()
+	s.Progress.Ready()
 	<-ctx.Done()
 	return ctx.Err()
 }

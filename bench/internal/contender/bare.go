@@ -48,7 +48,7 @@ func (s *Session) keys() (keys []string) {
 
 // loops runs one in each of the session's goroutines until it fails.
 func (s *Session) loops(one func() error) error {
-	s.Board.Ready()
+	s.Progress.Ready()
 	errs := make(chan error)
 	for range s.Concurrency {
 		go func() {
@@ -136,7 +136,7 @@ func pushVariadic(ctx context.Context, s *Session, rdb *redis.Client) error {
 		}); err != nil {
 			return err
 		}
-		s.Board.Add(int64(n))
+		s.Progress.Add(int64(n))
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ type Work struct {
 	Contender   string
 	Redis       string // address
 	Postgres    string // connection string
-	Board       string // path
+	Progress    string // path
 	Concurrency int
 	Queues      []Queue
 

@@ -54,7 +54,7 @@ func serveRiver(ctx context.Context, s *Session) error {
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	s.Board.Ready()
+	s.Progress.Ready()
 	<-ctx.Done()
 	return ctx.Err()
 }

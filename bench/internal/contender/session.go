@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/bench/internal/board"
+	"github.com/troupehq/troupe/bench/internal/progress"
 )
 
 // Task is the arguments of every job: four in a row in Sidekiq's format, an
 // object elsewhere.
 type Task struct {
 	Index int64  `arg:"0" json:"index"`
-	At    int64  `arg:"1" json:"at"`    // board.Now when it was pushed; 0: nobody wants to know how long it waited
+	At    int64  `arg:"1" json:"at"`    // progress.Now when it was pushed; 0: nobody wants to know how long it waited
 	Sleep int64  `arg:"2" json:"sleep"` // µs that it takes
 	Pad   string `arg:"3" json:"pad"`
 }
@@ -37,18 +37,18 @@ const retryIn = time.Hour
 // Session is a worker process at work.
 type Session struct {
 	Work
-	Board *board.Board
+	Progress *progress.Progress
 }
 
 // Perform is the handler of all contenders.
 func (s *Session) Perform(t Task) error {
 	if t.At > 0 {
-		s.Board.Sample(t.Index, board.Now()-t.At)
+		s.Progress.Sample(t.Index, progress.Now()-t.At)
 	}
 	if t.Sleep > 0 {
 		time.Sleep(time.Duration(t.Sleep) * time.Microsecond)
 	}
-	s.Board.Add(1)
+	s.Progress.Add(1)
 	if s.Fail {
 		return errFailed
 	}
@@ -80,7 +80,7 @@ func serve(text string) error {
 	if err != nil {
 		return err
 	}
-	if s.Board, err = board.Open(s.Work.Board); err != nil {
+	if s.Progress, err = progress.Open(s.Work.Progress); err != nil {
 		return err
 	}
 	run := c.Serve
@@ -105,10 +105,10 @@ func (s *Session) each(ctx context.Context, push func(ctx context.Context, i int
 	for w := range workers {
 		wg.Go(func() {
 			for i := w; i < s.Work.Push.Jobs && errs[w] == nil; i += workers {
-				before := board.Now()
+				before := progress.Now()
 				errs[w] = push(ctx, i)
-				s.Board.Sample(int64(i), board.Now()-before)
-				s.Board.Add(1)
+				s.Progress.Sample(int64(i), progress.Now()-before)
+				s.Progress.Add(1)
 			}
 		})
 	}

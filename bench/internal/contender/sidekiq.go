@@ -33,7 +33,7 @@ var rubyMissing = sync.OnceValue(func() error {
 })
 
 func sidekiqCommand(w Work) (*exec.Cmd, error) {
-	file := filepath.Join(filepath.Dir(w.Board), "sidekiq.rb")
+	file := filepath.Join(filepath.Dir(w.Progress), "sidekiq.rb")
 	if err := os.WriteFile(file, sidekiqWorker, 0o600); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func sidekiqCommand(w Work) (*exec.Cmd, error) {
 		args = append(args, "-q", arg)
 	}
 	cmd := exec.CommandContext(context.Background(), "sidekiq", args...)
-	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+w.Redis+"/0", "TROUPE_BENCH_BOARD="+w.Board,
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+w.Redis+"/0", "TROUPE_BENCH_PROGRESS="+w.Progress,
 		"TROUPE_BENCH_FAIL="+strconv.FormatBool(w.Fail), "RUBYOPT=-W0")
 	return cmd, nil
 }

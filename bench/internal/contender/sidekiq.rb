@@ -1,10 +1,10 @@
-# The worker of Ruby's Sidekiq. It counts in the board's file, see board.go.
+# The worker of Ruby's Sidekiq. It counts in the progress file, see progress.go.
 require "sidekiq"
 
 Sidekiq.logger.level = Logger::WARN
 
-module Board
-  FILE = File.open(ENV.fetch("TROUPE_BENCH_BOARD"), "r+b")
+module Progress
+  FILE = File.open(ENV.fetch("TROUPE_BENCH_PROGRESS"), "r+b")
   READY, FOREIGN, FIRST_SAMPLE = 0, 2, 8
   LOCK = Mutex.new
   @done = 0
@@ -22,13 +22,13 @@ class Bench
   sidekiq_retry_in { 3600 } if FAIL # after the measurement
 
   def perform(index, at, sleep_us, _pad)
-    Board.write(Board::FIRST_SAMPLE + index, Board.now - at) if at > 0
+    Progress.write(Progress::FIRST_SAMPLE + index, Progress.now - at) if at > 0
     sleep(sleep_us / 1e6) if sleep_us > 0
-    Board.add
+    Progress.add
     raise "this job fails" if FAIL
   end
 end
 
 Sidekiq.configure_server do |config|
-  config.on(:startup) { Board.write(Board::READY, 1) }
+  config.on(:startup) { Progress.write(Progress::READY, 1) }
 end

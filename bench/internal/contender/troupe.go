@@ -73,7 +73,7 @@ func (s *Session) config(log zerolog.Logger) actors.Config {
 			return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })
 		}},
 		On: actors.Events{Startup: []func(context.Context) error{
-			func(context.Context) error { s.Board.Ready(); return nil },
+			func(context.Context) error { s.Progress.Ready(); return nil },
 		}},
 	}
 }
@@ -102,7 +102,7 @@ func pushTroupe(ctx context.Context, s *Session) error {
 	_, err := client.PushBulk(ctx, c, func(yield func(Task) bool) {
 		for t := range (Load{}).tasks(0, s.Work.Push.Jobs) {
 			if t.Index%bulk == 0 && t.Index > 0 {
-				s.Board.Add(bulk) // the last call has returned
+				s.Progress.Add(bulk) // the last call has returned
 			}
 			if !yield(t) {
 				return
@@ -110,7 +110,7 @@ func pushTroupe(ctx context.Context, s *Session) error {
 		}
 	}, client.BatchSize(bulk))
 	if err == nil {
-		s.Board.Add(int64((s.Work.Push.Jobs-1)%bulk + 1))
+		s.Progress.Add(int64((s.Work.Push.Jobs-1)%bulk + 1))
 	}
 	return err
 }

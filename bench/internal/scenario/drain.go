@@ -98,15 +98,15 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 	}
 	defer f.stop()
 	if d.count {
-		f.board.SetTarget(int64(d.load.Jobs))
+		f.progress.SetTarget(int64(d.load.Jobs))
 	}
 
-	err = f.until(ctx, time.Millisecond/2, "first job", func() (bool, error) { return f.board.Done() > 0, nil })
+	err = f.until(ctx, time.Millisecond/2, "first job", func() (bool, error) { return f.progress.Done() > 0, nil })
 	if err != nil {
 		return o, err
 	}
 	first := l.reading(ctx, st, f, watch)
-	err = f.until(ctx, 2*time.Millisecond, "all jobs", func() (bool, error) { return f.board.Done() >= int64(d.load.Jobs), nil })
+	err = f.until(ctx, 2*time.Millisecond, "all jobs", func() (bool, error) { return f.progress.Done() >= int64(d.load.Jobs), nil })
 	if err != nil {
 		return o, err
 	}
@@ -120,11 +120,11 @@ func (l *Lab) measure(ctx context.Context, d drain) (o outcome, err error) {
 	if last.err != nil || first.err != nil {
 		return o, fmt.Errorf("read the store: %w, %w", first.err, last.err)
 	}
-	if ran := f.board.Done(); ran != int64(d.load.Jobs) {
+	if ran := f.progress.Done(); ran != int64(d.load.Jobs) {
 		return o, fmt.Errorf("%d jobs ran, expected %d", ran, d.load.Jobs)
 	}
 	o = last.since(first)
-	o.rss, o.allocs = f.peak(), f.board.Allocs()
+	o.rss, o.allocs = f.peak(), f.progress.Allocs()
 	if watch != nil {
 		return o, watch.Close()
 	}
@@ -159,7 +159,7 @@ func (l *Lab) reading(ctx context.Context, st *store, f *fleet, watch *meter.Mon
 		r.store, r.err = st.usage(ctx)
 	}
 	r.worker = f.cpu()
-	r.done, r.at = f.board.Done(), time.Now()
+	r.done, r.at = f.progress.Done(), time.Now()
 	return r
 }
 

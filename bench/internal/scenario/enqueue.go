@@ -49,11 +49,11 @@ func (l *Lab) enqueue(ctx context.Context, c contender.Contender, push contender
 		return err
 	}
 	defer f.stop()
-	if err := f.until(ctx, time.Millisecond/2, "first push", func() (bool, error) { return f.board.Done() > 0, nil }); err != nil {
+	if err := f.until(ctx, time.Millisecond/2, "first push", func() (bool, error) { return f.progress.Done() > 0, nil }); err != nil {
 		return err
 	}
 	first := l.reading(ctx, st, f, nil)
-	err = f.until(ctx, time.Millisecond, "all pushes", func() (bool, error) { return f.board.Done() >= int64(push.Jobs), nil })
+	err = f.until(ctx, time.Millisecond, "all pushes", func() (bool, error) { return f.progress.Done() >= int64(push.Jobs), nil })
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (l *Lab) enqueue(ctx context.Context, c contender.Contender, push contender
 	row.Add(result.StoreUS, o.storeUS)
 	row.Add(result.Trips, o.trips)
 	if samples > 0 {
-		took, err := micros(f.board.Samples(samples))
+		took, err := micros(f.progress.Samples(samples))
 		if err != nil {
 			return err
 		}

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/troupehq/troupe/bench/internal/board"
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/proc"
+	"github.com/troupehq/troupe/bench/internal/progress"
 )
 
 // patience is how long anything may take before a measurement is given up; it
@@ -17,18 +17,18 @@ const patience = 10 * time.Minute
 
 // fleet is the worker processes of a measurement.
 type fleet struct {
-	board *board.Board
-	procs []*proc.Process
+	progress *progress.Progress
+	procs    []*proc.Process
 }
 
 // fleet starts n processes of c that work on st, or at addr if that is not "".
 func (l *Lab) fleet(c contender.Contender, st *store, addr string, w contender.Work, n, samples int) (*fleet, error) {
-	l.boards++
-	b, err := board.Create(filepath.Join(l.dir, fmt.Sprintf("board-%d", l.boards)), samples)
+	l.starts++
+	b, err := progress.Create(filepath.Join(l.dir, fmt.Sprintf("progress-%d", l.starts)), samples)
 	if err != nil {
 		return nil, err
 	}
-	w.Board, w.Log = b.Path, filepath.Join(l.dir, fmt.Sprintf("jobs-%d.log", l.boards))
+	w.Progress, w.Log = b.Path, filepath.Join(l.dir, fmt.Sprintf("jobs-%d.log", l.starts))
 	if w.Queues == nil {
 		w.Queues = []contender.Queue{{Name: "default"}}
 	}
@@ -39,12 +39,12 @@ func (l *Lab) fleet(c contender.Contender, st *store, addr string, w contender.W
 	} else {
 		w.Postgres = st.pg.URL(st.database)
 	}
-	f := &fleet{board: b}
+	f := &fleet{progress: b}
 	for i := range n {
 		cmd, err := c.Worker(w)
 		if err == nil {
 			var p *proc.Process
-			if p, err = proc.Start(cmd, l.dir, fmt.Sprintf("%s-%d-%d", c.Name, l.boards, i)); err == nil {
+			if p, err = proc.Start(cmd, l.dir, fmt.Sprintf("%s-%d-%d", c.Name, l.starts, i)); err == nil {
 				f.procs = append(f.procs, p)
 			}
 		}
@@ -61,7 +61,7 @@ func (f *fleet) stop() {
 	for _, p := range f.procs {
 		p.Kill()
 	}
-	f.board.Close()
+	f.progress.Close()
 }
 
 // cpu is the processor time that all of them have used.
@@ -100,7 +100,7 @@ func (f *fleet) until(ctx context.Context, step time.Duration, what string, ok f
 			}
 		}
 		if now.After(deadline) {
-			return fmt.Errorf("%s: not in %s, %d jobs done: %s", what, patience, f.board.Done(), f.procs[0].Tail())
+			return fmt.Errorf("%s: not in %s, %d jobs done: %s", what, patience, f.progress.Done(), f.procs[0].Tail())
 		}
 		select {
 		case <-ctx.Done():
@@ -112,7 +112,7 @@ func (f *fleet) until(ctx context.Context, step time.Duration, what string, ok f
 
 // ready waits until all processes have started.
 func (f *fleet) ready(ctx context.Context, n int) error {
-	return f.until(ctx, 10*time.Millisecond, "workers start", func() (bool, error) { return f.board.ReadyCount() >= int64(n), nil })
+	return f.until(ctx, 10*time.Millisecond, "workers start", func() (bool, error) { return f.progress.ReadyCount() >= int64(n), nil })
 }
 
 // pause lets d pass.

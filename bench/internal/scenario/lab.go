@@ -29,7 +29,7 @@ type Lab struct {
 	Log  io.Writer // a line per measurement
 
 	dir     string
-	boards  int
+	starts  int
 	images  map[string]string // format and load -> file, or template database
 	pg      *server.Postgres
 	missing map[string]error

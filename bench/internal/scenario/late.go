@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/bench/internal/board"
 	"github.com/troupehq/troupe/bench/internal/contender"
+	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
 )
 
@@ -62,7 +62,7 @@ func (l *Lab) late(ctx context.Context, c contender.Contender, retries int) erro
 			members := make([]redis.Z, min(1000, n-i))
 			for k := range members {
 				d := at()
-				t := contender.Task{Index: int64(first + i + k), At: board.Now() + d.Nanoseconds()}
+				t := contender.Task{Index: int64(first + i + k), At: progress.Now() + d.Nanoseconds()}
 				score := float64(time.Now().Add(d).UnixMicro()) / 1e6
 				members[k] = redis.Z{Score: score, Member: strings.Replace(contender.Bytes(t, troupe.NewJID(), time.Now()), "default", queue, 1)}
 			}
@@ -80,11 +80,11 @@ func (l *Lab) late(ctx context.Context, c contender.Contender, retries int) erro
 	if err := add("schedule", "critical", 0, n, ahead); err != nil {
 		return err
 	}
-	all := func() (bool, error) { return f.board.Done() >= int64(n+retries), nil }
+	all := func() (bool, error) { return f.progress.Done() >= int64(n+retries), nil }
 	if err := f.until(ctx, time.Millisecond, "all jobs", all); err != nil {
 		return err
 	}
-	lates, err := micros(f.board.Samples(n))
+	lates, err := micros(f.progress.Samples(n))
 	if err != nil {
 		return err
 	}

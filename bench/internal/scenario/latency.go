@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/bench/internal/board"
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/meter"
+	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
 )
 
@@ -68,7 +68,7 @@ func (l *Lab) latency(ctx context.Context, c contender.Contender, work contender
 	if err != nil {
 		return err
 	}
-	samples, err := micros(f.board.Samples(n))
+	samples, err := micros(f.progress.Samples(n))
 	if err != nil {
 		return err
 	}
@@ -92,17 +92,17 @@ func (l *Lab) latency(ctx context.Context, c contender.Contender, work contender
 // push pushes n jobs, one by one, each with the time in it, and waits until they
 // have run. The time in between varies, so that it beats with no timer.
 func push(ctx context.Context, st *store, f *fleet, first, n int) error {
-	done := f.board.Done()
+	done := f.progress.Done()
 	for i := first; i < first+n; i++ {
 		if err := pause(ctx, pushGap/2+rand.N(pushGap)); err != nil {
 			return err
 		}
-		job := contender.Bytes(contender.Task{Index: int64(i), At: board.Now()}, troupe.NewJID(), time.Now())
+		job := contender.Bytes(contender.Task{Index: int64(i), At: progress.Now()}, troupe.NewJID(), time.Now())
 		if err := st.Redis.LPush(ctx, "queue:default", job).Err(); err != nil {
 			return err
 		}
 	}
-	return f.until(ctx, time.Millisecond, "pushed jobs", func() (bool, error) { return f.board.Done() >= done+int64(n), nil })
+	return f.until(ctx, time.Millisecond, "pushed jobs", func() (bool, error) { return f.progress.Done() >= done+int64(n), nil })
 }
 
 // commandsPerJob pushes n more jobs while MONITOR counts. The push is one of the

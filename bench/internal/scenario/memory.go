@@ -55,7 +55,7 @@ func (l *Lab) flow(ctx context.Context, c contender.Contender) error {
 	var rss []float64
 	start := time.Now()
 	err = f.until(ctx, time.Millisecond, "all jobs", func() (bool, error) {
-		done := f.board.Done()
+		done := f.progress.Done()
 		for done >= n*int64(len(rss)+1)/steps && len(rss) < steps {
 			rss = append(rss, float64(proc.RSS(f.procs[0].PID()))/(1<<20))
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/bench/internal/board"
 	"github.com/troupehq/troupe/bench/internal/contender"
+	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
 )
 
@@ -56,7 +56,7 @@ func (l *Lab) mixed(ctx context.Context, c contender.Contender, burst int) error
 	}
 	for i := 0; i < n; i += burst {
 		jobs := make([]any, min(burst, n-i))
-		now := board.Now()
+		now := progress.Now()
 		for k := range jobs {
 			t := contender.Task{Index: int64(i + k), At: now}
 			if (i+k)%mixedEach == 0 {
@@ -71,10 +71,10 @@ func (l *Lab) mixed(ctx context.Context, c contender.Contender, burst int) error
 			return err
 		}
 	}
-	if err := f.until(ctx, time.Millisecond, "all jobs", func() (bool, error) { return f.board.Done() >= int64(n), nil }); err != nil {
+	if err := f.until(ctx, time.Millisecond, "all jobs", func() (bool, error) { return f.progress.Done() >= int64(n), nil }); err != nil {
 		return err
 	}
-	waits, err := micros(f.board.Samples(n))
+	waits, err := micros(f.progress.Samples(n))
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func TestProtocol(t *testing.T) {
 	t.Logf("%d histories, %d steps, %v", *histories, steps, seen)
 	for _, what := range []string{
 		"adopted", "broken off", "cloned", "closed a connection", "command lost", "cut", "fell back", "fenced",
-		"forgotten by redis", "killed", "reply too large", "told fenced", "twin", "written back",
+		"forgotten by redis", "killed", "reply too large", "told fenced", "duplicate", "written back",
 	} {
 		if seen[what] == 0 && *histories >= 1500 {
 			t.Errorf("%q never happened", what)

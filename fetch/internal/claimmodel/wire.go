@@ -136,11 +136,11 @@ func (w *World) arrive(x *msg) {
 	if w.faults.breakOff && x.o != nil && w.pick(12) == 1 {
 		left = 1 + w.pick(12)
 	}
-	if x.again && w.faults.twins && w.pick(8) == 1 {
-		twin := *x
-		twin.got, twin.again = nil, false
-		w.wire = append(w.wire, &twin)
-		w.note("twin")
+	if x.again && w.faults.duplicates && w.pick(8) == 1 {
+		duplicate := *x
+		duplicate.got, duplicate.again = nil, false
+		w.wire = append(w.wire, &duplicate)
+		w.note("duplicate")
 	}
 	x.answer(w, w.run(x.m, left, x.script))
 	if left >= 0 && x.reply.Verdict == Failed {

@@ -35,9 +35,9 @@ type World struct {
 
 // faults says which faults a history has.
 type faults struct {
-	cuts, late, twins, breakOff, crash, machine, pause, suspend bool
-	fallBack, spoil, full, outcomes, leave, thin, clone, ruby   bool
-	twice                                                       bool // the same bytes are pushed twice
+	cuts, late, duplicates, breakOff, crash, machine, pause, suspend bool
+	fallBack, spoil, full, outcomes, leave, thin, clone, ruby        bool
+	twice                                                            bool // the same bytes are pushed twice
 }
 
 func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World {
@@ -53,7 +53,7 @@ func newWorld(pick func(int) int, rules *Without, trace *strings.Builder) *World
 	}
 	some := func() bool { return pick(3) == 1 }
 	f := &w.faults
-	f.cuts, f.late, f.twins, f.breakOff = pick(2) == 1, some(), some(), some()
+	f.cuts, f.late, f.duplicates, f.breakOff = pick(2) == 1, some(), some(), some()
 	f.crash, f.machine, f.pause, f.suspend = pick(2) == 1, some(), pick(2) == 1, some()
 	f.fallBack, f.spoil, f.full, f.outcomes = pick(2) == 1, some(), some(), pick(2) == 1
 	f.leave, f.thin, f.clone, f.ruby = some(), pick(6) == 1, pick(8) == 1, some()

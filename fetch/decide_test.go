@@ -16,25 +16,25 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
-// judgeFunc counts jobs by their bytes.
-type judgeFunc func(Orphan) Fate
+// policyFunc counts jobs by their bytes.
+type policyFunc func(Orphan) Decision
 
-func (judgeFunc) Key(payload []byte) string { return string(payload) }
-func (f judgeFunc) Judge(o Orphan) Fate     { return f(o) }
+func (policyFunc) Key(payload []byte) string  { return string(payload) }
+func (f policyFunc) Decide(o Orphan) Decision { return f(o) }
 
-func judging(t *testing.T, rdb redis.UniversalClient, f judgeFunc) *Rescuer {
+func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *Rescuer {
 	t.Helper()
-	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Judge: f, Identity: "host:1:aa", Window: time.Hour})
+	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// Each fate has its place, and the job is nowhere else after it.
-func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
+// Each decision has its place, and the job is nowhere else after it.
+func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	fates := map[string]Fate{
+	decisions := map[string]Decision{
 		"a0": {},
 		"a1": {Suspect: true},
 		"a2": {Queue: "b", Payload: []byte("a2, edited")},
@@ -43,10 +43,10 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 		"a5": {},
 	}
 	var seen []Orphan
-	r := judging(t, rdb, func(o Orphan) Fate { seen = append(seen, o); return fates[string(o.Unit.Payload)] })
-	dead := die(t, rdb, "h:2:bb", len(fates), "a")
+	r := deciding(t, rdb, func(o Orphan) Decision { seen = append(seen, o); return decisions[string(o.Unit.Payload)] })
+	dead := die(t, rdb, "h:2:bb", len(decisions), "a")
 	done := mustRescue(t, r.Rescue)
-	if done.Units != len(fates) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(fates) {
+	if done.Units != len(decisions) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(decisions) {
 		t.Errorf("rescued: %+v", done)
 	}
 	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"a0", "a5"}) {
@@ -71,7 +71,7 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 		t.Errorf("%d fields are left in the place, want the tombstone", n)
 	}
 	var elsewhere []string
-	for _, j := range done.Details[0].Judged {
+	for _, j := range done.Details[0].Rerouted {
 		elsewhere = append(elsewhere, string(j.Orphan.Unit.Payload))
 	}
 	if slices.Sort(elsewhere); !slices.Equal(elsewhere, []string{"a1", "a2", "a3", "a4"}) {
@@ -79,7 +79,7 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 	}
 	for _, o := range seen {
 		if o.From != dead.cur.id || len(o.Recoveries) != 1 || o.Recoveries[0].Process != "h:2:bb" || o.Recoveries[0].Cause != "its lease ran out" {
-			t.Errorf("judged: %+v", o)
+			t.Errorf("decided: %+v", o)
 		}
 	}
 	known := rdb.HKeys(t.Context(), keys.RecoveredLog).Val()
@@ -95,7 +95,7 @@ func TestJudgeSendsUnitsToTheirPlaces(t *testing.T) {
 func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	times := 0
-	r := judging(t, rdb, func(o Orphan) Fate { times = len(o.Recoveries); return Fate{Forget: times == 4} })
+	r := deciding(t, rdb, func(o Orphan) Decision { times = len(o.Recoveries); return Decision{Forget: times == 4} })
 	die(t, rdb, "h:2:1", 1, "a")
 	for want := 1; want <= 4; want++ {
 		mustRescue(t, r.Rescue)
@@ -124,13 +124,13 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 }
 
 // A destination of the wrong type keeps its unit, and no other.
-func TestRefusedFateKeepsTheUnit(t *testing.T) {
+func TestRefusedDecisionKeepsTheUnit(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := judging(t, rdb, func(o Orphan) Fate {
+	r := deciding(t, rdb, func(o Orphan) Decision {
 		if string(o.Unit.Payload) == "a1" {
-			return Fate{To: ToDead}
+			return Decision{To: ToDead}
 		}
-		return Fate{}
+		return Decision{}
 	})
 	dead := die(t, rdb, "h:2:bb", 3, "a")
 	rdb.Set(t.Context(), keys.Dead, "not a set", 0)
@@ -216,12 +216,12 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	mustTakeSuspect(t, f)
 	expire(t, rdb, f.cur.id)
 	var seen []Orphan
-	r := judging(t, rdb, func(o Orphan) Fate { seen = append(seen, o); return Fate{Suspect: true} })
+	r := deciding(t, rdb, func(o Orphan) Decision { seen = append(seen, o); return Decision{Suspect: true} })
 	done := mustRescue(t, r.Rescue)
 	if len(seen) != 1 || !seen[0].Unit.Suspect || seen[0].Unit.Queue != "b" || !seen[0].Recoveries[0].Suspect {
-		t.Errorf("judged: %+v", seen)
+		t.Errorf("decided: %+v", seen)
 	}
-	if done.Units != 1 || len(done.Details[0].Judged) != 0 {
+	if done.Units != 1 || len(done.Details[0].Rerouted) != 0 {
 		t.Errorf("back to the suspects: %+v", done)
 	}
 	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {

@@ -18,17 +18,17 @@ var (
 	errDeciderBusy = errors.New("the decider has not answered about an earlier failure")
 )
 
-// asker asks a user's decider, in a goroutine of its own: it is user code, and
+// guard asks a user's decider, in a goroutine of its own: it is user code, and
 // the supervisor must stay answerable. One that hangs is not asked again before
 // it has returned, so that it costs one second and one goroutine, not one each.
-type asker struct {
+type guard struct {
 	decide Decider
 	asking atomic.Bool
 }
 
 // ask returns the directive for f, the default's with the reason if the decider
 // was overruled.
-func (a *asker) ask(f Failure) (Directive, error) {
+func (a *guard) ask(f Failure) (Directive, error) {
 	if a.decide == nil {
 		return DefaultDecider(f), nil
 	}

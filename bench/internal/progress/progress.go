@@ -1,8 +1,8 @@
-// Package board is a file that the driver and its workers map into memory: the
+// Package progress is a file that the driver and its workers map into memory: the
 // workers count what they run and write down how long it waited, and the driver
 // reads along. A look costs no message, no system call and nothing in the store,
 // so it costs every contender the same.
-package board
+package progress
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ const (
 	firstSample = 8
 )
 
-// Board is one mapped file.
-type Board struct {
+// Progress is one mapped file.
+type Progress struct {
 	Path  string
 	words []int64
 	mem   []byte
@@ -33,7 +33,7 @@ type Board struct {
 }
 
 // Create makes the file with room for samples samples.
-func Create(path string, samples int) (*Board, error) {
+func Create(path string, samples int) (*Progress, error) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func Create(path string, samples int) (*Board, error) {
 }
 
 // Open maps a file that Create made.
-func Open(path string) (*Board, error) {
+func Open(path string) (*Progress, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -55,33 +55,33 @@ func Open(path string) (*Board, error) {
 		return nil, err
 	}
 	if info.Size() < firstSample*8 {
-		return nil, fmt.Errorf("board %s has %d bytes, expected at least %d", path, info.Size(), firstSample*8)
+		return nil, fmt.Errorf("progress %s has %d bytes, expected at least %d", path, info.Size(), firstSample*8)
 	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
 	words := unsafe.Slice((*int64)(unsafe.Pointer(&mem[0])), len(mem)/8)
-	return &Board{Path: path, words: words, mem: mem}, nil
+	return &Progress{Path: path, words: words, mem: mem}, nil
 }
 
 // Close unmaps the file and removes it.
-func (b *Board) Close() {
+func (b *Progress) Close() {
 	_ = unix.Munmap(b.mem)
 	_ = os.Remove(b.Path)
 }
 
 // Ready tells that one more process has started.
-func (b *Board) Ready() { atomic.AddInt64(&b.words[wordReady], 1) }
+func (b *Progress) Ready() { atomic.AddInt64(&b.words[wordReady], 1) }
 
 // ReadyCount is the number of processes that have started.
-func (b *Board) ReadyCount() int64 { return atomic.LoadInt64(&b.words[wordReady]) }
+func (b *Progress) ReadyCount() int64 { return atomic.LoadInt64(&b.words[wordReady]) }
 
 // SetTarget asks for the allocations of a run of n jobs.
-func (b *Board) SetTarget(n int64) { atomic.StoreInt64(&b.words[wordTarget], n) }
+func (b *Progress) SetTarget(n int64) { atomic.StoreInt64(&b.words[wordTarget], n) }
 
 // Add counts n jobs.
-func (b *Board) Add(n int64) {
+func (b *Progress) Add(n int64) {
 	done := atomic.AddInt64(&b.words[wordDone], n)
 	if target := atomic.LoadInt64(&b.words[wordTarget]); target > 0 {
 		b.allocations(done, target)
@@ -89,19 +89,19 @@ func (b *Board) Add(n int64) {
 }
 
 // Done is the number of jobs counted so far.
-func (b *Board) Done() int64 {
+func (b *Progress) Done() int64 {
 	return atomic.LoadInt64(&b.words[wordDone]) + atomic.LoadInt64(&b.words[wordForeign])
 }
 
 // Sample writes down one measurement; i out of range is ignored.
-func (b *Board) Sample(i, value int64) {
+func (b *Progress) Sample(i, value int64) {
 	if i >= 0 && i < int64(len(b.words)-firstSample) {
 		atomic.StoreInt64(&b.words[firstSample+i], max(value, 1))
 	}
 }
 
 // Samples returns the first n measurements; 0 where there is none.
-func (b *Board) Samples(n int) []int64 {
+func (b *Progress) Samples(n int) []int64 {
 	out := make([]int64, min(n, len(b.words)-firstSample))
 	for i := range out {
 		out[i] = atomic.LoadInt64(&b.words[firstSample+i])

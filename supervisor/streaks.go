@@ -2,41 +2,41 @@ package supervisor
 
 import "time"
 
-// ladder counts restarts in a row, for the backoff: of each child, or of the
+// streaks counts restarts in a row, for the backoff: of each child, or of the
 // group. The budget cannot tell: it is of all children, and it slides, so that a
 // long wait would empty it and begin the next with none.
-type ladder struct {
+type streaks struct {
 	backoff Backoff
 	period  time.Duration
-	rungs   map[string]rung
+	rows    map[string]streak
 }
 
-type rung struct {
+type streak struct {
 	restarts int
 	up       time.Time // when the last of them is due
 }
 
 // climb counts a restart that is decided now and returns its wait.
-func (l *ladder) climb(key string, now time.Time) time.Duration {
-	r := l.rungs[key]
+func (l *streaks) climb(key string, now time.Time) time.Duration {
+	r := l.rows[key]
 	if now.Sub(r.up) > l.calm(r.restarts) {
-		r = rung{}
+		r = streak{}
 	}
 	r.restarts++
 	wait := l.backoff.Wait(r.restarts)
 	r.up = now.Add(wait)
-	if l.rungs == nil {
-		l.rungs = map[string]rung{}
+	if l.rows == nil {
+		l.rows = map[string]streak{}
 	}
-	l.rungs[key] = r
+	l.rows[key] = r
 	return wait
 }
 
 // calm is how long a child must have stayed up after so many restarts.
-func (l *ladder) calm(restarts int) time.Duration {
+func (l *streaks) calm(restarts int) time.Duration {
 	b := l.backoff
 	b.Jitter = 0
 	return max(l.period, 2*b.Wait(restarts))
 }
 
-func (l *ladder) reset() { l.rungs = nil }
+func (l *streaks) reset() { l.rows = nil }

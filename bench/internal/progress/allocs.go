@@ -1,4 +1,4 @@
-package board
+package progress
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 // allocations is asked after each job of a run with a target. It reads the
 // runtime's count twice: after a tenth of the jobs, when everything is warm, and
 // at the end.
-func (b *Board) allocations(done, target int64) {
+func (b *Progress) allocations(done, target int64) {
 	if done != target/10 && done != target {
 		return
 	}
@@ -23,7 +23,7 @@ func (b *Board) allocations(done, target int64) {
 
 // Allocs is the number of heap allocations per job of the worker, of all that it
 // did; 0 if no target was set or it was not reached.
-func (b *Board) Allocs() float64 {
+func (b *Progress) Allocs() float64 {
 	target := atomic.LoadInt64(&b.words[wordTarget])
 	if target == 0 {
 		return 0

@@ -8,9 +8,9 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// board is what the demo counts and measures itself, beside the statistics of
+// measures is what the demo counts and measures itself, beside the statistics of
 // the daemon. It is safe for concurrent use.
-type board struct {
+type measures struct {
 	began time.Time
 
 	pushed       atomic.Uint64
@@ -26,7 +26,7 @@ type board struct {
 
 // measure is server middleware: it looks at the clock when a job starts. Jobs
 // from before this demo, which a real Redis may hold, are not measured.
-func (b *board) measure(next troupe.Handler) troupe.Handler {
+func (b *measures) measure(next troupe.Handler) troupe.Handler {
 	return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
 		if p.Failures() > 0 {
 			b.retried.Add(1)
@@ -41,7 +41,7 @@ func (b *board) measure(next troupe.Handler) troupe.Handler {
 }
 
 // stopping tells when the stop began; false before.
-func (b *board) stopping() (time.Time, bool) {
+func (b *measures) stopping() (time.Time, bool) {
 	at := b.stop.Load()
 	return time.Unix(0, at), at != 0
 }

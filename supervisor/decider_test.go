@@ -26,7 +26,7 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 	}{
 		"panics": {decide: func(Failure) Directive { panic("decider") }, is: func(err error) bool {
 			e, ok := errors.AsType[*troupe.PanicError](err)
-			return ok && e.Value == "decider" && strings.Contains(string(e.Stack), "asker_test.go")
+			return ok && e.Value == "decider" && strings.Contains(string(e.Stack), "decider_test.go")
 		}},
 		"ends its goroutine": {decide: func(Failure) Directive { runtime.Goexit(); return Stop }, is: func(err error) bool {
 			_, ok := errors.AsType[*troupe.GoexitError](err)

@@ -1,11 +1,12 @@
-// Package twins runs scripts on Redis and on the embedded server side by side:
+// Package difftest runs scripts on Redis and on the embedded server side by side:
 // equal replies, equal keys. What a simulation on the embedded server shows then
 // holds on Redis.
-package twins
+package difftest
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
@@ -18,8 +19,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/redistest"
 )
+
+// A test that imports this package tries so many states, unless it is told otherwise.
+func init() { _ = flag.Set("rapid.checks", strconv.Itoa(effort.Of(20, 100))) }
 
 // Try draws the keys and arguments of one call of a script, as the package that
 // owns it calls it.

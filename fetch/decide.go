@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	judgeBatch    = 100         // jobs that a policy is asked about between two scripts
-	judgeTime     = time.Second // or so long
+	policyBatch   = 100         // jobs that a policy is asked about between two scripts
+	policyTime    = time.Second // or so long
 	maxRecovered  = 10_000      // jobs whose recoveries are remembered
 	maxRecoveries = 20          // recoveries that are remembered of a job
 )
@@ -26,7 +26,7 @@ const (
 // verdict is what is done with one job.
 type verdict struct {
 	Orphan
-	Fate
+	Decision
 	job        string // as it is counted; "" is not counted
 	recoveries string // that are to be remembered of it; "" is nothing
 	key        string // of the list that it goes to, for ToQueue
@@ -34,10 +34,10 @@ type verdict struct {
 	elsewhere  bool   // that lies in another slot of a cluster
 }
 
-// judged asks the policy about the jobs of the list, the newest first, and moves them.
+// byPolicy asks the policy about the jobs of the list, the newest first, and moves them.
 // It leaves those that cannot be read.
-func (e *emptying) judged(ctx context.Context, from *RescuedFrom) (moved int, err error) {
-	for page, failures := judgeBatch, 0; ; {
+func (e *emptying) byPolicy(ctx context.Context, from *RescuedFrom) (moved int, err error) {
+	for page, failures := policyBatch, 0; ; {
 		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
 		if hasPrefix(err, "WRONGTYPE") || err == nil && len(jobs) == 0 { // closed already, or empty
 			return moved, nil
@@ -87,7 +87,7 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) 
 			moved += int(reply) // 0: it is gone
 			plain := v.To == ToQueue && v.Payload == nil && v.key == e.target()
 			if reply > 0 && !plain {
-				from.Judged = append(from.Judged, Judged{Orphan: v.Orphan, Fate: v.Fate})
+				from.Rerouted = append(from.Rerouted, Rerouted{Orphan: v.Orphan, Decision: v.Decision})
 			}
 		}
 	}
@@ -96,11 +96,11 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) 
 
 // decide asks the policy.
 func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdict, at time.Time, err error) {
-	judge := e.r.cfg.Judge
+	policy := e.r.cfg.Policy
 	args := []any{e.r.cfg.Window.Milliseconds(), maxRecovered}
 	for _, text := range jobs {
 		u := Unit{Queue: e.queue, Payload: bytesOf(text), Receipt: e.field, Suspect: e.suspect}
-		v := verdict{Orphan: Orphan{Unit: u, From: e.id}, job: judge.Key(u.Payload)}
+		v := verdict{Orphan: Orphan{Unit: u, From: e.id}, job: policy.Key(u.Payload)}
 		verdicts, args = append(verdicts, v), append(args, v.job)
 	}
 	known, err := recallScript.Run(ctx, e.r.rdb, e.r.counts(e.queue), args...).StringSlice()
@@ -113,7 +113,7 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 	for i := range verdicts {
 		v := &verdicts[i]
 		v.Recoveries = e.history(known[i+1], at)
-		v.Fate = judge.Judge(v.Orphan)
+		v.Decision = policy.Decide(v.Orphan)
 		queue := cmp.Or(v.Queue, e.queue)
 		v.name, v.key = listName(queue, v.Suspect), keys.Queue(queue)
 		if v.Suspect {
@@ -123,7 +123,7 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 		if text, err := json.Marshal(v.Recoveries); err == nil && !v.Forget {
 			v.recoveries = string(text)
 		}
-		if time.Since(at) > judgeTime && i > 0 && time.Since(at) < time.Hour {
+		if time.Since(at) > policyTime && i > 0 && time.Since(at) < time.Hour {
 			return verdicts[:i+1], at, nil
 		}
 	}
@@ -223,7 +223,7 @@ func (r *Rescuer) counts(queue string) []string {
 
 // Forget forgets the recoveries of these jobs: they have ended.
 func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
-	if r.cfg.Judge == nil {
+	if r.cfg.Policy == nil {
 		return nil // nothing is counted
 	}
 	jobs := make(map[string][]any) // by queue, where each has its own counts
@@ -232,7 +232,7 @@ func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
 		if r.cluster {
 			queue = u.Queue
 		}
-		jobs[queue] = append(jobs[queue], r.cfg.Judge.Key(u.Payload))
+		jobs[queue] = append(jobs[queue], r.cfg.Policy.Key(u.Payload))
 	}
 	var failed []error
 	for _, queue := range slices.Sorted(maps.Keys(jobs)) {

@@ -38,11 +38,11 @@ func TestSuspectsOnAClusterAreTakenOneByOne(t *testing.T) {
 
 // On a cluster the set of queues and the other queues lie in slots of their own. What
 // becomes a suspect is listed as a queue, what changes its queue takes its count along.
-func TestJudgeOnACluster(t *testing.T) {
+func TestPolicyOnACluster(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	ctx := t.Context()
-	fates := map[string]Fate{"suspect": {Suspect: true}, "moved": {Queue: "b"}, "plain": {}, "gone": {Queue: "b", Forget: true}}
-	r := judging(t, rdb, func(o Orphan) Fate { return fates[string(o.Unit.Payload)] })
+	decisions := map[string]Decision{"suspect": {Suspect: true}, "moved": {Queue: "b"}, "plain": {}, "gone": {Queue: "b", Forget: true}}
+	r := deciding(t, rdb, func(o Orphan) Decision { return decisions[string(o.Unit.Payload)] })
 	const id = "h:2:bb#default.1"
 	slot, common := keys.SlotOf("a", true), keys.CommonOf(id, true)
 	rdb.LPush(ctx, slot.List(id, "1.1"), "suspect", "moved", "plain", "gone")

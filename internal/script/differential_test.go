@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/script/twins"
+	"github.com/troupehq/troupe/internal/script/difftest"
 )
 
 const (
@@ -45,7 +45,7 @@ func add(args []any, more ...string) []any {
 
 // scriptTries are the keys and arguments with which each script is tried: as the
 // package that owns it calls it, on whatever the keys hold.
-var scriptTries = map[string]twins.Try{
+var scriptTries = map[string]difftest.Try{
 	"sched/due": func(t *rapid.T) ([]string, []any) { // the clock is in the answer: nobody asks for less than a second
 		args := []any{
 			rapid.SampledFrom([]string{"me", "other", ""}).Draw(t, "who"), rapid.SampledFrom([]int{0, 1500}).Draw(t, "life"), 3000,
@@ -102,7 +102,7 @@ var scriptTries = map[string]twins.Try{
 		}
 		return keys, args
 	},
-	"inspect/bury": func(t *rapid.T) ([]string, []any) {
+	"inspect/kill": func(t *rapid.T) ([]string, []any) {
 		from := rapid.SampledFrom([]string{setA, dead}).Draw(t, "from")
 		args := []any{"7", rapid.SampledFrom([]string{"", "1"}).Draw(t, "oldest"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "limit")}
 		for _, m := range some(t, 4) {
@@ -197,7 +197,7 @@ func fill(t *rapid.T) (writes [][]any) {
 // replies, equal keys. What a simulation on the embedded server shows then holds
 // on Redis. Those of package fetch have a test of their own there.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
-	pair := twins.New(t)
+	pair := difftest.New(t)
 	root := filepath.Join("..", "..")
 	tried := 0
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {

@@ -1,17 +1,17 @@
-package board_test
+package progress_test
 
 import (
 	"path/filepath"
 	"sync"
 	"testing"
 
-	"github.com/troupehq/troupe/bench/internal/board"
+	"github.com/troupehq/troupe/bench/internal/progress"
 )
 
 // Two maps of one file see each other's counts: that is all the driver has.
 func TestMapsShareCountsAndSamples(t *testing.T) {
 	driver := create(t, 10)
-	worker, err := board.Open(driver.Path)
+	worker, err := progress.Open(driver.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +58,15 @@ func TestAllocsCountTheWarmPartOfARun(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesAFileThatIsNoBoard(t *testing.T) {
-	if _, err := board.Open(filepath.Join(t.TempDir(), "none")); err == nil {
+func TestOpenRefusesAnotherFile(t *testing.T) {
+	if _, err := progress.Open(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a missing file was opened")
 	}
 }
 
-func create(t *testing.T, samples int) *board.Board {
+func create(t *testing.T, samples int) *progress.Progress {
 	t.Helper()
-	b, err := board.Create(filepath.Join(t.TempDir(), "board"), samples)
+	b, err := progress.Create(filepath.Join(t.TempDir(), "progress"), samples)
 	if err != nil {
 		t.Fatal(err)
 	}
