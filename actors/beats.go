@@ -96,7 +96,7 @@ func (d *Daemon) flush(ctx context.Context) error {
 }
 
 func (d *Daemon) beatState() beat.State {
-	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.hushed.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
+	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.quieting.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
 	for _, c := range d.capsules {
 		for i, w := range c.working() {
 			ref := w.ref()

@@ -1,10 +1,8 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +13,12 @@ import (
 	"github.com/troupehq/troupe/fetch"
 )
 
-// capsule is the durable half of a manager, its fetcher and its processors. It
-// outlives every incarnation of them: queues of units, slots, ledger and flags
-// are here, so that an actor may crash at any instant and the next one derives
-// what to do. Its lock is never held across I/O or user code.
+// capsule is what a manager, its fetcher and its processors work on. It outlives
+// every incarnation of them, so an actor may crash at any instant and the next one
+// goes on from what is here. Its lock is never held across I/O or user code.
+//
+// Jobs go from the fetch goroutine (intake.go) through the inbox to the worker
+// goroutines (worker.go), and from there through the settler to Redis.
 type capsule struct {
 	d       *Daemon
 	cfg     Capsule
@@ -29,45 +29,33 @@ type capsule struct {
 
 	announce sync.Once // the first start of the manager
 
-	mu       sync.Mutex
-	manager  *actor.PID
-	fetch    *actor.PID
-	fetchBox *mailbox // of fetch
-	fetchUp  bool     // it is started and not stopping
-	slots    []*slot
-	idle     []int   // indices of free slots, last in first out
-	abreast  int     // how many slots may be about to begin
-	woken    []int   // of slots that were offered a unit and may not have begun it
-	inbox    []*work // fetched, waiting for a slot
-	pace     pace
-	stale    *time.Timer // looks at what waits in the inbox; nil if nothing does
-	opened   bool        // the fetcher is registered
-	calling  bool        // a Take is under way
-	rung     bool        // the fetcher has been told that a Take is due
-	ackDue   bool        // acks have waited long enough
-	giving   bool        // units go back to their queues: what comes after them must not be taken before
-	waiting  bool        // a Wait is under way
-	dry      bool        // the last Take found less than it asked for
-	failing  int         // consecutive failed Takes
-	deaf     int         // consecutive failed Waits
-	retryAt  time.Time
-	deafJobs []*deafJob
-	stopWait context.CancelFunc
-	quiet    bool
-	held     bool // nothing is started or fetched: a suspect runs, or is about to
+	mu      sync.Mutex
+	manager *actor.PID
+	slots   []*slot
+	workers int       // those that have a slot
+	running int       // those of them that have a job
+	idle    []*worker // those that wait for one, but for those that are being woken
+	waking  int
+	inbox   []*work // fetched, waiting for a worker, the oldest first
+	quiet   bool    // nothing is fetched any more
+	held    bool    // nothing is fetched: a suspect runs, or is about to
+	intake
+	unresponsive []*unresponsiveJob
 
 	processed, failed atomic.Uint64 // since the last flush of the heartbeat
 	totalProcessed    atomic.Uint64
 	totalFailed       atomic.Uint64
-	busy              atomic.Int64
+	busy              atomic.Int64  // goroutines that run a job
 	refused           atomic.Uint64 // settlements that came too late
 	fencings          atomic.Uint64
-	heldBack          atomic.Int64 // failed jobs that wait without a slot for a key that refuses them
+	heldBack          atomic.Int64 // failed jobs that wait without a worker for a key that refuses them
 }
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
-	c := &capsule{d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency), abreast: abreast()}
-	c.pace = newPace(cfg.FetchBytes)
+	c := &capsule{
+		d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency),
+	}
+	c.ahead = newLookAhead(cfg.FetchBytes)
 	c.settler = &settler{c: c, mu: &c.mu}
 	for i := range c.slots {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}
@@ -93,15 +81,14 @@ func (c *capsule) managerPID() *actor.PID {
 	return c.manager
 }
 
-// ringFetcher rings the fetcher's doorbell.
-func (c *capsule) ringFetcher() {
+func (c *capsule) isQuiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fetchBox.ring()
+	return c.quiet
 }
 
-// hush begins quiet: no new work, and what has not started goes back.
-func (c *capsule) hush() {
+// beginQuiet ends the fetching; what no worker has begun goes back.
+func (c *capsule) beginQuiet() {
 	c.mu.Lock()
 	if c.quiet {
 		c.mu.Unlock()
@@ -111,19 +98,16 @@ func (c *capsule) hush() {
 	back := c.inbox
 	c.inbox = nil
 	for _, s := range c.slots {
-		if s.pending != nil {
-			back = append(back, s.pending)
-			s.pending = nil
+		if s.worker != nil {
+			s.worker.stop()
 		}
-		s.idle = false
 	}
-	c.idle = nil
-	if c.stopWait != nil {
-		c.stopWait()
+	if c.endWait != nil {
+		c.endWait()
 	}
+	c.wakeFetch()
 	c.mu.Unlock()
 	c.d.outage.leave(c.path("fetcher"))
-	slices.SortFunc(back, func(a, b *work) int { return cmp.Compare(a.order, b.order) })
 	c.takeBack(back)
 }
 
@@ -131,15 +115,47 @@ func (c *capsule) hush() {
 func (c *capsule) fetchEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.quiet && !c.calling && !c.waiting
+	return c.quiet && !c.calling
 }
 
 // drained tells whether the capsule is quiet and every unit is settled.
-func (c *capsule) drained() bool {
-	if !c.fetchEnded() {
-		return false
+func (c *capsule) drained() bool { return c.fetchEnded() && c.ledger.size() == 0 }
+
+// settled takes units off the ledger whose outcome is in Redis.
+func (c *capsule) settled(ws ...*work) {
+	c.ledger.settled(ws...)
+	if c.d.isolating.Load() {
+		c.d.changes.ring()
 	}
-	return c.ledger.size() == 0
+	if len(ws) > 0 && c.d.quieting.Load() {
+		c.d.noteFinished(ws)
+		c.d.wakeLauncher()
+	}
+}
+
+// takeBack returns units to their queues unless their outcome is decided already.
+func (c *capsule) takeBack(ws []*work) []*pendingMove {
+	var mine []*work
+	for _, w := range ws {
+		if c.ledger.take(w) {
+			mine = append(mine, w)
+		}
+	}
+	return c.giveBack(mine)
+}
+
+// giveBack returns units that were never started to their queues.
+func (c *capsule) giveBack(ws []*work) []*pendingMove {
+	moves := make([]*pendingMove, 0, len(ws))
+	for _, w := range ws {
+		moves = append(moves, &pendingMove{
+			w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{}), parked: make(chan struct{}),
+		})
+	}
+	if len(moves) > 0 {
+		c.settler.submit(moves...)
+	}
+	return moves
 }
 
 // onFenced ends what another process has taken over.
@@ -151,15 +167,6 @@ func (c *capsule) onFenced(err error) {
 	interrupted, late := c.ledger.fenced(f.Incarnation)
 	c.refused.Add(uint64(late))
 	c.fencings.Add(1)
-	c.mu.Lock()
-	kept := c.inbox[:0]
-	for _, w := range c.inbox {
-		if c.ledger.isOpen(w) {
-			kept = append(kept, w)
-		}
-	}
-	c.inbox = kept
-	c.mu.Unlock()
 	var jobs []JobRef
 	for _, w := range interrupted {
 		w.interrupt(troupe.ErrFenced)
@@ -173,15 +180,60 @@ func (c *capsule) onFenced(err error) {
 		Msg("fenced: this process was taken for dead and its jobs were put back by another")
 }
 
-// working is a snapshot of the running jobs.
+// working is a snapshot of the running jobs, by processor.
 func (c *capsule) working() map[int]*work {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := map[int]*work{}
 	for _, s := range c.slots {
-		if s.running != nil {
-			m[s.index] = s.running
+		if s.worker == nil {
+			continue
+		}
+		if w := s.worker.job; w != nil {
+			m[s.index] = w
 		}
 	}
 	return m
 }
+
+// renew gives the sign of life of the capsule's fetcher.
+func (c *capsule) renew() {
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	part := c.path("lease")
+	switch err := c.fetcher.Renew(ctx); {
+	case fenced(err):
+		c.onFenced(err)
+	case err != nil:
+		c.d.outage.failed(part, err)
+	default:
+		c.d.outage.ok(part)
+	}
+}
+
+// open registers the fetcher once.
+func (c *capsule) open() error {
+	if c.isOpened() {
+		return nil
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	if err := c.fetcher.Open(ctx); err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		return err
+	}
+	c.d.outage.ok(c.path("fetcher"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened = true
+	return nil
+}
+
+func (c *capsule) isOpened() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.opened
+}
+
+// labels are those of the goroutine of a job in profiles, by which its stack is found.
+func (c *capsule) labels(i int) context.Context { return slotLabels(c.processorPath(i)) }

@@ -137,11 +137,13 @@ func (c *cell) born() uint64 {
 func (c *cell) suspend(on bool) {
 	c.mu.Lock()
 	c.box.suspended.Store(on)
+	inner := c.inner
 	resumed := !on && c.state == StateCrashed
 	if resumed {
 		c.state, c.since, c.until, c.gaveUp = StateRunning, time.Now(), time.Time{}, false
 	}
 	c.mu.Unlock()
+	c.box.pause(inner, on)
 	if resumed {
 		c.publish(func(a ActorEvent) Event { return ActorResumed{a} })
 	}
@@ -176,6 +178,13 @@ func (c *cell) fail(err error, stack []byte) {
 	defer c.mu.Unlock()
 	c.failures++
 	c.lastFailure, c.lastStack = err, stack
+}
+
+// instance is the actor of this incarnation.
+func (c *cell) instance() actor.Actor {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.inner
 }
 
 func (c *cell) snapshotState() State {

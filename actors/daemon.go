@@ -49,7 +49,7 @@ type Daemon struct {
 	epochs   atomic.Uint64
 
 	machinery *tracker     // our own goroutines
-	jobs      atomic.Int64 // job goroutines
+	untold    atomic.Int64 // stored failures that are still to be told of
 	changes   *broadcast   // rung whenever the stop protocol may have come further
 
 	settleCtx    context.Context // ends when nothing is settled any more
@@ -63,7 +63,7 @@ type Daemon struct {
 	deaths       *deaths
 	recovery     *recoveryPolicy
 	events       *events
-	hushed       atomic.Bool // quiet or later, for the hot path
+	quieting     atomic.Bool // quiet or later, for the hot path
 
 	mu        sync.Mutex
 	begun     bool // Start was called
@@ -255,8 +255,8 @@ func (d *Daemon) root() *actor.RootContext { return d.sys.Load().Root }
 
 func (d *Daemon) setLauncher(pid *actor.PID) { d.launcher.Store(pid) }
 
-// ringLauncher tells whoever waits for the end of a stop to look again.
-func (d *Daemon) ringLauncher() {
+// wakeLauncher tells whoever waits for the end of a stop to look again.
+func (d *Daemon) wakeLauncher() {
 	d.changes.ring()
 	if pid := d.launcher.Load(); pid != nil {
 		d.root().Send(pid, wake{})
@@ -327,7 +327,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (d *Daemon) Stats() Stats {
-	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.hushed.Load() || d.allQuiet()}
+	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.quieting.Load() || d.allQuiet()}
 	for _, c := range d.capsules {
 		s.Processed += c.totalProcessed.Load()
 		s.Failed += c.totalFailed.Load()

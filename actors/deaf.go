@@ -28,8 +28,8 @@ const (
 	maxStack     = 2048 // bytes of a stack that are kept
 )
 
-// deafJob is one that is deaf now. Guarded by capsule.mu.
-type deafJob struct {
+// unresponsiveJob is one that is deaf now. Guarded by capsule.mu.
+type unresponsiveJob struct {
 	e     *execution
 	shown Deaf
 	cause error
@@ -47,11 +47,11 @@ func (e *execution) checkDeaf(since time.Time, cause error) {
 		return
 	}
 	c := e.c
-	shown := Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.slot)}
+	shown := Deaf{JobRef: e.w.ref(), Since: since, Cause: cause.Error(), Stack: c.stackOf(e.k.s.index)}
 	c.mu.Lock()
-	c.deafJobs = append(c.deafJobs, &deafJob{e: e, cause: cause, shown: shown})
+	c.unresponsive = append(c.unresponsive, &unresponsiveJob{e: e, cause: cause, shown: shown})
 	c.mu.Unlock()
-	c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("jid", cut.Text(e.jid)).
+	c.d.log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid)).
 		Str("class", cut.Text(e.class)).Str("queue", cut.Text(e.w.unit.Queue)).
 		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is deaf: it goes on although its context was cancelled")
@@ -67,22 +67,22 @@ func (e *execution) checkDeaf(since time.Time, cause error) {
 // heard is called when a job that was deaf has ended.
 func (c *capsule) heard(e *execution) {
 	c.mu.Lock()
-	c.deafJobs = slices.DeleteFunc(c.deafJobs, func(j *deafJob) bool { return j.e == e })
+	c.unresponsive = slices.DeleteFunc(c.unresponsive, func(j *unresponsiveJob) bool { return j.e == e })
 	c.mu.Unlock()
 	c.replaceDeaf()
 }
 
 // replaceDeaf gives the slots of deaf jobs to others, as far as the limit allows.
 func (c *capsule) replaceDeaf() {
-	var given []*deafJob
+	var given []*unresponsiveJob
 	c.mu.Lock()
 	replaced := 0
-	for _, j := range c.deafJobs {
+	for _, j := range c.unresponsive {
 		if j.shown.Replaced {
 			replaced++
 		}
 	}
-	for _, j := range c.deafJobs {
+	for _, j := range c.unresponsive {
 		if replaced < c.cfg.MaxDeaf && !j.shown.Replaced && !c.quiet {
 			j.shown.Replaced = true
 			replaced++
@@ -91,9 +91,7 @@ func (c *capsule) replaceDeaf() {
 	}
 	c.mu.Unlock()
 	for _, j := range given {
-		if j.e.freed.CompareAndSwap(false, true) {
-			c.finish(j.e.slot, nil, false, nil, time.Now())
-		}
+		j.e.free()
 		c.d.spawn(c.managerPID(), j.e.giveUp(j.cause))
 	}
 }
@@ -107,7 +105,7 @@ func (e *execution) giveUp(cause error) func() {
 		p = nil
 	}
 	end := &execution{
-		c: e.c, slot: e.slot, w: e.w, started: e.started, ended: now, payload: p,
+		c: e.c, k: e.k, w: e.w, started: e.started, ended: now, payload: p,
 		jid: e.jid, class: e.class, wrapped: e.wrapped, handler: e.handler, log: e.log, err: cause, returned: true,
 	}
 	end.freed.Store(true)
@@ -123,7 +121,7 @@ func (c *capsule) deafNow() []Deaf {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Deaf
-	for _, j := range c.deafJobs[:min(len(c.deafJobs), maxDeafShown)] {
+	for _, j := range c.unresponsive[:min(len(c.unresponsive), maxDeafShown)] {
 		out = append(out, j.shown)
 	}
 	slices.SortFunc(out, func(a, b Deaf) int { return a.Since.Compare(b.Since) })
@@ -138,7 +136,7 @@ func (c *capsule) abandoned() []*work {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, j := range c.deafJobs {
+	for _, j := range c.unresponsive {
 		if j.shown.Replaced {
 			out = append(out, j.e.w)
 		}
@@ -149,8 +147,8 @@ func (c *capsule) abandoned() []*work {
 // The goroutine of a slot has a label in profiles by which its stack is found.
 const slotLabel = "troupe"
 
-func (c *capsule) labels(i int) context.Context {
-	return pprof.WithLabels(context.Background(), pprof.Labels(slotLabel, c.processorPath(i)))
+func slotLabels(path string) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels(slotLabel, path))
 }
 
 // stackOf finds the stack of the job in slot i in a profile of all goroutines;

@@ -79,8 +79,8 @@ func (q *deaths) work() {
 		q.running--
 		q.fill()
 		q.mu.Unlock()
-		if q.d.hushed.Load() {
-			q.d.ringLauncher()
+		if q.d.quieting.Load() {
+			q.d.wakeLauncher()
 		}
 	}()
 	for {

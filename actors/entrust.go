@@ -30,7 +30,7 @@ func (s *settler) entrust(m *pendingMove) bool {
 		return false
 	}
 	s.entrustedMoves.add(m, 1)
-	s.c.d.jobs.Add(1)
+	s.c.d.untold.Add(1)
 	s.moves = append(s.moves, m)
 	wait := s.running || s.linger()
 	s.mu.Unlock()
@@ -130,9 +130,9 @@ func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 			s.mu.Unlock()
 			d.spawn(owner, s.report)
 		}
-		d.jobs.Add(-1)
-		if d.hushed.Load() {
-			d.ringLauncher()
+		d.untold.Add(-1)
+		if d.quieting.Load() {
+			d.wakeLauncher()
 		}
 	}()
 	m.then.over()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
-	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +41,7 @@ func (c *capsule) buildClasses() {
 // panic, call Goexit or never return, and the actors stay answerable.
 type execution struct {
 	c       *capsule
-	slot    int
+	k       *worker
 	w       *work
 	started time.Time
 	ended   time.Time
@@ -64,57 +63,38 @@ type execution struct {
 	goBroken   bool // a goroutine of the job panicked
 
 	job   jobContext
-	freed atomic.Bool // the slot has been given back already
+	freed atomic.Bool // the job has left its slot
 	over  atomic.Bool // the handler and its goroutines have ended
 	deaf  atomic.Bool // listed as such
 
 	iteration *iteration // nil if the job is not iterable
 }
 
-// run is the goroutine of slot i: it runs w and then, as long as it can, the
-// next unit that waits, without a detour by the slot's actor. It ends when the
-// slot is idle, when the capsule is quiet, and with a job that panicked: then
-// the actor takes over.
-func (c *capsule) run(i int, w *work) {
-	deepen()
-	defer func() {
-		c.d.jobs.Add(-1) // after the slot: a stop looks at the slots when no job is left
-		if c.d.hushed.Load() {
-			c.d.ringLauncher()
-		}
-	}()
-	pprof.SetGoroutineLabels(c.slots[i].labels)
-	for now := time.Now(); w != nil; {
-		w, now = c.execute(i, w, now)
-	}
-}
-
-// execute runs the job of slot i to its end: perform, settle, then free the slot.
-// It returns what the slot is to run next, and what time it is then. Everything
-// after the handler is deferred, since a Goexit runs nothing else.
-func (c *capsule) execute(i int, w *work, now time.Time) (next *work, then time.Time) {
+// execute runs a job to its end: perform, settle, then free the slot. It tells whether
+// the goroutine goes on with another job, and what time it is then; zero if that is to be
+// looked up. Everything after the handler is deferred, since a Goexit runs nothing else.
+func (c *capsule) execute(k *worker, w *work, now time.Time) (then time.Time, again bool) {
 	e := &w.run
-	e.c, e.slot, e.w, e.started, e.log = c, i, w, now, &c.d.log
+	e.c, e.k, e.w, e.started, e.log = c, k, w, now, &c.d.log
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
-			c.d.panicked(c.slotPID(i), v)
+			c.d.panicked(c.slotPID(k.s.index), v)
 		}
-		next, then = e.done()
+		then, again = e.done()
 	}()
 	defer e.conclude()
 	defer e.gathered()
 	defer e.caught()
 	e.perform()
 	e.returned = true
-	return nil, time.Time{}
+	return time.Time{}, false
 }
 
-// done ends the execution: the ack, if the job is to have one, and the slot. It
-// returns the unit that the slot goes on with, and what time it is. For most jobs
-// nothing lies between the end of one and the start of the next: then one look at
+// done ends the execution: the ack, if the job is to have one, and the slot. For most
+// jobs nothing lies between the end of one and the start of the next: then one look at
 // the clock does for both.
-func (e *execution) done() (next *work, now time.Time) {
+func (e *execution) done() (now time.Time, again bool) {
 	var ack *work
 	if e.acked {
 		ack = e.w
@@ -124,13 +104,17 @@ func (e *execution) done() (next *work, now time.Time) {
 		if ack != nil {
 			e.c.settler.ack(ack)
 		}
-		return nil, time.Time{}
+		e.c.busy.Add(-1)
+		return time.Time{}, false
 	}
-	next, late := e.finish(ack)
-	if next != nil && (late || !e.acked || e.told()) {
-		return next, time.Now()
+	if e.ended.IsZero() {
+		e.ended = time.Now()
 	}
-	return next, e.ended
+	yielded := e.c.finish(e.k, e.crash, ack, e.ended)
+	if !yielded && e.acked && !e.told() {
+		now = e.ended
+	}
+	return now, e.concluded && e.crash == nil
 }
 
 // told tells whether a log or a subscriber, either of which may block, was told of
@@ -139,18 +123,11 @@ func (e *execution) told() bool {
 	return e.c.d.events.wanted.Load() || e.log.GetLevel() <= zerolog.InfoLevel
 }
 
-// free gives the slot back, once, before the end of the execution.
+// free gives the slot to another worker before the end of the execution.
 func (e *execution) free() {
 	if !e.freed.Swap(true) {
-		e.finish(nil)
+		e.c.replace(e.k)
 	}
-}
-
-func (e *execution) finish(ack *work) (next *work, late bool) {
-	if e.ended.IsZero() {
-		e.ended = time.Now()
-	}
-	return e.c.finish(e.slot, e.crash, e.concluded, ack, e.ended)
 }
 
 func (e *execution) perform() {
@@ -167,8 +144,6 @@ func (e *execution) perform() {
 		e.payload = nil
 		return
 	}
-	e.c.busy.Add(1)
-	defer e.c.busy.Add(-1)
 	var ok bool
 	if e.handler, ok = e.c.classes[e.name]; !ok {
 		if e.name == notajob.Class {

@@ -1,34 +1,43 @@
 package actors
 
-import (
-	"github.com/asynkron/protoactor-go/actor"
-)
+import "github.com/asynkron/protoactor-go/actor"
 
-// fetcher decides when to take work. It holds nothing: demand is derived from
-// the idle slots, calls run in goroutines (one Take and one Wait at most, see
-// capsule.pump; a Wait that brings news makes the Take itself), units go to the capsule's inbox.
+// fetcher owns the fetch goroutine of its capsule (intake.go), which outlives a restart
+// as a worker does, and fetches nothing while the fetcher is down or kept from taking
+// messages.
 type fetcher struct{ c *capsule }
 
 func (f *fetcher) Receive(ctx actor.Context) {
+	c := f.c
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		f.c.mu.Lock()
-		f.c.fetch, f.c.fetchBox, f.c.fetchUp = ctx.Self(), f.c.d.tree.box(ctx.Self().GetId()), true
-		f.c.mu.Unlock()
+		c.mu.Lock()
+		c.fetch, c.fetchBox, c.fetchUp = ctx.Self(), c.d.tree.box(ctx.Self().GetId()), true
+		c.mu.Unlock()
 		f.step(ctx)
-	case *actor.Restarting, *actor.Stopping:
-		f.c.mu.Lock()
-		f.c.fetchUp = false
-		f.c.mu.Unlock()
 	case wake, quiet:
 		f.step(ctx)
+	case *actor.Restarting, *actor.Stopping:
+		c.mu.Lock()
+		c.fetchUp = false
+		c.mu.Unlock()
 	}
 }
 
 func (f *fetcher) step(ctx actor.Context) {
-	if f.c.fetchEnded() {
-		ctx.Stop(ctx.Self())
-		return
+	c := f.c
+	c.mu.Lock()
+	ended := c.quiet && !c.fetching
+	if !ended && !c.fetching {
+		c.fetching = true
+		c.d.spawn(ctx.Self(), c.fetchLoop)
 	}
-	f.c.pump(ctx.Self())
+	c.wakeFetch()
+	c.mu.Unlock()
+	if ended {
+		ctx.Stop(ctx.Self())
+	}
 }
+
+// paused is called when the actor is kept from taking messages: no call begins.
+func (f *fetcher) paused() {}

@@ -32,11 +32,18 @@ func (i *invoker) InvokeSystemMessage(message any) {
 	i.MessageInvoker.InvokeSystemMessage(message)
 }
 
+// InvokeUserMessage tells of a panic that comes too late for its actor: the library
+// drops what a stopped actor is sent.
+func (i *invoker) InvokeUserMessage(message any) {
+	if m, ok := message.(inject); ok && i.cell.snapshotState() == StateStopped {
+		i.cell.oversight.d.logPanic(i.cell.path, "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.reason, nil))
+		return
+	}
+	i.MessageInvoker.InvokeUserMessage(message)
+}
+
 func (i *invoker) EscalateFailure(reason, message any) {
-	i.cell.mu.Lock()
-	inner := i.cell.inner
-	i.cell.mu.Unlock()
-	if c, ok := inner.(interface{ crashed() }); ok { // first, since it starts jobs no more
+	if c, ok := i.cell.instance().(interface{ crashed() }); ok { // first, since it starts jobs no more
 		c.crashed()
 	}
 	crash := supervisor.NewCrash(reason, debug.Stack())

@@ -27,7 +27,7 @@ const (
 // lookForSuspects starts the run of those that wait, if any do. One look per
 // round of the rescuer: fetching asks nothing.
 func (d *Daemon) lookForSuspects(ctx context.Context, owner *actor.PID) {
-	if d.hushed.Load() || d.isolating.Load() {
+	if d.quieting.Load() || d.isolating.Load() {
 		return
 	}
 	for _, c := range d.capsules {
@@ -62,7 +62,7 @@ func (d *Daemon) runSuspects() {
 	for again := true; again; {
 		again = false
 		for _, c := range d.capsules {
-			for !d.hushed.Load() && c.suspectsWait(d.settleCtx) && c.runSuspect() {
+			for !d.quieting.Load() && c.suspectsWait(d.settleCtx) && c.runSuspect() {
 				again = true
 			}
 		}
@@ -78,14 +78,9 @@ func (d *Daemon) hold(held bool) {
 
 func (c *capsule) hold(held bool) {
 	c.mu.Lock()
-	was := c.held
-	if c.held = held; !held {
-		c.dispatch()
-	}
-	c.mu.Unlock()
-	if was && !held {
-		c.ringFetcher()
-	}
+	defer c.mu.Unlock()
+	c.held = held
+	c.wakeFetch()
 }
 
 // awaitFetching waits for cond, at most limit, and no longer than the process
@@ -93,7 +88,7 @@ func (c *capsule) hold(held bool) {
 func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
 	ctx, cancel := context.WithTimeout(d.settleCtx, limit)
 	defer cancel()
-	d.changes.await(ctx, func() bool { return cond() || d.hushed.Load() })
+	d.changes.await(ctx, func() bool { return cond() || d.quieting.Load() })
 	return cond()
 }
 
@@ -103,7 +98,7 @@ func (c *capsule) runSuspect() bool {
 	d := c.d
 	d.hold(true)
 	for until := time.Now().Add(clearTime); !d.awaitFetching(lookTime, d.clear) && time.Now().Before(until); {
-		if d.hushed.Load() || !c.suspectsWait(d.settleCtx) {
+		if d.quieting.Load() || !c.suspectsWait(d.settleCtx) {
 			return false // an idle process was faster
 		}
 	}
@@ -115,7 +110,7 @@ func (c *capsule) runSuspect() bool {
 		}
 		// A slot also comes free with an actor that starts, which rings nobody here.
 		for !d.awaitFetching(lookTime, c.hasSlot) {
-			if d.hushed.Load() {
+			if d.quieting.Load() {
 				return false
 			}
 		}
@@ -125,7 +120,7 @@ func (c *capsule) runSuspect() bool {
 	if w == nil {
 		return false
 	}
-	ended := func() bool { return w.state.Load() == gone && !c.has(w) }
+	ended := func() bool { return w.state.Load() == gone && !c.runs(w) }
 	if !d.awaitFetching(zoneTime, ended) {
 		d.hold(false)
 		for d.settleCtx.Err() == nil && !ended() { // a fence, too, rings nobody
@@ -145,7 +140,7 @@ func (c *capsule) runSuspect() bool {
 func (d *Daemon) clear() bool {
 	for _, c := range d.capsules {
 		c.mu.Lock()
-		busy := c.calling || c.giving
+		busy := c.taking
 		c.mu.Unlock()
 		if busy || c.ledger.size() > 0 {
 			return false
@@ -157,15 +152,13 @@ func (d *Daemon) clear() bool {
 func (c *capsule) hasSlot() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.idle) > 0
+	return c.running+len(c.inbox) < c.workers
 }
 
-// has tells whether w waits or runs in this capsule.
-func (c *capsule) has(w *work) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.slots {
-		if s.pending == w || s.running == w {
+// runs tells whether w occupies a worker.
+func (c *capsule) runs(w *work) bool {
+	for _, running := range c.working() {
+		if running == w {
 			return true
 		}
 	}
@@ -190,20 +183,19 @@ func (c *capsule) takeSuspect() *work {
 	}
 	w := &work{unit: *u, fetched: time.Now()}
 	c.mu.Lock()
-	s := c.willing() // none after quiet
-	if s == nil || !c.ledger.add([]*work{w}) {
+	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.add([]*work{w}) {
 		c.ledger.claim([]*work{w})
 		c.mu.Unlock()
 		c.giveBack([]*work{w})
 		return nil
 	}
-	s.pending = w
+	c.inbox = append(c.inbox, w)
+	c.wakeNext()
 	c.mu.Unlock()
 	ref := w.ref()
 	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(ref.JID)).
 		Str("class", cut.Text(ref.Class)).Str("queue", cut.Text(ref.Queue)).
 		Msg("running a suspect")
-	c.launch(s)
 	return w
 }
 

@@ -80,7 +80,7 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 // least one done, however long it takes to find.
 func (k *iteration) Interrupted() bool {
 	d := k.e.c.d
-	if d.hushed.Load() {
+	if d.quieting.Load() {
 		return true
 	}
 	most := d.cfg.MaxIterationRuntime

@@ -160,7 +160,7 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{
-			Concurrency: 2, Fetch: func(env fetch.Env) (fetch.Fetcher, error) {
+			Concurrency: 1, Fetch: func(env fetch.Env) (fetch.Fetcher, error) {
 				f, err := fetch.NewReliable(env)
 				return &stashing{Fetcher: f}, err
 			},

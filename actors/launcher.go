@@ -16,7 +16,7 @@ type launcher struct {
 	d        *Daemon
 	timer    *time.Timer
 	stopping bool // Restarting or Stopping
-	hushed   bool
+	told     bool // quiet was passed on
 	next     successors
 }
 
@@ -103,8 +103,8 @@ func (l *launcher) step(ctx actor.Context) {
 	if phase == phaseRunning {
 		return
 	}
-	if !l.hushed {
-		l.hushed = true
+	if !l.told {
+		l.told = true
 		for _, pid := range ctx.Children() {
 			ctx.Send(pid, quiet{})
 		}

@@ -9,11 +9,9 @@ import (
 // opened are the capsules whose fetchers are registered.
 func (d *Daemon) opened() (all []*capsule) {
 	for _, c := range d.capsules {
-		c.mu.Lock()
-		if c.opened {
+		if c.isOpened() {
 			all = append(all, c)
 		}
-		c.mu.Unlock()
 	}
 	return all
 }
@@ -30,19 +28,4 @@ func (d *Daemon) renewLeases(owner *actor.PID) {
 		})
 	}
 	all.Wait()
-}
-
-// renew gives the sign of life of the capsule's fetcher.
-func (c *capsule) renew() {
-	ctx, cancel := c.d.redisContext()
-	defer cancel()
-	part := c.path("lease")
-	switch err := c.fetcher.Renew(ctx); {
-	case fenced(err):
-		c.onFenced(err)
-	case err != nil:
-		c.d.outage.failed(part, err)
-	default:
-		c.d.outage.ok(part)
-	}
 }

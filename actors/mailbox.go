@@ -139,18 +139,33 @@ func (m *mailbox) crash(escalate func()) {
 // stays closed when it does.
 func (m *mailbox) holdBack() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.gated.Store(true)
 	m.open.Store(false)
+	m.mu.Unlock()
+	m.pause(m.cell.instance(), true)
 }
 
 func (m *mailbox) letPass() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.gated.Store(false)
 	if m.started {
 		m.flush()
 	} // else Start does
+	m.mu.Unlock()
+	m.pause(m.cell.instance(), false)
+}
+
+// pause tells an actor that owns a goroutine that it gets no messages from now on, or
+// has it look what is to be done when it gets them again.
+func (m *mailbox) pause(inner actor.Actor, on bool) {
+	owner, ok := inner.(interface{ paused() })
+	switch {
+	case !ok:
+	case on:
+		owner.paused()
+	default:
+		m.ring()
+	}
 }
 
 // passes tells whether p passes a Hold.

@@ -15,7 +15,7 @@ import (
 type manager struct {
 	c        *capsule
 	stopping bool // Restarting or Stopping: children end because we do
-	hushed   bool // quiet was passed on
+	told     bool // quiet was passed on
 	alive    int  // processors, those included that are being replaced
 	next     successors
 }
@@ -31,7 +31,7 @@ func (m *manager) Receive(ctx actor.Context) {
 	case *actor.Started:
 		m.start(ctx)
 	case quiet, wake:
-		m.hush(ctx)
+		m.tellQuiet(ctx)
 	case due:
 		if !m.c.isQuiet() {
 			m.next.on(ctx, msg)
@@ -50,20 +50,20 @@ func (m *manager) start(ctx actor.Context) {
 	c, d := m.c, m.c.d
 	c.mu.Lock()
 	c.manager = ctx.Self()
-	hushed := c.quiet
+	quieting := c.quiet
 	busy := make([]bool, len(c.slots))
 	for i, s := range c.slots {
-		busy[i] = s.running != nil
+		busy[i] = s.worker != nil
 	}
 	c.mu.Unlock()
 	for i := range busy {
-		if hushed && !busy[i] {
+		if quieting && !busy[i] {
 			continue
 		}
 		m.child(ctx, "processor-"+strconv.Itoa(i))
 		m.alive++
 	}
-	if !hushed {
+	if !quieting {
 		m.child(ctx, "fetcher")
 	}
 	c.announce.Do(func() {
@@ -71,14 +71,14 @@ func (m *manager) start(ctx actor.Context) {
 			close(d.up)
 		}
 	})
-	m.hush(ctx)
+	m.tellQuiet(ctx)
 }
 
 // child starts the child of this name.
 func (m *manager) child(ctx actor.Context, name string) {
 	c := m.c
 	if i, ok := processorIndex(name); ok {
-		c.d.child(ctx, c.d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, index: i} }), name)
+		c.d.child(ctx, c.d.props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
 		return
 	}
 	c.d.child(ctx, c.d.props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
@@ -93,22 +93,19 @@ func processorIndex(name string) (int, bool) {
 	return i, err == nil
 }
 
-// hush passes quiet on, once: the flag is in the capsule, where those that start
+// tellQuiet passes quiet on, once: the flag is in the capsule, where those that start
 // later find it.
-func (m *manager) hush(ctx actor.Context) {
-	m.c.mu.Lock()
-	hushed := m.c.quiet
-	m.c.mu.Unlock()
-	if !hushed || m.hushed {
+func (m *manager) tellQuiet(ctx actor.Context) {
+	if m.told || !m.c.isQuiet() {
 		return
 	}
-	m.hushed = true
+	m.told = true
 	m.next.stop()
 	m.c.d.tree.disinherit(ctx.Self().GetId())
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, quiet{})
 	}
-	m.c.d.ringLauncher()
+	m.c.d.wakeLauncher()
 }
 
 func (m *manager) ended(ctx actor.Context, path string) {
@@ -119,11 +116,11 @@ func (m *manager) ended(ctx actor.Context, path string) {
 		if !replaced {
 			m.alive--
 		}
-		c.slotDown(i)
+		c.detach(i)
 	}
 	switch {
 	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more
-		c.d.ringLauncher()
+		c.d.wakeLauncher()
 		return
 	case replaced:
 		m.next.step(ctx)
@@ -134,12 +131,6 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	if m.alive == 0 || path == c.path("fetcher") {
 		c.d.quieted(c, path) // nobody is left to run, or to fetch: what waits goes back to the queues
 	}
-}
-
-func (c *capsule) isQuiet() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.quiet
 }
 
 func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }

@@ -85,10 +85,10 @@ func (e *execution) invalid() {
 	if !e.settle(dec) {
 		return
 	}
-	line := c.d.log.Error().Str("actor", c.processorPath(e.slot)).Str("capsule", c.cfg.Name).Str("queue", cut.Text(e.w.unit.Queue)).
+	line := c.d.log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("capsule", c.cfg.Name).Str("queue", cut.Text(e.w.unit.Queue)).
 		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
 	joblog.Err(line, e.err).Msg("not a job: moved to the dead set")
-	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.slot), Message: "parsing a job", Queue: e.w.unit.Queue})
+	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.k.s.index), Message: "parsing a job", Queue: e.w.unit.Queue})
 }
 
 // fail stores the failure, then tells of it. Deciding is the policy's, but it
@@ -157,7 +157,7 @@ func (e *execution) failed(dec retry.Decision) {
 	}
 	e.tell(dec.Action, dec.Score, dec.Wait)
 	c.d.tellErrorHandlers(e.err, ErrorContext{
-		Actor: c.processorPath(e.slot), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
+		Actor: c.processorPath(e.k.s.index), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
 	})
 	if dec.RunDeathHandlers {
 		c.d.bury(dec.DeathPayload, e.err)
@@ -192,12 +192,12 @@ func (e *execution) tell(action retry.Action, score, wait float64) {
 }
 
 func (e *execution) callbackFailed(err error) {
-	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.slot)).Str("jid", cut.Text(e.jid))
+	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid))
 	joblog.Err(line, err).Msg("a retry callback failed")
 }
 
 func (e *execution) event() JobEvent {
-	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.slot), Capsule: e.c.cfg.Name, Job: e.w.ref()}
+	return JobEvent{At: time.Now(), Actor: e.c.processorPath(e.k.s.index), Capsule: e.c.cfg.Name, Job: e.w.ref()}
 }
 
 func (e *execution) result() Event {

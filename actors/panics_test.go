@@ -80,8 +80,8 @@ func TestTwoPanicsForOneProcessor(t *testing.T) {
 	})
 }
 
-// togetherFetcher panics in a Take with acks and in the Wait that is under way
-// meanwhile, once.
+// togetherFetcher panics in a Take with acks, which the settler makes, and in the Wait of
+// the fetch goroutine that is under way meanwhile, once.
 type togetherFetcher struct {
 	fetch.Fetcher
 	waits *atomic.Int64 // under way
@@ -131,7 +131,9 @@ func TestTakeAndWaitPanicTogether(t *testing.T) {
 		})
 		push(k, 1, script.Slow(time.Second)) // beside it the other slot waits for work
 		k.Await("both panics", func() bool { return together.panic.Load() == 2 })
-		requireUp(t, k, s, map[string]int{"launcher/default/fetcher": 1})
+		requireUp(t, k, s, map[string]int{ // the settler's panics are the manager's
+			"launcher/default": 1, "launcher/default/fetcher": 1, "launcher/default/processor-0": 1, "launcher/default/processor-1": 1,
+		})
 		for _, of := range []string{"a Take", "a Wait"} {
 			if n := log.count("panic: " + of + " of a third party"); n != 1 {
 				t.Errorf("%d lines about the panic of %s:\n%s", n, of, log.text())

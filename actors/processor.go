@@ -2,54 +2,68 @@ package actors
 
 import "github.com/asynkron/protoactor-go/actor"
 
-// processor is the control plane of one slot: idle → running → idle, or crashed
-// after a job that panicked. The job itself runs in a goroutine and settles
-// itself; the unit is in the slot and the ledger, never in this actor. Jobs are
-// started without a message to it, and only while it is live and nobody holds it back.
+// processor owns the worker of one slot: it starts it, stops it, and crashes of what a
+// job has left. The job itself runs in the worker's goroutine and settles itself; no
+// message carries it, and user code never runs in this actor.
 type processor struct {
-	c     *capsule
-	index int
-	box   *mailbox
-	ended bool // Restarting or Stopping
-	down  bool // crashed; up again with the next message if the strategy resumes it
+	c    *capsule
+	slot *slot
+	box  *mailbox
+	down bool // Restarting or Stopping, or crashed
 }
 
 func (p *processor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		p.box = p.c.slotUp(p.index, ctx.Self())
-		p.step(ctx)
+		p.started(ctx)
 	case wake, quiet:
-		if p.ended {
-			return
-		}
-		if p.down { // resumed
-			p.down = false
-			p.c.slotUp(p.index, ctx.Self())
-		}
 		p.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
-		p.ended = true
-		p.c.slotDown(p.index)
+		p.down = true
+		p.c.detach(p.slot.index)
 	}
 }
 
-// crashed is called in the mailbox's goroutine after a panic, before the
-// strategy decides: the slot is given no work meanwhile, and a doorbell is left
-// for the case that the strategy resumes this instance.
+func (p *processor) started(ctx actor.Context) {
+	c, s := p.c, p.slot
+	p.box = c.d.tree.box(ctx.Self().GetId())
+	c.mu.Lock()
+	s.pid, s.box, s.crash = ctx.Self(), p.box, nil // a crash is over once the next incarnation runs
+	c.mu.Unlock()
+	p.step(ctx)
+}
+
+// step does what the slot asks for. It may be called at any time.
+func (p *processor) step(ctx actor.Context) {
+	c, s := p.c, p.slot
+	c.mu.Lock()
+	crash, done := s.crash, c.quiet && s.worker == nil
+	switch {
+	case crash != nil:
+		s.attached = false // until the next incarnation runs
+	case !p.down:
+		c.attach(s)
+	}
+	c.mu.Unlock()
+	switch {
+	case done:
+		ctx.Stop(ctx.Self())
+	case crash != nil && !p.down:
+		panic(crash)
+	}
+}
+
+// crashed is called in the mailbox's goroutine after a panic, before the strategy
+// decides: no job begins meanwhile. The message is for the case that the strategy
+// resumes this instance.
 func (p *processor) crashed() {
-	p.down = true
-	p.c.slotDown(p.index)
+	p.c.mu.Lock()
+	p.slot.crash = nil
+	p.c.mu.Unlock()
+	p.c.detach(p.slot.index)
 	p.box.ring()
 }
 
-func (p *processor) step(ctx actor.Context) {
-	next, crash := p.c.next(p.index)
-	switch next {
-	case stepNone:
-	case stepCrash:
-		panic(crash)
-	case stepStop:
-		ctx.Stop(ctx.Self())
-	}
-}
+// paused is called when the actor is kept from taking messages: its worker takes no
+// jobs. Once it takes them again, a message tells it to go on.
+func (p *processor) paused() { p.c.detach(p.slot.index) }

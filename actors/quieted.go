@@ -30,7 +30,7 @@ func (d *Daemon) quieted(c *capsule, path string) {
 	if !again && d.events.wanted.Load() {
 		d.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
 	}
-	c.hush()
+	c.beginQuiet()
 }
 
 // noteQuiet tells in the row of each manager why its capsule is quiet.

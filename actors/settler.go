@@ -285,7 +285,7 @@ func (s *settler) write(moves []*pendingMove) error {
 		}
 		ws[i] = m.w
 	}
-	c.forget(ws...)
+	c.settled(ws...)
 	s.end(moves)
 	return nil
 }
@@ -308,9 +308,6 @@ func (s *settler) close() {
 	}
 	s.end(moves)
 }
-
-// fenced tells whether err is a *fetch.FencedError.
-func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }
 
 // redisContext bounds one call to Redis, whatever the client's own time-outs are.
 func (d *Daemon) redisContext() (context.Context, context.CancelFunc) {

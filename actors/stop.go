@@ -38,18 +38,18 @@ func (d *Daemon) Quiet() {
 	if !d.advance(phaseQuiet) {
 		return
 	}
-	d.hush()
+	d.beginQuiet()
 }
 
-// hush sets the durable flags first, so that quiet works even while an actor is
+// beginQuiet sets the durable flags first, so that quiet works even while an actor is
 // down, then rings.
-func (d *Daemon) hush() {
-	d.hushed.Store(true)
+func (d *Daemon) beginQuiet() {
+	d.quieting.Store(true)
 	if d.events.wanted.Load() {
 		d.events.publish(QuietBegan{At: time.Now()})
 	}
 	for _, c := range d.capsules {
-		c.hush()
+		c.beginQuiet()
 	}
 	d.log.Info().Msg("quiet: no new jobs will be fetched")
 	d.changes.ring()
@@ -135,7 +135,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 		joblog.Err(d.log.Error(), cause).Msg("the supervision tree gave up: stopping")
 	}
 	if before < phaseQuiet {
-		d.hush()
+		d.beginQuiet()
 	}
 	if cause == nil { // said when it is so: who reads it may push a job that must stay
 		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
@@ -175,9 +175,18 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
+// jobsRunning is how many jobs run, or have failed and are still to be told of.
+func (d *Daemon) jobsRunning() int64 {
+	n := d.untold.Load()
+	for _, c := range d.capsules {
+		n += c.busy.Load()
+	}
+	return n
+}
+
 // allDrained tells whether every capsule has nothing left to settle.
 func (d *Daemon) allDrained() bool {
-	if d.jobs.Load() > 0 || !d.deaths.idle() { // error and death handlers may still run
+	if d.jobsRunning() > 0 || !d.deaths.idle() { // error and death handlers may still run
 		return false
 	}
 	for _, c := range d.capsules {
@@ -241,7 +250,7 @@ func (d *Daemon) runHardStop() {
 	}
 	grace, endGrace := context.WithTimeout(context.Background(), d.cfg.Grace)
 	defer endGrace()
-	d.changes.await(grace, func() bool { return d.jobs.Load() == 0 })
+	d.changes.await(grace, func() bool { return d.jobsRunning() == 0 })
 	for _, c := range d.capsules {
 		c.ledger.waitEmpty(grace)
 	}
@@ -319,7 +328,7 @@ func (c *capsule) requeueQueue(ws []*work) {
 			if c.d.events.wanted.Load() {
 				c.d.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: back})
 			}
-			c.forget(ws...)
+			c.settled(ws...)
 			c.d.log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
 			return
 		}

@@ -62,7 +62,7 @@ func (m *errand) over() {
 	e := m.e
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {
-			e.c.d.panicked(e.c.slotPID(e.slot), v)
+			e.c.d.panicked(e.c.slotPID(e.k.s.index), v)
 		}
 	}()
 	if e.stored(&m.pendingMove) {

@@ -1,6 +1,6 @@
 // Package turn is where a simulation takes over the daemon's goroutines: each of
-// them asks for its turn when it is ready to start. Without a simulation that is
-// a go statement.
+// them asks for its turn when it is ready to start, or to go on after a wait.
+// Without a simulation that is a go statement, and nothing.
 package turn
 
 import "os"
@@ -22,4 +22,13 @@ func Go(process, what string, f func()) {
 		return
 	}
 	go f()
+}
+
+// Await waits for the turn of a goroutine that has been woken.
+func Await(process, what string) {
+	if Hook != nil {
+		ready := make(chan struct{})
+		Hook(process, what, func() { close(ready) })
+		<-ready
+	}
 }

@@ -23,24 +23,24 @@ const (
 	bytesUsed, bytesLess = 0.75, 0.4
 )
 
-// pace measures how fast a capsule works and how long a call takes, and decides
+// lookAhead measures how fast a capsule works and how long a call takes, and decides
 // how many units may be fetched ahead of free slots: none for slow jobs, by
 // arithmetic. Guarded by the capsule's lock.
-type pace struct {
+type lookAhead struct {
 	start time.Time // of the window
 	done  int       // jobs ended in it
 	rate  float64   // jobs a second, of the last windows
 	trip  time.Duration
 	bytes float64 // of a payload, on average
 	limit float64 // bytes of the payloads that may wait for a slot, and of those of one call
-	ahead int     // how many units may wait for a slot
+	units int     // how many may wait for a worker
 	most  int     // of one call, since one has failed; 0 is no bound
 }
 
-func newPace(bytes int) pace { return pace{limit: float64(bytes)} }
+func newLookAhead(bytes int) lookAhead { return lookAhead{limit: float64(bytes)} }
 
 // ended counts a job that ended now.
-func (p *pace) ended(now time.Time) {
+func (p *lookAhead) ended(now time.Time) {
 	p.done++
 	passed := now.Sub(p.start)
 	if passed < windowTime {
@@ -57,7 +57,7 @@ func (p *pace) ended(now time.Time) {
 }
 
 // called notes what a call took, and brought.
-func (p *pace) called(took time.Duration, units, bytes int) {
+func (p *lookAhead) called(took time.Duration, units, bytes int) {
 	switch {
 	case p.trip == 0 || took < p.trip:
 		p.trip = took
@@ -78,7 +78,7 @@ func (p *pace) called(took time.Duration, units, bytes int) {
 }
 
 // plan computes the look-ahead.
-func (p *pace) plan() {
+func (p *lookAhead) plan() {
 	horizon := max(aheadTime, aheadTrips*p.trip)
 	limit := float64(aheadMax)
 	if p.trip > fastTrip {
@@ -87,11 +87,11 @@ func (p *pace) plan() {
 	if p.bytes > 0 {
 		limit = min(limit, bytesUsed*p.limit/p.bytes)
 	}
-	p.ahead = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
+	p.units = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
 }
 
 // call returns how many of n units one call may take.
-func (p *pace) call(n int) int {
+func (p *lookAhead) call(n int) int {
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
@@ -103,21 +103,21 @@ func (p *pace) call(n int) int {
 
 // emptied tells whether a call that brought fewer units than it asked for, of so many bytes,
 // has emptied the queues; else it was cut short.
-func (p *pace) emptied(bytes int) bool { return float64(bytes) < bytesLess*p.limit }
+func (p *lookAhead) emptied(bytes int) bool { return float64(bytes) < bytesLess*p.limit }
 
 // failed notes that a call for so many units did not succeed: its reply may have been
 // more than the network carries within a time-out. The next ones ask for half as many, and
 // for twice as many after each that does succeed.
-func (p *pace) failed(asked int) {
+func (p *lookAhead) failed(asked int) {
 	if asked > 0 {
 		p.most = max(1, asked/2)
 	}
 }
 
 // stop plans no look-ahead until a whole window has passed.
-func (p *pace) stop(now time.Time) {
-	p.start, p.done, p.rate, p.ahead = now, 0, 0, 0
+func (p *lookAhead) stop(now time.Time) {
+	p.start, p.done, p.rate, p.units = now, 0, 0, 0
 }
 
 // patience is how long a unit may wait for a slot.
-func (p *pace) patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }
+func (p *lookAhead) patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }

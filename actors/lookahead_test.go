@@ -6,7 +6,7 @@ import (
 )
 
 // work lets p see jobs that end at an even rate for d, and calls of that round trip.
-func (p *pace) work(now *time.Time, rate int, d, trip time.Duration) {
+func (p *lookAhead) work(now *time.Time, rate int, d, trip time.Duration) {
 	p.called(trip, 10, 1500)
 	for range int(float64(rate) * d.Seconds()) {
 		*now = now.Add(time.Second / time.Duration(rate))
@@ -26,24 +26,24 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512},
 		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
 	} {
-		p := newPace(1 << 20)
+		p := newLookAhead(1 << 20)
 		now := time.Now()
 		p.work(&now, tc.rate, time.Second, tc.trip)
-		if p.ahead < tc.from || p.ahead > tc.to {
-			t.Errorf("%s: %d ahead, want %d to %d", tc.name, p.ahead, tc.from, tc.to)
+		if p.units < tc.from || p.units > tc.to {
+			t.Errorf("%s: %d ahead, want %d to %d", tc.name, p.units, tc.from, tc.to)
 		}
 	}
 }
 
 func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
-	p := newPace(1 << 20)
+	p := newLookAhead(1 << 20)
 	now := time.Now()
 	for range 10 {
 		p.called(100*time.Microsecond, 100, 100<<20) // a megabyte each
 		p.work(&now, 300_000, 10*time.Millisecond, 100*time.Microsecond)
 	}
-	if p.ahead > 1 || p.call(100) != 1 {
-		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what a megabyte holds", p.ahead, p.call(100))
+	if p.units > 1 || p.call(100) != 1 {
+		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what a megabyte holds", p.units, p.call(100))
 	}
 	for _, c := range []struct {
 		bytes   int
@@ -59,26 +59,26 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
-	p := newPace(1 << 20)
+	p := newLookAhead(1 << 20)
 	now := time.Now()
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
-	if p.ahead < 150 {
-		t.Fatalf("%d ahead", p.ahead)
+	if p.units < 150 {
+		t.Fatalf("%d ahead", p.units)
 	}
 	now = now.Add(time.Second) // one job took that long
 	p.ended(now)
-	if p.ahead != 0 {
-		t.Errorf("%d ahead after a job of a second", p.ahead)
+	if p.units != 0 {
+		t.Errorf("%d ahead after a job of a second", p.units)
 	}
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
 	p.stop(now)
-	if p.ahead != 0 {
-		t.Errorf("%d ahead after a stop", p.ahead)
+	if p.units != 0 {
+		t.Errorf("%d ahead after a stop", p.units)
 	}
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
-	p := newPace(1 << 30)
+	p := newLookAhead(1 << 30)
 	for want := 2000; want > 10; want /= 2 {
 		if n := p.call(2000); n != want {
 			t.Errorf("a call for %d, want %d", n, want)

@@ -1,0 +1,348 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/turn"
+)
+
+// waitTime is the longest that an idle capsule waits between two looks at its
+// queues, whatever woke it or not; a fetcher that has to look more often ends the
+// wait sooner.
+const waitTime = 5 * time.Minute
+
+// takeLimit is what any fetcher can return from one Take, if there is so much.
+const takeLimit = 1000
+
+// intake is the state of the fetch goroutine. All of it is guarded by capsule.mu.
+type intake struct {
+	fetch    *actor.PID // the fetcher
+	fetchBox *mailbox
+	fetchUp  bool               // it is started and not stopping
+	fetching bool               // the fetch goroutine lives
+	opened   bool               // the fetcher is registered
+	calling  bool               // a Take or a Wait is under way
+	taking   bool               // a Take is
+	ackDue   bool               // acks have waited long enough
+	dry      bool               // the last Take found less than it asked for
+	asleep   chan struct{}      // closed to wake the goroutine; nil while it is awake
+	endWait  context.CancelFunc // of the Wait that is under way
+	failures int                // consecutive failed calls
+	retryAt  time.Time          // no call before
+	ahead    lookAhead
+}
+
+// fetchLoop is the fetch goroutine: all takes and waits of a capsule are made here, one
+// at a time.
+func (c *capsule) fetchLoop() {
+	defer c.fetchLoopEnded()
+	for {
+		c.mu.Lock()
+		stale := c.staleAt()
+		switch now := time.Now(); {
+		case c.quiet:
+			c.mu.Unlock()
+			return
+		case !stale.IsZero() && !now.Before(stale):
+			back := c.inbox
+			c.inbox = nil
+			c.ahead.stop(now)
+			c.mu.Unlock()
+			c.giveBackStale(back)
+		case !c.mayFetch():
+			c.sleep(stale)
+		case now.Before(c.retryAt):
+			c.sleep(earlier(stale, c.retryAt))
+		case c.ackDue || c.due():
+			c.take()
+		case c.waitDue():
+			c.wait()
+		default:
+			c.sleep(stale)
+		}
+	}
+}
+
+// fetchLoopEnded also follows a panic, of a third party's fetcher say: then the fetcher
+// crashes of it, and starts the goroutine anew.
+func (c *capsule) fetchLoopEnded() {
+	v := recover()
+	c.mu.Lock()
+	c.fetching, c.calling, c.taking, c.dry = false, false, false, false
+	if v != nil || !c.quiet { // it may also have left the goroutine
+		c.callFailed("fetch")
+	}
+	owner := c.fetch
+	c.mu.Unlock()
+	if v != nil {
+		c.d.panicked(owner, v)
+		time.AfterFunc(time.Second, c.ringFetcher) // if the strategy resumes it
+	}
+	c.ringFetcher()
+	c.d.outage.leave(c.path("fetcher"))
+	c.d.wakeLauncher()
+}
+
+// mayFetch tells whether a call may begin. c.mu is held.
+func (c *capsule) mayFetch() bool { return c.fetchUp && !c.held && !c.fetchBox.keeps() }
+
+// due tells whether a Take is to be made. c.mu is held.
+func (c *capsule) due() bool {
+	acks := len(c.settler.acks)
+	switch {
+	case c.dry: // an idle capsule has nothing to batch its acks with
+		return acks > 0 && c.running == 0
+	case len(c.inbox) == 0 && c.running < c.workers:
+		return true
+	case c.ahead.units > 0 && len(c.inbox) <= c.ahead.units/2:
+		return true
+	}
+	return acks >= max(len(c.slots), c.ahead.units)
+}
+
+// waitDue tells whether a Wait is to be made: the queues are empty and a worker is free.
+// c.mu is held.
+func (c *capsule) waitDue() bool { return c.dry && c.running+len(c.inbox) < c.workers }
+
+// sleep waits until something has changed, or until then; zero is never. c.mu is held,
+// and released.
+func (c *capsule) sleep(then time.Time) {
+	woken := make(chan struct{})
+	c.asleep = woken
+	c.mu.Unlock()
+	if then.IsZero() {
+		<-woken
+	} else {
+		t := time.NewTimer(time.Until(then))
+		select {
+		case <-woken:
+		case <-t.C:
+		}
+		t.Stop()
+		c.mu.Lock()
+		c.asleep = nil
+		c.mu.Unlock()
+	}
+	turn.Await(c.d.identity, c.path("fetcher"))
+}
+
+// wakeFetch wakes the fetch goroutine if it sleeps. c.mu is held.
+func (c *capsule) wakeFetch() bool {
+	if c.asleep == nil {
+		return false
+	}
+	close(c.asleep)
+	c.asleep = nil
+	return true
+}
+
+// ringFetcher has the fetcher look whether the fetch goroutine lives.
+func (c *capsule) ringFetcher() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fetchBox.ring()
+}
+
+// take makes one Take. c.mu is held, and released.
+func (c *capsule) take() {
+	want := c.ahead.call(max(0, c.workers-c.running+c.ahead.units-len(c.inbox)))
+	c.calling, c.taking, c.ackDue = true, true, false
+	c.mu.Unlock()
+	err := c.open()
+	if err == nil {
+		err = c.exchange(want, c.settler.grab())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taking = false
+	if err != nil {
+		c.dry = false // what it took, before its reply was lost, waits for a Take and nothing else
+	}
+	c.called("fetch", err)
+}
+
+// wait makes one Wait. c.mu is held, and released.
+func (c *capsule) wait() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.calling, c.endWait = true, cancel
+	c.mu.Unlock()
+	err := c.fetcher.Wait(ctx, waitTime)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	if err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endWait, c.dry = nil, false
+	c.called("wait", err)
+}
+
+// called notes the end of a call. c.mu is held.
+func (c *capsule) called(what string, err error) {
+	c.calling = false
+	if err != nil {
+		c.callFailed(what)
+		return
+	}
+	c.failures, c.retryAt = 0, time.Time{}
+}
+
+// callFailed puts off the next call. c.mu is held.
+func (c *capsule) callFailed(what string) {
+	c.retryAt = time.Now().Add(c.d.backoff(what+" "+c.cfg.Name, c.failures))
+	c.failures++
+}
+
+// backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with
+// half of it random so that a fleet does not come back in step; the very first
+// is short, since most errors are one broken connection.
+func (d *Daemon) backoff(what string, try int) time.Duration {
+	wait := time.Second
+	if try == 0 {
+		wait = 50 * time.Millisecond
+	}
+	return jitter.Half(wait, d.identity, what)
+}
+
+// acksWait is called when acks have waited for ackDelay. It tells whether a Take
+// carries them, soon. c.mu is held.
+func (c *capsule) acksWait() bool {
+	if c.taking {
+		return true
+	}
+	if c.quiet || c.ackDue || c.calling || !c.mayFetch() || !c.retryAt.IsZero() {
+		return false
+	}
+	c.ackDue = true
+	c.wakeFetch()
+	return true
+}
+
+// exchange is one call: it carries acks and takes up to want units.
+func (c *capsule) exchange(want int, acks []*work) error {
+	units := make([]fetch.Unit, len(acks))
+	for i, w := range acks {
+		units[i] = w.unit
+	}
+	ctx, cancel := c.d.redisContext()
+	defer cancel()
+	returned := false
+	defer func() {
+		if !returned { // a third party's fetcher panicked
+			c.settler.putBack(acks)
+		}
+	}()
+	began := time.Now()
+	got, err := c.fetcher.Take(ctx, want, units)
+	took := time.Since(began)
+	returned = true
+	if fenced(err) {
+		c.onFenced(err) // the acks were refused with it
+		c.d.outage.ok(c.path("fetcher"))
+		return nil
+	}
+	if err != nil {
+		c.d.outage.failed(c.path("fetcher"), err)
+		c.mu.Lock()
+		c.ahead.failed(want)
+		c.mu.Unlock()
+		c.settler.putBack(acks)
+		return err
+	}
+	acks = c.ledger.ours(acks) // those of a fenced incarnation had no effect
+	c.settled(acks...)
+	c.dropIterations(acks)
+	c.receive(got, want, took)
+	c.d.outage.ok(c.path("fetcher")) // it may log, by what others wrote
+	if len(got) > 0 && len(got) < want {
+		runtime.Gosched() // the workers first: there is no hurry to fetch again
+	}
+	return nil
+}
+
+// receive takes over fetched units: into the ledger first, then to the workers.
+// Those that come after quiet began go back to their queue at once.
+func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
+	now := time.Now()
+	ws := makeWork(got)
+	size := 0
+	for i, u := range got {
+		ws[i].fetched = now
+		size += len(u.Payload)
+	}
+	c.mu.Lock()
+	if want > 0 {
+		c.ahead.called(took, len(got), size)
+		c.dry = len(got) < min(want, takeLimit) && c.ahead.emptied(size)
+	}
+	if !c.quiet && c.ledger.add(ws) {
+		c.inbox = append(c.inbox, ws...)
+		c.wakeNext()
+		c.mu.Unlock()
+		return
+	}
+	c.ledger.claim(ws)
+	c.mu.Unlock()
+	c.giveBack(ws)
+}
+
+// staleAt is when the oldest unit in the inbox has waited too long for a worker; zero
+// if none waits. c.mu is held.
+func (c *capsule) staleAt() time.Time {
+	if len(c.inbox) == 0 {
+		return time.Time{}
+	}
+	return c.inbox[0].fetched.Add(c.ahead.patience())
+}
+
+// giveBackStale gives back what has waited too long for a worker: another process may
+// have one free. The next Take waits for that: it would bring what stands behind these
+// units in the queue, and they are to run in order.
+func (c *capsule) giveBackStale(back []*work) {
+	for _, m := range c.takeBack(back) {
+		select {
+		case <-m.done:
+		case <-m.parked: // refused: it waits apart
+		}
+	}
+}
+
+// makeWork makes the ledger's entries of units. Some share an allocation, and as long as one
+// of these runs the payloads of all stay in memory: few, and large ones none.
+func makeWork(got []fetch.Unit) []*work {
+	ws := make([]*work, len(got))
+	var few []work
+	for i := range got {
+		if len(got[i].Payload) > 2048 {
+			ws[i] = &work{unit: got[i]}
+			continue
+		}
+		if len(few) == 0 {
+			few = make([]work, min(64, len(got)-i))
+		}
+		ws[i], few = &few[0], few[1:]
+		ws[i].unit = got[i]
+	}
+	return ws
+}
+
+// earlier is the earlier of two times, of which a may be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// fenced tells whether err is a *fetch.FencedError.
+func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }

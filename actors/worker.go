@@ -1,0 +1,218 @@
+package actors
+
+import (
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// slot is one of the Concurrency of a capsule. Its processor and its worker come and
+// go. All fields are guarded by capsule.mu.
+type slot struct {
+	index    int
+	labels   context.Context
+	pid      *actor.PID // of the processor; nil before its first start
+	box      *mailbox   // likewise
+	attached bool       // the processor is started and not stopping: its worker may take jobs
+	worker   *worker    // nil if no goroutine is at work
+	crash    *supervisor.JobCrash
+}
+
+// worker is the goroutine of a slot: it takes a job from the capsule's inbox, runs it,
+// and takes the next. It is owned by the processor, which starts and stops it. A job
+// cannot be stopped; so a worker whose processor restarts runs its job to the end, and
+// the next incarnation of the processor adopts it.
+type worker struct {
+	c     *capsule
+	s     *slot
+	woken chan struct{}
+
+	// Guarded by capsule.mu:
+	job     *work
+	stopped bool // it takes no job any more
+}
+
+// wakeLimit is how many workers are woken at a time: several where there are many
+// processors, since each of them takes some microseconds to wake the next.
+func wakeLimit() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+// wakeNext wakes idle workers for what waits, one or a few at a time: each that begins
+// a job has the next woken. So jobs that block wake worker after worker, and jobs that
+// do not are run by the few that the machine has room for. c.mu is held.
+func (c *capsule) wakeNext() {
+	for len(c.inbox) > c.waking && len(c.idle) > 0 && c.waking < wakeLimit() {
+		last := len(c.idle) - 1
+		c.idle[last].wake()
+		c.idle = c.idle[:last]
+	}
+}
+
+// wake has an idle worker look for a job. c.mu is held.
+func (k *worker) wake() {
+	k.c.waking++
+	k.woken <- struct{}{} // it has room: the worker is idle
+}
+
+// attach has the worker of slot s take jobs: the one that is there, or a new one.
+// c.mu is held.
+func (c *capsule) attach(s *slot) {
+	if c.quiet || s.crash != nil || s.box.keeps() {
+		return
+	}
+	s.attached = true
+	if s.worker != nil {
+		s.worker.stopped = false
+		return
+	}
+	k := &worker{c: c, s: s, woken: make(chan struct{}, 1)}
+	s.worker = k
+	c.workers++
+	turn.Go(c.d.identity, c.processorPath(s.index), k.loop)
+	c.wakeFetch()
+}
+
+// detach has the worker of slot i take no job any more.
+func (c *capsule) detach(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.slots[i]
+	s.attached = false
+	if s.worker != nil {
+		s.worker.stop()
+	}
+}
+
+// stop ends the wait for a job. c.mu is held.
+func (k *worker) stop() {
+	k.stopped = true
+	if i := slices.Index(k.c.idle, k); i >= 0 {
+		k.c.idle = slices.Delete(k.c.idle, i, i+1)
+		k.wake()
+	}
+}
+
+func (k *worker) loop() {
+	defer k.leave()
+	deepen()
+	pprof.SetGoroutineLabels(k.s.labels)
+	for now := (time.Time{}); ; {
+		w := k.next(&now)
+		if w == nil {
+			return
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		var again bool
+		if now, again = k.c.execute(k, w, now); !again {
+			return
+		}
+	}
+}
+
+// next returns the next job, and waits for it; nil when the worker is to end. The job
+// that the worker had is over.
+func (k *worker) next(now *time.Time) *work {
+	c := k.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if k.stopped {
+			k.release() // under the same lock as attach, which else adopts it
+			return nil
+		}
+		if len(c.inbox) > 0 {
+			w := c.inbox[0]
+			c.inbox[0] = nil
+			c.inbox = c.inbox[1:]
+			if !c.ledger.isOpen(w) { // taken from this process while it waited
+				continue
+			}
+			k.job = w
+			c.running++
+			c.busy.Add(1)
+			c.wakeNext()
+			return w
+		}
+		if c.asleep != nil && (c.due() || c.waitDue()) {
+			c.wakeFetch()
+		}
+		c.idle = append(c.idle, k)
+		c.mu.Unlock()
+		<-k.woken
+		turn.Await(c.d.identity, c.processorPath(k.s.index))
+		deepen()
+		*now = time.Time{}
+		c.mu.Lock()
+		c.waking--
+	}
+}
+
+// release gives up the slot. c.mu is held.
+func (k *worker) release() {
+	if k.s.worker == k {
+		k.s.worker = nil
+		k.c.workers--
+	}
+	k.c.wakeNext() // it may have been woken for a job
+	k.c.wakeFetch()
+}
+
+// leave is the end of the goroutine. The processor looks what is to be done: nothing,
+// to crash of what the job has left, to start another worker, or to end.
+func (k *worker) leave() {
+	k.c.mu.Lock()
+	k.release()
+	k.s.box.ring()
+	k.c.mu.Unlock()
+	if k.c.d.quieting.Load() {
+		k.c.d.wakeLauncher()
+	}
+}
+
+// finish frees the worker's slot of a job that has ended, with the crash it left. ack is
+// the unit if it is to be acked. It tells whether others have run in between.
+func (c *capsule) finish(k *worker, crash *supervisor.JobCrash, ack *work, now time.Time) (yielded bool) {
+	c.mu.Lock()
+	if ack != nil {
+		c.settler.acked(ack)
+	}
+	k.job = nil
+	c.running--
+	c.busy.Add(-1)
+	c.ahead.ended(now)
+	if crash != nil && k.s.attached {
+		k.s.crash = crash
+	}
+	woken := c.asleep != nil && c.due() && c.wakeFetch()
+	c.mu.Unlock()
+	if woken {
+		runtime.Gosched() // jobs that never block would keep it waiting until none is left
+	}
+	if c.d.isolating.Load() {
+		c.d.changes.ring()
+	}
+	if c.d.quieting.Load() {
+		c.d.wakeLauncher()
+	}
+	return woken
+}
+
+// replace gives the slot of a job that goes on to another worker.
+func (c *capsule) replace(k *worker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	k.stopped = true
+	k.release()
+	if k.s.attached {
+		c.attach(k.s)
+	}
+}
