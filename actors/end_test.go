@@ -98,7 +98,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	go func() { stopped <- k.Stop() }()
 	time.Sleep(timeout - 100*time.Millisecond) // nobody has noticed yet that Redis is away
 	close(wedged)
-	faults.Freeze()
+	faults.Pause()
 	var r actors.DrainReport
 	select {
 	case r = <-stopped:
@@ -117,5 +117,5 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 		t.Errorf("%d lines about two fetchers whose Close does not return:\n%s", n, log.text())
 	}
 	close(release)
-	faults.Thaw()
+	faults.Resume()
 }

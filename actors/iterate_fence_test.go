@@ -92,9 +92,9 @@ func fencedWalk(t *testing.T, m *testkit.Server, l *lateAcks, r *troupe.Registry
 	l.all.Store(true)
 	m.Client.SAdd(ctx, "paused", "default")
 	during(k)
-	faults.Freeze()
+	faults.Pause()
 	other.Await("the job is put back", func() bool { return size(t, m.Client, "queue:default") == 1 })
-	faults.Thaw()
+	faults.Resume()
 	<-l.heard
 	return k, jid
 }

@@ -43,8 +43,8 @@ func writes(c []string) bool {
 
 func troubles() []trouble {
 	all := []trouble{
-		{name: "away", begin: func(f *chaos.Proxy) func() { f.Down(); return f.Up }},
-		{name: "frozen", begin: func(f *chaos.Proxy) func() { f.Freeze(); return f.Thaw }},
+		{name: "away", begin: func(f *chaos.Proxy) func() { f.Kill(); return f.Restart }},
+		{name: "frozen", begin: func(f *chaos.Proxy) func() { f.Pause(); return f.Resume }},
 		{name: "cut before the command", begin: to(chaos.CutBefore, nil)},
 		{name: "cut before the reply", begin: to(chaos.CutAfter, nil)},
 		{name: "half-open, command swallowed", begin: to(chaos.Swallow, nil)},
@@ -167,9 +167,9 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 		if err := mem.Client.ZAdd(ctx, "troupe:expiries", redis.Z{Score: float64(time.Now().Add(5 * time.Second).UnixMilli()), Member: "gone:1:x#default.1"}).Err(); err != nil {
 			t.Fatal(err)
 		}
-		faults.Down()
+		faults.Kill()
 		time.Sleep(time.Minute)
-		faults.Up()
+		faults.Restart()
 		for _, k := range kits {
 			k.Await("Redis is back", func() bool { return !k.Stats().RedisAway })
 		}
@@ -194,7 +194,7 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 		faults := chaos.NewProxy(t, mem.Options())
 		var log lines
 		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: fates(), Logger: zerolog.New(&log)})
-		faults.Down()
+		faults.Kill()
 		k.Await("it is noticed by all", func() bool { return k.Stats().RedisAway })
 		time.Sleep(20 * time.Second)
 		k.Quiet()
@@ -202,7 +202,7 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 		if back := log.count("redis is back"); back != 0 {
 			t.Errorf("%d lines that Redis is back while it is not", back)
 		}
-		faults.Up()
+		faults.Restart()
 		k.Await("it is back", func() bool { return !k.Stats().RedisAway })
 		if away, back := log.count("redis is away"), log.count("redis is back"); away != 1 || back != 1 {
 			t.Errorf("%d lines when it began, %d when it ended:\n%s", away, back, log.text())

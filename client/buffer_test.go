@@ -84,7 +84,7 @@ func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 		maybe   bool
 		arrived int64
 	}{
-		{"nobody listens", func(f *chaos.Proxy) { f.Down() }, true, false, 0},
+		{"nobody listens", func(f *chaos.Proxy) { f.Kill() }, true, false, 0},
 		{"loading", refusing("LOADING Redis is loading the dataset in memory"), true, false, 0},
 		{"no memory", refusing("OOM command not allowed when used memory > 'maxmemory'."), true, false, 0},
 		{"the password has changed", refusing("NOAUTH Authentication required."), true, false, 0},
@@ -133,7 +133,7 @@ func doing(do chaos.Effect, command string) func(*chaos.Proxy) {
 func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var want []string
-		r.faults.Down()
+		r.faults.Kill()
 		for range 20 {
 			want = append(want, r.push())
 		}
@@ -147,7 +147,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 			r.t.Errorf("%d buffered, want 24", n)
 		}
 		time.Sleep(time.Minute)
-		r.faults.Up()
+		r.faults.Restart()
 		want = append(want, r.push()) // behind them
 		r.flush()
 		want = append(want, r.push()) // no longer buffered
@@ -163,9 +163,9 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 func TestTheBufferTriesAgainAtAQuietPace(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		tries := r.faults.Add(chaos.Fault{Do: chaos.CutBefore})
-		r.faults.Down()
+		r.faults.Kill()
 		r.push()
-		r.faults.Up() // each connection now breaks at its first command
+		r.faults.Restart() // each connection now breaks at its first command
 		time.Sleep(time.Minute)
 		if n := tries.Hits(); n < 20 || n > 90 {
 			r.t.Errorf("%d commands in a minute", n)
@@ -177,14 +177,14 @@ func TestTheBufferTriesAgainAtAQuietPace(t *testing.T) {
 
 func TestAFullBufferIsAnErrorAndTakesNothing(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.faults.Down()
+		r.faults.Kill()
 		want := []string{r.push(), r.push(), r.push()}
 		_, err := r.c.PushClass(r.t.Context(), "Work", nil)
 		full, ok := errors.AsType[*client.BufferFullError](err)
 		if !ok || full.Size != 3 || full.Err == nil {
 			r.t.Errorf("error %v", err)
 		}
-		r.faults.Up()
+		r.faults.Restart()
 		r.flush()
 		if got := r.queue("default"); !slices.Equal(got, want) {
 			r.t.Errorf("in the queue %v, want %v", got, want)
@@ -200,7 +200,7 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.mem.Client.Set(r.t.Context(), "queue:wrong", "x", 0) // one answer that has to be remembered
-				r.faults.Down()
+				r.faults.Kill()
 				var want []string
 				for range 2500 {
 					want = append(want, r.push())
@@ -210,7 +210,7 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 					r.faults.Add(chaos.Fault{Command: "evalsha", Times: 4, Do: do}),
 					r.faults.Add(chaos.Fault{Command: "eval", Times: 2, Do: do}),
 				}
-				r.faults.Up()
+				r.faults.Restart()
 				ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 				defer cancel()
 				unsent, ok := errors.AsType[*client.UnsentError](r.c.Flush(ctx))
@@ -241,7 +241,7 @@ func TestOnlyTheFirstPushWaitsForAHalfOpenConnection(t *testing.T) {
 		opts := faults.Options()
 		opts.ReadTimeout = 3 * time.Second
 		c := client.New(newClient(t, opts), client.WithBuffer(10))
-		faults.Freeze()
+		faults.Pause()
 		_, err := c.PushClass(t.Context(), "Work", nil)
 		if u, ok := errors.AsType[*client.UnavailableError](err); !ok || !u.Maybe {
 			t.Errorf("error %v, want one that says that it may have arrived", err)
@@ -250,7 +250,7 @@ func TestOnlyTheFirstPushWaitsForAHalfOpenConnection(t *testing.T) {
 		if _, err := c.PushClass(t.Context(), "Work", nil); err != nil || time.Since(began) > 0 {
 			t.Errorf("the second push: %v after %s", err, time.Since(began))
 		}
-		faults.Thaw()
+		faults.Resume()
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -262,7 +262,7 @@ func TestOnlyTheFirstPushWaitsForAHalfOpenConnection(t *testing.T) {
 
 func TestCloseReportsWhatIsLost(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.faults.Down()
+		r.faults.Kill()
 		for range 7 {
 			r.push()
 		}
@@ -278,7 +278,7 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 		if took := time.Since(began); took != 5*time.Second {
 			r.t.Errorf("it took %s of 5s", took)
 		}
-		r.faults.Up()
+		r.faults.Restart()
 		if _, err := r.c.PushClass(r.t.Context(), "Work", nil); !errors.Is(err, client.ErrClosed) {
 			r.t.Errorf("a push after Close: %v", err)
 		}
@@ -315,9 +315,9 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 		r.faults.AtRandom(1, 0.05, chaos.CutBefore, chaos.CutAfter)
 		for range 5 {
 			time.Sleep(100 * time.Millisecond)
-			r.faults.Down()
+			r.faults.Kill()
 			time.Sleep(100 * time.Millisecond)
-			r.faults.Up()
+			r.faults.Restart()
 		}
 		r.faults.AtRandom(0, 0)
 		all.Wait()

@@ -118,7 +118,7 @@ func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
 			if got := mem.Client.Get(t.Context(), "troupe:poller").Val(); got != "a" {
 				t.Fatalf("%q leads", got)
 			}
-			faults.Down()
+			faults.Kill()
 			at := time.Now()
 			add(t, mem.Client, sched.Schedule, at, job(1, "due"))
 			if _, err := mem.Client.BRPop(t.Context(), time.Minute, "queue:due").Result(); err != nil {
@@ -127,7 +127,7 @@ func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
 			if late := time.Since(at); late > 2*time.Second {
 				t.Errorf("%v late", late)
 			}
-			faults.Up()
+			faults.Restart()
 			a()
 			b()
 			time.Sleep(time.Minute) // dials that go-redis has under way in the background

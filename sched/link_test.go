@@ -166,7 +166,7 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), sized(1, 2<<20))
 		for round := range 3 {
 			if round%2 == 0 {
-				faults.Down()
+				faults.Kill()
 			}
 			for range 20 {
 				if _, err := s.Promote(t.Context(), sched.Retry); err == nil && round%2 == 0 {
@@ -174,7 +174,7 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-			faults.Up()
+			faults.Restart()
 		}
 		drain(t, s, sched.Retry)
 		got := mem.Client.LRange(t.Context(), "queue:q", 0, -1).Val()

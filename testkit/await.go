@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/await"
 )
 
@@ -27,4 +28,25 @@ func (k *Kit) Await(what string, cond func() bool) {
 	if !await.Until(awaitTime, cond) {
 		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.show())
 	}
+}
+
+// Settled tells whether the daemon runs nothing and has nothing left to settle.
+// What it has not fetched yet does not count: wait for that first.
+func (k *Kit) Settled() bool {
+	s := k.Stats()
+	return s.Busy == 0 && s.Waiting == 0
+}
+
+// Healthy tells whether every actor runs: none is crashed, restarting, held or
+// missing.
+func (k *Kit) Healthy() bool {
+	tree := k.Tree()
+	for _, a := range tree {
+		switch a.State {
+		case actors.StateRunning, actors.StateIdle, actors.StateBusy:
+		default:
+			return false
+		}
+	}
+	return len(tree) > 0 && k.Err() == nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -101,6 +102,19 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 	return k
 }
 
+// Virtual runs f in a testing/synctest bubble with a running daemon, as Start makes
+// it: with a Redis in memory, unless cfg has one of the bubble. The time of the
+// bubble is virtual, so that retries, schedules and the 25 s of a stop take
+// milliseconds. f must use its own t, that of the bubble. Handlers that push get
+// their client from k.Client, in f.
+func Virtual(t *testing.T, cfg actors.Config, f func(t *testing.T, k *Kit), opts ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Helper()
+		f(t, Start(t, cfg, opts...))
+	})
+}
+
 // actorsOf counts the actors of a daemon.
 func actorsOf(cfg actors.Config) int {
 	n := 4 // launcher, heartbeat, rescuer, poller
@@ -155,27 +169,6 @@ func (k *Kit) PushClass(class string, args []any, opts ...client.Option) string 
 		k.tb.Fatalf("push %s: %v", class, err)
 	}
 	return jid
-}
-
-// Settled tells whether the daemon runs nothing and has nothing left to settle.
-// What it has not fetched yet does not count: wait for that first.
-func (k *Kit) Settled() bool {
-	s := k.Stats()
-	return s.Busy == 0 && s.Waiting == 0
-}
-
-// Healthy tells whether every actor runs: none is crashed, restarting, held or
-// missing.
-func (k *Kit) Healthy() bool {
-	tree := k.Tree()
-	for _, a := range tree {
-		switch a.State {
-		case actors.StateRunning, actors.StateIdle, actors.StateBusy:
-		default:
-			return false
-		}
-	}
-	return len(tree) > 0 && k.Err() == nil
 }
 
 // Probe starts a probe in the daemon's own actor system, to watch its actors.

@@ -2,7 +2,6 @@ package testkit_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"path"
 	"regexp"
@@ -303,67 +302,6 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		line := regexp.MustCompile(`.*"message":"an actor crashed".*`).FindString(text)
 		if len(line) < 100 || len(line) > 700 || !strings.Contains(line, "testkit/script/jobs.go:") {
 			t.Errorf("want a line with the place of the panic:\n%s", line)
-		}
-	})
-}
-
-func TestScriptedStepsAndCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := testkit.NewMemory(t).Client
-		s := script.New(t)
-		var cancelled int
-		s.OnCancel = func(context.Context) { cancelled++ }
-		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}}, testkit.Strict())
-		k.Allow(testkit.Crashes("launcher/default/processor-*").Times(2), testkit.Events[actors.JobsAbandoned]().Times(1))
-		outcome := map[string]string{}
-		cancel := k.Subscribe(func(e actors.Event) {
-			switch e := e.(type) {
-			case actors.JobDone:
-				outcome[e.Job.JID] = "done"
-			case actors.JobRetried:
-				outcome[e.Job.JID] = "retried"
-			case actors.JobDied:
-				outcome[e.Job.JID] = "died"
-			case actors.JobDropped:
-				outcome[e.Job.JID] = "dropped"
-			}
-		})
-		defer cancel()
-		want := map[string]string{}
-		for _, c := range []struct {
-			step script.Step
-			end  string
-		}{
-			{script.OK(), "done"},
-			{script.Fail(), "retried"},
-			{script.Panic(), "retried"},
-			{script.Goexit(), "retried"},
-			{script.Discard(), "dropped"},
-			{script.Kill(), "died"},
-			{script.Slow(5 * time.Second), "done"},
-			{script.Step{Do: "dance"}, "died"},
-		} {
-			want[k.Push(c.step)] = c.end
-		}
-		k.Await("all ended", func() bool { return len(s.Runs()) == len(want) && s.Running() == 0 })
-		k.Await("all settled", k.Settled)
-		synctest.Wait()
-		for jid, end := range want {
-			if outcome[jid] != end || s.Runs()[jid] != 1 || !s.Ended(jid) {
-				t.Errorf("job %s: %q after %d runs, want %q after one", jid, outcome[jid], s.Runs()[jid], end)
-			}
-		}
-		hang, stuck := k.Push(script.Hang()), k.Push(script.Unresponsive())
-		k.Await("both run", func() bool { return s.Running() == 2 })
-		r := k.Stop()
-		if len(r.Requeued) != 2 || len(r.Abandoned) != 1 || r.Abandoned[0].JID != stuck {
-			t.Errorf("drain report: %s", r)
-		}
-		if !s.Ended(hang) || s.Ended(stuck) || cancelled != 1 || s.Most() != 2 {
-			t.Errorf("hang ended %t, stuck ended %t, %d cancelled, most %d", s.Ended(hang), s.Ended(stuck), cancelled, s.Most())
-		}
-		if c := s.Causes(); len(c) != 1 || !strings.Contains(c[0].Error(), "shutting down") {
-			t.Errorf("causes %v", c)
 		}
 	})
 }

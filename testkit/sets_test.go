@@ -1,6 +1,7 @@
 package testkit_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestRequireSaysWhatIsThereInstead(t *testing.T) {
 		"two": {func(k *testkit.Kit) {
 			k.Push(script.Kill())
 			k.Push(script.Kill())
+			k.Await("both are dead", func() bool { return k.Redis.ZCard(context.Background(), "dead").Val() == 2 })
 		}, []string{"got 2", `dead: `}},
 	} {
 		t.Run(name, func(t *testing.T) {

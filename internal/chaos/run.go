@@ -339,10 +339,10 @@ func (s *storm) strike(what string, slot int) bool {
 			return false
 		}
 		sp.hits = func(other *daemon) bool { return other.slot == slot }
-		way.Freeze()
+		way.Pause()
 		s.frozen[slot] = true
 		s.after(long, func() {
-			way.Thaw()
+			way.Resume()
 			sp.to, s.frozen[slot] = time.Now(), false
 		})
 	}

@@ -147,7 +147,7 @@ func full(t *testing.T) site {
 func frozen(t *testing.T) site {
 	s, rdb := ownRedis(t)
 	faults := chaos.NewProxy(t, &redis.Options{Addr: s.Addr})
-	return site{spec: workerSpec{Redis: "redis://" + faults.Listen() + "/0"}, rdb: rdb, begin: faults.Freeze, end: faults.Thaw}
+	return site{spec: workerSpec{Redis: "redis://" + faults.Listen() + "/0"}, rdb: rdb, begin: faults.Pause, end: faults.Resume}
 }
 
 func stopped(t *testing.T) site {

@@ -1,5 +1,5 @@
-// Package procs reads what the processes of a test tell: their JSON log lines, and
-// on Linux what /proc has of them.
+// Package procs reads what the processes of a test tell: their output, its JSON log
+// lines, and on Linux what /proc has of them.
 package procs
 
 import (
@@ -8,9 +8,30 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
+
+// Buffer keeps what is written to it. It is safe for concurrent use. The zero Buffer is empty.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write adds to the buffer.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is all that was written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
 
 // Line is one line of a JSON log.
 type Line = map[string]any

@@ -58,7 +58,7 @@ func (c *conn) send() {
 		if err != nil {
 			return
 		}
-		c.proxy.thawed()
+		c.proxy.resumed()
 		x := exchange{copies: 1, reply: []replyMode{replyPass}}
 		if effect := c.proxy.pick(words); effect != nil {
 			effect(&x)
@@ -148,7 +148,7 @@ func (c *conn) answer() {
 				return
 			}
 		}
-		c.proxy.thawed()
+		c.proxy.resumed()
 		if _, err := c.near.Write(out); err != nil {
 			return
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/procs"
-	"github.com/troupehq/troupe/internal/syncbuf"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -27,7 +26,7 @@ type Process struct {
 
 	tb             testing.TB
 	cmd            *exec.Cmd
-	stdout, stderr syncbuf.Buffer
+	stdout, stderr procs.Buffer
 	gone           chan struct{}
 	ended          time.Time // valid once gone is closed
 }

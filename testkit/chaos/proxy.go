@@ -28,8 +28,8 @@ type Proxy struct {
 	faults []*Fault
 	chance *chance
 	conns  map[*conn]bool
-	down   bool
-	frozen chan struct{} // not nil: nothing passes until it is closed
+	killed bool
+	paused chan struct{} // not nil: nothing passes until it is closed
 	ended  bool
 }
 
@@ -128,40 +128,40 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Down ends every connection and refuses new ones until Up, as a server does
+// Kill ends every connection and refuses new ones until Restart, as a server does
 // that is not running.
-func (p *Proxy) Down() {
+func (p *Proxy) Kill() {
 	p.mu.Lock()
-	p.down = true
+	p.killed = true
 	p.mu.Unlock()
 	p.Cut()
 }
 
-// Up ends Down.
-func (p *Proxy) Up() {
+// Restart ends Kill.
+func (p *Proxy) Restart() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.down = false
+	p.killed = false
 }
 
-// Freeze stops everything in both directions and closes nothing: a cable that was
-// pulled. New connections are made and stay as mute. Thaw ends it, and what
-// was under way arrives.
-func (p *Proxy) Freeze() {
+// Pause stops everything in both directions and closes nothing: a cable that was
+// pulled. New connections are made and stay as mute. Resume ends it, and what was
+// under way arrives.
+func (p *Proxy) Pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.frozen == nil {
-		p.frozen = make(chan struct{})
+	if p.paused == nil {
+		p.paused = make(chan struct{})
 	}
 }
 
-// Thaw ends Freeze.
-func (p *Proxy) Thaw() {
+// Resume ends Pause.
+func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.frozen != nil {
-		close(p.frozen)
-		p.frozen = nil
+	if p.paused != nil {
+		close(p.paused)
+		p.paused = nil
 	}
 }
 
@@ -186,17 +186,17 @@ func (p *Proxy) pick(words []string) Effect {
 	return nil
 }
 
-// thawed waits while the proxy is frozen.
-func (p *Proxy) thawed() {
+// resumed waits while the proxy is paused.
+func (p *Proxy) resumed() {
 	for {
 		p.mu.Lock()
-		frozen := p.frozen
+		paused := p.paused
 		p.mu.Unlock()
-		if frozen == nil {
+		if paused == nil {
 			return
 		}
 		select {
-		case <-frozen:
+		case <-paused:
 		case <-p.done:
 			return
 		}
@@ -233,7 +233,7 @@ func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 // serve connects near, the end of a client's connection, to the Redis.
 func (p *Proxy) serve(ctx context.Context, near net.Conn) error {
 	p.mu.Lock()
-	refuse := p.down || p.ended
+	refuse := p.killed || p.ended
 	p.mu.Unlock()
 	if refuse {
 		return p.refused()
@@ -244,7 +244,7 @@ func (p *Proxy) serve(ctx context.Context, near net.Conn) error {
 	}
 	c := &conn{proxy: p, near: near, far: far, arrived: make(chan struct{}, 1), gone: make(chan struct{})}
 	p.mu.Lock()
-	if p.down || p.ended { // meanwhile
+	if p.killed || p.ended { // meanwhile
 		p.mu.Unlock()
 		_ = far.Close()
 		return p.refused()

@@ -144,7 +144,7 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
+func TestAKilledProxyRefusesAndAPausedOneKeepsSilent(t *testing.T) {
 	onBoth(t, func(t *testing.T, to *redis.Options, direct *redis.Client) {
 		ctx := t.Context()
 		faults := chaos.NewProxy(t, to)
@@ -155,15 +155,15 @@ func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
 		if err := rdb.Ping(ctx).Err(); err != nil {
 			t.Fatal(err)
 		}
-		faults.Down()
+		faults.Kill()
 		if err := rdb.Ping(ctx).Err(); err == nil {
 			t.Error("a ping has passed while down")
 		}
-		faults.Up()
+		faults.Restart()
 		if err := rdb.Ping(ctx).Err(); err != nil {
-			t.Errorf("after Up: %v", err)
+			t.Errorf("after Restart: %v", err)
 		}
-		faults.Freeze()
+		faults.Pause()
 		result := make(chan error, 1)
 		go func() { result <- rdb.Set(ctx, "k", "v", 0).Err() }()
 		time.Sleep(50 * time.Millisecond)
@@ -175,9 +175,9 @@ func TestDownRefusesAndFreezeKeepsSilent(t *testing.T) {
 		if n := direct.Exists(ctx, "k").Val(); n != 0 {
 			t.Error("passed while frozen")
 		}
-		faults.Thaw()
+		faults.Resume()
 		if err := <-result; err != nil || direct.Get(ctx, "k").Val() != "v" {
-			t.Errorf("after Thaw: %v", err)
+			t.Errorf("after Resume: %v", err)
 		}
 	})
 }
