@@ -185,7 +185,7 @@ func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bo
 	}
 	d.outage.ok(part)
 	if got.Dead > 0 || got.Dropped > 0 {
-		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("buried", got.Dead).Int("dropped", got.Dropped).
+		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("dead", got.Dead).Int("dropped", got.Dropped).
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true

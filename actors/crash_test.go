@@ -18,15 +18,15 @@ import (
 var errInjected = errors.New("injected crash")
 
 func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
-	for _, fate := range []string{"panic", "goexit"} {
-		t.Run(fate, func(t *testing.T) {
+	for _, step := range []string{"panic", "goexit"} {
+		t.Run(step, func(t *testing.T) {
 			s := script.New(t)
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}},
 			})
 			// far more than the restart budget allows: bad jobs never spend it
-			push(k, 60, script.Step{Do: fate})
+			push(k, 60, script.Step{Do: step})
 			ok := push(k, 1, script.OK())[0]
 			k.Await("the job after the bad ones", func() bool { return s.Started(ok) })
 			k.Await("60 restarts", func() bool {

@@ -134,7 +134,7 @@ func New(cfg Config) (*Daemon, error) {
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
 	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{
-		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Policy: judge{d}, Window: cfg.Poison.Within,
+		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Policy: poisonPolicy{d}, Window: cfg.Poison.Within,
 	}); err != nil {
 		_ = own.Close()
 		return nil, fmt.Errorf("config: %w", err)

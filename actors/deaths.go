@@ -95,7 +95,7 @@ func (q *deaths) work() {
 		q.waiting = q.waiting[1:]
 		q.mu.Unlock()
 		if p, err := troupe.ParsePayload(next.payload); err == nil {
-			q.d.bury(p, next.err)
+			q.d.tellDeathHandlers(p, next.err)
 		}
 	}
 }

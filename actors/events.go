@@ -40,7 +40,7 @@ type (
 		Err     error
 		Crashed bool // panic or Goexit
 	}
-	// JobLate says: it ended after its fate was decided elsewhere (requeued at the
+	// JobLate says: it ended after its outcome was decided elsewhere (requeued at the
 	// deadline, or fenced); the result is refused.
 	JobLate struct {
 		JobEvent

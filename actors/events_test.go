@@ -53,9 +53,9 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 				r.record,
 			},
 		})
-		for _, fate := range []string{"ok", "panic", "kill", "discard"} {
-			jid := push(k, 1, script.Step{Do: fate})[0]
-			k.Await(fate, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
+		for _, step := range []string{"ok", "panic", "kill", "discard"} {
+			jid := push(k, 1, script.Step{Do: step})[0]
+			k.Await(step, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
 		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-0") == 1 })
 		unresponsive := push(k, 1, script.Unresponsive())[0]

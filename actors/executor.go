@@ -58,7 +58,7 @@ type execution struct {
 	crash      *supervisor.JobCrash
 	returned   bool // the handler
 	read       bool // its error can be
-	concluded  bool // the job's fate was seen into Redis, or is on its way
+	concluded  bool // the job's outcome is in Redis, or is on its way
 	acked      bool // its ack goes with the slot
 	goBroken   bool // a goroutine of the job panicked
 

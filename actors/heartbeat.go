@@ -105,18 +105,18 @@ func (h *heartbeat) beaten(ctx actor.Context, m beaten) {
 	h.after(ctx, tickBeat, nextBeat(time.Now(), h.d.cfg.HeartbeatInterval))
 }
 
-// chime is a moment of the wall clock at which the processes of a fleet beat, as
+// beatGrid is a moment of the wall clock at which the processes of a fleet beat, as
 // far as their clocks agree. To wake a Redis that sleeps costs it several times
 // what a beat does, so it is woken for a few at a time: of a thousand processes
 // these are five, in half a millisecond.
-const chime = 50 * time.Millisecond
+const beatGrid = 50 * time.Millisecond
 
 // nextBeat is how long after now the next beat is due.
 func nextBeat(now time.Time, interval time.Duration) time.Duration {
-	if interval < 20*chime {
+	if interval < 20*beatGrid {
 		return interval
 	}
-	return now.Add(interval).Round(chime).Sub(now)
+	return now.Add(interval).Round(beatGrid).Sub(now)
 }
 
 func (h *heartbeat) renew(ctx actor.Context) {

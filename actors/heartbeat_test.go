@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Beats fall on the chimes of the wall clock, each process on its own, whatever a
+// Beats fall on the moments of the wall clock, each process on its own, whatever a
 // beat takes; close ones are not bent.
-func TestBeatsFallOnTheChimes(t *testing.T) {
+func TestBeatsFallOnTheGrid(t *testing.T) {
 	const interval = 10 * time.Second
 	now := time.Date(2026, 11, 21, 16, 0, 3, 123_456_789, time.UTC)
 	first := now.Add(nextBeat(now, interval))
-	if !first.Equal(first.Truncate(chime)) || first.Sub(now)-interval > chime || interval-first.Sub(now) > chime {
+	if !first.Equal(first.Truncate(beatGrid)) || first.Sub(now)-interval > beatGrid || interval-first.Sub(now) > beatGrid {
 		t.Errorf("the first after %v, at %v", first.Sub(now), first)
 	}
 	at := first

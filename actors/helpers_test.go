@@ -56,11 +56,11 @@ func size(t *testing.T, rdb redis.UniversalClient, key string) int {
 	return int(n)
 }
 
-// push pushes n jobs of this fate and returns their jids.
-func push(k *testkit.Kit, n int, fate script.Step) []string {
+// push pushes n jobs of this step and returns their jids.
+func push(k *testkit.Kit, n int, step script.Step) []string {
 	var jids []string
 	for range n {
-		jids = append(jids, k.Push(fate))
+		jids = append(jids, k.Push(step))
 	}
 	return jids
 }

@@ -118,8 +118,8 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 	}
 }
 
-// bury tells the death handlers.
-func (d *Daemon) bury(p *troupe.Payload, err error) {
+// tellDeathHandlers tells them.
+func (d *Daemon) tellDeathHandlers(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), p, err) }); perr != nil {
 			joblog.Err(d.log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")

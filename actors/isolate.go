@@ -131,7 +131,7 @@ func (c *capsule) runSuspect() bool {
 	}
 	own := w.byItself.Load()
 	if own && !w.again.Load() && ended() {
-		c.acquit(w)
+		c.clearSuspect(w)
 	}
 	return own
 }
@@ -199,9 +199,9 @@ func (c *capsule) takeSuspect() *work {
 	return w
 }
 
-// acquit forgets that the process died under a job that has ended by itself
+// clearSuspect forgets that the process died under a job that has ended by itself
 // since. A crash before this leaves the count to run out.
-func (c *capsule) acquit(w *work) {
+func (c *capsule) clearSuspect(w *work) {
 	ctx, cancel := c.d.redisContext()
 	defer cancel()
 	if err := c.d.rescue.Forget(ctx, w.unit); err != nil {

@@ -60,7 +60,7 @@ func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 	}
 }
 
-// Save makes one try, and none while Redis is known to be away. A job whose fate
+// Save makes one try, and none while Redis is known to be away. A job whose outcome
 // was decided elsewhere is about to be told so: it waits for that.
 func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, error) {
 	d := k.e.c.d
@@ -110,7 +110,7 @@ func (k *iteration) close() (last troupe.Iteration, begun, finished bool) {
 }
 
 // keepPlace sees to the state of an iterable job whose run has ended. The unit is
-// taken from the ledger: its fate is in our hands.
+// taken from the ledger: its outcome is ours to store.
 func (e *execution) keepPlace() {
 	if e.iteration == nil {
 		return

@@ -180,18 +180,18 @@ func TestMaxIterationRuntimeNeverStopsAllProgress(t *testing.T) {
 
 // Errors, panics and Goexit are stored as retries, which begin with the item.
 func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
-	for _, fate := range []string{"error", "panic", "park", "middleware"} {
-		t.Run(fate, func(t *testing.T) {
+	for _, step := range []string{"error", "panic", "park", "middleware"} {
+		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := testkit.NewMemory(t)
 				w := &walker{}
 				failed := false
 				w.each = func(_ context.Context, _ string, i int) error {
-					if i != 4 || failed || fate == "middleware" {
+					if i != 4 || failed || step == "middleware" {
 						return nil
 					}
 					failed = true
-					switch fate {
+					switch step {
 					case "panic":
 						panic("scripted panic")
 					case "park":
@@ -203,7 +203,7 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 				late := func(next troupe.Handler) troupe.Handler {
 					return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error {
 						err := next.Perform(ctx, p)
-						if err == nil && fate == "middleware" && !failed {
+						if err == nil && step == "middleware" && !failed {
 							failed = true
 							return script.Err
 						}
@@ -216,7 +216,7 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 				k.Allow(testkit.Crashes("launcher/default/processor-0"))
 				jid := k.Push(walk{6})
 				set, at, again := "retry", 4, []int{0, 1, 2, 3, 4, 4, 5}
-				switch fate {
+				switch step {
 				case "park":
 					set = "schedule"
 				case "middleware":

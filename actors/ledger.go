@@ -33,7 +33,7 @@ type work struct {
 	run execution
 }
 
-// own notes that the job's own outcome decided its fate.
+// own notes that the job's own outcome decided its outcome.
 func (w *work) own() { w.byItself.Store(true) }
 
 // goesOn notes that the job was interrupted.
@@ -43,7 +43,7 @@ type workState = uint32
 
 const (
 	open     workState = iota // fetched; may be waiting or running
-	settling                  // its fate is decided, the I/O is under way
+	settling                  // its outcome is decided, the I/O is under way
 	gone                      // settled, or no longer ours
 )
 
@@ -66,7 +66,7 @@ func (w *work) interrupt(cause error) {
 
 // ledger knows every unit that this capsule has fetched and not settled.
 // Leaving the state open is the linearization point: whoever takes a unit out
-// owns its fate, everybody else gets false. Its lock is never held across I/O,
+// owns its outcome, everybody else gets false. Its lock is never held across I/O,
 // and not needed to take one unit.
 type ledger struct {
 	mu      sync.Mutex
@@ -97,7 +97,7 @@ func (l *ledger) add(ws []*work) bool {
 	return true
 }
 
-// claim enters units whose fate is decided already: fetched too late to run.
+// claim enters units whose outcome is decided already: fetched too late to run.
 func (l *ledger) claim(ws []*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,10 +141,10 @@ func (l *ledger) unlink(w *work) {
 // isOpen tells whether w may (still) be started.
 func (l *ledger) isOpen(w *work) bool { return w.state.Load() == open }
 
-// take claims w; false when its fate was decided elsewhere.
+// take claims w; false when its outcome was decided elsewhere.
 func (l *ledger) take(w *work) bool { return w.state.CompareAndSwap(open, settling) }
 
-// settled removes units whose fate is now in Redis.
+// settled removes units whose outcome is now in Redis.
 func (l *ledger) settled(ws ...*work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,9 +30,9 @@ type outage struct {
 	over  time.Time         // when it was last told that Redis is back
 }
 
-// aftermath is how long after an outage parts may still meet broken connections
+// afterOutage is how long after an outage parts may still meet broken connections
 // of a pool, or the last error of its dialler, which go-redis repeats for a second.
-const aftermath = 3 * time.Second
+const afterOutage = 3 * time.Second
 
 func newOutage(log zerolog.Logger) *outage {
 	return &outage{log: log, down: map[string]bool{}, fault: map[string]string{}}
@@ -62,7 +62,7 @@ func (o *outage) failed(part string, err error) {
 		o.since = now
 	}
 	o.down[part] = true
-	if !o.told && (now.Sub(o.over) > aftermath || now.Sub(o.since) > aftermath) {
+	if !o.told && (now.Sub(o.over) > afterOutage || now.Sub(o.since) > afterOutage) {
 		o.told = true
 		joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away")
 	}
@@ -94,10 +94,10 @@ func (o *outage) ok(part string) {
 	}
 }
 
-// truce is how long other processes are still to be left alone: an outage that was
+// leaseGrace is how long other processes are still to be left alone: an outage that was
 // longer than half a lease may have cost the living theirs as well, and they need
 // a moment to renew them. It lasts half a lease from the first success on.
-func (o *outage) truce(lease time.Duration) time.Duration {
+func (o *outage) leaseGrace(lease time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	half, now := lease/2, time.Now()

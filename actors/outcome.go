@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/retry"
 )
 
-// conclude decides the unit's fate and sees it into Redis.
+// conclude decides the unit's outcome and sees it into Redis.
 func (e *execution) conclude() {
 	if e.over.Store(true); e.listed.Load() {
 		e.c.ended(e)
@@ -50,7 +50,7 @@ func (e *execution) decide() {
 		if c.d.events.wanted.Load() {
 			c.d.events.publish(JobLate{e.event(), e.elapsed, e.err})
 		}
-		joblog.Err(e.line(zerolog.WarnLevel, "late"), e.err).Msg("job ended after its fate was decided; the result is refused")
+		joblog.Err(e.line(zerolog.WarnLevel, "late"), e.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
 		return
 	}
 	e.w.own()
@@ -160,7 +160,7 @@ func (e *execution) failed(dec retry.Decision) {
 		Actor: c.processorPath(e.k.s.index), Message: "running a job", Payload: e.fetched(), Queue: e.w.unit.Queue,
 	})
 	if dec.RunDeathHandlers {
-		c.d.bury(dec.DeathPayload, e.err)
+		c.d.tellDeathHandlers(dec.DeathPayload, e.err)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestRecoveredJobsAreRouted(t *testing.T) {
 }
 
 // The third death, as the suspect: dead, and everybody hears of it.
-func TestPoisonPillIsBuried(t *testing.T) {
+func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 	rdb := testkit.Redis(t)
 	var mu sync.Mutex
 	var events []actors.Event
@@ -226,7 +226,7 @@ func (w *warden) ended() int {
 }
 
 // Suspects of two capsules run one at a time, begin alone, within the capsule's
-// concurrency, and are acquitted when they end.
+// concurrency, and are cleared when they end.
 func TestSuspectsRunOneAtATime(t *testing.T) {
 	rdb := testkit.Redis(t)
 	w := &warden{}
@@ -246,7 +246,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 		Capsules: []actors.Capsule{{Concurrency: 4}, {Name: "other", Concurrency: 1, Queues: fetch.Strict{"other"}}},
 	})
 	k.Await("all have run", func() bool { return w.ended() == 1610 })
-	k.Await("all are acquitted", func() bool {
+	k.Await("all are cleared", func() bool {
 		return rdb.Exists(ctx, "troupe:recovered", "troupe:recovered:log").Val() == 0 && inProgress(t, rdb) == 0
 	})
 	w.mu.Lock()
@@ -261,7 +261,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 	}
 }
 
-// What is not acquitted stays a suspect: at the deadline of a stop it goes back
+// What is not cleared stays a suspect: at the deadline of a stop it goes back
 // to where it was, and the next process runs it.
 func TestSuspectAtTheEnd(t *testing.T) {
 	rdb := testkit.Redis(t)
@@ -277,7 +277,7 @@ func TestSuspectAtTheEnd(t *testing.T) {
 		t.Errorf("suspects after the stop: %q", got)
 	}
 	if !rdb.HExists(ctx, "troupe:recovered:log", "s").Val() {
-		t.Error("acquitted without having ended")
+		t.Error("cleared without having ended")
 	}
 	next := &warden{}
 	cfg.Registry = next.registry()

@@ -47,16 +47,16 @@ func randomRound(t *testing.T, seed uint64) {
 		Registry: s.Registry(), Capsules: capsules,
 		Timeout: time.Duration(r.IntN(3000)) * time.Millisecond, Grace: 300 * time.Millisecond,
 	})
-	fates := []script.Step{
+	steps := []script.Step{
 		script.OK(), script.OK(), script.OK(), script.Fail(), script.Panic(), script.Goexit(), script.Kill(), script.Discard(), script.Hang(), script.Unresponsive(),
 	}
 	pushed := map[string]string{}
 	for range 20 + r.IntN(60) {
-		fate := fates[r.IntN(len(fates))]
+		step := steps[r.IntN(len(steps))]
 		if r.IntN(3) == 0 {
-			fate = script.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
+			step = script.Slow(time.Duration(r.IntN(2000)) * time.Millisecond)
 		}
-		pushed[k.Push(fate)] = fate.Do
+		pushed[k.Push(step)] = step.Do
 	}
 	crash := func() {
 		tree := k.Tree()
@@ -107,22 +107,22 @@ func randomRound(t *testing.T, seed uint64) {
 	if most > limit {
 		t.Errorf("%d jobs at once, the limit is %d", most, limit)
 	}
-	for jid, fate := range pushed {
+	for jid, step := range pushed {
 		where := places[jid]
 		var ok bool
 		switch {
 		case len(where) > 1:
 		case runs[jid] == 0 || requeued[jid]:
 			ok = len(where) == 1 && where[0] == "queue"
-		case fate == "fail" || fate == "panic" || fate == "goexit":
+		case step == "fail" || step == "panic" || step == "goexit":
 			ok = len(where) == 1 && where[0] == "retry"
-		case fate == "kill":
+		case step == "kill":
 			ok = len(where) == 1 && where[0] == "dead"
 		default:
 			ok = len(where) == 0
 		}
 		if !ok || runs[jid] > 1 {
-			t.Errorf("%s job %s: ran %d times, requeued %v, is in %q", fate, jid, runs[jid], requeued[jid], where)
+			t.Errorf("%s job %s: ran %d times, requeued %v, is in %q", step, jid, runs[jid], requeued[jid], where)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (d *Daemon) rescueInterval() time.Duration {
 // rescueOnce makes one look and tells when the next one is due.
 func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	part := launcherName + "/rescuer"
-	if wait := d.outage.truce(d.cfg.Lease); wait > 0 {
+	if wait := d.outage.leaseGrace(d.cfg.Lease); wait > 0 {
 		if err := d.redis.Ping(ctx).Err(); err != nil {
 			if ctx.Err() == nil {
 				d.outage.failed(part, err)
@@ -119,5 +119,5 @@ func (d *Daemon) tellRescued(got fetch.Rescued) {
 		d.log.Warn().Str("actor", launcherName+"/rescuer").Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}
-	d.tellJudged(got)
+	d.tellRecovered(got)
 }

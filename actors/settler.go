@@ -15,7 +15,7 @@ import (
 // takes it along; if none comes in time it goes alone.
 const ackDelay = 500 * time.Microsecond
 
-// settler carries decided fates to Redis: acks in the next fetch call or after
+// settler carries outcomes to Redis: acks in the next fetch call or after
 // ackDelay, moves (retry, death, requeue) at once, whatever waits together. It
 // belongs to the capsule and not to an actor, so that no crash and no stop of an
 // actor can keep a finished job from being settled. While Redis is away
@@ -32,11 +32,11 @@ type settler struct {
 	running bool           // a flush loop is at work
 	closed  bool
 
-	company        *time.Timer    // armed while entrusted moves wait for more
-	alone          bool           // they have waited long enough
-	entrustedMoves tally          // whose end nobody waits for, until they are told of
-	reports        []*pendingMove // of those, the ones that are over
-	reporting      bool           // a goroutine tells of them
+	company    *time.Timer    // armed while moves that nobody waits for wait for more
+	alone      bool           // they have waited long enough
+	asyncMoves tally          // whose end nobody waits for, until they are told of
+	reports    []*pendingMove // of those, the ones that are over
+	reporting  bool           // a goroutine tells of them
 }
 
 type pendingMove struct {
@@ -44,13 +44,13 @@ type pendingMove struct {
 	move   fetch.Move
 	result fetch.Result
 	err    error         // set when the settler gave up
-	done   chan struct{} // closed when result or err is set; nil if it was entrusted
+	done   chan struct{} // closed when result or err is set; nil if nobody waits for it
 	parked chan struct{} // closed when Redis has refused it; nil if nobody wants to know
-	then   *errand       // of an entrusted one: told when result or err is set
+	then   *asyncMove    // of one that nobody waits for: told when result or err is set
 	over   bool          // in Redis; guarded by the settler
 }
 
-// errGaveUp is the fate of a move that could not be written before the end.
+// errGaveUp is the error of a move that could not be written before the end.
 var errGaveUp = errors.New("redis did not come back before the end of the stop; the job stays in its private place")
 
 // ack marks w done.
@@ -151,7 +151,7 @@ func (s *settler) loop() {
 	for try := 0; ; {
 		s.mu.Lock()
 		acks, moves := s.acks, slices.Clone(s.moves)
-		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.linger() {
+		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.mayWait() {
 			if len(s.moves) > 0 {
 				s.wait()
 			}

@@ -227,7 +227,7 @@ func (d *Daemon) runHardStop() {
 		d.log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
 	}
 	// 2. Requeue before cancelling: a job that runs twice is better than one
-	// that is lost. Taking a unit out of the ledger decides its fate.
+	// that is lost. Taking a unit out of the ledger decides its outcome.
 	taken := map[*capsule][]*work{}
 	requeued := supervised.NewTracker()
 	for _, c := range d.capsules {

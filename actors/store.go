@@ -37,9 +37,9 @@ func (e *execution) settle(dec retry.Decision) bool {
 // not wait for that, unless its job has crashed or too many are on their way.
 func (e *execution) store(dec retry.Decision) {
 	if dec.Action != retry.Drop && e.crash == nil {
-		m := &errand{pendingMove: pendingMove{w: e.w, move: e.move(dec)}, e: e, action: dec.Action, wait: dec.Wait}
+		m := &asyncMove{pendingMove: pendingMove{w: e.w, move: e.move(dec)}, e: e, action: dec.Action, wait: dec.Wait}
 		m.then = m
-		if e.c.settler.entrust(&m.pendingMove) {
+		if e.c.settler.submitAsync(&m.pendingMove) {
 			return
 		}
 	}
@@ -48,9 +48,9 @@ func (e *execution) store(dec retry.Decision) {
 	}
 }
 
-// errand is a move that the settler was entrusted with, and what is to be told
+// asyncMove is a move that the settler carries while the slot goes on, and what is to be told
 // when it is over.
-type errand struct {
+type asyncMove struct {
 	pendingMove
 	e      *execution
 	action retry.Action
@@ -58,7 +58,7 @@ type errand struct {
 }
 
 // over tells of the end.
-func (m *errand) over() {
+func (m *asyncMove) over() {
 	e := m.e
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {

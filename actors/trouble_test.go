@@ -78,8 +78,8 @@ func troubles() []trouble {
 	return all
 }
 
-// fates performs jobs of class Work: args are how long, and how it ends.
-func fates() *troupe.Registry {
+// steps performs jobs of class Work: args are how long, and how it ends.
+func steps() *troupe.Registry {
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Work", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error {
 		var args struct {
@@ -145,7 +145,7 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 		faults := chaos.NewProxy(t, mem.Options())
 		rec := chaos.NewRecorder(mem.Client, "runs")
 		cfg := actors.Config{
-			Redis: faults.Client(), Registry: fates(), Middleware: []troupe.Middleware{rec.Middleware},
+			Redis: faults.Client(), Registry: steps(), Middleware: []troupe.Middleware{rec.Middleware},
 			Lease: 10 * time.Second, Capsules: []actors.Capsule{{Concurrency: 3}},
 		}
 		var jids []string
@@ -193,7 +193,7 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 		mem := testkit.NewMemory(t)
 		faults := chaos.NewProxy(t, mem.Options())
 		var log lines
-		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: fates(), Logger: zerolog.New(&log)})
+		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: steps(), Logger: zerolog.New(&log)})
 		faults.Kill()
 		k.Await("it is noticed by all", func() bool { return k.Stats().RedisAway })
 		time.Sleep(20 * time.Second)
@@ -228,7 +228,7 @@ func inTrouble(t *testing.T, tr trouble) {
 	rec := chaos.NewRecorder(mem.Client, "runs")
 	var log lines
 	k := testkit.Start(t, actors.Config{
-		Redis: way, Registry: fates(), Logger: zerolog.New(&log).Level(zerolog.WarnLevel), Middleware: []troupe.Middleware{rec.Middleware},
+		Redis: way, Registry: steps(), Logger: zerolog.New(&log).Level(zerolog.WarnLevel), Middleware: []troupe.Middleware{rec.Middleware},
 		PollInterval: 5 * time.Second, PollIntervalPerProcess: 5 * time.Second,
 		Capsules: []actors.Capsule{{Concurrency: 8}, {Name: "idle", Concurrency: 2, Queues: fetch.Strict{"other"}}},
 	})

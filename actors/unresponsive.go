@@ -110,7 +110,7 @@ func (e *execution) giveUp(cause error) func() {
 	}
 	end.freed.Store(true)
 	return func() {
-		if e.c.ledger.isOpen(e.w) { // else its fate is decided already
+		if e.c.ledger.isOpen(e.w) { // else its outcome is decided already
 			end.decide()
 		}
 	}

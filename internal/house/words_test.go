@@ -14,15 +14,11 @@ import (
 // exceptions are where a banned word may stand: in the files under a folder, or as the whole of
 // a name anywhere.
 var exceptions = []struct{ under, name, why string }{
-	{under: "actors/", why: "not yet renamed"},
 	{under: "client/", why: "not yet renamed"},
 	{under: "testkit/", why: "not yet renamed"},
 	{under: "examples/modules/strategies/", why: "not yet renamed"},
 	{under: "internal/house/", why: "the list itself, and its test"},
-	{name: "MaxDeaf", why: "a field of actors.Capsule: not yet renamed"},
 	{name: "max_deaf", why: "the key of that field in a configuration file"},
-	{name: "JobDeaf", why: "an event of actors: not yet renamed"},
-	{name: "Deaf", why: "a field of what actors shows of its tree: not yet renamed"},
 	{name: "deaf", why: "the same in JSON, and the name of a case"},
 	{name: "deaf,", why: "the same"},
 }

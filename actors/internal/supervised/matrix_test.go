@@ -44,21 +44,21 @@ func TestMatrix(t *testing.T) {
 		spent  outcome // with none
 		asked  int     // times that the decider is asked
 	}{
-		{"crash", "run", func(x *matrix) { x.crash(fateRestart) }, group, always(escalated), 1},
-		{"crash of a job", "run", func(x *matrix) { x.crash(fateJob) }, always(oneOnly), always(oneOnly), 1},
-		{"stop", "run", func(x *matrix) { x.crash(fateStop) }, always(oneGone), always(oneGone), 1},
-		{"resume", "run", func(x *matrix) { x.crash(fateResume) }, always(same), always(same), 1},
-		{"escalation", "run", func(x *matrix) { x.crash(fateEscalate) }, always(escalated), always(escalated), 1},
-		{"a confused decider", "run", func(x *matrix) { x.crash(fateConfuse) }, group, always(escalated), 1},
+		{"crash", "run", func(x *matrix) { x.crash(answerRestart) }, group, always(escalated), 1},
+		{"crash of a job", "run", func(x *matrix) { x.crash(answerJob) }, always(oneOnly), always(oneOnly), 1},
+		{"stop", "run", func(x *matrix) { x.crash(answerStop) }, always(oneGone), always(oneGone), 1},
+		{"resume", "run", func(x *matrix) { x.crash(answerResume) }, always(same), always(same), 1},
+		{"escalation", "run", func(x *matrix) { x.crash(answerEscalate) }, always(escalated), always(escalated), 1},
+		{"a confused decider", "run", func(x *matrix) { x.crash(answerConfuse) }, group, always(escalated), 1},
 		{"ordinary end", "run", func(x *matrix) { x.send(x.child, exit{}) }, always(oneGone), always(oneGone), 0},
 		{"crash", "start", func(x *matrix) { x.failStarts(1) }, group, always(escalated), 1},
 		{"crashes", "start", func(x *matrix) { x.failStarts(2) }, func(kind string) string {
 			return map[string]string{"one_for_one": "1: 1 3 1", "all_for_one": "1: 3 3 3", "rest_for_one": "1: 1 3 3"}[kind]
 		}, always("3: 3 3 3"), 2},
-		{"crash", "stop", func(x *matrix) { x.crashWhile(&actor.Stop{}, fateRestart) }, always("-: - - -"), always("-: - - -"), 0},
-		{"escalation", "stop", func(x *matrix) { x.crashWhile(&actor.Stop{}, fateEscalate) }, always("-: - - -"), always("-: - - -"), 0},
-		{"crash", "restart of the supervisor", func(x *matrix) { x.crashWhile(&actor.Restart{}, fateRestart) }, always(escalated), always(escalated), 0},
-		{"escalation", "restart of the supervisor", func(x *matrix) { x.crashWhile(&actor.Restart{}, fateEscalate) }, always(escalated), always(escalated), 0},
+		{"crash", "stop", func(x *matrix) { x.crashWhile(&actor.Stop{}, answerRestart) }, always("-: - - -"), always("-: - - -"), 0},
+		{"escalation", "stop", func(x *matrix) { x.crashWhile(&actor.Stop{}, answerEscalate) }, always("-: - - -"), always("-: - - -"), 0},
+		{"crash", "restart of the supervisor", func(x *matrix) { x.crashWhile(&actor.Restart{}, answerRestart) }, always(escalated), always(escalated), 0},
+		{"escalation", "restart of the supervisor", func(x *matrix) { x.crashWhile(&actor.Restart{}, answerEscalate) }, always(escalated), always(escalated), 0},
 	} {
 		for _, kind := range []string{"one_for_one", "all_for_one", "rest_for_one"} {
 			for _, replace := range []bool{false, true} {
@@ -89,7 +89,7 @@ func TestBudgetIsOfTheSupervisorAndOfItsPeriod(t *testing.T) {
 		x := plantMatrix(t, "one_for_one", 2, false) // in 10 s
 		step := func(child string, want string) {
 			t.Helper()
-			x.send(child, Crash{Reason: errModel{fateRestart}})
+			x.send(child, Crash{Reason: errModel{answerRestart}})
 			if got := x.outcome(); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -158,7 +158,7 @@ func (x *matrix) send(path string, message any) {
 	synctest.Wait()
 }
 
-func (x *matrix) crash(f fate) { x.send(x.child, Crash{Reason: f.reason()}) }
+func (x *matrix) crash(f answer) { x.send(x.child, Crash{Reason: f.reason()}) }
 
 // failStarts makes the next n starts of the child crash; the first of them is
 // that of a new life of its supervisor, which then counts as the first.
@@ -174,7 +174,7 @@ func (x *matrix) failStarts(n int) {
 
 // crashWhile makes the child crash of f while its supervisor, which was sent
 // order, waits for it to end.
-func (x *matrix) crashWhile(order any, f fate) {
+func (x *matrix) crashWhile(order any, f answer) {
 	until := make(chan struct{})
 	x.send(x.child, occupy{until: until, then: f.reason()})
 	mustDo(x.m.d.system("launcher/0", order))

@@ -23,21 +23,21 @@ type plannedNode struct {
 	children    []*plannedNode
 }
 
-// fate is how an actor is made to crash.
-type fate string
+// answer is how an actor is made to crash.
+type answer string
 
 const (
-	fateRestart  fate = "restart"
-	fateStop     fate = "stop"
-	fateResume   fate = "resume"
-	fateEscalate fate = "escalate"
-	fateJob      fate = "job"   // a user's job panicked
-	fateConfuse  fate = "panic" // the decider panics
+	answerRestart  answer = "restart"
+	answerStop     answer = "stop"
+	answerResume   answer = "resume"
+	answerEscalate answer = "escalate"
+	answerJob      answer = "job"   // a user's job panicked
+	answerConfuse  answer = "panic" // the decider panics
 )
 
-var directives = map[fate]supervisor.Directive{
-	fateRestart: supervisor.Restart, fateStop: supervisor.Stop, fateResume: supervisor.Resume,
-	fateEscalate: supervisor.Escalate, fateJob: supervisor.Restart, fateConfuse: supervisor.Restart,
+var directives = map[answer]supervisor.Directive{
+	answerRestart: supervisor.Restart, answerStop: supervisor.Stop, answerResume: supervisor.Resume,
+	answerEscalate: supervisor.Escalate, answerJob: supervisor.Restart, answerConfuse: supervisor.Restart,
 }
 
 // refNode is an actor. It is up, or it has ended; one that is up may have crashed.
@@ -49,7 +49,7 @@ type refNode struct {
 	up, crashed bool
 	starts      int
 	plan        *refPlan // it waits for this
-	late        []fate   // crashes that wait in its mailbox
+	late        []answer // crashes that wait in its mailbox
 	poison      int      // so many starts more will crash
 
 	// of a supervisor
@@ -126,7 +126,7 @@ func (r *ref) start(n *refNode) {
 	}
 	if n.poison > 0 {
 		n.poison--
-		r.crash(n, fateRestart)
+		r.crash(n, answerRestart)
 		return
 	}
 	r.takeLate(n)
@@ -161,7 +161,7 @@ func (r *ref) restart(n *refNode) {
 }
 
 // post makes n crash, now or when it takes messages again.
-func (r *ref) post(n *refNode, f fate) {
+func (r *ref) post(n *refNode, f answer) {
 	if n.takes() {
 		r.crash(n, f)
 	} else if n.up {
@@ -169,7 +169,7 @@ func (r *ref) post(n *refNode, f fate) {
 	}
 }
 
-func (r *ref) crash(n *refNode, f fate) {
+func (r *ref) crash(n *refNode, f answer) {
 	n.crashed = true
 	life := n.starts
 	r.todo = append(r.todo, func() { r.failed(n, f, life) })
@@ -185,8 +185,8 @@ func (r *ref) settle() {
 }
 
 // failed is what n's supervisor does about a failure in n's life number life.
-// An empty fate is that of a supervisor that gave up.
-func (r *ref) failed(n *refNode, f fate, life int) {
+// An empty answer is that of a supervisor that gave up.
+func (r *ref) failed(n *refNode, f answer, life int) {
 	s := n.parent
 	switch {
 	case n.plan != nil || !n.up || n.starts != life:
@@ -199,7 +199,7 @@ func (r *ref) failed(n *refNode, f fate, life int) {
 	}
 	s.spent = recent(s.spent, r.now, s.period)
 	asked := fmt.Sprintf("%s: %s, restarts %d, crashes %d", s.path, n.path, len(s.spent), s.count(n.path, r.now))
-	if f == fateJob {
+	if f == answerJob {
 		asked += fmt.Sprintf(", of class %d", s.count("class", r.now))
 	}
 	r.asked = append(r.asked, asked)
@@ -217,7 +217,7 @@ func (r *ref) failed(n *refNode, f fate, life int) {
 		r.end(n)
 	case d == supervisor.Escalate:
 		r.escalate(s)
-	case f == fateJob:
+	case f == answerJob:
 		r.carryOut(s, []*refNode{n}, 0)
 	case len(s.spent) >= s.intensity:
 		r.escalate(s)

@@ -65,11 +65,11 @@ type modelled struct {
 
 // modelStep is one thing that happens, after a pause.
 type modelStep struct {
-	pause time.Duration // of whole microseconds
-	what  string        // crash, burst, poison, exit
-	at    []*plannedNode
-	fate  fate
-	times int
+	pause  time.Duration // of whole microseconds
+	what   string        // crash, burst, poison, exit
+	at     []*plannedNode
+	answer answer
+	times  int
 }
 
 func (s modelStep) String() string {
@@ -77,7 +77,7 @@ func (s modelStep) String() string {
 	for _, n := range s.at {
 		at = append(at, n.path)
 	}
-	return fmt.Sprintf("after %s: %s %s %s %d", s.pause, s.what, strings.Join(at, " "), s.fate, s.times)
+	return fmt.Sprintf("after %s: %s %s %s %d", s.pause, s.what, strings.Join(at, " "), s.answer, s.times)
 }
 
 func (m *modelled) String() string {
@@ -130,9 +130,9 @@ func (m *modelled) drawNode(rt *rapid.T, path string, depth int) *plannedNode {
 func (m *modelled) drawStep(rt *rapid.T) modelStep {
 	s := modelStep{pause: time.Duration(rapid.IntRange(0, 4000).Draw(rt, "pause")) * time.Millisecond}
 	s.what = rapid.SampledFrom([]string{"crash", "crash", "crash", "crash", "burst", "poison", "exit"}).Draw(rt, "what")
-	s.fate = rapid.SampledFrom([]fate{
-		fateRestart, fateRestart, fateRestart, fateRestart, fateJob, fateStop, fateResume, fateEscalate, fateConfuse,
-	}).Draw(rt, "fate")
+	s.answer = rapid.SampledFrom([]answer{
+		answerRestart, answerRestart, answerRestart, answerRestart, answerJob, answerStop, answerResume, answerEscalate, answerConfuse,
+	}).Draw(rt, "answer")
 	target := rapid.SampledFrom(m.nodes).Draw(rt, "at")
 	if s.what == "burst" {
 		s.at = append(s.at, target)
@@ -147,12 +147,12 @@ func (m *modelled) drawStep(rt *rapid.T) modelStep {
 }
 
 // errModel is the reason of a crash; deciders of the model obey it.
-type errModel struct{ fate fate }
+type errModel struct{ answer answer }
 
-func (e errModel) Error() string { return string(e.fate) }
+func (e errModel) Error() string { return string(e.answer) }
 
-func (f fate) reason() error {
-	if f == fateJob {
+func (f answer) reason() error {
+	if f == answerJob {
 		return &supervisor.JobCrash{Class: "class", Err: errors.New("a bad job")}
 	}
 	return errModel{f}
@@ -174,10 +174,10 @@ func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
 				return n.onEscalated
 			}
 			reason, _ := errors.AsType[errModel](f.Reason) // none for a job
-			if reason.fate == fateConfuse {
+			if reason.answer == answerConfuse {
 				panic("a confused decider")
 			}
-			return directives[reason.fate]
+			return directives[reason.answer]
 		},
 	}
 	s, err := supervisor.New(n.kind, spec)
@@ -210,7 +210,7 @@ func (a *modelActor) Receive(ctx actor.Context) {
 			a.child(ctx, c.path[strings.LastIndexByte(c.path, '/')+1:])
 		}
 		if a.m.started(a.n.path) {
-			panic(errModel{fateRestart})
+			panic(errModel{answerRestart})
 		}
 	case *actor.Restarting, *actor.Stopping:
 		a.stopping = true
@@ -327,11 +327,11 @@ func (m *modelled) step(r *ref, s modelStep) bool {
 	leaf := n.kind == ""
 	switch s.what {
 	case "crash":
-		if !n.up || !leaf && s.fate == fateJob || !n.takes() && (!leaf || !r.loadable(n) || len(n.late) > 0) {
+		if !n.up || !leaf && s.answer == answerJob || !n.takes() && (!leaf || !r.loadable(n) || len(n.late) > 0) {
 			return false
 		}
-		_ = m.d.Crash(n.path, s.fate.reason())
-		r.post(n, s.fate)
+		_ = m.d.Crash(n.path, s.answer.reason())
+		r.post(n, s.answer)
 	case "poison":
 		if !leaf || !r.loadable(n) || n.poison > 0 {
 			return false
@@ -363,9 +363,9 @@ func (m *modelled) burst(r *ref, n *refNode, s modelStep) (crashed bool) {
 	synctest.Wait()
 	for _, c := range s.at[1:] {
 		if c := r.all[c.path]; c.takes() {
-			_ = m.d.Crash(c.path, s.fate.reason())
+			_ = m.d.Crash(c.path, s.answer.reason())
 			synctest.Wait()
-			r.crash(c, s.fate)
+			r.crash(c, s.answer)
 			crashed = true
 		}
 	}

@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// entrustMax is how many moves may be on their way while their slots go on
+	// asyncMax is how many moves may be on their way while their slots go on
 	// with other jobs: as many as two calls to Redis carry.
-	entrustMax = 1000
-	// entrustBytes bounds their payloads.
-	entrustBytes = 16 << 20
-	// entrustDelay is how long they wait for company, unless there are
-	// entrustBatch of them: a call with so many costs half as much a job as one
+	asyncMax = 1000
+	// asyncBytes bounds their payloads.
+	asyncBytes = 16 << 20
+	// asyncDelay is how long they wait for company, unless there are
+	// asyncBatch of them: a call with so many costs half as much a job as one
 	// with twenty.
-	entrustDelay = 5 * time.Millisecond
-	entrustBatch = 128
+	asyncDelay = 5 * time.Millisecond
+	asyncBatch = 128
 )
 
-// entrust hands a move over whose job's slot goes on at once: jobs that fail
+// submitAsync hands a move over whose job's slot goes on at once: jobs that fail
 // travel together however few slots there are. Its then is told in the end, and
 // the job counts as running until that has returned. False when too many are on
 // their way, or none is carried any more: then nothing was done.
-func (s *settler) entrust(m *pendingMove) bool {
+func (s *settler) submitAsync(m *pendingMove) bool {
 	s.mu.Lock()
-	if s.closed || !s.entrustedMoves.room(m) {
+	if s.closed || !s.asyncMoves.room(m) {
 		s.mu.Unlock()
 		return false
 	}
-	s.entrustedMoves.add(m, 1)
+	s.asyncMoves.add(m, 1)
 	s.c.d.untold.Add(1)
 	s.moves = append(s.moves, m)
-	wait := s.running || s.linger()
+	wait := s.running || s.mayWait()
 	s.mu.Unlock()
 	if !wait {
 		s.kick()
@@ -52,15 +52,15 @@ func (t *tally) add(m *pendingMove, sign int64) {
 // room tells whether m may be added.
 func (t *tally) room(m *pendingMove) bool {
 	n := t.moves.Load()
-	return n == 0 || n < entrustMax && t.bytes.Load()+m.size() <= entrustBytes
+	return n == 0 || n < asyncMax && t.bytes.Load()+m.size() <= asyncBytes
 }
 
 func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
 
-// linger tells whether the moves, all of them entrusted, may wait for company, and
+// mayWait tells whether the moves, none of them waited for, may wait for company, and
 // sees to it that they do not wait for ever. s.mu is held.
-func (s *settler) linger() bool {
-	if s.alone || len(s.moves) >= entrustBatch {
+func (s *settler) mayWait() bool {
+	if s.alone || len(s.moves) >= asyncBatch {
 		return false
 	}
 	s.wait()
@@ -72,7 +72,7 @@ func (s *settler) wait() {
 	if s.company != nil || s.closed {
 		return
 	}
-	s.company = time.AfterFunc(entrustDelay, func() {
+	s.company = time.AfterFunc(asyncDelay, func() {
 		s.mu.Lock()
 		s.company, s.alone = nil, true
 		s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *settler) report() {
 func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 	d, returned := s.c.d, false
 	defer func() {
-		s.entrustedMoves.add(m, -1)
+		s.asyncMoves.add(m, -1)
 		if !returned {
 			owner := s.c.managerPID()
 			s.mu.Lock()

@@ -41,7 +41,7 @@ func lives(e actors.Event) string {
 	return ""
 }
 
-func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
+func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 	for _, path := range []string{
 		"launcher/heartbeat", "launcher/rescuer", "launcher/poller", "launcher/default",
 		"launcher/default/fetcher", "launcher/default/processor-0",
@@ -94,7 +94,7 @@ func TestReplacedActorsEndAndHaveSuccessors(t *testing.T) {
 
 // While the only processor waits for its successor, the capsule is alive: jobs
 // wait, too, and the tree says for how long.
-func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
+func TestCapsuleWaitsForTheReplacementOfItsOnlyProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
@@ -118,7 +118,7 @@ func TestCapsuleWaitsForTheSuccessorOfItsOnlyProcessor(t *testing.T) {
 }
 
 // After quiet nobody is needed but those who keep the process alive in Redis.
-func TestQuietCapsuleStartsNoSuccessors(t *testing.T) {
+func TestQuietCapsuleStartsNoReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
@@ -293,7 +293,7 @@ func (m misguided) Due(now time.Time) ([]string, time.Time) {
 	return append([]string{"launcher/default/nobody", "launcher", "", "launcher/default/processor-1"}, append(paths, paths...)...), next
 }
 
-func TestOnlyChildrenThatEndedHaveSuccessors(t *testing.T) {
+func TestOnlyChildrenThatEndedHaveReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
 			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: misguided{replacing(t, "one_for_one")}}},

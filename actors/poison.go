@@ -41,11 +41,11 @@ func (p Poison) Limits() (recoveries int, within time.Duration, suspect int) {
 	return p.Recoveries, p.Within, p.Suspect
 }
 
-// judge decides where what dead processes had in progress goes.
-type judge struct{ d *Daemon }
+// poisonPolicy decides where what dead processes had in progress goes.
+type poisonPolicy struct{ d *Daemon }
 
 // Key counts by jid; what has none, by its bytes.
-func (judge) Key(payload []byte) string {
+func (poisonPolicy) Key(payload []byte) string {
 	if p, err := troupe.ParsePayload(payload); err == nil && p.JID() != "" {
 		return p.JID()
 	}
@@ -54,7 +54,7 @@ func (judge) Key(payload []byte) string {
 }
 
 // Decide applies the limits first, then the class's policy.
-func (j judge) Decide(o fetch.Orphan) fetch.Decision {
+func (j poisonPolicy) Decide(o fetch.Orphan) fetch.Decision {
 	limit, times := j.d.cfg.Poison, len(o.Recoveries)
 	p, err := troupe.ParsePayload(o.Unit.Payload)
 	if err != nil {
@@ -63,7 +63,7 @@ func (j judge) Decide(o fetch.Orphan) fetch.Decision {
 	counts := limit.Recoveries > 0
 	switch {
 	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
-		return j.bury(o, p, true)
+		return j.toDead(o, p, true)
 	case counts && limit.Suspect > 0 && times >= limit.Suspect:
 		return fetch.Decision{Suspect: true}
 	}
@@ -72,7 +72,7 @@ func (j judge) Decide(o fetch.Orphan) fetch.Decision {
 	in := recoveredOf(o, p)
 	switch {
 	case route.Dead:
-		return j.bury(o, p, false)
+		return j.toDead(o, p, false)
 	case route.Delay > 0:
 		return fetch.Decision{
 			To: fetch.ToSchedule, Score: troupe.Score(last.At.Add(route.Delay)),
@@ -91,7 +91,7 @@ func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
 	}
 }
 
-func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Decision {
+func (j poisonPolicy) toDead(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Decision {
 	last := o.Recoveries[len(o.Recoveries)-1]
 	why := &troupe.RecoveredError{
 		Times: len(o.Recoveries), Within: j.d.cfg.Poison.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
@@ -104,7 +104,7 @@ func (j judge) bury(o fetch.Orphan, p *troupe.Payload, poison bool) fetch.Decisi
 }
 
 // route asks the policies: the daemon's if there is one, else the class's.
-func (j judge) route(p *troupe.Payload, times int) troupe.Recovery {
+func (j poisonPolicy) route(p *troupe.Payload, times int) troupe.Recovery {
 	if p == nil {
 		return troupe.Recovery{}
 	}
@@ -121,9 +121,9 @@ func (j judge) route(p *troupe.Payload, times int) troupe.Recovery {
 	return to
 }
 
-// tellJudged tells the world what became of the jobs of a round that did not simply
+// tellRecovered tells the world what became of the jobs of a round that did not simply
 // go back.
-func (d *Daemon) tellJudged(got fetch.Rescued) {
+func (d *Daemon) tellRecovered(got fetch.Rescued) {
 	var dead []death
 	defer func() { d.deaths.add(dead) }() // whatever a hook of the user's logger does
 	var all []recovered
