@@ -151,6 +151,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 		rdb.Set(ctx, "queue:"+strings.Repeat("q", 100_000), "another type", 0)
 		time.Sleep(time.Minute) // as long as all of it may take
 		close(unresponsive)
+		k.Await("the unresponsive have ended", func() bool { return k.Stats().Busy == 0 })
 		rdb.LPush(ctx, "queue:default", long("Hang", "hang", ""), strings.Replace(long("Walk", "walk", ""), `"args":[]`, `"args":[1000]`, 1))
 		k.Await("the last two run", func() bool { return k.Stats().Busy == 2 })
 		tree := k.Tree().String()
@@ -158,7 +159,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 		log.checkLines(t,
 			"the handler's own", "job started", "job done", "job failed", "job parked", "job interrupted", "an actor crashed",
 			"a retry callback failed", "an error handler failed", "a death handler failed", "not a job: moved to the dead set",
-			"a job is unresponsive: it goes on although its context was cancelled", "job ended after its step was decided; the result is refused",
+			"a job is unresponsive: it goes on although its context was cancelled", "job ended after its outcome was decided elsewhere; the result is refused",
 			"a recovered job was moved to the dead set", "a recovered job was sent elsewhere",
 			"a job is suspected of killing its process: it runs apart from other suspects", "running a suspect",
 			"not a valid job: moving it to the dead set", "job left where it is: client middleware failed",
