@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -32,7 +32,7 @@ func WithBuffer(n int) ClientOption {
 			c.err = errors.Join(c.err, &FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
 			return
 		}
-		c.buffer = &buffer{c: c, max: n, token: troupe.NewJID(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
+		c.buffer = &buffer{c: c, max: n, token: jobid.New(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
 	}
 }
 

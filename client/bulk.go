@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // Jobs per round trip when BatchSize does not say, as in Sidekiq.
@@ -31,7 +33,7 @@ func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], op
 		return nil, fmt.Errorf("push bulk: %w", err)
 	}
 	for args := range seq {
-		raw, err := troupe.EncodeArgs(args)
+		raw, err := encode.Args(args)
 		if err == nil {
 			err = b.add(ctx, args, args.Class(), raw)
 		}
@@ -105,7 +107,7 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 	if b.o.when != nil {
 		at = b.o.when(b.now, len(b.jids)+len(b.batch))
 	}
-	d, err := b.o.draft(class, args, troupe.NewJID(), at, b.now, b.created)
+	d, err := b.o.draft(class, args, jobid.New(), at, b.now, b.created)
 	if err != nil {
 		return err
 	}

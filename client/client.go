@@ -12,6 +12,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -84,7 +87,7 @@ func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (st
 	if args == nil {
 		return "", &FieldError{"args", "nil", "a value that implements troupe.Args"}
 	}
-	raw, err := troupe.EncodeArgs(args)
+	raw, err := encode.Args(args)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", args.Class(), err)
 	}
@@ -102,7 +105,7 @@ func (c *Client) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts
 }
 
 // PushClass pushes a job of a class that has no Go type, so without defaults of
-// one. args are encoded by troupe.EncodeJSON; nil means none.
+// one. args are encoded by troupe.Payload.SetJSON; nil means none.
 func (c *Client) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
 	raw, err := encodeList(args)
 	if err != nil {
@@ -112,7 +115,7 @@ func (c *Client) PushClass(ctx context.Context, class string, args []any, opts .
 }
 
 // PushJSON pushes a job whose arguments are the text of a JSON array. It is
-// brought into the form in which Ruby would write it, see troupe.EncodeJSON:
+// brought into the form in which Ruby would write it, see troupe.Payload.SetJSON:
 // integers of any length stay, other numbers become doubles (1e3 is 1000.0). A
 // number that is no double (1e999) is an error that tells its place in args.
 func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessage, opts ...Option) (string, error) {
@@ -168,11 +171,11 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if o.when != nil {
 		at = o.when(now, 0)
 	}
-	jid := o.jid
-	if jid == "" {
-		jid = troupe.NewJID()
+	id := o.jid
+	if id == "" {
+		id = jobid.New()
 	}
-	d, err := o.draft(class, raw, jid, at, now, stamp)
+	d, err := o.draft(class, raw, id, at, now, stamp)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -187,7 +190,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if err := c.sendOne(ctx, d.entry); err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
-	return jid, nil
+	return id, nil
 }
 
 // finish takes a valid payload through the middleware and sends it.
@@ -223,8 +226,8 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	}
 	e.queue = p.Queue()
 	if at, ok := p.Get("at"); ok {
-		score, _ := number(at) // checked
-		e.score = troupe.FormatScore(score)
+		due, _ := number(at) // checked
+		e.score = scores.Format(due)
 		p.Delete("at")
 		p.Delete("enqueued_at")
 	} else {
@@ -255,5 +258,5 @@ func encodeList(args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("[]"), nil
 	}
-	return troupe.EncodeArgs(args)
+	return encode.Args(args)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 type charge struct {
@@ -141,7 +142,7 @@ func TestScheduledPush(t *testing.T) {
 	if _, ok := p.Get("enqueued_at"); ok {
 		t.Errorf("a scheduled member has enqueued_at: %s", p.Bytes())
 	}
-	if at := got[0].Score - troupe.Score(before); at < 3600 || at > 3610 {
+	if at := got[0].Score - scores.Of(before); at < 3600 || at > 3610 {
 		t.Errorf("scheduled in %v s, want 3600", at)
 	}
 	if n := rdb.Exists(t.Context(), "queues", "queue:default").Val(); n != 0 {
@@ -475,7 +476,7 @@ func TestBulk(t *testing.T) {
 		t.Errorf("%d jobs at once, want 125", n)
 	}
 	members, _ := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
-	if len(members) != 125 || members[0].Score != troupe.Score(start.Add(time.Hour)) {
+	if len(members) != 125 || members[0].Score != scores.Of(start.Add(time.Hour)) {
 		t.Errorf("%d scheduled", len(members))
 	}
 	rdb.Del(t.Context(), "schedule")
@@ -484,7 +485,7 @@ func TestBulk(t *testing.T) {
 		t.Fatal(err)
 	}
 	members, _ = rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
-	if first, last := members[0].Score-troupe.Score(start), members[len(members)-1].Score-troupe.Score(start); len(members) != 300 || first < 0 || last > 70 || last-first < 30 {
+	if first, last := members[0].Score-scores.Of(start), members[len(members)-1].Score-scores.Of(start); len(members) != 300 || first < 0 || last > 70 || last-first < 30 {
 		t.Errorf("%d jobs spread over %v to %v", len(members), first, last)
 	}
 	rdb.FlushDB(t.Context())

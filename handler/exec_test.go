@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 // daemonEnv makes the test binary play a daemon that runs a job by the program
@@ -130,7 +131,7 @@ func expiry(h *Exec) (expire func()) {
 func TestExecGivesThePayloadAndTheEnvironment(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" >>"$1"`, out)
-	ctx := troupe.WithJobInfo(t.Context(), troupe.JobInfo{Queue: "critical"})
+	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
 	if err := h.Perform(ctx, job(sample)); err != nil {
 		t.Fatal(err)
 	}

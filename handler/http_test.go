@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
@@ -81,7 +82,7 @@ func TestHTTPRequest(t *testing.T) {
 		}
 		got <- request{r.Method, r.RequestURI, string(b), r.ContentLength, header}
 	})
-	ctx := troupe.WithJobInfo(t.Context(), troupe.JobInfo{Queue: "critical"})
+	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
 	if err := h.Perform(ctx, job(raw)); err != nil {
 		t.Fatal(err)
 	}

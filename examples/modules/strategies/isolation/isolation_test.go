@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"crypto/rand"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
@@ -337,7 +339,7 @@ func TestWhatIsolatesNobody(t *testing.T) {
 
 func payload(t *testing.T, class string) *troupe.Payload {
 	t.Helper()
-	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, troupe.NewJID()))
+	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, rand.Text()))
 	if err != nil {
 		t.Fatal(err)
 	}
