@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +13,6 @@ import (
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/redis/go-redis/v9"
-
-	"crypto/rand"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
@@ -415,7 +414,7 @@ func TestAProbeThatShowsNothing(t *testing.T) {
 
 func payload(t *testing.T, class string) *troupe.Payload {
 	t.Helper()
-	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, rand.Text()))
+	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, cryptorand.Text()))
 	if err != nil {
 		t.Fatal(err)
 	}

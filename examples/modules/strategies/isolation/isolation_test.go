@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"crypto/rand"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
@@ -339,7 +338,7 @@ func TestWhatIsolatesNobody(t *testing.T) {
 
 func payload(t *testing.T, class string) *troupe.Payload {
 	t.Helper()
-	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, rand.Text()))
+	p, err := troupe.ParsePayload(fmt.Appendf(nil, `{"class":%q,"args":[],"jid":%q}`, class, cryptorand.Text()))
 	if err != nil {
 		t.Fatal(err)
 	}
