@@ -24,8 +24,8 @@ var errDeclined = errors.New("card declined")
 
 // A typed handler, run here by hand as the daemon would run it.
 func ExampleHandle() {
-	var jobs troupe.Registry
-	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+	jobs := troupe.NewRegistry()
+	troupe.Handle(jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 		fmt.Printf("%s: charge %d with %d %s\n", j.JID, j.Args.AccountID, j.Args.Cents, j.Args.Currency)
 		if j.Args.Cents > 1000 {
 			return troupe.Discard(errDeclined)

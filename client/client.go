@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
-// needs no Close, but for one WithBuffer. It is safe for concurrent use; where many goroutines push at
-// once, their jobs travel together.
+// needs no Close, but for one WithBuffer. It is safe for concurrent use; where many
+// goroutines push at once, their jobs travel together.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
@@ -32,6 +31,7 @@ type Client struct {
 	err        error    // of the defaults; every push returns it
 	gather     gatherer
 	buffer     *buffer // nil without WithBuffer
+	home       *home   // nil unless it belongs to a Sharded
 }
 
 // ClientOption configures a Client.
@@ -84,24 +84,14 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 // do not set comes from the Defaults of the type of args (see troupe.Options), then
 // from WithDefaults.
 func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
-	if args == nil {
-		return "", &FieldError{"args", "nil", "a value that implements troupe.Args"}
+	if err := checkArgs(args); err != nil {
+		return "", fmt.Errorf("push: %w", err)
 	}
 	raw, err := encode.Args(args)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", args.Class(), err)
 	}
 	return c.push(ctx, args, args.Class(), raw, opts)
-}
-
-// PushIn is Push with the option In: the job runs d from now.
-func (c *Client) PushIn(ctx context.Context, d time.Duration, args troupe.Args, opts ...Option) (string, error) {
-	return c.Push(ctx, args, append(slices.Clip(opts), In(d))...)
-}
-
-// PushAt is Push with the option At: the job runs at t, at once if t is past.
-func (c *Client) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts ...Option) (string, error) {
-	return c.Push(ctx, args, append(slices.Clip(opts), At(t))...)
 }
 
 // PushClass pushes a job of a class that has no Go type, so without defaults of
@@ -137,6 +127,9 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, error) {
 	if c.err != nil {
 		return "", c.err
+	}
+	if p == nil {
+		return "", fmt.Errorf("push: %w", errNilPayload)
 	}
 	now := time.Now()
 	q, err := strict(p)
@@ -241,9 +234,18 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	return e, jid, nil
 }
 
-// apply adds up opts, the defaults of the type of args and the client's. args are
-// nil if there is no Go type. What it returns is only read: pushes may share it.
+// apply is sum for a push through c, which may belong to a shard.
 func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
+	o, err := c.sum(args, opts)
+	if err != nil {
+		return nil, err
+	}
+	return o, c.home.check(o.queue)
+}
+
+// sum adds up opts, the defaults of the type of args and the client's. args are
+// nil if there is no Go type. What it returns is only read: pushes may share it.
+func (c *Client) sum(args troupe.Args, opts []Option) (*options, error) {
 	o, err := c.base(args)
 	if err != nil {
 		return nil, err
@@ -253,6 +255,8 @@ func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
 	}
 	return o, o.err
 }
+
+var errNilPayload = &FieldError{"payload", "nil", "a *troupe.Payload"}
 
 func encodeList(args []any) (json.RawMessage, error) {
 	if len(args) == 0 {

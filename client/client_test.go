@@ -94,7 +94,7 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 			return c.PushPayload(t.Context(), parse(t, `{"class":"","args":[],"retry":null,"queue":7,"jid":"x","created_at":3,"retry_for":10.9}`))
 		}, "7", `{"retry":null,"queue":"7","class":"","args":[],"jid":"JID","created_at":3,"retry_for":10,"enqueued_at":` + stamp + `}`},
 		{"a past time is now", func(c *client.Client) (string, error) {
-			return c.PushAt(t.Context(), time.Now().Add(-time.Hour), marked{1}, client.Queue("past"))
+			return c.Push(t.Context(), marked{1}, client.At(time.Now().Add(-time.Hour)), client.Queue("past"))
 		}, "past", `{"retry":true,"queue":"past","class":"Mark","args":[1],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 	}
 	c := client.New(rdb)
@@ -127,7 +127,7 @@ func TestScheduledPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := time.Now()
-	jid, err := c.PushIn(t.Context(), time.Hour, marked{7})
+	jid, err := c.Push(t.Context(), marked{7}, client.In(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,6 +143,9 @@ func (c *Client) complete(p *troupe.Payload, now json.RawMessage) error {
 	if err := checkQueue(p); err != nil {
 		return err
 	}
+	if err := c.home.check(p.Queue()); err != nil {
+		return err
+	}
 	if missing(p, "jid") {
 		p.SetString("jid", jobid.New())
 	}
