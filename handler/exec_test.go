@@ -47,9 +47,9 @@ func TestMain(m *testing.M) {
 func beDaemon(program string) {
 	var argv []string
 	err := json.Unmarshal([]byte(program), &argv)
-	var h *Exec
+	var h *execHandler
 	if err == nil {
-		h, err = NewExec(argv, 0, zerolog.New(os.Stderr))
+		h, err = newExec(argv, 0, zerolog.New(os.Stderr))
 	}
 	if err == nil {
 		jobs, _ := strconv.Atoi(os.Getenv(daemonJobsEnv))
@@ -109,10 +109,10 @@ func (l *logBuffer) records(t *testing.T) (out []map[string]any) {
 	return out
 }
 
-func shell(t *testing.T, script string, args ...string) (*Exec, *logBuffer) {
+func shell(t *testing.T, script string, args ...string) (*execHandler, *logBuffer) {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := NewExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log))
+	h, err := newExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func shell(t *testing.T, script string, args ...string) (*Exec, *logBuffer) {
 
 // expiry lets the test say when the handler's timeout is over: it would else run
 // while the shell still starts.
-func expiry(h *Exec) (expire func()) {
+func expiry(h *execHandler) (expire func()) {
 	expired := make(chan time.Time)
 	h.timeout, h.after = time.Hour, func(time.Duration) <-chan time.Time { return expired }
 	return func() { close(expired) }
@@ -191,7 +191,7 @@ func TestExecOutcomes(t *testing.T) {
 
 func TestExecRefusesAMissingProgram(t *testing.T) {
 	for _, argv := range [][]string{nil, {""}, {"no-such-program-here"}, {"/no/such/program"}, {"."}} {
-		if _, err := NewExec(argv, 0, zerolog.Nop()); err == nil {
+		if _, err := newExec(argv, 0, zerolog.Nop()); err == nil {
 			t.Errorf("%q accepted", argv)
 		}
 	}
@@ -200,7 +200,7 @@ func TestExecRefusesAMissingProgram(t *testing.T) {
 	if err := os.WriteFile(prog, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewExec([]string{prog}, 0, zerolog.Nop())
+	h, err := newExec([]string{prog}, 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 
 func TestExecTimeout(t *testing.T) {
 	t.Parallel()
-	h, err := NewExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
+	h, err := newExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
