@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -23,7 +24,7 @@ func (p *Payload) SetInt(key string, value int64) { p.object.SetInt(key, value) 
 
 // SetTime sets a field to a timestamp in the given form.
 func (p *Payload) SetTime(key string, t time.Time, form Timestamps) {
-	p.Set(key, form.appendTo(p.object.Room(timeRoom), t))
+	p.Set(key, scores.AppendTime(p.object.Room(scores.TimeRoom), t, form == TimestampsMillis))
 }
 
 // SetJSON sets a field to any Go value. The text is the one that Ruby's generator

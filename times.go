@@ -1,13 +1,5 @@
 package troupe
 
-import (
-	"encoding/json"
-	"strconv"
-	"time"
-
-	"github.com/troupehq/troupe/internal/scores"
-)
-
 // Timestamps is the form in which times are written into payloads
 // (created_at, enqueued_at, failed_at, retried_at). Both forms are read
 // everywhere, see Payload.Time.
@@ -30,20 +22,4 @@ func (f Timestamps) String() string {
 		return "ms"
 	}
 	return "float"
-}
-
-// Format returns t as JSON, in the form in which Payload.SetTime writes it.
-func (f Timestamps) Format(t time.Time) json.RawMessage {
-	return f.appendTo(make([]byte, 0, timeRoom), t)
-}
-
-// timeRoom holds the text of a timestamp.
-const timeRoom = 24
-
-// appendTo is Format into text, which is empty.
-func (f Timestamps) appendTo(text []byte, t time.Time) json.RawMessage {
-	if f == TimestampsMillis {
-		return strconv.AppendInt(text, t.UnixMilli(), 10)
-	}
-	return scores.AppendTime(text, t)
 }

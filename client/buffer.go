@@ -55,7 +55,7 @@ type buffer struct {
 	away    bool // pushes go in here
 	cause   error
 	jobs    []entry
-	batch   []entry // sent under number, its fate not known yet; they count as jobs
+	batch   []entry // sent under number, what became of it not known yet; they count as jobs
 	number  uint64
 	closed  bool
 	change  chan struct{} // closed, and made anew, when something has changed

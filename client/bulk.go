@@ -90,7 +90,7 @@ func (c *Client) bulk(opts []Option) (*bulk, error) {
 			b.size = batchScheduled
 		}
 	}
-	b.created = c.timestamps.Format(b.now)
+	b.created = c.stamp(b.now)
 	return b, nil
 }
 
@@ -130,7 +130,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	entries := make([]entry, 0, len(b.batch))
 	jids := make([]string, 0, len(b.batch))
 	now := time.Now()
-	stamp := b.c.timestamps.Format(now)
+	stamp := b.c.stamp(now)
 	for i := range b.batch {
 		d := &b.batch[i]
 		jid := d.jid

@@ -138,7 +138,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	}
 	if err == nil {
 		q = c.reorder(q)
-		err = c.complete(q, c.timestamps.Format(now))
+		err = c.complete(q, c.stamp(now))
 	}
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
@@ -159,7 +159,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
 	now := time.Now()
-	stamp := c.timestamps.Format(now)
+	stamp := c.stamp(now)
 	at := now
 	if o.when != nil {
 		at = o.when(now, 0)
@@ -186,6 +186,11 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	return id, nil
 }
 
+// stamp is the text of a timestamp.
+func (c *Client) stamp(t time.Time) json.RawMessage {
+	return scores.AppendTime(make([]byte, 0, scores.TimeRoom), t, c.timestamps == troupe.TimestampsMillis)
+}
+
 // finish takes a valid payload through the middleware and sends it.
 func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (string, error) {
 	class := cut.Text(p.Class())
@@ -210,7 +215,7 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 		// Strict arguments are checked after the middleware, which may repair them.
 		if p, err = strict(out); err == nil {
 			if err = c.check(p); err == nil {
-				err = c.complete(p, c.timestamps.Format(now))
+				err = c.complete(p, c.stamp(now))
 			}
 		}
 		if err != nil {

@@ -121,9 +121,9 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 func TestScheduledPush(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb)
-	bell := rdb.Subscribe(t.Context(), "troupe:bell")
-	defer func() { _ = bell.Close() }()
-	if _, err := bell.Receive(t.Context()); err != nil {
+	wakeUps := rdb.Subscribe(t.Context(), "troupe:bell")
+	defer func() { _ = wakeUps.Close() }()
+	if _, err := wakeUps.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now()
@@ -148,7 +148,7 @@ func TestScheduledPush(t *testing.T) {
 	if n := rdb.Exists(t.Context(), "queues", "queue:default").Val(); n != 0 {
 		t.Error("a scheduled push touched its queue")
 	}
-	if _, err := bell.ReceiveMessage(t.Context()); err != nil {
+	if _, err := wakeUps.ReceiveMessage(t.Context()); err != nil {
 		t.Error(err)
 	}
 

@@ -42,7 +42,7 @@ func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 			break
 		}
 	}
-	if err := c.complete(p, c.timestamps.Format(now)); err != nil {
+	if err := c.complete(p, c.stamp(now)); err != nil {
 		return nil, err
 	}
 	if c.chain != nil {

@@ -64,7 +64,7 @@ type capsule struct {
 	Fetch       string
 	Waiters     int // how many threads of Sidekiq it counts as
 	FetchBytes  int // of the payloads that one fetch brings
-	MaxDeaf     int // how many deaf jobs give their slot away
+	MaxDeaf     int // how many unresponsive jobs give their slot away
 	Strategy    *strategyEntry
 
 	waitersLine int

@@ -209,7 +209,7 @@ func (e *execHandler) await(ctx context.Context, c *child) (cause error) {
 	}
 }
 
-// outcome judges the end of the program. After it was told to end, status 0
+// outcome is what the end of the program means. After it was told to end, status 0
 // tells of an orderly end, not of a job done: then it is a failure as well.
 func (e *execHandler) outcome(state *os.ProcessState, cause error, stderr string) error {
 	err := &ExecError{Program: e.argv[0], Stderr: stderr, Cause: cause}

@@ -316,7 +316,7 @@ func ends(t *testing.T, end <-chan struct{}) {
 
 func TestExecStopsByTermThenKill(t *testing.T) {
 	polite := `exec 7>"$1"; trap 'exit 9' TERM; echo up >&7; while :; do sleep 0.05; done`
-	deaf := `exec 7>"$1"; trap '' TERM; echo up >&7; while :; do sleep 0.05; done`
+	ignores := `exec 7>"$1"; trap '' TERM; echo up >&7; while :; do sleep 0.05; done`
 	tests := []struct {
 		name, script, class string
 		stop                error // nil: the handler's own timeout
@@ -325,9 +325,9 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 		{"polite, shutdown", polite, "exit status 9", troupe.ErrShutdown, 0},
 		{"polite, timeout", polite, "exit status 9", nil, 0},
 		{"orderly end is no success", `exec 7>"$1"; trap 'exit 0' TERM; echo up >&7; while :; do sleep 0.05; done`, "exit status 0", troupe.ErrFenced, 0},
-		{"deaf, shutdown", deaf, "signal: killed", troupe.ErrShutdown, shutdownKillDelay},
-		{"deaf, cancel", deaf, "signal: killed", context.Canceled, killDelay},
-		{"deaf, timeout", deaf, "signal: killed", nil, killDelay},
+		{"ignores TERM, shutdown", ignores, "signal: killed", troupe.ErrShutdown, shutdownKillDelay},
+		{"ignores TERM, cancel", ignores, "signal: killed", context.Canceled, killDelay},
+		{"ignores TERM, timeout", ignores, "signal: killed", nil, killDelay},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

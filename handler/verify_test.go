@@ -100,8 +100,8 @@ func deliveries() []delivery {
 	}
 }
 
-// judge compares what a recipe said of each delivery.
-func judge(t *testing.T, all []delivery, said []string) {
+// compare compares what a recipe said of each delivery.
+func compare(t *testing.T, all []delivery, said []string) {
 	t.Helper()
 	var want []string
 	for _, d := range all {
@@ -126,7 +126,7 @@ func TestRecipeInGo(t *testing.T) {
 			said = append(said, "ok")
 		}
 	}
-	judge(t, all, said)
+	compare(t, all, said)
 }
 
 func TestRecipeInRuby(t *testing.T) {
@@ -171,7 +171,7 @@ func runRecipe(t *testing.T, program string, args ...string) {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", program, err, errs.String())
 	}
-	judge(t, all, strings.Split(strings.TrimSpace(string(out)), "\n"))
+	compare(t, all, strings.Split(strings.TrimSpace(string(out)), "\n"))
 }
 
 // What the manual shows is what was tested.

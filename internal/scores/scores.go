@@ -18,10 +18,16 @@ func Of(t time.Time) float64 {
 // Format returns the text of a score, see Append.
 func Format(f float64) string { return string(Append(make([]byte, 0, 24), f)) }
 
-// AppendTime adds t to b, which is empty, as Sidekiq 6 and 7 write it: a number with one
-// to seven decimals, the shortest that reads back as the same double, so that Ruby writes
-// the same bytes again.
-func AppendTime(b []byte, t time.Time) []byte {
+// TimeRoom is more than the text of a timestamp takes.
+const TimeRoom = 24
+
+// AppendTime adds the timestamp t to b, which is empty: integer milliseconds, as Sidekiq 8
+// writes them, or seconds as Sidekiq 6 and 7 do, a number with one to seven decimals, the
+// shortest that reads back as the same double, so that Ruby writes the same bytes again.
+func AppendTime(b []byte, t time.Time, millis bool) []byte {
+	if millis {
+		return strconv.AppendInt(b, t.UnixMilli(), 10)
+	}
 	s := Of(t)
 	b = Append(b, s)
 	if dot := bytes.IndexByte(b, '.'); dot < 0 {
