@@ -24,7 +24,8 @@ type Registry struct {
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return new(Registry) }
 
-// Entry is one registered class.
+// Entry is one registered class, for what runs handlers: the daemon, testkit, a test of
+// yours.
 type Entry struct {
 	Class   string
 	Handler Handler // as registered, without Options.Middleware
