@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -34,43 +33,8 @@ func (e *ArgsError) Error() string {
 
 func (e *ArgsError) Unwrap() error { return e.Err }
 
-// EncodeArgs returns v, a value of a type of arguments or a pointer to one, as
-// the JSON array of a payload's "args". The type decides what the array holds:
-//
-//   - A struct with arg tags stands for positional arguments, as in Ruby's
-//     perform(a, b = nil, *rest): arg:"0", arg:"1" and so on without gaps;
-//     arg:"2,optional" for the last ones; arg:"*" for a slice that takes the
-//     rest; arg:"-" for a field that is no argument. A tagged struct must tag
-//     every exported field.
-//   - A struct without arg tags is one JSON object, by its json tags; an empty
-//     struct is no argument at all.
-//   - A slice is the whole list.
-//   - Anything else (a map, a string, bytes in base64, a type with its own
-//     MarshalJSON) is one argument.
-//
-// Optional arguments at the end that are zero are left out. Values are encoded
-// by the rules of EncodeJSON, and fail as there.
-func EncodeArgs(v any) (json.RawMessage, error) {
-	rv := reflect.ValueOf(v)
-	for rv.IsValid() && rv.Kind() == reflect.Pointer {
-		rv = rv.Elem()
-	}
-	if !rv.IsValid() {
-		return nil, errors.New("encode args: nil value")
-	}
-	plan, err := args.PlanOf(rv.Type())
-	if err != nil {
-		return nil, fmt.Errorf("encode args: %w", err)
-	}
-	text, fault := plan.Encode(rv)
-	if fault != nil {
-		return nil, fmt.Errorf("encode args: %w", (*EncodeError)(fault))
-	}
-	return text, nil
-}
-
 // DecodeArgs sets into, a non-nil pointer to a type of arguments (see
-// EncodeArgs), from the JSON array of a payload's "args". No array at all, and
+// Args), from the JSON array of a payload's "args". No array at all, and
 // null, count as no arguments, as they do in Ruby. Too few or too many
 // arguments and values that do not fit are an *ArgsError, after which *into
 // holds part of them.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 // benchPayload is what Ruby pushes for perform_async("bob", 5).
@@ -69,33 +71,6 @@ func BenchmarkRetryEdit(b *testing.B) {
 	}
 }
 
-func BenchmarkEncodeArgs(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := EncodeArgs(benchArgs{"bob", 5}); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkEncodeRaw rewrites the text of arguments as PushJSON does.
-func BenchmarkEncodeRaw(b *testing.B) {
-	for name, text := range map[string]string{
-		"plain":  `[42,"a plain string of some length",{"id":123456,"name":"bob","tags":["x","y"]},true,null]`,
-		"floats": `[1.5,0.25,1e3,1795224881.1534805,-12.75]`,
-	} {
-		b.Run(name, func(b *testing.B) {
-			raw := json.RawMessage(text)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := EncodeJSON(raw); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 func BenchmarkDecodeArgs(b *testing.B) {
 	raw := json.RawMessage(`["bob",5]`)
 	var args benchArgs
@@ -125,7 +100,7 @@ func BenchmarkReadJob(b *testing.B) {
 	var r Registry
 	Handle(&r, func(context.Context, *Job[benchTask]) error { return nil })
 	e, _ := r.Lookup("Bench")
-	ctx := WithJobInfo(b.Context(), JobInfo{Queue: "default"})
+	ctx := context.WithValue(b.Context(), jobctx.Info{}, &JobInfo{Queue: "default"})
 	b.ReportAllocs()
 	for b.Loop() {
 		p, err := ParsePayload(benchTaskPayload)

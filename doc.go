@@ -48,15 +48,15 @@
 //
 //	c := client.New(rdb)
 //	jid, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
-//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"})
+//	jid, err = c.Push(ctx, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.In(10*time.Minute))
 //
 // # Run
 //
 // A nil error means done; any other is stored as a retry by the job's policy,
 // unless it says otherwise. Cancelling ctx stops the daemon in good order.
 //
-//	var jobs troupe.Registry
-//	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+//	jobs := troupe.NewRegistry()
+//	troupe.Handle(jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 //		err := gateway.Charge(ctx, j.JID, j.Args.AccountID, j.Args.Cents, j.Args.Currency)
 //		if errors.Is(err, errDeclined) {
 //			return troupe.Discard(err)
@@ -65,7 +65,7 @@
 //	})
 //	err := actors.Run(ctx, actors.Config{
 //		Redis:    rdb,
-//		Registry: &jobs,
+//		Registry: jobs,
 //		Capsules: []actors.Capsule{
 //			{Name: "default", Concurrency: 10, Queues: fetch.Weighted{"critical": 3, "default": 1}},
 //		},
@@ -76,7 +76,7 @@
 // A handler is a function and can be called. A whole tree can be started,
 // looked at and broken:
 //
-//	testkit.Virtual(t, actors.Config{Registry: &jobs}, func(t *testing.T, kit *testkit.Kit) {
+//	testkit.Virtual(t, actors.Config{Registry: jobs}, func(t *testing.T, kit *testkit.Kit) {
 //		kit.Crash("launcher/default/processor-0", errors.New("boom"))
 //		kit.Await("the restart", func() bool {
 //			return kit.Tree().Restarts("launcher/default/processor-0") == 1

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -21,16 +22,29 @@ func (p *Payload) SetString(key, value string) { p.object.SetString(key, value) 
 // SetInt sets a field to a JSON integer.
 func (p *Payload) SetInt(key string, value int64) { p.object.SetInt(key, value) }
 
-// SetBool sets a field to true or false.
-func (p *Payload) SetBool(key string, value bool) { p.object.SetBool(key, value) }
-
 // SetTime sets a field to a timestamp in the given form.
 func (p *Payload) SetTime(key string, t time.Time, form Timestamps) {
-	p.Set(key, form.appendTo(p.object.Room(timeRoom), t))
+	p.Set(key, scores.AppendTime(p.object.Room(scores.TimeRoom), t, form == TimestampsMillis))
 }
 
-// SetJSON sets a field to any Go value by the rules of EncodeJSON, and leaves
-// the payload alone if that fails.
+// SetJSON sets a field to any Go value. The text is the one that Ruby's generator
+// writes, byte for byte, since Ruby finds jobs in sorted sets by their exact bytes:
+// no spaces; <, >, &, U+2028 and all non-ASCII raw; whole floats with a fraction
+// ("100.0").
+//
+// Go types map as in encoding/json, with the same struct tags (json:"name",
+// omitempty, omitzero, string). json.Marshaler and encoding.TextMarshaler are
+// honoured, those with pointer receivers always. Maps are sorted by key. What a
+// Marshaler, a json.RawMessage or a json.Number gives is rewritten to the text
+// that Ruby writes after reading it: integers of any length stay, all other
+// numbers become doubles (1e3 is 1000.0, 1.10 is 1.1, -0 is 0), and of a key that
+// comes twice the last value stands at the first place.
+//
+// It fails with an *EncodeError, and leaves the payload alone, on NaN, infinities
+// and numbers beyond the largest double (1e999, with its position in the text),
+// invalid UTF-8, map keys that are not strings, channels, functions and complex
+// numbers, and on values nested too deep, endless ones among them: Ruby's parser
+// refuses level 101, the job object itself counted.
 func (p *Payload) SetJSON(key string, value any) error {
 	text, fault := wirejson.Encode(value, 1)
 	if fault != nil {

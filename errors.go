@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/troupehq/troupe/internal/backtrace"
 	"github.com/troupehq/troupe/internal/cut"
 )
 
@@ -22,7 +23,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 func (e *PanicError) ErrorClass() string { return "panic" }
 
 // Backtrace returns the frames below the panic.
-func (e *PanicError) Backtrace() []string { return frames(e.Stack) }
+func (e *PanicError) Backtrace() []string { return backtrace.Frames(e.Stack) }
 
 // GoexitError is the outcome of a handler that ended its goroutine with
 // runtime.Goexit, as t.FailNow does.
@@ -36,7 +37,7 @@ func (e *GoexitError) Error() string { return "handler called runtime.Goexit" }
 func (e *GoexitError) ErrorClass() string { return "goexit" }
 
 // Backtrace returns the frames below the call.
-func (e *GoexitError) Backtrace() []string { return frames(e.Stack) }
+func (e *GoexitError) Backtrace() []string { return backtrace.Frames(e.Stack) }
 
 // UnknownClassError is the outcome of a job whose class has no handler here.
 // It is an ordinary failure: the job is retried, perhaps by a daemon that has one.
@@ -89,17 +90,11 @@ func innermost(err error) (inner error) {
 	}
 }
 
-// What errors may tell of themselves.
-type (
-	classed interface {
-		error
-		ErrorClass() string
-	}
-	traced interface {
-		error
-		Backtrace() []string
-	}
-)
+// classed is an error that tells its class.
+type classed interface {
+	error
+	ErrorClass() string
+}
 
 // ownClass asks the errors of the chain. Their methods, here and in innermost,
 // are user code and may panic.
@@ -113,53 +108,4 @@ func ownClass(err error) (class string) {
 		class = named.ErrorClass()
 	}
 	return class
-}
-
-// Backtrace returns the stack of a failure, innermost frame first, in Ruby's
-// form "file.go:12:in `pkg.Func'": the answer of the first error of the chain
-// that has a method Backtrace() []string, as PanicError and GoexitError have.
-// Errors of Go carry no stack by themselves: then it is nil.
-func Backtrace(err error) (lines []string) {
-	defer func() {
-		if recover() != nil {
-			lines = nil
-		}
-	}()
-	if traced, ok := errors.AsType[traced](err); ok {
-		lines = traced.Backtrace()
-	}
-	return lines
-}
-
-// frames turns the text of debug.Stack into lines, from the first frame below
-// the panic or Goexit on.
-func frames(stack []byte) []string {
-	var lines []string
-	var fn string
-	for text := range strings.Lines(string(stack)) {
-		text = strings.TrimSuffix(text, "\n")
-		place, isPlace := strings.CutPrefix(text, "\t")
-		if !isPlace {
-			fn = text
-			continue
-		}
-		if strings.HasPrefix(fn, "panic(") || strings.HasPrefix(fn, "runtime.Goexit(") {
-			lines = lines[:0]
-			continue
-		}
-		place, _, _ = strings.Cut(place, " +0x")
-		lines = append(lines, place+":in `"+funcName(fn)+"'")
-	}
-	return lines
-}
-
-// funcName takes the argument words off "pkg.(*T).Func(0xc000, …)".
-func funcName(fn string) string {
-	if strings.HasPrefix(fn, "created by ") || !strings.HasSuffix(fn, ")") {
-		return fn
-	}
-	if i := strings.LastIndexByte(fn, '('); i > 0 {
-		return fn[:i]
-	}
-	return fn
 }

@@ -24,8 +24,8 @@ var errDeclined = errors.New("card declined")
 
 // A typed handler, run here by hand as the daemon would run it.
 func ExampleHandle() {
-	var jobs troupe.Registry
-	troupe.Handle(&jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+	jobs := troupe.NewRegistry()
+	troupe.Handle(jobs, func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 		fmt.Printf("%s: charge %d with %d %s\n", j.JID, j.Args.AccountID, j.Args.Cents, j.Args.Currency)
 		if j.Args.Cents > 1000 {
 			return troupe.Discard(errDeclined)
@@ -104,17 +104,10 @@ type Sum struct {
 
 func (Sum) Class() string { return "Sum" }
 
-func ExampleEncodeArgs() {
-	args, _ := troupe.EncodeArgs(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
-	fmt.Println(string(args))
-	args, _ = troupe.EncodeArgs(Sum{Title: "primes", Numbers: []int64{2, 3, 5}})
-	fmt.Println(string(args))
-	args, _ = troupe.EncodeArgs(map[string]any{"whole": 100.0, "html": "<b>"})
-	fmt.Println(string(args))
-	// Output:
-	// [42,1999,"EUR"]
-	// ["primes",2,3,5]
-	// [{"html":"<b>","whole":100.0}]
+func ExampleArgs() {
+	var sum Sum
+	fmt.Println(troupe.DecodeArgs([]byte(`["primes",2,3,5]`), &sum), sum.Title, sum.Numbers)
+	// Output: <nil> primes [2 3 5]
 }
 
 func ExampleDecodeArgs() {
@@ -128,10 +121,11 @@ func ExampleDecodeArgs() {
 	// args[1] (Cents): expected int64, got a string
 }
 
-func ExampleEncodeJSON() {
-	text, _ := troupe.EncodeJSON([]any{100.0, "<&>", map[string]int{"b": 2, "a": 1}})
-	fmt.Println(string(text))
-	// Output: [100.0,"<&>",{"a":1,"b":2}]
+func ExamplePayload_SetJSON() {
+	var p troupe.Payload
+	_ = p.SetJSON("custom", []any{100.0, "<&>", map[string]int{"b": 2, "a": 1}})
+	fmt.Println(string(p.Bytes()))
+	// Output: {"custom":[100.0,"<&>",{"a":1,"b":2}]}
 }
 
 func ExampleErrorClass() {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 type mailing struct {
@@ -93,11 +95,11 @@ func (m *mails) registry() *Registry {
 }
 
 // run performs a job of r with the keeper k, nil for none.
-func run(t *testing.T, r *Registry, k IterationKeeper) error {
+func run(t *testing.T, r *Registry, k keeper) error {
 	t.Helper()
 	ctx := t.Context()
 	if k != nil {
-		ctx = WithIterationKeeper(ctx, k)
+		ctx = context.WithValue(ctx, jobctx.Keeper{}, k)
 	}
 	return runIn(ctx, t, r)
 }
@@ -310,7 +312,7 @@ func TestAnIterationOutlivesAStoreThatIsAway(t *testing.T) {
 func TestACancelledContextEndsAnIterationBetweenItems(t *testing.T) {
 	m := &mails{letters: letters(4)}
 	k := &keeperDouble{}
-	ctx, cancel := context.WithCancelCause(WithIterationKeeper(t.Context(), k))
+	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), jobctx.Keeper{}, k))
 	defer cancel(nil)
 	m.each = func(item string) error {
 		if item == "b" {
@@ -325,7 +327,7 @@ func TestACancelledContextEndsAnIterationBetweenItems(t *testing.T) {
 
 	// items that obey the context without saying so have not come to an end
 	k = &keeperDouble{}
-	ctx, cancel = context.WithCancelCause(WithIterationKeeper(t.Context(), k))
+	ctx, cancel = context.WithCancelCause(context.WithValue(t.Context(), jobctx.Keeper{}, k))
 	defer cancel(nil)
 	var r Registry
 	HandleIterable(&r, func(ctx context.Context, _ *Job[mailing], _ *int, yield func(int, int) bool) error {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // saveEvery is how long an iteration goes on, at least, without saving its
@@ -23,7 +25,7 @@ type iterable[A Args, C, T any] struct {
 
 // perform is one run.
 func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
-	keeper := iterationKeeperFrom(ctx)
+	keeper := keeperFrom(ctx)
 	it, err := keeper.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("iterate: %w", err)
@@ -78,9 +80,9 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 			return false
 		}
 		stopped = true // unless the item goes well
-		text, err := EncodeJSON(c)
-		if err != nil {
-			outcome = fmt.Errorf("iterate: the cursor: %w", err)
+		text, fault := wirejson.Encode(c, 0)
+		if fault != nil {
+			outcome = fmt.Errorf("iterate: the cursor: %w", (*EncodeError)(fault))
 			return false
 		}
 		run.it.Cursor = text
@@ -106,7 +108,7 @@ func (h *iterable[A, C, T]) iterate(run *iterableRun[A], cursor *C) error {
 type iterableRun[A Args] struct {
 	ctx    context.Context //nolint:containedctx // of the run, as long as the run
 	job    *Job[A]
-	keeper IterationKeeper
+	keeper keeper
 	it     Iteration
 	began  time.Time
 	due    time.Time // of the next save

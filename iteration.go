@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/troupehq/troupe/internal/jobctx"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -29,13 +30,13 @@ type Iteration struct {
 	Cancelled  time.Time       // when somebody cancelled the job, zero if nobody did (cancelled)
 }
 
-// IterationKeeper keeps the Iteration of one job from run to run and says when a
-// run is to end early. The daemon gives one to each iterable job through the
-// context. Without one, as in a test that calls a handler, the job iterates from
+// keeper keeps the Iteration of one job from run to run and says when a run is to end
+// early. The daemon gives one to each iterable job through the context, under
+// jobctx.Keeper. Without one, as in a test that calls a handler, the job iterates from
 // the first item to the last and nothing is saved.
 //
 // It is used by one goroutine at a time.
-type IterationKeeper interface {
+type keeper interface {
 	// Load returns what was saved last, zero if nothing was. An error fails the
 	// run before its first item: to begin anew would be wrong.
 	Load(ctx context.Context) (Iteration, error)
@@ -55,16 +56,8 @@ type IterationKeeper interface {
 	End(it Iteration, finished bool)
 }
 
-type iterationKeeperKey struct{}
-
-// WithIterationKeeper returns a context that carries k to the handler of an
-// iterable job. The daemon calls it before the middleware; a test may as well.
-func WithIterationKeeper(ctx context.Context, k IterationKeeper) context.Context {
-	return context.WithValue(ctx, iterationKeeperKey{}, k)
-}
-
-func iterationKeeperFrom(ctx context.Context) IterationKeeper {
-	if k, ok := ctx.Value(iterationKeeperKey{}).(IterationKeeper); ok {
+func keeperFrom(ctx context.Context) keeper {
+	if k, ok := ctx.Value(jobctx.Keeper{}).(keeper); ok {
 		return k
 	}
 	return forgetful{}

@@ -2,19 +2,32 @@ package troupe
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"reflect"
 	"time"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/args"
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
-// Args is the argument list of one class of jobs as a Go type; EncodeArgs
-// tells how its fields stand in the payload. Class is the name on the wire,
-// for example "Billing::ChargeCard"; it is asked of a zero value and must not
-// depend on the fields.
+// Args is the argument list of one class of jobs as a Go type. Class is the name
+// on the wire, for example "Billing::ChargeCard"; it is asked of a zero value and
+// must not depend on the fields. The type decides what the JSON array "args" of
+// the payload holds:
+//
+//   - A struct with arg tags stands for positional arguments, as in Ruby's
+//     perform(a, b = nil, *rest): arg:"0", arg:"1" and so on without gaps;
+//     arg:"2,optional" for the last ones; arg:"*" for a slice that takes the
+//     rest; arg:"-" for a field that is no argument. A tagged struct must tag
+//     every exported field.
+//   - A struct without arg tags is one JSON object, by its json tags; an empty
+//     struct is no argument at all.
+//   - A slice is the whole list.
+//   - Anything else (a map, a string, bytes in base64, a type with its own
+//     MarshalJSON) is one argument.
+//
+// Optional arguments at the end that are zero are left out. Values are encoded
+// by the rules of Payload.SetJSON, and fail as there.
 //
 // A type that also has a method Defaults() Options sets the options of all of its
 // jobs there; see DefaultsOf.
@@ -59,30 +72,15 @@ type JobInfo struct {
 	Attempt int // 1 on the first run, Payload.Failures plus one
 }
 
-type jobInfoKey struct{}
-
-// WithJobInfo returns a context that carries info, as that of a running job
-// does: for tests of handlers.
-func WithJobInfo(ctx context.Context, info JobInfo) context.Context {
-	return context.WithValue(ctx, jobInfoKey{}, &info)
-}
-
 // JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.
 func JobInfoFrom(ctx context.Context) (JobInfo, bool) {
-	switch of := ctx.Value(jobInfoKey{}).(type) {
+	switch of := ctx.Value(jobctx.Info{}).(type) {
 	case *JobInfo:
 		return *of, true
 	case interface{ JobInfo() JobInfo }: // a running job: it is asked for at each run
 		return of.JobInfo(), true
 	}
 	return JobInfo{}, false
-}
-
-// NewJID returns a new job id: 24 lower-case hex digits, 96 random bits.
-func NewJID() string {
-	var id [12]byte
-	rand.Read(id[:]) // never fails: see crypto/rand
-	return hex.EncodeToString(id[:])
 }
 
 // newArgs makes a usable zero value of A: for a pointer type one that points

@@ -26,8 +26,8 @@ func (f HandlerFunc) Perform(ctx context.Context, p *Payload) error { return f(c
 // calling next and returning nil means: job done.
 type Middleware func(next Handler) Handler
 
-// Chain wraps h in mw; the first one is the outermost.
-func Chain(h Handler, mw ...Middleware) Handler {
+// chain wraps h in mw; the first one is the outermost.
+func chain(h Handler, mw ...Middleware) Handler {
 	for _, wrap := range slices.Backward(mw) {
 		h = wrap(h)
 	}

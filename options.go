@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/troupehq/troupe/internal/recovery"
 )
 
 // Options are what a class sets for all of its jobs, as sidekiq_options does in
@@ -138,7 +140,7 @@ func (o Options) validate() error {
 			return bad(fmt.Sprintf("Tags[%d]", i), strconv.QuoteToASCII(tag), "text in UTF-8")
 		}
 	}
-	return o.Recovery.Validate()
+	return recovery.Check(o.Recovery.Queue, o.Recovery.Delay, o.Recovery.Dead)
 }
 
 // under returns o with the fields of top, where top sets them.

@@ -34,7 +34,7 @@ func (e *PayloadError) Error() string {
 // ParsePayload checks and splits the bytes of a job in one pass. It refuses,
 // with a *PayloadError, what Ruby's parser refuses (invalid JSON, a byte order
 // mark, NaN, text after the object, nothing at all, nesting deeper than
-// MaxDepth) and valid JSON that is not an object. Bytes in strings that are
+// 100 levels) and valid JSON that is not an object. Bytes in strings that are
 // not UTF-8 parse, as in Ruby; see ValidUTF8. Of a key that comes twice the
 // last value counts.
 //

@@ -151,7 +151,7 @@ func TestEditKeepsEverythingElse(t *testing.T) {
 		t.Errorf("after setting what is there: got %s", got)
 	}
 	p.SetInt("retry_count", 1)
-	p.SetBool("dead", false)
+	p.Set("dead", json.RawMessage("false"))
 	p.Delete("n")
 	p.Delete("absent")
 	want := `{"big":123456789012345678901234567890,"esc\u0061ped":"\u003c\/",` +

@@ -17,23 +17,6 @@ type Recovery struct {
 	Dead bool
 }
 
-// Validate tells what is wrong with r.
-func (r Recovery) Validate() error {
-	set := 0
-	for _, is := range []bool{r.Queue != "", r.Delay != 0, r.Dead} {
-		if is {
-			set++
-		}
-	}
-	if set > 1 {
-		return fmt.Errorf("recovery %+v: several places, expected one", r)
-	}
-	if r.Delay < 0 {
-		return fmt.Errorf("recovery: delay %v, expected more than 0", r.Delay)
-	}
-	return nil
-}
-
 // RecoveredError is why a job is dead that has not failed: its process died
 // under it. Death handlers get it.
 type RecoveredError struct {

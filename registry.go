@@ -21,20 +21,24 @@ type Registry struct {
 	entries map[string]Entry
 }
 
-// Entry is one registered class.
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry { return new(Registry) }
+
+// Entry is one registered class, for what runs handlers: the daemon, testkit, a test of
+// yours.
 type Entry struct {
 	Class   string
 	Handler Handler // as registered, without Options.Middleware
 	Options Options // Handle's over those of the type
 
-	// Iterable: registered with HandleIterable; the daemon gives its jobs an
-	// IterationKeeper.
+	// Iterable: registered with HandleIterable; the daemon keeps the
+	// Iteration of its jobs.
 	Iterable bool
 }
 
 // Chain returns the handler inside its class's own middleware inside outer.
 func (e Entry) Chain(outer ...Middleware) Handler {
-	return Chain(Chain(e.Handler, e.Options.Middleware...), outer...)
+	return chain(chain(e.Handler, e.Options.Middleware...), outer...)
 }
 
 // Delay is the answer of a RetryIn callback: above 0 a wait, to which jitter is
@@ -50,7 +54,7 @@ const (
 // Handle registers fn for the class of A, with the Defaults of A and with opts,
 // whose fields count before those of A; of several opts that set a field, the
 // last one. It panics on a mistake in the program: a class that is empty or has a
-// handler already, an A that cannot be mapped to arguments (see EncodeArgs), or
+// handler already, an A that cannot be mapped to arguments (see Args), or
 // options that are out of range or contradict each other.
 func Handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, opts ...Options) {
 	handle(r, fn, false, opts)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 type (
@@ -49,7 +50,7 @@ func TestHandleRunsTypedJobs(t *testing.T) {
 		t.Fatalf("entry %+v, %v", e, ok)
 	}
 	p := mustParse(t, `{"class":"Billing::Charge","jid":"j1","queue":"low","args":[1,2,"EUR"],"retry_count":1,"created_at":1795224881.5,"enqueued_at":1795224882500}`)
-	ctx := WithJobInfo(t.Context(), JobInfo{JID: "j1", Queue: "critical", Capsule: "default", Attempt: 3})
+	ctx := context.WithValue(t.Context(), jobctx.Info{}, &JobInfo{JID: "j1", Queue: "critical", Capsule: "default", Attempt: 3})
 	if err := e.Handler.Perform(ctx, p); err != nil {
 		t.Fatal(err)
 	}
@@ -184,19 +185,7 @@ func TestJobInfo(t *testing.T) {
 		t.Errorf("info outside of a job: %+v", info)
 	}
 	want := JobInfo{JID: "j", Class: "C", Queue: "q", Capsule: "c", Attempt: 1}
-	if got, ok := JobInfoFrom(WithJobInfo(t.Context(), want)); !ok || got != want {
+	if got, ok := JobInfoFrom(context.WithValue(t.Context(), jobctx.Info{}, &want)); !ok || got != want {
 		t.Errorf("got %+v, %v", got, ok)
-	}
-}
-
-func TestNewJID(t *testing.T) {
-	form := regexp.MustCompile(`^[0-9a-f]{24}$`)
-	seen := make(map[string]bool)
-	for range 1000 {
-		jid := NewJID()
-		if !form.MatchString(jid) || seen[jid] {
-			t.Fatalf("jid %q", jid)
-		}
-		seen[jid] = true
 	}
 }

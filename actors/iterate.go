@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/iterstate"
+	"github.com/troupehq/troupe/internal/jobctx"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -41,7 +42,7 @@ func (e *execution) iterable(ctx context.Context, jid string) context.Context {
 		return ctx
 	}
 	e.iteration = &iteration{e: e, jid: jid}
-	return troupe.WithIterationKeeper(ctx, e.iteration)
+	return context.WithValue(ctx, jobctx.Keeper{}, e.iteration)
 }
 
 // Load waits for Redis as long as the job's context allows: without its state

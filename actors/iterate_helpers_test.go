@@ -111,7 +111,7 @@ func one(fetcher fetch.Factory) []actors.Capsule {
 func compact(t *testing.T, p *troupe.Payload) string {
 	t.Helper()
 	q := p.Clone()
-	q.SetBool("mark", true)
+	q.SetInt("mark", 1)
 	q.Delete("mark")
 	return string(q.Bytes())
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/jobgroup"
 )
 
 // jobContext is what the context of a handler is made from. troupe.JobInfoFrom
@@ -24,7 +26,7 @@ type jobContext struct {
 
 	ending atomic.Pointer[ending] // nil until it ends
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
-	group  atomic.Pointer[troupe.Goroutines]
+	group  atomic.Pointer[jobgroup.Group]
 
 	mu  sync.Mutex
 	log *zerolog.Logger
@@ -93,11 +95,11 @@ func (c *jobContext) Err() error {
 
 func (c *jobContext) Value(key any) any {
 	switch key {
-	case infoKey:
+	case jobctx.Info{}:
 		return c
 	case loggerKey:
 		return c.logger()
-	case groupKey:
+	case jobctx.Goroutines{}:
 		return c.goroutines()
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
@@ -122,12 +124,12 @@ func (c *jobContext) logger() *zerolog.Logger {
 }
 
 // goroutines are made when troupe.Go asks for them.
-func (c *jobContext) goroutines() *troupe.Goroutines {
+func (c *jobContext) goroutines() *jobgroup.Group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.group.Load()
 	if g == nil {
-		g = troupe.NewGoroutines(func(cause error) {
+		g = jobgroup.New(func(cause error) {
 			if c.Cancel(cause) {
 				c.e.cancelled(cause)
 			}
@@ -138,15 +140,10 @@ func (c *jobContext) goroutines() *troupe.Goroutines {
 }
 
 // started are the goroutines if there are any.
-func (c *jobContext) started() *troupe.Goroutines { return c.group.Load() }
+func (c *jobContext) started() *jobgroup.Group { return c.group.Load() }
 
-// The keys of the three, which their packages keep to themselves, are read off a
-// question.
-var (
-	infoKey   = keyOf(func(ctx context.Context) { troupe.JobInfoFrom(ctx) })
-	loggerKey = keyOf(func(ctx context.Context) { zerolog.Ctx(ctx) })
-	groupKey  = keyOf(func(ctx context.Context) { troupe.GoroutinesFrom(ctx) })
-)
+// loggerKey is zerolog's own, which it does not export: it is read off a question.
+var loggerKey = keyOf(func(ctx context.Context) { zerolog.Ctx(ctx) })
 
 func keyOf(ask func(context.Context)) any {
 	q := &question{Context: context.Background()}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -75,9 +76,9 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 			if len(entries) != 1 || entries[0].Member != raw {
 				t.Fatalf("schedule holds %v, want the job as it was pushed", entries)
 			}
-			from, to := troupe.Score(began.Add(time.Hour)), troupe.Score(time.Now().Add(time.Hour))
-			if s := entries[0].Score; s < from || s > to || max(s-troupe.Score(parked.Until), troupe.Score(parked.Until)-s) > 1e-3 {
-				t.Errorf("due at %v, the event says %v, want an hour from now", s, troupe.Score(parked.Until))
+			from, to := scores.Of(began.Add(time.Hour)), scores.Of(time.Now().Add(time.Hour))
+			if s := entries[0].Score; s < from || s > to || max(s-scores.Of(parked.Until), scores.Of(parked.Until)-s) > 1e-3 {
+				t.Errorf("due at %v, the event says %v, want an hour from now", s, scores.Of(parked.Until))
 			}
 			if s := k.Stats(); s.Processed != 0 || s.Failed != 0 {
 				t.Errorf("counted as run: %+v", s)

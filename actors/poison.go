@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -75,7 +76,7 @@ func (j poisonPolicy) Decide(o fetch.Orphan) fetch.Decision {
 		return j.toDead(o, p, false)
 	case route.Delay > 0:
 		return fetch.Decision{
-			To: fetch.ToSchedule, Score: troupe.Score(last.At.Add(route.Delay)),
+			To: fetch.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
 			Payload: j.d.policy.Stamp(last.At, in, o.Unit.Queue), Forget: !counts,
 		}
 	case route.Queue != "" && route.Queue != o.Unit.Queue:

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/recovery"
 )
 
 // recoveryTime is how long Config.Recovery may take.
@@ -45,7 +45,7 @@ func (r *recoveryPolicy) ask(p *troupe.Payload, times int) (to troupe.Recovery, 
 		return troupe.Recovery{}, fmt.Errorf("no answer for %v", recoveryTime)
 	}
 	if err == nil {
-		err = answer.Validate()
+		err = recovery.Check(answer.Queue, answer.Delay, answer.Dead)
 	}
 	if err != nil {
 		return troupe.Recovery{}, err

@@ -164,7 +164,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	await("a second run", ended(failed, 2))
 	killed := push(script.Kill())
 	await("a death", in("dead", killed))
-	later, err := c.PushIn(ctx, 100*time.Millisecond, script.OK())
+	later, err := c.Push(ctx, script.OK(), client.In(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -32,7 +32,7 @@ func WithBuffer(n int) ClientOption {
 			c.err = errors.Join(c.err, &FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
 			return
 		}
-		c.buffer = &buffer{c: c, max: n, token: troupe.NewJID(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
+		c.buffer = &buffer{c: c, max: n, token: jobid.New(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
 	}
 }
 
@@ -55,7 +55,7 @@ type buffer struct {
 	away    bool // pushes go in here
 	cause   error
 	jobs    []entry
-	batch   []entry // sent under number, its fate not known yet; they count as jobs
+	batch   []entry // sent under number, what became of it not known yet; they count as jobs
 	number  uint64
 	closed  bool
 	change  chan struct{} // closed, and made anew, when something has changed

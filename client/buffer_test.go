@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -299,7 +300,7 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				for range 100 {
-					jid := troupe.NewJID()
+					jid := jobid.New()
 					_, err := r.c.PushClass(r.t.Context(), "Work", nil, client.JID(jid))
 					mu.Lock()
 					if err == nil {

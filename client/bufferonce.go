@@ -27,7 +27,7 @@ func (b *buffer) sendOnce(ctx context.Context, rdb *redis.Client, batch []entry,
 	steps := plan(batch)
 	names, args := []string{keys.Pushed(b.token)}, []any{number, markerTime.Milliseconds()}
 	for _, s := range steps {
-		if !s.bell {
+		if !s.wakeUp {
 			names = append(names, fmt.Sprint(s.args[1]))
 		}
 		args = append(append(args, len(s.args)), s.args...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // Jobs per round trip when BatchSize does not say, as in Sidekiq.
@@ -31,7 +32,7 @@ func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], op
 		return nil, fmt.Errorf("push bulk: %w", err)
 	}
 	for args := range seq {
-		raw, err := troupe.EncodeArgs(args)
+		raw, err := encodeArgs(args)
 		if err == nil {
 			err = b.add(ctx, args, args.Class(), raw)
 		}
@@ -75,7 +76,7 @@ type bulk struct {
 }
 
 func (c *Client) bulk(opts []Option) (*bulk, error) {
-	o, err := c.apply(nil, opts)
+	o, err := c.sum(nil, opts)
 	if err == nil && o.jid != "" {
 		err = &FieldError{"JID", "it for a bulk push", "a single push"}
 	}
@@ -89,7 +90,7 @@ func (c *Client) bulk(opts []Option) (*bulk, error) {
 			b.size = batchScheduled
 		}
 	}
-	b.created = c.timestamps.Format(b.now)
+	b.created = c.stamp(b.now)
 	return b, nil
 }
 
@@ -101,11 +102,16 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 		}
 		b.o, b.typ = o, t
 	}
+	return b.put(ctx, b.o, class, args, jobid.New())
+}
+
+// put adds a job with the options o, and pushes the batch if it is full.
+func (b *bulk) put(ctx context.Context, o *options, class string, args json.RawMessage, id string) error {
 	var at time.Time
-	if b.o.when != nil {
-		at = b.o.when(b.now, len(b.jids)+len(b.batch))
+	if o.when != nil {
+		at = o.when(b.now, len(b.jids)+len(b.batch))
 	}
-	d, err := b.o.draft(class, args, troupe.NewJID(), at, b.now, b.created)
+	d, err := o.draft(class, args, id, at, b.now, b.created)
 	if err != nil {
 		return err
 	}
@@ -118,10 +124,13 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 
 // flush pushes what has gathered.
 func (b *bulk) flush(ctx context.Context) error {
+	if len(b.batch) == 0 {
+		return nil
+	}
 	entries := make([]entry, 0, len(b.batch))
 	jids := make([]string, 0, len(b.batch))
 	now := time.Now()
-	stamp := b.c.timestamps.Format(now)
+	stamp := b.c.stamp(now)
 	for i := range b.batch {
 		d := &b.batch[i]
 		jid := d.jid
@@ -154,10 +163,8 @@ func (b *bulk) failed(err error) ([]string, error) {
 }
 
 func (b *bulk) end(ctx context.Context) ([]string, error) {
-	if len(b.batch) > 0 {
-		if err := b.flush(ctx); err != nil {
-			return b.failed(err)
-		}
+	if err := b.flush(ctx); err != nil {
+		return b.failed(err)
 	}
 	return b.jids, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,12 +11,15 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
-// needs no Close, but for one WithBuffer. It is safe for concurrent use; where many goroutines push at
-// once, their jobs travel together.
+// needs no Close, but for one WithBuffer. It is safe for concurrent use; where many
+// goroutines push at once, their jobs travel together.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
@@ -29,6 +31,7 @@ type Client struct {
 	err        error    // of the defaults; every push returns it
 	gather     gatherer
 	buffer     *buffer // nil without WithBuffer
+	home       *home   // nil unless it belongs to a Sharded
 }
 
 // ClientOption configures a Client.
@@ -81,28 +84,18 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 // do not set comes from the Defaults of the type of args (see troupe.Options), then
 // from WithDefaults.
 func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
-	if args == nil {
-		return "", &FieldError{"args", "nil", "a value that implements troupe.Args"}
+	if err := checkArgs(args); err != nil {
+		return "", fmt.Errorf("push: %w", err)
 	}
-	raw, err := troupe.EncodeArgs(args)
+	raw, err := encode.Args(args)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", args.Class(), err)
 	}
 	return c.push(ctx, args, args.Class(), raw, opts)
 }
 
-// PushIn is Push with the option In: the job runs d from now.
-func (c *Client) PushIn(ctx context.Context, d time.Duration, args troupe.Args, opts ...Option) (string, error) {
-	return c.Push(ctx, args, append(slices.Clip(opts), In(d))...)
-}
-
-// PushAt is Push with the option At: the job runs at t, at once if t is past.
-func (c *Client) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts ...Option) (string, error) {
-	return c.Push(ctx, args, append(slices.Clip(opts), At(t))...)
-}
-
 // PushClass pushes a job of a class that has no Go type, so without defaults of
-// one. args are encoded by troupe.EncodeJSON; nil means none.
+// one. args are encoded by troupe.Payload.SetJSON; nil means none.
 func (c *Client) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
 	raw, err := encodeList(args)
 	if err != nil {
@@ -112,7 +105,7 @@ func (c *Client) PushClass(ctx context.Context, class string, args []any, opts .
 }
 
 // PushJSON pushes a job whose arguments are the text of a JSON array. It is
-// brought into the form in which Ruby would write it, see troupe.EncodeJSON:
+// brought into the form in which Ruby would write it, see troupe.Payload.SetJSON:
 // integers of any length stay, other numbers become doubles (1e3 is 1000.0). A
 // number that is no double (1e999) is an error that tells its place in args.
 func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessage, opts ...Option) (string, error) {
@@ -135,6 +128,9 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	if c.err != nil {
 		return "", c.err
 	}
+	if p == nil {
+		return "", fmt.Errorf("push: %w", errNilPayload)
+	}
 	now := time.Now()
 	q, err := strict(p)
 	if err == nil {
@@ -142,7 +138,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	}
 	if err == nil {
 		q = c.reorder(q)
-		err = c.complete(q, c.timestamps.Format(now))
+		err = c.complete(q, c.stamp(now))
 	}
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
@@ -163,16 +159,16 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
 	now := time.Now()
-	stamp := c.timestamps.Format(now)
+	stamp := c.stamp(now)
 	at := now
 	if o.when != nil {
 		at = o.when(now, 0)
 	}
-	jid := o.jid
-	if jid == "" {
-		jid = troupe.NewJID()
+	id := o.jid
+	if id == "" {
+		id = jobid.New()
 	}
-	d, err := o.draft(class, raw, jid, at, now, stamp)
+	d, err := o.draft(class, raw, id, at, now, stamp)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -187,7 +183,12 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if err := c.sendOne(ctx, d.entry); err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
-	return jid, nil
+	return id, nil
+}
+
+// stamp is the text of a timestamp.
+func (c *Client) stamp(t time.Time) json.RawMessage {
+	return scores.AppendTime(make([]byte, 0, scores.TimeRoom), t, c.timestamps == troupe.TimestampsMillis)
 }
 
 // finish takes a valid payload through the middleware and sends it.
@@ -214,7 +215,7 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 		// Strict arguments are checked after the middleware, which may repair them.
 		if p, err = strict(out); err == nil {
 			if err = c.check(p); err == nil {
-				err = c.complete(p, c.timestamps.Format(now))
+				err = c.complete(p, c.stamp(now))
 			}
 		}
 		if err != nil {
@@ -223,8 +224,8 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	}
 	e.queue = p.Queue()
 	if at, ok := p.Get("at"); ok {
-		score, _ := number(at) // checked
-		e.score = troupe.FormatScore(score)
+		due, _ := number(at) // checked
+		e.score = scores.Format(due)
 		p.Delete("at")
 		p.Delete("enqueued_at")
 	} else {
@@ -238,9 +239,18 @@ func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e 
 	return e, jid, nil
 }
 
-// apply adds up opts, the defaults of the type of args and the client's. args are
-// nil if there is no Go type. What it returns is only read: pushes may share it.
+// apply is sum for a push through c, which may belong to a shard.
 func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
+	o, err := c.sum(args, opts)
+	if err != nil {
+		return nil, err
+	}
+	return o, c.home.check(o.queue)
+}
+
+// sum adds up opts, the defaults of the type of args and the client's. args are
+// nil if there is no Go type. What it returns is only read: pushes may share it.
+func (c *Client) sum(args troupe.Args, opts []Option) (*options, error) {
 	o, err := c.base(args)
 	if err != nil {
 		return nil, err
@@ -251,9 +261,11 @@ func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
 	return o, o.err
 }
 
+var errNilPayload = &FieldError{"payload", "nil", "a *troupe.Payload"}
+
 func encodeList(args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("[]"), nil
 	}
-	return troupe.EncodeArgs(args)
+	return encode.Args(args)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 type charge struct {
@@ -93,7 +94,7 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 			return c.PushPayload(t.Context(), parse(t, `{"class":"","args":[],"retry":null,"queue":7,"jid":"x","created_at":3,"retry_for":10.9}`))
 		}, "7", `{"retry":null,"queue":"7","class":"","args":[],"jid":"JID","created_at":3,"retry_for":10,"enqueued_at":` + stamp + `}`},
 		{"a past time is now", func(c *client.Client) (string, error) {
-			return c.PushAt(t.Context(), time.Now().Add(-time.Hour), marked{1}, client.Queue("past"))
+			return c.Push(t.Context(), marked{1}, client.At(time.Now().Add(-time.Hour)), client.Queue("past"))
 		}, "past", `{"retry":true,"queue":"past","class":"Mark","args":[1],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 	}
 	c := client.New(rdb)
@@ -120,13 +121,13 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 func TestScheduledPush(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb)
-	bell := rdb.Subscribe(t.Context(), "troupe:wakeup")
-	defer func() { _ = bell.Close() }()
-	if _, err := bell.Receive(t.Context()); err != nil {
+	wakeUps := rdb.Subscribe(t.Context(), "troupe:wakeup")
+	defer func() { _ = wakeUps.Close() }()
+	if _, err := wakeUps.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now()
-	jid, err := c.PushIn(t.Context(), time.Hour, marked{7})
+	jid, err := c.Push(t.Context(), marked{7}, client.In(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +142,13 @@ func TestScheduledPush(t *testing.T) {
 	if _, ok := p.Get("enqueued_at"); ok {
 		t.Errorf("a scheduled member has enqueued_at: %s", p.Bytes())
 	}
-	if at := got[0].Score - troupe.Score(before); at < 3600 || at > 3610 {
+	if at := got[0].Score - scores.Of(before); at < 3600 || at > 3610 {
 		t.Errorf("scheduled in %v s, want 3600", at)
 	}
 	if n := rdb.Exists(t.Context(), "queues", "queue:default").Val(); n != 0 {
 		t.Error("a scheduled push touched its queue")
 	}
-	if _, err := bell.ReceiveMessage(t.Context()); err != nil {
+	if _, err := wakeUps.ReceiveMessage(t.Context()); err != nil {
 		t.Error(err)
 	}
 
@@ -475,7 +476,7 @@ func TestBulk(t *testing.T) {
 		t.Errorf("%d jobs at once, want 125", n)
 	}
 	members, _ := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
-	if len(members) != 125 || members[0].Score != troupe.Score(start.Add(time.Hour)) {
+	if len(members) != 125 || members[0].Score != scores.Of(start.Add(time.Hour)) {
 		t.Errorf("%d scheduled", len(members))
 	}
 	rdb.Del(t.Context(), "schedule")
@@ -484,7 +485,7 @@ func TestBulk(t *testing.T) {
 		t.Fatal(err)
 	}
 	members, _ = rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
-	if first, last := members[0].Score-troupe.Score(start), members[len(members)-1].Score-troupe.Score(start); len(members) != 300 || first < 0 || last > 70 || last-first < 30 {
+	if first, last := members[0].Score-scores.Of(start), members[len(members)-1].Score-scores.Of(start); len(members) != 300 || first < 0 || last > 70 || last-first < 30 {
 		t.Errorf("%d jobs spread over %v to %v", len(members), first, last)
 	}
 	rdb.FlushDB(t.Context())

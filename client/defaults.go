@@ -52,6 +52,10 @@ func (o *options) with(opts []Option, err error) *options {
 	next := &options{fields: slices.Clone(o.fields)}
 	next.spanned = slices.ContainsFunc(o.fields, func(f field) bool { return f.key == "retry_for" })
 	for _, opt := range opts {
+		if opt == nil {
+			next.fail(&FieldError{"option", "nil", "an Option"})
+			continue
+		}
 		opt(next)
 	}
 	next.settle(err)

@@ -150,7 +150,7 @@ func TestEveryWayToPushHasTheTypesDefaults(t *testing.T) {
 	}
 	job := func(n int) string { return fmt.Sprintf(`{%s,"class":"Urgent","args":[%d]}`, urgentFields, n) }
 
-	if _, err := c.PushIn(ctx, time.Hour, urgent{1}); err != nil {
+	if _, err := c.Push(ctx, urgent{1}, client.In(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	check("scheduled", rdb.ZRange(ctx, "schedule", 0, -1).Val()[0], job(1))

@@ -5,7 +5,7 @@
 //
 //	c := client.New(rdb)
 //	jid, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
-//	jid, err = c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"})
+//	jid, err = c.Push(ctx, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.In(10*time.Minute))
 //	jids, err := client.PushBulk(ctx, c, slices.Values(overdue))
 //
 // Queue, retries and the like come from the options of the push, then from the

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -49,14 +51,14 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	}
 	d := draft{entry: entry{queue: o.queue}, jid: jid}
 	if at.After(now) {
-		d.score = troupe.FormatScore(troupe.Score(at))
+		d.score = scores.Format(scores.Of(at))
 	}
 	raw := make([]byte, 0, len(o.head)+len(class)+len(args)+len(jid)+2*len(created)+60)
 	raw = append(append(raw, o.head...), `"class":`...)
 	if plain(class) {
 		raw = append(append(append(raw, '"'), class...), '"')
 	} else {
-		name, err := troupe.EncodeJSON(class)
+		name, err := encode.JSON(class)
 		if err != nil {
 			return draft{}, &FieldError{"class", strconv.QuoteToASCII(class), "a name in UTF-8"}
 		}

@@ -38,7 +38,7 @@ func Example() {
 	if _, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"}); err != nil {
 		panic(err)
 	}
-	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}); err != nil {
+	if _, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.In(10*time.Minute)); err != nil {
 		panic(err)
 	}
 	overdue := []ChargeCard{
@@ -94,4 +94,31 @@ func ExampleWithMiddleware() {
 	fmt.Println(p.String("tenant"))
 	// Output:
 	// acme true
+}
+
+// Welcome is a job of another class than ChargeCard.
+type Welcome struct {
+	Name string `arg:"0"`
+}
+
+func (Welcome) Class() string { return "Welcome" }
+
+// One call pushes jobs of several classes, each with its own options. Code that takes a
+// Pusher runs with a Client and with a Sharded.
+func ExampleClient_PushMany() {
+	mr, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer mr.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+
+	var c client.Pusher = client.New(rdb)
+	jids, err := c.PushMany(ctx,
+		client.Job(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"}),
+		client.Job(Welcome{Name: "Ada"}, client.In(time.Hour)))
+	fmt.Println(len(jids), err, rdb.LLen(ctx, "queue:critical").Val(), rdb.ZCard(ctx, "schedule").Val())
+	// Output: 2 <nil> 1 1
 }

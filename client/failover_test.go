@@ -126,7 +126,7 @@ func TestPushToACluster(t *testing.T) {
 	if _, err := c.Push(ctx, marked{1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.PushIn(ctx, time.Hour, marked{1}); err != nil {
+	if _, err := c.Push(ctx, marked{1}, client.In(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if admin.LLen(ctx, "queue:default").Val() != 1 || admin.ZCard(ctx, "schedule").Val() != 1 {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -40,7 +42,7 @@ func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 			break
 		}
 	}
-	if err := c.complete(p, c.timestamps.Format(now)); err != nil {
+	if err := c.complete(p, c.stamp(now)); err != nil {
 		return nil, err
 	}
 	if c.chain != nil {
@@ -141,8 +143,11 @@ func (c *Client) complete(p *troupe.Payload, now json.RawMessage) error {
 	if err := checkQueue(p); err != nil {
 		return err
 	}
+	if err := c.home.check(p.Queue()); err != nil {
+		return err
+	}
 	if missing(p, "jid") {
-		p.SetString("jid", troupe.NewJID())
+		p.SetString("jid", jobid.New())
 	}
 	if missing(p, "created_at") {
 		p.Set("created_at", now)
@@ -185,7 +190,7 @@ func (c *Client) reorder(p *troupe.Payload) *troupe.Payload {
 
 // strict refuses what must never be written: text that is not JSON, that is
 // nested too deep or not UTF-8, numbers that are no doubles. It returns p in the
-// text that Ruby would write (see troupe.EncodeJSON), parsed anew, so that every
+// text that Ruby would write (see troupe.Payload.SetJSON), parsed anew, so that every
 // later reader sees what Redis will hold.
 func strict(p *troupe.Payload) (*troupe.Payload, error) {
 	if !p.ValidUTF8() {
@@ -198,7 +203,7 @@ func strict(p *troupe.Payload) (*troupe.Payload, error) {
 		}
 		return nil, &FieldError{"payload", "a key that is not UTF-8", "UTF-8"}
 	}
-	raw, err := troupe.EncodeJSON(json.RawMessage(p.Bytes()))
+	raw, err := encode.JSON(json.RawMessage(p.Bytes()))
 	if err == nil {
 		return troupe.ParsePayload(raw)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
 )
 
 // Option changes one push. It counts before the Defaults of the job's type (see
@@ -59,7 +59,7 @@ func (o *options) set(key string, text json.RawMessage) {
 		o.fields[i].text = text
 		return
 	}
-	name, err := troupe.EncodeJSON(key)
+	name, err := encode.JSON(key)
 	if err != nil {
 		o.fail(&FieldError{"Set", strconv.QuoteToASCII(key), "a key in UTF-8"})
 		return
@@ -78,7 +78,7 @@ func (o *options) retry(value any) {
 }
 
 func (o *options) json(key string, value any) {
-	text, err := troupe.EncodeJSON(value)
+	text, err := encode.JSON(value)
 	if err != nil {
 		o.fail(err)
 		return
@@ -188,7 +188,7 @@ func At(t time.Time) Option {
 }
 
 // JID sets the job's id, printable ASCII without quotes and backslashes; the
-// default is troupe.NewJID. Not for bulk pushes.
+// default is 24 random hex digits. Not for bulk pushes.
 func JID(jid string) Option {
 	return func(o *options) {
 		if jid == "" || !plain(jid) {
@@ -209,7 +209,7 @@ func plain(s string) bool {
 	return true
 }
 
-// Set adds any other field to the payload, encoded by troupe.EncodeJSON.
+// Set adds any other field to the payload, encoded by troupe.Payload.SetJSON.
 func Set(key string, value any) Option {
 	return func(o *options) {
 		switch key {
@@ -217,7 +217,7 @@ func Set(key string, value any) Option {
 			o.fail(&FieldError{"Set", strconv.Quote(key), "a field that has no other way to be given"})
 			return
 		}
-		text, err := troupe.EncodeJSON(value)
+		text, err := encode.JSON(value)
 		if err == nil {
 			text, err = checkField(key, text)
 		}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // ruby runs a script with the real Sidekiq on the database at url and returns
@@ -88,7 +88,7 @@ puts Sidekiq.redis { |c| (0...1000).map { JSON.parse(c.rpop("queue:many"))["args
 	if rest != strings.Join([]string{lines[9], "1", "many,odd", "true"}, " ") {
 		t.Errorf("got %s", rest)
 	}
-	if diff := scheduled[0].Score - troupe.Score(at); diff < 99.999 || diff > 100.001 {
+	if diff := scheduled[0].Score - scores.Of(at); diff < 99.999 || diff > 100.001 {
 		t.Errorf("rescheduled by %v s, want 100", diff)
 	}
 }

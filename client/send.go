@@ -23,11 +23,11 @@ func (once) NoRetry() bool { return true }
 
 // step is one command of a push with its name in errors.
 type step struct {
-	what string // "queue ", "set schedule"
-	name string // of the queue
-	args []any
-	safe bool // may be sent any number of times
-	bell bool // its failure does not matter
+	what   string // "queue ", "set schedule"
+	name   string // of the queue
+	args   []any
+	safe   bool // may be sent any number of times
+	wakeUp bool // its failure does not matter
 }
 
 // send pushes entries in one round trip: their queues are made known, each
@@ -47,13 +47,13 @@ func (c *Client) send(ctx context.Context, entries []entry) []error {
 		defer done()
 		var left []step
 		for i := range steps {
-			if steps[i].safe || steps[i].bell || failover(errs[i]) {
+			if steps[i].safe || steps[i].wakeUp || failover(errs[i]) {
 				left = append(left, steps[i])
 			}
 		}
 		second, _ := run(ctx, rdb, left)
 		for i := range steps {
-			if steps[i].safe || steps[i].bell || failover(errs[i]) {
+			if steps[i].safe || steps[i].wakeUp || failover(errs[i]) {
 				errs[i] = nil
 				if second != nil {
 					errs[i], second = second[0], second[1:]
@@ -76,7 +76,7 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 		if steps[i].name != "" && !redisconn.NotSent(err) {
 			maybe[steps[i].name] = true
 		}
-		if err == nil || steps[i].bell {
+		if err == nil || steps[i].wakeUp {
 			continue
 		}
 		err = fmt.Errorf("%s%s: %w", steps[i].what, steps[i].name, unavailable(err, !redisconn.NotSent(err)))
@@ -154,10 +154,10 @@ func plan(entries []entry) []step {
 		steps = append(steps, lists...)
 	}
 	if later != nil {
-		// The bell wakes the fleet's watcher on servers without CLIENT TRACKING.
+		// It wakes the fleet's watcher on servers without CLIENT TRACKING.
 		steps = append(steps,
 			step{what: "set schedule", args: append([]any{"zadd", keys.Schedule}, later...)},
-			step{bell: true, args: []any{"publish", keys.Wakeup, "1"}})
+			step{wakeUp: true, args: []any{"publish", keys.Wakeup, "1"}})
 	}
 	return steps
 }
@@ -179,7 +179,7 @@ func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (errs []e
 	for i, cmd := range cmds {
 		errs[i] = cmd.Err()
 		told = told || cmd.Err() != nil
-		again = again || !steps[i].bell && failover(cmd.Err())
+		again = again || !steps[i].wakeUp && failover(cmd.Err())
 	}
 	if !told { // a hook of the given client's
 		for i := range errs {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,18 +28,24 @@ type Sharded struct {
 	shards  map[string]string  // by queue
 }
 
-// UnknownQueueError is a push into a queue that no shard has. Nothing was sent.
+// UnknownQueueError is a push into a queue that no shard has, or that is not on the
+// shard of the client that Sharded.Queue gave. Nothing was sent.
 type UnknownQueueError struct {
 	Queue string
-	Known []string // all queues of all shards, sorted
+	Known []string // the queues of all shards, or of Shard, sorted
+	Shard string   // "" for all of them
 }
 
 func (e *UnknownQueueError) Error() string {
+	if e.Shard != "" {
+		return fmt.Sprintf("queue %q is not on shard %s, expected one of %s", e.Queue, e.Shard, strings.Join(e.Known, ", "))
+	}
 	return fmt.Sprintf("queue %q is on no shard, expected one of %s", e.Queue, strings.Join(e.Known, ", "))
 }
 
 // NewSharded returns a client of several shards, which share the options. Client
-// middleware must not change the queue of a job: one that does fails the push.
+// middleware must not move a job to a queue of another shard: one that does fails
+// the push.
 func NewSharded(shards []Shard, opts ...ClientOption) (*Sharded, error) {
 	s := &Sharded{clients: map[string]*Client{}, shards: map[string]string{}}
 	var errs []error
@@ -64,10 +69,7 @@ func NewSharded(shards []Shard, opts ...ClientOption) (*Sharded, error) {
 			s.shards[queue] = shard.Name
 		}
 		c := New(shard.Redis, opts...)
-		if c.chain != nil {
-			c.mw = append(slices.Clip(c.mw), stays)
-			c.chain = chain(c.mw)
-		}
+		c.home = &home{shard.Name, slices.Clone(shard.Queues)}
 		s.clients[shard.Name] = c
 	}
 	for i, err := range errs {
@@ -79,24 +81,26 @@ func NewSharded(shards []Shard, opts ...ClientOption) (*Sharded, error) {
 	return s, nil
 }
 
-// routed is the key of the queue by which a push was routed.
-type routed struct{}
+// home is the shard of a client that belongs to a Sharded.
+type home struct {
+	shard  string
+	queues []string // of the shard
+}
 
-// stays is the innermost middleware: it sees what the others have made of a job.
-func stays(next PushFunc) PushFunc {
-	return func(ctx context.Context, p *troupe.Payload) error {
-		if queue, ok := ctx.Value(routed{}).(string); ok && queue != p.Queue() {
-			return fmt.Errorf("middleware has moved the job from queue %q to %q, which may be on another shard", queue, p.Queue())
-		}
-		return next(ctx, p)
+// check tells whether a job of the queue may be pushed there.
+func (h *home) check(queue string) error {
+	if h == nil || slices.Contains(h.queues, queue) {
+		return nil
 	}
+	return &UnknownQueueError{Queue: queue, Known: slices.Sorted(slices.Values(h.queues)), Shard: h.shard}
 }
 
 // Queues lists the queues of all shards, sorted.
 func (s *Sharded) Queues() []string { return slices.Sorted(maps.Keys(s.shards)) }
 
 // Queue returns the client of the shard that has the queue, for bulk pushes
-// and whatever else is done with one Redis; else an *UnknownQueueError.
+// and whatever else is done with one Redis; else an *UnknownQueueError. A push of
+// that client into a queue of another shard fails with one, too.
 func (s *Sharded) Queue(name string) (*Client, error) {
 	shard, ok := s.shards[name]
 	if !ok {
@@ -137,26 +141,19 @@ func (s *Sharded) each(f func(*Client) error) error {
 // Push is Client.Push on the shard of the queue that opts, the Defaults of the type
 // or the client's defaults name.
 func (s *Sharded) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
-	ctx, c, err := s.route(ctx, args, opts)
-	if err != nil {
-		return "", fmt.Errorf("push: %w", err)
+	err := checkArgs(args)
+	if err == nil {
+		var c *Client
+		if c, err = s.route(args, opts); err == nil {
+			return c.Push(ctx, args, opts...)
+		}
 	}
-	return c.Push(ctx, args, opts...)
-}
-
-// PushIn is Push with the option In.
-func (s *Sharded) PushIn(ctx context.Context, d time.Duration, args troupe.Args, opts ...Option) (string, error) {
-	return s.Push(ctx, args, append(slices.Clip(opts), In(d))...)
-}
-
-// PushAt is Push with the option At.
-func (s *Sharded) PushAt(ctx context.Context, t time.Time, args troupe.Args, opts ...Option) (string, error) {
-	return s.Push(ctx, args, append(slices.Clip(opts), At(t))...)
+	return "", fmt.Errorf("push: %w", err)
 }
 
 // PushClass is Client.PushClass on the shard of the queue.
 func (s *Sharded) PushClass(ctx context.Context, class string, args []any, opts ...Option) (string, error) {
-	ctx, c, err := s.route(ctx, nil, opts)
+	c, err := s.route(nil, opts)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
@@ -166,20 +163,16 @@ func (s *Sharded) PushClass(ctx context.Context, class string, args []any, opts 
 // PushPayload is Client.PushPayload on the shard of the queue that the record or
 // the defaults name.
 func (s *Sharded) PushPayload(ctx context.Context, p *troupe.Payload) (string, error) {
-	queue := p.Queue()
-	if queue == "" {
-		return s.pushDefault(ctx, p)
+	if p == nil {
+		return "", fmt.Errorf("push: %w", errNilPayload)
 	}
-	c, err := s.Queue(queue)
-	if err != nil {
-		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
+	var c *Client
+	var err error
+	if queue := p.Queue(); queue != "" {
+		c, err = s.Queue(queue)
+	} else {
+		c, err = s.route(nil, nil)
 	}
-	return c.PushPayload(context.WithValue(ctx, routed{}, queue), p)
-}
-
-// pushDefault pushes a record without a queue: the defaults name it.
-func (s *Sharded) pushDefault(ctx context.Context, p *troupe.Payload) (string, error) {
-	ctx, c, err := s.route(ctx, nil, nil)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
 	}
@@ -188,15 +181,14 @@ func (s *Sharded) pushDefault(ctx context.Context, p *troupe.Payload) (string, e
 
 // route finds the shard of a push. All clients have the same defaults. args are nil
 // if there is no Go type.
-func (s *Sharded) route(ctx context.Context, args troupe.Args, opts []Option) (context.Context, *Client, error) {
+func (s *Sharded) route(args troupe.Args, opts []Option) (*Client, error) {
 	var one *Client
 	for _, one = range s.clients {
 		break
 	}
-	o, err := one.apply(args, opts)
+	o, err := one.sum(args, opts)
 	if err != nil {
-		return ctx, nil, err
+		return nil, err
 	}
-	c, err := s.Queue(o.queue)
-	return context.WithValue(ctx, routed{}, o.queue), c, err
+	return s.Queue(o.queue)
 }

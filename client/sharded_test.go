@@ -80,7 +80,7 @@ func TestShardedRefusesMiddlewareThatMovesAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.PushClass(t.Context(), "Mover", nil); err == nil || !strings.Contains(err.Error(), "another shard") {
+	if _, err := s.PushClass(t.Context(), "Mover", nil); err == nil || !strings.Contains(err.Error(), `queue "b" is not on shard a`) {
 		t.Errorf("moved: %v", err)
 	}
 	if _, err := s.PushClass(t.Context(), "Other", nil); err != nil || a.LLen(t.Context(), "queue:a").Val() != 1 {

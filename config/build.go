@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 // Daemon returns what the daemon of s is built from, with strategies of its own
@@ -52,7 +53,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 }
 
 // fetcher is how k fetches: "reliable" or "basic".
-func (s *Settings) fetcher(k Capsule) string { return cmp.Or(k.Fetch, s.Fetch, "reliable") }
+func (s *Settings) fetcher(k capsule) string { return cmp.Or(k.Fetch, s.Fetch, "reliable") }
 
 // defaultConcurrency is the daemon's own.
 const defaultConcurrency = 10
@@ -67,7 +68,7 @@ func (s *Settings) concurrency() (n int) {
 
 func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Registry, error) {
 	var registry troupe.Registry
-	transport := handler.NewTransport(s.concurrency())
+	transport := handlerconf.Transport(s.concurrency())
 	for _, h := range s.Handlers {
 		run, options, err := h.make(log, stdout, transport, s.Env)
 		if err != nil {
@@ -79,7 +80,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 	return &registry, nil
 }
 
-func (h Handler) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper, env []Variable) (troupe.Handler, troupe.Options, error) {
+func (h handlerEntry) make(log zerolog.Logger, stdout io.Writer, transport http.RoundTripper, env []variable) (troupe.Handler, troupe.Options, error) {
 	switch {
 	case h.Builtin != "":
 		run, err := handler.Builtin(h.Builtin, stdout)

@@ -23,38 +23,38 @@ const (
 const defaultCapsule = "default"
 
 // capsuleSettings reads the value of each key of a capsule.
-var capsuleSettings = readers[Capsule]{
-	"name": func(*parse, *Capsule, *node, string) {}, // see nameOf
-	"concurrency": func(p *parse, c *Capsule, n *node, field string) {
-		c.Concurrency = p.int(n, field, 1, MaxConcurrency)
+var capsuleSettings = readers[capsule]{
+	"name": func(*parse, *capsule, *node, string) {}, // see nameOf
+	"concurrency": func(p *parse, c *capsule, n *node, field string) {
+		c.Concurrency = p.int(n, field, 1, maxConcurrency)
 	},
-	"queues": func(p *parse, c *Capsule, n *node, field string) { c.Queues = p.queues(n, field) },
-	"fetch":  func(p *parse, c *Capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
-	"waiters": func(p *parse, c *Capsule, n *node, field string) {
+	"queues": func(p *parse, c *capsule, n *node, field string) { c.Queues = p.queues(n, field) },
+	"fetch":  func(p *parse, c *capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
+	"waiters": func(p *parse, c *capsule, n *node, field string) {
 		c.Waiters = p.int(n, field, 0, fetch.MaxWaiters)
 		c.waitersLine = n.line
 	},
-	"fetch_bytes": func(p *parse, c *Capsule, n *node, field string) {
+	"fetch_bytes": func(p *parse, c *capsule, n *node, field string) {
 		c.FetchBytes = p.int(n, field, minFetchBytes, maxFetchBytes)
 	},
-	"max_unresponsive": func(p *parse, c *Capsule, n *node, field string) {
-		c.MaxUnresponsive = p.int(n, field, 0, MaxConcurrency)
+	"max_unresponsive": func(p *parse, c *capsule, n *node, field string) {
+		c.MaxUnresponsive = p.int(n, field, 0, maxConcurrency)
 	},
-	"strategy": func(p *parse, c *Capsule, n *node, field string) {
+	"strategy": func(p *parse, c *capsule, n *node, field string) {
 		c.Strategy = p.strategy(n, field)
 	},
 }
 
 // capsules reads Sidekiq's form, a map by name, or a list of maps with a name.
-func (p *parse) capsules(n *node, field string) []Capsule {
-	var out []Capsule
+func (p *parse) capsules(n *node, field string) []capsule {
+	var out []capsule
 	add := func(name string, n *node, field string) {
 		switch {
 		case !capsuleName.MatchString(name):
 			p.fault(n.line, field, fmt.Sprintf("named %q", clip(name)), "a name of letters, digits and _ . : -")
 		case slices.Contains(reservedNames, name):
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that is not the daemon's own")
-		case slices.ContainsFunc(out, func(c Capsule) bool { return c.Name == name }):
+		case slices.ContainsFunc(out, func(c capsule) bool { return c.Name == name }):
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other capsule has")
 		}
 		out = append(out, p.capsule(name, n, field))
@@ -93,8 +93,8 @@ func (p *parse) nameOf(n *node, field string) (at, name string) {
 	return field, "unnamed"
 }
 
-func (p *parse) capsule(name string, n *node, field string) Capsule {
-	c := Capsule{Name: name}
+func (p *parse) capsule(name string, n *node, field string) capsule {
+	c := capsule{Name: name}
 	capsuleSettings.read(p, &c, n, field, "a map with concurrency and queues", p.stray)
 	return c
 }

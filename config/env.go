@@ -6,12 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/redisconn"
+
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
-// Variable is one entry of env:, a variable of the daemon that programs get.
-type Variable struct {
+// variable is one entry of env:, a variable of the daemon that programs get.
+type variable struct {
 	Name string
 
 	field string
@@ -19,7 +20,7 @@ type Variable struct {
 }
 
 // env reads a list of names of variables.
-func (p *parse) env(n *node, field string) (out []Variable) {
+func (p *parse) env(n *node, field string) (out []variable) {
 	if n.kind == null {
 		return nil
 	}
@@ -35,7 +36,7 @@ func (p *parse) env(n *node, field string) (out []Variable) {
 			p.bad(item, at, "the name of a variable")
 			continue
 		}
-		if err := handler.CheckVariable(item.text); err != nil {
+		if err := handlerconf.Variable(item.text); err != nil {
 			name, _, value := strings.Cut(item.text, "=")
 			if value {
 				name += "=***"
@@ -43,7 +44,7 @@ func (p *parse) env(n *node, field string) (out []Variable) {
 			p.fault(item.line, at, strconv.Quote(clip(name)), err.Error())
 			continue
 		}
-		out = append(out, Variable{Name: item.text, field: at, line: item.line})
+		out = append(out, variable{Name: item.text, field: at, line: item.line})
 	}
 	return out
 }
@@ -51,7 +52,7 @@ func (p *parse) env(n *node, field string) (out []Variable) {
 // variables refuses to give programs what is a secret of the daemon.
 func (l *loader) variables() {
 	secrets := map[string]string{}
-	note := func(t Text, field string) {
+	note := func(t secretText, field string) {
 		if t.Env != "" {
 			secrets[t.Env] = field
 		}
@@ -88,7 +89,7 @@ func (l *loader) variables() {
 	}
 }
 
-func names(of ...[]Variable) (out []string) {
+func names(of ...[]variable) (out []string) {
 	for _, vars := range of {
 		for _, v := range vars {
 			out = append(out, v.Name)

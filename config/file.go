@@ -26,16 +26,16 @@ type File struct {
 	Labels      []string
 	Environment string
 	Queues      fetch.Queues // of the capsule default
-	Capsules    []Capsule
-	Handlers    []Handler
-	Env         []Variable // that all programs get
+	Capsules    []capsule
+	Handlers    []handlerEntry
+	Env         []variable // that all programs get
 
-	Shards   []Shard // instead of Redis, Concurrency, Queues and Capsules
-	Redis    string  // URL
+	Shards   []shardEntry // instead of Redis, Concurrency, Queues and Capsules
+	Redis    string       // URL
 	Lease    time.Duration
-	Poison   actors.Poison // zero fields are defaults, -1 is none
-	Fetch    string        // "reliable", "basic": of capsules that do not say it themselves
-	Strategy *Strategy     // of the launcher
+	Poison   actors.Poison  // zero fields are defaults, -1 is none
+	Fetch    string         // "reliable", "basic": of capsules that do not say it themselves
+	Strategy *strategyEntry // of the launcher
 
 	MaxRetries             int // -1 for none
 	DeadMax                int
@@ -56,8 +56,8 @@ type File struct {
 	unclear bool
 }
 
-// Capsule is one entry of capsules:.
-type Capsule struct {
+// capsule is one entry of capsules:.
+type capsule struct {
 	Name            string
 	Concurrency     int
 	Queues          fetch.Queues
@@ -65,27 +65,27 @@ type Capsule struct {
 	Waiters         int // how many threads of Sidekiq it counts as
 	FetchBytes      int // of the payloads that one fetch brings
 	MaxUnresponsive int // how many unresponsive jobs give their slot away
-	Strategy        *Strategy
+	Strategy        *strategyEntry
 
 	waitersLine int
 }
 
-// Handler is one entry of handlers:, with one of Builtin, Exec and HTTP.
-type Handler struct {
+// handlerEntry is one entry of handlers:, with one of Builtin, Exec and HTTP.
+type handlerEntry struct {
 	Class   string
 	Builtin string
 	Exec    []string
-	HTTP    *HTTP
+	HTTP    *httpEntry
 	Timeout time.Duration
-	Env     []Variable // that the program gets
+	Env     []variable // that the program gets
 	// Recovery is where its jobs go whose process died.
 	Recovery troupe.Recovery
 
 	line int
 }
 
-// Strategy is a supervision strategy by its name, see supervisor.New.
-type Strategy struct {
+// strategyEntry is a supervision strategy by its name, see supervisor.New.
+type strategyEntry struct {
 	Name string
 	Spec supervisor.Spec
 }

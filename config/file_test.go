@@ -20,7 +20,7 @@ import (
 )
 
 var ignoreLines = cmp.Options{
-	cmpopts.IgnoreUnexported(File{}, Capsule{}, Handler{}, Text{}),
+	cmpopts.IgnoreUnexported(File{}, capsule{}, handlerEntry{}, secretText{}),
 	cmpopts.EquateEmpty(),
 }
 
@@ -82,24 +82,24 @@ handlers:
 	want := &File{
 		Concurrency: 16, Timeout: 8 * time.Second, Verbose: true, Tag: "app", Labels: []string{"a", "b"},
 		Environment: "production", Queues: weights("critical", 3, "default", 0),
-		Capsules:   []Capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}}},
+		Capsules:   []capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}}},
 		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
 		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
 		Redis: "rediss://u:p@host:6380/2", Lease: 20 * time.Second, Timestamps: troupe.TimestampsMillis,
 		LogFormat: "json", LogLevel: "warn", Fetch: "basic",
-		Strategy: &Strategy{"rest_for_one", supervisor.Spec{
+		Strategy: &strategyEntry{"rest_for_one", supervisor.Spec{
 			Intensity: 5, Period: 30 * time.Second, Replace: true,
 			Backoff: supervisor.Backoff{Min: time.Second, Max: 2 * time.Minute, Jitter: 0.5},
 		}},
 		Metrics: actors.Metrics7, WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
-		Handlers: []Handler{
+		Handlers: []handlerEntry{
 			{Class: "NoOp", Builtin: "noop"},
 			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},
-			{Class: "Short", HTTP: &HTTP{URL: Text{Value: "https://hooks.internal/jobs"}}},
-			{Class: "Long", Timeout: 10 * time.Second, HTTP: &HTTP{
-				URL:     Text{Env: "HOOK_URL"},
-				Headers: []Header{{"X-Key", Text{Value: "5"}}, {"Authorization", Text{File: "/run/key"}}},
-				Secret:  Text{Value: "s3"},
+			{Class: "Short", HTTP: &httpEntry{URL: secretText{Value: "https://hooks.internal/jobs"}}},
+			{Class: "Long", Timeout: 10 * time.Second, HTTP: &httpEntry{
+				URL:     secretText{Env: "HOOK_URL"},
+				Headers: []httpHeader{{"X-Key", secretText{Value: "5"}}, {"Authorization", secretText{File: "/run/key"}}},
+				Secret:  secretText{Value: "s3"},
 			}},
 		},
 	}
@@ -199,7 +199,7 @@ func TestParseQueues(t *testing.T) {
 }
 
 func TestParseCapsules(t *testing.T) {
-	want := []Capsule{
+	want := []capsule{
 		{Name: "unsafe", Concurrency: 1, Queues: fetch.Strict{"unsafe"}},
 		{Name: "bulk", Queues: weights("a", 2, "b", 1)},
 	}
@@ -317,8 +317,8 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		all := append([]Capsule{{Name: "default", Queues: file.Queues}}, file.Capsules...)
-		for _, s := range append([]Capsule{{Strategy: file.Strategy}}, file.Capsules...) {
+		all := append([]capsule{{Name: "default", Queues: file.Queues}}, file.Capsules...)
+		for _, s := range append([]capsule{{Strategy: file.Strategy}}, file.Capsules...) {
 			if _, err := s.Strategy.build(); err != nil {
 				t.Fatalf("accepted, but %v", err)
 			}

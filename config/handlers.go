@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 // handlerKinds are the keys of a handler of which it has one.
@@ -14,24 +14,24 @@ var handlerKinds = []string{"builtin", "exec", "http"}
 const wantHandler = "a map with builtin, exec or http, like {exec: [/usr/local/bin/thumb, --stdin], timeout: 2m}"
 
 // handlerSettings reads the value of each key of a handler.
-var handlerSettings = readers[Handler]{
-	"builtin": func(p *parse, h *Handler, n *node, field string) {
-		h.Builtin = p.word(n, field, handler.Builtins()...)
+var handlerSettings = readers[handlerEntry]{
+	"builtin": func(p *parse, h *handlerEntry, n *node, field string) {
+		h.Builtin = p.word(n, field, handlerconf.Builtins()...)
 		if n.kind == null {
-			p.bad(n, field, "one of "+strings.Join(handler.Builtins(), ", "))
+			p.bad(n, field, "one of "+strings.Join(handlerconf.Builtins(), ", "))
 		}
 	},
-	"exec":    func(p *parse, h *Handler, n *node, field string) { h.Exec = p.program(n, field) },
-	"http":    func(p *parse, h *Handler, n *node, field string) { h.HTTP = p.http(n, field) },
-	"env":     func(p *parse, h *Handler, n *node, field string) { h.Env = p.env(n, field) },
-	"timeout": func(p *parse, h *Handler, n *node, field string) { h.Timeout = p.duration(n, field, 0) },
-	"recovery": func(p *parse, h *Handler, n *node, field string) {
+	"exec":    func(p *parse, h *handlerEntry, n *node, field string) { h.Exec = p.program(n, field) },
+	"http":    func(p *parse, h *handlerEntry, n *node, field string) { h.HTTP = p.http(n, field) },
+	"env":     func(p *parse, h *handlerEntry, n *node, field string) { h.Env = p.env(n, field) },
+	"timeout": func(p *parse, h *handlerEntry, n *node, field string) { h.Timeout = p.duration(n, field, 0) },
+	"recovery": func(p *parse, h *handlerEntry, n *node, field string) {
 		h.Recovery = p.recovery(n, field)
 	},
 }
 
 // handlers reads the map from class to handler.
-func (p *parse) handlers(n *node, field string) []Handler {
+func (p *parse) handlers(n *node, field string) []handlerEntry {
 	switch n.kind {
 	case null:
 		return nil
@@ -41,7 +41,7 @@ func (p *parse) handlers(n *node, field string) []Handler {
 		p.out.unclear = true
 		return nil
 	}
-	out := make([]Handler, 0, len(n.entries))
+	out := make([]handlerEntry, 0, len(n.entries))
 	for _, e := range n.entries {
 		if e.key == "" {
 			p.fault(e.line, field, "without a class", "the name of a class")
@@ -52,8 +52,8 @@ func (p *parse) handlers(n *node, field string) []Handler {
 	return out
 }
 
-func (p *parse) handler(e entry, field string) Handler {
-	h := Handler{Class: e.key, line: e.line}
+func (p *parse) handler(e entry, field string) handlerEntry {
+	h := handlerEntry{Class: e.key, line: e.line}
 	if e.value.kind != mapping {
 		p.bad(e.value, field, wantHandler)
 		return h

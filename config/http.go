@@ -7,30 +7,32 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/handler"
+
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
-// HTTP is the value of a handler's key http.
-type HTTP struct {
-	URL     Text
-	Headers []Header // in the order of the file
-	Secret  Text
+// httpEntry is the value of a handler's key http.
+type httpEntry struct {
+	URL     secretText
+	Headers []httpHeader // in the order of the file
+	Secret  secretText
 }
 
-// Header is one header of a handler's requests.
-type Header struct {
+// httpHeader is one header of a handler's requests.
+type httpHeader struct {
 	Name  string
-	Value Text
+	Value secretText
 }
 
 const wantHTTP = "a URL, or a map with url, headers and secret"
 
 // httpSettings reads the value of each key of http.
-var httpSettings = readers[HTTP]{
-	"url": func(p *parse, h *HTTP, n *node, field string) { h.URL = p.url(n, field) },
-	"headers": func(p *parse, h *HTTP, n *node, field string) {
+var httpSettings = readers[httpEntry]{
+	"url": func(p *parse, h *httpEntry, n *node, field string) { h.URL = p.url(n, field) },
+	"headers": func(p *parse, h *httpEntry, n *node, field string) {
 		h.Headers = p.headers(n, field)
 	},
-	"secret": func(p *parse, h *HTTP, n *node, field string) {
+	"secret": func(p *parse, h *httpEntry, n *node, field string) {
 		if h.Secret = p.text(n, field); n.kind == null {
 			p.bad(n, field, wantText+"; without one leave the key out")
 		}
@@ -38,8 +40,8 @@ var httpSettings = readers[HTTP]{
 }
 
 // http reads a URL, or a map with one; nil where it is unusable.
-func (p *parse) http(n *node, field string) *HTTP {
-	h := &HTTP{}
+func (p *parse) http(n *node, field string) *httpEntry {
+	h := &httpEntry{}
 	switch n.kind {
 	case scalar:
 		h.URL = p.url(n, field)
@@ -71,7 +73,7 @@ func (p *parse) http(n *node, field string) *HTTP {
 	return h
 }
 
-func (p *parse) url(n *node, field string) Text {
+func (p *parse) url(n *node, field string) secretText {
 	t := p.text(n, field)
 	if n.kind == null {
 		p.bad(n, field, "a URL to post the jobs to")
@@ -82,13 +84,13 @@ func (p *parse) url(n *node, field string) Text {
 }
 
 // checkURL is asked as well when the value of t has been fetched.
-func (p *parse) checkURL(t Text, field string) {
-	if err := handler.CheckURL(t.Value); err != nil {
+func (p *parse) checkURL(t secretText, field string) {
+	if err := handlerconf.URL(t.Value); err != nil {
 		p.fault(t.line, field, strconv.Quote(clip(t.shownURL())), err.Error())
 	}
 }
 
-func (p *parse) headers(n *node, field string) []Header {
+func (p *parse) headers(n *node, field string) []httpHeader {
 	switch n.kind {
 	case null:
 		return nil
@@ -97,16 +99,16 @@ func (p *parse) headers(n *node, field string) []Header {
 		p.bad(n, field, "a map from names to values")
 		return nil
 	}
-	var out []Header
+	var out []httpHeader
 	seen := map[string]bool{}
 	for _, e := range n.entries {
 		at := field + "." + e.key
-		h := Header{Name: e.key, Value: p.text(e.value, at)}
+		h := httpHeader{Name: e.key, Value: p.text(e.value, at)}
 		if e.value.kind == null {
 			p.bad(e.value, at, wantText)
 		}
 		// The name alone is at fault, or it will be the fetched value.
-		if err := handler.CheckHeader(h.Name, h.Value.Value); err != nil {
+		if err := handlerconf.Header(h.Name, h.Value.Value); err != nil {
 			p.fault(e.line, at, "no header that can be added", err.Error())
 		}
 		if name := http.CanonicalHeaderKey(h.Name); seen[name] {
@@ -120,14 +122,14 @@ func (p *parse) headers(n *node, field string) []Header {
 }
 
 // checkHeader is asked when the value of h has been fetched.
-func (p *parse) checkHeader(h Header, field string) {
-	if err := handler.CheckHeader(h.Name, h.Value.Value); err != nil {
+func (p *parse) checkHeader(h httpHeader, field string) {
+	if err := handlerconf.Header(h.Name, h.Value.Value); err != nil {
 		p.fault(h.Value.line, field, "no header that can be added", err.Error())
 	}
 }
 
 // options returns what the handler is made from.
-func (h *HTTP) options(timeout time.Duration, transport http.RoundTripper) handler.HTTPOptions {
+func (h *httpEntry) options(timeout time.Duration, transport http.RoundTripper) handler.HTTPOptions {
 	o := handler.HTTPOptions{
 		URL: h.URL.Value, Header: http.Header{}, Secret: []byte(h.Secret.Value), Timeout: timeout, Transport: transport,
 	}
@@ -139,7 +141,7 @@ func (h *HTTP) options(timeout time.Duration, transport http.RoundTripper) handl
 
 // shownURL is the URL t fit for people to see. In one that is not in the file
 // itself any part may be the credential.
-func (t Text) shownURL() string {
+func (t secretText) shownURL() string {
 	if t.Env != "" || t.File != "" {
 		return t.String()
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// DefaultFiles are read, the first that exists, if no file is named: troupe's
+// defaultFiles are read, the first that exists, if no file is named: troupe's
 // own, then the one that a Sidekiq application has.
-var DefaultFiles = [...]string{"troupe.yml", "config/sidekiq.yml", "config/sidekiq.yml.erb"}
+var defaultFiles = [...]string{"troupe.yml", "config/sidekiq.yml", "config/sidekiq.yml.erb"}
 
 const defaultEnvironment = "development"
 
@@ -45,8 +45,8 @@ type Settings struct {
 	Level    zerolog.Level
 }
 
-// Load reads the file that flags names, or the first of DefaultFiles in the
-// working directory, and puts the layers together. getenv is os.Getenv outside
+// Load reads the file that flags names, or else the first of troupe.yml,
+// config/sidekiq.yml and config/sidekiq.yml.erb in the working directory, and puts the layers together. getenv is os.Getenv outside
 // of tests; these variables count:
 //
 //	APP_ENV, RAILS_ENV, RACK_ENV  the environment, the first that is set
@@ -83,7 +83,7 @@ type loader struct {
 
 func (l *loader) readFile() {
 	l.env = cmp.Or(l.flags.Environment, l.getenv("APP_ENV"), l.getenv("RAILS_ENV"), l.getenv("RACK_ENV"))
-	names := DefaultFiles[:]
+	names := defaultFiles[:]
 	if l.flags.File != "" {
 		names = []string{l.flags.File}
 	}
@@ -120,9 +120,9 @@ func (l *loader) environment() {
 // capsules makes the list complete: the capsule default is always there, as in
 // Sidekiq, described by the flags, the file, RAILS_MAX_THREADS.
 func (l *loader) capsules() {
-	i := slices.IndexFunc(l.s.Capsules, func(c Capsule) bool { return c.Name == defaultCapsule })
+	i := slices.IndexFunc(l.s.Capsules, func(c capsule) bool { return c.Name == defaultCapsule })
 	if i < 0 {
-		l.s.Capsules = slices.Insert(l.s.Capsules, 0, Capsule{Name: defaultCapsule})
+		l.s.Capsules = slices.Insert(l.s.Capsules, 0, capsule{Name: defaultCapsule})
 		i = 0
 	}
 	c := &l.s.Capsules[i]
@@ -135,10 +135,10 @@ func (l *loader) capsules() {
 	}
 	if threads := l.getenv("RAILS_MAX_THREADS"); threads != "" && c.Concurrency == 0 {
 		n, err := strconv.Atoi(threads)
-		if err != nil || n < 1 || n > MaxConcurrency {
+		if err != nil || n < 1 || n > maxConcurrency {
 			l.faults = append(l.faults, Fault{
 				Field: "RAILS_MAX_THREADS", Value: strconv.Quote(clip(threads)),
-				Want: fmt.Sprintf("a whole number from 1 to %d", MaxConcurrency),
+				Want: fmt.Sprintf("a whole number from 1 to %d", maxConcurrency),
 			})
 		} else {
 			c.Concurrency = n
@@ -222,14 +222,14 @@ func (l *loader) handlers() {
 	if l.s.Path == "" {
 		f = Fault{
 			Field: "configuration file (-C)", Value: "missing",
-			Want: fmt.Sprintf("%s, %s or one given with -C FILE, with %s", DefaultFiles[0], DefaultFiles[1], want),
+			Want: fmt.Sprintf("%s, %s or one given with -C FILE, with %s", defaultFiles[0], defaultFiles[1], want),
 		}
 	}
 	l.faults = append(l.faults, f)
 }
 
 // resolve reads what the file leaves to variables and other files.
-func (l *loader) resolve(p *parse, h *HTTP, field string) {
+func (l *loader) resolve(p *parse, h *httpEntry, field string) {
 	if p.resolve(&h.URL, field+".url", l.getenv) {
 		p.checkURL(h.URL, field+".url")
 	}

@@ -59,7 +59,7 @@ func TestLoadDefaults(t *testing.T) {
 		s.Tag != "shop" || s.Level != zerolog.InfoLevel || s.LogFormat != "" {
 		t.Errorf("%+v", s)
 	}
-	want := []Capsule{{Name: "default", Queues: fetch.Strict{"default"}}}
+	want := []capsule{{Name: "default", Queues: fetch.Strict{"default"}}}
 	if diff := gocmp.Diff(want, s.Capsules, ignoreLines); diff != "" {
 		t.Error(diff)
 	}
@@ -122,7 +122,7 @@ func TestLoadPrecedence(t *testing.T) {
 func TestLoadCapsuleDefaultIsAlwaysThere(t *testing.T) {
 	inDir(t, "troupe.yml", noop+"concurrency: 3\ncapsules: {ledger: {concurrency: 1, queues: [ledger]}}\n")
 	s := load(t, Flags{}, nil)
-	want := []Capsule{
+	want := []capsule{
 		{Name: "default", Concurrency: 3, Queues: fetch.Strict{"default"}},
 		{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}},
 	}

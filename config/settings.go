@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,10 +10,11 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/duration"
 )
 
-// MaxConcurrency is the largest number of processors of a capsule.
-const MaxConcurrency = 10_000
+// maxConcurrency is the largest number of processors of a capsule.
+const maxConcurrency = 10_000
 
 // fetchers are the values of fetch.
 var fetchers = []string{"reliable", "basic"}
@@ -26,7 +26,7 @@ var settings map[string]func(p *parse, n *node, field string)
 func init() { // not a literal: readers reach settings again
 	settings = map[string]func(*parse, *node, string){
 		"concurrency": func(p *parse, n *node, field string) {
-			p.out.Concurrency = p.int(n, field, 1, MaxConcurrency)
+			p.out.Concurrency = p.int(n, field, 1, maxConcurrency)
 			p.says("concurrency", n, field)
 		},
 		"queues": func(p *parse, n *node, field string) {
@@ -129,36 +129,16 @@ func (p *parse) duration(n *node, field string, least time.Duration) time.Durati
 		if f, ok := n.number(); ok {
 			text = strconv.FormatFloat(f, 'f', -1, 64)
 		}
-		if d, err := ParseDuration(text); err == nil && d >= least {
+		if d, err := duration.Parse(text); err == nil && d >= least {
 			return d
 		}
 	}
-	want := WantDuration
+	want := duration.Want
 	if least > 0 {
 		want = fmt.Sprintf("at least %s, as seconds or a duration", least)
 	}
 	p.bad(n, field, want)
 	return 0
-}
-
-// WantDuration is what ParseDuration accepts, in words.
-const WantDuration = "seconds (more than 0) or a duration like 30s or 2m"
-
-// ParseDuration reads a span of time above 0: a number of seconds ("8", "0.5")
-// or a Go duration ("8s", "2m").
-func ParseDuration(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		f, ferr := strconv.ParseFloat(s, 64)
-		if ferr != nil || !(f*float64(time.Second) < math.MaxInt64) {
-			return 0, errors.New("expected " + WantDuration)
-		}
-		d = time.Duration(f * float64(time.Second))
-	}
-	if d <= 0 {
-		return 0, errors.New("expected " + WantDuration)
-	}
-	return d, nil
 }
 
 // bool reads YAML 1.1's words, since that is what Ruby reads.

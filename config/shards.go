@@ -8,13 +8,13 @@ import (
 	"github.com/troupehq/troupe/fetch"
 )
 
-// Shard is one entry of shards:, a Redis with the queues that live there.
-type Shard struct {
+// shardEntry is one entry of shards:, a Redis with the queues that live there.
+type shardEntry struct {
 	Name        string
 	Redis       string // URL
 	Concurrency int
 	Queues      fetch.Queues // of the capsule default
-	Capsules    []Capsule
+	Capsules    []capsule
 
 	line int
 }
@@ -29,13 +29,13 @@ type Tree struct {
 func shardKeys() []string { return []string{"capsules", "concurrency", "queues", "redis"} }
 
 // shards reads a map by name, or a list of maps with a name.
-func (p *parse) shards(n *node, field string) []Shard {
-	var out []Shard
+func (p *parse) shards(n *node, field string) []shardEntry {
+	var out []shardEntry
 	add := func(name string, n *node, field string) {
 		switch {
 		case !capsuleName.MatchString(name):
 			p.fault(n.line, field, fmt.Sprintf("named %q", clip(name)), "a name of letters, digits and _ . : -")
-		case slices.ContainsFunc(out, func(s Shard) bool { return s.Name == name }):
+		case slices.ContainsFunc(out, func(s shardEntry) bool { return s.Name == name }):
 			p.fault(n.line, field, fmt.Sprintf("named %q", name), "a name that no other shard has")
 		}
 		out = append(out, p.shard(name, n, field))
@@ -62,10 +62,10 @@ func (p *parse) shards(n *node, field string) []Shard {
 	return out
 }
 
-func (p *parse) shard(name string, n *node, field string) Shard {
+func (p *parse) shard(name string, n *node, field string) shardEntry {
 	if n.kind != mapping {
 		p.bad(n, field, "a map with redis, and queues or capsules")
-		return Shard{Name: name}
+		return shardEntry{Name: name}
 	}
 	own := &parse{name: p.name, sidekiq: p.sidekiq, erb: p.erb, out: &File{}}
 	for _, e := range n.entries {
@@ -85,7 +85,7 @@ func (p *parse) shard(name string, n *node, field string) Shard {
 	for _, w := range own.out.Warnings {
 		p.warn(w.Line, w.Field, w.Why)
 	}
-	return Shard{
+	return shardEntry{
 		Name: name, Redis: own.out.Redis, Concurrency: own.out.Concurrency,
 		Queues: own.out.Queues, Capsules: own.out.Capsules, line: n.line,
 	}

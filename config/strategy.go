@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe/internal/duration"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -57,8 +58,8 @@ var strategySettings = readers[supervisor.Spec]{
 }
 
 // strategy reads "one_for_one" or {one_for_one: {intensity: 20, …}}; nil for null.
-func (p *parse) strategy(n *node, field string) *Strategy {
-	s := &Strategy{Spec: defaultSpec()}
+func (p *parse) strategy(n *node, field string) *strategyEntry {
+	s := &strategyEntry{Spec: defaultSpec()}
 	switch n.kind {
 	case null:
 		return nil
@@ -100,8 +101,8 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 		b.Min, b.Max = 0, 0
 		return
 	}
-	low, err := ParseDuration(least)
-	high, err2 := ParseDuration(most)
+	low, err := duration.Parse(least)
+	high, err2 := duration.Parse(most)
 	if n.kind != scalar || err != nil || err2 != nil || strings.HasPrefix(most, ".") {
 		p.bad(n, field, want)
 		return
@@ -115,7 +116,7 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 
 // build returns a value of its own at each call: a strategy belongs to one
 // supervisor.
-func (s *Strategy) build() (*supervisor.Strategy, error) {
+func (s *strategyEntry) build() (*supervisor.Strategy, error) {
 	if s == nil {
 		return supervisor.Default(), nil
 	}

@@ -13,8 +13,9 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/redisconn"
+
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 // Summary writes what a daemon of s would run, for people. Nothing in it is a
@@ -109,7 +110,7 @@ func queuesText(q fetch.Queues) string {
 	return q.Mode() + ": " + strings.Join(names, ", ")
 }
 
-func (h Handler) text() string {
+func (h handlerEntry) text() string {
 	var b strings.Builder
 	switch {
 	case h.Builtin != "":
@@ -124,7 +125,7 @@ func (h Handler) text() string {
 		}
 	case h.HTTP != nil:
 		b.WriteString("http " + h.HTTP.text())
-		h.Timeout = cmp.Or(h.Timeout, handler.DefaultHTTPTimeout)
+		h.Timeout = cmp.Or(h.Timeout, handlerconf.HTTPTimeout)
 	}
 	if h.Timeout > 0 {
 		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
@@ -133,7 +134,7 @@ func (h Handler) text() string {
 	return b.String()
 }
 
-func (h *HTTP) text() string {
+func (h *httpEntry) text() string {
 	var b strings.Builder
 	b.WriteString(h.URL.shownURL())
 	if r, err := http.NewRequest(http.MethodPost, h.URL.Value, nil); err == nil { //nolint:noctx // never sent

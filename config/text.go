@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Text is a value that may be a credential. The file has it itself, or names
+// secretText is a value that may be a credential. The file has it itself, or names
 // where it is: {env: VARIABLE} or {file: PATH}; then Load fetches it. It is
 // printed as its place, never as its value.
-type Text struct {
+type secretText struct {
 	Value string
 	Env   string // name of the variable, "" for none
 	File  string // path of the file, "" for none
@@ -27,7 +27,7 @@ const (
 )
 
 // String tells where the value is.
-func (t Text) String() string {
+func (t secretText) String() string {
 	switch {
 	case t.Env != "":
 		return "$" + t.Env
@@ -40,17 +40,17 @@ func (t Text) String() string {
 }
 
 // GoString is String: %#v must not print the value.
-func (t Text) GoString() string { return t.String() }
+func (t secretText) GoString() string { return t.String() }
 
 // MarshalText is String as well.
-func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t secretText) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // literal tells whether the file has the value itself.
-func (t Text) literal() bool { return t.Env == "" && t.File == "" && t.Value != "" }
+func (t secretText) literal() bool { return t.Env == "" && t.File == "" && t.Value != "" }
 
 // text reads a Text. What stands where a value belongs is never told in a fault.
-func (p *parse) text(n *node, field string) Text {
-	t := Text{line: n.line}
+func (p *parse) text(n *node, field string) secretText {
+	t := secretText{line: n.line}
 	switch n.kind {
 	case null:
 	case scalar:
@@ -81,7 +81,7 @@ func (p *parse) text(n *node, field string) Text {
 }
 
 // resolve reads the value of t where t says it is; true if there was one to read.
-func (p *parse) resolve(t *Text, field string, getenv func(string) string) (ok bool) {
+func (p *parse) resolve(t *secretText, field string, getenv func(string) string) (ok bool) {
 	switch {
 	case t.Env != "":
 		if t.Value = getenv(t.Env); t.Value == "" {

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
-
-// Builtins returns the names that Builtin knows, in the order of the manual.
-func Builtins() []string { return []string{"noop", "sleep", "fail", "panic", "echo"} }
 
 // Builtin returns a handler that needs no code:
 //
@@ -44,7 +42,7 @@ func Builtin(name string, stdout io.Writer) (troupe.Handler, error) {
 	case "echo":
 		return &echo{out: stdout}, nil
 	}
-	return nil, fmt.Errorf("builtin is %q, expected one of %v", name, Builtins())
+	return nil, fmt.Errorf("builtin is %q, expected one of %v", name, handlerconf.Builtins())
 }
 
 func sleep(ctx context.Context, p *troupe.Payload) error {

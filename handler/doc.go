@@ -1,4 +1,4 @@
 // Package handler has the handlers for people who write no Go: a program per
-// job (Exec), a request per job (HTTP), and a few built-in ones. They are raw
+// job (NewExec), a request per job (NewHTTP), and a few built-in ones. They are raw
 // troupe.Handler values; the configuration file is where they usually come from.
 package handler

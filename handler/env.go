@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,17 +29,6 @@ const maxVariable = 128 << 10
 // system finds the environment of another too large, it is the job's fault and
 // not that of the program's arguments.
 const usualVariables = 4 << 10
-
-// CheckVariable tells what is expected of a name that cannot be passed with
-// PassEnv.
-func CheckVariable(name string) error {
-	if name == "" || strings.ContainsAny(name, "=*") || strings.ContainsFunc(name, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}) {
-		return errors.New("the name of a variable, without its value, blanks and *")
-	}
-	return nil
-}
 
 // environment returns the variables of this process that a program gets, those
 // of names among them.

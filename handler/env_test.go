@@ -18,7 +18,7 @@ import (
 func variables(t *testing.T, payload string, options ...ExecOption) map[string]string {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := NewExec([]string{"env"}, 0, zerolog.New(log), options...)
+	h, err := newExec([]string{"env"}, 0, zerolog.New(log), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestExecPassesFewVariables(t *testing.T) {
 
 func TestNewExecRefusesOddNames(t *testing.T) {
 	for _, name := range []string{"", "A=hunter2", "A B", "A\x00", "LC_*"} {
-		if _, err := NewExec([]string{"env"}, 0, zerolog.Nop(), PassEnv("A", name)); err == nil {
+		if _, err := newExec([]string{"env"}, 0, zerolog.Nop(), PassEnv("A", name)); err == nil {
 			t.Errorf("%q accepted", name)
 		}
 	}
@@ -90,7 +90,7 @@ func TestExecEscapesWhatComesFromTheJob(t *testing.T) {
 
 // What no environment can hold is dead, and not tried 25 times.
 func TestExecKillsAJobThatNoEnvironmentCanHold(t *testing.T) {
-	h, err := NewExec([]string{"true"}, 0, zerolog.Nop())
+	h, err := newExec([]string{"true"}, 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

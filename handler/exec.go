@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 const (
@@ -32,7 +33,33 @@ const (
 	exitDead = 65 // EX_DATAERR of sysexits.h: no retry can help
 )
 
-// Exec performs each job by a program of its own. Make one with NewExec; it is
+// execHandler is what NewExec makes.
+type execHandler struct {
+	argv    []string
+	env     []string // names of variables that are passed as well
+	timeout time.Duration
+	log     zerolog.Logger
+
+	killDelay, shutdownKillDelay, drainDelay time.Duration
+
+	after func(time.Duration) <-chan time.Time // for the timeout: time.After
+}
+
+// An ExecOption changes what NewExec makes.
+type ExecOption func(*execHandler)
+
+// PassEnv passes these variables of this process on to the program, besides the
+// few that every program gets. One that is not set is not passed.
+func PassEnv(names ...string) ExecOption {
+	return func(e *execHandler) { e.env = append(e.env, names...) }
+}
+
+// NewExec returns a handler that runs argv[0], looked up in PATH unless it has
+// a slash, with the arguments that follow; no shell is involved. It fails if
+// there is no such program now, or for an odd name in PassEnv. timeout
+// bounds one run; 0 means never. log gets the output.
+//
+// The handler performs each job by a program of its own. It is
 // safe for concurrent use.
 //
 // The program gets the payload's bytes, a newline and the end of file on stdin.
@@ -59,31 +86,15 @@ const (
 // this process, whatever kills that. Only processes that have left the group
 // (setsid, setpgid) and those of other users (sudo) escape; docs/handlers.md has
 // the details.
-type Exec struct {
-	argv    []string
-	env     []string // names of variables that are passed as well
-	timeout time.Duration
-	log     zerolog.Logger
-
-	killDelay, shutdownKillDelay, drainDelay time.Duration
-
-	after func(time.Duration) <-chan time.Time // for the timeout: time.After
+func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (troupe.Handler, error) {
+	e, err := newExec(argv, timeout, log, options...)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
-// An ExecOption changes what NewExec makes.
-type ExecOption func(*Exec)
-
-// PassEnv passes these variables of this process on to the program, besides the
-// few that every program gets. One that is not set is not passed.
-func PassEnv(names ...string) ExecOption {
-	return func(e *Exec) { e.env = append(e.env, names...) }
-}
-
-// NewExec returns a handler that runs argv[0], looked up in PATH unless it has
-// a slash, with the arguments that follow; no shell is involved. It fails if
-// there is no such program now, or for a name that CheckVariable refuses. timeout
-// bounds one run; 0 means never. log gets the output.
-func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (*Exec, error) {
+func newExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (*execHandler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, errors.New("exec is empty, expected a program and its arguments")
 	}
@@ -93,7 +104,7 @@ func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options .
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, fmt.Errorf("exec is %q, expected a program that can be run: %w", argv[0], reason(err))
 	}
-	e := &Exec{
+	e := &execHandler{
 		argv: argv, timeout: timeout, log: log,
 		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay, drainDelay: drainDelay,
 		after: time.After,
@@ -102,7 +113,7 @@ func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options .
 		o(e)
 	}
 	for _, name := range e.env {
-		if err := CheckVariable(name); err != nil {
+		if err := handlerconf.Variable(name); err != nil {
 			return nil, fmt.Errorf("env is %q, expected %w", name, err)
 		}
 	}
@@ -118,7 +129,7 @@ func reason(err error) error {
 }
 
 // Perform runs the program for p.
-func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
+func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -159,7 +170,7 @@ func (e *Exec) Perform(ctx context.Context, p *troupe.Payload) error {
 
 // await returns when the program and its group are gone: nil, or why they were
 // told to end.
-func (e *Exec) await(ctx context.Context, c *child) (cause error) {
+func (e *execHandler) await(ctx context.Context, c *child) (cause error) {
 	var timeout, kill <-chan time.Time
 	var killAt time.Time
 	killIn := func(d time.Duration) {
@@ -198,9 +209,9 @@ func (e *Exec) await(ctx context.Context, c *child) (cause error) {
 	}
 }
 
-// outcome decides about the end of the program. After it was told to end, status 0
+// outcome is what the end of the program means. After it was told to end, status 0
 // tells of an orderly end, not of a job done: then it is a failure as well.
-func (e *Exec) outcome(state *os.ProcessState, cause error, stderr string) error {
+func (e *execHandler) outcome(state *os.ProcessState, cause error, stderr string) error {
 	err := &ExecError{Program: e.argv[0], Stderr: stderr, Cause: cause}
 	code := -1
 	if state != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 // daemonEnv makes the test binary play a daemon that runs a job by the program
@@ -46,9 +47,9 @@ func TestMain(m *testing.M) {
 func beDaemon(program string) {
 	var argv []string
 	err := json.Unmarshal([]byte(program), &argv)
-	var h *Exec
+	var h *execHandler
 	if err == nil {
-		h, err = NewExec(argv, 0, zerolog.New(os.Stderr))
+		h, err = newExec(argv, 0, zerolog.New(os.Stderr))
 	}
 	if err == nil {
 		jobs, _ := strconv.Atoi(os.Getenv(daemonJobsEnv))
@@ -108,10 +109,10 @@ func (l *logBuffer) records(t *testing.T) (out []map[string]any) {
 	return out
 }
 
-func shell(t *testing.T, script string, args ...string) (*Exec, *logBuffer) {
+func shell(t *testing.T, script string, args ...string) (*execHandler, *logBuffer) {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := NewExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log))
+	h, err := newExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func shell(t *testing.T, script string, args ...string) (*Exec, *logBuffer) {
 
 // expiry lets the test say when the handler's timeout is over: it would else run
 // while the shell still starts.
-func expiry(h *Exec) (expire func()) {
+func expiry(h *execHandler) (expire func()) {
 	expired := make(chan time.Time)
 	h.timeout, h.after = time.Hour, func(time.Duration) <-chan time.Time { return expired }
 	return func() { close(expired) }
@@ -130,7 +131,7 @@ func expiry(h *Exec) (expire func()) {
 func TestExecGivesThePayloadAndTheEnvironment(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" >>"$1"`, out)
-	ctx := troupe.WithJobInfo(t.Context(), troupe.JobInfo{Queue: "critical"})
+	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
 	if err := h.Perform(ctx, job(sample)); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestExecOutcomes(t *testing.T) {
 
 func TestExecRefusesAMissingProgram(t *testing.T) {
 	for _, argv := range [][]string{nil, {""}, {"no-such-program-here"}, {"/no/such/program"}, {"."}} {
-		if _, err := NewExec(argv, 0, zerolog.Nop()); err == nil {
+		if _, err := newExec(argv, 0, zerolog.Nop()); err == nil {
 			t.Errorf("%q accepted", argv)
 		}
 	}
@@ -199,7 +200,7 @@ func TestExecRefusesAMissingProgram(t *testing.T) {
 	if err := os.WriteFile(prog, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewExec([]string{prog}, 0, zerolog.Nop())
+	h, err := newExec([]string{prog}, 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +316,7 @@ func ends(t *testing.T, end <-chan struct{}) {
 
 func TestExecStopsByTermThenKill(t *testing.T) {
 	polite := `exec 7>"$1"; trap 'exit 9' TERM; echo up >&7; while :; do sleep 0.05; done`
-	deaf := `exec 7>"$1"; trap '' TERM; echo up >&7; while :; do sleep 0.05; done`
+	ignores := `exec 7>"$1"; trap '' TERM; echo up >&7; while :; do sleep 0.05; done`
 	tests := []struct {
 		name, script, class string
 		stop                error // nil: the handler's own timeout
@@ -324,9 +325,9 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 		{"polite, shutdown", polite, "exit status 9", troupe.ErrShutdown, 0},
 		{"polite, timeout", polite, "exit status 9", nil, 0},
 		{"orderly end is no success", `exec 7>"$1"; trap 'exit 0' TERM; echo up >&7; while :; do sleep 0.05; done`, "exit status 0", troupe.ErrFenced, 0},
-		{"deaf, shutdown", deaf, "signal: killed", troupe.ErrShutdown, shutdownKillDelay},
-		{"deaf, cancel", deaf, "signal: killed", context.Canceled, killDelay},
-		{"deaf, timeout", deaf, "signal: killed", nil, killDelay},
+		{"ignores TERM, shutdown", ignores, "signal: killed", troupe.ErrShutdown, shutdownKillDelay},
+		{"ignores TERM, cancel", ignores, "signal: killed", context.Canceled, killDelay},
+		{"ignores TERM, timeout", ignores, "signal: killed", nil, killDelay},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -367,7 +368,7 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 
 func TestExecTimeout(t *testing.T) {
 	t.Parallel()
-	h, err := NewExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
+	h, err := newExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

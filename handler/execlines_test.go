@@ -11,7 +11,7 @@ import (
 // The lines of a program's output name its job, however long the job's own names are.
 func TestTheOutputOfAJobWithLongNamesMakesShortLines(t *testing.T) {
 	var log bytes.Buffer
-	h, err := NewExec([]string{"echo", "hello"}, 0, zerolog.New(&log))
+	h, err := newExec([]string{"echo", "hello"}, 0, zerolog.New(&log))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,10 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 const (
-	// DefaultHTTPTimeout bounds one request whose handler has no timeout of its
-	// own: a server that never answers must not hold a processor for ever.
-	DefaultHTTPTimeout = time.Minute
-
 	// bodyTime is how long the body of an answer is read. Its status has decided
 	// the job already; the rest is for the error message and so that the
 	// connection can be used again.
@@ -30,27 +27,43 @@ const (
 
 // HTTPOptions describe an HTTP handler; URL is required.
 type HTTPOptions struct {
-	// URL is where the jobs are posted to: http or https, see CheckURL. A user
+	// URL is where the jobs are posted to: http or https, without a fragment. A user
 	// and password in it become a header Authorization.
 	URL string
 
 	// Header is added to each request and may replace Content-Type and
-	// User-Agent; see CheckHeader.
+	// User-Agent; a name that begins with Troupe-, or that belongs to the
+	// connection, is refused.
 	Header http.Header
 
 	// Secret signs the requests with a header Troupe-Signature; none if empty.
 	Secret []byte
 
-	// Timeout bounds one run; 0 means DefaultHTTPTimeout.
+	// Timeout bounds one run; 0 means a minute.
 	Timeout time.Duration
 
-	// Transport sends the requests; nil means NewTransport(0). Handlers that
+	// Transport sends the requests; nil means one with HTTP/2, a proxy
+	// from the environment and 100 idle connections to a server. Handlers that
 	// share one share its connections.
 	Transport http.RoundTripper
 }
 
-// HTTP performs each job by one POST request. Make one with NewHTTP; it is safe
-// for concurrent use.
+// httpHandler is what NewHTTP makes.
+type httpHandler struct {
+	url       *url.URL
+	header    http.Header
+	host      string // of the header Host, "" for the URL's
+	secret    []byte
+	timeout   time.Duration
+	transport http.RoundTripper
+
+	bodyTime time.Duration
+	now      func() time.Time
+}
+
+// NewHTTP returns a handler that performs each job by one POST request to o.URL. It
+// fails if the URL or a header cannot be sent; no connection is made. The handler is
+// safe for concurrent use.
 //
 // The body is the payload, byte for byte as it stood in Redis, with these
 // headers, in whose values all but printable ASCII, and %, is percent-encoded:
@@ -71,28 +84,22 @@ type HTTPOptions struct {
 // The end of the job's context aborts the request. The server may have done the
 // job by then, or when its answer is lost: it must know by the jid whether it
 // has seen the job before.
-type HTTP struct {
-	url       *url.URL
-	header    http.Header
-	host      string // of the header Host, "" for the URL's
-	secret    []byte
-	timeout   time.Duration
-	transport http.RoundTripper
-
-	bodyTime time.Duration
-	now      func() time.Time
+func NewHTTP(o HTTPOptions) (troupe.Handler, error) {
+	h, err := newHTTP(o)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
-// NewHTTP returns a handler that posts to o.URL. It fails if the URL or a header
-// cannot be sent; no connection is made.
-func NewHTTP(o HTTPOptions) (*HTTP, error) {
-	if err := CheckURL(o.URL); err != nil {
+func newHTTP(o HTTPOptions) (*httpHandler, error) {
+	if err := handlerconf.URL(o.URL); err != nil {
 		return nil, fmt.Errorf("url is wrong, expected %w", err)
 	}
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("timeout is %s, expected 0 or more", o.Timeout)
 	}
-	h := &HTTP{
+	h := &httpHandler{
 		header: http.Header{"Content-Type": {"application/json"}, "User-Agent": {"troupe"}},
 		secret: bytes.Clone(o.Secret), timeout: o.Timeout, transport: o.Transport,
 		bodyTime: bodyTime, now: time.Now,
@@ -105,7 +112,7 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 	}
 	for name, values := range o.Header {
 		for _, v := range values {
-			if err := CheckHeader(name, v); err != nil {
+			if err := handlerconf.Header(name, v); err != nil {
 				return nil, fmt.Errorf("header %q is wrong, expected %w", name, err)
 			}
 		}
@@ -116,22 +123,22 @@ func NewHTTP(o HTTPOptions) (*HTTP, error) {
 		h.header[name] = append([]string(nil), values...)
 	}
 	if h.timeout == 0 {
-		h.timeout = DefaultHTTPTimeout
+		h.timeout = handlerconf.HTTPTimeout
 	}
 	if h.transport == nil {
-		h.transport = NewTransport(0)
+		h.transport = handlerconf.Transport(0)
 	}
 	return h, nil
 }
 
 // String tells where the jobs go, without what may be a credential.
-func (h *HTTP) String() string { return "POST " + h.url.Scheme + "://" + h.url.Host }
+func (h *httpHandler) String() string { return "POST " + h.url.Scheme + "://" + h.url.Host }
 
 // GoString is String: %#v must not print the secret.
-func (h *HTTP) GoString() string { return h.String() }
+func (h *httpHandler) GoString() string { return h.String() }
 
 // Perform posts p.
-func (h *HTTP) Perform(ctx context.Context, p *troupe.Payload) error {
+func (h *httpHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, troupe.ErrJobTimeout)
 	defer cancel()
 	// The transport, not a Client: that follows redirects, and puts the URL, of
@@ -149,7 +156,7 @@ func (h *HTTP) Perform(ctx context.Context, p *troupe.Payload) error {
 	return outcome(res, body, h.now())
 }
 
-func (h *HTTP) request(ctx context.Context, p *troupe.Payload) *http.Request {
+func (h *httpHandler) request(ctx context.Context, p *troupe.Payload) *http.Request {
 	queue, attempt := p.Queue(), p.Failures()+1
 	if info, ok := troupe.JobInfoFrom(ctx); ok {
 		queue = info.Queue
@@ -172,7 +179,7 @@ func (h *HTTP) request(ctx context.Context, p *troupe.Payload) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// outcome decides about an answer.
+// outcome is what an answer means for the job.
 func outcome(res *http.Response, body []byte, now time.Time) error {
 	s := res.StatusCode
 	if s >= 200 && s < 300 {
@@ -192,13 +199,13 @@ func outcome(res *http.Response, body []byte, now time.Time) error {
 
 const (
 	leastRetryAfter = time.Second
-	// MaxRetryAfter is the longest Retry-After that is kept to; a longer one
+	// mostRetryAfter is the longest Retry-After that is kept to; a longer one
 	// counts as this.
-	MaxRetryAfter = 24 * time.Hour
+	mostRetryAfter = 24 * time.Hour
 )
 
 // retryAfter reads a header Retry-After: seconds or a date, from a second (what
-// has passed counts as this) to MaxRetryAfter; false if there is none that can
+// has passed counts as this) to mostRetryAfter; false if there is none that can
 // be read. A date is taken as a span from the answer's own header Date, so that
 // it does not matter whether the two clocks agree. Like any wait before a retry
 // it gets Sidekiq's jitter on top, and is counted.
@@ -206,7 +213,7 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	d := time.Duration(0)
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		d = time.Duration(min(n, uint64(MaxRetryAfter/time.Second))) * time.Second
+		d = time.Duration(min(n, uint64(mostRetryAfter/time.Second))) * time.Second
 	} else {
 		at, err := http.ParseTime(text)
 		if err != nil {
@@ -217,5 +224,5 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 		}
 		d = at.Sub(now)
 	}
-	return min(max(d, leastRetryAfter), MaxRetryAfter), true
+	return min(max(d, leastRetryAfter), mostRetryAfter), true
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/jobctx"
 )
 
 const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
@@ -35,15 +37,15 @@ func soon[T any](t *testing.T, c <-chan T, what string) T {
 }
 
 // posting returns a handler that posts to a server which answers by f.
-func posting(t *testing.T, o HTTPOptions, f http.HandlerFunc) *HTTP {
+func posting(t *testing.T, o HTTPOptions, f http.HandlerFunc) *httpHandler {
 	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	o.URL = strings.Replace(s.URL, "http://", "http://"+o.URL, 1) + "/jobs?a=1"
-	tr := NewTransport(0)
+	tr := handlerconf.Transport(0)
 	t.Cleanup(tr.CloseIdleConnections)
 	o.Transport = tr
-	h, err := NewHTTP(o)
+	h, err := newHTTP(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestHTTPRequest(t *testing.T) {
 		}
 		got <- request{r.Method, r.RequestURI, string(b), r.ContentLength, header}
 	})
-	ctx := troupe.WithJobInfo(t.Context(), troupe.JobInfo{Queue: "critical"})
+	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
 	if err := h.Perform(ctx, job(raw)); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +239,7 @@ func TestHTTPNoAnswer(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	_ = l.Close()
-	h, err := NewHTTP(HTTPOptions{URL: "http://bob:secret@" + addr + "/hook/secret?key=secret"})
+	h, err := newHTTP(HTTPOptions{URL: "http://bob:secret@" + addr + "/hook/secret?key=secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,13 +381,13 @@ func TestNewHTTPRefuses(t *testing.T) {
 		{HTTPOptions{URL: "http://h", Header: http.Header{"troupe-jid": {"secret"}}}, "Troupe-"},
 		{HTTPOptions{URL: "http://h", Header: http.Header{"content-length": {"secret"}}}, "not set itself"},
 	} {
-		_, err := NewHTTP(tt.o)
+		_, err := newHTTP(tt.o)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v", tt.o, err)
 		}
 	}
 	for _, url := range []string{"http://h", "HTTPS://h:8080/p?q=%20", "http://[::1]:80/", "https://bücher.example/"} {
-		if _, err := NewHTTP(HTTPOptions{URL: url}); err != nil {
+		if _, err := newHTTP(HTTPOptions{URL: url}); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -393,7 +395,7 @@ func TestNewHTTPRefuses(t *testing.T) {
 
 // However a handler is printed, nothing that may be a credential is.
 func TestHTTPPrintsNoCredential(t *testing.T) {
-	h, err := NewHTTP(HTTPOptions{
+	h, err := newHTTP(HTTPOptions{
 		URL: "https://bob:hunter2@hooks.internal/hunter2?key=hunter2", Secret: []byte("hunter2"),
 		Header: http.Header{"X-Key": {"hunter2"}},
 	})

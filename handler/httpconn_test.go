@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/handlerconf"
 )
 
 // As many connections stay open as jobs run at once.
@@ -38,9 +39,9 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	tr := NewTransport(jobs)
+	tr := handlerconf.Transport(jobs)
 	defer tr.CloseIdleConnections()
-	h, err := NewHTTP(HTTPOptions{URL: s.URL, Transport: tr})
+	h, err := newHTTP(HTTPOptions{URL: s.URL, Transport: tr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,18 +64,18 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 }
 
 // posting2 is posting to a server that speaks HTTP/2.
-func posting2(t *testing.T, o HTTPOptions, f http.HandlerFunc) *HTTP {
+func posting2(t *testing.T, o HTTPOptions, f http.HandlerFunc) *httpHandler {
 	t.Helper()
 	s := httptest.NewUnstartedServer(f)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	tr := NewTransport(0)
+	tr := handlerconf.Transport(0)
 	tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	tr.TLSClientConfig.NextProtos = nil
 	t.Cleanup(tr.CloseIdleConnections)
 	o.URL, o.Transport = s.URL, tr
-	h, err := NewHTTP(o)
+	h, err := newHTTP(o)
 	if err != nil {
 		t.Fatal(err)
 	}

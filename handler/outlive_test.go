@@ -122,7 +122,7 @@ func TestExecEndsAProgramThatHasLeftItsGroup(t *testing.T) {
 		redistest.Missing(t, err)
 	}
 	fifo, up, end := pipe(t)
-	h, err := NewExec([]string{"perl", "-e", `setpgrp(0, 0); system("sh", "-c", 'exec 7>"$1"; echo up >&7; exec sleep 7777', "sh", $ARGV[0])`, fifo}, 0, zerolog.Nop())
+	h, err := newExec([]string{"perl", "-e", `setpgrp(0, 0); system("sh", "-c", 'exec 7>"$1"; echo up >&7; exec sleep 7777', "sh", $ARGV[0])`, fifo}, 0, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // apart begins a MULTI, or on a cluster, where its keys are in several slots, a
@@ -53,7 +53,7 @@ func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now 
 	for _, e := range entries {
 		g.Members, g.Payloads = append(g.Members, e.raw), append(g.Payloads, e.deadText(now))
 	}
-	death := moving.Death{Score: troupe.FormatScore(troupe.Score(now)), Oldest: oldest, Keep: s.i.deadMax}
+	death := moving.Death{Score: scores.Format(scores.Of(now)), Oldest: oldest, Keep: s.i.deadMax}
 	err := moving.Move(ctx, s.i.rdb, s.name, []*moving.Group{&g}, death)
 	if err = errors.Join(g.Fault, err); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -49,12 +50,12 @@ func (e *SortedEntry) Set() *JobSet { return e.set }
 func (e *SortedEntry) Score() float64 { return e.score }
 
 // At returns the score as a time, exact to the microsecond.
-func (e *SortedEntry) At() time.Time { return timeOf(troupe.FormatScore(e.score)) }
+func (e *SortedEntry) At() time.Time { return timeOf(scores.Format(e.score)) }
 
 // Key returns SCORE-JID, the name of the entry in the addresses of Sidekiq's
 // pages and for JobSet.Lookup. Entries without a jid that share a score share
 // their key.
-func (e *SortedEntry) Key() string { return troupe.FormatScore(e.score) + "-" + e.JID() }
+func (e *SortedEntry) Key() string { return scores.Format(e.score) + "-" + e.JID() }
 
 // Delete removes the entry.
 func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
@@ -213,7 +214,7 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	now := time.Now()
 	oldest, limit := "", any("")
 	if s.i.deadTimeout > 0 {
-		oldest = troupe.FormatScore(troupe.Score(now.Add(-s.i.deadTimeout)))
+		oldest = scores.Format(scores.Of(now.Add(-s.i.deadTimeout)))
 	}
 	if s.i.deadMax > 0 {
 		limit = s.i.deadMax
@@ -221,7 +222,7 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 	if moving.Needed(s.i.rdb) && s.name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, oldest)
 	}
-	args := []any{troupe.FormatScore(troupe.Score(now)), oldest, limit}
+	args := []any{scores.Format(scores.Of(now)), oldest, limit}
 	for _, e := range entries {
 		text := e.deadText(now)
 		if text == e.raw {

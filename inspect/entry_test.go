@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // someTime is in the future, beyond the year of the tests.
@@ -150,7 +151,7 @@ func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 		i, rdb, _ := start(t, inspect.WithDeadLimits(tt.max, tt.timeout))
 		now := time.Now()
 		for n, age := range []time.Duration{0, 1, 30, 2 * 60, 3 * 60, 4 * 60, 181 * 24 * 60, 1e6} {
-			add(t, rdb, "dead", troupe.Score(now.Add(-age*time.Minute)), failed(n, "a", 3))
+			add(t, rdb, "dead", scores.Of(now.Add(-age*time.Minute)), failed(n, "a", 3))
 		}
 		e := entry(t, rdb, i.RetrySet(), raw)
 		if got := must(e.Kill(t.Context()))(t); got != inspect.Done {

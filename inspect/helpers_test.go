@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // tb is what testing and rapid have in common.
@@ -183,7 +184,7 @@ func snapshot(t tb, rdb *redis.Client) map[string]any {
 		case "zset":
 			var entries []string
 			for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-				score := troupe.FormatScore(z.Score)
+				score := scores.Format(z.Score)
 				if time.Since(time.Unix(int64(z.Score), 0)).Abs() < time.Hour {
 					score = "now"
 				}

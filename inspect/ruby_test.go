@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // assorted fills a database with what the API reads: jobs pushed by Ruby itself
@@ -66,7 +67,7 @@ func view(r *inspect.JobRecord) []any {
 		if at.IsZero() {
 			return nil
 		}
-		return troupe.Score(at)
+		return scores.Of(at)
 	}
 	lines, err := r.ErrorBacktrace()
 	if err != nil {
@@ -90,11 +91,11 @@ def entry(e) = [e.score.to_s, e.at.to_f, e.error?] + view(e)
 `
 
 func entryView(e *inspect.SortedEntry) []any {
-	score := troupe.FormatScore(e.Score())
+	score := scores.Format(e.Score())
 	if !strings.Contains(score, ".") {
 		score += ".0" // Ruby's text of a whole float
 	}
-	return append([]any{score, troupe.Score(e.At()), e.ErrorClass() != ""}, view(&e.JobRecord)...)
+	return append([]any{score, scores.Of(e.At()), e.ErrorClass() != ""}, view(&e.JobRecord)...)
 }
 
 func entryViews(entries []*inspect.SortedEntry) []any {
@@ -179,7 +180,7 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 	for _, glob := range []string{"RuntimeError", `*\[1?\]*`} {
 		found := all(t, rs.Scan(ctx, glob))
 		slices.SortFunc(found, func(a, b *inspect.SortedEntry) int {
-			return gocmp.Or(strings.Compare(troupe.FormatScore(a.Score()), troupe.FormatScore(b.Score())), strings.Compare(a.Raw(), b.Raw()))
+			return gocmp.Or(strings.Compare(scores.Format(a.Score()), scores.Format(b.Score())), strings.Compare(a.Raw(), b.Raw()))
 		})
 		same(t, "scan", entryViews(found), next())
 	}
@@ -189,7 +190,7 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 
 	ps := must(i.Processes(ctx))(t)
 	var processes []any
-	unix := func(at time.Time) float64 { return troupe.Score(at) }
+	unix := func(at time.Time) float64 { return scores.Of(at) }
 	for _, p := range ps {
 		version := any(p.Version)
 		if version == "" {
@@ -229,7 +230,7 @@ func seeded(t *testing.T, rdb *redis.Client) {
 	for n := range 12 {
 		add(t, rdb, "retry", 1695225036.5+float64(n/3), failed(n, []string{"a", "b"}[n%2], n%3))
 		add(t, rdb, "schedule", 1895225036.25+float64(n/3), strings.Replace(job(100+n, "a"), `,"enqueued_at":1695224881.75`, "", 1))
-		add(t, rdb, "dead", troupe.Score(begin.Add(-time.Duration(n*20)*24*time.Hour)), failed(200+n, "c", 2))
+		add(t, rdb, "dead", scores.Of(begin.Add(-time.Duration(n*20)*24*time.Hour)), failed(200+n, "c", 2))
 		push(t, rdb, "q", job(300+n, "q"))
 	}
 	push(t, rdb, "other", job(400, "other"))

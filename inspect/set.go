@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // JobSet is one of the three sorted sets of jobs. Scores are seconds since the
@@ -74,11 +75,11 @@ func (s *JobSet) wake(ctx context.Context) { _ = s.i.rdb.Publish(ctx, keys.Wakeu
 // scoreOf returns the text of a time as a score. Sidekiq's pages cannot name
 // entries with negative ones.
 func scoreOf(t time.Time) (string, error) {
-	score := troupe.Score(t)
+	score := scores.Of(t)
 	if score < 0 {
 		return "", fmt.Errorf("got the time %s, want 1970 or later", t.UTC().Format(time.RFC3339))
 	}
-	return troupe.FormatScore(score), nil
+	return scores.Format(score), nil
 }
 
 // Order is the order of a page.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -97,7 +97,7 @@ func (w *setWalk) read(ctx context.Context, anchor string) ([]*SortedEntry, erro
 		w.limit = setPage
 	}
 	reply, err := pageScript.Run(ctx, w.set.i.rdb, []string{w.set.name},
-		direction, troupe.FormatScore(w.score), anchor, w.limit).StringSlice()
+		direction, scores.Format(w.score), anchor, w.limit).StringSlice()
 	if err != nil {
 		return nil, err
 	}

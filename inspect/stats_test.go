@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func TestStatsOfAnEmptyDatabaseAreZero(t *testing.T) {
@@ -42,7 +43,9 @@ func TestStatsSurviveKeysOfAnotherType(t *testing.T) {
 
 func TestLatencyOfBothFormsOfTime(t *testing.T) {
 	now := time.Now()
-	ago := func(d time.Duration, form troupe.Timestamps) string { return string(form.Format(now.Add(-d))) }
+	ago := func(d time.Duration, form troupe.Timestamps) string {
+		return string(scores.AppendTime(nil, now.Add(-d), form == troupe.TimestampsMillis))
+	}
 	for _, tt := range []struct {
 		name, raw string
 		want      time.Duration

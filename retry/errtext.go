@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/backtrace"
+	"github.com/troupehq/troupe/internal/encode"
 )
 
 const (
@@ -57,7 +59,7 @@ func packBacktrace(err error, n int) string {
 	if n == 0 {
 		return ""
 	}
-	lines := troupe.Backtrace(err)
+	lines := backtrace.Of(err)
 	if n > 0 && n < len(lines) {
 		lines = lines[:n]
 	}
@@ -68,7 +70,7 @@ func packBacktrace(err error, n int) string {
 	for i, line := range lines {
 		clean[i] = strings.ToValidUTF8(line, "\ufffd")
 	}
-	text, encodeErr := troupe.EncodeJSON(clean)
+	text, encodeErr := encode.JSON(clean)
 	if encodeErr != nil { // cannot be: strings of UTF-8
 		return ""
 	}

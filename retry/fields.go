@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // maxCount is where retry_count stops growing, so that nothing computed from it
@@ -99,7 +99,7 @@ func (f *failure) exhausted(limit int64) bool {
 	if !ok {
 		first = f.now
 	}
-	return window <= 0 || troupe.Score(first)+window < troupe.Score(f.now)
+	return window <= 0 || scores.Of(first)+window < scores.Of(f.now)
 }
 
 // backtraceLines returns how many lines to store: 0 none, below 0 all.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func TestWhatIsNoJobDies(t *testing.T) {
@@ -37,7 +37,7 @@ func TestWhatIsNoJobDies(t *testing.T) {
 				}
 				d.Payload = []byte(raw)
 			}
-			if d.Action != Dead || d.Reason != NotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != troupe.Score(now) || d.TrimMax != 10_000 {
+			if d.Action != Dead || d.Reason != NotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != scores.Of(now) || d.TrimMax != 10_000 {
 				t.Errorf("%s(%q): %+v", name, raw, d)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func TestDeadFalseDropsTheExhausted(t *testing.T) {
@@ -60,7 +61,7 @@ func TestWhatTheHandlerAsksFor(t *testing.T) {
 		if d.Action != Retry {
 			continue
 		}
-		wait := d.Score - troupe.Score(now)
+		wait := d.Score - scores.Of(now)
 		if wait < tt.wait-1e-6 || wait >= tt.wait+20 {
 			t.Errorf("%s: waits %v s, want %v and less than 20 more", name, wait, tt.wait)
 		}
@@ -119,7 +120,7 @@ func TestRetryInOfTheClass(t *testing.T) {
 		if d.Action != tt.action {
 			t.Errorf("%s: %v", name, d.Action)
 		}
-		if wait := d.Score - troupe.Score(now); d.Action == Retry && (wait < tt.wait-1e-6 || wait >= tt.wait+30) {
+		if wait := d.Score - scores.Of(now); d.Action == Retry && (wait < tt.wait-1e-6 || wait >= tt.wait+30) {
 			t.Errorf("%s: waits %v, want %v and less than 30 more", name, wait, tt.wait)
 		}
 		if d.Action == Retry && get(fields(t, d.Payload), "args") != "[1]" {

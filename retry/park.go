@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // IsPark tells whether err asks for a park (troupe.Park). Such a job has not
@@ -15,7 +16,7 @@ func IsPark(err error) bool { return err != nil && outcomeOf(err).Action == trou
 // fetched from (a job moved by hand, or without the field) is the field set.
 func (f *failure) park(d time.Duration) Decision {
 	wait := max(d, 0).Seconds()
-	dec := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(f.now) + wait, Wait: wait}
+	dec := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: scores.Of(f.now) + wait, Wait: wait}
 	if f.m.Queue() == f.FetchedFrom {
 		return dec
 	}

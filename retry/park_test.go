@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // Whatever the job says about retries, and whatever its class would answer.
@@ -25,7 +26,7 @@ func TestAParkLeavesNoTrace(t *testing.T) {
 			f.Options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { t.Error("RetryIn was asked"); return troupe.KillDelay }
 			f.Options.Exhausted = func(*troupe.Payload, error) bool { t.Error("Exhausted was asked"); return true }
 		})
-		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: troupe.Score(now) + 90, Wait: 90}
+		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: scores.Of(now) + 90, Wait: 90}
 		if fmt.Sprintf("%+v", d) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%q: %+v", payload, d)
 		}
@@ -52,7 +53,7 @@ func TestHowLongAParkIs(t *testing.T) {
 		-time.Hour: 0, 0: 0, time.Millisecond: 0.001, time.Hour: 3600, math.MaxInt64: 9223372036.854775807,
 	} {
 		got := decide(t, `{"queue":"default"}`, func(f *Failure) { f.Err = &troupe.OutcomeError{Action: troupe.ActionPark, Delay: d} })
-		if wait := got.Score - troupe.Score(now); math.Abs(wait-want) > 1e-6 {
+		if wait := got.Score - scores.Of(now); math.Abs(wait-want) > 1e-6 {
 			t.Errorf("%s: due in %v s, want %v", d, wait, want)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // recorded are the fields that a failure may write.
@@ -31,7 +33,7 @@ func jsonText(depth int) *rapid.Generator[string] {
 				"0", "-0", "1e3", "1.10", "5.0", "123456789012345678901234567890", "1e999", "-7E-2", "1795225014.20",
 			}).Draw(t, "number")
 		case 2:
-			text, _ := troupe.EncodeJSON(strings.ToValidUTF8(rapid.String().Draw(t, "string"), ""))
+			text, _ := encode.JSON(strings.ToValidUTF8(rapid.String().Draw(t, "string"), ""))
 			return string(text)
 		case 3:
 			return rapid.SampledFrom([]string{`"\u0041\/"`, `"\ud800"`, "\"\u2028<>&\"", `"\u0000"`}).Draw(t, "escapes")
@@ -147,11 +149,11 @@ func TestTheWaitLiesInSidekiqsRange(t *testing.T) {
 		random := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, math.MaxUint64})).Draw(t, "random")
 		raw := `{"retry":99}`
 		if count > 0 {
-			raw = `{"retry":99,"failed_at":1.5,"retry_count":` + string(troupe.FormatScore(float64(count-1))) + `}`
+			raw = `{"retry":99,"failed_at":1.5,"retry_count":` + string(scores.Format(float64(count-1))) + `}`
 		}
 		d := Policy{}.Decide(now, random, Failure{Raw: []byte(raw), FetchedFrom: "q", Err: boom})
 		least := float64(count*count*count*count + 15)
-		if wait := d.Score - troupe.Score(now); wait < least-1e-6 || wait >= least+float64(10*(count+1))-1+1e-3+1e-6 {
+		if wait := d.Score - scores.Of(now); wait < least-1e-6 || wait >= least+float64(10*(count+1))-1+1e-3+1e-6 {
 			t.Fatalf("count %d waits %v", count, wait)
 		}
 	})
@@ -181,8 +183,8 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 			Raw:         []byte(`{"retry":123456789012345678901234567890,"failed_at":1.5,"retry_count":` + count + `}`),
 			FetchedFrom: "q", Err: boom,
 		})
-		if d.Action != Retry || d.Score < troupe.Score(now) || d.Score > 2.1e11 || strings.ContainsAny(troupe.FormatScore(d.Score), "eE-") {
-			t.Errorf("count %s: %v, score %s", count, d.Action, troupe.FormatScore(d.Score))
+		if d.Action != Retry || d.Score < scores.Of(now) || d.Score > 2.1e11 || strings.ContainsAny(scores.Format(d.Score), "eE-") {
+			t.Errorf("count %s: %v, score %s", count, d.Action, scores.Format(d.Score))
 		}
 		if d.RetryCount <= 0 {
 			t.Errorf("count %s became %d", count, d.RetryCount)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
@@ -139,9 +140,9 @@ func (pol Policy) Invalid(now time.Time, raw []byte, queue string) Decision {
 
 // toDead sets what an insertion into the dead set needs.
 func (pol Policy) toDead(d *Decision, now time.Time) {
-	d.Score = troupe.Score(now)
+	d.Score = scores.Of(now)
 	if timeout := orDefault(pol.DeadTimeout, defaultDeadTimeout); timeout > 0 {
-		d.TrimBefore = troupe.Score(now.Add(-timeout))
+		d.TrimBefore = scores.Of(now.Add(-timeout))
 	}
 	d.TrimMax = max(orDefault(pol.DeadMax, defaultDeadMax), 0)
 }
@@ -200,7 +201,7 @@ func (f *failure) decide(random uint64) Decision {
 	}
 	wait = min(wait+jitter(random, f.count), maxWait)
 	return Decision{
-		Action: Retry, Reason: Failed, Score: toMillis(troupe.Score(f.now) + wait), Wait: toMillis(wait),
+		Action: Retry, Reason: Failed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // rubyError is an error with a class of Ruby's.
@@ -329,7 +330,7 @@ func TestTheBoundsOfTheDeadSet(t *testing.T) {
 		{Policy{DeadMax: -1, DeadTimeout: -1}, 0, 0},
 	} {
 		d := tt.pol.Decide(now, rand.Uint64(), Failure{Raw: []byte(`{"retry":0}`), FetchedFrom: "q", Err: boom})
-		if d.Action != Dead || d.Score != troupe.Score(now) || math.Abs(d.TrimBefore-tt.before) > 1e-6 || d.TrimMax != tt.max {
+		if d.Action != Dead || d.Score != scores.Of(now) || math.Abs(d.TrimBefore-tt.before) > 1e-6 || d.TrimMax != tt.max {
 			t.Errorf("%+v: %+v", tt.pol, d)
 		}
 	}

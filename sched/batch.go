@@ -13,11 +13,13 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/backtrace"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // batch sorts members by what is to become of them.
@@ -63,7 +65,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case errors.As(err, &fault) && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
-			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", troupe.Backtrace(err)) //nolint:zerologlint // joblog.Err returns it
+			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", backtrace.Of(err)) //nolint:zerologlint // joblog.Err returns it
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case fault == nil && errors.As(err, new(*client.FieldError)):
@@ -186,8 +188,8 @@ func (b *batch) refused(g *moving.Group) error {
 // death is what a member needs that goes to the dead set now.
 func (s *Scheduler) death(now time.Time) moving.Death {
 	return moving.Death{
-		Score:  troupe.FormatScore(troupe.Score(now)),
-		Oldest: troupe.FormatScore(troupe.Score(now.Add(-s.cfg.DeadTimeout))),
+		Score:  scores.Format(scores.Of(now)),
+		Oldest: scores.Format(scores.Of(now.Add(-s.cfg.DeadTimeout))),
 		Keep:   s.cfg.DeadMax,
 	}
 }

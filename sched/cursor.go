@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 const (
@@ -90,7 +90,7 @@ func (c *cursor) end(now, redisNow time.Time, stay int, more bool) (again time.T
 	c.leave()
 	if first := c.held.first(now); !first.IsZero() {
 		again = earliest(c.full, first)
-		c.floor.Store(&floor{"(" + troupe.FormatScore(troupe.Score(redisNow.Add(-younger))), again})
+		c.floor.Store(&floor{"(" + scores.Format(scores.Of(redisNow.Add(-younger))), again})
 	}
 	return again
 }

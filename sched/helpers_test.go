@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -24,7 +25,7 @@ func add(t testing.TB, rdb redis.Cmdable, set sched.Set, at time.Time, members .
 	t.Helper()
 	z := make([]redis.Z, len(members))
 	for i, m := range members {
-		z[i] = redis.Z{Score: troupe.Score(at) + float64(i)*1e-3, Member: m}
+		z[i] = redis.Z{Score: scores.Of(at) + float64(i)*1e-3, Member: m}
 	}
 	for len(z) > 0 {
 		n := min(len(z), 1000)

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -61,7 +62,7 @@ func TestJobsAreExactlyOnTimeBesideABacklog(t *testing.T) {
 			var z []redis.Z
 			for range 4000 {
 				retries = append(retries, job(len(retries), "q"))
-				z = append(z, redis.Z{Score: troupe.Score(at), Member: retries[len(retries)-1]})
+				z = append(z, redis.Z{Score: scores.Of(at), Member: retries[len(retries)-1]})
 			}
 			if err := mem.Client.ZAdd(ctx, "retry", z...).Err(); err != nil {
 				t.Fatal(err)
@@ -257,7 +258,7 @@ func TestASlowPreparationLosesTheLockWithoutHarm(t *testing.T) {
 // A job that was put off while it was prepared waits for its new time.
 func TestAJobThatIsPutOffMeanwhileStays(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	later := troupe.Score(time.Now().Add(time.Hour))
+	later := scores.Of(time.Now().Add(time.Hour))
 	putOff := func(next client.PushFunc) client.PushFunc {
 		return func(ctx context.Context, p *troupe.Payload) error {
 			if string(p.Args()) == "[1]" {

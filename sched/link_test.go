@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -204,7 +205,7 @@ func TestFreshMembersDoNotWaitBehindOldOnes(t *testing.T) {
 				if name == "slow" {
 					cfg.Client = client.New(mem.Client, client.WithMiddleware(slow))
 				}
-				score := redis.Z{Score: troupe.Score(time.Now().Add(-time.Hour))} // all have the same
+				score := redis.Z{Score: scores.Of(time.Now().Add(-time.Hour))} // all have the same
 				var z []redis.Z
 				for i := range old {
 					score.Member = job(i, queue)

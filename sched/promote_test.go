@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -37,7 +38,7 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	// The score is a double, which may stand up to 120 ns before the time itself.
-	if d := got.Next.Sub(later); troupe.Score(got.Next) < troupe.Score(later) || d > 10*time.Microsecond {
+	if d := got.Next.Sub(later); scores.Of(got.Next) < scores.Of(later) || d > 10*time.Microsecond {
 		t.Errorf("next is %v after the first entry", d)
 	}
 	a := rdb.LRange(ctx, "queue:a", 0, -1).Val()
@@ -116,7 +117,7 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	var log logbook
 	s := sched.New(sched.Config{Redis: rdb, Logger: log.logger(), DeadMax: 100, DeadTimeout: time.Hour})
 	now := time.Now()
-	rdb.ZAdd(ctx, "dead", redis.Z{Score: 5, Member: "too old"}, redis.Z{Score: troupe.Score(now.Add(-time.Minute)), Member: "kept"})
+	rdb.ZAdd(ctx, "dead", redis.Z{Score: 5, Member: "too old"}, redis.Z{Score: scores.Of(now.Add(-time.Minute)), Member: "kept"})
 	add(t, rdb, sched.Schedule, now.Add(-time.Minute), append(slices.Clone(bad), job(1, "q"))...)
 	if got := drain(t, s, sched.Schedule); got.Moved != 1 || got.Dead != len(bad) || !got.Next.IsZero() {
 		t.Fatalf("%+v, want %d dead", got, len(bad))
@@ -139,7 +140,7 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 			}
 			kept = append(kept, member)
 		}
-		if member != "kept" && (!slices.Contains(bad, member) || math.Abs(z.Score-troupe.Score(now)) > 60) {
+		if member != "kept" && (!slices.Contains(bad, member) || math.Abs(z.Score-scores.Of(now)) > 60) {
 			t.Errorf("dead at %v: %q", z.Score, z.Member)
 		}
 	}
@@ -372,7 +373,7 @@ func TestEveryMemberEndsInOnePlace(t *testing.T) {
 				at = time.Now().Add(time.Hour)
 			}
 			want[member] = kind
-			if err := rdb.ZAdd(ctx, "retry", redis.Z{Score: troupe.Score(at), Member: member}).Err(); err != nil {
+			if err := rdb.ZAdd(ctx, "retry", redis.Z{Score: scores.Of(at), Member: member}).Err(); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -402,7 +403,7 @@ func TestEveryMemberEndsInOnePlace(t *testing.T) {
 		}
 		for _, z := range rdb.ZRangeWithScores(ctx, "retry", 0, -1).Val() {
 			kind := "odd"
-			if z.Score > troupe.Score(time.Now()) {
+			if z.Score > scores.Of(time.Now()) {
 				kind = "future"
 			}
 			put(z.Member.(string), kind)

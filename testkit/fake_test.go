@@ -50,7 +50,7 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 			t.Fatal(err)
 		}
 		due := time.Now().Add(time.Hour).Truncate(time.Second)
-		if _, err := q.Client.PushAt(ctx, due, &receipt{1}); err != nil {
+		if _, err := q.Client.Push(ctx, &receipt{1}, client.At(due)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := q.Client.PushClass(ctx, "Unwanted", nil); got != "" || err != nil {
@@ -171,7 +171,7 @@ func TestInlineRunsAtOnce(t *testing.T) {
 	var q *testkit.Pushes
 	troupe.Handle(&r, func(ctx context.Context, j *troupe.Job[charge]) error {
 		order = append(order, "charge in")
-		_, err := q.Client.PushIn(ctx, time.Hour, &receipt{j.Args.Account}, client.Queue("mail"))
+		_, err := q.Client.Push(ctx, &receipt{j.Args.Account}, client.In(time.Hour), client.Queue("mail"))
 		order = append(order, "charge out")
 		return err
 	})
@@ -261,7 +261,7 @@ func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
 						return q.Client.Push(t.Context(), charge{1, 100, ""}, client.Queue("critical"))
 					},
 					func() (string, error) { return q.Client.Push(t.Context(), charge{2, 200, "x"}) },
-					func() (string, error) { return q.Client.PushIn(t.Context(), time.Hour, &receipt{1}) },
+					func() (string, error) { return q.Client.Push(t.Context(), &receipt{1}, client.In(time.Hour)) },
 				} {
 					if _, err := push(); err != nil {
 						tb.Fatal(err)

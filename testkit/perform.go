@@ -7,6 +7,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/jobgroup"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // Context returns a context like the one that a handler gets from the daemon;
@@ -19,7 +22,7 @@ func Context(tb testing.TB, info troupe.JobInfo) context.Context {
 
 func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 	if info.JID == "" {
-		info.JID = troupe.NewJID()
+		info.JID = jobid.New()
 	}
 	if info.Queue == "" {
 		info.Queue = "default"
@@ -28,7 +31,7 @@ func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 		info.Capsule = "default"
 	}
 	info.Attempt = max(1, info.Attempt)
-	return troupe.WithJobInfo(ctx, info)
+	return context.WithValue(ctx, jobctx.Info{}, &info)
 }
 
 // Perform runs fn once with args, as the daemon would after a push with opts: the
@@ -98,7 +101,7 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
-	ctx, goroutines := troupe.WithGoroutines(ctx)
+	ctx, goroutines := jobgroup.With(ctx)
 	err, _ = goroutines.Wait(entry.Chain(r.mw...).Perform(ctx, p.Clone()))
 	return err
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/encode"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -106,14 +106,14 @@ func arguments(args []string, list string, given bool) (json.RawMessage, error) 
 		}
 		values[i] = json.RawMessage(arg)
 		if !json.Valid(values[i]) {
-			text, err := troupe.EncodeJSON(arg)
+			text, err := encode.JSON(arg)
 			if err != nil {
 				return nil, fmt.Errorf("encode ARG %d: %w", i+1, err)
 			}
 			values[i] = text
 		}
 	}
-	raw, err := troupe.EncodeJSON(values)
+	raw, err := encode.JSON(values)
 	if err != nil {
 		return nil, fmt.Errorf("encode arguments: %w", err)
 	}

@@ -56,9 +56,9 @@ all stacks. Logs go to stderr.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.VarP(countFlag{&flags.Concurrency, config.MaxConcurrency}, "concurrency", "c", "processors, of the capsule default (10)")
+	f.VarP(countFlag{&flags.Concurrency, 10_000}, "concurrency", "c", "processors, of the capsule default (10)")
 	f.VarP(queueFlag{&queues}, "queue", "q", "queue to work on, repeatable; of the capsule default (default)")
-	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", fmt.Sprintf("configuration file (%s, %s)", config.DefaultFiles[0], config.DefaultFiles[1]))
+	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", "configuration file (troupe.yml, config/sidekiq.yml)")
 	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
 	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
 	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", "time that running jobs have to end at a stop (25s)")
@@ -133,7 +133,7 @@ capsules, queues, strategies, handlers. Credentials are not shown.`,
 		},
 	}
 	f := cmd.Flags()
-	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", fmt.Sprintf("configuration file (%s, %s)", config.DefaultFiles[0], config.DefaultFiles[1]))
+	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", "configuration file (troupe.yml, config/sidekiq.yml)")
 	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
 	return cmd
 }

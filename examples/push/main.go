@@ -40,8 +40,8 @@ func run(ctx context.Context, rdb redis.UniversalClient) error {
 	}
 	fmt.Println(jid)
 
-	// in ten minutes; PushAt takes a time. An option counts before the type's Defaults
-	if _, err := c.PushIn(ctx, 10*time.Minute, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.Queue("default")); err != nil {
+	// in ten minutes; client.At takes a time. An option counts before the type's Defaults
+	if _, err := c.Push(ctx, ChargeCard{AccountID: 42, Cents: 500, Currency: "EUR"}, client.In(10*time.Minute), client.Queue("default")); err != nil {
 		return err
 	}
 

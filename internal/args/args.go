@@ -1,5 +1,5 @@
 // Package args maps the arguments of a job, a JSON array, to Go types: positions to the
-// fields of a struct, one value, or a slice. See troupe.EncodeArgs for the rules.
+// fields of a struct, one value, or a slice. See troupe.Args for the rules.
 package args
 
 import (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 const (
@@ -106,7 +107,7 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 			"info", s.Info.JSON(),
 			"concurrency", s.Info.Concurrency(),
 			"busy", len(s.Work),
-			"beat", []byte(troupe.TimestampsFloat.Format(s.Now)),
+			"beat", scores.AppendTime(nil, s.Now, false),
 			"rtt_us", rtt.Microseconds(),
 			"quiet", strconv.FormatBool(s.Quiet),
 			"rss", s.RSS,

@@ -2,6 +2,7 @@ package beat
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +74,7 @@ func (i Info) JSON() []byte {
 	setList(&p, "labels", valid(i.Labels))
 	p.SetString("identity", i.Identity)
 	p.SetString("version", i.Version)
-	p.SetBool("embedded", i.Embedded)
+	p.Set("embedded", strconv.AppendBool(nil, i.Embedded))
 	return p.Bytes()
 }
 

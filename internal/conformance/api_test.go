@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func TestCheck27RubysStatsRiseByExactlyWhatGoRan(t *testing.T) {
@@ -58,12 +58,12 @@ func TestCheck28RubysRescheduleOfAGoJobLeavesOneMember(t *testing.T) {
 	args := `["<&>` + "\u2028\u2029" + ` 😀",123456789012345678901234567890,100.0,0.1,{"é":[null]}]`
 	jid := s.push("Record", args, client.At(at), with("custom", map[string]any{"a": 1.0}), client.Tags("é"))
 	raw, _ := s.find("schedule", jid)
-	s.ruby(`Sidekiq::ScheduledSet.new.find_job(args[0]).reschedule(args[1])`, nil, jid, troupe.Score(at.Add(100*time.Second)))
+	s.ruby(`Sidekiq::ScheduledSet.new.find_job(args[0]).reschedule(args[1])`, nil, jid, scores.Of(at.Add(100*time.Second)))
 	if members := s.members("schedule"); len(members) != 1 || members[0] != raw {
 		t.Fatalf("schedule has %q, want %s", members, raw)
 	}
-	if _, score := s.find("schedule", jid); score < troupe.Score(at)+99.999 || score > troupe.Score(at)+100.001 {
-		t.Errorf("score %f, scheduled for %f", score, troupe.Score(at))
+	if _, score := s.find("schedule", jid); score < scores.Of(at)+99.999 || score > scores.Of(at)+100.001 {
+		t.Errorf("score %f, scheduled for %f", score, scores.Of(at))
 	}
 
 	// the same with what the retry logic has written
@@ -93,7 +93,7 @@ func (s *site) pair(set string) (jids, raws [2]string) {
 			jids[i] = s.push("Fail", `["é<&>"]`, client.Retry(0))
 		}
 	}
-	score := troupe.Score(time.Now()) + 1000.125
+	score := scores.Of(time.Now()) + 1000.125
 	for i, jid := range jids {
 		raws[i], _ = s.awaitIn(set, jid)
 		s.must(s.rdb.ZAddXX(s.t.Context(), set, redis.Z{Score: score, Member: raws[i]}).Err())
@@ -194,5 +194,5 @@ func TestCheck31AManualRetryOfAFirstFailureIsAccepted(t *testing.T) {
 // key is the name of an entry on the pages.
 func key(s *site, set, jid string) string {
 	_, score := s.find(set, jid)
-	return troupe.FormatScore(score) + "-" + jid
+	return scores.Format(score) + "-" + jid
 }

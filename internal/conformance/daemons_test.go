@@ -87,7 +87,7 @@ func (s *site) process(spec workerSpec) *goProcess {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
-	p := chaos.Launch(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+encode(s.filled(spec)))
+	p := chaos.Launch(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+asJSON(s.filled(spec)))
 	g := &goProcess{Process: p, identity: p.Ready()}
 	await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g

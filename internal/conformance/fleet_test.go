@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // fleet is a site with Ruby and Go servers on the same queues.
@@ -111,7 +111,7 @@ func (f *fleet) burst(n int) {
 // retrySoon makes retries due within half a second instead of 15 s and more.
 func (f *fleet) retrySoon() {
 	f.t.Helper()
-	now := troupe.Score(time.Now())
+	now := scores.Of(time.Now())
 	late, err := f.rdb.ZRangeArgs(f.t.Context(), redis.ZRangeArgs{
 		Key: "retry", ByScore: true, Start: now + 5, Stop: "+inf",
 	}).Result()

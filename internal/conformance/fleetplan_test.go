@@ -75,7 +75,7 @@ func (j *fleetJob) runs() (n int, place string) {
 
 // args are the task and texts that one side might spoil.
 func (j *fleetJob) args() json.RawMessage {
-	return json.RawMessage(`[` + encode(j.task) + `,123456789012345678901234567890,1.5,null,{"é":["` + "\u2028" + `😀<&>"]}]`)
+	return json.RawMessage(`[` + asJSON(j.task) + `,123456789012345678901234567890,1.5,null,{"é":["` + "\u2028" + `😀<&>"]}]`)
 }
 
 // fields are those of the payload besides class, args and at.

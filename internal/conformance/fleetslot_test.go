@@ -93,7 +93,7 @@ func (f *fleet) start(side string) *fleetProcess {
 			},
 		})
 		cmd := exec.CommandContext(context.Background(), self)
-		return &fleetProcess{Process: chaos.Launch(f.t, "go", cmd, workerEnv+"="+encode(spec)), side: side}
+		return &fleetProcess{Process: chaos.Launch(f.t, "go", cmd, workerEnv+"="+asJSON(spec)), side: side}
 	}
 	file, err := filepath.Abs(filepath.Join("testdata", "fleet.rb"))
 	f.must(err)

@@ -98,7 +98,7 @@ func (w *worker) noteRun(n fleetNote, begun int64) int64 {
 	var count *redis.IntCmd
 	_, err := w.book.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 		count = pipe.HIncrBy(ctx, fleetBegun, n.JID, begun)
-		return pipe.RPush(ctx, fleetNotes, encode(n)).Err()
+		return pipe.RPush(ctx, fleetNotes, asJSON(n)).Err()
 	})
 	if err != nil {
 		panic(fmt.Sprintf("cannot write down a run: %v", err))

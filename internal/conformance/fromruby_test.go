@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // odd are argument lists that a careless peer would change, as Ruby code.
@@ -97,7 +97,7 @@ jid = Sidekiq::Client.push("class" => "Record", "queue" => "later", "args" => ["
 	}
 	sameFields(t, pushed.Stored, ruby6.Payload, "enqueued_at")
 	enqueued, ok := payload(t, ruby6.Payload).Time("enqueued_at")
-	if !ok || troupe.Score(enqueued) < pushed.At-1e-3 || form(field(t, ruby6.Payload, "enqueued_at")) != "seconds with a fraction" {
+	if !ok || scores.Of(enqueued) < pushed.At-1e-3 || form(field(t, ruby6.Payload, "enqueued_at")) != "seconds with a fraction" {
 		t.Errorf("enqueued_at is %s, the job was due at %f", field(t, ruby6.Payload, "enqueued_at"), pushed.At)
 	}
 	if !s.rdb.SIsMember(t.Context(), "queues", "later").Val() {

@@ -42,7 +42,7 @@ func await(t testing.TB, what string, cond func() bool) {
 // tail is the end of s, n bytes of it.
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-func encode(v any) string {
+func asJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/encode"
 )
 
 // metricsOf is what a Metrics page shows of a class.
@@ -148,7 +148,7 @@ func dump(t *testing.T, rdb *redis.Client) string {
 		if rdb.Type(ctx, key).Val() == "hash" {
 			content = rdb.HGetAll(ctx, key).Val()
 		}
-		text, err := troupe.EncodeJSON(content)
+		text, err := encode.JSON(content)
 		if err != nil {
 			t.Fatal(err)
 		}

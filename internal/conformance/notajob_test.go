@@ -110,8 +110,8 @@ func TestCheck10WhatIsNoJobIsDeadAndNotCounted(t *testing.T) {
 		decode(t, string(e.DisplayArgs()), &one.Args)
 		ours = append(ours, one)
 	}
-	if len(theirs) != len(noJSON)+len(noObject) || encode(theirs) != encode(ours) {
-		t.Errorf("Ruby's DeadSet shows %s\nGo's %s", encode(theirs), encode(ours))
+	if len(theirs) != len(noJSON)+len(noObject) || asJSON(theirs) != asJSON(ours) {
+		t.Errorf("Ruby's DeadSet shows %s\nGo's %s", asJSON(theirs), asJSON(ours))
 	}
 }
 

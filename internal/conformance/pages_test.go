@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // populate makes a site on which there is everything that Go writes, by Go's own
@@ -85,7 +85,7 @@ func (s *site) populate() (busy string, stop func()) {
 func (s *site) putOff(set string) {
 	s.t.Helper()
 	for i, raw := range s.members(set) {
-		score := troupe.Score(time.Now().Add(time.Hour + time.Duration(i)*time.Second))
+		score := scores.Of(time.Now().Add(time.Hour + time.Duration(i)*time.Second))
 		s.must(s.rdb.ZAddXX(s.t.Context(), set, redis.Z{Score: score, Member: raw}).Err())
 	}
 }

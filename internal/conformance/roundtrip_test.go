@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // What a failure writes, and what a push into a queue writes.
@@ -72,7 +73,7 @@ func (j *trip) enter() {
 	ctx, way := j.site.t.Context(), rapid.IntRange(0, 3).Draw(j.t, "way in")
 	later := time.Now().Add(10 * time.Millisecond)
 	if way == 1 {
-		known["at"] = string(troupe.FormatScore(troupe.Score(later)))
+		known["at"] = string(scores.Format(scores.Of(later)))
 	}
 	j.raw = drawJob(j.t, known)
 	switch way {
@@ -88,7 +89,7 @@ func (j *trip) enter() {
 		j.put("trip", j.raw)
 		j.ran(nil)
 	case 3: // likewise
-		j.must(j.rdb.ZAdd(ctx, "schedule", redis.Z{Score: troupe.Score(later), Member: j.raw}).Err())
+		j.must(j.rdb.ZAdd(ctx, "schedule", redis.Z{Score: scores.Of(later), Member: j.raw}).Err())
 		j.ran(nil, enqueueFields...)
 	}
 }

@@ -97,7 +97,7 @@ func (c *console) ask(request map[string]any, answer any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer time.AfterFunc(4*soon, c.Kill).Stop() // rather than wait for ever
-	if _, err := fmt.Fprintln(c.in, encode(request)); err != nil {
+	if _, err := fmt.Fprintln(c.in, asJSON(request)); err != nil {
 		return err
 	}
 	text, err := c.out.ReadBytes('\n')

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // site is one database with Go on one side of it and Ruby on the other.
@@ -130,7 +131,7 @@ func (s *site) awaitIn(set, jid string) (raw string, score float64) {
 // due makes a member of a sorted set due now.
 func (s *site) due(set, raw string) {
 	s.t.Helper()
-	now := troupe.Score(time.Now())
+	now := scores.Of(time.Now())
 	s.must(s.rdb.ZAddXX(s.t.Context(), set, redis.Z{Score: now, Member: raw}).Err())
 }
 

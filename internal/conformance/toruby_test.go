@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func TestCheck14WhatGoPushesRubyRunsWithEqualArgs(t *testing.T) {
@@ -76,7 +77,7 @@ func TestCheck15WhatGoSchedulesRubysPollerEnqueues(t *testing.T) {
 			t.Errorf("in schedule %s is %s", key, text)
 		}
 	}
-	if field(t, run.Job, "at") != "" || field(t, run.Job, "enqueued_at") == "" || score != troupe.Score(at) {
+	if field(t, run.Job, "at") != "" || field(t, run.Job, "enqueued_at") == "" || score != scores.Of(at) {
 		t.Errorf("score %f for %v, Ruby ran %s", score, at, run.Job)
 	}
 	sameFields(t, stored, run.Job)

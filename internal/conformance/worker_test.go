@@ -185,7 +185,7 @@ func (w *worker) note(what string, p *troupe.Payload, info troupe.JobInfo) {
 		What: what, PID: os.Getpid(), JID: p.JID(), Class: info.Class, Queue: info.Queue,
 		Args: string(p.Args()), Payload: string(p.Bytes()), At: time.Now().UnixMicro(),
 	}
-	if err := w.book.RPush(context.Background(), eventsKey, encode(e)).Err(); err != nil {
+	if err := w.book.RPush(context.Background(), eventsKey, asJSON(e)).Err(); err != nil {
 		panic(fmt.Sprintf("cannot write down a run: %v", err))
 	}
 }

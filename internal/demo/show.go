@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/internal/ossignal"
 )
 
@@ -49,7 +50,7 @@ func newShow(o options, d display) (*show, error) {
 	s := &show{o: o, display: d, store: st, measures: &measures{began: time.Now()}}
 	s.log = zerolog.New(s.display.logs()).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	s.census = &census{rdb: st.client}
-	s.players = &players{measures: s.measures, run: troupe.NewJID(), curtain: make(chan struct{})}
+	s.players = &players{measures: s.measures, run: jobid.New(), curtain: make(chan struct{})}
 	s.pushing, s.stopPushing = context.WithCancel(context.Background())
 	if s.daemon, err = actors.New(s.config()); err != nil {
 		st.close()

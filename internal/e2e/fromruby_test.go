@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -94,7 +95,7 @@ show(single: single, bulk: bulk, at: at, late: late, stored: stored)`, &pushed)
 			t.Errorf("%s was %s, is %s", key, b, a)
 		}
 	}
-	if enqueued, ok := after.Time("enqueued_at"); !ok || troupe.Score(enqueued) < pushed.At {
+	if enqueued, ok := after.Time("enqueued_at"); !ok || scores.Of(enqueued) < pushed.At {
 		t.Errorf("enqueued_at %v", enqueued)
 	}
 	if known := rdb.SMembers(t.Context(), "queues").Val(); !slices.Contains(known, "later") {

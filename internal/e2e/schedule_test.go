@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -39,7 +39,7 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := time.Now().Add(4 * time.Second)
-	p := troupeCmd(t, nil, "push", "Record", "--at", string(troupe.FormatScore(troupe.Score(at))), "--redis", url)
+	p := troupeCmd(t, nil, "push", "Record", "--at", string(scores.Format(scores.Of(at))), "--redis", url)
 	if code := p.Exit(soon); code != 0 {
 		t.Fatalf("push: %s", p.Stderr())
 	}
@@ -48,15 +48,15 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 		t.Logf("%s: started %s after its time", who, due(t, rec, jid, score))
 		clean(t, rdb)
 	}
-	check("command", strings.TrimSpace(p.Stdout()), troupe.Score(at))
+	check("command", strings.TrimSpace(p.Stdout()), scores.Of(at))
 	at = time.Now().Add(500 * time.Millisecond)
 	jid, _ := push(t, rdb, "Record", "[]", client.At(at))
-	check("client", jid, troupe.Score(at))
+	check("client", jid, scores.Of(at))
 	var score float64
 	ruby(t, url, `at = Time.now.to_f + 1.5
 show([Sidekiq::Client.push("class" => "Record", "args" => [], "at" => at), at])`, &[]any{&jid, &score})
 	check("Ruby", jid, score)
-	score = troupe.Score(time.Now().Add(500 * time.Millisecond))
+	score = scores.Of(time.Now().Add(500 * time.Millisecond))
 	jid = "0123456789abcdef01234567"
 	if err := rdb.ZAdd(t.Context(), "retry", redis.Z{Score: score, Member: `{"retry":true,"queue":"default","class":"Record",` +
 		`"args":[],"jid":"` + jid + `","created_at":1795224881.1,"failed_at":1795224881.2,"retry_count":0}`}).Err(); err != nil {
@@ -87,11 +87,11 @@ func TestAnotherProcessTakesTheWatchOver(t *testing.T) {
 		before, _ := push(t, rdb, "Record", "[]", client.At(at))
 		byIdentity[leader].Kill()
 		delete(byIdentity, leader)
-		late := due(t, rec, before, troupe.Score(at))
+		late := due(t, rec, before, scores.Of(at))
 		at = time.Now().Add(200 * time.Millisecond)
 		after, _ := push(t, rdb, "Record", "[]", client.At(at))
 		t.Logf("round %d: a job pushed before the death started %s after its time, one pushed after it %s", round, late,
-			due(t, rec, after, troupe.Score(at)))
+			due(t, rec, after, scores.Of(at)))
 	}
 	clean(t, rdb)
 }

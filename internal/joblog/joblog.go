@@ -8,13 +8,14 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // Seconds adds a span of time; whole microseconds are written in half the time that
 // zerolog takes for a float.
 func Seconds(line *zerolog.Event, key string, s float64) *zerolog.Event {
 	var buf [24]byte
-	return line.RawJSON(key, troupe.AppendScore(buf[:0], s))
+	return line.RawJSON(key, scores.Append(buf[:0], s))
 }
 
 // Err adds err to a line, cut to cut.Max bytes; then "error_bytes" is its full length.

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // Class is the class of a job that holds the text of what is no job as its one
@@ -49,7 +50,7 @@ func Keep(raw []byte, queue string, now time.Time, form troupe.Timestamps) []byt
 	p.SetString("args", string(raw))
 	text, _ := p.Get("args")
 	p.Set("args", append(append([]byte{'['}, text...), ']'))
-	p.SetString("jid", troupe.NewJID())
+	p.SetString("jid", jobid.New())
 	p.SetTime("created_at", now, form)
 	p.SetTime("enqueued_at", now, form)
 	p.SetString("error_message", err.Error())

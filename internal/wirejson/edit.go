@@ -61,9 +61,6 @@ func (o *Object) SetInt(key string, value int64) {
 	o.Set(key, strconv.AppendInt(o.Room(intRoom), value, 10))
 }
 
-// SetBool sets a field to true or false.
-func (o *Object) SetBool(key string, value bool) { o.Set(key, strconv.AppendBool(nil, value)) }
-
 // Delete removes a field; an absent one is no change.
 func (o *Object) Delete(key string) {
 	if i := o.find(key); i >= 0 {

@@ -17,7 +17,7 @@ type Fault struct {
 }
 
 // Encode returns v as Ruby's generator would write it, by the rules of
-// troupe.EncodeJSON, for a place inside depth containers.
+// troupe.Payload.SetJSON, for a place inside depth containers.
 func Encode(v any, depth int) ([]byte, *Fault) {
 	out, err := appendAny(nil, v, depth)
 	if err != nil {

@@ -16,7 +16,7 @@ func checkScan(t *testing.T, raw []byte) {
 	before := bytes.Clone(raw)
 	p, err := troupe.ParsePayload(raw)
 	object := bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{"))
-	want := json.Valid(raw) && object && depthOf(raw) <= troupe.MaxDepth
+	want := json.Valid(raw) && object && depthOf(raw) <= wirejson.MaxDepth
 	if got := err == nil; got != want {
 		t.Fatalf("troupe.ParsePayload(%q): %v, want it to parse: %v", raw, err, want)
 	}

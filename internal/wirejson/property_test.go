@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/encode"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -41,7 +42,7 @@ func drawText(t *rapid.T, depth int) string {
 }
 
 func drawString(t *rapid.T) string {
-	text, err := troupe.EncodeJSON(rapid.String().Draw(t, "text"))
+	text, err := encode.JSON(rapid.String().Draw(t, "text"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func drawPayload(t *rapid.T) (raw []byte, keys []string, texts map[string]string
 		if _, dup := texts[k]; dup {
 			continue
 		}
-		name, _ := troupe.EncodeJSON(k)
+		name, _ := encode.JSON(k)
 		text := drawText(t, 3)
 		raw = append(raw, separator(t, len(keys))...)
 		raw = append(append(append(raw, name...), ':'), text...)
@@ -161,7 +162,7 @@ func drawValue(t *rapid.T, depth int) any {
 func TestEncodeJSONDecodesEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawValue(t, 4)
-		text, err := troupe.EncodeJSON(want)
+		text, err := encode.JSON(want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +176,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 		// Canonical text is a fixed point, also as raw JSON.
-		if again, err := troupe.EncodeJSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
+		if again, err := encode.JSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
 			t.Fatalf("%s becomes %s, %v", text, again, err)
 		}
 	})
@@ -184,7 +185,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 func TestFloatsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Float64().Draw(t, "float")
-		text, err := troupe.EncodeJSON(want)
+		text, err := encode.JSON(want)
 		var got float64
 		if err != nil || json.Unmarshal(text, &got) != nil || got != want {
 			t.Fatalf("%v becomes %s, %v", want, text, err)
@@ -217,7 +218,7 @@ func TestArgsRoundTripProperty(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "rest") {
 			want.R = append(want.R, rapid.String().Draw(t, "r"))
 		}
-		raw, err := troupe.EncodeArgs(want)
+		raw, err := encode.Args(want)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,46 +7,6 @@ import (
 	"time"
 )
 
-// millionthsMax is below what the proof in AppendScore needs: doubles up to there are
-// closer together than millionths.
-const millionthsMax = 1 << 32
-
-// AppendScore adds to b the shortest decimal text that reads back as f, without an
-// exponent. What is a whole number of
-// millionths, as times mostly are, takes 0.6 of the time that strconv needs.
-//
-// Two decimals with at most six places are 1e-6 apart or equal. Doubles below 2^32
-// are at most 4.8e-7 apart, so no more than one such decimal reads as f. If there is
-// one, a shorter text would be another, and there is none.
-func AppendScore(b []byte, f float64) []byte {
-	if f > 0 && f < millionthsMax {
-		n := uint64(f*1e6 + 0.5)
-		if float64(n)/1e6 == f {
-			return millionths(b, n)
-		}
-	}
-	return strconv.AppendFloat(b, f, 'f', -1, 64)
-}
-
-// millionths adds n/1e6 without zeros in the end.
-func millionths(b []byte, n uint64) []byte {
-	b = strconv.AppendUint(b, n/1e6, 10)
-	rest := uint32(n % 1e6)
-	if rest == 0 {
-		return b
-	}
-	b = append(b, '.', 0, 0, 0, 0, 0, 0)
-	end := 0
-	for i := 1; i <= 6; i++ {
-		d := byte(rest % 10)
-		if rest /= 10; d != 0 && end == 0 {
-			end = i
-		}
-		b[len(b)-i] = '0' + d
-	}
-	return b[:len(b)-end+1]
-}
-
 // The years 1970 to 5138 in seconds lie below msFrom, those from 1973 on in
 // milliseconds above it; maxSeconds is the end of the year 9999.
 const (

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/meter"
 	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // pushGap is the mean time between two pushes to idle processes.
@@ -97,7 +97,7 @@ func push(ctx context.Context, st *store, f *fleet, first, n int) error {
 		if err := pause(ctx, pushGap/2+rand.N(pushGap)); err != nil {
 			return err
 		}
-		job := contender.Bytes(contender.Task{Index: int64(i), At: progress.Now()}, troupe.NewJID(), time.Now())
+		job := contender.Bytes(contender.Task{Index: int64(i), At: progress.Now()}, jobid.New(), time.Now())
 		if err := st.Redis.LPush(ctx, "queue:default", job).Err(); err != nil {
 			return err
 		}

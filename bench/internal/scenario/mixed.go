@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
+	"github.com/troupehq/troupe/internal/jobid"
 )
 
 // The mixed load: four processes of five processors, every 2 ms a job, of ten
@@ -62,7 +62,7 @@ func (l *Lab) mixed(ctx context.Context, c contender.Contender, burst int) error
 			if (i+k)%mixedEach == 0 {
 				t.Sleep = mixedLong.Microseconds()
 			}
-			jobs[k] = contender.Bytes(t, troupe.NewJID(), time.Now())
+			jobs[k] = contender.Bytes(t, jobid.New(), time.Now())
 		}
 		if err := st.Redis.LPush(ctx, "queue:default", jobs...).Err(); err != nil {
 			return err

@@ -64,7 +64,7 @@ func (b *Billing) Charge(ctx context.Context, j *troupe.Job[ChargeCard]) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.Jobs.PushIn(ctx, time.Minute, SendReceipt{AccountID: j.Args.AccountID, Cents: j.Args.Cents})
+	_, err = b.Jobs.Push(ctx, SendReceipt{AccountID: j.Args.AccountID, Cents: j.Args.Cents}, client.In(time.Minute))
 	return err
 }
 

@@ -1,4 +1,4 @@
-package troupe_test
+package jobgroup_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/jobgroup"
 )
 
 var (
@@ -46,7 +47,7 @@ func TestGoroutinesOfAJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, g := troupe.WithGoroutines(t.Context())
+				ctx, g := jobgroup.With(t.Context())
 				for _, f := range c.goroutines {
 					troupe.Go(ctx, f)
 				}
@@ -72,7 +73,7 @@ func TestGoroutinesOfAJob(t *testing.T) {
 // The job has not ended before its goroutines, and starts none after.
 func TestWaitForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, g := troupe.WithGoroutines(t.Context())
+		ctx, g := jobgroup.With(t.Context())
 		began := time.Now()
 		troupe.Go(ctx, func(ctx context.Context) error {
 			time.Sleep(time.Second)
@@ -92,7 +93,7 @@ func TestWaitForGoroutines(t *testing.T) {
 
 // Who asks for an outcome is heard.
 func TestOutcomeOfAGoroutine(t *testing.T) {
-	ctx, g := troupe.WithGoroutines(t.Context())
+	ctx, g := jobgroup.With(t.Context())
 	troupe.Go(ctx, returns(troupe.Discard(errFirst)))
 	err, _ := g.Wait(nil)
 	if out, ok := errors.AsType[*troupe.OutcomeError](err); !ok || out.Action != troupe.ActionDiscard {
@@ -104,7 +105,4 @@ func TestGoOutsideOfAJob(t *testing.T) {
 	ran := make(chan struct{})
 	troupe.Go(t.Context(), func(context.Context) error { close(ran); return errFirst })
 	<-ran
-	if troupe.GoroutinesFrom(t.Context()) != nil {
-		t.Error("a context without a job has goroutines")
-	}
 }

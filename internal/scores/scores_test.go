@@ -1,15 +1,16 @@
-package wirejson
+package scores
 
 import (
 	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
 func checkScore(t interface{ Fatalf(string, ...any) }, f float64) {
-	if got, want := string(AppendScore(nil, f)), strconv.FormatFloat(f, 'f', -1, 64); got != want {
+	if got, want := string(Append(nil, f)), strconv.FormatFloat(f, 'f', -1, 64); got != want {
 		t.Fatalf("%b is written as %s, want %s", f, got, want)
 	}
 }
@@ -35,15 +36,35 @@ func TestScoresAreAsStrconvWritesThem(t *testing.T) {
 	})
 }
 
-// BenchmarkAppendScore. Budget: 0.6 of strconv's time for a score in whole milliseconds,
+func TestScore(t *testing.T) {
+	if got := Of(time.Unix(1795225033, 535225400)); got != 1795225033.5352254 {
+		t.Errorf("got %v", got)
+	}
+	for f, want := range map[float64]string{
+		1795225033.5352254: "1795225033.5352254", 1795225033: "1795225033", 0: "0", 1e21: "1000000000000000000000",
+		1e-7: "0.0000001", -5: "-5", math.Inf(1): "+Inf", math.Inf(-1): "-Inf",
+	} {
+		if got := Format(f); got != want {
+			t.Errorf("Format(%g) = %s, want %s", f, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		f := rapid.Float64().Draw(t, "score")
+		if got, err := strconv.ParseFloat(Format(f), 64); err != nil || got != f {
+			t.Fatalf("%g reads back as %g", f, got)
+		}
+	})
+}
+
+// BenchmarkAppend. Budget: 0.6 of strconv's time for a score in whole milliseconds,
 // no allocation.
-func BenchmarkAppendScore(b *testing.B) {
+func BenchmarkAppend(b *testing.B) {
 	const score = 1795224881.153
 	buf := make([]byte, 0, 32)
 	b.Run("here", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			buf = AppendScore(buf[:0], score)
+			buf = Append(buf[:0], score)
 		}
 	})
 	b.Run("strconv", func(b *testing.B) {

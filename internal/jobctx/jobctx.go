@@ -1,0 +1,16 @@
+// Package jobctx has the keys under which the context of a running job answers the root
+// package. What runs handlers (the daemon, testkit) puts the values there.
+package jobctx
+
+type (
+	// Info is the key of a *troupe.JobInfo, or of a value with a method
+	// JobInfo() troupe.JobInfo.
+	Info struct{}
+
+	// Goroutines is the key of what runs the goroutines of troupe.Go: see jobgroup.Group.
+	Goroutines struct{}
+
+	// Keeper is the key of what keeps the state of an iterable job: see the interface
+	// keeper of the root package.
+	Keeper struct{}
+)
