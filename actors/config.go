@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
@@ -151,7 +152,7 @@ type Capsule struct {
 
 	// FetchBytes bounds memory: the payloads that one fetch brings, and those that wait
 	// for a processor, in bytes. A job that is larger comes alone. 0 means
-	// fetch.DefaultBytes, 1 MiB; more does not make small jobs faster.
+	// 1 MiB; more does not make small jobs faster.
 	FetchBytes int
 
 	// MaxDeaf is how many jobs may give up their slot that do not end although their
@@ -281,11 +282,11 @@ func (c Config) Validate() error {
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
-		if k.Waiters < 0 || k.Waiters > fetch.MaxWaiters {
-			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", fetch.MaxWaiters))
+		if k.Waiters < 0 || k.Waiters > limits.MaxWaiters {
+			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
 		}
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
-			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, fetch.DefaultBytes))
+			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
 		}
 		if k.MaxDeaf < 0 {
 			bad(field+".MaxDeaf", k.MaxDeaf, "0 or more")
@@ -324,7 +325,7 @@ func (c Config) withDefaults() Config {
 		k := &c.Capsules[i]
 		def(&k.Name, "default")
 		def(&k.Concurrency, defaultConcurrency)
-		def(&k.FetchBytes, fetch.DefaultBytes)
+		def(&k.FetchBytes, limits.Bytes)
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}
 		}
