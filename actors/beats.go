@@ -143,11 +143,11 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 
 // initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
 func (d *Daemon) initialPollWait() time.Duration {
-	return sched.InitialWait(d.cfg.PollInterval, jitter.Rand(d.identity, "poll"))
+	return jitter.FirstPoll(d.cfg.PollInterval, jitter.Rand(d.identity, "poll"))
 }
 
 func (d *Daemon) pollWait(processes int) time.Duration {
-	return sched.Interval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.identity, "poll"))
+	return jitter.PollInterval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.identity, "poll"))
 }
 
 // cleanUp takes dead processes off the list, if nobody else has lately.
@@ -172,11 +172,11 @@ func (d *Daemon) processes(ctx context.Context) int {
 }
 
 // promote moves one batch of due members of set.
-func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bool) {
+func (d *Daemon) promote(ctx context.Context, set string) (sched.Promoted, bool) {
 	got, err := d.sched.Promote(ctx, set)
 	// A part of its own for each set: where Redis only refuses writes, the look at
 	// an empty set succeeds, and must not ring for the other one again and again.
-	part := pollerPart + "/" + string(set)
+	part := pollerPart + "/" + set
 	if err != nil {
 		if ctx.Err() == nil {
 			d.outage.failed(part, err)
@@ -185,7 +185,7 @@ func (d *Daemon) promote(ctx context.Context, set sched.Set) (sched.Promoted, bo
 	}
 	d.outage.ok(part)
 	if got.Dead > 0 || got.Dropped > 0 {
-		d.log.Warn().Str("actor", part).Str("set", string(set)).Int("dead", got.Dead).Int("dropped", got.Dropped).
+		d.log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
@@ -152,7 +153,7 @@ type Capsule struct {
 
 	// FetchBytes bounds memory: the payloads that one fetch brings, and those that wait
 	// for a processor, in bytes. A job that is larger comes alone. 0 means
-	// fetch.DefaultBytes, 1 MiB; more does not make small jobs faster.
+	// 1 MiB; more does not make small jobs faster.
 	FetchBytes int
 
 	// MaxUnresponsive is how many jobs may give up their slot that do not end although their
@@ -282,11 +283,11 @@ func (c Config) Validate() error {
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
 			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
-		if k.Waiters < 0 || k.Waiters > fetch.MaxWaiters {
-			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", fetch.MaxWaiters))
+		if k.Waiters < 0 || k.Waiters > limits.MaxWaiters {
+			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
 		}
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
-			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, fetch.DefaultBytes))
+			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
 		}
 		if k.MaxUnresponsive < 0 {
 			bad(field+".MaxUnresponsive", k.MaxUnresponsive, "0 or more")
@@ -325,7 +326,7 @@ func (c Config) withDefaults() Config {
 		k := &c.Capsules[i]
 		def(&k.Name, "default")
 		def(&k.Concurrency, defaultConcurrency)
-		def(&k.FetchBytes, fetch.DefaultBytes)
+		def(&k.FetchBytes, limits.Bytes)
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/outcome"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -35,7 +36,7 @@ func (e *execution) decide() {
 		e.invalid()
 		return
 	}
-	parked := retry.IsPark(e.err)
+	parked := outcome.IsPark(e.err)
 	interrupted := !parked && isInterrupted(e.err)
 	if !parked {
 		e.measure(e.err == nil || interrupted)
@@ -81,7 +82,7 @@ func (e *execution) invalid() {
 		return
 	}
 	e.w.own()
-	dec := c.d.policy.Invalid(time.Now(), e.w.unit.Payload, e.w.unit.Queue)
+	dec := c.d.policy.Decide(time.Now(), 0, retry.Failure{Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue})
 	if !e.settle(dec) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/retry"
 )
@@ -31,7 +32,7 @@ type Poison struct {
 
 func (p Poison) withDefaults() Poison {
 	def(&p.Recoveries, 3)
-	def(&p.Within, fetch.DefaultWindow)
+	def(&p.Within, limits.Window)
 	def(&p.Suspect, max(1, p.Recoveries-1))
 	return p
 }

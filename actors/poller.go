@@ -7,8 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/sched"
 )
 
 // poller moves due members of the retry and schedule sets into their queues.
@@ -33,7 +33,7 @@ const pollerPart = launcherName + "/poller"
 const thorough = 12
 
 type pollSet struct {
-	set   sched.Set
+	set   string
 	busy  bool
 	again bool        // something became due while busy
 	timer *time.Timer // another try after one that failed
@@ -61,7 +61,7 @@ type polled struct {
 
 type led struct {
 	epoch uint64
-	set   sched.Set
+	set   string
 }
 
 type leadEnded struct {
@@ -74,7 +74,7 @@ func (p *poller) Receive(ctx actor.Context) {
 	case *actor.Started:
 		p.epoch = p.d.system.NextEpoch()
 		p.ctx, p.cancel = context.WithCancel(p.d.settleCtx) // a launcher that is blocked stops no child
-		p.sets = [2]pollSet{{set: sched.Retry}, {set: sched.Schedule}}
+		p.sets = [2]pollSet{{set: keys.Retry}, {set: keys.Schedule}}
 		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
 		p.lead(ctx)
 	case quiet:
@@ -105,7 +105,7 @@ func (p *poller) Receive(ctx actor.Context) {
 		}
 	case *actor.Restarting, *actor.Stopping:
 		p.cancel()
-		p.d.outage.leave(pollerPart, pollerPart+"/"+string(sched.Retry), pollerPart+"/"+string(sched.Schedule))
+		p.d.outage.leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
 		for _, t := range []*time.Timer{p.timer, p.sets[0].timer, p.sets[1].timer} {
 			if t != nil {
 				t.Stop()
@@ -201,7 +201,7 @@ func (p *poller) promoted(ctx actor.Context, m promoted) {
 
 // led promotes what the leader has found to be due. What has just failed waits for
 // its next try.
-func (p *poller) led(ctx actor.Context, set sched.Set) {
+func (p *poller) led(ctx actor.Context, set string) {
 	for i := range p.sets {
 		if s := &p.sets[i]; s.set == set && s.timer == nil {
 			p.promote(ctx, i)
@@ -218,7 +218,7 @@ func (p *poller) lead(ctx actor.Context) {
 				d.system.Root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
 			}
 		}()
-		err := d.sched.Lead(c, func(set sched.Set) {
+		err := d.sched.Lead(c, func(set string) {
 			d.system.Root().Send(self, led{epoch: epoch, set: set})
 		})
 		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 var (
@@ -31,7 +31,7 @@ var capsuleSettings = readers[capsule]{
 	"queues": func(p *parse, c *capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
 	"waiters": func(p *parse, c *capsule, n *node, field string) {
-		c.Waiters = p.int(n, field, 0, fetch.MaxWaiters)
+		c.Waiters = p.int(n, field, 0, limits.MaxWaiters)
 		c.waitersLine = n.line
 	},
 	"fetch_bytes": func(p *parse, c *capsule, n *node, field string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -325,7 +326,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				if err := fetch.Validate(c.Queues); err != nil {
+				if err := limits.Queues(c.Queues.Names()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Unit is one unit of work: the exact bytes of a job and the queue it was
@@ -178,7 +179,7 @@ type Env struct {
 	Waiters int
 
 	// Bytes bounds the payloads that one Take brings, so that large jobs do not come by
-	// the hundred: one unit of any size comes in any case. 0 means DefaultBytes.
+	// the hundred: one unit of any size comes in any case. 0 means 1 MiB.
 	Bytes int
 
 	Lease  time.Duration // after this long without a sign of life a rescuer may take over
@@ -190,24 +191,21 @@ type Env struct {
 	Fenced func(incarnation uint64)
 }
 
-// DefaultBytes is the default of Env.Bytes.
-const DefaultBytes = 1 << 20
-
 // DefaultLease is the lease of a fetcher or rescuer that was given none.
 const DefaultLease = 30 * time.Second
 
 // check tells what is wrong with what every fetcher needs, and fills in what was not given.
 func (e *Env) check() error {
-	if err := Validate(e.Queues); err != nil {
+	if err := validate(e.Queues); err != nil {
 		return err
 	}
 	if rdb, ok := e.Redis.(*redis.Client); e.Redis == nil || ok && rdb == nil {
 		return errors.New("fetch: Redis is nil, expected a client")
 	}
 	if e.Bytes < 0 {
-		return fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", e.Bytes, DefaultBytes)
+		return fmt.Errorf("fetch: Bytes is %d, expected 1 or more, or 0 for %d", e.Bytes, limits.Bytes)
 	}
-	e.Bytes = cmp.Or(e.Bytes, DefaultBytes)
+	e.Bytes = cmp.Or(e.Bytes, limits.Bytes)
 	return nil
 }
 

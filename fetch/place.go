@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -60,7 +61,7 @@ func newPlace(in *incarnation, s keys.Slot) *place {
 func (in *incarnation) addWaiters() {
 	for n := range max(1, in.f.env.Waiters) {
 		for q, name := range in.f.names {
-			if len(in.waiters) == MaxWaiters {
+			if len(in.waiters) == limits.MaxWaiters {
 				return
 			}
 			field := "w:" + name

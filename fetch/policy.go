@@ -8,9 +8,6 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// DefaultWindow is how long a recovery counts for a rescuer that was not told.
-const DefaultWindow = 72 * time.Hour
-
 // RescuerConfig is what a Rescuer is made of.
 type RescuerConfig struct {
 	Redis redis.UniversalClient
@@ -26,7 +23,7 @@ type RescuerConfig struct {
 	// Policy decides where each unit goes; nil puts all of them back as they are
 	// and counts nothing.
 	Policy RecoveryPolicy
-	Window time.Duration // how long a recovery counts; 0 means DefaultWindow
+	Window time.Duration // how long a recovery counts; 0 means 72 h
 
 	Logger zerolog.Logger // debug lines, and what Redis has lost: what was done is in Rescued
 	Rand   *rand.Rand     // for tests; nil means one that Identity and the time make

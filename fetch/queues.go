@@ -3,14 +3,13 @@ package fetch
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Queues says which queues a capsule takes from and in which proportion.
@@ -162,25 +161,12 @@ func evenly(names []string, weight int) WeightedList {
 	return l
 }
 
-// Validate tells what is wrong with q: nil, no queue, or a name that is empty
-// or not UTF-8. The error names the offending queue.
-func Validate(q Queues) error {
+// validate tells what is wrong with q.
+func validate(q Queues) error {
 	if q == nil {
 		return errors.New("queues: nil, expected at least one queue")
 	}
-	names := q.Names()
-	if len(names) == 0 {
-		return errors.New("queues: none listed, expected at least one queue")
-	}
-	for i, name := range names {
-		if name == "" {
-			return fmt.Errorf("queues: name %d of %d is empty", i+1, len(names))
-		}
-		if !utf8.ValidString(name) {
-			return fmt.Errorf("queues: name %q is not UTF-8", name)
-		}
-	}
-	return nil
+	return limits.Queues(q.Names())
 }
 
 // planner returns q.Wants, computed from tables made once: a fetcher asks at every call.

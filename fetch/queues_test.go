@@ -35,7 +35,7 @@ func TestQueues(t *testing.T) {
 		if got := c.q.Weights(); !reflect.DeepEqual(got, c.weights) {
 			t.Errorf("%#v: weights %v, expected %v", c.q, got, c.weights)
 		}
-		if err := Validate(c.q); err != nil {
+		if err := validate(c.q); err != nil {
 			t.Errorf("%#v: %v", c.q, err)
 		}
 	}
@@ -45,7 +45,7 @@ func TestQueues(t *testing.T) {
 		"queues: name 2 of 2 is empty":                     Strict{"a", ""},
 		`queues: name "\xff" is not UTF-8`:                 Random{"\xff"},
 	} {
-		if err := Validate(q); err == nil || err.Error() != want {
+		if err := validate(q); err == nil || err.Error() != want {
 			t.Errorf("%#v: %v, expected %s", q, err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 var errClosed = errors.New("the fetcher is closed")
@@ -73,8 +74,8 @@ func NewReliable(env Env) (Fetcher, error) {
 	if env.Identity == "" || env.Capsule == "" {
 		return nil, fmt.Errorf("fetch: identity %q, capsule %q, expected both", env.Identity, env.Capsule)
 	}
-	if env.Waiters < 0 || env.Waiters > MaxWaiters {
-		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0 to %d", env.Waiters, MaxWaiters)
+	if env.Waiters < 0 || env.Waiters > limits.MaxWaiters {
+		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0 to %d", env.Waiters, limits.MaxWaiters)
 	}
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)

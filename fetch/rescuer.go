@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 const (
@@ -53,7 +54,7 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	if cfg.Lease < 0 || cfg.Window < 0 {
 		return nil, fmt.Errorf("rescuer: lease %v and window %v, expected 0 or more", cfg.Lease, cfg.Window)
 	}
-	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Window, DefaultWindow)
+	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Window, limits.Window)
 	r := &Rescuer{
 		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),

@@ -9,10 +9,6 @@ import (
 	"github.com/troupehq/troupe/internal/turn"
 )
 
-// MaxWaiters is how many connections of a capsule wait for pushes at most: Redis has few
-// of them, 10,000 by default.
-const MaxWaiters = 8
-
 const (
 	lookTime  = 2 * time.Second        // a Wait ends after it: a take reads the fence and `paused`
 	soonTime  = 500 * time.Millisecond // likewise, while a queue is not waited for

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -102,7 +103,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 		case 0:
 			s := sched.New(sched.Config{Redis: clients[k]})
 			for {
-				p, err := s.Promote(t.Context(), sched.Retry)
+				p, err := s.Promote(t.Context(), keys.Retry)
 				if err != nil {
 					t.Error(err)
 					return

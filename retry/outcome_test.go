@@ -37,22 +37,22 @@ func TestWhatTheHandlerAsksFor(t *testing.T) {
 		err    error
 		count  int
 		action Action
-		reason Reason
+		reason string
 		wait   float64
 	}{
-		"discard":                    {troupe.Discard(boom), 0, Drop, Discarded, 0},
-		"discard of the last":        {troupe.Discard(boom), 24, Drop, Discarded, 0},
-		"kill":                       {troupe.Kill(boom), 0, Dead, Killed, 0},
-		"kill, wrapped":              {fmt.Errorf("charge: %w", troupe.Kill(nil)), 0, Dead, Killed, 0},
-		"retry in an hour":           {troupe.RetryIn(time.Hour, boom), 0, Retry, Failed, 3600},
-		"retry in half a second":     {troupe.RetryIn(time.Second/2, nil), 0, Retry, Failed, 0.5},
-		"retry in 0":                 {troupe.RetryIn(0, boom), 0, Retry, Failed, 16},
-		"retry in less than nothing": {troupe.RetryIn(-time.Hour, boom), 0, Retry, Failed, 16},
-		"retry in, but exhausted":    {troupe.RetryIn(time.Hour, boom), 24, Dead, Exhausted, 0},
-		"retry in 292 years":         {troupe.RetryIn(math.MaxInt64, boom), 0, Retry, Failed, 9223372036},
-		"plainly":                    {boom, 0, Retry, Failed, 16},
-		"a panic with a discard":     {&troupe.PanicError{Value: troupe.Discard(boom)}, 0, Retry, Failed, 16},
-		"an error that panics":       {panicky{}, 0, Retry, Failed, 16},
+		"discard":                    {troupe.Discard(boom), 0, Drop, becauseDiscarded, 0},
+		"discard of the last":        {troupe.Discard(boom), 24, Drop, becauseDiscarded, 0},
+		"kill":                       {troupe.Kill(boom), 0, Dead, becauseKilled, 0},
+		"kill, wrapped":              {fmt.Errorf("charge: %w", troupe.Kill(nil)), 0, Dead, becauseKilled, 0},
+		"retry in an hour":           {troupe.RetryIn(time.Hour, boom), 0, Retry, becauseFailed, 3600},
+		"retry in half a second":     {troupe.RetryIn(time.Second/2, nil), 0, Retry, becauseFailed, 0.5},
+		"retry in 0":                 {troupe.RetryIn(0, boom), 0, Retry, becauseFailed, 16},
+		"retry in less than nothing": {troupe.RetryIn(-time.Hour, boom), 0, Retry, becauseFailed, 16},
+		"retry in, but exhausted":    {troupe.RetryIn(time.Hour, boom), 24, Dead, becauseExhausted, 0},
+		"retry in 292 years":         {troupe.RetryIn(math.MaxInt64, boom), 0, Retry, becauseFailed, 9223372036},
+		"plainly":                    {boom, 0, Retry, becauseFailed, 16},
+		"a panic with a discard":     {&troupe.PanicError{Value: troupe.Discard(boom)}, 0, Retry, becauseFailed, 16},
+		"an error that panics":       {panicky{}, 0, Retry, becauseFailed, 16},
 	} {
 		d := decide(t, fmt.Sprintf(`{"retry":true,"retry_count":%d,"failed_at":1.5}`, tt.count), func(f *Failure) { f.Err = tt.err })
 		if d.Action != tt.action || d.Reason != tt.reason {

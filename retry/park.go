@@ -3,20 +3,15 @@ package retry
 import (
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/scores"
 )
-
-// IsPark tells whether err asks for a park (troupe.Park). Such a job has not
-// failed: it is not to be counted, and nobody is to be told of a failure.
-func IsPark(err error) bool { return err != nil && outcomeOf(err).Action == troupe.ActionPark }
 
 // park puts the job off without a trace in its bytes. What leaves the schedule
 // set goes to the queue that the job names: only if that is not the one it was
 // fetched from (a job moved by hand, or without the field) is the field set.
 func (f *failure) park(d time.Duration) Decision {
 	wait := max(d, 0).Seconds()
-	dec := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: scores.Of(f.now) + wait, Wait: wait}
+	dec := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
 	if f.m.Queue() == f.FetchedFrom {
 		return dec
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/outcome"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -26,7 +27,7 @@ func TestAParkLeavesNoTrace(t *testing.T) {
 			f.Options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { t.Error("RetryIn was asked"); return troupe.KillDelay }
 			f.Options.Exhausted = func(*troupe.Payload, error) bool { t.Error("Exhausted was asked"); return true }
 		})
-		want := Decision{Action: Park, Reason: Parked, RetryCount: NotCounted, Score: scores.Of(now) + 90, Wait: 90}
+		want := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(now) + 90, Wait: 90}
 		if fmt.Sprintf("%+v", d) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%q: %+v", payload, d)
 		}
@@ -73,7 +74,7 @@ func TestWhatIsAPark(t *testing.T) {
 		"a panic with it":      {&troupe.PanicError{Value: troupe.Park(time.Second, nil)}, false},
 		"an error that panics": {panicky{}, false},
 	} {
-		if got := IsPark(tt.err); got != tt.want {
+		if got := outcome.IsPark(tt.err); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -23,7 +23,7 @@ const recoveredTag = "recovered"
 // Dead is the decision to send it to the dead set because of err.
 func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	if in.Payload == nil {
-		return pol.Invalid(now, in.Raw, in.Queue)
+		return pol.invalid(now, in.Raw, in.Queue)
 	}
 	m := pol.stamp(now, in, in.Queue)
 	m.SetString("error_message", message(err))
@@ -34,7 +34,7 @@ func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	}
 	m.SetTime(at, now, pol.Timestamps)
 	_ = m.SetJSON("recoveries", in.Evidence) // the message has the last of them
-	d := Decision{Action: Dead, Reason: Killed, RetryCount: NotCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
+	d := Decision{Action: Dead, Reason: becauseKilled, RetryCount: notCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
 	if m.ValidUTF8() {
 		d.Payload = m.Bytes()
 	}

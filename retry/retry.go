@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/outcome"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -57,27 +58,24 @@ const (
 // String returns "retry", "dead", "drop" or "parked".
 func (a Action) String() string { return [...]string{"retry", "dead", "drop", "parked"}[a] }
 
-// Reason says, for the log, why a Decision was made.
-type Reason string
-
+// Why a Decision was made.
 const (
-	Failed    Reason = "failed"            // and has retries left
-	Exhausted Reason = "retries exhausted" // by count or by time
-	Killed    Reason = "killed"            // by the handler or by RetryIn
-	Discarded Reason = "discarded"         // by the handler or by RetryIn
-	NoRetry   Reason = "retry disabled"    // the payload or the class says so
-	NotUTF8   Reason = "not UTF-8"         // cannot be written back
-	NotAJob   Reason = "not a job"         // no JSON, or no object
-	Parked    Reason = "parked"            // by the handler
+	becauseFailed    = "failed"            // and has retries left
+	becauseExhausted = "retries exhausted" // by count or by time
+	becauseKilled    = "killed"            // by the handler or by RetryIn
+	becauseDiscarded = "discarded"         // by the handler or by RetryIn
+	becauseNoRetry   = "retry disabled"    // the payload or the class says so
+	becauseNotUTF8   = "not UTF-8"         // cannot be written back
+	becauseNotAJob   = "not a job"         // no JSON, or no object
+	becauseParked    = "parked"            // by the handler
 )
 
-// NotCounted is the RetryCount of a Decision whose Payload is the fetched bytes.
-const NotCounted int64 = -1
+const notCounted int64 = -1
 
 // Decision is what to do with a failed job.
 type Decision struct {
 	Action Action
-	Reason Reason
+	Reason string  // for the log, such as "retries exhausted"
 	Score  float64 // of the set: seconds since the epoch
 	Wait   float64 // until then, in seconds: 0 but for Retry and Park
 
@@ -85,7 +83,8 @@ type Decision struct {
 	// failure edited in, or the fetched bytes themselves; nil means those, too.
 	Payload []byte
 
-	// RetryCount is the field of this failure, 0 at the first, or NotCounted.
+	// RetryCount is the field of this failure, 0 at the first, or -1 where Payload is the
+	// fetched bytes.
 	RetryCount int64
 
 	// TrimBefore and TrimMax bound the dead set, as in fetch.Trim; 0 is unbounded.
@@ -116,7 +115,7 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	} else {
 		var err error
 		if m, err = troupe.ParsePayload(in.Raw); err != nil {
-			return pol.Invalid(now, in.Raw, in.FetchedFrom)
+			return pol.invalid(now, in.Raw, in.FetchedFrom)
 		}
 	}
 	if in.UnknownClass {
@@ -129,11 +128,11 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	return f.decide(random)
 }
 
-// Invalid is the decision for bytes from a queue that are no job: dead without
+// invalid is the decision for bytes from a queue that are no job: dead without
 // handlers. JSON that is no object is kept inside of a job that Sidekiq's pages
 // can show (see package notajob), all else as it is.
-func (pol Policy) Invalid(now time.Time, raw []byte, queue string) Decision {
-	d := Decision{Action: Dead, Reason: NotAJob, Payload: notajob.Keep(raw, queue, now, pol.Timestamps), RetryCount: NotCounted}
+func (pol Policy) invalid(now time.Time, raw []byte, queue string) Decision {
+	d := Decision{Action: Dead, Reason: becauseNotAJob, Payload: notajob.Keep(raw, queue, now, pol.Timestamps), RetryCount: notCounted}
 	pol.toDead(&d, now)
 	return d
 }
@@ -159,39 +158,39 @@ type failure struct {
 }
 
 func (f *failure) decide(random uint64) Decision {
-	outcome := outcomeOf(f.Err)
-	if outcome.Action == troupe.ActionPark {
-		return f.park(outcome.Delay)
+	asked := outcome.Of(f.Err)
+	if asked.Action == troupe.ActionPark {
+		return f.park(asked.Delay)
 	}
 	limit, never := f.limit()
 	if never {
-		f.count = NotCounted
-		if outcome.Action == troupe.ActionDiscard {
+		f.count = notCounted
+		if asked.Action == troupe.ActionDiscard {
 			return f.discard()
 		}
-		return f.drop(NoRetry)
+		return f.drop(becauseNoRetry)
 	}
 	f.record()
 	switch {
-	case outcome.Action == troupe.ActionDiscard:
+	case asked.Action == troupe.ActionDiscard:
 		return f.discard()
-	case outcome.Action == troupe.ActionKill:
-		return f.die(Killed)
+	case asked.Action == troupe.ActionKill:
+		return f.die(becauseKilled)
 	case f.exhausted(limit):
-		return f.die(Exhausted)
+		return f.die(becauseExhausted)
 	}
 	text, ok := f.text() // before the callback has its hands on it
 	if !ok {
-		return f.die(NotUTF8)
+		return f.die(becauseNotUTF8)
 	}
 	wait := backoff(f.count)
-	if outcome.Action == troupe.ActionRetryIn && outcome.Delay > 0 {
-		wait = outcome.Delay.Seconds()
+	if asked.Action == troupe.ActionRetryIn && asked.Delay > 0 {
+		wait = asked.Delay.Seconds()
 	} else {
 		switch delay := f.askRetryIn(); {
 		case delay == troupe.KillDelay:
 			f.restore(text)
-			return f.die(Killed)
+			return f.die(becauseKilled)
 		case delay == troupe.DiscardDelay:
 			f.restore(text)
 			return f.discard()
@@ -201,7 +200,7 @@ func (f *failure) decide(random uint64) Decision {
 	}
 	wait = min(wait+jitter(random, f.count), maxWait)
 	return Decision{
-		Action: Retry, Reason: Failed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
+		Action: Retry, Reason: becauseFailed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
 }
@@ -225,7 +224,7 @@ func (f *failure) restore(text []byte) {
 }
 
 // die is the end of a job that has no retries left, or is not to have any.
-func (f *failure) die(reason Reason) Decision {
+func (f *failure) die(reason string) Decision {
 	if discard := f.askExhausted(); discard || !f.keep() {
 		return f.drop(reason)
 	}
@@ -233,7 +232,7 @@ func (f *failure) die(reason Reason) Decision {
 	d.Action = Dead
 	var ok bool
 	if d.Payload, ok = f.text(); !ok {
-		d.Payload, d.RetryCount = f.Raw, NotCounted
+		d.Payload, d.RetryCount = f.Raw, notCounted
 	}
 	f.toDead(&d, f.now)
 	return d
@@ -241,28 +240,14 @@ func (f *failure) die(reason Reason) Decision {
 
 func (f *failure) discard() Decision {
 	f.m.SetInt("discarded_at", f.now.UnixMilli()) // for the handlers' eyes only
-	return f.drop(Discarded)
+	return f.drop(becauseDiscarded)
 }
 
-func (f *failure) drop(reason Reason) Decision {
+func (f *failure) drop(reason string) Decision {
 	return Decision{
 		Action: Drop, Reason: reason, RetryCount: f.count,
 		RunDeathHandlers: true, DeathPayload: f.m, CallbackErrs: f.errs,
 	}
-}
-
-// outcomeOf finds what the handler asked for. The errors of the chain are user
-// code; one that panics asked for nothing.
-func outcomeOf(err error) (outcome troupe.OutcomeError) {
-	defer func() {
-		if recover() != nil {
-			outcome = troupe.OutcomeError{}
-		}
-	}()
-	if asked, ok := errors.AsType[*troupe.OutcomeError](err); ok && asked != nil {
-		return *asked
-	}
-	return outcome
 }
 
 func orDefault[T comparable](v, standard T) T {

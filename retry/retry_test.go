@@ -89,44 +89,44 @@ func TestTheFieldRetry(t *testing.T) {
 		class   troupe.Retries
 		policy  int
 		action  Action
-		reason  Reason
+		reason  string
 	}{
-		{`{"retry":true,"retry_count":23}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":true,"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":true,"retry_count":4}`, troupe.Retries{}, 5, Dead, Exhausted},
-		{`{"retry":true}`, troupe.Times(1), 5, Retry, Failed},
-		{`{"retry":true,"retry_count":0}`, troupe.Times(1), 5, Dead, Exhausted},
-		{`{"retry":true,"retry_count":24}`, troupe.Times(30), 5, Retry, Failed},
-		{`{"retry":true}`, troupe.Times(0), 0, Dead, Exhausted},
-		{`{"retry":true}`, troupe.Never, 0, Drop, NoRetry},
-		{`{"retry":true,"retry_for":60}`, troupe.Never, 0, Retry, Failed},
-		{`{"retry":true,"retry_for":60}`, troupe.Times(0), 0, Retry, Failed},
-		{`{"retry":true,"retry_for":null}`, troupe.Times(0), 0, Dead, Exhausted},
-		{`{"retry":3,"retry_count":1}`, troupe.Times(1), 0, Retry, Failed},
-		{`{"retry":0}`, troupe.Times(9), 0, Dead, Exhausted},
-		{`{"retry":true}`, troupe.Retries{}, -1, Dead, Exhausted},
-		{`{"retry":3,"retry_count":1}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":3,"retry_count":2}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":1}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":0}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":-0}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":-5}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":123456789012345678901234567890,"retry_count":99}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":-123456789012345678901234567890}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":false}`, troupe.Times(9), 0, Drop, NoRetry},
-		{`{"retry":"false","retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":"false","retry_count":20}`, troupe.Times(9), 0, Dead, Exhausted},
-		{`{"retry":5.0,"retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":1e0,"retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":"3","retry_count":20}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":[],"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{"retry":null,"retry_count":23}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry":null}`, troupe.Never, 0, Drop, NoRetry},
-		{`{"retry":null}`, troupe.Times(0), 0, Dead, Exhausted},
-		{`{}`, troupe.Retries{}, 0, Retry, Failed},
-		{`{"retry_count":24}`, troupe.Retries{}, 0, Dead, Exhausted},
-		{`{}`, troupe.Never, 0, Drop, NoRetry},
-		{`{"retry_count":0}`, troupe.Times(1), 0, Dead, Exhausted},
+		{`{"retry":true,"retry_count":23}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":true,"retry_count":24}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":true,"retry_count":4}`, troupe.Retries{}, 5, Dead, becauseExhausted},
+		{`{"retry":true}`, troupe.Times(1), 5, Retry, becauseFailed},
+		{`{"retry":true,"retry_count":0}`, troupe.Times(1), 5, Dead, becauseExhausted},
+		{`{"retry":true,"retry_count":24}`, troupe.Times(30), 5, Retry, becauseFailed},
+		{`{"retry":true}`, troupe.Times(0), 0, Dead, becauseExhausted},
+		{`{"retry":true}`, troupe.Never, 0, Drop, becauseNoRetry},
+		{`{"retry":true,"retry_for":60}`, troupe.Never, 0, Retry, becauseFailed},
+		{`{"retry":true,"retry_for":60}`, troupe.Times(0), 0, Retry, becauseFailed},
+		{`{"retry":true,"retry_for":null}`, troupe.Times(0), 0, Dead, becauseExhausted},
+		{`{"retry":3,"retry_count":1}`, troupe.Times(1), 0, Retry, becauseFailed},
+		{`{"retry":0}`, troupe.Times(9), 0, Dead, becauseExhausted},
+		{`{"retry":true}`, troupe.Retries{}, -1, Dead, becauseExhausted},
+		{`{"retry":3,"retry_count":1}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":3,"retry_count":2}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":1}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":0}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":-0}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":-5}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":123456789012345678901234567890,"retry_count":99}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":-123456789012345678901234567890}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":false}`, troupe.Times(9), 0, Drop, becauseNoRetry},
+		{`{"retry":"false","retry_count":20}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":"false","retry_count":20}`, troupe.Times(9), 0, Dead, becauseExhausted},
+		{`{"retry":5.0,"retry_count":20}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":1e0,"retry_count":20}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":"3","retry_count":20}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":[],"retry_count":24}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{"retry":null,"retry_count":23}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry":null}`, troupe.Never, 0, Drop, becauseNoRetry},
+		{`{"retry":null}`, troupe.Times(0), 0, Dead, becauseExhausted},
+		{`{}`, troupe.Retries{}, 0, Retry, becauseFailed},
+		{`{"retry_count":24}`, troupe.Retries{}, 0, Dead, becauseExhausted},
+		{`{}`, troupe.Never, 0, Drop, becauseNoRetry},
+		{`{"retry_count":0}`, troupe.Times(1), 0, Dead, becauseExhausted},
 	} {
 		d := Policy{MaxRetries: tt.policy}.Decide(now, rand.Uint64(), Failure{
 			Raw: []byte(tt.payload), FetchedFrom: "default", Err: boom, Options: troupe.Options{Retries: tt.class},
@@ -144,7 +144,7 @@ func TestRetryFalseIsNotRecordedAnywhere(t *testing.T) {
 	payload := `{"retry":false,"class":"A","args":[]}`
 	for name, err := range map[string]error{"failed": boom, "killed": troupe.Kill(boom)} {
 		d := decide(t, payload, func(f *Failure) { f.Err = err })
-		if d.Action != Drop || d.Payload != nil || d.RetryCount != NotCounted || string(d.DeathPayload.Bytes()) != payload {
+		if d.Action != Drop || d.Payload != nil || d.RetryCount != notCounted || string(d.DeathPayload.Bytes()) != payload {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -301,12 +301,12 @@ func TestAJobThatIsNotUTF8DiesAsItIs(t *testing.T) {
 		"{ \"class\" : \"A\\u0041\xe2\x82\" }",
 	} {
 		d := decide(t, payload, nil)
-		if d.Action != Dead || d.Reason != NotUTF8 || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != NotCounted {
+		if d.Action != Dead || d.Reason != becauseNotUTF8 || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != notCounted {
 			t.Errorf("%q: %+v", payload, d)
 		}
 	}
 	d := decide(t, "{\"retry\":0,\"args\":[\"\xff\"]}", nil)
-	if d.Action != Dead || d.Reason != Exhausted || string(d.Payload) != "{\"retry\":0,\"args\":[\"\xff\"]}" {
+	if d.Action != Dead || d.Reason != becauseExhausted || string(d.Payload) != "{\"retry\":0,\"args\":[\"\xff\"]}" {
 		t.Errorf("exhausted: %+v", d)
 	}
 	d = decide(t, `{"retry":5}`, func(f *Failure) { f.FetchedFrom = "q\xff" })

@@ -25,7 +25,7 @@ import (
 // batch sorts members by what is to become of them.
 type batch struct {
 	s   *Scheduler
-	set Set
+	set string
 	cur *cursor
 	now time.Time
 

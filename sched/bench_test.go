@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -26,9 +27,9 @@ func BenchmarkPromote(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				rdb.FlushDB(context.Background())
-				add(b, rdb, sched.Retry, time.Now().Add(-time.Hour), members...)
+				add(b, rdb, keys.Retry, time.Now().Add(-time.Hour), members...)
 				b.StartTimer()
-				if got := drain(b, s, sched.Retry); got.Moved != n {
+				if got := drain(b, s, keys.Retry); got.Moved != n {
 					b.Fatal(got)
 				}
 			}
@@ -40,11 +41,11 @@ func BenchmarkPromote(b *testing.B) {
 // BenchmarkPromoteNothing is what an idle process pays per interval and set.
 func BenchmarkPromoteNothing(b *testing.B) {
 	rdb, _ := redistest.New(b)
-	add(b, rdb, sched.Schedule, time.Now().Add(time.Hour), job(1, "q"))
+	add(b, rdb, keys.Schedule, time.Now().Add(time.Hour), job(1, "q"))
 	s := sched.New(sched.Config{Redis: rdb})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.Promote(b.Context(), sched.Schedule); err != nil {
+		if _, err := s.Promote(b.Context(), keys.Schedule); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -26,14 +26,14 @@ func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
 	for i := range n {
 		members = append(members, job(i, fmt.Sprintf("q%d", i%5)))
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members...)
-	add(t, rdb, sched.Schedule, time.Now().Add(time.Hour), job(n, "q0"))
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Hour), members...)
+	add(t, rdb, keys.Schedule, time.Now().Add(time.Hour), job(n, "q0"))
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
 			s := sched.New(sched.Config{Redis: rdb})
 			for {
-				if _, err := s.Promote(ctx, sched.Schedule); err != nil {
+				if _, err := s.Promote(ctx, keys.Schedule); err != nil {
 					t.Error(err)
 					return
 				}
@@ -58,7 +58,7 @@ func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
 	if left := rdb.ZCard(ctx, keys.Moving("schedule")).Val(); left != 0 || rdb.SCard(ctx, "queues").Val() != 5 {
 		t.Errorf("%d still claimed, queues %v", left, rdb.SMembers(ctx, "queues").Val())
 	}
-	if p, err := sched.New(sched.Config{Redis: rdb}).Promote(ctx, sched.Schedule); err != nil || time.Until(p.Next) < time.Minute || p.Moved != 0 {
+	if p, err := sched.New(sched.Config{Redis: rdb}).Promote(ctx, keys.Schedule); err != nil || time.Until(p.Next) < time.Minute || p.Moved != 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -66,16 +66,16 @@ func TestOnAClusterEachJobIsPromotedOnce(t *testing.T) {
 func TestOnAClusterADeadMoverLosesNothing(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	ctx := t.Context()
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), job(1, "a"), job(2, "b"))
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Hour), job(1, "a"), job(2, "b"))
 	s := sched.New(sched.Config{Redis: rdb})
 	// A mover claims the first and dies.
 	rdb.ZRem(ctx, "retry", job(1, "a"))
 	rdb.ZAdd(ctx, keys.Moving("retry"), redis.Z{Score: float64(time.Now().Add(moving.Life).UnixMilli()), Member: job(1, "a")})
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 0 {
+	if got := drain(t, s, keys.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 0 {
 		t.Fatalf("another one took what was claimed: %+v", got)
 	}
 	rdb.ZAdd(ctx, keys.Moving("retry"), redis.Z{Score: 1, Member: job(1, "a")}) // its time is over
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 1 {
+	if got := drain(t, s, keys.Retry); got.Moved != 1 || rdb.LLen(ctx, "queue:a").Val() != 1 {
 		t.Errorf("what it had claimed was not moved on: %+v", got)
 	}
 	if rdb.ZCard(ctx, "retry").Val()+rdb.ZCard(ctx, keys.Moving("retry")).Val() != 0 {
@@ -96,9 +96,9 @@ func TestOnAClusterEachMemberEndsWhereItBelongs(t *testing.T) {
 	}
 	s := sched.New(sched.Config{Redis: rdb, Client: client.New(rdb, client.WithMiddleware(mw))})
 	rdb.Set(ctx, "queue:odd", "x", 0)
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), "no job", job(7, "a"), job(1, "odd"), job(2, "good"))
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Hour), "no job", job(7, "a"), job(1, "odd"), job(2, "good"))
 	before := rdb.ZScore(ctx, "retry", job(1, "odd")).Val()
-	got := drain(t, s, sched.Retry)
+	got := drain(t, s, keys.Retry)
 	if got.Moved != 1 || got.Dead != 1 || got.Dropped != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -119,12 +119,12 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	for _, set := range []string{keys.Retry, keys.Schedule} {
 		eventually(t, "it leads "+set, func() bool { return rdb.Get(t.Context(), keys.ClusterPoller(set)).Val() == "h:1:a" })
 	}
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(1, "a")) // without a ring, as a foreigner
-	add(t, rdb, sched.Schedule, time.Now().Add(time.Second), job(2, "b"))
-	w.awaitDue(sched.Retry)
-	w.awaitDue(sched.Schedule)
-	drain(t, w.s, sched.Retry)
-	drain(t, w.s, sched.Schedule)
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), job(1, "a")) // without a ring, as a foreigner
+	add(t, rdb, keys.Schedule, time.Now().Add(time.Second), job(2, "b"))
+	w.awaitDue(keys.Retry)
+	w.awaitDue(keys.Schedule)
+	drain(t, w.s, keys.Retry)
+	drain(t, w.s, keys.Schedule)
 	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.LLen(t.Context(), "queue:b").Val(); n != 2 {
 		t.Errorf("%d jobs moved, want 2", n)
 	}

@@ -19,7 +19,7 @@
 //
 // # When to look
 //
-// Every process looks at Sidekiq's random interval (see Interval). One of the fleet
+// Every process looks at Sidekiq's random interval. One of the fleet
 // leads (see Lead): it holds a lock of 1.5 s, which the first script renews every
 // 500 ms, at the next due score, and when a client of troupe pushes. So a job that
 // was added d ahead is late by at most 500 ms - d and a round trip. When the leader

@@ -22,7 +22,7 @@ type ask struct {
 	as                 string        // identity; "" if no lock is wanted
 	lock               time.Duration // life of the leader's lock; 0 gives it up
 	ahead, timeout     time.Duration // how far ahead the next score is wanted (0: without end); of the call
-	sets               []Set
+	sets               []string
 	from               []string // of each set the lowest score, as ZRANGE takes it
 	skip, count, bytes int      // members to leave out from there on, and how much is wanted
 	newest             bool
@@ -52,7 +52,7 @@ func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
 	names := []string{a.term.lock, a.term.standby}
 	args := []any{a.as, a.lock.Milliseconds(), standbyLife.Milliseconds(), a.ahead.Seconds(), a.count, a.bytes, a.skip, a.newest}
 	for i, set := range a.sets {
-		names = append(names, string(set))
+		names = append(names, set)
 		args = append(args, a.from[i])
 	}
 	reply, err := dueScript.Run(ctx, s.cfg.Redis, names, args...).Slice()

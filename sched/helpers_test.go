@@ -21,7 +21,7 @@ func job(i int, queue string) string {
 	return fmt.Sprintf(`{"retry":true,"queue":%q,"class":"X","args":[%d],"jid":"%024x","created_at":1795224881.5}`, queue, i, i)
 }
 
-func add(t testing.TB, rdb redis.Cmdable, set sched.Set, at time.Time, members ...string) {
+func add(t testing.TB, rdb redis.Cmdable, set string, at time.Time, members ...string) {
 	t.Helper()
 	z := make([]redis.Z, len(members))
 	for i, m := range members {
@@ -29,7 +29,7 @@ func add(t testing.TB, rdb redis.Cmdable, set sched.Set, at time.Time, members .
 	}
 	for len(z) > 0 {
 		n := min(len(z), 1000)
-		if err := rdb.ZAdd(context.Background(), string(set), z[:n]...).Err(); err != nil {
+		if err := rdb.ZAdd(context.Background(), set, z[:n]...).Err(); err != nil {
 			t.Fatal(err)
 		}
 		z = z[n:]
@@ -37,7 +37,7 @@ func add(t testing.TB, rdb redis.Cmdable, set sched.Set, at time.Time, members .
 }
 
 // drain promotes until nothing more is due.
-func drain(t testing.TB, s *sched.Scheduler, set sched.Set) (sum sched.Promoted) {
+func drain(t testing.TB, s *sched.Scheduler, set string) (sum sched.Promoted) {
 	t.Helper()
 	for {
 		p, err := s.Promote(context.Background(), set)

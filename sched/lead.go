@@ -30,7 +30,7 @@ const (
 // term is a lock and the sets that its holder leads.
 type term struct {
 	lock, standby    string // keys
-	sets             []Set
+	sets             []string
 	leads            atomic.Bool // this process does
 	called, at, sure time.Time   // for Lead only: the last call, the next one, until when the lock is held for sure
 }
@@ -45,7 +45,7 @@ type term struct {
 // troupe has pushed something for later. One other process, the standby, calls when
 // the leader's lock ends, the rest of the fleet once a second in all. On a cluster
 // each set has a leader.
-func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
+func (s *Scheduler) Lead(ctx context.Context, due func(set string)) error {
 	switch s.cfg.Redis.(type) {
 	case *redis.Client, *redis.ClusterClient:
 	default:
@@ -69,7 +69,7 @@ func (s *Scheduler) Lead(ctx context.Context, due func(Set)) error {
 	return nil
 }
 
-func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
+func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 	var wake <-chan struct{} // nil while this process does not lead
 	silence := func() {}
 	defer func() {
@@ -115,7 +115,7 @@ func (s *Scheduler) lead(ctx context.Context, due func(Set)) (err error) {
 }
 
 // call asks once and says when to ask again.
-func (s *Scheduler) call(ctx context.Context, t *term, due func(Set)) error {
+func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) error {
 	t.called = time.Now()
 	a := ask{term: t, as: s.cfg.Identity, lock: lockLife, ahead: lookPause, sets: t.sets, timeout: callTimeout}
 	for _, set := range t.sets {
@@ -170,7 +170,7 @@ func (s *Scheduler) listen(ctx context.Context) (_ <-chan struct{}, stop func())
 }
 
 // Processes counts the processes of the fleet, Ruby's included: the input of
-// Interval.
+// the poll interval.
 func (s *Scheduler) Processes(ctx context.Context) (int, error) {
 	n, err := s.cfg.Redis.SCard(ctx, keys.Processes).Result()
 	if err != nil {

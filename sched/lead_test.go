@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
@@ -31,7 +32,7 @@ type leading struct {
 	done   chan error
 
 	mu    sync.Mutex
-	sets  []sched.Set
+	sets  []string
 	times []time.Time
 }
 
@@ -40,7 +41,7 @@ func startLead(t testing.TB, rdb redis.UniversalClient, identity string) *leadin
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &leading{t: t, s: sched.New(sched.Config{Redis: rdb, Identity: identity}), rdb: rdb, id: identity, cancel: cancel, done: make(chan error, 1)}
 	go func() {
-		w.done <- w.s.Lead(ctx, func(set sched.Set) {
+		w.done <- w.s.Lead(ctx, func(set string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.sets = append(w.sets, set)
@@ -74,7 +75,7 @@ func (w *leading) elected() {
 }
 
 // awaitDue waits until a set was told to have something due.
-func (w *leading) awaitDue(set sched.Set) (at time.Time) {
+func (w *leading) awaitDue(set string) (at time.Time) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s is due", set), func() bool {
 		w.mu.Lock()
@@ -98,12 +99,12 @@ func TestTheLeaderTellsWhatIsDue(t *testing.T) {
 			w := startLead(t, rdb, "host:1:a")
 			w.elected()
 			at := time.Now().Add(1500 * time.Millisecond)
-			add(t, base, sched.Schedule, at, job(1, "q")) // by others than troupe
-			if told := w.awaitDue(sched.Schedule); told.Before(at) {
+			add(t, base, keys.Schedule, at, job(1, "q")) // by others than troupe
+			if told := w.awaitDue(keys.Schedule); told.Before(at) {
 				t.Errorf("told %v too early", at.Sub(told))
 			}
-			add(t, base, sched.Retry, time.Now().Add(-time.Hour), job(2, "q"))
-			w.awaitDue(sched.Retry)
+			add(t, base, keys.Retry, time.Now().Add(-time.Hour), job(2, "q"))
+			w.awaitDue(keys.Retry)
 			start := time.Now()
 			if err := w.stop(); err != nil {
 				t.Error(err)
@@ -138,7 +139,7 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	if _, err := c.PushClass(t.Context(), "X", nil, client.At(at)); err != nil {
 		t.Fatal(err)
 	}
-	if told := w.awaitDue(sched.Schedule); told.Before(at) {
+	if told := w.awaitDue(keys.Schedule); told.Before(at) {
 		t.Errorf("told %v too early", at.Sub(told))
 	}
 	if err := w.stop(); err != nil {
@@ -211,7 +212,7 @@ func TestLeadProcess(t *testing.T) {
 	}
 	o.MaxRetries = -1
 	s := sched.New(sched.Config{Redis: redis.NewClient(o), Identity: "victim:1:a"})
-	fmt.Println(s.Lead(context.Background(), func(set sched.Set) { fmt.Println("due", set) }))
+	fmt.Println(s.Lead(context.Background(), func(set string) { fmt.Println("due", set) }))
 }
 
 func TestAKilledLeaderIsReplaced(t *testing.T) {
@@ -231,9 +232,9 @@ func TestAKilledLeaderIsReplaced(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	killed := time.Now()
-	add(t, rdb, sched.Schedule, time.Now(), job(1, "q"))
+	add(t, rdb, keys.Schedule, time.Now(), job(1, "q"))
 	b.elected()
-	t.Logf("told after %v", b.awaitDue(sched.Schedule).Sub(killed))
+	t.Logf("told after %v", b.awaitDue(keys.Schedule).Sub(killed))
 	if err := b.stop(); err != nil {
 		t.Error(err)
 	}
@@ -319,7 +320,7 @@ func poll(ctx context.Context, cfg sched.Config) {
 	s := sched.New(cfg)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	due := map[sched.Set]chan struct{}{sched.Retry: make(chan struct{}, 1), sched.Schedule: make(chan struct{}, 1)}
+	due := map[string]chan struct{}{keys.Retry: make(chan struct{}, 1), keys.Schedule: make(chan struct{}, 1)}
 	for set, due := range due {
 		wg.Go(func() {
 			for {
@@ -335,7 +336,7 @@ func poll(ctx context.Context, cfg sched.Config) {
 		})
 	}
 	for ctx.Err() == nil {
-		_ = s.Lead(ctx, func(set sched.Set) {
+		_ = s.Lead(ctx, func(set string) {
 			select {
 			case due[set] <- struct{}{}:
 			default:
@@ -361,7 +362,7 @@ func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
 			members = append(members, job(retries, "bulk"))
 			retries++
 		}
-		add(t, rdb, sched.Retry, time.Now().Add(-time.Hour), members...)
+		add(t, rdb, keys.Retry, time.Now().Add(-time.Hour), members...)
 	}
 	var wg sync.WaitGroup
 	for _, id := range []string{"a", "b"} {

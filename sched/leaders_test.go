@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
@@ -67,7 +68,7 @@ func TestJobsAreExactlyOnTimeBesideABacklog(t *testing.T) {
 			if err := mem.Client.ZAdd(ctx, "retry", z...).Err(); err != nil {
 				t.Fatal(err)
 			}
-			add(t, mem.Client, sched.Schedule, at, job(10_000_000+i, "due")) // as Ruby does: nobody rings
+			add(t, mem.Client, keys.Schedule, at, job(10_000_000+i, "due")) // as Ruby does: nobody rings
 			if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:due").Result(); err != nil {
 				t.Fatal(err)
 			}
@@ -97,8 +98,8 @@ func TestTwoLeadersMoveEachJobOnce(t *testing.T) {
 	for i := range 4000 {
 		members = append(members, job(i, "q"))
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members[:2000]...)
-	add(t, rdb, sched.Schedule, time.Now().Add(200*time.Millisecond), members[2000:]...)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Hour), members[:2000]...)
+	add(t, rdb, keys.Schedule, time.Now().Add(200*time.Millisecond), members[2000:]...)
 	testkit.Await(t, "all have moved", func() bool { return rdb.ZCard(t.Context(), "schedule").Val() == 0 })
 	for _, stop := range stops {
 		stop()
@@ -121,7 +122,7 @@ func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
 			}
 			faults.Kill()
 			at := time.Now()
-			add(t, mem.Client, sched.Schedule, at, job(1, "due"))
+			add(t, mem.Client, keys.Schedule, at, job(1, "due"))
 			if _, err := mem.Client.BRPop(t.Context(), time.Minute, "queue:due").Result(); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +156,7 @@ func TestTheClockOfRedisDecides(t *testing.T) {
 				time.Sleep(time.Second)
 				for range 3 {
 					at := time.Now().Add(1700 * time.Millisecond)
-					add(t, mem.Client, sched.Retry, at.Add(skew), job(1, "due"))
+					add(t, mem.Client, keys.Retry, at.Add(skew), job(1, "due"))
 					for mem.Client.LLen(ctx, "queue:due").Val() == 0 {
 						time.Sleep(time.Millisecond)
 					}
@@ -196,7 +197,7 @@ func TestLostRepliesOfEitherStep(t *testing.T) {
 					for i := range 200 {
 						members = append(members, job(i, "q"))
 					}
-					add(t, mem.Client, sched.Schedule, time.Now().Add(-time.Minute), members...)
+					add(t, mem.Client, keys.Schedule, time.Now().Add(-time.Minute), members...)
 					for start := time.Now(); mem.Client.ZCard(t.Context(), "schedule").Val() > 0; time.Sleep(time.Second) {
 						if time.Since(start) > 5*time.Minute {
 							t.Fatal("some are left")
@@ -235,7 +236,7 @@ func TestASlowPreparationLosesTheLockWithoutHarm(t *testing.T) {
 		for i := range 100 {
 			members = append(members, job(i, "q"))
 		}
-		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), members...)
+		add(t, mem.Client, keys.Retry, time.Now().Add(-time.Minute), members...)
 		for i := 0; mem.Client.ZCard(t.Context(), "retry").Val() > 0; i++ {
 			if i > 1000 {
 				t.Fatal("some are left")
@@ -268,8 +269,8 @@ func TestAJobThatIsPutOffMeanwhileStays(t *testing.T) {
 		}
 	}
 	s := sched.New(sched.Config{Redis: rdb, Client: client.New(rdb, client.WithMiddleware(putOff))})
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Minute), job(1, "q"), job(2, "q"))
-	if got := drain(t, s, sched.Schedule); got.Moved != 1 || rdb.ZScore(t.Context(), "schedule", job(1, "q")).Val() != later {
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Minute), job(1, "q"), job(2, "q"))
+	if got := drain(t, s, keys.Schedule); got.Moved != 1 || rdb.ZScore(t.Context(), "schedule", job(1, "q")).Val() != later {
 		t.Errorf("%+v", got)
 	}
 	once(t, rdb, []string{job(2, "q")})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
@@ -66,9 +67,9 @@ func sized(i, bytes int) string {
 
 // persist promotes as the daemon does, once a second after an error, until the set
 // is empty; it counts the errors.
-func persist(t *testing.T, s *sched.Scheduler, rdb *redis.Client, set sched.Set) (failed int) {
+func persist(t *testing.T, s *sched.Scheduler, rdb *redis.Client, set string) (failed int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Minute); rdb.ZCard(t.Context(), string(set)).Val() > 0; {
+	for end := time.Now().Add(10 * time.Minute); rdb.ZCard(t.Context(), set).Val() > 0; {
 		p, err := s.Promote(t.Context(), set)
 		if err != nil {
 			failed++
@@ -94,9 +95,9 @@ func TestABatchThatIsLostComesInPieces(t *testing.T) {
 		for i := range 400 {
 			members = append(members, sized(i, 4000))
 		}
-		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), members...)
+		add(t, mem.Client, keys.Retry, time.Now().Add(-time.Minute), members...)
 		s := sched.New(sched.Config{Redis: rdb})
-		if failed := persist(t, s, mem.Client, sched.Retry); failed < 2 || failed > 6 {
+		if failed := persist(t, s, mem.Client, keys.Retry); failed < 2 || failed > 6 {
 			t.Errorf("%d tries failed, want 2 to 6", failed)
 		}
 		seen := map[string]bool{}
@@ -124,11 +125,11 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 				ctx := t.Context()
 				now := time.Now()
 				var log logbook
-				add(t, mem.Client, sched.Schedule, now.Add(-time.Hour), job(1, "small"))
-				add(t, mem.Client, sched.Schedule, now.Add(-time.Minute), c.member)
-				add(t, mem.Client, sched.Schedule, now.Add(-time.Second), job(2, "small"), job(3, "small"))
+				add(t, mem.Client, keys.Schedule, now.Add(-time.Hour), job(1, "small"))
+				add(t, mem.Client, keys.Schedule, now.Add(-time.Minute), c.member)
+				add(t, mem.Client, keys.Schedule, now.Add(-time.Second), job(2, "small"), job(3, "small"))
 				s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
-				failed := persist(t, s, mem.Client, sched.Schedule)
+				failed := persist(t, s, mem.Client, keys.Schedule)
 				if took := time.Since(now); failed < 3 || took > 30*time.Second {
 					t.Errorf("it took %v and %d tries that failed", took, failed)
 				}
@@ -164,20 +165,20 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 		defer func() { _ = rdb.Close() }()
 		var log logbook
 		s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
-		add(t, mem.Client, sched.Retry, time.Now().Add(-time.Minute), sized(1, 2<<20))
+		add(t, mem.Client, keys.Retry, time.Now().Add(-time.Minute), sized(1, 2<<20))
 		for round := range 3 {
 			if round%2 == 0 {
 				faults.Kill()
 			}
 			for range 20 {
-				if _, err := s.Promote(t.Context(), sched.Retry); err == nil && round%2 == 0 {
+				if _, err := s.Promote(t.Context(), keys.Retry); err == nil && round%2 == 0 {
 					t.Fatal("it promotes without Redis")
 				}
 				time.Sleep(time.Second)
 			}
 			faults.Restart()
 		}
-		drain(t, s, sched.Retry)
+		drain(t, s, keys.Retry)
 		got := mem.Client.LRange(t.Context(), "queue:q", 0, -1).Val()
 		if len(got) != 1 || unstamped(t, got[0]) != sized(1, 2<<20) || len(log.lines(t)) != 0 {
 			t.Errorf("%d jobs, log %v", len(got), log.lines(t))
@@ -219,7 +220,7 @@ func TestFreshMembersDoNotWaitBehindOldOnes(t *testing.T) {
 				time.Sleep(time.Second)
 				for i := range 5 {
 					at := time.Now().Add(700 * time.Millisecond)
-					add(t, mem.Client, sched.Schedule, at, job(old+i, "fresh")) // nobody rings
+					add(t, mem.Client, keys.Schedule, at, job(old+i, "fresh")) // nobody rings
 					if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:fresh").Result(); err != nil {
 						t.Fatal(err)
 					}

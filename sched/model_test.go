@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redistest"
 )
@@ -70,7 +71,7 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 		}), 0, 40, func(e entry) string { return e.member }).Draw(rt, "set")
 		lowest := rapid.SampledFrom([]int{1000, 400, 20}).Draw(rt, "lowest age")
 		a := ask{
-			sets: []Set{Retry}, from: []string{fmt.Sprint(now - int64(lowest))}, skip: rapid.IntRange(0, 5).Draw(rt, "skip"),
+			sets: []string{keys.Retry}, from: []string{fmt.Sprint(now - int64(lowest))}, skip: rapid.IntRange(0, 5).Draw(rt, "skip"),
 			newest: rapid.Bool().Draw(rt, "newest"), count: rapid.IntRange(1, 45).Draw(rt, "count"),
 			bytes: rapid.SampledFrom([]int{1, 60, 200, 5000}).Draw(rt, "bytes"), timeout: time.Minute,
 		}
@@ -95,7 +96,7 @@ func TestTheScriptsDoWhatTheModelSays(t *testing.T) {
 				rt.Fatalf("%s: due.lua of %v returned\n%+v, want\n%+v", name, a, got, want)
 			}
 
-			b := batch{s: s, set: Retry, cur: s.cursors[Retry], now: time.Now(), groups: []*moving.Group{{}, {}}}
+			b := batch{s: s, set: keys.Retry, cur: s.cursors[keys.Retry], now: time.Now(), groups: []*moving.Group{{}, {}}}
 			b.groups = append(b.groups, &moving.Group{Key: "queue:q", Queue: "q"})
 			for i, m := range want.members {
 				switch {

@@ -38,10 +38,10 @@ const (
 	prepareTime = 50 * time.Millisecond
 )
 
-// Promote moves one batch of the entries of set that are due by Redis's clock. On an
+// Promote moves one batch of the entries of set, "retry" or "schedule", that are due by Redis's clock. On an
 // error the counts hold for what was moved all the same. Faults of single members are
 // logged, not returned; see Config.Logger.
-func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err error) {
+func (s *Scheduler) Promote(ctx context.Context, set string) (out Promoted, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("promote %s: %w", set, err)
@@ -54,13 +54,13 @@ func (s *Scheduler) Promote(ctx context.Context, set Set) (out Promoted, err err
 	cur.mu.Lock()
 	defer cur.mu.Unlock()
 	if moving.Needed(s.cfg.Redis) {
-		if _, err := moving.Abandoned(ctx, s.cfg.Redis, string(set)); err != nil {
+		if _, err := moving.Abandoned(ctx, s.cfg.Redis, set); err != nil {
 			return out, err
 		}
 	}
 	now := time.Now()
 	a := cur.begin(now)
-	a.sets = []Set{set}
+	a.sets = []string{set}
 	a.term = cur.term
 	if a.term.leads.Load() {
 		a.as, a.lock = s.cfg.Identity, lockLife

@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/sched"
@@ -29,11 +30,11 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 	s := sched.New(sched.Config{Redis: rdb})
 	now := time.Now()
 	later := now.Add(time.Hour)
-	add(t, rdb, sched.Schedule, now.Add(-time.Minute), job(1, "a"), job(2, "b"), job(3, "a"))
-	add(t, rdb, sched.Schedule, later, job(4, "a"))
-	add(t, rdb, sched.Retry, now.Add(-time.Minute), job(5, "a"))
+	add(t, rdb, keys.Schedule, now.Add(-time.Minute), job(1, "a"), job(2, "b"), job(3, "a"))
+	add(t, rdb, keys.Schedule, later, job(4, "a"))
+	add(t, rdb, keys.Retry, now.Add(-time.Minute), job(5, "a"))
 
-	got := drain(t, s, sched.Schedule)
+	got := drain(t, s, keys.Schedule)
 	if got.Moved != 3 || got.Dead != 0 || got.Dropped != 0 {
 		t.Fatalf("%+v", got)
 	}
@@ -54,7 +55,7 @@ func TestPromoteMovesWhatIsDue(t *testing.T) {
 	if n, err := s.Processes(ctx); err != nil || n != 0 {
 		t.Errorf("%d processes, %v", n, err)
 	}
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || !got.Next.IsZero() {
+	if got := drain(t, s, keys.Retry); got.Moved != 1 || !got.Next.IsZero() {
 		t.Errorf("%+v", got)
 	}
 	if _, err := s.Promote(ctx, "dead"); err == nil {
@@ -79,8 +80,8 @@ func TestPromoteEditsOnlyWhatItMust(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			add(t, rdb, sched.Retry, time.Now().Add(-time.Second), tt.member)
-			if got := drain(t, s, sched.Retry); got.Moved != 1 {
+			add(t, rdb, keys.Retry, time.Now().Add(-time.Second), tt.member)
+			if got := drain(t, s, keys.Retry); got.Moved != 1 {
 				t.Fatalf("%+v", got)
 			}
 			want := tt.want
@@ -92,8 +93,8 @@ func TestPromoteEditsOnlyWhatItMust(t *testing.T) {
 			}
 		})
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Second), `{"class":"A","args":[]}`)
-	drain(t, s, sched.Schedule)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Second), `{"class":"A","args":[]}`)
+	drain(t, s, keys.Schedule)
 	got := parse(t, rdb.RPop(ctx, "queue:default").Val())
 	if r, _ := got.Get("retry"); string(r) != "true" || len(got.JID()) != 24 || got.Queue() != "default" {
 		t.Errorf("defaults: %s", got.Bytes())
@@ -118,8 +119,8 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	s := sched.New(sched.Config{Redis: rdb, Logger: log.logger(), DeadMax: 100, DeadTimeout: time.Hour})
 	now := time.Now()
 	rdb.ZAdd(ctx, "dead", redis.Z{Score: 5, Member: "too old"}, redis.Z{Score: scores.Of(now.Add(-time.Minute)), Member: "kept"})
-	add(t, rdb, sched.Schedule, now.Add(-time.Minute), append(slices.Clone(bad), job(1, "q"))...)
-	if got := drain(t, s, sched.Schedule); got.Moved != 1 || got.Dead != len(bad) || !got.Next.IsZero() {
+	add(t, rdb, keys.Schedule, now.Add(-time.Minute), append(slices.Clone(bad), job(1, "q"))...)
+	if got := drain(t, s, keys.Schedule); got.Moved != 1 || got.Dead != len(bad) || !got.Next.IsZero() {
 		t.Fatalf("%+v, want %d dead", got, len(bad))
 	}
 	dead := rdb.ZRangeWithScores(ctx, "dead", 0, -1).Val()
@@ -156,8 +157,8 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	for i := range 150 {
 		many = append(many, fmt.Sprintf("bad %d", i))
 	}
-	add(t, rdb, sched.Retry, now.Add(-time.Minute), many...)
-	if got := drain(t, s, sched.Retry); got.Dead != 150 || rdb.ZCard(ctx, "dead").Val() != 99 {
+	add(t, rdb, keys.Retry, now.Add(-time.Minute), many...)
+	if got := drain(t, s, keys.Retry); got.Dead != 150 || rdb.ZCard(ctx, "dead").Val() != 99 {
 		t.Errorf("%+v, %d dead, want 99", got, rdb.ZCard(ctx, "dead").Val())
 	}
 }
@@ -167,7 +168,7 @@ func TestOddScores(t *testing.T) {
 	ctx := t.Context()
 	s := sched.New(sched.Config{Redis: rdb})
 	rdb.ZAdd(ctx, "schedule", redis.Z{Score: math.Inf(-1), Member: job(1, "q")}, redis.Z{Score: -1e300, Member: job(2, "q")}, redis.Z{Score: 1e300, Member: job(3, "q")}, redis.Z{Score: math.Inf(1), Member: job(4, "q")})
-	got := drain(t, s, sched.Schedule)
+	got := drain(t, s, keys.Schedule)
 	if got.Moved != 2 || got.Next.Before(time.Now().AddDate(200, 0, 0)) {
 		t.Errorf("%+v", got)
 	}
@@ -183,10 +184,10 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 	for i := range 35 {
 		members = append(members, job(i, "odd"))
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members...)
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Minute), job(100, "good"), job(101, "good"))
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Hour), members...)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Minute), job(100, "good"), job(101, "good"))
 	start := time.Now()
-	got := drain(t, s, sched.Schedule)
+	got := drain(t, s, keys.Schedule)
 	if got.Moved != 2 || rdb.ZCard(ctx, "schedule").Val() != 35 {
 		t.Fatalf("%+v, %d left", got, rdb.ZCard(ctx, "schedule").Val())
 	}
@@ -198,16 +199,16 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 		t.Errorf("%d log lines for one broken queue", lines)
 	}
 	// while they are left alone they neither block nor cost a try
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Second), job(102, "good"))
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Second), job(102, "good"))
 	rdb.ConfigResetStat(ctx)
-	if got := drain(t, s, sched.Schedule); got.Moved != 1 {
+	if got := drain(t, s, keys.Schedule); got.Moved != 1 {
 		t.Errorf("%+v", got)
 	}
 	if len(log.lines(t)) != lines {
 		t.Error("reported again")
 	}
 	rdb.Del(ctx, "queue:odd")
-	if n := drain(t, sched.New(sched.Config{Redis: rdb, Batch: 10}), sched.Schedule).Moved; n != 35 {
+	if n := drain(t, sched.New(sched.Config{Redis: rdb, Batch: 10}), keys.Schedule).Moved; n != 35 {
 		t.Errorf("%d moved once the key was gone", n)
 	}
 }
@@ -218,12 +219,12 @@ func TestADeadSetOfAnotherTypeBlocksNobody(t *testing.T) {
 	s := sched.New(sched.Config{Redis: rdb})
 	rdb.Set(ctx, "dead", "x", 0)
 	rdb.Set(ctx, "queues", "x", 0)
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), "bad", job(1, "q"))
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Dead != 0 || rdb.ZCard(ctx, "retry").Val() != 1 {
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), "bad", job(1, "q"))
+	if got := drain(t, s, keys.Retry); got.Moved != 1 || got.Dead != 0 || rdb.ZCard(ctx, "retry").Val() != 1 {
 		t.Errorf("%+v", got)
 	}
 	rdb.Set(ctx, "schedule", "x", 0)
-	if _, err := s.Promote(ctx, sched.Schedule); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if _, err := s.Promote(ctx, keys.Schedule); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -263,9 +264,9 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	for i := range 9 {
 		members = append(members, job(i, "q"))
 	}
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), members...)
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), members...)
 	start := time.Now()
-	got := drain(t, s, sched.Retry)
+	got := drain(t, s, keys.Retry)
 	if got.Moved != 5 || got.Dropped != 1 || got.Dead != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -282,7 +283,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	if lines := log.lines(t); len(lines) != 3 || !strings.Contains(fmt.Sprint(lines), "middleware bug") || strings.Contains(fmt.Sprint(lines), "args") {
 		t.Errorf("log %v", lines)
 	}
-	drain(t, s, sched.Retry)
+	drain(t, s, keys.Retry)
 	if (calls["[2]"] != 1 || calls["[3]"] != 1) && time.Since(start) < 5*time.Second {
 		t.Errorf("calls %v", calls)
 	}
@@ -299,11 +300,11 @@ func TestMiddlewareThatEndsItsGoroutineBlocksNobody(t *testing.T) {
 		}
 	}
 	s := sched.New(sched.Config{Redis: rdb, Client: client.New(rdb, client.WithMiddleware(mw))})
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(0, "q"), job(1, "q"))
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), job(0, "q"), job(1, "q"))
 	done := make(chan struct{})
-	go func() { defer close(done); _, _ = s.Promote(context.Background(), sched.Retry) }()
+	go func() { defer close(done); _, _ = s.Promote(context.Background(), keys.Retry) }()
 	<-done
-	if got := drain(t, s, sched.Retry); got.Moved != 1 {
+	if got := drain(t, s, keys.Retry); got.Moved != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -316,7 +317,7 @@ func TestTwoSchedulersPromoteEachJobOnce(t *testing.T) {
 	for i := range n {
 		members = append(members, job(i, "q"))
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Hour), members...)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Hour), members...)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	moved := 0
@@ -324,7 +325,7 @@ func TestTwoSchedulersPromoteEachJobOnce(t *testing.T) {
 		wg.Go(func() {
 			s := sched.New(sched.Config{Redis: rdb})
 			for {
-				p, err := s.Promote(ctx, sched.Schedule)
+				p, err := s.Promote(ctx, keys.Schedule)
 				if err != nil {
 					t.Error(err)
 					return
@@ -378,7 +379,7 @@ func TestEveryMemberEndsInOnePlace(t *testing.T) {
 			}
 		}
 		for {
-			p, err := s.Promote(ctx, sched.Retry)
+			p, err := s.Promote(ctx, keys.Retry)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -428,14 +429,14 @@ func TestHugeMembersTravelInSmallBatches(t *testing.T) {
 	for i := range 20 {
 		members = append(members, fmt.Sprintf(`{"retry":true,"queue":"q","class":"X","args":["%s"],"jid":"%d","created_at":1}`, big, i))
 	}
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Minute), members[:3]...)
-	drain(t, s, sched.Schedule)
-	add(t, rdb, sched.Schedule, time.Now().Add(-time.Minute), members[3:]...)
-	p, err := s.Promote(ctx, sched.Schedule)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Minute), members[:3]...)
+	drain(t, s, keys.Schedule)
+	add(t, rdb, keys.Schedule, time.Now().Add(-time.Minute), members[3:]...)
+	p, err := s.Promote(ctx, keys.Schedule)
 	if err != nil || p.Moved > 2 || !p.More {
 		t.Errorf("%+v, %v", p, err)
 	}
-	drain(t, s, sched.Schedule)
+	drain(t, s, keys.Schedule)
 	if n := rdb.LLen(ctx, "queue:q").Val(); n != 20 {
 		t.Errorf("%d moved", n)
 	}
@@ -448,13 +449,13 @@ func TestAFullRedisPromotes(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	ctx := t.Context()
-	add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), job(1, "q"), "bad")
+	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), job(1, "q"), "bad")
 	rdb.ConfigSet(ctx, "maxmemory", "1mb")
 	if err := rdb.LPush(ctx, "queue:q", "x").Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Fatalf("a push said %v", err)
 	}
 	s := sched.New(sched.Config{Redis: rdb, Identity: "host:1:a"})
-	if got := drain(t, s, sched.Retry); got.Moved != 1 || got.Dead != 1 {
+	if got := drain(t, s, keys.Retry); got.Moved != 1 || got.Dead != 1 {
 		t.Errorf("%+v", got)
 	}
 	w := startLead(t, rdb, "host:1:a")

@@ -14,15 +14,6 @@ import (
 	"github.com/troupehq/troupe/internal/moving"
 )
 
-// Set is a sorted set of jobs by the time at which they are due.
-type Set string
-
-// The two sets that are promoted from.
-const (
-	Retry    Set = keys.Retry
-	Schedule Set = keys.Schedule
-)
-
 // Config is what a Scheduler needs.
 type Config struct {
 	// Redis is the daemon's own client (MaxRetries -1, ContextTimeoutEnabled); it is
@@ -52,7 +43,7 @@ type Scheduler struct {
 	cfg     Config
 	terms   []*term
 	fleet   atomic.Int64 // processes; 0 before they were counted
-	cursors map[Set]*cursor
+	cursors map[string]*cursor
 	leading chan struct{} // holds the one Lead that runs
 }
 
@@ -64,17 +55,17 @@ func New(cfg Config) *Scheduler {
 	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), 1000) // move.lua unpacks it: far below Lua's limit
 	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), 10_000)
 	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), 180*24*time.Hour)
-	s := &Scheduler{cfg: cfg, cursors: map[Set]*cursor{}, leading: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, cursors: map[string]*cursor{}, leading: make(chan struct{}, 1)}
 	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
-		s.addTerm(keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry), Retry)
-		s.addTerm(keys.ClusterPoller(keys.Schedule), keys.ClusterStandby(keys.Schedule), Schedule)
+		s.addTerm(keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry), keys.Retry)
+		s.addTerm(keys.ClusterPoller(keys.Schedule), keys.ClusterStandby(keys.Schedule), keys.Schedule)
 	} else {
-		s.addTerm(keys.Poller, keys.Standby, Retry, Schedule)
+		s.addTerm(keys.Poller, keys.Standby, keys.Retry, keys.Schedule)
 	}
 	return s
 }
 
-func (s *Scheduler) addTerm(lock, standby string, sets ...Set) {
+func (s *Scheduler) addTerm(lock, standby string, sets ...string) {
 	t := &term{lock: lock, standby: standby, sets: sets}
 	s.terms = append(s.terms, t)
 	for _, set := range sets {

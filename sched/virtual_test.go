@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
@@ -91,11 +92,11 @@ func TestStuckMembersCostLittle(t *testing.T) {
 		for i := range 10 {
 			members = append(members, job(i, "q"))
 		}
-		add(t, rdb, sched.Retry, time.Now().Add(-time.Minute), members...)
+		add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), members...)
 		follow := func(d time.Duration) (calls int) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				calls++
-				p, err := s.Promote(ctx, sched.Retry)
+				p, err := s.Promote(ctx, keys.Retry)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -206,9 +207,9 @@ func TestScriptsAgreeOnBothServers(t *testing.T) {
 		for i, rdb := range []*redis.Client{real, fake} {
 			rdb.FlushDB(ctx)
 			rdb.Set(ctx, "queue:odd", "x", 0)
-			add(t, rdb, sched.Schedule, base, members...)
+			add(t, rdb, keys.Schedule, base, members...)
 			s := sched.New(sched.Config{Redis: rdb, Batch: batch})
-			sum := drain(t, s, sched.Schedule)
+			sum := drain(t, s, keys.Schedule)
 			sum.Next = time.Time{}
 			states[i] = map[string]any{
 				"promoted": sum,

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -72,13 +73,13 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 		defer func() { _ = watched.Close() }()
 		s := sched.New(sched.Config{Redis: watched})
 		// new connections, and the script
-		if _, err := s.Promote(ctx, sched.Retry); err != nil {
+		if _, err := s.Promote(ctx, keys.Retry); err != nil {
 			t.Fatal(err)
 		}
 		var seen spy
 		watched.AddHook(&seen)
 		for range 3 {
-			for _, set := range []sched.Set{sched.Retry, sched.Schedule} {
+			for _, set := range []string{keys.Retry, keys.Schedule} {
 				if p, err := s.Promote(ctx, set); err != nil || p.Moved+p.Dead+p.Dropped > 0 || p.More || p.Next.Sub(first).Abs() > time.Millisecond {
 					t.Fatalf("%s: %+v, %v", set, p, err)
 				}
@@ -86,7 +87,7 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 		}
 		return seen.list()
 	}
-	for _, set := range []sched.Set{sched.Retry, sched.Schedule} {
+	for _, set := range []string{keys.Retry, keys.Schedule} {
 		add(t, rdb, set, first, job(1, "q"))
 	}
 	one := costs()

@@ -1,4 +1,4 @@
-package sched_test
+package jitter_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/internal/jitter"
 )
 
 func TestInterval(t *testing.T) {
@@ -30,7 +30,7 @@ func TestInterval(t *testing.T) {
 			low, high := time.Hour, time.Duration(0)
 			const n = 20_000
 			for range n {
-				d := sched.Interval(tt.processes, tt.average, tt.perProcess, r)
+				d := jitter.PollInterval(tt.processes, tt.average, tt.perProcess, r)
 				sum += d
 				low, high = min(low, d), max(high, d)
 			}
@@ -48,10 +48,10 @@ func TestInterval(t *testing.T) {
 func TestInitialWait(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
-		if d := sched.InitialWait(0, r); d < 10*time.Second || d > 15*time.Second {
+		if d := jitter.FirstPoll(0, r); d < 10*time.Second || d > 15*time.Second {
 			t.Fatalf("got %v", d)
 		}
-		if d := sched.InitialWait(time.Second, r); d < 0 || d > 5*time.Second {
+		if d := jitter.FirstPoll(time.Second, r); d < 0 || d > 5*time.Second {
 			t.Fatalf("got %v with an average set", d)
 		}
 	}

@@ -1,4 +1,4 @@
-package sched
+package jitter
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ const (
 	fewProcesses    = 10
 )
 
-// Interval is the wait between two looks at the sets (Sidekiq 8.1's poller).
+// PollInterval is the wait between two looks at the sets (Sidekiq 8.1's poller).
 // With n = max(1, processes), avg = average, or n × perProcess (0 means 5 s) if
 // average is 0, and rand in [0, 1):
 //
@@ -23,7 +23,7 @@ const (
 // so that the fleet as a whole looks once per perProcess on average, and a
 // small fleet never waits longer than one and a half times the average.
 // processes is the number of members of the set processes.
-func Interval(processes int, average, perProcess time.Duration, r *rand.Rand) time.Duration {
+func PollInterval(processes int, average, perProcess time.Duration, r *rand.Rand) time.Duration {
 	n := max(1, processes)
 	avg := cmp.Or(max(0, average), time.Duration(n)*cmp.Or(max(0, perProcess), defaultInterval))
 	wait := r.Float64() * float64(avg)
@@ -33,13 +33,13 @@ func Interval(processes int, average, perProcess time.Duration, r *rand.Rand) ti
 	return time.Duration(2 * wait)
 }
 
-// InitialWait is the wait before the first look of a process:
+// FirstPoll is the wait before the first look of a process:
 //
 //	10 s + 5 s × rand, or 5 s × rand if average is set
 //
 // It gives the process time to appear in the set processes, and processes that
 // start together different times.
-func InitialWait(average time.Duration, r *rand.Rand) time.Duration {
+func FirstPoll(average time.Duration, r *rand.Rand) time.Duration {
 	wait := time.Duration(r.Float64() * float64(firstSpread))
 	if average <= 0 {
 		wait += firstWait
