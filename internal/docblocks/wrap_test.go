@@ -16,7 +16,7 @@ import (
 // imports are the packages that a block may name.
 var imports = func() map[string]string {
 	out := map[string]string{}
-	for p := range strings.FieldsSeq(`bufio context crypto/hmac crypto/sha256 encoding/hex errors fmt io log net/http os os/exec
+	for p := range strings.FieldsSeq(`bufio context crypto/hmac crypto/sha256 encoding/hex errors fmt io log log/slog net/http os os/exec
 		slices strconv strings sync syscall testing testing/synctest time
 		github.com/rs/zerolog github.com/asynkron/protoactor-go/actor
 		github.com/troupehq/troupe github.com/troupehq/troupe/actors github.com/troupehq/troupe/client
