@@ -64,11 +64,10 @@
 //		return err
 //	})
 //	err := actors.Run(ctx, actors.Config{
-//		Redis:    rdb,
-//		Registry: jobs,
-//		Capsules: []actors.Capsule{
-//			{Name: "default", Concurrency: 10, Queues: fetch.Weighted{"critical": 3, "default": 1}},
-//		},
+//		Redis:       rdb,
+//		Registry:    jobs,
+//		Concurrency: 10,
+//		Queues:      actors.Weighted{"critical": 3, "default": 1},
 //	})
 //
 // # Test
@@ -76,7 +75,7 @@
 // A handler is a function and can be called. A whole tree can be started,
 // looked at and broken:
 //
-//	testkit.Virtual(t, actors.Config{Registry: jobs}, func(t *testing.T, kit *testkit.Kit) {
+//	testkit.Virtual(t, actors.Config{Registry: &jobs}, func(t *testing.T, kit *testkit.Kit) {
 //		kit.Crash("launcher/default/processor-0", errors.New("boom"))
 //		kit.Await("the restart", func() bool {
 //			return kit.Tree().Restarts("launcher/default/processor-0") == 1

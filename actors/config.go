@@ -47,8 +47,12 @@ type Config struct {
 	// an error that was cut, and the others end in it, as in "aaaa… (20971520 bytes)".
 	Logger zerolog.Logger
 
-	// Capsules run side by side, each with its own queues, processors and
-	// strategy. None means one capsule with every default.
+	// Concurrency and Queues are those of the one capsule of a daemon without Capsules:
+	// see Capsule, also for what 0 and nil mean.
+	Concurrency int
+	Queues      fetch.Queues
+	// Capsules run side by side, each with its own queues, processors and strategy. With
+	// any, Concurrency and Queues must not be set.
 	Capsules []Capsule
 
 	// Timeout is how long a stop waits for running jobs before it requeues
@@ -258,47 +262,60 @@ func (c Config) Validate() error {
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
 	}
+	if len(c.Capsules) > 0 && c.Concurrency != 0 {
+		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
+	}
+	if len(c.Capsules) > 0 && c.Queues != nil {
+		bad("Queues", c.Queues.Names(), "nil, as there are Capsules: each has its own")
+	}
 	strategies := supervised.Strategies{}
 	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
 	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
-	for i, k := range c.Capsules {
-		field := fmt.Sprintf("Capsules[%d]", i)
+	capsules := c.Capsules
+	if len(capsules) == 0 {
+		capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
+	}
+	for i, k := range capsules {
+		field := fmt.Sprintf("Capsules[%d].", i)
+		if len(c.Capsules) == 0 {
+			field = ""
+		}
 		name := k.Name
 		if name == "" {
 			name = "default"
 		}
 		switch {
 		case !capsuleName.MatchString(name):
-			bad(field+".Name", fmt.Sprintf("%q", name), "letters, digits and _ . : -")
+			bad(field+"Name", fmt.Sprintf("%q", name), "letters, digits and _ . : -")
 		case seen[name]:
-			bad(field+".Name", fmt.Sprintf("%q", name), "a name that no other capsule has")
+			bad(field+"Name", fmt.Sprintf("%q", name), "a name that no other capsule has")
 		}
 		for _, r := range reservedNames {
 			if name == r {
-				bad(field+".Name", fmt.Sprintf("%q", name), "a name that is not an actor of the launcher")
+				bad(field+"Name", fmt.Sprintf("%q", name), "a name that is not an actor of the launcher")
 			}
 		}
 		seen[name] = true
 		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
-			bad(field+".Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
+			bad(field+"Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
 		}
 		if k.Waiters < 0 || k.Waiters > limits.MaxWaiters {
-			bad(field+".Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
+			bad(field+"Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
 		}
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
-			bad(field+".FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
+			bad(field+"FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
 		}
 		if k.MaxUnresponsive < 0 {
-			bad(field+".MaxUnresponsive", k.MaxUnresponsive, "0 or more")
+			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
-		strategy(field+".Strategy", k.Strategy)
+		strategy(field+"Strategy", k.Strategy)
 		if k.Queues != nil && len(k.Queues.Names()) == 0 {
-			bad(field+".Queues", "empty", "at least one queue")
+			bad(field+"Queues", "empty", "at least one queue")
 		}
 		if v, ok := k.Queues.(interface{ Validate() error }); ok {
 			if err := v.Validate(); err != nil {
-				errs = append(errs, fmt.Errorf("config: %s.Queues: %w", field, err))
+				errs = append(errs, fmt.Errorf("config: %sQueues: %w", field, err))
 			}
 		}
 	}
@@ -319,7 +336,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Environment, "development")
 	def(&c.Version, Version)
 	if len(c.Capsules) == 0 {
-		c.Capsules = []Capsule{{}}
+		c.Capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
 	}
 	c.Capsules = append([]Capsule(nil), c.Capsules...)
 	for i := range c.Capsules {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -263,5 +264,38 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 	defer func() { _ = ring.Close() }()
 	if _, err := actors.New(actors.Config{Redis: ring, Registry: new(troupe.Registry)}); err == nil || !strings.Contains(err.Error(), "redis.NewClient") {
 		t.Errorf("a ring: %v, want a refusal that says how", err)
+	}
+}
+
+// A daemon of one capsule needs no Capsules.
+func TestOneCapsuleNeedsNoCapsules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := script.New(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: testkit.NewMemory(t).Client, Registry: s.Registry(), Concurrency: 3, Queues: actors.Weighted{"default": 2, "other": 1},
+		})
+		processors := 0
+		for _, n := range k.Tree() {
+			if n.Role == "processor" {
+				processors++
+			}
+		}
+		push(k, 1, script.OK())
+		k.Await("it is done", func() bool { return k.Stats().Processed == 1 })
+		if processors != 3 {
+			t.Errorf("%d processors, want 3", processors)
+		}
+	})
+	err := actors.Config{
+		Concurrency: 3, Queues: actors.Strict{"a"}, Capsules: []actors.Capsule{{}},
+	}.Validate()
+	for _, want := range []string{"config: Concurrency is 3, expected 0", "config: Queues is [a], expected nil"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := (actors.Config{Concurrency: -1, Queues: actors.Random{}}).Validate(); err == nil ||
+		!strings.Contains(err.Error(), "config: Concurrency is -1, expected 1 to") || !strings.Contains(err.Error(), "config: Queues is empty") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -81,7 +81,8 @@ func (k *Kit) CrashWhen(path string, f Filter, reason error) {
 }
 
 // Hold keeps messages to the actor at path back until Release, or the end of the
-// test; see actors.Daemon.Hold. In a tree printed meanwhile the mailbox shows
+// test; Crash and the library's own messages (stop, restart, the end of a child) pass.
+// A restart does not end it; the end of the actor does. In a tree printed meanwhile the mailbox shows
 // what is held.
 func (k *Kit) Hold(path string) {
 	k.tb.Helper()
