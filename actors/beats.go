@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
-	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -189,31 +187,4 @@ func (d *Daemon) promote(ctx context.Context, set string) (sched.Promoted, bool)
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true
-}
-
-// blockTime is the longest blocking command of the fetchers.
-const blockTime = 5 * time.Second
-
-// minRest is for beats that follow each other closely.
-const minRest = 10 * time.Second
-
-// redisOptions tells what connections the daemon needs: one per peeked queue of
-// each capsule, and a few for its own calls.
-func redisOptions(cfg Config) redisconn.Need {
-	n := 10
-	for _, k := range cfg.Capsules {
-		n += len(k.Queues.Names()) + 3
-	}
-	// Of these a take and a settlement of each capsule are under way all the time, and
-	// an idle daemon needs one, for its beats.
-	return redisconn.Need{
-		PoolSize: n, Idle: 2*len(cfg.Capsules) + 1, Rest: max(cfg.HeartbeatInterval*3/2, minRest), Block: blockTime,
-	}
-}
-
-func (d *Daemon) schedConfig(c *client.Client) sched.Config {
-	return sched.Config{
-		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
-		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
-	}
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -129,4 +130,28 @@ func (h *heartbeat) renew(ctx actor.Context) {
 		defer d.system.Root().Send(self, renewed{epoch: epoch})
 		d.renewLeases(self)
 	})
+}
+
+// opened are the capsules whose fetchers are registered.
+func (d *Daemon) opened() (all []*capsule) {
+	for _, c := range d.capsules {
+		if c.isOpened() {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// renewLeases gives the sign of life of every fetcher, all at once: one that does not get
+// through must not cost the others their leases.
+func (d *Daemon) renewLeases(owner *actor.PID) {
+	var all sync.WaitGroup
+	for _, c := range d.opened() {
+		all.Add(1)
+		d.system.Spawn(owner, func() {
+			defer all.Done()
+			c.renew()
+		})
+	}
+	all.Wait()
 }

@@ -3,15 +3,20 @@ package actors
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/recovery"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/retry"
 )
@@ -190,4 +195,46 @@ func (r *recovered) log(log *zerolog.Logger) {
 	default:
 		line.Str("to", cut.Text(r.to)).Msg("a recovered job was sent elsewhere")
 	}
+}
+
+// recoveryTime is how long Config.Recovery may take.
+const recoveryTime = time.Second
+
+var errRecoveryHangs = errors.New("an earlier call has not returned, it is not asked meanwhile")
+
+// recoveryPolicy asks Config.Recovery, about one job at a time. A call that takes
+// longer than recoveryTime decides nothing; until it has returned, nothing else is
+// asked: one goroutine hangs, not one a job.
+type recoveryPolicy struct {
+	f func(*troupe.Payload, int) troupe.Recovery
+
+	mu    sync.Mutex
+	hangs <-chan error // what the call that was given up will have returned; nil if there is none
+}
+
+// ask returns what f says about p, or why it says nothing.
+func (r *recoveryPolicy) ask(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hangs != nil && len(r.hangs) == 0 {
+		return troupe.Recovery{}, errRecoveryHangs
+	}
+	r.hangs = nil
+	var answer troupe.Recovery
+	returned := supervised.Isolated(func() { answer = r.f(p.Clone(), times) })
+	t := time.NewTimer(recoveryTime)
+	defer t.Stop()
+	select {
+	case err = <-returned:
+	case <-t.C:
+		r.hangs = returned
+		return troupe.Recovery{}, fmt.Errorf("no answer for %v", recoveryTime)
+	}
+	if err == nil {
+		err = recovery.Check(answer.Queue, answer.Delay, answer.Dead)
+	}
+	if err != nil {
+		return troupe.Recovery{}, err
+	}
+	return answer, nil
 }

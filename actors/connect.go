@@ -1,0 +1,59 @@
+package actors
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/sched"
+)
+
+// blockTime is the longest blocking command of the fetchers.
+const blockTime = 5 * time.Second
+
+// minRest is for beats that follow each other closely.
+const minRest = 10 * time.Second
+
+// redisOptions tells what connections the daemon needs: one per peeked queue of
+// each capsule, and a few for its own calls.
+func redisOptions(cfg Config) redisconn.Need {
+	n := 10
+	for _, k := range cfg.Capsules {
+		n += len(k.Queues.Names()) + 3
+	}
+	// Of these a take and a settlement of each capsule are under way all the time, and
+	// an idle daemon needs one, for its beats.
+	return redisconn.Need{
+		PoolSize: n, Idle: 2*len(cfg.Capsules) + 1, Rest: max(cfg.HeartbeatInterval*3/2, minRest), Block: blockTime,
+	}
+}
+
+func (d *Daemon) schedConfig(c *client.Client) sched.Config {
+	return sched.Config{
+		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
+		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
+	}
+}
+
+// needs is what the rights that the daemon needs depend on. A fetcher of somebody
+// else's needs what it needs.
+func (d *Daemon) needs() rights.Daemon {
+	n := rights.Daemon{Identity: d.identity, Metrics: d.cfg.Metrics != MetricsOff}
+	for _, k := range d.cfg.Capsules {
+		n.Queues = append(n.Queues, k.Queues.Names()...)
+		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
+		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)
+	}
+	for _, class := range d.cfg.Registry.Classes() {
+		e, _ := d.cfg.Registry.Lookup(class)
+		n.Iterable = n.Iterable || e.Iterable
+	}
+	return n
+}
+
+func same(a, b fetch.Factory) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}

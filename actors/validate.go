@@ -1,0 +1,131 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/limits"
+)
+
+const (
+	defaultTimeout     = 25 * time.Second
+	defaultGrace       = 3 * time.Second
+	defaultLease       = 30 * time.Second
+	defaultConcurrency = 10
+	maxConcurrency     = 10_000
+	maxFetchBytes      = 1 << 30
+	minLease           = time.Second
+)
+
+var capsuleName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+
+// reservedNames are the launcher's other children.
+var reservedNames = []string{"heartbeat", "poller", "rescuer"}
+
+// Validate reports every fault of the configuration at once, joined; each names
+// the field, the value and what was expected.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(field string, value any, want string) {
+		errs = append(errs, fmt.Errorf("config: %s is %v, expected %s", field, value, want))
+	}
+	if c.Redis == nil {
+		bad("Redis", "nil", "a *redis.Client or *redis.ClusterClient")
+	}
+	if c.Registry == nil {
+		bad("Registry", "nil", "a *troupe.Registry")
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"Timeout", c.Timeout}, {"Grace", c.Grace}, {"DeadTimeout", c.DeadTimeout},
+		{"PollInterval", c.PollInterval}, {"PollIntervalPerProcess", c.PollIntervalPerProcess},
+		{"Poison.Within", c.Poison.Within}, {"HeartbeatInterval", c.HeartbeatInterval}, {"MaxIterationRuntime", c.MaxIterationRuntime},
+	} {
+		if d.value < 0 {
+			bad(d.field, d.value, "a positive duration, or 0 for the default")
+		}
+	}
+	if c.Lease != 0 && c.Lease < minLease {
+		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", minLease, defaultLease))
+	}
+	if c.Poison.Recoveries < -1 {
+		bad("Poison.Recoveries", c.Poison.Recoveries, "a positive number, 0 for 3, or -1 for no limit")
+	}
+	if c.Poison.Suspect < -1 {
+		bad("Poison.Suspect", c.Poison.Suspect, "a positive number, 0 for one less than Recoveries, or -1 for no suspects")
+	}
+	if c.MaxRetries < -1 {
+		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
+	}
+	if c.Metrics < MetricsBoth || c.Metrics > MetricsOff {
+		bad("Metrics", int(c.Metrics), "MetricsBoth, Metrics7, Metrics8 or MetricsOff")
+	}
+	if c.DeadMax < 0 {
+		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
+	}
+	if len(c.Capsules) > 0 && c.Concurrency != 0 {
+		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
+	}
+	if len(c.Capsules) > 0 && c.Queues != nil {
+		bad("Queues", c.Queues.Names(), "nil, as there are Capsules: each has its own")
+	}
+	strategies := supervised.Strategies{}
+	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
+	strategy("Strategy", c.Strategy)
+	seen := map[string]bool{}
+	capsules := c.Capsules
+	if len(capsules) == 0 {
+		capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
+	}
+	for i, k := range capsules {
+		field := fmt.Sprintf("Capsules[%d].", i)
+		if len(c.Capsules) == 0 {
+			field = ""
+		}
+		name := k.Name
+		if name == "" {
+			name = "default"
+		}
+		switch {
+		case !capsuleName.MatchString(name):
+			bad(field+"Name", fmt.Sprintf("%q", name), "letters, digits and _ . : -")
+		case seen[name]:
+			bad(field+"Name", fmt.Sprintf("%q", name), "a name that no other capsule has")
+		}
+		for _, r := range reservedNames {
+			if name == r {
+				bad(field+"Name", fmt.Sprintf("%q", name), "a name that is not an actor of the launcher")
+			}
+		}
+		seen[name] = true
+		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
+			bad(field+"Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
+		}
+		if k.Waiters < 0 || k.Waiters > limits.MaxWaiters {
+			bad(field+"Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
+		}
+		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
+			bad(field+"FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
+		}
+		if k.MaxUnresponsive < 0 {
+			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
+		}
+		strategy(field+"Strategy", k.Strategy)
+		if k.Queues != nil && len(k.Queues.Names()) == 0 {
+			bad(field+"Queues", "empty", "at least one queue")
+		}
+		if v, ok := k.Queues.(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				errs = append(errs, fmt.Errorf("config: %sQueues: %w", field, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
