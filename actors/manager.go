@@ -144,15 +144,6 @@ func (c *capsule) slotPID(i int) *actor.PID {
 	return c.slots[i].pid
 }
 
-// child spawns a child; a failure is a bug of ours and crashes the parent.
-func (d *Daemon) child(ctx actor.Context, p *actor.Props, name string) *actor.PID {
-	pid, err := ctx.SpawnNamed(p, name)
-	if err != nil {
-		panic(fmt.Errorf("spawn %s/%s: %w", ctx.Self().GetId(), name, err))
-	}
-	return pid
-}
-
 // quieted ends the fetching of c, because a strategy has stopped the actor at
 // path, which c cannot do without; what waits goes back to the queues. Nothing
 // but an event and a note in the tree would tell: the daemon runs on.

@@ -450,7 +450,7 @@ func TestStrategiesAreChecked(t *testing.T) {
 		}},
 		"empty": {&supervisor.Strategy{}, embedding{}, []string{"config: Strategy: " + empty, "config: Capsules[0].Strategy: " + empty}},
 		"a Validate that panics": {badValidate{}, (*embedding)(nil), []string{
-			"config: Strategy: Validate of a actors_test.badValidate: panic: validate", "config: Capsules[0].Strategy: Validate of a *actors_test.embedding: panic: ",
+			"config: Strategy: method Validate of a actors_test.badValidate: panic: validate", "config: Capsules[0].Strategy: method Validate of a *actors_test.embedding: panic: ",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (p Strategies) Check(field string, s actor.SupervisorStrategy) (errs []erro
 	if c, ok := s.(interface{ Validate() error }); ok {
 		var err error
 		if perr := Isolate(func() { err = c.Validate() }); perr != nil {
-			err = fmt.Errorf("Validate of a %T: %w", s, perr)
+			err = fmt.Errorf("method Validate of a %T: %w", s, perr)
 		}
 		if err != nil {
 			return []error{fmt.Errorf("config: %s: %w", field, err)}

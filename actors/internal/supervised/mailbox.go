@@ -41,6 +41,7 @@ type post struct {
 	system  bool
 }
 
+// RegisterHandlers implements actor.Mailbox.
 func (m *Mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher) {
 	if turn.Hook != nil {
 		d = turns{d, m.node}
@@ -58,12 +59,14 @@ func (t turns) Schedule(f func()) {
 	turn.Hook(t.node.proxy.s.identity, "mailbox of "+t.node.path, f)
 }
 
+// PostUserMessage implements actor.Mailbox.
 func (m *Mailbox) PostUserMessage(message any) {
 	if m.open.Load() || !m.hold(post{message, false}) {
 		m.Mailbox.PostUserMessage(message)
 	}
 }
 
+// PostSystemMessage implements actor.Mailbox.
 func (m *Mailbox) PostSystemMessage(message any) {
 	switch message.(type) {
 	case *actor.Restart, *actor.SuspendMailbox, *actor.ResumeMailbox:
@@ -118,6 +121,7 @@ func (m *Mailbox) hold(p post) bool {
 	return true
 }
 
+// Start implements actor.Mailbox.
 func (m *Mailbox) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,6 +11,8 @@ type Crash struct {
 	at     uint64 // epoch of the panic: an incarnation that began later is the answer to it; 0 from fault injection
 }
 
-// They may be sent to actors that are gone; that is no dead letter to tell of.
-func (Wake) IgnoreDeadLetterLogging()  {}
+// IgnoreDeadLetterLogging says that one to an actor that is gone is not to be told of.
+func (Wake) IgnoreDeadLetterLogging() {}
+
+// IgnoreDeadLetterLogging is that of Wake: the system tells of these itself.
 func (Crash) IgnoreDeadLetterLogging() {}

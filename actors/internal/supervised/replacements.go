@@ -29,6 +29,7 @@ func NewReplacements(o *Proxy, start func(ctx actor.Context, name string)) *Repl
 // Due is the timer of Replacements: a supervisor hands it to On.
 type Due struct{ epoch uint64 }
 
+// IgnoreDeadLetterLogging says that one to an actor that is gone is not to be told of.
 func (Due) IgnoreDeadLetterLogging() {}
 
 // Ended tells whether the child at path, which has ended, gets a replacement;
@@ -94,6 +95,7 @@ func (r *Replacements) On(ctx actor.Context, m Due) {
 	}
 }
 
+// Stop ends the wait for the next start.
 func (r *Replacements) Stop() {
 	if r.timer != nil {
 		r.timer.Stop()

@@ -12,8 +12,10 @@ type Broadcast struct {
 	ch chan struct{}
 }
 
+// NewBroadcast makes a Broadcast.
 func NewBroadcast() *Broadcast { return &Broadcast{ch: make(chan struct{})} }
 
+// Wake wakes all who wait now.
 func (b *Broadcast) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,8 +52,10 @@ type Tracker struct {
 	n  int
 }
 
+// NewTracker makes a Tracker of none.
 func NewTracker() *Tracker { return &Tracker{Broadcast: NewBroadcast()} }
 
+// Add counts n goroutines more.
 func (t *Tracker) Add(n int) {
 	t.mu.Lock()
 	t.n += n
@@ -62,8 +66,10 @@ func (t *Tracker) Add(n int) {
 	}
 }
 
+// Done counts one less.
 func (t *Tracker) Done() { t.Add(-1) }
 
+// Idle tells whether there is none.
 func (t *Tracker) Idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
