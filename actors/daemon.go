@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
@@ -57,8 +58,7 @@ type Daemon struct {
 	isolating    atomic.Bool // suspects run, or are about to
 	beats        beats
 	hooks        *hooks
-	deaths       *deaths
-	recovery     *recoveryPolicy
+	deaths       *poison.Deaths
 	events       *events
 	quieting     atomic.Bool // quiet or later, for the hot path
 
@@ -123,7 +123,7 @@ func New(cfg Config) (*Daemon, error) {
 		changes:   supervised.NewBroadcast(),
 		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
 	}
-	d.deaths, d.recovery = newDeaths(d), &recoveryPolicy{f: cfg.Recovery}
+	d.deaths = d.newDeaths()
 	hostname := beat.Hostname(os.Getenv)
 	pid := turn.PID()
 	d.identity = beat.NewIdentity(hostname, pid)
@@ -134,7 +134,7 @@ func New(cfg Config) (*Daemon, error) {
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
 	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{
-		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Policy: poisonPolicy{d}, Window: cfg.Poison.Within,
+		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Policy: d.poisonPolicy(), Window: cfg.Poison.Within,
 	}); err != nil {
 		_ = own.Close()
 		return nil, fmt.Errorf("config: %w", err)

@@ -45,7 +45,7 @@ func (d *Daemon) end() {
 	cancel()
 	d.leave(began)
 	ctx, cancel = context.WithDeadline(context.Background(), began.Add(closeTime))
-	d.deaths.close(ctx)
+	d.deaths.Close(ctx)
 	cancel()
 	d.hooks.fire("exit", reversed(d.cfg.On.Exit))
 	subscribers := d.events.close() // they go on while the callbacks run

@@ -48,7 +48,7 @@ func (c *capsule) suspectsWait(ctx context.Context) bool {
 	defer cancel()
 	waiting, err := f.Suspects(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.d.outage.failed(launcherName+"/rescuer", err)
+		c.d.outage.failed(rescuerPart, err)
 	}
 	return err == nil && waiting
 }
@@ -175,7 +175,7 @@ func (c *capsule) takeSuspect() *work {
 		return nil
 	}
 	if err != nil {
-		c.d.outage.failed(launcherName+"/rescuer", err)
+		c.d.outage.failed(rescuerPart, err)
 		return nil
 	}
 	if u == nil {

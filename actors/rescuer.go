@@ -11,6 +11,9 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 )
 
+// rescuerPart is the part that Redis serves or does not.
+const rescuerPart = launcherName + "/rescuer"
+
 // rescuer puts back what dead processes had in progress: a look at start-up, then one
 // per rescueInterval, sooner when a lease is about to expire. One look at a time; the
 // look itself makes sure that one process of the fleet does it.
@@ -85,7 +88,7 @@ func (d *Daemon) rescueInterval() time.Duration {
 
 // rescueOnce makes one look and tells when the next one is due.
 func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
-	part := launcherName + "/rescuer"
+	part := rescuerPart
 	if wait := d.outage.leaseGrace(d.cfg.Lease); wait > 0 {
 		if err := d.redis.Ping(ctx).Err(); err != nil {
 			if ctx.Err() == nil {
@@ -116,7 +119,7 @@ func (d *Daemon) tellRescued(got fetch.Rescued) {
 		if d.events.wanted.Load() {
 			d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
 		}
-		d.log.Warn().Str("actor", launcherName+"/rescuer").Int("fetchers", got.Fetchers).Int("jobs", got.Units).
+		d.log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}
 	d.tellRecovered(got)

@@ -186,7 +186,7 @@ func (d *Daemon) jobsRunning() int64 {
 
 // allDrained tells whether every capsule has nothing left to settle.
 func (d *Daemon) allDrained() bool {
-	if d.jobsRunning() > 0 || !d.deaths.idle() { // error and death handlers may still run
+	if d.jobsRunning() > 0 || !d.deaths.Idle() { // error and death handlers may still run
 		return false
 	}
 	for _, c := range d.capsules {

@@ -1,9 +1,11 @@
-package actors
+package poison
 
 import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -14,43 +16,55 @@ const (
 	// deathWorkers is how many jobs of dead processes the death handlers are told of
 	// at once.
 	deathWorkers = 4
+	// complainTime is the least time between two lines about slow handlers.
+	complainTime = time.Minute
 	// deathsShown is how many jids stand in the line about those that were not told of.
 	deathsShown = 20
 )
 
-// death is a job that a rescue has moved to the dead set.
-type death struct {
-	payload []byte // as it stands there
-	err     error
+// Death is a job that a rescue has moved to the dead set.
+type Death struct {
+	Payload []byte // as it stands there
+	Err     error
 }
 
-// deaths tells the death handlers of such jobs: of a few at once, however many there
+// Deaths tells the death handlers of such jobs: of a few at once, however many there
 // are, so that slow handlers hold up no rescue. The others wait in memory, without a
 // bound: none is dropped. A stop waits for them as it does for running jobs; those
 // that are not told of by its end are logged.
-type deaths struct {
-	d       *Daemon
+type Deaths struct {
+	tell    func(p *troupe.Payload, err error) // calls the handlers; nil if there are none
+	spawn   func(counter *supervised.Tracker, f func())
+	ended   func() // is called when a worker has ended
+	log     zerolog.Logger
+	actor   string // in the log
 	workers *supervised.Tracker
 
 	mu         sync.Mutex
-	waiting    []death
+	waiting    []Death
 	running    int // workers
 	closed     bool
 	complained time.Time
 }
 
-func newDeaths(d *Daemon) *deaths { return &deaths{d: d, workers: supervised.NewTracker()} }
+// NewDeaths makes a Deaths. tell calls the handlers of one job, nil if there are none;
+// spawn starts a goroutine and counts it; ended is called when one has ended.
+func NewDeaths(
+	tell func(p *troupe.Payload, err error), spawn func(*supervised.Tracker, func()), ended func(), log zerolog.Logger, actor string,
+) *Deaths {
+	return &Deaths{tell: tell, spawn: spawn, ended: ended, log: log, actor: actor, workers: supervised.NewTracker()}
+}
 
-// add has the handlers told of ds.
-func (q *deaths) add(ds []death) {
-	if len(ds) == 0 || len(q.d.cfg.DeathHandlers) == 0 {
+// Add has the handlers told of ds.
+func (q *Deaths) Add(ds []Death) {
+	if len(ds) == 0 || q.tell == nil {
 		return
 	}
 	q.mu.Lock()
 	behind := len(q.waiting)
 	q.waiting = append(q.waiting, ds...)
 	q.fill()
-	complain := behind > 0 && time.Since(q.complained) > complaintTime
+	complain := behind > 0 && time.Since(q.complained) > complainTime
 	if complain {
 		q.complained = time.Now()
 	}
@@ -59,30 +73,28 @@ func (q *deaths) add(ds []death) {
 	if closed {
 		q.giveUp()
 	} else if complain {
-		q.d.log.Warn().Str("actor", launcherName+"/rescuer").Int("jobs", behind+len(ds)).
+		q.log.Warn().Str("actor", q.actor).Int("jobs", behind+len(ds)).
 			Msg("death handlers are slow: jobs of dead processes wait for them")
 	}
 }
 
 // fill starts workers for what waits. q.mu is held.
-func (q *deaths) fill() {
+func (q *Deaths) fill() {
 	for n := len(q.waiting); n > 0 && q.running < deathWorkers && !q.closed; n-- {
 		q.running++
-		q.d.system.SpawnAs(q.workers, q.d.launcher.Load(), q.work)
+		q.spawn(q.workers, q.work)
 	}
 }
 
 // work tells of what waits. A panic, of a hook of the user's logger say, costs one
 // job its log line, and not the others their handlers.
-func (q *deaths) work() {
+func (q *Deaths) work() {
 	defer func() {
 		q.mu.Lock()
 		q.running--
 		q.fill()
 		q.mu.Unlock()
-		if q.d.quieting.Load() {
-			q.d.wakeLauncher()
-		}
+		q.ended()
 	}()
 	for {
 		q.mu.Lock()
@@ -91,26 +103,26 @@ func (q *deaths) work() {
 			return
 		}
 		next := q.waiting[0]
-		q.waiting[0] = death{}
+		q.waiting[0] = Death{}
 		q.waiting = q.waiting[1:]
 		q.mu.Unlock()
-		if p, err := troupe.ParsePayload(next.payload); err == nil {
-			q.d.tellDeathHandlers(p, next.err)
+		if p, err := troupe.ParsePayload(next.Payload); err == nil {
+			q.tell(p, next.Err)
 		}
 	}
 }
 
-// idle tells whether the handlers were told of all.
-func (q *deaths) idle() bool {
+// Idle tells whether the handlers were told of all.
+func (q *Deaths) Idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting) == 0 && q.running == 0
 }
 
-// close waits until the handlers were told of all or ctx ends, and gives up on the
+// Close waits until the handlers were told of all or ctx ends, and gives up on the
 // others.
-func (q *deaths) close(ctx context.Context) {
-	q.workers.Await(ctx, q.idle)
+func (q *Deaths) Close(ctx context.Context) {
+	q.workers.Await(ctx, q.Idle)
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
@@ -118,7 +130,7 @@ func (q *deaths) close(ctx context.Context) {
 }
 
 // giveUp logs what will not be told.
-func (q *deaths) giveUp() {
+func (q *Deaths) giveUp() {
 	q.mu.Lock()
 	left, running := q.waiting, q.running
 	q.waiting = nil
@@ -128,10 +140,10 @@ func (q *deaths) giveUp() {
 	}
 	jids := make([]string, 0, deathsShown)
 	for _, l := range left[:min(len(left), deathsShown)] {
-		if p, err := troupe.ParsePayload(l.payload); err == nil {
+		if p, err := troupe.ParsePayload(l.Payload); err == nil {
 			jids = append(jids, cut.Text(p.JID()))
 		}
 	}
-	q.d.log.Error().Str("actor", launcherName+"/rescuer").Int("jobs", len(left)).Strs("first_jids", jids).Int("running", running).
+	q.log.Error().Str("actor", q.actor).Int("jobs", len(left)).Strs("first_jids", jids).Int("running", running).
 		Msg("death handlers were not told in time: these jobs are in the dead set without them")
 }

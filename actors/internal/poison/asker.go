@@ -1,0 +1,57 @@
+package poison
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/recovery"
+)
+
+// askTime is how long Config.Recovery may take.
+const askTime = time.Second
+
+var errRecoveryHangs = errors.New("an earlier call has not returned, it is not asked meanwhile")
+
+// Asker asks Config.Recovery, about one job at a time. A call that takes
+// longer than askTime decides nothing; until it has returned, nothing else is
+// asked: one goroutine hangs, not one a job.
+type Asker struct {
+	f func(*troupe.Payload, int) troupe.Recovery
+
+	mu    sync.Mutex
+	hangs <-chan error // what the call that was given up will have returned; nil if there is none
+}
+
+// NewAsker makes the Asker of f, a Config.Recovery.
+func NewAsker(f func(*troupe.Payload, int) troupe.Recovery) *Asker { return &Asker{f: f} }
+
+// ask returns what f says about p, or why it says nothing.
+func (r *Asker) ask(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hangs != nil && len(r.hangs) == 0 {
+		return troupe.Recovery{}, errRecoveryHangs
+	}
+	r.hangs = nil
+	var answer troupe.Recovery
+	returned := supervised.Isolated(func() { answer = r.f(p.Clone(), times) })
+	t := time.NewTimer(askTime)
+	defer t.Stop()
+	select {
+	case err = <-returned:
+	case <-t.C:
+		r.hangs = returned
+		return troupe.Recovery{}, fmt.Errorf("no answer for %v", askTime)
+	}
+	if err == nil {
+		err = recovery.Check(answer.Queue, answer.Delay, answer.Dead)
+	}
+	if err != nil {
+		return troupe.Recovery{}, err
+	}
+	return answer, nil
+}

@@ -1,0 +1,111 @@
+// Package poison decides what becomes of jobs whose process died under them.
+package poison
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/retry"
+)
+
+// Policy decides where what dead processes had in progress goes.
+type Policy struct {
+	Limits
+	Retry    retry.Policy
+	Registry *troupe.Registry
+	Ask      *Asker // nil asks the classes
+	Log      zerolog.Logger
+	Actor    string // in the log
+}
+
+// Limits are those of actors.Poison, with the defaults filled in; -1 is none.
+type Limits struct {
+	Recoveries int
+	Within     time.Duration
+	Suspect    int
+}
+
+// Key counts by jid; what has none, by its bytes.
+func (*Policy) Key(payload []byte) string {
+	if p, err := troupe.ParsePayload(payload); err == nil && p.JID() != "" {
+		return p.JID()
+	}
+	sum := sha256.Sum256(payload)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Decide applies the limits first, then the class's policy.
+func (p *Policy) Decide(o fetch.Orphan) fetch.Decision {
+	limit, times := p.Limits, len(o.Recoveries)
+	job, err := troupe.ParsePayload(o.Unit.Payload)
+	if err != nil {
+		job = nil
+	}
+	counts := limit.Recoveries > 0
+	switch {
+	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
+		return p.toDead(o, job, true)
+	case counts && limit.Suspect > 0 && times >= limit.Suspect:
+		return fetch.Decision{Suspect: true}
+	}
+	route := p.route(job, times)
+	last := o.Recoveries[times-1]
+	in := recoveredOf(o, job)
+	switch {
+	case route.Dead:
+		return p.toDead(o, job, false)
+	case route.Delay > 0:
+		return fetch.Decision{
+			To: fetch.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
+			Payload: p.Retry.Stamp(last.At, in, o.Unit.Queue), Forget: !counts,
+		}
+	case route.Queue != "" && route.Queue != o.Unit.Queue:
+		return fetch.Decision{Queue: route.Queue, Payload: p.Retry.Stamp(last.At, in, route.Queue), Forget: !counts}
+	}
+	return fetch.Decision{Forget: !counts}
+}
+
+func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
+	return retry.Recovered{
+		Raw: o.Unit.Payload, Payload: p, Queue: o.Unit.Queue, Times: len(o.Recoveries),
+		Process: o.Recoveries[len(o.Recoveries)-1].Process, Evidence: o.Recoveries,
+	}
+}
+
+func (p *Policy) toDead(o fetch.Orphan, job *troupe.Payload, poison bool) fetch.Decision {
+	last := o.Recoveries[len(o.Recoveries)-1]
+	why := &troupe.RecoveredError{
+		Times: len(o.Recoveries), Within: p.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
+	}
+	dec := p.Retry.Dead(last.At, recoveredOf(o, job), why)
+	return fetch.Decision{
+		To: fetch.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
+		Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax},
+	}
+}
+
+// route asks the policies: the daemon's if there is one, else the class's.
+func (p *Policy) route(job *troupe.Payload, times int) troupe.Recovery {
+	if job == nil {
+		return troupe.Recovery{}
+	}
+	if p.Ask == nil {
+		e, _ := p.Registry.Lookup(job.HandlerClass())
+		return e.Options.Recovery
+	}
+	to, err := p.Ask.ask(job, times)
+	if err != nil {
+		joblog.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", cut.Text(job.JID())).
+			Str("class", cut.Text(job.DisplayClass())), err).
+			Msg("the recovery policy failed: the job goes back to its queue")
+	}
+	return to
+}
