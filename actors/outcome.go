@@ -75,14 +75,14 @@ func (e *execution) decide() {
 	e.fail()
 }
 
-// invalid buries bytes that are no job.
+// invalid moves bytes that are no job to the dead set.
 func (e *execution) invalid() {
 	c := e.c
 	if !c.ledger.take(e.w) {
 		return
 	}
 	e.w.own()
-	dec := c.d.policy.Decide(time.Now(), 0, retry.Failure{Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue})
+	dec := c.d.policy.Decide(time.Now(), 0, retry.Failure{Raw: e.w.unit.Payload, FetchedFrom: e.w.unit.Queue, NotAJob: true})
 	if !e.settle(dec) {
 		return
 	}

@@ -43,6 +43,9 @@ type Failure struct {
 	// UnknownClass: no handler is registered. The job is retried as any other,
 	// perhaps by a daemon that has one.
 	UnknownClass bool
+	// NotAJob: the bytes are no job, or a job of class Troupe::NotAJob that was pushed again.
+	// It is dead without a handler hearing of it. Bytes that do not parse are so anyway.
+	NotAJob bool
 }
 
 // Action is where the job goes.
@@ -110,7 +113,9 @@ type Decision struct {
 // without the callbacks, in a deferred call, which Goexit allows.
 func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	m := in.Payload
-	if m != nil {
+	if in.NotAJob {
+		return pol.invalid(now, in.Raw, in.FetchedFrom)
+	} else if m != nil {
 		m = m.Clone()
 	} else {
 		var err error

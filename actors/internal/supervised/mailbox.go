@@ -208,5 +208,6 @@ func (m *Mailbox) Wake() {
 // depth counts the user messages that wait, held ones included.
 func (m *Mailbox) depth() int { return m.Mailbox.UserMessageCount() + int(m.kept.Load()) }
 
-// Keeps tells whether the actor gets no messages now: held or suspended.
-func (m *Mailbox) Keeps() bool { return m != nil && (!m.open.Load() || m.suspended.Load()) }
+// Keeps tells whether the actor gets no messages now: held or suspended. It is false
+// while the mailbox opens: the first message is taken before that is done.
+func (m *Mailbox) Keeps() bool { return m != nil && (m.gated.Load() || m.suspended.Load()) }

@@ -26,15 +26,15 @@ class Ledger
       failures = job["retry_count"] ? job["retry_count"] + 1 : 0
       begun = note("fleet", run.merge(What: "start", Failures: failures, Queue: queue, Args: job["args"]), 1)
       worker.failures, worker.begun = failures, begun
-      fate = "failed"
+      outcome = "failed"
       begin
         Thread.handle_interrupt(Sidekiq::Shutdown => :immediate) { yield }
-        fate = "ok"
+        outcome = "ok"
       rescue Sidekiq::Shutdown
-        fate = "interrupted"
+        outcome = "interrupted"
         raise
       ensure
-        note("fleet", run.merge(What: "end", Fate: fate))
+        note("fleet", run.merge(What: "end", Outcome: outcome))
       end
     end
   end
