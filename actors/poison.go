@@ -47,7 +47,7 @@ func (d *Daemon) poisonPolicy() *poison.Policy {
 		Limits: poison.Limits(d.cfg.Poison), Retry: d.policy, Registry: d.cfg.Registry, Log: d.log, Actor: rescuerPart,
 	}
 	if d.cfg.Recovery != nil {
-		p.Ask = poison.NewAsker(d.cfg.Recovery)
+		p.Callback = poison.NewCallback(d.cfg.Recovery)
 	}
 	return p
 }

@@ -21,7 +21,7 @@ type Policy struct {
 	Limits
 	Retry    retry.Policy
 	Registry *troupe.Registry
-	Ask      *Asker // nil asks the classes
+	Callback *Callback // nil asks the classes
 	Log      zerolog.Logger
 	Actor    string // in the log
 }
@@ -97,11 +97,11 @@ func (p *Policy) route(job *troupe.Payload, times int) troupe.Recovery {
 	if job == nil {
 		return troupe.Recovery{}
 	}
-	if p.Ask == nil {
+	if p.Callback == nil {
 		e, _ := p.Registry.Lookup(job.HandlerClass())
 		return e.Options.Recovery
 	}
-	to, err := p.Ask.ask(job, times)
+	to, err := p.Callback.call(job, times)
 	if err != nil {
 		joblog.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", cut.Text(job.JID())).
 			Str("class", cut.Text(job.DisplayClass())), err).

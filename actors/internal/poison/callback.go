@@ -16,21 +16,21 @@ const askTime = time.Second
 
 var errRecoveryHangs = errors.New("an earlier call has not returned, it is not asked meanwhile")
 
-// Asker asks Config.Recovery, about one job at a time. A call that takes
+// Callback asks Config.Recovery, about one job at a time. A call that takes
 // longer than askTime decides nothing; until it has returned, nothing else is
 // asked: one goroutine hangs, not one a job.
-type Asker struct {
+type Callback struct {
 	f func(*troupe.Payload, int) troupe.Recovery
 
 	mu    sync.Mutex
 	hangs <-chan error // what the call that was given up will have returned; nil if there is none
 }
 
-// NewAsker makes the Asker of f, a Config.Recovery.
-func NewAsker(f func(*troupe.Payload, int) troupe.Recovery) *Asker { return &Asker{f: f} }
+// NewCallback makes the Callback of f, a Config.Recovery.
+func NewCallback(f func(*troupe.Payload, int) troupe.Recovery) *Callback { return &Callback{f: f} }
 
-// ask returns what f says about p, or why it says nothing.
-func (r *Asker) ask(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
+// call returns what f says about p, or why it says nothing.
+func (r *Callback) call(p *troupe.Payload, times int) (to troupe.Recovery, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.hangs != nil && len(r.hangs) == 0 {
