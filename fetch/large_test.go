@@ -224,6 +224,14 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 			t.Fatal("a take that was to fail")
 		}
 	}
+	f.mu.Lock()
+	f.waits++ // a dead process does not give back what it has in hand
+	f.mu.Unlock()
+	until(t, "it gives nothing back", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return !f.calming
+	})
 	expire(t, rdb, f.cur.id)
 	mustRescue(t, newRescuer(t, rdb).Rescue)
 	if got := queued(t, rdb, "a"); !slices.Equal(got, jobs) {
