@@ -82,7 +82,6 @@ func (s *settler) wait() {
 
 // end tells those who wait that their moves are over, and has the others told of.
 func (s *settler) end(moves []*pendingMove) {
-	owner := s.c.managerPID() // before s.mu: the capsule's lock comes first
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range moves {
@@ -94,7 +93,7 @@ func (s *settler) end(moves []*pendingMove) {
 	}
 	if len(s.reports) > 0 && !s.reporting {
 		s.reporting = true
-		s.c.d.system.Spawn(owner, s.report)
+		s.c.env.System.Spawn(s.c.path(""), s.report)
 	}
 }
 
@@ -124,16 +123,13 @@ func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
 	defer func() {
 		s.asyncMoves.add(m, -1)
 		if !returned {
-			owner := s.c.managerPID()
 			s.mu.Lock()
 			s.reports = append(slices.Clone(rest), s.reports...)
 			s.mu.Unlock()
-			d.system.Spawn(owner, s.report)
+			s.c.env.System.Spawn(s.c.path(""), s.report)
 		}
 		d.untold.Add(-1)
-		if d.quieting.Load() {
-			d.wakeLauncher()
-		}
+		d.env.Changes.Wake()
 	}()
 	m.then.over()
 	returned = true

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/sched"
@@ -46,7 +47,7 @@ func (b *beats) do(ctx context.Context, f func()) bool {
 
 // beatOnce flushes the statistics and shows this process and its jobs.
 func (d *Daemon) beatOnce() (result beat.Result, err error) {
-	ctx, cancel := d.redisContext()
+	ctx, cancel := d.env.Call()
 	defer cancel()
 	part := heart
 	d.beats.do(ctx, func() {
@@ -57,20 +58,20 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
 			return
 		}
-		result, err = d.beats.beater.Beat(ctx, d.redis, state)
+		result, err = d.beats.beater.Beat(ctx, d.env.Redis, state)
 		if err != nil {
 			return
 		}
 		if d.beats.latency.Slow(result.RTT) {
-			d.log.Warn().Str("actor", part).Int64("rtt_us", result.RTT.Microseconds()).
+			d.env.Log.Warn().Str("actor", part).Int64("rtt_us", result.RTT.Microseconds()).
 				Msg("redis is slow: the last five round trips took over 50 ms; is the network or the CPU overloaded?")
 		}
 	})
 	if err != nil {
-		d.outage.failed(part, err)
+		d.env.Outage.Failed(part, err)
 		return result, err
 	}
-	d.outage.ok(part)
+	d.env.Outage.OK(part)
 	return result, nil
 }
 
@@ -82,12 +83,12 @@ func (d *Daemon) flush(ctx context.Context) error {
 		n.Failed += int64(c.failed.Swap(0))
 	}
 	now := time.Now()
-	if err := d.beats.flusher.Flush(ctx, d.redis, n, now); err != nil {
+	if err := d.beats.flusher.Flush(ctx, d.env.Redis, n, now); err != nil {
 		return err
 	}
-	err := d.beats.metrics.Flush(ctx, d.redis, now)
+	err := d.beats.metrics.Flush(ctx, d.env.Redis, now)
 	if refused, ok := errors.AsType[*beat.RefusedError](err); ok { // a beat does not fail for this
-		d.log.Debug().Str("actor", launcherName+"/heartbeat").Err(refused).Msg("job metrics are not written in full")
+		d.env.Log.Debug().Str("actor", launcherName+"/heartbeat").Err(refused).Msg("job metrics are not written in full")
 		return nil
 	}
 	return err
@@ -112,7 +113,7 @@ func (d *Daemon) beatState() beat.State {
 // beatInfo is what never changes about this process.
 func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
 	info := beat.Info{
-		Hostname: hostname, PID: pid, Identity: d.identity, StartedAt: time.Now(), Tag: d.cfg.Tag,
+		Hostname: hostname, PID: pid, Identity: d.env.Identity, StartedAt: time.Now(), Tag: d.cfg.Tag,
 		Labels: d.cfg.Labels, Version: d.cfg.Version, Embedded: d.cfg.Embedded,
 	}
 	for _, c := range d.capsules {
@@ -130,41 +131,41 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 	d.beats.do(ctx, func() {
 		d.beats.ended = true
 		if err := d.flush(ctx); err != nil {
-			d.log.Warn().Err(err).Int64("processed", d.beats.flusher.Held().Processed).
+			d.env.Log.Warn().Err(err).Int64("processed", d.beats.flusher.Held().Processed).
 				Int64("failed", d.beats.flusher.Held().Failed).Msg("the last statistics could not be written")
 		}
-		if err := beat.Clear(ctx, d.redis, d.identity); err != nil {
-			d.log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")
+		if err := beat.Clear(ctx, d.env.Redis, d.env.Identity); err != nil {
+			d.env.Log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")
 		}
 	})
 }
 
 // initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
 func (d *Daemon) initialPollWait() time.Duration {
-	return jitter.FirstPoll(d.cfg.PollInterval, jitter.Rand(d.identity, "poll"))
+	return jitter.FirstPoll(d.cfg.PollInterval, jitter.Rand(d.env.Identity, "poll"))
 }
 
 func (d *Daemon) pollWait(processes int) time.Duration {
-	return jitter.PollInterval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.identity, "poll"))
+	return jitter.PollInterval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.env.Identity, "poll"))
 }
 
 // cleanUp takes dead processes off the list, if nobody else has lately.
 func (d *Daemon) cleanUp(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := env.Within(ctx)
 	defer cancel()
-	if _, err := beat.Cleanup(call, d.redis); err != nil && ctx.Err() == nil {
-		d.outage.failed(pollerPart, err)
+	if _, err := beat.Cleanup(call, d.env.Redis); err != nil && ctx.Err() == nil {
+		d.env.Outage.Failed(pollerPart, err)
 	}
 }
 
 // processes counts those of the fleet for the interval of the polls; 0 if it cannot:
 // an outage shows in the promotions, and a user may lack the right.
 func (d *Daemon) processes(ctx context.Context) int {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := env.Within(ctx)
 	defer cancel()
 	n, err := d.sched.Processes(call)
 	if err == nil {
-		d.outage.ok(pollerPart)
+		d.env.Outage.OK(pollerPart)
 	}
 	return n
 }
@@ -177,13 +178,13 @@ func (d *Daemon) promote(ctx context.Context, set string) (sched.Promoted, bool)
 	part := pollerPart + "/" + set
 	if err != nil {
 		if ctx.Err() == nil {
-			d.outage.failed(part, err)
+			d.env.Outage.Failed(part, err)
 		}
 		return got, false
 	}
-	d.outage.ok(part)
+	d.env.Outage.OK(part)
 	if got.Dead > 0 || got.Dropped > 0 {
-		d.log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
+		d.env.Log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/fetch"
 )
 
@@ -21,6 +20,7 @@ import (
 // goroutines (worker.go), and from there through the settler to Redis.
 type capsule struct {
 	d       *Daemon
+	env     *env.Env
 	cfg     Capsule
 	fetcher fetch.Fetcher
 	ledger  *ledger
@@ -30,7 +30,6 @@ type capsule struct {
 	announce sync.Once // the first start of the manager
 
 	mu      sync.Mutex
-	manager *actor.PID
 	slots   []*slot
 	workers int       // those that have a slot
 	running int       // those of them that have a job
@@ -53,7 +52,7 @@ type capsule struct {
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{
-		d: d, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency),
+		d: d, env: d.env, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency),
 	}
 	c.ahead = newLookAhead(cfg.FetchBytes)
 	c.settler = &settler{c: c, mu: &c.mu}
@@ -61,8 +60,8 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		c.slots[i] = &slot{index: i, labels: c.labels(i)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
-		Redis: d.redis, OnClient: d.cfg.OnClient, Identity: d.identity, Capsule: cfg.Name, Queues: cfg.Queues,
-		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.log.With().Str("capsule", cfg.Name).Logger(),
+		Redis: d.env.Redis, OnClient: d.cfg.OnClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
+		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.env.Log.With().Str("capsule", cfg.Name).Logger(),
 		Fenced: c.ledger.fence,
 	})
 	if err != nil {
@@ -73,12 +72,12 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	return c, nil
 }
 
-func (c *capsule) path(part string) string { return launcherName + "/" + c.cfg.Name + "/" + part }
-
-func (c *capsule) managerPID() *actor.PID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.manager
+// path is that of an actor of the capsule; "" is the manager.
+func (c *capsule) path(part string) string {
+	if part == "" {
+		return launcherName + "/" + c.cfg.Name
+	}
+	return launcherName + "/" + c.cfg.Name + "/" + part
 }
 
 func (c *capsule) isQuiet() bool {
@@ -107,7 +106,7 @@ func (c *capsule) beginQuiet() {
 	}
 	c.wakeFetch()
 	c.mu.Unlock()
-	c.d.outage.leave(c.path("fetcher"))
+	c.env.Outage.Leave(c.path("fetcher"))
 	c.takeBack(back)
 }
 
@@ -124,13 +123,10 @@ func (c *capsule) drained() bool { return c.fetchEnded() && c.ledger.size() == 0
 // settled takes units off the ledger whose outcome is in Redis.
 func (c *capsule) settled(ws ...*work) {
 	c.ledger.settled(ws...)
-	if c.d.isolating.Load() {
-		c.d.changes.Wake()
-	}
 	if len(ws) > 0 && c.d.quieting.Load() {
 		c.d.noteFinished(ws)
-		c.d.wakeLauncher()
 	}
+	c.env.Changes.Wake()
 }
 
 // takeBack returns units to their queues unless their outcome is decided already.
@@ -175,7 +171,7 @@ func (c *capsule) onFenced(err error) {
 	if c.d.events.wanted.Load() {
 		c.d.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs, Refused: late})
 	}
-	c.d.log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
+	c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
 		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
 		Msg("fenced: this process was taken for dead and its jobs were put back by another")
 }
@@ -198,16 +194,16 @@ func (c *capsule) working() map[int]*work {
 
 // renew gives the sign of life of the capsule's fetcher.
 func (c *capsule) renew() {
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	part := c.path("lease")
 	switch err := c.fetcher.Renew(ctx); {
 	case fenced(err):
 		c.onFenced(err)
 	case err != nil:
-		c.d.outage.failed(part, err)
+		c.env.Outage.Failed(part, err)
 	default:
-		c.d.outage.ok(part)
+		c.env.Outage.OK(part)
 	}
 }
 
@@ -216,13 +212,13 @@ func (c *capsule) open() error {
 	if c.isOpened() {
 		return nil
 	}
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	if err := c.fetcher.Open(ctx); err != nil {
-		c.d.outage.failed(c.path("fetcher"), err)
+		c.env.Outage.Failed(c.path("fetcher"), err)
 		return err
 	}
-	c.d.outage.ok(c.path("fetcher"))
+	c.env.Outage.OK(c.path("fetcher"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened = true

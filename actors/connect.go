@@ -33,15 +33,15 @@ func redisOptions(cfg Config) redisconn.Need {
 
 func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 	return sched.Config{
-		Redis: d.redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.log,
-		Identity: d.identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
+		Redis: d.env.Redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
+		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 	}
 }
 
 // needs is what the rights that the daemon needs depend on. A fetcher of somebody
 // else's needs what it needs.
 func (d *Daemon) needs() rights.Daemon {
-	n := rights.Daemon{Identity: d.identity, Metrics: d.cfg.Metrics != MetricsOff}
+	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != MetricsOff}
 	for _, k := range d.cfg.Capsules {
 		n.Queues = append(n.Queues, k.Queues.Names()...)
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)

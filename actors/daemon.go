@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
@@ -31,27 +30,18 @@ import (
 // Daemon is one running troupe: the actor tree and what outlives its actors.
 // All methods are safe for concurrent use.
 type Daemon struct {
-	cfg      Config
-	log      zerolog.Logger
-	redis    redis.UniversalClient // our own
-	identity string
-	seed     jitter.Seed // of the identity
-	info     beat.Info
+	cfg  Config
+	env  *env.Env
+	info beat.Info
 
 	policy retry.Policy
 	sched  *sched.Scheduler
 	rescue *fetch.Rescuer
-	outage *outage
 
-	system   *supervised.System // of the actors
 	capsules []*capsule
-	launcher atomic.Pointer[actor.PID]
 
-	untold  atomic.Int64          // stored failures that are still to be told of
-	changes *supervised.Broadcast // rung whenever the stop protocol may have come further
-
-	settleCtx    context.Context // ends when nothing is settled any more
-	endSettle    context.CancelFunc
+	untold       atomic.Int64       // stored failures that are still to be told of
+	endSettle    context.CancelFunc // ends env.Settling
 	rescuedUnits atomic.Uint64
 	suspected    atomic.Uint64
 	poisoned     atomic.Uint64
@@ -71,9 +61,6 @@ type Daemon struct {
 	fatal     error // why the daemon stops by itself
 	report    DrainReport
 	quiets    map[string]string // capsules that a strategy has made quiet, by whose end
-	drainedCh chan struct{}     // closed when everything ended before the deadline
-	hardEnded chan struct{}     // closed when the hard stop is over
-	endOnce   sync.Once         // drained or hard stop: whichever comes first
 	ended     chan struct{}     // closed when the daemon has ended
 	managers  atomic.Int64      // that have started once
 	up        chan struct{}     // closed when all have
@@ -114,27 +101,29 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	d := &Daemon{
-		cfg: cfg, log: cfg.Logger, redis: own,
+		cfg: cfg,
 		policy: retry.Policy{
 			MaxRetries: cfg.MaxRetries, Timestamps: cfg.Timestamps,
 			DeadMax: cfg.DeadMax, DeadTimeout: cfg.DeadTimeout,
 		},
-		outage: newOutage(cfg.Logger), hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
-		changes:   supervised.NewBroadcast(),
-		drainedCh: make(chan struct{}), up: make(chan struct{}), hardEnded: make(chan struct{}), ended: make(chan struct{}),
+		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
+		up: make(chan struct{}), ended: make(chan struct{}),
 	}
-	d.deaths = d.newDeaths()
 	hostname := beat.Hostname(os.Getenv)
 	pid := turn.PID()
-	d.identity = beat.NewIdentity(hostname, pid)
-	d.seed = jitter.Of(d.identity)
-	d.system = supervised.New(d.log, d.identity, launcherName, d.actorEvent)
-	d.beats = newBeats(d.identity, cfg.Metrics)
-	d.settleCtx, d.endSettle = context.WithCancel(context.Background())
+	identity := beat.NewIdentity(hostname, pid)
+	d.env = &env.Env{
+		Log: cfg.Logger, Redis: own, Identity: identity, Seed: jitter.Of(identity),
+		System: supervised.New(cfg.Logger, identity, launcherName, d.actorEvent),
+		Outage: env.NewOutage(cfg.Logger, heart), Changes: supervised.NewBroadcast(),
+	}
+	d.env.Settling, d.endSettle = context.WithCancel(context.Background())
+	d.deaths = d.newDeaths()
+	d.beats = newBeats(identity, cfg.Metrics)
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
 	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{
-		Redis: own, Lease: cfg.Lease, Identity: d.identity, Logger: cfg.Logger, Policy: d.poisonPolicy(), Window: cfg.Poison.Within,
+		Redis: own, Lease: cfg.Lease, Identity: d.env.Identity, Logger: cfg.Logger, Policy: d.poisonPolicy(), Window: cfg.Poison.Within,
 	}); err != nil {
 		_ = own.Close()
 		return nil, fmt.Errorf("config: %w", err)
@@ -170,18 +159,17 @@ func (d *Daemon) Start(ctx context.Context) error {
 		d.Subscribe(s)
 	}
 	d.info.StartedAt = time.Now()
-	d.system.Begin()
+	d.env.System.Begin()
 	// a launcher that gives up ends the daemon; these are for its own panics
 	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
-	props := d.system.SupervisorProps("launcher", "", d.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newLauncher(d, o) },
+	props := d.env.System.SupervisorProps("launcher", "", d.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root
-	d.outage.ring = d.ringParts
-	pid, err := d.system.Root().SpawnNamed(props, launcherName)
+	d.env.Outage.Ring = d.ringParts
+	_, err := d.env.System.Root().SpawnNamed(props, launcherName)
 	if err != nil {
 		d.abort()
 		return fmt.Errorf("spawn the launcher: %w", err)
 	}
-	d.setLauncher(pid)
 	d.mu.Lock()
 	d.running = true
 	fatal := d.fatal
@@ -194,23 +182,23 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case <-d.ended:
 	case <-ctx.Done(): // the tree goes on coming up
 	}
-	d.log.Info().Str("identity", d.identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
+	d.env.Log.Info().Str("identity", d.env.Identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
 		Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
-	d.log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
+	d.env.Log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
 	return nil
 }
 
 func (d *Daemon) boot(ctx context.Context) error {
-	warnings, err := redisconn.Check(ctx, d.redis)
+	warnings, err := redisconn.Check(ctx, d.env.Redis)
 	if err != nil {
 		return err
 	}
-	lacks, err := rights.Check(ctx, d.redis, d.needs())
+	lacks, err := rights.Check(ctx, d.env.Redis, d.needs())
 	if err != nil {
 		return err
 	}
 	for _, w := range append(warnings, lacks...) {
-		d.log.Warn().Msg(w)
+		d.env.Log.Warn().Msg(w)
 	}
 	for _, f := range d.cfg.On.Startup {
 		var err error
@@ -231,7 +219,7 @@ func (d *Daemon) abort() {
 	d.state = phaseEnded
 	d.mu.Unlock()
 	d.endSettle()
-	_ = d.redis.Close()
+	_ = d.env.Redis.Close()
 	d.events.end(time.Now().Add(endTime))
 	close(d.ended)
 }
@@ -244,25 +232,15 @@ func (d *Daemon) capsuleNames() []string {
 	return names
 }
 
-func (d *Daemon) setLauncher(pid *actor.PID) { d.launcher.Store(pid) }
-
-// wakeLauncher tells whoever waits for the end of a stop to look again.
-func (d *Daemon) wakeLauncher() {
-	d.changes.Wake()
-	if pid := d.launcher.Load(); pid != nil {
-		d.system.Root().Send(pid, supervised.Wake{})
-	}
-}
-
 // ringParts wakes those who talk to Redis at long intervals.
 func (d *Daemon) ringParts() {
 	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
-		d.system.WakePath(launcherName + "/" + name)
+		d.env.System.Send(launcherName+"/"+name, supervised.Wake{})
 	}
 }
 
 // Identity is this process's name in Sidekiq: HOST:PID:NONCE.
-func (d *Daemon) Identity() string { return d.identity }
+func (d *Daemon) Identity() string { return d.env.Identity }
 
 // Stats are this daemon's own counters since it started.
 type Stats struct {
@@ -280,7 +258,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (d *Daemon) Stats() Stats {
-	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.outage.away(), Quiet: d.quieting.Load() || d.allQuiet()}
+	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.env.Outage.Away(), Quiet: d.quieting.Load() || d.allQuiet()}
 	for _, c := range d.capsules {
 		s.Processed += c.totalProcessed.Load()
 		s.Failed += c.totalFailed.Load()

@@ -3,5 +3,5 @@ package actors
 import "github.com/troupehq/troupe/internal/door"
 
 func init() {
-	door.Of = func(daemon any) door.Faults { return daemon.(*Daemon).system } //nolint:forcetypeassert // a bug of the testkit's
+	door.Of = func(daemon any) door.Faults { return daemon.(*Daemon).env.System } //nolint:forcetypeassert // a bug of the testkit's
 }

@@ -35,13 +35,13 @@ func (d *Daemon) end() {
 	then := began.Add(endTime)
 	d.advance(phaseEnded)
 	d.endSettle()
-	d.outage.close()
+	d.env.Outage.Close()
 	for _, c := range d.capsules {
 		c.settler.close()
 	}
 	d.stopTree()
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(began.Add(machineryTime))))
-	d.system.Goroutines.Await(ctx, d.system.Goroutines.Idle)
+	d.env.System.Goroutines.Await(ctx, d.env.System.Goroutines.Idle)
 	cancel()
 	d.leave(began)
 	ctx, cancel = context.WithDeadline(context.Background(), began.Add(closeTime))
@@ -55,11 +55,11 @@ func (d *Daemon) end() {
 	d.report.Cause = d.fatal
 	report := d.report
 	d.mu.Unlock()
-	d.log.Info().Object("drain", report).Msg("stopped")
+	d.env.Log.Info().Object("drain", report).Msg("stopped")
 	closing, cancel := context.WithDeadline(context.Background(), then)
 	defer cancel()
-	if err := within(closing, func() { _ = d.redis.Close() }); err != nil {
-		joblog.Err(d.log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
+	if err := within(closing, func() { _ = d.env.Redis.Close() }); err != nil {
+		joblog.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
 	}
 	for _, s := range subscribers {
 		s.await(then)
@@ -83,13 +83,13 @@ func (d *Daemon) leave(began time.Time) {
 		go func() {
 			defer done.Done()
 			if err := within(patience, func() { c.leave(calls) }); err != nil {
-				joblog.Err(d.log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+				joblog.Err(d.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 					Msg("the fetcher failed while leaving; going on without it")
 			}
 		}()
 	}
 	if err := within(patience, func() { d.lastBeat(calls) }); err != nil {
-		joblog.Err(d.log.Error(), err).Msg("the process could not leave; going on without it")
+		joblog.Err(d.env.Log.Error(), err).Msg("the process could not leave; going on without it")
 	}
 	done.Await(context.Background(), done.Idle) // bounded by patience
 }
@@ -103,7 +103,7 @@ func (c *capsule) account() {
 	}
 	durable := false
 	if err := supervised.Isolate(func() { durable = c.fetcher.Durable() }); err != nil {
-		joblog.Err(c.d.log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+		joblog.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 			Msg("the fetcher does not tell whether it is durable; taken for one that is not")
 	}
 	seen := map[*work]bool{}
@@ -119,7 +119,7 @@ func (c *capsule) account() {
 			continue
 		}
 		c.d.report.Lost = append(c.d.report.Lost, w.ref())
-		c.d.log.Error().Str("jid", cut.Text(w.ref().JID)).Str("queue", cut.Text(w.unit.Queue)).Bytes("payload", w.unit.Payload).
+		c.env.Log.Error().Str("jid", cut.Text(w.ref().JID)).Str("queue", cut.Text(w.unit.Queue)).Bytes("payload", w.unit.Payload).
 			Msg("lost: Redis did not take the job back and this fetcher has no private place")
 	}
 }
@@ -127,7 +127,7 @@ func (c *capsule) account() {
 // leave deregisters the fetcher.
 func (c *capsule) leave(ctx context.Context) {
 	if _, err := c.fetcher.Close(ctx); err != nil {
-		c.d.log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
+		c.env.Log.Warn().Str("actor", c.path("fetcher")).Err(err).Msg("could not deregister; the lease will run out")
 	}
 }
 
@@ -150,9 +150,9 @@ func within(ctx context.Context, f func()) error {
 // user's may block.
 func (d *Daemon) stopTree() {
 	ended := make(chan struct{})
-	launcher := d.launcher.Load()
+	launcher := d.env.System.PID(launcherName)
 	// not the library's Future, in which an answer races with the time-out
-	watcher := d.system.Root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
+	watcher := d.env.System.Root().Spawn(actor.PropsFromFunc(func(ctx actor.Context) {
 		switch ctx.Message().(type) {
 		case *actor.Started:
 			ctx.Watch(launcher) // first: a stopping actor answers a Watch as if it had ended
@@ -166,7 +166,7 @@ func (d *Daemon) stopTree() {
 	select {
 	case <-ended:
 	case <-t.C:
-		d.log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
+		d.env.Log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
 	}
-	d.system.Root().Stop(watcher)
+	d.env.System.Root().Stop(watcher)
 }

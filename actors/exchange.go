@@ -14,7 +14,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	for i, w := range acks {
 		units[i] = w.unit
 	}
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	returned := false
 	defer func() {
@@ -28,11 +28,11 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	returned = true
 	if fenced(err) {
 		c.onFenced(err) // the acks were refused with it
-		c.d.outage.ok(c.path("fetcher"))
+		c.env.Outage.OK(c.path("fetcher"))
 		return nil
 	}
 	if err != nil {
-		c.d.outage.failed(c.path("fetcher"), err)
+		c.env.Outage.Failed(c.path("fetcher"), err)
 		c.mu.Lock()
 		c.ahead.failed(want)
 		c.mu.Unlock()
@@ -43,7 +43,7 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	c.settled(acks...)
 	c.dropIterations(acks)
 	c.receive(got, want, took)
-	c.d.outage.ok(c.path("fetcher")) // it may log, by what others wrote
+	c.env.Outage.OK(c.path("fetcher")) // it may log, by what others wrote
 	if len(got) > 0 && len(got) < want {
 		runtime.Gosched() // the workers first: there is no hurry to fetch again
 	}

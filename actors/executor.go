@@ -75,11 +75,11 @@ type execution struct {
 // looked up. Everything after the handler is deferred, since a Goexit runs nothing else.
 func (c *capsule) execute(k *worker, w *work, now time.Time) (then time.Time, again bool) {
 	e := &w.run
-	e.c, e.k, e.w, e.started, e.log = c, k, w, now, &c.d.log
+	e.c, e.k, e.w, e.started, e.log = c, k, w, now, &c.env.Log
 	defer func() {
 		if v := recover(); v != nil { // a bug of ours: the unit stays in its private place
 			e.concluded = false
-			c.d.system.Panicked(c.slotPID(k.s.index), v)
+			c.env.System.Panicked(c.processorPath(k.s.index), v)
 		}
 		then, again = e.done()
 	}()

@@ -16,7 +16,7 @@ func (f *fetcher) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
 		c.mu.Lock()
-		c.fetch, c.fetchBox, c.fetchUp = ctx.Self(), c.d.system.Mailbox(ctx.Self().GetId()), true
+		c.fetchBox, c.fetchUp = c.env.System.Mailbox(ctx.Self().GetId()), true
 		c.mu.Unlock()
 		f.step(ctx)
 	case supervised.Wake, quiet:
@@ -34,7 +34,7 @@ func (f *fetcher) step(ctx actor.Context) {
 	ended := c.quiet && !c.fetching
 	if !ended && !c.fetching {
 		c.fetching = true
-		c.d.system.Spawn(ctx.Self(), c.fetchLoop)
+		c.env.System.Spawn(c.path("fetcher"), c.fetchLoop)
 	}
 	c.wakeFetch()
 	c.mu.Unlock()

@@ -158,7 +158,7 @@ func (g *Group) Err() error {
 func (g *Group) signal(s os.Signal) {
 	for i, d := range g.daemons {
 		if s == ossignal.Dump && i > 0 { // the stacks are the process's
-			d.log.Warn().Str("tree", d.Tree().String()).Msg("dump")
+			d.env.Log.Warn().Str("tree", d.Tree().String()).Msg("dump")
 			continue
 		}
 		d.signal(s)

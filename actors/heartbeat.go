@@ -27,6 +27,9 @@ const (
 	tickRenew
 )
 
+// heart is the part that Redis serves or does not.
+const heart = launcherName + "/heartbeat"
+
 type renewed struct{ epoch uint64 }
 
 var errBeat = errors.New("the beat panicked")
@@ -34,7 +37,7 @@ var errBeat = errors.New("the beat panicked")
 func (h *heartbeat) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		h.epoch = h.d.system.NextEpoch()
+		h.epoch = h.d.env.System.NextEpoch()
 		h.beat(ctx)
 		h.renew(ctx)
 	case tick:
@@ -71,7 +74,7 @@ func (h *heartbeat) after(ctx actor.Context, kind int, wait time.Duration) {
 		h.timers[kind].Stop()
 	}
 	d, self, m := h.d, ctx.Self(), tick{epoch: h.epoch, kind: kind}
-	h.timers[kind] = time.AfterFunc(wait, func() { d.system.Root().Send(self, m) })
+	h.timers[kind] = time.AfterFunc(wait, func() { d.env.System.Root().Send(self, m) })
 }
 
 func (h *heartbeat) beat(ctx actor.Context) {
@@ -81,9 +84,9 @@ func (h *heartbeat) beat(ctx actor.Context) {
 	}
 	h.beating, h.again = true, false
 	d, self, epoch := h.d, ctx.Self(), h.epoch
-	d.system.Spawn(self, func() {
+	d.env.System.Spawn(heart, func() {
 		m := beaten{epoch: epoch, err: errBeat}
-		defer func() { d.system.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
+		defer func() { d.env.System.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		m.result, m.err = d.beatOnce()
 		for _, sig := range m.result.Signals { // here: they are off the list, and this actor may crash
 			d.remote(sig)
@@ -126,9 +129,9 @@ func (h *heartbeat) renew(ctx actor.Context) {
 	}
 	h.renewal = true
 	d, self, epoch := h.d, ctx.Self(), h.epoch
-	d.system.Spawn(self, func() {
-		defer d.system.Root().Send(self, renewed{epoch: epoch})
-		d.renewLeases(self)
+	d.env.System.Spawn(heart, func() {
+		defer d.env.System.Root().Send(self, renewed{epoch: epoch})
+		d.renewLeases()
 	})
 }
 
@@ -144,11 +147,11 @@ func (d *Daemon) opened() (all []*capsule) {
 
 // renewLeases gives the sign of life of every fetcher, all at once: one that does not get
 // through must not cost the others their leases.
-func (d *Daemon) renewLeases(owner *actor.PID) {
+func (d *Daemon) renewLeases() {
 	var all sync.WaitGroup
 	for _, c := range d.opened() {
 		all.Add(1)
-		d.system.Spawn(owner, func() {
+		d.env.System.Spawn(heart, func() {
 			defer all.Done()
 			c.renew()
 		})

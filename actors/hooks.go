@@ -113,7 +113,7 @@ func (d *Daemon) beaten(first bool) {
 func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 	for _, f := range d.cfg.ErrorHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), err, in) }); perr != nil {
-			joblog.Err(d.log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
+			joblog.Err(d.env.Log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 func (d *Daemon) tellDeathHandlers(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), p, err) }); perr != nil {
-			joblog.Err(d.log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")
+			joblog.Err(d.env.Log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")
 		}
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/turn"
 )
 
@@ -21,19 +18,18 @@ const takeLimit = 1000
 
 // intake is the state of the fetch goroutine. All of it is guarded by capsule.mu.
 type intake struct {
-	fetch    *actor.PID // the fetcher
-	fetchBox *supervised.Mailbox
-	fetchUp  bool               // it is started and not stopping
-	fetching bool               // the fetch goroutine lives
-	opened   bool               // the fetcher is registered
-	calling  bool               // a Take or a Wait is under way
-	taking   bool               // a Take is
-	ackDue   bool               // acks have waited long enough
-	dry      bool               // the last Take found less than it asked for
-	asleep   chan struct{}      // closed to wake the goroutine; nil while it is awake
-	endWait  context.CancelFunc // of the Wait that is under way
-	failures int                // consecutive failed calls
-	retryAt  time.Time          // no call before
+	fetchBox *supervised.Mailbox // of the fetcher
+	fetchUp  bool                // it is started and not stopping
+	fetching bool                // the fetch goroutine lives
+	opened   bool                // the fetcher is registered
+	calling  bool                // a Take or a Wait is under way
+	taking   bool                // a Take is
+	ackDue   bool                // acks have waited long enough
+	dry      bool                // the last Take found less than it asked for
+	asleep   chan struct{}       // closed to wake the goroutine; nil while it is awake
+	endWait  context.CancelFunc  // of the Wait that is under way
+	failures int                 // consecutive failed calls
+	retryAt  time.Time           // no call before
 	ahead    lookAhead
 }
 
@@ -77,15 +73,14 @@ func (c *capsule) fetchLoopEnded() {
 	if v != nil || !c.quiet { // it may also have left the goroutine
 		c.callFailed("fetch")
 	}
-	owner := c.fetch
 	c.mu.Unlock()
 	if v != nil {
-		c.d.system.Panicked(owner, v)
+		c.env.System.Panicked(c.path("fetcher"), v)
 		time.AfterFunc(time.Second, c.ringFetcher) // if the strategy resumes it
 	}
 	c.ringFetcher()
-	c.d.outage.leave(c.path("fetcher"))
-	c.d.wakeLauncher()
+	c.env.Outage.Leave(c.path("fetcher"))
+	c.env.Changes.Wake()
 }
 
 // mayFetch tells whether a call may begin. c.mu is held.
@@ -128,7 +123,7 @@ func (c *capsule) sleep(then time.Time) {
 		c.asleep = nil
 		c.mu.Unlock()
 	}
-	turn.Await(c.d.identity, c.path("fetcher"))
+	turn.Await(c.env.Identity, c.path("fetcher"))
 }
 
 // wakeFetch wakes the fetch goroutine if it sleeps. c.mu is held.
@@ -177,7 +172,7 @@ func (c *capsule) wait() {
 		err = nil
 	}
 	if err != nil {
-		c.d.outage.failed(c.path("fetcher"), err)
+		c.env.Outage.Failed(c.path("fetcher"), err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,19 +192,8 @@ func (c *capsule) called(what string, err error) {
 
 // callFailed puts off the next call. c.mu is held.
 func (c *capsule) callFailed(what string) {
-	c.retryAt = time.Now().Add(c.d.backoff(what+" "+c.cfg.Name, c.failures))
+	c.retryAt = time.Now().Add(c.env.Backoff(what+" "+c.cfg.Name, c.failures))
 	c.failures++
-}
-
-// backoff between two tries of a fetch: 1 s as in Sidekiq after the first, with
-// half of it random so that a fleet does not come back in step; the very first
-// is short, since most errors are one broken connection.
-func (d *Daemon) backoff(what string, try int) time.Duration {
-	wait := time.Second
-	if try == 0 {
-		wait = 50 * time.Millisecond
-	}
-	return jitter.Half(wait, d.identity, what)
 }
 
 // acksWait is called when acks have waited for ackDelay. It tells whether a Take

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
@@ -26,14 +25,14 @@ const (
 
 // lookForSuspects starts the run of those that wait, if any do. One look per
 // round of the rescuer: fetching asks nothing.
-func (d *Daemon) lookForSuspects(ctx context.Context, owner *actor.PID) {
+func (d *Daemon) lookForSuspects(ctx context.Context) {
 	if d.quieting.Load() || d.isolating.Load() {
 		return
 	}
 	for _, c := range d.capsules {
 		if c.suspectsWait(ctx) {
 			d.isolating.Store(true) // there is one rescuer, with one look at a time
-			d.system.Spawn(owner, d.runSuspects)
+			d.env.System.Spawn(rescuerPart, d.runSuspects)
 			return
 		}
 	}
@@ -44,11 +43,11 @@ func (c *capsule) suspectsWait(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := env.Within(ctx)
 	defer cancel()
 	waiting, err := f.Suspects(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.d.outage.failed(rescuerPart, err)
+		c.env.Outage.Failed(rescuerPart, err)
 	}
 	return err == nil && waiting
 }
@@ -62,7 +61,7 @@ func (d *Daemon) runSuspects() {
 	for again := true; again; {
 		again = false
 		for _, c := range d.capsules {
-			for !d.quieting.Load() && c.suspectsWait(d.settleCtx) && c.runSuspect() {
+			for !d.quieting.Load() && c.suspectsWait(d.env.Settling) && c.runSuspect() {
 				again = true
 			}
 		}
@@ -86,9 +85,9 @@ func (c *capsule) hold(held bool) {
 // awaitFetching waits for cond, at most limit, and no longer than the process
 // fetches jobs.
 func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
-	ctx, cancel := context.WithTimeout(d.settleCtx, limit)
+	ctx, cancel := context.WithTimeout(d.env.Settling, limit)
 	defer cancel()
-	d.changes.Await(ctx, func() bool { return cond() || d.quieting.Load() })
+	d.env.Changes.Await(ctx, func() bool { return cond() || d.quieting.Load() })
 	return cond()
 }
 
@@ -98,7 +97,7 @@ func (c *capsule) runSuspect() bool {
 	d := c.d
 	d.hold(true)
 	for until := time.Now().Add(clearTime); !d.awaitFetching(lookTime, d.clear) && time.Now().Before(until); {
-		if d.quieting.Load() || !c.suspectsWait(d.settleCtx) {
+		if d.quieting.Load() || !c.suspectsWait(d.env.Settling) {
 			return false // an idle process was faster
 		}
 	}
@@ -123,9 +122,9 @@ func (c *capsule) runSuspect() bool {
 	ended := func() bool { return w.state.Load() == gone && !c.runs(w) }
 	if !d.awaitFetching(zoneTime, ended) {
 		d.hold(false)
-		for d.settleCtx.Err() == nil && !ended() { // a fence, too, rings nobody
-			look, cancel := context.WithTimeout(d.settleCtx, time.Second)
-			d.changes.Await(look, ended)
+		for d.env.Settling.Err() == nil && !ended() { // a fence, too, rings nobody
+			look, cancel := context.WithTimeout(d.env.Settling, time.Second)
+			d.env.Changes.Await(look, ended)
 			cancel()
 		}
 	}
@@ -167,7 +166,7 @@ func (c *capsule) runs(w *work) bool {
 
 // takeSuspect takes a suspect and gives it to a slot.
 func (c *capsule) takeSuspect() *work {
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	u, err := c.fetcher.(fetch.Isolator).TakeSuspect(ctx)
 	if fenced(err) {
@@ -175,7 +174,7 @@ func (c *capsule) takeSuspect() *work {
 		return nil
 	}
 	if err != nil {
-		c.d.outage.failed(rescuerPart, err)
+		c.env.Outage.Failed(rescuerPart, err)
 		return nil
 	}
 	if u == nil {
@@ -193,7 +192,7 @@ func (c *capsule) takeSuspect() *work {
 	c.wakeNext()
 	c.mu.Unlock()
 	ref := w.ref()
-	c.d.log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(ref.JID)).
+	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(ref.JID)).
 		Str("class", cut.Text(ref.Class)).Str("queue", cut.Text(ref.Queue)).
 		Msg("running a suspect")
 	return w
@@ -202,9 +201,9 @@ func (c *capsule) takeSuspect() *work {
 // clearSuspect forgets that the process died under a job that has ended by itself
 // since. A crash before this leaves the count to run out.
 func (c *capsule) clearSuspect(w *work) {
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	if err := c.d.rescue.Forget(ctx, w.unit); err != nil {
-		joblog.Err(c.d.log.Warn().Str("jid", cut.Text(w.ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
+		joblog.Err(c.env.Log.Warn().Str("jid", cut.Text(w.ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/iterstate"
 	"github.com/troupehq/troupe/internal/jobctx"
@@ -49,13 +50,13 @@ func (e *execution) iterable(ctx context.Context, jid string) context.Context {
 // the job must not begin.
 func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 	for try := 0; ; try++ {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		it, err := iterstate.Load(call, k.e.c.d.redis, k.jid)
+		call, cancel := env.Within(ctx)
+		it, err := iterstate.Load(call, k.e.c.env.Redis, k.jid)
 		cancel()
 		if err == nil || refused(err) {
 			return it, err
 		}
-		if !k.e.c.d.pause(ctx, "load "+k.jid, try) {
+		if !k.e.c.env.Pause(ctx, "load "+k.jid, try) {
 			return it, context.Cause(ctx)
 		}
 	}
@@ -69,12 +70,12 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 	case !k.e.c.ledger.isOpen(k.e.w):
 		<-ctx.Done()
 		return time.Time{}, context.Cause(ctx)
-	case d.outage.away():
+	case d.env.Outage.Away():
 		return time.Time{}, errAway
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := env.Within(ctx)
 	defer cancel()
-	return iterstate.Save(call, d.redis, k.jid, it)
+	return iterstate.Save(call, d.env.Redis, k.jid, it)
 }
 
 // Interrupted counts the time from the first item on, so that each run gets at
@@ -131,8 +132,8 @@ func (e *execution) keepPlace() {
 func (e *execution) savePlace(it troupe.Iteration) {
 	d := e.c.d
 	for try := 0; ; try++ {
-		call, cancel := d.redisContext()
-		_, err := iterstate.Save(call, d.redis, e.iteration.jid, it)
+		call, cancel := d.env.Call()
+		_, err := iterstate.Save(call, d.env.Redis, e.iteration.jid, it)
 		cancel()
 		if err == nil {
 			return
@@ -141,7 +142,7 @@ func (e *execution) savePlace(it troupe.Iteration) {
 			joblog.Err(e.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
 			return
 		}
-		if !d.pause(d.settleCtx, "save "+e.iteration.jid, try) {
+		if !d.env.Pause(d.env.Settling, "save "+e.iteration.jid, try) {
 			return // the job stays in its private place, the settler is closed
 		}
 	}
@@ -181,11 +182,11 @@ func (c *capsule) dropIterations(acked []*work) {
 	if jids == nil {
 		return
 	}
-	c.d.system.Spawn(c.managerPID(), func() {
-		ctx, cancel := c.d.redisContext()
+	c.env.System.Spawn(c.path(""), func() {
+		ctx, cancel := c.env.Call()
 		defer cancel()
-		if err := iterstate.Delete(ctx, c.d.redis, jids...); err != nil {
-			c.d.log.Debug().Str("actor", c.path("fetcher")).Err(err).Msg("the state of a finished iterable job stays until it expires")
+		if err := iterstate.Delete(ctx, c.env.Redis, jids...); err != nil {
+			c.env.Log.Debug().Str("actor", c.path("fetcher")).Err(err).Msg("the state of a finished iterable job stays until it expires")
 		}
 	})
 }

@@ -1,8 +1,6 @@
 package actors
 
 import (
-	"time"
-
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -11,12 +9,10 @@ import (
 const launcherName = "launcher"
 
 // launcher is the root of the tree. It starts heartbeat, rescuer, poller and one
-// manager per capsule, and conducts the stop protocol. Phase and deadline are in
-// the daemon, so that a launcher that crashes while stopping goes on where the
-// last one was.
+// manager per capsule, and passes quiet on. The phase is in the daemon, so that a
+// launcher that crashes while stopping goes on where the last one was.
 type launcher struct {
 	d        *Daemon
-	timer    *time.Timer
 	stopping bool // Restarting or Stopping
 	told     bool // quiet was passed on
 	next     *supervised.Replacements
@@ -33,16 +29,13 @@ func (l *launcher) Receive(ctx actor.Context) {
 	case *actor.Started:
 		l.start(ctx)
 		l.step(ctx)
-	case supervised.Wake, quiet, stop, tick:
+	case quiet, stop:
 		l.step(ctx)
 	case supervised.Due:
 		l.next.On(ctx, msg)
 	case *actor.Restarting, *actor.Stopping:
 		l.stopping = true
 		l.next.Stop()
-		if l.timer != nil {
-			l.timer.Stop()
-		}
 	case *actor.Terminated:
 		if !l.stopping {
 			l.ended(ctx, msg.Who.GetId())
@@ -59,7 +52,7 @@ func (l *launcher) ended(ctx actor.Context, path string) {
 	if l.d.phase() != phaseRunning {
 		return
 	}
-	l.d.log.Error().Str("actor", path).Msg("an actor was stopped by its strategy and will not be replaced")
+	l.d.env.Log.Error().Str("actor", path).Msg("an actor was stopped by its strategy and will not be replaced")
 	for _, c := range l.d.capsules {
 		if path == launcherName+"/"+c.cfg.Name {
 			l.d.quieted(c, path)
@@ -68,7 +61,6 @@ func (l *launcher) ended(ctx actor.Context, path string) {
 }
 
 func (l *launcher) start(ctx actor.Context) {
-	l.d.setLauncher(ctx.Self())
 	for _, name := range []string{"heartbeat", "rescuer", "poller"} {
 		l.child(ctx, name)
 	}
@@ -83,48 +75,28 @@ func (l *launcher) child(ctx actor.Context, name string) {
 	d := l.d
 	switch name {
 	case "heartbeat":
-		supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
+		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
 	case "rescuer":
-		supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
+		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
 	case "poller":
 		if d.phase() == phaseRunning {
-			supervised.Child(ctx, d.system.Props(name, "", func() actor.Actor { return &poller{d: d} }), name)
+			supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &poller{d: d} }), name)
 		}
 	}
 	for _, c := range d.capsules {
 		if c.cfg.Name == name {
-			supervised.Child(ctx, d.system.SupervisorProps("manager", name, c.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newManager(c, o) }), name)
+			supervised.Child(ctx, d.env.System.SupervisorProps("manager", name, c.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newManager(c, o) }), name)
 		}
 	}
 }
 
-// step does what the phase asks for; it may be called at any time.
+// step passes quiet on, once. It may be called at any time.
 func (l *launcher) step(ctx actor.Context) {
-	d := l.d
-	phase := d.phase()
-	if phase == phaseRunning {
+	if l.told || l.d.phase() == phaseRunning {
 		return
 	}
-	if !l.told {
-		l.told = true
-		for _, pid := range ctx.Children() {
-			ctx.Send(pid, quiet{})
-		}
-	}
-	if phase < phaseStopping {
-		return
-	}
-	if d.allDrained() {
-		d.declareDrained()
-		return
-	}
-	left := time.Until(d.deadline())
-	if left <= 0 {
-		d.hardStop()
-		return
-	}
-	if l.timer == nil {
-		self := ctx.Self()
-		l.timer = time.AfterFunc(left, func() { d.system.Root().Send(self, tick{}) })
+	l.told = true
+	for _, pid := range ctx.Children() {
+		ctx.Send(pid, quiet{})
 	}
 }

@@ -52,7 +52,6 @@ func (m *manager) Receive(ctx actor.Context) {
 func (m *manager) start(ctx actor.Context) {
 	c, d := m.c, m.c.d
 	c.mu.Lock()
-	c.manager = ctx.Self()
 	quieting := c.quiet
 	busy := make([]bool, len(c.slots))
 	for i, s := range c.slots {
@@ -81,10 +80,10 @@ func (m *manager) start(ctx actor.Context) {
 func (m *manager) child(ctx actor.Context, name string) {
 	c := m.c
 	if i, ok := processorIndex(name); ok {
-		supervised.Child(ctx, c.d.system.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
+		supervised.Child(ctx, c.env.System.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
 		return
 	}
-	supervised.Child(ctx, c.d.system.Props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
+	supervised.Child(ctx, c.env.System.Props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
 }
 
 func processorIndex(name string) (int, bool) {
@@ -104,11 +103,11 @@ func (m *manager) tellQuiet(ctx actor.Context) {
 	}
 	m.told = true
 	m.next.Stop()
-	m.c.d.system.CancelReplacements(ctx.Self().GetId())
+	m.c.env.System.CancelReplacements(ctx.Self().GetId())
 	for _, pid := range ctx.Children() {
 		ctx.Send(pid, quiet{})
 	}
-	m.c.d.wakeLauncher()
+	m.c.env.Changes.Wake()
 }
 
 func (m *manager) ended(ctx actor.Context, path string) {
@@ -123,13 +122,13 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	}
 	switch {
 	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more
-		c.d.wakeLauncher()
+		c.env.Changes.Wake()
 		return
 	case replaced:
 		m.next.Step(ctx)
 		return
 	}
-	c.d.log.Error().Str("actor", path).Int("processors_left", m.alive).
+	c.env.Log.Error().Str("actor", path).Int("processors_left", m.alive).
 		Msg("an actor was stopped by its strategy and will not be replaced")
 	if m.alive == 0 || path == c.path("fetcher") {
 		c.d.quieted(c, path) // nobody is left to run, or to fetch: what waits goes back to the queues
@@ -138,18 +137,12 @@ func (m *manager) ended(ctx actor.Context, path string) {
 
 func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }
 
-func (c *capsule) slotPID(i int) *actor.PID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.slots[i].pid
-}
-
 // quieted ends the fetching of c, because a strategy has stopped the actor at
 // path, which c cannot do without; what waits goes back to the queues. Nothing
 // but an event and a note in the tree would tell: the daemon runs on.
 func (d *Daemon) quieted(c *capsule, path string) {
 	err := fmt.Errorf("%s was stopped by its strategy", path)
-	if last := d.system.LastFailure(path); last != nil {
+	if last := d.env.System.LastFailure(path); last != nil {
 		err = fmt.Errorf("%w: %w", err, last)
 	}
 	d.mu.Lock()

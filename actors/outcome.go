@@ -86,7 +86,7 @@ func (e *execution) invalid() {
 	if !e.settle(dec) {
 		return
 	}
-	line := c.d.log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("capsule", c.cfg.Name).Str("queue", cut.Text(e.w.unit.Queue)).
+	line := c.env.Log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("capsule", c.cfg.Name).Str("queue", cut.Text(e.w.unit.Queue)).
 		Int("bytes", len(e.w.unit.Payload)).Str("outcome", "dead")
 	joblog.Err(line, e.err).Msg("not a job: moved to the dead set")
 	c.d.tellErrorHandlers(e.err, ErrorContext{Actor: c.processorPath(e.k.s.index), Message: "parsing a job", Queue: e.w.unit.Queue})
@@ -107,7 +107,7 @@ func (e *execution) fail() {
 	if e.handler != nil {
 		in.Options = e.handler.options
 	}
-	random := e.c.d.seed.Uint64(e.jid, e.ended)
+	random := e.c.env.Seed.Uint64(e.jid, e.ended)
 	decided := false
 	defer func() {
 		if decided {
@@ -193,7 +193,7 @@ func (e *execution) tell(action retry.Action, score, wait float64) {
 }
 
 func (e *execution) callbackFailed(err error) {
-	line := e.c.d.log.Error().Str("actor", e.c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid))
+	line := e.c.env.Log.Error().Str("actor", e.c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid))
 	joblog.Err(line, err).Msg("a retry callback failed")
 }
 

@@ -44,7 +44,7 @@ func (p Poison) Limits() (recoveries int, within time.Duration, suspect int) {
 // poisonPolicy decides where what dead processes had in progress goes.
 func (d *Daemon) poisonPolicy() *poison.Policy {
 	p := &poison.Policy{
-		Limits: poison.Limits(d.cfg.Poison), Retry: d.policy, Registry: d.cfg.Registry, Log: d.log, Actor: rescuerPart,
+		Limits: poison.Limits(d.cfg.Poison), Retry: d.policy, Registry: d.cfg.Registry, Log: d.env.Log, Actor: rescuerPart,
 	}
 	if d.cfg.Recovery != nil {
 		p.Callback = poison.NewCallback(d.cfg.Recovery)
@@ -58,12 +58,8 @@ func (d *Daemon) newDeaths() *poison.Deaths {
 		tell = d.tellDeathHandlers
 	}
 	return poison.NewDeaths(tell, func(counter *supervised.Tracker, f func()) {
-		d.system.SpawnAs(counter, d.launcher.Load(), f)
-	}, func() {
-		if d.quieting.Load() {
-			d.wakeLauncher()
-		}
-	}, d.log, rescuerPart)
+		d.env.System.SpawnAs(counter, launcherName, f)
+	}, d.env.Changes.Wake, d.env.Log, rescuerPart)
 }
 
 // tellRecovered tells the world what became of the jobs of a round that did not simply
@@ -91,7 +87,7 @@ func (d *Daemon) tellRecovered(got fetch.Rescued) {
 		}
 	}
 	for _, r := range all {
-		r.log(&d.log)
+		r.log(&d.env.Log)
 	}
 }
 

@@ -72,8 +72,8 @@ type leadEnded struct {
 func (p *poller) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		p.epoch = p.d.system.NextEpoch()
-		p.ctx, p.cancel = context.WithCancel(p.d.settleCtx) // a launcher that is blocked stops no child
+		p.epoch = p.d.env.System.NextEpoch()
+		p.ctx, p.cancel = context.WithCancel(p.d.env.Settling) // a launcher that is blocked stops no child
 		p.sets = [2]pollSet{{set: keys.Retry}, {set: keys.Schedule}}
 		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
 		p.lead(ctx)
@@ -105,7 +105,7 @@ func (p *poller) Receive(ctx actor.Context) {
 		}
 	case *actor.Restarting, *actor.Stopping:
 		p.cancel()
-		p.d.outage.leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
+		p.d.env.Outage.Leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
 		for _, t := range []*time.Timer{p.timer, p.sets[0].timer, p.sets[1].timer} {
 			if t != nil {
 				t.Stop()
@@ -118,7 +118,7 @@ func (p *poller) Receive(ctx actor.Context) {
 // due at once comes in the order of the kinds.
 func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, kind int) {
 	self, d, m := ctx.Self(), p.d, tick{epoch: p.epoch, kind: kind}
-	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.system.Root().Send(self, m) })
+	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.env.System.Root().Send(self, m) })
 	if t == nil {
 		return
 	}
@@ -152,8 +152,8 @@ func (p *poller) poll(ctx actor.Context) {
 	p.polls++
 	d, self, c := p.d, ctx.Self(), p.ctx
 	m := polled{epoch: p.epoch, wait: d.pollWait(0)}
-	d.system.Spawn(self, func() {
-		defer func() { d.system.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
+	d.env.System.Spawn(pollerPart, func() {
+		defer func() { d.env.System.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
 		if clean {
 			d.cleanUp(c)
 		}
@@ -180,9 +180,9 @@ func (p *poller) promote(ctx actor.Context, i int) {
 	}
 	s.busy, s.again = true, false
 	d, self, epoch, c, set := p.d, ctx.Self(), p.epoch, p.ctx, s.set
-	d.system.Spawn(self, func() {
+	d.env.System.Spawn(pollerPart, func() {
 		m := promoted{epoch: epoch, i: i}
-		defer func() { d.system.Root().Send(self, m) }()
+		defer func() { d.env.System.Root().Send(self, m) }()
 		got, ok := d.promote(c, set)
 		m.more, m.ok = got.More, ok
 	})
@@ -212,17 +212,17 @@ func (p *poller) led(ctx actor.Context, set string) {
 // lead waits for the leader's lock and leads, in a goroutine.
 func (p *poller) lead(ctx actor.Context) {
 	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
-	d.system.Spawn(self, func() {
+	d.env.System.Spawn(pollerPart, func() {
 		defer func() { // also after a panic
 			if c.Err() == nil {
-				d.system.Root().Send(self, leadEnded{epoch: epoch, wait: d.backoff("lead", 1)})
+				d.env.System.Root().Send(self, leadEnded{epoch: epoch, wait: d.env.Backoff("lead", 1)})
 			}
 		}()
 		err := d.sched.Lead(c, func(set string) {
-			d.system.Root().Send(self, led{epoch: epoch, set: set})
+			d.env.System.Root().Send(self, led{epoch: epoch, set: set})
 		})
 		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
-			d.outage.failed(pollerPart+"/lead", err) // an outage shows in the promotions
+			d.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
 	})
 }

@@ -30,9 +30,9 @@ func (p *processor) Receive(ctx actor.Context) {
 
 func (p *processor) started(ctx actor.Context) {
 	c, s := p.c, p.slot
-	p.box = c.d.system.Mailbox(ctx.Self().GetId())
+	p.box = c.env.System.Mailbox(ctx.Self().GetId())
 	c.mu.Lock()
-	s.pid, s.box, s.crash = ctx.Self(), p.box, nil // a crash is over once the next incarnation runs
+	s.box, s.crash = p.box, nil // a crash is over once the next incarnation runs
 	c.mu.Unlock()
 	p.step(ctx)
 }

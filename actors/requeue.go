@@ -1,9 +1,9 @@
 package actors
 
 import (
-	"context"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 )
@@ -21,11 +21,11 @@ func (c *capsule) requeue(ws []*work) {
 		go func() {
 			defer done.Done()
 			if err := supervised.Isolate(func() { c.requeueQueue(group) }); err != nil {
-				c.d.log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
+				c.env.Log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
 			}
 		}()
 	}
-	done.Await(c.d.settleCtx, done.Idle)
+	done.Await(c.env.Settling, done.Idle)
 }
 
 // requeueQueue puts ws, all of one queue, back until it succeeds or the end of
@@ -36,7 +36,7 @@ func (c *capsule) requeueQueue(ws []*work) {
 		moves[i] = fetch.Move{Unit: w.unit, To: fetch.ToQueue}
 	}
 	for try := 0; ; try++ {
-		ctx, cancel := context.WithTimeout(c.d.settleCtx, callTimeout)
+		ctx, cancel := env.Within(c.env.Settling)
 		results, err := c.fetcher.Settle(ctx, moves)
 		cancel()
 		if fenced(err) {
@@ -59,11 +59,11 @@ func (c *capsule) requeueQueue(ws []*work) {
 				c.d.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: back})
 			}
 			c.settled(ws...)
-			c.d.log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
+			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
 			return
 		}
-		c.d.outage.failed(c.path("fetcher"), err)
-		if !c.d.pause(c.d.settleCtx, c.path("requeue "+ws[0].unit.Queue), try) {
+		c.env.Outage.Failed(c.path("fetcher"), err)
+		if !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].unit.Queue), try) {
 			return
 		}
 	}

@@ -33,7 +33,7 @@ type rescued struct {
 func (r *rescuer) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
-		r.epoch = r.d.system.NextEpoch()
+		r.epoch = r.d.env.System.NextEpoch()
 		r.look(ctx)
 	case tick:
 		if m.epoch == r.epoch {
@@ -47,7 +47,7 @@ func (r *rescuer) Receive(ctx actor.Context) {
 		}
 		r.looking = false
 		self, epoch := ctx.Self(), r.epoch
-		r.timer = time.AfterFunc(m.next, func() { r.d.system.Root().Send(self, tick{epoch: epoch}) })
+		r.timer = time.AfterFunc(m.next, func() { r.d.env.System.Root().Send(self, tick{epoch: epoch}) })
 	case *actor.Restarting, *actor.Stopping:
 		if r.timer != nil {
 			r.timer.Stop()
@@ -69,45 +69,45 @@ func (r *rescuer) look(ctx actor.Context) {
 	d, self, epoch := r.d, ctx.Self(), r.epoch
 	c, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	d.system.Spawn(self, func() {
+	d.env.System.Spawn(rescuerPart, func() {
 		m := rescued{epoch: epoch, next: d.rescueInterval()}
-		defer func() { d.system.Root().Send(self, m) }()
+		defer func() { d.env.System.Root().Send(self, m) }()
 		defer cancel()
 		if next, ok := d.rescueOnce(c); ok && next > 0 {
 			m.next = next
 		}
-		d.lookForSuspects(c, self)
+		d.lookForSuspects(c)
 	})
 }
 
 // rescueInterval is half a lease, 15 s by default, with a fifth of jitter.
 func (d *Daemon) rescueInterval() time.Duration {
 	half := d.cfg.Lease / 2
-	return half - time.Duration(jitter.Rand(d.identity, "rescuer").Float64()*0.2*float64(half))
+	return half - time.Duration(jitter.Rand(d.env.Identity, "rescuer").Float64()*0.2*float64(half))
 }
 
 // rescueOnce makes one look and tells when the next one is due.
 func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	part := rescuerPart
-	if wait := d.outage.leaseGrace(d.cfg.Lease); wait > 0 {
-		if err := d.redis.Ping(ctx).Err(); err != nil {
+	if wait := d.env.Outage.LeaseGrace(d.cfg.Lease); wait > 0 {
+		if err := d.env.Redis.Ping(ctx).Err(); err != nil {
 			if ctx.Err() == nil {
-				d.outage.failed(part, err)
+				d.env.Outage.Failed(part, err)
 			}
 			return 0, false
 		}
-		d.outage.ok(part)
+		d.env.Outage.OK(part)
 		return min(wait, d.rescueInterval()), true
 	}
 	got, err := d.rescue.Rescue(ctx)
 	if err != nil {
 		d.tellRescued(got)
 		if ctx.Err() == nil {
-			d.outage.failed(part, err)
+			d.env.Outage.Failed(part, err)
 		}
 		return 0, false
 	}
-	d.outage.ok(part)
+	d.env.Outage.OK(part)
 	d.tellRescued(got)
 	return min(got.Next, d.rescueInterval()), true
 }
@@ -119,7 +119,7 @@ func (d *Daemon) tellRescued(got fetch.Rescued) {
 		if d.events.wanted.Load() {
 			d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
 		}
-		d.log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
+		d.env.Log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}
 	d.tellRecovered(got)

@@ -153,10 +153,10 @@ func (d *Daemon) signal(s os.Signal) {
 // remote obeys a signal that came through Redis, from Sidekiq's UI or API.
 func (d *Daemon) remote(name string) {
 	if d.cfg.Embedded {
-		d.log.Warn().Str("signal", name).Msg("ignored a remote signal: this process is embedded")
+		d.env.Log.Warn().Str("signal", name).Msg("ignored a remote signal: this process is embedded")
 		return
 	}
-	d.log.Info().Str("signal", name).Msg("remote signal")
+	d.env.Log.Info().Str("signal", name).Msg("remote signal")
 	switch name {
 	case "TERM", "INT":
 		d.signal(syscall.SIGTERM)
@@ -165,7 +165,7 @@ func (d *Daemon) remote(name string) {
 	case "TTIN":
 		d.signal(ossignal.Dump)
 	default:
-		d.log.Warn().Str("signal", name).Msg("unknown remote signal ignored")
+		d.env.Log.Warn().Str("signal", name).Msg("unknown remote signal ignored")
 	}
 }
 
@@ -173,7 +173,7 @@ func (d *Daemon) remote(name string) {
 func (d *Daemon) DumpStacks() {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
-	d.log.Warn().Str("tree", d.Tree().String()).Str("goroutines", b.String()).Msg("dump")
+	d.env.Log.Warn().Str("tree", d.Tree().String()).Str("goroutines", b.String()).Msg("dump")
 }
 
 // watchdogTicks is systemd's watchdog at half its period; a nil channel without.

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -133,7 +132,7 @@ func (s *settler) kick() {
 		return
 	}
 	s.running = true
-	s.c.d.system.Spawn(s.c.manager, s.loop)
+	s.c.env.System.Spawn(s.c.path(""), s.loop)
 }
 
 func (s *settler) loop() {
@@ -170,7 +169,7 @@ func (s *settler) loop() {
 			continue
 		}
 		try++
-		if !s.c.d.pause(s.c.d.settleCtx, s.c.path("settle"), try) {
+		if !s.c.env.Pause(s.c.env.Settling, s.c.path("settle"), try) {
 			s.mu.Lock()
 			normal, s.running = true, false
 			s.mu.Unlock()
@@ -252,19 +251,19 @@ func (s *settler) write(moves []*pendingMove) error {
 	for i, m := range moves {
 		batch[i] = m.move
 	}
-	ctx, cancel := c.d.redisContext()
+	ctx, cancel := c.env.Call()
 	defer cancel()
 	results, err := c.fetcher.Settle(ctx, batch)
 	if fenced(err) {
 		c.onFenced(err)
-		c.d.outage.ok(c.path("settle"))
+		c.env.Outage.OK(c.path("settle"))
 		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
 	}
 	if err != nil {
-		c.d.outage.failed(c.path("settle"), err)
+		c.env.Outage.Failed(c.path("settle"), err)
 		return err
 	}
-	c.d.outage.ok(c.path("settle"))
+	c.env.Outage.OK(c.path("settle"))
 	s.mu.Lock()
 	closed := s.closed
 	for _, m := range moves {
@@ -308,10 +307,3 @@ func (s *settler) close() {
 	}
 	s.end(moves)
 }
-
-// redisContext bounds one call to Redis, whatever the client's own time-outs are.
-func (d *Daemon) redisContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), callTimeout)
-}
-
-const callTimeout = 10 * time.Second

@@ -10,15 +10,10 @@ import (
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
-// Limits of the stop's waits. docs/architecture.md has all: 7.75 s beyond the timeout.
-const (
-	// netSlack is how long after the deadline the daemon waits for the launcher
-	// to begin the hard stop before it does so itself.
-	netSlack = 250 * time.Millisecond
-	// requeueTime is how long job contexts stay uncancelled while the bulk
-	// requeue is not confirmed; after it both go on side by side.
-	requeueTime = 1500 * time.Millisecond
-)
+// requeueTime is how long job contexts stay uncancelled while the bulk requeue is not
+// confirmed; after it both go on side by side. docs/architecture.md has all waits of a
+// stop: 7.5 s beyond the timeout.
+const requeueTime = 1500 * time.Millisecond
 
 func (d *Daemon) phase() phase {
 	d.mu.Lock()
@@ -51,11 +46,9 @@ func (d *Daemon) beginQuiet() {
 	for _, c := range d.capsules {
 		c.beginQuiet()
 	}
-	d.log.Info().Msg("quiet: no new jobs will be fetched")
-	d.changes.Wake()
-	if pid := d.launcher.Load(); pid != nil {
-		d.system.Root().Send(pid, quiet{})
-	}
+	d.env.Log.Info().Msg("quiet: no new jobs will be fetched")
+	d.env.Changes.Wake()
+	d.env.System.Send(launcherName, quiet{})
 	d.hooks.fire("quiet", reversed(d.cfg.On.Quiet))
 }
 
@@ -132,47 +125,32 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	cause := d.fatal
 	d.mu.Unlock()
 	if cause != nil {
-		joblog.Err(d.log.Error(), cause).Msg("the supervision tree gave up: stopping")
+		joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping")
 	}
 	if before < phaseQuiet {
 		d.beginQuiet()
 	}
 	if cause == nil { // said when it is so: who reads it may push a job that must stay
-		d.log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
+		d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
 	if d.events.wanted.Load() {
 		d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	}
-	if pid := d.launcher.Load(); pid != nil {
-		d.system.Root().Send(pid, stop{})
-	}
+	d.env.System.Send(launcherName, stop{})
 	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
 	go d.conduct()
 }
 
-// conduct is the outer net: the stop protocol ends in time whatever actors do.
+// conduct carries the stop out: it waits for the jobs, or for the deadline, and ends the
+// daemon. It is a goroutine and no actor, since a stop ends in time whatever actors and
+// strategies do.
 func (d *Daemon) conduct() {
-	ctx, cancel := context.WithDeadline(context.Background(), d.deadline().Add(netSlack))
+	ctx, cancel := context.WithDeadline(context.Background(), d.deadline())
 	defer cancel()
-	if d.changes.Await(ctx, func() bool { return d.allDrained() || closed(d.hardEnded) }) {
-		d.declareDrained() // without effect once the hard stop has begun
-	} else {
+	if !d.env.Changes.Await(ctx, d.allDrained) {
 		d.hardStop()
 	}
-	select {
-	case <-d.drainedCh:
-	case <-d.hardEnded:
-	}
 	d.end()
-}
-
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }
 
 // jobsRunning is how many jobs run, or have failed and are still to be told of.
@@ -197,24 +175,13 @@ func (d *Daemon) allDrained() bool {
 	return true
 }
 
-// declareDrained ends the waiting; without effect once the hard stop has begun,
-// since a bulk requeue empties the ledgers while jobs still run.
-func (d *Daemon) declareDrained() {
-	d.endOnce.Do(func() { close(d.drainedCh) })
-}
-
-// hardStop begins the end of what still runs; it returns at once.
+// hardStop ends what still runs.
 func (d *Daemon) hardStop() {
-	d.endOnce.Do(func() { go d.runHardStop() })
-}
-
-func (d *Daemon) runHardStop() {
-	defer close(d.hardEnded)
 	// 1. Nothing may come in any more, in no capsule: two capsules can share a
 	// queue, and what one puts back the other must not fetch.
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience(requeueTime))
 	defer cancel()
-	ended := d.changes.Await(ctx, func() bool {
+	ended := d.env.Changes.Await(ctx, func() bool {
 		for _, c := range d.capsules {
 			if !c.fetchEnded() {
 				return false
@@ -223,7 +190,7 @@ func (d *Daemon) runHardStop() {
 		return true
 	})
 	if !ended {
-		d.log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
+		d.env.Log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
 	}
 	// 2. Requeue before cancelling: a job that runs twice is better than one
 	// that is lost. Taking a unit out of the ledger decides its outcome.
@@ -250,7 +217,7 @@ func (d *Daemon) runHardStop() {
 	}
 	grace, endGrace := context.WithTimeout(context.Background(), d.cfg.Grace)
 	defer endGrace()
-	d.changes.Await(grace, func() bool { return d.jobsRunning() == 0 })
+	d.env.Changes.Await(grace, func() bool { return d.jobsRunning() == 0 })
 	for _, c := range d.capsules {
 		c.ledger.waitEmpty(grace)
 	}
@@ -272,7 +239,7 @@ func (d *Daemon) runHardStop() {
 // patience is how long to wait for Redis: less when it is known to be away, so
 // that a stop still ends in the time that platforms allow.
 func (d *Daemon) patience(t time.Duration) time.Duration {
-	if d.outage.away() {
+	if d.env.Outage.Away() {
 		return t / 4
 	}
 	return t

@@ -62,7 +62,7 @@ func (m *asyncMove) over() {
 	e := m.e
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {
-			e.c.d.system.Panicked(e.c.slotPID(e.k.s.index), v)
+			e.c.env.System.Panicked(e.c.processorPath(e.k.s.index), v)
 		}
 	}()
 	if e.stored(&m.pendingMove) {

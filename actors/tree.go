@@ -146,7 +146,7 @@ func firstLine(s string, limit int) string {
 // Tree is a snapshot of the supervision tree.
 func (d *Daemon) Tree() Tree {
 	var t Tree
-	for _, r := range d.system.Snapshot(time.Now()) {
+	for _, r := range d.env.System.Snapshot(time.Now()) {
 		t = append(t, Node{
 			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: State(r.State), Note: r.Note,
 			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,

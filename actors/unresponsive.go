@@ -51,7 +51,7 @@ func (e *execution) checkEnd(since time.Time, cause error) {
 	c.mu.Lock()
 	c.unresponsive = append(c.unresponsive, &unresponsiveJob{e: e, cause: cause, shown: shown})
 	c.mu.Unlock()
-	c.d.log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid)).
+	c.env.Log.Error().Str("actor", c.processorPath(e.k.s.index)).Str("jid", cut.Text(e.jid)).
 		Str("class", cut.Text(e.class)).Str("queue", cut.Text(e.w.unit.Queue)).
 		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is unresponsive: it goes on although its context was cancelled")
@@ -92,7 +92,7 @@ func (c *capsule) replaceUnresponsive() {
 	c.mu.Unlock()
 	for _, j := range given {
 		j.e.free()
-		c.d.system.Spawn(c.managerPID(), j.e.giveUp(j.cause))
+		c.env.System.Spawn(c.path(""), j.e.giveUp(j.cause))
 	}
 }
 

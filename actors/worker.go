@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
@@ -19,8 +17,7 @@ import (
 type slot struct {
 	index    int
 	labels   context.Context
-	pid      *actor.PID          // of the processor; nil before its first start
-	box      *supervised.Mailbox // likewise
+	box      *supervised.Mailbox // of the processor; nil before its first start
 	attached bool                // the processor is started and not stopping: its worker may take jobs
 	worker   *worker             // nil if no goroutine is at work
 	crash    *supervisor.JobCrash
@@ -75,7 +72,7 @@ func (c *capsule) attach(s *slot) {
 	k := &worker{c: c, s: s, woken: make(chan struct{}, 1)}
 	s.worker = k
 	c.workers++
-	turn.Go(c.d.identity, c.processorPath(s.index), k.loop)
+	turn.Go(c.env.Identity, c.processorPath(s.index), k.loop)
 	c.wakeFetch()
 }
 
@@ -148,7 +145,7 @@ func (k *worker) next(now *time.Time) *work {
 		c.idle = append(c.idle, k)
 		c.mu.Unlock()
 		<-k.woken
-		turn.Await(c.d.identity, c.processorPath(k.s.index))
+		turn.Await(c.env.Identity, c.processorPath(k.s.index))
 		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()
@@ -173,9 +170,7 @@ func (k *worker) leave() {
 	k.release()
 	k.s.box.Wake()
 	k.c.mu.Unlock()
-	if k.c.d.quieting.Load() {
-		k.c.d.wakeLauncher()
-	}
+	k.c.env.Changes.Wake()
 }
 
 // finish frees the worker's slot of a job that has ended, with the crash it left. ack is
@@ -197,12 +192,7 @@ func (c *capsule) finish(k *worker, crash *supervisor.JobCrash, ack *work, now t
 	if woken {
 		runtime.Gosched() // jobs that never block would keep it waiting until none is left
 	}
-	if c.d.isolating.Load() {
-		c.d.changes.Wake()
-	}
-	if c.d.quieting.Load() {
-		c.d.wakeLauncher()
-	}
+	c.env.Changes.Wake()
 	return woken
 }
 

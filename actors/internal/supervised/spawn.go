@@ -3,22 +3,19 @@ package supervised
 import (
 	"runtime/debug"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// Spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor
-// on whose behalf it ran crashes with that panic, so that its strategy decides;
-// nothing dies silently.
-func (s *System) Spawn(owner *actor.PID, f func()) { s.SpawnAs(s.Goroutines, owner, f) }
+// Spawn runs f in a goroutine of the daemon's machinery. If f panics, the actor at path
+// owner crashes with that panic, so that its strategy decides; nothing dies silently.
+func (s *System) Spawn(owner string, f func()) { s.SpawnAs(s.Goroutines, owner, f) }
 
 // SpawnAs is Spawn for a goroutine that is counted by counter.
-func (s *System) SpawnAs(counter *Tracker, owner *actor.PID, f func()) {
+func (s *System) SpawnAs(counter *Tracker, owner string, f func()) {
 	counter.Add(1)
-	turn.Go(s.identity, owner.GetId(), func() {
+	turn.Go(s.identity, owner, func() {
 		Deepen()
 		defer counter.Done()
 		defer func() {
@@ -30,10 +27,10 @@ func (s *System) SpawnAs(counter *Tracker, owner *actor.PID, f func()) {
 	})
 }
 
-// Panicked makes owner crash with v, with which a goroutine that worked for it
+// Panicked makes the actor at path owner crash with v, with which a goroutine that worked for it
 // has panicked just now. It is called while that goroutine's stack still stands.
-func (s *System) Panicked(owner *actor.PID, v any) {
-	s.Root().Send(owner, Crash{Reason: supervisor.NewCrash(v, debug.Stack()), at: s.NextEpoch()})
+func (s *System) Panicked(owner string, v any) {
+	s.Send(owner, Crash{Reason: supervisor.NewCrash(v, debug.Stack()), at: s.NextEpoch()})
 }
 
 // Isolate runs a user's callback in a goroutine of its own and waits for it: a

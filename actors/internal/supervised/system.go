@@ -59,10 +59,11 @@ func (s *System) Actors() *actor.ActorSystem { return s.actors.Load() }
 // Root is the context that spawns the first actor, and sends from outside of actors.
 func (s *System) Root() *actor.RootContext { return s.actors.Load().Root }
 
-// WakePath sends a Wake to the actor at path.
-func (s *System) WakePath(path string) {
-	s.Root().Send(actor.NewPID(s.actors.Load().Address(), path), Wake{})
-}
+// PID is that of the actor at path, whether there is one or not.
+func (s *System) PID(path string) *actor.PID { return actor.NewPID(s.actors.Load().Address(), path) }
+
+// Send sends m to the actor at path.
+func (s *System) Send(path string, m any) { s.Root().Send(s.PID(path), m) }
 
 // NextEpoch numbers moments: a later one has a larger number.
 func (s *System) NextEpoch() uint64 { return s.epochs.Add(1) }

@@ -3,13 +3,15 @@ package supervised
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // Broadcast wakes everybody who waits, like a condition variable that can be
 // used in a select.
 type Broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
+	waiting atomic.Int64 // who is in Await: without any, a Wake costs next to nothing
+	mu      sync.Mutex
+	ch      chan struct{}
 }
 
 // NewBroadcast makes a Broadcast.
@@ -17,6 +19,9 @@ func NewBroadcast() *Broadcast { return &Broadcast{ch: make(chan struct{})} }
 
 // Wake wakes all who wait now.
 func (b *Broadcast) Wake() {
+	if b.waiting.Load() == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(b.ch)
@@ -32,6 +37,8 @@ func (b *Broadcast) next() <-chan struct{} {
 
 // Await waits until cond holds; false when ctx ends first.
 func (b *Broadcast) Await(ctx context.Context, cond func() bool) bool {
+	b.waiting.Add(1) // before the first look: who changes something later wakes us
+	defer b.waiting.Add(-1)
 	for {
 		ch := b.next()
 		if cond() {

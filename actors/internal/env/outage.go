@@ -1,24 +1,24 @@
-package actors
+package env
 
 import (
-	"context"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// outage turns "Redis is away" into a state: one log line when the first part
+// Outage turns "Redis is away" into a state: one log line when the first part
 // of the daemon finds out, one with the downtime when the last one is served
 // again. Errors that are no outage (a key of the wrong type) are logged once per
 // part and text until that part succeeds again.
-type outage struct {
-	log  zerolog.Logger
-	ring func() // wakes the parts that wait; must not block; nil in tests
+type Outage struct {
+	Ring func() // wakes the parts that wait; must not block; nil before there are any
+
+	log   zerolog.Logger
+	heart string // the part that is the last to end
 
 	mu    sync.Mutex
 	since time.Time
@@ -34,12 +34,13 @@ type outage struct {
 // of a pool, or the last error of its dialler, which go-redis repeats for a second.
 const afterOutage = 3 * time.Second
 
-func newOutage(log zerolog.Logger) *outage {
-	return &outage{log: log, down: map[string]bool{}, fault: map[string]string{}}
+// NewOutage makes an Outage. heart is the part that is the last to end.
+func NewOutage(log zerolog.Logger, heart string) *Outage {
+	return &Outage{log: log, heart: heart, down: map[string]bool{}, fault: map[string]string{}}
 }
 
-// failed records an error of part, and logs it if it is news.
-func (o *outage) failed(part string, err error) {
+// Failed records an error of part, and logs it if it is news.
+func (o *Outage) Failed(part string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
@@ -68,8 +69,8 @@ func (o *outage) failed(part string, err error) {
 	}
 }
 
-// ok records a success of part.
-func (o *outage) ok(part string) {
+// OK records a success of part.
+func (o *Outage) OK(part string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.fault) > 0 {
@@ -89,15 +90,15 @@ func (o *outage) ok(part string) {
 		}
 		return
 	}
-	if o.ring != nil {
-		o.ring() // the others may try at once
+	if o.Ring != nil {
+		o.Ring() // the others may try at once
 	}
 }
 
-// leaseGrace is how long other processes are still to be left alone: an outage that was
+// LeaseGrace is how long other processes are still to be left alone: an outage that was
 // longer than half a lease may have cost the living theirs as well, and they need
 // a moment to renew them. It lasts half a lease from the first success on.
-func (o *outage) leaseGrace(lease time.Duration) time.Duration {
+func (o *Outage) LeaseGrace(lease time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	half, now := lease/2, time.Now()
@@ -110,46 +111,28 @@ func (o *outage) leaseGrace(lease time.Duration) time.Duration {
 	return 0
 }
 
-// leave is called for a part that ends: from now on the heart looks in its place
-// whether Redis is back, which is the last to end.
-func (o *outage) leave(parts ...string) {
+// Leave is called for a part that ends: from now on the heart, which is the last
+// to end, looks in its place whether Redis is back.
+func (o *Outage) Leave(parts ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, part := range parts {
 		if o.down[part] {
 			delete(o.down, part)
-			o.down[heart] = true
+			o.down[o.heart] = true
 		}
 	}
 }
 
-// heart is the part that the heartbeat is.
-const heart = launcherName + "/heartbeat"
-
-// away tells whether any part waits for Redis.
-func (o *outage) away() bool {
+// Away tells whether any part waits for Redis.
+func (o *Outage) Away() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.down) > 0
 }
 
-// pause waits between two tries: 100 ms doubled up to 2 s, half of it random,
-// so that a fleet does not come back in step. False when ctx ended. what names
-// who waits.
-func (d *Daemon) pause(ctx context.Context, what string, try int) bool {
-	wait := min(100*time.Millisecond<<min(try, 5), 2*time.Second)
-	t := time.NewTimer(jitter.Half(wait, d.identity, what))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// close ends the watch.
-func (o *outage) close() {
+// Close ends the watch.
+func (o *Outage) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
