@@ -207,8 +207,17 @@ func TestAMasterFailsOver(t *testing.T) {
 		_, err := f.Take(ctx, 0, units[:2])
 		return err == nil
 	})
-	settleAll(t, f, Move{Unit: units[2], To: ToRetry, Score: 1}, Move{Unit: units[3], To: ToQueue})
-	mustTake(t, f, 0, units[4])
+	until(t, "two are settled", func() bool { // all nodes have to hear of the new master
+		_, err := f.Settle(ctx, []Move{{Unit: units[2], To: ToRetry, Score: 1}, {Unit: units[3], To: ToQueue}})
+		if err != nil && !hasPrefix(err, "CLUSTERDOWN") {
+			t.Fatalf("settle: %v", err)
+		}
+		return err == nil
+	})
+	until(t, "the last is acked", func() bool {
+		_, err := f.Take(ctx, 0, units[4:])
+		return err == nil
+	})
 	var got []string
 	until(t, "the rest comes", func() bool {
 		more, err := f.Take(ctx, 10, nil)

@@ -1,7 +1,11 @@
 // Package door is the way by which the testkit reaches what a daemon does not export.
 package door
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	_ "github.com/troupehq/troupe/internal/only64" // what links the actor library refuses to build for 32 bit
+)
 
 // Faults injects faults into the tree of a daemon, each into the actor at a path. It
 // returns an error if the daemon is not started or has no such actor (any more).
