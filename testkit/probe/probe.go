@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	_ "github.com/troupehq/troupe/internal/only64" // as all that link the actor library
 )
 
 // probeTime is how long a probe waits for a message unless told otherwise.
