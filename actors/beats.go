@@ -18,6 +18,7 @@ type beats struct {
 	turn    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
 	ended   bool          // guarded by turn
 	flusher *beat.Flusher // guarded by turn
+	counted beat.Counts   // what it has been told of so far; guarded by turn
 	metrics *beat.Metrics // flushed in turn; nil if off
 	beater  beat.Beater   // guarded by turn
 	latency beat.Latency  // guarded by turn
@@ -79,9 +80,12 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 func (d *Daemon) flush(ctx context.Context) error {
 	var n beat.Counts
 	for _, c := range d.capsules {
-		n.Processed += int64(c.processed.Swap(0))
-		n.Failed += int64(c.failed.Swap(0))
+		n.Processed += int64(c.runs.Processed.Load())
+		n.Failed += int64(c.runs.Failed.Load())
 	}
+	last := d.beats.counted
+	d.beats.counted = n
+	n.Processed, n.Failed = n.Processed-last.Processed, n.Failed-last.Failed
 	now := time.Now()
 	if err := d.beats.flusher.Flush(ctx, d.env.Redis, n, now); err != nil {
 		return err
@@ -98,12 +102,12 @@ func (d *Daemon) beatState() beat.State {
 	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.quieting.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
 	for _, c := range d.capsules {
 		for i, w := range c.working() {
-			ref := w.ref()
+			ref := refOf(w)
 			if ref.Started.IsZero() {
 				continue
 			}
 			s.Work = append(s.Work, beat.Work{
-				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.unit.Queue, Payload: w.unit.Payload, RunAt: ref.Started,
+				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.Unit.Queue, Payload: w.Unit.Payload, RunAt: ref.Started,
 			})
 		}
 	}

@@ -3,12 +3,16 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 )
 
@@ -19,15 +23,17 @@ import (
 // Jobs go from the fetch goroutine (intake.go) through the inbox to the worker
 // goroutines (worker.go), and from there through the settler to Redis.
 type capsule struct {
-	d       *Daemon
 	env     *env.Env
 	cfg     Capsule
 	fetcher fetch.Fetcher
-	ledger  *ledger
-	settler *settler
-	classes map[string]*class // handlers with this capsule's middleware around them
+	ledger  work.Ledger
+	settler *work.Settler
+	runs    *run.Env
+	events  *events
+	drain   *drain
+	up      func() // called at the first start of the manager
 
-	announce sync.Once // the first start of the manager
+	announce sync.Once
 
 	mu      sync.Mutex
 	slots   []*slot
@@ -35,50 +41,55 @@ type capsule struct {
 	running int       // those of them that have a job
 	idle    []*worker // those that wait for one, but for those that are being woken
 	waking  int
-	inbox   []*work // fetched, waiting for a worker, the oldest first
-	quiet   bool    // nothing is fetched any more
-	held    bool    // nothing is fetched: a suspect runs, or is about to
+	inbox   []*work.Item // fetched, waiting for a worker, the oldest first
+	quiet   bool         // nothing is fetched any more
+	quietBy string       // the actor for whose end, if its strategy has stopped it
+	held    bool         // nothing is fetched: a suspect runs, or is about to
 	intake
-	unresponsive []*unresponsiveJob
 
-	processed, failed atomic.Uint64 // since the last flush of the heartbeat
-	totalProcessed    atomic.Uint64
-	totalFailed       atomic.Uint64
-	busy              atomic.Int64  // goroutines that run a job
-	refused           atomic.Uint64 // settlements that came too late
-	fencings          atomic.Uint64
-	heldBack          atomic.Int64 // failed jobs that wait without a worker for a key that refuses them
+	busy     atomic.Int64  // goroutines that run a job
+	refused  atomic.Uint64 // settlements that came too late
+	fencings atomic.Uint64
 }
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{
-		d: d, env: d.env, cfg: cfg, ledger: newLedger(), slots: make([]*slot, cfg.Concurrency),
+		env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, slots: make([]*slot, cfg.Concurrency),
 	}
-	c.ahead = newLookAhead(cfg.FetchBytes)
-	c.settler = &settler{c: c, mu: &c.mu}
+	c.ahead = work.NewLookAhead(cfg.FetchBytes)
+	c.settler = work.NewSettler(c.env, c, &c.mu)
+	c.runs = &run.Env{
+		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
+		Classes: run.Classes(d.cfg.Registry, d.beats.metrics, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
+		Policy:  d.policy, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
+		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: int64(heldBackFactor * cfg.Concurrency), Quiet: c.isQuiet,
+		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
+	}
 	for i := range c.slots {
-		c.slots[i] = &slot{index: i, labels: c.labels(i)}
+		path := c.path("processor-" + strconv.Itoa(i))
+		c.slots[i] = &slot{index: i, path: path, labels: run.Labels(path)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: d.env.Redis, OnClient: d.cfg.OnClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
 		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.env.Log.With().Str("capsule", cfg.Name).Logger(),
-		Fenced: c.ledger.fence,
+		Fenced: c.ledger.Fence,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.fetcher = f
-	c.buildClasses()
 	return c, nil
 }
 
-// path is that of an actor of the capsule; "" is the manager.
-func (c *capsule) path(part string) string {
-	if part == "" {
-		return launcherName + "/" + c.cfg.Name
-	}
-	return launcherName + "/" + c.cfg.Name + "/" + part
-}
+// Path is that of the manager.
+func (c *capsule) Path() string { return launcherName + "/" + c.cfg.Name }
+
+// heldBackFactor times the concurrency is how many failed jobs may wait without
+// a slot for a key that refuses them.
+const heldBackFactor = 10
+
+// path is that of a part of the capsule.
+func (c *capsule) path(part string) string { return c.Path() + "/" + part }
 
 func (c *capsule) isQuiet() bool {
 	c.mu.Lock()
@@ -118,22 +129,40 @@ func (c *capsule) fetchEnded() bool {
 }
 
 // drained tells whether the capsule is quiet and every unit is settled.
-func (c *capsule) drained() bool { return c.fetchEnded() && c.ledger.size() == 0 }
+func (c *capsule) drained() bool { return c.fetchEnded() && c.ledger.Size() == 0 }
 
-// settled takes units off the ledger whose outcome is in Redis.
-func (c *capsule) settled(ws ...*work) {
-	c.ledger.settled(ws...)
-	if len(ws) > 0 && c.d.quieting.Load() {
-		c.d.noteFinished(ws)
-	}
+// Settled takes items off the ledger whose outcome is in Redis.
+func (c *capsule) Settled(ws ...*work.Item) {
+	c.ledger.Settled(ws...)
+	c.drain.settled(ws)
 	c.env.Changes.Wake()
 }
 
+// Settle makes one try to carry out moves.
+func (c *capsule) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	results, err := c.fetcher.Settle(ctx, moves)
+	switch part := c.path("settle"); {
+	case fenced(err):
+		c.onFenced(err)
+		c.env.Outage.OK(part)
+	case err != nil:
+		c.env.Outage.Failed(part, err)
+	default:
+		c.env.Outage.OK(part)
+		for _, r := range results {
+			if r == fetch.NotMine {
+				c.refused.Add(1)
+			}
+		}
+	}
+	return results, err
+}
+
 // takeBack returns units to their queues unless their outcome is decided already.
-func (c *capsule) takeBack(ws []*work) []*pendingMove {
-	var mine []*work
+func (c *capsule) takeBack(ws []*work.Item) []*work.Move {
+	var mine []*work.Item
 	for _, w := range ws {
-		if c.ledger.take(w) {
+		if c.ledger.Take(w) {
 			mine = append(mine, w)
 		}
 	}
@@ -141,18 +170,19 @@ func (c *capsule) takeBack(ws []*work) []*pendingMove {
 }
 
 // giveBack returns units that were never started to their queues.
-func (c *capsule) giveBack(ws []*work) []*pendingMove {
-	moves := make([]*pendingMove, 0, len(ws))
+func (c *capsule) giveBack(ws []*work.Item) []*work.Move {
+	moves := make([]*work.Move, 0, len(ws))
 	for _, w := range ws {
-		moves = append(moves, &pendingMove{
-			w: w, move: fetch.Move{Unit: w.unit, To: fetch.ToQueue}, done: make(chan struct{}), parked: make(chan struct{}),
-		})
+		moves = append(moves, work.NewMove(w, fetch.Move{To: fetch.ToQueue}))
 	}
 	if len(moves) > 0 {
-		c.settler.submit(moves...)
+		c.settler.Submit(moves...)
 	}
 	return moves
 }
+
+// fenced tells whether err is a *fetch.FencedError.
+func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }
 
 // onFenced ends what another process has taken over.
 func (c *capsule) onFenced(err error) {
@@ -160,27 +190,26 @@ func (c *capsule) onFenced(err error) {
 	if !errors.As(err, &f) {
 		return
 	}
-	interrupted, late := c.ledger.fenced(f.Incarnation)
+	interrupted, late := c.ledger.Fenced(f.Incarnation)
 	c.refused.Add(uint64(late))
 	c.fencings.Add(1)
-	var jobs []JobRef
 	for _, w := range interrupted {
-		w.interrupt(troupe.ErrFenced)
-		jobs = append(jobs, w.ref())
+		w.Job.Interrupt(troupe.ErrFenced)
 	}
-	if c.d.events.wanted.Load() {
-		c.d.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs, Refused: late})
-	}
+	c.env.Changes.Wake()
+	c.events.tell(func() Event {
+		return Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late}
+	})
 	c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
 		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
 		Msg("fenced: this process was taken for dead and its jobs were put back by another")
 }
 
 // working is a snapshot of the running jobs, by processor.
-func (c *capsule) working() map[int]*work {
+func (c *capsule) working() map[int]*work.Item {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := map[int]*work{}
+	m := map[int]*work.Item{}
 	for _, s := range c.slots {
 		if s.worker == nil {
 			continue
@@ -230,6 +259,3 @@ func (c *capsule) isOpened() bool {
 	defer c.mu.Unlock()
 	return c.opened
 }
-
-// labels are those of the goroutine of a job in profiles, by which its stack is found.
-func (c *capsule) labels(i int) context.Context { return slotLabels(c.processorPath(i)) }

@@ -40,12 +40,12 @@ type Daemon struct {
 
 	capsules []*capsule
 
-	untold       atomic.Int64       // stored failures that are still to be told of
 	endSettle    context.CancelFunc // ends env.Settling
 	rescuedUnits atomic.Uint64
 	suspected    atomic.Uint64
 	poisoned     atomic.Uint64
-	isolating    atomic.Bool // suspects run, or are about to
+	isolation    isolation
+	drain        drain
 	beats        beats
 	hooks        *hooks
 	deaths       *poison.Deaths
@@ -58,12 +58,10 @@ type Daemon struct {
 	state     phase
 	until     time.Time // the deadline of the stop
 	stoppedAt time.Time
-	fatal     error // why the daemon stops by itself
-	report    DrainReport
-	quiets    map[string]string // capsules that a strategy has made quiet, by whose end
-	ended     chan struct{}     // closed when the daemon has ended
-	managers  atomic.Int64      // that have started once
-	up        chan struct{}     // closed when all have
+	fatal     error         // why the daemon stops by itself
+	ended     chan struct{} // closed when the daemon has ended
+	managers  atomic.Int64  // that have started once
+	up        chan struct{} // closed when all have
 }
 
 // phase only ever grows.
@@ -136,6 +134,7 @@ func New(cfg Config) (*Daemon, error) {
 		}
 		d.capsules = append(d.capsules, c)
 	}
+	d.isolation = isolation{env: d.env, capsules: d.capsules, rescue: d.rescue, quieting: &d.quieting}
 	d.info = d.beatInfo(hostname, pid)
 	return d, nil
 }
@@ -224,6 +223,13 @@ func (d *Daemon) abort() {
 	close(d.ended)
 }
 
+// managerUp counts the managers that have started.
+func (d *Daemon) managerUp() {
+	if d.managers.Add(1) == int64(len(d.cfg.Capsules)) {
+		close(d.up)
+	}
+}
+
 func (d *Daemon) capsuleNames() []string {
 	var names []string
 	for _, c := range d.capsules {
@@ -260,10 +266,10 @@ type Stats struct {
 func (d *Daemon) Stats() Stats {
 	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.env.Outage.Away(), Quiet: d.quieting.Load() || d.allQuiet()}
 	for _, c := range d.capsules {
-		s.Processed += c.totalProcessed.Load()
-		s.Failed += c.totalFailed.Load()
+		s.Processed += c.runs.Processed.Load()
+		s.Failed += c.runs.Failed.Load()
 		busy := int(c.busy.Load())
-		total := c.ledger.size()
+		total := c.ledger.Size()
 		s.Busy += busy
 		s.Waiting += max(0, total-busy)
 		s.Refused += c.refused.Load()

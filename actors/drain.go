@@ -3,10 +3,13 @@ package actors
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/cut"
 )
 
@@ -59,4 +62,37 @@ func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
 		}
 		e.Strs(g.name, jids)
 	}
+}
+
+// drain collects the report of a stop.
+type drain struct {
+	on atomic.Bool // the stop has begun
+
+	mu     sync.Mutex
+	report DrainReport
+}
+
+// add has f add to the report.
+func (d *drain) add(f func(*DrainReport)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(&d.report)
+}
+
+// settled reports jobs that ended by themselves and were settled during the stop.
+func (d *drain) settled(ws []*work.Item) {
+	if len(ws) == 0 || !d.on.Load() {
+		return
+	}
+	d.add(func(r *DrainReport) {
+		for _, w := range ws {
+			own := w.ByItself.Load()
+			switch {
+			case own && w.Again.Load():
+				r.Interrupted = append(r.Interrupted, refOf(w))
+			case own:
+				r.Finished = append(r.Finished, refOf(w))
+			}
+		}
+	})
 }

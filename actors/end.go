@@ -37,7 +37,7 @@ func (d *Daemon) end() {
 	d.endSettle()
 	d.env.Outage.Close()
 	for _, c := range d.capsules {
-		c.settler.close()
+		c.settler.Close()
 	}
 	d.stopTree()
 	ctx, cancel := context.WithTimeout(context.Background(), d.patience(time.Until(began.Add(machineryTime))))
@@ -51,11 +51,10 @@ func (d *Daemon) end() {
 	subscribers := d.events.close() // they go on while the callbacks run
 	d.hooks.wait(time.Until(then))
 	d.mu.Lock()
-	d.report.Elapsed = time.Since(d.stoppedAt)
-	d.report.Cause = d.fatal
-	report := d.report
+	elapsed, cause := time.Since(d.stoppedAt), d.fatal
 	d.mu.Unlock()
-	d.env.Log.Info().Object("drain", report).Msg("stopped")
+	d.drain.add(func(r *DrainReport) { r.Elapsed, r.Cause = elapsed, cause })
+	d.env.Log.Info().Object("drain", d.Report()).Msg("stopped")
 	closing, cancel := context.WithDeadline(context.Background(), then)
 	defer cancel()
 	if err := within(closing, func() { _ = d.env.Redis.Close() }); err != nil {
@@ -96,8 +95,8 @@ func (d *Daemon) leave(began time.Time) {
 
 // account reports what the capsule could not settle.
 func (c *capsule) account() {
-	held := c.ledger.sealAndTake() // nothing, after a hard stop
-	held = append(held, c.ledger.all()...)
+	c.ledger.SealAndTake() // nothing, after a hard stop
+	held := c.ledger.All()
 	if len(held) == 0 {
 		return
 	}
@@ -106,20 +105,13 @@ func (c *capsule) account() {
 		joblog.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 			Msg("the fetcher does not tell whether it is durable; taken for one that is not")
 	}
-	seen := map[*work]bool{}
-	c.d.mu.Lock()
-	defer c.d.mu.Unlock()
+	if durable {
+		c.drain.add(func(r *DrainReport) { r.Left = append(r.Left, refsOf(held)...) })
+		return
+	}
+	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(held)...) })
 	for _, w := range held {
-		if seen[w] {
-			continue
-		}
-		seen[w] = true
-		if durable {
-			c.d.report.Left = append(c.d.report.Left, w.ref())
-			continue
-		}
-		c.d.report.Lost = append(c.d.report.Lost, w.ref())
-		c.env.Log.Error().Str("jid", cut.Text(w.ref().JID)).Str("queue", cut.Text(w.unit.Queue)).Bytes("payload", w.unit.Payload).
+		c.env.Log.Error().Str("jid", cut.Text(refOf(w).JID)).Str("queue", cut.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
 			Msg("lost: Redis did not take the job back and this fetcher has no private place")
 	}
 }

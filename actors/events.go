@@ -1,12 +1,9 @@
 package actors
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog"
-
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 )
@@ -218,93 +215,8 @@ const eventBuffer = 4096
 // run.
 func (d *Daemon) Subscribe(f Subscriber) (cancel func()) { return d.events.subscribe(f) }
 
-// events is the one stream of a daemon.
-type events struct {
-	log zerolog.Logger
-
-	wanted atomic.Bool // somebody listens: looked at before an event is made
-	mu     sync.Mutex
-	subs   map[*subscription]struct{}
-	closed bool
-}
-
-func newEvents(log zerolog.Logger) *events {
-	return &events{log: log, subs: map[*subscription]struct{}{}}
-}
-
-func (e *events) subscribe(f Subscriber) func() {
-	s := newSubscription(f, e.log)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return func() {}
-	}
-	e.subs[s] = struct{}{}
-	e.wanted.Store(true)
-	go s.run()
-	return func() { e.remove(s) }
-}
-
-func (e *events) remove(s *subscription) {
-	s.removed.Store(true)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.subs[s]; ok {
-		delete(e.subs, s)
-		e.wanted.Store(len(e.subs) > 0)
-		close(s.queue)
-	}
-}
-
-// publish never blocks.
-func (e *events) publish(ev Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for s := range e.subs {
-		if s.dropped > 0 {
-			select {
-			case s.queue <- EventsDropped{At: time.Now(), N: s.dropped}:
-				s.dropped = 0
-			default:
-				s.dropped++
-				continue
-			}
-		}
-		select {
-		case s.queue <- ev:
-		default:
-			s.dropped++
-		}
-	}
-}
-
-// close ends the stream. What waits for the subscribers that are returned is
-// still delivered.
-func (e *events) close() (open []*subscription) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closed = true
-	for s := range e.subs {
-		close(s.queue)
-		open = append(open, s)
-	}
-	clear(e.subs)
-	e.wanted.Store(false)
-	return open
-}
-
-// end closes the stream and waits for the subscribers, at most until then.
-func (e *events) end(then time.Time) {
-	for _, s := range e.close() {
-		s.await(then)
-	}
-}
-
 // actorEvent publishes what happened to an actor.
 func (d *Daemon) actorEvent(e supervised.Event) {
-	if !d.events.wanted.Load() {
-		return
-	}
 	a := ActorEvent{At: e.At, Path: e.Path, Role: e.Role}
 	switch e.What {
 	case supervised.ActorStarted:
@@ -326,4 +238,33 @@ func (d *Daemon) actorEvent(e supervised.Event) {
 	case supervised.StrategyOverruled:
 		d.events.publish(StrategyOverruled{a, e.Strategy, e.Err})
 	}
+}
+
+// publish makes an event of what happened to a job.
+func (c *capsule) publish(e run.Event) {
+	j := JobEvent{At: e.At, Actor: e.Actor, Capsule: c.cfg.Name, Job: JobRef(e.Job)}
+	var ev Event
+	switch e.What {
+	case run.Started:
+		ev = JobStarted{j}
+	case run.Done:
+		ev = JobDone{j, e.Elapsed}
+	case run.Failed:
+		ev = JobFailed{j, e.Elapsed, e.Err, e.Crashed}
+	case run.Late:
+		ev = JobLate{j, e.Elapsed, e.Err}
+	case run.Retried:
+		ev = JobRetried{j, e.Due}
+	case run.Died:
+		ev = JobDied{j}
+	case run.Dropped:
+		ev = JobDropped{j}
+	case run.Interrupted:
+		ev = JobInterrupted{j, e.Elapsed}
+	case run.Unresponsive:
+		ev = JobUnresponsive{j, unresponsiveOf(e.Trouble)}
+	case run.Parked:
+		ev = JobParked{j, e.Due, e.Err}
+	}
+	c.events.publish(ev)
 }

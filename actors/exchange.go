@@ -1,25 +1,26 @@
 package actors
 
 import (
-	"errors"
 	"runtime"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 )
 
-// exchange is one call: it carries acks and takes up to want units.
-func (c *capsule) exchange(want int, acks []*work) error {
+// Exchange is one call: it carries acks and takes up to want units.
+func (c *capsule) Exchange(want int, acks []*work.Item) error {
 	units := make([]fetch.Unit, len(acks))
 	for i, w := range acks {
-		units[i] = w.unit
+		units[i] = w.Unit
 	}
 	ctx, cancel := c.env.Call()
 	defer cancel()
 	returned := false
 	defer func() {
 		if !returned { // a third party's fetcher panicked
-			c.settler.putBack(acks)
+			c.settler.PutBack(acks)
 		}
 	}()
 	began := time.Now()
@@ -34,14 +35,14 @@ func (c *capsule) exchange(want int, acks []*work) error {
 	if err != nil {
 		c.env.Outage.Failed(c.path("fetcher"), err)
 		c.mu.Lock()
-		c.ahead.failed(want)
+		c.ahead.Failed(want)
 		c.mu.Unlock()
-		c.settler.putBack(acks)
+		c.settler.PutBack(acks)
 		return err
 	}
-	acks = c.ledger.ours(acks) // those of a fenced incarnation had no effect
-	c.settled(acks...)
-	c.dropIterations(acks)
+	acks = c.ledger.Ours(acks) // those of a fenced incarnation had no effect
+	c.Settled(acks...)
+	c.runs.Acked(acks)
 	c.receive(got, want, took)
 	c.env.Outage.OK(c.path("fetcher")) // it may log, by what others wrote
 	if len(got) > 0 && len(got) < want {
@@ -53,47 +54,23 @@ func (c *capsule) exchange(want int, acks []*work) error {
 // receive takes over fetched units: into the ledger first, then to the workers.
 // Those that come after quiet began go back to their queue at once.
 func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
-	now := time.Now()
-	ws := makeWork(got)
+	ws := run.Items(got, time.Now())
 	size := 0
-	for i, u := range got {
-		ws[i].fetched = now
+	for _, u := range got {
 		size += len(u.Payload)
 	}
 	c.mu.Lock()
 	if want > 0 {
-		c.ahead.called(took, len(got), size)
-		c.dry = len(got) < min(want, takeLimit) && c.ahead.emptied(size)
+		c.ahead.Called(took, len(got), size)
+		c.dry = len(got) < min(want, takeLimit) && c.ahead.Emptied(size)
 	}
-	if !c.quiet && c.ledger.add(ws) {
+	if !c.quiet && c.ledger.Add(ws) {
 		c.inbox = append(c.inbox, ws...)
 		c.wakeNext()
 		c.mu.Unlock()
 		return
 	}
-	c.ledger.claim(ws)
+	c.ledger.Claim(ws)
 	c.mu.Unlock()
 	c.giveBack(ws)
 }
-
-// makeWork makes the ledger's entries of units. Some share an allocation, and as long as one
-// of these runs the payloads of all stay in memory: few, and large ones none.
-func makeWork(got []fetch.Unit) []*work {
-	ws := make([]*work, len(got))
-	var few []work
-	for i := range got {
-		if len(got[i].Payload) > 2048 {
-			ws[i] = &work{unit: got[i]}
-			continue
-		}
-		if len(few) == 0 {
-			few = make([]work, min(64, len(got)-i))
-		}
-		ws[i], few = &few[0], few[1:]
-		ws[i].unit = got[i]
-	}
-	return ws
-}
-
-// fenced tells whether err is a *fetch.FencedError.
-func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }

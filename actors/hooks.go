@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
@@ -107,6 +108,16 @@ func (d *Daemon) beaten(first bool) {
 		heartbeat = d.cfg.On.Heartbeat
 	}
 	d.hooks.fireBeat(heartbeat, d.cfg.On.Beat)
+}
+
+// onJobError tells the error handlers of a job; nil if there are none.
+func (d *Daemon) onJobError() func(error, run.Failure) {
+	if len(d.cfg.ErrorHandlers) == 0 {
+		return nil
+	}
+	return func(err error, in run.Failure) {
+		d.tellErrorHandlers(err, ErrorContext{Actor: in.Actor, Message: in.Message, Payload: in.Payload, Queue: in.Queue})
+	}
 }
 
 // tellErrorHandlers tells the error handlers.

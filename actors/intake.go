@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/turn"
 )
 
@@ -30,7 +31,7 @@ type intake struct {
 	endWait  context.CancelFunc  // of the Wait that is under way
 	failures int                 // consecutive failed calls
 	retryAt  time.Time           // no call before
-	ahead    lookAhead
+	ahead    work.LookAhead
 }
 
 // fetchLoop is the fetch goroutine: all takes and waits of a capsule are made here, one
@@ -47,7 +48,7 @@ func (c *capsule) fetchLoop() {
 		case !stale.IsZero() && !now.Before(stale):
 			back := c.inbox
 			c.inbox = nil
-			c.ahead.stop(now)
+			c.ahead.Stop(now)
 			c.mu.Unlock()
 			c.giveBackStale(back)
 		case !c.mayFetch():
@@ -88,16 +89,16 @@ func (c *capsule) mayFetch() bool { return c.fetchUp && !c.held && !c.fetchBox.K
 
 // due tells whether a Take is to be made. c.mu is held.
 func (c *capsule) due() bool {
-	acks := len(c.settler.acks)
+	acks := c.settler.Acks()
 	switch {
 	case c.dry: // an idle capsule has nothing to batch its acks with
 		return acks > 0 && c.running == 0
 	case len(c.inbox) == 0 && c.running < c.workers:
 		return true
-	case c.ahead.units > 0 && len(c.inbox) <= c.ahead.units/2:
+	case c.ahead.Units > 0 && len(c.inbox) <= c.ahead.Units/2:
 		return true
 	}
-	return acks >= max(len(c.slots), c.ahead.units)
+	return acks >= max(len(c.slots), c.ahead.Units)
 }
 
 // waitDue tells whether a Wait is to be made: the queues are empty and a worker is free.
@@ -145,12 +146,12 @@ func (c *capsule) ringFetcher() {
 
 // take makes one Take. c.mu is held, and released.
 func (c *capsule) take() {
-	want := c.ahead.call(max(0, c.workers-c.running+c.ahead.units-len(c.inbox)))
+	want := c.ahead.Call(max(0, c.workers-c.running+c.ahead.Units-len(c.inbox)))
 	c.calling, c.taking, c.ackDue = true, true, false
 	c.mu.Unlock()
 	err := c.open()
 	if err == nil {
-		err = c.exchange(want, c.settler.grab())
+		err = c.Exchange(want, c.settler.Grab())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,9 +197,9 @@ func (c *capsule) callFailed(what string) {
 	c.failures++
 }
 
-// acksWait is called when acks have waited for ackDelay. It tells whether a Take
+// AcksWait is called when acks have waited for ackDelay. It tells whether a Take
 // carries them, soon. c.mu is held.
-func (c *capsule) acksWait() bool {
+func (c *capsule) AcksWait() bool {
 	if c.taking {
 		return true
 	}
@@ -216,17 +217,17 @@ func (c *capsule) staleAt() time.Time {
 	if len(c.inbox) == 0 {
 		return time.Time{}
 	}
-	return c.inbox[0].fetched.Add(c.ahead.patience())
+	return c.inbox[0].Fetched.Add(c.ahead.Patience())
 }
 
 // giveBackStale gives back what has waited too long for a worker: another process may
 // have one free. The next Take waits for that: it would bring what stands behind these
 // units in the queue, and they are to run in order.
-func (c *capsule) giveBackStale(back []*work) {
+func (c *capsule) giveBackStale(back []*work.Item) {
 	for _, m := range c.takeBack(back) {
 		select {
-		case <-m.done:
-		case <-m.parked: // refused: it waits apart
+		case <-m.Done:
+		case <-m.Parked: // refused: it waits apart
 		}
 	}
 }

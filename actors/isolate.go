@@ -2,9 +2,14 @@ package actors
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
@@ -15,7 +20,7 @@ const (
 	// begins alone.
 	clearTime = 5 * time.Second
 
-	// lookTime is the pace at which it is looked whether another process has taken
+	// lookTime is how often it is looked whether another process has taken
 	// the suspect meanwhile.
 	lookTime = 200 * time.Millisecond
 
@@ -23,16 +28,25 @@ const (
 	zoneTime = 5 * time.Second
 )
 
-// lookForSuspects starts the run of those that wait, if any do. One look per
-// round of the rescuer: fetching asks nothing.
-func (d *Daemon) lookForSuspects(ctx context.Context) {
-	if d.quieting.Load() || d.isolating.Load() {
+// isolation runs suspects, one at a time in this process.
+type isolation struct {
+	env      *env.Env
+	capsules []*capsule
+	rescue   *fetch.Rescuer
+	quieting *atomic.Bool
+	running  atomic.Bool // suspects run, or are about to
+}
+
+// look starts the run of suspects that wait, if any do. One look per round of the
+// rescuer: fetching asks nothing.
+func (o *isolation) look(ctx context.Context) {
+	if o.quieting.Load() || o.running.Load() {
 		return
 	}
-	for _, c := range d.capsules {
+	for _, c := range o.capsules {
 		if c.suspectsWait(ctx) {
-			d.isolating.Store(true) // there is one rescuer, with one look at a time
-			d.env.System.Spawn(rescuerPart, d.runSuspects)
+			o.running.Store(true) // there is one rescuer, with one look at a time
+			o.env.System.Spawn(rescuerPart, o.run)
 			return
 		}
 	}
@@ -52,26 +66,27 @@ func (c *capsule) suspectsWait(ctx context.Context) bool {
 	return err == nil && waiting
 }
 
-// runSuspects runs suspects, one at a time in this process, until there are no
-// more. What it finds on the way down is in the capsules and in Redis: the next
-// look goes on where it broke off.
-func (d *Daemon) runSuspects() {
-	defer d.isolating.Store(false)
-	defer d.hold(false)
+// run runs suspects until there are no more. What it finds on the way down is in the
+// capsules and in Redis: the next look goes on where it broke off.
+func (o *isolation) run() {
+	defer o.running.Store(false)
+	defer o.hold(nil, false)
 	for again := true; again; {
 		again = false
-		for _, c := range d.capsules {
-			for !d.quieting.Load() && c.suspectsWait(d.env.Settling) && c.runSuspect() {
+		for _, c := range o.capsules {
+			for !o.quieting.Load() && c.suspectsWait(o.env.Settling) && o.runOne(c) {
 				again = true
 			}
 		}
 	}
 }
 
-// hold keeps all capsules from starting and fetching jobs, or ends that.
-func (d *Daemon) hold(held bool) {
-	for _, c := range d.capsules {
-		c.hold(held)
+// hold keeps all capsules but one from fetching jobs, or ends that.
+func (o *isolation) hold(but *capsule, held bool) {
+	for _, c := range o.capsules {
+		if c != but {
+			c.hold(held)
+		}
 	}
 }
 
@@ -82,66 +97,56 @@ func (c *capsule) hold(held bool) {
 	c.wakeFetch()
 }
 
-// awaitFetching waits for cond, at most limit, and no longer than the process
-// fetches jobs.
-func (d *Daemon) awaitFetching(limit time.Duration, cond func() bool) bool {
-	ctx, cancel := context.WithTimeout(d.env.Settling, limit)
+// await waits for cond, at most limit, and no longer than the process fetches jobs.
+func (o *isolation) await(limit time.Duration, cond func() bool) bool {
+	ctx, cancel := context.WithTimeout(o.env.Settling, limit)
 	defer cancel()
-	d.env.Changes.Await(ctx, func() bool { return cond() || d.quieting.Load() })
+	o.env.Changes.Await(ctx, func() bool { return cond() || o.quieting.Load() })
 	return cond()
 }
 
-// runSuspect runs one suspect of the capsule's queues to its end; false when
-// there was none, or no place for it.
-func (c *capsule) runSuspect() bool {
-	d := c.d
-	d.hold(true)
-	for until := time.Now().Add(clearTime); !d.awaitFetching(lookTime, d.clear) && time.Now().Before(until); {
-		if d.quieting.Load() || !c.suspectsWait(d.env.Settling) {
+// runOne runs one suspect of the queues of c to its end; false when there was none, or
+// no place for it.
+func (o *isolation) runOne(c *capsule) bool {
+	o.hold(nil, true)
+	for until := time.Now().Add(clearTime); !o.await(lookTime, o.clear) && time.Now().Before(until); {
+		if o.quieting.Load() || !c.suspectsWait(o.env.Settling) {
 			return false // an idle process was faster
 		}
 	}
 	if !c.hasSlot() { // long jobs have them all: only this capsule waits on
-		for _, other := range d.capsules {
-			if other != c {
-				other.hold(false)
-			}
-		}
-		// A slot also comes free with an actor that starts, which rings nobody here.
-		for !d.awaitFetching(lookTime, c.hasSlot) {
-			if d.quieting.Load() {
+		o.hold(c, false)
+		// A slot also comes free with an actor that starts, which wakes nobody here.
+		for !o.await(lookTime, c.hasSlot) {
+			if o.quieting.Load() {
 				return false
 			}
 		}
-		d.hold(true)
+		o.hold(nil, true)
 	}
 	w := c.takeSuspect()
 	if w == nil {
 		return false
 	}
-	ended := func() bool { return w.state.Load() == gone && !c.runs(w) }
-	if !d.awaitFetching(zoneTime, ended) {
-		d.hold(false)
-		for d.env.Settling.Err() == nil && !ended() { // a fence, too, rings nobody
-			look, cancel := context.WithTimeout(d.env.Settling, time.Second)
-			d.env.Changes.Await(look, ended)
-			cancel()
-		}
+	ended := func() bool { return w.Gone() && !slices.Contains(slices.Collect(maps.Values(c.working())), w) }
+	if !o.await(zoneTime, ended) {
+		o.hold(nil, false)
+		o.env.Changes.Await(o.env.Settling, ended)
 	}
-	own := w.byItself.Load()
-	if own && !w.again.Load() && ended() {
-		c.clearSuspect(w)
+	own := w.ByItself.Load()
+	if own && !w.Again.Load() && ended() {
+		o.clearSuspect(w)
 	}
 	return own
 }
 
 // clear tells whether this process has nothing in progress.
-func (d *Daemon) clear() bool {
-	for _, c := range d.capsules {
+func (o *isolation) clear() bool {
+	for _, c := range o.capsules {
 		c.mu.Lock()
 		busy := c.taking
 		c.mu.Unlock()
-		if busy || c.ledger.size() > 0 {
+		if busy || c.ledger.Size() > 0 {
 			return false
 		}
 	}
@@ -154,18 +159,8 @@ func (c *capsule) hasSlot() bool {
 	return c.running+len(c.inbox) < c.workers
 }
 
-// runs tells whether w occupies a worker.
-func (c *capsule) runs(w *work) bool {
-	for _, running := range c.working() {
-		if running == w {
-			return true
-		}
-	}
-	return false
-}
-
 // takeSuspect takes a suspect and gives it to a slot.
-func (c *capsule) takeSuspect() *work {
+func (c *capsule) takeSuspect() *work.Item {
 	ctx, cancel := c.env.Call()
 	defer cancel()
 	u, err := c.fetcher.(fetch.Isolator).TakeSuspect(ctx)
@@ -180,30 +175,30 @@ func (c *capsule) takeSuspect() *work {
 	if u == nil {
 		return nil
 	}
-	w := &work{unit: *u, fetched: time.Now()}
+	ws := run.Items([]fetch.Unit{*u}, time.Now())
 	c.mu.Lock()
-	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.add([]*work{w}) {
-		c.ledger.claim([]*work{w})
+	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.Add(ws) {
+		c.ledger.Claim(ws)
 		c.mu.Unlock()
-		c.giveBack([]*work{w})
+		c.giveBack(ws)
 		return nil
 	}
-	c.inbox = append(c.inbox, w)
+	c.inbox = append(c.inbox, ws...)
 	c.wakeNext()
 	c.mu.Unlock()
-	ref := w.ref()
-	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(ref.JID)).
-		Str("class", cut.Text(ref.Class)).Str("queue", cut.Text(ref.Queue)).
+	job := refOf(ws[0])
+	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(job.JID)).
+		Str("class", cut.Text(job.Class)).Str("queue", cut.Text(job.Queue)).
 		Msg("running a suspect")
-	return w
+	return ws[0]
 }
 
 // clearSuspect forgets that the process died under a job that has ended by itself
 // since. A crash before this leaves the count to run out.
-func (c *capsule) clearSuspect(w *work) {
-	ctx, cancel := c.env.Call()
+func (o *isolation) clearSuspect(w *work.Item) {
+	ctx, cancel := o.env.Call()
 	defer cancel()
-	if err := c.d.rescue.Forget(ctx, w.unit); err != nil {
-		joblog.Err(c.env.Log.Warn().Str("jid", cut.Text(w.ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
+	if err := o.rescue.Forget(ctx, w.Unit); err != nil {
+		joblog.Err(o.env.Log.Warn().Str("jid", cut.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

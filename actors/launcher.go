@@ -54,8 +54,8 @@ func (l *launcher) ended(ctx actor.Context, path string) {
 	}
 	l.d.env.Log.Error().Str("actor", path).Msg("an actor was stopped by its strategy and will not be replaced")
 	for _, c := range l.d.capsules {
-		if path == launcherName+"/"+c.cfg.Name {
-			l.d.quieted(c, path)
+		if path == c.Path() {
+			c.quieted(path)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (m *manager) Receive(ctx actor.Context) {
 }
 
 func (m *manager) start(ctx actor.Context) {
-	c, d := m.c, m.c.d
+	c := m.c
 	c.mu.Lock()
 	quieting := c.quiet
 	busy := make([]bool, len(c.slots))
@@ -68,11 +68,7 @@ func (m *manager) start(ctx actor.Context) {
 	if !quieting {
 		m.child(ctx, "fetcher")
 	}
-	c.announce.Do(func() {
-		if d.managers.Add(1) == int64(len(d.capsules)) {
-			close(d.up)
-		}
-	})
+	c.announce.Do(c.up)
 	m.tellQuiet(ctx)
 }
 
@@ -131,44 +127,28 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	c.env.Log.Error().Str("actor", path).Int("processors_left", m.alive).
 		Msg("an actor was stopped by its strategy and will not be replaced")
 	if m.alive == 0 || path == c.path("fetcher") {
-		c.d.quieted(c, path) // nobody is left to run, or to fetch: what waits goes back to the queues
+		c.quieted(path) // nobody is left to run, or to fetch: what waits goes back to the queues
 	}
 }
 
-func (c *capsule) processorPath(i int) string { return c.path("processor-" + strconv.Itoa(i)) }
-
-// quieted ends the fetching of c, because a strategy has stopped the actor at
-// path, which c cannot do without; what waits goes back to the queues. Nothing
-// but an event and a note in the tree would tell: the daemon runs on.
-func (d *Daemon) quieted(c *capsule, path string) {
+// quieted ends the fetching because a strategy has stopped the actor at path, which the
+// capsule cannot do without; what waits goes back to the queues. Nothing but an event and
+// a note in the tree would tell: the daemon runs on.
+func (c *capsule) quieted(path string) {
 	err := fmt.Errorf("%s was stopped by its strategy", path)
-	if last := d.env.System.LastFailure(path); last != nil {
+	if last := c.env.System.LastFailure(path); last != nil {
 		err = fmt.Errorf("%w: %w", err, last)
 	}
-	d.mu.Lock()
-	_, again := d.quiets[c.cfg.Name]
+	c.mu.Lock()
+	again := c.quietBy != ""
 	if !again {
-		if d.quiets == nil {
-			d.quiets = map[string]string{}
-		}
-		d.quiets[c.cfg.Name] = path
+		c.quietBy = path
 	}
-	d.mu.Unlock()
-	if !again && d.events.wanted.Load() {
-		d.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
+	c.mu.Unlock()
+	if !again {
+		c.events.tell(func() Event { return CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err} })
 	}
 	c.beginQuiet()
-}
-
-// noteQuiet tells in the row of each manager why its capsule is quiet.
-func (d *Daemon) noteQuiet(t Tree) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range t {
-		if n := &t[i]; n.Role == "manager" && n.Note == "" && d.quiets[n.Capsule] != "" {
-			n.Note = fmt.Sprintf("(quiet: %s was stopped by its strategy)", d.quiets[n.Capsule])
-		}
-	}
 }
 
 // allQuiet tells whether nothing is fetched any more.

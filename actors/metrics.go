@@ -43,25 +43,3 @@ func (m Metrics) dialects() beat.Dialects {
 		return beat.Dialect7 | beat.Dialect8
 	}
 }
-
-// measure counts the run for the Metrics page: with its time if it is timed (a
-// success, or interrupted to go on later), else as a failure. A class without a
-// handler is not counted, as in Sidekiq.
-func (e *execution) measure(timed bool) {
-	if e.handler == nil {
-		return
-	}
-	count := func(r *beat.Runs) {
-		if timed {
-			r.Timed(e.elapsed)
-		} else {
-			r.Failed()
-		}
-	}
-	// The page shows what is wrapped, also by a wrapper that has a handler itself.
-	if e.wrapped != "" && e.wrapped != e.handler.name {
-		e.c.d.beats.metrics.CountAs(e.wrapped, count)
-		return
-	}
-	count(e.handler.runs)
-}

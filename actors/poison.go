@@ -81,9 +81,7 @@ func (d *Daemon) tellRecovered(got fetch.Rescued) {
 			case j.Decision.Suspect:
 				d.suspected.Add(1)
 			}
-			if d.events.wanted.Load() {
-				d.events.publish(r.event())
-			}
+			d.events.tell(r.event)
 		}
 	}
 	for _, r := range all {

@@ -5,15 +5,16 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 )
 
 // requeue puts ws back in bulk, one guarded step a queue. A queue that refuses
 // (a key of a wrong type) does not keep the others.
-func (c *capsule) requeue(ws []*work) {
-	byQueue := map[string][]*work{}
+func (c *capsule) requeue(ws []*work.Item) {
+	byQueue := map[string][]*work.Item{}
 	for _, w := range ws {
-		byQueue[w.unit.Queue] = append(byQueue[w.unit.Queue], w)
+		byQueue[w.Unit.Queue] = append(byQueue[w.Unit.Queue], w)
 	}
 	done := supervised.NewTracker()
 	for _, group := range byQueue {
@@ -30,60 +31,34 @@ func (c *capsule) requeue(ws []*work) {
 
 // requeueQueue puts ws, all of one queue, back until it succeeds or the end of
 // the grace.
-func (c *capsule) requeueQueue(ws []*work) {
+func (c *capsule) requeueQueue(ws []*work.Item) {
 	moves := make([]fetch.Move, len(ws))
 	for i, w := range ws {
-		moves[i] = fetch.Move{Unit: w.unit, To: fetch.ToQueue}
+		moves[i] = fetch.Move{Unit: w.Unit, To: fetch.ToQueue}
 	}
 	for try := 0; ; try++ {
 		ctx, cancel := env.Within(c.env.Settling)
-		results, err := c.fetcher.Settle(ctx, moves)
+		results, err := c.Settle(ctx, moves)
 		cancel()
 		if fenced(err) {
-			c.onFenced(err)
 			return
 		}
 		if err == nil {
-			var back []JobRef
+			var back []*work.Item
 			for i, w := range ws {
 				if results[i] == fetch.Moved {
-					back = append(back, w.ref())
-				} else {
-					c.refused.Add(1)
+					back = append(back, w)
 				}
 			}
-			c.d.mu.Lock()
-			c.d.report.Requeued = append(c.d.report.Requeued, back...)
-			c.d.mu.Unlock()
-			if c.d.events.wanted.Load() {
-				c.d.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: back})
-			}
-			c.settled(ws...)
+			jobs := refsOf(back)
+			c.drain.add(func(r *DrainReport) { r.Requeued = append(r.Requeued, jobs...) })
+			c.events.tell(func() Event { return JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs} })
+			c.Settled(ws...)
 			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
 			return
 		}
-		c.env.Outage.Failed(c.path("fetcher"), err)
-		if !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].unit.Queue), try) {
+		if !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].Unit.Queue), try) {
 			return
-		}
-	}
-}
-
-// noteFinished reports jobs that ended by themselves and were settled while the
-// daemon was stopping.
-func (d *Daemon) noteFinished(ws []*work) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.state != phaseStopping {
-		return
-	}
-	for _, w := range ws {
-		own := w.byItself.Load()
-		switch {
-		case own && w.again.Load():
-			d.report.Interrupted = append(d.report.Interrupted, w.ref())
-		case own:
-			d.report.Finished = append(d.report.Finished, w.ref())
 		}
 	}
 }

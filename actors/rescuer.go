@@ -76,7 +76,7 @@ func (r *rescuer) look(ctx actor.Context) {
 		if next, ok := d.rescueOnce(c); ok && next > 0 {
 			m.next = next
 		}
-		d.lookForSuspects(c)
+		d.isolation.look(c)
 	})
 }
 
@@ -116,9 +116,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 func (d *Daemon) tellRescued(got fetch.Rescued) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
-		if d.events.wanted.Load() {
-			d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
-		}
+		d.events.tell(func() Event { return JobsRescued{At: time.Now(), Jobs: got.Units} })
 		d.env.Log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}

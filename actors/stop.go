@@ -3,10 +3,12 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/joblog"
 )
 
@@ -40,9 +42,7 @@ func (d *Daemon) Quiet() {
 // down, then rings.
 func (d *Daemon) beginQuiet() {
 	d.quieting.Store(true)
-	if d.events.wanted.Load() {
-		d.events.publish(QuietBegan{At: time.Now()})
-	}
+	d.events.tell(func() Event { return QuietBegan{At: time.Now()} })
 	for _, c := range d.capsules {
 		c.beginQuiet()
 	}
@@ -96,9 +96,9 @@ func (d *Daemon) Err() error {
 
 // Report is the drain report; complete after Done.
 func (d *Daemon) Report() DrainReport {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.report
+	d.drain.mu.Lock()
+	defer d.drain.mu.Unlock()
+	return d.drain.report
 }
 
 // fail begins an orderly hard stop: the tree cannot go on.
@@ -120,6 +120,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 		return
 	}
 	d.state = phaseStopping
+	d.drain.on.Store(true)
 	d.stoppedAt = time.Now()
 	d.until = d.stoppedAt.Add(timeout)
 	cause := d.fatal
@@ -133,9 +134,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	if cause == nil { // said when it is so: who reads it may push a job that must stay
 		d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
-	if d.events.wanted.Load() {
-		d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
-	}
+	d.events.tell(func() Event { return StopBegan{At: d.stoppedAt, Deadline: d.deadline()} })
 	d.env.System.Send(launcherName, stop{})
 	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
 	go d.conduct()
@@ -155,9 +154,9 @@ func (d *Daemon) conduct() {
 
 // jobsRunning is how many jobs run, or have failed and are still to be told of.
 func (d *Daemon) jobsRunning() int64 {
-	n := d.untold.Load()
+	n := int64(0)
 	for _, c := range d.capsules {
-		n += c.busy.Load()
+		n += c.busy.Load() + c.settler.Untold()
 	}
 	return n
 }
@@ -194,11 +193,11 @@ func (d *Daemon) hardStop() {
 	}
 	// 2. Requeue before cancelling: a job that runs twice is better than one
 	// that is lost. Taking a unit out of the ledger decides its outcome.
-	taken := map[*capsule][]*work{}
+	var taken []*work.Item
 	requeued := supervised.NewTracker()
 	for _, c := range d.capsules {
-		ws := c.ledger.sealAndTake()
-		taken[c] = ws
+		ws := c.ledger.SealAndTake()
+		taken = append(taken, ws...)
 		if len(ws) == 0 {
 			continue
 		}
@@ -210,29 +209,26 @@ func (d *Daemon) hardStop() {
 	}
 	requeued.Await(ctx, requeued.Idle)
 	// 3. Cancel, 4. grace.
-	for _, ws := range taken {
-		for _, w := range ws {
-			w.interrupt(troupe.ErrShutdown)
-		}
+	for _, w := range taken {
+		w.Job.Interrupt(troupe.ErrShutdown)
 	}
 	grace, endGrace := context.WithTimeout(context.Background(), d.cfg.Grace)
 	defer endGrace()
-	d.env.Changes.Await(grace, func() bool { return d.jobsRunning() == 0 })
-	for _, c := range d.capsules {
-		c.ledger.waitEmpty(grace)
-	}
+	d.env.Changes.Await(grace, func() bool {
+		return d.jobsRunning() == 0 && !slices.ContainsFunc(d.capsules, func(c *capsule) bool { return c.ledger.Size() > 0 })
+	})
 	// 5. What is unresponsive is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
-		for _, w := range c.abandoned() {
-			abandoned = append(abandoned, w.ref())
+		for _, w := range c.working() {
+			abandoned = append(abandoned, refOf(w))
 		}
+		_, replaced := c.runs.Unresponsive()
+		abandoned = append(abandoned, refsOf(replaced)...)
 	}
-	d.mu.Lock()
-	d.report.Abandoned = abandoned
-	d.mu.Unlock()
-	if len(abandoned) > 0 && d.events.wanted.Load() {
-		d.events.publish(JobsAbandoned{At: time.Now(), Jobs: abandoned})
+	d.drain.add(func(r *DrainReport) { r.Abandoned = abandoned })
+	if len(abandoned) > 0 {
+		d.events.tell(func() Event { return JobsAbandoned{At: time.Now(), Jobs: abandoned} })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,95 @@ const (
 )
 
 var errSubscriberGoexit = errors.New("it called runtime.Goexit")
+
+// events is the one stream of a daemon.
+type events struct {
+	log zerolog.Logger
+
+	wanted atomic.Bool // somebody listens: looked at before an event is made
+	mu     sync.Mutex
+	subs   map[*subscription]struct{}
+	closed bool
+}
+
+func newEvents(log zerolog.Logger) *events {
+	return &events{log: log, subs: map[*subscription]struct{}{}}
+}
+
+func (e *events) subscribe(f Subscriber) func() {
+	s := newSubscription(f, e.log)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return func() {}
+	}
+	e.subs[s] = struct{}{}
+	e.wanted.Store(true)
+	go s.run()
+	return func() { e.remove(s) }
+}
+
+func (e *events) remove(s *subscription) {
+	s.removed.Store(true)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.subs[s]; ok {
+		delete(e.subs, s)
+		e.wanted.Store(len(e.subs) > 0)
+		close(s.queue)
+	}
+}
+
+// tell publishes what f makes if somebody listens.
+func (e *events) tell(f func() Event) {
+	if e.wanted.Load() {
+		e.publish(f())
+	}
+}
+
+// publish never blocks.
+func (e *events) publish(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.subs {
+		if s.dropped > 0 {
+			select {
+			case s.queue <- EventsDropped{At: time.Now(), N: s.dropped}:
+				s.dropped = 0
+			default:
+				s.dropped++
+				continue
+			}
+		}
+		select {
+		case s.queue <- ev:
+		default:
+			s.dropped++
+		}
+	}
+}
+
+// close ends the stream. What waits for the subscribers that are returned is
+// still delivered.
+func (e *events) close() (open []*subscription) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for s := range e.subs {
+		close(s.queue)
+		open = append(open, s)
+	}
+	clear(e.subs)
+	e.wanted.Store(false)
+	return open
+}
+
+// end closes the stream and waits for the subscribers, at most until then.
+func (e *events) end(then time.Time) {
+	for _, s := range e.close() {
+		s.await(then)
+	}
+}
 
 // subscription is one subscriber with what waits for it.
 type subscription struct {

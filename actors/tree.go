@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/cut"
 )
 
@@ -50,6 +52,39 @@ type JobRef struct {
 	Class   string    `json:"class"`
 	Queue   string    `json:"queue"`
 	Started time.Time `json:"started,omitzero"`
+}
+
+func refOf(w *work.Item) JobRef { return JobRef(w.Job.Ref()) }
+
+func refsOf(ws []*work.Item) []JobRef {
+	refs := make([]JobRef, len(ws))
+	for i, w := range ws {
+		refs[i] = refOf(w)
+	}
+	return refs
+}
+
+// Unresponsive is a job that does not end although its context was cancelled Config.Grace
+// ago or longer: its timeout has passed, or another process has its unit.
+type Unresponsive struct {
+	JobRef
+	Since    time.Time `json:"since"` // its context was cancelled
+	Cause    string    `json:"cause"`
+	Stack    string    `json:"stack,omitempty"` // of its goroutine, when it was found to be so
+	Replaced bool      `json:"replaced"`        // its slot is another job's
+}
+
+func unresponsiveOf(t run.Trouble) Unresponsive {
+	return Unresponsive{JobRef: JobRef(t.Job), Since: t.Since, Cause: t.Cause, Stack: t.Stack, Replaced: t.Replaced}
+}
+
+// unresponsive are the jobs of the capsule that are, at most 20.
+func (c *capsule) unresponsive() (all []Unresponsive) {
+	jobs, _ := c.runs.Unresponsive()
+	for _, j := range jobs {
+		all = append(all, unresponsiveOf(j))
+	}
+	return all
 }
 
 // Tree is a snapshot of the supervision tree, parents before children.
@@ -152,7 +187,6 @@ func (d *Daemon) Tree() Tree {
 			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
 		})
 	}
-	d.noteQuiet(t)
 	for _, c := range d.capsules {
 		c.show(t)
 	}
@@ -162,11 +196,17 @@ func (d *Daemon) Tree() Tree {
 // show fills in what the capsule knows of its actors.
 func (c *capsule) show(t Tree) {
 	work := c.working()
+	c.mu.Lock()
+	quietBy := c.quietBy
+	c.mu.Unlock()
 	prefix := c.path("processor-")
 	for i := range t {
 		n := &t[i]
 		if n.Role == "manager" && n.Capsule == c.cfg.Name {
-			n.Unresponsive = c.unresponsiveNow()
+			n.Unresponsive = c.unresponsive()
+			if quietBy != "" && n.Note == "" {
+				n.Note = fmt.Sprintf("(quiet: %s was stopped by its strategy)", quietBy)
+			}
 		}
 		index, err := strconv.Atoi(strings.TrimPrefix(n.Path, prefix))
 		if n.Role != "processor" || err != nil || !strings.HasPrefix(n.Path, prefix) {
@@ -174,7 +214,7 @@ func (c *capsule) show(t Tree) {
 		}
 		w := work[index]
 		if w != nil { // also of an actor that is down: the job goes on
-			ref := w.ref()
+			ref := refOf(w)
 			n.Job = &ref
 		}
 		switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -16,7 +17,8 @@ import (
 // go. All fields are guarded by capsule.mu.
 type slot struct {
 	index    int
-	labels   context.Context
+	path     string              // of the processor
+	labels   context.Context     // of the worker's goroutine
 	box      *supervised.Mailbox // of the processor; nil before its first start
 	attached bool                // the processor is started and not stopping: its worker may take jobs
 	worker   *worker             // nil if no goroutine is at work
@@ -33,7 +35,7 @@ type worker struct {
 	woken chan struct{}
 
 	// Guarded by capsule.mu:
-	job     *work
+	job     *work.Item
 	stopped bool // it takes no job any more
 }
 
@@ -72,7 +74,7 @@ func (c *capsule) attach(s *slot) {
 	k := &worker{c: c, s: s, woken: make(chan struct{}, 1)}
 	s.worker = k
 	c.workers++
-	turn.Go(c.env.Identity, c.processorPath(s.index), k.loop)
+	turn.Go(c.env.Identity, s.path, k.loop)
 	c.wakeFetch()
 }
 
@@ -109,7 +111,7 @@ func (k *worker) loop() {
 			now = time.Now()
 		}
 		var again bool
-		if now, again = k.c.execute(k, w, now); !again {
+		if now, again = k.c.runs.Execute(w, k, now); !again {
 			return
 		}
 	}
@@ -117,7 +119,7 @@ func (k *worker) loop() {
 
 // next returns the next job, and waits for it; nil when the worker is to end. The job
 // that the worker had is over.
-func (k *worker) next(now *time.Time) *work {
+func (k *worker) next(now *time.Time) *work.Item {
 	c := k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +132,7 @@ func (k *worker) next(now *time.Time) *work {
 			w := c.inbox[0]
 			c.inbox[0] = nil
 			c.inbox = c.inbox[1:]
-			if !c.ledger.isOpen(w) { // taken from this process while it waited
+			if !c.ledger.IsOpen(w) { // taken from this process while it waited
 				continue
 			}
 			k.job = w
@@ -145,7 +147,7 @@ func (k *worker) next(now *time.Time) *work {
 		c.idle = append(c.idle, k)
 		c.mu.Unlock()
 		<-k.woken
-		turn.Await(c.env.Identity, c.processorPath(k.s.index))
+		turn.Await(c.env.Identity, k.s.path)
 		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()
@@ -173,17 +175,20 @@ func (k *worker) leave() {
 	k.c.env.Changes.Wake()
 }
 
-// finish frees the worker's slot of a job that has ended, with the crash it left. ack is
-// the unit if it is to be acked. It tells whether others have run in between.
-func (c *capsule) finish(k *worker, crash *supervisor.JobCrash, ack *work, now time.Time) (yielded bool) {
+// Path implements run.Slot.
+func (k *worker) Path() string { return k.s.path }
+
+// Finish implements run.Slot.
+func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool) {
+	c := k.c
 	c.mu.Lock()
 	if ack != nil {
-		c.settler.acked(ack)
+		c.settler.Acked(ack)
 	}
 	k.job = nil
 	c.running--
 	c.busy.Add(-1)
-	c.ahead.ended(now)
+	c.ahead.Ended(now)
 	if crash != nil && k.s.attached {
 		k.s.crash = crash
 	}
@@ -196,8 +201,9 @@ func (c *capsule) finish(k *worker, crash *supervisor.JobCrash, ack *work, now t
 	return woken
 }
 
-// replace gives the slot of a job that goes on to another worker.
-func (c *capsule) replace(k *worker) {
+// Replace implements run.Slot.
+func (k *worker) Replace() {
+	c := k.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
@@ -207,3 +213,6 @@ func (c *capsule) replace(k *worker) {
 		c.attach(k.s)
 	}
 }
+
+// Left implements run.Slot.
+func (k *worker) Left() { k.c.busy.Add(-1) }

@@ -1,36 +1,36 @@
-package actors
+package work
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	// asyncMax is how many moves may be on their way while their slots go on
-	// with other jobs: as many as two calls to Redis carry.
-	asyncMax = 1000
-	// asyncBytes bounds their payloads.
-	asyncBytes = 16 << 20
-	// asyncDelay is how long they wait for company, unless there are
-	// asyncBatch of them: a call with so many costs half as much a job as one
+	// asyncDelay is how long moves that nobody waits for wait for company, unless there
+	// are asyncBatch of them: a call with so many costs half as much a job as one
 	// with twenty.
 	asyncDelay = 5 * time.Millisecond
 	asyncBatch = 128
 )
 
-// submitAsync hands a move over whose job's slot goes on at once: jobs that fail
-// travel together however few slots there are. Its then is told in the end, and
+// Untold is how many moves are on their way that nobody waits for, or are still to be
+// told of.
+func (s *Settler) Untold() int64 { return s.async.moves.Load() }
+
+// Acks is how many acks wait. The lock is held.
+func (s *Settler) Acks() int { return len(s.acks) }
+
+// SubmitAsync hands a move over whose job's slot goes on at once: jobs that fail
+// travel together however few slots there are. Its Then is called in the end, and
 // the job counts as running until that has returned. False when too many are on
 // their way, or none is carried any more: then nothing was done.
-func (s *settler) submitAsync(m *pendingMove) bool {
+func (s *Settler) SubmitAsync(m *Move) bool {
 	s.mu.Lock()
-	if s.closed || !s.asyncMoves.room(m) {
+	if s.closed || !s.async.room(m) {
 		s.mu.Unlock()
 		return false
 	}
-	s.asyncMoves.add(m, 1)
-	s.c.d.untold.Add(1)
+	s.async.add(m, 1)
 	s.moves = append(s.moves, m)
 	wait := s.running || s.mayWait()
 	s.mu.Unlock()
@@ -40,26 +40,9 @@ func (s *settler) submitAsync(m *pendingMove) bool {
 	return true
 }
 
-// tally counts moves and the bytes of their payloads.
-type tally struct{ moves, bytes atomic.Int64 }
-
-// add counts m, or takes it off with a sign of -1.
-func (t *tally) add(m *pendingMove, sign int64) {
-	t.moves.Add(sign)
-	t.bytes.Add(sign * m.size())
-}
-
-// room tells whether m may be added.
-func (t *tally) room(m *pendingMove) bool {
-	n := t.moves.Load()
-	return n == 0 || n < asyncMax && t.bytes.Load()+m.size() <= asyncBytes
-}
-
-func (m *pendingMove) size() int64 { return int64(len(m.move.Payload) + len(m.move.Unit.Payload)) }
-
 // mayWait tells whether the moves, none of them waited for, may wait for company, and
 // sees to it that they do not wait for ever. s.mu is held.
-func (s *settler) mayWait() bool {
+func (s *Settler) mayWait() bool {
 	if s.alone || len(s.moves) >= asyncBatch {
 		return false
 	}
@@ -68,7 +51,7 @@ func (s *settler) mayWait() bool {
 }
 
 // wait has what waits for company written in time. s.mu is held.
-func (s *settler) wait() {
+func (s *Settler) wait() {
 	if s.company != nil || s.closed {
 		return
 	}
@@ -81,25 +64,25 @@ func (s *settler) wait() {
 }
 
 // end tells those who wait that their moves are over, and has the others told of.
-func (s *settler) end(moves []*pendingMove) {
+func (s *Settler) end(moves []*Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range moves {
-		if m.then == nil {
-			close(m.done)
+		if m.Then == nil {
+			close(m.Done)
 		} else {
 			s.reports = append(s.reports, m)
 		}
 	}
 	if len(s.reports) > 0 && !s.reporting {
 		s.reporting = true
-		s.c.env.System.Spawn(s.c.path(""), s.report)
+		s.env.System.Spawn(s.host.Path(), s.report)
 	}
 }
 
 // report tells of what is over, in a goroutine of its own: a writer of log
 // lines that blocks must not keep anything from being settled.
-func (s *settler) report() {
+func (s *Settler) report() {
 	for {
 		s.mu.Lock()
 		moves := s.reports
@@ -118,19 +101,18 @@ func (s *settler) report() {
 
 // tell tells of m; should that leave the goroutine, as the user's log hook may,
 // another one goes on with the rest.
-func (s *settler) tell(m *pendingMove, rest []*pendingMove) {
-	d, returned := s.c.d, false
+func (s *Settler) tell(m *Move, rest []*Move) {
+	returned := false
 	defer func() {
-		s.asyncMoves.add(m, -1)
+		s.async.add(m, -1)
 		if !returned {
 			s.mu.Lock()
 			s.reports = append(slices.Clone(rest), s.reports...)
 			s.mu.Unlock()
-			s.c.env.System.Spawn(s.c.path(""), s.report)
+			s.env.System.Spawn(s.host.Path(), s.report)
 		}
-		d.untold.Add(-1)
-		d.env.Changes.Wake()
+		s.env.Changes.Wake()
 	}()
-	m.then.over()
+	m.Then()
 	returned = true
 }

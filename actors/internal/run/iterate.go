@@ -1,4 +1,4 @@
-package actors
+package run
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/iterstate"
 	"github.com/troupehq/troupe/internal/jobctx"
@@ -23,7 +24,7 @@ import (
 // in Redis, and not before: a crash in between would send the job back to its
 // first item.
 type iteration struct {
-	e     *execution
+	r     *Run
 	jid   string
 	first time.Time // of the first item, for Config.MaxIterationRuntime
 
@@ -38,12 +39,12 @@ var errAway = errors.New("redis is away")
 
 // iterable returns ctx with a keeper. Jobs without a jid have no key to keep
 // their state under.
-func (e *execution) iterable(ctx context.Context, jid string) context.Context {
+func (r *Run) iterable(ctx context.Context, jid string) context.Context {
 	if jid == "" {
 		return ctx
 	}
-	e.iteration = &iteration{e: e, jid: jid}
-	return context.WithValue(ctx, jobctx.Keeper{}, e.iteration)
+	r.iteration = &iteration{r: r, jid: jid}
+	return context.WithValue(ctx, jobctx.Keeper{}, r.iteration)
 }
 
 // Load waits for Redis as long as the job's context allows: without its state
@@ -51,12 +52,12 @@ func (e *execution) iterable(ctx context.Context, jid string) context.Context {
 func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 	for try := 0; ; try++ {
 		call, cancel := env.Within(ctx)
-		it, err := iterstate.Load(call, k.e.c.env.Redis, k.jid)
+		it, err := iterstate.Load(call, k.r.env.Redis, k.jid)
 		cancel()
 		if err == nil || refused(err) {
 			return it, err
 		}
-		if !k.e.c.env.Pause(ctx, "load "+k.jid, try) {
+		if !k.r.env.Pause(ctx, "load "+k.jid, try) {
 			return it, context.Cause(ctx)
 		}
 	}
@@ -65,27 +66,25 @@ func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 // Save makes one try, and none while Redis is known to be away. A job whose outcome
 // was decided elsewhere is about to be told so: it waits for that.
 func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, error) {
-	d := k.e.c.d
 	switch {
-	case !k.e.c.ledger.isOpen(k.e.w):
+	case !k.r.env.Ledger.IsOpen(k.r.w):
 		<-ctx.Done()
 		return time.Time{}, context.Cause(ctx)
-	case d.env.Outage.Away():
+	case k.r.env.Outage.Away():
 		return time.Time{}, errAway
 	}
 	call, cancel := env.Within(ctx)
 	defer cancel()
-	return iterstate.Save(call, d.env.Redis, k.jid, it)
+	return iterstate.Save(call, k.r.env.Redis, k.jid, it)
 }
 
 // Interrupted counts the time from the first item on, so that each run gets at
 // least one done, however long it takes to find.
 func (k *iteration) Interrupted() bool {
-	d := k.e.c.d
-	if d.quieting.Load() {
+	if k.r.env.Quiet() {
 		return true
 	}
-	most := d.cfg.MaxIterationRuntime
+	most := k.r.env.MaxIteration
 	if most == 0 {
 		return false
 	}
@@ -113,36 +112,35 @@ func (k *iteration) close() (last troupe.Iteration, begun, finished bool) {
 
 // keepPlace sees to the state of an iterable job whose run has ended. The unit is
 // taken from the ledger: its outcome is ours to store.
-func (e *execution) keepPlace() {
-	if e.iteration == nil {
+func (r *Run) keepPlace() {
+	if r.iteration == nil {
 		return
 	}
-	last, begun, finished := e.iteration.close()
+	last, begun, finished := r.iteration.close()
 	switch {
 	case !begun:
-	case e.err == nil && finished:
-		e.w.iterated = e.iteration.jid // deleted after the ack
-	case e.err != nil:
-		e.savePlace(last)
+	case r.err == nil && finished:
+		r.w.Iterated = r.iteration.jid // deleted after the ack
+	case r.err != nil:
+		r.savePlace(last)
 	}
 }
 
 // savePlace writes the cursor before the job may run again: it waits for Redis
 // as the settlement that follows would.
-func (e *execution) savePlace(it troupe.Iteration) {
-	d := e.c.d
+func (r *Run) savePlace(it troupe.Iteration) {
 	for try := 0; ; try++ {
-		call, cancel := d.env.Call()
-		_, err := iterstate.Save(call, d.env.Redis, e.iteration.jid, it)
+		call, cancel := r.env.Call()
+		_, err := iterstate.Save(call, r.env.Redis, r.iteration.jid, it)
 		cancel()
 		if err == nil {
 			return
 		}
 		if refused(err) {
-			joblog.Err(e.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
+			joblog.Err(r.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
 			return
 		}
-		if !d.env.Pause(d.env.Settling, "save "+e.iteration.jid, try) {
+		if !r.env.Pause(r.env.Settling, "save "+r.iteration.jid, try) {
 			return // the job stays in its private place, the settler is closed
 		}
 	}
@@ -156,37 +154,34 @@ func refused(err error) bool {
 
 // toBack pushes an interrupted job anew, as Sidekiq does: behind what waits, with
 // a fresh enqueued_at and otherwise the bytes that were fetched.
-func (e *execution) toBack() {
-	c := e.c
-	p := e.fetched()
-	p.SetTime("enqueued_at", time.Now(), c.d.cfg.Timestamps)
-	e.w.goesOn()
-	if !e.await(fetch.Move{Unit: e.w.unit, To: fetch.ToBack, Payload: p.Bytes()}) {
+func (r *Run) toBack() {
+	p := r.fetched()
+	p.SetTime("enqueued_at", time.Now(), r.env.Timestamps)
+	r.w.Again.Store(true)
+	if !r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToBack, Payload: p.Bytes()}) {
 		return
 	}
-	e.line(zerolog.InfoLevel, "interrupted").Msg("job interrupted")
-	if c.d.events.wanted.Load() {
-		c.d.events.publish(JobInterrupted{e.event(), e.elapsed})
-	}
+	r.line(zerolog.InfoLevel, "interrupted").Msg("job interrupted")
+	r.publish(Interrupted, time.Time{})
 }
 
-// dropIterations deletes the states of iterable jobs that are done, now that
-// their acks are in Redis. What fails expires by itself.
-func (c *capsule) dropIterations(acked []*work) {
+// Acked deletes the states of iterable jobs that are done, now that their acks are in
+// Redis. What fails expires by itself.
+func (v *Env) Acked(items []*work.Item) {
 	var jids []string
-	for _, w := range acked {
-		if w.iterated != "" {
-			jids = append(jids, w.iterated)
+	for _, w := range items {
+		if w.Iterated != "" {
+			jids = append(jids, w.Iterated)
 		}
 	}
 	if jids == nil {
 		return
 	}
-	c.env.System.Spawn(c.path(""), func() {
-		ctx, cancel := c.env.Call()
+	v.System.Spawn(v.Path, func() {
+		ctx, cancel := v.Call()
 		defer cancel()
-		if err := iterstate.Delete(ctx, c.env.Redis, jids...); err != nil {
-			c.env.Log.Debug().Str("actor", c.path("fetcher")).Err(err).Msg("the state of a finished iterable job stays until it expires")
+		if err := iterstate.Delete(ctx, v.Redis, jids...); err != nil {
+			v.Log.Debug().Str("actor", v.Path).Err(err).Msg("the state of a finished iterable job stays until it expires")
 		}
 	})
 }

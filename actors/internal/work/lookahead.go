@@ -1,4 +1,4 @@
-package actors
+package work
 
 import "time"
 
@@ -23,24 +23,25 @@ const (
 	bytesUsed, bytesLess = 0.75, 0.4
 )
 
-// lookAhead measures how fast a capsule works and how long a call takes, and decides
+// LookAhead measures how fast a capsule works and how long a call takes, and decides
 // how many units may be fetched ahead of free slots: none for slow jobs, by
 // arithmetic. Guarded by the capsule's lock.
-type lookAhead struct {
+type LookAhead struct {
 	start time.Time // of the window
 	done  int       // jobs ended in it
 	rate  float64   // jobs a second, of the last windows
 	trip  time.Duration
 	bytes float64 // of a payload, on average
 	limit float64 // bytes of the payloads that may wait for a slot, and of those of one call
-	units int     // how many may wait for a worker
+	Units int     // how many may wait for a worker
 	most  int     // of one call, since one has failed; 0 is no bound
 }
 
-func newLookAhead(bytes int) lookAhead { return lookAhead{limit: float64(bytes)} }
+// NewLookAhead makes the LookAhead of a capsule that keeps so many bytes of payloads.
+func NewLookAhead(bytes int) LookAhead { return LookAhead{limit: float64(bytes)} }
 
-// ended counts a job that ended now.
-func (p *lookAhead) ended(now time.Time) {
+// Ended counts a job that ended now.
+func (p *LookAhead) Ended(now time.Time) {
 	p.done++
 	passed := now.Sub(p.start)
 	if passed < windowTime {
@@ -56,8 +57,8 @@ func (p *lookAhead) ended(now time.Time) {
 	p.plan()
 }
 
-// called notes what a call took, and brought.
-func (p *lookAhead) called(took time.Duration, units, bytes int) {
+// Called notes what a call took, and brought.
+func (p *LookAhead) Called(took time.Duration, units, bytes int) {
 	switch {
 	case p.trip == 0 || took < p.trip:
 		p.trip = took
@@ -78,7 +79,7 @@ func (p *lookAhead) called(took time.Duration, units, bytes int) {
 }
 
 // plan computes the look-ahead.
-func (p *lookAhead) plan() {
+func (p *LookAhead) plan() {
 	horizon := max(aheadTime, aheadTrips*p.trip)
 	limit := float64(aheadMax)
 	if p.trip > fastTrip {
@@ -87,11 +88,11 @@ func (p *lookAhead) plan() {
 	if p.bytes > 0 {
 		limit = min(limit, bytesUsed*p.limit/p.bytes)
 	}
-	p.units = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
+	p.Units = int(min(p.rate*horizon.Seconds(), limit, aheadHard))
 }
 
-// call returns how many of n units one call may take.
-func (p *lookAhead) call(n int) int {
+// Call returns how many of n units one call may take.
+func (p *LookAhead) Call(n int) int {
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
@@ -101,23 +102,23 @@ func (p *lookAhead) call(n int) int {
 	return min(n, max(1, int(bytesUsed*p.limit/p.bytes)))
 }
 
-// emptied tells whether a call that brought fewer units than it asked for, of so many bytes,
+// Emptied tells whether a call that brought fewer units than it asked for, of so many bytes,
 // has emptied the queues; else it was cut short.
-func (p *lookAhead) emptied(bytes int) bool { return float64(bytes) < bytesLess*p.limit }
+func (p *LookAhead) Emptied(bytes int) bool { return float64(bytes) < bytesLess*p.limit }
 
-// failed notes that a call for so many units did not succeed: its reply may have been
+// Failed notes that a call for so many units did not succeed: its reply may have been
 // more than the network carries within a time-out. The next ones ask for half as many, and
 // for twice as many after each that does succeed.
-func (p *lookAhead) failed(asked int) {
+func (p *LookAhead) Failed(asked int) {
 	if asked > 0 {
 		p.most = max(1, asked/2)
 	}
 }
 
-// stop plans no look-ahead until a whole window has passed.
-func (p *lookAhead) stop(now time.Time) {
-	p.start, p.done, p.rate, p.units = now, 0, 0, 0
+// Stop plans no look-ahead until a whole window has passed.
+func (p *LookAhead) Stop(now time.Time) {
+	p.start, p.done, p.rate, p.Units = now, 0, 0, 0
 }
 
-// patience is how long a unit may wait for a slot.
-func (p *lookAhead) patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }
+// Patience is how long a unit may wait for a slot.
+func (p *LookAhead) Patience() time.Duration { return max(holdTime, aheadTrips*p.trip) }

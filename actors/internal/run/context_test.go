@@ -1,4 +1,4 @@
-package actors
+package run
 
 import (
 	"context"
@@ -61,20 +61,19 @@ func TestAJobsContextEndsOnceForAll(t *testing.T) {
 // A context that is kept after its job goes on telling of that job, and so does
 // the info.
 func TestAContextKeptAfterItsJobStillTellsOfIt(t *testing.T) {
-	c := &capsule{cfg: Capsule{Name: "default"}}
-	all := make([]work, 3)
+	all := make([]Run, 3)
 	for i, jid := range []string{"a", "b", "c"} {
-		w := &all[i]
-		w.unit = fetch.Unit{Queue: "q"}
-		w.run.c, w.run.w, w.run.jid, w.run.name, w.run.attempt, w.run.job.e = c, w, jid, "Mail", i+1, &w.run
+		r := &all[i]
+		r.item.Unit = fetch.Unit{Queue: "q"}
+		r.env, r.w, r.jid, r.name, r.attempt, r.job.r = &Env{Capsule: "default"}, &r.item, jid, "Mail", i+1, r
 	}
 	infos := make([]troupe.JobInfo, len(all))
 	for i := range all {
-		infos[i], _ = troupe.JobInfoFrom(&all[i].run.job)
-		all[i].run.job.Cancel(nil)
+		infos[i], _ = troupe.JobInfoFrom(&all[i].job)
+		all[i].job.Cancel(nil)
 	}
 	for i, jid := range []string{"a", "b", "c"} {
-		again, ok := troupe.JobInfoFrom(&all[i].run.job)
+		again, ok := troupe.JobInfoFrom(&all[i].job)
 		want := troupe.JobInfo{JID: jid, Class: "Mail", Queue: "q", Capsule: "default", Attempt: i + 1}
 		if !ok || again != want || infos[i] != want {
 			t.Errorf("the info is %+v, then %+v, want %+v", infos[i], again, want)

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 )
 
 // work lets p see jobs that end at an even rate for d, and calls of that round trip.
-func (p *lookAhead) work(now *time.Time, rate int, d, trip time.Duration) {
-	p.called(trip, 10, 1500)
+func (p *LookAhead) work(now *time.Time, rate int, d, trip time.Duration) {
+	p.Called(trip, 10, 1500)
 	for range int(float64(rate) * d.Seconds()) {
 		*now = now.Add(time.Second / time.Duration(rate))
-		p.ended(*now)
+		p.Ended(*now)
 	}
 }
 
@@ -26,79 +26,79 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512},
 		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
 	} {
-		p := newLookAhead(1 << 20)
+		p := NewLookAhead(1 << 20)
 		now := time.Now()
 		p.work(&now, tc.rate, time.Second, tc.trip)
-		if p.units < tc.from || p.units > tc.to {
-			t.Errorf("%s: %d ahead, want %d to %d", tc.name, p.units, tc.from, tc.to)
+		if p.Units < tc.from || p.Units > tc.to {
+			t.Errorf("%s: %d ahead, want %d to %d", tc.name, p.Units, tc.from, tc.to)
 		}
 	}
 }
 
 func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
-	p := newLookAhead(1 << 20)
+	p := NewLookAhead(1 << 20)
 	now := time.Now()
 	for range 10 {
-		p.called(100*time.Microsecond, 100, 100<<20) // a megabyte each
+		p.Called(100*time.Microsecond, 100, 100<<20) // a megabyte each
 		p.work(&now, 300_000, 10*time.Millisecond, 100*time.Microsecond)
 	}
-	if p.units > 1 || p.call(100) != 1 {
-		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what a megabyte holds", p.units, p.call(100))
+	if p.Units > 1 || p.Call(100) != 1 {
+		t.Errorf("%d payloads of about a megabyte ahead, %d in one call, want what a megabyte holds", p.Units, p.Call(100))
 	}
 	for _, c := range []struct {
 		bytes   int
 		emptied bool
 	}{{0, true}, {100 << 10, true}, {700 << 10, false}, {2 << 20, false}} {
-		if got := p.emptied(c.bytes); got != c.emptied {
+		if got := p.Emptied(c.bytes); got != c.emptied {
 			t.Errorf("a call of %d bytes emptied the queues: %v", c.bytes, got)
 		}
 	}
-	if n := p.call(1); n != 1 {
+	if n := p.Call(1); n != 1 {
 		t.Errorf("a call takes %d of one, however large", n)
 	}
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
-	p := newLookAhead(1 << 20)
+	p := NewLookAhead(1 << 20)
 	now := time.Now()
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
-	if p.units < 150 {
-		t.Fatalf("%d ahead", p.units)
+	if p.Units < 150 {
+		t.Fatalf("%d ahead", p.Units)
 	}
 	now = now.Add(time.Second) // one job took that long
-	p.ended(now)
-	if p.units != 0 {
-		t.Errorf("%d ahead after a job of a second", p.units)
+	p.Ended(now)
+	if p.Units != 0 {
+		t.Errorf("%d ahead after a job of a second", p.Units)
 	}
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
-	p.stop(now)
-	if p.units != 0 {
-		t.Errorf("%d ahead after a stop", p.units)
+	p.Stop(now)
+	if p.Units != 0 {
+		t.Errorf("%d ahead after a stop", p.Units)
 	}
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
-	p := newLookAhead(1 << 30)
+	p := NewLookAhead(1 << 30)
 	for want := 2000; want > 10; want /= 2 {
-		if n := p.call(2000); n != want {
+		if n := p.Call(2000); n != want {
 			t.Errorf("a call for %d, want %d", n, want)
 		}
-		p.failed(want)
-		p.failed(0) // one that carried acks only says nothing
+		p.Failed(want)
+		p.Failed(0) // one that carried acks only says nothing
 	}
 	for range 20 { // Redis is away
-		p.failed(p.call(2000))
+		p.Failed(p.Call(2000))
 	}
 	for want := 1; want < 2000; want *= 2 {
-		if n := p.call(2000); n != want {
+		if n := p.Call(2000); n != want {
 			t.Errorf("a call for %d, want %d", n, want)
 		}
-		p.called(time.Millisecond, 1, 100)
+		p.Called(time.Millisecond, 1, 100)
 	}
 	for range 3 {
-		p.called(time.Millisecond, 1, 100)
+		p.Called(time.Millisecond, 1, 100)
 	}
-	if n := p.call(9000); n != 9000 {
+	if n := p.Call(9000); n != 9000 {
 		t.Errorf("a call for %d at last, want no bound", n)
 	}
 }

@@ -1,4 +1,4 @@
-package actors
+package run
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // made from it work as with any other. All methods may be called from any
 // goroutine, also after the job's end.
 type jobContext struct {
-	e *execution
+	r *Run
 
 	ending atomic.Pointer[ending] // nil until it ends
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
@@ -108,7 +108,7 @@ func (c *jobContext) Value(key any) any {
 // JobInfo is what troupe.JobInfoFrom asks for.
 func (c *jobContext) JobInfo() troupe.JobInfo {
 	return troupe.JobInfo{
-		JID: c.e.jid, Class: c.e.name, Queue: c.e.w.unit.Queue, Capsule: c.e.c.cfg.Name, Attempt: c.e.attempt,
+		JID: c.r.jid, Class: c.r.name, Queue: c.r.w.Unit.Queue, Capsule: c.r.env.Capsule, Attempt: c.r.attempt,
 	}
 }
 
@@ -116,8 +116,8 @@ func (c *jobContext) logger() *zerolog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.log == nil {
-		log := c.e.log.With().Str("jid", cut.Text(c.e.jid)).Str("class", cut.Text(c.e.class)).Str("queue", cut.Text(c.e.w.unit.Queue)).
-			Str("capsule", c.e.c.cfg.Name).Int("attempt", c.e.attempt).Logger()
+		log := c.r.log.With().Str("jid", cut.Text(c.r.jid)).Str("class", cut.Text(c.r.class)).Str("queue", cut.Text(c.r.w.Unit.Queue)).
+			Str("capsule", c.r.env.Capsule).Int("attempt", c.r.attempt).Logger()
 		c.log = &log
 	}
 	return c.log
@@ -131,7 +131,7 @@ func (c *jobContext) goroutines() *jobgroup.Group {
 	if g == nil {
 		g = jobgroup.New(func(cause error) {
 			if c.Cancel(cause) {
-				c.e.cancelled(cause)
+				c.r.cancelled(cause)
 			}
 		})
 		c.group.Store(g)

@@ -1,0 +1,104 @@
+// Package run runs one job: its context, the middleware and the handler, the outcome that a
+// return, a panic or a Goexit leads to, the place that an iterable job keeps, and what is
+// done about a job that does not end.
+package run
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// Env is what the runs of a capsule share. Its fields do not change, but for the counters.
+type Env struct {
+	*env.Env
+	Capsule string
+	Path    string // of the manager
+	Classes map[string]*Class
+	Ledger  *work.Ledger
+	Settler *work.Settler
+	Policy  retry.Policy
+	Metrics *beat.Metrics
+
+	Timestamps      troupe.Timestamps
+	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive
+	MaxIteration    time.Duration // Config.MaxIterationRuntime
+	MaxHeldBack     int64         // how many failed jobs may wait without a slot for a key that refuses them
+	MaxUnresponsive int
+	Quiet           func() bool // nothing is fetched any more
+
+	OnError func(err error, in Failure)        // the error handlers; nil if there are none
+	OnDeath func(p *troupe.Payload, err error) // the death handlers
+	Wanted  *atomic.Bool                       // somebody listens to events
+	Publish func(Event)                        // must not block
+
+	Processed, Failed atomic.Uint64 // runs that ended, and those with an error
+	heldBack          atomic.Int64
+	unresponsive      unresponsive
+}
+
+// Slot is where a run takes place, one of the Concurrency of a capsule.
+type Slot interface {
+	// Path is that of its processor.
+	Path() string
+	// Finish frees the slot at the end of its run. ack is the run's item if it is to be
+	// acked, crash what its processor crashes of. It tells whether others have run in between.
+	Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool)
+	// Replace gives the slot to another run before this one has ended.
+	Replace()
+	// Left notes the end of a run that was replaced.
+	Left()
+}
+
+// Failure says where an error happened.
+type Failure struct {
+	Actor, Message, Queue string
+	Payload               *troupe.Payload // nil if the bytes are no job
+}
+
+// What has happened in the life of a job.
+type What int
+
+// What the events of actors say.
+const (
+	Started What = iota
+	Done
+	Failed
+	Late
+	Retried
+	Died
+	Dropped
+	Interrupted
+	Unresponsive
+	Parked
+)
+
+// Event is something that has happened to a job. The fields below Job are of the events
+// of actors that have them.
+type Event struct {
+	What    What
+	At      time.Time
+	Actor   string
+	Job     work.Ref
+	Elapsed time.Duration
+	Err     error
+	Crashed bool
+	Due     time.Time
+	Trouble Trouble
+}
+
+// publish tells of an event if somebody listens.
+func (r *Run) publish(what What, due time.Time) {
+	if r.env.Wanted.Load() {
+		r.env.Publish(Event{
+			What: what, At: time.Now(), Actor: r.slot.Path(), Job: r.w.Job.Ref(),
+			Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil, Due: due,
+		})
+	}
+}

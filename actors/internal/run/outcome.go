@@ -1,0 +1,284 @@
+package run
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/outcome"
+	"github.com/troupehq/troupe/retry"
+)
+
+// conclude decides the unit's outcome and sees it into Redis.
+func (r *Run) conclude() {
+	if r.over.Store(true); r.listed.Load() {
+		r.env.responded(r)
+	}
+	r.ended = time.Now()
+	r.decide()
+	r.concluded = r.returned && r.read
+}
+
+func (r *Run) decide() {
+	r.elapsed = r.ended.Sub(r.started)
+	if r.payload == nil && r.err == nil { // never started
+		return
+	}
+	if r.payload == nil {
+		r.invalid()
+		return
+	}
+	parked := outcome.IsPark(r.err)
+	interrupted := !parked && isInterrupted(r.err)
+	if !parked {
+		r.measure(r.err == nil || interrupted)
+		r.env.Processed.Add(1)
+		if r.err != nil {
+			r.env.Failed.Add(1)
+		}
+	}
+	if !r.env.Ledger.Take(r.w) {
+		r.publish(Late, time.Time{})
+		joblog.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
+		return
+	}
+	r.w.ByItself.Store(true)
+	r.keepPlace()
+	switch {
+	case parked:
+		r.park()
+		return
+	case interrupted:
+		r.toBack()
+		return
+	}
+	if r.err == nil {
+		r.publish(Done, time.Time{})
+		r.acked = true // by done
+		r.line(zerolog.InfoLevel, "done").Msg("job done")
+		return
+	}
+	r.publish(Failed, time.Time{})
+	r.fail()
+}
+
+// invalid moves bytes that are no job to the dead set.
+func (r *Run) invalid() {
+	if !r.env.Ledger.Take(r.w) {
+		return
+	}
+	r.w.ByItself.Store(true)
+	dec := r.env.Policy.Decide(time.Now(), 0, retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, NotAJob: true})
+	if !r.settle(dec) {
+		return
+	}
+	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("capsule", r.env.Capsule).Str("queue", cut.Text(r.w.Unit.Queue)).
+		Int("bytes", len(r.w.Unit.Payload)).Str("outcome", "dead")
+	joblog.Err(line, r.err).Msg("not a job: moved to the dead set")
+	r.onError(Failure{Message: "parsing a job"})
+}
+
+// fail stores the failure, then tells of it. Deciding is the policy's, but it
+// reads the user's error and calls the class's callbacks: where one of them
+// leaves the goroutine, or the error panics, the job is decided without the
+// callbacks, in a deferred call, which both allow.
+func (r *Run) fail() {
+	in := retry.Failure{
+		Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err,
+		UnknownClass: r.handler == nil,
+	}
+	if r.untouched() {
+		in.Payload = r.payload
+	}
+	if r.handler != nil {
+		in.Options = r.handler.options
+	}
+	random := r.env.Seed.Uint64(r.jid, r.ended)
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		var err error = &troupe.GoexitError{Stack: debug.Stack()}
+		if v := recover(); v != nil {
+			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+		}
+		r.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", cut.Text(r.class), err))
+		in.Payload, in.Options.RetryIn, in.Options.Exhausted = nil, nil, nil
+		r.failed(r.env.Policy.Decide(r.ended, random, in))
+	}()
+	dec := r.env.Policy.Decide(r.ended, random, in)
+	decided = true
+	r.failed(dec)
+}
+
+// measure counts the run for the Metrics page: with its time if it is timed (a
+// success, or interrupted to go on later), else as a failure. A class without a
+// handler is not counted, as in Sidekiq.
+func (r *Run) measure(timed bool) {
+	if r.handler == nil {
+		return
+	}
+	count := func(runs *beat.Runs) {
+		if timed {
+			runs.Timed(r.elapsed)
+		} else {
+			runs.Failed()
+		}
+	}
+	// The page shows what is wrapped, also by a wrapper that has a handler itself.
+	if r.wrapped != "" && r.wrapped != r.handler.name {
+		r.env.Metrics.CountAs(r.wrapped, count)
+		return
+	}
+	count(r.handler.runs)
+}
+
+// untouched tells whether the payload that the user's code was given is as it was
+// fetched. The code has returned.
+func (r *Run) untouched() bool {
+	if r.payload.Edited() {
+		return false
+	}
+	now, was := r.payload.Bytes(), r.w.Unit.Payload
+	return len(now) == len(was) && unsafe.SliceData(now) == unsafe.SliceData(was)
+}
+
+// fetched parses the job anew, for those who may edit it.
+func (r *Run) fetched() *troupe.Payload {
+	p, _ := troupe.ParsePayload(r.w.Unit.Payload) // it did before
+	return p
+}
+
+// failed carries out the decision about a failure.
+func (r *Run) failed(dec retry.Decision) {
+	for _, err := range dec.CallbackErrs {
+		r.callbackFailed(err)
+	}
+	// What the user's handlers take is the slot's time.
+	if r.env.OnError == nil && !dec.RunDeathHandlers {
+		r.store(dec)
+		return
+	}
+	if !r.settle(dec) {
+		return
+	}
+	r.tell(dec.Action, dec.Score, dec.Wait)
+	r.onError(Failure{Message: "running a job", Payload: r.fetched()})
+	if dec.RunDeathHandlers {
+		r.env.OnDeath(dec.DeathPayload, r.err)
+	}
+}
+
+func (r *Run) onError(in Failure) {
+	if r.env.OnError != nil {
+		in.Actor, in.Queue = r.slot.Path(), r.w.Unit.Queue
+		r.env.OnError(r.err, in)
+	}
+}
+
+// tell logs and publishes a decision about a failure or a park, once it has been
+// carried out: a line that were begun before would be kept meanwhile.
+func (r *Run) tell(action retry.Action, score, wait float64) {
+	level, text := zerolog.WarnLevel, "job failed"
+	switch action {
+	case retry.Dead:
+		level = zerolog.ErrorLevel
+	case retry.Park:
+		level, text = zerolog.InfoLevel, "job parked"
+	case retry.Retry, retry.Drop:
+	}
+	if line := r.line(level, action.String()); line.Enabled() {
+		if action == retry.Park {
+			line = joblog.Seconds(line, "parked_s", wait)
+		} else {
+			line = line.Str("error_class", troupe.ErrorClass(r.err))
+		}
+		if line = joblog.Err(line, r.err); action == retry.Retry {
+			line = joblog.Seconds(line, "retry_in_s", wait)
+		}
+		line.Msg(text)
+	}
+	at := time.UnixMicro(int64(score * 1e6))
+	switch action {
+	case retry.Retry:
+		r.publish(Retried, at)
+	case retry.Park:
+		r.publish(Parked, at)
+	case retry.Dead:
+		r.publish(Died, time.Time{})
+	default:
+		r.publish(Dropped, time.Time{})
+	}
+}
+
+func (r *Run) callbackFailed(err error) {
+	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid))
+	joblog.Err(line, err).Msg("a retry callback failed")
+}
+
+// readable makes sure that the error can be read: an Error method that panics or leaves
+// the goroutine is a fault of the job's error, not of the processor that logs it.
+func readable(err *error) {
+	if *err == nil {
+		return
+	}
+	read := false
+	defer func() {
+		if v := recover(); v != nil || !read {
+			*err = &unreadableError{err: *err, class: fmt.Sprintf("%T", *err)}
+		}
+	}()
+	_ = (*err).Error()
+	read = true
+}
+
+// unreadableError stands for an error whose Error method does not return.
+type unreadableError struct {
+	err   error
+	class string
+}
+
+func (r *unreadableError) Error() string {
+	return "an error of type " + r.class + " whose Error method does not return"
+}
+
+func (r *unreadableError) ErrorClass() string { return strings.TrimPrefix(r.class, "*") }
+
+// park puts the job off, as its handler asked. It has not failed: no callback
+// of the class, no error handler and no death handler hears of it.
+func (r *Run) park() {
+	r.store(r.env.Policy.Decide(time.Now(), 0, retry.Failure{ // no jitter
+		Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err,
+	}))
+}
+
+// jobLogger is log at the level that the job's field "log_level" asks for. A
+// logger that was switched off stays so.
+func jobLogger(log *zerolog.Logger, p *troupe.Payload) *zerolog.Logger {
+	level, ok := joblog.Level(p)
+	if !ok || log.GetLevel() == zerolog.Disabled {
+		return log
+	}
+	own := log.Level(level)
+	return &own
+}
+
+// line begins a log line of the job. Arguments are never in it.
+func (r *Run) line(level zerolog.Level, outcome string) *zerolog.Event {
+	ev := r.log.WithLevel(level) //nolint:zerologlint // the caller sends it
+	if !ev.Enabled() {
+		return ev
+	}
+	ev = ev.Str("jid", cut.Text(r.jid)).Str("class", cut.Text(r.class)).
+		Str("queue", cut.Text(r.w.Unit.Queue)).Str("capsule", r.env.Capsule)
+	return joblog.Seconds(ev, "elapsed_s", r.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
+}

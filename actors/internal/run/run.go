@@ -1,0 +1,266 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// Class is a handler ready to run in one capsule.
+type Class struct {
+	name     string
+	handler  troupe.Handler
+	options  troupe.Options
+	iterable bool
+	runs     *beat.Runs // nil if there are no metrics
+}
+
+// Classes are the handlers of registry with mw around them, by class.
+func Classes(registry *troupe.Registry, metrics *beat.Metrics, mw ...troupe.Middleware) map[string]*Class {
+	classes := map[string]*Class{}
+	for _, name := range registry.Classes() {
+		h, _ := registry.Lookup(name)
+		classes[name] = &Class{name: name, handler: h.Chain(mw...), options: h.Options, iterable: h.Iterable, runs: metrics.Runs(name)}
+	}
+	return classes
+}
+
+// Run is one run of one job. It is not an actor: user code may block,
+// panic, call Goexit or never return, and the actors stay answerable.
+type Run struct {
+	item    work.Item
+	w       *work.Item // &item, but for the run that gives another one up
+	env     *Env
+	slot    Slot
+	started time.Time
+	ended   time.Time
+	elapsed time.Duration // of the run, set when it has ended
+
+	payload    *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
+	jid, class string          // of the payload as it was fetched
+	wrapped    string          // likewise
+	name       string          // likewise: the class whose handler runs it
+	attempt    int             // likewise
+	handler    *Class          // nil if unknown
+	log        *zerolog.Logger // at the job's own level
+	err        error
+	crash      *supervisor.JobCrash
+	returned   bool // the handler
+	read       bool // its error can be
+	concluded  bool // the job's outcome is in Redis, or is on its way
+	acked      bool // its ack goes with the slot
+	goBroken   bool // a goroutine of the job panicked
+
+	job    jobContext
+	began  atomic.Bool // what was read off the payload will not change
+	freed  atomic.Bool // the job has left its slot
+	over   atomic.Bool // the handler and its goroutines have ended
+	listed atomic.Bool // as unresponsive
+
+	iteration *iteration // nil if the job is not iterable
+}
+
+// Items makes the items of units, each with a run to be. Some share an allocation, and as
+// long as one of these runs the payloads of all stay in memory: few, and large ones none.
+func Items(units []fetch.Unit, now time.Time) []*work.Item {
+	items := make([]*work.Item, len(units))
+	var few []Run
+	for i, u := range units {
+		if len(few) == 0 {
+			n := 1
+			if len(u.Payload) <= 2048 {
+				n = min(64, len(units)-i)
+			}
+			few = make([]Run, n)
+		}
+		r := &few[0]
+		few = few[1:]
+		r.w = &r.item
+		r.item.Unit, r.item.Fetched, r.item.Job = u, now, r
+		items[i] = r.w
+	}
+	return items
+}
+
+// Ref implements work.Job.
+func (r *Run) Ref() work.Ref {
+	if r.began.Load() {
+		return work.Ref{JID: r.jid, Class: r.class, Queue: r.w.Unit.Queue, Started: r.started}
+	}
+	ref := work.Ref{Queue: r.w.Unit.Queue}
+	if p, err := troupe.ParsePayload(r.w.Unit.Payload); err == nil {
+		ref.Class, ref.JID = p.DisplayClass(), p.JID()
+	}
+	return ref
+}
+
+// Interrupt implements work.Job.
+func (r *Run) Interrupt(cause error) {
+	if r.began.Load() && r.job.Cancel(cause) && !errors.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
+		r.cancelled(cause)
+	}
+}
+
+// Execute runs the job of w to its end: perform, settle, then free the slot. It tells
+// whether the goroutine goes on with another job, and what time it is then; zero if that
+// is to be looked up. Everything after the handler is deferred, since a Goexit runs nothing
+// else.
+func (v *Env) Execute(w *work.Item, slot Slot, now time.Time) (then time.Time, again bool) {
+	r := w.Job.(*Run) //nolint:forcetypeassert // Items made it
+	r.env, r.slot, r.started, r.log = v, slot, now, &v.Log
+	defer func() {
+		if p := recover(); p != nil { // a bug of ours: the unit stays in its private place
+			r.concluded = false
+			v.System.Panicked(slot.Path(), p)
+		}
+		then, again = r.done()
+	}()
+	defer r.conclude()
+	defer r.gathered()
+	defer r.caught()
+	r.perform()
+	r.returned = true
+	return time.Time{}, false
+}
+
+// done ends the run: the ack, if the job is to have one, and the slot. For most
+// jobs nothing lies between the end of one and the start of the next: then one look at
+// the clock does for both.
+func (r *Run) done() (now time.Time, again bool) {
+	var ack *work.Item
+	if r.acked {
+		ack = r.w
+		r.payload = nil // the units of a fetch stay until the last of them has ended
+	}
+	if r.freed.Swap(true) {
+		if ack != nil {
+			r.env.Settler.Ack(ack)
+		}
+		r.slot.Left()
+		return time.Time{}, false
+	}
+	if r.ended.IsZero() {
+		r.ended = time.Now()
+	}
+	yielded := r.slot.Finish(ack, r.crash, r.ended)
+	if !yielded && r.acked && !r.watched() {
+		now = r.ended
+	}
+	return now, r.concluded && r.crash == nil
+}
+
+// watched tells whether a log or a subscriber, either of which may block, was told of
+// the end of a job that was done.
+func (r *Run) watched() bool {
+	return r.env.Wanted.Load() || r.log.GetLevel() <= zerolog.InfoLevel
+}
+
+// free gives the slot to another worker before the end of the run.
+func (r *Run) free() {
+	if !r.freed.Swap(true) {
+		r.slot.Replace()
+	}
+}
+
+func (r *Run) perform() {
+	if r.payload, r.err = troupe.ParsePayload(r.w.Unit.Payload); r.err != nil {
+		return
+	}
+	p := r.payload
+	r.log = jobLogger(r.log, p)
+	r.jid, r.class, r.wrapped, r.name, r.attempt = p.JID(), p.DisplayClass(), p.Wrapped(), p.HandlerClass(), p.Failures()+1
+	r.job.r = r
+	defer r.job.Cancel(nil)
+	r.began.Store(true)
+	if !r.env.Ledger.IsOpen(r.w) { // taken from us between fetch and start
+		r.payload = nil
+		return
+	}
+	var ok bool
+	if r.handler, ok = r.env.Classes[r.name]; !ok {
+		if r.name == notajob.Class {
+			r.payload, r.err = nil, notajob.Again()
+			return
+		}
+		r.err = &troupe.UnknownClassError{Class: r.name}
+		return
+	}
+	ctx := context.Context(&r.job)
+	if t := r.handler.options.Timeout; t > 0 {
+		var stop func()
+		ctx, stop = r.timed(t)
+		defer stop()
+	}
+	if r.handler.iterable {
+		ctx = r.iterable(ctx, r.jid)
+	}
+	r.publish(Started, time.Time{})
+	if line := r.log.Debug(); line.Enabled() {
+		line.Str("jid", cut.Text(r.jid)).Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
+			Str("capsule", r.env.Capsule).Int("attempt", r.attempt).Msg("job started")
+	}
+	r.err = r.handler.handler.Perform(ctx, p)
+	if g := r.job.started(); g != nil { // before the context ends with this function
+		r.err, r.goBroken = g.Wait(r.err)
+	}
+}
+
+// timed is the job's context with a timeout of t.
+func (r *Run) timed(t time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeoutCause(&r.job, t, troupe.ErrJobTimeout)
+	unheard := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
+			r.cancelled(troupe.ErrJobTimeout)
+		}
+	})
+	return ctx, func() {
+		unheard()
+		cancel()
+	}
+}
+
+// gathered waits for the goroutines of a handler that has not returned, and
+// makes a panic of one the processor's.
+func (r *Run) gathered() {
+	if !r.returned {
+		if g := r.job.started(); g != nil {
+			_, _ = g.Wait(nil) // the handler's own panic came first
+		}
+	}
+	if r.goBroken {
+		stack := debug.Stack()
+		if p, ok := errors.AsType[*troupe.PanicError](r.err); ok {
+			stack = p.Stack
+		}
+		r.crash = &supervisor.JobCrash{Queue: r.w.Unit.Queue, Err: r.err, Stack: stack, Class: r.class, JID: r.jid}
+	}
+}
+
+// caught turns a panic or Goexit of the handler into the job's error, and into
+// the reason with which its processor will crash once the job is settled.
+func (r *Run) caught() {
+	v := recover()
+	switch {
+	case v != nil:
+		r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
+	case !r.returned:
+		r.err = &troupe.GoexitError{Stack: debug.Stack()}
+	default:
+		readable(&r.err)
+		r.read = true
+		return
+	}
+	r.crash = &supervisor.JobCrash{Queue: r.w.Unit.Queue, Err: r.err, Stack: debug.Stack(), Class: r.class, JID: r.jid}
+}

@@ -1,0 +1,93 @@
+package run
+
+import (
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/retry"
+)
+
+// move is what the decision asks of the fetcher.
+func (r *Run) move(dec retry.Decision) fetch.Move {
+	m := fetch.Move{Unit: r.w.Unit, Score: dec.Score, Payload: dec.Payload}
+	switch dec.Action {
+	case retry.Retry:
+		m.To = fetch.ToRetry
+	case retry.Dead:
+		m.To = fetch.ToDead
+		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
+	case retry.Park:
+		m.To = fetch.ToSchedule
+	case retry.Drop: // an ack, and no move
+	}
+	return m
+}
+
+// settle writes the decision; false when it did not come into Redis by our hand.
+func (r *Run) settle(dec retry.Decision) bool {
+	if dec.Action == retry.Drop {
+		r.env.Settler.Ack(r.w)
+		return true
+	}
+	return r.await(r.move(dec))
+}
+
+// store writes the decision and tells of it once it is in Redis. The slot does
+// not wait for that, unless its job has crashed or too many are on their way.
+func (r *Run) store(dec retry.Decision) {
+	if dec.Action != retry.Drop && r.crash == nil {
+		m := &work.Move{Item: r.w, Move: r.move(dec)}
+		m.Then = func() { r.told(m, dec) }
+		if r.env.Settler.SubmitAsync(m) {
+			return
+		}
+	}
+	if r.settle(dec) {
+		r.tell(dec.Action, dec.Score, dec.Wait)
+	}
+}
+
+// told tells of a move that nobody waited for and that is over.
+func (r *Run) told(m *work.Move, dec retry.Decision) {
+	defer func() { // a hook of the user's logger, say
+		if v := recover(); v != nil {
+			r.env.System.Panicked(r.slot.Path(), v)
+		}
+	}()
+	if r.stored(m) {
+		r.tell(dec.Action, dec.Score, dec.Wait)
+	}
+}
+
+// await sees m into Redis; false when that was not our hand.
+func (r *Run) await(m fetch.Move) bool {
+	move := work.NewMove(r.w, m)
+	r.env.Settler.Submit(move)
+	select {
+	case <-move.Done:
+	case <-move.Parked:
+		// Redis refuses this very move: other jobs need not wait for it. How many
+		// may be held back like this is bounded.
+		if r.env.heldBack.Add(1) <= r.env.MaxHeldBack {
+			r.free()
+		}
+		<-move.Done
+		r.env.heldBack.Add(-1)
+	}
+	return r.stored(move)
+}
+
+// stored tells whether a move that is over came into Redis by our hand.
+func (r *Run) stored(m *work.Move) bool {
+	if m.Stored() {
+		return true
+	}
+	line := r.line(zerolog.ErrorLevel, "unsettled")
+	if m.Err != nil {
+		line = line.AnErr("settle_error", m.Err)
+	}
+	joblog.Err(line, r.err).Msg("the outcome of a job could not be stored")
+	return false
+}

@@ -1,0 +1,189 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/cut"
+)
+
+// Trouble is a job that does not end although its context was cancelled Env.Grace ago.
+type Trouble struct {
+	Job      work.Ref
+	Since    time.Time // its context was cancelled
+	Cause    string
+	Stack    string // of its goroutine, when it was found to be so
+	Replaced bool   // its slot is another job's
+}
+
+const (
+	maxShown = 20   // of a capsule: the tree goes to Redis with each beat
+	maxStack = 2048 // bytes of a stack that are kept
+)
+
+// unresponsive are the unresponsive jobs of a capsule.
+type unresponsive struct {
+	mu   sync.Mutex
+	jobs []*unresponsiveJob
+}
+
+type unresponsiveJob struct {
+	r     *Run
+	shown Trouble
+	cause error
+}
+
+// cancelled is called when the context of a job that runs was cancelled: it has
+// the grace to end.
+func (r *Run) cancelled(cause error) {
+	since := time.Now()
+	time.AfterFunc(r.env.Grace, func() { r.checkEnd(since, cause) })
+}
+
+func (r *Run) checkEnd(since time.Time, cause error) {
+	if r.over.Load() || r.listed.Swap(true) {
+		return
+	}
+	v, u := r.env, &r.env.unresponsive
+	shown := Trouble{Job: r.Ref(), Since: since, Cause: cause.Error(), Stack: stackOf(r.slot.Path())}
+	u.mu.Lock()
+	u.jobs = append(u.jobs, &unresponsiveJob{r: r, cause: cause, shown: shown})
+	u.mu.Unlock()
+	v.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid)).
+		Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
+		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
+		Msg("a job is unresponsive: it goes on although its context was cancelled")
+	if v.Wanted.Load() {
+		v.Publish(Event{What: Unresponsive, At: time.Now(), Actor: r.slot.Path(), Job: shown.Job, Trouble: shown})
+	}
+	v.replaceUnresponsive()
+	if r.over.Load() { // in the meantime: whoever comes second takes it off
+		v.responded(r)
+	}
+}
+
+// responded is called when a job that was listed has ended.
+func (v *Env) responded(r *Run) {
+	u := &v.unresponsive
+	u.mu.Lock()
+	u.jobs = slices.DeleteFunc(u.jobs, func(j *unresponsiveJob) bool { return j.r == r })
+	u.mu.Unlock()
+	v.replaceUnresponsive()
+}
+
+// replaceUnresponsive gives the slots of unresponsive jobs to others, as far as the limit allows.
+func (v *Env) replaceUnresponsive() {
+	var given []*unresponsiveJob
+	quiet, u := v.Quiet(), &v.unresponsive
+	u.mu.Lock()
+	replaced := 0
+	for _, j := range u.jobs {
+		if j.shown.Replaced {
+			replaced++
+		}
+	}
+	for _, j := range u.jobs {
+		if replaced < v.MaxUnresponsive && !j.shown.Replaced && !quiet {
+			j.shown.Replaced = true
+			replaced++
+			given = append(given, j)
+		}
+	}
+	u.mu.Unlock()
+	for _, j := range given {
+		j.r.free()
+		v.System.Spawn(v.Path, j.r.giveUp(j.cause))
+	}
+}
+
+// giveUp fails the job of a run that is not waited for any longer. Its own
+// outcome will be refused.
+func (r *Run) giveUp(cause error) func() {
+	now := time.Now()
+	p, err := troupe.ParsePayload(r.w.Unit.Payload)
+	if err != nil {
+		p = nil
+	}
+	end := &Run{
+		env: r.env, slot: r.slot, w: r.w, started: r.started, ended: now, payload: p,
+		jid: r.jid, class: r.class, wrapped: r.wrapped, handler: r.handler, log: r.log, err: cause, returned: true,
+	}
+	end.freed.Store(true)
+	return func() {
+		if r.env.Ledger.IsOpen(r.w) { // else its outcome is decided already
+			end.decide()
+		}
+	}
+}
+
+// Unresponsive lists the unresponsive jobs, the oldest first, and all items of those whose
+// slots were given away.
+func (v *Env) Unresponsive() (jobs []Trouble, replaced []*work.Item) {
+	u := &v.unresponsive
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, j := range u.jobs {
+		if i < maxShown {
+			jobs = append(jobs, j.shown)
+		}
+		if j.shown.Replaced {
+			replaced = append(replaced, j.r.w)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
+	return jobs, replaced
+}
+
+// The goroutine of a slot has a label in profiles by which its stack is found.
+const slotLabel = "troupe"
+
+// Labels are those of the goroutine of the processor at path.
+func Labels(path string) context.Context {
+	return pprof.WithLabels(context.Background(), pprof.Labels(slotLabel, path))
+}
+
+// stackOf finds the stack of the job of the processor at path in a profile of all
+// goroutines; "" if it has set labels of its own.
+func stackOf(path string) string {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+	label := `"` + slotLabel + `":"` + path + `"`
+	var found []string
+	for group := range strings.SplitSeq(b.String(), "\n\n") {
+		if strings.Contains(group, label) {
+			found = append(found, frames(group))
+		}
+	}
+	// Goroutines that the job has started have its label, too: the job's own runs us.
+	slices.SortStableFunc(found, func(a, b string) int {
+		return cmp.Compare(strings.Index(b, performFrame), strings.Index(a, performFrame))
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	stack, _, _ := strings.Cut(found[0], performFrame)
+	return strings.TrimSpace(stack[:min(len(stack), maxStack)])
+}
+
+const performFrame = "run.(*Run).perform"
+
+// frames is a group of a goroutine profile as lines "function file:line".
+func frames(group string) string {
+	var b strings.Builder
+	for line := range strings.Lines(group) {
+		fields := strings.Fields(strings.TrimPrefix(line, "#"))
+		if len(fields) == 3 && strings.HasPrefix(fields[0], "0x") {
+			fn, _, _ := strings.Cut(fields[1], "+0x")
+			b.WriteString(fn + " " + fields[2] + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,52 @@
+// Package work keeps the jobs that a capsule has fetched and not settled: the ledger, in
+// which one compare-and-swap decides who may say what becomes of a job, the look-ahead,
+// which decides how many are fetched, and the settler, which carries outcomes to Redis.
+package work
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/troupehq/troupe/fetch"
+)
+
+// Item is a fetched job on its way through this process.
+type Item struct {
+	Unit    fetch.Unit
+	Fetched time.Time
+	Job     Job // does not change
+
+	ByItself atomic.Bool // it ended, and its own outcome is what gets settled; false again if that is refused
+	Again    atomic.Bool // it was interrupted, and goes on in another run
+	Iterated string      // jid of an iterable job that is done: its state goes when the ack is in Redis
+
+	state atomic.Uint32
+
+	// Guarded by the ledger.
+	prev, next *Item
+	listed     bool
+}
+
+// Job is what is known of the job of an Item. Its methods may be called at any time, from
+// any goroutine.
+type Job interface {
+	Ref() Ref
+	// Interrupt cancels its context, if it runs.
+	Interrupt(cause error)
+}
+
+// Ref names a job.
+type Ref struct {
+	JID, Class, Queue string
+	Started           time.Time // zero before
+}
+
+// The states of an Item.
+const (
+	open     uint32 = iota // fetched; may be waiting or running
+	settling               // its outcome is decided, the I/O is under way
+	gone                   // settled, or no longer ours
+)
+
+// Gone tells whether w is settled, or somebody else's.
+func (w *Item) Gone() bool { return w.state.Load() == gone }

@@ -1,0 +1,310 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// ackDelay is how long a finished job's ack waits for company: the next fetch
+// takes it along; if none comes in time it goes alone.
+const ackDelay = 500 * time.Microsecond
+
+// Settler carries outcomes to Redis: acks in the next fetch call or after ackDelay, moves
+// (retry, death, requeue) at once, whatever waits together. It belongs to the capsule and
+// not to an actor, so that no crash and no stop of an actor can keep a finished job from
+// being settled. While Redis is away everything waits here; at the end of the stop it gives
+// up, and what is left stays in its private place for a rescuer.
+type Settler struct {
+	env  *env.Env
+	host Host
+
+	mu      *sync.Mutex // the capsule's: each job that ends needs both, and one lock is less than two
+	acks    []*Item
+	moves   []*Move
+	refused []*Move     // by Redis, to be tried again later
+	timer   *time.Timer // armed while acks wait and nobody carries them
+	running bool        // a flush loop is at work
+	closed  bool
+
+	company   *time.Timer // armed while moves that nobody waits for wait for more
+	alone     bool        // they have waited long enough
+	async     tally       // moves that nobody waits for, until they are told of
+	reports   []*Move     // of those, the ones that are over
+	reporting bool        // a goroutine tells of them
+}
+
+// Host is the capsule of a Settler.
+type Host interface {
+	// Path is that of the actor to which the goroutines belong.
+	Path() string
+	// AcksWait tells whether a Take that takes the acks along begins soon. The lock is held.
+	AcksWait() bool
+	// Exchange makes a call that carries acks and takes want units. The acks of one that
+	// fails are put back.
+	Exchange(want int, acks []*Item) error
+	// Settle makes one try to carry out moves. The error is fetch.ErrFenced when they are
+	// somebody else's by now.
+	Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error)
+	// Settled is called with items whose outcome is in Redis.
+	Settled(items ...*Item)
+}
+
+// NewSettler makes the Settler of host, whose lock is mu.
+func NewSettler(e *env.Env, host Host, mu *sync.Mutex) *Settler {
+	return &Settler{env: e, host: host, mu: mu}
+}
+
+// Ack marks w done.
+func (s *Settler) Ack(w *Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Acked(w)
+}
+
+// Acked is Ack for those who hold s.mu.
+func (s *Settler) Acked(w *Item) {
+	s.acks = append(s.acks, w)
+	s.arm()
+}
+
+// Grab hands the waiting acks to a fetch call; it must end in done or putBack.
+func (s *Settler) Grab() []*Item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ws := s.acks
+	s.acks = make([]*Item, 0, len(ws)) // there will be as many
+	return ws
+}
+
+// PutBack returns acks whose call failed.
+func (s *Settler) PutBack(ws []*Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acks = append(ws, s.acks...)
+	s.arm()
+}
+
+// arm starts the timer for waiting acks. s.mu is held.
+func (s *Settler) arm() {
+	if s.timer == nil && !s.running && len(s.acks) > 0 && !s.closed {
+		s.timer = time.AfterFunc(ackDelay, s.acksOld)
+	}
+}
+
+// acksOld is the timer: the next fetch call takes the acks along if there is
+// one, else they go alone.
+func (s *Settler) acksOld() {
+	s.mu.Lock()
+	carried := len(s.acks) > 0 && s.host.AcksWait()
+	s.timer = nil
+	if carried {
+		s.arm()
+	}
+	s.mu.Unlock()
+	if !carried {
+		s.kick()
+	}
+}
+
+// Submit hands moves over; each closes its done channel when it is over.
+func (s *Settler) Submit(moves ...*Move) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		giveUp(moves)
+		return
+	}
+	s.moves = append(s.moves, moves...)
+	s.mu.Unlock()
+	s.kick()
+}
+
+func giveUp(moves []*Move) {
+	for _, m := range moves {
+		m.Err = errGaveUp
+		close(m.Done)
+	}
+}
+
+// kick starts the flush loop if none is at work.
+func (s *Settler) kick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running || s.closed || len(s.acks)+len(s.moves) == 0 {
+		return
+	}
+	s.running = true
+	s.env.System.Spawn(s.host.Path(), s.loop)
+}
+
+func (s *Settler) loop() {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		// a panic in a third party's fetcher: what waits must not wait for ever
+		s.mu.Lock()
+		s.running = false
+		s.mu.Unlock()
+		time.AfterFunc(time.Second, s.kick)
+	}()
+	for try := 0; ; {
+		s.mu.Lock()
+		acks, moves := s.acks, slices.Clone(s.moves)
+		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.mayWait() {
+			if len(s.moves) > 0 {
+				s.wait()
+			}
+			// in the same critical section as the look: what is submitted after
+			// it must find nobody running
+			normal, s.running = true, false
+			s.mu.Unlock()
+			return
+		}
+		s.acks = nil
+		s.mu.Unlock()
+
+		err := s.flush(acks, moves)
+		if err == nil {
+			try = 0
+			continue
+		}
+		try++
+		if !s.env.Pause(s.env.Settling, s.host.Path()+"/settle", try) {
+			s.mu.Lock()
+			normal, s.running = true, false
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+// awaited tells whether somebody waits for one of the moves.
+func awaited(moves []*Move) bool {
+	return slices.ContainsFunc(moves, func(m *Move) bool { return m.Then == nil })
+}
+
+// flush makes one attempt; acks that fail go back.
+func (s *Settler) flush(acks []*Item, moves []*Move) error {
+	if len(acks) > 0 {
+		if err := s.host.Exchange(0, acks); err != nil {
+			return err
+		}
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	err := s.write(moves)
+	if redisconn.Classify(err) != redisconn.Command {
+		return err
+	}
+	// One of them is refused (a key of a wrong type, say): it waits apart, and the
+	// others go on.
+	for _, m := range moves {
+		err := s.write([]*Move{m})
+		if redisconn.Classify(err) == redisconn.Command {
+			s.park(m)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parkTime is the wait between two tries with a move that Redis refuses.
+const parkTime = time.Second
+
+// park takes a refused move off the list for a while. Its job's slot need not
+// wait for it.
+func (s *Settler) park(m *Move) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.moves = slices.DeleteFunc(s.moves, func(o *Move) bool { return o == m })
+	if m.Parked != nil {
+		select {
+		case <-m.Parked:
+		default:
+			close(m.Parked)
+		}
+	}
+	s.refused = append(s.refused, m)
+	if len(s.refused) == 1 {
+		time.AfterFunc(parkTime, s.unpark)
+	}
+}
+
+func (s *Settler) unpark() {
+	s.mu.Lock()
+	s.moves = append(s.moves, s.refused...)
+	s.refused = nil
+	s.mu.Unlock()
+	s.kick()
+}
+
+// write makes one attempt to settle moves; those that succeed are over.
+func (s *Settler) write(moves []*Move) error {
+	batch := make([]fetch.Move, len(moves))
+	for i, m := range moves {
+		batch[i] = m.Move
+	}
+	ctx, cancel := s.env.Call()
+	defer cancel()
+	results, err := s.host.Settle(ctx, batch)
+	if errors.Is(err, fetch.ErrFenced) {
+		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	closed := s.closed
+	for _, m := range moves {
+		m.over = true
+	}
+	s.moves = slices.DeleteFunc(s.moves, func(m *Move) bool { return m.over })
+	s.alone = false
+	s.mu.Unlock()
+	if closed {
+		return nil // given up already: reported as left, though it came to a good end
+	}
+	items := make([]*Item, len(moves))
+	for i, m := range moves {
+		m.Result, items[i] = results[i], m.Item
+		if m.Result == fetch.NotMine {
+			m.Item.ByItself.Store(false)
+		}
+	}
+	s.host.Settled(items...)
+	s.end(moves)
+	return nil
+}
+
+// Close gives up: what waits is reported as not settled.
+func (s *Settler) Close() {
+	s.mu.Lock()
+	s.closed = true
+	moves := append(s.moves, s.refused...)
+	s.moves, s.refused = nil, nil
+	for _, t := range []*time.Timer{s.timer, s.company} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	s.timer, s.company = nil, nil
+	s.mu.Unlock()
+	for _, m := range moves {
+		m.Err = errGaveUp
+	}
+	s.end(moves)
+}
