@@ -80,7 +80,7 @@ func NewReliable(env Env) (Fetcher, error) {
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}
-	f.env.Lease = cmp.Or(env.Lease, DefaultLease)
+	f.env.Lease = cmp.Or(env.Lease, defaultLease)
 	f.names = env.Queues.Names()
 	for i, name := range f.names {
 		if f.cluster && strings.ContainsAny(name, "{}") {
