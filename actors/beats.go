@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -123,7 +124,8 @@ func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
 	for _, c := range d.capsules {
 		q := c.cfg.Queues
 		info.Capsules = append(info.Capsules, beat.Capsule{
-			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency, Mode: q.Mode(), Queues: q.Names(), Weights: q.Weights(),
+			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency,
+			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
 		})
 	}
 	return info
