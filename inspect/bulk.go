@@ -148,7 +148,7 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && e.err == nil && !isFault(err):
+		case err != nil && e.Err == nil && !isFault(err):
 			return err // the client was set up wrongly
 		case err != nil:
 			b.counts.leave(1, err)
@@ -208,7 +208,7 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 	pipe := s.i.rdb.Pipeline()
 	removed := make([]*redis.IntCmd, len(entries))
 	for i, e := range entries {
-		removed[i] = pipe.ZRem(ctx, s.name, e.raw)
+		removed[i] = pipe.ZRem(ctx, s.Name, e.Raw)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func TestOnACluster(t *testing.T) {
 	}
 	must("set", rdb.Set(ctx, "queue:q2", "no list", 0).Err())
 
-	first, err := i.RetrySet().FindJob(ctx, fmt.Sprintf("%024x", 0))
+	first, err := i.RetrySet.FindJob(ctx, fmt.Sprintf("%024x", 0))
 	must("find", err)
 	outcome, err := first.Kill(ctx)
 	must("kill", err)
@@ -38,7 +38,7 @@ func TestOnACluster(t *testing.T) {
 	if outcome != inspect.Done || again != inspect.Gone || rdb.ZCard(ctx, "dead").Val() != 1 {
 		t.Errorf("killed: %v, again: %v", outcome, again)
 	}
-	counts, err := i.RetrySet().RetryAll(ctx)
+	counts, err := i.RetrySet.RetryAll(ctx)
 	must("retry all", err)
 	if counts.Done != 6 || counts.Left != 3 || rdb.ZCard(ctx, "retry").Val() != 3 || rdb.ZCard(ctx, keys.Moving("retry")).Val() != 0 {
 		t.Errorf("%+v, %d in the set", counts, rdb.ZCard(ctx, "retry").Val())
@@ -107,7 +107,7 @@ func TestSuspectsOnACluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jids = append(jids, job.JID())
+		jids = append(jids, job.JID)
 	}
 	if len(jids) != 2 {
 		t.Errorf("jobs %q", jids)

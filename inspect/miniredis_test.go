@@ -38,20 +38,20 @@ func TestOnTheEmbeddedServer(t *testing.T) {
 		t.Errorf("the queue has shown %d", n)
 	}
 	must(i.Queue("a").Clear(ctx))(t)
-	e := must(i.RetrySet().FindJob(ctx, jid(7)))(t)
-	if _, err := i.RetrySet().Lookup(ctx, e.Key()); err != nil {
+	e := must(i.RetrySet.FindJob(ctx, jid(7)))(t)
+	if _, err := i.RetrySet.Lookup(ctx, e.Key()); err != nil {
 		t.Error(err)
 	}
 	for _, op := range []func() (inspect.Outcome, error){
-		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At()) },
+		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At) },
 		func() (inspect.Outcome, error) { return e.Kill(ctx) },
-		func() (inspect.Outcome, error) { return must(i.DeadSet().FindJob(ctx, jid(7)))(t).Retry(ctx) },
+		func() (inspect.Outcome, error) { return must(i.DeadSet.FindJob(ctx, jid(7)))(t).Retry(ctx) },
 	} {
 		if got := must(op())(t); got != inspect.Done {
 			t.Errorf("got %v", got)
 		}
 	}
-	if c := must(i.RetrySet().RetryAll(ctx))(t); c.Done != 199 {
+	if c := must(i.RetrySet.RetryAll(ctx))(t); c.Done != 199 {
 		t.Errorf("%+v", c)
 	}
 	once(t, rdb, 200)

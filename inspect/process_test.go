@@ -177,7 +177,7 @@ func TestWorksOfOldAndNewProcesses(t *testing.T) {
 	ok(t, rdb.SAdd(t.Context(), "processes", "gone:1:x").Err())
 	var got []string
 	for _, w := range must(i.Works(t.Context()))(t) {
-		got = append(got, fmt.Sprint(w.Process[:5], " ", w.Thread, " ", w.Queue, " ", w.RunAt.Unix(), " ", string(w.Job.Args())))
+		got = append(got, fmt.Sprint(w.Process[:5], " ", w.Thread, " ", w.Queue, " ", w.RunAt.Unix(), " ", string(w.Job.Summary().Args)))
 	}
 	want := []string{
 		`vm:24 t2  -62135596800 ["{"]`, `vm:20 t1 crit 1795225010 [2]`, `vm:20 t2 b 1795225011 [3]`,
@@ -186,7 +186,7 @@ func TestWorksOfOldAndNewProcesses(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
-	if w := must(i.FindWork(t.Context(), jid(2)))(t); w.Process != id7 || w.Job.Raw() != job(2, "default") {
+	if w := must(i.FindWork(t.Context(), jid(2)))(t); w.Process != id7 || w.Job.Raw != job(2, "default") {
 		t.Errorf("found %+v", w)
 	}
 	for _, id := range []string{jid(5), ""} {

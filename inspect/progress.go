@@ -23,15 +23,13 @@ type Claim struct {
 	Key     string // the list in Redis, the oldest job at the right
 	Queue   string // the jobs were fetched from, and go back to
 	Suspect bool   // they were fetched from the suspects of the queue
+	Waiting bool   // it is a waiting list
 	Size    int64
 
 	// Since is when the jobs were taken; of a waiting list, when its oldest one was
 	// pushed. The zero time if that is not known.
 	Since time.Time
 }
-
-// Waiting tells whether it is a waiting list.
-func (c *Claim) Waiting() bool { return strings.HasPrefix(c.Field, "w") }
 
 // InProgress is a job that a Fetcher has taken.
 type InProgress struct {
@@ -133,7 +131,7 @@ func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, 
 
 // newClaim reads what a place says of a list.
 func newClaim(f *Fetcher, s slot, field, value string) *Claim {
-	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value}
+	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value, Waiting: strings.HasPrefix(field, "w")}
 	if at := strings.LastIndexByte(value, ' '); at >= 0 {
 		c.Queue = value[:at]
 		if ms, err := strconv.ParseInt(value[at+1:], 10, 64); err == nil {
@@ -143,7 +141,7 @@ func newClaim(f *Fetcher, s slot, field, value string) *Claim {
 	if !slices.Contains(s.queues, c.Queue) {
 		c.Queue, c.Suspect = strings.CutSuffix(c.Queue, keys.SuspectsSuffix)
 	}
-	if c.Waiting() {
+	if c.Waiting {
 		c.Since = time.Time{} // the list was opened then
 	}
 	return c
@@ -151,7 +149,7 @@ func newClaim(f *Fetcher, s slot, field, value string) *Claim {
 
 // byAge sorts claims by number of their call, and waiting lists behind them.
 func byAge(a, b *Claim) int {
-	switch wa, wb := a.Waiting(), b.Waiting(); {
+	switch wa, wb := a.Waiting, b.Waiting; {
 	case wa && wb:
 		return cmp.Compare(a.Field, b.Field)
 	case wa:
@@ -170,7 +168,7 @@ func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, er
 	cmds := make([]redis.Cmder, 0, 2*len(claims))
 	for _, c := range claims {
 		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", c.Key))
-		if c.Waiting() {
+		if c.Waiting {
 			cmds = append(cmds, redis.NewStringCmd(ctx, "lindex", c.Key, -1))
 		}
 	}
@@ -181,9 +179,10 @@ func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, er
 	for _, c := range claims {
 		c.Size = cmds[0].(*redis.IntCmd).Val()
 		cmds = cmds[1:]
-		if c.Waiting() {
+		if c.Waiting {
 			oldest := newRecord(cmds[0].(*redis.StringCmd).Val(), "")
-			c.Since, cmds = oldest.EnqueuedAt(), cmds[1:]
+			cmds = cmds[1:]
+			c.Since, _ = oldest.Payload.Time("enqueued_at")
 		}
 		if c.Size > 0 {
 			out = append(out, c)

@@ -32,13 +32,13 @@ func lists(t *testing.T, i *inspect.Inspector) (lists []string) {
 	t.Helper()
 	for _, c := range all(t, i.Claims(t.Context())) {
 		kind := "claim"
-		if c.Waiting() {
+		if c.Waiting {
 			kind = "waiting list"
 		}
 		if c.Suspect {
 			kind += " of suspects"
 		}
-		if age := time.Since(c.Since); !c.Waiting() && (age < -time.Minute || age > time.Minute) {
+		if age := time.Since(c.Since); !c.Waiting && (age < -time.Minute || age > time.Minute) {
 			t.Errorf("taken %s ago", age)
 		}
 		lists = append(lists, fmt.Sprint(c.Fetcher.Process, " ", kind, " ", c.Queue, " ", c.Size))
@@ -50,7 +50,7 @@ func lists(t *testing.T, i *inspect.Inspector) (lists []string) {
 func jobsInProgress(t *testing.T, i *inspect.Inspector) (jobs []string) {
 	t.Helper()
 	for _, j := range all(t, i.InProgress(t.Context())) {
-		jobs = append(jobs, j.Fetcher.Process+" "+j.Queue+" "+string(j.Job.Args()))
+		jobs = append(jobs, j.Fetcher.Process+" "+j.Queue+" "+string(j.Job.Summary().Args))
 	}
 	return jobs
 }
@@ -109,7 +109,7 @@ func TestInProgress(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for _, c := range all(t, i.Claims(ctx)) {
-		if since := time.Unix(1695224881, 75e7); c.Waiting() && !c.Since.Equal(since) {
+		if since := time.Unix(1695224881, 75e7); c.Waiting && !c.Since.Equal(since) {
 			t.Errorf("pushed %s, want %s", c.Since, since)
 		}
 	}

@@ -20,19 +20,19 @@ import (
 // Queue is one queue. It need not exist: a queue without jobs is no key in
 // Redis.
 type Queue struct {
+	Name string // the bare name
 	i    *Inspector
-	name string
 }
 
 // Queue returns the queue of that bare name ("default").
-func (i *Inspector) Queue(name string) *Queue { return &Queue{i, name} }
+func (i *Inspector) Queue(name string) *Queue { return &Queue{name, i} }
 
 // key is the queue's list. On a cluster the suspects of a queue are in its slot.
 func (q *Queue) key() string {
-	if name, ok := strings.CutSuffix(q.name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
+	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
 		return keys.ClusterSuspects(name)
 	}
-	return keys.Queue(q.name)
+	return keys.Queue(q.Name)
 }
 
 // Queues returns all queues that were ever pushed to and not cleared since,
@@ -87,9 +87,6 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 	return out, nil
 }
 
-// Name returns the bare name.
-func (q *Queue) Name() string { return q.name }
-
 // Size returns the number of jobs that wait.
 func (q *Queue) Size(ctx context.Context) (int64, error) {
 	n, err := q.i.rdb.LLen(ctx, q.key()).Result()
@@ -109,7 +106,7 @@ func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
 
 // Paused tells whether the queue is in the set of paused ones.
 func (q *Queue) Paused(ctx context.Context) (bool, error) {
-	paused, err := q.i.rdb.SIsMember(ctx, keys.Paused, q.name).Result()
+	paused, err := q.i.rdb.SIsMember(ctx, keys.Paused, q.Name).Result()
 	return paused, q.wrap("paused", err)
 }
 
@@ -117,19 +114,19 @@ func (q *Queue) Paused(ctx context.Context) (bool, error) {
 // processes and in those of Sidekiq Pro. What is in progress goes on, and jobs can
 // still be pushed. A queue that is paused already stays so.
 func (q *Queue) Pause(ctx context.Context) error {
-	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.name).Err())
+	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.Name).Err())
 }
 
 // Unpause ends a Pause; a queue that was not paused stays as it is.
 func (q *Queue) Unpause(ctx context.Context) error {
-	return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.name).Err())
+	return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())
 }
 
 // Page returns limit jobs from offset on, the newest first, and how many there
 // are in all.
 func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob, size int64, err error) {
 	if offset < 0 || limit < 1 {
-		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.name, offset, limit)
+		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
 	}
 	pipe := q.i.rdb.TxPipeline()
 	length := pipe.LLen(ctx, q.key())
@@ -153,7 +150,7 @@ func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
 		if err != nil {
 			return nil, err
 		}
-		if job.JID() == jid {
+		if job.JID == jid {
 			return job, nil
 		}
 	}
@@ -166,7 +163,7 @@ func (q *Queue) Clear(ctx context.Context) (int64, error) {
 	pipe := q.i.apart()
 	size := pipe.LLen(ctx, q.key())
 	pipe.Unlink(ctx, q.key())
-	pipe.SRem(ctx, keys.Queues, q.name)
+	pipe.SRem(ctx, keys.Queues, q.Name)
 	_, err := pipe.Exec(ctx)
 	return size.Val(), q.wrap("clear", err)
 }
@@ -206,13 +203,13 @@ type QueuedJob struct {
 // Job returns the job with these bytes, to Delete it, whether or not it is in
 // the queue.
 func (q *Queue) Job(raw string) *QueuedJob {
-	return &QueuedJob{JobRecord: newRecord(raw, q.name), q: q}
+	return &QueuedJob{JobRecord: newRecord(raw, q.Name), q: q}
 }
 
 // Delete removes this very job, by its bytes. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
-	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.raw).Result()
+	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.Raw).Result()
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
 	}
@@ -222,7 +219,7 @@ func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
 
 func (q *Queue) wrap(verb string, err error) error {
 	if err != nil {
-		return fmt.Errorf("queue %s: %s: %w", q.name, verb, err)
+		return fmt.Errorf("queue %s: %s: %w", q.Name, verb, err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {
 	ok(t, rdb.SAdd(t.Context(), "paused", "a").Err())
 	var names []string
 	for _, q := range must(i.Queues(t.Context()))(t) {
-		names = append(names, fmt.Sprint(q.Name(), must(q.Size(t.Context()))(t), must(q.Paused(t.Context()))(t)))
+		names = append(names, fmt.Sprint(q.Name, must(q.Size(t.Context()))(t), must(q.Paused(t.Context()))(t)))
 	}
 	if got := fmt.Sprint(names); got != "[a1 true b1 false empty0 false full2 false]" {
 		t.Errorf("got %s", got)
@@ -77,13 +77,13 @@ func TestQueuePagesAreNewestFirst(t *testing.T) {
 	q := i.Queue("a")
 	page, size, err := q.Page(t.Context(), 0, 2)
 	ok(t, err)
-	if size != 4 || len(page) != 2 || page[0].Raw() != "{" || page[1].JID() != jid(3) {
+	if size != 4 || len(page) != 2 || page[0].Raw != "{" || page[1].JID != jid(3) {
 		t.Errorf("got %d of %d", len(page), size)
 	}
-	if page[0].Err() == nil || page[0].Payload().Class() != "" || string(page[0].Args()) != `["{"]` || page[0].Queue() != "a" {
-		t.Errorf("what is no job is shown as %s", page[0].Args())
+	if page[0].Err == nil || page[0].Payload.Class() != "" || string(page[0].Summary().Args) != `["{"]` || page[0].Queue != "a" {
+		t.Errorf("what is no job is shown as %s", page[0].Summary().Args)
 	}
-	if page, _, _ = q.Page(t.Context(), 3, 10); len(page) != 1 || page[0].JID() != jid(1) {
+	if page, _, _ = q.Page(t.Context(), 3, 10); len(page) != 1 || page[0].JID != jid(1) {
 		t.Errorf("the last page has %d", len(page))
 	}
 	for _, bad := range [][2]int{{-1, 1}, {0, 0}} {
@@ -91,8 +91,8 @@ func TestQueuePagesAreNewestFirst(t *testing.T) {
 			t.Errorf("page %v: no error", bad)
 		}
 	}
-	if j := must(q.FindJob(t.Context(), jid(2)))(t); string(j.Args()) != "[2]" {
-		t.Errorf("found %s", j.Raw())
+	if j := must(q.FindJob(t.Context(), jid(2)))(t); string(j.Summary().Args) != "[2]" {
+		t.Errorf("found %s", j.Raw)
 	}
 	for _, id := range []string{jid(9), ""} {
 		if _, err := q.FindJob(t.Context(), id); !errors.Is(err, inspect.ErrNotFound) {
@@ -164,7 +164,7 @@ func TestEachOfEqualJobs(t *testing.T) {
 	var got []string
 	for j, err := range i.Queue("a").Each(t.Context()) {
 		ok(t, err)
-		got = append(got, j.Raw())
+		got = append(got, j.Raw)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("shown %d of %d", len(got), len(want))
@@ -203,8 +203,8 @@ func TestEachOfALiveQueue(t *testing.T) {
 		var order []string
 		for j, err := range i.Queue("a").Each(ctx) {
 			ok(t, err)
-			shown[j.Raw()]++
-			order = append(order, j.Raw())
+			shown[j.Raw]++
+			order = append(order, j.Raw)
 			if rapid.IntRange(0, 19).Draw(t, "busy") != 0 {
 				continue
 			}
@@ -221,7 +221,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 				raw := rapid.SampledFrom(order).Draw(t, "shown")
 				removed(raw, rdb.LRem(ctx, "queue:a", 1, raw).Err())
 			case 4:
-				removed(j.Raw(), second(j.Delete(ctx)))
+				removed(j.Raw, second(j.Delete(ctx)))
 			}
 			if next > 3000 {
 				break
@@ -252,7 +252,7 @@ func TestEachAfterWhatItShowedIsGone(t *testing.T) {
 		n := 0
 		for j, err := range i.Queue("a").Each(t.Context()) {
 			ok(t, err)
-			shown[j.JID()]++
+			shown[j.JID]++
 			if n++; n != 150 {
 				continue
 			}

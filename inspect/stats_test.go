@@ -75,7 +75,7 @@ func TestLatencyOfBothFormsOfTime(t *testing.T) {
 			within("summary", must(i.QueueSummaries(t.Context()))(t)[0].Latency)
 			jobs, _, err := i.Queue("default").Page(t.Context(), 1, 1)
 			ok(t, err)
-			within("record", jobs[0].Latency())
+			within("record", jobs[0].Summary().Latency)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func TestErrorsNameWhatFailed(t *testing.T) {
 	i, rdb, _ := start(t)
 	ok(t, rdb.Close())
 	ctx := t.Context()
-	set := i.RetrySet()
+	set := i.RetrySet
 	for name, err := range map[string]error{
 		"read stats":      second(i.Stats(ctx)),
 		"read history":    second(i.History(ctx, 1, time.Time{})),
@@ -163,7 +163,7 @@ func TestACancelledContextEndsWalks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n, end := 0, error(nil)
-	for _, err := range i.RetrySet().Each(ctx) {
+	for _, err := range i.RetrySet.Each(ctx) {
 		if n++; n == 10 {
 			cancel()
 		}

@@ -67,7 +67,7 @@ func (i *Inspector) FindWork(ctx context.Context, jid string) (*Work, error) {
 		return nil, err
 	}
 	for _, w := range works {
-		if jid != "" && w.Job.JID() == jid {
+		if jid != "" && w.Job.JID == jid {
 			return w, nil
 		}
 	}

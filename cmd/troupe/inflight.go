@@ -210,7 +210,7 @@ func (c *inflight) showJobs(ctx context.Context, i *inspect.Inspector, now time.
 			continue
 		}
 		e := newEntry(job.Claim, now)
-		e.JID, e.Class = job.Job.JID(), job.Job.Payload().Class()
+		e.JID, e.Class = job.Job.JID, job.Job.Payload.Class()
 		if c.json {
 			err = c.printJSON(e)
 		} else {

@@ -193,7 +193,7 @@ func (c *rescue) tell(ctx context.Context, dead, live []*inspect.Fetcher) error 
 	}
 	names := c.queues
 	for _, q := range known {
-		names = append(names, strings.TrimSuffix(q.Name(), keys.SuspectsSuffix))
+		names = append(names, strings.TrimSuffix(q.Name, keys.SuspectsSuffix))
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

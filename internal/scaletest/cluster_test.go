@@ -105,7 +105,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	until(t, "all have run, some have failed", func() bool {
 		return r.missing(jids...)+r.missing(fails...) == 0 && rdb.ZCard(ctx, "retry").Val() == 300
 	})
-	counts, err := i.RetrySet().RetryAll(ctx)
+	counts, err := i.RetrySet.RetryAll(ctx)
 	if err != nil || counts.Done != 300 {
 		t.Errorf("retried %+v, %v", counts, err)
 	}
