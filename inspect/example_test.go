@@ -51,8 +51,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	size, err := i.Queue("reports").Size(ctx)
-	fmt.Println(stats.ScheduledSize, "scheduled,", size, "queued", err)
+	reports, err := i.Queue("reports").Summary(ctx)
+	fmt.Println(stats.ScheduledSize, "scheduled,", reports.Size, "queued", err)
 	_, err = i.DeadSet.FindJob(ctx, "0d6ec0d6a7e2450f8a158dc8")
 	fmt.Println("not dead:", errors.Is(err, inspect.ErrNotFound))
 	// Output:
@@ -81,9 +81,9 @@ func ExampleJobSet_RetryAll() {
 	}
 
 	i := inspect.New(rdb)
-	counts, err := i.DeadSet.RetryAll(ctx, inspect.Where(func(e *inspect.SortedEntry) bool {
+	counts, err := i.DeadSet.RetryAll(ctx, inspect.Bulk{Where: func(e *inspect.SortedEntry) bool {
 		return e.Payload.Class() == "Mail"
-	}))
+	}})
 	fmt.Println(counts.Done, counts.Left, err)
 	// Output: 2 0 <nil>
 }

@@ -225,6 +225,8 @@ func jids(t tb, rdb *redis.Client, queue string) (ids []string) {
 	return ids
 }
 
+func third[T, U any](_ T, _ U, err error) error { return err }
+
 func second[T any](_ T, err error) error { return err }
 
 func contains(s, part string) bool { return strings.Contains(s, part) }

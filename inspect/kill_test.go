@@ -17,10 +17,10 @@ func TestKillMakesAJobOfJSONThatIsNoObject(t *testing.T) {
 	add(t, rdb, "dead", someTime, texts[:3]...)
 	add(t, rdb, "schedule", 5, texts[3:]...)
 	add(t, rdb, "schedule", 6, failed(1, "a", 0), "not a job")
-	if got := must(i.ScheduledSet.KillAll(t.Context()))(t); got.Done != 5 {
+	if got := must(i.ScheduledSet.KillAll(t.Context(), inspect.Bulk{}))(t); got.Done != 5 {
 		t.Errorf("%+v", got)
 	}
-	if got := must(i.DeadSet.KillAll(t.Context(), inspect.Where(func(e *inspect.SortedEntry) bool { return e.Err != nil })))(t); got.Done != 4 {
+	if got := must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{Where: func(e *inspect.SortedEntry) bool { return e.Err != nil }}))(t); got.Done != 4 {
 		t.Errorf("%+v", got)
 	}
 	var seen []string

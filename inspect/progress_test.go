@@ -49,8 +49,10 @@ func lists(t *testing.T, i *inspect.Inspector) (lists []string) {
 // jobsInProgress are the arguments of all jobs.
 func jobsInProgress(t *testing.T, i *inspect.Inspector) (jobs []string) {
 	t.Helper()
-	for _, j := range all(t, i.InProgress(t.Context())) {
-		jobs = append(jobs, j.Fetcher.Process+" "+j.Queue+" "+string(j.Job.Summary().Args))
+	for _, c := range all(t, i.Claims(t.Context())) {
+		for _, job := range all(t, c.Each(t.Context())) {
+			jobs = append(jobs, c.Fetcher.Process+" "+c.Queue+" "+string(job.Summary().Args))
+		}
 	}
 	return jobs
 }
@@ -141,12 +143,18 @@ func TestALongListInProgress(t *testing.T) {
 			t.Fatalf("got %d: %q", len(jobs), jobs)
 		}
 	}
-	for range i.InProgress(ctx) {
+	claim := all(t, i.Claims(ctx))[0]
+	for range claim.Each(ctx) {
 		break // only the first
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	for _, err := range i.InProgress(ctx) {
+	for _, err := range i.Claims(ctx) {
+		if err == nil {
+			t.Error("listed without a context")
+		}
+	}
+	for _, err := range claim.Each(ctx) {
 		if err == nil {
 			t.Error("read without a context")
 		}

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -35,31 +34,42 @@ func (q *Queue) key() string {
 	return keys.Queue(q.Name)
 }
 
-// Queues returns all queues that were ever pushed to and not cleared since,
-// by name.
-func (i *Inspector) Queues(ctx context.Context) ([]*Queue, error) {
+// QueueSummary is what a list of queues shows of one.
+type QueueSummary struct {
+	*Queue
+	Size   int64 // jobs that wait
+	Paused bool  // the queue is in the set of paused ones
+
+	// Latency is how long the oldest job has waited: the time since its enqueued_at, or
+	// created_at if it has none; 0 if the queue is empty, or what is there is no job.
+	Latency time.Duration
+}
+
+// Queues returns all queues that were ever pushed to and not cleared since, the fullest
+// first.
+func (i *Inspector) Queues(ctx context.Context) ([]QueueSummary, error) {
 	names, err := i.members(ctx, keys.Queues)
+	var all []QueueSummary
+	if err == nil {
+		all, err = i.summaries(ctx, names)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
-	queues := make([]*Queue, len(names))
-	for n, name := range names {
-		queues[n] = i.Queue(name)
+	slices.SortStableFunc(all, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
+	return all, nil
+}
+
+// Summary returns what a list of queues shows of this one.
+func (q *Queue) Summary(ctx context.Context) (QueueSummary, error) {
+	one, err := q.i.summaries(ctx, []string{q.Name})
+	if err != nil {
+		return QueueSummary{Queue: q}, q.wrap("summary", err)
 	}
-	return queues, nil
+	return one[0], nil
 }
 
-// QueueSummary is what a list of queues shows of one.
-type QueueSummary struct {
-	Name    string
-	Size    int64
-	Latency time.Duration // see Queue.Latency
-	Paused  bool
-}
-
-// QueueSummaries returns all queues, the fullest first.
-func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) {
-	names, err := i.members(ctx, keys.Queues)
+func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSummary, error) {
 	const each = 3
 	cmds := make([]redis.Cmder, 0, each*len(names))
 	for _, name := range names {
@@ -68,58 +78,29 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 			redis.NewStringCmd(ctx, "lindex", i.Queue(name).key(), -1),
 			redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
 	}
-	if err == nil {
-		err = i.pipelined(ctx, cmds)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("summarize queues: %w", err)
+	if err := i.pipelined(ctx, cmds); err != nil {
+		return nil, err
 	}
 	out := make([]QueueSummary, len(names))
 	for n, name := range names {
 		out[n] = QueueSummary{
-			Name:    name,
+			Queue:   i.Queue(name),
 			Size:    cmds[each*n].(*redis.IntCmd).Val(),
 			Latency: latencyOf(cmds[each*n+1].(*redis.StringCmd).Val()),
 			Paused:  cmds[each*n+2].(*redis.BoolCmd).Val(),
 		}
 	}
-	slices.SortStableFunc(out, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
 	return out, nil
 }
 
-// Size returns the number of jobs that wait.
-func (q *Queue) Size(ctx context.Context) (int64, error) {
-	n, err := q.i.rdb.LLen(ctx, q.key()).Result()
-	return n, q.wrap("size", err)
-}
-
-// Latency returns how long the oldest job has waited: the time since its
-// enqueued_at, or created_at if it has none; 0 if the queue is empty, or what
-// is there is no job.
-func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
-	oldest, err := q.i.rdb.LIndex(ctx, q.key(), -1).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+// SetPaused makes every fetch from now on pass the queue over, or take from it again, in
+// all of troupe's processes and in those of Sidekiq Pro. What is in progress goes on, and
+// jobs can still be pushed. A queue that is as it should be stays so.
+func (q *Queue) SetPaused(ctx context.Context, paused bool) error {
+	if !paused {
+		return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())
 	}
-	return latencyOf(oldest), q.wrap("latency", err)
-}
-
-// Paused tells whether the queue is in the set of paused ones.
-func (q *Queue) Paused(ctx context.Context) (bool, error) {
-	paused, err := q.i.rdb.SIsMember(ctx, keys.Paused, q.Name).Result()
-	return paused, q.wrap("paused", err)
-}
-
-// Pause makes every fetch from now on pass the queue over, in all of troupe's
-// processes and in those of Sidekiq Pro. What is in progress goes on, and jobs can
-// still be pushed. A queue that is paused already stays so.
-func (q *Queue) Pause(ctx context.Context) error {
 	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.Name).Err())
-}
-
-// Unpause ends a Pause; a queue that was not paused stays as it is.
-func (q *Queue) Unpause(ctx context.Context) error {
-	return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())
 }
 
 // Page returns limit jobs from offset on, the newest first, and how many there
@@ -138,23 +119,6 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 		jobs = append(jobs, q.Job(raw))
 	}
 	return jobs, length.Val(), nil
-}
-
-// FindJob returns the newest job with that id, or ErrNotFound. It walks
-// through the queue.
-func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
-	if jid == "" {
-		return nil, q.wrap("find a job without a jid", ErrNotFound)
-	}
-	for job, err := range q.Each(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if job.JID == jid {
-			return job, nil
-		}
-	}
-	return nil, q.wrap("find "+jid, ErrNotFound)
 }
 
 // Clear deletes all jobs of the queue, and the queue from the list of queues,

@@ -69,24 +69,16 @@ func scoreOf(t time.Time) (string, error) {
 	return scores.Format(score), nil
 }
 
-// Order is the order of a page.
-type Order int
-
-// The two orders.
-const (
-	HighestFirst Order = iota
-	LowestFirst
-)
-
-// Page returns limit entries from offset on and how many there are in all.
-func (s *JobSet) Page(ctx context.Context, offset, limit int, order Order) (entries []*SortedEntry, size int64, err error) {
+// Page returns limit entries from offset on, the highest score first or the lowest, and how
+// many there are in all.
+func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) (entries []*SortedEntry, size int64, err error) {
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
 	}
 	pipe := s.i.rdb.TxPipeline()
 	length := pipe.ZCard(ctx, s.Name)
 	page := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: s.Name, Start: offset, Stop: offset + limit - 1, Rev: order == HighestFirst,
+		Key: s.Name, Start: offset, Stop: offset + limit - 1, Rev: !lowestFirst,
 	})
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, 0, s.wrap("page", err)

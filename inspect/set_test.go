@@ -39,21 +39,21 @@ func TestEachIsHighestFirst(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		offset, limit int
-		order         inspect.Order
+		lowestFirst   bool
 		want          []string
 	}{
-		{0, 3, inspect.HighestFirst, want[:3]},
-		{255, 25, inspect.HighestFirst, want[255:]},
-		{300, 25, inspect.HighestFirst, nil},
-		{0, 2, inspect.LowestFirst, []string{want[259], want[258]}},
+		{0, 3, false, want[:3]},
+		{255, 25, false, want[255:]},
+		{300, 25, false, nil},
+		{0, 2, true, []string{want[259], want[258]}},
 	} {
-		page, size, err := set.Page(t.Context(), tt.offset, tt.limit, tt.order)
+		page, size, err := set.Page(t.Context(), tt.offset, tt.limit, tt.lowestFirst)
 		ok(t, err)
 		if !slices.Equal(raws(page), tt.want) || size != 260 {
 			t.Errorf("page %d+%d: got %v of %d", tt.offset, tt.limit, raws(page), size)
 		}
 	}
-	if _, _, err := set.Page(t.Context(), 0, 0, 0); err == nil {
+	if _, _, err := set.Page(t.Context(), 0, 0, false); err == nil {
 		t.Error("a page of nothing: no error")
 	}
 	if n := must(set.Size(t.Context()))(t); n != 260 {
