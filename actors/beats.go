@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 // beats is the durable half of the heartbeat actor.
@@ -126,7 +127,8 @@ func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
 	for _, c := range d.capsules {
 		q := c.cfg.Queues
 		info.Capsules = append(info.Capsules, beat.Capsule{
-			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency, Mode: q.Mode(), Queues: q.Names(), Weights: q.Weights(),
+			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency,
+			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
 		})
 	}
 	return info

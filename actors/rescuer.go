@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // rescuerPart is the path of the rescuer, and the part that Redis serves or does not.
@@ -63,7 +63,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 }
 
 // tellRescued counts and tells what a round has done, a broken one too.
-func (d *Daemon) tellRescued(got fetch.Rescued) {
+func (d *Daemon) tellRescued(got rescue.Round) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
 		d.events.tell(func() Event { return JobsRescued{At: time.Now(), Jobs: got.Units} })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 const (
@@ -75,7 +76,7 @@ func (c Config) Validate() error {
 		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
 	}
 	if len(c.Capsules) > 0 && c.Queues != nil {
-		bad("Queues", c.Queues.Names(), "nil, as there are Capsules: each has its own")
+		bad("Queues", queues.Names(c.Queues), "nil, as there are Capsules: each has its own")
 	}
 	strategies := supervised.Strategies{}
 	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
@@ -119,7 +120,7 @@ func (c Config) Validate() error {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
 		strategy(field+"Strategy", k.Strategy)
-		if k.Queues != nil && len(k.Queues.Names()) == 0 {
+		if k.Queues != nil && len(queues.Names(k.Queues)) == 0 {
 			bad(field+"Queues", "empty", "at least one queue")
 		}
 		if v, ok := k.Queues.(interface{ Validate() error }); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -325,7 +326,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				if err := limits.Queues(c.Queues.Names()); err != nil {
+				if err := limits.Queues(queues.Names(c.Queues)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -127,7 +127,8 @@ type popFirst struct {
 }
 
 func (f *popFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	for _, queue := range f.env.Queues.Names() {
+	for _, entry := range f.env.Queues.List() {
+		queue := entry.Queue
 		if payload, err := f.env.Redis.RPop(ctx, keys.Queue(queue)).Result(); err == nil {
 			f.env.Redis.RPush(ctx, keys.Queue(queue), payload)
 		}
