@@ -42,7 +42,7 @@ func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 // needs is what the rights that the daemon needs depend on. A fetcher of somebody
 // else's needs what it needs.
 func (d *Daemon) needs() rights.Daemon {
-	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != MetricsOff}
+	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != "off"}
 	for _, k := range d.cfg.Capsules {
 		n.Queues = append(n.Queues, queues.Names(k.Queues)...)
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)

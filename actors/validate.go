@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -65,8 +66,8 @@ func (c Config) Validate() error {
 	if c.MaxRetries < -1 {
 		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
 	}
-	if c.Metrics < MetricsBoth || c.Metrics > MetricsOff {
-		bad("Metrics", int(c.Metrics), "MetricsBoth, Metrics7, Metrics8 or MetricsOff")
+	if _, ok := dialects[c.Metrics]; !ok {
+		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")

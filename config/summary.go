@@ -33,7 +33,7 @@ func (s *Settings) Summary(w io.Writer) error {
 	if s.MaxRetries != 0 {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
-	line("metrics\t%s", s.Metrics)
+	line("metrics\t%s", cmp.Or(s.Metrics, "both"))
 	if len(s.Env) > 0 {
 		line("env\t%s", strings.Join(names(s.Env), " "))
 	}

@@ -18,7 +18,7 @@ const maxBacktrace = 8 << 20
 // keep them. It reads what any version of Sidekiq writes: a packed array, with
 // line feeds in it up to 7.2, or a plain one.
 func (r *JobRecord) ErrorBacktrace() ([]string, error) {
-	raw, ok := r.payload.Get("error_backtrace")
+	raw, ok := r.Payload.Get("error_backtrace")
 	if !ok || string(raw) == "null" {
 		return nil, nil
 	}

@@ -31,16 +31,16 @@ func (c *Counts) leave(n int, why error) {
 	}
 }
 
-// BulkOption narrows or follows an operation on many entries.
-type BulkOption func(*bulk)
+// Bulk narrows or follows an operation on many entries; the zero value does neither.
+type Bulk struct {
+	// Where chooses entries; the others stay and are not counted. Nil chooses all.
+	Where func(*SortedEntry) bool
 
-// Where chooses entries; the others stay and are not counted.
-func Where(match func(*SortedEntry) bool) BulkOption { return func(b *bulk) { b.match = match } }
-
-// Follow has fn called with each entry that was Done, after it was: to run death
-// handlers, or to show progress. A panic in fn does not end the operation; the
-// first one is its error in the end, a *troupe.PanicError.
-func Follow(fn func(*SortedEntry)) BulkOption { return func(b *bulk) { b.follow = fn } }
+	// Follow is called with each entry that was Done, after it was: to run death
+	// handlers, or to show progress. A panic in it does not end the operation; the
+	// first one is its error in the end, a *troupe.PanicError.
+	Follow func(*SortedEntry)
+}
 
 // RetryAll is SortedEntry.Retry for the whole set, the highest score first, as
 // with Sidekiq 6: retries that fail again meanwhile come back with a higher
@@ -50,15 +50,15 @@ func Follow(fn func(*SortedEntry)) BulkOption { return func(b *bulk) { b.follow 
 // moved in one atomic step, until the end of the set, of ctx, or an error. On an
 // error the counts hold but for the page that failed. Any number of them may run
 // at once.
-func (s *JobSet) RetryAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
-	return s.all(ctx, "retry all", opts, func(b *bulk, page []*SortedEntry) error {
+func (s *JobSet) RetryAll(ctx context.Context, b Bulk) (Counts, error) {
+	return s.all(ctx, "retry all", b, func(b *bulk, page []*SortedEntry) error {
 		return b.retry(ctx, page)
 	})
 }
 
 // KillAll is SortedEntry.Kill for the whole set.
-func (s *JobSet) KillAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
-	return s.all(ctx, "kill all", opts, func(b *bulk, page []*SortedEntry) error {
+func (s *JobSet) KillAll(ctx context.Context, b Bulk) (Counts, error) {
+	return s.all(ctx, "kill all", b, func(b *bulk, page []*SortedEntry) error {
 		there, err := s.kill(ctx, page)
 		if err == nil {
 			b.count(page, there)
@@ -69,8 +69,8 @@ func (s *JobSet) KillAll(ctx context.Context, opts ...BulkOption) (Counts, error
 
 // DeleteAll is SortedEntry.Delete for the whole set, entry by entry; see also
 // Clear.
-func (s *JobSet) DeleteAll(ctx context.Context, opts ...BulkOption) (Counts, error) {
-	return s.all(ctx, "delete all", opts, func(b *bulk, page []*SortedEntry) error {
+func (s *JobSet) DeleteAll(ctx context.Context, b Bulk) (Counts, error) {
+	return s.all(ctx, "delete all", b, func(b *bulk, page []*SortedEntry) error {
 		there, err := s.remove(ctx, page)
 		if err == nil {
 			b.count(page, there)
@@ -81,18 +81,14 @@ func (s *JobSet) DeleteAll(ctx context.Context, opts ...BulkOption) (Counts, err
 
 // bulk is an operation on many entries under way.
 type bulk struct {
+	Bulk
 	set    *JobSet
-	match  func(*SortedEntry) bool
-	follow func(*SortedEntry)
 	counts Counts
 	panics error // the first panic of follow
 }
 
-func (s *JobSet) all(ctx context.Context, verb string, opts []BulkOption, act func(*bulk, []*SortedEntry) error) (Counts, error) {
-	b := &bulk{set: s}
-	for _, opt := range opts {
-		opt(b)
-	}
+func (s *JobSet) all(ctx context.Context, verb string, with Bulk, act func(*bulk, []*SortedEntry) error) (Counts, error) {
+	b := &bulk{Bulk: with, set: s}
 	walk := setWalk{set: s, score: math.Inf(1)}
 	for {
 		page, err := walk.next(ctx)
@@ -109,13 +105,13 @@ func (s *JobSet) all(ctx context.Context, verb string, opts []BulkOption, act fu
 }
 
 func (b *bulk) choose(page []*SortedEntry) ([]*SortedEntry, error) {
-	if b.match == nil {
+	if b.Where == nil {
 		return page, nil
 	}
 	chosen := make([]*SortedEntry, 0, len(page))
 	err := shield("choose entries", func() {
 		for _, e := range page {
-			if b.match(e) {
+			if b.Where(e) {
 				chosen = append(chosen, e)
 			}
 		}
@@ -130,10 +126,10 @@ func (b *bulk) count(entries []*SortedEntry, there []bool) {
 			continue
 		}
 		b.counts.Done++
-		if b.follow == nil {
+		if b.Follow == nil {
 			continue
 		}
-		if err := shield("follow an entry", func() { b.follow(e) }); err != nil && b.panics == nil {
+		if err := shield("follow an entry", func() { b.Follow(e) }); err != nil && b.panics == nil {
 			b.panics = err
 		}
 	}
@@ -148,7 +144,7 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && e.err == nil && !isFault(err):
+		case err != nil && e.Err == nil && !isFault(err):
 			return err // the client was set up wrongly
 		case err != nil:
 			b.counts.leave(1, err)
@@ -208,7 +204,7 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 	pipe := s.i.rdb.Pipeline()
 	removed := make([]*redis.IntCmd, len(entries))
 	for i, e := range entries {
-		removed[i] = pipe.ZRem(ctx, s.name, e.raw)
+		removed[i] = pipe.ZRem(ctx, s.Name, e.Raw)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func TestTwoOperatorsRetryAll(t *testing.T) {
 	operators := []*inspect.Inspector{i, inspect.New(other)}
 	var counts [2]inspect.Counts
 	var errs [2]error
-	together(2, func(k int) { counts[k], errs[k] = operators[k].RetrySet().RetryAll(t.Context()) })
+	together(2, func(k int) { counts[k], errs[k] = operators[k].RetrySet.RetryAll(t.Context(), inspect.Bulk{}) })
 	ok(t, errors.Join(errs[:]...))
 	if counts[0].Done+counts[1].Done != jobs || rdb.Exists(t.Context(), "retry").Val() != 0 {
 		t.Errorf("got %+v", counts)
@@ -81,7 +81,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 	}
 	var done [5]int
 	single := func(i *inspect.Inspector, op func(*inspect.SortedEntry) (inspect.Outcome, error)) (n int) {
-		for e, err := range i.RetrySet().Each(t.Context()) {
+		for e, err := range i.RetrySet.Each(t.Context()) {
 			if err != nil {
 				t.Error(err)
 				return n
@@ -114,7 +114,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 				}
 			}
 		case 1:
-			c, err := i.RetrySet().RetryAll(t.Context())
+			c, err := i.RetrySet.RetryAll(t.Context(), inspect.Bulk{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -135,7 +135,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 	if sum != jobs || dead != done[4] || rdb.Exists(t.Context(), "retry").Val() != 0 {
 		t.Errorf("done %v, %d in all; %d are dead", done, sum, dead)
 	}
-	if c := must(i.DeadSet().RetryAll(t.Context()))(t); c.Done != dead {
+	if c := must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != dead {
 		t.Errorf("got %+v, want %d done", c, dead)
 	}
 	once(t, rdb, jobs)
@@ -154,7 +154,8 @@ func TestRetryAllPassesOverWhatCannotMove(t *testing.T) {
 			return next(ctx, p)
 		}
 	}))
-	i := inspect.New(rdb, inspect.WithClient(c))
+	i := inspect.New(rdb)
+	i.Client = c
 	ok(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
 	fill(t, rdb, "dead", 200)
 	var left []string
@@ -164,7 +165,7 @@ func TestRetryAllPassesOverWhatCannotMove(t *testing.T) {
 	left = append(left, `{"class":"Fails","args":[]}`, `{"class":"X"}`, `{"class":"X","args":[],"queue":"broken"}`)
 	add(t, rdb, "dead", 30, left...)
 	add(t, rdb, "dead", 30, `{"class":"Stopped","args":[1]}`, `{"class":"Stopped","args":[2]}`)
-	got := must(i.DeadSet().RetryAll(t.Context()))(t)
+	got := must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	if got.Fault == nil {
 		t.Error("no fault")
 	}
@@ -183,7 +184,7 @@ func TestRetryAllRunsTheHighestScoreFirst(t *testing.T) {
 	for n := range 120 {
 		add(t, rdb, "retry", float64(n), failed(n, "a", 0))
 	}
-	must(i.RetrySet().RetryAll(t.Context()))(t)
+	must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	got := jids(t, rdb, "a") // newest first: what runs last
 	if !slices.IsSorted(got) || len(got) != 120 {
 		t.Errorf("the queue holds %v", got)
@@ -195,15 +196,15 @@ func TestKillAllAndDeleteAll(t *testing.T) {
 	const jobs = 333
 	fill(t, rdb, "retry", jobs)
 	add(t, rdb, "retry", 7, "not a job")
-	odd := inspect.Where(func(e *inspect.SortedEntry) bool { return e.Err() == nil && e.Queue() == "b" })
+	odd := inspect.Bulk{Where: func(e *inspect.SortedEntry) bool { return e.Err == nil && e.Queue == "b" }}
 	var followed []string
-	follow := inspect.Follow(func(e *inspect.SortedEntry) { followed = append(followed, e.Raw()) })
+	follow := inspect.Bulk{Where: odd.Where, Follow: func(e *inspect.SortedEntry) { followed = append(followed, e.Raw) }}
 	inB := 0
 	for k := range jobs {
 		inB += k / 2 % 2
 	}
 
-	if c := must(i.RetrySet().KillAll(t.Context(), odd, follow))(t); c != (inspect.Counts{Done: inB}) {
+	if c := must(i.RetrySet.KillAll(t.Context(), follow))(t); c != (inspect.Counts{Done: inB}) {
 		t.Errorf("got %+v, want %d", c, inB)
 	}
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
@@ -212,13 +213,13 @@ func TestKillAllAndDeleteAll(t *testing.T) {
 	if !slices.Equal(dead, followed) || len(dead) != inB {
 		t.Errorf("%d are dead, %d were followed", len(dead), len(followed))
 	}
-	if c := must(i.RetrySet().DeleteAll(t.Context(), odd))(t); c != (inspect.Counts{}) {
+	if c := must(i.RetrySet.DeleteAll(t.Context(), odd))(t); c != (inspect.Counts{}) {
 		t.Errorf("got %+v", c)
 	}
-	if c := must(i.RetrySet().DeleteAll(t.Context()))(t); c != (inspect.Counts{Done: jobs + 1 - inB}) {
+	if c := must(i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: jobs + 1 - inB}) {
 		t.Errorf("got %+v", c)
 	}
-	if c := must(i.DeadSet().KillAll(t.Context()))(t); c != (inspect.Counts{Done: inB}) || int(rdb.ZCard(t.Context(), "dead").Val()) != inB {
+	if c := must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: inB}) || int(rdb.ZCard(t.Context(), "dead").Val()) != inB {
 		t.Errorf("killing the dead: %+v", c)
 	}
 }
@@ -231,9 +232,9 @@ func TestTwoOperatorsKillAndDeleteAll(t *testing.T) {
 	together(4, func(k int) {
 		var err error
 		if k%2 == 0 {
-			counts[k], err = i.RetrySet().KillAll(t.Context())
+			counts[k], err = i.RetrySet.KillAll(t.Context(), inspect.Bulk{})
 		} else {
-			counts[k], err = i.RetrySet().DeleteAll(t.Context())
+			counts[k], err = i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{})
 		}
 		if err != nil {
 			t.Error(err)
@@ -249,11 +250,11 @@ func TestAPanicOfTheCallersDoesNotEndTheWork(t *testing.T) {
 	i, rdb, _ := start(t)
 	fill(t, rdb, "retry", 120)
 	calls := 0
-	c, err := i.RetrySet().KillAll(t.Context(), inspect.Follow(func(*inspect.SortedEntry) { calls++; panic("boom") }))
+	c, err := i.RetrySet.KillAll(t.Context(), inspect.Bulk{Follow: func(*inspect.SortedEntry) { calls++; panic("boom") }})
 	if !errors.As(err, new(*troupe.PanicError)) || c.Done != 120 || calls != 120 {
 		t.Errorf("%+v, %d calls, %v", c, calls, err)
 	}
-	c, err = i.DeadSet().DeleteAll(t.Context(), inspect.Where(func(*inspect.SortedEntry) bool { panic("boom") }))
+	c, err = i.DeadSet.DeleteAll(t.Context(), inspect.Bulk{Where: func(*inspect.SortedEntry) bool { panic("boom") }})
 	if !errors.As(err, new(*troupe.PanicError)) || c != (inspect.Counts{}) || rdb.ZCard(t.Context(), "dead").Val() != 120 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -264,7 +265,7 @@ func TestACancelledContextEndsAnOperation(t *testing.T) {
 	fill(t, rdb, "retry", 300)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, err := i.RetrySet().RetryAll(ctx, inspect.Follow(func(*inspect.SortedEntry) { cancel() }))
+	c, err := i.RetrySet.RetryAll(ctx, inspect.Bulk{Follow: func(*inspect.SortedEntry) { cancel() }})
 	left := int(rdb.ZCard(t.Context(), "retry").Val())
 	if !errors.Is(err, context.Canceled) || c.Done == 0 || c.Done+left != 300 || left == 0 {
 		t.Errorf("%+v, %d left, %v", c, left, err)
@@ -278,15 +279,15 @@ func TestRetryAllWithoutMemory(t *testing.T) {
 	defer rdb.Close()
 	fill(t, rdb, "retry", 120)
 	ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	c, err := inspect.New(rdb).RetrySet().RetryAll(t.Context())
+	c, err := inspect.New(rdb).RetrySet.RetryAll(t.Context(), inspect.Bulk{})
 	if err == nil || c.Done+c.Left != 0 || rdb.ZCard(t.Context(), "retry").Val() != 120 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := inspect.New(rdb).RetrySet().KillAll(t.Context()); err == nil || rdb.ZCard(t.Context(), "retry").Val() != 120 {
+	if _, err := inspect.New(rdb).RetrySet.KillAll(t.Context(), inspect.Bulk{}); err == nil || rdb.ZCard(t.Context(), "retry").Val() != 120 {
 		t.Errorf("kill: %v", err)
 	}
 	ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	if c := must(inspect.New(rdb).RetrySet().RetryAll(t.Context()))(t); c.Done != 120 {
+	if c := must(inspect.New(rdb).RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != 120 {
 		t.Errorf("%+v", c)
 	}
 	once(t, rdb, 120)

@@ -29,10 +29,10 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 	for i, l := range lists {
 		groups[i] = &moving.Group{Key: keys.Queue(l.queue), Queue: l.queue}
 		for k, e := range l.entries {
-			groups[i].Members, groups[i].Payloads = append(groups[i].Members, e.raw), append(groups[i].Payloads, l.payloads[k])
+			groups[i].Members, groups[i].Payloads = append(groups[i].Members, e.Raw), append(groups[i].Payloads, l.payloads[k])
 		}
 	}
-	err := moving.Move(ctx, s.i.rdb, s.name, groups, moving.Death{})
+	err := moving.Move(ctx, s.i.rdb, s.Name, groups, moving.Death{})
 	for i, g := range groups {
 		l := &lists[i]
 		switch {
@@ -51,10 +51,10 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
 	g := moving.Group{Key: keys.Dead}
 	for _, e := range entries {
-		g.Members, g.Payloads = append(g.Members, e.raw), append(g.Payloads, e.deadText(now))
+		g.Members, g.Payloads = append(g.Members, e.Raw), append(g.Payloads, e.deadText(now))
 	}
-	death := moving.Death{Score: scores.Format(scores.Of(now)), Oldest: oldest, Keep: s.i.deadMax}
-	err := moving.Move(ctx, s.i.rdb, s.name, []*moving.Group{&g}, death)
+	death := moving.Death{Score: scores.Format(scores.Of(now)), Oldest: oldest, Keep: s.i.DeadMax}
+	err := moving.Move(ctx, s.i.rdb, s.Name, []*moving.Group{&g}, death)
 	if err = errors.Join(g.Fault, err); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestOnACluster(t *testing.T) {
 	}
 	must("set", rdb.Set(ctx, "queue:q2", "no list", 0).Err())
 
-	first, err := i.RetrySet().FindJob(ctx, fmt.Sprintf("%024x", 0))
+	first, err := i.RetrySet.FindJob(ctx, fmt.Sprintf("%024x", 0))
 	must("find", err)
 	outcome, err := first.Kill(ctx)
 	must("kill", err)
@@ -38,7 +38,7 @@ func TestOnACluster(t *testing.T) {
 	if outcome != inspect.Done || again != inspect.Gone || rdb.ZCard(ctx, "dead").Val() != 1 {
 		t.Errorf("killed: %v, again: %v", outcome, again)
 	}
-	counts, err := i.RetrySet().RetryAll(ctx)
+	counts, err := i.RetrySet.RetryAll(ctx, inspect.Bulk{})
 	must("retry all", err)
 	if counts.Done != 6 || counts.Left != 3 || rdb.ZCard(ctx, "retry").Val() != 3 || rdb.ZCard(ctx, keys.Moving("retry")).Val() != 0 {
 		t.Errorf("%+v, %d in the set", counts, rdb.ZCard(ctx, "retry").Val())
@@ -46,8 +46,8 @@ func TestOnACluster(t *testing.T) {
 	if score := rdb.ZRangeWithScores(ctx, "retry", 0, 0).Val(); len(score) != 1 || score[0].Score != 3 {
 		t.Errorf("what its queue refused: %v", score)
 	}
-	must("pause", i.Queue("q0").Pause(ctx))
-	summaries, err := i.QueueSummaries(ctx)
+	must("pause", i.Queue("q0").SetPaused(ctx, true))
+	summaries, err := i.Queues(ctx)
 	must("summaries", err)
 	if len(summaries) < 2 || summaries[0].Size != 3 || !summaries[0].Paused == !summaries[1].Paused {
 		t.Errorf("%+v", summaries)
@@ -97,8 +97,8 @@ func TestSuspectsOnACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := i.QueueSummaries(ctx)
-	stats, failed := i.SlowStats(ctx)
+	list, err := i.Queues(ctx)
+	stats, failed := i.Stats(ctx)
 	if err != nil || failed != nil || len(list) != 1 || list[0].Name != "q0.suspects" || list[0].Size != 2 || stats.Enqueued != 2 {
 		t.Errorf("%+v (%v), %+v (%v)", list, err, stats, failed)
 	}
@@ -107,7 +107,7 @@ func TestSuspectsOnACluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jids = append(jids, job.JID())
+		jids = append(jids, job.JID)
 	}
 	if len(jids) != 2 {
 		t.Errorf("jobs %q", jids)

@@ -14,13 +14,12 @@ const (
 	mailer    = "ActionMailer::MailDeliveryJob"
 )
 
-// DisplayClass returns what people are shown as the class: that of an ActiveJob
-// and not of its wrapper, UserMailer#welcome for a mail.
-func (r *JobRecord) DisplayClass() string {
-	if shown, ok := r.payload.String("display_class"); ok && shown != "" {
+// displayClass returns what people are shown as the class, see JobSummary.
+func (r *JobRecord) displayClass() string {
+	if shown, ok := r.Payload.String("display_class"); ok && shown != "" {
 		return shown
 	}
-	class := r.payload.DisplayClass()
+	class := r.Payload.DisplayClass()
 	if class == mailer || class == oldMailer {
 		if args := r.wrappedArgs(); len(args) >= 2 {
 			object, _ := wirejson.Text(args[0])
@@ -31,14 +30,13 @@ func (r *JobRecord) DisplayClass() string {
 	return class
 }
 
-// DisplayArgs returns what people are shown as the arguments, the text of an
-// array: those of an ActiveJob without its envelope, an encrypted one masked.
-func (r *JobRecord) DisplayArgs() json.RawMessage {
+// displayArgs returns what people are shown as the arguments, see JobSummary.
+func (r *JobRecord) displayArgs() json.RawMessage {
 	args := r.wrappedArgs()
 	switch {
-	case args != nil && r.payload.Wrapped() == oldMailer:
+	case args != nil && r.Payload.Wrapped() == oldMailer:
 		return array(args[min(3, len(args)):])
-	case args != nil && r.payload.Wrapped() == mailer:
+	case args != nil && r.Payload.Wrapped() == mailer:
 		if args = args[min(3, len(args)):]; len(args) == 0 {
 			return json.RawMessage("[]")
 		}
@@ -49,22 +47,22 @@ func (r *JobRecord) DisplayArgs() json.RawMessage {
 	case args != nil:
 		return array(args)
 	}
-	if sealed, ok := r.payload.Get("encrypt"); ok && string(sealed) != "false" && string(sealed) != "null" {
-		if args := wirejson.Elements(r.Args()); len(args) > 0 {
+	if sealed, ok := r.Payload.Get("encrypt"); ok && string(sealed) != "false" && string(sealed) != "null" {
+		if args := wirejson.Elements(r.args()); len(args) > 0 {
 			args[len(args)-1] = json.RawMessage(`"[encrypted data]"`)
 			return array(args)
 		}
 	}
-	return r.Args()
+	return r.args()
 }
 
 // wrappedArgs returns the arguments inside of an ActiveJob's envelope; nil for
 // other jobs.
 func (r *JobRecord) wrappedArgs() []json.RawMessage {
-	if r.payload.Wrapped() == "" || r.payload.HandlerClass() == r.payload.Class() {
+	if r.Payload.Wrapped() == "" || r.Payload.HandlerClass() == r.Payload.Class() {
 		return nil
 	}
-	args := wirejson.Elements(r.payload.Args())
+	args := wirejson.Elements(r.Payload.Args())
 	if len(args) == 0 {
 		return nil
 	}

@@ -5,13 +5,13 @@
 // by side, on jobs of either side.
 //
 //	i := inspect.New(rdb)
-//	for entry, err := range i.RetrySet().Each(ctx) {
+//	for entry, err := range i.RetrySet.Each(ctx) {
 //		if err != nil {
 //			return err
 //		}
-//		if entry.Payload().Class() == "Billing::ChargeCard" {
+//		if entry.Payload.Class() == "Billing::ChargeCard" {
 //			outcome, err := entry.Retry(ctx)
-//			fmt.Println(entry.JID(), outcome, err)
+//			fmt.Println(entry.JID, outcome, err)
 //		}
 //	}
 //

@@ -34,34 +34,27 @@ var (
 // each one atomic step: see Outcome.
 type SortedEntry struct {
 	JobRecord
-	set   *JobSet
-	score float64
-	gone  atomic.Bool // as far as we know
+	Set   *JobSet   // that the entry was found in
+	Score float64   // the exact score
+	At    time.Time // the score as a time, exact to the microsecond
+
+	gone atomic.Bool // as far as we know
 }
 
 func (s *JobSet) entry(raw string, score float64) *SortedEntry {
-	return &SortedEntry{JobRecord: newRecord(raw, ""), set: s, score: score}
+	return &SortedEntry{JobRecord: newRecord(raw, ""), Set: s, Score: score, At: timeOf(scores.Format(score))}
 }
-
-// Set returns the set that the entry was found in.
-func (e *SortedEntry) Set() *JobSet { return e.set }
-
-// Score returns the exact score.
-func (e *SortedEntry) Score() float64 { return e.score }
-
-// At returns the score as a time, exact to the microsecond.
-func (e *SortedEntry) At() time.Time { return timeOf(scores.Format(e.score)) }
 
 // Key returns SCORE-JID, the name of the entry in the addresses of Sidekiq's
 // pages and for JobSet.Lookup. Entries without a jid that share a score share
 // their key.
-func (e *SortedEntry) Key() string { return scores.Format(e.score) + "-" + e.JID() }
+func (e *SortedEntry) Key() string { return scores.Format(e.Score) + "-" + e.JID }
 
 // Delete removes the entry.
 func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
-	n, err := e.set.i.rdb.ZRem(ctx, e.set.name, e.raw).Result()
+	n, err := e.Set.i.rdb.ZRem(ctx, e.Set.Name, e.Raw).Result()
 	if err != nil {
-		return Gone, e.set.wrap("delete an entry", err)
+		return Gone, e.Set.wrap("delete an entry", err)
 	}
 	e.gone.Store(true)
 	return outcomeOf(n > 0), nil
@@ -73,18 +66,18 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	const verb = "reschedule an entry"
 	score, err := scoreOf(at)
 	if err != nil {
-		return Gone, e.set.wrap(verb, err)
+		return Gone, e.Set.wrap(verb, err)
 	}
-	pipe := e.set.i.rdb.TxPipeline()
-	before := pipe.ZScore(ctx, e.set.name, e.raw)
-	pipe.Do(ctx, "zadd", e.set.name, "xx", score, e.raw)
+	pipe := e.Set.i.rdb.TxPipeline()
+	before := pipe.ZScore(ctx, e.Set.Name, e.Raw)
+	pipe.Do(ctx, "zadd", e.Set.Name, "xx", score, e.Raw)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return Gone, e.set.wrap(verb, err)
+		return Gone, e.Set.wrap(verb, err)
 	}
 	if before.Err() != nil {
 		return Gone, nil
 	}
-	e.set.wake(ctx)
+	e.Set.wake(ctx)
 	return Done, nil
 }
 
@@ -105,9 +98,9 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 // becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
 // show it otherwise. Death handlers are the caller's, who may run them after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
-	there, err := e.set.kill(ctx, []*SortedEntry{e})
+	there, err := e.Set.kill(ctx, []*SortedEntry{e})
 	if err != nil {
-		return Gone, e.set.wrap("kill an entry", err)
+		return Gone, e.Set.wrap("kill an entry", err)
 	}
 	return outcomeOf(there[0]), nil
 }
@@ -115,7 +108,7 @@ func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
 func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Outcome, error) {
 	p, err := e.prepare(ctx, time.Now(), retry)
 	if err != nil {
-		return Gone, e.set.wrap(verb, err)
+		return Gone, e.Set.wrap(verb, err)
 	}
 	if p == nil {
 		outcome, err := e.Delete(ctx)
@@ -125,25 +118,25 @@ func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Out
 		return outcome, err
 	}
 	lists := []list{{queue: p.Queue(), entries: []*SortedEntry{e}, payloads: [][]byte{p.Bytes()}}}
-	if err := e.set.enqueue(ctx, lists); err != nil {
-		return Gone, e.set.wrap(verb, err)
+	if err := e.Set.enqueue(ctx, lists); err != nil {
+		return Gone, e.Set.wrap(verb, err)
 	}
 	if lists[0].fault != nil {
-		return Gone, e.set.wrap(verb, lists[0].fault)
+		return Gone, e.Set.wrap(verb, lists[0].fault)
 	}
 	return outcomeOf(lists[0].there[0]), nil
 }
 
 // prepare makes what goes into the queue; nil if middleware has stopped it.
 func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*troupe.Payload, error) {
-	if e.err != nil {
-		return nil, e.err
+	if e.Err != nil {
+		return nil, e.Err
 	}
-	p := e.payload.Clone()
+	p := e.Payload.Clone()
 	if count, ok := p.Int("retry_count"); ok && retry {
 		p.SetInt("retry_count", count-1)
 	}
-	return e.set.i.client.Prepare(ctx, p, now)
+	return e.Set.i.Client.Prepare(ctx, p, now)
 }
 
 // list is what goes into one queue in one step.
@@ -162,13 +155,13 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 	if moving.Needed(s.i.rdb) {
 		return s.enqueueOnCluster(ctx, lists)
 	}
-	names := []string{s.name, keys.Queues}
+	names := []string{s.Name, keys.Queues}
 	var args []any
 	for _, l := range lists {
 		names = append(names, keys.Queue(l.queue))
 		args = append(args, l.queue, len(l.entries))
 		for i, e := range l.entries {
-			args = append(args, e.raw, l.payloads[i])
+			args = append(args, e.Raw, l.payloads[i])
 		}
 	}
 	reply, err := enqueueScript.Run(ctx, s.i.rdb, names, args...).StringSlice()
@@ -202,10 +195,10 @@ func gone(entries []*SortedEntry) {
 // deadText is what the dead set gets for the entry: its bytes, but for JSON that is
 // no object, which Sidekiq could not show there.
 func (e *SortedEntry) deadText(now time.Time) string {
-	if e.err == nil {
-		return e.raw
+	if e.Err == nil {
+		return e.Raw
 	}
-	return string(notajob.Keep([]byte(e.raw), "", now, troupe.TimestampsFloat))
+	return string(notajob.Keep([]byte(e.Raw), "", now, troupe.TimestampsFloat))
 }
 
 // kill moves entries of the set into the dead set in one step and returns which
@@ -213,24 +206,24 @@ func (e *SortedEntry) deadText(now time.Time) string {
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
 	oldest, limit := "", any("")
-	if s.i.deadTimeout > 0 {
-		oldest = scores.Format(scores.Of(now.Add(-s.i.deadTimeout)))
+	if s.i.DeadTimeout > 0 {
+		oldest = scores.Format(scores.Of(now.Add(-s.i.DeadTimeout)))
 	}
-	if s.i.deadMax > 0 {
-		limit = s.i.deadMax
+	if s.i.DeadMax > 0 {
+		limit = s.i.DeadMax
 	}
-	if moving.Needed(s.i.rdb) && s.name != keys.Dead {
+	if moving.Needed(s.i.rdb) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, oldest)
 	}
 	args := []any{scores.Format(scores.Of(now)), oldest, limit}
 	for _, e := range entries {
 		text := e.deadText(now)
-		if text == e.raw {
+		if text == e.Raw {
 			text = ""
 		}
-		args = append(args, e.raw, text)
+		args = append(args, e.Raw, text)
 	}
-	reply, err := killScript.Run(ctx, s.i.rdb, []string{s.name, keys.Dead}, args...).Text()
+	reply, err := killScript.Run(ctx, s.i.rdb, []string{s.Name, keys.Dead}, args...).Text()
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,10 @@ const someTime = 1995225036.2125871
 // entry adds a member to a set and finds it again.
 func entry(t *testing.T, rdb *redis.Client, set *inspect.JobSet, raw string) *inspect.SortedEntry {
 	t.Helper()
-	add(t, rdb, set.Name(), someTime, raw)
+	add(t, rdb, set.Name, someTime, raw)
 	for e, err := range set.Each(t.Context()) {
 		ok(t, err)
-		if e.Raw() == raw {
+		if e.Raw == raw {
 			return e
 		}
 	}
@@ -47,7 +47,7 @@ func TestRetryCounts(t *testing.T) {
 	} {
 		i, rdb, _ := start(t)
 		raw := `{"retry":true,"queue":"a","class":"X","args":[1e3,"é<\u0001"],"jid":"j"` + tt.before + `,"failed_at":1.50,"created_at":1.5,"enqueued_at":2.25,"custom":{"b" :1}}`
-		e := entry(t, rdb, i.RetrySet(), raw)
+		e := entry(t, rdb, i.RetrySet, raw)
 		if got := must(e.Retry(t.Context()))(t); got != inspect.Done {
 			t.Fatalf("got %v", got)
 		}
@@ -66,7 +66,7 @@ func TestRetryCounts(t *testing.T) {
 
 func TestAddToQueueKeepsTheCountAndIgnoresAt(t *testing.T) {
 	i, rdb, _ := start(t)
-	e := entry(t, rdb, i.RetrySet(), `{"class":"X","args":[],"retry_count":2,"at":9e9,"jid":"j","created_at":1.5}`)
+	e := entry(t, rdb, i.RetrySet, `{"class":"X","args":[],"retry_count":2,"at":9e9,"jid":"j","created_at":1.5}`)
 	if got := must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
 		t.Fatalf("got %v", got)
 	}
@@ -92,10 +92,10 @@ func TestOperationsNameAnEntryByItsBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, rdb, _ := start(t)
-			e := entry(t, rdb, i.RetrySet(), failed(1, "a", 0))
+			e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
 			// one with the same score and jid, failed once more, and a neighbour
-			ok(t, rdb.ZRem(t.Context(), "retry", e.Raw()).Err())
-			add(t, rdb, "retry", e.Score(), failed(1, "a", 1), failed(2, "a", 0))
+			ok(t, rdb.ZRem(t.Context(), "retry", e.Raw).Err())
+			add(t, rdb, "retry", e.Score, failed(1, "a", 1), failed(2, "a", 0))
 			before := snapshot(t, rdb)
 			if got := must(op(t.Context(), e))(t); got != inspect.Gone {
 				t.Errorf("got %v", got)
@@ -103,12 +103,12 @@ func TestOperationsNameAnEntryByItsBytes(t *testing.T) {
 			if diff := cmp.Diff(before, snapshot(t, rdb)); diff != "" {
 				t.Errorf("-before +after:\n%s", diff)
 			}
-			add(t, rdb, "retry", e.Score(), e.Raw())
+			add(t, rdb, "retry", e.Score, e.Raw)
 			if got := must(op(t.Context(), e))(t); got != inspect.Done {
 				t.Errorf("got %v", got)
 			}
 			for n, raw := range []string{failed(1, "a", 1), failed(2, "a", 0)} {
-				if score, err := rdb.ZScore(t.Context(), "retry", raw).Result(); err != nil || score != e.Score() {
+				if score, err := rdb.ZScore(t.Context(), "retry", raw).Result(); err != nil || score != e.Score {
 					t.Errorf("neighbour %d: %v, %v", n, score, err)
 				}
 			}
@@ -119,7 +119,7 @@ func TestOperationsNameAnEntryByItsBytes(t *testing.T) {
 func TestRescheduleMovesTheScoreOnly(t *testing.T) {
 	i, rdb, _ := start(t)
 	raw := `{ "class":"X","args":[1E3] }` // not as Ruby would write it
-	e := entry(t, rdb, i.ScheduledSet(), raw)
+	e := entry(t, rdb, i.ScheduledSet, raw)
 	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer wakeups.Close()
 	must(wakeups.Receive(t.Context()))(t)
@@ -141,19 +141,21 @@ func TestRescheduleMovesTheScoreOnly(t *testing.T) {
 func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 	raw := "\xff not a job"
 	for _, tt := range []struct {
-		name    string
-		max     int
-		timeout time.Duration
-		want    int
+		name string
+		set  func(*inspect.Inspector)
+		want int
 	}{
-		{"defaults", 0, 0, 7}, {"number", 5, 0, 4}, {"age", 0, time.Hour, 4}, {"unbounded", -1, -1, 9},
+		{"defaults", func(*inspect.Inspector) {}, 7},
+		{"number", func(i *inspect.Inspector) { i.DeadMax = 5 }, 4},
+		{"age", func(i *inspect.Inspector) { i.DeadTimeout = time.Hour }, 4},
+		{"unbounded", func(i *inspect.Inspector) { i.DeadMax, i.DeadTimeout = 0, -1 }, 9},
 	} {
-		i, rdb, _ := start(t, inspect.WithDeadLimits(tt.max, tt.timeout))
+		i, rdb, _ := start(t, tt.set)
 		now := time.Now()
 		for n, age := range []time.Duration{0, 1, 30, 2 * 60, 3 * 60, 4 * 60, 181 * 24 * 60, 1e6} {
 			add(t, rdb, "dead", scores.Of(now.Add(-age*time.Minute)), failed(n, "a", 3))
 		}
-		e := entry(t, rdb, i.RetrySet(), raw)
+		e := entry(t, rdb, i.RetrySet, raw)
 		if got := must(e.Kill(t.Context()))(t); got != inspect.Done {
 			t.Fatalf("got %v", got)
 		}
@@ -169,11 +171,11 @@ func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 // Killing what is dead moves it to now, and does not lose it.
 func TestKillInTheDeadSet(t *testing.T) {
 	i, rdb, _ := start(t)
-	e := entry(t, rdb, i.DeadSet(), failed(1, "a", 3))
+	e := entry(t, rdb, i.DeadSet, failed(1, "a", 3))
 	if got := must(e.Kill(t.Context()))(t); got != inspect.Done {
 		t.Errorf("got %v", got)
 	}
-	if got := fmt.Sprint(snapshot(t, rdb)); got != "map[dead:[now "+e.Raw()+"]]" {
+	if got := fmt.Sprint(snapshot(t, rdb)); got != "map[dead:[now "+e.Raw+"]]" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -205,9 +207,10 @@ func TestWhatCannotBeQueuedStays(t *testing.T) {
 		{`{"class":"X","args":[],"queue":"broken"}`, nil},
 	} {
 		rdb, _ := redistest.New(t)
-		i := inspect.New(rdb, inspect.WithClient(client.New(rdb, fails)))
+		i := inspect.New(rdb)
+		i.Client = client.New(rdb, fails)
 		ok(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
-		e := entry(t, rdb, i.DeadSet(), tt.raw)
+		e := entry(t, rdb, i.DeadSet, tt.raw)
 		before := snapshot(t, rdb)
 		got, err := e.Retry(t.Context())
 		if err == nil || got != inspect.Gone || tt.want != nil && !errors.As(err, tt.want) {
@@ -233,17 +236,18 @@ func TestMiddlewareAndTimestampsOfTheClient(t *testing.T) {
 			return next(ctx, p)
 		}
 	}))
-	i := inspect.New(rdb, inspect.WithClient(c))
-	e := entry(t, rdb, i.RetrySet(), failed(1, "a", 0))
+	i := inspect.New(rdb)
+	i.Client = c
+	e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
 	if got := must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
 		t.Errorf("got %v", got)
 	}
 	jobs, _, err := i.Queue("moved").Page(t.Context(), 0, 9)
 	ok(t, err)
-	if at, isInt := jobs[0].Payload().Int("enqueued_at"); !isInt || at < 1e12 {
-		t.Errorf("got %s", jobs[0].Raw())
+	if at, isInt := jobs[0].Payload.Int("enqueued_at"); !isInt || at < 1e12 {
+		t.Errorf("got %s", jobs[0].Raw)
 	}
-	e = entry(t, rdb, i.RetrySet(), `{"class":"Stopped","args":[]}`)
+	e = entry(t, rdb, i.RetrySet, `{"class":"Stopped","args":[]}`)
 	for _, want := range []inspect.Outcome{inspect.Stopped, inspect.Gone} {
 		if got := must(e.Retry(t.Context()))(t); got != want {
 			t.Errorf("got %v, want %v", got, want)
@@ -258,7 +262,7 @@ func TestMiddlewareAndTimestampsOfTheClient(t *testing.T) {
 func TestRetryWithABrokenListOfQueues(t *testing.T) {
 	i, rdb, _ := start(t)
 	ok(t, rdb.Set(t.Context(), "queues", "x", 0).Err())
-	e := entry(t, rdb, i.RetrySet(), failed(1, "a", 0))
+	e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
 	if got := must(e.Retry(t.Context()))(t); got != inspect.Done || !slices.Equal(jids(t, rdb, "a"), []string{jid(1)}) {
 		t.Errorf("got %v", got)
 	}

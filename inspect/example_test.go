@@ -31,12 +31,12 @@ func Example() {
 	}
 
 	i := inspect.New(rdb)
-	for entry, err := range i.ScheduledSet().Each(ctx) {
+	for entry, err := range i.ScheduledSet.Each(ctx) {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("%s%s in %v\n", entry.DisplayClass(), entry.Args(), time.Until(entry.At()).Round(time.Hour))
-		switch string(entry.Args()) {
+		fmt.Printf("%s%s in %v\n", entry.Payload.Class(), entry.Payload.Args(), time.Until(entry.At).Round(time.Hour))
+		switch string(entry.Payload.Args()) {
 		case "[2]":
 			outcome, err := entry.Delete(ctx)
 			fmt.Println("delete:", outcome, err)
@@ -51,9 +51,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	size, err := i.Queue("reports").Size(ctx)
-	fmt.Println(stats.ScheduledSize, "scheduled,", size, "queued", err)
-	_, err = i.DeadSet().FindJob(ctx, "0d6ec0d6a7e2450f8a158dc8")
+	reports, err := i.Queue("reports").Summary(ctx)
+	fmt.Println(stats.ScheduledSize, "scheduled,", reports.Size, "queued", err)
+	_, err = i.DeadSet.FindJob(ctx, "0d6ec0d6a7e2450f8a158dc8")
 	fmt.Println("not dead:", errors.Is(err, inspect.ErrNotFound))
 	// Output:
 	// Report[2] in 3h0m0s
@@ -81,9 +81,9 @@ func ExampleJobSet_RetryAll() {
 	}
 
 	i := inspect.New(rdb)
-	counts, err := i.DeadSet().RetryAll(ctx, inspect.Where(func(e *inspect.SortedEntry) bool {
-		return e.Payload().Class() == "Mail"
-	}))
+	counts, err := i.DeadSet.RetryAll(ctx, inspect.Bulk{Where: func(e *inspect.SortedEntry) bool {
+		return e.Payload.Class() == "Mail"
+	}})
 	fmt.Println(counts.Done, counts.Left, err)
 	// Output: 2 0 <nil>
 }

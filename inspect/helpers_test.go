@@ -29,10 +29,14 @@ type tb interface {
 	Context() context.Context
 }
 
-func start(t *testing.T, opts ...inspect.Option) (*inspect.Inspector, *redis.Client, string) {
+func start(t *testing.T, set ...func(*inspect.Inspector)) (*inspect.Inspector, *redis.Client, string) {
 	t.Helper()
 	rdb, url := redistest.New(t)
-	return inspect.New(rdb, opts...), rdb, url
+	i := inspect.New(rdb)
+	for _, fn := range set {
+		fn(i)
+	}
+	return i, rdb, url
 }
 
 // ruby runs a script with the API of the real Sidekiq and returns the values
@@ -220,6 +224,8 @@ func jids(t tb, rdb *redis.Client, queue string) (ids []string) {
 	}
 	return ids
 }
+
+func third[T, U any](_ T, _ U, err error) error { return err }
 
 func second[T any](_ T, err error) error { return err }
 

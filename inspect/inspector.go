@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Errors that say why there is nothing to return or to do.
@@ -26,64 +27,51 @@ var (
 )
 
 // Inspector is the entry to the data API. It keeps nothing in memory and is
-// safe for concurrent use, as are the values it returns.
+// safe for concurrent use, as are the values it returns. Its fields may be set before the
+// first use.
 type Inspector struct {
-	rdb         redis.UniversalClient
-	client      *client.Client
-	deadMax     int
-	deadTimeout time.Duration
+	// Client is the client whose middleware, defaults and timestamps apply to jobs that
+	// go back into a queue (SortedEntry.Retry and AddToQueue).
+	Client *client.Client
+
+	// DeadMax and DeadTimeout bound the dead set whenever something is killed: it keeps
+	// DeadMax-1 entries, as Sidekiq does, none older than DeadTimeout. 0 and less mean
+	// unbounded.
+	DeadMax     int
+	DeadTimeout time.Duration
+
+	// RetrySet holds the jobs that have failed and wait; score: the next attempt.
+	RetrySet *JobSet
+	// ScheduledSet holds the jobs pushed for later; score: when they are due.
+	ScheduledSet *JobSet
+	// DeadSet holds the jobs that will not run again by themselves, some of them bytes
+	// that are no job; score: the time of death.
+	DeadSet *JobSet
+
+	rdb redis.UniversalClient
 }
 
-// Option configures an Inspector.
-type Option func(*Inspector)
-
-// WithClient gives the client whose middleware, defaults and timestamps apply
-// to jobs that go back into a queue (SortedEntry.Retry and AddToQueue). Without
-// it they get those of client.New(rdb).
-func WithClient(c *client.Client) Option { return func(i *Inspector) { i.client = c } }
-
-// WithDeadLimits bounds the dead set whenever something is killed: it keeps
-// max-1 entries, as Sidekiq does, none older than timeout. 0 means 10,000 and
-// 180 days, below 0 unbounded.
-func WithDeadLimits(maxJobs int, timeout time.Duration) Option {
-	return func(i *Inspector) { i.deadMax, i.deadTimeout = maxJobs, timeout }
-}
-
-// New returns an Inspector of the database of rdb, which is never closed here.
-// Nothing is sent.
-func New(rdb redis.UniversalClient, opts ...Option) *Inspector {
-	i := &Inspector{rdb: rdb}
-	for _, opt := range opts {
-		opt(i)
-	}
-	if i.client == nil {
-		i.client = client.New(rdb)
-	}
-	if i.deadMax == 0 {
-		i.deadMax = 10_000
-	}
-	if i.deadTimeout == 0 {
-		i.deadTimeout = 180 * 24 * time.Hour
-	}
+// New returns an Inspector of the database of rdb, which is never closed here, with
+// client.New(rdb) and a dead set of 10,000 jobs and 180 days. Nothing is sent.
+func New(rdb redis.UniversalClient) *Inspector {
+	i := &Inspector{rdb: rdb, Client: client.New(rdb), DeadMax: 10_000, DeadTimeout: 180 * 24 * time.Hour}
+	i.RetrySet, i.ScheduledSet, i.DeadSet = &JobSet{keys.Retry, i}, &JobSet{keys.Schedule, i}, &JobSet{keys.Dead, i}
 	return i
 }
 
 // Outcome is what became of an entry that was to be moved.
-type Outcome int
+type Outcome string
 
 // The outcomes of an operation on one entry.
 const (
 	// Gone: it was no longer there with these bytes; nothing was done.
-	Gone Outcome = iota
+	Gone Outcome = "gone"
 	// Done: this call has done it.
-	Done
+	Done Outcome = "done"
 	// Stopped: client middleware has stopped the job on its way to the queue. It
 	// has been removed from the set, as with Sidekiq.
-	Stopped
+	Stopped Outcome = "stopped"
 )
-
-// String returns "gone", "done" or "stopped".
-func (o Outcome) String() string { return [...]string{"gone", "done", "stopped"}[o] }
 
 // scanPage is the COUNT of the scans, as in Sidekiq.
 const scanPage = 100

@@ -17,21 +17,21 @@ func TestKillMakesAJobOfJSONThatIsNoObject(t *testing.T) {
 	add(t, rdb, "dead", someTime, texts[:3]...)
 	add(t, rdb, "schedule", 5, texts[3:]...)
 	add(t, rdb, "schedule", 6, failed(1, "a", 0), "not a job")
-	if got := must(i.ScheduledSet().KillAll(t.Context()))(t); got.Done != 5 {
+	if got := must(i.ScheduledSet.KillAll(t.Context(), inspect.Bulk{}))(t); got.Done != 5 {
 		t.Errorf("%+v", got)
 	}
-	if got := must(i.DeadSet().KillAll(t.Context(), inspect.Where(func(e *inspect.SortedEntry) bool { return e.Err() != nil })))(t); got.Done != 4 {
+	if got := must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{Where: func(e *inspect.SortedEntry) bool { return e.Err != nil }}))(t); got.Done != 4 {
 		t.Errorf("%+v", got)
 	}
 	var seen []string
-	for _, e := range all(t, i.DeadSet().Each(t.Context())) {
-		if e.Raw() == "not a job" || e.JID() == jid(1) {
+	for _, e := range all(t, i.DeadSet.Each(t.Context())) {
+		if e.Raw == "not a job" || e.JID == jid(1) {
 			continue
 		}
 		var args []string
-		ok(t, json.Unmarshal(e.DisplayArgs(), &args))
-		if e.Err() != nil || e.DisplayClass() != "Troupe::NotAJob" || e.Queue() != "default" || len(args) != 1 {
-			t.Fatalf("%s: %v", e.Raw(), e.Err())
+		ok(t, json.Unmarshal(e.Summary().Args, &args))
+		if e.Err != nil || e.Summary().Class != "Troupe::NotAJob" || e.Queue != "default" || len(args) != 1 {
+			t.Fatalf("%s: %v", e.Raw, e.Err)
 		}
 		seen = append(seen, args[0])
 	}

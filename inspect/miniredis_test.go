@@ -38,33 +38,30 @@ func TestOnTheEmbeddedServer(t *testing.T) {
 		t.Errorf("the queue has shown %d", n)
 	}
 	must(i.Queue("a").Clear(ctx))(t)
-	e := must(i.RetrySet().FindJob(ctx, jid(7)))(t)
-	if _, err := i.RetrySet().Lookup(ctx, e.Key()); err != nil {
+	e := must(i.RetrySet.FindJob(ctx, jid(7)))(t)
+	if _, err := i.RetrySet.Lookup(ctx, e.Key()); err != nil {
 		t.Error(err)
 	}
 	for _, op := range []func() (inspect.Outcome, error){
-		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At()) },
+		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At) },
 		func() (inspect.Outcome, error) { return e.Kill(ctx) },
-		func() (inspect.Outcome, error) { return must(i.DeadSet().FindJob(ctx, jid(7)))(t).Retry(ctx) },
+		func() (inspect.Outcome, error) { return must(i.DeadSet.FindJob(ctx, jid(7)))(t).Retry(ctx) },
 	} {
 		if got := must(op())(t); got != inspect.Done {
 			t.Errorf("got %v", got)
 		}
 	}
-	if c := must(i.RetrySet().RetryAll(ctx))(t); c.Done != 199 {
+	if c := must(i.RetrySet.RetryAll(ctx, inspect.Bulk{}))(t); c.Done != 199 {
 		t.Errorf("%+v", c)
 	}
 	once(t, rdb, 200)
-	if s := must(i.Stats(ctx))(t); s.DeadSize != 1 || s.ProcessesSize != 3 {
-		t.Errorf("%+v", s)
-	}
-	if s := must(i.SlowStats(ctx))(t); s.Enqueued != 200 || s.WorkersSize != 5 {
+	if s := must(i.Stats(ctx))(t); s.DeadSize != 1 || s.ProcessesSize != 3 || s.Enqueued != 200 || s.WorkersSize != 5 {
 		t.Errorf("%+v", s)
 	}
 	if set := must(i.Processes(ctx))(t); len(set) != 3 {
 		t.Errorf("%d processes", len(set))
 	}
-	must(i.QueueSummaries(ctx))(t)
+	must(i.Queues(ctx))(t)
 	must(i.Works(ctx))(t)
 	must(i.Fetchers(ctx))(t)
 }

@@ -33,6 +33,7 @@ type Process struct {
 	Busy     int       // jobs that run
 	Beat     time.Time // of the last heartbeat
 	Stopping bool      // quiet: it fetches nothing more
+	Leader   bool      // it leads, by Sidekiq Enterprise
 	RSS      int64     // memory in KB
 	RTT      time.Duration
 
@@ -53,49 +54,37 @@ type Capsule struct {
 	Weights     map[string]int // by queue; 0 in strict mode
 }
 
-// ProcessSet is a list of processes.
-type ProcessSet []*Process
-
-// TotalConcurrency returns how many jobs the fleet can run at once.
-func (s ProcessSet) TotalConcurrency() (n int) {
-	for _, p := range s {
-		n += p.Concurrency
-	}
-	return n
-}
-
-// TotalRSS returns the memory of all processes in KB.
-func (s ProcessSet) TotalRSS() (kb int64) {
-	for _, p := range s {
-		kb += p.RSS
-	}
-	return kb
-}
+// leaderKey names the leading process of Sidekiq Enterprise.
+const leaderKey = "dear-leader"
 
 // Processes returns all live processes, by identity. Before that it takes those
-// without a heartbeat off the list of Sidekiq, as Cleanup does.
-func (i *Inspector) Processes(ctx context.Context) (ProcessSet, error) {
-	if _, err := i.Cleanup(ctx); err != nil {
+// without a heartbeat off the list of Sidekiq, unless anybody has done so within the last
+// minute.
+func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
+	if _, err := beat.Cleanup(ctx, i.rdb); err != nil {
 		return nil, err
 	}
 	ids, err := i.members(ctx, keys.Processes)
-	cmds := make([]redis.Cmder, len(ids))
+	cmds := make([]redis.Cmder, len(ids), len(ids)+1)
 	for n, id := range ids {
 		cmds[n] = hmget(ctx, id)
 	}
+	leader := redis.NewStringCmd(ctx, "get", leaderKey)
+	cmds = append(cmds, leader)
 	if err == nil {
 		err = i.pipelined(ctx, cmds)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	var set ProcessSet
+	var all []*Process
 	for n, id := range ids {
 		if p := i.process(id, cmds[n].(*redis.SliceCmd).Val()); p != nil {
-			set = append(set, p)
+			p.Leader = id == leader.Val()
+			all = append(all, p)
 		}
 	}
-	return set, nil
+	return all, nil
 }
 
 // Process returns the live process of that identity, or ErrNotFound.
@@ -104,27 +93,15 @@ func (i *Inspector) Process(ctx context.Context, identity string) (*Process, err
 	listed := pipe.SIsMember(ctx, keys.Processes, identity)
 	fields := hmget(ctx, identity)
 	_ = pipe.Process(ctx, fields) // only queues it
+	leader := pipe.Get(ctx, leaderKey)
 	if _, err := pipe.Exec(ctx); err != nil && !absent(err) {
 		return nil, fmt.Errorf("read process %s: %w", identity, err)
 	}
 	if p := i.process(identity, fields.Val()); p != nil && listed.Val() {
+		p.Leader = identity == leader.Val()
 		return p, nil
 	}
 	return nil, fmt.Errorf("read process %s: %w", identity, ErrNotFound)
-}
-
-// Cleanup takes processes that have not beaten for a minute off the list and
-// returns how many they were; 0 if anybody has done so within the last minute.
-func (i *Inspector) Cleanup(ctx context.Context) (int, error) { return beat.Cleanup(ctx, i.rdb) }
-
-// Leader returns the identity of the leading process of Sidekiq Enterprise, ""
-// if there is none.
-func (i *Inspector) Leader(ctx context.Context) (string, error) {
-	id, err := i.rdb.Get(ctx, "dear-leader").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("read the leader: %w", err)
-	}
-	return id, nil
 }
 
 // Tree returns the supervision tree of a process of ours as JSON, as of its last

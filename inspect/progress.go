@@ -23,20 +23,14 @@ type Claim struct {
 	Key     string // the list in Redis, the oldest job at the right
 	Queue   string // the jobs were fetched from, and go back to
 	Suspect bool   // they were fetched from the suspects of the queue
+	Waiting bool   // it is a waiting list
 	Size    int64
 
 	// Since is when the jobs were taken; of a waiting list, when its oldest one was
 	// pushed. The zero time if that is not known.
 	Since time.Time
-}
 
-// Waiting tells whether it is a waiting list.
-func (c *Claim) Waiting() bool { return strings.HasPrefix(c.Field, "w") }
-
-// InProgress is a job that a Fetcher has taken.
-type InProgress struct {
-	*Claim
-	Job JobRecord
+	i *Inspector
 }
 
 // How much is read at once.
@@ -72,31 +66,24 @@ func (i *Inspector) Claims(ctx context.Context) iter.Seq2[*Claim, error] {
 	}
 }
 
-// InProgress walks through the jobs in progress of all Fetchers: those that run, those that
-// are about to, and those of processes that have died. The oldest of a list come first. It
-// ends after an error, and changes nothing. A job that is settled meanwhile may hide others
-// of its list.
-func (i *Inspector) InProgress(ctx context.Context) iter.Seq2[*InProgress, error] {
-	return func(yield func(*InProgress, error) bool) {
-		for c, err := range i.Claims(ctx) {
-			if err != nil {
-				yield(nil, err)
+// Each walks through the jobs of the list, the oldest first. It ends after an error, and
+// changes nothing. A job that is settled meanwhile may hide others of its list.
+func (c *Claim) Each(ctx context.Context) iter.Seq2[*JobRecord, error] {
+	return func(yield func(*JobRecord, error) bool) {
+		for at := 0; ; at += claimPage {
+			page, err := c.i.rdb.LRange(ctx, c.Key, int64(-at-claimPage), int64(-at-1)).Result()
+			if err != nil && !absent(err) {
+				yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 				return
 			}
-			for at := 0; ; at += claimPage {
-				page, err := i.rdb.LRange(ctx, c.Key, int64(-at-claimPage), int64(-at-1)).Result()
-				if err != nil && !absent(err) {
-					yield(nil, fmt.Errorf("list jobs in progress: %w", err))
+			for _, raw := range slices.Backward(page) {
+				r := newRecord(raw, "")
+				if !yield(&r, nil) {
 					return
 				}
-				for _, raw := range slices.Backward(page) {
-					if !yield(&InProgress{c, newRecord(raw, "")}, nil) {
-						return
-					}
-				}
-				if len(page) < claimPage {
-					break
-				}
+			}
+			if len(page) < claimPage {
+				return
 			}
 		}
 	}
@@ -122,7 +109,7 @@ func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, 
 					f.Fenced = f.Fenced || strings.HasPrefix(value, "fenced")
 					continue
 				}
-				all = append(all, newClaim(f, s, field, value))
+				all = append(all, i.newClaim(f, s, field, value))
 			}
 			cmds = cmds[1:]
 		}
@@ -132,8 +119,8 @@ func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, 
 }
 
 // newClaim reads what a place says of a list.
-func newClaim(f *Fetcher, s slot, field, value string) *Claim {
-	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value}
+func (i *Inspector) newClaim(f *Fetcher, s slot, field, value string) *Claim {
+	c := &Claim{Fetcher: f, Field: field, Key: s.List(f.ID, field), Queue: value, Waiting: strings.HasPrefix(field, "w"), i: i}
 	if at := strings.LastIndexByte(value, ' '); at >= 0 {
 		c.Queue = value[:at]
 		if ms, err := strconv.ParseInt(value[at+1:], 10, 64); err == nil {
@@ -143,7 +130,7 @@ func newClaim(f *Fetcher, s slot, field, value string) *Claim {
 	if !slices.Contains(s.queues, c.Queue) {
 		c.Queue, c.Suspect = strings.CutSuffix(c.Queue, keys.SuspectsSuffix)
 	}
-	if c.Waiting() {
+	if c.Waiting {
 		c.Since = time.Time{} // the list was opened then
 	}
 	return c
@@ -151,7 +138,7 @@ func newClaim(f *Fetcher, s slot, field, value string) *Claim {
 
 // byAge sorts claims by number of their call, and waiting lists behind them.
 func byAge(a, b *Claim) int {
-	switch wa, wb := a.Waiting(), b.Waiting(); {
+	switch wa, wb := a.Waiting, b.Waiting; {
 	case wa && wb:
 		return cmp.Compare(a.Field, b.Field)
 	case wa:
@@ -170,7 +157,7 @@ func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, er
 	cmds := make([]redis.Cmder, 0, 2*len(claims))
 	for _, c := range claims {
 		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", c.Key))
-		if c.Waiting() {
+		if c.Waiting {
 			cmds = append(cmds, redis.NewStringCmd(ctx, "lindex", c.Key, -1))
 		}
 	}
@@ -181,9 +168,10 @@ func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, er
 	for _, c := range claims {
 		c.Size = cmds[0].(*redis.IntCmd).Val()
 		cmds = cmds[1:]
-		if c.Waiting() {
+		if c.Waiting {
 			oldest := newRecord(cmds[0].(*redis.StringCmd).Val(), "")
-			c.Since, cmds = oldest.EnqueuedAt(), cmds[1:]
+			cmds = cmds[1:]
+			c.Since, _ = oldest.Payload.Time("enqueued_at")
 		}
 		if c.Size > 0 {
 			out = append(out, c)

@@ -32,13 +32,13 @@ func lists(t *testing.T, i *inspect.Inspector) (lists []string) {
 	t.Helper()
 	for _, c := range all(t, i.Claims(t.Context())) {
 		kind := "claim"
-		if c.Waiting() {
+		if c.Waiting {
 			kind = "waiting list"
 		}
 		if c.Suspect {
 			kind += " of suspects"
 		}
-		if age := time.Since(c.Since); !c.Waiting() && (age < -time.Minute || age > time.Minute) {
+		if age := time.Since(c.Since); !c.Waiting && (age < -time.Minute || age > time.Minute) {
 			t.Errorf("taken %s ago", age)
 		}
 		lists = append(lists, fmt.Sprint(c.Fetcher.Process, " ", kind, " ", c.Queue, " ", c.Size))
@@ -49,8 +49,10 @@ func lists(t *testing.T, i *inspect.Inspector) (lists []string) {
 // jobsInProgress are the arguments of all jobs.
 func jobsInProgress(t *testing.T, i *inspect.Inspector) (jobs []string) {
 	t.Helper()
-	for _, j := range all(t, i.InProgress(t.Context())) {
-		jobs = append(jobs, j.Fetcher.Process+" "+j.Queue+" "+string(j.Job.Args()))
+	for _, c := range all(t, i.Claims(t.Context())) {
+		for _, job := range all(t, c.Each(t.Context())) {
+			jobs = append(jobs, c.Fetcher.Process+" "+c.Queue+" "+string(job.Summary().Args))
+		}
 	}
 	return jobs
 }
@@ -109,7 +111,7 @@ func TestInProgress(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for _, c := range all(t, i.Claims(ctx)) {
-		if since := time.Unix(1695224881, 75e7); c.Waiting() && !c.Since.Equal(since) {
+		if since := time.Unix(1695224881, 75e7); c.Waiting && !c.Since.Equal(since) {
 			t.Errorf("pushed %s, want %s", c.Since, since)
 		}
 	}
@@ -141,12 +143,18 @@ func TestALongListInProgress(t *testing.T) {
 			t.Fatalf("got %d: %q", len(jobs), jobs)
 		}
 	}
-	for range i.InProgress(ctx) {
+	claim := all(t, i.Claims(ctx))[0]
+	for range claim.Each(ctx) {
 		break // only the first
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	for _, err := range i.InProgress(ctx) {
+	for _, err := range i.Claims(ctx) {
+		if err == nil {
+			t.Error("listed without a context")
+		}
+	}
+	for _, err := range claim.Each(ctx) {
 		if err == nil {
 			t.Error("read without a context")
 		}

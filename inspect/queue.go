@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -20,46 +19,57 @@ import (
 // Queue is one queue. It need not exist: a queue without jobs is no key in
 // Redis.
 type Queue struct {
+	Name string // the bare name
 	i    *Inspector
-	name string
 }
 
 // Queue returns the queue of that bare name ("default").
-func (i *Inspector) Queue(name string) *Queue { return &Queue{i, name} }
+func (i *Inspector) Queue(name string) *Queue { return &Queue{name, i} }
 
 // key is the queue's list. On a cluster the suspects of a queue are in its slot.
 func (q *Queue) key() string {
-	if name, ok := strings.CutSuffix(q.name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
+	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
 		return keys.ClusterSuspects(name)
 	}
-	return keys.Queue(q.name)
-}
-
-// Queues returns all queues that were ever pushed to and not cleared since,
-// by name.
-func (i *Inspector) Queues(ctx context.Context) ([]*Queue, error) {
-	names, err := i.members(ctx, keys.Queues)
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	queues := make([]*Queue, len(names))
-	for n, name := range names {
-		queues[n] = i.Queue(name)
-	}
-	return queues, nil
+	return keys.Queue(q.Name)
 }
 
 // QueueSummary is what a list of queues shows of one.
 type QueueSummary struct {
-	Name    string
-	Size    int64
-	Latency time.Duration // see Queue.Latency
-	Paused  bool
+	*Queue
+	Size   int64 // jobs that wait
+	Paused bool  // the queue is in the set of paused ones
+
+	// Latency is how long the oldest job has waited: the time since its enqueued_at, or
+	// created_at if it has none; 0 if the queue is empty, or what is there is no job.
+	Latency time.Duration
 }
 
-// QueueSummaries returns all queues, the fullest first.
-func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) {
+// Queues returns all queues that were ever pushed to and not cleared since, the fullest
+// first.
+func (i *Inspector) Queues(ctx context.Context) ([]QueueSummary, error) {
 	names, err := i.members(ctx, keys.Queues)
+	var all []QueueSummary
+	if err == nil {
+		all, err = i.summaries(ctx, names)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	slices.SortStableFunc(all, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
+	return all, nil
+}
+
+// Summary returns what a list of queues shows of this one.
+func (q *Queue) Summary(ctx context.Context) (QueueSummary, error) {
+	one, err := q.i.summaries(ctx, []string{q.Name})
+	if err != nil {
+		return QueueSummary{Queue: q}, q.wrap("summary", err)
+	}
+	return one[0], nil
+}
+
+func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSummary, error) {
 	const each = 3
 	cmds := make([]redis.Cmder, 0, each*len(names))
 	for _, name := range names {
@@ -68,68 +78,36 @@ func (i *Inspector) QueueSummaries(ctx context.Context) ([]QueueSummary, error) 
 			redis.NewStringCmd(ctx, "lindex", i.Queue(name).key(), -1),
 			redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
 	}
-	if err == nil {
-		err = i.pipelined(ctx, cmds)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("summarize queues: %w", err)
+	if err := i.pipelined(ctx, cmds); err != nil {
+		return nil, err
 	}
 	out := make([]QueueSummary, len(names))
 	for n, name := range names {
 		out[n] = QueueSummary{
-			Name:    name,
+			Queue:   i.Queue(name),
 			Size:    cmds[each*n].(*redis.IntCmd).Val(),
 			Latency: latencyOf(cmds[each*n+1].(*redis.StringCmd).Val()),
 			Paused:  cmds[each*n+2].(*redis.BoolCmd).Val(),
 		}
 	}
-	slices.SortStableFunc(out, func(a, b QueueSummary) int { return cmp.Compare(b.Size, a.Size) })
 	return out, nil
 }
 
-// Name returns the bare name.
-func (q *Queue) Name() string { return q.name }
-
-// Size returns the number of jobs that wait.
-func (q *Queue) Size(ctx context.Context) (int64, error) {
-	n, err := q.i.rdb.LLen(ctx, q.key()).Result()
-	return n, q.wrap("size", err)
-}
-
-// Latency returns how long the oldest job has waited: the time since its
-// enqueued_at, or created_at if it has none; 0 if the queue is empty, or what
-// is there is no job.
-func (q *Queue) Latency(ctx context.Context) (time.Duration, error) {
-	oldest, err := q.i.rdb.LIndex(ctx, q.key(), -1).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+// SetPaused makes every fetch from now on pass the queue over, or take from it again, in
+// all of troupe's processes and in those of Sidekiq Pro. What is in progress goes on, and
+// jobs can still be pushed. A queue that is as it should be stays so.
+func (q *Queue) SetPaused(ctx context.Context, paused bool) error {
+	if !paused {
+		return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())
 	}
-	return latencyOf(oldest), q.wrap("latency", err)
-}
-
-// Paused tells whether the queue is in the set of paused ones.
-func (q *Queue) Paused(ctx context.Context) (bool, error) {
-	paused, err := q.i.rdb.SIsMember(ctx, keys.Paused, q.name).Result()
-	return paused, q.wrap("paused", err)
-}
-
-// Pause makes every fetch from now on pass the queue over, in all of troupe's
-// processes and in those of Sidekiq Pro. What is in progress goes on, and jobs can
-// still be pushed. A queue that is paused already stays so.
-func (q *Queue) Pause(ctx context.Context) error {
-	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.name).Err())
-}
-
-// Unpause ends a Pause; a queue that was not paused stays as it is.
-func (q *Queue) Unpause(ctx context.Context) error {
-	return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.name).Err())
+	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.Name).Err())
 }
 
 // Page returns limit jobs from offset on, the newest first, and how many there
 // are in all.
 func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob, size int64, err error) {
 	if offset < 0 || limit < 1 {
-		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.name, offset, limit)
+		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
 	}
 	pipe := q.i.rdb.TxPipeline()
 	length := pipe.LLen(ctx, q.key())
@@ -143,30 +121,13 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 	return jobs, length.Val(), nil
 }
 
-// FindJob returns the newest job with that id, or ErrNotFound. It walks
-// through the queue.
-func (q *Queue) FindJob(ctx context.Context, jid string) (*QueuedJob, error) {
-	if jid == "" {
-		return nil, q.wrap("find a job without a jid", ErrNotFound)
-	}
-	for job, err := range q.Each(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if job.JID() == jid {
-			return job, nil
-		}
-	}
-	return nil, q.wrap("find "+jid, ErrNotFound)
-}
-
 // Clear deletes all jobs of the queue, and the queue from the list of queues,
 // and returns how many jobs there were. What is running is not touched.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
 	pipe := q.i.apart()
 	size := pipe.LLen(ctx, q.key())
 	pipe.Unlink(ctx, q.key())
-	pipe.SRem(ctx, keys.Queues, q.name)
+	pipe.SRem(ctx, keys.Queues, q.Name)
 	_, err := pipe.Exec(ctx)
 	return size.Val(), q.wrap("clear", err)
 }
@@ -206,13 +167,13 @@ type QueuedJob struct {
 // Job returns the job with these bytes, to Delete it, whether or not it is in
 // the queue.
 func (q *Queue) Job(raw string) *QueuedJob {
-	return &QueuedJob{JobRecord: newRecord(raw, q.name), q: q}
+	return &QueuedJob{JobRecord: newRecord(raw, q.Name), q: q}
 }
 
 // Delete removes this very job, by its bytes. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
-	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.raw).Result()
+	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.Raw).Result()
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
 	}
@@ -222,7 +183,7 @@ func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
 
 func (q *Queue) wrap(verb string, err error) error {
 	if err != nil {
-		return fmt.Errorf("queue %s: %s: %w", q.name, verb, err)
+		return fmt.Errorf("queue %s: %s: %w", q.Name, verb, err)
 	}
 	return nil
 }

@@ -22,13 +22,15 @@ func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {
 	ok(t, rdb.SAdd(t.Context(), "paused", "a").Err())
 	var names []string
 	for _, q := range must(i.Queues(t.Context()))(t) {
-		names = append(names, fmt.Sprint(q.Name(), must(q.Size(t.Context()))(t), must(q.Paused(t.Context()))(t)))
+		one := must(i.Queue(q.Name).Summary(t.Context()))(t)
+		names = append(names, fmt.Sprint(one.Name, one.Size, one.Paused))
 	}
+	slices.Sort(names)
 	if got := fmt.Sprint(names); got != "[a1 true b1 false empty0 false full2 false]" {
 		t.Errorf("got %s", got)
 	}
 	names = nil
-	for _, s := range must(i.QueueSummaries(t.Context()))(t) {
+	for _, s := range must(i.Queues(t.Context()))(t) {
 		names = append(names, fmt.Sprint(s.Name, s.Size, s.Paused, s.Latency > 0))
 	}
 	if got := fmt.Sprint(names); got != "[full2 false true a1 true true b1 false true empty0 false false]" {
@@ -43,8 +45,8 @@ func TestPauseAndUnpause(t *testing.T) {
 	is := func(want string) {
 		t.Helper()
 		var got []string
-		for _, s := range must(i.QueueSummaries(t.Context()))(t) {
-			got = append(got, fmt.Sprint(s.Name, s.Paused, must(i.Queue(s.Name).Paused(t.Context()))(t)))
+		for _, s := range must(i.Queues(t.Context()))(t) {
+			got = append(got, fmt.Sprint(s.Name, s.Paused, must(i.Queue(s.Name).Summary(t.Context()))(t).Paused))
 		}
 		slices.Sort(got)
 		if fmt.Sprint(got) != want {
@@ -52,21 +54,21 @@ func TestPauseAndUnpause(t *testing.T) {
 		}
 	}
 	for range 2 {
-		ok(t, i.Queue("a").Pause(t.Context()))
+		ok(t, i.Queue("a").SetPaused(t.Context(), true))
 		is("[atrue true bfalse false]")
 	}
 	if got := must(rdb.SMembers(t.Context(), "paused").Result())(t); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the set has %q", got)
 	}
 	for range 2 {
-		ok(t, i.Queue("a").Unpause(t.Context()))
+		ok(t, i.Queue("a").SetPaused(t.Context(), false))
 		is("[afalse false bfalse false]")
 	}
 	ok(t, rdb.Set(t.Context(), "paused", "x", 0).Err())
-	if err := i.Queue("a").Pause(t.Context()); err == nil {
+	if err := i.Queue("a").SetPaused(t.Context(), true); err == nil {
 		t.Error("no error of a key of a wrong type")
 	}
-	if err := i.Queue("a").Unpause(t.Context()); err == nil {
+	if err := i.Queue("a").SetPaused(t.Context(), false); err == nil {
 		t.Error("no error of a key of a wrong type")
 	}
 }
@@ -77,26 +79,18 @@ func TestQueuePagesAreNewestFirst(t *testing.T) {
 	q := i.Queue("a")
 	page, size, err := q.Page(t.Context(), 0, 2)
 	ok(t, err)
-	if size != 4 || len(page) != 2 || page[0].Raw() != "{" || page[1].JID() != jid(3) {
+	if size != 4 || len(page) != 2 || page[0].Raw != "{" || page[1].JID != jid(3) {
 		t.Errorf("got %d of %d", len(page), size)
 	}
-	if page[0].Err() == nil || page[0].Payload().Class() != "" || string(page[0].Args()) != `["{"]` || page[0].Queue() != "a" {
-		t.Errorf("what is no job is shown as %s", page[0].Args())
+	if page[0].Err == nil || page[0].Payload.Class() != "" || string(page[0].Summary().Args) != `["{"]` || page[0].Queue != "a" {
+		t.Errorf("what is no job is shown as %s", page[0].Summary().Args)
 	}
-	if page, _, _ = q.Page(t.Context(), 3, 10); len(page) != 1 || page[0].JID() != jid(1) {
+	if page, _, _ = q.Page(t.Context(), 3, 10); len(page) != 1 || page[0].JID != jid(1) {
 		t.Errorf("the last page has %d", len(page))
 	}
 	for _, bad := range [][2]int{{-1, 1}, {0, 0}} {
 		if _, _, err := q.Page(t.Context(), bad[0], bad[1]); err == nil {
 			t.Errorf("page %v: no error", bad)
-		}
-	}
-	if j := must(q.FindJob(t.Context(), jid(2)))(t); string(j.Args()) != "[2]" {
-		t.Errorf("found %s", j.Raw())
-	}
-	for _, id := range []string{jid(9), ""} {
-		if _, err := q.FindJob(t.Context(), id); !errors.Is(err, inspect.ErrNotFound) {
-			t.Errorf("find %q: %v", id, err)
 		}
 	}
 }
@@ -164,7 +158,7 @@ func TestEachOfEqualJobs(t *testing.T) {
 	var got []string
 	for j, err := range i.Queue("a").Each(t.Context()) {
 		ok(t, err)
-		got = append(got, j.Raw())
+		got = append(got, j.Raw)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("shown %d of %d", len(got), len(want))
@@ -203,8 +197,8 @@ func TestEachOfALiveQueue(t *testing.T) {
 		var order []string
 		for j, err := range i.Queue("a").Each(ctx) {
 			ok(t, err)
-			shown[j.Raw()]++
-			order = append(order, j.Raw())
+			shown[j.Raw]++
+			order = append(order, j.Raw)
 			if rapid.IntRange(0, 19).Draw(t, "busy") != 0 {
 				continue
 			}
@@ -221,7 +215,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 				raw := rapid.SampledFrom(order).Draw(t, "shown")
 				removed(raw, rdb.LRem(ctx, "queue:a", 1, raw).Err())
 			case 4:
-				removed(j.Raw(), second(j.Delete(ctx)))
+				removed(j.Raw, second(j.Delete(ctx)))
 			}
 			if next > 3000 {
 				break
@@ -252,7 +246,7 @@ func TestEachAfterWhatItShowedIsGone(t *testing.T) {
 		n := 0
 		for j, err := range i.Queue("a").Each(t.Context()) {
 			ok(t, err)
-			shown[j.JID()]++
+			shown[j.JID]++
 			if n++; n != 150 {
 				continue
 			}

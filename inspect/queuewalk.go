@@ -77,7 +77,7 @@ func (w *queueWalk) anchor(window []string, end int) int {
 	for n, job := range slices.Backward(w.seen) {
 		place, best := end-len(w.seen)+n, -1
 		for i, raw := range window {
-			if raw == job.raw && (best < 0 || abs(i-place) < abs(best-place)) {
+			if raw == job.Raw && (best < 0 || abs(i-place) < abs(best-place)) {
 				best = i
 			}
 		}
@@ -101,7 +101,7 @@ func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, 
 	}
 	last := len(w.seen) - 1
 	for _, n := range []int{last, last / 2, 0} {
-		at, found, err := find(w.seen[n].raw, 1)
+		at, found, err := find(w.seen[n].Raw, 1)
 		if err != nil {
 			return false, err
 		}

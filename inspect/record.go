@@ -7,83 +7,89 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// JobRecord is a job as it stands in Redis. It never changes.
+// JobRecord is a job as it stands in Redis. Its fields are for reading: Raw is what the
+// operations name the job by.
 //
-// Bytes that are no job (the dead set holds such) are a record, too: without
-// class, jid and times, and with the bytes as the only argument.
+// Bytes that are no job (the dead set holds such) are a record, too: with an empty payload.
 type JobRecord struct {
-	raw     string
-	payload *troupe.Payload
-	err     error
-	queue   string // the queue it stands in, "" elsewhere
+	Raw   string // the exact bytes
+	JID   string // "" if it has none
+	Queue string // the queue that the job stands in, or, in a set, its field "queue"
+
+	// Payload is the parsed job, the empty one for bytes that are no job. It must not be
+	// edited; see its Clone.
+	Payload *troupe.Payload
+
+	// Err is nil for a job, and for bytes that are none the *troupe.PayloadError that
+	// says why.
+	Err error
 }
 
 func newRecord(raw, queue string) JobRecord {
-	r := JobRecord{raw: raw, queue: queue}
+	r := JobRecord{Raw: raw, Queue: queue}
 	p, err := troupe.ParsePayload([]byte(raw))
 	if err != nil {
-		r.payload, r.err = new(troupe.Payload), err
+		r.Payload, r.Err = new(troupe.Payload), err
 		return r
 	}
-	r.payload = p
+	r.Payload, r.JID = p, p.JID()
+	if queue == "" {
+		r.Queue = p.Queue()
+	}
 	return r
 }
 
-// Raw returns the exact bytes.
-func (r *JobRecord) Raw() string { return r.raw }
+// JobSummary is what a list of jobs shows of one.
+type JobSummary struct {
+	// Class is that of an ActiveJob and not of its wrapper, UserMailer#welcome for a mail.
+	Class string
 
-// Payload returns the parsed job, the empty one for bytes that are no job. It
-// must not be edited; see its Clone.
-func (r *JobRecord) Payload() *troupe.Payload { return r.payload }
+	// Args is the text of an array: the arguments of an ActiveJob without its envelope,
+	// an encrypted one masked; for bytes that are no job an array with them as a string,
+	// as Sidekiq shows them; nil if there are none. Those of the payload are
+	// Payload.Args.
+	Args json.RawMessage
 
-// Err is nil for a job, and for bytes that are none the *troupe.PayloadError
-// that says why.
-func (r *JobRecord) Err() error { return r.err }
+	Tags []string // labels
 
-// JID returns the job's id, "" if it has none.
-func (r *JobRecord) JID() string { return r.payload.JID() }
+	CreatedAt  time.Time // when the job was first pushed, else EnqueuedAt
+	EnqueuedAt time.Time // when it was last put into a queue; the zero time if it never was
 
-// Queue returns the queue that the job stands in, or, in a set, its field
-// "queue".
-func (r *JobRecord) Queue() string {
-	if r.queue != "" {
-		return r.queue
-	}
-	return r.payload.Queue()
+	// Latency is the time since EnqueuedAt, or since CreatedAt if that is missing; 0 if
+	// both are. It is below 0 for a time written by a clock ahead of ours.
+	Latency time.Duration
+
+	// Of the last failure; "" if the job never failed. See also ErrorBacktrace.
+	ErrorClass, ErrorMessage string
 }
 
-// Args returns the text of the arguments; for bytes that are no job an array
-// with them as a string, as Sidekiq shows them, and nil if there are none.
-func (r *JobRecord) Args() json.RawMessage {
-	if r.err == nil {
-		return r.payload.Args()
+// Summary returns what people are shown of the job.
+func (r *JobRecord) Summary() JobSummary {
+	s := JobSummary{Class: r.displayClass(), Args: r.displayArgs(), Tags: r.Payload.Tags(), Latency: r.latency()}
+	s.EnqueuedAt, _ = r.Payload.Time("enqueued_at")
+	s.CreatedAt = s.EnqueuedAt
+	if t, ok := r.Payload.Time("created_at"); ok {
+		s.CreatedAt = t
+	}
+	s.ErrorClass, _ = r.Payload.String("error_class")
+	s.ErrorMessage, _ = r.Payload.String("error_message")
+	return s
+}
+
+// args returns the text of the arguments, an array with the bytes if they are no job.
+func (r *JobRecord) args() json.RawMessage {
+	if r.Err == nil {
+		return r.Payload.Args()
 	}
 	var p troupe.Payload
-	p.SetString("raw", r.raw)
+	p.SetString("raw", r.Raw)
 	text, _ := p.Get("raw")
 	return json.RawMessage("[" + string(text) + "]")
 }
 
-// EnqueuedAt is when the job was last put into a queue; the zero time if it
-// never was.
-func (r *JobRecord) EnqueuedAt() time.Time {
-	t, _ := r.payload.Time("enqueued_at")
-	return t
-}
-
-// CreatedAt is when the job was first pushed, else EnqueuedAt.
-func (r *JobRecord) CreatedAt() time.Time {
-	if t, ok := r.payload.Time("created_at"); ok {
-		return t
-	}
-	return r.EnqueuedAt()
-}
-
-// Latency is the time since EnqueuedAt, or since created_at if it is missing;
-// 0 if both are. It is below 0 for a time written by a clock ahead of ours.
-func (r *JobRecord) Latency() time.Duration {
+func (r *JobRecord) latency() time.Duration {
 	for _, key := range [...]string{"enqueued_at", "created_at"} {
-		if t, ok := r.payload.Time(key); ok {
+		if t, ok := r.Payload.Time(key); ok {
 			return time.Since(t)
 		}
 	}
@@ -95,20 +101,5 @@ func latencyOf(raw string) time.Duration {
 		return 0
 	}
 	r := newRecord(raw, "")
-	return r.Latency()
-}
-
-// Tags returns the job's labels.
-func (r *JobRecord) Tags() []string { return r.payload.Tags() }
-
-// ErrorClass returns the class of the last failure, "" if the job never failed.
-func (r *JobRecord) ErrorClass() string {
-	s, _ := r.payload.String("error_class")
-	return s
-}
-
-// ErrorMessage returns the message of the last failure.
-func (r *JobRecord) ErrorMessage() string {
-	s, _ := r.payload.String("error_message")
-	return s
+	return r.latency()
 }

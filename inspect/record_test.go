@@ -21,17 +21,20 @@ func record(t *testing.T, raw string) *inspect.QueuedJob {
 
 func TestRecordFields(t *testing.T) {
 	r := record(t, `{"class":"A::B","queue":"own","args":[1e3, "é"],"jid":"j","created_at":1695224882207,"enqueued_at":1695224883.5,"tags":["x",5,"é"],"error_class":"E","error_message":"m\n"}`)
-	got := fmt.Sprintf("%s %s %s %v %v %q %s %q", r.JID(), r.Queue(), r.Args(), r.CreatedAt().UnixMilli(), r.EnqueuedAt().UnixMilli(), r.Tags(), r.ErrorClass(), r.ErrorMessage())
+	s := r.Summary()
+	got := fmt.Sprintf("%s %s %s %v %v %q %s %q", r.JID, r.Queue, s.Args, s.CreatedAt.UnixMilli(), s.EnqueuedAt.UnixMilli(), s.Tags, s.ErrorClass, s.ErrorMessage)
 	want := `j q [1e3, "é"] 1695224882207 1695224883500 ["x" "é"] E "m\n"`
-	if got != want || r.Err() != nil {
+	if got != want || r.Err != nil {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	r = record(t, `{"enqueued_at":5.5}`)
-	if !r.CreatedAt().Equal(time.UnixMilli(5500)) || r.Args() != nil || r.Tags() != nil || r.ErrorClass() != "" {
+	s = r.Summary()
+	if !s.CreatedAt.Equal(time.UnixMilli(5500)) || s.Args != nil || s.Tags != nil || s.ErrorClass != "" {
 		t.Errorf("got %+v", r)
 	}
 	r = record(t, `{"tags":"x","args":{}}`)
-	if !r.CreatedAt().IsZero() || !r.EnqueuedAt().IsZero() || r.Tags() != nil || string(r.DisplayArgs()) != "{}" {
+	s = r.Summary()
+	if !s.CreatedAt.IsZero() || !s.EnqueuedAt.IsZero() || s.Tags != nil || string(s.Args) != "{}" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -92,8 +95,8 @@ func TestDisplay(t *testing.T) {
 		{`{"class":"A","encrypt":true,"args":[]}`, "A", `[]`},
 	} {
 		r := record(t, tt.raw)
-		if r.DisplayClass() != tt.class || string(r.DisplayArgs()) != tt.args {
-			t.Errorf("%s:\n got %s %s\nwant %s %s", tt.raw, r.DisplayClass(), r.DisplayArgs(), tt.class, tt.args)
+		if r.Summary().Class != tt.class || string(r.Summary().Args) != tt.args {
+			t.Errorf("%s:\n got %s %s\nwant %s %s", tt.raw, r.Summary().Class, r.Summary().Args, tt.class, tt.args)
 		}
 	}
 }

@@ -56,7 +56,7 @@ Sidekiq::Client.push("class" => "Later", "args" => [2], "at" => 1695225033.53522
 
 // view is what the script below prints of an entry or a job.
 func view(r *inspect.JobRecord) []any {
-	class, _ := r.Payload().String("class")
+	class, _ := r.Payload.String("class")
 	orNil := func(s string) any {
 		if s == "" {
 			return nil
@@ -73,13 +73,18 @@ func view(r *inspect.JobRecord) []any {
 	if err != nil {
 		lines = []string{err.Error()}
 	}
-	created := unix(r.CreatedAt())
+	s := r.Summary()
+	created := unix(s.CreatedAt)
 	if created == nil {
 		created = 0.0
 	}
+	args := r.Payload.Args()
+	if r.Err != nil {
+		args = s.Args
+	}
 	return []any{
-		r.Raw(), orNil(class), orNil(r.JID()), orNil(r.Queue()), r.Args(), orNil(r.DisplayClass()), r.DisplayArgs(),
-		unix(r.EnqueuedAt()), created, append([]string{}, r.Tags()...), lines,
+		r.Raw, orNil(class), orNil(r.JID), orNil(r.Queue), args, orNil(s.Class), s.Args,
+		unix(s.EnqueuedAt), created, append([]string{}, s.Tags...), lines,
 	}
 }
 
@@ -91,11 +96,11 @@ def entry(e) = [e.score.to_s, e.at.to_f, e.error?] + view(e)
 `
 
 func entryView(e *inspect.SortedEntry) []any {
-	score := scores.Format(e.Score())
+	score := scores.Format(e.Score)
 	if !strings.Contains(score, ".") {
 		score += ".0" // Ruby's text of a whole float
 	}
-	return append([]any{score, scores.Of(e.At()), e.ErrorClass() != ""}, view(&e.JobRecord)...)
+	return append([]any{score, scores.Of(e.At), e.Summary().ErrorClass != ""}, view(&e.JobRecord)...)
 }
 
 func entryViews(entries []*inspect.SortedEntry) []any {
@@ -138,8 +143,8 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 		return v
 	}
 
-	s, slow := must(i.Stats(ctx))(t), must(i.SlowStats(ctx))(t)
-	same(t, "stats", []any{s.Processed, s.Failed, s.ScheduledSize, s.RetrySize, s.DeadSize, s.ProcessesSize, slow.WorkersSize, slow.Enqueued}, next())
+	s := must(i.Stats(ctx))(t)
+	same(t, "stats", []any{s.Processed, s.Failed, s.ScheduledSize, s.RetrySize, s.DeadSize, s.ProcessesSize, s.WorkersSize, s.Enqueued}, next())
 	history := func(days []inspect.DayStats) any {
 		var processed, failed []any
 		for _, d := range days {
@@ -151,36 +156,38 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 	same(t, "history", history(must(i.History(ctx, 30, today))(t)), next())
 	same(t, "history of 2020", history(must(i.History(ctx, 3, time.Date(2020, 3, 1, 12, 0, 0, 0, time.UTC)))(t)), next())
 	var sizes []any
-	for _, q := range must(i.QueueSummaries(ctx))(t) {
+	for _, q := range must(i.Queues(ctx))(t) {
 		sizes = append(sizes, []any{q.Name, q.Size})
 	}
 	same(t, "sizes", sizes, next())
 	var queues []any
-	for _, q := range must(i.Queues(ctx))(t) {
+	byName := must(i.Queues(ctx))(t)
+	slices.SortFunc(byName, func(a, b inspect.QueueSummary) int { return strings.Compare(a.Name, b.Name) })
+	for _, q := range byName {
 		var jobs []any
 		for _, j := range all(t, q.Each(ctx)) {
 			jobs = append(jobs, view(&j.JobRecord))
 		}
-		queues = append(queues, []any{q.Name(), must(q.Size(ctx))(t), jobs})
+		queues = append(queues, []any{q.Name, q.Size, jobs})
 	}
 	same(t, "queues", queues, next())
 	var sets []any
-	for _, set := range []*inspect.JobSet{i.RetrySet(), i.ScheduledSet(), i.DeadSet()} {
-		sets = append(sets, []any{set.Name(), must(set.Size(ctx))(t), entryViews(all(t, set.Each(ctx)))})
+	for _, set := range []*inspect.JobSet{i.RetrySet, i.ScheduledSet, i.DeadSet} {
+		sets = append(sets, []any{set.Name, must(set.Size(ctx))(t), entryViews(all(t, set.Each(ctx)))})
 	}
 	same(t, "sets", sets, next())
 
 	many := all(t, i.Queue("many").Each(ctx))
-	same(t, "job of a queue", view(&must(i.Queue("many").FindJob(ctx, many[77].JID()))(t).JobRecord), next())
+	same(t, "job of a queue", view(&many[77].JobRecord), next())
 	same(t, "no job", nil, next())
-	rs, ds := i.RetrySet(), i.DeadSet()
+	rs, ds := i.RetrySet, i.DeadSet
 	same(t, "fetch", entryViews(all(t, rs.Fetch(ctx, 1695225036.2125871, 1695225036.2125871, ""))), next())
 	same(t, "fetch of a range", entryViews(all(t, rs.Fetch(ctx, 1695225040.2125871, 1695225044.5, jid(17)))), next())
 	same(t, "fetch of a long range", entryViews(all(t, rs.Fetch(ctx, 1695225040, 1695225044, ""))), next())
 	for _, glob := range []string{"RuntimeError", `*\[1?\]*`} {
 		found := all(t, rs.Scan(ctx, glob))
 		slices.SortFunc(found, func(a, b *inspect.SortedEntry) int {
-			return gocmp.Or(strings.Compare(scores.Format(a.Score()), scores.Format(b.Score())), strings.Compare(a.Raw(), b.Raw()))
+			return gocmp.Or(strings.Compare(scores.Format(a.Score), scores.Format(b.Score)), strings.Compare(a.Raw, b.Raw))
 		})
 		same(t, "scan", entryViews(found), next())
 	}
@@ -206,15 +213,21 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 		})
 	}
 	same(t, "processes", processes, next())
-	same(t, "totals", []any{s.ProcessesSize, ps.TotalConcurrency() - 4, ps.TotalRSS(), must(i.Leader(ctx))(t)}, next())
+	leader, concurrency, rss := "", -4, int64(0)
+	for _, p := range ps {
+		if concurrency, rss = concurrency+p.Concurrency, rss+p.RSS; p.Leader {
+			leader = p.Identity
+		}
+	}
+	same(t, "totals", []any{s.ProcessesSize, concurrency, rss, leader}, next())
 	var works []any
 	for _, w := range must(i.Works(ctx))(t) {
-		works = append(works, []any{w.Process, w.Thread, w.Queue, w.RunAt.Unix(), w.Job.JID()})
+		works = append(works, []any{w.Process, w.Thread, w.Queue, w.RunAt.Unix(), w.Job.JID})
 	}
 	same(t, "works", works, next())
-	same(t, "busy", slow.WorkersSize, next())
+	same(t, "busy", s.WorkersSize, next())
 	for n, mine := range []time.Duration{
-		must(i.Stats(ctx))(t).DefaultQueueLatency, must(i.Queue("many").Latency(ctx))(t), must(i.Queue("none").Latency(ctx))(t), many[0].Latency(),
+		must(i.Stats(ctx))(t).DefaultQueueLatency, must(i.Queue("many").Summary(ctx))(t).Latency, must(i.Queue("none").Summary(ctx))(t).Latency, many[0].Summary().Latency,
 	} {
 		if rubys, _ := next().(float64); math.Abs(mine.Seconds()-rubys) > 20 {
 			t.Errorf("latency %d: Ruby says %v s, Go %v", n, rubys, mine)
@@ -264,27 +277,31 @@ func TestRubyDoesTheSame(t *testing.T) {
 	}
 	ops := []operation{
 		{"reset", func(t *testing.T, i *inspect.Inspector) { ok(t, i.ResetStats(t.Context())) }, `Sidekiq::Stats.new.reset`},
-		{"reset failed", func(t *testing.T, i *inspect.Inspector) { ok(t, i.ResetStats(t.Context(), inspect.Failed)) }, `Sidekiq::Stats.new.reset("failed")`},
+		{"reset failed", func(t *testing.T, i *inspect.Inspector) { ok(t, i.ResetStats(t.Context(), "failed")) }, `Sidekiq::Stats.new.reset("failed")`},
 		{"clear a queue", func(t *testing.T, i *inspect.Inspector) { must(i.Queue("q").Clear(t.Context()))(t) }, `Sidekiq::Queue.new("q").clear`},
 		{"delete a job", func(t *testing.T, i *inspect.Inspector) {
-			done(t)(must(i.Queue("q").FindJob(t.Context(), jid(305)))(t).Delete(t.Context()))
+			for _, j := range all(t, i.Queue("q").Each(t.Context())) {
+				if j.JID == jid(305) {
+					done(t)(j.Delete(t.Context()))
+				}
+			}
 		}, `Sidekiq::Queue.new("q").find_job("` + jid(305) + `").delete`},
 		{"schedule", func(t *testing.T, i *inspect.Inspector) {
 			p, err := troupe.ParsePayload([]byte(job(900, "a")))
 			ok(t, err)
-			ok(t, i.ScheduledSet().Schedule(t.Context(), time.Unix(1895225036, 500e6), p))
+			ok(t, i.ScheduledSet.Schedule(t.Context(), time.Unix(1895225036, 500e6), p))
 		}, `Sidekiq::ScheduledSet.new.schedule(Time.at(1895225036.5), JSON.parse('` + job(900, "a") + `'))`},
 		{"add to queue", func(t *testing.T, i *inspect.Inspector) {
-			done(t)(find(t, i.ScheduledSet(), 104).AddToQueue(t.Context()))
+			done(t)(find(t, i.ScheduledSet, 104).AddToQueue(t.Context()))
 		}, rubyFind("ScheduledSet", 104) + ".add_to_queue"},
 		{"reschedule", func(t *testing.T, i *inspect.Inspector) {
-			done(t)(find(t, i.ScheduledSet(), 104).Reschedule(t.Context(), time.Unix(1895229999, 750e6)))
+			done(t)(find(t, i.ScheduledSet, 104).Reschedule(t.Context(), time.Unix(1895229999, 750e6)))
 		}, rubyFind("ScheduledSet", 104) + ".reschedule(1895229999.75)"},
-		{"clear a set", func(t *testing.T, i *inspect.Inspector) { must(i.DeadSet().Clear(t.Context()))(t) }, `Sidekiq::DeadSet.new.clear`},
-		{"retry all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet().RetryAll(t.Context())) }, `Sidekiq::RetrySet.new.retry_all`},
-		{"kill all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet().KillAll(t.Context())) }, `Sidekiq::RetrySet.new.kill_all`},
-		{"retry all dead", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.DeadSet().RetryAll(t.Context())) }, `Sidekiq::DeadSet.new.retry_all`},
-		{"delete all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet().DeleteAll(t.Context())) }, `Sidekiq::RetrySet.new.each(&:delete)`},
+		{"clear a set", func(t *testing.T, i *inspect.Inspector) { must(i.DeadSet.Clear(t.Context()))(t) }, `Sidekiq::DeadSet.new.clear`},
+		{"retry all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.retry_all`},
+		{"kill all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.KillAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.kill_all`},
+		{"retry all dead", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::DeadSet.new.retry_all`},
+		{"delete all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.each(&:delete)`},
 		{"cleanup", func(t *testing.T, i *inspect.Inspector) { must(i.Processes(t.Context()))(t) }, `Sidekiq::ProcessSet.new.to_a`},
 		{"signals", func(t *testing.T, i *inspect.Inspector) {
 			p := must(i.Process(t.Context(), id7))(t)
@@ -295,11 +312,11 @@ func TestRubyDoesTheSame(t *testing.T) {
 	}
 	for _, n := range []int{3, 4, 5, 11} { // three of a score; counts of 0, 1 and 2
 		ops = append(ops,
-			operation{fmt.Sprint("retry ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet(), n).Retry(t.Context())) }, rubyFind("RetrySet", n) + ".retry"},
-			operation{fmt.Sprint("kill ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet(), n).Kill(t.Context())) }, rubyFind("RetrySet", n) + ".kill"},
-			operation{fmt.Sprint("delete ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet(), n).Delete(t.Context())) }, rubyFind("RetrySet", n) + ".delete"},
-			operation{fmt.Sprint("retry dead ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.DeadSet(), 200+n).Retry(t.Context())) }, rubyFind("DeadSet", 200+n) + ".retry"},
-			operation{fmt.Sprint("kill dead ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.DeadSet(), 200+n).Kill(t.Context())) }, rubyFind("DeadSet", 200+n) + ".kill"},
+			operation{fmt.Sprint("retry ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet, n).Retry(t.Context())) }, rubyFind("RetrySet", n) + ".retry"},
+			operation{fmt.Sprint("kill ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet, n).Kill(t.Context())) }, rubyFind("RetrySet", n) + ".kill"},
+			operation{fmt.Sprint("delete ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.RetrySet, n).Delete(t.Context())) }, rubyFind("RetrySet", n) + ".delete"},
+			operation{fmt.Sprint("retry dead ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.DeadSet, 200+n).Retry(t.Context())) }, rubyFind("DeadSet", 200+n) + ".retry"},
+			operation{fmt.Sprint("kill dead ", n), func(t *testing.T, i *inspect.Inspector) { done(t)(find(t, i.DeadSet, 200+n).Kill(t.Context())) }, rubyFind("DeadSet", 200+n) + ".kill"},
 		)
 	}
 	theirs := make([]*redis.Client, len(ops))
@@ -348,7 +365,7 @@ func TestGoAndRubyRetryAllTogether(t *testing.T) {
 	go func() {
 		defer close(finished)
 		if _, err = sub.ReceiveMessage(ctx); err == nil {
-			counts, err = i.RetrySet().RetryAll(ctx)
+			counts, err = i.RetrySet.RetryAll(ctx, inspect.Bulk{})
 		}
 	}()
 	moved := ruby(t, url, `
@@ -373,7 +390,7 @@ out 1`)
 func TestRubyRunsOnWithWhatGoHasRetried(t *testing.T) {
 	i, rdb, url := start(t)
 	add(t, rdb, "retry", 5, failed(1, "a", 0))
-	must(i.RetrySet().RetryAll(t.Context()))(t)
+	must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	got := ruby(t, url, `
 j = Sidekiq::Queue.new("a").first
 out j["retry_count"], j.latency.between?(0, 60), JSON.generate(JSON.parse(j.value)) == j.value, j["error_message"]`)

@@ -20,34 +20,21 @@ import (
 // JobSet is one of the three sorted sets of jobs. Scores are seconds since the
 // epoch.
 type JobSet struct {
+	Name string // the key: "retry", "schedule" or "dead"
 	i    *Inspector
-	name string
 }
-
-// RetrySet returns the jobs that have failed and wait; score: the next attempt.
-func (i *Inspector) RetrySet() *JobSet { return &JobSet{i, keys.Retry} }
-
-// ScheduledSet returns the jobs pushed for later; score: when they are due.
-func (i *Inspector) ScheduledSet() *JobSet { return &JobSet{i, keys.Schedule} }
-
-// DeadSet returns the jobs that will not run again by themselves, some of them
-// bytes that are no job; score: the time of death.
-func (i *Inspector) DeadSet() *JobSet { return &JobSet{i, keys.Dead} }
-
-// Name returns the key: "retry", "schedule" or "dead".
-func (s *JobSet) Name() string { return s.name }
 
 // Size returns the number of entries.
 func (s *JobSet) Size(ctx context.Context) (int64, error) {
-	n, err := s.i.rdb.ZCard(ctx, s.name).Result()
+	n, err := s.i.rdb.ZCard(ctx, s.Name).Result()
 	return n, s.wrap("size", err)
 }
 
 // Clear deletes the whole set in one step and returns how many entries it had.
 func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 	pipe := s.i.rdb.TxPipeline()
-	size := pipe.ZCard(ctx, s.name)
-	pipe.Unlink(ctx, s.name)
+	size := pipe.ZCard(ctx, s.Name)
+	pipe.Unlink(ctx, s.Name)
 	_, err := pipe.Exec(ctx)
 	return size.Val(), s.wrap("clear", err)
 }
@@ -60,7 +47,7 @@ func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) 
 		err = errors.New("got a payload that is not UTF-8, want UTF-8")
 	}
 	if err == nil {
-		err = s.i.rdb.Do(ctx, "zadd", s.name, score, p.Bytes()).Err()
+		err = s.i.rdb.Do(ctx, "zadd", s.Name, score, p.Bytes()).Err()
 	}
 	if err == nil {
 		s.wake(ctx)
@@ -82,24 +69,16 @@ func scoreOf(t time.Time) (string, error) {
 	return scores.Format(score), nil
 }
 
-// Order is the order of a page.
-type Order int
-
-// The two orders.
-const (
-	HighestFirst Order = iota
-	LowestFirst
-)
-
-// Page returns limit entries from offset on and how many there are in all.
-func (s *JobSet) Page(ctx context.Context, offset, limit int, order Order) (entries []*SortedEntry, size int64, err error) {
+// Page returns limit entries from offset on, the highest score first or the lowest, and how
+// many there are in all.
+func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) (entries []*SortedEntry, size int64, err error) {
 	if offset < 0 || limit < 1 {
-		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.name, offset, limit)
+		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
 	}
 	pipe := s.i.rdb.TxPipeline()
-	length := pipe.ZCard(ctx, s.name)
+	length := pipe.ZCard(ctx, s.Name)
 	page := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: s.name, Start: offset, Stop: offset + limit - 1, Rev: order == HighestFirst,
+		Key: s.Name, Start: offset, Stop: offset + limit - 1, Rev: !lowestFirst,
 	})
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, 0, s.wrap("page", err)
@@ -131,9 +110,9 @@ func (s *JobSet) Fetch(ctx context.Context, from, to float64, jid string) iter.S
 			switch {
 			case err != nil:
 				return yield(nil, err)
-			case e.score > to:
+			case e.Score > to:
 				return false
-			case jid != "" && e.JID() != jid:
+			case jid != "" && e.JID != jid:
 				return true
 			}
 			return yield(e, nil)
@@ -150,13 +129,13 @@ func (s *JobSet) Lookup(ctx context.Context, key string) (*SortedEntry, error) {
 	number, jid, ok := strings.Cut(key[sign:], "-")
 	score, err := strconv.ParseFloat(key[:sign]+number, 64)
 	if !ok || err != nil || math.IsNaN(score) {
-		return nil, fmt.Errorf("look up an entry of set %s: got key %.100q, want SCORE-JID", s.name, key)
+		return nil, fmt.Errorf("look up an entry of set %s: got key %.100q, want SCORE-JID", s.Name, key)
 	}
 	for e, err := range s.Fetch(ctx, score, score, "") {
 		if err != nil {
 			return nil, err
 		}
-		if e.JID() == jid {
+		if e.JID == jid {
 			return e, nil
 		}
 	}
@@ -176,7 +155,7 @@ func (s *JobSet) FindJob(ctx context.Context, jid string) (*SortedEntry, error) 
 		if err != nil {
 			return nil, err
 		}
-		if e.JID() == jid {
+		if e.JID == jid {
 			return e, nil
 		}
 	}
@@ -195,7 +174,7 @@ func (s *JobSet) Scan(ctx context.Context, glob string) iter.Seq2[*SortedEntry, 
 	}
 	return func(yield func(*SortedEntry, error) bool) {
 		for cursor := uint64(0); ; {
-			page, next, err := s.i.rdb.ZScan(ctx, s.name, cursor, glob, scanPage).Result()
+			page, next, err := s.i.rdb.ZScan(ctx, s.Name, cursor, glob, scanPage).Result()
 			if err != nil {
 				yield(nil, s.wrap("scan", err))
 				return
@@ -215,7 +194,7 @@ func (s *JobSet) Scan(ctx context.Context, glob string) iter.Seq2[*SortedEntry, 
 
 func (s *JobSet) wrap(verb string, err error) error {
 	if err != nil {
-		return fmt.Errorf("set %s: %s: %w", s.name, verb, err)
+		return fmt.Errorf("set %s: %s: %w", s.Name, verb, err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 func raws(entries []*inspect.SortedEntry) (out []string) {
 	for _, e := range entries {
-		out = append(out, e.Raw())
+		out = append(out, e.Raw)
 	}
 	return out
 }
@@ -31,7 +31,7 @@ func TestEachIsHighestFirst(t *testing.T) {
 	for n := range 260 {
 		add(t, rdb, "dead", float64(n/3), failed(n, "a", 0)) // three of a score
 	}
-	set := i.DeadSet()
+	set := i.DeadSet
 	want := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	slices.Reverse(want)
 	if got := raws(all(t, set.Each(t.Context()))); !slices.Equal(got, want) {
@@ -39,21 +39,21 @@ func TestEachIsHighestFirst(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		offset, limit int
-		order         inspect.Order
+		lowestFirst   bool
 		want          []string
 	}{
-		{0, 3, inspect.HighestFirst, want[:3]},
-		{255, 25, inspect.HighestFirst, want[255:]},
-		{300, 25, inspect.HighestFirst, nil},
-		{0, 2, inspect.LowestFirst, []string{want[259], want[258]}},
+		{0, 3, false, want[:3]},
+		{255, 25, false, want[255:]},
+		{300, 25, false, nil},
+		{0, 2, true, []string{want[259], want[258]}},
 	} {
-		page, size, err := set.Page(t.Context(), tt.offset, tt.limit, tt.order)
+		page, size, err := set.Page(t.Context(), tt.offset, tt.limit, tt.lowestFirst)
 		ok(t, err)
 		if !slices.Equal(raws(page), tt.want) || size != 260 {
 			t.Errorf("page %d+%d: got %v of %d", tt.offset, tt.limit, raws(page), size)
 		}
 	}
-	if _, _, err := set.Page(t.Context(), 0, 0, 0); err == nil {
+	if _, _, err := set.Page(t.Context(), 0, 0, false); err == nil {
 		t.Error("a page of nothing: no error")
 	}
 	if n := must(set.Size(t.Context()))(t); n != 260 {
@@ -69,7 +69,7 @@ func TestEachIsHighestFirst(t *testing.T) {
 
 func TestScoresAreExact(t *testing.T) {
 	i, rdb, _ := start(t)
-	set := i.ScheduledSet()
+	set := i.ScheduledSet
 	scores := []float64{
 		1695225033.5352254, 1695225033.5352256, 1695225033, 0, 0.1, 1e-7, 1e15, 123456789.123456789,
 		math.MaxFloat64, math.SmallestNonzeroFloat64, -1.5, math.Inf(1), math.Inf(-1),
@@ -80,18 +80,18 @@ func TestScoresAreExact(t *testing.T) {
 	for n, score := range scores {
 		e := only(t, set.Fetch(t.Context(), score, score, ""))
 		text := strconv.FormatFloat(score, 'f', -1, 64) + "-" + jid(n)
-		if e.JID() != jid(n) || e.Score() != score || e.Key() != text {
+		if e.JID != jid(n) || e.Score != score || e.Key() != text {
 			t.Errorf("%v: got %s", score, e.Key())
 		}
-		if got, err := set.Lookup(t.Context(), text); err != nil || got.Raw() != e.Raw() {
+		if got, err := set.Lookup(t.Context(), text); err != nil || got.Raw != e.Raw {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	e := must(set.Lookup(t.Context(), "1695225033.0-"+jid(2)))(t) // as Ruby prints it
-	if e.Key() != "1695225033-"+jid(2) || !e.At().Equal(time.Unix(1695225033, 0)) {
-		t.Errorf("got %s at %v", e.Key(), e.At())
+	if e.Key() != "1695225033-"+jid(2) || !e.At.Equal(time.Unix(1695225033, 0)) {
+		t.Errorf("got %s at %v", e.Key(), e.At)
 	}
-	if at := must(set.FindJob(t.Context(), jid(0)))(t).At(); !at.Equal(time.Unix(1695225033, 535225400)) {
+	if at := must(set.FindJob(t.Context(), jid(0)))(t).At; !at.Equal(time.Unix(1695225033, 535225400)) {
 		t.Errorf("at %v", at)
 	}
 	for _, key := range []string{"", "5", "x-y", "-", "nan-x", "--1"} {
@@ -113,7 +113,7 @@ func TestFetchByRangeAndJID(t *testing.T) {
 	add(t, rdb, "schedule", 100, ties...)
 	add(t, rdb, "schedule", 99, job(500, "a"))
 	add(t, rdb, "schedule", 100.5, job(501, "a"))
-	set := i.ScheduledSet()
+	set := i.ScheduledSet
 	for _, tt := range []struct {
 		from, to float64
 		jid      string
@@ -142,7 +142,7 @@ func TestScanAndFind(t *testing.T) {
 	add(t, rdb, "retry", 50.25, many...)
 	odd := `{"class":"Odd","args":["[x]*?"],"jid":"a[b]*\"é<"}`
 	add(t, rdb, "retry", 1695225036.2125871, odd, `{"class":"Odd","args":[],"jid":"axb"}`, "not json at all", `{"class":"NoID"}`)
-	set := i.RetrySet()
+	set := i.RetrySet
 	for glob, want := range map[string]int{
 		"": 504, "*": 504, "RuntimeError": 500, "Odd": 2, "not json": 1, jid(3): 1, "nothing": 0,
 		`{"class*`: 3, "a[b]": 2, `a\[b]`: 1, "O?d": 2, "é": 501,
@@ -150,14 +150,14 @@ func TestScanAndFind(t *testing.T) {
 		seen := make(map[string]bool)
 		for e, err := range set.Scan(t.Context(), glob) {
 			ok(t, err)
-			seen[e.Raw()] = true
+			seen[e.Raw] = true
 		}
 		if len(seen) != want {
 			t.Errorf("%q: got %d, want %d", glob, len(seen), want)
 		}
 	}
 	for _, id := range []string{jid(499), `a[b]*"é<`, "axb"} {
-		if e, err := set.FindJob(t.Context(), id); err != nil || e.JID() != id || e.Score() != 50.25 && e.Score() != 1695225036.2125871 {
+		if e, err := set.FindJob(t.Context(), id); err != nil || e.JID != id || e.Score != 50.25 && e.Score != 1695225036.2125871 {
 			t.Errorf("find %q: %v", id, err)
 		}
 	}
@@ -167,8 +167,8 @@ func TestScanAndFind(t *testing.T) {
 		}
 	}
 	e := must(set.Lookup(t.Context(), "1695225036.2125871-"))(t)
-	if e.Err() == nil && e.Payload().Class() != "NoID" {
-		t.Errorf("without a jid: %s", e.Raw())
+	if e.Err == nil && e.Payload.Class() != "NoID" {
+		t.Errorf("without a jid: %s", e.Raw)
 	}
 }
 
@@ -176,15 +176,15 @@ func TestWhatIsNoJobIsListedWithItsBytes(t *testing.T) {
 	i, rdb, _ := start(t)
 	for n, raw := range []string{"[1]", `"x"`, "5", "null", "{", "\xff\x00<", " ", strings.Repeat("[", 101)} {
 		add(t, rdb, "dead", float64(n), raw)
-		e := only(t, i.DeadSet().Fetch(t.Context(), float64(n), float64(n), ""))
-		if e.Raw() != raw || e.Err() == nil || e.DisplayClass() != "" || e.JID() != "" || e.Queue() != "" || e.Latency() != 0 {
+		e := only(t, i.DeadSet.Fetch(t.Context(), float64(n), float64(n), ""))
+		if e.Raw != raw || e.Err == nil || e.Summary().Class != "" || e.JID != "" || e.Queue != "" || e.Summary().Latency != 0 {
 			t.Errorf("%q: %+v", raw, e)
 		}
-		if args := e.Args(); len(args) < 4 || args[0] != '[' || string(e.DisplayArgs()) != string(args) {
+		if args := e.Summary().Args; len(args) < 4 || args[0] != '[' || e.Payload.Args() != nil {
 			t.Errorf("%q: args %s", raw, args)
 		}
 	}
-	if _, err := i.DeadSet().Lookup(t.Context(), "3-"); err != nil {
+	if _, err := i.DeadSet.Lookup(t.Context(), "3-"); err != nil {
 		t.Error(err)
 	}
 }
@@ -197,16 +197,16 @@ func TestScheduleStoresTheJobAsItIs(t *testing.T) {
 	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer wakeups.Close()
 	must(wakeups.Receive(t.Context()))(t)
-	ok(t, i.ScheduledSet().Schedule(t.Context(), at, p))
+	ok(t, i.ScheduledSet.Schedule(t.Context(), at, p))
 	if got := fmt.Sprint(rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()); got != `[{1.695225036212587e+09 {"class":"X", "args":[1e3]}}]` {
 		t.Errorf("got %s", got)
 	}
 	must(wakeups.ReceiveMessage(t.Context()))(t) // the poller is told
-	if err := i.ScheduledSet().Schedule(t.Context(), time.Unix(-1, 0), p); err == nil {
+	if err := i.ScheduledSet.Schedule(t.Context(), time.Unix(-1, 0), p); err == nil {
 		t.Error("a negative score: no error")
 	}
 	p, _ = troupe.ParsePayload([]byte("{\"class\":\"\xff\"}"))
-	if err := i.ScheduledSet().Schedule(t.Context(), at, p); err == nil {
+	if err := i.ScheduledSet.Schedule(t.Context(), at, p); err == nil {
 		t.Error("not UTF-8: no error")
 	}
 }
@@ -216,7 +216,7 @@ func TestScheduleStoresTheJobAsItIs(t *testing.T) {
 // many share a score.
 func TestEachOfALiveSet(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	set := inspect.New(rdb).RetrySet()
+	set := inspect.New(rdb).RetrySet
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := t.Context()
 		ok(t, rdb.FlushDB(ctx).Err())
@@ -242,13 +242,13 @@ func TestEachOfALiveSet(t *testing.T) {
 		var order []*inspect.SortedEntry
 		for e, err := range walk {
 			ok(t, err)
-			shown[e.Raw()]++
+			shown[e.Raw]++
 			if n := len(order); n > 0 {
 				a, b := order[n-1], e
 				if up {
 					a, b = b, a
 				}
-				if a.Score() < b.Score() || a.Score() == b.Score() && a.Raw() <= b.Raw() {
+				if a.Score < b.Score || a.Score == b.Score && a.Raw <= b.Raw {
 					t.Fatalf("%s and %s are out of order", a.Key(), b.Key())
 				}
 			}
@@ -262,13 +262,13 @@ func TestEachOfALiveSet(t *testing.T) {
 				fresh(rapid.IntRange(1, 20).Draw(t, "added"))
 			case 1:
 				must(e.Delete(ctx))(t)
-				delete(staying, e.Raw())
+				delete(staying, e.Raw)
 			case 2:
-				ok(t, rdb.ZRem(ctx, "retry", other.Raw()).Err())
-				delete(staying, other.Raw())
+				ok(t, rdb.ZRem(ctx, "retry", other.Raw).Err())
+				delete(staying, other.Raw)
 			case 3:
-				ok(t, rdb.ZAddXX(ctx, "retry", redis.Z{Score: float64(rand.IntN(span)), Member: other.Raw()}).Err())
-				delete(staying, other.Raw())
+				ok(t, rdb.ZAddXX(ctx, "retry", redis.Z{Score: float64(rand.IntN(span)), Member: other.Raw}).Err())
+				delete(staying, other.Raw)
 			case 4:
 				for _, raw := range rdb.ZPopMin(ctx, "retry", 3).Val() {
 					delete(staying, raw.Member.(string))
@@ -294,7 +294,7 @@ func TestHugeEntriesAreReadInSmallPages(t *testing.T) {
 	}
 	before := pagesRead(t, rdb)
 	n := 0
-	for e, err := range i.DeadSet().Each(t.Context()) {
+	for e, err := range i.DeadSet.Each(t.Context()) {
 		ok(t, err)
 		must(e.Delete(t.Context()))(t)
 		n++

@@ -61,8 +61,8 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 	// that come before the place.
 	anchor := ""
 	for _, e := range slices.Backward(w.page) {
-		if e.score == w.score && !e.gone.Load() {
-			anchor = e.raw
+		if e.Score == w.score && !e.gone.Load() {
+			anchor = e.Raw
 			break
 		}
 	}
@@ -76,16 +76,16 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 		}
 		end := page[len(page)-1]
 		if page = slices.DeleteFunc(page, w.passed); len(page) > 0 {
-			w.score, w.last, w.begun, w.page = end.score, end.raw, true, page
+			w.score, w.last, w.begun, w.page = end.Score, end.Raw, true, page
 			return page, nil
 		}
-		anchor = end.raw // all of them have the score of the place
+		anchor = end.Raw // all of them have the score of the place
 	}
 }
 
 // passed tells whether the walk has been at e.
 func (w *setWalk) passed(e *SortedEntry) bool {
-	return w.begun && e.score == w.score && (e.raw == w.last || (e.raw < w.last) == w.up)
+	return w.begun && e.Score == w.score && (e.Raw == w.last || (e.Raw < w.last) == w.up)
 }
 
 func (w *setWalk) read(ctx context.Context, anchor string) ([]*SortedEntry, error) {
@@ -96,7 +96,7 @@ func (w *setWalk) read(ctx context.Context, anchor string) ([]*SortedEntry, erro
 	if w.limit == 0 {
 		w.limit = setPage
 	}
-	reply, err := pageScript.Run(ctx, w.set.i.rdb, []string{w.set.name},
+	reply, err := pageScript.Run(ctx, w.set.i.rdb, []string{w.set.Name},
 		direction, scores.Format(w.score), anchor, w.limit).StringSlice()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/moving"
 )
 
-// Stats are the numbers that cost one round trip, whatever there is in Redis.
+// Stats are the totals of the whole database.
 type Stats struct {
 	Processed int64 // executions since the last ResetStats, failed ones included
 	Failed    int64
@@ -21,85 +21,66 @@ type Stats struct {
 	DeadSize      int64
 	ProcessesSize int64 // dead ones that are not yet cleaned up included
 
-	// DefaultQueueLatency is Queue.Latency of the queue default.
+	WorkersSize int64 // jobs that run now, as of the last heartbeats
+	Enqueued    int64 // jobs in all queues of the set queues
+
+	// DefaultQueueLatency is the Latency of the queue default, see QueueSummary.
 	DefaultQueueLatency time.Duration
 }
 
-// Stats returns the fast numbers.
+// Stats returns the totals. It costs three round trips, and in the third a command for each
+// process and queue.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
-	processed, failed := redis.NewStringCmd(ctx, "get", keys.StatProcessed), redis.NewStringCmd(ctx, "get", keys.StatFailed)
-	scheduled, retries := redis.NewIntCmd(ctx, "zcard", keys.Schedule), redis.NewIntCmd(ctx, "zcard", keys.Retry)
-	dead, processes := redis.NewIntCmd(ctx, "zcard", keys.Dead), redis.NewIntCmd(ctx, "scard", keys.Processes)
-	oldest := redis.NewStringCmd(ctx, "lindex", keys.Queue("default"), -1)
-	if err := i.pipelined(ctx, []redis.Cmder{processed, failed, scheduled, retries, dead, processes, oldest}); err != nil {
-		return Stats{}, fmt.Errorf("read stats: %w", err)
-	}
-	return Stats{
-		Processed: number(processed.Val()), Failed: number(failed.Val()),
-		ScheduledSize: scheduled.Val(), RetrySize: retries.Val(), DeadSize: dead.Val(), ProcessesSize: processes.Val(),
-		DefaultQueueLatency: latencyOf(oldest.Val()),
-	}, nil
-}
-
-// SlowStats are the numbers that cost a command for each process and queue.
-type SlowStats struct {
-	WorkersSize int64 // jobs that run now, as of the last heartbeats
-	Enqueued    int64 // jobs in all queues of the set queues
-}
-
-// SlowStats returns the slow numbers.
-func (i *Inspector) SlowStats(ctx context.Context) (SlowStats, error) {
 	ids, err := i.members(ctx, keys.Processes)
 	var queues []string
 	if err == nil {
 		queues, err = i.members(ctx, keys.Queues)
 	}
-	cmds := make([]redis.Cmder, 0, len(ids)+len(queues))
-	for _, id := range ids {
-		cmds = append(cmds, redis.NewStringCmd(ctx, "hget", id, "busy"))
-	}
-	for _, q := range queues {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", i.Queue(q).key()))
-	}
-	if err == nil {
-		err = i.pipelined(ctx, cmds)
-	}
 	if err != nil {
-		return SlowStats{}, fmt.Errorf("read stats: %w", err)
+		return Stats{}, fmt.Errorf("read stats: %w", err)
 	}
-	var s SlowStats
-	for _, cmd := range cmds {
-		switch cmd := cmd.(type) {
-		case *redis.StringCmd:
-			s.WorkersSize += number(cmd.Val())
-		case *redis.IntCmd:
-			s.Enqueued += cmd.Val()
-		}
+	processed, failed := redis.NewStringCmd(ctx, "get", keys.StatProcessed), redis.NewStringCmd(ctx, "get", keys.StatFailed)
+	scheduled, retries := redis.NewIntCmd(ctx, "zcard", keys.Schedule), redis.NewIntCmd(ctx, "zcard", keys.Retry)
+	dead, oldest := redis.NewIntCmd(ctx, "zcard", keys.Dead), redis.NewStringCmd(ctx, "lindex", keys.Queue("default"), -1)
+	cmds := []redis.Cmder{processed, failed, scheduled, retries, dead, oldest}
+	busy, waiting := make([]*redis.StringCmd, len(ids)), make([]*redis.IntCmd, len(queues))
+	for n, id := range ids {
+		busy[n] = redis.NewStringCmd(ctx, "hget", id, "busy")
+		cmds = append(cmds, busy[n])
+	}
+	for n, q := range queues {
+		waiting[n] = redis.NewIntCmd(ctx, "llen", i.Queue(q).key())
+		cmds = append(cmds, waiting[n])
+	}
+	if err := i.pipelined(ctx, cmds); err != nil {
+		return Stats{}, fmt.Errorf("read stats: %w", err)
+	}
+	s := Stats{
+		Processed: number(processed.Val()), Failed: number(failed.Val()),
+		ScheduledSize: scheduled.Val(), RetrySize: retries.Val(), DeadSize: dead.Val(), ProcessesSize: int64(len(ids)),
+		DefaultQueueLatency: latencyOf(oldest.Val()),
+	}
+	for _, cmd := range busy {
+		s.WorkersSize += number(cmd.Val())
+	}
+	for _, cmd := range waiting {
+		s.Enqueued += cmd.Val()
 	}
 	return s, nil
 }
 
-// Stat is a total that can be reset.
-type Stat string
-
-// The two totals.
-const (
-	Processed Stat = "processed"
-	Failed    Stat = "failed"
-)
-
-// ResetStats sets totals to 0, both if none is named. The days of the History
-// stay.
-func (i *Inspector) ResetStats(ctx context.Context, which ...Stat) error {
+// ResetStats sets the totals "processed" and "failed" to 0, both if none is named. The days
+// of the History stay.
+func (i *Inspector) ResetStats(ctx context.Context, which ...string) error {
 	if len(which) == 0 {
-		which = []Stat{Failed, Processed}
+		which = []string{"failed", "processed"}
 	}
 	var pairs []any
 	for _, s := range which {
-		if s != Processed && s != Failed {
-			return fmt.Errorf("reset stats: got %q, want %q or %q", string(s), string(Processed), string(Failed))
+		if s != "processed" && s != "failed" {
+			return fmt.Errorf(`reset stats: got %q, want "processed" or "failed"`, s)
 		}
-		pairs = append(pairs, "stat:"+string(s), 0)
+		pairs = append(pairs, "stat:"+s, 0)
 	}
 	reset := func() error { return i.rdb.MSet(ctx, pairs...).Err() }
 	if moving.Needed(i.rdb) {
@@ -119,15 +100,15 @@ type DayStats struct {
 	Failed    int64
 }
 
-// MaxHistory is how many days Redis remembers.
-const MaxHistory = 5 * 365
+// maxHistory is how many days Redis remembers.
+const maxHistory = 5 * 365
 
-// History returns the totals of 1 to MaxHistory days, the newest first, back
-// from the UTC day of last (the zero time means now). A day of which Redis
-// knows nothing has zeros.
+// History returns the totals of 1 to 1,825 days (Redis remembers five years), the newest
+// first, back from the UTC day of last (the zero time means now). A day of which Redis knows
+// nothing has zeros.
 func (i *Inspector) History(ctx context.Context, days int, last time.Time) ([]DayStats, error) {
-	if days < 1 || days > MaxHistory {
-		return nil, fmt.Errorf("read history: got %d days, want 1 to %d", days, MaxHistory)
+	if days < 1 || days > maxHistory {
+		return nil, fmt.Errorf("read history: got %d days, want 1 to %d", days, maxHistory)
 	}
 	if last.IsZero() {
 		last = time.Now()

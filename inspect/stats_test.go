@@ -17,9 +17,6 @@ func TestStatsOfAnEmptyDatabaseAreZero(t *testing.T) {
 	if s := must(i.Stats(t.Context()))(t); s != (inspect.Stats{}) {
 		t.Errorf("got %+v", s)
 	}
-	if s := must(i.SlowStats(t.Context()))(t); s != (inspect.SlowStats{}) {
-		t.Errorf("got %+v", s)
-	}
 	if days := must(i.History(t.Context(), 2, time.Time{}))(t); len(days) != 2 || days[0].Processed+days[1].Failed != 0 {
 		t.Errorf("got %+v", days)
 	}
@@ -33,11 +30,8 @@ func TestStatsSurviveKeysOfAnotherType(t *testing.T) {
 	ok(t, rdb.SAdd(t.Context(), "queues", "odd", "a").Err())
 	push(t, rdb, "a", job(1, "a"))
 	s := must(i.Stats(t.Context()))(t)
-	if s.RetrySize != 0 || s.Processed != 0 {
+	if s.RetrySize != 0 || s.Processed != 0 || s.Enqueued != 1 {
 		t.Errorf("got %+v", s)
-	}
-	if slow := must(i.SlowStats(t.Context()))(t); slow.Enqueued != 1 {
-		t.Errorf("got %+v", slow)
 	}
 }
 
@@ -71,23 +65,23 @@ func TestLatencyOfBothFormsOfTime(t *testing.T) {
 				}
 			}
 			within("stats", must(i.Stats(t.Context()))(t).DefaultQueueLatency)
-			within("queue", must(i.Queue("default").Latency(t.Context()))(t))
-			within("summary", must(i.QueueSummaries(t.Context()))(t)[0].Latency)
+			within("queue", must(i.Queue("default").Summary(t.Context()))(t).Latency)
+			within("summary", must(i.Queues(t.Context()))(t)[0].Latency)
 			jobs, _, err := i.Queue("default").Page(t.Context(), 1, 1)
 			ok(t, err)
-			within("record", jobs[0].Latency())
+			within("record", jobs[0].Summary().Latency)
 		})
 	}
 }
 
 func TestHistoryRefusesDaysThatRedisForgets(t *testing.T) {
 	i, _, _ := start(t)
-	for _, days := range []int{0, -1, inspect.MaxHistory + 1} {
+	for _, days := range []int{0, -1, 1825 + 1} {
 		if _, err := i.History(t.Context(), days, time.Time{}); err == nil {
 			t.Errorf("%d days: no error", days)
 		}
 	}
-	if days := must(i.History(t.Context(), inspect.MaxHistory, time.Time{}))(t); len(days) != 1825 {
+	if days := must(i.History(t.Context(), 1825, time.Time{}))(t); len(days) != 1825 {
 		t.Errorf("got %d days", len(days))
 	}
 }
@@ -109,10 +103,10 @@ func TestResetStats(t *testing.T) {
 		ok(t, rdb.MSet(t.Context(), "stat:processed", 5, "stat:failed", 2, "stat:failed:2026-02-28", 2).Err())
 	}
 	for _, tt := range []struct {
-		which             []inspect.Stat
+		which             []string
 		processed, failed int64
 	}{
-		{nil, 0, 0}, {[]inspect.Stat{inspect.Failed}, 5, 0}, {[]inspect.Stat{inspect.Processed}, 0, 2},
+		{nil, 0, 0}, {[]string{"failed"}, 5, 0}, {[]string{"processed"}, 0, 2},
 	} {
 		seed()
 		ok(t, i.ResetStats(t.Context(), tt.which...))
@@ -122,7 +116,7 @@ func TestResetStats(t *testing.T) {
 		}
 	}
 	seed()
-	if err := i.ResetStats(t.Context(), inspect.Failed, "retries"); err == nil || must(i.Stats(t.Context()))(t).Failed != 2 {
+	if err := i.ResetStats(t.Context(), "failed", "retries"); err == nil || must(i.Stats(t.Context()))(t).Failed != 2 {
 		t.Errorf("a stat that does not exist: %v", err)
 	}
 }
@@ -131,22 +125,21 @@ func TestErrorsNameWhatFailed(t *testing.T) {
 	i, rdb, _ := start(t)
 	ok(t, rdb.Close())
 	ctx := t.Context()
-	set := i.RetrySet()
+	set := i.RetrySet
 	for name, err := range map[string]error{
-		"read stats":      second(i.Stats(ctx)),
-		"read history":    second(i.History(ctx, 1, time.Time{})),
-		"reset stats":     i.ResetStats(ctx),
-		"list queues":     second(i.Queues(ctx)),
-		"queue a: size":   second(i.Queue("a").Size(ctx)),
-		"queue a: walk":   second(i.Queue("a").FindJob(ctx, "x")),
-		"set retry: walk": second(set.Lookup(ctx, "1-x")),
-		"set retry: scan": second(set.FindJob(ctx, "x")),
-		"kill all":        second(set.KillAll(ctx)),
-		"processes":       second(i.Processes(ctx)),
-		"running jobs":    second(i.Works(ctx)),
-		"fetchers":        second(i.Fetchers(ctx)),
-		"leader":          second(i.Leader(ctx)),
-		"tree":            second(i.Tree(ctx, "x")),
+		"read stats":       second(i.Stats(ctx)),
+		"read history":     second(i.History(ctx, 1, time.Time{})),
+		"reset stats":      i.ResetStats(ctx),
+		"list queues":      second(i.Queues(ctx)),
+		"queue a: summary": second(i.Queue("a").Summary(ctx)),
+		"queue a: page":    third(i.Queue("a").Page(ctx, 0, 1)),
+		"set retry: walk":  second(set.Lookup(ctx, "1-x")),
+		"set retry: scan":  second(set.FindJob(ctx, "x")),
+		"kill all":         second(set.KillAll(ctx, inspect.Bulk{})),
+		"processes":        second(i.Processes(ctx)),
+		"running jobs":     second(i.Works(ctx)),
+		"fetchers":         second(i.Fetchers(ctx)),
+		"tree":             second(i.Tree(ctx, "x")),
 	} {
 		if err == nil || !contains(err.Error(), name) {
 			t.Errorf("want %q in: %v", name, err)
@@ -163,7 +156,7 @@ func TestACancelledContextEndsWalks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n, end := 0, error(nil)
-	for _, err := range i.RetrySet().Each(ctx) {
+	for _, err := range i.RetrySet.Each(ctx) {
 		if n++; n == 10 {
 			cancel()
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -58,20 +57,6 @@ func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 		return cmp.Or(a.RunAt.Compare(b.RunAt), cmp.Compare(a.Process, b.Process), cmp.Compare(a.Thread, b.Thread))
 	})
 	return works, nil
-}
-
-// FindWork returns the running job with that id, or ErrNotFound.
-func (i *Inspector) FindWork(ctx context.Context, jid string) (*Work, error) {
-	works, err := i.Works(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range works {
-		if jid != "" && w.Job.JID() == jid {
-			return w, nil
-		}
-	}
-	return nil, fmt.Errorf("find running job %s: %w", cut.Text(jid), ErrNotFound)
 }
 
 // newWork reads the value of a running job. Its payload is a string that holds

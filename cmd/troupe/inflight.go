@@ -202,22 +202,27 @@ func (c *inflight) showLists(ctx context.Context, i *inspect.Inspector, now time
 
 // showJobs prints a line for each job, as they are read.
 func (c *inflight) showJobs(ctx context.Context, i *inspect.Inspector, now time.Time) error {
-	for job, err := range i.InProgress(ctx) {
+	for claim, err := range i.Claims(ctx) {
 		if err != nil {
 			return err
 		}
-		if !c.wants(job.Claim, now) {
+		if !c.wants(claim, now) {
 			continue
 		}
-		e := newEntry(job.Claim, now)
-		e.JID, e.Class = job.Job.JID(), job.Job.Payload().Class()
-		if c.json {
-			err = c.printJSON(e)
-		} else {
-			_, err = fmt.Fprintf(c.out, "%s %s queue %s, %s, %s, lease %s\n", cut.Text(e.JID), cut.Text(e.Class), e.queue(), e.age(), e.Fetcher, e.lease())
-		}
-		if err != nil {
-			return err
+		e := newEntry(claim, now)
+		for job, err := range claim.Each(ctx) {
+			if err != nil {
+				return err
+			}
+			e.JID, e.Class = job.JID, job.Payload.Class()
+			if c.json {
+				err = c.printJSON(e)
+			} else {
+				_, err = fmt.Fprintf(c.out, "%s %s queue %s, %s, %s, lease %s\n", cut.Text(e.JID), cut.Text(e.Class), e.queue(), e.age(), e.Fetcher, e.lease())
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -193,15 +193,15 @@ func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) er
 	}
 	names := c.queues
 	for _, q := range known {
-		names = append(names, strings.TrimSuffix(q.Name(), keys.SuspectsSuffix))
+		names = append(names, strings.TrimSuffix(q.Name, keys.SuspectsSuffix))
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		n, err := c.inspector.Queue(keys.Suspects(name)).Size(ctx)
+		suspects, err := c.inspector.Queue(keys.Suspects(name)).Summary(ctx)
 		if err != nil {
 			return err
 		}
-		if n > 0 {
+		if n := suspects.Size; n > 0 {
 			c.say("suspects: would put back %s: %s %d", jobs(int(n)), name, n)
 		}
 	}

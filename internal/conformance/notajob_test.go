@@ -104,10 +104,10 @@ func TestCheck10WhatIsNoJobIsDeadAndNotCounted(t *testing.T) {
 		}
 		return &text
 	}
-	for e, err := range inspect.New(s.rdb).DeadSet().Each(t.Context()) {
+	for e, err := range inspect.New(s.rdb).DeadSet.Each(t.Context()) {
 		s.must(err)
-		one := shown{Class: orNil(e.DisplayClass()), JID: orNil(e.JID()), Queue: orNil(e.Queue()), Error: orNil(e.ErrorMessage())}
-		decode(t, string(e.DisplayArgs()), &one.Args)
+		one := shown{Class: orNil(e.Summary().Class), JID: orNil(e.JID), Queue: orNil(e.Queue), Error: orNil(e.Summary().ErrorMessage)}
+		decode(t, string(e.Summary().Args), &one.Args)
 		ours = append(ours, one)
 	}
 	if len(theirs) != len(noJSON)+len(noObject) || asJSON(theirs) != asJSON(ours) {

@@ -111,7 +111,7 @@ func (j *trip) fails() {
 // there are.
 func (j *trip) again() {
 	ctx := j.site.t.Context()
-	set, put := j.in.RetrySet(), (*inspect.SortedEntry).Retry
+	set, put := j.in.RetrySet, (*inspect.SortedEntry).Retry
 	edited := append(enqueueFields, "retry_count")
 	switch rapid.IntRange(0, 4).Draw(j.t, "way back") {
 	case 0: // it becomes due
@@ -130,7 +130,7 @@ func (j *trip) again() {
 		j.act(set, func(e *inspect.SortedEntry) (inspect.Outcome, error) { return e.Kill(ctx) })
 		raw, _ := j.awaitIn("dead", j.jid)
 		j.step("kill", raw, nil)
-		set = j.in.DeadSet()
+		set = j.in.DeadSet
 	}
 	j.act(set, func(e *inspect.SortedEntry) (inspect.Outcome, error) { return put(e, ctx) })
 	j.ran(nil, edited...)
@@ -141,10 +141,10 @@ func (j *trip) act(set *inspect.JobSet, do func(*inspect.SortedEntry) (inspect.O
 	e, err := set.FindJob(j.site.t.Context(), j.jid)
 	j.must(err)
 	if e == nil {
-		j.t.Fatalf("%s is not in %s", j.jid, set.Name())
+		j.t.Fatalf("%s is not in %s", j.jid, set.Name)
 	}
 	if outcome, err := do(e); err != nil || outcome != inspect.Done {
-		j.t.Fatalf("%s: %v, %v", set.Name(), outcome, err)
+		j.t.Fatalf("%s: %v, %v", set.Name, outcome, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	}}
 	cfg := config(rdb, r)
 	cfg.Timeout = 200 * time.Millisecond
-	if err := i.Queue("q1").Pause(ctx); err != nil {
+	if err := i.Queue("q1").SetPaused(ctx, true); err != nil {
 		t.Fatal(err)
 	}
 	paused, err := c.PushClass(ctx, "Job", []any{"paused"}, client.Queue("q1"))
@@ -94,7 +94,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	if r.count(paused) != 0 {
 		t.Error("a job of a paused queue ran")
 	}
-	if err := i.Queue("q1").Unpause(ctx); err != nil {
+	if err := i.Queue("q1").SetPaused(ctx, false); err != nil {
 		t.Fatal(err)
 	}
 
@@ -105,7 +105,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	until(t, "all have run, some have failed", func() bool {
 		return r.missing(jids...)+r.missing(fails...) == 0 && rdb.ZCard(ctx, "retry").Val() == 300
 	})
-	counts, err := i.RetrySet().RetryAll(ctx)
+	counts, err := i.RetrySet.RetryAll(ctx, inspect.Bulk{})
 	if err != nil || counts.Done != 300 {
 		t.Errorf("retried %+v, %v", counts, err)
 	}
