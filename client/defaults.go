@@ -29,7 +29,7 @@ func (c *Client) base(args troupe.Args) (*options, error) {
 	return o, nil
 }
 
-// ofType are the options of a type that belong to a push. The daemon has the others.
+// ofType are the options of own that belong to a push. The daemon has the others.
 func ofType(own troupe.Options) (opts []Option) {
 	add := func(set bool, opt Option) {
 		if set {
@@ -37,13 +37,14 @@ func ofType(own troupe.Options) (opts []Option) {
 		}
 	}
 	n, never, set := own.Retries.Get()
-	add(never, NoRetry())
+	add(never, func(o *options) { o.retry(false) })
 	add(set && !never, Retry(n))
 	add(own.Queue != "", Queue(own.Queue))
-	add(own.RetryQueue != "", RetryQueue(own.RetryQueue))
-	add(own.Dead != nil, func(o *options) { Dead(*own.Dead)(o) })
-	add(own.Backtrace != 0, Backtrace(own.Backtrace))
-	add(own.Tags != nil, Tags(own.Tags...))
+	add(own.RetryQueue != "", func(o *options) { o.json("retry_queue", own.RetryQueue) })
+	add(own.Dead != nil, func(o *options) { o.json("dead", *own.Dead) })
+	add(own.Backtrace < 0, func(o *options) { o.json("backtrace", true) })
+	add(own.Backtrace > 0, func(o *options) { o.json("backtrace", own.Backtrace) })
+	add(own.Tags != nil, func(o *options) { o.json("tags", own.Tags) })
 	return opts
 }
 
