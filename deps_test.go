@@ -80,6 +80,12 @@ func TestImportArrows(t *testing.T) {
 		if p.is("actors/internal") {
 			forbid(p.Deps, "a room of actors is below it", func(pkg string) bool { return pkg == module+"/actors" })
 		}
+		if p.is("actors/internal/env") || p.is("actors/internal/supervised") || p.is("actors/internal/poison") {
+			forbid(p.Deps, "what is fetched and run is above it", mine("actors/internal/work", "actors/internal/run"))
+		}
+		if p.is("actors/internal/work") {
+			forbid(p.Deps, "what is fetched knows nothing of how it is run", mine("actors/internal/run", "retry"))
+		}
 		if p.is("fetch") {
 			forbid(p.Deps, "fetch sees bytes and queue names, no actor", usesProtoactor)
 			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "sched", "actors", "supervisor", "config", "handler"))

@@ -7,10 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/jitter"
-	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 // beats is the durable half of the heartbeat actor.
@@ -24,10 +22,16 @@ type beats struct {
 	latency beat.Latency  // guarded by turn
 }
 
-func newBeats(identity string, m Metrics) beats {
+// dialects are the values of Config.Metrics. Sidekiq 7 and 8 keep the same numbers under
+// different keys; 6 has no such page.
+var dialects = map[string]beat.Dialects{
+	"": beat.Dialect7 | beat.Dialect8, "both": beat.Dialect7 | beat.Dialect8, "7": beat.Dialect7, "8": beat.Dialect8, "off": 0,
+}
+
+func newBeats(identity string, metrics string) beats {
 	return beats{
 		turn: make(chan struct{}, 1), flusher: beat.NewFlusher(identity),
-		metrics: beat.NewMetrics(identity, m.dialects()),
+		metrics: beat.NewMetrics(identity, dialects[metrics]),
 	}
 }
 
@@ -123,7 +127,8 @@ func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
 	for _, c := range d.capsules {
 		q := c.cfg.Queues
 		info.Capsules = append(info.Capsules, beat.Capsule{
-			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency, Mode: q.Mode(), Queues: q.Names(), Weights: q.Weights(),
+			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency,
+			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
 		})
 	}
 	return info
@@ -142,54 +147,4 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 			d.env.Log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")
 		}
 	})
-}
-
-// initialPollWait and pollWait are Sidekiq's spread of the pollers of a fleet.
-func (d *Daemon) initialPollWait() time.Duration {
-	return jitter.FirstPoll(d.cfg.PollInterval, jitter.Rand(d.env.Identity, "poll"))
-}
-
-func (d *Daemon) pollWait(processes int) time.Duration {
-	return jitter.PollInterval(max(processes, 1), d.cfg.PollInterval, d.cfg.PollIntervalPerProcess, jitter.Rand(d.env.Identity, "poll"))
-}
-
-// cleanUp takes dead processes off the list, if nobody else has lately.
-func (d *Daemon) cleanUp(ctx context.Context) {
-	call, cancel := env.Within(ctx)
-	defer cancel()
-	if _, err := beat.Cleanup(call, d.env.Redis); err != nil && ctx.Err() == nil {
-		d.env.Outage.Failed(pollerPart, err)
-	}
-}
-
-// processes counts those of the fleet for the interval of the polls; 0 if it cannot:
-// an outage shows in the promotions, and a user may lack the right.
-func (d *Daemon) processes(ctx context.Context) int {
-	call, cancel := env.Within(ctx)
-	defer cancel()
-	n, err := d.sched.Processes(call)
-	if err == nil {
-		d.env.Outage.OK(pollerPart)
-	}
-	return n
-}
-
-// promote moves one batch of due members of set.
-func (d *Daemon) promote(ctx context.Context, set string) (sched.Promoted, bool) {
-	got, err := d.sched.Promote(ctx, set)
-	// A part of its own for each set: where Redis only refuses writes, the look at
-	// an empty set succeeds, and must not ring for the other one again and again.
-	part := pollerPart + "/" + set
-	if err != nil {
-		if ctx.Err() == nil {
-			d.env.Outage.Failed(part, err)
-		}
-		return got, false
-	}
-	d.env.Outage.OK(part)
-	if got.Dead > 0 || got.Dropped > 0 {
-		d.env.Log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
-			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
-	}
-	return got, true
 }

@@ -122,9 +122,9 @@ type Config struct {
 	// never.
 	MaxIterationRuntime time.Duration
 
-	// Metrics says for which Sidekiq's Metrics page the runs of each class are
-	// counted; the default is both 7 and 8.
-	Metrics Metrics
+	// Metrics says for the Metrics page of which Sidekiq the runs of each class are
+	// counted: "7", "8", "both" or "off"; "" means "both". Sidekiq 6 has no such page.
+	Metrics string
 	// WorkersKey shows the running jobs under IDENTITY:workers as well, where the
 	// Busy page and the API of Sidekiq up to 6.4.1 look for them.
 	WorkersKey bool

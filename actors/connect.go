@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/sched"
@@ -22,7 +23,7 @@ const minRest = 10 * time.Second
 func redisOptions(cfg Config) redisconn.Need {
 	n := 10
 	for _, k := range cfg.Capsules {
-		n += len(k.Queues.Names()) + 3
+		n += len(queues.Names(k.Queues)) + 3
 	}
 	// Of these a take and a settlement of each capsule are under way all the time, and
 	// an idle daemon needs one, for its beats.
@@ -41,9 +42,9 @@ func (d *Daemon) schedConfig(c *client.Client) sched.Config {
 // needs is what the rights that the daemon needs depend on. A fetcher of somebody
 // else's needs what it needs.
 func (d *Daemon) needs() rights.Daemon {
-	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != MetricsOff}
+	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != "off"}
 	for _, k := range d.cfg.Capsules {
-		n.Queues = append(n.Queues, k.Queues.Names()...)
+		n.Queues = append(n.Queues, queues.Names(k.Queues)...)
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
 		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)
 	}

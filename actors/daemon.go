@@ -15,10 +15,10 @@ import (
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/turn"
@@ -36,7 +36,7 @@ type Daemon struct {
 
 	policy retry.Policy
 	sched  *sched.Scheduler
-	rescue *fetch.Rescuer
+	rescue rescue.Rescuer
 
 	capsules []*capsule
 
@@ -120,7 +120,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.beats = newBeats(identity, cfg.Metrics)
 	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
 	d.sched = sched.New(d.schedConfig(pusher))
-	if d.rescue, err = fetch.NewRescuer(fetch.RescuerConfig{
+	if d.rescue, err = rescue.New(rescue.Config{
 		Redis: own, Lease: cfg.Lease, Identity: d.env.Identity, Logger: cfg.Logger, Policy: d.poisonPolicy(), Window: cfg.Poison.Within,
 	}); err != nil {
 		_ = own.Close()

@@ -25,10 +25,10 @@
 //  1. The fetch goroutine (intake.go) asks for as many jobs as there are free workers plus
 //     the look-ahead, and puts them into the inbox of the capsule.
 //  2. Each worker (worker.go) takes the next job from there, runs it, and takes another.
-//  3. A run (executor.go, outcome.go) calls middleware and handler, and decides the
+//  3. A run (internal/run) calls middleware and handler, and decides the
 //     outcome. A compare-and-swap in the ledger says who may store it: the end of the job,
 //     the deadline of a stop, or a fence.
-//  4. The settler (settler.go) keeps acks until the next fetch call carries them, or half a
+//  4. The settler (internal/work) keeps acks until the next fetch call carries them, or half a
 //     millisecond.
 //  5. A panic or Goexit is stored as a retry. Then the worker ends, its processor crashes
 //     of it, the strategy restarts the processor, and that starts a new worker.
@@ -40,6 +40,7 @@
 // incarnation derives its next step from there. So any actor may crash between any two
 // lines: no job is lost, run twice at once in one process, or left hanging.
 //
-// Reading order: daemon.go, capsule.go, intake.go, worker.go, executor.go, outcome.go,
-// settler.go, stop.go; internal/supervised for what stands around the actor library.
+// Reading order: daemon.go, capsule.go, intake.go, worker.go, internal/run/run.go and
+// outcome.go, internal/work/settler.go, stop.go; internal/supervised for what stands around
+// the actor library.
 package actors

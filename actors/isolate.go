@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 type isolation struct {
 	env      *env.Env
 	capsules []*capsule
-	rescue   *fetch.Rescuer
+	rescue   rescue.Rescuer
 	quieting *atomic.Bool
 	running  atomic.Bool // suspects run, or are about to
 }
@@ -198,7 +199,7 @@ func (c *capsule) takeSuspect() *work.Item {
 func (o *isolation) clearSuspect(w *work.Item) {
 	ctx, cancel := o.env.Call()
 	defer cancel()
-	if err := o.rescue.Forget(ctx, w.Unit); err != nil {
+	if err := o.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
 		joblog.Err(o.env.Log.Warn().Str("jid", cut.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

@@ -75,12 +75,12 @@ func (l *launcher) child(ctx actor.Context, name string) {
 	d := l.d
 	switch name {
 	case "heartbeat":
-		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &heartbeat{d: d} }), name)
+		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newHeartbeat(d) }), name)
 	case "rescuer":
-		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &rescuer{d: d} }), name)
+		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newRescuer(d) }), name)
 	case "poller":
 		if d.phase() == phaseRunning {
-			supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return &poller{d: d} }), name)
+			supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newPoller(d.env, d.sched, &d.cfg) }), name)
 		}
 	}
 	for _, c := range d.capsules {

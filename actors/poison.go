@@ -8,10 +8,10 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // Poison says what is done about jobs that take their process down. The zero
@@ -64,7 +64,7 @@ func (d *Daemon) newDeaths() *poison.Deaths {
 
 // tellRecovered tells the world what became of the jobs of a round that did not simply
 // go back.
-func (d *Daemon) tellRecovered(got fetch.Rescued) {
+func (d *Daemon) tellRecovered(got rescue.Round) {
 	var dead []poison.Death
 	defer func() { d.deaths.Add(dead) }() // whatever a hook of the user's logger does
 	var all []recovered
@@ -73,7 +73,7 @@ func (d *Daemon) tellRecovered(got fetch.Rescued) {
 			r := recoveredJob(j)
 			all = append(all, r)
 			switch {
-			case j.Decision.To == fetch.ToDead:
+			case j.Decision.To == rescue.ToDead:
 				d.poisoned.Add(1)
 				if r.isJob { // else no job has died
 					dead = append(dead, poison.Death{Payload: j.Decision.Payload, Err: j.Decision.Why})
@@ -91,18 +91,18 @@ func (d *Daemon) tellRecovered(got fetch.Rescued) {
 
 // recovered is a recovered job that did not simply go back.
 type recovered struct {
-	fetch.Rerouted
+	rescue.Rerouted
 	isJob bool
 	ref   JobRef
 	to    string // name of a queue, or schedule
 }
 
-func recoveredJob(j fetch.Rerouted) recovered {
-	r := recovered{Rerouted: j, ref: JobRef{Queue: j.Orphan.Unit.Queue}, to: j.Decision.Queue}
-	if p, err := troupe.ParsePayload(j.Orphan.Unit.Payload); err == nil {
+func recoveredJob(j rescue.Rerouted) recovered {
+	r := recovered{Rerouted: j, ref: JobRef{Queue: j.Orphan.Queue}, to: j.Decision.Queue}
+	if p, err := troupe.ParsePayload(j.Orphan.Payload); err == nil {
 		r.isJob, r.ref.JID, r.ref.Class = true, p.JID(), p.DisplayClass()
 	}
-	if j.Decision.To == fetch.ToSchedule {
+	if j.Decision.To == rescue.ToSchedule {
 		r.to = "schedule"
 	}
 	return r
@@ -110,7 +110,7 @@ func recoveredJob(j fetch.Rerouted) recovered {
 
 func (r *recovered) event() Event {
 	now := time.Now()
-	if r.Decision.To == fetch.ToDead {
+	if r.Decision.To == rescue.ToDead {
 		return JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Decision.Why}
 	}
 	return JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Decision.Suspect}
@@ -120,7 +120,7 @@ func (r *recovered) log(log *zerolog.Logger) {
 	line := log.Warn().Str("actor", rescuerPart).Str("jid", cut.Text(r.ref.JID)).Str("class", cut.Text(r.ref.Class)).
 		Str("queue", cut.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
-	case r.Decision.To == fetch.ToDead:
+	case r.Decision.To == rescue.ToDead:
 		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
 	case r.Decision.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")

@@ -2,227 +2,154 @@ package actors
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/sched"
 )
 
-// poller moves due members of the retry and schedule sets into their queues.
-// The two sets are served independently, each by at most one goroutine, batch
-// after batch. Every process does so at Sidekiq's interval; the leader of the
-// fleet also when something is due.
-type poller struct {
-	d       *Daemon
-	epoch   uint64
-	cancel  context.CancelFunc
-	ctx     context.Context
-	sets    [2]pollSet
-	timer   *time.Timer // the interval poll
-	polls   int
-	cleaned time.Time // the last look for dead processes
-}
-
-// pollerPart is the part that Redis serves or does not; each set is one of its own.
+// pollerPart is the path of the poller, and the part that Redis serves or does not; each
+// set is one of its own.
 const pollerPart = launcherName + "/poller"
 
 // Of so many interval polls one takes dead processes off the list.
 const thorough = 12
 
-type pollSet struct {
-	set   string
-	busy  bool
-	again bool        // something became due while busy
-	timer *time.Timer // another try after one that failed
+// poller moves due members of the retry and schedule sets into their queues.
+// The two sets are served independently, each by one loop, batch after batch. Every
+// process does so at Sidekiq's interval; the leader of the fleet also when something is
+// due.
+type poller struct {
+	*supervised.Loops
+	env      *env.Env
+	sched    *sched.Scheduler
+	interval time.Duration  // Config.PollInterval
+	each     time.Duration  // Config.PollIntervalPerProcess
+	failing  [2]atomic.Bool // of pollSets
 }
 
-// kinds of tick.
-const (
-	tickInterval = iota
-	tickRetry0
-	tickRetry1
-	tickLead
-)
+var pollSets = [2]string{keys.Retry, keys.Schedule}
 
-type promoted struct {
-	epoch uint64
-	i     int
-	more  bool
-	ok    bool
-}
+// firstSet is the loop that serves the first of the pollSets; that of the second is next.
+const firstSet = 2
 
-type polled struct {
-	epoch uint64
-	wait  time.Duration
-}
-
-type led struct {
-	epoch uint64
-	set   string
-}
-
-type leadEnded struct {
-	epoch uint64
-	wait  time.Duration
+func newPoller(e *env.Env, s *sched.Scheduler, cfg *Config) *poller {
+	p := &poller{env: e, sched: s, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess}
+	p.Loops = supervised.NewLoops(e.Settling, e.System, pollerPart, p.poll, p.lead,
+		func(l *supervised.Loop) { p.serve(l, 0) }, func(l *supervised.Loop) { p.serve(l, 1) }) // from firstSet on
+	return p
 }
 
 func (p *poller) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started:
-		p.epoch = p.d.env.System.NextEpoch()
-		p.ctx, p.cancel = context.WithCancel(p.d.env.Settling) // a launcher that is blocked stops no child
-		p.sets = [2]pollSet{{set: keys.Retry}, {set: keys.Schedule}}
-		p.after(ctx, &p.timer, p.d.initialPollWait(), tickInterval)
-		p.lead(ctx)
+	p.Loops.Receive(ctx)
+	switch ctx.Message().(type) {
 	case quiet:
 		ctx.Stop(ctx.Self())
-	case supervised.Wake:
-		p.promoteAll(ctx)
-	case tick:
-		if m.epoch == p.epoch {
-			p.tick(ctx, m.kind)
-		}
-	case polled:
-		if m.epoch == p.epoch {
-			p.after(ctx, &p.timer, m.wait, tickInterval)
-			p.promoteAll(ctx)
-		}
-	case promoted:
-		if m.epoch == p.epoch {
-			p.promoted(ctx, m)
-		}
-	case led:
-		if m.epoch == p.epoch {
-			p.led(ctx, m.set)
-		}
-	case leadEnded:
-		if m.epoch == p.epoch {
-			p.after(ctx, nil, m.wait, tickLead)
-			p.promoteAll(ctx) // is Redis away? then its return is noticed by the next try
-		}
 	case *actor.Restarting, *actor.Stopping:
-		p.cancel()
-		p.d.env.Outage.Leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
-		for _, t := range []*time.Timer{p.timer, p.sets[0].timer, p.sets[1].timer} {
-			if t != nil {
-				t.Stop()
+		p.env.Outage.Leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
+	}
+}
+
+// poll has both sets looked at, now and then.
+func (p *poller) poll(l *supervised.Loop) {
+	random := func() *rand.Rand { return jitter.Rand(p.env.Identity, "poll") }
+	var cleaned time.Time // the last look for dead processes
+	wait := jitter.FirstPoll(p.interval, random())
+	for polls := 0; l.Rest(wait); polls++ {
+		if polls%thorough == 0 || time.Since(cleaned) > time.Minute {
+			cleaned = time.Now()
+			p.cleanUp(l.Context)
+		}
+		wait = jitter.PollInterval(max(p.processes(l.Context), 1), p.interval, p.each, random())
+		p.Wake(firstSet, firstSet+1)
+	}
+}
+
+// lead waits for the leader's lock and leads. What the leader finds to be due is promoted;
+// what has just failed waits for its next try.
+func (p *poller) lead(l *supervised.Loop) {
+	for {
+		err := p.sched.Lead(l.Context, func(set string) {
+			for i := range pollSets {
+				if pollSets[i] == set && !p.failing[i].Load() {
+					p.Wake(firstSet + i)
+				}
 			}
-		}
-	}
-}
-
-// after sends tick kind to self after wait, replacing the timer in *t. What is
-// due at once comes in the order of the kinds.
-func (p *poller) after(ctx actor.Context, t **time.Timer, wait time.Duration, kind int) {
-	self, d, m := ctx.Self(), p.d, tick{epoch: p.epoch, kind: kind}
-	nt := time.AfterFunc(max(0, wait)+time.Duration(kind), func() { d.env.System.Root().Send(self, m) })
-	if t == nil {
-		return
-	}
-	if *t != nil {
-		(*t).Stop()
-	}
-	*t = nt
-}
-
-func (p *poller) tick(ctx actor.Context, kind int) {
-	if p.ctx.Err() != nil {
-		return
-	}
-	switch kind {
-	case tickInterval:
-		p.poll(ctx)
-	case tickRetry0, tickRetry1:
-		p.sets[kind-tickRetry0].timer = nil
-		p.promote(ctx, kind-tickRetry0)
-	case tickLead:
-		p.lead(ctx)
-	}
-}
-
-// poll counts the processes that share the work, in a goroutine; polled follows.
-func (p *poller) poll(ctx actor.Context) {
-	clean := p.polls%thorough == 0 || time.Since(p.cleaned) > time.Minute
-	if clean {
-		p.cleaned = time.Now()
-	}
-	p.polls++
-	d, self, c := p.d, ctx.Self(), p.ctx
-	m := polled{epoch: p.epoch, wait: d.pollWait(0)}
-	d.env.System.Spawn(pollerPart, func() {
-		defer func() { d.env.System.Root().Send(self, m) }() // also after a panic, if the strategy resumes us
-		if clean {
-			d.cleanUp(c)
-		}
-		m.wait = d.pollWait(d.processes(c))
-	})
-}
-
-// promoteAll starts a batch of each set.
-func (p *poller) promoteAll(ctx actor.Context) {
-	for i := range p.sets {
-		p.promote(ctx, i)
-	}
-}
-
-// promote starts a batch of set i unless one is under way.
-func (p *poller) promote(ctx actor.Context, i int) {
-	s := &p.sets[i]
-	if p.ctx.Err() != nil {
-		return
-	}
-	if s.busy {
-		s.again = true
-		return
-	}
-	s.busy, s.again = true, false
-	d, self, epoch, c, set := p.d, ctx.Self(), p.epoch, p.ctx, s.set
-	d.env.System.Spawn(pollerPart, func() {
-		m := promoted{epoch: epoch, i: i}
-		defer func() { d.env.System.Root().Send(self, m) }()
-		got, ok := d.promote(c, set)
-		m.more, m.ok = got.More, ok
-	})
-}
-
-func (p *poller) promoted(ctx actor.Context, m promoted) {
-	s := &p.sets[m.i]
-	s.busy = false
-	switch {
-	case m.ok && (m.more || s.again):
-		p.promote(ctx, m.i)
-	case !m.ok && p.ctx.Err() == nil: // as a fetch: once a second until Redis is back
-		p.after(ctx, &s.timer, time.Second, tickRetry0+m.i)
-	}
-}
-
-// led promotes what the leader has found to be due. What has just failed waits for
-// its next try.
-func (p *poller) led(ctx actor.Context, set string) {
-	for i := range p.sets {
-		if s := &p.sets[i]; s.set == set && s.timer == nil {
-			p.promote(ctx, i)
-		}
-	}
-}
-
-// lead waits for the leader's lock and leads, in a goroutine.
-func (p *poller) lead(ctx actor.Context) {
-	d, self, epoch, c := p.d, ctx.Self(), p.epoch, p.ctx
-	d.env.System.Spawn(pollerPart, func() {
-		defer func() { // also after a panic
-			if c.Err() == nil {
-				d.env.System.Root().Send(self, leadEnded{epoch: epoch, wait: d.env.Backoff("lead", 1)})
-			}
-		}()
-		err := d.sched.Lead(c, func(set string) {
-			d.env.System.Root().Send(self, led{epoch: epoch, set: set})
 		})
-		if c.Err() == nil && redisconn.Classify(err) == redisconn.Command {
-			d.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
+		if l.Context.Err() == nil && redisconn.Classify(err) == redisconn.Command {
+			p.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
-	})
+		p.Wake(firstSet, firstSet+1) // is Redis away? then its return is noticed by the next try
+		if !l.Rest(p.env.Backoff("lead", 1)) {
+			return
+		}
+	}
+}
+
+// serve promotes what is due in set i whenever it is woken, and tries once a second after
+// a failure, as a fetch does.
+func (p *poller) serve(l *supervised.Loop, i int) {
+	const never = time.Duration(-1)
+	for wait := never; l.Sleep(wait); {
+		got, ok := p.promote(l.Context, pollSets[i])
+		p.failing[i].Store(!ok)
+		switch {
+		case !ok:
+			wait = time.Second
+		case got.More:
+			wait = 0
+		default:
+			wait = never
+		}
+	}
+}
+
+// cleanUp takes dead processes off the list, if nobody else has lately.
+func (p *poller) cleanUp(ctx context.Context) {
+	call, cancel := env.Within(ctx)
+	defer cancel()
+	if _, err := beat.Cleanup(call, p.env.Redis); err != nil && ctx.Err() == nil {
+		p.env.Outage.Failed(pollerPart, err)
+	}
+}
+
+// processes counts those of the fleet for the interval of the polls; 0 if it cannot:
+// an outage shows in the promotions, and a user may lack the right.
+func (p *poller) processes(ctx context.Context) int {
+	call, cancel := env.Within(ctx)
+	defer cancel()
+	n, err := p.sched.Processes(call)
+	if err == nil {
+		p.env.Outage.OK(pollerPart)
+	}
+	return n
+}
+
+// promote moves one batch of due members of set.
+func (p *poller) promote(ctx context.Context, set string) (sched.Promoted, bool) {
+	got, err := p.sched.Promote(ctx, set)
+	// A part of its own for each set: where Redis only refuses writes, the look at
+	// an empty set succeeds, and must not ring for the other one again and again.
+	part := pollerPart + "/" + set
+	if err != nil {
+		if ctx.Err() == nil {
+			p.env.Outage.Failed(part, err)
+		}
+		return got, false
+	}
+	p.env.Outage.OK(part)
+	if got.Dead > 0 || got.Dropped > 0 {
+		p.env.Log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
+			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
+	}
+	return got, true
 }

@@ -6,8 +6,6 @@ import "github.com/troupehq/troupe/fetch"
 type (
 	// Strict empties each queue before it looks at the next; see fetch.Strict.
 	Strict = fetch.Strict
-	// Random gives every queue the same chance; see fetch.Random.
-	Random = fetch.Random
 	// Weighted gives each queue a chance by its weight; see fetch.Weighted.
 	Weighted = fetch.Weighted
 )

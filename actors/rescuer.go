@@ -4,79 +4,29 @@ import (
 	"context"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
-// rescuerPart is the part that Redis serves or does not.
+// rescuerPart is the path of the rescuer, and the part that Redis serves or does not.
 const rescuerPart = launcherName + "/rescuer"
 
-// rescuer puts back what dead processes had in progress: a look at start-up, then one
-// per rescueInterval, sooner when a lease is about to expire. One look at a time; the
-// look itself makes sure that one process of the fleet does it.
-type rescuer struct {
-	d       *Daemon
-	epoch   uint64
-	timer   *time.Timer
-	cancel  context.CancelFunc
-	looking bool
-}
-
-type rescued struct {
-	epoch uint64
-	next  time.Duration
-}
-
-func (r *rescuer) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started:
-		r.epoch = r.d.env.System.NextEpoch()
-		r.look(ctx)
-	case tick:
-		if m.epoch == r.epoch {
-			r.look(ctx)
+// newRescuer makes the actor that puts back what dead processes had in progress: a look at
+// start-up, then one per rescueInterval, sooner when a lease is about to expire. One look
+// at a time; the look itself makes sure that one process of the fleet does it.
+func newRescuer(d *Daemon) *supervised.Loops {
+	return supervised.NewLoops(d.env.Settling, d.env.System, rescuerPart, func(l *supervised.Loop) {
+		for {
+			next, ok := d.rescueOnce(l.Context)
+			if !ok || next <= 0 {
+				next = d.rescueInterval()
+			}
+			d.isolation.look(l.Context)
+			if !l.Sleep(next) {
+				return
+			}
 		}
-	case supervised.Wake:
-		r.look(ctx)
-	case rescued:
-		if m.epoch != r.epoch {
-			return
-		}
-		r.looking = false
-		self, epoch := ctx.Self(), r.epoch
-		r.timer = time.AfterFunc(m.next, func() { r.d.env.System.Root().Send(self, tick{epoch: epoch}) })
-	case *actor.Restarting, *actor.Stopping:
-		if r.timer != nil {
-			r.timer.Stop()
-		}
-		if r.cancel != nil {
-			r.cancel()
-		}
-	}
-}
-
-func (r *rescuer) look(ctx actor.Context) {
-	if r.looking {
-		return
-	}
-	r.looking = true
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-	d, self, epoch := r.d, ctx.Self(), r.epoch
-	c, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	d.env.System.Spawn(rescuerPart, func() {
-		m := rescued{epoch: epoch, next: d.rescueInterval()}
-		defer func() { d.env.System.Root().Send(self, m) }()
-		defer cancel()
-		if next, ok := d.rescueOnce(c); ok && next > 0 {
-			m.next = next
-		}
-		d.isolation.look(c)
 	})
 }
 
@@ -113,7 +63,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 }
 
 // tellRescued counts and tells what a round has done, a broken one too.
-func (d *Daemon) tellRescued(got fetch.Rescued) {
+func (d *Daemon) tellRescued(got rescue.Round) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
 		d.events.tell(func() Event { return JobsRescued{At: time.Now(), Jobs: got.Units} })

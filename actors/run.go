@@ -49,16 +49,11 @@ func Run(ctx context.Context, cfg Config) error {
 // Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
 // SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
 // and Windows kills the process some seconds later, whatever Timeout is.
-func Main(cfg Config) int { return MainContext(context.Background(), cfg) }
+func Main(cfg Config) int { return MainShards(context.Background(), Shard{Config: cfg}) }
 
-// MainContext is Main with one more way to stop: the end of ctx.
-func MainContext(ctx context.Context, cfg Config) int {
-	return MainShards(ctx, []Shard{{Config: cfg}})
-}
-
-// MainShards is MainContext for a process that works on several Redis servers:
-// one set of signals, one stop.
-func MainShards(ctx context.Context, shards []Shard) int {
+// MainShards is Main for a process that works on several Redis servers, with one set of
+// signals and one stop. The end of ctx is one more way to stop.
+func MainShards(ctx context.Context, shards ...Shard) int {
 	heap.Floor()
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)

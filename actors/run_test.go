@@ -294,7 +294,7 @@ func TestOneCapsuleNeedsNoCapsules(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if err := (actors.Config{Concurrency: -1, Queues: actors.Random{}}).Validate(); err == nil ||
+	if err := (actors.Config{Concurrency: -1, Queues: actors.Weighted{}}).Validate(); err == nil ||
 		!strings.Contains(err.Error(), "config: Concurrency is -1, expected 1 to") || !strings.Contains(err.Error(), "config: Queues is empty") {
 		t.Errorf("got %v", err)
 	}

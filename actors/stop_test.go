@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -275,7 +275,7 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 	})
 	jid := push(k, 1, script.Hang())[0]
 	k.Await("it runs", func() bool { return s.Started(jid) })
-	rescuer, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Lease: 2 * time.Second})
+	rescuer, err := rescue.New(rescue.Config{Redis: rdb, Lease: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 const (
@@ -64,8 +66,8 @@ func (c Config) Validate() error {
 	if c.MaxRetries < -1 {
 		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
 	}
-	if c.Metrics < MetricsBoth || c.Metrics > MetricsOff {
-		bad("Metrics", int(c.Metrics), "MetricsBoth, Metrics7, Metrics8 or MetricsOff")
+	if _, ok := dialects[c.Metrics]; !ok {
+		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}
 	if c.DeadMax < 0 {
 		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
@@ -74,7 +76,7 @@ func (c Config) Validate() error {
 		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
 	}
 	if len(c.Capsules) > 0 && c.Queues != nil {
-		bad("Queues", c.Queues.Names(), "nil, as there are Capsules: each has its own")
+		bad("Queues", queues.Names(c.Queues), "nil, as there are Capsules: each has its own")
 	}
 	strategies := supervised.Strategies{}
 	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
@@ -118,7 +120,7 @@ func (c Config) Validate() error {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
 		strategy(field+"Strategy", k.Strategy)
-		if k.Queues != nil && len(k.Queues.Names()) == 0 {
+		if k.Queues != nil && len(queues.Names(k.Queues)) == 0 {
 			bad(field+"Queues", "empty", "at least one queue")
 		}
 		if v, ok := k.Queues.(interface{ Validate() error }); ok {

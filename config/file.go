@@ -44,7 +44,7 @@ type File struct {
 	PollIntervalPerProcess time.Duration
 	MaxIterationRuntime    time.Duration
 	Timestamps             troupe.Timestamps
-	Metrics                actors.Metrics
+	Metrics                string
 	WorkersKey             bool
 
 	LogFormat string // "json", "console"

@@ -13,10 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -92,7 +92,7 @@ handlers:
 			Intensity: 5, Period: 30 * time.Second, Replace: true,
 			Backoff: supervisor.Backoff{Min: time.Second, Max: 2 * time.Minute, Jitter: 0.5},
 		}},
-		Metrics: actors.Metrics7, WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
+		Metrics: "7", WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
 		Handlers: []handlerEntry{
 			{Class: "NoOp", Builtin: "noop"},
 			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},
@@ -326,7 +326,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				if err := limits.Queues(c.Queues.Names()); err != nil {
+				if err := limits.Queues(queues.Names(c.Queues)); err != nil {
 					t.Fatal(err)
 				}
 			}

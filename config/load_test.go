@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -249,7 +248,7 @@ timestamps: ms
 	}
 	if c.Timeout != 3*time.Second || c.MaxRetries != 4 || c.DeadMax != 5 || c.DeadTimeout != 6*time.Second ||
 		c.PollInterval != 7*time.Second || c.PollIntervalPerProcess != 8*time.Second || c.Lease != 9*time.Second ||
-		c.MaxIterationRuntime != 10*time.Second || c.Metrics != actors.MetricsOff || !c.WorkersKey ||
+		c.MaxIterationRuntime != 10*time.Second || c.Metrics != "off" || !c.WorkersKey ||
 		c.Strategy != nil || c.Capsules[0].Strategy != nil || c.Capsules[0].Fetch != nil ||
 		c.Timestamps != s.Timestamps || c.Tag != "shop" || len(c.Labels) != 1 || len(c.Capsules) != 1 {
 		t.Errorf("%+v", c)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/duration"
 )
 
@@ -70,15 +69,7 @@ func init() { // not a literal: readers reach settings again
 			p.out.MaxIterationRuntime = p.duration(n, field, 0)
 		},
 		"metrics": func(p *parse, n *node, field string) {
-			p.out.Metrics = actors.MetricsBoth
-			switch p.word(n, field, "off", "7", "8", "both") {
-			case "off":
-				p.out.Metrics = actors.MetricsOff
-			case "7":
-				p.out.Metrics = actors.Metrics7
-			case "8":
-				p.out.Metrics = actors.Metrics8
-			}
+			p.out.Metrics = p.word(n, field, "off", "7", "8", "both")
 		},
 		"workers_key": func(p *parse, n *node, field string) { p.out.WorkersKey = p.bool(n, field) },
 		"redis":       func(p *parse, n *node, field string) { p.out.Redis = p.redis(n, field) },

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -174,9 +175,9 @@ func asRuby(f *File) rubyOptions {
 		o.MaxRetries = max(f.MaxRetries, 0)
 	}
 	if f.Queues != nil {
-		o.Queues, o.Strict = nil, f.Queues.Mode() == "strict"
-		weights := f.Queues.Weights()
-		for _, name := range f.Queues.Names() {
+		o.Queues, o.Strict = nil, queues.Mode(f.Queues) == "strict"
+		weights := queues.Weights(f.Queues)
+		for _, name := range queues.Names(f.Queues) {
 			for range max(weights[name], 1) {
 				o.Queues = append(o.Queues, name)
 			}

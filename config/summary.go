@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 // Summary writes what a daemon of s would run, for people. Nothing in it is a
@@ -32,7 +33,7 @@ func (s *Settings) Summary(w io.Writer) error {
 	if s.MaxRetries != 0 {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
-	line("metrics\t%s", s.Metrics)
+	line("metrics\t%s", cmp.Or(s.Metrics, "both"))
 	if len(s.Env) > 0 {
 		line("env\t%s", strings.Join(names(s.Env), " "))
 	}
@@ -94,20 +95,20 @@ func queuesText(q fetch.Queues) string {
 	if q == nil {
 		q = fetch.Strict{"default"} // as actors.Capsule has it
 	}
-	weights := q.Weights()
+	weights := queues.Weights(q)
 	if l, ok := q.(fetch.WeightedList); ok { // weights of a queue that comes again add up
 		clear(weights)
 		for _, entry := range l {
 			weights[entry.Queue] += max(entry.Weight, 1)
 		}
 	}
-	names := slices.Clone(q.Names())
-	if q.Mode() != "strict" {
+	names := queues.Names(q)
+	if queues.Mode(q) != "strict" {
 		for i, name := range names {
 			names[i] = fmt.Sprintf("%s %d", name, weights[name])
 		}
 	}
-	return q.Mode() + ": " + strings.Join(names, ", ")
+	return queues.Mode(q) + ": " + strings.Join(names, ", ")
 }
 
 func (h handlerEntry) text() string {

@@ -20,7 +20,7 @@ func BenchmarkTake(b *testing.B) {
 	for name, factory := range map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": fetch.NewBasic} {
 		for _, n := range []int{1, 25, 100} {
 			for _, queues := range []fetch.Queues{fetch.Strict{"a"}, fetch.Weighted{"a": 5, "b": 3, "c": 1}} {
-				b.Run(fmt.Sprintf("%s/batch=%d/queues=%d", name, n, len(queues.Names())), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/batch=%d/queues=%d", name, n, len(queues.List())), func(b *testing.B) {
 					benchmarkTake(b, factory, queues, n)
 				})
 			}
@@ -41,7 +41,7 @@ func benchmarkTake(b *testing.B, factory fetch.Factory, queues fetch.Queues, n i
 	if err := f.Open(ctx); err != nil {
 		b.Fatal(err)
 	}
-	refill(b, rdb, queues.Names(), n)
+	refill(b, rdb, queues, n)
 	var acks []fetch.Unit
 	b.ReportAllocs()
 	for b.Loop() {
@@ -51,7 +51,7 @@ func benchmarkTake(b *testing.B, factory fetch.Factory, queues fetch.Queues, n i
 		}
 		if acks = units; len(units) < n {
 			b.StopTimer()
-			refill(b, rdb, queues.Names(), n)
+			refill(b, rdb, queues, n)
 			b.StartTimer()
 		}
 	}
@@ -68,17 +68,18 @@ func benchmarkTake(b *testing.B, factory fetch.Factory, queues fetch.Queues, n i
 }
 
 // refill pushes about 20,000 jobs of 150 bytes.
-func refill(b *testing.B, rdb *redis.Client, names []string, n int) {
+func refill(b *testing.B, rdb *redis.Client, queues fetch.Queues, n int) {
 	b.Helper()
+	list := queues.List()
 	job := bytes.Repeat([]byte("x"), 150)
 	pipe := rdb.Pipeline()
 	for range 20 {
-		for _, name := range names {
-			jobs := make([]any, 1000/len(names)+n)
+		for _, q := range list {
+			jobs := make([]any, 1000/len(list)+n)
 			for i := range jobs {
 				jobs[i] = job
 			}
-			pipe.LPush(b.Context(), "queue:"+name, jobs...)
+			pipe.LPush(b.Context(), "queue:"+q.Queue, jobs...)
 		}
 	}
 	if _, err := pipe.Exec(b.Context()); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // dies has taken n jobs of queue a and has no lease any more. The index says the contrary,
@@ -45,7 +46,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 func TestRescueByHand(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop()})
+	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestRescueByHand(t *testing.T) {
 	lease := keys.CommonOf(lives, false).Lease
 	rdb.Set(ctx, lease, "1", time.Minute)
 	rdb.Set(ctx, keys.Rescue, "somebody", time.Minute)
-	if done, err := r.RescueOnly(ctx, dead); !errors.Is(err, ErrBusy) || done.Units != 0 {
+	if done, err := r.RescueOnly(ctx, dead); !errors.Is(err, rescue.ErrBusy) || done.Units != 0 {
 		t.Errorf("beside another rescuer: %+v, %v", done, err)
 	}
 	rdb.Del(ctx, keys.Rescue)
@@ -79,7 +80,7 @@ func TestReturnSuspects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			suspects := func(queue string) string { return keys.SlotOf(queue, name == "cluster").Suspects(queue) }
-			r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop()})
+			r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +121,7 @@ func TestReturnSuspectsOutOfMemory(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
-	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop()})
+	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 func TestClusterRefusesWhatItCannotKeepTogether(t *testing.T) {
@@ -88,17 +89,17 @@ func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 		}
 		p := f.cur.places[0]
 		lapse(t, rdb, f.cur.id)
-		policy := policyFunc(func(o Orphan) Decision {
-			return map[string]Decision{
+		policy := policyFunc(func(o rescue.Orphan) rescue.Decision {
+			return map[string]rescue.Decision{
 				"a1": {Suspect: true},
 				"a2": {Queue: "b", Payload: []byte("a2, edited")},
-				"a3": {To: ToSchedule, Score: 12.5},
-				"a4": {To: ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
+				"a3": {To: rescue.ToSchedule, Score: 12.5},
+				"a4": {To: rescue.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
 				"a6": {Queue: "b", Suspect: true},
-			}[string(o.Unit.Payload)]
+			}[string(o.Payload)]
 		})
-		rescuer := func(rdb redis.UniversalClient) *Rescuer {
-			return newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy, c.Identity, c.Window = policy, "host:1:aa", time.Hour })
+		rescuer := func(rdb redis.UniversalClient) *rescuer {
+			return testRescuer(t, rdb, func(c *rescue.Config) { c.Policy, c.Identity, c.Window = policy, "host:1:aa", time.Hour })
 		}
 		var died error
 		if commands >= 0 {
@@ -173,7 +174,7 @@ func TestClusterDiesBetweenTwoSteps(t *testing.T) {
 		t.Fatalf("in progress %q", got)
 	}
 	lapse(t, rdb, f.cur.id)
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != 2 {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 2 {
 		t.Errorf("rescued %+v", done)
 	}
 	if err := f.Renew(ctx); !errors.Is(err, ErrFenced) {

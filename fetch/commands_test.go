@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // 8,100 queues are more than one call of a script may name: takes, suspects, waits,
@@ -65,7 +66,7 @@ func TestVeryManyQueues(t *testing.T) {
 			}
 			settleAll(t, f, Move{Unit: units[0], To: ToRetry, Score: 1}, Move{Unit: units[1], To: ToQueue})
 			expire(t, rdb, f.cur.id)
-			if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != 3 {
+			if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 3 {
 				t.Errorf("rescued %+v", done.Units)
 			}
 			if err := f.Renew(ctx); !errors.Is(err, ErrFenced) {
@@ -99,7 +100,9 @@ func TestNobodyScans(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(t, rdb, "h:2:bb", 3, "c")
-	r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy = policyFunc(func(Orphan) Decision { return Decision{} }) })
+	r := testRescuer(t, rdb, func(c *rescue.Config) {
+		c.Policy = policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{} })
+	})
 	for range 3 {
 		mustRescue(t, r.Rescue)
 		r.looked = time.Time{} // as after ten minutes
@@ -231,7 +234,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(ctx, "queue:b", "b0") })
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	dead := die(t, rdb, "h:2:bb", 3, "c")
-	r, err := NewRescuer(RescuerConfig{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(Orphan) Decision { return Decision{To: ToDead} })})
+	r, err := newRescuer(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: rescue.ToDead} })})
 	if err != nil {
 		t.Fatal(err)
 	}

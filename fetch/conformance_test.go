@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/fetch/fetchtest"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 var (
@@ -34,7 +35,7 @@ var (
 		Rescue: func(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
 			cluster := clusterOf(rdb)
 			defer func() { _ = cluster.Close() }()
-			r, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: cluster, Lease: lease, Logger: zerolog.Nop()})
+			r, err := rescue.New(rescue.Config{Redis: cluster, Lease: lease, Logger: zerolog.Nop()})
 			if err != nil {
 				return err
 			}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 const (
@@ -25,8 +24,8 @@ const (
 
 // verdict is what is done with one job.
 type verdict struct {
-	Orphan
-	Decision
+	rescue.Decision
+	orphan     rescue.Orphan
 	job        string // as it is counted; "" is not counted
 	recoveries string // that are to be remembered of it; "" is nothing
 	key        string // of the list that it goes to, for ToQueue
@@ -34,9 +33,16 @@ type verdict struct {
 	elsewhere  bool   // that lies in another slot of a cluster
 }
 
+// move is the verdict as a Move.
+func (v *verdict) move() Move {
+	to := [...]Destination{rescue.ToQueue: ToQueue, rescue.ToSchedule: ToSchedule, rescue.ToDead: ToDead}[v.To]
+	u := Unit{Queue: v.orphan.Queue, Payload: v.orphan.Payload}
+	return Move{Unit: u, To: to, Score: v.Score, Payload: v.Payload, Trim: Trim{v.TrimBefore, v.TrimMax}}
+}
+
 // byPolicy asks the policy about the jobs of the list, the newest first, and moves them.
 // It leaves those that cannot be read.
-func (e *emptying) byPolicy(ctx context.Context, from *RescuedFrom) (moved int, err error) {
+func (e *emptying) byPolicy(ctx context.Context, from *rescue.From) (moved int, err error) {
 	for page, failures := policyBatch, 0; ; {
 		jobs, err := e.r.rdb.LRange(ctx, e.list, 0, int64(page-1)).Result()
 		if hasPrefix(err, "WRONGTYPE") || err == nil && len(jobs) == 0 { // closed already, or empty
@@ -66,7 +72,7 @@ func (e *emptying) byPolicy(ctx context.Context, from *RescuedFrom) (moved int, 
 }
 
 // batch deals with some jobs; it may leave the last ones, when the policy is slow.
-func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) (moved int, err error) {
+func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) (moved int, err error) {
 	verdicts, at, err := e.decide(ctx, jobs)
 	if err == nil && e.r.cluster {
 		err = e.abroad(ctx, verdicts, at)
@@ -82,12 +88,12 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *RescuedFrom) 
 		v := &verdicts[i]
 		switch reply := reply.(type) {
 		case string:
-			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.To, reply))))
+			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.move().To, reply))))
 		case int64:
 			moved += int(reply) // 0: it is gone
-			plain := v.To == ToQueue && v.Payload == nil && v.key == e.target()
+			plain := v.To == rescue.ToQueue && v.Payload == nil && v.key == e.target()
 			if reply > 0 && !plain {
-				from.Rerouted = append(from.Rerouted, Rerouted{Orphan: v.Orphan, Decision: v.Decision})
+				from.Rerouted = append(from.Rerouted, rescue.Rerouted{Orphan: v.orphan, Decision: v.Decision})
 			}
 		}
 	}
@@ -99,8 +105,8 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 	policy := e.r.cfg.Policy
 	args := []any{e.r.cfg.Window.Milliseconds(), maxRecovered}
 	for _, text := range jobs {
-		u := Unit{Queue: e.queue, Payload: bytesOf(text), Receipt: e.field, Suspect: e.suspect}
-		v := verdict{Orphan: Orphan{Unit: u, From: e.id}, job: policy.Key(u.Payload)}
+		o := rescue.Orphan{Queue: e.queue, Payload: bytesOf(text), Suspect: e.suspect, From: e.id}
+		v := verdict{orphan: o, job: policy.Key(o.Payload)}
 		verdicts, args = append(verdicts, v), append(args, v.job)
 	}
 	known, err := recallScript.Run(ctx, e.r.rdb, e.r.counts(e.queue), args...).StringSlice()
@@ -112,15 +118,15 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 	at = time.UnixMilli(ms)
 	for i := range verdicts {
 		v := &verdicts[i]
-		v.Recoveries = e.history(known[i+1], at)
-		v.Decision = policy.Decide(v.Orphan)
+		v.orphan.Recoveries = e.history(known[i+1], at)
+		v.Decision = policy.Decide(v.orphan)
 		queue := cmp.Or(v.Queue, e.queue)
 		v.name, v.key = listName(queue, v.Suspect), keys.Queue(queue)
 		if v.Suspect {
 			v.key = keys.SlotOf(queue, e.r.cluster).Suspects(queue)
 		}
-		v.elsewhere = e.r.cluster && (v.To != ToQueue || queue != e.queue)
-		if text, err := json.Marshal(v.Recoveries); err == nil && !v.Forget {
+		v.elsewhere = e.r.cluster && (v.To != rescue.ToQueue || queue != e.queue)
+		if text, err := json.Marshal(v.orphan.Recoveries); err == nil && !v.Forget {
 			v.recoveries = string(text)
 		}
 		if time.Since(at) > policyTime && i > 0 && time.Since(at) < time.Hour {
@@ -132,16 +138,16 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 
 // history is what is remembered of a job, with this recovery. What cannot be read counts
 // as nothing: it must not keep a job from being put back.
-func (e *emptying) history(text string, at time.Time) []Recovery {
-	var all []Recovery
+func (e *emptying) history(text string, at time.Time) []rescue.Recovery {
+	var all []rescue.Recovery
 	if text != "" && json.Unmarshal([]byte(text), &all) != nil {
 		all = nil
 	}
-	all = slices.DeleteFunc(all, func(r Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
+	all = slices.DeleteFunc(all, func(r rescue.Recovery) bool { return at.Sub(r.At) > e.r.cfg.Window })
 	all = all[max(0, len(all)-maxRecoveries+1):]
 	process, _, _ := strings.Cut(e.id, "#")
 	why := cause(process, strings.TrimSuffix(e.r.own, "#"))
-	return append(all, Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
+	return append(all, rescue.Recovery{At: at.UTC(), Process: process, Suspect: e.suspect, Cause: why})
 }
 
 // reroute moves the jobs as was decided.
@@ -153,20 +159,20 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 	}
 	args := []any{at.UnixMilli(), e.r.remembered().Milliseconds()}
 	for _, v := range verdicts {
-		var to, target any = int(v.To), score(v.Score)
+		var to, target any = int(v.move().To), score(v.Score)
 		known := ""
 		switch {
 		case v.elsewhere:
-			if to = ""; v.To == ToQueue { // they were carried along
+			if to = ""; v.To == rescue.ToQueue { // they were carried along
 				v.recoveries = ""
 			}
-		case v.To == ToQueue:
+		case v.To == rescue.ToQueue:
 			target = numberOf(&names, v.key)
 			if v.key != e.target() && !e.r.cluster {
 				known = v.name
 			}
 		}
-		args = append(args, v.Unit.Payload, to, target, known, v.Payload, v.Trim.text(), v.job, v.recoveries)
+		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.move().Trim.text(), v.job, v.recoveries)
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }
@@ -180,8 +186,8 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict, at time.Time)
 	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range verdicts {
 			v := &verdicts[i]
-			m := Move{v.Unit, v.To, v.Score, v.Payload, v.Trim}
-			if v.To != ToQueue {
+			m := v.move()
+			if v.To != rescue.ToQueue {
 				cmds = append(cmds, putMove(ctx, pipe, &m))
 				continue
 			}
@@ -211,34 +217,22 @@ func (e *emptying) abroad(ctx context.Context, verdicts []verdict, at time.Time)
 }
 
 // remembered is for how long what is known of recoveries stands.
-func (r *Rescuer) remembered() time.Duration { return r.cfg.Window + time.Hour }
+func (r *rescuer) remembered() time.Duration { return r.cfg.Window + time.Hour }
 
 // counts are the keys of what is known of the recoveries of jobs of a queue.
-func (r *Rescuer) counts(queue string) []string {
+func (r *rescuer) counts(queue string) []string {
 	if r.cluster {
 		return []string{keys.ClusterRecovered(queue), keys.ClusterRecoveredLog(queue)}
 	}
 	return []string{keys.Recovered, keys.RecoveredLog}
 }
 
-// Forget forgets the recoveries of these jobs: they have ended.
-func (r *Rescuer) Forget(ctx context.Context, units ...Unit) error {
+// Forget forgets the recoveries of a job; see rescue.Rescuer.
+func (r *rescuer) Forget(ctx context.Context, queue string, payload []byte) error {
 	if r.cfg.Policy == nil {
 		return nil // nothing is counted
 	}
-	jobs := make(map[string][]any) // by queue, where each has its own counts
-	for _, u := range units {
-		queue := ""
-		if r.cluster {
-			queue = u.Queue
-		}
-		jobs[queue] = append(jobs[queue], r.cfg.Policy.Key(u.Payload))
-	}
-	var failed []error
-	for _, queue := range slices.Sorted(maps.Keys(jobs)) {
-		failed = append(failed, forgetScript.Run(ctx, r.rdb, r.counts(queue), jobs[queue]...).Err())
-	}
-	return errors.Join(failed...)
+	return forgetScript.Run(ctx, r.rdb, r.counts(queue), r.cfg.Policy.Key(payload)).Err()
 }
 
 // refusal is an answer about a single job or owner.

@@ -14,17 +14,18 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // policyFunc counts jobs by their bytes.
-type policyFunc func(Orphan) Decision
+type policyFunc func(rescue.Orphan) rescue.Decision
 
-func (policyFunc) Key(payload []byte) string  { return string(payload) }
-func (f policyFunc) Decide(o Orphan) Decision { return f(o) }
+func (policyFunc) Key(payload []byte) string                { return string(payload) }
+func (f policyFunc) Decide(o rescue.Orphan) rescue.Decision { return f(o) }
 
-func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *Rescuer {
+func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *rescuer {
 	t.Helper()
-	r, err := NewRescuer(RescuerConfig{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour})
+	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +35,16 @@ func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *Rescuer {
 // Each decision has its place, and the job is nowhere else after it.
 func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	decisions := map[string]Decision{
+	decisions := map[string]rescue.Decision{
 		"a0": {},
 		"a1": {Suspect: true},
 		"a2": {Queue: "b", Payload: []byte("a2, edited")},
-		"a3": {To: ToSchedule, Score: 12.5},
-		"a4": {To: ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
+		"a3": {To: rescue.ToSchedule, Score: 12.5},
+		"a4": {To: rescue.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
 		"a5": {},
 	}
-	var seen []Orphan
-	r := deciding(t, rdb, func(o Orphan) Decision { seen = append(seen, o); return decisions[string(o.Unit.Payload)] })
+	var seen []rescue.Orphan
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision { seen = append(seen, o); return decisions[string(o.Payload)] })
 	dead := die(t, rdb, "h:2:bb", len(decisions), "a")
 	done := mustRescue(t, r.Rescue)
 	if done.Units != len(decisions) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(decisions) {
@@ -72,7 +73,7 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	}
 	var elsewhere []string
 	for _, j := range done.Details[0].Rerouted {
-		elsewhere = append(elsewhere, string(j.Orphan.Unit.Payload))
+		elsewhere = append(elsewhere, string(j.Orphan.Payload))
 	}
 	if slices.Sort(elsewhere); !slices.Equal(elsewhere, []string{"a1", "a2", "a3", "a4"}) {
 		t.Errorf("reported as sent elsewhere: %q", elsewhere)
@@ -95,7 +96,10 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	times := 0
-	r := deciding(t, rdb, func(o Orphan) Decision { times = len(o.Recoveries); return Decision{Forget: times == 4} })
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision {
+		times = len(o.Recoveries)
+		return rescue.Decision{Forget: times == 4}
+	})
 	die(t, rdb, "h:2:1", 1, "a")
 	for want := 1; want <= 4; want++ {
 		mustRescue(t, r.Rescue)
@@ -118,7 +122,7 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 	if times != 1 {
 		t.Errorf("after it was forgotten: %d recoveries", times)
 	}
-	if err := r.Forget(t.Context(), Unit{Queue: "a", Payload: []byte("a0")}); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
+	if err := r.Forget(t.Context(), "a", []byte("a0")); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
 		t.Errorf("forgotten (%v), still counted", err)
 	}
 }
@@ -126,11 +130,11 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 // A destination of the wrong type keeps its unit, and no other.
 func TestRefusedDecisionKeepsTheUnit(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := deciding(t, rdb, func(o Orphan) Decision {
-		if string(o.Unit.Payload) == "a1" {
-			return Decision{To: ToDead}
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision {
+		if string(o.Payload) == "a1" {
+			return rescue.Decision{To: rescue.ToDead}
 		}
-		return Decision{}
+		return rescue.Decision{}
 	})
 	dead := die(t, rdb, "h:2:bb", 3, "a")
 	rdb.Set(t.Context(), keys.Dead, "not a set", 0)
@@ -215,10 +219,10 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 
 	mustTakeSuspect(t, f)
 	expire(t, rdb, f.cur.id)
-	var seen []Orphan
-	r := deciding(t, rdb, func(o Orphan) Decision { seen = append(seen, o); return Decision{Suspect: true} })
+	var seen []rescue.Orphan
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision { seen = append(seen, o); return rescue.Decision{Suspect: true} })
 	done := mustRescue(t, r.Rescue)
-	if len(seen) != 1 || !seen[0].Unit.Suspect || seen[0].Unit.Queue != "b" || !seen[0].Recoveries[0].Suspect {
+	if len(seen) != 1 || !seen[0].Suspect || seen[0].Queue != "b" || !seen[0].Recoveries[0].Suspect {
 		t.Errorf("decided: %+v", seen)
 	}
 	if done.Units != 1 || len(done.Details[0].Rerouted) != 0 {
@@ -291,7 +295,7 @@ func queued(t *testing.T, rdb *redis.Client, queue string) []string {
 	return out
 }
 
-func mustRescue(t *testing.T, round func(context.Context) (Rescued, error)) Rescued {
+func mustRescue(t *testing.T, round func(context.Context) (rescue.Round, error)) rescue.Round {
 	t.Helper()
 	done, err := round(t.Context())
 	if err != nil {

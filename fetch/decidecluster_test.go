@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // On a cluster each queue has a place and suspects of its own: what is taken from the first
@@ -41,8 +42,8 @@ func TestSuspectsOnAClusterAreTakenOneByOne(t *testing.T) {
 func TestPolicyOnACluster(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	ctx := t.Context()
-	decisions := map[string]Decision{"suspect": {Suspect: true}, "moved": {Queue: "b"}, "plain": {}, "gone": {Queue: "b", Forget: true}}
-	r := deciding(t, rdb, func(o Orphan) Decision { return decisions[string(o.Unit.Payload)] })
+	decisions := map[string]rescue.Decision{"suspect": {Suspect: true}, "moved": {Queue: "b"}, "plain": {}, "gone": {Queue: "b", Forget: true}}
+	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision { return decisions[string(o.Payload)] })
 	const id = "h:2:bb#default.1"
 	slot, common := keys.SlotOf("a", true), keys.CommonOf(id, true)
 	rdb.LPush(ctx, slot.List(id, "1.1"), "suspect", "moved", "plain", "gone")

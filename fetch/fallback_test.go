@@ -256,7 +256,7 @@ func TestRedisRestartsFromAnOldSnapshot(t *testing.T) {
 		t.Errorf("took %q, expected what was forgotten, and what went back", got)
 	}
 	expire(t, rdb, f.cur.id)
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != 5 {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 5 {
 		t.Errorf("rescued %+v", done)
 	}
 	want := []string{"queue 0", "queue 1", "queue 2", "queue 5", "queue 7", "retry 4", "schedule 6"}

@@ -148,7 +148,7 @@ type Fetcher interface {
 	Durable() bool
 }
 
-// Isolator is a Fetcher that can take what a Rescuer has set apart. Without it
+// Isolator is a Fetcher that can take what a rescuer has set apart. Without it
 // the suspects of a capsule wait for a process that has it.
 type Isolator interface {
 	Fetcher
@@ -191,8 +191,8 @@ type Env struct {
 	Fenced func(incarnation uint64)
 }
 
-// DefaultLease is the lease of a fetcher or rescuer that was given none.
-const DefaultLease = 30 * time.Second
+// defaultLease is the lease of a fetcher or rescuer that was given none.
+const defaultLease = 30 * time.Second
 
 // check tells what is wrong with what every fetcher needs, and fills in what was not given.
 func (e *Env) check() error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -215,13 +216,13 @@ func popped(t *testing.T, rdb redis.Cmdable, key string) []string {
 	return out
 }
 
-func newRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*RescuerConfig)) *Rescuer {
+func testRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*rescue.Config)) *rescuer {
 	t.Helper()
-	cfg := RescuerConfig{Redis: rdb, Logger: zerolog.Nop()}
+	cfg := rescue.Config{Redis: rdb, Logger: zerolog.Nop()}
 	for _, c := range change {
 		c(&cfg)
 	}
-	r, err := NewRescuer(cfg)
+	r, err := newRescuer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

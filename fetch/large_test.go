@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // farBytes of one reply come within the time-out of a far link.
@@ -180,9 +181,9 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 				expire(t, rdb, f.cur.id)
 			}
 			decided := map[string]int{}
-			r := newRescuer(t, farClient(t, rdb, farBytes), func(c *RescuerConfig) {
+			r := testRescuer(t, farClient(t, rdb, farBytes), func(c *rescue.Config) {
 				if policy {
-					c.Policy = policyFunc(func(o Orphan) Decision { decided[string(o.Unit.Payload)]++; return Decision{} })
+					c.Policy = policyFunc(func(o rescue.Orphan) rescue.Decision { decided[string(o.Payload)]++; return rescue.Decision{} })
 				}
 			})
 			failed := 0
@@ -233,7 +234,7 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 		return !f.calming
 	})
 	expire(t, rdb, f.cur.id)
-	mustRescue(t, newRescuer(t, rdb).Rescue)
+	mustRescue(t, testRescuer(t, rdb).Rescue)
 	if got := queued(t, rdb, "a"); !slices.Equal(got, jobs) {
 		t.Errorf("%d jobs are in the queue, expected %d in their order", len(got), len(jobs))
 	}
@@ -259,7 +260,7 @@ func TestAJobOf64MB(t *testing.T) {
 	settleAll(t, f, Move{Unit: units[1], To: ToQueue}, Move{Unit: units[0], To: ToQueue})
 	units = mustTake(t, f, 10)
 	expire(t, rdb, f.cur.id)
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != len(units) {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != len(units) {
 		t.Errorf("rescued %d of %d", done.Units, len(units))
 	}
 	if got := queued(t, rdb, "a"); len(got) != 3 || got[0]+got[1] != large+"0" && got[0]+got[1] != "0"+large || got[2] != "2" {

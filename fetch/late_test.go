@@ -107,7 +107,7 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 				refused("after a restore", "take", "settle", "restore", "begin")
 				plain.Del(ctx, p.in.common.Lease)
 				plain.ZAdd(ctx, p.in.common.Expiries, redis.Z{Score: 1, Member: p.in.id})
-				mustRescue(t, newRescuer(t, plain).Rescue)
+				mustRescue(t, testRescuer(t, plain).Rescue)
 				refused("after a rescue", "take", "settle", "restore", "begin")
 				if got := popped(t, plain, "queue:a"); !slices.Equal(got, upTo(4)) && !slices.Equal(got, []string{"1", "0", "2", "3"}) {
 					t.Errorf("queue: %q", got)
@@ -217,7 +217,7 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 						pause(f, by)
 						if rescued {
 							expire(t, rdb, f.cur.id)
-							if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != inHand {
+							if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != inHand {
 								t.Errorf("rescued %+v", done)
 							}
 						}

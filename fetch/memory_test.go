@@ -72,7 +72,7 @@ func TestOutOfMemory(t *testing.T) {
 				t.Errorf("the lease stands for %v", left)
 			}
 
-			done, err := newRescuer(t, rdb).Rescue(ctx)
+			done, err := testRescuer(t, rdb).Rescue(ctx)
 			if err != nil || done.Units != 12 || done.Fetchers != 1 {
 				t.Fatalf("rescue: %+v, %v", done, err)
 			}

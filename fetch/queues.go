@@ -3,7 +3,6 @@ package fetch
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,20 +11,14 @@ import (
 	"github.com/troupehq/troupe/internal/limits"
 )
 
-// Queues says which queues a capsule takes from and in which proportion.
-// Strict, Weighted and Random are Sidekiq's three modes. An implementation is
-// not changed after it was given away; its methods may be called concurrently.
+// Queues says which queues a capsule takes from and in which proportion. Strict,
+// Weighted and WeightedList are Sidekiq's modes. An implementation is not changed
+// after it was given away; its methods may be called concurrently.
 type Queues interface {
-	// Names lists each queue once, in the order in which the heartbeat publishes
-	// them: as listed, or for a map by weight, the heaviest first, then by name.
-	Names() []string
-
-	// Mode is "strict", "weighted" or "random", as the heartbeat publishes it.
-	Mode() string
-
-	// Weights is the weight of each queue as the heartbeat publishes it; all 0 in
-	// strict mode.
-	Weights() map[string]int
+	// List lists each queue once, with its weight, as the heartbeat publishes them.
+	// Weights that are all 0 are published as mode "strict", weights that are all 1
+	// as "random", others as "weighted".
+	List() WeightedList
 
 	// Wants divides n free places among the queues. It lists every queue once:
 	// first each Want.N is met as far as its queue has jobs, then the places
@@ -43,7 +36,8 @@ type Want struct {
 type Strict []string
 
 // Weighted draws the queue of each job by chance: a queue's share is its weight
-// over the sum of the weights of those that have jobs. A weight below 1 counts 1.
+// over the sum of the weights of those that have jobs. A weight below 1 counts 1;
+// with the same weight for all it is Sidekiq's random mode.
 type Weighted map[string]int
 
 // WeightedList is Weighted with an order and with weights as a Sidekiq file has
@@ -58,36 +52,20 @@ type QueueWeight struct {
 	Weight int
 }
 
-// Random gives every queue the same chance; duplicates are ignored.
-type Random []string
-
-// Names is the listed order without duplicates.
-func (s Strict) Names() []string { return s.list().Names() }
-
-// Mode is "strict".
-func (s Strict) Mode() string { return "strict" }
-
-// Weights is 0 for each queue, Sidekiq's sign of strict order.
-func (s Strict) Weights() map[string]int { return s.list().Weights() }
+// List is the listed order, with weight 0: Sidekiq's sign of strict order.
+func (s Strict) List() WeightedList {
+	l := make(WeightedList, len(s))
+	for i, name := range s {
+		l[i].Queue = name
+	}
+	return l.List()
+}
 
 // Wants wants n from each queue, in listed order.
 func (s Strict) Wants(n int, r *rand.Rand) []Want { return planner(s)(n, r) }
 
-func (s Strict) list() WeightedList { return evenly(s, 0) }
-
-// Names is by weight, the heaviest first, then by name: a map has no order.
-func (w Weighted) Names() []string { return w.list().Names() }
-
-// Mode is "random" when all weights are the same 1, as Sidekiq calls it.
-func (w Weighted) Mode() string { return w.list().Mode() }
-
-// Weights is what was given, at least 1.
-func (w Weighted) Weights() map[string]int { return w.list().Weights() }
-
-// Wants draws n times; see Queues.
-func (w Weighted) Wants(n int, r *rand.Rand) []Want { return planner(w)(n, r) }
-
-func (w Weighted) list() WeightedList {
+// List is by weight, the heaviest first, then by name: a map has no order.
+func (w Weighted) List() WeightedList {
 	l := make(WeightedList, 0, len(w))
 	for name, weight := range w {
 		l = append(l, QueueWeight{name, max(weight, 1)})
@@ -98,67 +76,35 @@ func (w Weighted) list() WeightedList {
 	return l
 }
 
-// Names is the listed order without duplicates.
-func (l WeightedList) Names() []string {
-	names := make([]string, 0, len(l))
-	seen := make(map[string]bool, len(l))
+// Wants draws n times; see Queues.
+func (w Weighted) Wants(n int, r *rand.Rand) []Want { return planner(w)(n, r) }
+
+// List is the listed order; of a queue that is listed more than once the first
+// place counts, and the last weight. A weight is at least 0.
+func (l WeightedList) List() WeightedList {
+	once := make(WeightedList, 0, len(l))
+	at := make(map[string]int, len(l))
 	for _, q := range l {
-		if !seen[q.Queue] {
-			seen[q.Queue] = true
-			names = append(names, q.Queue)
+		i, listed := at[q.Queue]
+		if !listed {
+			i, once = len(once), append(once, q)
+			at[q.Queue] = i
 		}
+		once[i].Weight = max(q.Weight, 0)
 	}
-	return names
-}
-
-// Mode is "strict" when all weights are 0, "random" when all are 1.
-func (l WeightedList) Mode() string {
-	weights := slices.Sorted(maps.Values(l.Weights()))
-	switch {
-	case len(weights) == 0 || weights[len(weights)-1] == 0:
-		return "strict"
-	case weights[0] == 1 && weights[len(weights)-1] == 1:
-		return "random"
-	}
-	return "weighted"
-}
-
-// Weights is what was given, at least 0; the last weight of a queue counts.
-func (l WeightedList) Weights() map[string]int {
-	weights := make(map[string]int, len(l))
-	for _, q := range l {
-		weights[q.Queue] = max(q.Weight, 0)
-	}
-	return weights
+	return once
 }
 
 // Wants draws n times, or is that of Strict; see Queues. The weights of a queue
 // that is listed more than once add up.
 func (l WeightedList) Wants(n int, r *rand.Rand) []Want { return planner(l)(n, r) }
 
-// Names is the listed order without duplicates.
-func (q Random) Names() []string { return q.list().Names() }
-
-// Mode is "random".
-func (q Random) Mode() string { return "random" }
-
-// Weights is 1 for each queue.
-func (q Random) Weights() map[string]int { return q.list().Weights() }
-
-// Wants draws n times; see Queues.
-func (q Random) Wants(n int, r *rand.Rand) []Want { return planner(q)(n, r) }
-
-func (q Random) list() WeightedList {
-	names := evenly(q, 1).Names() // a duplicate would count twice
-	return evenly(names, 1)
-}
-
-func evenly(names []string, weight int) WeightedList {
-	l := make(WeightedList, len(names))
-	for i, name := range names {
-		l[i] = QueueWeight{name, weight}
+// names are those of the queues.
+func names(q Queues) (names []string) {
+	for _, entry := range q.List() {
+		names = append(names, entry.Queue)
 	}
-	return l
+	return names
 }
 
 // validate tells what is wrong with q.
@@ -166,21 +112,17 @@ func validate(q Queues) error {
 	if q == nil {
 		return errors.New("queues: nil, expected at least one queue")
 	}
-	return limits.Queues(q.Names())
+	return limits.Queues(names(q))
 }
 
 // planner returns q.Wants, computed from tables made once: a fetcher asks at every call.
 func planner(q Queues) func(n int, r *rand.Rand) []Want {
 	var l WeightedList
 	switch q := q.(type) { // by their types alone: one that embeds them may have Wants of its own
-	case Strict:
-		l = q.list()
-	case Weighted:
-		l = q.list()
+	case Strict, Weighted:
+		l = q.List()
 	case WeightedList:
 		l = q
-	case Random:
-		l = q.list()
 	default:
 		return q.Wants
 	}
@@ -188,9 +130,11 @@ func planner(q Queues) func(n int, r *rand.Rand) []Want {
 	for _, entry := range l {
 		draws[entry.Queue] += max(entry.Weight, 1)
 	}
-	w := &wheel{names: l.Names(), strict: l.Mode() == "strict"}
-	for _, name := range w.names {
-		w.weights, w.total = append(w.weights, draws[name]), w.total+draws[name]
+	w := &wheel{strict: true}
+	for _, entry := range l.List() {
+		n := draws[entry.Queue]
+		w.names, w.weights, w.total = append(w.names, entry.Queue), append(w.weights, n), w.total+n
+		w.strict = w.strict && entry.Weight == 0
 	}
 	return w.wants
 }

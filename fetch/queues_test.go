@@ -2,8 +2,8 @@ package fetch
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"testing/quick"
@@ -11,29 +11,18 @@ import (
 
 func TestQueues(t *testing.T) {
 	for _, c := range []struct {
-		q       Queues
-		names   []string
-		mode    string
-		weights map[string]int
+		q    Queues
+		list WeightedList
 	}{
-		{Strict{"b", "a", "b"}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
-		{Weighted{"b": 3, "a": 0, "c": -1}, []string{"b", "a", "c"}, "weighted", map[string]int{"a": 1, "b": 3, "c": 1}},
-		{Weighted{"b": 1, "a": 0}, []string{"a", "b"}, "random", map[string]int{"a": 1, "b": 1}},
-		{Random{"b", "a", "b"}, []string{"b", "a"}, "random", map[string]int{"a": 1, "b": 1}},
-		{WeightedList{{"often", 2}, {"seldom", 1}, {"other", 0}}, []string{"often", "seldom", "other"}, "weighted", map[string]int{"often": 2, "seldom": 1, "other": 0}},
-		{WeightedList{{"b", 0}, {"a", 1}}, []string{"b", "a"}, "weighted", map[string]int{"a": 1, "b": 0}},
-		{WeightedList{{"b", 1}, {"a", 1}}, []string{"b", "a"}, "random", map[string]int{"a": 1, "b": 1}},
-		{WeightedList{{"b", 0}, {"a", -1}}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
-		{WeightedList{{"b", 3}, {"a", 0}, {"b", 2}}, []string{"b", "a"}, "weighted", map[string]int{"a": 0, "b": 2}},
+		{Strict{"b", "a", "b"}, WeightedList{{"b", 0}, {"a", 0}}},
+		{Weighted{"b": 3, "a": 0, "c": -1}, WeightedList{{"b", 3}, {"a", 1}, {"c", 1}}},
+		{WeightedList{{"often", 2}, {"seldom", 1}, {"other", 0}}, WeightedList{{"often", 2}, {"seldom", 1}, {"other", 0}}},
+		{WeightedList{{"b", 0}, {"a", -1}}, WeightedList{{"b", 0}, {"a", 0}}},
+		{WeightedList{{"b", 3}, {"a", 0}, {"b", 2}}, WeightedList{{"b", 2}, {"a", 0}}},
+		{WeightedList{{"b", 3}, {"b", -1}}, WeightedList{{"b", 0}}},
 	} {
-		if got := c.q.Names(); !slices.Equal(got, c.names) {
-			t.Errorf("%#v: names %q, expected %q", c.q, got, c.names)
-		}
-		if got := c.q.Mode(); got != c.mode {
-			t.Errorf("%#v: mode %q, expected %q", c.q, got, c.mode)
-		}
-		if got := c.q.Weights(); !reflect.DeepEqual(got, c.weights) {
-			t.Errorf("%#v: weights %v, expected %v", c.q, got, c.weights)
+		if got := c.q.List(); !slices.Equal(got, c.list) {
+			t.Errorf("%#v: %v, expected %v", c.q, got, c.list)
 		}
 		if err := validate(c.q); err != nil {
 			t.Errorf("%#v: %v", c.q, err)
@@ -43,7 +32,7 @@ func TestQueues(t *testing.T) {
 		"queues: nil, expected at least one queue":         nil,
 		"queues: none listed, expected at least one queue": WeightedList{},
 		"queues: name 2 of 2 is empty":                     Strict{"a", ""},
-		`queues: name "\xff" is not UTF-8`:                 Random{"\xff"},
+		`queues: name "\xff" is not UTF-8`:                 Weighted{"\xff": 1},
 	} {
 		if err := validate(q); err == nil || err.Error() != want {
 			t.Errorf("%#v: %v, expected %s", q, err, want)
@@ -68,7 +57,7 @@ func TestWantsAddUp(t *testing.T) {
 			names = append(names, want.Queue)
 		}
 		slices.Sort(names)
-		return sum == int(n) && slices.Equal(names, slices.Sorted(slices.Values(w.Names())))
+		return sum == int(n) && slices.Equal(names, slices.Sorted(maps.Keys(w)))
 	}
 	if err := quick.Check(check, nil); err != nil {
 		t.Error(err)

@@ -21,7 +21,7 @@ type home struct {
 
 // unlisted are the owners that are registered and that the index of expiries lacks. On a
 // cluster every queue is asked as well: the node of the registry may have fallen back.
-func (r *Rescuer) unlisted(ctx context.Context) (ids []string, err error) {
+func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 	registries := []string{r.common.Owners}
 	if r.cluster {
 		names, err := r.queues(ctx)
@@ -45,7 +45,7 @@ func (r *Rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 }
 
 // queues are those that are known, and those of this process.
-func (r *Rescuer) queues(ctx context.Context) ([]string, error) {
+func (r *rescuer) queues(ctx context.Context) ([]string, error) {
 	names, err := r.rdb.SMembers(ctx, keys.Queues).Result()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (r *Rescuer) queues(ctx context.Context) ([]string, error) {
 
 // find reads the registry of an owner. Somebody may have deleted it: on one server the place
 // tells its queues, on a cluster those of all known queues are looked at.
-func (r *Rescuer) find(ctx context.Context, id string) (homes []home, err error) {
+func (r *rescuer) find(ctx context.Context, id string) (homes []home, err error) {
 	queues, err := r.entry(ctx, r.common.Owners, id)
 	if !r.cluster && (err == nil || errors.Is(err, redis.Nil)) {
 		return []home{{queues: queues}}, nil
@@ -80,7 +80,7 @@ func (r *Rescuer) find(ctx context.Context, id string) (homes []home, err error)
 const errLayout = refusal("another version of troupe has written the registry")
 
 // entry is what a registry says of an owner.
-func (r *Rescuer) entry(ctx context.Context, registry, id string) ([]string, error) {
+func (r *rescuer) entry(ctx context.Context, registry, id string) ([]string, error) {
 	text, err := r.rdb.HGet(ctx, registry, id).Result()
 	if err != nil {
 		return nil, err

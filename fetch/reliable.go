@@ -80,8 +80,8 @@ func NewReliable(env Env) (Fetcher, error) {
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}
-	f.env.Lease = cmp.Or(env.Lease, DefaultLease)
-	f.names = env.Queues.Names()
+	f.env.Lease = cmp.Or(env.Lease, defaultLease)
+	f.names = names(env.Queues)
 	for i, name := range f.names {
 		if f.cluster && strings.ContainsAny(name, "{}") {
 			return nil, fmt.Errorf("fetch: queue %q has a brace: on a cluster its keys would not lie together", name)

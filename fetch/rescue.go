@@ -13,11 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // rescue fences an owner and puts back what it had. Whoever comes after us can go on at
-// any point. The zero RescuedFrom means that it lives, or has left.
-func (r *Rescuer) rescue(ctx context.Context, id, token string) (from RescuedFrom, err error) {
+// any point. The zero rescue.From means that it lives, or has left.
+func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.From, err error) {
 	homes, err := r.find(ctx, id)
 	if err != nil {
 		return from, err
@@ -57,7 +58,7 @@ func (r *Rescuer) rescue(ctx context.Context, id, token string) (from RescuedFro
 
 // clear fences a place and puts back what its lists hold, the newest first. It returns how
 // many lists are left, 1 for a place whose owner lives.
-func (r *Rescuer) clear(ctx context.Context, id string, h home, token string, from *RescuedFrom) (open int, err error) {
+func (r *rescuer) clear(ctx context.Context, id string, h home, token string, from *rescue.From) (open int, err error) {
 	generation, _, _ := strings.Cut(h.mark, " ")
 	flat, err := fenceScript.Run(ctx, r.rdb, []string{h.Place(id)}, generation, time.Now().UnixMilli()).StringSlice()
 	if hasPrefix(err, "ALIVE") {
@@ -92,7 +93,7 @@ func (r *Rescuer) clear(ctx context.Context, id string, h home, token string, fr
 
 // emptying is one list of a fenced owner.
 type emptying struct {
-	r       *Rescuer
+	r       *rescuer
 	id      string
 	slot    keys.Slot
 	field   string
@@ -110,7 +111,7 @@ func (e *emptying) target() string {
 }
 
 // run empties the list, and closes it if more may come.
-func (e *emptying) run(ctx context.Context, from *RescuedFrom) (moved int, err error) {
+func (e *emptying) run(ctx context.Context, from *rescue.From) (moved int, err error) {
 	closed := ""
 	if isWaiting(e.field) {
 		closed = strconv.FormatInt(closeTime.Milliseconds(), 10)
@@ -138,7 +139,7 @@ func (e *emptying) run(ctx context.Context, from *RescuedFrom) (moved int, err e
 var errLock = errors.New("another rescuer has taken over")
 
 // extend takes or keeps the lock.
-func (r *Rescuer) extend(ctx context.Context, token string) error {
+func (r *rescuer) extend(ctx context.Context, token string) error {
 	ours, err := lockScript.Run(ctx, r.rdb, []string{keys.Rescue}, token, lockTime.Milliseconds()).Bool()
 	if err == nil && !ours {
 		err = errLock

@@ -14,25 +14,26 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 func TestNewRescuerChecksItsConfig(t *testing.T) {
-	if _, err := NewRescuer(RescuerConfig{}); err == nil || !strings.Contains(err.Error(), "Redis is nil") {
+	if _, err := newRescuer(rescue.Config{}); err == nil || !strings.Contains(err.Error(), "Redis is nil") {
 		t.Errorf("without Redis: %v", err)
 	}
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	if _, err := NewRescuer(RescuerConfig{Redis: rdb, Lease: -1}); err == nil || !strings.Contains(err.Error(), "lease") {
+	if _, err := newRescuer(rescue.Config{Redis: rdb, Lease: -1}); err == nil || !strings.Contains(err.Error(), "lease") {
 		t.Errorf("negative lease: %v", err)
 	}
-	if _, err := NewRescuer(RescuerConfig{Redis: rdb, Window: -1}); err == nil || !strings.Contains(err.Error(), "window") {
+	if _, err := newRescuer(rescue.Config{Redis: rdb, Window: -1}); err == nil || !strings.Contains(err.Error(), "window") {
 		t.Errorf("negative window: %v", err)
 	}
 }
 
 func TestRescueReports(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := newRescuer(t, rdb)
+	r := testRescuer(t, rdb)
 	if done := mustRescue(t, r.Rescue); done.Fetchers+done.Units+len(done.Details) != 0 || done.Next <= 0 || done.Next > maxPause {
 		t.Errorf("nobody there: %+v", done)
 	}
@@ -40,7 +41,7 @@ func TestRescueReports(t *testing.T) {
 	dead := die(t, rdb, "h:2:bb", 3, "a", "b", "c")
 	mustTakeNothing := die(t, rdb, "h:3:cc", 0, "d")
 	done := mustRescue(t, r.Rescue)
-	slices.SortFunc(done.Details, func(a, b RescuedFrom) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(done.Details, func(a, b rescue.From) int { return strings.Compare(a.ID, b.ID) })
 	if done.Fetchers != 2 || done.Units != 9 || len(done.Details) != 2 {
 		t.Fatalf("rescued: %+v", done)
 	}
@@ -76,7 +77,7 @@ func TestRescueReports(t *testing.T) {
 // A lease that ends soon is waited for, one that is renewed wakes nobody early.
 func TestRescueComesInTime(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := newRescuer(t, rdb)
+	r := testRescuer(t, rdb)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	if done := mustRescue(t, r.Rescue); done.Next < maxPause/2 || done.Next > maxPause {
 		t.Errorf("a lease of half a minute: next in %v", done.Next)
@@ -91,7 +92,7 @@ func TestRescueComesInTime(t *testing.T) {
 // Only one rescuer works at a time; the lock is released by its holder alone.
 func TestRescueLock(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := newRescuer(t, rdb)
+	r := testRescuer(t, rdb)
 	die(t, rdb, "h:2:bb", 2, "a")
 	rdb.Set(t.Context(), keys.Rescue, "another", time.Minute)
 	if done := mustRescue(t, r.Rescue); done.Units != 0 || done.Next <= 0 {
@@ -106,7 +107,7 @@ func TestRescueLock(t *testing.T) {
 	}
 	die(t, rdb, "h:3:cc", 2, "a")
 	l := &lostReply{}
-	lame := newRescuer(t, hooked(t, rdb, l))
+	lame := testRescuer(t, hooked(t, rdb, l))
 	l.arm(hashOf("lock"), true)
 	if _, err := lame.Rescue(t.Context()); err == nil {
 		t.Error("the lock was not answered, and no error")
@@ -127,12 +128,12 @@ func TestRescueBrokenOffAnywhere(t *testing.T) {
 			}
 			die(t, rdb, "h:2:bb", 700, "a", "b")
 			rdb.LPush(t.Context(), "queue:a", "later")
-			_, err := newRescuer(t, hooked(t, rdb, &death{left: commands, applied: applied})).Rescue(t.Context())
+			_, err := testRescuer(t, hooked(t, rdb, &death{left: commands, applied: applied})).Rescue(t.Context())
 			if err != nil && !errors.Is(err, errBroken) {
 				t.Fatal(err)
 			}
 			rdb.Del(t.Context(), keys.Rescue) // it ends by itself
-			mustRescue(t, newRescuer(t, rdb).Rescue)
+			mustRescue(t, testRescuer(t, rdb).Rescue)
 			for _, queue := range []string{"a", "b"} {
 				var want []string
 				for i := range 700 {
@@ -173,7 +174,7 @@ func TestRescueMany(t *testing.T) {
 		die(t, rdb, fmt.Sprintf("h:%d:x", i), 1, queue)
 	}
 	rdb.Set(t.Context(), "queue:bad", "x", 0)
-	r := newRescuer(t, rdb)
+	r := testRescuer(t, rdb)
 	r.looked = time.Now() // at all: it finds them by the index
 	want, fetchers, units := n-(n+6)/7, 0, 0
 	for rounds := 1; fetchers < want; rounds++ {
@@ -193,7 +194,7 @@ func TestRescueMany(t *testing.T) {
 	for _, id := range rdb.ZRange(t.Context(), "troupe:expiries", 0, -1).Val() { // they were put off
 		rdb.ZAdd(t.Context(), "troupe:expiries", redis.Z{Score: 1, Member: id})
 	}
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != (n+6)/7 {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != (n+6)/7 {
 		t.Errorf("then: %d units", done.Units)
 	}
 }
@@ -201,24 +202,24 @@ func TestRescueMany(t *testing.T) {
 // What cannot be rescued is tried again later and later, by whichever process, wakes
 // nobody meanwhile, and holds up no other.
 func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
-	for name, policy := range map[string]RecoveryPolicy{"as it was": nil, "by a policy": policyFunc(func(Orphan) Decision { return Decision{} })} {
+	for name, policy := range map[string]rescue.Policy{"as it was": nil, "by a policy": policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{} })} {
 		t.Run(name, func(t *testing.T) {
 			rdb, _ := redistest.New(t)
 			ctx := t.Context()
 			dead := die(t, rdb, "h:2:bb", 3, "bad", "good")
 			id := dead.cur.id
 			rdb.Set(ctx, "queue:bad", "x", 0)
-			rescuer := func() *Rescuer {
-				r := newRescuer(t, rdb, func(c *RescuerConfig) { c.Policy = policy })
+			another := func() *rescuer {
+				r := testRescuer(t, rdb, func(c *rescue.Config) { c.Policy = policy })
 				r.looked = time.Now()
 				return r
 			}
-			r := rescuer()
+			r := another()
 			done, err := r.Rescue(ctx)
 			if err == nil || done.Units != 3 || done.Next < maxPause/4 {
 				t.Fatalf("rescued %+v, %v, expected the jobs of the other queue", done, err)
 			}
-			for _, other := range []*Rescuer{r, rescuer()} {
+			for _, other := range []*rescuer{r, another()} {
 				if done, err := other.Rescue(ctx); err != nil || done.Units != 0 || done.Next < maxPause/4 {
 					t.Errorf("at once: %+v, %v", done, err)
 				}
@@ -266,7 +267,7 @@ func TestTheRegistryOrTheIndexIsDeleted(t *testing.T) {
 		expire(t, rdb, dead.cur.id)
 		rdb.Del(t.Context(), gone)
 
-		r := newRescuer(t, rdb)
+		r := testRescuer(t, rdb)
 		done := mustRescue(t, r.Rescue)
 		if done.Units != 5 || done.Fetchers != 1 {
 			t.Errorf("without %q: rescued %+v", gone, done)
@@ -301,7 +302,7 @@ func TestAnUnknownLayoutIsLeftAlone(t *testing.T) {
 	rdb.HSet(ctx, "troupe:places", dead.cur.id, `{"v":3,"queues":["a"]}`)
 	before := copyOf(t, rdb, "troupe:inprogress:*", "troupe:claim:*", "queue:*", "troupe:places")
 	var log bytes.Buffer
-	r := newRescuer(t, rdb)
+	r := testRescuer(t, rdb)
 	r.cfg.Logger = zerolog.New(&log)
 	for range 2 {
 		if done, err := r.Rescue(ctx); err != nil || done.Units != 0 {
@@ -324,7 +325,7 @@ func TestRenewMovesTheIndex(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	rdb.ZAdd(t.Context(), "troupe:expiries", redis.Z{Score: 1, Member: f.cur.id})
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units+done.Fetchers != 0 {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units+done.Fetchers != 0 {
 		t.Errorf("rescued a living one: %+v", done)
 	}
 	now := float64(time.Now().UnixMilli())

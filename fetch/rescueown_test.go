@@ -9,9 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
-func own(c *RescuerConfig) { c.Identity = "h:2:bb" }
+func own(c *rescue.Config) { c.Identity = "h:2:bb" }
 
 // Without a tombstone the fetcher may live: then nobody takes its units.
 func TestAScriptOfARescueWantsATombstone(t *testing.T) {
@@ -42,7 +43,7 @@ func TestAScriptOfARescueWantsATombstone(t *testing.T) {
 // A process that wakes from a pause does not rob itself; what another has begun it learns.
 func TestRescuePassesByItsOwn(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	r := newRescuer(t, rdb, own)
+	r := testRescuer(t, rdb, own)
 	f := die(t, rdb, "h:2:bb", 2, "a")
 	die(t, rdb, "h:2:bbb", 2, "b")
 	if done := mustRescue(t, r.Rescue); done.Units != 2 || len(queued(t, rdb, "a")) != 0 {
@@ -82,7 +83,7 @@ func TestALeaseThatIsRenewedBeforeTheFence(t *testing.T) {
 			t.Errorf("renew: %v", err)
 		}
 	}}
-	done, err := newRescuer(t, hooked(t, rdb, l)).Rescue(t.Context())
+	done, err := testRescuer(t, hooked(t, rdb, l)).Rescue(t.Context())
 	if err != nil || done.Units != 0 || done.Fetchers != 0 || l.hash != "" {
 		t.Errorf("rescued %+v: %v", done, err)
 	}
@@ -114,7 +115,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 	if got := f.cur.id; got != "h:2:bb#default.2" {
 		t.Errorf("goes on as %s", got)
 	}
-	r := newRescuer(t, rdb, own)
+	r := testRescuer(t, rdb, own)
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("the clone was robbed within its lease: %+v", done)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 const (
@@ -27,12 +28,17 @@ const (
 	lastDelay     = 5 * time.Minute
 )
 
-// Rescuer puts what dead processes had in progress back into their queues, to the end
-// that is popped next, bytes unchanged, or where its policy sends it. A dead owner is one
-// whose lease is over. Every step is harmless beside another rescuer's; a lock lets one
-// work at a time.
-type Rescuer struct {
-	cfg     RescuerConfig
+func init() {
+	rescue.New = func(cfg rescue.Config) (rescue.Rescuer, error) { return newRescuer(cfg) }
+}
+
+// Recovery is one time that a job lost its process: At, the Process that died, whether it
+// ran as a Suspect, and what is known of the Cause.
+type Recovery = rescue.Recovery
+
+// rescuer is the rescue.Rescuer.
+type rescuer struct {
+	cfg     rescue.Config
 	rdb     redis.UniversalClient
 	cluster bool
 	common  keys.Common // but for the leases
@@ -45,17 +51,16 @@ type Rescuer struct {
 	busy    chan struct{}   // holds one while a round is under way, which all of the above belong to
 }
 
-// NewRescuer makes a Rescuer; it does not touch Redis. A round waits for the one
-// before it; all methods are safe for concurrent use.
-func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
+// newRescuer makes a rescuer; it does not touch Redis.
+func newRescuer(cfg rescue.Config) (*rescuer, error) {
 	if cfg.Redis == nil {
 		return nil, errors.New("rescuer: Redis is nil, expected a client")
 	}
 	if cfg.Lease < 0 || cfg.Window < 0 {
 		return nil, fmt.Errorf("rescuer: lease %v and window %v, expected 0 or more", cfg.Lease, cfg.Window)
 	}
-	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, DefaultLease), cmp.Or(cfg.Window, limits.Window)
-	r := &Rescuer{
+	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, defaultLease), cmp.Or(cfg.Window, limits.Window)
+	r := &rescuer{
 		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),
 	}
@@ -70,16 +75,16 @@ func NewRescuer(cfg RescuerConfig) (*Rescuer, error) {
 	return r, nil
 }
 
-// Rescue makes one round. After an error, too, what could be done was done.
-func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
-	var done Rescued
+// Rescue makes one round; see rescue.Rescuer.
+func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
+	var done rescue.Round
 	if err := r.enter(ctx); err != nil {
 		return done, err
 	}
 	defer r.leave()
 	dead, next, err := r.look(ctx)
 	if err == nil && len(dead) > 0 {
-		if done, err = r.locked(ctx, dead); errors.Is(err, ErrBusy) {
+		if done, err = r.locked(ctx, dead); errors.Is(err, rescue.ErrBusy) {
 			err = nil // somebody else does it
 		}
 	}
@@ -94,15 +99,10 @@ func (r *Rescuer) Rescue(ctx context.Context) (Rescued, error) {
 	return done, nil
 }
 
-// ErrBusy tells that another rescuer is at work, or was a moment ago.
-var ErrBusy = errors.New("another rescuer is at work")
-
-// RescueOnly makes a round for these fetchers, whatever the index says of them. Those whose
-// lease runs are left alone. It is for operators; it returns ErrBusy where Rescue waits for
-// its next turn.
-func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Rescued, error) {
+// RescueOnly makes a round for these fetchers; see rescue.Rescuer.
+func (r *rescuer) RescueOnly(ctx context.Context, ids ...string) (rescue.Round, error) {
 	if err := r.enter(ctx); err != nil {
-		return Rescued{}, err
+		return rescue.Round{}, err
 	}
 	defer r.leave()
 	done, err := r.locked(ctx, ids)
@@ -113,10 +113,10 @@ func (r *Rescuer) RescueOnly(ctx context.Context, ids ...string) (Rescued, error
 }
 
 // locked makes a round under the lock.
-func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err error) {
+func (r *rescuer) locked(ctx context.Context, ids []string) (done rescue.Round, err error) {
 	token := r.own + strconv.FormatUint(r.rand.Uint64(), 16)
 	if err := r.extend(ctx, token); errors.Is(err, errLock) {
-		return done, ErrBusy
+		return done, rescue.ErrBusy
 	} else if err != nil {
 		return done, err
 	}
@@ -131,7 +131,7 @@ func (r *Rescuer) locked(ctx context.Context, ids []string) (done Rescued, err e
 
 // enter waits for the end of the round before: an actor that was restarted may begin one
 // while that of its predecessor is still under way.
-func (r *Rescuer) enter(ctx context.Context) error {
+func (r *rescuer) enter(ctx context.Context) error {
 	select {
 	case r.busy <- struct{}{}:
 		return nil
@@ -140,15 +140,15 @@ func (r *Rescuer) enter(ctx context.Context) error {
 	}
 }
 
-func (r *Rescuer) leave() { <-r.busy }
+func (r *rescuer) leave() { <-r.busy }
 
-func (r *Rescuer) jitter(d time.Duration) time.Duration {
+func (r *rescuer) jitter(d time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(max(1, int64(d))))
 }
 
 // look lists the owners whose entry in the index is over, now and then those that the index
 // lacks, and tells how soon the next one is due, -1 for none.
-func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
+func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
 	text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries}, lookLimit).StringSlice()
 	if err != nil {
 		return nil, -1, err
@@ -175,7 +175,7 @@ func (r *Rescuer) look(ctx context.Context) (dead []string, next time.Duration, 
 }
 
 // former reports what a version before this layout has left: nothing reads it any more.
-func (r *Rescuer) former(ctx context.Context) {
+func (r *rescuer) former(ctx context.Context) {
 	registry := keys.OldRegistries(r.cluster)[0]
 	if n, err := r.rdb.HLen(ctx, registry).Result(); err == nil && n > 0 {
 		r.cfg.Logger.Warn().Str("key", registry).Int64("fetchers", n).
@@ -184,7 +184,7 @@ func (r *Rescuer) former(ctx context.Context) {
 }
 
 // round deals with all that are dead.
-func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *Rescued) error {
+func (r *rescuer) round(ctx context.Context, dead []string, token string, done *rescue.Round) error {
 	var failed []error
 	for _, id := range dead {
 		if due, err := r.due(ctx, id); err != nil || !due {
@@ -219,20 +219,20 @@ func (r *Rescuer) round(ctx context.Context, dead []string, token string, done *
 
 // delay puts off the next try at an owner that cannot be rescued, so that not every
 // process wakes up for it at each beat.
-func (r *Rescuer) delay(ctx context.Context, id string) {
+func (r *rescuer) delay(ctx context.Context, id string) {
 	d := min(lastDelay, max(firstDelay, 2*r.delays[id]))
 	d = min(d, max(r.cfg.Lease/2, time.Millisecond)*20) // a short lease is in a hurry
 	r.delays[id] = d
 	_ = r.postpone(ctx, id, d)
 }
 
-func (r *Rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
+func (r *rescuer) postpone(ctx context.Context, id string, d time.Duration) error {
 	return postponeScript.Run(ctx, r.rdb, []string{r.common.Expiries}, id, max(1, d.Milliseconds())).Err()
 }
 
 // due tells whether an owner is to be rescued by us. One of this process is not, unless it
 // has taken a new id: after a pause of the whole process it goes on.
-func (r *Rescuer) due(ctx context.Context, id string) (bool, error) {
+func (r *rescuer) due(ctx context.Context, id string) (bool, error) {
 	if r.own == "" || !strings.HasPrefix(id, r.own) {
 		return true, nil
 	}

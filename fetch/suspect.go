@@ -55,10 +55,8 @@ func (f *fetcher) TakeSuspect(ctx context.Context) (*Unit, error) {
 	return &units[0], nil
 }
 
-// ReturnSuspects puts the suspects of all known queues, and of these, back into their
-// queues, to the end that is popped next, and tells how many of each. It is for a Redis that
-// no daemon takes from any more: nobody else reads the suspects.
-func (r *Rescuer) ReturnSuspects(ctx context.Context, queues ...string) (map[string]int, error) {
+// ReturnSuspects empties the lists of suspects; see rescue.Rescuer.
+func (r *rescuer) ReturnSuspects(ctx context.Context, queues ...string) (map[string]int, error) {
 	names, err := r.queues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("return suspects: %w", err)
@@ -85,7 +83,7 @@ func (r *Rescuer) ReturnSuspects(ctx context.Context, queues ...string) (map[str
 	return returned, errors.Join(failed...)
 }
 
-func (r *Rescuer) returnSuspects(ctx context.Context, queue string) (moved int, err error) {
+func (r *rescuer) returnSuspects(ctx context.Context, queue string) (moved int, err error) {
 	suspects := keys.SlotOf(queue, r.cluster).Suspects(queue)
 	if n, err := r.rdb.Exists(ctx, suspects).Result(); err != nil || n == 0 {
 		return 0, err

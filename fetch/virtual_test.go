@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // inBubble runs a test in virtual time on an embedded Redis; the bubble fails
@@ -155,7 +156,7 @@ func TestRescueInVirtualTime(t *testing.T) {
 		if units, err := f.Take(ctx, 2, nil); err != nil || len(units) != 2 {
 			t.Fatalf("take: %v, %v", units, err)
 		}
-		r, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: env.Redis, Lease: env.Lease, Logger: zerolog.Nop()})
+		r, err := rescue.New(rescue.Config{Redis: env.Redis, Lease: env.Lease, Logger: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -233,7 +233,7 @@ func TestAMoveAfterTheEnd(t *testing.T) {
 				}
 			} else {
 				expire(t, rdb, f.cur.id)
-				mustRescue(t, newRescuer(t, rdb).Rescue)
+				mustRescue(t, testRescuer(t, rdb).Rescue)
 			}
 			if got := rdb.Get(ctx, list).Val(); got != "closed" {
 				t.Fatalf("the waiting list holds %q", got)
@@ -273,7 +273,7 @@ func TestAPushToADeadMachine(t *testing.T) {
 		t.Fatalf("it attracted %q", got)
 	}
 	expire(t, rdb, f.cur.id)
-	if done := mustRescue(t, newRescuer(t, rdb).Rescue); done.Units != 1 {
+	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 1 {
 		t.Errorf("rescued %+v", done)
 	}
 	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"0", "1"}) {

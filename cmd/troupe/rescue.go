@@ -14,25 +14,25 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
-// rescue is one call of the command.
-type rescue struct {
+// rescueCall is one call of the command.
+type rescueCall struct {
 	redis        string
 	dryRun, wait bool
 	out, errOut  io.Writer
 
 	inspector *inspect.Inspector
-	rescuer   *fetch.Rescuer
+	rescuer   rescue.Rescuer
 	queues    []string // of all fetchers that were seen
 	unknown   bool     // there are some of another version: they may live
 }
 
 func rescueCommand() *cobra.Command {
-	var c rescue
+	var c rescueCall
 	cmd := &cobra.Command{
 		Use:   "rescue",
 		Short: "Put back what dead processes had in progress",
@@ -54,7 +54,7 @@ It may be repeated, and broken off, at any time.`,
 			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return withRedis(c.redis, func(rdb redis.UniversalClient) (err error) {
 				c.inspector = inspect.New(rdb)
-				if c.rescuer, err = fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Logger: zerolog.Nop()}); err != nil {
+				if c.rescuer, err = rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}); err != nil {
 					return err
 				}
 				return c.run(cmd.Context())
@@ -75,7 +75,7 @@ const (
 	busyPause = 250 * time.Millisecond // between two tries
 )
 
-func (c *rescue) run(ctx context.Context) error {
+func (c *rescueCall) run(ctx context.Context) error {
 	if err := leftAlone(ctx, c.inspector, c.errOut); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (c *rescue) run(ctx context.Context) error {
 		if len(dead) > 0 {
 			again, err := c.putBack(ctx, dead)
 			if tries++; err == nil && again && tries > busyTries {
-				err = fmt.Errorf("%d processes are not rescued: %w", len(dead), fetch.ErrBusy)
+				err = fmt.Errorf("%d processes are not rescued: %w", len(dead), rescue.ErrBusy)
 			}
 			if err != nil {
 				return err
@@ -123,7 +123,7 @@ func (c *rescue) run(ctx context.Context) error {
 }
 
 // look tells who is dead, and who lives, the one whose lease ends next first.
-func (c *rescue) look(ctx context.Context) (dead, live []*inspect.Fetcher, err error) {
+func (c *rescueCall) look(ctx context.Context) (dead, live []*inspect.Fetcher, err error) {
 	fetchers, err := c.inspector.Fetchers(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +150,7 @@ func lives(f *inspect.Fetcher) string {
 }
 
 // putBack makes a round; again if somebody else was at work.
-func (c *rescue) putBack(ctx context.Context, dead []*inspect.Fetcher) (again bool, err error) {
+func (c *rescueCall) putBack(ctx context.Context, dead []*inspect.Fetcher) (again bool, err error) {
 	ids := make([]string, len(dead))
 	for i, f := range dead {
 		ids[i] = f.ID
@@ -161,14 +161,14 @@ func (c *rescue) putBack(ctx context.Context, dead []*inspect.Fetcher) (again bo
 			c.say("%s: put back %s", from.ID, counts(total, from.Queues))
 		}
 	}
-	if errors.Is(err, fetch.ErrBusy) {
+	if errors.Is(err, rescue.ErrBusy) {
 		return true, nil
 	}
 	return done.Fetchers < len(dead), err
 }
 
 // suspects puts them into the plain queues.
-func (c *rescue) suspects(ctx context.Context) error {
+func (c *rescueCall) suspects(ctx context.Context) error {
 	returned, err := c.rescuer.ReturnSuspects(ctx, c.queues...)
 	if total := sum(returned); total > 0 {
 		c.say("suspects: put back %s", counts(total, returned))
@@ -177,7 +177,7 @@ func (c *rescue) suspects(ctx context.Context) error {
 }
 
 // tell is the dry run.
-func (c *rescue) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
+func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
 		c.say("%s: would put back %s", f.ID, jobs(int(f.Size)))
 	}
@@ -208,7 +208,7 @@ func (c *rescue) tell(ctx context.Context, dead, live []*inspect.Fetcher) error 
 	return nil
 }
 
-func (c *rescue) say(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format+"\n", args...) }
+func (c *rescueCall) say(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format+"\n", args...) }
 
 func sum(queues map[string]int) (n int) {
 	for _, k := range queues {

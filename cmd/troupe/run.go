@@ -100,7 +100,7 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 			Str("shard", tree.Shard).Strs("classes", cfg.Registry.Classes()).Msg("configured")
 		shards = append(shards, actors.Shard{Name: tree.Shard, Config: cfg})
 	}
-	if code := actors.MainShards(cmd.Context(), shards); code != actors.ExitOK {
+	if code := actors.MainShards(cmd.Context(), shards...); code != actors.ExitOK {
 		return exitCode(code)
 	}
 	return nil

@@ -99,7 +99,7 @@ func weighted(r *rig) {
 // random: equal shares.
 func random(r *rig) {
 	third := 1. / 3
-	shares(r, fetch.Random{"a", "b", "c"}, map[string]float64{"a": third, "b": third, "c": third})
+	shares(r, fetch.Weighted{"a": 1, "b": 1, "c": 1}, map[string]float64{"a": third, "b": third, "c": third})
 }
 
 // shares takes from full queues and tests the counts by chi-square: with two

@@ -34,6 +34,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // Harness tells the suite about one kind of fetcher.
@@ -78,7 +79,7 @@ type Harness struct {
 	Spoil func(ctx context.Context, rdb *redis.Client, queue string) (key string, err error)
 
 	// Rescue makes one round of putting back what dead fetchers held. It is
-	// called again and again. nil: fetch.Rescuer.
+	// called again and again. nil: the one of Sidekiq's format.
 	Rescue func(ctx context.Context, rdb *redis.Client, lease time.Duration) error
 }
 
@@ -116,7 +117,7 @@ func (h Harness) withDefaults(t testing.TB) Harness {
 		}
 	}
 	if h.Rescue == nil {
-		h.Rescue = rescue
+		h.Rescue = rescueOnce
 	}
 	return h
 }
@@ -143,8 +144,8 @@ func placed(ctx context.Context, rdb *redis.Client, to fetch.Destination) ([]red
 	return rdb.ZRangeWithScores(ctx, key, 0, -1).Result()
 }
 
-func rescue(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
-	r, err := fetch.NewRescuer(fetch.RescuerConfig{Redis: rdb, Lease: lease, Logger: zerolog.Nop()})
+func rescueOnce(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
+	r, err := rescue.New(rescue.Config{Redis: rdb, Lease: lease, Logger: zerolog.Nop()})
 	if err != nil {
 		return err
 	}

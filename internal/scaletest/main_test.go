@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	cfg := config(rdb, &record{fn: child})
 	cfg.Logger = zerolog.New(os.Stderr)
 	cfg.Lease = 5 * time.Second // a machine that stands still for less costs no job a recovery
-	os.Exit(actors.MainContext(context.Background(), cfg))
+	os.Exit(actors.Main(cfg))
 }
 
 // ran counts the jobs of a process that are to "run".

@@ -18,6 +18,7 @@ import (
 type bug struct {
 	fetcher fetch.Factory                           // nil: fetch.NewReliable
 	script  func(w *world, words []string) []string // changes a command on its way to Redis; nil: none
+	plan    func(*Plan)                             // makes a plan more of the kind that finds it; nil: as drawn
 }
 
 // TestSeededBugsAreFound puts one bug at a time into the engine and runs seeds
@@ -43,7 +44,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 				return words
 			},
 		)}, "to which nothing has happened"},
-		{"calls without a fence, generation and number", bug{script: instead(
+		{"calls without a fence, generation and number", bug{plan: late, script: instead(
 			edit{"take", "if string.sub(mark, 1, 6) == 'fenced' then", "if false then"}, edit{"take", "if mark ~= ARGV[1] then", "if false then"},
 		)}, "no place names|there is still work|runs for the|after [0-9]+ recoveries"},
 		{"a move that leaves a copy behind", bug{script: instead(edit{"settle", "pcall('LREM', list, -1, job)", ""})}, " stands in .* and "},
@@ -70,7 +71,11 @@ func TestSeededBugsAreFound(t *testing.T) {
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			for seed := 1; seed <= 1000; seed++ {
-				o := simulate(t, plans.Example(seed), &b.bug)
+				plan := plans.Example(seed)
+				if b.bug.plan != nil {
+					b.bug.plan(&plan)
+				}
+				o := simulate(t, plan, &b.bug)
 				if o.wrong == nil {
 					continue
 				}
@@ -82,6 +87,15 @@ func TestSeededBugsAreFound(t *testing.T) {
 			}
 			t.Error("1,000 seeds have not found it")
 		})
+	}
+}
+
+// late adds commands that are applied when their connections have long been given up.
+func late(p *Plan) {
+	for place := range p.Fleet {
+		for step := 1; step <= 16; step += 3 {
+			p.Faults = append(p.Faults, Fault{Place: place, Step: step, OfJobs: true, Kind: Late, For: time.Duration(step%5) * lease / 2})
+		}
 	}
 }
 
@@ -113,7 +127,8 @@ type popFirst struct {
 }
 
 func (f *popFirst) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	for _, queue := range f.env.Queues.Names() {
+	for _, entry := range f.env.Queues.List() {
+		queue := entry.Queue
 		if payload, err := f.env.Redis.RPop(ctx, keys.Queue(queue)).Result(); err == nil {
 			f.env.Redis.RPush(ctx, keys.Queue(queue), payload)
 		}

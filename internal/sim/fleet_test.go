@@ -71,7 +71,7 @@ func (w *world) start(pl *place) {
 	p.rdb = w.newClient(p.owner)
 	cfg := actors.Config{
 		Redis: p.rdb, Registry: p.registry(), Logger: zerolog.Nop(), Lease: lease, Timeout: timeout, Grace: grace,
-		HeartbeatInterval: 20 * time.Second, Metrics: actors.MetricsOff,
+		HeartbeatInterval: 20 * time.Second, Metrics: "off",
 		Poison: actors.Poison{Recoveries: -1}, // else three faults would be enough to send a job to the dead set
 	}
 	if w.plan.poisoned() {

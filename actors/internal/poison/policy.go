@@ -9,9 +9,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/retry"
 )
@@ -43,18 +43,18 @@ func (*Policy) Key(payload []byte) string {
 }
 
 // Decide applies the limits first, then the class's policy.
-func (p *Policy) Decide(o fetch.Orphan) fetch.Decision {
+func (p *Policy) Decide(o rescue.Orphan) rescue.Decision {
 	limit, times := p.Limits, len(o.Recoveries)
-	job, err := troupe.ParsePayload(o.Unit.Payload)
+	job, err := troupe.ParsePayload(o.Payload)
 	if err != nil {
 		job = nil
 	}
 	counts := limit.Recoveries > 0
 	switch {
-	case counts && times >= limit.Recoveries && (o.Unit.Suspect || limit.Suspect < 0):
+	case counts && times >= limit.Recoveries && (o.Suspect || limit.Suspect < 0):
 		return p.toDead(o, job, true)
 	case counts && limit.Suspect > 0 && times >= limit.Suspect:
-		return fetch.Decision{Suspect: true}
+		return rescue.Decision{Suspect: true}
 	}
 	route := p.route(job, times)
 	last := o.Recoveries[times-1]
@@ -63,32 +63,32 @@ func (p *Policy) Decide(o fetch.Orphan) fetch.Decision {
 	case route.Dead:
 		return p.toDead(o, job, false)
 	case route.Delay > 0:
-		return fetch.Decision{
-			To: fetch.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
-			Payload: p.Retry.Stamp(last.At, in, o.Unit.Queue), Forget: !counts,
+		return rescue.Decision{
+			To: rescue.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
+			Payload: p.Retry.Stamp(last.At, in, o.Queue), Forget: !counts,
 		}
-	case route.Queue != "" && route.Queue != o.Unit.Queue:
-		return fetch.Decision{Queue: route.Queue, Payload: p.Retry.Stamp(last.At, in, route.Queue), Forget: !counts}
+	case route.Queue != "" && route.Queue != o.Queue:
+		return rescue.Decision{Queue: route.Queue, Payload: p.Retry.Stamp(last.At, in, route.Queue), Forget: !counts}
 	}
-	return fetch.Decision{Forget: !counts}
+	return rescue.Decision{Forget: !counts}
 }
 
-func recoveredOf(o fetch.Orphan, p *troupe.Payload) retry.Recovered {
+func recoveredOf(o rescue.Orphan, p *troupe.Payload) retry.Recovered {
 	return retry.Recovered{
-		Raw: o.Unit.Payload, Payload: p, Queue: o.Unit.Queue, Times: len(o.Recoveries),
+		Raw: o.Payload, Payload: p, Queue: o.Queue, Times: len(o.Recoveries),
 		Process: o.Recoveries[len(o.Recoveries)-1].Process, Evidence: o.Recoveries,
 	}
 }
 
-func (p *Policy) toDead(o fetch.Orphan, job *troupe.Payload, poison bool) fetch.Decision {
+func (p *Policy) toDead(o rescue.Orphan, job *troupe.Payload, poison bool) rescue.Decision {
 	last := o.Recoveries[len(o.Recoveries)-1]
 	why := &troupe.RecoveredError{
 		Times: len(o.Recoveries), Within: p.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
 	}
 	dec := p.Retry.Dead(last.At, recoveredOf(o, job), why)
-	return fetch.Decision{
-		To: fetch.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
-		Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax},
+	return rescue.Decision{
+		To: rescue.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
+		TrimBefore: dec.TrimBefore, TrimMax: dec.TrimMax,
 	}
 }
 

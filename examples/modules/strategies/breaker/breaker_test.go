@@ -84,7 +84,7 @@ func config(rdb redis.UniversalClient, br *Breaker, r *troupe.Registry) actors.C
 	return actors.Config{
 		Redis: rdb, Registry: r, PollInterval: time.Second,
 		Capsules: []actors.Capsule{{
-			Concurrency: 10, Queues: fetch.Random{"charges", "mails"},
+			Concurrency: 10, Queues: fetch.Weighted{"charges": 1, "mails": 1},
 			Strategy: br, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}
