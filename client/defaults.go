@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/defaults"
 )
 
 // base is what a push of args begins with: the client's defaults, and over them
@@ -17,10 +18,11 @@ func (c *Client) base(args troupe.Args) (*options, error) {
 	if o, ok := c.types.Load(t); ok {
 		return o.(*options), nil
 	}
-	own, err := troupe.DefaultsOf(args)
+	of, err := defaults.Of(args)
 	if err != nil {
 		return nil, err
 	}
+	own, _ := of.(troupe.Options)
 	o := c.plain
 	if list := ofType(own); len(list) > 0 {
 		o = c.plain.with(list, c.err)
@@ -36,9 +38,8 @@ func ofType(own troupe.Options) (opts []Option) {
 			opts = append(opts, opt)
 		}
 	}
-	n, never, set := own.Retries.Get()
-	add(never, func(o *options) { o.retry(false) })
-	add(set && !never, Retry(n))
+	add(own.Retries.Never, func(o *options) { o.retry(false) })
+	add(own.Retries.Set && !own.Retries.Never, Retry(own.Retries.Max))
 	add(own.Queue != "", Queue(own.Queue))
 	add(own.RetryQueue != "", func(o *options) { o.json("retry_queue", own.RetryQueue) })
 	add(own.Dead != nil, func(o *options) { o.json("dead", *own.Dead) })
