@@ -19,7 +19,7 @@ TIMEOUT = 20m
 test: setup
 	go test -race -timeout $(TIMEOUT) -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) ./...
 
-# A fleet in virtual time, with faults by seed: docs/reliability.md.
+# A fleet in virtual time, with faults by seed: docs/proof.md.
 SEEDS ?= 1000
 sim:
 	go test -count=1 -timeout 10h -run '^TestSeeds$$' -v ./internal/sim -sim.seeds=$(SEEDS)

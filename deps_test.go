@@ -71,7 +71,7 @@ func TestImportArrows(t *testing.T) {
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") && !p.is("internal/supervision") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
 		if !p.is("actors") && !p.is("testkit") {
@@ -93,7 +93,7 @@ func TestImportArrows(t *testing.T) {
 		}
 		if p.is("supervisor") {
 			forbid(p.Imports, "of this module supervisor knows the root's nouns only, and how texts are cut", func(pkg string) bool {
-				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64")(pkg)
+				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
 		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") || p.is("handler") {

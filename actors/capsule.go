@@ -182,7 +182,7 @@ func (c *capsule) giveBack(ws []*work.Item) []*work.Move {
 }
 
 // fenced tells whether err is a *fetch.FencedError.
-func fenced(err error) bool { return errors.Is(err, fetch.ErrFenced) }
+func fenced(err error) bool { return errors.As(err, new(*fetch.FencedError)) }
 
 // onFenced ends what another process has taken over.
 func (c *capsule) onFenced(err error) {

@@ -160,7 +160,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.info.StartedAt = time.Now()
 	d.env.System.Begin()
 	// a launcher that gives up ends the daemon; these are for its own panics
-	root := supervisor.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
+	root := supervised.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
 	props := d.env.System.SupervisorProps("launcher", "", d.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root
 	d.env.Outage.Ring = d.ringParts

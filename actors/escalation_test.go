@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -94,11 +95,12 @@ func TestACapsuleThatSeldomSpendsItsBudgetIsRestarted(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
 			Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: -1}),
 		}}})
-		for range 12 {
+		times := effort.Of(7, 12)
+		for range times {
 			k.Crash("launcher/default/fetcher", errInjected)
 			time.Sleep(15 * time.Minute)
 		}
-		if k.Err() != nil || k.Tree().Restarts("launcher/default") != 12 {
+		if k.Err() != nil || k.Tree().Restarts("launcher/default") != times {
 			t.Errorf("error %v\n%s", k.Err(), k.Tree())
 		}
 	})

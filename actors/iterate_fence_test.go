@@ -63,7 +63,7 @@ func (l *lateAcks) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Resu
 
 func (l *lateAcks) Renew(ctx context.Context) error {
 	err := l.Fetcher.Renew(ctx)
-	if errors.Is(err, fetch.ErrFenced) {
+	if errors.As(err, new(*fetch.FencedError)) {
 		l.heardOnce.Do(func() { close(l.heard) })
 		<-l.silent
 	}

@@ -20,14 +20,12 @@ import (
 // failure in a minute on.
 func replacing(t *testing.T, kind string) *supervisor.Strategy {
 	t.Helper()
-	s, err := supervisor.New(kind, supervisor.Spec{
+	return map[string]func(supervisor.Spec) *supervisor.Strategy{
+		"one_for_one": supervisor.OneForOne, "all_for_one": supervisor.AllForOne, "rest_for_one": supervisor.RestForOne,
+	}[kind](supervisor.Spec{
 		Intensity: 5, Period: time.Minute, Replace: true,
 		Backoff: supervisor.Backoff{Min: 10 * time.Second, Max: 10 * time.Second},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // lives is what becomes of actors: "stopped PATH", "started PATH".

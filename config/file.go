@@ -84,7 +84,7 @@ type handlerEntry struct {
 	line int
 }
 
-// strategyEntry is a supervision strategy by its name, see supervisor.New.
+// strategyEntry is a supervision strategy by its name, one_for_one for example.
 type strategyEntry struct {
 	Name string
 	Spec supervisor.Spec

@@ -120,5 +120,16 @@ func (s *strategyEntry) build() (*supervisor.Strategy, error) {
 	if s == nil {
 		return supervisor.Default(), nil
 	}
-	return supervisor.New(s.Name, s.Spec)
+	var made *supervisor.Strategy
+	switch s.Name {
+	case "one_for_one":
+		made = supervisor.OneForOne(s.Spec)
+	case "all_for_one":
+		made = supervisor.AllForOne(s.Spec)
+	case "rest_for_one":
+		made = supervisor.RestForOne(s.Spec)
+	default:
+		return nil, fmt.Errorf("strategy is %q, expected one of %s", s.Name, strings.Join(strategyNames, ", "))
+	}
+	return made, made.Validate()
 }

@@ -177,7 +177,7 @@ func TestClusterDiesBetweenTwoSteps(t *testing.T) {
 	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 2 {
 		t.Errorf("rescued %+v", done)
 	}
-	if err := f.Renew(ctx); !errors.Is(err, ErrFenced) {
+	if err := f.Renew(ctx); !errors.As(err, new(*FencedError)) {
 		t.Errorf("renew: %v", err)
 	}
 	again := mustTake(t, f, 2)

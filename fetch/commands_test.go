@@ -69,7 +69,7 @@ func TestVeryManyQueues(t *testing.T) {
 			if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 3 {
 				t.Errorf("rescued %+v", done.Units)
 			}
-			if err := f.Renew(ctx); !errors.Is(err, ErrFenced) {
+			if err := f.Renew(ctx); !errors.As(err, new(*FencedError)) {
 				t.Errorf("renew: %v", err)
 			}
 			for range 2 {

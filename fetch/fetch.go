@@ -229,9 +229,6 @@ func (m *mutex) unlocked(fn func()) {
 // Factory makes the Fetcher of a capsule; it must not touch Redis.
 type Factory func(Env) (Fetcher, error)
 
-// ErrFenced matches every FencedError.
-var ErrFenced = errors.New("fenced")
-
 // FencedError is returned once by Take, Settle or Renew after a rescuer has
 // taken over: every unit with Unit.Incarnation <= Incarnation now belongs to
 // somebody else. The fetcher has already begun a new incarnation.
@@ -243,6 +240,3 @@ type FencedError struct {
 func (e *FencedError) Error() string {
 	return fmt.Sprintf("fetcher %s was fenced: a rescuer has put its units back", e.ID)
 }
-
-// Is makes errors.Is(err, ErrFenced) true.
-func (e *FencedError) Is(target error) bool { return target == ErrFenced }

@@ -238,7 +238,7 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 	if got := queued(t, rdb, "a"); !slices.Equal(got, jobs) {
 		t.Errorf("%d jobs are in the queue, expected %d in their order", len(got), len(jobs))
 	}
-	if err := f.Renew(t.Context()); !errors.Is(err, ErrFenced) {
+	if err := f.Renew(t.Context()); !errors.As(err, new(*FencedError)) {
 		t.Errorf("renew: %v, expected a fence", err)
 	}
 	if got, _ := drained(t, f, maxTake); !slices.Equal(got, jobs) {

@@ -112,7 +112,7 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 				if got := popped(t, plain, "queue:a"); !slices.Equal(got, upTo(4)) && !slices.Equal(got, []string{"1", "0", "2", "3"}) {
 					t.Errorf("queue: %q", got)
 				}
-				if err := f.Renew(ctx); !errors.Is(err, ErrFenced) {
+				if err := f.Renew(ctx); !errors.As(err, new(*FencedError)) {
 					t.Errorf("renew: %v, expected a fence", err)
 				}
 				mustTake(t, f, 0, mustTake(t, f, 4)...)
@@ -245,7 +245,7 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 						asleep()
 					}
 					units, err := f.Take(ctx, 5, nil)
-					if rescued && !errors.Is(err, ErrFenced) || rescued && len(units) > 0 {
+					if rescued && !errors.As(err, new(*FencedError)) || rescued && len(units) > 0 {
 						t.Fatalf("took %q: %v, expected a fence", payloads(units), err)
 					}
 					if rescued {

@@ -61,7 +61,7 @@ func TestRescuePassesByItsOwn(t *testing.T) {
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("rescued its own: %+v", done)
 	}
-	if err := f.Renew(t.Context()); !errors.Is(err, ErrFenced) {
+	if err := f.Renew(t.Context()); !errors.As(err, new(*FencedError)) {
 		t.Fatalf("renew: %v, expected a fence", err)
 	}
 	if err := f.Renew(t.Context()); err != nil {
@@ -106,7 +106,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 	mustTake(t, f, 2)
 	p := f.cur.places[0]
 	rdb.HSet(t.Context(), p.key, "!", "9 3") // a clone has raised the generation
-	if _, err := f.Take(t.Context(), 1, nil); !errors.Is(err, ErrFenced) {
+	if _, err := f.Take(t.Context(), 1, nil); !errors.As(err, new(*FencedError)) {
 		t.Fatalf("take: %v, expected a fence", err)
 	}
 	if units := mustTake(t, f, 1); len(units) != 0 {

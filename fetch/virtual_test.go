@@ -181,7 +181,7 @@ func TestRescueInVirtualTime(t *testing.T) {
 		if list, _ := mr.List("queue:a"); len(list) != 3 || list[2] != "0" {
 			t.Errorf("queue: %q", list)
 		}
-		if _, err := f.Take(ctx, 1, nil); !errors.Is(err, fetch.ErrFenced) {
+		if _, err := f.Take(ctx, 1, nil); !errors.As(err, new(*fetch.FencedError)) {
 			t.Errorf("take of the fenced fetcher: %v", err)
 		}
 		if left, err := f.Close(ctx); left != 0 || err != nil {

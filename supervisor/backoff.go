@@ -18,9 +18,9 @@ type Backoff struct {
 
 const maxBackoff = time.Hour
 
-// Wait is the wait before the n-th restart in a row, n counted from 1:
+// wait is the wait before the n-th restart in a row, n counted from 1:
 // 0 for the first, Min × 2^(n−2) after it.
-func (b Backoff) Wait(n int) time.Duration {
+func (b Backoff) wait(n int) time.Duration {
 	if b.Min <= 0 || n <= 1 {
 		return 0
 	}
@@ -60,7 +60,7 @@ func (l *streaks) climb(key string, now time.Time) time.Duration {
 		r = streak{}
 	}
 	r.restarts++
-	wait := l.backoff.Wait(r.restarts)
+	wait := l.backoff.wait(r.restarts)
 	r.up = now.Add(wait)
 	if l.rows == nil {
 		l.rows = map[string]streak{}
@@ -73,7 +73,7 @@ func (l *streaks) climb(key string, now time.Time) time.Duration {
 func (l *streaks) calm(restarts int) time.Duration {
 	b := l.backoff
 	b.Jitter = 0
-	return max(l.period, 2*b.Wait(restarts))
+	return max(l.period, 2*b.wait(restarts))
 }
 
 func (l *streaks) reset() { l.rows = nil }

@@ -22,7 +22,7 @@ var (
 // the supervisor must stay answerable. One that hangs is not asked again before
 // it has returned, so that it costs one second and one goroutine, not one each.
 type guard struct {
-	decide Decider
+	decide func(Failure) Directive
 	asking atomic.Bool
 }
 

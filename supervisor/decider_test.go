@@ -13,13 +13,14 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/supervision"
 )
 
 const processor = "launcher/default/processor-0"
 
 func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 	for name, tc := range map[string]struct {
-		decide  Decider
+		decide  func(Failure) Directive
 		is      func(error) bool
 		takes   time.Duration
 		release bool
@@ -44,7 +45,7 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 				sys := newSystem(t)
 				var overruled []error
 				sys.EventStream.Subscribe(func(e any) {
-					if o, ok := e.(*Overruled); ok {
+					if o, ok := e.(*supervision.Overruled); ok {
 						overruled = append(overruled, o.Err)
 					}
 				})

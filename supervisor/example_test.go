@@ -42,7 +42,7 @@ func strategies(rdb *redis.Client, jobs *troupe.Registry) actors.Config {
 	}
 }
 
-func decide(log zerolog.Logger) supervisor.Decider {
+func decide(log zerolog.Logger) func(supervisor.Failure) supervisor.Directive {
 	return func(f supervisor.Failure) supervisor.Directive {
 		switch {
 		case errors.Is(f.Reason, syscall.ENOSPC): // a restart will not make room: end, with exit code 70
@@ -66,7 +66,7 @@ type Probation struct {
 
 func (p Probation) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
 	rs *actor.RestartStatistics, reason, message any) {
-	ofJob := supervisor.NewCrash(reason, nil).Job() != nil // a user's bad job is no bad deployment
+	ofJob := supervisor.NewCrash(reason, nil).Job != nil // a user's bad job is no bad deployment
 	if !ofJob && time.Now().Before(p.Until) {
 		sup.EscalateFailure(reason, message)
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 )
 
-// Directive is what a Decider answers.
+// Directive is what a decider answers.
 type Directive int
 
 // What a supervisor can do about a failure.
@@ -33,7 +33,7 @@ func (d Directive) String() string {
 	return fmt.Sprintf("directive(%d)", int(d))
 }
 
-// Failure is one crash of an actor, as a Decider sees it.
+// Failure is one crash of an actor, as a decider sees it.
 type Failure struct {
 	Path     string // in the tree, like launcher/default/processor-3
 	Role     string // launcher, manager, fetcher, processor, poller, heartbeat, rescuer
@@ -55,11 +55,6 @@ type Failure struct {
 	// before this: whether a restart of it helps. Reason is an *Exceeded then.
 	GaveUp int
 }
-
-// Decider chooses the directive for a failure. It runs in a goroutine of its own
-// while the supervisor waits, one second at most. Failures that come meanwhile
-// wait, or, if it hangs, are decided by DefaultDecider.
-type Decider func(Failure) Directive
 
 // maxGaveUp is how often within an hour a supervisor may give up before
 // DefaultDecider takes it that no restart helps it.
@@ -99,20 +94,23 @@ func (c *JobCrash) Error() string {
 func (c *JobCrash) Unwrap() error { return c.Err }
 
 // Crash is what an actor's panic looks like on its way to the strategy: the
-// panic value with the stack of the panicking goroutine.
+// panic value with the stack of the panicking goroutine. A supervisor that gave up
+// because of a job (Exceeded) has failed itself: its Crash has no Job, and spends a
+// budget.
 type Crash struct {
 	Reason error
 	Stack  []byte
-	order  uint64 // when it was made, beside the restarts that strategies decide; 0 unknown
+	Job    *JobCrash // the job's crash that Reason is; nil for any other
+	order  uint64    // when it was made, beside the restarts that strategies decide; 0 unknown
 }
 
 func (c *Crash) Error() string { return c.Reason.Error() }
 func (c *Crash) Unwrap() error { return c.Reason }
 
-// Job is the job's crash that this is; nil for any other. A supervisor that gave
-// up because of one (Exceeded) has failed itself: that does spend a budget.
-func (c *Crash) Job() *JobCrash {
-	j, _ := c.Reason.(*JobCrash) //nolint:errorlint // the chain below is of other actors
+// jobOf is the job's crash that reason itself is, nil for any other: the chain below it
+// is of other actors.
+func jobOf(reason error) *JobCrash {
+	j, _ := reason.(*JobCrash) //nolint:errorlint // see above
 	return j
 }
 
@@ -129,7 +127,7 @@ func NewCrash(value any, stack []byte) *Crash {
 	default:
 		c.Reason = &troupe.PanicError{Value: value, Stack: stack}
 	}
-	c.order = order.Add(1)
+	c.Job, c.order = jobOf(c.Reason), order.Add(1)
 	return c
 }
 

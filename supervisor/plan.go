@@ -30,20 +30,6 @@ type member struct {
 	ended   bool // it has ended and its replacement may be started
 }
 
-// Replacer is a strategy that has children replaced instead of restarted. The
-// supervisor asks it about every child that ends; both methods are called by
-// the supervisor only. Strategy is one; a strategy of your own may be.
-type Replacer interface {
-	// Ended tells the strategy that the child at path has ended, and asks whether
-	// it is to be replaced; if not, it was stopped for good.
-	Ended(path string) bool
-	// Due returns the children to start anew at now, in their order, and forgets
-	// them; and when to ask again, zero if there is nothing to wait for.
-	Due(now time.Time) (paths []string, next time.Time)
-}
-
-var _ Replacer = (*Strategy)(nil)
-
 // carryOut restarts or replaces group after wait. child has crashed and takes no
 // messages any more; the others of a group must not go on without it, so they
 // are suspended for the wait.
@@ -182,7 +168,8 @@ func (s *Strategy) covered(sys *actor.ActorSystem, child *actor.PID, c *Crash) b
 	return c.order != 0 && c.order < s.answered[path]
 }
 
-// Ended implements Replacer.
+// Ended tells s that the child at path has ended, and asks whether it is to be
+// replaced; if not, it was stopped for good. The supervisor calls it for every child.
 func (s *Strategy) Ended(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +182,9 @@ func (s *Strategy) Ended(path string) bool {
 	return true
 }
 
-// Due implements Replacer: a group starts when all of it has ended.
+// Due returns the children to start anew at now, in their order, and forgets them;
+// and when to ask again, zero if there is nothing to wait for. A group starts when
+// all of it has ended. The supervisor calls it.
 func (s *Strategy) Due(now time.Time) (paths []string, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

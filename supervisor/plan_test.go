@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/supervision"
 )
 
 const (
@@ -62,7 +64,7 @@ func TestWaitingIsToldAndItsEnd(t *testing.T) {
 		var told []string
 		began := time.Now()
 		sys.EventStream.Subscribe(func(e any) {
-			if w, ok := e.(*Waiting); ok {
+			if w, ok := e.(*supervision.Waiting); ok {
 				when := "at once"
 				if !w.Until.IsZero() {
 					when = w.Until.Sub(began).String()

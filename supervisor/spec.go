@@ -20,15 +20,17 @@ type Spec struct {
 	// restart in place keeps it. Both spend the same budget.
 	Replace bool
 
-	// Decide chooses the directive; nil means DefaultDecider. One that panics or
-	// takes over 1 s is overruled by it.
-	Decide Decider
+	// Decide chooses the directive for a failure; nil means DefaultDecider. It runs
+	// in a goroutine of its own while the supervisor waits, one second at most.
+	// Failures that come meanwhile wait. A decider that panics, hangs or answers
+	// nonsense is overruled by DefaultDecider.
+	Decide func(Failure) Directive
 }
 
-// Validate reports every fault of s, joined; each names the field, the value and
+// validate reports every fault of s, joined; each names the field, the value and
 // what was expected. A strategy made from a faulty Spec takes what is negative
 // for zero; the daemon refuses to start with it.
-func (s Spec) Validate() error {
+func (s Spec) validate() error {
 	var errs []error
 	check := func(ok bool, field string, value any, want string) {
 		if !ok {
@@ -66,22 +68,6 @@ const (
 	all  kind = "all_for_one"
 	rest kind = "rest_for_one"
 )
-
-// New makes a strategy by its name in a file: one_for_one, all_for_one or
-// rest_for_one. The error has every fault of name and s.
-func New(name string, s Spec) (*Strategy, error) {
-	k := kind(name)
-	err := s.Validate()
-	switch k {
-	case one, all, rest:
-	default:
-		err = errors.Join(fmt.Errorf("supervisor: strategy is %q, expected %s, %s or %s", name, one, all, rest), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return newStrategy(k, s), nil
-}
 
 // Default is the strategy of every supervisor that is given none: one for one,
 // 20 restarts a minute, backoff 100 ms to 5 s. The cap is below a third of the

@@ -2,34 +2,9 @@ package supervisor
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
 )
-
-func TestNewTakesTheNamesOfAFile(t *testing.T) {
-	spec := Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}}
-	for name, want := range map[string]*Strategy{
-		"one_for_one": OneForOne(spec), "all_for_one": AllForOne(spec), "rest_for_one": RestForOne(spec),
-	} {
-		got, err := New(name, spec)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if got.String() != want.String() || got.Validate() != nil {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
-	}
-	_, err := New("one-for-one", Spec{Intensity: -7})
-	for _, want := range []string{
-		`strategy is "one-for-one", expected one_for_one, all_for_one or rest_for_one`,
-		"Intensity is -7, expected a number of restarts, 0 for 10, or -1 for none",
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
-}
 
 func TestValidateNamesFieldValueAndExpectation(t *testing.T) {
 	for _, tc := range []struct {
@@ -49,15 +24,12 @@ func TestValidateNamesFieldValueAndExpectation(t *testing.T) {
 		{Spec{Backoff: Backoff{Jitter: 1.5}}, "Backoff.Jitter is 1.5, expected a share from 0 to 1"},
 		{Spec{Backoff: Backoff{Jitter: math.NaN()}}, "Backoff.Jitter is NaN, expected a share from 0 to 1"},
 	} {
-		err := tc.spec.Validate()
+		err := OneForOne(tc.spec).Validate()
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%+v: %v", tc.spec, err)
 		case tc.want != "" && (err == nil || err.Error() != "supervisor: "+tc.want):
 			t.Errorf("%+v:\n got %v\nwant %s", tc.spec, err, tc.want)
-		}
-		if got := OneForOne(tc.spec).Validate(); (got == nil) != (err == nil) {
-			t.Errorf("a strategy of %+v: %v", tc.spec, got)
 		}
 	}
 }

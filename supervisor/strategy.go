@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/supervision"
 )
 
 // Strategy is a protoactor SupervisorStrategy made from a Spec. It is safe for
@@ -57,16 +59,12 @@ func (s *Strategy) String() string {
 	return text
 }
 
-// Base returns s. It is how the daemon sees a Strategy that is embedded in one of
-// yours, to refuse one that stands in two places.
-func (s *Strategy) Base() *Strategy { return s }
-
 // Validate reports the faults of the Spec that s was made from.
 func (s *Strategy) Validate() error {
 	if s == nil || s.kind == "" {
-		return errors.New("supervisor: the Strategy is nil or empty, expected one made by OneForOne, AllForOne, RestForOne, New or Default")
+		return errors.New("supervisor: the Strategy is nil or empty, expected one made by OneForOne, AllForOne, RestForOne or Default")
 	}
-	return s.given.Validate()
+	return s.given.validate()
 }
 
 // Reset forgets all that was. A supervisor calls it when it starts, so that a
@@ -95,7 +93,7 @@ func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 	f := s.failure(child.GetId(), crash)
 	d, err := s.guard.ask(f)
 	if err != nil {
-		publish(sys, &Overruled{Child: child, Err: err})
+		publish(sys, &supervision.Overruled{Child: child, Err: err})
 	}
 	if f.gaveUp() && d == Resume {
 		d = Restart // it is a supervisor whose failed child nobody would wake
@@ -157,7 +155,7 @@ func (s *Strategy) group(sup actor.Supervisor, child *actor.PID) []*actor.PID {
 }
 
 func (s *Strategy) failure(path string, c *Crash) Failure {
-	f := Failure{Path: path, Reason: c.Reason, Stack: c.Stack, Job: c.Job()}
+	f := Failure{Path: path, Reason: c.Reason, Stack: c.Stack, Job: jobOf(c.Reason)}
 	f.Role, f.Capsule = split(path)
 	now := time.Now()
 	s.mu.Lock()

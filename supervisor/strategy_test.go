@@ -151,15 +151,15 @@ func TestBackoffWaitsAndDoubles(t *testing.T) {
 	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second}
 	want := []time.Duration{0, 0, 100, 200, 400, 800, 1000, 1000}
 	for n, w := range want {
-		if got := b.Wait(n); got != w*time.Millisecond {
+		if got := b.wait(n); got != w*time.Millisecond {
 			t.Errorf("restart %d waits %s, want %s", n, got, w*time.Millisecond)
 		}
 	}
-	if got := (Backoff{Min: time.Second}).Wait(1 << 20); got != maxBackoff {
+	if got := (Backoff{Min: time.Second}).wait(1 << 20); got != maxBackoff {
 		t.Errorf("a huge count waits %s, want %s", got, maxBackoff)
 	}
 	for range 1000 {
-		if got := (Backoff{Min: time.Second, Jitter: 0.5}).Wait(2); got < 500*time.Millisecond || got > time.Second {
+		if got := (Backoff{Min: time.Second, Jitter: 0.5}).wait(2); got < 500*time.Millisecond || got > time.Second {
 			t.Fatalf("jitter of one half gave %s", got)
 		}
 	}
@@ -249,7 +249,7 @@ func TestDeciderThatPanicsOrHangsIsOverruled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		release := make(chan struct{})
-		for name, decide := range map[string]Decider{
+		for name, decide := range map[string]func(Failure) Directive{
 			"panics": func(Failure) Directive { panic("decider") },
 			"hangs":  func(Failure) Directive { <-release; return Stop },
 			"lies":   func(Failure) Directive { return Directive(99) },
@@ -281,25 +281,6 @@ func TestDirectivesAndTheFailureThatADeciderSees(t *testing.T) {
 		if seen.Role != "processor" || seen.Capsule != "default" || string(seen.Stack) != "stack" || seen.Reason == nil {
 			t.Errorf("the decider saw %+v", seen)
 		}
-	}
-}
-
-func TestRootNeverEscalatesOrPanics(t *testing.T) {
-	sys := newSystem(t)
-	f := &fakeSupervisor{}
-	child := actor.NewPID(sys.Address(), "launcher")
-	var fatal []error
-	r := Root(Spec{Intensity: 1, Period: time.Hour}, func(err error) { fatal = append(fatal, err) })
-	r.HandleFailure(sys, f, child, nil, errBoom, nil)
-	r.HandleFailure(sys, f, child, nil, errBoom, nil)
-	if len(fatal) != 1 || !errors.Is(fatal[0], errBoom) {
-		t.Errorf("fatal was told %v", fatal)
-	}
-	if got := f.calls(); !slices.Equal(got, []string{"restart launcher", "stop launcher"}) {
-		t.Errorf("asked %q", got)
-	}
-	if f.escalated != nil {
-		t.Error("escalated above the root")
 	}
 }
 

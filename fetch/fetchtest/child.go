@@ -235,7 +235,7 @@ func (c *child) do(call func() error) error {
 		if err = call(); err == nil {
 			return nil
 		}
-		if errors.Is(err, fetch.ErrFenced) {
+		if errors.As(err, new(*fetch.FencedError)) {
 			c.say("fenced")
 			clear(c.held)
 			continue

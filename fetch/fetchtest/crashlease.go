@@ -55,7 +55,7 @@ func fenced(r *rig) {
 			err = f.Renew(r.ctx)
 		}
 		var fencedErr *fetch.FencedError
-		if !errors.As(err, &fencedErr) || !errors.Is(err, fetch.ErrFenced) {
+		if !errors.As(err, &fencedErr) {
 			r.t.Fatalf("%s after the rescue: error %v, expected a FencedError", learn, err)
 		}
 		for _, u := range old {

@@ -34,7 +34,7 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 // or of the comments of a folder, has in mind. testdata/common.go is for all.
 var prelude = map[string][]string{
 	"README.md":           {"examples/quickstart/main.go", "examples/iterable/main.go", "internal/docblocks/testdata/readme.go"},
-	"docs/guide.md":       {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go"},
+	"docs/guide.md":       {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go", "internal/docblocks/testdata/reliability.go"},
 	"docs/reliability.md": {"internal/docblocks/testdata/reliability.go"},
 	"docs/scaling.md":     {"internal/docblocks/testdata/scaling.go"},
 	"docs/testing.md":     {"examples/modules/jobtests/billing.go", "examples/modules/jobtests/billing_test.go"},

@@ -6,5 +6,5 @@
 // are part of the plan that a seed stands for. The same plan gives the same
 // trace, byte for byte.
 //
-// All of it is test code: see docs/reliability.md.
+// All of it is test code: see docs/proof.md.
 package sim

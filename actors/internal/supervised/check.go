@@ -41,14 +41,19 @@ func (p Strategies) Check(field string, s actor.SupervisorStrategy) (errs []erro
 	if v.Kind() == reflect.Pointer && v.Type().Elem().Size() > 0 { // what has no state may stand anywhere
 		note(s)
 	}
-	if b, ok := s.(interface{ Base() *supervisor.Strategy }); ok {
-		var base *supervisor.Strategy
-		if err := Isolate(func() { base = b.Base() }); err == nil && base != nil && any(base) != any(s) {
-			note(base)
-		}
+	if base := embedded(v); base != nil && any(base) != any(s) {
+		note(base)
 	}
 	if same != "" {
 		errs = append(errs, fmt.Errorf("config: %s is the same value as %s, expected a strategy of its own: it counts the restarts of one place", field, same))
 	}
 	return errs
+}
+
+// embedded is the supervisor.Strategy that a user's strategy is built on, nil if there is none.
+func embedded(v reflect.Value) (base *supervisor.Strategy) {
+	if v = reflect.Indirect(v); v.Kind() == reflect.Struct {
+		_ = Isolate(func() { base, _ = v.FieldByName("Strategy").Interface().(*supervisor.Strategy) })
+	}
+	return base
 }

@@ -180,11 +180,9 @@ func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
 			return directives[reason.answer]
 		},
 	}
-	s, err := supervisor.New(n.kind, spec)
-	if err != nil {
-		panic(err)
-	}
-	return s
+	return map[string]func(supervisor.Spec) *supervisor.Strategy{
+		"one_for_one": supervisor.OneForOne, "all_for_one": supervisor.AllForOne, "rest_for_one": supervisor.RestForOne,
+	}[n.kind](spec)
 }
 
 // modelActor is a supervisor or a leaf of the real tree.
@@ -311,7 +309,7 @@ func (m *modelled) plant() error {
 	clear(m.escalated)
 	m.asked, m.fatal = nil, 0
 	m.mu.Unlock()
-	root := supervisor.Root(supervisor.Spec{Intensity: cmp.Or(m.rootMax, -1), Period: time.Minute}, func(error) {
+	root := Root(supervisor.Spec{Intensity: cmp.Or(m.rootMax, -1), Period: time.Minute}, func(error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.fatal++

@@ -214,7 +214,7 @@ func (s *System) onDecision(e *actor.SupervisorEvent) {
 // logFailure is the one line of a crash.
 func (s *System) logFailure(path, directive string, crash *supervisor.Crash) {
 	level := zerolog.ErrorLevel
-	if crash.Job() != nil {
+	if crash.Job != nil {
 		level = zerolog.WarnLevel
 	}
 	line := s.log.WithLevel(level).Str("actor", path).Str("directive", directive)

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-
-	"github.com/troupehq/troupe/supervisor"
 )
 
 // Replacements starts fresh actors for the children that a strategy replaces. The
@@ -18,6 +16,13 @@ type Replacements struct {
 	epoch uint64
 	timer *time.Timer
 	gone  map[string]bool // paths of those that ended and have no replacement yet
+}
+
+// replacer is a strategy that has children replaced instead of restarted, such as
+// supervisor.Strategy, whose methods these are. They are called in the supervisor's turn.
+type replacer interface {
+	Ended(path string) bool
+	Due(now time.Time) (paths []string, next time.Time)
 }
 
 // NewReplacements makes the Replacements of the supervisor behind o; start starts the
@@ -35,7 +40,7 @@ func (Due) IgnoreDeadLetterLogging() {}
 // Ended tells whether the child at path, which has ended, gets a replacement;
 // else its strategy has stopped it for good, or it has ended by itself.
 func (r *Replacements) Ended(path string) (replaced bool) {
-	if strategy, ok := r.o.strategy.(supervisor.Replacer); ok {
+	if strategy, ok := r.o.strategy.(replacer); ok {
 		if err := r.o.call(func() { replaced = strategy.Ended(path) }); err != nil {
 			r.o.s.overruled(r.o.node, r.o.name(), err)
 			replaced = false
@@ -55,7 +60,7 @@ func (r *Replacements) Ended(path string) (replaced bool) {
 // Step starts those whose time has come. A supervisor calls it after Ended and
 // on its Due; never once it is stopping.
 func (r *Replacements) Step(ctx actor.Context) {
-	strategy, ok := r.o.strategy.(supervisor.Replacer)
+	strategy, ok := r.o.strategy.(replacer)
 	if !ok {
 		return
 	}

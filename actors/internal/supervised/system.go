@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/supervision"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -151,9 +152,9 @@ func (s *System) onEvent(e any) {
 		if m, ok := e.Message.(Crash); ok {
 			s.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.Reason, nil))
 		}
-	case *supervisor.Waiting:
+	case *supervision.Waiting:
 		s.find(e.Child.GetId()).waits(e.Until)
-	case *supervisor.Overruled:
+	case *supervision.Overruled:
 		parent, _ := SplitPath(e.Child.GetId())
 		if c := s.find(parent); c != nil {
 			s.overruled(c, "decider", e.Err)

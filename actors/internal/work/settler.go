@@ -49,7 +49,7 @@ type Host interface {
 	// Exchange makes a call that carries acks and takes want units. The acks of one that
 	// fails are put back.
 	Exchange(want int, acks []*Item) error
-	// Settle makes one try to carry out moves. The error is fetch.ErrFenced when they are
+	// Settle makes one try to carry out moves. The error is a *fetch.FencedError when they are
 	// somebody else's by now.
 	Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error)
 	// Settled is called with items whose outcome is in Redis.
@@ -261,7 +261,7 @@ func (s *Settler) write(moves []*Move) error {
 	ctx, cancel := s.env.Call()
 	defer cancel()
 	results, err := s.host.Settle(ctx, batch)
-	if errors.Is(err, fetch.ErrFenced) {
+	if errors.As(err, new(*fetch.FencedError)) {
 		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
 	}
 	if err != nil {

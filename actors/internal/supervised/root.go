@@ -1,7 +1,9 @@
-package supervisor
+package supervised
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
 )
 
 // Root returns the strategy of the tree's root: what is above the launcher. A
@@ -9,23 +11,23 @@ import (
 // once when the launcher gave up (an *Exceeded is its reason), and when its own
 // panics are more than spec allows. Nobody would start a replacement: spec.Replace
 // has no effect.
-func Root(spec Spec, fatal func(error)) actor.SupervisorStrategy {
+func Root(spec supervisor.Spec, fatal func(error)) actor.SupervisorStrategy {
 	spec.Replace = false
-	return &root{Strategy: OneForOne(spec), fatal: fatal}
+	return &root{Strategy: supervisor.OneForOne(spec), fatal: fatal}
 }
 
 type root struct {
-	*Strategy
+	*supervisor.Strategy
 	fatal func(error)
 }
 
 // HandleFailure is called in the failing actor's goroutine. A panic would end
 // the process there, and a Goexit the actor's mailbox.
 func (r *root) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, rs *actor.RestartStatistics, reason, message any) {
-	err := <-contain(func() {
-		crash, own := NewCrash(reason, nil), rootSupervisor{sup, child, r.fatal}
-		if _, gaveUp := crash.Reason.(*Exceeded); gaveUp { //nolint:errorlint // the launcher's own reason
-			tell(sys, child, Failure{Reason: crash.Reason, Stack: crash.Stack}, actor.EscalateDirective)
+	err := Isolate(func() {
+		crash, own := supervisor.NewCrash(reason, nil), rootSupervisor{sup, child, r.fatal}
+		if _, gaveUp := crash.Reason.(*supervisor.Exceeded); gaveUp { //nolint:errorlint // the launcher's own reason
+			sys.EventStream.Publish(&actor.SupervisorEvent{Child: child, Reason: crash, Directive: actor.EscalateDirective})
 			own.EscalateFailure(crash, message)
 			return
 		}
@@ -46,7 +48,7 @@ type rootSupervisor struct {
 }
 
 func (s rootSupervisor) EscalateFailure(reason, _ any) {
-	s.fatal(NewCrash(reason, nil).Reason)
+	s.fatal(supervisor.NewCrash(reason, nil).Reason)
 	s.StopChildren(s.child)
 }
 

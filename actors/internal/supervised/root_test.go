@@ -1,7 +1,8 @@
-package supervisor
+package supervised
 
 import (
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -9,7 +10,11 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
 )
+
+var errBoom = errors.New("boom")
 
 // launched is a root actor of a real system under strategy. It crashes of every
 // error that it is sent.
@@ -23,7 +28,7 @@ type launched struct {
 
 func launch(t *testing.T, make func(fatal func(error)) actor.SupervisorStrategy) *launched {
 	t.Helper()
-	l := &launched{sys: newSystem(t)}
+	l := &launched{sys: silentSystem()}
 	root := make(func(err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -68,28 +73,32 @@ func (l *launched) is() (starts, fatal int, alive bool) {
 // panics when it is asked to escalate, or for its children. Each of these would
 // take the whole test binary with it.
 func TestNothingThatFailsAtTheRootEndsTheProcess(t *testing.T) {
-	rooted := func(s func(Spec) *Strategy, spec Spec) func(func(error)) actor.SupervisorStrategy {
+	rooted := func(s func(supervisor.Spec) *supervisor.Strategy, spec supervisor.Spec) func(func(error)) actor.SupervisorStrategy {
 		return func(fatal func(error)) actor.SupervisorStrategy {
 			return &root{Strategy: s(spec), fatal: fatal}
 		}
 	}
-	deciding := func(d Decider) Spec { return Spec{Intensity: 2, Period: time.Hour, Decide: d} }
+	deciding := func(d func(supervisor.Failure) supervisor.Directive) supervisor.Spec {
+		return supervisor.Spec{Intensity: 2, Period: time.Hour, Decide: d}
+	}
 	for name, tc := range map[string]struct {
 		strategy   func(func(error)) actor.SupervisorStrategy
 		subscriber func(any)
 		starts     int // after one crash; then there are more than the budget allows
 	}{
-		"a spent budget": {strategy: func(f func(error)) actor.SupervisorStrategy { return Root(Spec{Intensity: 2, Period: time.Hour}, f) }, starts: 2},
-		"replacement": {strategy: func(f func(error)) actor.SupervisorStrategy {
-			return Root(Spec{Intensity: 2, Period: time.Hour, Replace: true}, f)
+		"a spent budget": {strategy: func(f func(error)) actor.SupervisorStrategy {
+			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour}, f)
 		}, starts: 2},
-		"a decider that escalates":    {strategy: rooted(OneForOne, deciding(func(Failure) Directive { return Escalate })), starts: 1},
-		"all for one":                 {strategy: rooted(AllForOne, Spec{Intensity: 2, Period: time.Hour}), starts: 2},
-		"rest for one":                {strategy: rooted(RestForOne, Spec{Intensity: 2, Period: time.Hour}), starts: 2},
-		"a decider that panics":       {strategy: rooted(OneForOne, deciding(func(Failure) Directive { panic("decider") })), starts: 2},
-		"a decider that ends":         {strategy: rooted(OneForOne, deciding(func(Failure) Directive { runtime.Goexit(); return Stop })), starts: 2},
-		"a subscriber that panics":    {strategy: rooted(OneForOne, Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { panic("subscriber") }, starts: 2},
-		"a subscriber that ends":      {strategy: rooted(OneForOne, Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { runtime.Goexit() }, starts: 2},
+		"replacement": {strategy: func(f func(error)) actor.SupervisorStrategy {
+			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour, Replace: true}, f)
+		}, starts: 2},
+		"a decider that escalates":    {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { return supervisor.Escalate })), starts: 1},
+		"all for one":                 {strategy: rooted(supervisor.AllForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), starts: 2},
+		"rest for one":                {strategy: rooted(supervisor.RestForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), starts: 2},
+		"a decider that panics":       {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { panic("decider") })), starts: 2},
+		"a decider that ends":         {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { runtime.Goexit(); return supervisor.Stop })), starts: 2},
+		"a subscriber that panics":    {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { panic("subscriber") }, starts: 2},
+		"a subscriber that ends":      {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { runtime.Goexit() }, starts: 2},
 		"a strategy that has a fault": {strategy: func(f func(error)) actor.SupervisorStrategy { return &root{fatal: f} }, starts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,22 +135,30 @@ func TestNothingThatFailsAtTheRootEndsTheProcess(t *testing.T) {
 func TestALauncherThatGaveUpIsFatalAtOnce(t *testing.T) {
 	for _, spec := range []string{"", "2 restarts in 1m0s"} {
 		synctest.Test(t, func(t *testing.T) {
-			l := launch(t, func(f func(error)) actor.SupervisorStrategy { return Root(Spec{Intensity: 5, Period: time.Minute}, f) })
+			l := launch(t, func(f func(error)) actor.SupervisorStrategy {
+				return Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, f)
+			})
 			var told []*actor.SupervisorEvent
 			l.sys.EventStream.Subscribe(func(e any) {
 				if e, ok := e.(*actor.SupervisorEvent); ok {
 					told = append(told, e)
 				}
 			})
-			l.sys.Root.Send(l.pid, NewCrash(&Exceeded{Path: "launcher/poller", Spec: spec, Cause: errBoom}, []byte("the stack")))
+			l.sys.Root.Send(l.pid, supervisor.NewCrash(&supervisor.Exceeded{Path: "launcher/poller", Spec: spec, Cause: errBoom}, []byte("the stack")))
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			if starts, fatal, alive := l.is(); starts != 1 || fatal != 1 || alive || !errors.Is(l.fatal[0], errBoom) {
 				t.Errorf("%d starts, fatal %d times, alive %v", starts, fatal, alive)
 			}
-			if len(told) != 1 || told[0].Directive != actor.EscalateDirective || string(NewCrash(told[0].Reason, nil).Stack) != "the stack" {
+			if len(told) != 1 || told[0].Directive != actor.EscalateDirective || string(supervisor.NewCrash(told[0].Reason, nil).Stack) != "the stack" {
 				t.Errorf("told %+v", told)
 			}
 		})
 	}
+}
+
+func silentSystem() *actor.ActorSystem {
+	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
+		return slog.New(slog.DiscardHandler)
+	}))
 }
