@@ -239,7 +239,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		m := testkit.NewMemory(t)
 		w := &walker{each: sleeping(100 * time.Millisecond)}
 		var hooks []string
-		note := func(name string) troupe.IterationHook[walk] {
+		note := func(name string) func(context.Context, *troupe.Job[walk], troupe.Iteration) error {
 			return func(_ context.Context, _ *troupe.Job[walk], it troupe.Iteration) error {
 				hooks = append(hooks, fmt.Sprint(name, " ", !it.Cancelled.IsZero()))
 				return nil
