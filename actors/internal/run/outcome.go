@@ -107,7 +107,7 @@ func (r *Run) fail() {
 		if decided {
 			return
 		}
-		var err error = &troupe.GoexitError{Stack: debug.Stack()}
+		var err error = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 		if v := recover(); v != nil {
 			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
