@@ -57,9 +57,6 @@ func (p *Payload) SetJSON(key string, value any) error {
 // Delete removes a field; an absent one is no change.
 func (p *Payload) Delete(key string) { p.object.Delete(key) }
 
-// Edited tells whether anything was changed since the payload was parsed.
-func (p *Payload) Edited() bool { return p.object.Edited() }
-
 // Bytes returns the job as JSON: the very bytes that were parsed if nothing
 // has changed since, else the fields in order without spaces between them,
 // every untouched name and value with its own text. The result must not be

@@ -10,34 +10,32 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 )
 
-// PanicError is the outcome of a handler that panicked. It does not unwrap to
-// Value: a panic is a fault whatever it was called with, never a Discard.
+// PanicError is the outcome of a handler that panicked, or that ended its goroutine with
+// runtime.Goexit, as t.FailNow does. It does not unwrap to Value: a panic is a fault
+// whatever it was called with, never a Discard.
 type PanicError struct {
-	Value any
-	Stack []byte // debug.Stack of the handler's goroutine
+	Value  any    // of the panic
+	Goexit bool   // the handler called runtime.Goexit
+	Stack  []byte // debug.Stack of the handler's goroutine
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+func (e *PanicError) Error() string {
+	if e.Goexit {
+		return "handler called runtime.Goexit"
+	}
+	return fmt.Sprintf("panic: %v", e.Value)
+}
 
-// ErrorClass returns "panic".
-func (e *PanicError) ErrorClass() string { return "panic" }
+// ErrorClass returns "panic" or "goexit".
+func (e *PanicError) ErrorClass() string {
+	if e.Goexit {
+		return "goexit"
+	}
+	return "panic"
+}
 
-// Backtrace returns the frames below the panic.
+// Backtrace returns the frames below the panic or the call.
 func (e *PanicError) Backtrace() []string { return backtrace.Frames(e.Stack) }
-
-// GoexitError is the outcome of a handler that ended its goroutine with
-// runtime.Goexit, as t.FailNow does.
-type GoexitError struct {
-	Stack []byte // debug.Stack of the handler's goroutine
-}
-
-func (e *GoexitError) Error() string { return "handler called runtime.Goexit" }
-
-// ErrorClass returns "goexit".
-func (e *GoexitError) ErrorClass() string { return "goexit" }
-
-// Backtrace returns the frames below the call.
-func (e *GoexitError) Backtrace() []string { return backtrace.Frames(e.Stack) }
 
 // UnknownClassError is the outcome of a job whose class has no handler here.
 // It is an ordinary failure: the job is retried, perhaps by a daemon that has one.

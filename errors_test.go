@@ -54,7 +54,7 @@ func TestErrorClass(t *testing.T) {
 		{"outcome with a reason", RetryIn(time.Second, op.Err), "error"},
 		{"cancelled", context.DeadlineExceeded, "context.deadlineExceededError"},
 		{"panic", &PanicError{Value: op}, "panic"},
-		{"goexit", &GoexitError{}, "goexit"},
+		{"goexit", &PanicError{Goexit: true}, "goexit"},
 		{"unknown class", &UnknownClassError{"X"}, "troupe.UnknownClassError"},
 		{"args", &ArgsError{}, "troupe.ArgsError"},
 		{"methods that panic", fmt.Errorf("x: %w", panicking{}), "error"},
@@ -72,7 +72,7 @@ func TestErrorTexts(t *testing.T) {
 	}{
 		{&PanicError{Value: "boom"}, "panic: boom"},
 		{&PanicError{Value: io.EOF}, "panic: EOF"},
-		{&GoexitError{}, "handler called runtime.Goexit"},
+		{&PanicError{Goexit: true}, "handler called runtime.Goexit"},
 		{&UnknownClassError{"A::B"}, `no handler for class "A::B"`},
 		{&PayloadError{"empty", 0}, "invalid payload at byte 0: empty"},
 		{Discard(nil), "job discarded"},
@@ -110,7 +110,7 @@ func caught(fn func()) (err error) {
 			if v := recover(); v != nil {
 				err = &PanicError{Value: v, Stack: debug.Stack()}
 			} else {
-				err = &GoexitError{Stack: debug.Stack()}
+				err = &PanicError{Goexit: true, Stack: debug.Stack()}
 			}
 		}()
 		fn()

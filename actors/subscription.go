@@ -167,7 +167,7 @@ func (s *subscription) complain(err error) {
 	if s.told.IsZero() {
 		log = log.With().Bytes("stack", stackOf(err)).Logger()
 	}
-	if _, goexit := errors.AsType[*troupe.GoexitError](err); goexit {
+	if e, ok := errors.AsType[*troupe.PanicError](err); ok && e.Goexit {
 		err = errSubscriberGoexit
 	}
 	joblog.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
@@ -176,9 +176,6 @@ func (s *subscription) complain(err error) {
 
 func stackOf(err error) []byte {
 	if e, ok := errors.AsType[*troupe.PanicError](err); ok {
-		return e.Stack
-	}
-	if e, ok := errors.AsType[*troupe.GoexitError](err); ok {
 		return e.Stack
 	}
 	return nil

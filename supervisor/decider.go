@@ -67,7 +67,7 @@ func contain(f func()) <-chan error {
 			case v != nil:
 				done <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
 			case !finished:
-				done <- &troupe.GoexitError{Stack: debug.Stack()}
+				done <- &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 			default:
 				done <- nil
 			}

@@ -30,8 +30,8 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 			return ok && e.Value == "decider" && strings.Contains(string(e.Stack), "decider_test.go")
 		}},
 		"ends its goroutine": {decide: func(Failure) Directive { runtime.Goexit(); return Stop }, is: func(err error) bool {
-			_, ok := errors.AsType[*troupe.GoexitError](err)
-			return ok
+			e, ok := errors.AsType[*troupe.PanicError](err)
+			return ok && e.Goexit
 		}},
 		"answers nonsense": {decide: func(Failure) Directive { return 99 }, is: func(err error) bool {
 			return err.Error() == "the decider answered directive(99), expected restart, stop, resume or escalate"

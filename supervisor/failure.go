@@ -83,7 +83,7 @@ func (f Failure) gaveUp() bool {
 // failure when the actor crashes.
 type JobCrash struct {
 	Class, JID, Queue string
-	Err               error // *troupe.PanicError or *troupe.GoexitError
+	Err               error // *troupe.PanicError
 	Stack             []byte
 }
 

@@ -14,7 +14,7 @@ type traced interface {
 
 // Of returns the stack of a failure, innermost frame first, in Ruby's
 // form "file.go:12:in `pkg.Func'": the answer of the first error of the chain
-// that has a method Backtrace() []string, as troupe.PanicError and GoexitError have.
+// that has a method Backtrace() []string, as troupe.PanicError has.
 // Errors of Go carry no stack by themselves: then it is nil.
 func Of(err error) (lines []string) {
 	defer func() {

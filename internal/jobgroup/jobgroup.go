@@ -54,7 +54,7 @@ func (g *Group) run(ctx context.Context, f func(context.Context) error) {
 		case v != nil:
 			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		case !returned:
-			err = &troupe.GoexitError{Stack: debug.Stack()}
+			err = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 		}
 		g.failed(err, !returned)
 		g.mu.Lock()
@@ -89,7 +89,7 @@ func (g *Group) failed(err error, fatal bool) {
 
 // Wait waits for the end of all goroutines and lets no more begin; err is what
 // the handler has returned. It returns the job's error. A panic or Goexit of a
-// goroutine comes alone, as *PanicError or *GoexitError, and fatal is true.
+// goroutine comes alone, as *PanicError, and fatal is true.
 func (g *Group) Wait(err error) (joined error, fatal bool) {
 	g.failed(err, false)
 	for {

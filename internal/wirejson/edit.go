@@ -69,9 +69,6 @@ func (o *Object) Delete(key string) {
 	}
 }
 
-// Edited tells whether anything was changed since the payload was parsed.
-func (o *Object) Edited() bool { return o.edited }
-
 // Bytes returns the object as JSON: the very bytes that were parsed if nothing
 // has changed since, else the fields in order without spaces between them,
 // every untouched name and value with its own text. The result must not be

@@ -107,7 +107,7 @@ func (r *Run) fail() {
 		if decided {
 			return
 		}
-		var err error = &troupe.GoexitError{Stack: debug.Stack()}
+		var err error = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 		if v := recover(); v != nil {
 			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
@@ -143,11 +143,8 @@ func (r *Run) measure(timed bool) {
 }
 
 // untouched tells whether the payload that the user's code was given is as it was
-// fetched. The code has returned.
+// fetched: the bytes of an edited one are made anew. The code has returned.
 func (r *Run) untouched() bool {
-	if r.payload.Edited() {
-		return false
-	}
 	now, was := r.payload.Bytes(), r.w.Unit.Payload
 	return len(now) == len(was) && unsafe.SliceData(now) == unsafe.SliceData(was)
 }

@@ -257,7 +257,7 @@ func (r *Run) caught() {
 	case v != nil:
 		r.err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 	case !r.returned:
-		r.err = &troupe.GoexitError{Stack: debug.Stack()}
+		r.err = &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
 	default:
 		readable(&r.err)
 		r.read = true
