@@ -128,5 +128,5 @@ func readByDaemon(p *Payload) (class, display, wrapped, jid string, failures int
 	if _, ok := p.String("log_level"); ok {
 		panic("a level of its own")
 	}
-	return p.HandlerClass(), p.DisplayClass(), p.Wrapped(), p.JID(), p.Failures()
+	return p.HandlerClass(), p.DisplayClass(), p.str("wrapped"), p.JID(), p.Failures()
 }

@@ -38,7 +38,7 @@ func ExampleHandle() {
 	err := entry.Handler.Perform(context.Background(), p)
 
 	var outcome *troupe.OutcomeError
-	fmt.Println(errors.As(err, &outcome) && outcome.Action == troupe.ActionDiscard, err)
+	fmt.Println(errors.As(err, &outcome) && outcome.Discard, err)
 	// Output:
 	// 0d6ec0d6a7e2450f8a158dc8: charge 42 with 1999 EUR
 	// true card declined

@@ -7,7 +7,7 @@ import (
 )
 
 // IterableOptions are the Options of an iterable job and its hooks. The
-// zero value changes nothing. A hook that returns an error, or panics, fails the
+// zero value changes nothing. A hook is called at a turning point. One that returns an error, or panics, fails the
 // run, and the job is retried from its cursor.
 type IterableOptions[A Args] struct {
 	Options
@@ -15,23 +15,20 @@ type IterableOptions[A Args] struct {
 	// OnStart is called before the first item of the first run. It is called
 	// again if that run failed in OnStart, or if its process died in the first
 	// seconds.
-	OnStart IterationHook[A]
+	OnStart func(ctx context.Context, job *Job[A], it Iteration) error
 	// OnResume is called before the first item of every later run.
-	OnResume IterationHook[A]
+	OnResume func(ctx context.Context, job *Job[A], it Iteration) error
 	// OnStop is called after the last item of a run that was not ended by an
 	// error: interrupted, cancelled or complete.
-	OnStop IterationHook[A]
+	OnStop func(ctx context.Context, job *Job[A], it Iteration) error
 	// OnCancel is called before OnStop when somebody has cancelled the job.
-	OnCancel IterationHook[A]
+	OnCancel func(ctx context.Context, job *Job[A], it Iteration) error
 	// OnComplete is called last, when there will be no further run: after the last
 	// item of all and also, as in Sidekiq, after a cancellation; Iteration.Cancelled
 	// tells which. It may be called again if it fails, or if the process dies
 	// before the job is known to be done.
-	OnComplete IterationHook[A]
+	OnComplete func(ctx context.Context, job *Job[A], it Iteration) error
 }
-
-// IterationHook is called at a turning point of an iterable job.
-type IterationHook[A Args] func(ctx context.Context, job *Job[A], it Iteration) error
 
 // HandleIterable registers a job that works through a list and may be
 // interrupted between two items: at quiet, at a stop, after

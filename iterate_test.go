@@ -75,7 +75,7 @@ func (m *mails) item(_ context.Context, _ *Job[mailing], item string) error {
 	return nil
 }
 
-func (m *mails) hook(name string) IterationHook[mailing] {
+func (m *mails) hook(name string) iterationHook[mailing] {
 	return func(_ context.Context, job *Job[mailing], it Iteration) error {
 		if job.Args.List != "news" || it.Executions < 1 {
 			return fmt.Errorf("hook %s got %+v, %+v", name, job, it)

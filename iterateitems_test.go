@@ -211,7 +211,7 @@ func TestOptionsOfAnIterableJob(t *testing.T) {
 	var r Registry
 	HandleIterable(&r, m.items, m.item, IterableOptions[mailing]{Options: Options{Retries: Times(3)}})
 	e, _ := r.Lookup("Mailing")
-	if n, _, set := e.Options.Retries.Get(); n != 3 || !set {
+	if e.Options.Retries != Times(3) {
 		t.Errorf("options %+v", e.Options)
 	}
 }

@@ -47,17 +47,17 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 	finished := false
 	defer func() { keeper.End(run.iteration(), finished) }()
 
-	var last []IterationHook[A]
+	var last []iterationHook[A]
 	outcome := h.iterate(run, cursor)
 	switch {
 	case errors.Is(outcome, ErrInterrupted):
-		last = []IterationHook[A]{h.opts.OnStop}
+		last = []iterationHook[A]{h.opts.OnStop}
 	case outcome != nil:
 		return outcome
 	case run.cancelled():
-		last = []IterationHook[A]{h.opts.OnCancel, h.opts.OnStop, h.opts.OnComplete}
+		last = []iterationHook[A]{h.opts.OnCancel, h.opts.OnStop, h.opts.OnComplete}
 	default:
-		last = []IterationHook[A]{h.opts.OnStop, h.opts.OnComplete}
+		last = []iterationHook[A]{h.opts.OnStop, h.opts.OnComplete}
 	}
 	for _, hook := range last {
 		if err := run.call(hook); err != nil {
@@ -124,7 +124,7 @@ func (r *iterableRun[A]) iteration() Iteration {
 	return it
 }
 
-func (r *iterableRun[A]) call(hook IterationHook[A]) error {
+func (r *iterableRun[A]) call(hook iterationHook[A]) error {
 	if hook == nil {
 		return nil
 	}
@@ -158,3 +158,6 @@ func (r *iterableRun[A]) mayGoOn() (bool, error) {
 	}
 	return true, nil
 }
+
+// iterationHook is a hook of IterableOptions.
+type iterationHook[A Args] = func(ctx context.Context, job *Job[A], it Iteration) error

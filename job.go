@@ -3,7 +3,6 @@ package troupe
 import (
 	"context"
 	"reflect"
-	"time"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/args"
@@ -30,7 +29,7 @@ import (
 // by the rules of Payload.SetJSON, and fail as there.
 //
 // A type that also has a method Defaults() Options sets the options of all of its
-// jobs there; see DefaultsOf.
+// jobs there. It is called on a zero value, and may have a pointer receiver.
 type Args interface {
 	Class() string
 }
@@ -46,21 +45,9 @@ type Job[A Args] struct {
 	// payload's own "retry_count" is one less.
 	RetryCount int
 
-	// Payload is the whole record, for fields that Args does not show. It is
-	// the handler's own copy.
+	// Payload is the whole record, for fields that Args does not show, such as the times
+	// "created_at" and "enqueued_at". It is the handler's own copy.
 	Payload *Payload
-}
-
-// CreatedAt returns when the job was first pushed; zero if unknown.
-func (j *Job[A]) CreatedAt() time.Time {
-	t, _ := j.Payload.Time("created_at")
-	return t
-}
-
-// EnqueuedAt returns when the job last entered its queue; zero if unknown.
-func (j *Job[A]) EnqueuedAt() time.Time {
-	t, _ := j.Payload.Time("enqueued_at")
-	return t
 }
 
 // JobInfo is what the daemon knows about a running job beside its payload.

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/troupehq/troupe/internal/defaults"
 	"github.com/troupehq/troupe/internal/recovery"
 )
 
@@ -67,29 +68,28 @@ type Options struct {
 // Timeout returns Options with only that field.
 func Timeout(d time.Duration) Options { return Options{Timeout: d} }
 
-// Retries is how often a failed job is retried. The zero value is unset.
+// Retries is how often a failed job is retried: Never, or what Times returns. The zero
+// value is unset.
 type Retries struct {
-	max   int
-	never bool
-	set   bool
+	Max   int  // the number of retries, if Set and not Never
+	Never bool // see the variable Never
+	Set   bool
 }
 
 // Never drops a job that fails: no retry, no dead set, only death handlers. It is
 // Ruby's "retry: false".
-var Never = Retries{never: true, set: true}
+var Never = Retries{Never: true, Set: true}
 
 // Times allows n retries, n+1 runs in all. With 0 the first failure sends the job
 // to the dead set.
-func Times(n int) Retries { return Retries{max: n, set: true} }
+func Times(n int) Retries { return Retries{Max: n, Set: true} }
 
-// Get returns the rule: max is meaningful if set is true and never false.
-func (r Retries) Get() (max int, never, set bool) { return r.max, r.never, r.set }
+func init() {
+	defaults.Of = func(args any) (any, error) { return defaultsOf(args) }
+}
 
-// DefaultsOf returns the Options of the type of args, from its method Defaults;
-// none if it has no such method. The method is called on a zero value, and may
-// have a pointer receiver. Options that are out of range are an error that names
-// the field; a panic of the method is a *PanicError.
-func DefaultsOf(args Args) (Options, error) {
+// defaultsOf returns the Options of the type of args; see defaults.Of.
+func defaultsOf(args any) (Options, error) {
 	t := reflect.TypeOf(args)
 	if t == nil {
 		return Options{}, nil
@@ -124,8 +124,8 @@ func ask(defaults func() Options) (o Options, err error) {
 // validate tells what is wrong with o.
 func (o Options) validate() error {
 	bad := func(field, got, want string) error { return fmt.Errorf("%s is %s, expected %s", field, got, want) }
-	if n, never, set := o.Retries.Get(); set && !never && n < 0 {
-		return bad("Retries", fmt.Sprintf("Times(%d)", n), "a number from 0, or Never")
+	if r := o.Retries; r.Set && !r.Never && r.Max < 0 {
+		return bad("Retries", fmt.Sprintf("Times(%d)", r.Max), "a number from 0, or Never")
 	}
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")

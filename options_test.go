@@ -29,12 +29,12 @@ func (s *settled) Defaults() Options {
 
 func TestDefaultsOf(t *testing.T) {
 	for _, args := range []Args{settled{}, &settled{}, (*settled)(nil)} {
-		if o, err := DefaultsOf(args); err != nil || o.Queue != "critical" || o.Retries != Times(5) || !slices.Equal(o.Tags, []string{"a"}) {
+		if o, err := defaultsOf(args); err != nil || o.Queue != "critical" || o.Retries != Times(5) || !slices.Equal(o.Tags, []string{"a"}) {
 			t.Errorf("%#v: %+v, %v", args, o, err)
 		}
 	}
 	for _, args := range []Args{nil, charge{}, &object{}} {
-		if o, err := DefaultsOf(args); err != nil || o.Queue != "" || o.Retries != (Retries{}) {
+		if o, err := defaultsOf(args); err != nil || o.Queue != "" || o.Retries != (Retries{}) {
 			t.Errorf("%#v: %+v, %v", args, o, err)
 		}
 	}
@@ -68,15 +68,7 @@ func TestOptionsOfHandleCountBeforeThoseOfTheType(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
-	for _, tt := range []struct {
-		r          Retries
-		max        int
-		never, set bool
-	}{
-		{Retries{}, 0, false, false}, {Never, 0, true, true}, {Times(0), 0, false, true}, {Times(5), 5, false, true},
-	} {
-		if max, never, set := tt.r.Get(); max != tt.max || never != tt.never || set != tt.set {
-			t.Errorf("%+v: got %d, %v, %v", tt.r, max, never, set)
-		}
+	if r := (Options{}).Retries; r.Set || Never == r || Times(0) == r || Times(0) == Never || Times(5).Max != 5 {
+		t.Errorf("unset %+v, never %+v, 0 %+v, 5 %+v", r, Never, Times(0), Times(5))
 	}
 }

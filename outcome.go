@@ -19,55 +19,45 @@ var (
 	ErrJobTimeout = errors.New("troupe: job timeout")
 )
 
-// An Action is what a handler asks for beside plain success or failure.
-type Action int
-
-// The actions.
-const (
-	ActionRetry   Action = iota // the job's own policy decides
-	ActionDiscard               // not stored anywhere; death handlers run
-	ActionKill                  // straight to the dead set
-	ActionRetryIn               // retry after OutcomeError.Delay
-	ActionPark                  // run again after OutcomeError.Delay, as if it had not run now
-)
-
-// OutcomeError carries an Action up from a handler. Make one with Discard,
-// Kill, RetryIn or Park; read one with errors.As.
+// OutcomeError is what a handler asks for beside plain success or failure. Make one with
+// Discard, Kill, RetryIn or Park; read one with errors.As. With none of the three it is a
+// failure, retried after Delay.
 type OutcomeError struct {
-	Action Action
-	Delay  time.Duration // for ActionRetryIn: what to wait, before jitter; for ActionPark: exactly
-	Err    error         // the reason; may be nil
+	Discard bool // not stored anywhere; death handlers run
+	Kill    bool // straight to the dead set
+	Park    bool // run again after Delay, as if it had not run now
+
+	Delay time.Duration // of a retry: what to wait, before jitter; of Park: exactly
+	Err   error         // the reason; may be nil
 }
 
 func (e *OutcomeError) Error() string {
-	if e.Err != nil {
+	switch {
+	case e.Err != nil:
 		return e.Err.Error()
-	}
-	switch e.Action {
-	case ActionDiscard:
+	case e.Discard:
 		return "job discarded"
-	case ActionKill:
+	case e.Kill:
 		return "job killed"
-	case ActionPark:
+	case e.Park:
 		return "job parked for " + e.Delay.String()
-	default:
-		return "job to be retried in " + e.Delay.String()
 	}
+	return "job to be retried in " + e.Delay.String()
 }
 
 func (e *OutcomeError) Unwrap() error { return e.Err }
 
 // Discard ends the job for good without storing it: no retry, no dead set.
 // It counts as failed and death handlers run. err may be nil.
-func Discard(err error) error { return &OutcomeError{Action: ActionDiscard, Err: err} }
+func Discard(err error) error { return &OutcomeError{Discard: true, Err: err} }
 
 // Kill sends the job straight to the dead set. err may be nil.
-func Kill(err error) error { return &OutcomeError{Action: ActionKill, Err: err} }
+func Kill(err error) error { return &OutcomeError{Kill: true, Err: err} }
 
 // RetryIn retries the job after d plus jitter, counted like any other retry.
 // err may be nil; d <= 0 means the default delay.
 func RetryIn(d time.Duration, err error) error {
-	return &OutcomeError{Action: ActionRetryIn, Delay: d, Err: err}
+	return &OutcomeError{Delay: d, Err: err}
 }
 
 // Park puts the job off by d: it goes into the schedule set as it is and from
@@ -80,5 +70,5 @@ func RetryIn(d time.Duration, err error) error {
 // a panic. Jobs of exactly the same bytes (so without a jid) are one in a set.
 // err, the reason, may be nil.
 func Park(d time.Duration, err error) error {
-	return &OutcomeError{Action: ActionPark, Delay: max(d, 0), Err: err}
+	return &OutcomeError{Park: true, Delay: max(d, 0), Err: err}
 }

@@ -61,16 +61,13 @@ func (p *Payload) JID() string { return p.str("jid") }
 // fetched from may differ, see JobInfo.
 func (p *Payload) Queue() string { return p.str("queue") }
 
-// Wrapped returns the field "wrapped": the real class of an ActiveJob.
-func (p *Payload) Wrapped() string { return p.str("wrapped") }
-
-// HandlerClass returns the class whose handler runs the job: Wrapped if Class
-// is one of ActiveJob's two wrappers for Sidekiq, else Class.
+// HandlerClass returns the class whose handler runs the job: the field "wrapped" if
+// Class is one of ActiveJob's two wrappers for Sidekiq, else Class.
 func (p *Payload) HandlerClass() string {
 	class := p.Class()
 	switch class {
 	case "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper":
-		if wrapped := p.Wrapped(); wrapped != "" {
+		if wrapped := p.str("wrapped"); wrapped != "" {
 			return wrapped
 		}
 	}
@@ -78,12 +75,12 @@ func (p *Payload) HandlerClass() string {
 }
 
 // DisplayClass returns what people are shown: the field "display_class", else
-// Wrapped, else Class.
+// "wrapped" (the real class of an ActiveJob), else Class.
 func (p *Payload) DisplayClass() string {
 	if s := p.str("display_class"); s != "" {
 		return s
 	}
-	if s := p.Wrapped(); s != "" {
+	if s := p.str("wrapped"); s != "" {
 		return s
 	}
 	return p.Class()

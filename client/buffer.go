@@ -19,7 +19,8 @@ import (
 // place of failing their pushes, and send them in order when it is back. A push
 // without an error then means that the job is in Redis or in that buffer, and the
 // buffer ends with the process: call Close at the end, and do without it where a
-// job must not be lost. With n jobs in it a push is a *BufferFullError.
+// job must not be lost. With n jobs in it a push is an
+// *UnavailableError.
 //
 // A push that was under way when Redis went, and may have arrived, still is an
 // *UnavailableError: to push it once more could make two jobs of it. What is in
@@ -130,7 +131,7 @@ func (b *buffer) take(entries []entry) (errs []error, taken bool) {
 		return nil, true
 	}
 	errs = make([]error, room, len(entries))
-	return append(errs, same(&BufferFullError{Size: b.max, Err: b.cause}, len(entries)-room)...), true
+	return append(errs, same(&UnavailableError{Buffered: b.max, Err: b.cause, full: true}, len(entries)-room)...), true
 }
 
 func same(err error, n int) []error { return slices.Repeat([]error{err}, n) }

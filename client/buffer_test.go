@@ -144,8 +144,10 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 			r.t.Fatal(err)
 		}
 		want = append(want, bulk...)
-		if n := r.c.Buffered(); n != 24 {
-			r.t.Errorf("%d buffered, want 24", n)
+		over, cancel := context.WithCancel(r.t.Context())
+		cancel()
+		if left, ok := errors.AsType[*client.UnavailableError](r.c.Flush(over)); !ok || left.Buffered != 24 {
+			r.t.Errorf("%v, want 24 buffered", left)
 		}
 		time.Sleep(time.Minute)
 		r.faults.Restart()
@@ -181,8 +183,8 @@ func TestAFullBufferIsAnErrorAndTakesNothing(t *testing.T) {
 		r.faults.Kill()
 		want := []string{r.push(), r.push(), r.push()}
 		_, err := r.c.PushClass(r.t.Context(), "Work", nil)
-		full, ok := errors.AsType[*client.BufferFullError](err)
-		if !ok || full.Size != 3 || full.Err == nil {
+		full, ok := errors.AsType[*client.UnavailableError](err)
+		if !ok || full.Buffered != 3 || full.Err == nil {
 			r.t.Errorf("error %v", err)
 		}
 		r.faults.Restart()
@@ -214,8 +216,8 @@ func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 				r.faults.Restart()
 				ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 				defer cancel()
-				unsent, ok := errors.AsType[*client.UnsentError](r.c.Flush(ctx))
-				if !ok || unsent.Jobs != 1 {
+				unsent, ok := errors.AsType[*client.UnavailableError](r.c.Flush(ctx))
+				if !ok || unsent.Buffered != 1 {
 					r.t.Errorf("%v, want the one job of the wrong queue", unsent)
 				}
 				if got := r.queue("default"); !slices.Equal(got, want) {
@@ -271,8 +273,8 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		for _, end := range []func(context.Context) error{r.c.Flush, r.c.Close} {
-			unsent, ok := errors.AsType[*client.UnsentError](end(ctx))
-			if !ok || unsent.Jobs != 7 || unsent.Err == nil {
+			unsent, ok := errors.AsType[*client.UnavailableError](end(ctx))
+			if !ok || unsent.Buffered != 7 || unsent.Err == nil {
 				r.t.Errorf("got %v, want 7 jobs", unsent)
 			}
 		}
@@ -284,7 +286,7 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 			r.t.Errorf("a push after Close: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if got := r.queue("default"); len(got)+r.c.Buffered() != 0 {
+		if got := r.queue("default"); len(got) != 0 {
 			r.t.Errorf("%v in the queue after Close", got)
 		}
 	}, client.WithBuffer(10))

@@ -20,7 +20,8 @@ const (
 
 // PushBulk pushes a job for each element of seq, 1,000 a round trip (100 if
 // they are scheduled), so that they are fetched in the order of seq. Options
-// apply to all; see also AtEach, Spread and BatchSize. What they do not set comes
+// apply to all; see also Spread and BatchSize, and PushMany for jobs
+// with options of their own. What they do not set comes
 // from the Defaults of each element's type. All share one created_at.
 //
 // The result has one jid per element, "" where middleware stopped it. With an
@@ -109,7 +110,7 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 func (b *bulk) put(ctx context.Context, o *options, class string, args json.RawMessage, id string) error {
 	var at time.Time
 	if o.when != nil {
-		at = o.when(b.now, len(b.jids)+len(b.batch))
+		at = o.when(b.now)
 	}
 	d, err := o.draft(class, args, id, at, b.now, b.created)
 	if err != nil {

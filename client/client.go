@@ -162,7 +162,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	stamp := c.stamp(now)
 	at := now
 	if o.when != nil {
-		at = o.when(now, 0)
+		at = o.when(now)
 	}
 	id := o.jid
 	if id == "" {

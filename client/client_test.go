@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/scores"
 )
@@ -75,11 +76,12 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 			return c.Push(t.Context(), charge{Account: 1, Name: "é<&>\u2028😀"})
 		}, "default", `{"retry":true,"queue":"default","class":"Billing::Charge","args":[1,"é<&>` + "\u2028" + `😀"],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"options stand between queue and class", func(c *client.Client) (string, error) {
-			return c.Push(t.Context(), charge{1, "a", 2.0}, client.Retry(5), client.Tags("x", "y"), client.Queue("crit"),
-				client.Dead(false), client.Backtrace(-1), client.RetryFor(90*time.Minute), client.RetryQueue("low"), client.Set("locale", "de"))
+			return c.Push(t.Context(), charge{1, "a", 2.0}, client.Retry(5), client.With(troupe.Options{Tags: []string{"x", "y"}}), client.Queue("crit"),
+				client.With(troupe.Options{Dead: new(false), Backtrace: -1}), client.RetryFor(90*time.Minute),
+				client.With(troupe.Options{RetryQueue: "low"}), client.Set("locale", "de"))
 		}, "crit", `{"retry":5,"queue":"crit","tags":["x","y"],"dead":false,"backtrace":true,"retry_for":5400,"retry_queue":"low","locale":"de","class":"Billing::Charge","args":[1,"a",2.0],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class", func(c *client.Client) (string, error) {
-			return c.PushClass(t.Context(), "Plain", nil, client.NoRetry(), client.Queue("plain"), client.Backtrace(3))
+			return c.PushClass(t.Context(), "Plain", nil, client.With(troupe.Options{Retries: troupe.Never}), client.Queue("plain"), client.With(troupe.Options{Backtrace: 3}))
 		}, "plain", `{"retry":false,"queue":"plain","backtrace":3,"class":"Plain","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class that needs escapes", func(c *client.Client) (string, error) {
 			return c.PushClass(t.Context(), `É"\`+"\n", nil, client.Queue("odd"))
@@ -165,7 +167,7 @@ func TestScheduledPush(t *testing.T) {
 func TestMillisecondsAndDefaults(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb, client.WithTimestamps(troupe.TimestampsMillis),
-		client.WithDefaults(client.Queue("low"), client.Retry(2), client.Tags("app")))
+		client.WithDefaults(client.Queue("low"), client.Retry(2), client.With(troupe.Options{Tags: []string{"app"}})))
 	if _, err := c.Push(t.Context(), marked{1}, client.Retry(9)); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +230,7 @@ func TestBadPushesSendNothing(t *testing.T) {
 		{"negative retry", push(client.Retry(-1)), "retry: got -1"},
 		{"retry_for too long", push(client.RetryFor(2e9 * time.Second)), "retry_for: got"},
 		{"retry_for too short", push(client.RetryFor(time.Millisecond)), "retry_for: got 1ms"},
-		{"retry queue", push(client.RetryQueue("")), "retry_queue"},
+		{"the daemon's option", push(client.With(troupe.Options{Timeout: time.Second})), "With: got an option of the daemon"},
 		{"jid", push(client.JID(`a"b`)), "jid: got"},
 		{"own args", push(client.Set("args", 1)), `Set: got "args"`},
 		{"tags", push(client.Set("tags", "x")), "tags: got a string, want an array"},
@@ -380,7 +382,7 @@ func TestPrepareKeepsTheBytes(t *testing.T) {
 			`{"retry":true,"queue":"default","class":"A","args":[],"jid":"j","created_at":1795225000.0,"enqueued_at":1795225000.0}`},
 	}
 	for _, tt := range tests {
-		p, err := c.Prepare(t.Context(), parse(t, tt.in), now)
+		p, err := prepare.Job(t.Context(), c, parse(t, tt.in), now)
 		if err != nil || string(p.Bytes()) != tt.want {
 			t.Errorf("Prepare(%s)\n got %s, %v\nwant %s", tt.in, p.Bytes(), err, tt.want)
 		}
@@ -392,11 +394,11 @@ func TestPrepareKeepsTheBytes(t *testing.T) {
 			return next(ctx, p)
 		}
 	}))
-	p, err := edits.Prepare(t.Context(), parse(t, tests[0].in), now)
+	p, err := prepare.Job(t.Context(), edits, parse(t, tests[0].in), now)
 	if want := strings.Replace(tests[0].want, `{"a" : 1}}`, `1.5,"new":[1000.0,{"a":0}]}`, 1); err != nil || string(p.Bytes()) != want {
 		t.Errorf("edited by middleware: %s, %v\nwant %s", p.Bytes(), err, want)
 	}
-	if _, err := c.Prepare(t.Context(), parse(t, `{"class":"A","args":[],"queue":""}`), now); !fieldError(err, "queue") {
+	if _, err := prepare.Job(t.Context(), c, parse(t, `{"class":"A","args":[],"queue":""}`), now); !fieldError(err, "queue") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -463,12 +465,15 @@ func TestBulk(t *testing.T) {
 	}
 
 	start := time.Now()
-	jids, err = client.PushBulk(t.Context(), c, jobs(250), client.Queue("each"), client.AtEach(func(i int) time.Time {
-		if i%2 == 0 {
-			return time.Time{}
+	var each []client.Item
+	for args := range jobs(250) {
+		item := client.Job(args, client.Queue("each"))
+		if i := len(each); i%2 == 1 {
+			item = client.Job(args, client.Queue("each"), client.At(start.Add(time.Duration(i)*time.Hour)))
 		}
-		return start.Add(time.Duration(i) * time.Hour)
-	}))
+		each = append(each, item)
+	}
+	jids, err = c.PushMany(t.Context(), each...)
 	if err != nil || len(jids) != 250 {
 		t.Fatal(len(jids), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/defaults"
 )
 
 // base is what a push of args begins with: the client's defaults, and over them
@@ -17,10 +18,11 @@ func (c *Client) base(args troupe.Args) (*options, error) {
 	if o, ok := c.types.Load(t); ok {
 		return o.(*options), nil
 	}
-	own, err := troupe.DefaultsOf(args)
+	of, err := defaults.Of(args)
 	if err != nil {
 		return nil, err
 	}
+	own, _ := of.(troupe.Options)
 	o := c.plain
 	if list := ofType(own); len(list) > 0 {
 		o = c.plain.with(list, c.err)
@@ -29,21 +31,21 @@ func (c *Client) base(args troupe.Args) (*options, error) {
 	return o, nil
 }
 
-// ofType are the options of a type that belong to a push. The daemon has the others.
+// ofType are the options of own that belong to a push. The daemon has the others.
 func ofType(own troupe.Options) (opts []Option) {
 	add := func(set bool, opt Option) {
 		if set {
 			opts = append(opts, opt)
 		}
 	}
-	n, never, set := own.Retries.Get()
-	add(never, NoRetry())
-	add(set && !never, Retry(n))
+	add(own.Retries.Never, func(o *options) { o.retry(false) })
+	add(own.Retries.Set && !own.Retries.Never, Retry(own.Retries.Max))
 	add(own.Queue != "", Queue(own.Queue))
-	add(own.RetryQueue != "", RetryQueue(own.RetryQueue))
-	add(own.Dead != nil, func(o *options) { Dead(*own.Dead)(o) })
-	add(own.Backtrace != 0, Backtrace(own.Backtrace))
-	add(own.Tags != nil, Tags(own.Tags...))
+	add(own.RetryQueue != "", func(o *options) { o.json("retry_queue", own.RetryQueue) })
+	add(own.Dead != nil, func(o *options) { o.json("dead", *own.Dead) })
+	add(own.Backtrace < 0, func(o *options) { o.json("backtrace", true) })
+	add(own.Backtrace > 0, func(o *options) { o.json("backtrace", own.Backtrace) })
+	add(own.Tags != nil, func(o *options) { o.json("tags", own.Tags) })
 	return opts
 }
 

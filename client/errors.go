@@ -33,47 +33,36 @@ func (e *MiddlewareError) Unwrap() error { return e.Err }
 // UnavailableError is a push that failed because Redis is away or cannot serve for
 // now: it cannot be reached, loads its data, is a replica, has no memory left, or
 // refuses the login. The same push may succeed later.
+//
+// With WithBuffer it is also a push that found no room in the buffer, and what Flush and
+// Close return if jobs are left in it.
 type UnavailableError struct {
 	// Maybe: the job may be in Redis all the same, since the connection broke, or
 	// the time was up, before its answer came. Pushed again it could be there twice.
 	Maybe bool
-	Err   error
+
+	// Buffered is how many jobs are in the buffer, 0 if they have nothing to do with the
+	// error. After Close they are lost; the last batch of them may have arrived.
+	Buffered int
+
+	Err error // why Redis does not take the job, or what is in the buffer
+
+	full bool // the buffer had no room for a push
 }
 
 func (e *UnavailableError) Error() string {
-	if e.Maybe {
+	switch {
+	case e.full:
+		return fmt.Sprintf("redis is away and the buffer is full with %d jobs, the job was not pushed: %v", e.Buffered, e.Err)
+	case e.Buffered > 0:
+		return fmt.Sprintf("%d jobs are buffered and not in Redis: %v", e.Buffered, e.Err)
+	case e.Maybe:
 		return "redis is away, the job may have been pushed: " + e.Err.Error()
 	}
 	return "redis is away, the job was not pushed: " + e.Err.Error()
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
-
-// BufferFullError is a push that found no room in the buffer of WithBuffer. The job
-// was not pushed.
-type BufferFullError struct {
-	Size int
-	Err  error // why Redis does not take what is in it
-}
-
-func (e *BufferFullError) Error() string {
-	return fmt.Sprintf("redis is away and the buffer is full with %d jobs, the job was not pushed: %v", e.Size, e.Err)
-}
-
-func (e *BufferFullError) Unwrap() error { return e.Err }
-
-// UnsentError says how many jobs are still in the buffer of WithBuffer, and after
-// Close that they are lost. The last batch of them may have arrived.
-type UnsentError struct {
-	Jobs int
-	Err  error // why Redis does not take them
-}
-
-func (e *UnsentError) Error() string {
-	return fmt.Sprintf("%d jobs are buffered and not in Redis: %v", e.Jobs, e.Err)
-}
-
-func (e *UnsentError) Unwrap() error { return e.Err }
 
 // ErrClosed is the error of a push after Close.
 var ErrClosed = errors.New("the client was closed")

@@ -34,10 +34,7 @@ func TestReadonlyIsRepeatedOnceOnANewConnection(t *testing.T) {
 		p.target.Store(&master.Addr)
 		c := client.New(rdb)
 
-		seq := func(yield func(marked) bool) { _ = yield(marked{1}) && yield(marked{2}) }
-		if _, err := client.PushBulk(ctx, c, seq, client.Queue("q"), client.AtEach(func(i int) time.Time {
-			return []time.Time{{}, time.Now().Add(time.Hour)}[i]
-		})); err != nil {
+		if _, err := c.PushMany(ctx, client.Job(marked{1}, client.Queue("q")), client.Job(marked{2}, client.Queue("q"), client.In(time.Hour))); err != nil {
 			t.Fatalf("MaxRetries %d: %v", retries, err)
 		}
 		if n, z := direct.LLen(ctx, "queue:q").Val(), direct.ZCard(ctx, "schedule").Val(); n != 1 || z != 1 {

@@ -2,18 +2,9 @@ package client
 
 import "context"
 
-// Buffered is how many jobs wait in memory, see WithBuffer.
-func (c *Client) Buffered() int {
-	if c.buffer == nil {
-		return 0
-	}
-	c.buffer.mu.Lock()
-	defer c.buffer.mu.Unlock()
-	return len(c.buffer.jobs) + len(c.buffer.batch)
-}
-
 // Flush waits until no job is buffered any more, or until ctx ends: then it is an
-// *UnsentError. Without WithBuffer it does nothing.
+// *UnavailableError that says how many are. With a ctx that has ended it only tells.
+// Without WithBuffer it does nothing.
 func (c *Client) Flush(ctx context.Context) error {
 	b := c.buffer
 	if b == nil {
@@ -33,13 +24,13 @@ func (c *Client) Flush(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return &UnsentError{Jobs: n, Err: cause}
+			return &UnavailableError{Buffered: n, Err: cause}
 		}
 	}
 }
 
 // Close flushes the buffer of WithBuffer within ctx and ends it. What is still in
-// it then is gone: an *UnsentError says how many jobs. Later pushes fail with
+// it then is gone: an *UnavailableError says how many jobs. Later pushes fail with
 // ErrClosed. The redis client stays open. Without WithBuffer it does nothing.
 func (c *Client) Close(ctx context.Context) error {
 	b := c.buffer
@@ -51,7 +42,7 @@ func (c *Client) Close(ctx context.Context) error {
 	defer b.mu.Unlock()
 	var err error
 	if n := len(b.jobs) + len(b.batch); n > 0 {
-		err = &UnsentError{Jobs: n, Err: b.cause}
+		err = &UnavailableError{Buffered: n, Err: b.cause}
 	}
 	b.closed, b.jobs, b.batch = true, nil, nil
 	b.changed()

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/encode"
 	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -19,16 +20,14 @@ import (
 // point in time that was passed by mistake.
 const maxRetryFor = 1e9
 
-// Prepare makes p ready to enter its queue again, as the daemon's poller does
-// with a member of schedule or retry: defaults under what p has, a jid and
-// created_at if missing, client middleware, a fresh enqueued_at. A field "at"
-// is dropped, whoever set it: obeying it would put the job back where it came
-// from. p itself may be edited. Nothing is sent.
-//
-// The result is nil if middleware stopped the job. A *FieldError says that p is
-// no valid job; a *MiddlewareError that the middleware, not p, is at fault.
-// Bytes that are not UTF-8 pass, as they came.
-func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
+func init() {
+	prepare.Job = func(ctx context.Context, c any, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
+		return c.(*Client).prepare(ctx, p, now)
+	}
+}
+
+// prepare makes p ready to enter its queue again; see prepare.Job.
+func (c *Client) prepare(ctx context.Context, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

@@ -7,12 +7,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/encode"
 )
 
 // Option changes one push. It counts before the Defaults of the job's type (see
 // troupe.Options), and these before WithDefaults. Of options for the same field the
-// last one counts; of In, At, AtEach and Spread only one may be given. A value out
+// last one counts; of In, At and Spread only one may be given. A value out
 // of range fails the push with a *FieldError.
 type Option func(*options)
 
@@ -43,8 +44,8 @@ type options struct {
 	head   []byte // all of fields, as each job begins: {"retry":true,"queue":"default",
 	jid    string
 
-	when  func(now time.Time, i int) time.Time // nil: at once
-	timed string                               // name of the option that set when
+	when  func(now time.Time) time.Time // nil: at once
+	timed string                        // name of the option that set when
 	batch int
 	err   error // the first fault
 
@@ -92,7 +93,7 @@ func (o *options) fail(err error) {
 	}
 }
 
-func (o *options) time(name string, when func(now time.Time, i int) time.Time) {
+func (o *options) time(name string, when func(now time.Time) time.Time) {
 	if o.timed != "" {
 		o.fail(&FieldError{name, "it together with " + o.timed, "only one of them"})
 	}
@@ -102,7 +103,7 @@ func (o *options) time(name string, when func(now time.Time, i int) time.Time) {
 // bulkOnly names the option that a single push cannot have, "" if there is none.
 func (o *options) bulkOnly() string {
 	switch {
-	case o.timed == "AtEach" || o.timed == "Spread":
+	case o.timed == "Spread":
 		return o.timed
 	case o.batch != 0:
 		return "BatchSize"
@@ -127,9 +128,6 @@ func Retry(n int) Option {
 	}
 }
 
-// NoRetry drops the job at its first failure: not retried, not in the dead set.
-func NoRetry() Option { return func(o *options) { o.retry(false) } }
-
 // RetryFor retries for a span of time after the first failure instead of a
 // number of times; whole seconds, from 1 s to 1e9 s.
 func RetryFor(d time.Duration) Option {
@@ -142,49 +140,30 @@ func RetryFor(d time.Duration) Option {
 	}
 }
 
-// RetryQueue names the queue that retries go to; the default is the queue of
-// the run that failed.
-func RetryQueue(name string) Option {
+// With sets what a type's Defaults can set (see troupe.Options), for one push: the queue of
+// the retries, no retries at all, tags and the like. Those that only a daemon heeds, such as
+// Timeout, are a *FieldError.
+func With(own troupe.Options) Option {
 	return func(o *options) {
-		if name == "" {
-			o.fail(&FieldError{"retry_queue", `""`, "a name"})
-			return
+		if own.Timeout != 0 || own.RetryIn != nil || own.Exhausted != nil || own.Recovery != (troupe.Recovery{}) || own.Middleware != nil {
+			o.fail(&FieldError{"With", "an option of the daemon", "options that belong to a push"})
 		}
-		o.json("retry_queue", name)
-	}
-}
-
-// Backtrace stores n lines of the stack with a failure, all of them if n is
-// negative, none if it is 0.
-func Backtrace(n int) Option {
-	return func(o *options) {
-		if n <= 0 {
-			o.json("backtrace", n < 0)
-			return
+		for _, opt := range ofType(own) {
+			opt(o)
 		}
-		o.json("backtrace", n)
 	}
-}
-
-// Dead tells, with false, to drop the job when its retries are used up instead
-// of keeping it in the dead set.
-func Dead(keep bool) Option { return func(o *options) { o.json("dead", keep) } }
-
-// Tags are labels that Sidekiq's pages show.
-func Tags(tags ...string) Option {
-	return func(o *options) { o.json("tags", append([]string{}, tags...)) }
 }
 
 // In schedules the job d from now; d <= 0 means at once.
 func In(d time.Duration) Option {
 	return func(o *options) {
-		o.time("In", func(now time.Time, _ int) time.Time { return now.Add(d) })
+		o.time("In", func(now time.Time) time.Time { return now.Add(d) })
 	}
 }
 
 // At schedules the job; a time that is not in the future means at once.
 func At(t time.Time) Option {
-	return func(o *options) { o.time("At", func(time.Time, int) time.Time { return t }) }
+	return func(o *options) { o.time("At", func(time.Time) time.Time { return t }) }
 }
 
 // JID sets the job's id, printable ASCII without quotes and backslashes; the
@@ -229,18 +208,6 @@ func Set(key string, value any) Option {
 	}
 }
 
-// AtEach is for bulk pushes and gives the i-th job (from 0) its own time; one that
-// is not in the future, the zero time among them, means at once.
-func AtEach(at func(i int) time.Time) Option {
-	return func(o *options) {
-		if at == nil {
-			o.fail(&FieldError{"AtEach", "nil", "a function"})
-			return
-		}
-		o.time("AtEach", func(_ time.Time, i int) time.Time { return at(i) })
-	}
-}
-
 // minSpread is the shortest span that Sidekiq spreads jobs over.
 const minSpread = 5 * time.Second
 
@@ -253,7 +220,7 @@ func Spread(d time.Duration) Option {
 			return
 		}
 		span := max(d, minSpread)
-		o.time("Spread", func(now time.Time, _ int) time.Time {
+		o.time("Spread", func(now time.Time) time.Time {
 			return now.Add(rand.N(span))
 		})
 	}

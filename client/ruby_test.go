@@ -9,7 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/scores"
 )
@@ -47,7 +49,7 @@ func TestRubyReadsWhatGoPushed(t *testing.T) {
 	rdb, url := redistest.New(t)
 	c := client.New(rdb)
 	ctx := t.Context()
-	jid, err := c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.Tags("é", "x"))
+	jid, err := c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.With(troupe.Options{Tags: []string{"é", "x"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,7 @@ puts JSON.generate(args)
 		t.Errorf("args %v, %v", args, err)
 	}
 	// what Go pushes on must stay the same text for Ruby
-	q, err := client.New(rdb).Prepare(t.Context(), p.Clone(), time.Now())
+	q, err := prepare.Job(t.Context(), client.New(rdb), p.Clone(), time.Now())
 	if err != nil || string(q.Args()) != lines[2] {
 		t.Errorf("prepared %s, %v", q.Bytes(), err)
 	}

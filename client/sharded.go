@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -22,25 +23,10 @@ type Shard struct {
 }
 
 // Sharded pushes each job to the Redis of its queue. A queue lives on one shard;
-// a job of a queue that no shard has is an error. It is safe for concurrent use.
+// a job of a queue that no shard has is a *FieldError. It is safe for concurrent use.
 type Sharded struct {
 	clients map[string]*Client // by shard
 	shards  map[string]string  // by queue
-}
-
-// UnknownQueueError is a push into a queue that no shard has, or that is not on the
-// shard of the client that Sharded.Queue gave. Nothing was sent.
-type UnknownQueueError struct {
-	Queue string
-	Known []string // the queues of all shards, or of Shard, sorted
-	Shard string   // "" for all of them
-}
-
-func (e *UnknownQueueError) Error() string {
-	if e.Shard != "" {
-		return fmt.Sprintf("queue %q is not on shard %s, expected one of %s", e.Queue, e.Shard, strings.Join(e.Known, ", "))
-	}
-	return fmt.Sprintf("queue %q is on no shard, expected one of %s", e.Queue, strings.Join(e.Known, ", "))
 }
 
 // NewSharded returns a client of several shards, which share the options. Client
@@ -92,30 +78,20 @@ func (h *home) check(queue string) error {
 	if h == nil || slices.Contains(h.queues, queue) {
 		return nil
 	}
-	return &UnknownQueueError{Queue: queue, Known: slices.Sorted(slices.Values(h.queues)), Shard: h.shard}
+	known := slices.Sorted(slices.Values(h.queues))
+	return &FieldError{"queue", strconv.Quote(cut.Text(queue)), "one of shard " + h.shard + ": " + strings.Join(known, ", ")}
 }
 
-// Queues lists the queues of all shards, sorted.
-func (s *Sharded) Queues() []string { return slices.Sorted(maps.Keys(s.shards)) }
-
 // Queue returns the client of the shard that has the queue, for bulk pushes
-// and whatever else is done with one Redis; else an *UnknownQueueError. A push of
+// and whatever else is done with one Redis; else a *FieldError. A push of
 // that client into a queue of another shard fails with one, too.
 func (s *Sharded) Queue(name string) (*Client, error) {
 	shard, ok := s.shards[name]
 	if !ok {
-		return nil, &UnknownQueueError{Queue: name, Known: s.Queues()}
+		known := slices.Sorted(maps.Keys(s.shards))
+		return nil, &FieldError{"queue", strconv.Quote(cut.Text(name)), "one of the shards: " + strings.Join(known, ", ")}
 	}
 	return s.clients[shard], nil
-}
-
-// Buffered is how many jobs wait in memory for all shards, see WithBuffer: each has
-// a buffer of its own.
-func (s *Sharded) Buffered() (n int) {
-	for _, c := range s.clients {
-		n += c.Buffered()
-	}
-	return n
 }
 
 // Flush is Client.Flush for all shards.

@@ -58,8 +58,7 @@ func TestShardedPushesToTheShardOfTheQueue(t *testing.T) {
 		t.Errorf("%v, %v", c, err)
 	}
 	_, err = s.PushClass(ctx, "A", nil, client.Queue("elsewhere"))
-	var unknown *client.UnknownQueueError
-	if !errors.As(err, &unknown) || unknown.Queue != "elsewhere" || !strings.Contains(err.Error(), "expected one of default, mail, orders") {
+	if field, ok := errors.AsType[*client.FieldError](err); !ok || field.Got != `"elsewhere"` || field.Want != "one of the shards: default, mail, orders" {
 		t.Errorf("a queue of no shard: %v", err)
 	}
 }
@@ -80,7 +79,7 @@ func TestShardedRefusesMiddlewareThatMovesAJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.PushClass(t.Context(), "Mover", nil); err == nil || !strings.Contains(err.Error(), `queue "b" is not on shard a`) {
+	if _, err := s.PushClass(t.Context(), "Mover", nil); err == nil || !strings.Contains(err.Error(), `got "b", want one of shard a: a`) {
 		t.Errorf("moved: %v", err)
 	}
 	if _, err := s.PushClass(t.Context(), "Other", nil); err != nil || a.LLen(t.Context(), "queue:a").Val() != 1 {

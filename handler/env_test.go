@@ -112,7 +112,7 @@ func TestExecKillsAJobThatNoEnvironmentCanHold(t *testing.T) {
 			continue
 		}
 		o, ok := errors.AsType[*troupe.OutcomeError](err)
-		if !ok || o.Action != troupe.ActionKill || troupe.ErrorClass(err) != "not started" || !strings.HasPrefix(err.Error(), tt.message) || len(err.Error()) > 300 {
+		if !ok || !o.Kill || troupe.ErrorClass(err) != "not started" || !strings.HasPrefix(err.Error(), tt.message) || len(err.Error()) > 300 {
 			t.Errorf("%v, class %q, want to be killed with %s", err, troupe.ErrorClass(err), tt.message)
 		}
 	}

@@ -182,7 +182,7 @@ func TestExecOutcomes(t *testing.T) {
 				t.Errorf("message %q, want %q", err.Error(), tt.message)
 			}
 			o, ok := errors.AsType[*troupe.OutcomeError](err)
-			if got := ok && o.Action == troupe.ActionKill; got != tt.kill {
+			if got := ok && o.Kill; got != tt.kill {
 				t.Errorf("kill %v, want %v", got, tt.kill)
 			}
 		})

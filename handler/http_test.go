@@ -52,15 +52,26 @@ func posting(t *testing.T, o HTTPOptions, f http.HandlerFunc) *httpHandler {
 	return h
 }
 
-// action is what a handler's error asks for; -1 for no error.
-func action(err error) troupe.Action {
-	if err == nil {
-		return -1
+// What a handler's error can ask for.
+const (
+	done  = "done"
+	retry = "retry"
+	dead  = "dead"
+	later = "later"
+)
+
+// action is what a handler's error asks for.
+func action(err error) string {
+	o, ok := errors.AsType[*troupe.OutcomeError](err)
+	switch {
+	case err == nil:
+		return done
+	case !ok:
+		return retry
+	case o.Kill:
+		return dead
 	}
-	if o, ok := errors.AsType[*troupe.OutcomeError](err); ok {
-		return o.Action
-	}
-	return troupe.ActionRetry
+	return later
 }
 
 // What a server gets: the very bytes, and a fixed set of headers.
@@ -109,17 +120,11 @@ func TestHTTPHostHeader(t *testing.T) {
 }
 
 func TestHTTPOutcomes(t *testing.T) {
-	const (
-		done  = troupe.Action(-1)
-		retry = troupe.ActionRetry
-		dead  = troupe.ActionKill
-		later = troupe.ActionRetryIn
-	)
 	tests := []struct {
 		status  int
 		header  string // of the answer: "Name: value"
 		body    string
-		want    troupe.Action
+		want    string
 		message string
 	}{
 		{200, "", "ignored", done, ""},
@@ -158,7 +163,7 @@ func TestHTTPOutcomes(t *testing.T) {
 			})
 			err := h.Perform(t.Context(), job(sample))
 			if got := action(err); got != tt.want {
-				t.Fatalf("action %d (%v), want %d", got, err, tt.want)
+				t.Fatalf("action %s (%v), want %s", got, err, tt.want)
 			}
 			if err == nil {
 				return
@@ -223,7 +228,7 @@ func TestHTTPRedirectsAreNotFollowed(t *testing.T) {
 		h := posting(t, HTTPOptions{Header: http.Header{"X-Key": {"k"}}}, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL, status)
 		})
-		if err := h.Perform(t.Context(), job(sample)); action(err) != troupe.ActionRetry || !strings.Contains(err.Error(), "not followed") {
+		if err := h.Perform(t.Context(), job(sample)); action(err) != retry || !strings.Contains(err.Error(), "not followed") {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
@@ -244,7 +249,7 @@ func TestHTTPNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = h.Perform(t.Context(), job(sample))
-	if action(err) != troupe.ActionRetry || troupe.ErrorClass(err) != "no answer" || !strings.HasPrefix(err.Error(), addr+": ") {
+	if action(err) != retry || troupe.ErrorClass(err) != "no answer" || !strings.HasPrefix(err.Error(), addr+": ") {
 		t.Errorf("%v, class %q", err, troupe.ErrorClass(err))
 	}
 	if _, ok := errors.AsType[*net.OpError](err); !ok {
@@ -255,7 +260,7 @@ func TestHTTPNoAnswer(t *testing.T) {
 	}
 	// a connection that ends in the middle
 	h = posting(t, HTTPOptions{}, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
-	if err := h.Perform(t.Context(), job(sample)); action(err) != troupe.ActionRetry || troupe.ErrorClass(err) != "no answer" {
+	if err := h.Perform(t.Context(), job(sample)); action(err) != retry || troupe.ErrorClass(err) != "no answer" {
 		t.Errorf("%v, class %q", err, troupe.ErrorClass(err))
 	}
 }
@@ -300,7 +305,7 @@ func TestHTTPIsAborted(t *testing.T) {
 				}
 				err := soon(t, done, "return")
 				soon(t, gone, "end of the request")
-				if !errors.Is(err, want) || action(err) != troupe.ActionRetry || troupe.ErrorClass(err) != "no answer" {
+				if !errors.Is(err, want) || action(err) != retry || troupe.ErrorClass(err) != "no answer" {
 					t.Errorf("%v, class %q", err, troupe.ErrorClass(err))
 				}
 				return
@@ -321,7 +326,7 @@ func TestHTTPDoesNotSendACancelledJob(t *testing.T) {
 
 // The status is the answer: a body without end holds up nothing and changes nothing.
 func TestHTTPBodyWithoutEnd(t *testing.T) {
-	for status, want := range map[int]troupe.Action{200: -1, 500: troupe.ActionRetry, 400: troupe.ActionKill} {
+	for status, want := range map[int]string{200: done, 500: retry, 400: dead} {
 		for _, hangs := range []bool{true, false} {
 			h := posting(t, HTTPOptions{Timeout: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(status)
@@ -341,7 +346,7 @@ func TestHTTPBodyWithoutEnd(t *testing.T) {
 			go func() { done <- h.Perform(t.Context(), job(sample)) }()
 			err := soon(t, done, "return")
 			if action(err) != want {
-				t.Fatalf("%d: action %d", status, action(err))
+				t.Fatalf("%d: action %s", status, action(err))
 			}
 			if err == nil {
 				continue

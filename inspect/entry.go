@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -136,7 +137,7 @@ func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*
 	if count, ok := p.Int("retry_count"); ok && retry {
 		p.SetInt("retry_count", count-1)
 	}
-	return e.Set.i.Client.Prepare(ctx, p, now)
+	return prepare.Job(ctx, e.Set.i.Client, p, now)
 }
 
 // list is what goes into one queue in one step.

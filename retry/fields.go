@@ -28,8 +28,8 @@ func (f *failure) limit() (retries int64, never bool) {
 		return n, false
 	}
 	_, own := f.number("retry_for") // the payload's own rule
-	if n, never, set := f.Options.Retries.Get(); set && !own {
-		return int64(n), never
+	if r := f.Options.Retries; r.Set && !own {
+		return int64(r.Max), r.Never
 	}
 	return max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0), false
 }

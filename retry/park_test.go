@@ -53,7 +53,7 @@ func TestHowLongAParkIs(t *testing.T) {
 	for d, want := range map[time.Duration]float64{
 		-time.Hour: 0, 0: 0, time.Millisecond: 0.001, time.Hour: 3600, math.MaxInt64: 9223372036.854775807,
 	} {
-		got := decide(t, `{"queue":"default"}`, func(f *Failure) { f.Err = &troupe.OutcomeError{Action: troupe.ActionPark, Delay: d} })
+		got := decide(t, `{"queue":"default"}`, func(f *Failure) { f.Err = &troupe.OutcomeError{Park: true, Delay: d} })
 		if wait := got.Score - scores.Of(now); math.Abs(wait-want) > 1e-6 {
 			t.Errorf("%s: due in %v s, want %v", d, wait, want)
 		}

@@ -164,22 +164,22 @@ type failure struct {
 
 func (f *failure) decide(random uint64) Decision {
 	asked := outcome.Of(f.Err)
-	if asked.Action == troupe.ActionPark {
+	if asked.Park {
 		return f.park(asked.Delay)
 	}
 	limit, never := f.limit()
 	if never {
 		f.count = notCounted
-		if asked.Action == troupe.ActionDiscard {
+		if asked.Discard {
 			return f.discard()
 		}
 		return f.drop(becauseNoRetry)
 	}
 	f.record()
 	switch {
-	case asked.Action == troupe.ActionDiscard:
+	case asked.Discard:
 		return f.discard()
-	case asked.Action == troupe.ActionKill:
+	case asked.Kill:
 		return f.die(becauseKilled)
 	case f.exhausted(limit):
 		return f.die(becauseExhausted)
@@ -189,7 +189,7 @@ func (f *failure) decide(random uint64) Decision {
 		return f.die(becauseNotUTF8)
 	}
 	wait := backoff(f.count)
-	if asked.Action == troupe.ActionRetryIn && asked.Delay > 0 {
+	if asked.Delay > 0 {
 		wait = asked.Delay.Seconds()
 	} else {
 		switch delay := f.askRetryIn(); {

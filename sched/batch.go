@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -54,7 +55,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		return nil
 	}
 	b.cur.trying = member
-	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
+	out, err := prepare.Job(ctx, b.s.cfg.Client, p, b.now)
 	b.cur.trying = ""
 	var fault *client.MiddlewareError
 	switch {

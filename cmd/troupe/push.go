@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/internal/encode"
@@ -134,7 +135,7 @@ func (p *push) options() ([]client.Option, error) {
 	switch p.retry {
 	case "", "true":
 	case "false":
-		opts = append(opts, client.NoRetry())
+		opts = append(opts, client.With(troupe.Options{Retries: troupe.Never}))
 	default:
 		n, err := strconv.Atoi(p.retry)
 		if err != nil || n < 0 {

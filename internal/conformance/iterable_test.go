@@ -34,7 +34,7 @@ type mailer struct {
 	first troupe.Iteration // as the first hook got it
 }
 
-func (m *mailer) note(hook string) troupe.IterationHook[newsletter] {
+func (m *mailer) note(hook string) func(context.Context, *troupe.Job[newsletter], troupe.Iteration) error {
 	return func(_ context.Context, _ *troupe.Job[newsletter], it troupe.Iteration) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()

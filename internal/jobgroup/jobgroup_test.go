@@ -96,7 +96,7 @@ func TestOutcomeOfAGoroutine(t *testing.T) {
 	ctx, g := jobgroup.With(t.Context())
 	troupe.Go(ctx, returns(troupe.Discard(errFirst)))
 	err, _ := g.Wait(nil)
-	if out, ok := errors.AsType[*troupe.OutcomeError](err); !ok || out.Action != troupe.ActionDiscard {
+	if out, ok := errors.AsType[*troupe.OutcomeError](err); !ok || !out.Discard {
 		t.Errorf("%v", err)
 	}
 }

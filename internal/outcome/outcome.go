@@ -23,4 +23,4 @@ func Of(err error) (outcome troupe.OutcomeError) {
 
 // IsPark tells whether err asks for a park (troupe.Park). Such a job has not failed: it is not
 // to be counted, and nobody is to be told of a failure.
-func IsPark(err error) bool { return err != nil && Of(err).Action == troupe.ActionPark }
+func IsPark(err error) bool { return err != nil && Of(err).Park }

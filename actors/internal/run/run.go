@@ -180,7 +180,8 @@ func (r *Run) perform() {
 	}
 	p := r.payload
 	r.log = jobLogger(r.log, p)
-	r.jid, r.class, r.wrapped, r.name, r.attempt = p.JID(), p.DisplayClass(), p.Wrapped(), p.HandlerClass(), p.Failures()+1
+	r.jid, r.class, r.name, r.attempt = p.JID(), p.DisplayClass(), p.HandlerClass(), p.Failures()+1
+	r.wrapped, _ = p.String("wrapped")
 	r.job.r = r
 	defer r.job.Cancel(nil)
 	r.began.Store(true)

@@ -161,9 +161,9 @@ func (c *circuit) leave(era int, err error) {
 	defer c.mu.Unlock()
 	switch {
 	case era != c.era:
-	case err == nil, asked != nil && (asked.Action == troupe.ActionDiscard || asked.Action == troupe.ActionKill):
+	case err == nil, asked != nil && (asked.Discard || asked.Kill):
 		c.breaker.RecordSuccess()
-	case errors.Is(err, errCrashed), asked != nil && asked.Action == troupe.ActionPark:
+	case errors.Is(err, errCrashed), asked != nil && asked.Park:
 		// The strategy counts crashes; a job parked further in has shown nothing.
 		// But a probe is over, and did not succeed.
 		if c.breaker.IsHalfOpen() {

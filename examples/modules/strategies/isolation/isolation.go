@@ -114,7 +114,7 @@ func (iso *Isolation) ended(c *class, err error) {
 	switch {
 	case err == nil:
 		c.clean++
-	case asked == nil || asked.Action != troupe.ActionPark: // who was parked further in has shown nothing
+	case asked == nil || !asked.Park: // who was parked further in has shown nothing
 		c.clean = 0
 	}
 	if c.clean >= cmp.Or(iso.cfg.Clean, 10) && time.Since(c.crash) >= cmp.Or(iso.cfg.Calm, time.Minute) {
