@@ -104,7 +104,7 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}})
 		want := map[string]string{}
-		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": script.Step{Do: "kill"}} {
+		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": {Do: "kill"}} {
 			jid := k.Push(step)
 			k.Await(place, func() bool { return s.Ended(jid) })
 			k.Await("all settled", k.Settled)
