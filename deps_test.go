@@ -71,7 +71,7 @@ func TestImportArrows(t *testing.T) {
 		if p.is("client") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") && !p.is("internal/supervision") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/probe") && !p.is("internal/door") && !p.is("internal/supervision") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
 		if !p.is("actors") && !p.is("testkit") {

@@ -28,7 +28,7 @@ func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 			// far more than the restart budget allows: bad jobs never spend it
 			push(k, 60, script.Step{Do: step})
 			ok := push(k, 1, script.OK())[0]
-			k.Await("the job after the bad ones", func() bool { return s.Started(ok) })
+			k.Await("the job after the bad ones", func() bool { return s.Runs()[ok] > 0 })
 			k.Await("60 restarts", func() bool {
 				tree := k.Tree()
 				n, _ := tree.Find("launcher/default/processor-0")
@@ -49,7 +49,7 @@ func TestPanickingJobAfterQuietEndsItsProcessor(t *testing.T) {
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
 	jid := k.Push(script.Slow(100 * time.Millisecond))
-	k.Await("the job runs", func() bool { return s.Started(jid) })
+	k.Await("the job runs", func() bool { return s.Runs()[jid] > 0 })
 	k.Quiet()
 	k.Await("an ended processor", func() bool {
 		tree := k.Tree()
@@ -135,7 +135,7 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 					Capsules: []actors.Capsule{{Concurrency: 4}},
 				})
 				slow := push(k, 2, script.Slow(100*time.Millisecond))
-				unresponsive := push(k, 2, script.Unresponsive())
+				unresponsive := push(k, 2, script.Step{Do: "unresponsive"})
 				waiting := push(k, 20, script.OK())
 				k.Await("four run", func() bool { return k.Stats().Busy == 4 })
 				done := make(chan actors.DrainReport)
@@ -172,7 +172,7 @@ func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
 		Capsules: []actors.Capsule{{Concurrency: 2}},
 	})
 	jid := push(k, 1, script.Hang())[0]
-	k.Await("the job runs", func() bool { return s.Started(jid) })
+	k.Await("the job runs", func() bool { return s.Runs()[jid] > 0 })
 	for i := 0; k.Err() == nil; i++ {
 		if i > 10_000 {
 			t.Fatalf("never gave up\n%s", k.Tree())

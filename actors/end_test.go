@@ -89,7 +89,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 			{Name: "b", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default", "other"}},
 		},
 	})
-	push(k, 4, script.Unresponsive())
+	push(k, 4, script.Step{Do: "unresponsive"})
 	k.Await("all run", func() bool { return k.Stats().Busy == 4 })
 	k.Crash("launcher/poller", errInjected)
 	time.Sleep(2 * time.Second) // the strategy is asked, and does not answer

@@ -55,11 +55,11 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 		})
 		for _, step := range []string{"ok", "panic", "kill", "discard"} {
 			jid := push(k, 1, script.Step{Do: step})[0]
-			k.Await(step, func() bool { return s.Started(jid) && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
+			k.Await(step, func() bool { return s.Runs()[jid] > 0 && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
 		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-0") == 1 })
-		unresponsive := push(k, 1, script.Unresponsive())[0]
-		k.Await("unresponsive", func() bool { return s.Started(unresponsive) })
+		unresponsive := push(k, 1, script.Step{Do: "unresponsive"})[0]
+		k.Await("unresponsive", func() bool { return s.Runs()[unresponsive] > 0 })
 		k.Stop()
 		s.Release()
 		close(hung)

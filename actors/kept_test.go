@@ -165,7 +165,7 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 				return &stashing{Fetcher: f}, err
 			},
 		}}})
-		k.Await("the first runs", func() bool { return s.Started(first) })
+		k.Await("the first runs", func() bool { return s.Runs()[first] > 0 })
 		time.Sleep(500 * time.Millisecond)
 		if _, err := pusher.Push(ctx, script.OK()); err != nil {
 			t.Fatal(err)

@@ -151,9 +151,9 @@ func TestAPanicIsNeverAPark(t *testing.T) {
 func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := testkit.NewMemory(t)
-		r := (&parker{times: 1, wait: time.Minute}).registry()
 		s := script.New(t)
-		s.Register(r)
+		r := s.Registry()
+		troupe.HandleClass(r, "Parker", &parker{times: 1, wait: time.Minute})
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: []actors.Capsule{{Concurrency: 1}}})
 		if err := m.Client.Set(ctx, "schedule", "a string", 0).Err(); err != nil {
 			t.Fatal(err)

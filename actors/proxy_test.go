@@ -144,7 +144,7 @@ func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 					Subscribers: []actors.Subscriber{func(actors.Event) { <-release }},
 				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
 				push(k, 1, script.Hang())
-				push(k, 1, script.Unresponsive())
+				push(k, 1, script.Step{Do: "unresponsive"})
 				k.Await("both run", func() bool { return k.Stats().Busy == 2 })
 				k.Crash(at.child, errInjected)
 				time.Sleep(5 * time.Second)

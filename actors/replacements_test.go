@@ -60,7 +60,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 					})},
 				})
 				running := push(k, 1, script.Slow(20*time.Second))[0]
-				k.Await("a job runs", func() bool { return s.Started(running) })
+				k.Await("a job runs", func() bool { return s.Runs()[running] > 0 })
 				began := time.Now()
 				for i := range 2 {
 					k.Crash(path, errInjected)

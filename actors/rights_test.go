@@ -162,7 +162,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 		l.admin.ZAddXX(ctx, "retry", redis.Z{Score: 1, Member: m})
 	}
 	await("a second run", ended(failed, 2))
-	killed := push(script.Kill())
+	killed := push(script.Step{Do: "kill"})
 	await("a death", in("dead", killed))
 	later, err := c.Push(ctx, script.OK(), client.In(100*time.Millisecond))
 	if err != nil {

@@ -84,8 +84,8 @@ func TestOutcomes(t *testing.T) {
 		}},
 	})
 	failing := push(k, 1, script.Fail())[0]
-	killed := push(k, 1, script.Kill())[0]
-	discarded := push(k, 1, script.Discard())[0]
+	killed := push(k, 1, script.Step{Do: "kill"})[0]
+	discarded := push(k, 1, script.Step{Do: "discard"})[0]
 	last := k.Push(script.Fail(), client.Retry(0))
 	never := k.Push(script.Fail(), client.With(troupe.Options{Retries: troupe.Never}))
 	unknown := k.PushClass("NoSuchClass", []any{1})
@@ -185,7 +185,7 @@ func TestScheduledJobStartsOnTime(t *testing.T) {
 	k.Await("an idle tree", func() bool { return len(k.Tree()) > 10 })
 	due := time.Now().Add(500 * time.Millisecond)
 	jid := k.Push(script.OK(), client.At(due))
-	k.Await("the job", func() bool { return s.Started(jid) })
+	k.Await("the job", func() bool { return s.Runs()[jid] > 0 })
 	if late := time.Since(due); late < 0 {
 		t.Errorf("started %s early", -late)
 	}

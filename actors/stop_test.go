@@ -36,7 +36,7 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		})
 		short := push(k, 1, script.Slow(10*time.Second))[0]
 		obedient := push(k, 1, script.Hang())[0]
-		unresponsive := push(k, 1, script.Unresponsive())[0]
+		unresponsive := push(k, 1, script.Step{Do: "unresponsive"})[0]
 		k.Await("three run", func() bool { return k.Stats().Busy == 3 })
 		bytes := map[string]bool{}
 		for _, job := range jobsInProgress(t, k.Redis) {
@@ -44,7 +44,11 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		}
 		began := time.Now()
 		var atCancel int64
-		s.OnCancel = func(context.Context) { atCancel = k.Redis.LLen(ctx, "queue:default").Val() }
+		causes := make(chan error, 9)
+		s.OnCancel = func(job context.Context) {
+			causes <- context.Cause(job)
+			atCancel = k.Redis.LLen(ctx, "queue:default").Val()
+		}
 		go func() { _, _ = k.Daemon.Stop(context.Background()) }() // a second stop changes nothing
 		time.Sleep(time.Second)
 		during := k.Push(script.OK()) // pushed while stopping: stays in the queue
@@ -70,8 +74,8 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		if got := jids(r.Abandoned); !slices.Equal(got, []string{unresponsive}) {
 			t.Errorf("abandoned %q, want %q", got, unresponsive)
 		}
-		if len(s.Causes()) != 1 || !errors.Is(s.Causes()[0], troupe.ErrShutdown) {
-			t.Errorf("contexts were cancelled with %v, want ErrShutdown", s.Causes())
+		if len(causes) != 1 || !errors.Is(<-causes, troupe.ErrShutdown) {
+			t.Error("one context was to be cancelled, with ErrShutdown")
 		}
 		// the end that is popped next has the interrupted jobs, bytes unchanged
 		queue := k.Redis.LRange(ctx, "queue:default", 0, -1).Val()
@@ -250,7 +254,7 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 		}
 		mem.SetError("")
 		later := push(k, 1, script.OK())[0]
-		k.Await("fetching again", func() bool { return s.Started(later) })
+		k.Await("fetching again", func() bool { return s.Runs()[later] > 0 })
 		k.Await("all settled", func() bool { return inProgress(t, k.Redis) == 0 && !k.Stats().RedisAway })
 		runs := s.Runs()
 		if runs[ok] != 1 {
@@ -269,12 +273,14 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 
 func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 	s := script.New(t)
+	causes := make(chan error, 9)
+	s.OnCancel = func(ctx context.Context) { causes <- context.Cause(ctx) }
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{
 		Redis: rdb, Registry: s.Registry(), Lease: 2 * time.Second, Capsules: []actors.Capsule{{Concurrency: 1}},
 	})
 	jid := push(k, 1, script.Hang())[0]
-	k.Await("it runs", func() bool { return s.Started(jid) })
+	k.Await("it runs", func() bool { return s.Runs()[jid] > 0 })
 	rescuer, err := rescue.New(rescue.Config{Redis: rdb, Lease: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -293,9 +299,8 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 		return got.Units == 1
 	})
 	k.Await("the second run", func() bool { return s.Runs()[jid] == 2 })
-	causes := s.Causes()
-	if len(causes) != 1 || !errors.Is(causes[0], troupe.ErrFenced) {
-		t.Errorf("causes %v, want ErrFenced", causes)
+	if len(causes) != 1 || !errors.Is(<-causes, troupe.ErrFenced) {
+		t.Error("one context was to be cancelled, with ErrFenced")
 	}
 	s.Release()
 	k.Await("settled", func() bool { return inProgress(t, rdb) == 0 })

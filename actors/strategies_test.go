@@ -204,7 +204,7 @@ func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
 			rdb.Set(ctx, "retry", "not a set", 0)
 			rdb.Set(ctx, "queue:broken", "not a list", 0)
 			push(k, 6, script.Fail())
-			killed := push(k, 1, script.Kill())[0]
+			killed := push(k, 1, script.Step{Do: "kill"})[0]
 			push(k, 20, script.OK())
 			k.Await("the others", func() bool { return k.Stats().Processed == 27 && size(t, rdb, "dead") == 1 })
 			if got := members(t, rdb, "dead"); len(got) != 1 || got[0] != killed {
@@ -213,7 +213,7 @@ func TestKeyOfTheWrongTypeAtRunTime(t *testing.T) {
 			rdb.Del(ctx, "retry", "queue:broken")
 			k.Await("the retries", func() bool { return size(t, rdb, "retry") == 6 })
 			ok := k.Push(script.OK(), client.Queue("broken"))
-			k.Await("the mended queue", func() bool { return s.Started(ok) })
+			k.Await("the mended queue", func() bool { return s.Runs()[ok] > 0 })
 		})
 	}
 }
@@ -255,7 +255,7 @@ func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 			ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { handler() }},
 			DeathHandlers: []actors.DeathHandler{func(context.Context, *troupe.Payload, error) { handler() }},
 		})
-		push(k, 1, script.Kill())
+		push(k, 1, script.Step{Do: "kill"})
 		k.Await("the first handler", func() bool { return begun.Load() == 1 })
 		k.Stop()
 		if ended.Load() != 2 {

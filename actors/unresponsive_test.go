@@ -18,7 +18,7 @@ func TestJobsThatOnlyFailDoNotStopTheFetcher(t *testing.T) {
 	const rounds, jobs = 20, 60
 	for round := range uint64(rounds) {
 		for range jobs {
-			k.Push(script.Kill())
+			k.Push(script.Step{Do: "kill"})
 		}
 		k.Await("the next round", func() bool { return k.Stats().Processed == (round+1)*jobs })
 	}

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/await"
 	"github.com/troupehq/troupe/internal/door"
-	"github.com/troupehq/troupe/testkit/probe"
 )
 
 // startTime bounds the wait of Start for the whole tree, which a test may keep from
@@ -169,17 +167,6 @@ func (k *Kit) PushClass(class string, args []any, opts ...client.Option) string 
 		k.tb.Fatalf("push %s: %v", class, err)
 	}
 	return jid
-}
-
-// Probe starts a probe in the daemon's own actor system, to watch its actors.
-func (k *Kit) Probe() *probe.Probe {
-	k.tb.Helper()
-	return probe.New(k.tb, door.Of(k.Daemon).Actors())
-}
-
-// PID names the actor at path in the daemon's system, for a probe.
-func (k *Kit) PID(path string) *actor.PID {
-	return actor.NewPID(door.Of(k.Daemon).Actors().Address(), path)
 }
 
 // remember keeps what a strict kit may have to show: after the stop everything

@@ -48,12 +48,12 @@ func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
 		})
-		if s.Started(jid) {
+		if s.Runs()[jid] > 0 {
 			t.Error("the job started, though its processor is held")
 		}
 		// a restart passes, and does not end the hold
 		k.Expect(testkit.Restarts(processor).Times(1), func() { k.Crash(processor, errBoom) })
-		if n, _ := k.Tree().Find(processor); n.Depth == 0 || s.Started(jid) {
+		if n, _ := k.Tree().Find(processor); n.Depth == 0 || s.Runs()[jid] > 0 {
 			t.Error("the restart has ended the hold")
 		}
 		k.Release(processor)
@@ -80,7 +80,7 @@ func TestSuspendedActorGoesOnAtTheResume(t *testing.T) {
 			n, _ := tree.Find(processor)
 			return n.Depth > 0
 		})
-		if s.Started(jid) {
+		if s.Runs()[jid] > 0 {
 			t.Error("the job started, though its processor is suspended")
 		}
 		k.Resume(processor)
@@ -97,7 +97,7 @@ func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
 					k := testkit.Start(t, one(s, nil), testkit.Strict())
 					k.Allow(testkit.Events[actors.JobsAbandoned]())
 					hung := k.Push(script.Hang())
-					k.Await("the job runs", func() bool { return s.Started(hung) })
+					k.Await("the job runs", func() bool { return s.Runs()[hung] > 0 })
 					if how == "hold" {
 						k.Hold(path)
 					} else {

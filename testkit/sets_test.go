@@ -17,7 +17,7 @@ func TestRequireFindsAJobInItsSet(t *testing.T) {
 	jobs := script.New(t)
 	testkit.Virtual(t, actors.Config{Registry: jobs.Registry()}, func(t *testing.T, k *testkit.Kit) {
 		due := time.Now().Add(time.Hour)
-		later, failed, dead := k.Push(script.OK(), client.At(due)), k.Push(script.Fail()), k.Push(script.Kill())
+		later, failed, dead := k.Push(script.OK(), client.At(due)), k.Push(script.Fail()), k.Push(script.Step{Do: "kill"})
 		is := func(do string) func(script.Step) bool { return func(s script.Step) bool { return s.Do == do } }
 		if j := testkit.RequireScheduled(t, k.Redis, is("ok")); j.JID != later || !j.At.Equal(due) {
 			t.Errorf("scheduled: %+v", j)
@@ -43,8 +43,8 @@ func TestRequireSaysWhatIsThereInstead(t *testing.T) {
 			k.Push(script.Fail())
 		}, []string{`args ["ok"] at 2000-01-01T`, `args ["fail"] at`, "failed 1 times: scripted failure", "retry: 1 of other classes"}},
 		"two": {func(k *testkit.Kit) {
-			k.Push(script.Kill())
-			k.Push(script.Kill())
+			k.Push(script.Step{Do: "kill"})
+			k.Push(script.Step{Do: "kill"})
 			k.Await("both are dead", func() bool { return k.Redis.ZCard(context.Background(), "dead").Val() == 2 })
 		}, []string{"got 2", `dead: `}},
 	} {

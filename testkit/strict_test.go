@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
@@ -55,8 +56,8 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		},
 		"an unresponsive job": {
 			func(k *testkit.Kit, s *script.Jobs) {
-				jid := k.Push(script.Unresponsive())
-				k.Await("it runs", func() bool { return s.Started(jid) })
+				jid := k.Push(script.Step{Do: "unresponsive"})
+				k.Await("it runs", func() bool { return s.Runs()[jid] > 0 })
 				k.Stop()
 				s.Release()
 			},
@@ -64,7 +65,8 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		},
 		"a dead letter": {
 			func(k *testkit.Kit, _ *script.Jobs) {
-				door.Of(k.Daemon).Actors().Root.Send(k.PID("launcher/nobody"), ping{})
+				sys := door.Of(k.Daemon).Actors()
+				sys.Root.Send(actor.NewPID(sys.Address(), "launcher/nobody"), ping{})
 			},
 			[]string{"dead letter: testkit_test.ping to launcher/nobody"},
 		},
@@ -163,7 +165,7 @@ func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 			cfg.Capsules[0].Fetch = fetch.NewReliable
 			k := testkit.Start(tb, cfg, testkit.Strict())
 			jid := k.Push(script.Hang())
-			k.Await("it runs", func() bool { return s.Started(jid) })
+			k.Await("it runs", func() bool { return s.Runs()[jid] > 0 })
 			m.SetError("LOADING Redis is loading the dataset in memory")
 			k.Stop()
 			m.SetError("")

@@ -104,7 +104,7 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}}})
 		want := map[string]string{}
-		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": script.Kill()} {
+		for place, step := range map[string]script.Step{"retry": script.Fail(), "dead": {Do: "kill"}} {
 			jid := k.Push(step)
 			k.Await(place, func() bool { return s.Ended(jid) })
 			k.Await("all settled", k.Settled)
@@ -112,7 +112,7 @@ func TestACensusFindsEveryPlace(t *testing.T) {
 		}
 		want[k.Push(script.OK(), client.In(time.Hour))] = "schedule"
 		running := k.Push(script.Hang())
-		k.Await("it runs", func() bool { return s.Started(running) })
+		k.Await("it runs", func() bool { return s.Runs()[running] > 0 })
 		want[running] = "in progress"
 		time.Sleep(time.Second) // the wait that brought it has ended
 		want[k.Push(script.OK())] = "queue:default"

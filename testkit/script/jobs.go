@@ -24,7 +24,6 @@ type Jobs struct {
 	ends     map[string]int
 	running  int
 	most     int
-	causes   []error
 	over     bool          // Release was called
 	released chan struct{} // of the first job's bubble, if it is in one; see wait
 }
@@ -43,16 +42,11 @@ func New(tb testing.TB) *Jobs {
 	return j
 }
 
-// Registry returns a new registry with j as its only handler.
+// Registry returns a new registry that has j as its handler.
 func (j *Jobs) Registry(opts ...troupe.Options) *troupe.Registry {
 	r := new(troupe.Registry)
-	j.Register(r, opts...)
-	return r
-}
-
-// Register adds j to r.
-func (j *Jobs) Register(r *troupe.Registry, opts ...troupe.Options) {
 	troupe.Handle(r, j.perform, opts...)
+	return r
 }
 
 func (j *Jobs) perform(ctx context.Context, job *troupe.Job[Step]) error {
@@ -102,9 +96,6 @@ func (j *Jobs) hang(ctx context.Context) error {
 	if j.OnCancel != nil {
 		j.OnCancel(ctx)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.causes = append(j.causes, context.Cause(ctx))
 	return ctx.Err()
 }
 
@@ -129,9 +120,6 @@ func (j *Jobs) wait() chan struct{} {
 	}
 	return j.released
 }
-
-// Started tells whether the job jid has begun to run.
-func (j *Jobs) Started(jid string) bool { return j.Runs()[jid] > 0 }
 
 // Ended tells whether each run of the job jid has ended, and it has run.
 func (j *Jobs) Ended(jid string) bool {
@@ -159,11 +147,4 @@ func (j *Jobs) Most() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.most
-}
-
-// Causes returns why the contexts of Hang jobs were cancelled, in order.
-func (j *Jobs) Causes() []error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return append([]error(nil), j.causes...)
 }

@@ -53,7 +53,7 @@ func (p Strategies) Check(field string, s actor.SupervisorStrategy) (errs []erro
 // embedded is the supervisor.Strategy that a user's strategy is built on, nil if there is none.
 func embedded(v reflect.Value) (base *supervisor.Strategy) {
 	if v = reflect.Indirect(v); v.Kind() == reflect.Struct {
-		_ = Isolate(func() { base, _ = v.FieldByName("Strategy").Interface().(*supervisor.Strategy) })
+		_ = Isolate(func() { base, _ = reflect.TypeAssert[*supervisor.Strategy](v.FieldByName("Strategy")) })
 	}
 	return base
 }

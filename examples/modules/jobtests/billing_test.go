@@ -156,7 +156,7 @@ func TestAProcessorThatHangs(t *testing.T) {
 		jid := kit.Push(script.OK())
 		kit.Await("a message waits", func() bool {
 			n, _ := kit.Tree().Find(processor)
-			return n.Depth > 0 && !jobs.Started(jid)
+			return n.Depth > 0 && jobs.Runs()[jid] == 0
 		})
 		kit.Release(processor)
 		kit.Await("the job", func() bool { return jobs.Ended(jid) })

@@ -9,9 +9,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/door"
+	"github.com/troupehq/troupe/internal/probe"
 	"github.com/troupehq/troupe/internal/tbtest"
 	"github.com/troupehq/troupe/testkit"
-	"github.com/troupehq/troupe/testkit/probe"
 	"github.com/troupehq/troupe/testkit/script"
 )
 
@@ -77,12 +78,14 @@ const processor = "launcher/default/processor-0"
 func TestProbeWatchesActorsOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Registry: script.New(t).Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}})
-		p := k.Probe()
-		p.Watch(k.PID(processor))
+		sys := door.Of(k.Daemon).Actors()
+		pid := actor.NewPID(sys.Address(), processor)
+		p := probe.New(t, sys)
+		p.Watch(pid)
 		k.Crash(processor, errors.New("boom"))
 		p.ExpectNone(time.Minute) // restarted, not ended
 		k.Quiet()
-		probe.Expect(p, endOf(k.PID(processor)))
+		probe.Expect(p, endOf(pid))
 		if n, _ := k.Tree().Find(processor); n.State != actors.StateStopped {
 			t.Errorf("state %s", n.State)
 		}

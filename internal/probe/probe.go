@@ -1,5 +1,5 @@
 // Package probe has an actor for tests: it records what it is sent, for tests of
-// one's own actors and strategies.
+// actors and strategies.
 package probe
 
 import (
