@@ -78,7 +78,7 @@
 //	testkit.Virtual(t, actors.Config{Registry: &jobs}, func(t *testing.T, kit *testkit.Kit) {
 //		kit.Crash("launcher/default/processor-0", errors.New("boom"))
 //		kit.Await("the restart", func() bool {
-//			return kit.Tree().Restarts("launcher/default/processor-0") == 1
+//			return kit.Tree().Find("launcher/default/processor-0").Restarts == 1
 //		})
 //	})
 package troupe

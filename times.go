@@ -15,11 +15,3 @@ const (
 	// once no process and no Web UI of version 6 or 7 is left.
 	TimestampsMillis
 )
-
-// String returns "float" or "ms", the names used in configuration files.
-func (f Timestamps) String() string {
-	if f == TimestampsMillis {
-		return "ms"
-	}
-	return "float"
-}

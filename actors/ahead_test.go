@@ -79,7 +79,7 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 				var runs atomic.Int64 // of this processor
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
-					Subscribers: []actors.Subscriber{func(e actors.Event) {
+					Subscribers: []func(actors.Event){func(e actors.Event) {
 						if e, ok := e.(actors.JobStarted); ok && e.Actor == processor {
 							runs.Add(1)
 						}

@@ -92,7 +92,7 @@ type Config struct {
 	// On holds the lifecycle callbacks.
 	On Events
 	// Subscribers get every Event from the start; see Daemon.Subscribe.
-	Subscribers []Subscriber
+	Subscribers []func(Event)
 
 	// Strategy supervises the children of the launcher (heartbeat, poller,
 	// rescuer, managers); nil means supervisor.Default for the launcher.

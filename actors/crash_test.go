@@ -31,13 +31,13 @@ func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 			k.Await("the job after the bad ones", func() bool { return s.Runs()[ok] > 0 })
 			k.Await("60 restarts", func() bool {
 				tree := k.Tree()
-				n, _ := tree.Find("launcher/default/processor-0")
+				n := tree.Find("launcher/default/processor-0")
 				return n.Restarts == 60 && n.State == actors.StateIdle
 			})
 			if n := size(t, rdb, "retry"); n != 60 {
 				t.Errorf("%d retries, want 60", n)
 			}
-			if n := k.Tree().Restarts("launcher/default"); n != 0 {
+			if n := k.Tree().Find("launcher/default").Restarts; n != 0 {
 				t.Errorf("the manager restarted %d times", n)
 			}
 		})
@@ -53,10 +53,10 @@ func TestPanickingJobAfterQuietEndsItsProcessor(t *testing.T) {
 	k.Quiet()
 	k.Await("an ended processor", func() bool {
 		tree := k.Tree()
-		n, _ := tree.Find("launcher/default/processor-0")
+		n := tree.Find("launcher/default/processor-0")
 		return n.State == actors.StateStopped
 	})
-	if _, ok := k.Tree().Find("launcher/heartbeat"); !ok {
+	if k.Tree().Find("launcher/heartbeat").Path == "" {
 		t.Error("the heartbeat has gone")
 	}
 }
@@ -93,15 +93,15 @@ func TestCrashingAnyActorUnderLoadLosesNothing(t *testing.T) {
 				k.Await("some progress", func() bool { return int(k.Stats().Processed) >= (i+1)*n/(crashes+2) })
 				k.Await("the actor is up", func() bool {
 					tree := k.Tree()
-					a, ok := tree.Find(path)
-					return ok && (a.State == actors.StateRunning || a.State == actors.StateIdle || a.State == actors.StateBusy)
+					a := tree.Find(path)
+					return a.State == actors.StateRunning || a.State == actors.StateIdle || a.State == actors.StateBusy
 				})
 				k.Crash(path, fmt.Errorf("%w %d", errInjected, i))
 			}
 			k.Await("all done", func() bool { return k.Stats().Processed >= n && inProgress(t, rdb) == 0 })
 			k.Await("every crash was followed by a restart", func() bool {
 				tree := k.Tree()
-				return tree.Restarts(path) == crashes
+				return tree.Find(path).Restarts == crashes
 			})
 			r := k.Stop()
 			runs, most := s.Runs(), s.Most()

@@ -71,7 +71,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	mem := testkit.NewMemory(t)
 	faults := chaos.NewProxy(t, mem.Options())
 	// no listening connection: one that reconnects holds a lock meanwhile, which stops the bubble's clock
-	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: "troupe:poller"})
+	faults.Add(chaos.Fault{Do: chaos.Effect{Refuse: "ERR on purpose"}, Mentions: "troupe:poller"})
 	var log lines
 	release, wedged := make(chan struct{}), make(chan struct{})
 	callbacks := []func(context.Context){func(context.Context) { <-release }}
@@ -83,7 +83,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 		Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.New(&log), Timeout: timeout,
 		Strategy:    strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release }),
 		On:          actors.Events{Quiet: callbacks, Shutdown: callbacks, Exit: callbacks, Beat: callbacks},
-		Subscribers: []actors.Subscriber{func(actors.Event) { <-release }},
+		Subscribers: []func(actors.Event){func(actors.Event) { <-release }},
 		Capsules: []actors.Capsule{
 			{Name: "a", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default"}},
 			{Name: "b", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default", "other"}},

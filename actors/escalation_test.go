@@ -36,7 +36,7 @@ func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
 					var escalated told
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
-						Subscribers: []actors.Subscriber{escalated.subscribe(func(e actors.Event) string {
+						Subscribers: []func(actors.Event){escalated.subscribe(func(e actors.Event) string {
 							if e, ok := e.(actors.ActorEscalated); ok {
 								return e.Path
 							}
@@ -83,7 +83,7 @@ func TestACapsuleThatAlwaysSpendsItsBudgetEndsTheDaemon(t *testing.T) {
 			k.Crash("launcher/default/fetcher", errInjected)
 			time.Sleep(5 * time.Minute)
 		}
-		if restarts := k.Tree().Restarts("launcher/default"); crashes != 6 || restarts != 5 {
+		if restarts := k.Tree().Find("launcher/default").Restarts; crashes != 6 || restarts != 5 {
 			t.Errorf("%d crashes, the manager restarted %d times", crashes, restarts)
 		}
 	})
@@ -100,7 +100,7 @@ func TestACapsuleThatSeldomSpendsItsBudgetIsRestarted(t *testing.T) {
 			k.Crash("launcher/default/fetcher", errInjected)
 			time.Sleep(15 * time.Minute)
 		}
-		if k.Err() != nil || k.Tree().Restarts("launcher/default") != times {
+		if k.Err() != nil || k.Tree().Find("launcher/default").Restarts != times {
 			t.Errorf("error %v\n%s", k.Err(), k.Tree())
 		}
 	})

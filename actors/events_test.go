@@ -47,7 +47,7 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 		hung := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}, Timeout: time.Second,
-			Subscribers: []actors.Subscriber{
+			Subscribers: []func(actors.Event){
 				func(actors.Event) { panic("a bad subscriber") },
 				func(actors.Event) { <-hung },
 				r.record,
@@ -57,7 +57,7 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 			jid := push(k, 1, script.Step{Do: step})[0]
 			k.Await(step, func() bool { return s.Runs()[jid] > 0 && k.Stats().Busy == 0 && k.Stats().Waiting == 0 })
 		}
-		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-0") == 1 })
+		k.Await("the restart", func() bool { return k.Tree().Find("launcher/default/processor-0").Restarts == 1 })
 		unresponsive := push(k, 1, script.Step{Do: "unresponsive"})[0]
 		k.Await("unresponsive", func() bool { return s.Runs()[unresponsive] > 0 })
 		k.Stop()
@@ -135,7 +135,7 @@ func TestABlockedSubscriberDelaysNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
-			Logger: zerolog.Nop(), Subscribers: []actors.Subscriber{func(actors.Event) { <-release }}, Capsules: []actors.Capsule{{Concurrency: 1}},
+			Logger: zerolog.Nop(), Subscribers: []func(actors.Event){func(actors.Event) { <-release }}, Capsules: []actors.Capsule{{Concurrency: 1}},
 		})
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -153,7 +153,7 @@ func TestAStopWaitsForASlowSubscriber(t *testing.T) {
 		var stopped atomic.Int32
 		k := testkit.Start(t, actors.Config{
 			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}},
-			Subscribers: []actors.Subscriber{func(e actors.Event) {
+			Subscribers: []func(actors.Event){func(e actors.Event) {
 				if _, ok := e.(actors.ActorStopped); ok {
 					time.Sleep(300 * time.Millisecond)
 					stopped.Add(1)
@@ -176,7 +176,7 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 				s := script.New(t)
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2}},
-					Subscribers: []actors.Subscriber{func(e actors.Event) {
+					Subscribers: []func(actors.Event){func(e actors.Event) {
 						if _, ok := e.(actors.JobDone); ok {
 							fail()
 						}

@@ -126,7 +126,7 @@ func stubborn(release chan struct{}) func(context.Context, *troupe.Payload) erro
 func waitForRelease(release chan struct{}) { <-release }
 
 func unresponsiveOf(k *testkit.Kit) []actors.Unresponsive {
-	n, _ := k.Tree().Find("launcher/default")
+	n := k.Tree().Find("launcher/default")
 	return n.Unresponsive
 }
 

@@ -162,7 +162,7 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 			t.Errorf("no full length in %.200s…", text)
 		}
 	}
-	if n, ok := k.Tree().Find("launcher/default/processor-0"); !ok || len(n.LastFailure) > 1024 || !strings.Contains(n.LastFailure, "éé") {
+	if n := k.Tree().Find("launcher/default/processor-0"); len(n.LastFailure) > 1024 || !strings.Contains(n.LastFailure, "éé") {
 		t.Errorf("the tree tells a failure of %d bytes", len(n.LastFailure))
 	}
 }

@@ -102,7 +102,7 @@ func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 			})),
 		})
 		synctest.Wait()
-		faults.Add(chaos.Fault{Do: chaos.Refuse("LOADING Redis is loading the dataset in memory"), Times: 1, Mentions: keys.Queue("default"), Where: func(c []string) bool {
+		faults.Add(chaos.Fault{Do: chaos.Effect{Refuse: "LOADING Redis is loading the dataset in memory"}, Times: 1, Mentions: keys.Queue("default"), Where: func(c []string) bool {
 			return strings.HasPrefix(strings.ToLower(c[0]), "eval")
 		}})
 		pusher := client.New(m.Client)

@@ -135,7 +135,7 @@ func TestTakeAndWaitPanicTogether(t *testing.T) {
 		// it before the manager does, or the manager's restart has answered it.
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		fetcher := k.Tree().Restarts("launcher/default/fetcher")
+		fetcher := k.Tree().Find("launcher/default/fetcher").Restarts
 		if fetcher > 2 {
 			t.Errorf("the fetcher has restarted %d times", fetcher)
 		}
@@ -181,7 +181,7 @@ func TestAPanicAfterTheRestartIsARestart(t *testing.T) {
 		})
 		k.Await("the Take", late.first.Load)
 		k.Crash("launcher/default/fetcher", errInjected)
-		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/fetcher") == 1 })
+		k.Await("the restart", func() bool { return k.Tree().Find("launcher/default/fetcher").Restarts == 1 })
 		close(late.release)
 		requireUp(t, k, s, map[string]int{"launcher/default/fetcher": 2})
 	})
@@ -226,7 +226,7 @@ func settlePanics(t *testing.T, replace bool) {
 	})
 	const manager = "launcher/default"
 	k.Crash(manager, errInjected) // is restarted at once
-	k.Await("the first restart", func() bool { return k.Tree().Restarts(manager) == 1 })
+	k.Await("the first restart", func() bool { return k.Tree().Find(manager).Restarts == 1 })
 	k.Await("idle launcher/default/processor-1", inState(k, "launcher/default/processor-1", actors.StateIdle))
 	k.PushClass("LateFail", nil)
 	k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
@@ -234,7 +234,7 @@ func settlePanics(t *testing.T, replace bool) {
 	k.Await("restarting "+manager, inState(k, manager, actors.StateRestarting))
 	panics.Store(1)
 	k.Await("the panic, and the job stored after it", func() bool { return panics.Load() < 0 && size(t, k.Redis, "retry") == 1 })
-	if n, _ := k.Tree().Find(manager); n.State != actors.StateRestarting {
+	if n := k.Tree().Find(manager); n.State != actors.StateRestarting {
 		t.Errorf("the manager is %s, want it to wait still", n.State)
 	}
 	wants := map[string]int{manager: 2, "launcher/default/fetcher": 2}

@@ -29,16 +29,8 @@ type Poison struct {
 }
 
 func (p Poison) withDefaults() Poison {
-	def(&p.Recoveries, 3)
-	def(&p.Within, limits.Window)
-	def(&p.Suspect, max(1, p.Recoveries-1))
+	p.Recoveries, p.Within, p.Suspect = limits.Poison(p.Recoveries, p.Within, p.Suspect)
 	return p
-}
-
-// Limits are the values that count, the defaults filled in; -1 is none.
-func (p Poison) Limits() (recoveries int, within time.Duration, suspect int) {
-	p = p.withDefaults()
-	return p.Recoveries, p.Within, p.Suspect
 }
 
 // poisonPolicy decides where what dead processes had in progress goes.

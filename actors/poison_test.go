@@ -142,7 +142,7 @@ func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 			defer mu.Unlock()
 			deaths = append(deaths, fmt.Errorf("%s: %w", p.JID(), err))
 		}},
-		Subscribers: []actors.Subscriber{func(e actors.Event) {
+		Subscribers: []func(actors.Event){func(e actors.Event) {
 			if _, ok := e.(actors.JobPoisoned); ok {
 				mu.Lock()
 				defer mu.Unlock()

@@ -42,7 +42,7 @@ func failedPoll(t *testing.T, key string, fail func()) {
 	faults := chaos.NewProxy(t, mem.Options())
 	var commands atomic.Int64
 	var booted atomic.Bool // what the daemon asks Redis before its tree starts does not count
-	faults.Add(chaos.Fault{Do: chaos.Refuse("ERR on purpose"), Mentions: key, Where: func([]string) bool {
+	faults.Add(chaos.Fault{Do: chaos.Effect{Refuse: "ERR on purpose"}, Mentions: key, Where: func([]string) bool {
 		return booted.Load() && commands.Add(1) == 1
 	}})
 	var failed atomic.Bool
@@ -60,7 +60,7 @@ func failedPoll(t *testing.T, key string, fail func()) {
 	if n := commands.Load(); n < 3 {
 		t.Errorf("%d commands with %s in five minutes", n, key)
 	}
-	if n, _ := k.Tree().Find("launcher/poller"); n.State != actors.StateRunning || n.Restarts != 0 {
+	if n := k.Tree().Find("launcher/poller"); n.State != actors.StateRunning || n.Restarts != 0 {
 		t.Errorf("the poller is %s after %d restarts", n.State, n.Restarts)
 	}
 }

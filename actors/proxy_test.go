@@ -36,7 +36,7 @@ type told struct {
 	events []string
 }
 
-func (o *told) subscribe(what func(actors.Event) string) actors.Subscriber {
+func (o *told) subscribe(what func(actors.Event) string) func(actors.Event) {
 	return func(e actors.Event) {
 		if s := what(e); s != "" {
 			o.mu.Lock()
@@ -88,14 +88,14 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				var log lines
 				release := make(chan struct{})
 				k := testkit.Start(t, withStrategy(actors.Config{
-					Logger: zerolog.New(&log), Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+					Logger: zerolog.New(&log), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
 					Capsules: []actors.Capsule{{Concurrency: 2}},
 				}, at.supervisor, strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
 					<-release
 					sup.RestartChildren(child)
 				})))
 				note := func() string {
-					n, _ := k.Tree().Find(at.supervisor)
+					n := k.Tree().Find(at.supervisor)
 					return n.Note
 				}
 				k.Crash(at.child, errInjected)
@@ -117,7 +117,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 					t.Errorf("logged %d times", n)
 				}
 				close(release)
-				k.Await("the restart", func() bool { return k.Tree().Restarts(at.child) == 1 })
+				k.Await("the restart", func() bool { return k.Tree().Find(at.child).Restarts == 1 })
 				synctest.Wait()
 				if got := events.all(); len(got) != 2 || !strings.HasPrefix(got[1], at.supervisor+" has waited 1m0.999s") {
 					t.Errorf("told: %q", got)
@@ -141,7 +141,7 @@ func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 				k := testkit.Start(t, withStrategy(actors.Config{
 					Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3}},
 					On:          actors.Events{Exit: []func(context.Context){func(context.Context) { <-release }}},
-					Subscribers: []actors.Subscriber{func(actors.Event) { <-release }},
+					Subscribers: []func(actors.Event){func(actors.Event) { <-release }},
 				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
 				push(k, 1, script.Hang())
 				push(k, 1, script.Step{Do: "unresponsive"})
@@ -206,11 +206,11 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					var log lines
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.New(&log),
-						Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+						Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
 						Capsules:    []actors.Capsule{{Concurrency: 2}},
 					}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { fail() })))
 					k.Crash(at.child, errInjected)
-					k.Await("the restart", func() bool { return k.Tree().Restarts(at.child) == 1 })
+					k.Await("the restart", func() bool { return k.Tree().Find(at.child).Restarts == 1 })
 					synctest.Wait()
 					got := events.all()
 					if len(got) != 1 || !strings.HasPrefix(got[0], at.supervisor+" overruled actors_test.strategyFunc: ") {
@@ -221,7 +221,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					}
 					push(k, 10, script.OK())
 					k.Await("the jobs", func() bool { return k.Stats().Processed == 10 })
-					for i := 0; k.Tree().Restarts(at.supervisor) == 0 && k.Err() == nil; i++ {
+					for i := 0; k.Tree().Find(at.supervisor).Restarts == 0 && k.Err() == nil; i++ {
 						if i > 1000 {
 							t.Fatalf("never gave up\n%s", k.Tree())
 						}
@@ -250,7 +250,7 @@ func TestStrategyThatFailsAfterItHasDecidedIsNotOverruled(t *testing.T) {
 		}}})
 		k.Crash("launcher/default/processor-1", errInjected)
 		time.Sleep(time.Minute)
-		if n, _ := k.Tree().Find("launcher/default/processor-1"); n.State != actors.StateIdle || n.Restarts != 0 || n.LastFailure == "" {
+		if n := k.Tree().Find("launcher/default/processor-1"); n.State != actors.StateIdle || n.Restarts != 0 || n.LastFailure == "" {
 			t.Errorf("%+v", n)
 		}
 	})
@@ -264,11 +264,11 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events told
 		k := testkit.Start(t, actors.Config{
-			Logger: zerolog.Nop(), Subscribers: []actors.Subscriber{events.subscribe(aboutStrategies)},
+			Logger: zerolog.Nop(), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
 			Strategy: badReset{supervisor.Default()}, Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
 		k.Crash("launcher", errInjected)
-		k.Await("the restart", func() bool { return k.Tree().Restarts("launcher/default/processor-1") == 1 })
+		k.Await("the restart", func() bool { return k.Tree().Find("launcher/default/processor-1").Restarts == 1 })
 		synctest.Wait()
 		if got := events.all(); len(got) != 2 || got[0] != "launcher overruled actors_test.badReset: panic: reset" {
 			t.Errorf("told: %q", got)
@@ -315,7 +315,7 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 			Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 2, Period: time.Hour, Decide: func(supervisor.Failure) supervisor.Directive { return supervisor.Restart },
 			}),
-			Subscribers: []actors.Subscriber{escalated.subscribe(func(e actors.Event) string {
+			Subscribers: []func(actors.Event){escalated.subscribe(func(e actors.Event) string {
 				if e, ok := e.(actors.ActorEscalated); ok {
 					return e.Path + ": " + e.Err.Error()
 				}
@@ -327,7 +327,7 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 		})
 		for i := range 2 {
 			push(k, 1, script.Panic())
-			k.Await("the manager's restart", func() bool { return k.Tree().Restarts("launcher/default") == i+1 })
+			k.Await("the manager's restart", func() bool { return k.Tree().Find("launcher/default").Restarts == i+1 })
 		}
 		push(k, 1, script.Panic())
 		<-k.Done()

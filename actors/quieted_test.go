@@ -39,10 +39,10 @@ func TestACapsuleThatItsStrategyMadeQuietSaysSo(t *testing.T) {
 				quiet := testkit.Events(func(e actors.CapsuleQuiet) bool { return e.Capsule == "a" && errors.Is(e.Err, errInjected) })
 				k.Expect(quiet.Times(1), func() { k.Crash(stopped, errInjected) })
 				want := "(quiet: " + stopped + " was stopped by its strategy)"
-				if n, _ := k.Tree().Find("launcher/a"); n.Note != want {
+				if n := k.Tree().Find("launcher/a"); n.Note != want {
 					t.Errorf("note %q, want %q", n.Note, want)
 				}
-				if n, _ := k.Tree().Find("launcher/b"); n.Note != "" || k.Stats().Quiet {
+				if n := k.Tree().Find("launcher/b"); n.Note != "" || k.Stats().Quiet {
 					t.Errorf("the other: note %q, daemon quiet %v", n.Note, k.Stats().Quiet)
 				}
 				k.Crash("launcher/b/fetcher", errInjected)

@@ -48,7 +48,7 @@ func randomRound(t *testing.T, seed uint64) {
 		Timeout: time.Duration(r.IntN(3000)) * time.Millisecond, Grace: 300 * time.Millisecond,
 	})
 	steps := []script.Step{
-		script.OK(), script.OK(), script.OK(), script.Fail(), script.Panic(), script.Step{Do: "goexit"}, script.Step{Do: "kill"}, script.Step{Do: "discard"}, script.Hang(), script.Step{Do: "unresponsive"},
+		script.OK(), script.OK(), script.OK(), script.Fail(), script.Panic(), {Do: "goexit"}, {Do: "kill"}, {Do: "discard"}, script.Hang(), {Do: "unresponsive"},
 	}
 	pushed := map[string]string{}
 	for range 20 + r.IntN(60) {

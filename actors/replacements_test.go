@@ -52,7 +52,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
 					Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
-					Subscribers: []actors.Subscriber{life.subscribe(func(e actors.Event) string {
+					Subscribers: []func(actors.Event){life.subscribe(func(e actors.Event) string {
 						if s := lives(e); strings.HasSuffix(s, " "+path) {
 							return s
 						}
@@ -64,7 +64,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				began := time.Now()
 				for i := range 2 {
 					k.Crash(path, errInjected)
-					k.Await("the successor", func() bool { return k.Tree().Restarts(path) == i+1 })
+					k.Await("the successor", func() bool { return k.Tree().Find(path).Restarts == i+1 })
 					synctest.Wait()
 				}
 				if took := time.Since(began).Round(time.Second); took != 10*time.Second {
@@ -105,7 +105,7 @@ func TestCapsuleWaitsForTheReplacementOfItsOnlyProcessor(t *testing.T) {
 		}
 		push(k, 1, script.OK())
 		time.Sleep(4 * time.Second)
-		if n, _ := k.Tree().Find(path); n.State != actors.StateRestarting || n.Note != "in 6s" {
+		if n := k.Tree().Find(path); n.State != actors.StateRestarting || n.Note != "in 6s" {
 			t.Errorf("state %s, note %q in\n%s", n.State, n.Note, k.Tree())
 		}
 		if st := k.Stats(); st.Processed != 0 {
@@ -144,7 +144,7 @@ func TestQuietCapsuleStartsNoReplacements(t *testing.T) {
 		synctest.Wait()
 		k.Quiet()
 		synctest.Wait()
-		if n, _ := k.Tree().Find(idle); n.State != actors.StateStopped {
+		if n := k.Tree().Find(idle); n.State != actors.StateStopped {
 			t.Errorf("after quiet the tree still announces a successor:\n%s", k.Tree())
 		}
 		k.Crash(busy, errInjected)
@@ -153,7 +153,7 @@ func TestQuietCapsuleStartsNoReplacements(t *testing.T) {
 		synctest.Wait()
 		tree := k.Tree()
 		for path, want := range map[string]int{idle: 1, busy: 0, "launcher/poller": 1, "launcher/heartbeat": 1, "launcher/default": 0} {
-			if got := tree.Restarts(path); got != want {
+			if got := tree.Find(path).Restarts; got != want {
 				t.Errorf("%d successors of %s, want %d\n%s", got, path, want, tree)
 			}
 		}
@@ -181,7 +181,7 @@ func TestQuietBeforeTheManagerHearsOfTheTime(t *testing.T) {
 		k.Quiet()
 		k.Release("launcher/default")
 		synctest.Wait()
-		if n, _ := k.Tree().Find(path); n.Restarts != 1 || n.State != actors.StateStopped {
+		if n := k.Tree().Find(path); n.Restarts != 1 || n.State != actors.StateStopped {
 			t.Errorf("%d successors, %s", n.Restarts, n.State)
 		}
 	})
@@ -196,7 +196,7 @@ func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 				var life told
 				k := testkit.Start(t, actors.Config{
 					Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, kind)}},
-					Subscribers: []actors.Subscriber{life.subscribe(lives)},
+					Subscribers: []func(actors.Event){life.subscribe(lives)},
 				})
 				for range 2 { // at once, and then after a while
 					before := len(life.all())
@@ -239,7 +239,7 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 		})
 		k.Crash("launcher/default/processor-1", errInjected)
 		synctest.Wait()
-		if n := log.count("will not be replaced"); n != 0 || k.Tree().Restarts("launcher/default/processor-1") != 1 {
+		if n := log.count("will not be replaced"); n != 0 || k.Tree().Find("launcher/default/processor-1").Restarts != 1 {
 			t.Errorf("told %d times of one that is replaced\n%s", n, k.Tree())
 		}
 		k.Crash("launcher/default/processor-0", errInjected)
@@ -265,18 +265,18 @@ func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 		push(k, 40, script.Panic())
 		push(k, 1, script.OK())
 		k.Await("all", func() bool { return k.Stats().Processed == 41 })
-		if n := k.Tree().Restarts("launcher/default"); n != 0 {
+		if n := k.Tree().Find("launcher/default").Restarts; n != 0 {
 			t.Fatalf("the manager restarted %d times for bad jobs", n)
 		}
 		for i := range 4 {
-			if n := k.Tree().Restarts("launcher/default"); n != 0 {
+			if n := k.Tree().Find("launcher/default").Restarts; n != 0 {
 				t.Fatalf("the manager restarted after %d crashes", i)
 			}
 			k.Await("idle launcher/default/processor-0", inState(k, "launcher/default/processor-0", actors.StateIdle))
 			k.Crash("launcher/default/processor-0", fmt.Errorf("%w %d", errInjected, i))
 			synctest.Wait()
 		}
-		k.Await("the manager's restart", func() bool { return k.Tree().Restarts("launcher/default") == 1 })
+		k.Await("the manager's restart", func() bool { return k.Tree().Find("launcher/default").Restarts == 1 })
 		push(k, 1, script.OK())
 		k.Await("one more", func() bool { return k.Stats().Processed == 42 })
 	})
@@ -300,7 +300,7 @@ func TestOnlyChildrenThatEndedHaveReplacements(t *testing.T) {
 		k.Crash("launcher/default/processor-0", errInjected)
 		synctest.Wait()
 		tree := k.Tree()
-		if tree.Restarts("launcher/default/processor-0") != 1 || tree.Restarts("launcher/default") != 0 || len(tree) != before {
+		if tree.Find("launcher/default/processor-0").Restarts != 1 || tree.Find("launcher/default").Restarts != 0 || len(tree) != before {
 			t.Errorf("the tree has %d actors, had %d\n%s", len(tree), before, tree)
 		}
 	})

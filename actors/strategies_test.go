@@ -160,7 +160,7 @@ func TestPanickingFetcherLosesNothing(t *testing.T) {
 		calm.Store(true)
 		time.Sleep(time.Minute) // the backoffs are over
 		synctest.Wait()
-		if k.Tree().Restarts("launcher/default") == 0 {
+		if k.Tree().Find("launcher/default").Restarts == 0 {
 			t.Errorf("the panics have not restarted the manager:\n%s", k.Tree())
 		}
 		for _, n := range k.Tree() {

@@ -39,7 +39,7 @@ func newEvents(log zerolog.Logger) *events {
 	return &events{log: log, subs: map[*subscription]struct{}{}}
 }
 
-func (e *events) subscribe(f Subscriber) func() {
+func (e *events) subscribe(f func(Event)) func() {
 	s := newSubscription(f, e.log)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +116,7 @@ func (e *events) end(then time.Time) {
 
 // subscription is one subscriber with what waits for it.
 type subscription struct {
-	f       Subscriber
+	f       func(Event)
 	log     zerolog.Logger
 	queue   chan Event
 	dropped int // guarded by events.mu
@@ -130,7 +130,7 @@ type subscription struct {
 	told     time.Time
 }
 
-func newSubscription(f Subscriber, log zerolog.Logger) *subscription {
+func newSubscription(f func(Event), log zerolog.Logger) *subscription {
 	return &subscription{
 		f: f, log: log.With().Str("subscriber", funcName(f)).Logger(), made: time.Now(),
 		queue: make(chan Event, eventBuffer), done: make(chan struct{}),

@@ -90,20 +90,14 @@ func (c *capsule) unresponsive() (all []Unresponsive) {
 // Tree is a snapshot of the supervision tree, parents before children.
 type Tree []Node
 
-// Find returns the node at path.
-func (t Tree) Find(path string) (Node, bool) {
+// Find returns the node at path, the zero Node if there is none.
+func (t Tree) Find(path string) Node {
 	for _, n := range t {
 		if n.Path == path {
-			return n, true
+			return n
 		}
 	}
-	return Node{}, false
-}
-
-// Restarts of the actor at path; 0 if there is none.
-func (t Tree) Restarts(path string) int {
-	n, _ := t.Find(path)
-	return n.Restarts
+	return Node{}
 }
 
 // String draws the tree, one actor a line.

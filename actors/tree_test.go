@@ -26,7 +26,7 @@ func TestTreeShowsWhyAnActorTakesNoMessages(t *testing.T) {
 		})
 		show := func(path string) string {
 			synctest.Wait()
-			n, _ := k.Tree().Find(path)
+			n := k.Tree().Find(path)
 			job := ""
 			if n.Job != nil {
 				job = " " + n.Job.Class
@@ -89,7 +89,7 @@ func TestResumedActorRunsInTheTree(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Strategy: deciding("poller", supervisor.Resume)})
 		k.Crash("launcher/poller", errInjected)
 		synctest.Wait()
-		n, _ := k.Tree().Find("launcher/poller")
+		n := k.Tree().Find("launcher/poller")
 		if n.State != actors.StateRunning || n.Restarts != 0 || n.LastFailure != errInjected.Error() {
 			t.Errorf("%+v", n)
 		}

@@ -45,14 +45,14 @@ func troubles() []trouble {
 	all := []trouble{
 		{name: "away", begin: func(f *chaos.Proxy) func() { f.Kill(); return f.Restart }},
 		{name: "frozen", begin: func(f *chaos.Proxy) func() { f.Pause(); return f.Resume }},
-		{name: "cut before the command", begin: to(chaos.CutBefore, nil)},
-		{name: "cut before the reply", begin: to(chaos.CutAfter, nil)},
-		{name: "half-open, command swallowed", begin: to(chaos.Swallow, nil)},
-		{name: "half-open, reply lost", begin: to(chaos.MuteReply, nil)},
-		{name: "cut before the reply, once connected", begin: to(chaos.CutAfter, writes)},
-		{name: "slower than the time-out", begin: to(chaos.Delay(15*time.Second), nil)},
-		{name: "slow", begin: to(chaos.Delay(200*time.Millisecond), nil), quiet: true},
-		{name: "scripts flushed", quiet: true, begin: to(chaos.Refuse("NOSCRIPT No matching script. Please use EVAL."),
+		{name: "cut before the command", begin: to(chaos.Effect{Cut: true}, nil)},
+		{name: "cut before the reply", begin: to(chaos.Effect{Cut: true, Applied: true}, nil)},
+		{name: "half-open, command swallowed", begin: to(chaos.Effect{Mute: true}, nil)},
+		{name: "half-open, reply lost", begin: to(chaos.Effect{Mute: true, Applied: true}, nil)},
+		{name: "cut before the reply, once connected", begin: to(chaos.Effect{Cut: true, Applied: true}, writes)},
+		{name: "slower than the time-out", begin: to(chaos.Effect{Delay: 15 * time.Second}, nil)},
+		{name: "slow", begin: to(chaos.Effect{Delay: 200 * time.Millisecond}, nil), quiet: true},
+		{name: "scripts flushed", quiet: true, begin: to(chaos.Effect{Refuse: "NOSCRIPT No matching script. Please use EVAL."},
 			func(c []string) bool { return strings.EqualFold(c[0], "evalsha") })},
 	}
 	for _, reply := range []string{
@@ -61,7 +61,7 @@ func troubles() []trouble {
 		"NOREPLICAS Not enough good replicas to write.",
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 	} {
-		all = append(all, trouble{name: reply[:6], begin: to(chaos.Refuse(reply), writes)})
+		all = append(all, trouble{name: reply[:6], begin: to(chaos.Effect{Refuse: reply}, writes)})
 	}
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -72,7 +72,7 @@ func troubles() []trouble {
 	} {
 		all = append(all, trouble{name: reply[:6], begin: func(f *chaos.Proxy) func() {
 			f.Cut() // who was connected stays so
-			return to(chaos.Refuse(reply), nil)(f)
+			return to(chaos.Effect{Refuse: reply}, nil)(f)
 		}})
 	}
 	return all
@@ -112,7 +112,7 @@ type traffic struct {
 }
 
 func (c *traffic) options(f *chaos.Proxy) *redis.Options {
-	f.Add(chaos.Fault{Do: chaos.CutBefore, Where: func([]string) bool {
+	f.Add(chaos.Fault{Do: chaos.Effect{Cut: true}, Where: func([]string) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.n++

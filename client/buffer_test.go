@@ -89,11 +89,11 @@ func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 		{"loading", refusing("LOADING Redis is loading the dataset in memory"), true, false, 0},
 		{"no memory", refusing("OOM command not allowed when used memory > 'maxmemory'."), true, false, 0},
 		{"the password has changed", refusing("NOAUTH Authentication required."), true, false, 0},
-		{"cut before", doing(chaos.CutBefore, "lpush"), true, true, 0},
-		{"cut after", doing(chaos.CutAfter, "lpush"), true, true, 1},
-		{"half-open", doing(chaos.Swallow, ""), true, true, 0},
+		{"cut before", doing(chaos.Effect{Cut: true}, "lpush"), true, true, 0},
+		{"cut after", doing(chaos.Effect{Cut: true, Applied: true}, "lpush"), true, true, 1},
+		{"half-open", doing(chaos.Effect{Mute: true}, ""), true, true, 0},
 		{"only the set of queues is refused", func(f *chaos.Proxy) {
-			f.Add(chaos.Fault{Command: "sadd", Do: chaos.Refuse("BUSY Redis is busy running a script.")})
+			f.Add(chaos.Fault{Command: "sadd", Do: chaos.Effect{Refuse: "BUSY Redis is busy running a script."}})
 		}, true, true, 1},
 		{"a key of the wrong type", refusing("WRONGTYPE Operation against a key holding the wrong kind of value"), false, false, 0},
 	} {
@@ -124,7 +124,7 @@ func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 }
 
 func refusing(text string) func(*chaos.Proxy) {
-	return func(f *chaos.Proxy) { f.Add(chaos.Fault{Do: chaos.Refuse(text)}) }
+	return func(f *chaos.Proxy) { f.Add(chaos.Fault{Do: chaos.Effect{Refuse: text}}) }
 }
 
 func doing(do chaos.Effect, command string) func(*chaos.Proxy) {
@@ -165,7 +165,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 
 func TestTheBufferTriesAgainAtAQuietPace(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		tries := r.faults.Add(chaos.Fault{Do: chaos.CutBefore})
+		tries := r.faults.Add(chaos.Fault{Do: chaos.Effect{Cut: true}})
 		r.faults.Kill()
 		r.push()
 		r.faults.Restart() // each connection now breaks at its first command
@@ -198,7 +198,7 @@ func TestAFullBufferIsAnErrorAndTakesNothing(t *testing.T) {
 // Whatever becomes of the replies to what the buffer sends: each job is there once.
 func TestALostReplyToTheBufferDoublesNothing(t *testing.T) {
 	for name, do := range map[string]chaos.Effect{
-		"cut": chaos.CutAfter, "mute": chaos.MuteReply, "twice": chaos.Twice, "slow": chaos.Delay(20 * time.Second),
+		"cut": {Cut: true, Applied: true}, "mute": {Mute: true, Applied: true}, "twice": {Twice: true}, "slow": {Delay: 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -315,7 +315,7 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 				}
 			})
 		}
-		r.faults.AtRandom(1, 0.05, chaos.CutBefore, chaos.CutAfter)
+		r.faults.AtRandom(1, 0.05, chaos.Effect{Cut: true}, chaos.Effect{Cut: true, Applied: true})
 		for range 5 {
 			time.Sleep(100 * time.Millisecond)
 			r.faults.Kill()

@@ -91,6 +91,6 @@ func (h handlerEntry) make(log zerolog.Logger, stdout io.Writer, transport http.
 	}
 	// The program's timeout is the handler's affair, not the job context's: so it
 	// can tell a shutdown that comes while the program is already being ended.
-	run, err := handler.NewExec(h.Exec, h.Timeout, log, handler.PassEnv(names(env, h.Env)...))
+	run, err := handler.NewExec(handler.ExecOptions{Command: h.Exec, Env: names(env, h.Env), Timeout: h.Timeout, Logger: log})
 	return run, troupe.Options{}, err
 }

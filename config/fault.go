@@ -14,9 +14,13 @@ type Fault struct {
 	Field string // path of the key ("capsules.ledger.queues[1]"), flag ("-c") or variable
 	Value string // as found, quoted if it is text; never a password
 	Want  string // what was expected
+
+	// Ignored is why the field has no effect, of a warning; it has no Value and Want.
+	Ignored string
 }
 
-// Error returns one line: `troupe.yml:3: timeout is "soon", expected …`.
+// Error returns one line: `troupe.yml:3: timeout is "soon", expected …`, or
+// "sidekiq.yml:2: require is ignored: …".
 func (f Fault) Error() string {
 	var b strings.Builder
 	if f.File != "" {
@@ -26,7 +30,11 @@ func (f Fault) Error() string {
 		}
 		b.WriteString(": ")
 	}
-	fmt.Fprintf(&b, "%s is %s, expected %s", f.Field, f.Value, f.Want)
+	if f.Ignored != "" {
+		fmt.Fprintf(&b, "%s is ignored: %s", f.Field, f.Ignored)
+	} else {
+		fmt.Fprintf(&b, "%s is %s, expected %s", f.Field, f.Value, f.Want)
+	}
 	return b.String()
 }
 
@@ -49,17 +57,4 @@ func (f Faults) err() error {
 	}
 	slices.SortStableFunc(f, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
 	return f
-}
-
-// Warning is a line of the file that has no effect.
-type Warning struct {
-	File  string
-	Line  int
-	Field string
-	Why   string
-}
-
-// String returns one line: "sidekiq.yml:2: require is ignored: …".
-func (w Warning) String() string {
-	return fmt.Sprintf("%s:%d: %s is ignored: %s", w.File, w.Line, w.Field, w.Why)
 }

@@ -50,7 +50,7 @@ type File struct {
 	LogFormat string // "json", "console"
 	LogLevel  string // "debug", "info", "warn", "error"
 
-	Warnings []Warning
+	Warnings Faults // lines that have no effect
 
 	// unclear: no handlers is a consequence of another fault.
 	unclear bool
@@ -153,7 +153,7 @@ func (p *parse) fault(line int, field, value, want string) {
 func (p *parse) bad(n *node, field, want string) { p.fault(n.line, field, n.String(), want) }
 
 func (p *parse) warn(line int, field, why string) {
-	w := Warning{File: p.name, Line: line, Field: field, Why: why}
+	w := Fault{File: p.name, Line: line, Field: field, Ignored: why}
 	if !slices.Contains(p.out.Warnings, w) {
 		p.out.Warnings = append(p.out.Warnings, w)
 	}
@@ -222,7 +222,7 @@ func (p *parse) root(root *node, environment string) {
 				p.unrun = append(p.unrun, other.unrun...)
 			}
 			for _, w := range other.out.Warnings {
-				p.warn(w.Line, w.Field, w.Why)
+				p.warn(w.Line, w.Field, w.Ignored)
 			}
 		default:
 			p.stray(e, e.key, settingNames())

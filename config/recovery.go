@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // poisonSettings reads the value of each key of poison.
@@ -71,7 +72,7 @@ func (p *parse) recovery(n *node, field string) (out troupe.Recovery) {
 
 // poisonText is like "3 recoveries in 72h0m0s, suspect after 2".
 func poisonText(p actors.Poison) string {
-	recoveries, within, suspect := p.Limits()
+	recoveries, within, suspect := limits.Poison(p.Recoveries, p.Within, p.Suspect)
 	switch {
 	case recoveries < 0:
 		return "never"

@@ -84,7 +84,7 @@ func (p *parse) shard(name string, n *node, field string) shardEntry {
 	}
 	p.faults = append(p.faults, own.faults...)
 	for _, w := range own.out.Warnings {
-		p.warn(w.Line, w.Field, w.Why)
+		p.warn(w.Line, w.Field, w.Ignored)
 	}
 	return shardEntry{
 		Name: name, Redis: own.out.Redis, Concurrency: own.out.Concurrency,

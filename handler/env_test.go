@@ -15,10 +15,10 @@ import (
 )
 
 // variables runs a job by the program env and returns what that prints.
-func variables(t *testing.T, payload string, options ...ExecOption) map[string]string {
+func variables(t *testing.T, payload string, env ...string) map[string]string {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := newExec([]string{"env"}, 0, zerolog.New(log), options...)
+	h, err := newExec([]string{"env"}, 0, zerolog.New(log), env...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestExecPassesFewVariables(t *testing.T) {
 			want[name] = "x"
 		}
 	}
-	got := variables(t, sample, PassEnv("TROUPE_TEST_LISTED", "TROUPE_TEST_NOT_SET", "TROUPE_JID"))
+	got := variables(t, sample, "TROUPE_TEST_LISTED", "TROUPE_TEST_NOT_SET", "TROUPE_JID")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("- want + got:\n%s", diff)
 	}
@@ -60,7 +60,7 @@ func TestExecPassesFewVariables(t *testing.T) {
 
 func TestNewExecRefusesOddNames(t *testing.T) {
 	for _, name := range []string{"", "A=hunter2", "A B", "A\x00", "LC_*"} {
-		if _, err := newExec([]string{"env"}, 0, zerolog.Nop(), PassEnv("A", name)); err == nil {
+		if _, err := newExec([]string{"env"}, 0, zerolog.Nop(), "A", name); err == nil {
 			t.Errorf("%q accepted", name)
 		}
 	}

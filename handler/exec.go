@@ -45,19 +45,25 @@ type execHandler struct {
 	after func(time.Duration) <-chan time.Time // for the timeout: time.After
 }
 
-// An ExecOption changes what NewExec makes.
-type ExecOption func(*execHandler)
+// ExecOptions describe an exec handler; Command is required.
+type ExecOptions struct {
+	// Command is the program, looked up in PATH unless it has a slash, and its
+	// arguments. No shell is involved.
+	Command []string
 
-// PassEnv passes these variables of this process on to the program, besides the
-// few that every program gets. One that is not set is not passed.
-func PassEnv(names ...string) ExecOption {
-	return func(e *execHandler) { e.env = append(e.env, names...) }
+	// Env names variables of this process that the program gets besides the few
+	// that every program gets. One that is not set is not passed.
+	Env []string
+
+	// Timeout bounds one run; 0 means never.
+	Timeout time.Duration
+
+	// Logger gets what the program writes.
+	Logger zerolog.Logger
 }
 
-// NewExec returns a handler that runs argv[0], looked up in PATH unless it has
-// a slash, with the arguments that follow; no shell is involved. It fails if
-// there is no such program now, or for an odd name in PassEnv. timeout
-// bounds one run; 0 means never. log gets the output.
+// NewExec returns a handler that runs o.Command. It fails if there is no such
+// program now, or for an odd name in o.Env.
 //
 // The handler performs each job by a program of its own. It is
 // safe for concurrent use.
@@ -70,7 +76,7 @@ func PassEnv(names ...string) ExecOption {
 //	TROUPE_RETRY_COUNT        how often the job has failed so far, 0 on the first run
 //
 // and of this process's own PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE,
-// LC_*, TZ, TMPDIR, what Windows needs, and the names given to PassEnv. Control
+// LC_*, TZ, TMPDIR, what Windows needs, and the names in o.Env. Control
 // characters, and "%", in what comes from the job are percent-encoded. A job whose
 // jid, class or queue has a NUL, or takes more than 128 KiB, goes to the dead set,
 // since no environment can hold it.
@@ -86,15 +92,15 @@ func PassEnv(names ...string) ExecOption {
 // this process, whatever kills that. Only processes that have left the group
 // (setsid, setpgid) and those of other users (sudo) escape; docs/handlers.md has
 // the details.
-func NewExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (troupe.Handler, error) {
-	e, err := newExec(argv, timeout, log, options...)
+func NewExec(o ExecOptions) (troupe.Handler, error) {
+	e, err := newExec(o.Command, o.Timeout, o.Logger, o.Env...)
 	if err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-func newExec(argv []string, timeout time.Duration, log zerolog.Logger, options ...ExecOption) (*execHandler, error) {
+func newExec(argv []string, timeout time.Duration, log zerolog.Logger, env ...string) (*execHandler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, errors.New("exec is empty, expected a program and its arguments")
 	}
@@ -104,20 +110,16 @@ func newExec(argv []string, timeout time.Duration, log zerolog.Logger, options .
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		return nil, fmt.Errorf("exec is %q, expected a program that can be run: %w", argv[0], reason(err))
 	}
-	e := &execHandler{
-		argv: argv, timeout: timeout, log: log,
-		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay, drainDelay: drainDelay,
-		after: time.After,
-	}
-	for _, o := range options {
-		o(e)
-	}
-	for _, name := range e.env {
+	for _, name := range env {
 		if err := handlerconf.Variable(name); err != nil {
 			return nil, fmt.Errorf("env is %q, expected %w", name, err)
 		}
 	}
-	return e, nil
+	return &execHandler{
+		argv: argv, env: env, timeout: timeout, log: log,
+		killDelay: killDelay, shutdownKillDelay: shutdownKillDelay, drainDelay: drainDelay,
+		after: time.After,
+	}, nil
 }
 
 // reason takes the name of the program, which is already told, off err.

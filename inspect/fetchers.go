@@ -33,7 +33,8 @@ type Fetcher struct {
 
 	// Unknown is what the registry says of a fetcher whose layout this version does not
 	// know, else "". What it has in progress is not looked at, and nobody of this
-	// version touches it.
+	// version touches it. The fetchers of a former layout are one, whose ID is the key
+	// of their registry.
 	Unknown string
 
 	slots []slot
@@ -45,7 +46,7 @@ type slot struct {
 	queues []string
 }
 
-// Fetchers returns all that are registered, by ID.
+// Fetchers returns all that are registered, by ID; those of a former layout are last.
 func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
 	fetchers, err := i.fetchers(ctx)
 	if err != nil {
@@ -60,26 +61,29 @@ func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
 			c.Fetcher.Size += c.Size
 		}
 	}
-	return fetchers, nil
+	former, err := i.former(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list fetchers: %w", err)
+	}
+	return append(fetchers, former...), nil
 }
 
-// OldLayout names the registries of an earlier layout of troupe that are not empty. What
-// stands in them only a process of the version that has written it puts back.
-func (i *Inspector) OldLayout(ctx context.Context) (names []string, err error) {
+// former returns a fetcher for each registry of an earlier layout that is not empty.
+func (i *Inspector) former(ctx context.Context) (fetchers []*Fetcher, err error) {
 	all := keys.OldRegistries(moving.Needed(i.rdb))
 	cmds := make([]redis.Cmder, len(all))
 	for n, key := range all {
 		cmds[n] = redis.NewIntCmd(ctx, "exists", key)
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {
-		return nil, fmt.Errorf("look for an old layout: %w", err)
+		return nil, err
 	}
 	for n, key := range all {
 		if cmds[n].(*redis.IntCmd).Val() > 0 {
-			names = append(names, key)
+			fetchers = append(fetchers, &Fetcher{ID: key, Unknown: "a registry of a former layout"})
 		}
 	}
-	return names, nil
+	return fetchers, nil
 }
 
 // registered is what the registry says of a fetcher.

@@ -118,13 +118,24 @@ func TestInProgress(t *testing.T) {
 	if diff := cmp.Diff(before, snapshot(t, rdb)); diff != "" {
 		t.Errorf("looking has changed something:\n%s", diff)
 	}
-	if names := must(i.OldLayout(ctx))(t); names != nil {
-		t.Errorf("old layout: %q", names)
+	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1"}) {
+		t.Errorf("unknown layout: %q", ids)
 	}
 	ok(t, rdb.HSet(ctx, "troupe:procs", "ancient#default.1", `["a"]`).Err())
-	if names := must(i.OldLayout(ctx))(t); !slices.Equal(names, []string{"troupe:procs"}) {
-		t.Errorf("old layout: %q", names)
+	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1", "troupe:procs"}) {
+		t.Errorf("unknown layout: %q", ids)
 	}
+}
+
+// unknown are the fetchers whose layout is not known.
+func unknown(t *testing.T, i *inspect.Inspector) (ids []string) {
+	t.Helper()
+	for _, f := range must(i.Fetchers(t.Context()))(t) {
+		if f.Unknown != "" {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids
 }
 
 // A list that is longer than a page is read page by page, from the oldest job on.
@@ -191,7 +202,7 @@ func TestInProgressOnACluster(t *testing.T) {
 		t.Errorf("got %+v", fetchers)
 	}
 	ok(t, rdb.ZAdd(ctx, "{troupe}:leases", redis.Z{Member: "x"}).Err())
-	if names := must(i.OldLayout(ctx))(t); !slices.Equal(names, []string{"{troupe}:leases"}) {
-		t.Errorf("old layout: %q", names)
+	if ids := unknown(t, i); !slices.Equal(ids, []string{"{troupe}:leases"}) {
+		t.Errorf("unknown layout: %q", ids)
 	}
 }

@@ -49,17 +49,14 @@ type Failure struct {
 }
 
 // Action is where the job goes.
-type Action int
+type Action string
 
 const (
-	Retry Action = iota // Decision.Payload into the retry set
-	Dead                // Decision.Payload into the dead set
-	Drop                // nowhere: it is acked
-	Park                // Decision.Payload into the schedule set: it has not failed
+	Retry Action = "retry"  // Decision.Payload into the retry set
+	Dead  Action = "dead"   // Decision.Payload into the dead set
+	Drop  Action = "drop"   // nowhere: it is acked
+	Park  Action = "parked" // Decision.Payload into the schedule set: it has not failed
 )
-
-// String returns "retry", "dead", "drop" or "parked".
-func (a Action) String() string { return [...]string{"retry", "dead", "drop", "parked"}[a] }
 
 // Why a Decision was made.
 const (

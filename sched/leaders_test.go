@@ -179,8 +179,8 @@ func TestLostRepliesOfEitherStep(t *testing.T) {
 	isEval := func(c []string) bool { return strings.HasPrefix(c[0], "eval") }
 	for step, key := range map[string]string{"due": "troupe:poller", "move": "queues"} {
 		for name, effect := range map[string]chaos.Effect{
-			"cut before": chaos.CutBefore, "cut after": chaos.CutAfter, "twice": chaos.Twice,
-			"late": chaos.Delay(2 * time.Second), "mute": chaos.MuteReply,
+			"cut before": {Cut: true}, "cut after": {Cut: true, Applied: true}, "twice": {Twice: true},
+			"late": {Delay: 2 * time.Second}, "mute": {Mute: true, Applied: true},
 		} {
 			t.Run(step+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (p Probation) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, c
 	p.Strategy.HandleFailure(sys, sup, child, rs, reason, message)
 }
 
-func watch(log zerolog.Logger) actors.Subscriber {
+func watch(log zerolog.Logger) func(actors.Event) {
 	return func(e actors.Event) {
 		switch e := e.(type) {
 		case actors.ActorEscalated:
@@ -112,7 +112,7 @@ func TestProbationEndsABadDeployment(t *testing.T) {
 			if ended := k.Err() != nil; ended == late {
 				t.Errorf("late %v, ended %v: %v\n%s", late, ended, k.Err(), k.Tree())
 			}
-			if n := k.Tree().Restarts("launcher/default"); late && n != 0 {
+			if n := k.Tree().Find("launcher/default").Restarts; late && n != 0 {
 				t.Errorf("the manager restarted %d times", n)
 			}
 		})
@@ -147,7 +147,7 @@ func TestTheDeciderOfThePage(t *testing.T) {
 
 func TestTheConfigurationOfThePage(t *testing.T) {
 	cfg := strategies(testkit.NewMemory(t).Client, new(troupe.Registry))
-	cfg.Subscribers = []actors.Subscriber{watch(zerolog.Nop())}
+	cfg.Subscribers = []func(actors.Event){watch(zerolog.Nop())}
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -14,7 +14,7 @@ var errBoom = errors.New("boom")
 // inState tells whether the actor at path is in state.
 func inState(k *testkit.Kit, path string, state actors.State) func() bool {
 	return func() bool {
-		n, _ := k.Tree().Find(path)
+		n := k.Tree().Find(path)
 		return n.State == state
 	}
 }

@@ -45,7 +45,7 @@ func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 		jid := k.Push(script.OK())
 		k.Await("a wake-up is held", func() bool {
 			tree := k.Tree()
-			n, _ := tree.Find(processor)
+			n := tree.Find(processor)
 			return n.Depth > 0
 		})
 		if s.Runs()[jid] > 0 {
@@ -53,13 +53,13 @@ func TestHeldActorGetsItsMessagesAtTheRelease(t *testing.T) {
 		}
 		// a restart passes, and does not end the hold
 		k.Expect(testkit.Restarts(processor).Times(1), func() { k.Crash(processor, errBoom) })
-		if n, _ := k.Tree().Find(processor); n.Depth == 0 || s.Runs()[jid] > 0 {
+		if n := k.Tree().Find(processor); n.Depth == 0 || s.Runs()[jid] > 0 {
 			t.Error("the restart has ended the hold")
 		}
 		k.Release(processor)
 		k.Await("an empty mailbox", func() bool {
 			tree := k.Tree()
-			n, _ := tree.Find(processor)
+			n := tree.Find(processor)
 			return n.Depth == 0
 		})
 		k.Await("the job", func() bool { return s.Ended(jid) })
@@ -77,7 +77,7 @@ func TestSuspendedActorGoesOnAtTheResume(t *testing.T) {
 		jid := k.Push(script.OK())
 		k.Await("a wake-up waits", func() bool {
 			tree := k.Tree()
-			n, _ := tree.Find(processor)
+			n := tree.Find(processor)
 			return n.Depth > 0
 		})
 		if s.Runs()[jid] > 0 {
@@ -171,7 +171,7 @@ func TestFailingAwaitShowsTheTree(t *testing.T) {
 			s := script.New(tb)
 			k := testkit.Start(tb, one(s, nil))
 			k.Push(script.Panic())
-			k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
+			k.Await("the restart", func() bool { return k.Tree().Find(processor).Restarts == 1 })
 			k.Hold("launcher/poller")
 			k.Await("the impossible", func() bool { return false })
 		}, "not within 1m0s: the impossible", "restarts 1", "held by the test: launcher/poller",
@@ -285,7 +285,7 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 					cfg.Logger = zerolog.New(&log).Level(c.level)
 					k := testkit.Start(tb, cfg)
 					k.Crash(processor, errBoom)
-					k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
+					k.Await("the restart", func() bool { return k.Tree().Find(processor).Restarts == 1 })
 				})
 				if n := strings.Count(log.String(), "an actor crashed"); n != c.lines || failed || strings.Contains(text, "crashed") {
 					t.Errorf("%d lines in the logger, want %d; in the test's log: %s", n, c.lines, text)
@@ -297,7 +297,7 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		_, text := tbtest.Try(t, func(tb testing.TB) {
 			k := testkit.Start(tb, one(script.New(tb), nil))
 			k.Push(script.Panic())
-			k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == 1 })
+			k.Await("the restart", func() bool { return k.Tree().Find(processor).Restarts == 1 })
 		})
 		line := regexp.MustCompile(`.*"message":"an actor crashed".*`).FindString(text)
 		if len(line) < 100 || len(line) > 700 || !strings.Contains(line, "testkit/script/jobs.go:") {

@@ -27,7 +27,7 @@ func strict(tb testing.TB, s *script.Jobs) *testkit.Kit {
 func panics(k *testkit.Kit, n int) {
 	for i := range n {
 		k.Push(script.Panic())
-		k.Await("the restart", func() bool { return k.Tree().Restarts(processor) == i+1 })
+		k.Await("the restart", func() bool { return k.Tree().Find(processor).Restarts == i+1 })
 	}
 }
 

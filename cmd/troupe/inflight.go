@@ -244,18 +244,11 @@ func leftAlone(ctx context.Context, i *inspect.Inspector, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	old, err := i.OldLayout(ctx)
-	if err != nil {
-		return err
-	}
 	for _, f := range fetchers {
 		if f.Unknown != "" {
-			_, _ = fmt.Fprintf(out, "troupe: warning: another version of troupe has written %s of %s; its jobs are not shown and are left alone\n",
+			_, _ = fmt.Fprintf(out, "troupe: warning: another version of troupe has written %s of %s; its jobs are not shown and are left alone, only that version puts them back\n",
 				cut.Text(f.Unknown), f.ID)
 		}
-	}
-	for _, key := range old {
-		_, _ = fmt.Fprintf(out, "troupe: warning: %s is of a former version of troupe; what its processes had in progress only that version puts back\n", key)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 	defer flush() // after a panic, too
 	redis.SetLogger(driverLog{log})
 	for _, w := range settings.Warnings {
-		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Why).Msg("setting ignored")
+		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Ignored).Msg("setting ignored")
 	}
 	trees := settings.Trees
 	if len(trees) == 0 {
@@ -120,7 +120,7 @@ capsules, queues, strategies, handlers. Credentials are not shown.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.Load(flags, os.Getenv)
 			for _, w := range settings.Warnings {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "troupe: warning: "+w.String())
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "troupe: warning: "+w.Error())
 			}
 			if err != nil {
 				return err

@@ -105,10 +105,10 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 				p  float64
 				do chaos.Effect
 			}{
-				{0.001, chaos.CutBefore},
-				{0.001, chaos.CutAfter},
-				{0.01, chaos.Delay(50 * time.Millisecond)}, // a network, not a loopback
-				{0.5, chaos.Delay(time.Millisecond)},
+				{0.001, chaos.Effect{Cut: true}},
+				{0.001, chaos.Effect{Cut: true, Applied: true}},
+				{0.01, chaos.Effect{Delay: 50 * time.Millisecond}}, // a network, not a loopback
+				{0.5, chaos.Effect{Delay: time.Millisecond}},
 			} {
 				r := rand.New(rand.NewPCG(cfg.Seed, uint64(100*slot+i+1)))
 				rule := way.Add(chaos.Fault{Where: func([]string) bool { return r.Float64() < fault.p }, Do: fault.do})

@@ -108,8 +108,8 @@ func isToken(r rune) bool {
 	return r > ' ' && r < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, r)
 }
 
-// Variable tells what is expected of a name that cannot be passed with
-// handler.PassEnv.
+// Variable tells what is expected of a name that cannot stand in
+// handler.ExecOptions.Env.
 func Variable(name string) error {
 	if name == "" || strings.ContainsAny(name, "=*") || strings.ContainsFunc(name, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)

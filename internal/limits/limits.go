@@ -3,6 +3,7 @@
 package limits
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -36,4 +37,10 @@ func Queues(names []string) error {
 		}
 	}
 	return nil
+}
+
+// Poison fills in the defaults of a poison policy for what is 0; -1 is none.
+func Poison(recoveries int, within time.Duration, suspect int) (int, time.Duration, int) {
+	recoveries = cmp.Or(recoveries, 3)
+	return recoveries, cmp.Or(within, Window), cmp.Or(suspect, max(1, recoveries-1))
 }

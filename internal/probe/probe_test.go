@@ -86,7 +86,7 @@ func TestProbeWatchesActorsOfTheDaemon(t *testing.T) {
 		p.ExpectNone(time.Minute) // restarted, not ended
 		k.Quiet()
 		probe.Expect(p, endOf(pid))
-		if n, _ := k.Tree().Find(processor); n.State != actors.StateStopped {
+		if n := k.Tree().Find(processor); n.State != actors.StateStopped {
 			t.Errorf("state %s", n.State)
 		}
 	})

@@ -59,10 +59,7 @@ func (c *conn) send() {
 			return
 		}
 		c.proxy.resumed()
-		x := exchange{copies: 1, reply: []replyMode{replyPass}}
-		if effect := c.proxy.pick(words); effect != nil {
-			effect(&x)
-		}
+		x := c.proxy.pick(words).exchange()
 		if x.before != nil {
 			x.before()
 		}

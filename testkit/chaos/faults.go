@@ -41,8 +41,70 @@ func (f *Fault) Remove() {
 	f.proxy.faults = slices.DeleteFunc(f.proxy.faults, func(other *Fault) bool { return other == f })
 }
 
-// Effect is what a Fault does to one command. Those below are all there are.
-type Effect func(x *exchange)
+// Effect is what a Fault does to one command: Call and Delay, then at most one of
+// Refuse, Twice, Cut and Mute.
+type Effect struct {
+	// Call is called before the command is handed on, which waits for it: to crash
+	// an actor, or to kill a process, exactly there.
+	Call func()
+
+	Delay time.Duration // the command is handed on so much later
+
+	// Refuse answers with this error of Redis, such as "LOADING Redis is loading
+	// the dataset in memory", and the command is not applied.
+	Refuse string
+
+	// Twice applies the command two times and returns the second reply, as a client
+	// does that repeats a command whose first reply was lost.
+	Twice bool
+
+	Cut bool // the connection ends
+
+	// Mute lets the command, and all that follows on its connection, vanish: not
+	// applied, not answered, nothing closed. A half-open connection.
+	Mute bool
+
+	// Applied lets Redis apply the command before Cut or Mute; its reply, and all
+	// others of its connection, never come. The client cannot know which of the two
+	// it was.
+	Applied bool
+}
+
+// problem is what is wrong with the effect; "" for nothing.
+func (e Effect) problem() string {
+	ends := 0
+	for _, set := range []bool{e.Refuse != "", e.Twice, e.Cut, e.Mute} {
+		if set {
+			ends++
+		}
+	}
+	switch {
+	case ends > 1:
+		return "more than one of Refuse, Twice, Cut and Mute"
+	case e.Applied && !e.Cut && !e.Mute:
+		return "Applied without Cut or Mute"
+	case ends == 0 && e.Call == nil && e.Delay == 0:
+		return "empty, expected an effect such as chaos.Effect{Cut: true}"
+	}
+	return ""
+}
+
+// exchange is what becomes of one command.
+func (e Effect) exchange() exchange {
+	x := exchange{before: e.Call, wait: e.Delay, copies: 1, reply: []replyMode{replyPass}, text: e.Refuse}
+	switch {
+	case e.Refuse != "":
+		x.copies, x.reply = 0, []replyMode{replyForged}
+	case e.Twice:
+		x.copies, x.reply = 2, []replyMode{replySkip, replyPass}
+	case e.Cut && e.Applied:
+		x.reply[0] = replyCut
+	case e.Mute && e.Applied:
+		x.reply[0] = replyMute
+	}
+	x.cut, x.mute = e.Cut && !e.Applied, e.Mute && !e.Applied
+	return x
+}
 
 // exchange is one command on its way, and what becomes of it.
 type exchange struct {
@@ -65,35 +127,3 @@ const (
 	replyMute             // the client waits for it, and for all others, for ever
 	replyForged           // an error of our own, without the server
 )
-
-// CutBefore ends the connection, and the command is not applied.
-func CutBefore(x *exchange) { x.cut = true }
-
-// CutAfter lets Redis apply the command and ends the connection before the reply:
-// the client cannot know which of the two it was.
-func CutAfter(x *exchange) { x.reply[0] = replyCut }
-
-// Twice applies the command two times and returns the second reply, as a client
-// does that repeats a command whose first reply was lost.
-func Twice(x *exchange) { x.copies, x.reply = 2, []replyMode{replySkip, replyPass} }
-
-// Swallow lets the command, and all that follows on its connection, vanish: not
-// applied, not answered, nothing closed. A half-open connection.
-func Swallow(x *exchange) { x.mute = true }
-
-// MuteReply lets Redis apply the command; its reply, and all others of its
-// connection, never come.
-func MuteReply(x *exchange) { x.reply[0] = replyMute }
-
-// Delay hands the command on after d.
-func Delay(d time.Duration) Effect { return func(x *exchange) { x.wait = d } }
-
-// Refuse answers with an error of Redis, "LOADING Redis is loading the dataset in
-// memory", and does not apply the command.
-func Refuse(text string) Effect {
-	return func(x *exchange) { x.copies, x.reply, x.text = 0, []replyMode{replyForged}, text }
-}
-
-// Call calls f before the command is applied, which waits for it: to crash an
-// actor, or to kill a process, exactly there.
-func Call(f func()) Effect { return func(x *exchange) { x.before = f } }

@@ -84,7 +84,7 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 				k := testkit.Start(t, actors.Config{
 					Redis: faults.Client(), Registry: s.Registry(), Middleware: []troupe.Middleware{rec.Middleware}, Logger: zerolog.Nop(),
 				})
-				faults.AtRandom(seed, 0.1, chaos.CutBefore, chaos.CutAfter, chaos.Refuse("BUSY Redis is busy"), chaos.Delay(30*time.Millisecond))
+				faults.AtRandom(seed, 0.1, chaos.Effect{Cut: true}, chaos.Effect{Cut: true, Applied: true}, chaos.Effect{Refuse: "BUSY Redis is busy"}, chaos.Effect{Delay: 30 * time.Millisecond})
 				k.Await("all done", func() bool { return len(rec.Done(t)) == len(jids) })
 				faults.AtRandom(0, 0)
 				k.Await("all settled", k.Settled)
@@ -138,7 +138,7 @@ func TestAnActorCrashesWhenAnEventComes(t *testing.T) {
 		for range 5 {
 			k.Push(script.OK())
 		}
-		k.Await("two restarts", func() bool { return k.Tree().Restarts("launcher/poller") == 2 })
+		k.Await("two restarts", func() bool { return k.Tree().Find("launcher/poller").Restarts == 2 })
 		k.Await("all done", func() bool { return k.Stats().Processed == 5 })
 	})
 }
@@ -153,7 +153,7 @@ func TestAnActorCrashesAtItsCommand(t *testing.T) {
 		rule := faults.Add(chaos.Fault{
 			Command: "evalsha", Times: 1,
 			Mentions: "queue:default", Where: func([]string) bool { return armed.Load() },
-			Do: chaos.Call(func() { k.Crash("launcher/default/fetcher", errors.New("drill")) }),
+			Do: chaos.Effect{Call: func() { k.Crash("launcher/default/fetcher", errors.New("drill")) }},
 		})
 		k = testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.Nop()}, testkit.Strict())
 		armed.Store(true)
@@ -161,7 +161,7 @@ func TestAnActorCrashesAtItsCommand(t *testing.T) {
 			k.Push(script.OK())
 		}
 		k.Await("all done", func() bool { return k.Stats().Processed == 20 })
-		if tree := k.Tree(); rule.Hits() != 1 || tree.Restarts("launcher/default/fetcher") != 1 {
+		if tree := k.Tree(); rule.Hits() != 1 || tree.Find("launcher/default/fetcher").Restarts != 1 {
 			t.Errorf("%d hits\n%s", rule.Hits(), tree)
 		}
 	})

@@ -99,8 +99,8 @@ func (p *Proxy) Listen() string {
 // the one that was added first happens.
 func (p *Proxy) Add(fault Fault) *Fault {
 	p.tb.Helper()
-	if fault.Do == nil {
-		p.tb.Fatalf("proxy: Do is nil, expected an Effect such as chaos.CutAfter")
+	if problem := fault.Do.problem(); problem != "" {
+		p.tb.Fatalf("proxy: Do: %s", problem)
 	}
 	fault.proxy = p
 	p.mu.Lock()
@@ -113,6 +113,12 @@ func (p *Proxy) Add(fault Fault) *Fault {
 // from seed; 0 ends it. Commands that come at the same time are drawn for in the
 // order of their coming, which only one client at a time repeats.
 func (p *Proxy) AtRandom(seed uint64, probability float64, effects ...Effect) {
+	p.tb.Helper()
+	for i, e := range effects {
+		if problem := e.problem(); problem != "" {
+			p.tb.Fatalf("proxy: effect %d: %s", i, problem)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.chance = nil
@@ -165,7 +171,7 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// pick returns what is to happen to a command, nil for nothing.
+// pick returns what is to happen to a command; the zero value is nothing.
 func (p *Proxy) pick(words []string) Effect {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,7 +189,7 @@ func (p *Proxy) pick(words []string) Effect {
 	if p.chance != nil && p.chance.r.Float64() < p.chance.p {
 		return p.chance.effects[p.chance.r.IntN(len(p.chance.effects))]
 	}
-	return nil
+	return Effect{}
 }
 
 // resumed waits while the proxy is paused.

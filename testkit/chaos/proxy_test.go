@@ -43,11 +43,11 @@ func TestFaultsHappenToTheCommandsTheyName(t *testing.T) {
 			err  func(error) bool
 			n    string // what the key holds afterwards
 		}{
-			{"cut before", chaos.CutBefore, isCut, "0"},
-			{"cut after", chaos.CutAfter, isCut, "1"},
-			{"twice", chaos.Twice, nil, "2"},
-			{"refuse", chaos.Refuse("OOM command not allowed"), func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
-			{"delay", chaos.Delay(20 * time.Millisecond), nil, "1"},
+			{"cut before", chaos.Effect{Cut: true}, isCut, "0"},
+			{"cut after", chaos.Effect{Cut: true, Applied: true}, isCut, "1"},
+			{"twice", chaos.Effect{Twice: true}, nil, "2"},
+			{"refuse", chaos.Effect{Refuse: "OOM command not allowed"}, func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
+			{"delay", chaos.Effect{Delay: 20 * time.Millisecond}, nil, "1"},
 		} {
 			if err := direct.Set(ctx, "n", 0, 0).Err(); err != nil {
 				t.Fatal(err)
@@ -85,7 +85,7 @@ func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
 		for name, tc := range map[string]struct {
 			do      chaos.Effect
 			applied int64
-		}{"swallow": {chaos.Swallow, 0}, "mute": {chaos.MuteReply, 1}} {
+		}{"swallow": {chaos.Effect{Mute: true}, 0}, "mute": {chaos.Effect{Mute: true, Applied: true}, 1}} {
 			opts := faults.Options()
 			opts.ReadTimeout = time.Minute // of what is to be answered
 			rdb := redis.NewClient(opts)
@@ -113,8 +113,8 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 		ctx := t.Context()
 		faults := chaos.NewProxy(t, to)
 		rdb := faults.Client()
-		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k7" }, Do: chaos.Refuse("ERR seven")})
-		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k9" }, Do: chaos.Twice})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k7" }, Do: chaos.Effect{Refuse: "ERR seven"}})
+		faults.Add(chaos.Fault{Command: "get", Where: func(c []string) bool { return c[1] == "k9" }, Do: chaos.Effect{Twice: true}})
 		pipe := rdb.Pipeline()
 		var gets []*redis.StringCmd
 		for i := range 200 {
@@ -188,7 +188,7 @@ func TestFaultsBySeedRepeat(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			faults := chaos.NewProxy(t, testkit.NewMemory(t).Options())
 			rdb := faults.Client()
-			faults.AtRandom(seed, 0.2, chaos.Refuse("ERR a"), chaos.Refuse("ERR b"))
+			faults.AtRandom(seed, 0.2, chaos.Effect{Refuse: "ERR a"}, chaos.Effect{Refuse: "ERR b"})
 			for range 200 {
 				passed = append(passed, rdb.Ping(context.Background()).Err() == nil)
 			}
@@ -214,11 +214,11 @@ func TestFaultsLeadOtherProcessesToo(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: faults.Listen(), DB: direct.Options().DB, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	called := 0
-	faults.Add(chaos.Fault{Command: "set", Times: 1, Do: chaos.Call(func() { called++ })})
+	faults.Add(chaos.Fault{Command: "set", Times: 1, Do: chaos.Effect{Call: func() { called++ }}})
 	if err := rdb.Set(t.Context(), "k", 1, 0).Err(); err != nil || called != 1 || direct.Get(t.Context(), "k").Val() != "1" {
 		t.Errorf("%v, called %d times", err, called)
 	}
-	faults.Add(chaos.Fault{Do: chaos.CutBefore})
+	faults.Add(chaos.Fault{Do: chaos.Effect{Cut: true}})
 	if err := rdb.Get(t.Context(), "k").Err(); err == nil {
 		t.Error("every command is cut, and one was not")
 	}

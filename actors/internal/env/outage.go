@@ -30,9 +30,13 @@ type Outage struct {
 	over  time.Time         // when it was last told that Redis is back
 }
 
-// afterOutage is how long after an outage parts may still meet broken connections
-// of a pool, or the last error of its dialler, which go-redis repeats for a second.
-const afterOutage = 3 * time.Second
+const (
+	// afterOutage is how long after an outage parts may still meet its connections: a
+	// half-open one shows when a call on it has timed out.
+	afterOutage = 15 * time.Second
+	// briefOutage is how long that may last before it is a new outage.
+	briefOutage = 3 * time.Second
+)
 
 // NewOutage makes an Outage. heart is the part that is the last to end.
 func NewOutage(log zerolog.Logger, heart string) *Outage {
@@ -63,7 +67,7 @@ func (o *Outage) Failed(part string, err error) {
 		o.since = now
 	}
 	o.down[part] = true
-	if !o.told && (now.Sub(o.over) > afterOutage || now.Sub(o.since) > afterOutage) {
+	if !o.told && (now.Sub(o.over) > afterOutage || now.Sub(o.since) > briefOutage) {
 		o.told = true
 		joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away")
 	}

@@ -193,7 +193,7 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 		level, text = zerolog.InfoLevel, "job parked"
 	case retry.Retry, retry.Drop:
 	}
-	if line := r.line(level, action.String()); line.Enabled() {
+	if line := r.line(level, string(action)); line.Enabled() {
 		if action == retry.Park {
 			line = joblog.Seconds(line, "parked_s", wait)
 		} else {

@@ -155,7 +155,7 @@ func TestAProcessorThatHangs(t *testing.T) {
 		kit.Hold(processor)
 		jid := kit.Push(script.OK())
 		kit.Await("a message waits", func() bool {
-			n, _ := kit.Tree().Find(processor)
+			n := kit.Tree().Find(processor)
 			return n.Depth > 0 && jobs.Runs()[jid] == 0
 		})
 		kit.Release(processor)
@@ -178,8 +178,8 @@ func TestNoChargeIsLostOnABadNetwork(t *testing.T) {
 			jids = append(jids, jid)
 		}
 		proxy := chaos.NewProxy(t, redis.Options())
-		proxy.Add(chaos.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: chaos.CutAfter})
-		proxy.AtRandom(1, 0.1, chaos.CutBefore, chaos.CutAfter, chaos.Refuse("LOADING Redis is loading the dataset in memory"))
+		proxy.Add(chaos.Fault{Command: "evalsha", Skip: 3, Times: 1, Do: chaos.Effect{Cut: true, Applied: true}})
+		proxy.AtRandom(1, 0.1, chaos.Effect{Cut: true}, chaos.Effect{Cut: true, Applied: true}, chaos.Effect{Refuse: "LOADING Redis is loading the dataset in memory"})
 		rec := chaos.NewRecorder(redis.Client, "charges")
 		cfg := config(b)
 		cfg.Redis, cfg.Middleware = proxy.Client(), []troupe.Middleware{rec.Middleware}
