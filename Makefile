@@ -1,5 +1,5 @@
 # make check is what CI runs, make test the tests alone. make check-long repeats with the race
-# detector what the others bound there, and takes ten times the seeds: an hour or so.
+# detector what the others bound there, vets for all systems, and takes ten times the seeds: an hour or so.
 .PHONY: check check-long test lint sim chaos fuzz bench bench-report microbench setup example
 
 check: lint test sim
@@ -7,6 +7,7 @@ check: lint test sim
 check-long: export TROUPE_LONG = 1
 check-long: TIMEOUT = 2h
 check-long: SEEDS = 10000
+check-long: export SYSTEMS = windows darwin freebsd
 check-long: lint test sim
 
 # Real parts: on Debian the missing ones are installed; elsewhere the tests that

@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"github.com/troupehq/troupe/internal/args"
@@ -114,4 +115,61 @@ func simplePlan[A Args]() *args.Plan {
 		return nil
 	}
 	return plan
+}
+
+// Handler performs one job. A nil error means done; any other is an outcome
+// (see Discard, Kill, RetryIn, Park), by default a retry. ctx is cancelled, with a
+// cause, at the stop deadline, when fenced, and at the class's timeout.
+// The payload is the handler's own copy: what it changes there is seen by
+// inner middleware and the handler, never by the stored retry. Once the handler has
+// returned it must not be changed any more.
+type Handler interface {
+	Perform(ctx context.Context, p *Payload) error
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, p *Payload) error
+
+// Perform calls f.
+func (f HandlerFunc) Perform(ctx context.Context, p *Payload) error { return f(ctx, p) }
+
+// Middleware wraps a Handler. It is called once per class when the daemon is
+// built; the handler it returns is called for each job, concurrently. Not
+// calling next and returning nil means: job done.
+type Middleware func(next Handler) Handler
+
+// chain wraps h in mw; the first one is the outermost.
+func chain(h Handler, mw ...Middleware) Handler {
+	for _, wrap := range slices.Backward(mw) {
+		h = wrap(h)
+	}
+	return h
+}
+
+// Go runs f in a goroutine of the job that ctx belongs to. What the go statement
+// cannot do: a panic in f, or a runtime.Goexit, fails this job as a panic of its
+// handler would, and nothing else; every other job of the process goes on.
+//
+// The job has ended when its handler has returned and all its goroutines have:
+// only then is it acked or retried, and its slot free. The first failure, of a
+// goroutine or the handler, cancels the job's context with that failure as the
+// cause; the others should then end. The job's error is all of theirs, joined,
+// without those that only report this cancellation; a panic comes alone. An
+// outcome (Discard, Kill, RetryIn, Park) counts, whoever returns it.
+//
+// A goroutine that does not end keeps its job from ending: the job is then
+// unresponsive, or given up by a stop, as if the handler had not returned. After the job's end Go
+// starts nothing.
+//
+// With a ctx that belongs to no job, Go is the go statement, and an error of f
+// is lost.
+func Go(ctx context.Context, f func(ctx context.Context) error) {
+	g, ok := ctx.Value(jobctx.Goroutines{}).(interface {
+		Go(context.Context, func(context.Context) error)
+	})
+	if !ok {
+		go func() { _ = f(ctx) }()
+		return
+	}
+	g.Go(ctx, f)
 }

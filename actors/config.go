@@ -241,3 +241,11 @@ func def[T comparable](v *T, d T) {
 
 // Version is troupe's own version, shown by Sidekiq's UI and in logs.
 const Version = "0.1.0"
+
+// The orders in which a capsule takes from its queues, as package fetch has them.
+type (
+	// Strict empties each queue before it looks at the next; see fetch.Strict.
+	Strict = fetch.Strict
+	// Weighted gives each queue a chance by its weight; see fetch.Weighted.
+	Weighted = fetch.Weighted
+)

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
@@ -276,4 +277,8 @@ func (d *Daemon) Stats() Stats {
 		s.Fencings += c.fencings.Load()
 	}
 	return s
+}
+
+func init() {
+	door.Of = func(daemon any) door.Faults { return daemon.(*Daemon).env.System } //nolint:forcetypeassert // a bug of the testkit's
 }

@@ -105,7 +105,7 @@ func TestAFetchedJobStartsWithin5ms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				jobs := effort.Of(600, 3000)
+				jobs := effort.Of(200, 3000)
 				mem := testkit.NewMemory(t)
 				came := &arrivals{last: map[string]time.Time{}}
 				var mu sync.Mutex

@@ -104,10 +104,10 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 
 func TestAParkedJobComesBackUnchangedWhenItIsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &parker{times: 3, wait: 10 * time.Minute}
+		p := &parker{times: 3, wait: 2 * time.Minute}
 		k := testkit.Start(t, actors.Config{Registry: p.registry()}, testkit.Strict())
 		k.PushClass("Parker", []any{1}, client.Retry(1), client.Set("retry_count", 0), client.Set("failed_at", 1.5))
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(32*time.Minute), nil)
+		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(7*time.Minute), nil)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.runs) != 4 {

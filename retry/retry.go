@@ -3,6 +3,7 @@ package retry
 import (
 	"errors"
 	"math"
+	"math/bits"
 	"time"
 	"unicode/utf8"
 
@@ -258,4 +259,41 @@ func orDefault[T comparable](v, standard T) T {
 		return standard
 	}
 	return v
+}
+
+// maxWait bounds wait and jitter, to keep scores within dates that people and
+// programs can print: some 6,000 years. The formula reaches it at the 669th retry.
+const maxWait = 2e11
+
+// backoff returns Sidekiq's wait before the next attempt, in seconds and
+// without jitter; count is 0 after the first failure.
+//
+//	count⁴ + 15    15, 16, 31, 96, 271, … about 20 days in all for 25 retries
+func backoff(count int64) float64 {
+	n := float64(count)
+	return n*n*n*n + 15
+}
+
+// jitter returns whole seconds in [0, 10·(count+1)), so that jobs that failed
+// together do not come back together: the share of the range that random is of
+// all 64-bit numbers.
+func jitter(random uint64, count int64) float64 {
+	whole, _ := bits.Mul64(random, uint64(10*(count+1)))
+	return float64(whole)
+}
+
+// park puts the job off without a trace in its bytes. What leaves the schedule
+// set goes to the queue that the job names: only if that is not the one it was
+// fetched from (a job moved by hand, or without the field) is the field set.
+func (f *failure) park(d time.Duration) Decision {
+	wait := max(d, 0).Seconds()
+	dec := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
+	if f.m.Queue() == f.FetchedFrom {
+		return dec
+	}
+	f.m.SetString("queue", f.FetchedFrom)
+	if f.m.ValidUTF8() { // else it cannot be written back
+		dec.Payload = f.m.Bytes()
+	}
+	return dec
 }

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	_ "embed"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 // Config is what a Scheduler needs.
@@ -72,3 +74,16 @@ func (s *Scheduler) addTerm(lock, standby string, sets ...string) {
 		s.cursors[set] = &cursor{term: t, page: page{count: s.cfg.Batch, bytes: maxPage, whole: s.cfg.Batch}}
 	}
 }
+
+var (
+	//go:embed due.lua
+	dueSource string
+	//go:embed move.lua
+	moveSource string
+	//go:embed unread.lua
+	unreadSource string
+
+	dueScript    = script.New("sched.due", dueSource)
+	moveScript   = script.New("sched.move", moveSource)
+	unreadScript = script.New("sched.unread", unreadSource)
+)

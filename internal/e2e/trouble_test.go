@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/procs"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/testkit"
@@ -59,7 +60,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 			cpu := procs.CPU(t, p.PID())
 			time.Sleep(6 * time.Second) // the length of the trouble is what is tested
 			cpu = procs.CPU(t, p.PID()) - cpu
-			if limit := 900 * time.Millisecond; cpu > limit && !raceEnabled {
+			if limit := 900 * time.Millisecond; cpu > limit && !effort.Race {
 				t.Errorf("%s of CPU in 6 s of trouble", cpu)
 			}
 			if s.end != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -54,14 +55,23 @@ func wordsOf(set *token.FileSet, tree *ast.File, path string) (all []finding) {
 // bannedIn finds banned words in a name.
 func bannedIn(name string) (found []string) {
 	for _, part := range parts(name) {
-		for _, word := range banned {
-			if slices.Contains(forms(word), part) {
-				found = append(found, word)
-			}
+		if word, ok := bannedForms()[part]; ok {
+			found = append(found, word)
 		}
 	}
 	return found
 }
+
+// bannedForms leads from each form of a banned word to the word.
+var bannedForms = sync.OnceValue(func() map[string]string {
+	all := make(map[string]string)
+	for _, word := range banned {
+		for _, form := range forms(word) {
+			all[form] = word
+		}
+	}
+	return all
+})
 
 // forms are a word, its plural, and what a verb would have.
 func forms(word string) []string {

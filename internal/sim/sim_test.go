@@ -31,7 +31,7 @@ import (
 
 var (
 	seed    = flag.Int("sim.seed", 1, "first seed")
-	seeds   = flag.Int("sim.seeds", effort.Of(60, 500), "how many seeds")
+	seeds   = flag.Int("sim.seeds", effort.Of(30, 500), "how many seeds")
 	replays = flag.Int("sim.replays", 100, "how often a seed is replayed")
 	pending = flag.Bool("sim.pending", false, "list in the trace what is pending at each step")
 	part    = flag.Bool("sim.part", false, "run the seeds in this process")

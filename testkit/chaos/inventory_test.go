@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -61,7 +62,7 @@ func TestNothingLostTellsWhatIs(t *testing.T) {
 // Every reply of the daemon may be lost, and every command cut: nothing of the
 // jobs is, and none runs more often than faults hit it.
 func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range effort.Of(2, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := testkit.NewMemory(t)
@@ -84,7 +85,7 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 				k := testkit.Start(t, actors.Config{
 					Redis: faults.Client(), Registry: s.Registry(), Middleware: []troupe.Middleware{rec.Middleware}, Logger: zerolog.Nop(),
 				})
-				faults.AtRandom(seed, 0.1, chaos.Effect{Cut: true}, chaos.Effect{Cut: true, Applied: true}, chaos.Effect{Refuse: "BUSY Redis is busy"}, chaos.Effect{Delay: 30 * time.Millisecond})
+				faults.AtRandom(uint64(seed), 0.1, chaos.Effect{Cut: true}, chaos.Effect{Cut: true, Applied: true}, chaos.Effect{Refuse: "BUSY Redis is busy"}, chaos.Effect{Delay: 30 * time.Millisecond})
 				k.Await("all done", func() bool { return len(rec.Done(t)) == len(jids) })
 				faults.AtRandom(0, 0)
 				k.Await("all settled", k.Settled)

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -23,10 +24,7 @@ import (
 // is in which life and state, what each decider was asked with which counts, who
 // escalated, and whether the root gave up.
 func TestTreeEqualsItsModel(t *testing.T) {
-	want := 100_000
-	if raceEnabled {
-		want = 20_000 // ten times as slow; the run without -race has them all
-	}
+	want := effort.Of(10_000, 100_000)
 	steps := 0
 	for steps < want && !t.Failed() {
 		rapid.Check(t, func(rt *rapid.T) {

@@ -1,5 +1,0 @@
-//go:build race
-
-package supervised
-
-const raceEnabled = true
