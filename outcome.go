@@ -7,8 +7,9 @@ import (
 
 // Causes of a cancelled job context, read with context.Cause.
 var (
-	// ErrShutdown: the stop deadline has passed, the job is already back in its
-	// queue and will run again; whatever the handler does now is not recorded.
+	// ErrShutdown: the stop deadline has passed. The job is back in its queue, or
+	// is left to a rescuer if Redis is away; it will run again. What the handler
+	// returns now is not recorded.
 	ErrShutdown = errors.New("troupe: shutting down")
 
 	// ErrFenced: this process was taken for dead and another one has put the
@@ -20,8 +21,8 @@ var (
 )
 
 // OutcomeError is what a handler asks for beside plain success or failure. Make one with
-// Discard, Kill, RetryIn or Park; read one with errors.As. With none of the three it is a
-// failure, retried after Delay.
+// Discard, Kill, RetryIn or Park; read one with errors.As. Without Discard, Kill and Park the
+// job has failed and is retried after Delay.
 type OutcomeError struct {
 	Discard bool // not stored anywhere; death handlers run
 	Kill    bool // straight to the dead set

@@ -165,3 +165,67 @@ func TestAFetchThatFailedIsTriedWithLess(t *testing.T) {
 		k.Stop()
 	})
 }
+
+// stuck is a fetcher whose Take, once armed, does not return for a while.
+type stuck struct {
+	fetch.Fetcher
+	takes atomic.Int64 // those that hang
+	armed atomic.Bool
+}
+
+func (f *stuck) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
+	if f.armed.Swap(false) {
+		f.takes.Add(1)
+		time.Sleep(20 * time.Second)
+	}
+	return f.Fetcher.Take(ctx, n, acks)
+}
+
+// A process that was paused has jobs in its inbox that another process may have rescued.
+// The pause of the fetch goroutine stands for one of the whole process.
+func TestAJobThatHasWaitedForHalfALeaseIsNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r troupe.Registry
+		var ran []string
+		var long time.Time // when the long job ended
+		var early int
+		fetcher := &stuck{}
+		n := 0
+		troupe.HandleClass(&r, "Scripted", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error {
+			ran = append(ran, p.JID())
+			time.Sleep(50 * time.Microsecond)
+			if n++; n == 300 { // the look-ahead is up
+				fetcher.armed.Store(true)
+				for fetcher.takes.Load() == 0 && n == 300 {
+					time.Sleep(50 * time.Microsecond)
+				}
+				time.Sleep(16 * time.Second)
+				long = time.Now()
+			}
+			if !long.IsZero() && n > 300 && time.Since(long) < 3*time.Second {
+				early++
+			}
+			return nil
+		}))
+		mem := testkit.NewMemory(t)
+		k := testkit.Start(t, actors.Config{
+			Redis: mem.Client, Registry: &r, Capsules: []actors.Capsule{{
+				Concurrency: 1, Fetch: func(env fetch.Env) (_ fetch.Fetcher, err error) {
+					fetcher.Fetcher, err = fetch.NewReliable(env)
+					return fetcher, err
+				},
+			}},
+		})
+		want := push(k, 600, script.OK())
+		k.Await("all done", func() bool { return k.Stats().Processed == 600 })
+		k.Stop()
+		if early > 0 {
+			t.Errorf("%d jobs started that had been fetched 16 s before", early)
+		}
+		slices.Sort(ran)
+		slices.Sort(want)
+		if !slices.Equal(ran, want) {
+			t.Errorf("%d runs of %d jobs", len(ran), len(want))
+		}
+	})
+}

@@ -34,6 +34,7 @@ type capsule struct {
 	up      func() // called at the first start of the manager
 
 	announce sync.Once
+	maxAge   time.Duration // of a job in the inbox that is started; see newCapsule
 
 	mu      sync.Mutex
 	slots   []*slot
@@ -56,6 +57,9 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c := &capsule{
 		env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, slots: make([]*slot, cfg.Concurrency),
 	}
+	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
+	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
+	c.maxAge = d.cfg.Lease / 2
 	c.ahead = work.NewLookAhead(cfg.FetchBytes)
 	c.settler = work.NewSettler(c.env, c, &c.mu)
 	c.runs = &run.Env{

@@ -227,7 +227,7 @@ func (c *capsule) giveBackStale(back []*work.Item) {
 	for _, m := range c.takeBack(back) {
 		select {
 		case <-m.Done:
-		case <-m.Parked: // refused: it waits apart
+		case <-m.Refused:
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (c *capsule) requeueQueue(ws []*work.Item) {
 			c.drain.add(func(r *DrainReport) { r.Requeued = append(r.Requeued, jobs...) })
 			c.events.tell(func() Event { return JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs} })
 			c.Settled(ws...)
-			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(ws)).Msg("requeued the jobs that were still running")
+			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(back)).Msg("requeued the jobs that were still running")
 			return
 		}
 		if !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].Unit.Queue), try) {

@@ -189,7 +189,7 @@ func (d *Daemon) hardStop() {
 		return true
 	})
 	if !ended {
-		d.env.Log.Error().Msg("a fetch call did not end; what it still takes stays in its private place")
+		d.env.Log.Error().Msg("a fetch call did not end; what it still takes is left to a rescuer")
 	}
 	// 2. Requeue before cancelling: a job that runs twice is better than one
 	// that is lost. Taking a unit out of the ledger decides its outcome.

@@ -107,9 +107,6 @@ func (k *worker) loop() {
 		if w == nil {
 			return
 		}
-		if now.IsZero() {
-			now = time.Now()
-		}
 		var again bool
 		if now, again = k.c.runs.Execute(w, k, now); !again {
 			return
@@ -129,7 +126,18 @@ func (k *worker) next(now *time.Time) *work.Item {
 			return nil
 		}
 		if len(c.inbox) > 0 {
+			if now.IsZero() {
+				*now = time.Now()
+			}
 			w := c.inbox[0]
+			if w.Age(*now) > c.maxAge {
+				back := c.inbox
+				c.inbox = nil
+				c.mu.Unlock()
+				c.takeBack(back) // which tells whether they are still ours
+				c.mu.Lock()
+				continue
+			}
 			c.inbox[0] = nil
 			c.inbox = c.inbox[1:]
 			if !c.ledger.IsOpen(w) { // taken from this process while it waited

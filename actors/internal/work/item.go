@@ -48,5 +48,12 @@ const (
 	gone                   // settled, or no longer ours
 )
 
+// Age is how long ago w was fetched, by the wall clock or by the monotonic clock, whichever
+// shows more time: the wall clock may be set, and the other one stands still while the
+// machine is suspended.
+func (w *Item) Age(now time.Time) time.Duration {
+	return max(now.Sub(w.Fetched), now.Round(0).Sub(w.Fetched.Round(0)))
+}
+
 // Gone tells whether w is settled, or somebody else's.
 func (w *Item) Gone() bool { return w.state.Load() == gone }

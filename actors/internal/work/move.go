@@ -17,8 +17,8 @@ type Move struct {
 	// panic or Goexit in it costs nobody else.
 	Then func()
 
-	Done   chan struct{} // closed when Result or Err is set; nil with Then
-	Parked chan struct{} // closed when Redis has refused it, and it waits apart; nil with Then
+	Done    chan struct{} // closed when Result or Err is set; nil with Then
+	Refused chan struct{} // closed when Redis has refused it, and it is tried again later; nil with Then
 
 	over bool // in Redis; guarded by the settler
 }
@@ -26,7 +26,7 @@ type Move struct {
 // NewMove makes a Move that is waited for.
 func NewMove(w *Item, m fetch.Move) *Move {
 	m.Unit = w.Unit
-	return &Move{Item: w, Move: m, Done: make(chan struct{}), Parked: make(chan struct{})}
+	return &Move{Item: w, Move: m, Done: make(chan struct{}), Refused: make(chan struct{})}
 }
 
 // Stored tells whether a move that is over came into Redis by our hand.

@@ -211,7 +211,7 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 	for _, m := range moves {
 		err := s.write([]*Move{m})
 		if redisconn.Classify(err) == redisconn.Command {
-			s.park(m)
+			s.setAside(m)
 		} else if err != nil {
 			return err
 		}
@@ -219,32 +219,32 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 	return nil
 }
 
-// parkTime is the wait between two tries with a move that Redis refuses.
-const parkTime = time.Second
+// asideTime is the wait between two tries with a move that Redis refuses.
+const asideTime = time.Second
 
-// park takes a refused move off the list for a while. Its job's slot need not
+// setAside takes a refused move off the list for a while. Its job's slot need not
 // wait for it.
-func (s *Settler) park(m *Move) {
+func (s *Settler) setAside(m *Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
 	s.moves = slices.DeleteFunc(s.moves, func(o *Move) bool { return o == m })
-	if m.Parked != nil {
+	if m.Refused != nil {
 		select {
-		case <-m.Parked:
+		case <-m.Refused:
 		default:
-			close(m.Parked)
+			close(m.Refused)
 		}
 	}
 	s.refused = append(s.refused, m)
 	if len(s.refused) == 1 {
-		time.AfterFunc(parkTime, s.unpark)
+		time.AfterFunc(asideTime, s.tryRefused)
 	}
 }
 
-func (s *Settler) unpark() {
+func (s *Settler) tryRefused() {
 	s.mu.Lock()
 	s.moves = append(s.moves, s.refused...)
 	s.refused = nil

@@ -1,6 +1,8 @@
 package testdata
 
 import (
+	"context"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 )
@@ -10,3 +12,12 @@ var (
 	options *redis.Options
 	overdue []ChargeCard
 )
+
+// ChargeAll are the arguments of an iterable job.
+type ChargeAll struct{ Accounts []int64 }
+
+// Class is its name.
+func (ChargeAll) Class() string { return "ChargeAll" }
+
+// chargeOne charges an account.
+func chargeOne(context.Context, int64) error { return nil }
