@@ -1,5 +1,6 @@
 # make check is what CI runs, make test the tests alone. make check-long repeats with the race
-# detector what the others bound there, vets for all systems, and takes ten times the seeds: an hour or so.
+# detector what the others bound there, vets for all systems, takes ten times the
+# seeds, and runs each benchmark once: an hour or so.
 .PHONY: check check-long test lint sim chaos fuzz bench bench-report microbench setup example
 
 check: lint test sim
@@ -9,6 +10,7 @@ check-long: TIMEOUT = 2h
 check-long: SEEDS = 10000
 check-long: export SYSTEMS = windows darwin freebsd
 check-long: lint test sim
+	go test -timeout 30m -run '^$$' -bench . -benchtime 1x ./... >/dev/null # benchmarks must keep running
 
 # Real parts: on Debian the missing ones are installed; elsewhere the tests that
 # need them say so and are skipped, unless TROUPE_NO_SKIP is set.
