@@ -56,7 +56,7 @@ func decide(log zerolog.Logger) func(supervisor.Failure) supervisor.Directive {
 	}
 }
 
-// Probation escalates the first failure of an actor until a time: a deployment
+// Probation escalates every failure of an actor before Until, so that a deployment
 // whose actors crash ends at once with exit code 70, and can be rolled back.
 // Afterwards its Strategy decides.
 type Probation struct {
