@@ -37,6 +37,10 @@ type State struct {
 	// the API of Sidekiq up to 6.4.1.
 	WorkersKey bool
 
+	// Extra are further fields of the process, for a system that reads them, too: then the
+	// beat is in whole seconds, and what a dead process leaves stays for five leases.
+	Extra map[string]string
+
 	Tree []byte // the supervision tree, as JSON; nil: not told
 }
 
@@ -103,16 +107,21 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 		}
 		p.SAdd(ctx, keys.Processes, id)
 		existed = p.Exists(ctx, id)
-		p.HSet(ctx, id,
+		fields := []any{
 			"info", s.Info.JSON(),
 			"concurrency", s.Info.Concurrency(),
 			"busy", len(s.Work),
-			"beat", scores.AppendTime(nil, s.Now, false),
+			"beat", s.beat(),
 			"rtt_us", rtt.Microseconds(),
 			"quiet", strconv.FormatBool(s.Quiet),
 			"rss", s.RSS,
-		)
-		p.Expire(ctx, id, Lease)
+		}
+		life := Lease
+		for name, value := range s.Extra {
+			fields, life = append(fields, name, value), 5*Lease
+		}
+		p.HSet(ctx, id, fields...)
+		p.Expire(ctx, id, life)
 		signals = p.RPopCount(ctx, keys.Signals(id), maxSignals)
 		own = p.Len()
 		for _, add := range with {
@@ -129,6 +138,14 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 		b.trip = time.Since(sent)
 	}
 	return Result{Existed: existed.Val() > 0, Signals: signals.Val(), RTT: rtt}, nil
+}
+
+// beat is the time of the beat.
+func (s *State) beat() []byte {
+	if len(s.Extra) > 0 {
+		return strconv.AppendInt(nil, s.Now.Unix(), 10)
+	}
+	return scores.AppendTime(nil, s.Now, false)
 }
 
 // publishWork replaces the hash of running jobs; an idle process has none.

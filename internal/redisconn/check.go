@@ -50,13 +50,14 @@ var keyTypes = []struct{ key, want string }{
 // is compatible with), and the fixed keys have their types (*KeyTypeError, all
 // of them joined). warnings are sentences for the log: a maxmemory policy that
 // may evict jobs, or that the server does not let us ask. A server that answers
-// INFO without a version or a policy, as an embedded one does, passes silently.
-func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, err error) {
+// INFO without a version or a policy, as an embedded one does, passes silently. names
+// are what the systems that are in use call the keys; none is Sidekiq alone.
+func Check(ctx context.Context, rdb redis.UniversalClient, names ...func(key string) string) (warnings []string, err error) {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		if warnings, err = checkCluster(ctx, cluster); err != nil {
 			return warnings, err
 		}
-		return warnings, checkKeys(ctx, rdb)
+		return warnings, checkKeys(ctx, rdb, names)
 	}
 	addr := Addr(rdb)
 	switch err := rdb.Ping(ctx).Err(); {
@@ -82,7 +83,7 @@ func Check(ctx context.Context, rdb redis.UniversalClient) (warnings []string, e
 		warnings = append(warnings, fmt.Sprintf("redis at %s does not tell its version and "+
 			"maxmemory-policy (%v): expected %s or newer, and noeviction", addr, err, MinVersion))
 	}
-	return warnings, checkKeys(ctx, rdb)
+	return warnings, checkKeys(ctx, rdb, names)
 }
 
 func pingError(addr string, err error) error {
@@ -99,25 +100,35 @@ func pingError(addr string, err error) error {
 	}
 }
 
-func checkKeys(ctx context.Context, rdb redis.UniversalClient) error {
-	types := make([]*redis.StatusCmd, len(keyTypes))
+func checkKeys(ctx context.Context, rdb redis.UniversalClient, names []func(string) string) error {
+	var asked []string
+	for _, k := range keyTypes {
+		if len(names) == 0 {
+			asked = append(asked, k.key)
+		}
+		for _, name := range names {
+			asked = append(asked, name(k.key))
+		}
+	}
+	types := make([]*redis.StatusCmd, len(asked))
 	// The error of the pipeline is that of its first failed command.
 	_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, k := range keyTypes {
-			types[i] = p.Type(ctx, k.key)
+		for i, key := range asked {
+			types[i] = p.Type(ctx, key)
 		}
 		return nil
 	})
 	var faults []error
-	for i, k := range keyTypes {
+	for i, key := range asked {
+		want := keyTypes[i/max(1, len(names))].want
 		found, err := types[i].Result()
 		switch Classify(err) {
 		case None:
-			if found != k.want && found != "none" {
-				faults = append(faults, &KeyTypeError{Key: k.key, Found: found, Want: k.want})
+			if found != want && found != "none" {
+				faults = append(faults, &KeyTypeError{Key: key, Found: found, Want: want})
 			}
 		case Outage, Local:
-			return fmt.Errorf("ask redis for the type of key %q: %w", k.key, err)
+			return fmt.Errorf("ask redis for the type of key %q: %w", key, err)
 		default: // not allowed to ask: the first use will tell
 		}
 	}

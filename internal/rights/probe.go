@@ -25,7 +25,8 @@ import (
 // Daemon is what the needed rights depend on.
 type Daemon struct {
 	Identity string
-	Queues   []string // of all capsules, bare names
+	Queues   []string // of the capsules of Sidekiq, bare names; none without one
+	Others   []Other  // other systems
 
 	Reliable bool // a capsule fetches with fetch.NewReliable
 	Basic    bool // a capsule fetches with fetch.NewBasic
@@ -33,6 +34,12 @@ type Daemon struct {
 	Metrics  bool // metrics are on
 
 	onCluster bool
+}
+
+// Other is a system that keeps what Sidekiq has in its keys under other names.
+type Other struct {
+	Queues []string
+	Key    func(key string) string
 }
 
 // Error is a user who may not do what the daemon needs.
@@ -163,13 +170,33 @@ func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind
 			a.commands = append(a.commands, answer[command]{c, c.name, []*redis.Cmd{p.Do(ctx, c.words()...)}})
 		}
 	}
+	askKeys := func(n *names, list []string) {
+		for _, key := range list { // EVALSHA reads and writes; it may be missing itself
+			a.keys = append(a.keys, answer[names]{n, key, []*redis.Cmd{
+				p.Do(ctx, "EVALSHA", noScript, 1, key), p.Do(ctx, "EXISTS", key), p.Do(ctx, "EXPIRE", key, "x"),
+			}})
+		}
+	}
 	for i := range keyNames {
-		if n := &keyNames[i]; n.only&^is == 0 {
-			for _, key := range n.list(d) { // EVALSHA reads and writes; it may be missing itself
-				a.keys = append(a.keys, answer[names]{n, key, []*redis.Cmd{
-					p.Do(ctx, "EVALSHA", noScript, 1, key), p.Do(ctx, "EXISTS", key), p.Do(ctx, "EXPIRE", key, "x"),
-				}})
+		n := &keyNames[i]
+		if n.only&^is != 0 {
+			continue
+		}
+		if n.own || len(d.Queues) > 0 || len(d.Others) == 0 {
+			askKeys(n, n.list(d))
+		}
+		for _, other := range d.Others {
+			if n.own {
+				break
 			}
+			there, of := *n, *d
+			there.rule, of.Queues = other.Key(n.rule), other.Queues
+			list := n.list(&of)
+			renamed := make([]string, len(list))
+			for i, key := range list {
+				renamed[i] = other.Key(key)
+			}
+			askKeys(&there, renamed)
 		}
 	}
 	for i := range channelNames {

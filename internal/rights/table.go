@@ -123,6 +123,7 @@ var commands = []command{
 // names is a set of keys or of channels.
 type names struct {
 	rule string // the pattern that covers all of them
+	own  bool   // they are the process's, of no system
 	only kind
 	why  string
 	list func(d *Daemon) []string
@@ -135,15 +136,18 @@ var keyNames = []names{
 	{rule: keys.Retry, list: fixed(keys.Retry)},
 	{rule: keys.Schedule, list: fixed(keys.Schedule)},
 	{rule: keys.Dead, list: fixed(keys.Dead)},
-	{rule: keys.Processes, list: fixed(keys.Processes)},
-	{rule: keys.ProcessCleanup, list: fixed(keys.ProcessCleanup)},
+	{rule: keys.Processes, own: true, list: fixed(keys.Processes)},
+	{rule: keys.ProcessCleanup, own: true, list: fixed(keys.ProcessCleanup)},
 	{rule: "stat:*", list: fixed(keys.StatProcessed, keys.StatFailed, keys.StatProcessed+":2026-01-31", keys.StatFailed+":2026-01-31")},
-	{rule: "*:*:*", list: func(d *Daemon) []string { // HOST:PID:NONCE
+	{rule: "*:*:*", own: true, list: func(d *Daemon) []string { // HOST:PID:NONCE
 		return []string{d.Identity, keys.Work(d.Identity), keys.Workers(d.Identity), keys.Signals(d.Identity)}
 	}},
-	{rule: "it-*", only: iterable, list: fixed(keys.Iteration("0123456789abcdef01234567"))},
+	{rule: "it-*", own: true, only: iterable, list: fixed(keys.Iteration("0123456789abcdef01234567"))},
 	{rule: "troupe:*", list: func(d *Daemon) []string {
-		return []string{keys.Rescue, keys.Flushed(d.Identity), keys.Measured(d.Identity), keys.Tree(d.Identity)}
+		return []string{keys.Rescue, keys.Flushed(d.Identity)}
+	}},
+	{rule: "troupe:*", own: true, list: func(d *Daemon) []string {
+		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity)}
 	}},
 	{rule: "troupe:*", list: func(d *Daemon) (list []string) {
 		id := d.fetcher()
@@ -167,9 +171,9 @@ var keyNames = []names{
 	}},
 	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects, keys.ClusterUnreadable)},
 
-	{rule: "j|*", only: metrics, why: unmeasure, list: fixed(keys.Counters7(early), keys.Counters8(early), keys.TenMinutes8(early))},
-	{rule: "h|*", only: metrics, why: unmeasure, list: fixed(keys.Histogram8("Job", early))},
-	{rule: "*-[0-9][0-9]-[0-9][0-9]:*", only: metrics, why: unmeasure, list: fixed(keys.Histogram7("Job", early))},
+	{rule: "j|*", own: true, only: metrics, why: unmeasure, list: fixed(keys.Counters7(early), keys.Counters8(early), keys.TenMinutes8(early))},
+	{rule: "h|*", own: true, only: metrics, why: unmeasure, list: fixed(keys.Histogram8("Job", early))},
+	{rule: "*-[0-9][0-9]-[0-9][0-9]:*", own: true, only: metrics, why: unmeasure, list: fixed(keys.Histogram7("Job", early))},
 }
 
 var channelNames = []names{

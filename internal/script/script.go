@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keyspace"
 )
 
 // Script is one Lua script. It is safe for concurrent use.
@@ -71,7 +73,7 @@ func (s *Script) Flat(ctx context.Context, c redis.UniversalClient, args []any) 
 	reply, err := flat(ctx, c, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", s.src
-		reply, err = flat(ctx, c, args)
+		reply, err = flat(keyspace.Mapped(ctx), c, args)
 	}
 	return reply, err
 }
