@@ -15,8 +15,6 @@ import (
 type beats struct {
 	turn    chan struct{} // held by whoever talks to Redis for the heartbeat: one at a time, and none after the end
 	ended   bool          // guarded by turn
-	flusher *beat.Flusher // guarded by turn
-	counted beat.Counts   // what it has been told of so far; guarded by turn
 	metrics *beat.Metrics // flushed in turn; nil if off
 	beater  beat.Beater   // guarded by turn
 	latency beat.Latency  // guarded by turn
@@ -30,8 +28,7 @@ var dialects = map[string]beat.Dialects{
 
 func newBeats(identity string, metrics string) beats {
 	return beats{
-		turn: make(chan struct{}, 1), flusher: beat.NewFlusher(identity),
-		metrics: beat.NewMetrics(identity, dialects[metrics]),
+		turn: make(chan struct{}, 1), metrics: beat.NewMetrics(identity, dialects[metrics]),
 	}
 }
 
@@ -82,17 +79,11 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 
 // flush writes the counters and the job metrics; what fails is kept for the next time.
 func (d *Daemon) flush(ctx context.Context) error {
-	var n beat.Counts
-	for _, c := range d.capsules {
-		n.Processed += int64(c.runs.Processed.Load())
-		n.Failed += int64(c.runs.Failed.Load())
-	}
-	last := d.beats.counted
-	d.beats.counted = n
-	n.Processed, n.Failed = n.Processed-last.Processed, n.Failed-last.Failed
 	now := time.Now()
-	if err := d.beats.flusher.Flush(ctx, d.env.Redis, n, now); err != nil {
-		return err
+	for _, s := range d.systems {
+		if err := s.flush(ctx, now); err != nil {
+			return err
+		}
 	}
 	err := d.beats.metrics.Flush(ctx, d.env.Redis, now)
 	if refused, ok := errors.AsType[*beat.RefusedError](err); ok { // a beat does not fail for this
@@ -104,6 +95,11 @@ func (d *Daemon) flush(ctx context.Context) error {
 
 func (d *Daemon) beatState() beat.State {
 	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.quieting.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
+	for _, sys := range d.systems {
+		if sys.wire.Beat != nil {
+			s.Extra = sys.wire.Beat
+		}
+	}
 	for _, c := range d.capsules {
 		for i, w := range c.working() {
 			ref := refOf(w)
@@ -140,8 +136,13 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 	d.beats.do(ctx, func() {
 		d.beats.ended = true
 		if err := d.flush(ctx); err != nil {
-			d.env.Log.Warn().Err(err).Int64("processed", d.beats.flusher.Held().Processed).
-				Int64("failed", d.beats.flusher.Held().Failed).Msg("the last statistics could not be written")
+			var held beat.Counts
+			for _, s := range d.systems {
+				h := s.flusher.Held()
+				held.Processed, held.Failed = held.Processed+h.Processed, held.Failed+h.Failed
+			}
+			d.env.Log.Warn().Err(err).Int64("processed", held.Processed).
+				Int64("failed", held.Failed).Msg("the last statistics could not be written")
 		}
 		if err := beat.Clear(ctx, d.env.Redis, d.env.Identity); err != nil {
 			d.env.Log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")

@@ -29,6 +29,7 @@ type capsule struct {
 	ledger  work.Ledger
 	settler *work.Settler
 	runs    *run.Env
+	system  *system
 	events  *events
 	drain   *drain
 	up      func() // called at the first start of the manager
@@ -54,8 +55,12 @@ type capsule struct {
 }
 
 func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
+	s, err := d.systemOf(cfg.Wire)
+	if err != nil {
+		return nil, err
+	}
 	c := &capsule{
-		env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, slots: make([]*slot, cfg.Concurrency),
+		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, slots: make([]*slot, cfg.Concurrency),
 	}
 	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
@@ -65,7 +70,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
 		Classes: run.Classes(d.cfg.Registry, d.beats.metrics, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
-		Policy:  d.policy, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
+		Policy:  s.policy, Parse: s.wire.Parse, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: int64(heldBackFactor * cfg.Concurrency), Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
@@ -74,7 +79,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		c.slots[i] = &slot{index: i, path: path, labels: run.Labels(path)}
 	}
 	f, err := cfg.Fetch(fetch.Env{
-		Redis: d.env.Redis, OnClient: d.cfg.OnClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
+		Redis: s.redis, OnClient: s.onClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
 		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.env.Log.With().Str("capsule", cfg.Name).Logger(),
 		Fenced: c.ledger.Fence,
 	})
@@ -82,6 +87,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c.fetcher = f
+	s.capsules = append(s.capsules, c)
 	return c, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/wire"
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
@@ -162,6 +163,9 @@ type Capsule struct {
 	// while its goroutine goes on. 0 keeps the slot until it ends.
 	MaxUnresponsive int
 
+	// Wire is the system that the jobs of this capsule belong to, if not Sidekiq: one of the
+	// packages below wire makes it. Its queues are those of that system. nil means Sidekiq.
+	Wire *wire.Wire
 	// Fetch makes the fetcher; nil means fetch.NewReliable.
 	Fetch fetch.Factory
 	// Strategy supervises the fetcher and the processors; nil means

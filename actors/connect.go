@@ -4,12 +4,10 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
-	"github.com/troupehq/troupe/sched"
 )
 
 // blockTime is the longest blocking command of the fetchers.
@@ -32,19 +30,24 @@ func redisOptions(cfg Config) redisconn.Need {
 	}
 }
 
-func (d *Daemon) schedConfig(c *client.Client) sched.Config {
-	return sched.Config{
-		Redis: d.env.Redis, Client: c, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
-		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
-	}
-}
-
 // needs is what the rights that the daemon needs depend on. A fetcher of somebody
 // else's needs what it needs.
 func (d *Daemon) needs() rights.Daemon {
 	n := rights.Daemon{Identity: d.env.Identity, Metrics: d.cfg.Metrics != "off"}
+	for _, s := range d.systems {
+		if s.wire.Key == nil {
+			continue
+		}
+		other := rights.Other{Key: s.wire.Key}
+		for _, c := range s.capsules {
+			other.Queues = append(other.Queues, queues.Names(c.cfg.Queues)...)
+		}
+		n.Others = append(n.Others, other)
+	}
 	for _, k := range d.cfg.Capsules {
-		n.Queues = append(n.Queues, queues.Names(k.Queues)...)
+		if k.Wire == nil || k.Wire.Key == nil {
+			n.Queues = append(n.Queues, queues.Names(k.Queues)...)
+		}
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
 		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)
 	}

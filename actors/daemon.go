@@ -14,17 +14,13 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/turn"
-	"github.com/troupehq/troupe/retry"
-	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -35,10 +31,7 @@ type Daemon struct {
 	env  *env.Env
 	info beat.Info
 
-	policy retry.Policy
-	sched  *sched.Scheduler
-	rescue rescue.Rescuer
-
+	systems  []*system
 	capsules []*capsule
 
 	endSettle    context.CancelFunc // ends env.Settling
@@ -100,11 +93,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	d := &Daemon{
-		cfg: cfg,
-		policy: retry.Policy{
-			MaxRetries: cfg.MaxRetries, Timestamps: cfg.Timestamps,
-			DeadMax: cfg.DeadMax, DeadTimeout: cfg.DeadTimeout,
-		},
+		cfg:   cfg,
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -119,23 +108,15 @@ func New(cfg Config) (*Daemon, error) {
 	d.env.Settling, d.endSettle = context.WithCancel(context.Background())
 	d.deaths = d.newDeaths()
 	d.beats = newBeats(identity, cfg.Metrics)
-	pusher := client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
-	d.sched = sched.New(d.schedConfig(pusher))
-	if d.rescue, err = rescue.New(rescue.Config{
-		Redis: own, Lease: cfg.Lease, Identity: d.env.Identity, Logger: cfg.Logger, Policy: d.poisonPolicy(), Window: cfg.Poison.Within,
-	}); err != nil {
-		_ = own.Close()
-		return nil, fmt.Errorf("config: %w", err)
-	}
 	for _, k := range cfg.Capsules {
 		c, err := newCapsule(d, k)
 		if err != nil {
-			_ = own.Close()
+			d.disconnect()
 			return nil, fmt.Errorf("config: capsule %s: %w", k.Name, err)
 		}
 		d.capsules = append(d.capsules, c)
 	}
-	d.isolation = isolation{env: d.env, capsules: d.capsules, rescue: d.rescue, quieting: &d.quieting}
+	d.isolation = isolation{env: d.env, capsules: d.capsules, quieting: &d.quieting}
 	d.info = d.beatInfo(hostname, pid)
 	return d, nil
 }
@@ -189,7 +170,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 }
 
 func (d *Daemon) boot(ctx context.Context) error {
-	warnings, err := redisconn.Check(ctx, d.env.Redis)
+	var names []func(string) string
+	for _, s := range d.systems {
+		names = append(names, s.key)
+	}
+	warnings, err := redisconn.Check(ctx, d.env.Redis, names...)
 	if err != nil {
 		return err
 	}
@@ -219,9 +204,17 @@ func (d *Daemon) abort() {
 	d.state = phaseEnded
 	d.mu.Unlock()
 	d.endSettle()
-	_ = d.env.Redis.Close()
+	d.disconnect()
 	d.events.end(time.Now().Add(endTime))
 	close(d.ended)
+}
+
+// disconnect closes the daemon's own connections.
+func (d *Daemon) disconnect() {
+	for _, s := range d.systems {
+		_ = s.close(d)
+	}
+	_ = d.env.Redis.Close()
 }
 
 // managerUp counts the managers that have started.

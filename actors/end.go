@@ -57,7 +57,7 @@ func (d *Daemon) end() {
 	d.env.Log.Info().Object("drain", d.Report()).Msg("stopped")
 	closing, cancel := context.WithDeadline(context.Background(), then)
 	defer cancel()
-	if err := within(closing, func() { _ = d.env.Redis.Close() }); err != nil {
+	if err := within(closing, d.disconnect); err != nil {
 		joblog.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
 	}
 	for _, s := range subscribers {

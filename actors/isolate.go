@@ -13,7 +13,6 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
-	"github.com/troupehq/troupe/internal/rescue"
 )
 
 const (
@@ -33,7 +32,6 @@ const (
 type isolation struct {
 	env      *env.Env
 	capsules []*capsule
-	rescue   rescue.Rescuer
 	quieting *atomic.Bool
 	running  atomic.Bool // suspects run, or are about to
 }
@@ -136,7 +134,7 @@ func (o *isolation) runOne(c *capsule) bool {
 	}
 	own := w.ByItself.Load()
 	if own && !w.Again.Load() && ended() {
-		o.clearSuspect(w)
+		o.clearSuspect(c, w)
 	}
 	return own
 }
@@ -196,10 +194,10 @@ func (c *capsule) takeSuspect() *work.Item {
 
 // clearSuspect forgets that the process died under a job that has ended by itself
 // since. A crash before this leaves the count to run out.
-func (o *isolation) clearSuspect(w *work.Item) {
+func (o *isolation) clearSuspect(c *capsule, w *work.Item) {
 	ctx, cancel := o.env.Call()
 	defer cancel()
-	if err := o.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
+	if err := c.system.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
 		joblog.Err(o.env.Log.Warn().Str("jid", cut.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

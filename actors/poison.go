@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/retry"
 )
 
 // Poison says what is done about jobs that take their process down. The zero
@@ -34,9 +35,9 @@ func (p Poison) withDefaults() Poison {
 }
 
 // poisonPolicy decides where what dead processes had in progress goes.
-func (d *Daemon) poisonPolicy() *poison.Policy {
+func (d *Daemon) poisonPolicy(r retry.Policy) *poison.Policy {
 	p := &poison.Policy{
-		Limits: poison.Limits(d.cfg.Poison), Retry: d.policy, Registry: d.cfg.Registry, Log: d.env.Log, Actor: rescuerPart,
+		Limits: poison.Limits(d.cfg.Poison), Retry: r, Registry: d.cfg.Registry, Log: d.env.Log, Actor: rescuerPart,
 	}
 	if d.cfg.Recovery != nil {
 		p.Callback = poison.NewCallback(d.cfg.Recovery)

@@ -31,22 +31,42 @@ const thorough = 12
 type poller struct {
 	*supervised.Loops
 	env      *env.Env
-	sched    *sched.Scheduler
-	interval time.Duration  // Config.PollInterval
-	each     time.Duration  // Config.PollIntervalPerProcess
-	failing  [2]atomic.Bool // of pollSets
+	sets     []*dueSet
+	interval time.Duration // Config.PollInterval
+	each     time.Duration // Config.PollIntervalPerProcess
 }
 
-var pollSets = [2]string{keys.Retry, keys.Schedule}
+// dueSet is a set of a system, and the loop that serves it.
+type dueSet struct {
+	sched   *sched.Scheduler
+	set     string // "retry" or "schedule"
+	key     string // what the system calls it
+	loop    int
+	failing atomic.Bool
+}
 
-// firstSet is the loop that serves the first of the pollSets; that of the second is next.
-const firstSet = 2
-
-func newPoller(e *env.Env, s *sched.Scheduler, cfg *Config) *poller {
-	p := &poller{env: e, sched: s, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess}
-	p.Loops = supervised.NewLoops(e.Settling, e.System, pollerPart, p.poll, p.lead,
-		func(l *supervised.Loop) { p.serve(l, 0) }, func(l *supervised.Loop) { p.serve(l, 1) }) // from firstSet on
+func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
+	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess}
+	loops := []func(*supervised.Loop){p.poll}
+	for _, s := range systems {
+		var own []*dueSet
+		loops = append(loops, func(l *supervised.Loop) { p.lead(l, s.sched, own) })
+		for _, set := range []string{keys.Retry, keys.Schedule} {
+			d := &dueSet{sched: s.sched, set: set, key: s.key(set), loop: len(loops)}
+			loops = append(loops, func(l *supervised.Loop) { p.serve(l, d) })
+			own = append(own, d)
+		}
+		p.sets = append(p.sets, own...)
+	}
+	p.Loops = supervised.NewLoops(e.Settling, e.System, pollerPart, loops...)
 	return p
+}
+
+// wake has sets looked at.
+func (p *poller) wake(sets []*dueSet) {
+	for _, d := range sets {
+		p.Wake(d.loop)
+	}
 }
 
 func (p *poller) Receive(ctx actor.Context) {
@@ -55,11 +75,17 @@ func (p *poller) Receive(ctx actor.Context) {
 	case quiet:
 		ctx.Stop(ctx.Self())
 	case *actor.Restarting, *actor.Stopping:
-		p.env.Outage.Leave(pollerPart, pollerPart+"/"+keys.Retry, pollerPart+"/"+keys.Schedule)
+		p.env.Outage.Leave(pollerPart)
+		for _, d := range p.sets {
+			p.env.Outage.Leave(d.part())
+		}
 	}
 }
 
-// poll has both sets looked at, now and then.
+// part is what an outage shows of the set.
+func (d *dueSet) part() string { return pollerPart + "/" + d.key }
+
+// poll has all sets looked at, now and then.
 func (p *poller) poll(l *supervised.Loop) {
 	random := func() *rand.Rand { return jitter.Rand(p.env.Identity, "poll") }
 	var cleaned time.Time // the last look for dead processes
@@ -70,38 +96,38 @@ func (p *poller) poll(l *supervised.Loop) {
 			p.cleanUp(l.Context)
 		}
 		wait = jitter.PollInterval(max(p.processes(l.Context), 1), p.interval, p.each, random())
-		p.Wake(firstSet, firstSet+1)
+		p.wake(p.sets)
 	}
 }
 
 // lead waits for the leader's lock and leads. What the leader finds to be due is promoted;
 // what has just failed waits for its next try.
-func (p *poller) lead(l *supervised.Loop) {
+func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 	for {
-		err := p.sched.Lead(l.Context, func(set string) {
-			for i := range pollSets {
-				if pollSets[i] == set && !p.failing[i].Load() {
-					p.Wake(firstSet + i)
+		err := s.Lead(l.Context, func(set string) {
+			for _, d := range sets {
+				if d.set == set && !d.failing.Load() {
+					p.Wake(d.loop)
 				}
 			}
 		})
 		if l.Context.Err() == nil && redisconn.Classify(err) == redisconn.Command {
 			p.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
-		p.Wake(firstSet, firstSet+1) // is Redis away? then its return is noticed by the next try
+		p.wake(sets) // is Redis away? then its return is noticed by the next try
 		if !l.Rest(p.env.Backoff("lead", 1)) {
 			return
 		}
 	}
 }
 
-// serve promotes what is due in set i whenever it is woken, and tries once a second after
+// serve promotes what is due in a set whenever it is woken, and tries once a second after
 // a failure, as a fetch does.
-func (p *poller) serve(l *supervised.Loop, i int) {
+func (p *poller) serve(l *supervised.Loop, d *dueSet) {
 	const never = time.Duration(-1)
 	for wait := never; l.Sleep(wait); {
-		got, ok := p.promote(l.Context, pollSets[i])
-		p.failing[i].Store(!ok)
+		got, ok := p.promote(l.Context, d)
+		d.failing.Store(!ok)
 		switch {
 		case !ok:
 			wait = time.Second
@@ -127,19 +153,19 @@ func (p *poller) cleanUp(ctx context.Context) {
 func (p *poller) processes(ctx context.Context) int {
 	call, cancel := env.Within(ctx)
 	defer cancel()
-	n, err := p.sched.Processes(call)
+	n, err := p.sets[0].sched.Processes(call)
 	if err == nil {
 		p.env.Outage.OK(pollerPart)
 	}
 	return n
 }
 
-// promote moves one batch of due members of set.
-func (p *poller) promote(ctx context.Context, set string) (sched.Promoted, bool) {
-	got, err := p.sched.Promote(ctx, set)
+// promote moves one batch of due members of a set.
+func (p *poller) promote(ctx context.Context, d *dueSet) (sched.Promoted, bool) {
+	got, err := d.sched.Promote(ctx, d.set)
 	// A part of its own for each set: where Redis only refuses writes, the look at
 	// an empty set succeeds, and must not ring for the other one again and again.
-	part := pollerPart + "/" + set
+	part := d.part()
 	if err != nil {
 		if ctx.Err() == nil {
 			p.env.Outage.Failed(part, err)
@@ -148,7 +174,7 @@ func (p *poller) promote(ctx context.Context, set string) (sched.Promoted, bool)
 	}
 	p.env.Outage.OK(part)
 	if got.Dead > 0 || got.Dropped > 0 {
-		p.env.Log.Warn().Str("actor", part).Str("set", set).Int("dead", got.Dead).Int("dropped", got.Dropped).
+		p.env.Log.Warn().Str("actor", part).Str("set", d.key).Int("dead", got.Dead).Int("dropped", got.Dropped).
 			Msg("members of the set were no jobs (moved to the dead set as they are), or stopped by client middleware")
 	}
 	return got, true

@@ -49,17 +49,20 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 		d.env.Outage.OK(part)
 		return min(wait, d.rescueInterval()), true
 	}
-	got, err := d.rescue.Rescue(ctx)
-	if err != nil {
+	next = d.rescueInterval()
+	for _, s := range d.systems {
+		got, err := s.rescue.Rescue(ctx)
 		d.tellRescued(got)
-		if ctx.Err() == nil {
-			d.env.Outage.Failed(part, err)
+		if err != nil {
+			if ctx.Err() == nil {
+				d.env.Outage.Failed(part, err)
+			}
+			return 0, false
 		}
-		return 0, false
+		next = min(next, got.Next)
 	}
 	d.env.Outage.OK(part)
-	d.tellRescued(got)
-	return min(got.Next, d.rescueInterval()), true
+	return next, true
 }
 
 // tellRescued counts and tells what a round has done, a broken one too.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
@@ -118,6 +119,9 @@ func (c Config) Validate() error {
 		}
 		if k.MaxUnresponsive < 0 {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
+		}
+		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && k.Wire.Key != nil {
+			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		strategy(field+"Strategy", k.Strategy)
 		if k.Queues != nil && len(queues.Names(k.Queues)) == 0 {

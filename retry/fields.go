@@ -46,6 +46,10 @@ func (f *failure) keep() bool {
 // record edits the fields of this failure into f.m, in Sidekiq's order, and sets
 // f.count and f.mute.
 func (f *failure) record() {
+	if f.Rules != nil {
+		f.count = f.Rules.Record(f.m, f.FetchedFrom, message(f.Err), f.now)
+		return
+	}
 	queue := cmp.Or(f.Options.RetryQueue, f.FetchedFrom)
 	if q, ok := f.m.String("retry_queue"); ok && q != "" {
 		queue = q

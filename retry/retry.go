@@ -26,6 +26,22 @@ type Policy struct {
 	// 0 means 10000 jobs and 180 days, below 0 unbounded.
 	DeadMax     int
 	DeadTimeout time.Duration
+
+	// Rules are those of another system; nil means Sidekiq's.
+	Rules *Rules
+}
+
+// Rules are how a system other than Sidekiq retries its jobs. All fields are required.
+type Rules struct {
+	// Retries tells of a job that has failed whether it has retries left, or is not to be
+	// retried at all: then it is dropped. p is as it was fetched.
+	Retries func(p *troupe.Payload) (left, never bool)
+	// Record edits the fields of a failure into p and returns how often it was retried: 0 at
+	// its first failure. message is valid UTF-8.
+	Record func(p *troupe.Payload, queue, message string, now time.Time) (count int64)
+	// Wait returns the seconds before the next try, with a jitter that is made of random, any
+	// number of 64 bits.
+	Wait func(count int64, random uint64) float64
 }
 
 const (
@@ -165,7 +181,7 @@ func (f *failure) decide(random uint64) Decision {
 	if asked.Park {
 		return f.park(asked.Delay)
 	}
-	limit, never := f.limit()
+	left, never := f.left()
 	if never {
 		f.count = notCounted
 		if asked.Discard {
@@ -179,14 +195,14 @@ func (f *failure) decide(random uint64) Decision {
 		return f.discard()
 	case asked.Kill:
 		return f.die(becauseKilled)
-	case f.exhausted(limit):
+	case !left():
 		return f.die(becauseExhausted)
 	}
 	text, ok := f.text() // before the callback has its hands on it
 	if !ok {
 		return f.die(becauseNotUTF8)
 	}
-	wait := backoff(f.count)
+	wait, spread := f.wait(random)
 	if asked.Delay > 0 {
 		wait = asked.Delay.Seconds()
 	} else {
@@ -201,11 +217,29 @@ func (f *failure) decide(random uint64) Decision {
 			wait = time.Duration(delay).Seconds()
 		}
 	}
-	wait = min(wait+jitter(random, f.count), maxWait)
+	wait = min(wait+spread, maxWait)
 	return Decision{
 		Action: Retry, Reason: becauseFailed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
+}
+
+// left returns what tells, once the failure is recorded, whether the job has retries left.
+func (f *failure) left() (left func() bool, never bool) {
+	if f.Rules != nil {
+		more, never := f.Rules.Retries(f.m)
+		return func() bool { return more }, never
+	}
+	limit, never := f.limit()
+	return func() bool { return !f.exhausted(limit) }, never
+}
+
+// wait is the wait before the next attempt, and the jitter that is added to any wait.
+func (f *failure) wait(random uint64) (wait, spread float64) {
+	if f.Rules != nil {
+		return f.Rules.Wait(f.count, random), 0
+	}
+	return backoff(f.count), jitter(random, f.count)
 }
 
 // text is the job with the fields of this failure; false if it cannot be

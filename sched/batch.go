@@ -54,6 +54,14 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		b.die(member, new(troupe.Payload), err, known)
 		return nil
 	}
+	if prepare := b.s.cfg.Prepare; prepare != nil {
+		if out, err := prepare(p, b.now); err != nil {
+			b.die(member, p, err, known)
+		} else {
+			b.push(member, out)
+		}
+		return nil
+	}
 	b.cur.trying = member
 	out, err := prepare.Job(ctx, b.s.cfg.Client, p, b.now)
 	b.cur.trying = ""

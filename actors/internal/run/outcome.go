@@ -151,7 +151,7 @@ func (r *Run) untouched() bool {
 
 // fetched parses the job anew, for those who may edit it.
 func (r *Run) fetched() *troupe.Payload {
-	p, _ := troupe.ParsePayload(r.w.Unit.Payload) // it did before
+	p, _ := r.env.parse(r.w) // it did before
 	return p
 }
 

@@ -175,7 +175,7 @@ func (r *Run) free() {
 }
 
 func (r *Run) perform() {
-	if r.payload, r.err = troupe.ParsePayload(r.w.Unit.Payload); r.err != nil {
+	if r.payload, r.err = r.env.parse(r.w); r.err != nil {
 		return
 	}
 	p := r.payload

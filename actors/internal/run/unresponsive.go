@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/cut"
 )
@@ -108,7 +107,7 @@ func (v *Env) replaceUnresponsive() {
 // outcome will be refused.
 func (r *Run) giveUp(cause error) func() {
 	now := time.Now()
-	p, err := troupe.ParsePayload(r.w.Unit.Payload)
+	p, err := r.env.parse(r.w)
 	if err != nil {
 		p = nil
 	}

@@ -1,0 +1,120 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/retry"
+	"github.com/troupehq/troupe/sched"
+	"github.com/troupehq/troupe/wire"
+)
+
+// system is what the capsules of one wire share.
+type system struct {
+	of       *wire.Wire            // Capsule.Wire
+	wire     *wire.Wire            // the same, the zero Wire for Sidekiq
+	redis    redis.UniversalClient // on the keys of the wire; the daemon's own for Sidekiq
+	onClient func(redis.UniversalClient)
+	policy   retry.Policy
+	sched    *sched.Scheduler
+	rescue   rescue.Rescuer
+	capsules []*capsule
+
+	flusher *beat.Flusher // guarded by beats.turn
+	counted beat.Counts   // what the flusher has been told of so far; likewise
+}
+
+// newSystem makes the system of w; nil is Sidekiq.
+func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
+	s := &system{of: w, wire: w, redis: d.env.Redis, onClient: d.cfg.OnClient, flusher: beat.NewFlusher(d.env.Identity)}
+	if w == nil {
+		s.wire = &wire.Wire{}
+	}
+	if rename := s.wire.Key; rename != nil {
+		s.onClient = func(c redis.UniversalClient) {
+			keyspace.Map(c, rename)
+			if d.cfg.OnClient != nil {
+				d.cfg.OnClient(c)
+			}
+		}
+		if s.redis, err = redisconn.Derive(d.cfg.Redis, redisOptions(d.cfg)); err != nil {
+			return nil, fmt.Errorf("config: Redis: %w", err)
+		}
+		s.onClient(s.redis)
+	}
+	s.policy = retry.Policy{
+		MaxRetries: d.cfg.MaxRetries, Timestamps: d.cfg.Timestamps,
+		DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout, Rules: s.wire.Rules,
+	}
+	s.sched = sched.New(sched.Config{
+		Redis: s.redis, Client: client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps)),
+		Prepare: s.wire.Promote, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
+		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
+	})
+	s.rescue, err = rescue.New(rescue.Config{
+		Redis: s.redis, Lease: d.cfg.Lease, Identity: d.env.Identity, Logger: d.env.Log, Policy: d.poisonPolicy(s.policy), Window: d.cfg.Poison.Within,
+	})
+	if err != nil {
+		return s, errors.Join(fmt.Errorf("config: %w", err), s.close(d))
+	}
+	return s, nil
+}
+
+// systemOf is the system of w, made for the first capsule that asks.
+func (d *Daemon) systemOf(w *wire.Wire) (*system, error) {
+	for _, s := range d.systems {
+		if s.of == w {
+			return s, nil
+		}
+	}
+	s, err := newSystem(d, w)
+	if err == nil {
+		d.systems = append(d.systems, s)
+	}
+	return s, err
+}
+
+// key is what the system calls a key.
+func (s *system) key(name string) string {
+	if s.wire.Key == nil {
+		return name
+	}
+	return s.wire.Key(name)
+}
+
+// counts are the jobs that have ended.
+func (s *system) counts() (n beat.Counts) {
+	for _, c := range s.capsules {
+		n.Processed += int64(c.runs.Processed.Load())
+		n.Failed += int64(c.runs.Failed.Load())
+	}
+	if s.wire.FailedApart {
+		n.Processed -= n.Failed
+	}
+	return n
+}
+
+// flush writes the counts; what fails is kept for the next time.
+func (s *system) flush(ctx context.Context, now time.Time) error {
+	n, last := s.counts(), s.counted
+	n.Processed = max(n.Processed, last.Processed) // one failed between the looks at the two counters
+	s.counted = n
+	return s.flusher.Flush(ctx, s.redis, beat.Counts{Processed: n.Processed - last.Processed, Failed: n.Failed - last.Failed}, now)
+}
+
+// close closes the client, unless it is the daemon's own.
+func (s *system) close(d *Daemon) error {
+	if s.redis == d.env.Redis {
+		return nil
+	}
+	return s.redis.Close()
+}
