@@ -1,15 +1,15 @@
 # make check is what CI runs, make test the tests alone. make check-long repeats with the race
 # detector what the others bound there, vets for all systems, takes ten times the
 # seeds, and runs each benchmark once: an hour or so.
-.PHONY: check check-long test lint sim chaos fuzz bench bench-report microbench setup example
+.PHONY: check check-long test lint sim peers chaos fuzz bench bench-report microbench setup example
 
-check: lint test sim
+check: lint test sim peers
 
 check-long: export TROUPE_LONG = 1
 check-long: TIMEOUT = 2h
 check-long: SEEDS = 10000
 check-long: export SYSTEMS = windows darwin freebsd
-check-long: lint test sim
+check-long: lint test sim peers
 	go test -timeout 30m -run '^$$' -bench . -benchtime 1x ./... >/dev/null # benchmarks must keep running
 
 # Real parts: on Debian the missing ones are installed; elsewhere the tests that
@@ -49,6 +49,10 @@ endif
 # Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
 # for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;
 # bench-report writes it and the plots into docs/.
+# The real go-workers and go-workers2 beside the daemon, a module of its own.
+peers:
+	cd wire/goworkers/peers && go vet ./... && go test -race -timeout $(TIMEOUT) ./...
+
 bench:
 	@./.ci/setup bench
 	cd bench && go run . $(ARGS)

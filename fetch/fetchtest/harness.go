@@ -33,6 +33,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/keyspace"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rescue"
 )
@@ -45,6 +46,10 @@ type Harness struct {
 
 	// New makes the fetcher under test.
 	New fetch.Factory
+
+	// Key is the fetcher's name of a key of Sidekiq or troupe, which the zero functions
+	// below use. nil: the same.
+	Key func(key string) string
 
 	// Server starts a Redis for one test. nil: a database of a shared one.
 	Server func(t testing.TB) *redistest.Server
@@ -89,49 +94,53 @@ func (h Harness) withDefaults(t testing.TB) Harness {
 	if h.Name == "" || h.New == nil {
 		t.Fatalf("fetchtest: harness %q lacks its Name or New", h.Name)
 	}
+	if h.Key == nil {
+		h.Key = func(key string) string { return key }
+	}
 	if h.Push == nil {
-		h.Push = push
+		h.Push = h.push
 	}
 	if h.Queued == nil {
-		h.Queued = queued
+		h.Queued = h.queued
 	}
 	if h.Placed == nil {
-		h.Placed = placed
+		h.Placed = h.placed
 	}
 	if h.Listed == nil {
 		h.Listed = func(ctx context.Context, rdb *redis.Client) ([]string, error) {
-			return rdb.SMembers(ctx, keys.Queues).Result()
+			return rdb.SMembers(ctx, h.Key(keys.Queues)).Result()
 		}
 	}
 	if h.Pause == nil {
 		h.Pause = func(ctx context.Context, rdb *redis.Client, queue string, paused bool) error {
 			if paused {
-				return rdb.SAdd(ctx, keys.Paused, queue).Err()
+				return rdb.SAdd(ctx, h.Key(keys.Paused), queue).Err()
 			}
-			return rdb.SRem(ctx, keys.Paused, queue).Err()
+			return rdb.SRem(ctx, h.Key(keys.Paused), queue).Err()
 		}
 	}
 	if h.Spoil == nil {
 		h.Spoil = func(ctx context.Context, rdb *redis.Client, queue string) (string, error) {
-			return keys.Queue(queue), rdb.Set(ctx, keys.Queue(queue), "not a list", 0).Err()
+			key := h.Key(keys.Queue(queue))
+			return key, rdb.Set(ctx, key, "not a list", 0).Err()
 		}
 	}
 	if h.Rescue == nil {
-		h.Rescue = rescueOnce
+		h.Rescue = h.rescueOnce
 	}
 	return h
 }
 
-func push(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error {
+func (h *Harness) push(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error {
 	values := make([]any, len(payloads))
 	for i, p := range payloads {
 		values[i] = p
 	}
-	return rdb.LPush(ctx, keys.Queue(queue), values...).Err()
+	return rdb.LPush(ctx, h.Key(keys.Queue(queue)), values...).Err()
 }
 
-func queued(ctx context.Context, rdb *redis.Client, queue string) ([][]byte, error) {
-	list, err := rdb.LRange(ctx, keys.Queue(queue), 0, -1).Result()
+func (h *Harness) queued(ctx context.Context, rdb *redis.Client, queue string) ([][]byte, error) {
+	list, err := rdb.LRange(ctx, h.Key(keys.Queue(queue)), 0, -1).Result()
 	out := make([][]byte, len(list))
 	for i, p := range list {
 		out[len(list)-1-i] = []byte(p)
@@ -139,12 +148,15 @@ func queued(ctx context.Context, rdb *redis.Client, queue string) ([][]byte, err
 	return out, err
 }
 
-func placed(ctx context.Context, rdb *redis.Client, to fetch.Destination) ([]redis.Z, error) {
+func (h *Harness) placed(ctx context.Context, rdb *redis.Client, to fetch.Destination) ([]redis.Z, error) {
 	key := map[fetch.Destination]string{fetch.ToRetry: keys.Retry, fetch.ToSchedule: keys.Schedule, fetch.ToDead: keys.Dead}[to]
-	return rdb.ZRangeWithScores(ctx, key, 0, -1).Result()
+	return rdb.ZRangeWithScores(ctx, h.Key(key), 0, -1).Result()
 }
 
-func rescueOnce(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
+func (h *Harness) rescueOnce(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
+	rdb = redis.NewClient(rdb.Options())
+	defer func() { _ = rdb.Close() }()
+	keyspace.Map(rdb, h.Key)
 	r, err := rescue.New(rescue.Config{Redis: rdb, Lease: lease, Logger: zerolog.Nop()})
 	if err != nil {
 		return err

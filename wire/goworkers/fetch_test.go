@@ -1,0 +1,28 @@
+package goworkers
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/fetch/fetchtest"
+	"github.com/troupehq/troupe/internal/keyspace"
+)
+
+// The fetcher is the daemon's, on the keys of a namespace.
+var harness = fetchtest.Harness{
+	Name: "go-workers", Key: namespace("app").key,
+	New: func(env fetch.Env) (fetch.Fetcher, error) {
+		rename := func(c redis.UniversalClient) { keyspace.Map(c, namespace("app").key) }
+		env.Redis, env.OnClient = redis.NewClient(env.Redis.(*redis.Client).Options()), rename
+		rename(env.Redis)
+		return fetch.NewReliable(env)
+	},
+}
+
+func TestMain(m *testing.M) { fetchtest.Main(m, harness) }
+
+func TestDelivery(t *testing.T) { fetchtest.Delivery(t, harness) }
+
+func TestCrash(t *testing.T) { fetchtest.Crash(t, harness) }
