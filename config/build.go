@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/wire"
 )
 
 // Daemon returns what the daemon of s is built from, with strategies of its own
@@ -37,8 +38,9 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 			return actors.Config{}, fmt.Errorf("make strategy of the launcher: %w", err)
 		}
 	}
+	wires := map[string]*wire.Wire{}
 	for _, k := range s.Capsules {
-		capsule := actors.Capsule{Name: k.Name, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
+		capsule := actors.Capsule{Name: k.Name, Wire: s.wireOf(k, wires), Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
 		if s.fetcher(k) == "basic" {
 			capsule.Fetch = fetch.NewBasic
 		}

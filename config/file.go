@@ -62,12 +62,15 @@ type capsule struct {
 	Concurrency     int
 	Queues          fetch.Queues
 	Fetch           string
-	Waiters         int // how many threads of Sidekiq it counts as
-	FetchBytes      int // of the payloads that one fetch brings
-	MaxUnresponsive int // how many unresponsive jobs give their slot away
+	Wire            string            // "" is Sidekiq
+	Namespace       string            // of wire: go-workers
+	Classes         map[string]string // of wire: go-workers, by queue
+	Waiters         int               // how many threads of Sidekiq it counts as
+	FetchBytes      int               // of the payloads that one fetch brings
+	MaxUnresponsive int               // how many unresponsive jobs give their slot away
 	Strategy        *strategyEntry
 
-	waitersLine int
+	waitersLine, wireLine int
 }
 
 // handlerEntry is one entry of handlers:, with one of Builtin, Exec and HTTP.

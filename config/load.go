@@ -68,6 +68,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 		l.capsules()
 		l.redis()
 		l.waiters(l.s, "capsules.")
+		l.wires(l.s, "capsules.")
 	}
 	l.variables()
 	return l.s, l.faults.err()

@@ -52,6 +52,12 @@ func (s *Settings) Summary(w io.Writer) error {
 				return err
 			}
 			how := s.fetcher(k) + " fetch"
+			if k.Wire == wireGoWorkers {
+				how += ", jobs of go-workers"
+				if k.Namespace != "" {
+					how += " in " + k.Namespace
+				}
+			}
 			if k.Waiters > 1 {
 				how += fmt.Sprintf(", %d waiters a queue", k.Waiters)
 			}

@@ -24,6 +24,7 @@ import (
 // inflight is one call of the command.
 type inflight struct {
 	redis, queue, process string
+	namespace             string
 	older                 time.Duration
 	jobs, json            bool
 	out, errOut           io.Writer
@@ -47,7 +48,10 @@ since the fetch, of a waiting list the time since the push of its oldest job.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return withRedis(c.redis, func(rdb redis.UniversalClient) error { return c.run(cmd.Context(), inspect.New(rdb)) })
+			return withRedis(c.redis, func(rdb redis.UniversalClient) error {
+				inNamespace(rdb, c.namespace)
+				return c.run(cmd.Context(), inspect.New(rdb))
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -57,6 +61,7 @@ since the fetch, of a waiting list the time since the push of its oldest job.`,
 	f.Var(durationFlag{&c.older}, "older", "only what was taken so long ago, like 90 or 2h")
 	f.BoolVar(&c.jobs, "jobs", false, "show each job")
 	f.BoolVar(&c.json, "json", false, "print a JSON object a line")
+	namespaceFlag(cmd, &c.namespace)
 	redisFlag(cmd, &c.redis)
 	return cmd
 }

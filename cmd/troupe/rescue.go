@@ -22,6 +22,7 @@ import (
 // rescueCall is one call of the command.
 type rescueCall struct {
 	redis        string
+	namespace    string
 	dryRun, wait bool
 	out, errOut  io.Writer
 
@@ -53,6 +54,7 @@ It may be repeated, and broken off, at any time.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return withRedis(c.redis, func(rdb redis.UniversalClient) (err error) {
+				inNamespace(rdb, c.namespace)
 				c.inspector = inspect.New(rdb)
 				if c.rescuer, err = rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}); err != nil {
 					return err
@@ -65,6 +67,7 @@ It may be repeated, and broken off, at any time.`,
 	f.SortFlags = false
 	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would be done, and do nothing")
 	f.BoolVar(&c.wait, "wait", false, "wait until the leases of the others are over")
+	namespaceFlag(cmd, &c.namespace)
 	redisFlag(cmd, &c.redis)
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "wait")
 	return cmd

@@ -11,7 +11,7 @@ import (
 
 // commands are what troupe can do; a new one is added here.
 func commands() []*cobra.Command {
-	return []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), checkCommand(), versionCommand()}
+	return []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), versionCommand()}
 }
 
 func rootCommand() *cobra.Command {

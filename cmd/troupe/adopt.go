@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/wire/goworkers"
+)
+
+func adoptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Put back what dead processes of another system had in progress",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(adoptGoWorkersCommand())
+	return cmd
+}
+
+func adoptGoWorkersCommand() *cobra.Command {
+	var a goworkers.Adoption
+	var url string
+	cmd := &cobra.Command{
+		Use:   "go-workers",
+		Short: "Put back what dead processes of go-workers or go-workers2 had in progress",
+		Long: `Go-workers puts the jobs that dead processes of go-workers and go-workers2 had in progress
+back into their queues, to the end that is taken next, bytes unchanged.
+
+A process of go-workers leaves no sign of life. So a list is adopted only if its process is
+named with --process, by the option "process" (ProcessID in go-workers2) that it was started
+with; you must know that it is dead. If it lives all the same its jobs run twice. A process of
+go-workers2 with heartbeats is adopted when its last one is older than --ttl, and never before.
+All lists are shown, the others too.
+
+It may be repeated, and broken off, at any time.`,
+		Example: "  troupe adopt go-workers --namespace app --dry-run\n  troupe adopt go-workers --namespace app --process web-1 --process web-2",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withRedis(url, func(rdb redis.UniversalClient) error { return adopt(cmd.Context(), cmd.OutOrStdout(), rdb, a) })
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.Var(wordFlag{&a.Namespace, "NAME"}, "namespace", "the namespace of go-workers")
+	f.StringArrayVar(&a.Processes, "process", nil, "a process that is dead; may be repeated")
+	f.Var(durationFlag{&a.TTL}, "ttl", "the age of the last heartbeat from which a process is dead, 60 s if not set")
+	f.BoolVar(&a.DryRun, "dry-run", false, "show what is in progress, and do nothing")
+	redisFlag(cmd, &url)
+	return cmd
+}
+
+func adopt(ctx context.Context, out io.Writer, rdb redis.UniversalClient, a goworkers.Adoption) error {
+	lists, err := goworkers.Adopt(ctx, rdb, a)
+	if len(lists) == 0 && err == nil {
+		_, err = fmt.Fprintln(out, "nothing is in progress")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "QUEUE\tJOBS\tIDLE\tPROCESS\tSTATE\tPUT BACK")
+	var moved int64
+	for _, l := range lists {
+		idle := "unknown"
+		if l.Idle >= 0 {
+			idle = l.Idle.Round(time.Second).String()
+		}
+		moved += l.Moved
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\n", cut.Text(l.Queue), l.Jobs, idle, cut.Text(l.Process), l.State, l.Moved)
+	}
+	if ferr := t.Flush(); err == nil {
+		err = ferr
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(out, "put back %d jobs\n", moved)
+	}
+	return err
+}
+
+// namespaceFlag is for commands that look at what troupe itself has in progress.
+func namespaceFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().Var(wordFlag{name, "NAME"}, "namespace", "what capsules with wire: go-workers have in this namespace")
+}
+
+// inNamespace has rdb work on the keys of a namespace of go-workers, if there is a name.
+func inNamespace(rdb redis.UniversalClient, name string) {
+	if name != "" {
+		keyspace.Map(rdb, goworkers.New(goworkers.Options{Namespace: name}).Key)
+	}
+}
