@@ -68,7 +68,7 @@ func All() []Contender {
 		Troupe("troupe", "one middleware, typed handler, job log lines at warn", nil),
 		Troupe("troupe-info", "the same with job log lines at info, to a file", func(w *Work) { w.InfoLog = true }),
 		Troupe("troupe-raw", "the same with a raw handler that decodes nothing", func(w *Work) { w.Raw = true }),
-		brpop(), blmove(), asynqPeer(), riverPeer(), sidekiqPeer(),
+		brpop(), blmove(), asynqPeer(), goWorkersPeer(), goWorkers2Peer(), gocraftPeer(), riverPeer(), sidekiqPeer(),
 	}
 }
 

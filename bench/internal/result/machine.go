@@ -29,12 +29,15 @@ func (m Machine) String() string {
 
 // modules whose versions are told.
 var modules = map[string]bool{
-	"github.com/redis/go-redis/v9":      true,
-	"github.com/asynkron/protoactor-go": true,
-	"github.com/hibiken/asynq":          true,
-	"github.com/riverqueue/river":       true,
-	"github.com/jackc/pgx/v5":           true,
-	"github.com/rs/zerolog":             true,
+	"github.com/redis/go-redis/v9":        true,
+	"github.com/asynkron/protoactor-go":   true,
+	"github.com/hibiken/asynq":            true,
+	"github.com/jrallison/go-workers":     true,
+	"github.com/digitalocean/go-workers2": true,
+	"github.com/gocraft/work":             true,
+	"github.com/riverqueue/river":         true,
+	"github.com/jackc/pgx/v5":             true,
+	"github.com/rs/zerolog":               true,
 }
 
 // ThisMachine looks around.
