@@ -36,6 +36,7 @@ var prelude = map[string][]string{
 	"README.md":           {"examples/quickstart/main.go", "examples/iterable/main.go", "internal/docblocks/testdata/readme.go"},
 	"docs/guide.md":       {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go", "internal/docblocks/testdata/reliability.go"},
 	"docs/reliability.md": {"internal/docblocks/testdata/reliability.go"},
+	"docs/go-workers.md":  {"internal/docblocks/testdata/goworkers.go"},
 	"docs/scaling.md":     {"internal/docblocks/testdata/scaling.go"},
 	"docs/testing.md":     {"examples/modules/jobtests/billing.go", "examples/modules/jobtests/billing_test.go"},
 	"examples/rails-to-go/README.md": {
