@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/queues"
 )
@@ -103,11 +104,12 @@ func (d *Daemon) beatState() beat.State {
 	for _, c := range d.capsules {
 		for i, w := range c.working() {
 			ref := refOf(w)
-			if ref.Started.IsZero() {
+			r, ok := w.Job.(*run.Run)
+			if ref.Started.IsZero() || !ok {
 				continue
 			}
 			s.Work = append(s.Work, beat.Work{
-				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.Unit.Queue, Payload: w.Unit.Payload, RunAt: ref.Started,
+				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.Unit.Queue, Payload: r.Shown(), RunAt: ref.Started,
 			})
 		}
 	}

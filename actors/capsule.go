@@ -33,6 +33,7 @@ type capsule struct {
 	events  *events
 	drain   *drain
 	up      func() // called at the first start of the manager
+	onLimit func(limit string)
 
 	announce sync.Once
 	maxAge   time.Duration // of a job in the inbox that is started; see newCapsule
@@ -43,11 +44,14 @@ type capsule struct {
 	running int       // those of them that have a job
 	idle    []*worker // those that wait for one, but for those that are being woken
 	waking  int
-	inbox   []*work.Item // fetched, waiting for a worker, the oldest first
-	quiet   bool         // nothing is fetched any more
-	quietBy string       // the actor for whose end, if its strategy has stopped it
-	held    bool         // nothing is fetched: a suspect runs, or is about to
+	inbox   []*work.Item  // fetched, waiting for a worker, the oldest first
+	quiet   bool          // nothing is fetched any more
+	quietBy string        // the actor for whose end, if its strategy has stopped it
+	held    bool          // nothing is fetched: a suspect runs, or is about to
+	resting int           // workers that pause after a job
+	rested  chan struct{} // closed when no pause is made any more
 	intake
+	limiting
 
 	busy     atomic.Int64  // goroutines that run a job
 	refused  atomic.Uint64 // settlements that came too late
@@ -60,17 +64,17 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c := &capsule{
-		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, slots: make([]*slot, cfg.Concurrency),
+		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}), slots: make([]*slot, cfg.Concurrency),
 	}
 	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
 	c.maxAge = d.cfg.Lease / 2
-	c.ahead = work.NewLookAhead(cfg.FetchBytes)
+	c.ahead = work.NewLookAhead(cfg.FetchBytes, s.wire.Fetch == nil)
 	c.settler = work.NewSettler(c.env, c, &c.mu)
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
 		Classes: run.Classes(d.cfg.Registry, d.beats.metrics, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
-		Policy:  s.policy, Parse: s.wire.Parse, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
+		Policy:  s.policy, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: int64(heldBackFactor * cfg.Concurrency), Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
@@ -115,6 +119,7 @@ func (c *capsule) beginQuiet() {
 		return
 	}
 	c.quiet = true
+	close(c.rested)
 	back := c.inbox
 	c.inbox = nil
 	for _, s := range c.slots {

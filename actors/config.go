@@ -163,10 +163,16 @@ type Capsule struct {
 	// while its goroutine goes on. 0 keeps the slot until it ends.
 	MaxUnresponsive int
 
+	// Limits end the capsule by itself, for a worker that a supervisor starts again, or that works
+	// a queue off.
+	Limits Limits
+	// Rest is how long a processor pauses after each job; 0 is not at all.
+	Rest time.Duration
+
 	// Wire is the system that the jobs of this capsule belong to, if not Sidekiq: one of the
 	// packages below wire makes it. Its queues are those of that system. nil means Sidekiq.
 	Wire *wire.Wire
-	// Fetch makes the fetcher; nil means fetch.NewReliable.
+	// Fetch makes the fetcher; nil means that of Wire, or fetch.NewReliable.
 	Fetch fetch.Factory
 	// Strategy supervises the fetcher and the processors; nil means
 	// supervisor.Default. Any protoactor strategy fits. Never share one value.
@@ -228,6 +234,9 @@ func (c Config) withDefaults() Config {
 		def(&k.FetchBytes, limits.Bytes)
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}
+		}
+		if k.Fetch == nil && k.Wire != nil {
+			k.Fetch = k.Wire.Fetch
 		}
 		if k.Fetch == nil {
 			k.Fetch = fetch.NewReliable

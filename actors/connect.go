@@ -45,7 +45,7 @@ func (d *Daemon) needs() rights.Daemon {
 		n.Others = append(n.Others, other)
 	}
 	for _, k := range d.cfg.Capsules {
-		if k.Wire == nil || k.Wire.Key == nil {
+		if k.Wire == nil || k.Wire.Key == nil && k.Wire.Fetch == nil {
 			n.Queues = append(n.Queues, queues.Names(k.Queues)...)
 		}
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)

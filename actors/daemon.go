@@ -53,6 +53,7 @@ type Daemon struct {
 	until     time.Time // the deadline of the stop
 	stoppedAt time.Time
 	fatal     error         // why the daemon stops by itself
+	limitEnds bool          // all capsules have reached limits
 	ended     chan struct{} // closed when the daemon has ended
 	managers  atomic.Int64  // that have started once
 	up        chan struct{} // closed when all have

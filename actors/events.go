@@ -132,11 +132,12 @@ type (
 	// QuietBegan says: no job is fetched any more.
 	QuietBegan struct{ At time.Time }
 	// CapsuleQuiet says: this capsule alone fetches nothing any more, since a strategy
-	// has stopped its fetcher, its last processor or its manager. It stays so.
+	// has stopped its fetcher, its last processor or its manager, or since it has reached one of
+	// its Limits. It stays so.
 	CapsuleQuiet struct {
 		At      time.Time
 		Capsule string
-		Err     error // who was stopped, and why
+		Err     error // who was stopped, and why, or which limit it was
 	}
 	// StopBegan says: running jobs have until Deadline.
 	StopBegan struct{ At, Deadline time.Time }

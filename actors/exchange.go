@@ -44,6 +44,7 @@ func (c *capsule) Exchange(want int, acks []*work.Item) error {
 	c.Settled(acks...)
 	c.runs.Acked(acks)
 	c.receive(got, want, took)
+	c.taken(want, len(got))
 	c.env.Outage.OK(c.path("fetcher")) // it may log, by what others wrote
 	if len(got) > 0 && len(got) < want {
 		runtime.Gosched() // the workers first: there is no hurry to fetch again
@@ -54,7 +55,7 @@ func (c *capsule) Exchange(want int, acks []*work.Item) error {
 // receive takes over fetched units: into the ledger first, then to the workers.
 // Those that come after quiet began go back to their queue at once.
 func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
-	ws := run.Items(got, time.Now())
+	ws := run.Items(got, c.system.wire, time.Now())
 	size := 0
 	for _, u := range got {
 		size += len(u.Payload)

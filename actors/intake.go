@@ -41,10 +41,15 @@ func (c *capsule) fetchLoop() {
 	for {
 		c.mu.Lock()
 		stale := c.staleAt()
-		switch now := time.Now(); {
+		now := time.Now()
+		limit := c.limit(now)
+		switch {
 		case c.quiet:
 			c.mu.Unlock()
 			return
+		case limit != "":
+			c.mu.Unlock()
+			c.reach(limit)
 		case !stale.IsZero() && !now.Before(stale):
 			back := c.inbox
 			c.inbox = nil
@@ -93,7 +98,7 @@ func (c *capsule) due() bool {
 	switch {
 	case c.dry: // an idle capsule has nothing to batch its acks with
 		return acks > 0 && c.running == 0
-	case len(c.inbox) == 0 && c.running < c.workers:
+	case len(c.inbox) == 0 && c.running+c.resting < c.workers:
 		return true
 	case c.ahead.Units > 0 && len(c.inbox) <= c.ahead.Units/2:
 		return true
@@ -103,7 +108,7 @@ func (c *capsule) due() bool {
 
 // waitDue tells whether a Wait is to be made: the queues are empty and a worker is free.
 // c.mu is held.
-func (c *capsule) waitDue() bool { return c.dry && c.running+len(c.inbox) < c.workers }
+func (c *capsule) waitDue() bool { return c.dry && c.running+c.resting+len(c.inbox) < c.workers }
 
 // sleep waits until something has changed, or until then; zero is never. c.mu is held,
 // and released.
@@ -146,7 +151,7 @@ func (c *capsule) ringFetcher() {
 
 // take makes one Take. c.mu is held, and released.
 func (c *capsule) take() {
-	want := c.ahead.Call(max(0, c.workers-c.running+c.ahead.Units-len(c.inbox)))
+	want := c.within(c.ahead.Call(max(0, c.workers-c.running-c.resting+c.ahead.Units-len(c.inbox))))
 	c.calling, c.taking, c.ackDue = true, true, false
 	c.mu.Unlock()
 	err := c.open()
@@ -167,8 +172,9 @@ func (c *capsule) wait() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.calling, c.endWait = true, cancel
+	d := c.waitLimit()
 	c.mu.Unlock()
-	err := c.fetcher.Wait(ctx, waitTime)
+	err := c.fetcher.Wait(ctx, d)
 	if ctx.Err() != nil {
 		err = nil
 	}

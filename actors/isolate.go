@@ -174,7 +174,7 @@ func (c *capsule) takeSuspect() *work.Item {
 	if u == nil {
 		return nil
 	}
-	ws := run.Items([]fetch.Unit{*u}, time.Now())
+	ws := run.Items([]fetch.Unit{*u}, c.system.wire, time.Now())
 	c.mu.Lock()
 	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.Add(ws) {
 		c.ledger.Claim(ws)

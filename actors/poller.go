@@ -49,6 +49,9 @@ func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
 	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess}
 	loops := []func(*supervised.Loop){p.poll}
 	for _, s := range systems {
+		if s.sched == nil {
+			continue
+		}
 		var own []*dueSet
 		loops = append(loops, func(l *supervised.Loop) { p.lead(l, s.sched, own) })
 		for _, set := range []string{keys.Retry, keys.Schedule} {
@@ -151,6 +154,9 @@ func (p *poller) cleanUp(ctx context.Context) {
 // processes counts those of the fleet for the interval of the polls; 0 if it cannot:
 // an outage shows in the promotions, and a user may lack the right.
 func (p *poller) processes(ctx context.Context) int {
+	if len(p.sets) == 0 {
+		return 0
+	}
 	call, cancel := env.Within(ctx)
 	defer cancel()
 	n, err := p.sets[0].sched.Processes(call)

@@ -51,6 +51,9 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	}
 	next = d.rescueInterval()
 	for _, s := range d.systems {
+		if s.rescue == nil {
+			continue
+		}
 		got, err := s.rescue.Rescue(ctx)
 		d.tellRescued(got)
 		if err != nil {

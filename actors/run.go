@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -19,6 +20,7 @@ import (
 const (
 	ExitOK         = 0  // a clean stop, whatever had to be requeued
 	ExitBoot       = 1  // a bad configuration, Redis unreachable or too old, a failed startup callback
+	ExitMemory     = 12 // a capsule's Limits.Memory was reached
 	ExitEscalation = 70 // the supervision tree gave up and the daemon stopped itself
 )
 
@@ -107,7 +109,10 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 	for {
 		select {
 		case <-d.ended:
-			if d.Err() != nil {
+			switch err := d.Err(); {
+			case errors.Is(err, ErrMemory):
+				return ExitMemory
+			case err != nil:
 				return ExitEscalation
 			}
 			return ExitOK

@@ -87,7 +87,7 @@ func (d *Daemon) Stop(ctx context.Context) (DrainReport, error) {
 func (d *Daemon) Done() <-chan struct{} { return d.ended }
 
 // Err is the reason for which the daemon stopped by itself: the launcher gave up,
-// or crashed too often. nil while it runs, and after an ordinary stop.
+// or crashed too often, or ErrMemory. nil while it runs, and after an ordinary stop.
 func (d *Daemon) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +125,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	d.until = d.stoppedAt.Add(timeout)
 	cause := d.fatal
 	d.mu.Unlock()
-	if cause != nil {
+	if cause != nil && !errors.Is(cause, ErrMemory) {
 		joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping")
 	}
 	if before < phaseQuiet {

@@ -25,8 +25,8 @@ type system struct {
 	redis    redis.UniversalClient // on the keys of the wire; the daemon's own for Sidekiq
 	onClient func(redis.UniversalClient)
 	policy   retry.Policy
-	sched    *sched.Scheduler
-	rescue   rescue.Rescuer
+	sched    *sched.Scheduler // nil if the wire has a Fetch
+	rescue   rescue.Rescuer   // likewise
 	capsules []*capsule
 
 	flusher *beat.Flusher // guarded by beats.turn
@@ -54,6 +54,9 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	s.policy = retry.Policy{
 		MaxRetries: d.cfg.MaxRetries, Timestamps: d.cfg.Timestamps,
 		DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout, Rules: s.wire.Rules,
+	}
+	if s.wire.Fetch != nil {
+		return s, nil
 	}
 	s.sched = sched.New(sched.Config{
 		Redis: s.redis, Client: client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps)),
@@ -105,6 +108,9 @@ func (s *system) counts() (n beat.Counts) {
 
 // flush writes the counts; what fails is kept for the next time.
 func (s *system) flush(ctx context.Context, now time.Time) error {
+	if s.wire.Fetch != nil {
+		return nil
+	}
 	n, last := s.counts(), s.counted
 	n.Processed = max(n.Processed, last.Processed) // one failed between the looks at the two counters
 	s.counted = n

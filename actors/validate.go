@@ -117,10 +117,16 @@ func (c Config) Validate() error {
 		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
 			bad(field+"FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
 		}
+		if l := k.Limits; l.Jobs < 0 || l.Time < 0 || l.Memory < 0 {
+			bad(field+"Limits", fmt.Sprintf("%+v", l), "numbers of 0 or more")
+		}
+		if k.Rest < 0 {
+			bad(field+"Rest", k.Rest, "a positive duration, or 0 for none")
+		}
 		if k.MaxUnresponsive < 0 {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
-		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && k.Wire.Key != nil {
+		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		strategy(field+"Strategy", k.Strategy)

@@ -37,6 +37,7 @@ type worker struct {
 	// Guarded by capsule.mu:
 	job     *work.Item
 	stopped bool // it takes no job any more
+	rests   bool // it is to pause after its job
 }
 
 // wakeLimit is how many workers are woken at a time: several where there are many
@@ -108,7 +109,11 @@ func (k *worker) loop() {
 			return
 		}
 		var again bool
-		if now, again = k.c.runs.Execute(w, k, now); !again {
+		now, again = k.c.runs.Execute(w, k, now)
+		if k.rest() {
+			now = time.Time{}
+		}
+		if !again {
 			return
 		}
 	}
@@ -145,6 +150,7 @@ func (k *worker) next(now *time.Time) *work.Item {
 			}
 			k.job = w
 			c.running++
+			c.begun++
 			c.busy.Add(1)
 			c.wakeNext()
 			return w
@@ -161,6 +167,31 @@ func (k *worker) next(now *time.Time) *work.Item {
 		c.mu.Lock()
 		c.waking--
 	}
+}
+
+// rest pauses after a job, as Capsule.Rest says. It tells whether it has.
+func (k *worker) rest() bool {
+	c := k.c
+	if c.cfg.Rest <= 0 {
+		return false
+	}
+	c.mu.Lock()
+	rests := k.rests
+	c.mu.Unlock()
+	if !rests {
+		return false
+	}
+	t := time.NewTimer(c.cfg.Rest)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.rested:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.rests = false
+	c.resting--
+	return true
 }
 
 // release gives up the slot. c.mu is held.
@@ -195,6 +226,11 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 	}
 	k.job = nil
 	c.running--
+	c.found = true
+	if c.cfg.Rest > 0 {
+		k.rests = true
+		c.resting++
+	}
 	c.busy.Add(-1)
 	c.ahead.Ended(now)
 	if crash != nil && k.s.attached {

@@ -33,7 +33,7 @@ type basic struct {
 // Redis, nothing to renew or to rescue. It loses what it holds when the process
 // is killed: prefer NewReliable.
 func NewBasic(env Env) (Fetcher, error) {
-	if err := env.check(); err != nil {
+	if err := env.Check(); err != nil {
 		return nil, err
 	}
 	if env.Waiters != 0 {

@@ -148,6 +148,14 @@ type Fetcher interface {
 	Durable() bool
 }
 
+// Ending is a Fetcher whose system can tell its workers to end.
+type Ending interface {
+	Fetcher
+
+	// Ended tells whether it has: asked after each Take.
+	Ended() bool
+}
+
 // Isolator is a Fetcher that can take what a rescuer has set apart. Without it
 // the suspects of a capsule wait for a process that has it.
 type Isolator interface {
@@ -194,8 +202,8 @@ type Env struct {
 // defaultLease is the lease of a fetcher or rescuer that was given none.
 const defaultLease = 30 * time.Second
 
-// check tells what is wrong with what every fetcher needs, and fills in what was not given.
-func (e *Env) check() error {
+// Check tells what is wrong with what every fetcher needs, and fills in Bytes.
+func (e *Env) Check() error {
 	if err := validate(e.Queues); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type incarnation struct {
 // Rescuer. It needs a *redis.Client (one server or Sentinel) or a *redis.ClusterClient, of
 // Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
-	if err := env.check(); err != nil {
+	if err := env.Check(); err != nil {
 		return nil, err
 	}
 	f := &fetcher{env: env, rdb: env.Redis, index: make(map[string]int)}

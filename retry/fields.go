@@ -47,7 +47,7 @@ func (f *failure) keep() bool {
 // f.count and f.mute.
 func (f *failure) record() {
 	if f.Rules != nil {
-		f.count = f.Rules.Record(f.m, f.FetchedFrom, message(f.Err), f.now)
+		f.count = f.Rules.Record(f.failed())
 		return
 	}
 	queue := cmp.Or(f.Options.RetryQueue, f.FetchedFrom)

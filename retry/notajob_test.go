@@ -19,7 +19,7 @@ func TestWhatIsNoJobDies(t *testing.T) {
 	} {
 		for name, d := range map[string]Decision{
 			"Decide":  Policy{}.Decide(now, rand.Uint64(), Failure{Raw: []byte(raw), FetchedFrom: "low", Err: boom}),
-			"Invalid": Policy{}.invalid(now, []byte(raw), "low"),
+			"Invalid": Policy{}.invalid(now, []byte(raw), "low", boom),
 			"Dead":    Policy{}.Dead(now, Recovered{Raw: []byte(raw), Queue: "low"}, boom),
 		} {
 			if !kept {
@@ -29,7 +29,7 @@ func TestWhatIsNoJobDies(t *testing.T) {
 					p.Class() != "Troupe::NotAJob" || p.Queue() != "low" || get(p, "retry") != "0" || len(p.JID()) != 24 || get(p, "failed_at") != "1795225014.2125583" {
 					t.Errorf("%s(%q): %s", name, raw, d.Payload)
 				}
-				if again := (Policy{}).invalid(now, d.Payload, "low"); !bytes.Equal(again.Payload, d.Payload) {
+				if again := (Policy{}).invalid(now, d.Payload, "low", boom); !bytes.Equal(again.Payload, d.Payload) {
 					t.Errorf("%s(%q): %s\nonce more: %s", name, raw, d.Payload, again.Payload)
 				}
 				if exact, ok := p.String("raw_base64"); ok != !utf8.ValidString(raw) || ok && exact != base64.StdEncoding.EncodeToString([]byte(raw)) {

@@ -23,7 +23,7 @@ const recoveredTag = "recovered"
 // Dead is the decision to send it to the dead set because of err.
 func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	if in.Payload == nil {
-		return pol.invalid(now, in.Raw, in.Queue)
+		return pol.invalid(now, in.Raw, in.Queue, err)
 	}
 	m := pol.stamp(now, in, in.Queue)
 	m.SetString("error_message", message(err))

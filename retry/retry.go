@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/bits"
@@ -29,19 +30,6 @@ type Policy struct {
 
 	// Rules are those of another system; nil means Sidekiq's.
 	Rules *Rules
-}
-
-// Rules are how a system other than Sidekiq retries its jobs. All fields are required.
-type Rules struct {
-	// Retries tells of a job that has failed whether it has retries left, or is not to be
-	// retried at all: then it is dropped. p is as it was fetched.
-	Retries func(p *troupe.Payload) (left, never bool)
-	// Record edits the fields of a failure into p and returns how often it was retried: 0 at
-	// its first failure. message is valid UTF-8.
-	Record func(p *troupe.Payload, queue, message string, now time.Time) (count int64)
-	// Wait returns the seconds before the next try, with a jitter that is made of random, any
-	// number of 64 bits.
-	Wait func(count int64, random uint64) float64
 }
 
 const (
@@ -128,13 +116,13 @@ type Decision struct {
 func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 	m := in.Payload
 	if in.NotAJob {
-		return pol.invalid(now, in.Raw, in.FetchedFrom)
+		return pol.invalid(now, in.Raw, in.FetchedFrom, in.Err)
 	} else if m != nil {
 		m = m.Clone()
 	} else {
 		var err error
 		if m, err = troupe.ParsePayload(in.Raw); err != nil {
-			return pol.invalid(now, in.Raw, in.FetchedFrom)
+			return pol.invalid(now, in.Raw, in.FetchedFrom, cmp.Or(in.Err, err))
 		}
 	}
 	if in.UnknownClass {
@@ -150,8 +138,13 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 // invalid is the decision for bytes from a queue that are no job: dead without
 // handlers. JSON that is no object is kept inside of a job that Sidekiq's pages
 // can show (see package notajob), all else as it is.
-func (pol Policy) invalid(now time.Time, raw []byte, queue string) Decision {
-	d := Decision{Action: Dead, Reason: becauseNotAJob, Payload: notajob.Keep(raw, queue, now, pol.Timestamps), RetryCount: notCounted}
+func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) Decision {
+	d := Decision{Action: Dead, Reason: becauseNotAJob, RetryCount: notCounted}
+	if pol.Rules != nil && pol.Rules.Dead != nil {
+		d.Payload = pol.Rules.Dead(raw, queue, err, now)
+	} else {
+		d.Payload = notajob.Keep(raw, queue, now, pol.Timestamps)
+	}
 	pol.toDead(&d, now)
 	return d
 }
@@ -171,13 +164,15 @@ type failure struct {
 	Failure
 	now   time.Time
 	m     *troupe.Payload // the job with the fields of this failure
-	count int64           // of this failure, 0 is the first
-	mute  bool            // m cannot be written back, whatever its bytes are
-	errs  []error         // of callbacks
+	asked troupe.OutcomeError
+	count int64   // of this failure, 0 is the first
+	mute  bool    // m cannot be written back, whatever its bytes are
+	errs  []error // of callbacks
 }
 
 func (f *failure) decide(random uint64) Decision {
 	asked := outcome.Of(f.Err)
+	f.asked = asked
 	if asked.Park {
 		return f.park(asked.Delay)
 	}
@@ -227,7 +222,7 @@ func (f *failure) decide(random uint64) Decision {
 // left returns what tells, once the failure is recorded, whether the job has retries left.
 func (f *failure) left() (left func() bool, never bool) {
 	if f.Rules != nil {
-		more, never := f.Rules.Retries(f.m)
+		more, never := f.Rules.Retries(f.failed())
 		return func() bool { return more }, never
 	}
 	limit, never := f.limit()
@@ -237,7 +232,7 @@ func (f *failure) left() (left func() bool, never bool) {
 // wait is the wait before the next attempt, and the jitter that is added to any wait.
 func (f *failure) wait(random uint64) (wait, spread float64) {
 	if f.Rules != nil {
-		return f.Rules.Wait(f.count, random), 0
+		return f.Rules.Wait(f.failed(), f.count, random), 0
 	}
 	return backoff(f.count), jitter(random, f.count)
 }
@@ -268,7 +263,9 @@ func (f *failure) die(reason string) Decision {
 	d := f.drop(reason)
 	d.Action = Dead
 	var ok bool
-	if d.Payload, ok = f.text(); !ok {
+	if f.Rules != nil && f.Rules.Dead != nil {
+		d.Payload = f.Rules.Dead(f.Raw, f.FetchedFrom, f.Err, f.now)
+	} else if d.Payload, ok = f.text(); !ok {
 		d.Payload, d.RetryCount = f.Raw, notCounted
 	}
 	f.toDead(&d, f.now)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -23,8 +24,18 @@ type Wire struct {
 	// get. An error sends the bytes to the dead set.
 	Parse func(payload []byte, queue string) (*troupe.Payload, error)
 
+	// Alias is another name of a job: if there is no handler of its class, that of this name runs
+	// it. "" means that it has none.
+	Alias func(p *troupe.Payload) string
+
 	// Rules say what becomes of a job that has failed.
 	Rules *retry.Rules
+
+	// Check is asked before a job is run. With an error it is not run: it has failed for good.
+	Check func(p *troupe.Payload, now time.Time) error
+
+	// Timeout is how long a run of the job may take; 0 means its class's Timeout.
+	Timeout func(p *troupe.Payload) time.Duration
 
 	// Promote makes a due member of the schedule or retry set ready for its queue, which is
 	// the field "queue" of the result. It may edit p. An error sends the member to the dead set.
@@ -34,6 +45,12 @@ type Wire struct {
 	// reads that set as well, that is, if Key keeps the key "processes". The time of the beat is
 	// then in whole seconds.
 	Beat map[string]string
+
+	// Fetch makes the fetcher of a system that does not keep its jobs as Sidekiq does. Such a
+	// system has no Key, no Promote and no statistics in Redis, and neither poller nor rescuer: what
+	// is due and what dead processes have left is its fetcher's business. Each fetch counts as
+	// an attempt, so nothing is fetched before a processor is free.
+	Fetch fetch.Factory
 
 	// FailedApart: jobs that failed are not counted in stat:processed.
 	FailedApart bool

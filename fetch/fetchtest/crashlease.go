@@ -40,7 +40,7 @@ func fenced(r *rig) {
 		f := r.dying("default", fetch.Strict{"a"})
 		old := r.take(f, 4)
 		r.rescueUntil("the units are back", func() bool { return len(r.queued("a")) == 6 })
-		equal(r.t, "queue after the rescue", r.queued("a"), want)
+		r.rescued("queue after the rescue", r.queued("a"), want)
 
 		stale := []fetch.Move{
 			{Unit: old[0], To: fetch.ToRetry, Score: 1}, {Unit: old[1], To: fetch.ToDead, Score: 1}, {Unit: old[2], To: fetch.ToQueue},
@@ -71,7 +71,7 @@ func fenced(r *rig) {
 			}
 		}
 		units := r.take(f, 10, old...)
-		equal(r.t, "units of the new incarnation", payloads(units), want)
+		r.rescued("units of the new incarnation", payloads(units), want)
 		for _, u := range units {
 			if u.Incarnation <= fencedErr.Incarnation {
 				r.t.Errorf("new unit has incarnation %d, the fenced one was %d", u.Incarnation, fencedErr.Incarnation)
@@ -82,7 +82,7 @@ func fenced(r *rig) {
 		r.settle(f, fetch.Move{Unit: units[0], To: fetch.ToDead, Score: 2})
 		r.take(f, 0, units[1:]...)
 		r.members(fetch.ToRetry)
-		r.members(fetch.ToDead, want[0]+"@2")
+		r.members(fetch.ToDead, string(units[0].Payload)+"@2")
 		r.close(f)
 	}
 }
@@ -100,7 +100,7 @@ func closeLeavesUnits(r *rig) {
 		r.t.Errorf("close: %d units left, expected 2", left)
 	}
 	r.rescueUntil("the units are back", func() bool { return len(r.queued("a")) == 4 })
-	equal(r.t, "queue", r.queued("a"), append([]string{want[0]}, want[2:]...))
+	r.rescued("queue", r.queued("a"), append([]string{want[0]}, want[2:]...))
 }
 
 // redisForgets: after a restart of Redis without its data, what is in progress
@@ -147,7 +147,7 @@ func redisForgets(t *testing.T, h Harness) {
 		r.members(fetch.ToRetry, a[1]+"@1")
 		// Now it dies.
 		r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == 1 && len(r.queued("b")) == 700 })
-		equal(t, "queue a", r.queued("a"), a[2:])
-		equal(t, "queue b", r.queued("b"), b)
+		r.rescued("queue a", r.queued("a"), a[2:])
+		r.rescued("queue b", r.queued("b"), b)
 	}
 }

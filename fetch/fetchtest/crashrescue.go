@@ -19,8 +19,8 @@ func rescueKeepsOrder(r *rig) {
 	}
 	r.take(f, 0, units[0], units[7], units[51])
 	r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == 48 && len(r.queued("b")) == 49 })
-	equal(r.t, "queue a", r.queued("a"), append(append([]string(nil), a[1:7]...), a[8:]...))
-	equal(r.t, "queue b", r.queued("b"), append([]string{b[0]}, b[2:]...))
+	r.rescued("queue a", r.queued("a"), append(append([]string(nil), a[1:7]...), a[8:]...))
+	r.rescued("queue b", r.queued("b"), append([]string{b[0]}, b[2:]...))
 }
 
 // rescueMany: more units than one command or script may carry at once.
@@ -32,7 +32,7 @@ func rescueMany(r *rig) {
 		taken += len(r.take(f, 5000-taken))
 	}
 	r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == len(want) })
-	equal(r.t, "queue", r.queued("a"), want)
+	r.rescued("queue", r.queued("a"), want)
 }
 
 // rescueKeepsBytes: payloads are bytes, also on the way back.
@@ -44,7 +44,7 @@ func rescueKeepsBytes(r *rig) {
 	f := r.dying("default", fetch.Strict{"a"})
 	r.takeAll(f, 2)
 	r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == len(want) })
-	equal(r.t, "queue", r.queued("a"), want)
+	r.rescued("queue", r.queued("a"), want)
 }
 
 // rescueWrongType: a queue that cannot take its units back holds up neither
@@ -62,9 +62,9 @@ func rescueWrongType(r *rig) {
 	})
 	restore()
 	r.rescueUntil("a is back", func() bool { return len(r.queued("a")) == 3 })
-	equal(r.t, "queue a", r.queued("a"), a)
-	equal(r.t, "queue b", r.queued("b"), b)
-	equal(r.t, "queue c", r.queued("c"), c)
+	r.rescued("queue a", r.queued("a"), a)
+	r.rescued("queue b", r.queued("b"), b)
+	r.rescued("queue c", r.queued("c"), c)
 }
 
 // rescueSparesLiving: a fetcher that renews, or just takes, is never rescued.
@@ -132,6 +132,6 @@ func twoRescuers(r *rig) {
 	default:
 	}
 	for queue, list := range want {
-		equal(r.t, "queue "+queue, r.queued(queue), list)
+		r.rescued("queue "+queue, r.queued(queue), list)
 	}
 }

@@ -63,6 +63,12 @@ type Harness struct {
 	// come, and go back, in another order than it was pushed in.
 	ManyWaits bool
 
+	// RescueToBack: what a dead fetcher held comes behind what waits, and in any order.
+	RescueToBack bool
+
+	// PauseLag is how long after it a pause is seen. 0: by the next Take.
+	PauseLag time.Duration
+
 	// Push appends payloads to a queue, the first to be fetched first. nil: LPUSH.
 	Push func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error
 

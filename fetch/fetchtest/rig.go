@@ -3,12 +3,14 @@ package fetchtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/redistest"
@@ -112,6 +114,7 @@ func (r *rig) pause(queue string, paused bool) {
 	if err := r.Pause(r.ctx, r.rdb, queue, paused); err != nil {
 		r.t.Errorf("pause %s: %v", queue, err)
 	}
+	time.Sleep(r.PauseLag)
 }
 
 // spoil makes a queue unusable and returns the way back.
@@ -229,4 +232,13 @@ func equal(t testing.TB, what string, got, want []string) {
 	if strings.Join(got, "\x00") != strings.Join(want, "\x00") || len(got) != len(want) {
 		t.Errorf("%s: got %d: %s, expected %d: %s", what, len(got), short(got), len(want), short(want))
 	}
+}
+
+// rescued compares a queue into which units of a dead fetcher have been put back.
+func (r *rig) rescued(what string, got, want []string) {
+	r.t.Helper()
+	if r.RescueToBack {
+		got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	}
+	equal(r.t, what, got, want)
 }

@@ -95,7 +95,8 @@ func parse(payload []byte, class string) (*troupe.Payload, error) {
 const defaultLimit = 25
 
 // retries is retry.Rules.Retries.
-func retries(p *troupe.Payload) (left, never bool) {
+func retries(in retry.Failed) (left, never bool) {
+	p := in.Payload
 	limit, ok := p.Int("retry")
 	if !ok {
 		if asked, _ := p.Get("retry"); string(asked) != "true" {
@@ -111,10 +112,11 @@ func retries(p *troupe.Payload) (left, never bool) {
 }
 
 // record is retry.Rules.Record.
-func (n namespace) record(p *troupe.Payload, queue, message string, now time.Time) int64 {
-	p.SetString("queue", n.prefix()+queue)
-	p.SetString("error_message", message)
-	at, field := now.UTC().Format("2006-01-02 15:04:05 MST"), "failed_at"
+func (n namespace) record(in retry.Failed) int64 {
+	p := in.Payload
+	p.SetString("queue", n.prefix()+in.Queue)
+	p.SetString("error_message", in.Message)
+	at, field := in.Now.UTC().Format("2006-01-02 15:04:05 MST"), "failed_at"
 	count, again := p.Int("retry_count")
 	if again {
 		count, field = min(max(count, -1), maxCount)+1, "retried_at"
@@ -128,7 +130,7 @@ func (n namespace) record(p *troupe.Payload, queue, message string, now time.Tim
 const maxCount = 1 << 30
 
 // wait is retry.Rules.Wait: n⁴ + 15 + rand(0…29)·(n+1).
-func wait(count int64, random uint64) float64 {
+func wait(_ retry.Failed, count int64, random uint64) float64 {
 	n := float64(count)
 	thirty, _ := bits.Mul64(random, 30)
 	return n*n*n*n + 15 + float64(thirty)*(n+1)

@@ -24,7 +24,6 @@ type Env struct {
 	Ledger  *work.Ledger
 	Settler *work.Settler
 	Policy  retry.Policy
-	Parse   func(payload []byte, queue string) (*troupe.Payload, error) // nil: troupe.ParsePayload
 	Metrics *beat.Metrics
 
 	Timestamps      troupe.Timestamps
@@ -92,14 +91,6 @@ type Event struct {
 	Crashed bool
 	Due     time.Time
 	Trouble Trouble
-}
-
-// parse reads a job as the system of the capsule writes it.
-func (v *Env) parse(w *work.Item) (*troupe.Payload, error) {
-	if v.Parse != nil {
-		return v.Parse(w.Unit.Payload, w.Unit.Queue)
-	}
-	return troupe.ParsePayload(w.Unit.Payload)
 }
 
 // publish tells of an event if somebody listens.

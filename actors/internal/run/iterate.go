@@ -153,12 +153,16 @@ func refused(err error) bool {
 }
 
 // toBack pushes an interrupted job anew, as Sidekiq does: behind what waits, with
-// a fresh enqueued_at and otherwise the bytes that were fetched.
+// a fresh enqueued_at and otherwise the bytes that were fetched. In another system these alone.
 func (r *Run) toBack() {
-	p := r.fetched()
-	p.SetTime("enqueued_at", time.Now(), r.env.Timestamps)
+	m := fetch.Move{Unit: r.w.Unit, To: fetch.ToBack}
+	if r.wire.Parse == nil {
+		p := r.fetched()
+		p.SetTime("enqueued_at", time.Now(), r.env.Timestamps)
+		m.Payload = p.Bytes()
+	}
 	r.w.Again.Store(true)
-	if !r.await(fetch.Move{Unit: r.w.Unit, To: fetch.ToBack, Payload: p.Bytes()}) {
+	if !r.await(m) {
 		return
 	}
 	r.line(zerolog.InfoLevel, "interrupted").Msg("job interrupted")

@@ -76,7 +76,7 @@ func (r *Run) invalid() {
 		return
 	}
 	r.w.ByItself.Store(true)
-	dec := r.env.Policy.Decide(time.Now(), 0, retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, NotAJob: true})
+	dec := r.env.Policy.Decide(time.Now(), 0, retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, NotAJob: true, Err: r.err})
 	if !r.settle(dec) {
 		return
 	}
@@ -151,7 +151,7 @@ func (r *Run) untouched() bool {
 
 // fetched parses the job anew, for those who may edit it.
 func (r *Run) fetched() *troupe.Payload {
-	p, _ := r.env.parse(r.w) // it did before
+	p, _ := r.parse() // it did before
 	return p
 }
 
@@ -171,7 +171,13 @@ func (r *Run) failed(dec retry.Decision) {
 	r.tell(dec.Action, dec.Score, dec.Wait)
 	r.onError(Failure{Message: "running a job", Payload: r.fetched()})
 	if dec.RunDeathHandlers {
-		r.env.OnDeath(dec.DeathPayload, r.err)
+		p := dec.DeathPayload
+		if r.wire.Parse != nil {
+			if own, err := r.wire.Parse(p.Bytes(), r.w.Unit.Queue); err == nil {
+				p = own
+			}
+		}
+		r.env.OnDeath(p, r.err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/supervisor"
+	"github.com/troupehq/troupe/wire"
 )
 
 // Class is a handler ready to run in one capsule.
@@ -42,6 +43,7 @@ func Classes(registry *troupe.Registry, metrics *beat.Metrics, mw ...troupe.Midd
 type Run struct {
 	item    work.Item
 	w       *work.Item // &item, but for the run that gives another one up
+	wire    *wire.Wire
 	env     *Env
 	slot    Slot
 	started time.Time
@@ -72,9 +74,9 @@ type Run struct {
 	iteration *iteration // nil if the job is not iterable
 }
 
-// Items makes the items of units, each with a run to be. Some share an allocation, and as
+// Items makes the items of units of the system w, each with a run to be. Some share an allocation, and as
 // long as one of these runs the payloads of all stay in memory: few, and large ones none.
-func Items(units []fetch.Unit, now time.Time) []*work.Item {
+func Items(units []fetch.Unit, w *wire.Wire, now time.Time) []*work.Item {
 	items := make([]*work.Item, len(units))
 	var few []Run
 	for i, u := range units {
@@ -87,11 +89,29 @@ func Items(units []fetch.Unit, now time.Time) []*work.Item {
 		}
 		r := &few[0]
 		few = few[1:]
-		r.w = &r.item
+		r.w, r.wire = &r.item, w
 		r.item.Unit, r.item.Fetched, r.item.Job = u, now, r
 		items[i] = r.w
 	}
 	return items
+}
+
+// parse reads the job as its system writes it.
+func (r *Run) parse() (*troupe.Payload, error) {
+	if parse := r.wire.Parse; parse != nil {
+		return parse(r.w.Unit.Payload, r.w.Unit.Queue)
+	}
+	return troupe.ParsePayload(r.w.Unit.Payload)
+}
+
+// Shown is the job as Sidekiq's pages show it.
+func (r *Run) Shown() []byte {
+	if r.wire.Parse != nil {
+		if p, err := r.parse(); err == nil {
+			return p.Bytes()
+		}
+	}
+	return r.w.Unit.Payload
 }
 
 // Ref implements work.Job.
@@ -100,7 +120,7 @@ func (r *Run) Ref() work.Ref {
 		return work.Ref{JID: r.jid, Class: r.class, Queue: r.w.Unit.Queue, Started: r.started}
 	}
 	ref := work.Ref{Queue: r.w.Unit.Queue}
-	if p, err := troupe.ParsePayload(r.w.Unit.Payload); err == nil {
+	if p, err := r.parse(); err == nil {
 		ref.Class, ref.JID = p.DisplayClass(), p.JID()
 	}
 	return ref
@@ -175,7 +195,7 @@ func (r *Run) free() {
 }
 
 func (r *Run) perform() {
-	if r.payload, r.err = r.env.parse(r.w); r.err != nil {
+	if r.payload, r.err = r.parse(); r.err != nil {
 		return
 	}
 	p := r.payload
@@ -189,8 +209,17 @@ func (r *Run) perform() {
 		r.payload = nil
 		return
 	}
+	if check := r.wire.Check; check != nil {
+		if err := check(p, r.started); err != nil {
+			r.err = troupe.Kill(err)
+			return
+		}
+	}
 	var ok bool
 	if r.handler, ok = r.env.Classes[r.name]; !ok {
+		r.handler, ok = r.aliased()
+	}
+	if !ok {
 		if r.name == notajob.Class {
 			r.payload, r.err = nil, notajob.Again()
 			return
@@ -199,7 +228,7 @@ func (r *Run) perform() {
 		return
 	}
 	ctx := context.Context(&r.job)
-	if t := r.handler.options.Timeout; t > 0 {
+	if t := r.timeout(); t > 0 {
 		var stop func()
 		ctx, stop = r.timed(t)
 		defer stop()
@@ -216,6 +245,30 @@ func (r *Run) perform() {
 	if g := r.job.started(); g != nil { // before the context ends with this function
 		r.err, r.goBroken = g.Wait(r.err)
 	}
+}
+
+// aliased finds the handler of the job's other name, which then is its class.
+func (r *Run) aliased() (*Class, bool) {
+	if r.wire.Alias == nil {
+		return nil, false
+	}
+	name := r.wire.Alias(r.payload)
+	class, ok := r.env.Classes[name]
+	if ok {
+		r.payload.SetString("class", name)
+		r.name = name
+	}
+	return class, ok
+}
+
+// timeout is how long the job may run; 0 is without end.
+func (r *Run) timeout() time.Duration {
+	if of := r.wire.Timeout; of != nil {
+		if t := of(r.payload); t > 0 {
+			return t
+		}
+	}
+	return r.handler.options.Timeout
 }
 
 // timed is the job's context with a timeout of t.

@@ -107,7 +107,7 @@ func (v *Env) replaceUnresponsive() {
 // outcome will be refused.
 func (r *Run) giveUp(cause error) func() {
 	now := time.Now()
-	p, err := r.env.parse(r.w)
+	p, err := r.parse()
 	if err != nil {
 		p = nil
 	}

@@ -34,11 +34,15 @@ type LookAhead struct {
 	bytes float64 // of a payload, on average
 	limit float64 // bytes of the payloads that may wait for a slot, and of those of one call
 	Units int     // how many may wait for a worker
+	none  bool    // no look-ahead at all
 	most  int     // of one call, since one has failed; 0 is no bound
 }
 
-// NewLookAhead makes the LookAhead of a capsule that keeps so many bytes of payloads.
-func NewLookAhead(bytes int) LookAhead { return LookAhead{limit: float64(bytes)} }
+// NewLookAhead makes the LookAhead of a capsule that keeps so many bytes of payloads; nothing is
+// fetched ahead unless it may.
+func NewLookAhead(bytes int, may bool) LookAhead {
+	return LookAhead{limit: float64(bytes), none: !may}
+}
 
 // Ended counts a job that ended now.
 func (p *LookAhead) Ended(now time.Time) {
@@ -80,6 +84,9 @@ func (p *LookAhead) Called(took time.Duration, units, bytes int) {
 
 // plan computes the look-ahead.
 func (p *LookAhead) plan() {
+	if p.none {
+		return
+	}
 	horizon := max(aheadTime, aheadTrips*p.trip)
 	limit := float64(aheadMax)
 	if p.trip > fastTrip {

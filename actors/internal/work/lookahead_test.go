@@ -26,7 +26,7 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 		{"no-ops near by", 300_000, 100 * time.Microsecond, 512, 512},
 		{"no-ops 2 ms away", 150_000, 2 * time.Millisecond, 1100, 1250},
 	} {
-		p := NewLookAhead(1 << 20)
+		p := NewLookAhead(1<<20, true)
 		now := time.Now()
 		p.work(&now, tc.rate, time.Second, tc.trip)
 		if p.Units < tc.from || p.Units > tc.to {
@@ -36,7 +36,7 @@ func TestTheLookAheadIsWhatStartsWithinTwoMillisecondsOrFourRoundTrips(t *testin
 }
 
 func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
-	p := NewLookAhead(1 << 20)
+	p := NewLookAhead(1<<20, true)
 	now := time.Now()
 	for range 10 {
 		p.Called(100*time.Microsecond, 100, 100<<20) // a megabyte each
@@ -59,7 +59,7 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
-	p := NewLookAhead(1 << 20)
+	p := NewLookAhead(1<<20, true)
 	now := time.Now()
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
 	if p.Units < 150 {
@@ -78,7 +78,7 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
-	p := NewLookAhead(1 << 30)
+	p := NewLookAhead(1<<30, true)
 	for want := 2000; want > 10; want /= 2 {
 		if n := p.Call(2000); n != want {
 			t.Errorf("a call for %d, want %d", n, want)

@@ -1,0 +1,161 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/beat"
+)
+
+// Limits end a capsule by themselves: it fetches nothing any more, its running jobs end, and
+// when that is so of all capsules of a daemon, the daemon stops. The zero value has none.
+type Limits struct {
+	// Empty is reached when a look at the queues finds nothing, and nothing runs.
+	Empty bool
+	// Jobs is how many jobs are run; 0 is without limit.
+	Jobs int
+	// Time is how long jobs are fetched; 0 is without limit.
+	Time time.Duration
+	// Memory is how many bytes of memory the process may have (its resident set). It is
+	// looked at before a fetch, once a second at most. One capsule that reaches it ends the
+	// daemon, with ErrMemory. 0 is without limit.
+	Memory int64
+}
+
+// ErrMemory is why a daemon has stopped by itself whose process has more memory than
+// Limits.Memory.
+var ErrMemory = errors.New("actors: the process has more memory than a capsule's Limits.Memory")
+
+// What ends a capsule by itself. The last two end all capsules of a daemon.
+const (
+	limitEmpty  = "its queues are empty"
+	limitJobs   = "it has run as many jobs as it may"
+	limitTime   = "its time is over"
+	limitMemory = "the process has as much memory as it may"
+	limitAsked  = "its system has told its workers to end"
+)
+
+// limitTick is how often a capsule with limits looks at its queues, and at its memory.
+const limitTick = time.Second
+
+// limiting is the state of the limits of a capsule. All of it is guarded by capsule.mu.
+type limiting struct {
+	by      string // the limit that was reached
+	begun   int    // jobs
+	began   time.Time
+	weighed time.Time // the last look at the memory
+	found   bool      // the last Take has, or a job has ended since
+}
+
+// limit tells which limit has been reached; "" is none. c.mu is held.
+func (c *capsule) limit(now time.Time) string {
+	l, s := c.cfg.Limits, &c.limiting
+	if s.began.IsZero() {
+		s.began, s.found = now, true
+	}
+	switch {
+	case l.Jobs > 0 && s.begun >= l.Jobs:
+		return limitJobs
+	case l.Time > 0 && now.Sub(s.began) >= l.Time:
+		return limitTime
+	case l.Empty && !s.found && c.running == 0 && len(c.inbox) == 0:
+		return limitEmpty
+	case l.Memory > 0 && now.Sub(s.weighed) >= limitTick:
+		s.weighed = now
+		if beat.RSS()*1024 > l.Memory {
+			return limitMemory
+		}
+	}
+	return ""
+}
+
+// within is how many of n jobs may be taken. c.mu is held.
+func (c *capsule) within(n int) int {
+	if most := c.cfg.Limits.Jobs; most > 0 {
+		n = min(n, most-c.limiting.begun-len(c.inbox))
+	}
+	return max(0, n)
+}
+
+// waitLimit is how long a wait may be. c.mu is held.
+func (c *capsule) waitLimit() time.Duration {
+	d, l := waitTime, c.cfg.Limits
+	if l.Empty || l.Memory > 0 {
+		d = limitTick
+	}
+	if l.Time > 0 {
+		d = min(d, max(0, time.Until(c.limiting.began.Add(l.Time))))
+	}
+	return d
+}
+
+// taken notes a Take that asked for want jobs.
+func (c *capsule) taken(want, got int) {
+	if f, ok := c.fetcher.(fetch.Ending); ok && f.Ended() {
+		c.reach(limitAsked)
+	}
+	if want > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.limiting.found = got > 0
+	}
+}
+
+// reach ends the fetching because of a limit.
+func (c *capsule) reach(limit string) {
+	c.mu.Lock()
+	again := c.limiting.by != ""
+	if !again {
+		c.limiting.by = limit
+	}
+	c.mu.Unlock()
+	if again {
+		return
+	}
+	c.env.Log.Info().Str("capsule", c.cfg.Name).Str("limit", limit).Msg("a limit was reached: no new jobs will be fetched")
+	c.events.tell(func() Event {
+		return CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: fmt.Errorf("a limit was reached: %s", limit)}
+	})
+	c.beginQuiet()
+	c.env.System.Send(c.Path(), supervised.Wake{})
+	c.onLimit(limit)
+}
+
+func (c *capsule) limited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limiting.by != ""
+}
+
+// limitReached stops the daemon when all capsules have come to their ends.
+func (d *Daemon) limitReached(limit string) {
+	for _, c := range d.capsules {
+		if limit == limitMemory || limit == limitAsked {
+			c.reach(limit)
+		}
+		if !c.limited() {
+			return
+		}
+	}
+	d.mu.Lock()
+	again := d.limitEnds
+	d.limitEnds = true
+	d.mu.Unlock()
+	if again {
+		return
+	}
+	go func() {
+		if !d.env.Changes.Await(d.env.Settling, d.allDrained) {
+			return
+		}
+		d.mu.Lock()
+		if d.fatal == nil && limit == limitMemory {
+			d.fatal = ErrMemory
+		}
+		d.mu.Unlock()
+		d.beginStop(d.cfg.Timeout)
+	}()
+}

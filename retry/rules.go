@@ -1,0 +1,38 @@
+package retry
+
+import (
+	"time"
+
+	"github.com/troupehq/troupe"
+)
+
+// Rules are how a system other than Sidekiq retries its jobs. All fields but Dead are required.
+type Rules struct {
+	// Retries tells of a job that has failed whether it has retries left, or is not to be
+	// retried at all: then it is dropped. The job is as it was fetched.
+	Retries func(in Failed) (left, never bool)
+	// Record edits the fields of the failure into the job and returns how often it was retried: 0
+	// at its first failure.
+	Record func(in Failed) (count int64)
+	// Wait returns the seconds before the next try, with a jitter that is made of random, any
+	// number of 64 bits.
+	Wait func(in Failed, count int64, random uint64) float64
+	// Dead makes what stands in the dead set for a job, fetched from queue, whose bytes are raw: of
+	// bytes that are no job, too. nil: the job as it was recorded.
+	Dead func(raw []byte, queue string, err error, now time.Time) []byte
+}
+
+// Failed is a failure as Rules see it.
+type Failed struct {
+	Payload *troupe.Payload // the job
+	Queue   string          // bare name of the queue it was fetched from
+	Err     error           // what the handler returned
+	Message string          // its text, valid UTF-8
+	Delayed bool            // the handler asked for the wait: troupe.RetryIn
+	Now     time.Time
+}
+
+// failed is the failure as Rules see it.
+func (f *failure) failed() Failed {
+	return Failed{Payload: f.m, Queue: f.FetchedFrom, Err: f.Err, Message: message(f.Err), Delayed: f.asked.Delay > 0, Now: f.now}
+}
