@@ -195,7 +195,7 @@ func fill(t *rapid.T) (writes [][]any) {
 
 // TestScriptsAreTheSameOnMiniredis runs every script on random states: equal
 // replies, equal keys. What a simulation on the embedded server shows then holds
-// on Redis. Those of package fetch have a test of their own there.
+// on Redis. Those of package fetch and of the wires have tests of their own there.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	pair := difftest.New(t)
 	root := filepath.Join("..", "..")
@@ -203,7 +203,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
-		if err != nil || !isLua || strings.HasPrefix(name, "fetch/") {
+		if err != nil || !isLua || strings.HasPrefix(name, "fetch/") || strings.HasPrefix(name, "wire/") {
 			return err
 		}
 		src, err := os.ReadFile(path)

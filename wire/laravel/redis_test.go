@@ -1,0 +1,104 @@
+package laravel
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// round takes two jobs, acks one and fails the other, renews and closes.
+func round(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	ctx := t.Context()
+	s := &system{Options: Options{Prefix: "laravel_database_", Connection: "redis", Cache: &Cache{Prefix: "laravel_database_laravel_cache:", Database: 1}}}
+	f, err := s.newFetcher(fetch.Env{Redis: rdb, Identity: "a:1:x", Capsule: "default", Queues: fetch.Strict{"q"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	units, err := f.Take(ctx, 5, nil)
+	if err != nil || len(units) != 2 {
+		t.Fatalf("%d units, %v", len(units), err)
+	}
+	results, err := f.Settle(ctx, []fetch.Move{{Unit: units[1], To: fetch.ToDead, Score: 1, Payload: s.row(units[1].Payload, "q", errors.New("boom"), time.Now())}})
+	if err != nil || results[0] != fetch.Moved {
+		t.Fatalf("%v, %v", results, err)
+	}
+	if err := f.Renew(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Take(ctx, 0, units[:1]); err != nil {
+		t.Error(err)
+	}
+	if err := f.Wait(ctx, 10*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if left, err := f.Close(ctx); left != 0 || err != nil {
+		t.Errorf("%d left, %v", left, err)
+	}
+}
+
+// The rights that the manual names are enough.
+func TestRights(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/laravel.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := regexp.MustCompile(`ACL SETUSER .*`).FindString(string(manual))
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer func() { _ = admin.Close() }()
+	var args []any
+	for word := range strings.FieldsSeq(rule) {
+		args = append(args, word)
+	}
+	if len(args) < 5 {
+		t.Fatalf("the manual has %q", rule)
+	}
+	if err := admin.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "troupe", Password: "secret", MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	c := NewClient(rdb, "laravel_database_")
+	if _, err := c.Push(t.Context(), Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x", At: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	round(t, rdb)
+	failed, err := c.Failed(t.Context(), 0, 0)
+	if err != nil || len(failed) != 1 {
+		t.Fatalf("%d failed, %v", len(failed), err)
+	}
+	if err := errors.Join(c.Retry(t.Context(), failed[0].ID)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A Redis without memory serves what is under way: nothing of it needs more.
+func TestOutOfMemory(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+	if _, err := NewClient(rdb, "laravel_database_").Push(ctx, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Set(ctx, "x", "y", 0).Err(); err == nil {
+		t.Fatal("Redis has memory")
+	}
+	round(t, rdb)
+}
