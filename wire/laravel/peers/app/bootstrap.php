@@ -1,0 +1,3 @@
+<?php
+require __DIR__ . '/../../../../examples/laravel-to-go/app/laravel.php';
+require __DIR__ . '/jobs.php';
