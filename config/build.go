@@ -40,7 +40,11 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 	}
 	wires := map[string]*wire.Wire{}
 	for _, k := range s.Capsules {
-		capsule := actors.Capsule{Name: k.Name, Wire: s.wireOf(k, wires), Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
+		w, err := s.wireOf(k, wires)
+		if err != nil {
+			return actors.Config{}, fmt.Errorf("capsule %s: %w", k.Name, err)
+		}
+		capsule := actors.Capsule{Name: k.Name, Wire: w, Limits: k.Limits, Rest: k.Rest, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
 		if s.fetcher(k) == "basic" {
 			capsule.Fetch = fetch.NewBasic
 		}

@@ -31,13 +31,17 @@ var capsuleSettings = readers[capsule]{
 	"queues": func(p *parse, c *capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
 	"wire": func(p *parse, c *capsule, n *node, field string) {
-		c.Wire, c.wireLine = p.word(n, field, wireSidekiq, wireGoWorkers), n.line
+		c.Wire, c.wireLine = p.word(n, field, wireSidekiq, wireGoWorkers, wireLaravel), n.line
 	},
 	"namespace": func(p *parse, c *capsule, n *node, field string) {
 		c.Namespace, c.wireLine = p.string(n, field), n.line
 	},
 	"classes": func(p *parse, c *capsule, n *node, field string) {
 		c.Classes, c.wireLine = p.classes(n, field), n.line
+	},
+	"laravel": func(p *parse, c *capsule, n *node, field string) {
+		c.Laravel, c.wireLine = &laravelEntry{}, n.line
+		laravelSettings.read(p, c.Laravel, n, field, "a map with prefix and the like", p.alien)
 	},
 	"waiters": func(p *parse, c *capsule, n *node, field string) {
 		c.Waiters = p.int(n, field, 0, limits.MaxWaiters)

@@ -65,9 +65,12 @@ type capsule struct {
 	Wire            string            // "" is Sidekiq
 	Namespace       string            // of wire: go-workers
 	Classes         map[string]string // of wire: go-workers, by queue
-	Waiters         int               // how many threads of Sidekiq it counts as
-	FetchBytes      int               // of the payloads that one fetch brings
-	MaxUnresponsive int               // how many unresponsive jobs give their slot away
+	Laravel         *laravelEntry     // of wire: laravel; nil: nothing was said
+	Limits          actors.Limits
+	Rest            time.Duration
+	Waiters         int // how many threads of Sidekiq it counts as
+	FetchBytes      int // of the payloads that one fetch brings
+	MaxUnresponsive int // how many unresponsive jobs give their slot away
 	Strategy        *strategyEntry
 
 	waitersLine, wireLine int

@@ -58,6 +58,16 @@ func (s *Settings) Summary(w io.Writer) error {
 					how += " in " + k.Namespace
 				}
 			}
+			if k.Wire == wireLaravel {
+				how = "jobs of Laravel"
+				if k.Laravel != nil && k.Laravel.Prefix != "" {
+					how += " behind " + k.Laravel.Prefix
+				}
+			}
+			how += limitsText(k.Limits)
+			if k.Rest > 0 {
+				how += fmt.Sprintf(", with rests of %s", k.Rest)
+			}
 			if k.Waiters > 1 {
 				how += fmt.Sprintf(", %d waiters a queue", k.Waiters)
 			}
