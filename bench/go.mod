@@ -3,6 +3,7 @@ module github.com/troupehq/troupe/bench
 go 1.26.0
 
 require (
+	github.com/bitly/go-simplejson v0.5.0
 	github.com/bytedance/sonic v1.15.5
 	github.com/digitalocean/go-workers2 v0.11.1
 	github.com/goccy/go-json v0.12.0
@@ -30,7 +31,6 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/asynkron/protoactor-go v0.0.0-20240822202345-3c0e61ca19c9 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/bitly/go-simplejson v0.5.0 // indirect
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic/loader v0.5.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

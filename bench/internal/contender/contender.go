@@ -69,6 +69,7 @@ func All() []Contender {
 		Troupe("troupe-info", "the same with job log lines at info, to a file", func(w *Work) { w.InfoLog = true }),
 		Troupe("troupe-raw", "the same with a raw handler that decodes nothing", func(w *Work) { w.Raw = true }),
 		brpop(), blmove(), asynqPeer(), goWorkersPeer(), goWorkers2Peer(), gocraftPeer(), riverPeer(), sidekiqPeer(),
+		troupeLaravel(), laravelPeer(),
 	}
 }
 

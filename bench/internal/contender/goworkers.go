@@ -7,6 +7,7 @@ import (
 	"log"
 	"strconv"
 
+	"github.com/bitly/go-simplejson"
 	workers2 "github.com/digitalocean/go-workers2"
 	workers "github.com/jrallison/go-workers"
 )
@@ -37,7 +38,7 @@ func serveGoWorkers(ctx context.Context, s *Session) error {
 	workers.Middleware = workers.NewMiddleware(&workers.MiddlewareRetry{}, &workers.MiddlewareStats{})
 	for _, q := range s.Work.Queues {
 		workers.Process(q.Name, func(m *workers.Msg) {
-			if err := s.Perform(glance(m.ToJson())); err != nil {
+			if err := s.Perform(task(m.Args().GetIndex)); err != nil {
 				panic(err)
 			}
 		}, s.Concurrency)
@@ -57,12 +58,17 @@ func serveGoWorkers2(ctx context.Context, s *Session) error {
 		return err
 	}
 	for _, q := range s.Work.Queues {
-		m.AddWorker(q.Name, s.Concurrency, func(m *workers2.Msg) error { return s.Perform(glance(m.ToJson())) },
+		m.AddWorker(q.Name, s.Concurrency, func(m *workers2.Msg) error { return s.Perform(task(m.Args().GetIndex)) },
 			workers2.RetryMiddleware, workers2.StatsMiddleware)
 	}
 	s.Progress.Ready()
 	m.Run()
 	return ctx.Err()
+}
+
+// task reads a job's arguments, which both have parsed already.
+func task(arg func(int) *simplejson.Json) Task {
+	return Task{Index: arg(0).MustInt64(), At: arg(1).MustInt64(), Sleep: arg(2).MustInt64()}
 }
 
 func leftGoWorkers(ctx context.Context, st Store) (int64, error) {

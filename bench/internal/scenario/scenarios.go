@@ -95,7 +95,7 @@ var oneQueue = []string{"default"}
 
 func runDrain(ctx context.Context, l *Lab) error {
 	var drains []drain
-	for _, c := range l.contenders("troupe", "troupe-info", "brpop", "blmove", "asynq", "go-workers", "go-workers2", "gocraft-work", "river", "sidekiq") {
+	for _, c := range l.contenders("troupe", "troupe-info", "brpop", "blmove", "asynq", "go-workers", "go-workers2", "gocraft-work", "river", "sidekiq", "troupe-laravel", "laravel") {
 		drains = append(drains, drain{
 			scenario: result.Drain, kase: "25 processors", c: c,
 			load: contender.Load{Jobs: l.jobs(c), Queues: oneQueue}, work: contender.Work{Concurrency: 25},
