@@ -1,7 +1,7 @@
 # make check is what CI runs, make test the tests alone. make check-long repeats with the race
 # detector what the others bound there, vets for all systems, takes ten times the
 # seeds, and runs each benchmark once: an hour or so.
-.PHONY: check check-long test lint sim peers chaos fuzz bench bench-report microbench setup example
+.PHONY: check check-long test lint sim peers chaos fuzz bench bench-report microbench setup example example-laravel
 
 check: lint test sim peers
 
@@ -33,6 +33,7 @@ lint:
 fuzz:
 	@for f in FuzzParsePayload FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s ./internal/wirejson || exit 1; done
 	go test -run '^$$' -fuzz '^FuzzDecodeArgs$$' -fuzztime 20s ./internal/args
+	go test -run '^$$' -fuzz '^FuzzParseObject$$' -fuzztime 20s ./wire/laravel
 	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./config
 
 # Daemons and Redis are killed, paused and cut off at random, and every job is
@@ -66,3 +67,7 @@ microbench:
 # One worker of a Ruby app moves to Go and back: examples/rails-to-go.
 example: setup
 	@ruby examples/rails-to-go/walk.rb
+
+# One job of a Laravel app moves to Go and back: examples/laravel-to-go.
+example-laravel: setup
+	@php examples/laravel-to-go/walk.php

@@ -37,17 +37,19 @@ var prelude = map[string][]string{
 	"docs/guide.md":       {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go", "internal/docblocks/testdata/reliability.go"},
 	"docs/reliability.md": {"internal/docblocks/testdata/reliability.go"},
 	"docs/go-workers.md":  {"internal/docblocks/testdata/goworkers.go"},
+	"docs/laravel.md":     {"internal/docblocks/testdata/laravel.go"},
 	"docs/scaling.md":     {"internal/docblocks/testdata/scaling.go"},
 	"docs/testing.md":     {"examples/modules/jobtests/billing.go", "examples/modules/jobtests/billing_test.go"},
 	"examples/rails-to-go/README.md": {
 		"examples/rails-to-go/prices/price.go", "examples/rails-to-go/prices/main.go", "internal/docblocks/testdata/rails.go",
 	},
-	"actors":          {"internal/docblocks/testdata/readme.go", "examples/quickstart/main.go"},
-	".":               {"examples/quickstart/main.go", "internal/docblocks/testdata/tour.go"},
-	"client":          {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go"},
-	"testkit/chaos":   {"internal/docblocks/testdata/testkit.go"},
-	"testkit":         {"examples/quickstart/main.go", "internal/docblocks/testdata/testkit.go"},
-	"fetch/fetchtest": {"internal/docblocks/testdata/fetchtest.go"},
+	"examples/laravel-to-go/README.md": {"examples/laravel-to-go/thumbs/thumbnail.go", "examples/laravel-to-go/thumbs/main.go", "internal/docblocks/testdata/laravelexample.go"},
+	"actors":                           {"internal/docblocks/testdata/readme.go", "examples/quickstart/main.go"},
+	".":                                {"examples/quickstart/main.go", "internal/docblocks/testdata/tour.go"},
+	"client":                           {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go"},
+	"testkit/chaos":                    {"internal/docblocks/testdata/testkit.go"},
+	"testkit":                          {"examples/quickstart/main.go", "internal/docblocks/testdata/testkit.go"},
+	"fetch/fetchtest":                  {"internal/docblocks/testdata/fetchtest.go"},
 }
 
 // The blocks are packages, one each, of a module of their own, as a user's.

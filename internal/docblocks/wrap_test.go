@@ -22,7 +22,7 @@ var imports = func() map[string]string {
 		github.com/troupehq/troupe github.com/troupehq/troupe/actors github.com/troupehq/troupe/client
 		github.com/troupehq/troupe/fetch github.com/troupehq/troupe/fetch/fetchtest github.com/troupehq/troupe/inspect
 		github.com/troupehq/troupe/supervisor github.com/troupehq/troupe/testkit github.com/troupehq/troupe/testkit/chaos
-		github.com/troupehq/troupe/testkit/script github.com/troupehq/troupe/wire/goworkers`) {
+		github.com/troupehq/troupe/testkit/script github.com/troupehq/troupe/wire/goworkers github.com/troupehq/troupe/wire/laravel`) {
 		out[path.Base(p)] = p
 	}
 	out["redis"] = "github.com/redis/go-redis/v9"

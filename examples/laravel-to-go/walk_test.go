@@ -1,0 +1,87 @@
+// Package laraveltogo has no code: the app is in PHP, the moved job in thumbs.
+package laraveltogo
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/testkit/chaos"
+)
+
+// make example-laravel runs both sides on one Redis, finds no difference, and leaves nothing behind.
+func TestTheWalkFindsNoDifference(t *testing.T) {
+	t.Parallel()
+	// The test cache does not see what make reads: looking at all folders here
+	// makes it forget the result when a file of the module changes.
+	if err := filepath.WalkDir("../..", func(string, fs.DirEntry, error) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	redistest.New(t)
+	if err := exec.CommandContext(t.Context(), "php", "-r", `require "Illuminate/Queue/autoload.php";`).Run(); err != nil {
+		redistest.Missing(t, err)
+	}
+	tmp := t.TempDir()
+	cmd := exec.CommandContext(context.Background(), "make", "-s", "-C", "../..", "example-laravel")
+	p := chaos.Launch(t, "make example-laravel", cmd, "TMPDIR="+tmp)
+	if code := p.Exit(5 * time.Minute); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	out := p.Stdout()
+	for _, want := range []string{
+		"ok     the thumbnails are the same",
+		"ok     the mails are the same: Go has pushed them, PHP has run them",
+		"ok     the picture without a size is in failed_jobs",
+		"ok     the worker in Go has ended with 0",
+		"== Thumbnail moved and came back, and PHP did not notice",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if strings.Contains(out, "NOT OK") {
+		t.Error("it has found a difference")
+	}
+	left, err := filepath.Glob(filepath.Join(tmp, "laravel-to-go-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// The code in the README is that of the files.
+func TestTheReadmeShowsTheFiles(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, pattern := range []string{"*.php", "app/*.php", "thumbs/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources.Write(text)
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```(?:php|go)\n(.*?)```").FindAllSubmatch(readme, -1)
+	if len(blocks) < 4 {
+		t.Fatalf("%d blocks of code", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(sources.String(), string(b[1])) {
+			t.Errorf("in no file:\n%s", b[1])
+		}
+	}
+}

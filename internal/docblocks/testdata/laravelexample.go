@@ -1,0 +1,9 @@
+package testdata
+
+import "github.com/troupehq/troupe"
+
+var (
+	s     *Shop
+	job   *troupe.Job[Thumbnail]
+	thumb string
+)
