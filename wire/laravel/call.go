@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,20 +133,11 @@ func (f *fetcher) send(ctx context.Context, c *call) ([]string, error) {
 		args = append(args, m.kind, m.job.queue, m.job.copy, m.text, strconv.FormatFloat(m.score, 'f', -1, 64), before, most)
 	}
 	for _, w := range c.wants {
-		if q := f.indexOf(w.Queue); q >= 0 && !f.signals.paused[w.Queue] {
+		if q := slices.Index(f.queues, w.Queue); q >= 0 && !f.signals.paused[w.Queue] {
 			args = append(args, q, w.N, c.paid[q], f.beginRow(w.Queue))
 		}
 	}
 	return exchangeScript.Flat(ctx, f.rdb, args)
-}
-
-func (f *fetcher) indexOf(queue string) int {
-	for i, q := range f.queues {
-		if q == queue {
-			return i
-		}
-	}
-	return -1
 }
 
 // apply notes what a call has done.

@@ -105,19 +105,13 @@ func (c *Client) Retry(ctx context.Context, id string) error {
 	}
 	p.SetInt("attempts", 0)
 	p.Delete(exceptions)
-	for _, key := range []string{"retryUntil", "timeoutAt"} {
-		if _, ok := p.Get(key); ok {
-			p.Set(key, json.RawMessage("null"))
-		}
-	}
+	dropUntil(p)
 	keys := []string{c.names.failed(), c.names.queue(f.Queue), c.names.tokens(f.Queue)}
-	switch n, err := againScript.Run(ctx, c.rdb, keys, f.row, p.Bytes()).Int(); {
-	case err != nil:
-		return err
-	case n == 0:
-		return ErrNoFailedJob
+	n, err := againScript.Run(ctx, c.rdb, keys, f.row, p.Bytes()).Int()
+	if err == nil && n == 0 {
+		err = ErrNoFailedJob
 	}
-	return nil
+	return err
 }
 
 // Forget deletes a failed job, by its ID or its UUID.

@@ -33,9 +33,9 @@ type fetcher struct {
 	queues []string // in the order of their first mention
 	rand   *rand.Rand
 
-	turn chan struct{} // held by who works with what follows
-	closed,
-	opened bool
+	turn     chan struct{} // held by who works with what follows
+	closed   bool
+	opened   bool
 	held     map[string]*job // by receipt
 	receipts uint64
 	stash    []fetch.Unit            // taken and not handed out

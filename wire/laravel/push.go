@@ -3,14 +3,13 @@ package laravel
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
@@ -91,10 +90,10 @@ func (j Job) encode(now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the field Data: %w", err)
 	}
-	p := payload{UUID: j.UUID, Job: j.Name, FailOnTimeout: j.FailOnTimeout, Data: data, CreatedAt: now.Unix(), ID: randomHex(16)}
+	p := payload{UUID: j.UUID, Job: j.Name, FailOnTimeout: j.FailOnTimeout, Data: data, CreatedAt: now.Unix(), ID: strings.ReplaceAll(uuid.NewString(), "-", "")}
 	p.DisplayName, _, _ = strings.Cut(j.Name, "@")
 	if p.UUID == "" {
-		p.UUID = newUUID()
+		p.UUID = uuid.NewString()
 	}
 	if j.MaxTries > 0 {
 		p.MaxTries = &j.MaxTries
@@ -190,19 +189,4 @@ func (c *Client) PushRaw(ctx context.Context, jobs ...Raw) error {
 		}
 	}
 	return nil
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	rand.Read(b) // never fails: see crypto/rand
-	return hex.EncodeToString(b)
-}
-
-// newUUID is a random UUID, version 4.
-func newUUID() string {
-	b := make([]byte, 16)
-	rand.Read(b)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	s := hex.EncodeToString(b)
-	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }

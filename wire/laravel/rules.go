@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/retry"
 )
@@ -40,6 +42,15 @@ func until(p *troupe.Payload) (float64, bool) {
 		return n, true
 	}
 	return number(p, "timeoutAt") // Laravel 5.5 to 7
+}
+
+// dropUntil drops that time.
+func dropUntil(p *troupe.Payload) {
+	for _, key := range []string{"retryUntil", "timeoutAt"} {
+		if _, ok := p.Get(key); ok {
+			p.Set(key, json.RawMessage("null"))
+		}
+	}
 }
 
 // check is wire.Wire.Check: Laravel's test before a run.
@@ -141,13 +152,9 @@ func (s *system) relayed(row []byte) []byte {
 		p.SetInt("maxTries", 1)
 	}
 	p.SetInt("attempts", max(made, int64(limit)))
-	for _, key := range []string{"retryUntil", "timeoutAt"} {
-		if _, ok := p.Get(key); ok {
-			p.Set(key, json.RawMessage("null"))
-		}
-	}
+	dropUntil(p)
 	if id, _ := p.String("uuid"); id == "" {
-		p.SetString("uuid", newUUID())
+		p.SetString("uuid", uuid.NewString())
 	}
 	return p.Bytes()
 }
