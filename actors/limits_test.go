@@ -126,12 +126,12 @@ func TestALimitEndsItsCapsuleAlone(t *testing.T) {
 	rdb, s := testkit.Redis(t), new(stamps)
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Stamp", s)
-	stampJobs(t, rdb, 2)
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Capsules: []actors.Capsule{
 		{Name: "short", Limits: actors.Limits{Jobs: 1}},
 		{Name: "long", Queues: actors.Strict{"other"}},
 	}})
 	k.Expect(testkit.Events(func(e actors.CapsuleQuiet) bool { return e.Capsule == "short" }).Times(1), func() {
+		stampJobs(t, rdb, 2)
 		k.Await("one job", func() bool { return s.runs() == 1 })
 	})
 	if err := rdb.LPush(t.Context(), "queue:other", `{"class":"Stamp","args":[],"jid":"0123456789abcdef01234567"}`).Err(); err != nil {
