@@ -58,3 +58,18 @@ func Flushed(identity string) string { return "troupe:flushed:" + identity }
 
 // Tree is the live supervision tree of a process, as JSON.
 func Tree(identity string) string { return "troupe:tree:" + identity }
+
+// Control is the pub/sub channel that has processes look at their signals and requests.
+const Control = "troupe:control"
+
+// Requests is the list of what a process is asked for, as JSON.
+func Requests(identity string) string { return "troupe:requests:" + identity }
+
+// Replies is the list of the replies to a request.
+func Replies(id string) string { return "troupe:replies:" + id }
+
+// Flight is the list of the last exceptional events of a process, as JSON.
+func Flight(identity string) string { return "troupe:flight:" + identity }
+
+// Flights is the zset of the processes that have a Flight: identity, score = seconds of the last event.
+const Flights = "troupe:flights"

@@ -1,0 +1,144 @@
+// Package cli is what the commands that look at a Redis have in common: their flags, their
+// output and their exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/redisconn"
+)
+
+// Exit codes of the commands.
+const (
+	Done        = 0
+	Fault       = 1   // a bad flag, no Redis
+	NotFound    = 2   // nothing found
+	Partly      = 3   // partly done, or unhealthy
+	Refused     = 4   // not allowed, or not possible for this thing
+	Interrupted = 130 // by a signal
+)
+
+// ExitError ends a command with a code. Err may be nil: then there is nothing more to say.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is what the process exits with.
+func (e *ExitError) ExitCode() int { return e.Code }
+
+// Exitf is an ExitError with a message.
+func Exitf(code int, format string, args ...any) error {
+	return &ExitError{code, fmt.Errorf(format, args...)}
+}
+
+// Flags are those that all commands have.
+type Flags struct {
+	redis, file string
+	JSON        bool
+	noColor     bool
+	Args        string // mask, hide or show: see package mask
+	ReadOnly    bool
+}
+
+// Add adds them to a command: the last ones in its help.
+func (f *Flags) Add(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.SortFlags = false
+	s.BoolVar(&f.JSON, "json", false, "print JSON: an object, or one a line for a list")
+	s.Var(oneOf{&f.Args, []string{"mask", "hide", "show"}}, "args", "arguments of jobs: mask secrets, hide or show them (mask)")
+	s.BoolVar(&f.noColor, "no-color", false, "no colors")
+	s.BoolVar(&f.ReadOnly, "read-only", false, "refuse to change anything")
+	s.StringVarP(&f.file, "config", "C", "", "configuration file that names the Redis")
+	s.StringVar(&f.redis, "redis", "", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
+}
+
+// Session is one run of a command on a Redis.
+type Session struct {
+	Flags
+	Redis     redis.UniversalClient
+	Inspector *inspect.Inspector
+	In        io.Reader
+	Out, Err  io.Writer
+	Terminal  bool // Out is a terminal: there is a head line, and columns are aligned
+	Color     bool
+	Address   string // of Redis, without a password
+}
+
+// Run runs fn with a session. An error of fn that is no ExitError gets the address of the Redis.
+// The end of the context is exit code 130.
+func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session) error) error {
+	url, err := f.url()
+	if err != nil {
+		return err
+	}
+	rdb, err := redisconn.FromURL(url, redisconn.Need{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rdb.Close() }()
+	s := &Session{
+		Flags: *f, Redis: rdb, Inspector: inspect.New(rdb), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Address: redisconn.Mask(url),
+	}
+	if out, ok := s.Out.(*os.File); ok {
+		s.Terminal = term.IsTerminal(int(out.Fd()))
+	}
+	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
+	ctx := cmd.Context()
+	err = fn(ctx, s)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &ExitError{Interrupted, nil}
+	case errors.As(err, new(*ExitError)):
+		return err
+	case errors.Is(err, inspect.ErrNotFound):
+		return &ExitError{NotFound, err}
+	}
+	return fmt.Errorf("%w (redis %s)", err, s.Address)
+}
+
+// url is that of the Redis: of --redis, of the file, or of the environment.
+func (f *Flags) url() (string, error) {
+	if f.redis != "" || f.file == "" {
+		return config.RedisURL(f.redis, os.Getenv)
+	}
+	settings, err := config.Load(config.Flags{File: f.file}, os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	if len(settings.Trees) > 1 {
+		return "", Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, len(settings.Trees))
+	}
+	return settings.RedisURL, nil
+}
+
+// Change is called before anything is changed; with --read-only it is an error.
+func (s *Session) Change(what string) error {
+	if s.ReadOnly {
+		return Exitf(Refused, "%s is refused by --read-only", what)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+// Package control sends requests to running processes of troupe and brings their replies. A
+// request is stored in a list of the process for a minute, and a message on a channel tells the
+// process to look; a process that misses the message looks at its next beat.
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Request is what a process is asked for.
+type Request struct {
+	ID          string        `json:"id"`                    // Send makes one
+	Do          string        `json:"do"`                    // Cancel, Configure or Look
+	JID         string        `json:"jid,omitempty"`         // of the job to cancel
+	Capsule     string        `json:"capsule,omitempty"`     // to configure; "" means the only one
+	Concurrency int           `json:"concurrency,omitempty"` // 0 keeps it
+	Queues      []QueueWeight `json:"queues,omitempty"`      // nil keeps them
+	Expires     float64       `json:"expires"`               // seconds since the epoch; later it is not obeyed
+}
+
+// QueueWeight is a queue, with weight 0 for all if they are taken from in strict order.
+type QueueWeight struct {
+	Queue  string `json:"queue"`
+	Weight int    `json:"weight"`
+}
+
+// What a process can be asked for.
+const (
+	Cancel    = "cancel"    // cancel the running job JID
+	Configure = "configure" // change concurrency and queues of a capsule
+	Look      = "look"      // beat now: obey signals, publish the tree
+)
+
+// Reply is what a process answers.
+type Reply struct {
+	Process string `json:"process"`
+	Result  string `json:"result"`        // Done, NotMine or Refused
+	Why     string `json:"why,omitempty"` // of Refused
+}
+
+// The results of a request.
+const (
+	Done    = "done"
+	NotMine = "not mine" // the job does not run here, there is no such capsule
+	Refused = "refused"
+)
+
+// life is how long a request and its replies wait.
+const life = time.Minute
+
+// ErrNoReply is the error of Send when a process has not answered in time.
+var ErrNoReply = errors.New("no reply")
+
+// Send asks processes for something and calls each with their replies as they come, until all
+// have replied, it returns false, or ctx ends: then the error is ErrNoReply.
+func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r Request, each func(Reply) bool) error {
+	r.ID = rand.Text()
+	r.Expires = float64(time.Now().Add(life).UnixMicro()) / 1e6
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, id := range identities {
+			pipe.RPush(ctx, keys.Requests(id), text)
+			pipe.PExpire(ctx, keys.Requests(id), life)
+		}
+		pipe.Publish(ctx, keys.Control, "")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for range identities {
+		text, err := rdb.BLPop(ctx, 0, keys.Replies(r.ID)).Result()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w from all of %d processes", ErrNoReply, len(identities))
+		}
+		if err != nil {
+			return err
+		}
+		var reply Reply
+		if err := json.Unmarshal([]byte(text[1]), &reply); err != nil {
+			return fmt.Errorf("a reply of a process: %w", err)
+		}
+		if !each(reply) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Wake has all processes of troupe look at their signals and requests now, and beat.
+func Wake(ctx context.Context, rdb redis.UniversalClient) error {
+	return rdb.Publish(ctx, keys.Control, "").Err()
+}
+
+// Requests returns what a process was asked for since it asked last, without what is too old.
+func Requests(ctx context.Context, rdb redis.UniversalClient, identity string) ([]Request, error) {
+	texts, err := rdb.LPopCount(ctx, keys.Requests(identity), 1000).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	var all []Request
+	now := float64(time.Now().UnixMicro()) / 1e6
+	for _, text := range texts {
+		var r Request
+		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Expires > now {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// Answer sends a reply.
+func Answer(ctx context.Context, rdb redis.UniversalClient, r Request, reply Reply) error {
+	text, err := json.Marshal(reply)
+	if err != nil {
+		return err
+	}
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.RPush(ctx, keys.Replies(r.ID), text)
+		pipe.PExpire(ctx, keys.Replies(r.ID), life)
+		return nil
+	})
+	return err
+}
