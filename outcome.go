@@ -16,6 +16,10 @@ var (
 	// job back; its result will be refused.
 	ErrFenced = errors.New("troupe: fenced, the job was recovered by another process")
 
+	// ErrCancelled: an operator has asked for the job's end (troupe jobs cancel, or
+	// actors.Daemon.Cancel). The outcome is the handler's: what it returns decides.
+	ErrCancelled = errors.New("troupe: cancelled by an operator")
+
 	// ErrJobTimeout: the class's own Timeout has passed.
 	ErrJobTimeout = errors.New("troupe: job timeout")
 )

@@ -65,6 +65,9 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 		if err != nil {
 			return
 		}
+		if err = d.events.recorder.write(ctx, d.env.Redis, d.env.Identity); err != nil {
+			return
+		}
 		if d.beats.latency.Slow(result.RTT) {
 			d.env.Log.Warn().Str("actor", part).Int64("rtt_us", result.RTT.Microseconds()).
 				Msg("redis is slow: the last five round trips took over 50 ms; is the network or the CPU overloaded?")
@@ -95,7 +98,10 @@ func (d *Daemon) flush(ctx context.Context) error {
 }
 
 func (d *Daemon) beatState() beat.State {
-	s := beat.State{Info: d.info, Now: time.Now(), Quiet: d.quieting.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
+	d.mu.Lock()
+	info := d.info
+	d.mu.Unlock()
+	s := beat.State{Info: info, Now: time.Now(), Quiet: d.quieting.Load(), RSS: beat.RSS(), WorkersKey: d.cfg.WorkersKey}
 	for _, sys := range d.systems {
 		if sys.wire.Beat != nil {
 			s.Extra = sys.wire.Beat
@@ -116,20 +122,25 @@ func (d *Daemon) beatState() beat.State {
 	return s
 }
 
-// beatInfo is what never changes about this process.
+// beatInfo is what a beat tells of this process beside its state.
 func (d *Daemon) beatInfo(hostname string, pid int) beat.Info {
-	info := beat.Info{
+	return beat.Info{
 		Hostname: hostname, PID: pid, Identity: d.env.Identity, StartedAt: time.Now(), Tag: d.cfg.Tag,
-		Labels: d.cfg.Labels, Version: d.cfg.Version, Embedded: d.cfg.Embedded,
+		Labels: d.cfg.Labels, Version: d.cfg.Version, Embedded: d.cfg.Embedded, Capsules: d.capsuleInfo(),
 	}
+}
+
+// capsuleInfo is what a beat tells of the capsules.
+func (d *Daemon) capsuleInfo() (all []beat.Capsule) {
 	for _, c := range d.capsules {
-		q := c.cfg.Queues
-		info.Capsules = append(info.Capsules, beat.Capsule{
-			Name: c.cfg.Name, Concurrency: c.cfg.Concurrency,
+		cfg := c.config()
+		q := cfg.Queues
+		all = append(all, beat.Capsule{
+			Name: cfg.Name, Concurrency: cfg.Concurrency,
 			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
 		})
 	}
-	return info
+	return all
 }
 
 // lastBeat flushes what is left and leaves the list of processes. The heartbeat
@@ -145,6 +156,9 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 			}
 			d.env.Log.Warn().Err(err).Int64("processed", held.Processed).
 				Int64("failed", held.Failed).Msg("the last statistics could not be written")
+		}
+		if err := d.events.recorder.write(ctx, d.env.Redis, d.env.Identity); err != nil {
+			d.env.Log.Warn().Err(err).Msg("the last events could not be written")
 		}
 		if err := beat.Clear(ctx, d.env.Redis, d.env.Identity); err != nil {
 			d.env.Log.Warn().Err(err).Msg("could not leave the list of processes; it forgets this one in a minute")

@@ -24,7 +24,7 @@ import (
 // goroutines (worker.go), and from there through the settler to Redis.
 type capsule struct {
 	env     *env.Env
-	cfg     Capsule
+	cfg     Capsule // Concurrency and Queues are guarded by mu: they may change
 	fetcher fetch.Fetcher
 	ledger  work.Ledger
 	settler *work.Settler
@@ -64,7 +64,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c := &capsule{
-		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}), slots: make([]*slot, cfg.Concurrency),
+		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}),
 	}
 	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.
@@ -75,12 +75,11 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
 		Classes: run.Classes(d.cfg.Registry, d.beats.metrics, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
 		Policy:  s.policy, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
-		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: int64(heldBackFactor * cfg.Concurrency), Quiet: c.isQuiet,
+		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
-	for i := range c.slots {
-		path := c.path("processor-" + strconv.Itoa(i))
-		c.slots[i] = &slot{index: i, path: path, labels: run.Labels(path)}
+	for i := range cfg.Concurrency {
+		c.slots = append(c.slots, c.newSlot(i))
 	}
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: s.redis, OnClient: s.onClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
@@ -93,6 +92,11 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.fetcher = f
 	s.capsules = append(s.capsules, c)
 	return c, nil
+}
+
+func (c *capsule) newSlot(i int) *slot {
+	path := c.path("processor-" + strconv.Itoa(i))
+	return &slot{index: i, path: path, labels: run.Labels(path), absent: true}
 }
 
 // Path is that of the manager.
@@ -212,9 +216,7 @@ func (c *capsule) onFenced(err error) {
 		w.Job.Interrupt(troupe.ErrFenced)
 	}
 	c.env.Changes.Wake()
-	c.events.tell(func() Event {
-		return Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late}
-	})
+	c.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late})
 	c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
 		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
 		Msg("fenced: this process was taken for dead and its jobs were put back by another")

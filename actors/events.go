@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/run"
@@ -64,6 +66,9 @@ type (
 		JobEvent
 		Unresponsive Unresponsive
 	}
+	// JobCancelled says: an operator asked for its end, and its context has ended with
+	// troupe.ErrCancelled. What becomes of it is its handler's affair.
+	JobCancelled struct{ JobEvent }
 	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
 	// set, due at Until. It has not failed; Err is what it returned.
 	JobParked struct {
@@ -139,6 +144,13 @@ type (
 		Capsule string
 		Err     error // who was stopped, and why, or which limit it was
 	}
+	// CapsuleConfigured says: the capsule has other processors or queues from now on.
+	CapsuleConfigured struct {
+		At          time.Time
+		Capsule     string
+		Concurrency int
+		Queues      []string
+	}
 	// StopBegan says: running jobs have until Deadline.
 	StopBegan struct{ At, Deadline time.Time }
 	// JobsRequeued says: these were put back into their queues at the deadline.
@@ -189,18 +201,23 @@ type (
 	}
 )
 
-func (JobEvent) event()      {}
-func (ActorEvent) event()    {}
-func (QuietBegan) event()    {}
-func (CapsuleQuiet) event()  {}
-func (StopBegan) event()     {}
-func (JobsRequeued) event()  {}
-func (JobsAbandoned) event() {}
-func (Fenced) event()        {}
-func (JobsRescued) event()   {}
-func (JobRerouted) event()   {}
-func (JobPoisoned) event()   {}
-func (EventsDropped) event() {}
+func (JobEvent) event()          {}
+func (ActorEvent) event()        {}
+func (QuietBegan) event()        {}
+func (CapsuleQuiet) event()      {}
+func (CapsuleConfigured) event() {}
+func (StopBegan) event()         {}
+func (JobsRequeued) event()      {}
+func (JobsAbandoned) event()     {}
+func (Fenced) event()            {}
+func (JobsRescued) event()       {}
+func (JobRerouted) event()       {}
+func (JobPoisoned) event()       {}
+func (EventsDropped) event()     {}
+
+func (e CapsuleConfigured) text() string {
+	return fmt.Sprintf("%d processors, queues %s", e.Concurrency, strings.Join(e.Queues, ", "))
+}
 
 // eventBuffer is how many events may wait for a subscriber.
 const eventBuffer = 4096

@@ -22,7 +22,10 @@ type heartbeat struct {
 
 func newHeartbeat(d *Daemon) *heartbeat {
 	h := &heartbeat{d: d}
-	h.Loops = supervised.NewLoops(d.env.Settling, d.env.System, heart, h.beat, h.renew)
+	d.events.recorder.mu.Lock()
+	d.events.recorder.ring = func() { d.env.System.Send(heart, supervised.Wake{}) }
+	d.events.recorder.mu.Unlock()
+	h.Loops = supervised.NewLoops(d.env.Settling, d.env.System, heart, h.beat, h.renew, h.listen)
 	return h
 }
 
@@ -42,6 +45,7 @@ func (h *heartbeat) beat(l *supervised.Loop) {
 		}
 		if err == nil {
 			h.d.beaten(!result.Existed)
+			h.d.obey()
 		}
 		if !l.Sleep(nextBeat(time.Now(), h.d.cfg.HeartbeatInterval)) {
 			return

@@ -116,9 +116,7 @@ func (c *capsule) reach(limit string) {
 		return
 	}
 	c.env.Log.Info().Str("capsule", c.cfg.Name).Str("limit", limit).Msg("a limit was reached: no new jobs will be fetched")
-	c.events.tell(func() Event {
-		return CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: fmt.Errorf("a limit was reached: %s", limit)}
-	})
+	c.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: fmt.Errorf("a limit was reached: %s", limit)})
 	c.beginQuiet()
 	c.env.System.Send(c.Path(), supervised.Wake{})
 	c.onLimit(limit)

@@ -35,6 +35,8 @@ func (m *manager) Receive(ctx actor.Context) {
 		m.start(ctx)
 	case quiet, supervised.Wake:
 		m.tellQuiet(ctx)
+	case resized:
+		m.resize(ctx)
 	case supervised.Due:
 		if !m.c.isQuiet() {
 			m.next.On(ctx, msg)
@@ -53,15 +55,14 @@ func (m *manager) start(ctx actor.Context) {
 	c := m.c
 	c.mu.Lock()
 	quieting := c.quiet
-	busy := make([]bool, len(c.slots))
+	var needed []int // those of a busy slot, too: they adopt the job
 	for i, s := range c.slots {
-		busy[i] = s.worker != nil
+		if s.worker != nil || !quieting && !s.retired {
+			needed = append(needed, i)
+		}
 	}
 	c.mu.Unlock()
-	for i := range busy {
-		if quieting && !busy[i] {
-			continue
-		}
+	for _, i := range needed {
 		m.child(ctx, "processor-"+strconv.Itoa(i))
 		m.alive++
 	}
@@ -72,11 +73,45 @@ func (m *manager) start(ctx actor.Context) {
 	m.tellQuiet(ctx)
 }
 
+// resize starts the processors that are lacking; the others look whether they are needed.
+func (m *manager) resize(ctx actor.Context) {
+	there := map[string]bool{} // also those that are about to end, which come back when they have
+	for _, pid := range ctx.Children() {
+		there[pid.GetId()] = true
+		ctx.Send(pid, supervised.Wake{})
+	}
+	for _, path := range m.c.lacking() {
+		if there[path] {
+			continue
+		}
+		_, name := supervised.SplitPath(path)
+		m.child(ctx, name)
+		m.alive++
+	}
+}
+
+// lacking are the paths of the processors that are to be started: one that a strategy has
+// stopped is not.
+func (c *capsule) lacking() (paths []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.slots {
+		if s.absent && !s.retired && !c.quiet {
+			paths = append(paths, s.path)
+		}
+	}
+	return paths
+}
+
 // child starts the child of this name.
 func (m *manager) child(ctx actor.Context, name string) {
 	c := m.c
 	if i, ok := processorIndex(name); ok {
-		supervised.Child(ctx, c.env.System.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: c.slots[i]} }), name)
+		s := c.slot(i)
+		c.mu.Lock()
+		s.absent = false
+		c.mu.Unlock()
+		supervised.Child(ctx, c.env.System.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: s} }), name)
 		return
 	}
 	supervised.Child(ctx, c.env.System.Props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
@@ -110,7 +145,8 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	c := m.c
 	replaced := m.next.Ended(path)
 	_, name := supervised.SplitPath(path)
-	if i, ok := processorIndex(name); ok {
+	i, isProcessor := processorIndex(name)
+	if isProcessor {
 		if !replaced {
 			m.alive--
 		}
@@ -122,6 +158,9 @@ func (m *manager) ended(ctx actor.Context, path string) {
 		return
 	case replaced:
 		m.next.Step(ctx)
+		return
+	case isProcessor && c.retiredNow(i):
+		m.resize(ctx) // it may be needed again by now
 		return
 	}
 	c.env.Log.Error().Str("actor", path).Int("processors_left", m.alive).
@@ -146,7 +185,7 @@ func (c *capsule) quieted(path string) {
 	}
 	c.mu.Unlock()
 	if !again {
-		c.events.tell(func() Event { return CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err} })
+		c.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
 	}
 	c.beginQuiet()
 }

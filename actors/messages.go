@@ -9,9 +9,13 @@ package actors
 // set before it is sent.
 type quiet struct{}
 
+// resized tells a manager that its capsule has another number of processors.
+type resized struct{}
+
 // stop tells the launcher that the stop has begun; phase and deadline are in the daemon.
 type stop struct{}
 
 // They may be sent to actors that are gone; that is no dead letter to tell of.
-func (quiet) IgnoreDeadLetterLogging() {}
-func (stop) IgnoreDeadLetterLogging()  {}
+func (quiet) IgnoreDeadLetterLogging()   {}
+func (resized) IgnoreDeadLetterLogging() {}
+func (stop) IgnoreDeadLetterLogging()    {}

@@ -74,7 +74,7 @@ func (d *Daemon) tellRecovered(got rescue.Round) {
 			case j.Decision.Suspect:
 				d.suspected.Add(1)
 			}
-			d.events.tell(r.event)
+			d.events.publish(r.event())
 		}
 	}
 	for _, r := range all {

@@ -41,13 +41,14 @@ func (p *processor) started(ctx actor.Context) {
 func (p *processor) step(ctx actor.Context) {
 	c, s := p.c, p.slot
 	c.mu.Lock()
-	crash, done := s.crash, c.quiet && s.worker == nil
+	crash, done := s.crash, (c.quiet || s.retired) && s.worker == nil
 	switch {
 	case crash != nil:
 		s.attached = false // until the next incarnation runs
 	case !p.down:
 		c.attach(s)
 	}
+	s.absent = done && !c.quiet
 	c.mu.Unlock()
 	switch {
 	case done:

@@ -52,7 +52,7 @@ func (c *capsule) requeueQueue(ws []*work.Item) {
 			}
 			jobs := refsOf(back)
 			c.drain.add(func(r *DrainReport) { r.Requeued = append(r.Requeued, jobs...) })
-			c.events.tell(func() Event { return JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs} })
+			c.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs})
 			c.Settled(ws...)
 			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(back)).Msg("requeued the jobs that were still running")
 			return

@@ -72,7 +72,7 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 func (d *Daemon) tellRescued(got rescue.Round) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
-		d.events.tell(func() Event { return JobsRescued{At: time.Now(), Jobs: got.Units} })
+		d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
 		d.env.Log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}

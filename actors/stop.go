@@ -42,7 +42,7 @@ func (d *Daemon) Quiet() {
 // down, then rings.
 func (d *Daemon) beginQuiet() {
 	d.quieting.Store(true)
-	d.events.tell(func() Event { return QuietBegan{At: time.Now()} })
+	d.events.publish(QuietBegan{At: time.Now()})
 	for _, c := range d.capsules {
 		c.beginQuiet()
 	}
@@ -134,7 +134,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	if cause == nil { // said when it is so: who reads it may push a job that must stay
 		d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 	}
-	d.events.tell(func() Event { return StopBegan{At: d.stoppedAt, Deadline: d.deadline()} })
+	d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	d.env.System.Send(launcherName, stop{})
 	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
 	go d.conduct()
@@ -228,7 +228,7 @@ func (d *Daemon) hardStop() {
 	}
 	d.drain.add(func(r *DrainReport) { r.Abandoned = abandoned })
 	if len(abandoned) > 0 {
-		d.events.tell(func() Event { return JobsAbandoned{At: time.Now(), Jobs: abandoned} })
+		d.events.publish(JobsAbandoned{At: time.Now(), Jobs: abandoned})
 	}
 }
 

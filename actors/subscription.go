@@ -27,7 +27,8 @@ var errSubscriberGoexit = errors.New("it called runtime.Goexit")
 
 // events is the one stream of a daemon.
 type events struct {
-	log zerolog.Logger
+	log      zerolog.Logger
+	recorder recorder
 
 	wanted atomic.Bool // somebody listens: looked at before an event is made
 	mu     sync.Mutex
@@ -63,15 +64,9 @@ func (e *events) remove(s *subscription) {
 	}
 }
 
-// tell publishes what f makes if somebody listens.
-func (e *events) tell(f func() Event) {
-	if e.wanted.Load() {
-		e.publish(f())
-	}
-}
-
 // publish never blocks.
 func (e *events) publish(ev Event) {
+	e.recorder.note(ev)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.subs {

@@ -23,6 +23,8 @@ type slot struct {
 	attached bool                // the processor is started and not stopping: its worker may take jobs
 	worker   *worker             // nil if no goroutine is at work
 	crash    *supervisor.JobCrash
+	absent   bool // there is no processor: it was never started, or has ended since the slot was retired
+	retired  bool // the capsule has fewer processors by now
 }
 
 // worker is the goroutine of a slot: it takes a job from the capsule's inbox, runs it,
@@ -64,7 +66,7 @@ func (k *worker) wake() {
 // attach has the worker of slot s take jobs: the one that is there, or a new one.
 // c.mu is held.
 func (c *capsule) attach(s *slot) {
-	if c.quiet || s.crash != nil || s.box.Keeps() {
+	if c.quiet || s.retired || s.crash != nil || s.box.Keeps() {
 		return
 	}
 	s.attached = true

@@ -108,7 +108,7 @@ func (p *place) readPage(ctx context.Context, l *list, read, n int) ([]string, e
 // setAside takes a job that cannot be read out of a list, or returns it if it is in hand.
 func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string, err error) {
 	f := p.in.f
-	queue := f.names[l.queue]
+	queue := f.set.Load().names[l.queue]
 	dead, score := keys.Dead, strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', -1, 64)
 	if f.cluster { // where the dead set lies in another slot
 		dead, score = keys.ClusterUnreadable(queue), ""
@@ -140,7 +140,7 @@ func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string
 func (p *place) restore(ctx context.Context, l *list, missing []held) error {
 	for len(missing) > 0 {
 		size, n := 0, 0
-		args := []any{l.field, fmt.Sprint(listName(p.in.f.names[l.queue], l.suspect), " ", time.Now().UnixMilli())}
+		args := []any{l.field, fmt.Sprint(listName(p.in.f.set.Load().names[l.queue], l.suspect), " ", time.Now().UnixMilli())}
 		for n < min(len(missing), maxBatch) && (n == 0 || size < maxBatchBytes) {
 			h := missing[len(missing)-1-n] // the newest first
 			args, size, n = append(args, h.payload), size+len(h.payload), n+1

@@ -16,7 +16,7 @@ import (
 // blmove makes a blocked move on a connection of its own, which can be cut: go-redis does not
 // look at a context while it reads.
 func (w *waiter) blmove(ctx context.Context, d time.Duration) (string, error) {
-	queue := keys.Queue(w.in.f.names[w.queue])
+	queue := keys.Queue(w.in.f.set.Load().names[w.queue])
 	client, err := w.dial(ctx, queue)
 	if err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (w *waiter) dial(ctx context.Context, queue string) (client *redis.Client, 
 		f.mu.Lock()
 		gen := w.p.gen
 		f.mu.Unlock()
-		if err := openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.names[w.queue]).Err(); err != nil {
+		if err := openScript.Run(ctx, cn, []string{w.p.key}, gen, w.list.field, f.set.Load().names[w.queue]).Err(); err != nil {
 			return err
 		}
 		id, _ := cn.ClientID(ctx).Result() // without it the connection is closed instead

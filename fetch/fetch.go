@@ -148,6 +148,16 @@ type Fetcher interface {
 	Durable() bool
 }
 
+// QueueSetter is a Fetcher whose queues can change while it is in use.
+type QueueSetter interface {
+	Fetcher
+
+	// SetQueues makes every Take from now on take from q. What is in progress stays, and what
+	// a Wait has brought already is still handed out. After an error the queues are those
+	// from before.
+	SetQueues(ctx context.Context, q Queues) error
+}
+
 // Ending is a Fetcher whose system can tell its workers to end.
 type Ending interface {
 	Fetcher

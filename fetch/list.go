@@ -50,7 +50,7 @@ func (l *list) add(in *incarnation, jobs ...string) {
 	for i, job := range jobs {
 		l.held = append(l.held, held{n: l.next, payload: bytesOf(job)})
 		in.f.stash = append(in.f.stash, Unit{
-			Queue: in.f.names[l.queue], Payload: bytesOf(job), Receipt: receipts[begin:ends[i]], Incarnation: in.n, Suspect: l.suspect,
+			Queue: in.f.set.Load().names[l.queue], Payload: bytesOf(job), Receipt: receipts[begin:ends[i]], Incarnation: in.n, Suspect: l.suspect,
 		})
 		l.next, begin = l.next+1, ends[i]
 	}

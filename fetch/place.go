@@ -59,9 +59,10 @@ func newPlace(in *incarnation, s keys.Slot) *place {
 
 // addWaiters gives each queue its waiters, with their lists, as far as there may be so many.
 func (in *incarnation) addWaiters() {
+	set := in.f.set.Load()
 	for n := range max(1, in.f.env.Waiters) {
-		for q, name := range in.f.names {
-			if len(in.waiters) == limits.MaxWaiters {
+		for q, name := range set.names {
+			if in.serving() == limits.MaxWaiters {
 				return
 			}
 			field := "w:" + name
@@ -69,6 +70,9 @@ func (in *incarnation) addWaiters() {
 				field = "w" + strconv.Itoa(n+1) + ":" + name
 			}
 			p := in.placeOf(name)
+			if set.former[q] || p.lists[field] != nil {
+				continue
+			}
 			w := &waiter{in: in, p: p, queue: q, list: &list{field: field, key: p.slot.List(in.id, field), queue: q}}
 			p.lists[field] = w.list
 			p.waiters, in.waiters = append(p.waiters, w), append(in.waiters, w)

@@ -3,11 +3,11 @@ package fetch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,10 +24,7 @@ type fetcher struct {
 	env     Env
 	cluster bool
 	rdb     redis.UniversalClient
-	wants   func(n int, r *rand.Rand) []Want
-	names   []string       // of the queues
-	index   map[string]int // queue -> place in names
-	value   string         // of the registry
+	set     atomic.Pointer[queueSet]
 	sick    sickQueues
 
 	mu      mutex
@@ -63,7 +60,7 @@ func NewReliable(env Env) (Fetcher, error) {
 	if err := env.Check(); err != nil {
 		return nil, err
 	}
-	f := &fetcher{env: env, rdb: env.Redis, index: make(map[string]int)}
+	f := &fetcher{env: env, rdb: env.Redis}
 	switch env.Redis.(type) {
 	case *redis.Client:
 	case *redis.ClusterClient:
@@ -81,22 +78,14 @@ func NewReliable(env Env) (Fetcher, error) {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}
 	f.env.Lease = cmp.Or(env.Lease, defaultLease)
-	f.names = names(env.Queues)
-	for i, name := range f.names {
-		if f.cluster && strings.ContainsAny(name, "{}") {
-			return nil, fmt.Errorf("fetch: queue %q has a brace: on a cluster its keys would not lie together", name)
-		}
-		f.index[name] = i
-	}
-	value, err := json.Marshal(registered{keys.Layout, f.names})
+	set, err := f.newSet(env.Queues, nil)
 	if err != nil {
-		return nil, fmt.Errorf("fetch: queue names: %w", err)
+		return nil, err
 	}
-	f.value = string(value)
+	f.set.Store(set)
 	f.sick.log = env.Logger
 	f.rand = env.rand()
 	f.changed, f.giving, f.paused = make(chan struct{}), make(map[string]int), make(map[int]bool)
-	f.wants = planner(env.Queues)
 	f.begin()
 	return f, nil
 }
@@ -116,7 +105,7 @@ func (f *fetcher) begin() {
 	in := &incarnation{f: f, n: n, id: fmt.Sprintf("%s#%s.%d", f.env.Identity, f.env.Capsule, n)}
 	in.common = keys.CommonOf(in.id, f.cluster)
 	if f.cluster {
-		for _, name := range f.names {
+		for _, name := range f.set.Load().names {
 			in.places = append(in.places, newPlace(in, keys.SlotOf(name, true)))
 		}
 	} else {
@@ -132,7 +121,7 @@ func (in *incarnation) placeOf(queue string) *place {
 	if len(in.places) == 1 {
 		return in.places[0]
 	}
-	return in.places[in.f.index[queue]]
+	return in.places[in.f.set.Load().index[queue]]
 }
 
 // fenced begins anew after a rescuer has taken over; the next call tells of it, once.
@@ -203,7 +192,7 @@ func (f *fetcher) Renew(ctx context.Context) error {
 func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
 	sent := now()
 	keys := []string{in.common.Lease, in.common.Expiries, in.common.Owners}
-	reply, err := renewScript.Run(ctx, f.rdb, keys, in.id, f.env.Lease.Milliseconds(), f.value).Int64Slice()
+	reply, err := renewScript.Run(ctx, f.rdb, keys, in.id, f.env.Lease.Milliseconds(), f.set.Load().value).Int64Slice()
 	if err != nil {
 		return err
 	}

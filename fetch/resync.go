@@ -67,9 +67,9 @@ func (p *place) resync(ctx context.Context) error {
 // the number of the last call, and what the lists are.
 func (p *place) begin(ctx context.Context) (gen, last uint64, fields map[string]string, err error) {
 	f := p.in.f
-	args := []any{nil, p.in.id, f.value}
+	args := []any{nil, p.in.id, f.set.Load().value}
 	for _, w := range p.waiters {
-		args = append(args, w.list.field, f.names[w.queue])
+		args = append(args, w.list.field, f.set.Load().names[w.queue])
 	}
 	for tries := 0; ; tries++ {
 		p.asked = max(p.asked, p.gen) + 1
@@ -181,8 +181,8 @@ func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error 
 // found is a list that the place names and we do not know. f.mu is held.
 func (p *place) found(field, value string) *list {
 	f := p.in.f
-	queue, suspect := queueOf(value, f.names)
-	i, known := f.index[queue]
+	queue, suspect := queueOf(value, f.set.Load().names)
+	i, known := f.set.Load().index[queue]
 	if !known {
 		return nil // of a queue that nobody here knows; a rescuer will see to it
 	}

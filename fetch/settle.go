@@ -32,7 +32,7 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 	results := make([]Result, len(moves))
 	by := make(map[*place][]Move)
 	for i, m := range moves {
-		_, known := f.index[m.Unit.Queue]
+		_, known := f.set.Load().index[m.Unit.Queue]
 		if !known || m.Unit.Incarnation != in.n || m.Unit.Receipt == "" {
 			results[i] = NotMine
 			continue

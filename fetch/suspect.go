@@ -26,10 +26,10 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 	if stashed {
 		return true, nil
 	}
-	lengths := make([]*redis.IntCmd, len(f.names))
+	lengths := make([]*redis.IntCmd, len(f.set.Load().names))
 	var paused *redis.StringSliceCmd
 	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, name := range f.names {
+		for i, name := range f.set.Load().names {
 			lengths[i] = pipe.Exists(ctx, in.placeOf(name).slot.Suspects(name))
 		}
 		paused = pipe.SMembers(ctx, keys.Paused)
@@ -38,7 +38,7 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 	if err != nil && !isReply(err) {
 		return false, err
 	}
-	for i, name := range f.names {
+	for i, name := range f.set.Load().names {
 		if lengths[i].Val() > 0 && !slices.Contains(paused.Val(), name) {
 			return true, nil
 		}

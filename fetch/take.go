@@ -117,7 +117,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 			dry[name] = true
 		}
 		f.mu.Lock()
-		for i, name := range f.names {
+		for i, name := range f.set.Load().names {
 			f.pause(i, dry[name])
 		}
 		f.mu.Unlock()
@@ -159,10 +159,12 @@ func (f *fetcher) plan(n int, suspect bool) (wants []Want) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n > 0 && !suspect {
-		return f.wants(n, f.rand)
+		return f.set.Load().wants(n, f.rand)
 	}
-	for i := 0; i < len(f.names) && n > 0; i++ {
-		wants = append(wants, Want{f.names[i], 1})
+	for _, name := range f.set.Load().names {
+		if n > 0 {
+			wants = append(wants, Want{name, 1})
+		}
 	}
 	return wants
 }
@@ -174,7 +176,7 @@ func (f *fetcher) byPlace(in *incarnation, units []Unit) map[*place][]Unit {
 	}
 	by := make(map[*place][]Unit)
 	for _, u := range units {
-		if _, ok := f.index[u.Queue]; ok {
+		if _, ok := f.set.Load().index[u.Queue]; ok {
 			by[in.placeOf(u.Queue)] = append(by[in.placeOf(u.Queue)], u)
 		}
 	}
@@ -225,7 +227,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 		names = append(names, p.slot.List(p.in.id, call+strconv.Itoa(i+1)))
 	}
 	for i := range wants {
-		name, key := &f.names[f.index[wants[i].Queue]], keys.Queue(wants[i].Queue)
+		name, key := &f.set.Load().names[f.set.Load().index[wants[i].Queue]], keys.Queue(wants[i].Queue)
 		if r.suspect {
 			key = p.slot.Suspects(wants[i].Queue)
 		}
@@ -250,7 +252,7 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string,
 	unexpected := readReply(text, func(kind string, q int, text string, jobs []string) {
 		switch kind {
 		case "c":
-			l := &list{field: text, key: p.slot.List(p.in.id, text), queue: f.index[wants[q].Queue], suspect: r.suspect}
+			l := &list{field: text, key: p.slot.List(p.in.id, text), queue: f.set.Load().index[wants[q].Queue], suspect: r.suspect}
 			p.lists[text] = l
 			l.add(p.in, jobs...)
 			for _, job := range jobs {
@@ -268,7 +270,7 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string,
 	r.dry = ask > 0
 	p.acked(groups, p.number)
 	for i := range wants {
-		f.pause(f.index[wants[i].Queue], paused[i])
+		f.pause(f.set.Load().index[wants[i].Queue], paused[i])
 		if problems[i] != "" {
 			f.sick.report(wants[i].Queue, problems[i]) // may panic
 		}

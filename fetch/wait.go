@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -184,22 +185,20 @@ func (f *fetcher) start(in *incarnation) {
 		return
 	}
 	in.started = true
-	for _, w := range in.waiters {
-		f.running++
-		turn.Go(f.env.Identity, "waiter "+w.list.key, w.run)
-	}
+	f.run(in.waiters)
 }
 
 // waitedFor tells whether all queues are: none is beyond those that may, or has failed.
 // f.mu is held.
 func (in *incarnation) waitedFor() bool {
-	served := make(map[int]bool, len(in.f.names))
+	set := in.f.set.Load()
+	served := maps.Clone(set.former)
 	for _, w := range in.waiters {
 		if w.healthy || in.f.paused[w.queue] {
 			served[w.queue] = true
 		}
 	}
-	return len(served) == len(in.f.names)
+	return len(served) == len(set.names)
 }
 
 // failed is why Redis cannot be reached, if that is so. f.mu is held.

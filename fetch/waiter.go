@@ -77,7 +77,7 @@ func (w *waiter) due() time.Time {
 // held.
 func (w *waiter) may() bool {
 	f := w.in.f
-	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[f.names[w.queue]] == 0 && !f.paused[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[f.set.Load().names[w.queue]] == 0 && !f.paused[w.queue] && !f.set.Load().former[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
@@ -143,7 +143,7 @@ func (w *waiter) failed(err error) {
 		w.away = nil
 	}
 	if hasPrefix(err, "WRONGTYPE") {
-		w.in.f.sick.report(w.in.f.names[w.queue], err.Error())
+		w.in.f.sick.report(w.in.f.set.Load().names[w.queue], err.Error())
 	}
 }
 

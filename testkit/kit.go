@@ -120,7 +120,7 @@ func actorsOf(cfg actors.Config) int {
 		n += 2 + cmp.Or(c.Concurrency, defaultConcurrency)
 	}
 	if len(cfg.Capsules) == 0 {
-		n += 2 + defaultConcurrency
+		n += 2 + cmp.Or(cfg.Concurrency, defaultConcurrency)
 	}
 	return n
 }

@@ -19,7 +19,7 @@ import (
 // Request is what a process is asked for.
 type Request struct {
 	ID          string        `json:"id"`                    // Send makes one
-	Do          string        `json:"do"`                    // Cancel, Configure or Look
+	Do          string        `json:"do"`                    // Cancel or Configure
 	JID         string        `json:"jid,omitempty"`         // of the job to cancel
 	Capsule     string        `json:"capsule,omitempty"`     // to configure; "" means the only one
 	Concurrency int           `json:"concurrency,omitempty"` // 0 keeps it
@@ -37,8 +37,10 @@ type QueueWeight struct {
 const (
 	Cancel    = "cancel"    // cancel the running job JID
 	Configure = "configure" // change concurrency and queues of a capsule
-	Look      = "look"      // beat now: obey signals, publish the tree
 )
+
+// Look is the message that has every process beat now: obey its signals, publish its tree.
+const Look = "look"
 
 // Reply is what a process answers.
 type Reply struct {
@@ -101,7 +103,7 @@ func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r
 
 // Wake has all processes of troupe look at their signals and requests now, and beat.
 func Wake(ctx context.Context, rdb redis.UniversalClient) error {
-	return rdb.Publish(ctx, keys.Control, "").Err()
+	return rdb.Publish(ctx, keys.Control, Look).Err()
 }
 
 // Requests returns what a process was asked for since it asked last, without what is too old.

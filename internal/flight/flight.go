@@ -49,7 +49,7 @@ const (
 	Crashed         = "actor crashed"
 	Restarted       = "actor restarted"
 	Escalated       = "actor escalated"
-	Stopped         = "actor stopped by its strategy"
+	Overruled       = "strategy overruled"
 	Quiet           = "quiet"
 	CapsuleQuiet    = "capsule quiet"
 	Stop            = "stop"

@@ -29,7 +29,7 @@ type Env struct {
 	Timestamps      troupe.Timestamps
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive
 	MaxIteration    time.Duration // Config.MaxIterationRuntime
-	MaxHeldBack     int64         // how many failed jobs may wait without a slot for a key that refuses them
+	MaxHeldBack     func() int64  // how many failed jobs may wait without a slot for a key that refuses them
 	MaxUnresponsive int
 	Quiet           func() bool // nothing is fetched any more
 
@@ -95,7 +95,7 @@ type Event struct {
 
 // publish tells of an event if somebody listens.
 func (r *Run) publish(what What, due time.Time) {
-	if r.env.Wanted.Load() {
+	if r.env.Wanted.Load() || what != Started && what != Done && what != Interrupted {
 		r.env.Publish(Event{
 			What: what, At: time.Now(), Actor: r.slot.Path(), Job: r.w.Job.Ref(),
 			Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil, Due: due,

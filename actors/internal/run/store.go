@@ -70,7 +70,7 @@ func (r *Run) await(m fetch.Move) bool {
 	case <-move.Refused:
 		// Redis refuses this very move: other jobs need not wait for it. How many
 		// may be held back like this is bounded.
-		if r.env.heldBack.Add(1) <= r.env.MaxHeldBack {
+		if r.env.heldBack.Add(1) <= r.env.MaxHeldBack() {
 			r.free()
 		}
 		<-move.Done

@@ -60,9 +60,7 @@ func (r *Run) checkEnd(since time.Time, cause error) {
 		Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
 		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is unresponsive: it goes on although its context was cancelled")
-	if v.Wanted.Load() {
-		v.Publish(Event{What: Unresponsive, At: time.Now(), Actor: r.slot.Path(), Job: shown.Job, Trouble: shown})
-	}
+	v.Publish(Event{What: Unresponsive, At: time.Now(), Actor: r.slot.Path(), Job: shown.Job, Trouble: shown})
 	v.replaceUnresponsive()
 	if r.over.Load() { // in the meantime: whoever comes second takes it off
 		v.responded(r)

@@ -1,0 +1,189 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// gate is a handler that counts those that are in it and lets them go one by one.
+type gate struct {
+	in   atomic.Int64
+	out  chan struct{}
+	errs chan error // causes of contexts that have ended
+}
+
+func newGate() *gate { return &gate{out: make(chan struct{}), errs: make(chan error, 10)} }
+
+func (g *gate) Perform(ctx context.Context, _ *troupe.Payload) error {
+	g.in.Add(1)
+	defer g.in.Add(-1)
+	select {
+	case <-g.out:
+		return nil
+	case <-ctx.Done():
+		g.errs <- context.Cause(ctx)
+		return context.Cause(ctx)
+	}
+}
+
+func TestProcessorsComeAndGo(t *testing.T) {
+	rdb, g := testkit.Redis(t), newGate()
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Gate", g)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2})
+	for i := range 20 {
+		rdb.LPush(t.Context(), "queue:default", fmt.Sprintf(`{"class":"Gate","args":[],"jid":"%024d"}`, i))
+	}
+	runs := func(n int64) { k.Await(fmt.Sprint(n, " jobs run"), func() bool { return g.in.Load() == n }) }
+	configure := func(n int) {
+		t.Helper()
+		if err := k.Daemon.Configure(t.Context(), actors.Capsule{Concurrency: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	concurrency := func(n int) {
+		k.Await(fmt.Sprint("a beat with ", n), func() bool {
+			return rdb.HGet(t.Context(), k.Daemon.Identity(), "concurrency").Val() == fmt.Sprint(n)
+		})
+	}
+	runs(2)
+	configure(5)
+	runs(5)
+	concurrency(5)
+	configure(1)
+	concurrency(1)
+	k.Await("one job runs", func() bool { // running jobs end as they are, and no other takes their slots
+		for g.in.Load() > 1 {
+			g.out <- struct{}{}
+		}
+		return g.in.Load() == 1
+	})
+	k.Await("four processors stopped", func() bool { return strings.Count(k.Daemon.Tree().String(), "stopped") == 4 })
+	g.out <- struct{}{}
+	runs(1)
+	configure(3)
+	runs(3)
+	configure(2)
+	configure(3) // while the third is busy
+	runs(3)
+	close(g.out)
+	k.Await("all jobs", func() bool { return k.Stats().Processed == 20 })
+	if got := k.Daemon.Tree(); got.Find("launcher/default/processor-2").State != actors.StateIdle || got.Find("launcher/default/processor-3").State != actors.StateStopped {
+		t.Errorf("tree\n%s", got)
+	}
+}
+
+func TestQueuesChangeWhileJobsRun(t *testing.T) {
+	rdb, g := testkit.Redis(t), newGate()
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Gate", g)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2, Queues: actors.Strict{"a"}})
+	push := func(queue string) {
+		rdb.LPush(t.Context(), "queue:"+queue, `{"class":"Gate","args":[],"jid":"0123456789abcdef01234567"}`)
+	}
+	push("a")
+	push("b")
+	k.Await("the job of a", func() bool { return g.in.Load() == 1 })
+	if err := k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Weighted{"b": 2, "c": 1}}); err != nil {
+		t.Fatal(err)
+	}
+	k.Await("the job of b", func() bool { return g.in.Load() == 2 })
+	g.out <- struct{}{}
+	g.out <- struct{}{}
+	push("a")
+	push("c")
+	k.Await("the job of c", func() bool { return g.in.Load() == 1 })
+	if n := rdb.LLen(t.Context(), "queue:a").Val(); n != 1 {
+		t.Errorf("%d jobs in the queue that was left, expected 1", n)
+	}
+	g.out <- struct{}{}
+	var info struct{ Capsules map[string]struct{ Weights map[string]int } }
+	k.Await("a beat with the queues", func() bool {
+		_ = json.Unmarshal([]byte(rdb.HGet(t.Context(), k.Daemon.Identity(), "info").Val()), &info)
+		return fmt.Sprint(info.Capsules["default"].Weights) == "map[b:2 c:1]"
+	})
+	if err := k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Strict{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	k.Await("the job of a", func() bool { return g.in.Load() == 1 })
+	g.out <- struct{}{}
+}
+
+func TestConfigureChecksFirst(t *testing.T) {
+	rdb, g := testkit.Redis(t), newGate()
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Gate", g)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2})
+	err := k.Daemon.Configure(t.Context(), actors.Capsule{Concurrency: 9}, actors.Capsule{Name: "other"}, actors.Capsule{Concurrency: -1, Queues: actors.Strict{""}})
+	for _, want := range []string{`"other" does not run here`, "Concurrency is -1, expected 1 to 10000", "capsule default: Queues: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+	if got := strings.Count(k.Daemon.Tree().String(), "processor-"); got != 2 {
+		t.Errorf("%d processors, expected 2", got)
+	}
+}
+
+func TestCancelEndsTheContextOfAJob(t *testing.T) {
+	rdb, g := testkit.Redis(t), newGate()
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Gate", g)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2})
+	for _, jid := range []string{"one", "two"} {
+		rdb.LPush(t.Context(), "queue:default", `{"class":"Gate","args":[],"retry":true,"jid":"`+jid+`"}`)
+	}
+	k.Await("both", func() bool { return g.in.Load() == 2 })
+	if k.Daemon.Cancel("three") {
+		t.Error("a job that does not run was cancelled")
+	}
+	if !k.Daemon.Cancel("one") {
+		t.Error("the job does not run")
+	}
+	if err := <-g.errs; !errors.Is(err, troupe.ErrCancelled) {
+		t.Errorf("cause %v", err)
+	}
+	k.Await("the retry", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 1 })
+	if member := rdb.ZRange(t.Context(), "retry", 0, 0).Val()[0]; !strings.Contains(member, "cancelled by an operator") || !strings.Contains(member, `"one"`) {
+		t.Errorf("retry %s", member)
+	}
+	var kinds []string
+	k.Await("the records", func() bool {
+		records, err := flight.Read(t.Context(), rdb, k.Daemon.Identity())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = nil
+		for _, rec := range records {
+			if rec.JID == "one" {
+				kinds = append(kinds, rec.Kind)
+			}
+		}
+		return len(kinds) > 0
+	})
+	if kinds[0] != flight.JobCancelled {
+		t.Errorf("records %q", kinds)
+	}
+	g.out <- struct{}{}
+	k.Await("the other", func() bool { return k.Stats().Processed == 2 })
+	k.Daemon.Stop(t.Context())
+	records, err := flight.Read(t.Context(), rdb, k.Daemon.Identity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range records {
+		if rec.JID == "two" || rec.Text == "" && rec.Kind == flight.JobFailed {
+			t.Errorf("record %+v", rec)
+		}
+	}
+}

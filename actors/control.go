@@ -1,0 +1,224 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
+)
+
+// Cancel ends the context of the running job with this jid, with the cause
+// troupe.ErrCancelled, and tells whether it runs here. What becomes of the job is its
+// handler's affair.
+func (d *Daemon) Cancel(jid string) bool {
+	found := false
+	for _, c := range d.capsules {
+		for i, w := range c.working() {
+			ref := refOf(w)
+			if ref.JID != jid || ref.Started.IsZero() {
+				continue
+			}
+			found = true
+			w.Job.Interrupt(troupe.ErrCancelled)
+			c.events.publish(JobCancelled{JobEvent{At: time.Now(), Actor: c.slot(i).path, Capsule: c.cfg.Name, Job: ref}})
+			d.env.Log.Warn().Str("jid", ref.JID).Str("class", ref.Class).Str("capsule", c.cfg.Name).Msg("a job is cancelled on demand")
+		}
+	}
+	return found
+}
+
+// Configure gives running capsules the Concurrency and the Queues of those of the same name
+// here; 0 and nil keep what is. Nothing else can change, and fields of other meaning are not
+// looked at. With fewer processors running jobs end as they are. Queues cannot change if the
+// capsule's fetcher is no fetch.QueueSetter.
+//
+// Everything is checked first: after an error of that nothing has changed. An error of Redis
+// may leave some capsules changed.
+func (d *Daemon) Configure(ctx context.Context, capsules ...Capsule) error {
+	var errs []error
+	changed := make([]*capsule, len(capsules))
+	for i, k := range capsules {
+		name := k.Name
+		if name == "" {
+			name = "default"
+		}
+		at := slices.IndexFunc(d.capsules, func(c *capsule) bool { return c.cfg.Name == name })
+		if at < 0 {
+			errs = append(errs, fmt.Errorf("capsule %q does not run here, expected one of %q: another takes a restart", name, d.capsuleNames()))
+			continue
+		}
+		changed[i] = d.capsules[at]
+		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
+			errs = append(errs, fmt.Errorf("capsule %s: Concurrency is %d, expected 1 to %d, or 0 to keep it", name, k.Concurrency, maxConcurrency))
+		}
+		if k.Queues == nil {
+			continue
+		}
+		if err := limits.Queues(queues.Names(k.Queues)); err != nil {
+			errs = append(errs, fmt.Errorf("capsule %s: Queues: %w", name, err))
+		}
+		if _, ok := changed[i].fetcher.(fetch.QueueSetter); !ok && !sameQueues(changed[i].config().Queues, k.Queues) {
+			errs = append(errs, fmt.Errorf("capsule %s: Queues: its fetcher cannot change them: that takes a restart", name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("configure: %w", err)
+	}
+	for i, k := range capsules {
+		if err := changed[i].configure(ctx, k.Concurrency, k.Queues); err != nil {
+			return fmt.Errorf("configure: capsule %s: %w", changed[i].cfg.Name, err)
+		}
+	}
+	d.mu.Lock()
+	d.info.Capsules = d.capsuleInfo()
+	d.mu.Unlock()
+	d.env.System.Send(heart, supervised.Wake{}) // show it
+	return nil
+}
+
+// sameQueues tells whether two are the same queues with the same weights.
+func sameQueues(a, b fetch.Queues) bool { return slices.Equal(a.List(), b.List()) }
+
+// configure carries out what Configure has checked.
+func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
+	was := c.config()
+	if n == 0 {
+		n = was.Concurrency
+	}
+	if q == nil || sameQueues(was.Queues, q) {
+		q = was.Queues
+	} else if err := c.fetcher.(fetch.QueueSetter).SetQueues(ctx, q); err != nil { //nolint:forcetypeassert // checked
+		return err
+	}
+	if n == was.Concurrency && sameQueues(was.Queues, q) {
+		return nil
+	}
+	c.mu.Lock()
+	c.cfg.Concurrency, c.cfg.Queues = n, q
+	for len(c.slots) < n {
+		c.slots = append(c.slots, c.newSlot(len(c.slots)))
+	}
+	for i, s := range c.slots {
+		if s.retired = i >= n; s.retired && s.worker != nil {
+			s.worker.stop()
+		}
+	}
+	c.dry = false // there may be jobs in the new queues
+	if c.endWait != nil {
+		c.endWait()
+	}
+	c.wakeFetch()
+	c.mu.Unlock()
+	c.env.System.Send(c.Path(), resized{})
+	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: n, Queues: queues.Names(q)})
+	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", n).Strs("queues", queues.Names(q)).
+		Int("concurrency_before", was.Concurrency).Strs("queues_before", queues.Names(was.Queues)).Msg("the capsule was configured anew")
+	return nil
+}
+
+// retiredNow tells whether the processor of slot i has ended since it was retired.
+func (c *capsule) retiredNow(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots[i].absent
+}
+
+// config is the capsule's configuration of this moment.
+func (c *capsule) config() Capsule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg
+}
+
+// slot is the one of this index.
+func (c *capsule) slot(i int) *slot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots[i]
+}
+
+// listen waits for messages of operators. One that is missed is made up for by the next beat.
+func (h *heartbeat) listen(l *supervised.Loop) {
+	sub := h.d.env.Redis.Subscribe(l.Context, keys.Control)
+	defer func() { _ = sub.Close() }()
+	messages := sub.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second))
+	for {
+		select {
+		case <-l.Context.Done():
+			return
+		case m, ok := <-messages:
+			if !ok || !l.Sleep(0) {
+				return
+			}
+			if m.Payload == control.Look {
+				h.Wake(0)
+				continue
+			}
+			h.d.obey()
+		}
+	}
+}
+
+// obey does what operators have asked this process for.
+func (d *Daemon) obey() {
+	ctx, cancel := d.env.Call()
+	defer cancel()
+	requests, err := control.Requests(ctx, d.env.Redis, d.env.Identity)
+	if err != nil {
+		d.env.Outage.Failed(heart+"/requests", err)
+		return
+	}
+	d.env.Outage.OK(heart + "/requests")
+	for _, r := range requests {
+		if err := control.Answer(ctx, d.env.Redis, r, d.answer(ctx, r)); err != nil {
+			d.env.Log.Warn().Err(err).Str("request", r.Do).Msg("the reply to an operator could not be sent")
+		}
+	}
+}
+
+// answer carries a request out.
+func (d *Daemon) answer(ctx context.Context, r control.Request) control.Reply {
+	reply := control.Reply{Process: d.env.Identity, Result: control.Done}
+	switch {
+	case r.Do == control.Cancel:
+		if !d.Cancel(r.JID) {
+			reply.Result = control.NotMine
+		}
+	case r.Do == control.Configure && d.cfg.Embedded:
+		reply.Result, reply.Why = control.Refused, "this process is embedded: its own program configures it"
+	case r.Do == control.Configure:
+		if err := d.Configure(ctx, d.requested(r)); err != nil {
+			reply.Result, reply.Why = control.Refused, err.Error()
+		}
+	default:
+		reply.Result, reply.Why = control.Refused, fmt.Sprintf("%q is not known to version %s", r.Do, Version)
+	}
+	return reply
+}
+
+// requested is the capsule that a request describes.
+func (d *Daemon) requested(r control.Request) Capsule {
+	k := Capsule{Name: r.Capsule, Concurrency: r.Concurrency}
+	if k.Name == "" && len(d.capsules) == 1 {
+		k.Name = d.capsules[0].cfg.Name
+	}
+	if r.Queues != nil {
+		list := make(fetch.WeightedList, len(r.Queues))
+		for i, q := range r.Queues {
+			list[i] = fetch.QueueWeight{Queue: q.Queue, Weight: q.Weight}
+		}
+		k.Queues = list
+	}
+	return k
+}
