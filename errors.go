@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/troupehq/troupe/internal/backtrace"
 	"github.com/troupehq/troupe/internal/cut"
@@ -45,6 +46,16 @@ type UnknownClassError struct {
 
 func (e *UnknownClassError) Error() string {
 	return fmt.Sprintf("no handler for class %q", cut.Text(e.Class))
+}
+
+// DeadlineError is why a job is in the dead set that was not run: its field "t_deadline", or
+// Options.Deadline of its class, had passed.
+type DeadlineError struct {
+	Deadline time.Time
+}
+
+func (e *DeadlineError) Error() string {
+	return "not run: its deadline has passed, " + e.Deadline.UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
 // ErrorClass returns the field "error_class" of a failure. The first error of

@@ -49,6 +49,10 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 
 	var last []iterationHook[A]
 	outcome := h.iterate(run, cursor)
+	if errors.Is(context.Cause(ctx), ErrCancelled) && (errors.Is(outcome, ErrCancelled) || errors.Is(outcome, context.Canceled)) {
+		run.it.Cancelled, outcome = time.Now(), nil
+		run.ctx = context.WithoutCancel(ctx) // for the hooks
+	}
 	switch {
 	case errors.Is(outcome, ErrInterrupted):
 		last = []iterationHook[A]{h.opts.OnStop}

@@ -46,8 +46,12 @@ type Options struct {
 	Backtrace int
 
 	// Timeout cancels the context of a run, with cause ErrJobTimeout. Unset, a run
-	// may take for ever.
+	// may take for ever. A job may have one of its own: client.Timeout.
 	Timeout time.Duration
+
+	// Deadline is how long after its push (created_at) a run of a job may still start; a job
+	// that is later goes to the dead set, with a DeadlineError. Unset, there is none.
+	Deadline time.Duration
 
 	// RetryIn chooses the wait before the next attempt. count is 0 at the first
 	// failure; p is the stored payload with the fields of this failure.
@@ -130,6 +134,9 @@ func (o Options) validate() error {
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
 	}
+	if o.Deadline < 0 {
+		return bad("Deadline", o.Deadline.String(), "a time above 0")
+	}
 	for _, f := range [...]struct{ field, name string }{{"Queue", o.Queue}, {"RetryQueue", o.RetryQueue}} {
 		if !utf8.ValidString(f.name) {
 			return bad(f.field, strconv.QuoteToASCII(f.name), "a name in UTF-8")
@@ -151,6 +158,7 @@ func (o Options) under(top Options) Options {
 	o.Dead = cmp.Or(top.Dead, o.Dead)
 	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
+	o.Deadline = cmp.Or(top.Deadline, o.Deadline)
 	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
 	if top.Tags != nil {
 		o.Tags = top.Tags

@@ -95,6 +95,11 @@ type Config struct {
 	// Subscribers get every Event from the start; see Daemon.Subscribe.
 	Subscribers []func(Event)
 
+	// Reload is called at SIGHUP, by Main: what it returns is given to Daemon.Configure. After
+	// an error nothing changes, and the log tells why. nil: SIGHUP does what it does without
+	// this package.
+	Reload func() ([]Capsule, error)
+
 	// Strategy supervises the children of the launcher (heartbeat, poller,
 	// rescuer, managers); nil means supervisor.Default for the launcher.
 	// A strategy belongs to one place: never give the same value to two.

@@ -107,7 +107,9 @@ func TestQueuesChangeWhileJobsRun(t *testing.T) {
 		t.Errorf("%d jobs in the queue that was left, expected 1", n)
 	}
 	g.out <- struct{}{}
-	var info struct{ Capsules map[string]struct{ Weights map[string]int } }
+	var info struct {
+		Capsules map[string]struct{ Weights map[string]int }
+	}
 	k.Await("a beat with the queues", func() bool {
 		_ = json.Unmarshal([]byte(rdb.HGet(t.Context(), k.Daemon.Identity(), "info").Val()), &info)
 		return fmt.Sprint(info.Capsules["default"].Weights) == "map[b:2 c:1]"

@@ -7,13 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/queues"
 )
@@ -148,42 +145,40 @@ func (c *capsule) slot(i int) *slot {
 	return c.slots[i]
 }
 
-// listen waits for messages of operators. One that is missed is made up for by the next beat.
+// listen does what operators ask this process for. Its wait may outlast the loop, and then
+// serves the next one.
 func (h *heartbeat) listen(l *supervised.Loop) {
-	sub := h.d.env.Redis.Subscribe(l.Context, keys.Control)
-	defer func() { _ = sub.Close() }()
-	messages := sub.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second))
-	for {
-		select {
-		case <-l.Context.Done():
-			return
-		case m, ok := <-messages:
-			if !ok || !l.Sleep(0) {
+	d, part := h.d, heart+"/requests"
+	for try := 0; l.Sleep(0); {
+		requests, err := control.Requests(context.Background(), d.env.Redis, d.env.Identity, listenTime)
+		if err != nil {
+			d.env.Outage.Failed(part, err)
+			if try++; !d.env.Pause(l.Context, part, try) {
 				return
 			}
-			if m.Payload == control.Look {
-				h.Wake(0)
-				continue
-			}
-			h.d.obey()
+			continue
+		}
+		try = 0
+		d.env.Outage.OK(part)
+		for _, r := range requests {
+			d.obey(r, func() { h.Wake(0) })
 		}
 	}
 }
 
-// obey does what operators have asked this process for.
-func (d *Daemon) obey() {
+// listenTime is how long one wait for requests lasts.
+const listenTime = 15 * time.Second
+
+// obey carries a request out, beats if the operator wants to see more, and replies.
+func (d *Daemon) obey(r control.Request, beat func()) {
 	ctx, cancel := d.env.Call()
 	defer cancel()
-	requests, err := control.Requests(ctx, d.env.Redis, d.env.Identity)
-	if err != nil {
-		d.env.Outage.Failed(heart+"/requests", err)
-		return
+	reply := d.answer(ctx, r)
+	if r.Do == control.Look {
+		beat()
 	}
-	d.env.Outage.OK(heart + "/requests")
-	for _, r := range requests {
-		if err := control.Answer(ctx, d.env.Redis, r, d.answer(ctx, r)); err != nil {
-			d.env.Log.Warn().Err(err).Str("request", r.Do).Msg("the reply to an operator could not be sent")
-		}
+	if err := control.Answer(ctx, d.env.Redis, r, reply); err != nil {
+		d.env.Log.Warn().Err(err).Str("request", r.Do).Msg("the reply to an operator could not be sent")
 	}
 }
 
@@ -191,6 +186,7 @@ func (d *Daemon) obey() {
 func (d *Daemon) answer(ctx context.Context, r control.Request) control.Reply {
 	reply := control.Reply{Process: d.env.Identity, Result: control.Done}
 	switch {
+	case r.Do == control.Look:
 	case r.Do == control.Cancel:
 		if !d.Cancel(r.JID) {
 			reply.Result = control.NotMine

@@ -45,7 +45,6 @@ func (h *heartbeat) beat(l *supervised.Loop) {
 		}
 		if err == nil {
 			h.d.beaten(!result.Existed)
-			h.d.obey()
 		}
 		if !l.Sleep(nextBeat(time.Now(), h.d.cfg.HeartbeatInterval)) {
 			return

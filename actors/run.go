@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 // Main is a whole main function: it runs the daemon until SIGTERM or SIGINT and
 // returns the exit code. SIGTSTP quiets it, SIGTTIN logs the tree and all
-// goroutine stacks. Under systemd it reports READY, STOPPING and the watchdog.
+// goroutine stacks, SIGHUP is for Config.Reload. Under systemd it reports READY, STOPPING and the watchdog.
 //
 // Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
 // SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
@@ -61,6 +61,11 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, ossignal.Quiet, ossignal.Dump)
 	defer signal.Stop(signals)
+	for _, s := range shards {
+		if s.Config.Reload != nil {
+			signal.Notify(signals, ossignal.Reload)
+		}
+	}
 
 	d, err := NewGroup(shards...)
 	if err != nil {
@@ -145,9 +150,29 @@ func (d *Daemon) signal(s os.Signal) {
 		d.beginStop(d.cfg.Timeout)
 	case ossignal.Quiet:
 		d.Quiet()
+	case ossignal.Reload:
+		go d.reload()
 	case ossignal.Dump:
 		go d.DumpStacks() // a large tree takes a while; signals do not wait
 	}
+}
+
+// reload configures the capsules as Config.Reload says.
+func (d *Daemon) reload() {
+	if d.cfg.Reload == nil {
+		return
+	}
+	ctx, cancel := d.env.Call()
+	defer cancel()
+	capsules, err := d.cfg.Reload()
+	if err == nil {
+		err = d.Configure(ctx, capsules...)
+	}
+	if err != nil {
+		d.env.Log.Error().Err(err).Msg("the configuration was not reloaded")
+		return
+	}
+	d.env.Log.Info().Msg("the configuration was reloaded")
 }
 
 // remote obeys a signal that came through Redis, from Sidekiq's UI or API.

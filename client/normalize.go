@@ -92,7 +92,7 @@ func (c *Client) check(p *troupe.Payload) error {
 	if args := p.Args(); len(args) == 0 || args[0] != '[' {
 		return &FieldError{"args", wirejson.KindOf(args), "an array"}
 	}
-	for _, key := range [...]string{"at", "tags", "retry_for"} {
+	for _, key := range [...]string{"at", "tags", "retry_for", "t_timeout", "t_deadline"} {
 		raw, ok := p.Get(key)
 		if !ok {
 			continue
@@ -122,6 +122,10 @@ func checkField(key string, raw json.RawMessage) (json.RawMessage, error) {
 		if at, err := number(raw); err != nil || at < 0 {
 			// a negative score cannot be found again by Sidekiq's pages
 			return nil, &FieldError{"at", scalar(raw), "a number of seconds since the epoch"}
+		}
+	case "t_timeout", "t_deadline":
+		if n, err := number(raw); err != nil || n <= 0 {
+			return nil, &FieldError{key, scalar(raw), "a number of seconds above 0"}
 		}
 	case "retry_for":
 		if falsy {

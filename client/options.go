@@ -145,12 +145,38 @@ func RetryFor(d time.Duration) Option {
 // Timeout, are a *FieldError.
 func With(own troupe.Options) Option {
 	return func(o *options) {
-		if own.Timeout != 0 || own.RetryIn != nil || own.Exhausted != nil || own.Recovery != (troupe.Recovery{}) || own.Middleware != nil {
+		if own.Timeout != 0 || own.Deadline != 0 || own.RetryIn != nil || own.Exhausted != nil || own.Recovery != (troupe.Recovery{}) || own.Middleware != nil {
 			o.fail(&FieldError{"With", "an option of the daemon", "options that belong to a push"})
 		}
 		for _, opt := range ofType(own) {
 			opt(o)
 		}
+	}
+}
+
+// Timeout is how long one run of the job may take in a daemon of troupe: then its context
+// ends with the cause troupe.ErrJobTimeout. It counts before the Timeout of its class. Ruby
+// does not look at it.
+func Timeout(d time.Duration) Option {
+	return func(o *options) {
+		if d <= 0 {
+			o.fail(&FieldError{"t_timeout", d.String(), "a time above 0"})
+			return
+		}
+		o.json("t_timeout", d.Seconds())
+	}
+}
+
+// Deadline is the time after which no run of the job starts in a daemon of troupe: it goes to
+// the dead set instead, with a troupe.DeadlineError. It counts before the Deadline of its
+// class. Ruby does not look at it.
+func Deadline(at time.Time) Option {
+	return func(o *options) {
+		if at.Unix() <= 0 {
+			o.fail(&FieldError{"t_deadline", at.String(), "a time after 1970"})
+			return
+		}
+		o.json("t_deadline", float64(at.UnixMicro())/1e6)
 	}
 }
 

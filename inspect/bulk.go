@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 )
 
@@ -215,4 +216,10 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 		entries[i].gone.Store(true)
 	}
 	return there, nil
+}
+
+// IsFault tells whether an error of an operation on an entry is the fault of the job, of the
+// client's middleware or of the type of a key, so that other entries may fare better.
+func IsFault(err error) bool {
+	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || errors.As(err, new(*troupe.PayloadError))
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/jobctx"
 	"github.com/troupehq/troupe/internal/jobgroup"
 	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/joblimits"
 )
 
 // Context returns a context like the one that a handler gets from the daemon;
@@ -96,7 +98,10 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	}
 	info.JID, info.Class = p.JID(), class
 	ctx = context.WithValue(withInfo(ctx, info), runnerKey{}, r)
-	if t := entry.Options.Timeout; t > 0 {
+	if err := joblimits.Late(p, &entry.Options, time.Now()); err != nil {
+		return err
+	}
+	if t := joblimits.Timeout(p, &entry.Options); t > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()

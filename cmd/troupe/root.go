@@ -7,11 +7,13 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/demo"
+	"github.com/troupehq/troupe/internal/operate"
 )
 
 // commands are what troupe can do; a new one is added here.
 func commands() []*cobra.Command {
-	return []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), versionCommand()}
+	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), versionCommand()}
+	return append(own, operate.Commands()...)
 }
 
 func rootCommand() *cobra.Command {

@@ -142,3 +142,22 @@ func (s *Session) Change(what string) error {
 	}
 	return nil
 }
+
+// Confirm asks on the terminal whether to do something to n things, if n is above 100 and --yes
+// was not given: the number is to be typed. Without a terminal it is refused.
+func (s *Session) Confirm(yes bool, n int64, format string, args ...any) error {
+	if yes || n <= 100 {
+		return nil
+	}
+	what := fmt.Sprintf(format, args...)
+	in, ok := s.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return Exitf(Refused, "to %s, --yes is needed", what)
+	}
+	_, _ = fmt.Fprintf(s.Err, "To %s, type %d: ", what, n)
+	var typed int64
+	if _, err := fmt.Fscanln(in, &typed); err != nil || typed != n {
+		return Exitf(Refused, "nothing was done")
+	}
+	return nil
+}

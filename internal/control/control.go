@@ -1,6 +1,5 @@
 // Package control sends requests to running processes of troupe and brings their replies. A
-// request is stored in a list of the process for a minute, and a message on a channel tells the
-// process to look; a process that misses the message looks at its next beat.
+// request waits in a list of the process, for a minute.
 package control
 
 import (
@@ -19,7 +18,7 @@ import (
 // Request is what a process is asked for.
 type Request struct {
 	ID          string        `json:"id"`                    // Send makes one
-	Do          string        `json:"do"`                    // Cancel or Configure
+	Do          string        `json:"do"`                    // Cancel, Configure or Look
 	JID         string        `json:"jid,omitempty"`         // of the job to cancel
 	Capsule     string        `json:"capsule,omitempty"`     // to configure; "" means the only one
 	Concurrency int           `json:"concurrency,omitempty"` // 0 keeps it
@@ -37,10 +36,8 @@ type QueueWeight struct {
 const (
 	Cancel    = "cancel"    // cancel the running job JID
 	Configure = "configure" // change concurrency and queues of a capsule
+	Look      = "look"      // beat now: obey signals, publish the tree
 )
-
-// Look is the message that has every process beat now: obey its signals, publish its tree.
-const Look = "look"
 
 // Reply is what a process answers.
 type Reply struct {
@@ -66,30 +63,20 @@ var ErrNoReply = errors.New("no reply")
 // have replied, it returns false, or ctx ends: then the error is ErrNoReply.
 func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r Request, each func(Reply) bool) error {
 	r.ID = rand.Text()
-	r.Expires = float64(time.Now().Add(life).UnixMicro()) / 1e6
-	text, err := json.Marshal(r)
-	if err != nil {
+	if err := send(ctx, rdb, identities, r); err != nil {
 		return err
 	}
-	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, id := range identities {
-			pipe.RPush(ctx, keys.Requests(id), text)
-			pipe.PExpire(ctx, keys.Requests(id), life)
-		}
-		pipe.Publish(ctx, keys.Control, "")
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for range identities {
-		text, err := rdb.BLPop(ctx, 0, keys.Replies(r.ID)).Result()
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w from all of %d processes", ErrNoReply, len(identities))
-		}
-		if err != nil {
+	for left := len(identities); left > 0; {
+		text, err := rdb.BLPop(ctx, time.Second, keys.Replies(r.ID)).Result()
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w from %d of %d processes", ErrNoReply, left, len(identities))
+		case errors.Is(err, redis.Nil):
+			continue
+		case err != nil:
 			return err
 		}
+		left--
 		var reply Reply
 		if err := json.Unmarshal([]byte(text[1]), &reply); err != nil {
 			return fmt.Errorf("a reply of a process: %w", err)
@@ -101,20 +88,36 @@ func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r
 	return nil
 }
 
-// Wake has all processes of troupe look at their signals and requests now, and beat.
-func Wake(ctx context.Context, rdb redis.UniversalClient) error {
-	return rdb.Publish(ctx, keys.Control, Look).Err()
+func send(ctx context.Context, rdb redis.UniversalClient, identities []string, r Request) error {
+	r.Expires = float64(time.Now().Add(life).UnixMicro()) / 1e6
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, id := range identities {
+			pipe.RPush(ctx, keys.Requests(id), text)
+			pipe.PExpire(ctx, keys.Requests(id), life)
+		}
+		return nil
+	})
+	return err
 }
 
-// Requests returns what a process was asked for since it asked last, without what is too old.
-func Requests(ctx context.Context, rdb redis.UniversalClient, identity string) ([]Request, error) {
-	texts, err := rdb.LPopCount(ctx, keys.Requests(identity), 1000).Result()
+// Wake has processes look at their signals, and beat, now. It does not wait for that.
+func Wake(ctx context.Context, rdb redis.UniversalClient, identities ...string) error {
+	return send(ctx, rdb, identities, Request{Do: Look})
+}
+
+// Requests waits for requests to a process and returns those that are not too old.
+func Requests(ctx context.Context, rdb redis.UniversalClient, identity string, wait time.Duration) ([]Request, error) {
+	first, err := rdb.BLPop(ctx, wait, keys.Requests(identity)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
 	var all []Request
 	now := float64(time.Now().UnixMicro()) / 1e6
-	for _, text := range texts {
+	for _, text := range first[min(1, len(first)):] {
 		var r Request
 		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Expires > now {
 			all = append(all, r)
@@ -126,7 +129,7 @@ func Requests(ctx context.Context, rdb redis.UniversalClient, identity string) (
 // Answer sends a reply.
 func Answer(ctx context.Context, rdb redis.UniversalClient, r Request, reply Reply) error {
 	text, err := json.Marshal(reply)
-	if err != nil {
+	if err != nil || r.ID == "" { // nobody waits
 		return err
 	}
 	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {

@@ -59,9 +59,6 @@ func Flushed(identity string) string { return "troupe:flushed:" + identity }
 // Tree is the live supervision tree of a process, as JSON.
 func Tree(identity string) string { return "troupe:tree:" + identity }
 
-// Control is the pub/sub channel that has processes look at their signals and requests.
-const Control = "troupe:control"
-
 // Requests is the list of what a process is asked for, as JSON.
 func Requests(identity string) string { return "troupe:requests:" + identity }
 

@@ -6,6 +6,7 @@ import "syscall"
 
 // See the comment of the package.
 const (
+	Reload = syscall.SIGHUP
 	Quiet  = syscall.SIGTSTP
 	Dump   = syscall.SIGTTIN
 	Pause  = syscall.SIGSTOP

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/joblimits"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
@@ -219,6 +220,13 @@ func (r *Run) perform() {
 	if r.handler, ok = r.env.Classes[r.name]; !ok {
 		r.handler, ok = r.aliased()
 	}
+	var options *troupe.Options
+	if ok {
+		options = &r.handler.options
+	}
+	if r.err = joblimits.Late(p, options, r.started); r.err != nil {
+		return
+	}
 	if !ok {
 		if r.name == notajob.Class {
 			r.payload, r.err = nil, notajob.Again()
@@ -268,7 +276,7 @@ func (r *Run) timeout() time.Duration {
 			return t
 		}
 	}
-	return r.handler.options.Timeout
+	return joblimits.Timeout(r.payload, &r.handler.options)
 }
 
 // timed is the job's context with a timeout of t.

@@ -1,0 +1,121 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// A job's own time-out counts before that of its class.
+func TestATimeoutOfTheJobsOwn(t *testing.T) {
+	testkit.Virtual(t, actors.Config{Registry: limitedJobs(t)}, func(t *testing.T, k *testkit.Kit) {
+		for _, c := range []struct {
+			name string
+			opts []client.Option
+			want time.Duration
+		}{
+			{"class", nil, time.Minute},
+			{"shorter", []client.Option{client.Timeout(1500 * time.Millisecond)}, 1500 * time.Millisecond},
+			{"longer", []client.Option{client.Timeout(time.Hour)}, time.Hour},
+		} {
+			began := time.Now()
+			k.Expect(testkit.Events[actors.JobFailed]().Within(2*time.Hour), func() {
+				if _, err := k.Client.PushClass(t.Context(), "Waits", []any{}, append(c.opts, client.Retry(0))...); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if took := time.Since(began).Round(10 * time.Millisecond); took != c.want {
+				t.Errorf("%s: after %s, expected %s", c.name, took, c.want)
+			}
+		}
+	})
+}
+
+func limitedJobs(t *testing.T) *troupe.Registry {
+	t.Helper()
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Waits", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}), troupe.Timeout(time.Minute))
+	troupe.HandleClass(&r, "Soon", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{Deadline: time.Hour})
+	return &r
+}
+
+// No run starts after a job's deadline: it goes to the dead set, with the reason.
+func TestNoRunStartsAfterTheDeadline(t *testing.T) {
+	rdb := testkit.Redis(t)
+	var deaths []error
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: limitedJobs(t), Concurrency: 1, DeathHandlers: []actors.DeathHandler{
+		func(_ context.Context, _ *troupe.Payload, err error) { deaths = append(deaths, err) },
+	}})
+	now := time.Now()
+	for i, fields := range []string{
+		fmt.Sprintf(`"class":"Soon","t_deadline":%d`, now.Unix()-1), // past
+		fmt.Sprintf(`"class":"Soon","t_deadline":%d`, now.Unix()+3600),
+		fmt.Sprintf(`"class":"Soon","created_at":%d.5`, now.Unix()-3601), // past that of its class
+		fmt.Sprintf(`"class":"Soon","created_at":%d.5`, now.Unix()-3500),
+		fmt.Sprintf(`"class":"Soon","created_at":%d.5,"t_deadline":%d`, now.Unix()-3601, now.Unix()+60), // its own counts
+		fmt.Sprintf(`"class":"Nobody","t_deadline":%d`, now.Unix()-1),
+		`"class":"Soon","t_deadline":"tomorrow"`, // is none
+	} {
+		if err := rdb.LPush(t.Context(), "queue:default", fmt.Sprintf(`{%s,"args":[],"retry":true,"jid":"%d"}`, fields, i)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Await("all", func() bool { return k.Stats().Processed == 7 })
+	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
+	var jids []string
+	for _, text := range dead {
+		p, err := troupe.ParsePayload([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		jids = append(jids, p.JID())
+		class, _ := p.String("error_class")
+		message, _ := p.String("error_message")
+		if class != "troupe.DeadlineError" || !strings.HasPrefix(message, "not run: its deadline has passed, 20") {
+			t.Errorf("%s: %s", class, message)
+		}
+	}
+	if got := strings.Join(jids, " "); got != "0 2 5" {
+		t.Errorf("dead are %s, expected 0 2 5", got)
+	}
+	if n := rdb.ZCard(t.Context(), "retry").Val(); n != 0 {
+		t.Errorf("%d to be retried", n)
+	}
+	var late *troupe.DeadlineError
+	if len(deaths) != 3 || !errors.As(deaths[0], &late) || late.Deadline.Unix() != now.Unix()-1 {
+		t.Errorf("deaths %v", deaths)
+	}
+}
+
+func TestLimitsArePushed(t *testing.T) {
+	rdb := testkit.Redis(t)
+	c := client.New(rdb)
+	at := time.UnixMicro(1795000000_250000)
+	if _, err := c.PushClass(t.Context(), "Soon", []any{}, client.Timeout(90*time.Second), client.Deadline(at)); err != nil {
+		t.Fatal(err)
+	}
+	text := rdb.LIndex(t.Context(), "queue:default", 0).Val()
+	if !strings.Contains(text, `"t_timeout":90`) || !strings.Contains(text, `"t_deadline":1795000000.25`) {
+		t.Errorf("pushed %s", text)
+	}
+	for _, opts := range [][]client.Option{
+		{client.Timeout(0)}, {client.Deadline(time.Time{})}, {client.Set("t_timeout", "x")}, {client.Set("t_deadline", -1)},
+		{client.With(troupe.Options{Deadline: time.Hour})},
+	} {
+		var field *client.FieldError
+		if _, err := c.PushClass(t.Context(), "Soon", []any{}, opts...); !errors.As(err, &field) {
+			t.Errorf("%v", err)
+		}
+	}
+}
