@@ -7,12 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Cancel ends the context of the running job with this jid, with the cause
@@ -145,23 +148,38 @@ func (c *capsule) slot(i int) *slot {
 	return c.slots[i]
 }
 
-// listen does what operators ask this process for. Its wait may outlast the loop, and then
-// serves the next one.
+// listen does what operators ask this process for. It waits on a connection of its own, which
+// is closed when the loop is to end.
 func (h *heartbeat) listen(l *supervised.Loop) {
 	d, part := h.d, heart+"/requests"
+	own, err := redisconn.Derive(d.env.Redis, redisconn.Need{PoolSize: 1, Block: listenTime})
+	if err != nil {
+		return // New has derived one of the same kind
+	}
+	if d.cfg.OnClient != nil {
+		d.cfg.OnClient(own)
+	}
+	defer context.AfterFunc(l.Context, func() { _ = own.Close() })()
+	defer func() { _ = own.Close() }()
 	for try := 0; l.Sleep(0); {
-		requests, err := control.Requests(context.Background(), d.env.Redis, d.env.Identity, listenTime)
-		if err != nil {
+		requests, err := control.Requests(l.Context, own, d.env.Identity, listenTime)
+		switch {
+		case err == nil:
+			try = 0
+			d.env.Outage.OK(part)
+		case redis.HasErrorPrefix(err, "NOPERM"): // told at the start
+			return
+		case l.Context.Err() == nil:
 			d.env.Outage.Failed(part, err)
 			if try++; !d.env.Pause(l.Context, part, try) {
 				return
 			}
-			continue
 		}
-		try = 0
-		d.env.Outage.OK(part)
 		for _, r := range requests {
-			d.obey(r, func() { h.Wake(0) })
+			if r.Do == control.Look {
+				h.once()
+			}
+			d.obey(r)
 		}
 	}
 }
@@ -169,14 +187,11 @@ func (h *heartbeat) listen(l *supervised.Loop) {
 // listenTime is how long one wait for requests lasts.
 const listenTime = 15 * time.Second
 
-// obey carries a request out, beats if the operator wants to see more, and replies.
-func (d *Daemon) obey(r control.Request, beat func()) {
+// obey carries a request out and replies.
+func (d *Daemon) obey(r control.Request) {
 	ctx, cancel := d.env.Call()
 	defer cancel()
 	reply := d.answer(ctx, r)
-	if r.Do == control.Look {
-		beat()
-	}
 	if err := control.Answer(ctx, d.env.Redis, r, reply); err != nil {
 		d.env.Log.Warn().Err(err).Str("request", r.Do).Msg("the reply to an operator could not be sent")
 	}

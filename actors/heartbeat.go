@@ -38,17 +38,22 @@ func (h *heartbeat) Receive(ctx actor.Context) {
 
 func (h *heartbeat) beat(l *supervised.Loop) {
 	for {
-		result, err := h.d.beatOnce()
-		for _, sig := range result.Signals {
-			h.d.remote(sig)
-			l.Wake() // show the effect
-		}
-		if err == nil {
-			h.d.beaten(!result.Existed)
-		}
+		h.once()
 		if !l.Sleep(nextBeat(time.Now(), h.d.cfg.HeartbeatInterval)) {
 			return
 		}
+	}
+}
+
+// once makes one beat, and obeys the signals that it brings.
+func (h *heartbeat) once() {
+	result, err := h.d.beatOnce()
+	for _, sig := range result.Signals {
+		h.d.remote(sig)
+		h.Wake(0) // show the effect
+	}
+	if err == nil {
+		h.d.beaten(!result.Existed)
 	}
 }
 

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 //	code N PROGRAM ARG…           runs a program that exits with N
 //	redis COMMAND ARG…            a Redis command; its reply is the standard output
 //	await REGEXP COMMAND ARG…     repeats one until its reply matches
+//	until REGEXP PROGRAM ARG…     repeats a program until its output matches
 //	signal NAME                   sends a signal to the daemons in the background
 //	oldredis VARIABLE             starts what looks like Redis 5 and sets the variable to its URL
 //	hooks VARIABLE                starts an HTTP server for jobs and sets the variable to its URL
@@ -47,7 +48,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code, "redis": redisCommand, "await": await, "signal": signal, "oldredis": oldRedis,
+			"code": code, "redis": redisCommand, "await": await, "until": until, "signal": signal, "oldredis": oldRedis,
 			"hooks": hooks,
 		},
 	})
@@ -110,9 +111,23 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
+		_ = ts.Exec(args[1], args[2:]...)
+		switch out := ts.ReadFile("stdout"); {
+		case re.MatchString(out):
+			return
+		case time.Now().After(deadline):
+			ts.Fatalf("%v does not say %q, but %q", args[1:], args[0], out)
+		}
+	}
+}
+
 func signal(ts *testscript.TestScript, _ bool, args []string) {
 	sig := map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": ossignal.Quiet, "TTIN": ossignal.Dump,
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": ossignal.Quiet, "TTIN": ossignal.Dump, "HUP": ossignal.Reload,
 	}[args[0]]
 	for _, cmd := range ts.BackgroundCmds() {
 		if filepath.Base(cmd.Path) == "troupe" {

@@ -32,7 +32,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true, // a page of flags would hide the message
 	}
 	root.Flags().BoolVarP(&version, "version", "V", false, "print the version")
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(commands()...)
 	return root
 }

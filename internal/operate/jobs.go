@@ -170,6 +170,15 @@ func listCommand() *cobra.Command {
 
 // list walks through jobs, and holds no more than a page of them.
 func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, limit int) error {
+	if of == "running" {
+		processes, err := s.Inspector.Processes(ctx)
+		if err == nil {
+			err = fresh(ctx, s, processes)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	t, n := newJobTable(s), 0
 	each := func(r *inspect.JobRecord, when time.Time) (more bool) {
 		if f.Match(r, when) {
@@ -178,8 +187,7 @@ func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, l
 		}
 		return limit <= 0 || n < limit
 	}
-	err := walk(ctx, s.Inspector, of, each)
-	if err != nil {
+	if err := walk(ctx, s.Inspector, of, each); err != nil {
 		return err
 	}
 	if err := t.Flush(); err != nil || n > 0 {

@@ -4,6 +4,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/control"
 )
 
 // Commands are all of them.
@@ -125,4 +127,25 @@ func watch(ctx context.Context, s *cli.Session, every time.Duration, show func()
 		case <-time.After(every):
 		}
 	}
+}
+
+// freshTime is how long a view waits for processes to publish what is so now.
+const freshTime = time.Second
+
+// fresh has processes of troupe publish what is so now, and waits for that; with --read-only, and
+// for those that do not answer, what their last beat told is shown.
+func fresh(ctx context.Context, s *cli.Session, processes []*inspect.Process) error {
+	if s.ReadOnly {
+		return nil
+	}
+	ours, err := control.Troupes(ctx, s.Redis, identities(processes))
+	if err != nil {
+		return err
+	}
+	call, cancel := context.WithTimeout(ctx, freshTime)
+	defer cancel()
+	if err := control.Send(call, s.Redis, ours, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil && !errors.Is(err, control.ErrNoReply) {
+		return err
+	}
+	return nil
 }

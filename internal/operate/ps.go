@@ -152,6 +152,9 @@ func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool)
 	if err != nil {
 		return err
 	}
+	if err := fresh(ctx, s, processes); err != nil {
+		return err
+	}
 	shown := false
 	for _, p := range processes {
 		t, err := treeOf(ctx, s.Inspector, p.Identity)

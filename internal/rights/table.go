@@ -39,6 +39,8 @@ const (
 	later     = "jobs that are pushed for a time soon to come may start late"
 	oftener   = "each process looks at the sets as often as a single one does"
 	unmeasure = "the Metrics page stays empty"
+	unheard   = "requests of operators (cancel a job, configure, show what is so now) are not heard"
+	unseen    = "the flight recorder stays empty"
 )
 
 var commands = []command{
@@ -73,11 +75,13 @@ var commands = []command{
 	{name: "LRANGE", args: "K 0 0"},
 	{name: "LINDEX", args: "K 0", only: reliable},
 	{name: "LTRIM", args: "K 0 x", only: reliable},
+	{name: "LTRIM", args: "K 0 x", only: basic, why: unseen},
 	{name: "LLEN", args: "K"},
 	{name: "LPOS", args: "K x"},
 	{name: "LREM", args: "K 0 x"},
 	{name: "LMOVE", args: "K K RIGHT RIGHT"},
 	{name: "BLMOVE", args: "K K RIGHT RIGHT x", only: reliable, why: looking},
+	{name: "BLPOP", args: "K x", why: unheard},
 	{name: "BRPOP", args: "K x", only: basic},
 
 	// sets
@@ -147,7 +151,7 @@ var keyNames = []names{
 		return []string{keys.Rescue, keys.Flushed(d.Identity)}
 	}},
 	{rule: "troupe:*", own: true, list: func(d *Daemon) []string {
-		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity)}
+		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity), keys.Requests(d.Identity), keys.Replies("x"), keys.Flight(d.Identity), keys.Flights}
 	}},
 	{rule: "troupe:*", list: func(d *Daemon) (list []string) {
 		id := d.fetcher()
