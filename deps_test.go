@@ -96,11 +96,14 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
+		}
+		if !p.is("cmd") && !p.is("internal/operate") {
+			forbid(p.Imports, "the commands are above all", mine("internal/cli", "internal/operate"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
 			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/chaos")

@@ -189,3 +189,77 @@ func TestCancelEndsTheContextOfAJob(t *testing.T) {
 		}
 	}
 }
+
+// An iterable job that is cancelled is done: its hooks run, with a context that lives.
+func TestACancelledIterableJobIsDone(t *testing.T) {
+	var hooks []string
+	note := func(name string) func(context.Context, *troupe.Job[walk], troupe.Iteration) error {
+		return func(ctx context.Context, _ *troupe.Job[walk], it troupe.Iteration) error {
+			hooks = append(hooks, fmt.Sprint(name, " ", ctx.Err(), " ", !it.Cancelled.IsZero()))
+			return nil
+		}
+	}
+	w := &walker{
+		opts: troupe.IterableOptions[walk]{OnCancel: note("cancel"), OnStop: note("stop"), OnComplete: note("complete")},
+		each: func(ctx context.Context, _ string, i int) error {
+			if i < 2 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	}
+	rdb := testkit.Redis(t)
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: w.registry()})
+	jid, err := k.Client.Push(t.Context(), walk{N: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Await("the third item", w.reached(jid, 2))
+	if !k.Daemon.Cancel(jid) {
+		t.Error("it does not run")
+	}
+	k.Await("the end", func() bool { return k.Stats().Processed == 1 })
+	if s := k.Stats(); s.Failed != 0 {
+		t.Errorf("%d failed", s.Failed)
+	}
+	if got := strings.Join(hooks, ", "); got != "cancel <nil> true, stop <nil> true, complete <nil> true" {
+		t.Errorf("hooks %s", got)
+	}
+}
+
+// The recorder keeps the newest, and what could not be written for the next time.
+func TestTheFlightRecorderIsBounded(t *testing.T) {
+	rdb := testkit.Redis(t)
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Fails", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("boom\nand more") }))
+	troupe.HandleClass(&r, "Done", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
+	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r})
+	for i := range 1200 {
+		class := "Fails"
+		if i%2 == 1 {
+			class = "Done"
+		}
+		rdb.LPush(t.Context(), "queue:default", fmt.Sprintf(`{"class":%q,"args":[],"retry":0,"jid":"%024d"}`, class, i))
+	}
+	k.Await("all", func() bool { return k.Stats().Processed == 1200 })
+	k.Stop()
+	records, err := flight.Read(t.Context(), rdb, k.Daemon.Identity())
+	if err != nil || len(records) != flight.Most {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	kinds := map[string]int{}
+	for _, rec := range records {
+		kinds[rec.Kind]++
+		if rec.Kind == flight.JobFailed && (rec.Text != "boom" || rec.Class != "Fails" || rec.Queue != "default" || rec.Actor == "") {
+			t.Fatalf("record %+v", rec)
+		}
+	}
+	if kinds[flight.Quiet] != 1 || kinds[flight.Stop] != 1 || kinds[flight.JobFailed] < 400 || kinds[flight.JobDied] < 400 {
+		t.Errorf("kinds %v", kinds)
+	}
+	processes, err := flight.Processes(t.Context(), rdb)
+	if err != nil || len(processes) != 1 || processes[0] != k.Daemon.Identity() {
+		t.Errorf("processes %v, %v", processes, err)
+	}
+}

@@ -151,7 +151,7 @@ func (c *capsule) slot(i int) *slot {
 // listen does what operators ask this process for. It waits on a connection of its own, which
 // is closed when the loop is to end.
 func (h *heartbeat) listen(l *supervised.Loop) {
-	d, part := h.d, heart+"/requests"
+	d := h.d
 	own, err := redisconn.Derive(d.env.Redis, redisconn.Need{PoolSize: 1, Block: listenTime})
 	if err != nil {
 		return // New has derived one of the same kind
@@ -161,19 +161,13 @@ func (h *heartbeat) listen(l *supervised.Loop) {
 	}
 	defer context.AfterFunc(l.Context, func() { _ = own.Close() })()
 	defer func() { _ = own.Close() }()
-	for try := 0; l.Sleep(0); {
+	for l.Sleep(0) {
 		requests, err := control.Requests(l.Context, own, d.env.Identity, listenTime)
 		switch {
-		case err == nil:
-			try = 0
-			d.env.Outage.OK(part)
 		case redis.HasErrorPrefix(err, "NOPERM"): // told at the start
 			return
-		case l.Context.Err() == nil:
-			d.env.Outage.Failed(part, err)
-			if try++; !d.env.Pause(l.Context, part, try) {
-				return
-			}
+		case err != nil && !l.Rest(listenPause): // whether Redis is away others find out
+			return
 		}
 		for _, r := range requests {
 			if r.Do == control.Look {
@@ -184,8 +178,10 @@ func (h *heartbeat) listen(l *supervised.Loop) {
 	}
 }
 
-// listenTime is how long one wait for requests lasts.
-const listenTime = 15 * time.Second
+const (
+	listenTime  = 15 * time.Second // how long one wait for requests lasts
+	listenPause = 5 * time.Second  // between two of them, after an error
+)
 
 // obey carries a request out and replies.
 func (d *Daemon) obey(r control.Request) {

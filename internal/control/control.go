@@ -139,3 +139,20 @@ func Answer(ctx context.Context, rdb redis.UniversalClient, r Request, reply Rep
 	})
 	return err
 }
+
+// Troupes returns those of some processes that are troupe's, and obey requests.
+func Troupes(ctx context.Context, rdb redis.UniversalClient, identities []string) (ours []string, err error) {
+	trees := make([]*redis.IntCmd, len(identities))
+	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, id := range identities {
+			trees[i] = pipe.Exists(ctx, keys.Tree(id))
+		}
+		return nil
+	})
+	for i, id := range identities {
+		if err == nil && trees[i].Val() > 0 {
+			ours = append(ours, id)
+		}
+	}
+	return ours, err
+}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 // The ways to show arguments.
@@ -35,7 +34,7 @@ func Args(args json.RawMessage, how string) json.RawMessage {
 	case Show:
 		return args
 	case Hide:
-		return fmt.Appendf(nil, `["[%d hidden]"]`, len(wirejson.Elements(args)))
+		return fmt.Appendf(nil, `["[%d hidden]"]`, len(elements(args)))
 	}
 	return value(args, 0)
 }
@@ -49,7 +48,7 @@ func value(raw json.RawMessage, depth int) json.RawMessage {
 	switch text := strings.TrimLeft(string(raw), " \t\r\n"); {
 	case strings.HasPrefix(text, "["):
 		b.WriteByte('[')
-		for i, element := range wirejson.Elements(raw) {
+		for i, element := range elements(raw) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
@@ -96,4 +95,10 @@ func isSecret(key string) bool {
 		}
 	}
 	return false
+}
+
+// elements are those of an array, byte by byte.
+func elements(raw json.RawMessage) (list []json.RawMessage) {
+	_ = json.Unmarshal(raw, &list) // what is none has none
+	return list
 }

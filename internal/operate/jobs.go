@@ -315,9 +315,9 @@ iterable jobs can be cancelled; they end within some seconds.`, cobra.ExactArgs(
 		}
 		call, stop := context.WithTimeout(ctx, replyTime)
 		defer stop()
-		process, err := control.CancelJob(call, s.Redis, args[0])
+		process, err := cancelJob(call, s.Redis, args[0])
 		switch {
-		case errors.As(err, new(*control.RefusedError)):
+		case errors.As(err, new(*refusedError)):
 			return &cli.ExitError{Code: cli.Refused, Err: err}
 		case errors.Is(err, control.ErrNoReply):
 			return &cli.ExitError{Code: cli.Partly, Err: err}

@@ -1,0 +1,110 @@
+package fetch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// A fetcher in use gets other queues: what it has stays its own, what a push brings to a new
+// queue wakes it, and nothing is taken from one that it has left.
+func TestQueuesOfAFetcherChange(t *testing.T) {
+	for name, factory := range map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": fetch.NewBasic} {
+		t.Run(name, func(t *testing.T) {
+			rdb, _ := redistest.New(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			push := func(queue, job string) {
+				t.Helper()
+				if err := rdb.LPush(ctx, "queue:"+queue, job).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			opt := *rdb.Options()
+			opt.MaxRetries = -1
+			own := redis.NewClient(&opt)
+			defer own.Close()
+			f, err := factory(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"a", "b"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Open(ctx); err != nil {
+				t.Fatal(err)
+			}
+			take := func(n int, acks ...fetch.Unit) string {
+				t.Helper()
+				units, err := f.Take(ctx, n, acks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, u := range units {
+					got = append(got, u.Queue+":"+string(u.Payload))
+				}
+				return strings.Join(got, " ")
+			}
+			waited := func() string {
+				t.Helper()
+				for ctx.Err() == nil {
+					if err := f.Wait(ctx, time.Second); err != nil {
+						t.Fatal(err)
+					}
+					if got := take(5); got != "" {
+						return got
+					}
+				}
+				return "nothing"
+			}
+			push("a", "1")
+			if got := waited(); got != "a:1" {
+				t.Fatalf("took %s, expected a:1", got)
+			}
+			change := func(q fetch.Queues) {
+				t.Helper()
+				if err := f.(fetch.QueueSetter).SetQueues(ctx, q); err != nil { //nolint:forcetypeassert // both are
+					t.Fatal(err)
+				}
+			}
+			change(fetch.Weighted{"b": 1, "c": 5})
+			push("a", "2")
+			push("c", "3")
+			if got := waited(); got != "c:3" {
+				t.Errorf("took %s, expected c:3", got)
+			}
+			push("b", "4")
+			if got := waited(); got != "b:4" {
+				t.Errorf("took %s, expected b:4", got)
+			}
+			change(fetch.Strict{"a"})
+			if got := waited(); got != "a:2" {
+				t.Errorf("took %s, expected a:2", got)
+			}
+			change(fetch.Strict{"c", "a"})
+			push("c", "5")
+			if got := waited(); got != "c:5" {
+				t.Errorf("took %s, expected c:5", got)
+			}
+			if err := f.(fetch.QueueSetter).SetQueues(ctx, fetch.Strict{""}); err == nil { //nolint:forcetypeassert // both are
+				t.Error("a queue without a name is taken")
+			}
+			if !f.Durable() {
+				return
+			}
+			var registered struct{ Queues []string }
+			if err := json.Unmarshal([]byte(rdb.HGet(ctx, "troupe:places", "h:1:aa#default.1").Val()), &registered); err != nil || fmt.Sprint(registered.Queues) != "[a b c]" {
+				t.Errorf("registered are %v, %v", registered.Queues, err)
+			}
+			if left, err := f.Close(ctx); err != nil || left != 5 {
+				t.Errorf("closed with %d jobs in progress, %v", left, err)
+			}
+		})
+	}
+}
