@@ -96,7 +96,7 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") && !p.is("internal/explain") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {

@@ -22,7 +22,7 @@ import (
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(),
-		quietCommand(), stopCommand(), dumpCommand(), configureCommand(),
+		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(),
 	}
 }
 

@@ -158,9 +158,9 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// tooOld compares the first two numbers of a version; text that is no version
-// passes.
-func tooOld(version string) bool {
+// TooOld tells whether a version is below MinVersion, by its first two numbers; text that is
+// no version passes.
+func TooOld(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	maj, err := strconv.Atoi(major)

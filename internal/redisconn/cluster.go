@@ -100,7 +100,7 @@ func checkCluster(ctx context.Context, rdb *redis.ClusterClient) (warnings []str
 
 // verdict classifies what INFO of one server says.
 func verdict(addr, info string, warnings *[]string) error {
-	if version := infoField(info, "redis_version"); tooOld(version) {
+	if version := infoField(info, "redis_version"); TooOld(version) {
 		return &VersionError{Addr: addr, Found: version}
 	}
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {

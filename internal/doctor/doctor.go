@@ -1,0 +1,146 @@
+// Package doctor audits a Redis for what endangers jobs. It changes nothing.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/inspect"
+)
+
+// The severities of findings.
+const (
+	Danger  = "danger"  // jobs can be lost, or are not run
+	Warning = "warning" // something is wrong
+	Note    = "note"    // good to know
+)
+
+var order = map[string]int{Danger: 0, Warning: 1, Note: 2}
+
+// Finding is something that is not as it should be.
+type Finding struct {
+	Severity string `json:"severity"`
+	Code     string `json:"code"` // of the check
+	Text     string `json:"text"` // what is so
+	Do       string `json:"do"`   // what to do
+}
+
+// Report is the result of an audit.
+type Report struct {
+	Healthy   bool      `json:"healthy"` // neither dangers nor warnings
+	Findings  []Finding `json:"findings"`
+	Checked   []string  `json:"checked"`   // codes
+	Unchecked []string  `json:"unchecked"` // codes, each with the reason
+}
+
+// exam is an audit under way.
+type exam struct {
+	ctx       context.Context //nolint:containedctx // of one audit, as long as that
+	rdb       redis.UniversalClient
+	inspector *inspect.Inspector
+	code      string
+	report    Report
+
+	facts     map[string]string // of INFO; nil if it is not allowed
+	processes []*inspect.Process
+	queues    []inspect.QueueSummary
+}
+
+// checks are in the order of what they endanger.
+var checks = []struct {
+	code string
+	run  func(*exam) error
+}{
+	{"version", (*exam).version},
+	{"eviction", (*exam).eviction},
+	{"persistence", (*exam).persistence},
+	{"replica", (*exam).replica},
+	{"types", (*exam).types},
+	{"rights", (*exam).rights},
+	{"timeouts", (*exam).timeouts},
+	{"layouts", (*exam).layouts},
+	{"orphans", (*exam).orphans},
+	{"listeners", (*exam).listeners},
+	{"overdue", (*exam).overdue},
+	{"dead processes", (*exam).deadProcesses},
+	{"clock", (*exam).clock},
+	{"suspects", (*exam).suspects},
+	{"unreadable", (*exam).unreadable},
+}
+
+// Examine makes an audit. What cannot be looked at, for want of a right say, is told as
+// unchecked. An error means that Redis cannot be reached.
+func Examine(ctx context.Context, rdb redis.UniversalClient) (*Report, error) {
+	e := &exam{ctx: ctx, rdb: rdb, inspector: inspect.New(rdb)}
+	if err := rdb.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
+		return nil, err
+	}
+	if text, err := rdb.Info(ctx).Result(); err == nil {
+		e.facts = fields(text)
+	}
+	if err := e.fleet(); err != nil {
+		e.report.Unchecked = append(e.report.Unchecked, "fleet: "+err.Error())
+	}
+	for _, c := range checks {
+		e.code = c.code
+		if err := c.run(e); err != nil {
+			e.report.Unchecked = append(e.report.Unchecked, c.code+": "+err.Error())
+			continue
+		}
+		e.report.Checked = append(e.report.Checked, c.code)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(e.report.Findings, func(a, b Finding) int { return cmp.Compare(order[a.Severity], order[b.Severity]) })
+	e.report.Healthy = !slices.ContainsFunc(e.report.Findings, func(f Finding) bool { return f.Severity != Note })
+	return &e.report, nil
+}
+
+// find notes a finding of the check under way.
+func (e *exam) find(severity, do, format string, args ...any) {
+	e.report.Findings = append(e.report.Findings, Finding{severity, e.code, fmt.Sprintf(format, args...), do})
+}
+
+// fields are the lines of INFO.
+func fields(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// fact is a field of INFO.
+func (e *exam) fact(name string) (string, error) {
+	if e.facts == nil {
+		return "", fmt.Errorf("the user may not call INFO")
+	}
+	value, ok := e.facts[name]
+	if !ok {
+		return "", fmt.Errorf("INFO has no %s", name)
+	}
+	return value, nil
+}
+
+// setting is one of CONFIG GET.
+func (e *exam) setting(name string) (string, error) {
+	all, err := e.rdb.ConfigGet(e.ctx, name).Result()
+	if err != nil {
+		return "", err
+	}
+	return all[name], nil
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

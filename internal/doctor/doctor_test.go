@@ -1,0 +1,145 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// found are the findings of an audit as "severity code".
+func found(t *testing.T, rdb *redis.Client) (list []string, r *Report) {
+	t.Helper()
+	r, err := Examine(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		list = append(list, f.Severity+" "+f.Code)
+		if f.Text == "" || f.Do == "" {
+			t.Errorf("finding %+v", f)
+		}
+	}
+	return list, r
+}
+
+func TestExamine(t *testing.T) {
+	now := time.Now()
+	beat := func(id string, at time.Time, queues string, quiet bool) []any {
+		return []any{"HSET", id, "info", fmt.Sprintf(`{"hostname":"h","pid":1,"identity":%q,"queues":[%s]}`, id, queues), "beat", at.Unix(), "busy", 0, "quiet", fmt.Sprint(quiet)}
+	}
+	for _, c := range []struct {
+		name string
+		do   [][]any
+		want string // "" is healthy
+	}{
+		{"healthy", nil, ""},
+		{"evicting", [][]any{{"CONFIG", "SET", "maxmemory", "900mb"}, {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "danger eviction"},
+		{"would evict", [][]any{{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "warning eviction"},
+		{"nearly full", [][]any{{"CONFIG", "SET", "maxmemory", "1mb"}}, "warning eviction"},
+		{"nothing on disk", [][]any{{"CONFIG", "SET", "appendonly", "no"}}, "danger persistence"},
+		{"snapshots only", [][]any{{"CONFIG", "SET", "appendonly", "no"}, {"CONFIG", "SET", "save", "900 1"}}, "warning persistence"},
+		{"replica", [][]any{{"CONFIG", "SET", "replica-read-only", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, "danger replica"},
+		{"idle clients are cut", [][]any{{"CONFIG", "SET", "timeout", "20"}, {"CONFIG", "SET", "tcp-keepalive", "0"}}, "warning timeouts, note timeouts"},
+		{"wrong type of a set", [][]any{{"SET", "retry", "x"}}, "danger types"},
+		{"wrong type of a queue", [][]any{{"SADD", "queues", "a"}, {"SET", "queue:a", "x"}}, "danger types"},
+		{"nobody listens", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}}, "danger listeners"},
+		{"all are quiet", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, true)}, "danger listeners"},
+		{"somebody listens", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false)}, ""},
+		{"paused", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "paused", "a"}}, "note listeners"},
+		{"overdue", [][]any{{"ZADD", "schedule", now.Unix() - 100, `{"jid":"1"}`}}, "danger overdue"},
+		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},
+		{"silent", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), "", false)}, "warning dead processes"},
+		{"gone", [][]any{{"SADD", "processes", "p"}}, "note dead processes"},
+		{"ahead", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(40*time.Second), "", false)}, "warning clock"},
+		{"suspects", [][]any{{"SADD", "queues", "a.suspects"}, {"LPUSH", "queue:a.suspects", `{"jid":"1"}`}}, "warning suspects"},
+		{"no jobs", [][]any{{"ZADD", "retry", now.Unix() + 100, "junk"}, {"SADD", "queues", "a"}, {"LPUSH", "queue:a", `junk`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false)},
+			"warning unreadable, warning unreadable"},
+		{"an orphan", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":2,"queues":["a"]}`}, {"HSET", "troupe:inprogress:h:1:aa#default.1", "1.1", "a 1795000000000"},
+			{"RPUSH", "troupe:claim:h:1:aa#default.1:1.1", `{"jid":"1"}`}}, "danger orphans"},
+		{"another layout", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":9}`}, {"HSET", "troupe:procs", "x", "y"}}, "warning layouts, warning layouts"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")
+			opt, err := redis.ParseURL(server.URL(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt.Protocol = 2
+			rdb := redis.NewClient(opt)
+			defer rdb.Close()
+			for _, args := range c.do {
+				if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(args, err)
+				}
+			}
+			before := dump(t, rdb)
+			got, r := found(t, rdb)
+			if strings.Join(got, ", ") != c.want || r.Healthy != !(strings.Contains(c.want, "danger") || strings.Contains(c.want, "warning")) {
+				t.Errorf("found %q, healthy %v, expected %s: %+v", got, r.Healthy, c.want, r.Findings)
+			}
+			blind := c.name == "wrong type of a set" || c.name == "nearly full" // the sets cannot be read then
+			if r.Unchecked != nil != blind || len(r.Checked)+len(r.Unchecked) != len(checks) {
+				t.Errorf("unchecked %q", r.Unchecked)
+			}
+			if after := dump(t, rdb); !maps.Equal(before, after) {
+				t.Errorf("it has changed something: %v, was %v", after, before)
+			}
+		})
+	}
+}
+
+// dump is every key with its contents.
+func dump(t *testing.T, rdb *redis.Client) map[string]string {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, key := range keys {
+		all[key] = rdb.Dump(t.Context(), key).Val()
+	}
+	return all
+}
+
+// What a user may not look at is told, and the rest is looked at.
+func TestAUserWithFewRights(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+	defer rdb.Close()
+	ctx := t.Context()
+	if err := rdb.Do(ctx, "ACL", "SETUSER", "few", "on", ">x", "~*", "&*", "+@read", "+ping", "+select", "+multi", "+exec").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.ZAdd(ctx, "schedule", redis.Z{Score: 1, Member: "{}"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	few := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "few", Password: "x"})
+	defer few.Close()
+	got, r := found(t, few)
+	if !slices.Contains(got, "danger overdue") || !slices.Contains(got, "danger rights") {
+		t.Errorf("found %q", got)
+	}
+	text := strings.Join(r.Unchecked, "\n")
+	for _, code := range []string{"version: the user may not call INFO", "eviction: ", "persistence: ", "timeouts: NOPERM", "clock: NOPERM"} {
+		if !strings.Contains(text, code) {
+			t.Errorf("unchecked are %s, expected %s", text, code)
+		}
+	}
+}
+
+func TestNoRedis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer rdb.Close()
+	if r, err := Examine(context.Background(), rdb); err == nil {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"errors"
+	"time"
+
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rights"
+)
+
+func (e *exam) version() error {
+	version, err := e.fact("redis_version")
+	if err != nil {
+		return err
+	}
+	if redisconn.TooOld(version) {
+		e.find(Danger, "upgrade Redis to "+redisconn.MinVersion+" or newer", "Redis is %s: processes of troupe do not start", version)
+	}
+	return nil
+}
+
+func (e *exam) eviction() error {
+	policy, err := e.fact("maxmemory_policy")
+	if err != nil {
+		return err
+	}
+	used, most := number(e.facts["used_memory"]), number(e.facts["maxmemory"])
+	if policy != "noeviction" {
+		severity, text := Danger, "Redis drops keys when its %d bytes are full (maxmemory-policy %s): jobs are lost"
+		if most == 0 {
+			severity, text = Warning, "with maxmemory (now %d: none) Redis would drop keys (maxmemory-policy %s): jobs would be lost"
+		}
+		e.find(severity, "CONFIG SET maxmemory-policy noeviction, and in redis.conf", text, most, policy)
+	}
+	if most > 0 && used > most/10*9 {
+		e.find(Warning, "give it more memory, or find out what grows: troupe queues, troupe stats",
+			"Redis uses %d of at most %d bytes: when they are full pushes fail, and jobs cannot be settled", used, most)
+	}
+	return nil
+}
+
+func (e *exam) persistence() error {
+	aof, err := e.fact("aof_enabled")
+	if err != nil {
+		return err
+	}
+	if e.facts["rdb_last_bgsave_status"] == "err" {
+		e.find(Danger, "see Redis's log: the disk may be full", "the last snapshot has failed")
+	}
+	if e.facts["aof_last_write_status"] == "err" {
+		e.find(Danger, "see Redis's log: the disk may be full", "the last write of the append-only file has failed")
+	}
+	if aof == "1" {
+		return nil
+	}
+	save, err := e.setting("save")
+	switch {
+	case err != nil:
+		return err
+	case save == "":
+		e.find(Danger, "CONFIG SET appendonly yes, and in redis.conf", "nothing is written to disk: when Redis ends all jobs are lost")
+	default:
+		e.find(Warning, "CONFIG SET appendonly yes, and in redis.conf", "Redis writes snapshots only (save %s): when it dies all since the last one is lost, now %s changes of %s",
+			save, e.facts["rdb_changes_since_last_save"], time.Since(time.Unix(number(e.facts["rdb_last_save_time"]), 0)).Round(time.Second))
+	}
+	return nil
+}
+
+func (e *exam) replica() error {
+	role, err := e.fact("role")
+	if err == nil && role == "slave" {
+		e.find(Danger, "use the address of the master, or Sentinel", "this is a replica of %s:%s: nothing can be written", e.facts["master_host"], e.facts["master_port"])
+	}
+	return err
+}
+
+func (e *exam) types() error {
+	if _, err := redisconn.Check(e.ctx, e.rdb); err != nil {
+		var wrong *redisconn.KeyTypeError
+		if !errors.As(err, &wrong) {
+			return err
+		}
+		e.find(Danger, "look who has written it, and RENAME it", "%v", err)
+	}
+	for _, q := range e.queues {
+		if found, err := e.rdb.Type(e.ctx, "queue:"+q.Name).Result(); err != nil {
+			return err
+		} else if found != "list" && found != "none" {
+			e.find(Danger, "look who has written it, and RENAME it", "the key queue:%s is a %s and no list: nothing can be pushed or taken", q.Name, found)
+		}
+	}
+	return nil
+}
+
+func (e *exam) rights() error {
+	var names []string
+	for _, q := range e.queues {
+		names = append(names, q.Name)
+	}
+	lacks, err := rights.Check(e.ctx, e.rdb, rights.Daemon{Identity: "doctor:1:0123456789ab", Queues: names, Reliable: true, Iterable: true, Metrics: true})
+	var missing *rights.Error
+	switch {
+	case errors.As(err, &missing):
+		e.find(Danger, "grant the rights", "a daemon with this user does not start: %v", err)
+	case err != nil:
+		return err
+	}
+	for _, text := range lacks {
+		e.find(Warning, "grant the right", "%s", text)
+	}
+	return nil
+}
+
+// shortest is the time-out of idle clients below which Redis cuts connections that wait.
+const shortest = 60
+
+func (e *exam) timeouts() error {
+	idle, err := e.setting("timeout")
+	if err != nil {
+		return err
+	}
+	if n := number(idle); n > 0 && n < shortest {
+		e.find(Warning, "CONFIG SET timeout 0", "Redis cuts clients that are idle for %d s: connections are made again and again", n)
+	}
+	alive, err := e.setting("tcp-keepalive")
+	if err == nil && number(alive) == 0 {
+		e.find(Note, "CONFIG SET tcp-keepalive 300", "tcp-keepalive is off: Redis keeps connections of hosts that are gone")
+	}
+	return err
+}
+
+// skew is how far clocks may be apart.
+const skew = 2 * time.Second
+
+func (e *exam) clock() error {
+	before := time.Now()
+	now, err := e.rdb.Time(e.ctx).Result()
+	if err != nil {
+		return err
+	}
+	trip := time.Since(before)
+	off := now.Sub(before.Add(trip / 2)).Round(time.Millisecond)
+	if off.Abs() > skew+trip {
+		e.find(Warning, "run an NTP client on both hosts", "the clock of Redis is %s ahead of this host's: jobs start early or late by that, and latencies are wrong", off)
+	}
+	for _, p := range e.processes {
+		if ahead := p.Beat.Sub(before).Round(time.Millisecond); ahead > skew {
+			e.find(Warning, "run an NTP client on its host", "the clock of %s is %s ahead of this host's", p.Identity, ahead)
+		}
+	}
+	return nil
+}
