@@ -24,8 +24,7 @@ import (
 )
 
 // without are the rights that a daemon can do without, by the rule that grants one.
-var without = []string{"+blpop",
-	"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+subscribe", "+publish",
+var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+subscribe", "+publish",
 	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 }
 

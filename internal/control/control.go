@@ -109,19 +109,23 @@ func Wake(ctx context.Context, rdb redis.UniversalClient, identities ...string) 
 	return send(ctx, rdb, identities, Request{Do: Look})
 }
 
-// Requests waits for requests to a process and returns those that are not too old.
+// Requests waits for a request to a process and returns it if it is not too old.
 func Requests(ctx context.Context, rdb redis.UniversalClient, identity string, wait time.Duration) ([]Request, error) {
-	first, err := rdb.BLPop(ctx, wait, keys.Requests(identity)).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
+	key := keys.Requests(identity)
+	text, err := rdb.BLMove(ctx, key, key, "LEFT", "RIGHT", wait).Result() // where it expires, should the process die now
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err == nil {
+		err = rdb.LRem(ctx, key, 1, text).Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	var all []Request
-	now := float64(time.Now().UnixMicro()) / 1e6
-	for _, text := range first[min(1, len(first)):] {
-		var r Request
-		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Expires > now {
-			all = append(all, r)
-		}
+	var r Request
+	if err := json.Unmarshal([]byte(text), &r); err == nil && r.Expires > float64(time.Now().UnixMicro())/1e6 {
+		all = append(all, r)
 	}
 	return all, nil
 }

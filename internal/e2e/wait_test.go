@@ -31,10 +31,16 @@ func blocked(t testing.TB, rdb *redis.Client) (n int) {
 	for line := range strings.Lines(rdb.Info(t.Context(), "clients").Val()) {
 		_, _ = fmt.Sscanf(line, "blocked_clients:%d", &n)
 	}
-	return n
+	return n - listening(t, rdb)
 }
 
-// waiting is how many connections to the database of rdb wait in a BLMOVE.
+// listening is how many processes of troupe wait for requests of operators, in a BLMOVE each.
+func listening(t testing.TB, rdb *redis.Client) int {
+	t.Helper()
+	return len(rdb.Keys(t.Context(), "troupe:tree:*").Val())
+}
+
+// waiting is how many connections to the database of rdb wait for jobs in a BLMOVE.
 func waiting(t testing.TB, rdb *redis.Client) (n int) {
 	t.Helper()
 	for line := range strings.Lines(rdb.ClientList(t.Context()).Val()) {
@@ -42,7 +48,7 @@ func waiting(t testing.TB, rdb *redis.Client) (n int) {
 			n++
 		}
 	}
-	return n
+	return n - listening(t, rdb)
 }
 
 // ranOnce wants each of n jobs run exactly once, and nothing left.

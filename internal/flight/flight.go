@@ -78,6 +78,7 @@ func Write(ctx context.Context, rdb redis.UniversalClient, identity string, reco
 		pipe.PExpire(ctx, key, Life)
 		// processes that are gone have left theirs, too
 		pipe.ZAdd(ctx, keys.Flights, redis.Z{Score: float64(time.Now().Unix()), Member: identity})
+		pipe.PExpire(ctx, keys.Flights, Life)
 		pipe.ZRemRangeByScore(ctx, keys.Flights, "-inf", strconv.FormatInt(time.Now().Add(-Life).Unix(), 10))
 		return nil
 	})

@@ -81,7 +81,7 @@ var commands = []command{
 	{name: "LREM", args: "K 0 x"},
 	{name: "LMOVE", args: "K K RIGHT RIGHT"},
 	{name: "BLMOVE", args: "K K RIGHT RIGHT x", only: reliable, why: looking},
-	{name: "BLPOP", args: "K x", why: unheard},
+	{name: "BLMOVE", args: "K K RIGHT RIGHT x", only: basic, why: unheard},
 	{name: "BRPOP", args: "K x", only: basic},
 
 	// sets
@@ -151,8 +151,10 @@ var keyNames = []names{
 		return []string{keys.Rescue, keys.Flushed(d.Identity)}
 	}},
 	{rule: "troupe:*", own: true, list: func(d *Daemon) []string {
-		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity), keys.Requests(d.Identity), keys.Replies("x"), keys.Flight(d.Identity), keys.Flights}
+		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity)}
 	}},
+	{rule: "troupe:*", own: true, why: unheard, list: func(d *Daemon) []string { return []string{keys.Requests(d.Identity), keys.Replies("x")} }},
+	{rule: "troupe:*", own: true, why: unseen, list: func(d *Daemon) []string { return []string{keys.Flight(d.Identity), keys.Flights} }},
 	{rule: "troupe:*", list: func(d *Daemon) (list []string) {
 		id := d.fetcher()
 		for _, s := range d.slots() {

@@ -138,7 +138,7 @@ func TestRightsOfANamespace(t *testing.T) {
 	ctx := t.Context()
 	user := []any{
 		"ACL", "SETUSER", "app", "on", ">secret", "+@all", "-@dangerous", "+info", "+client|unblock", "+client|id", "~app:*", "~processes", "~process_cleanup", "~*:*:*", "~troupe:tree:*",
-		"~troupe:measured:*", "~troupe:probe", "~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
+		"~troupe:measured:*", "~troupe:requests:*", "~troupe:replies:*", "~troupe:flight:*", "~troupe:flights", "~troupe:probe", "~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 	}
 	if err := server.Client.Do(ctx, user...).Err(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,58 @@
+package jobfilter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+func TestMatch(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	at := time.Unix(1795000000, 0)
+	q := inspect.New(rdb).Queue("default")
+	job := &q.Job(`{"class":"Pay","queue":"low","args":[],"tags":["vip"],"error_class":"Net::Timeout","error_message":"502 Bad Gateway"}`).JobRecord
+	for _, c := range []struct {
+		filter Filter
+		want   bool
+	}{
+		{Filter{}, true},
+		{Filter{Class: "Pay", Queue: "default", Tag: "vip", Error: "bad gate", Since: at, Until: at.Add(1)}, true},
+		{Filter{Error: "net::timeout"}, true},
+		{Filter{Class: "Pa"}, false},
+		{Filter{Queue: "low"}, false},
+		{Filter{Tag: "v"}, false},
+		{Filter{Error: "500"}, false},
+		{Filter{Since: at.Add(1)}, false},
+		{Filter{Until: at}, false},
+	} {
+		if got := c.filter.Match(job, at); got != c.want {
+			t.Errorf("%s: %v", &c.filter, got)
+		}
+	}
+	junk := &q.Job("junk").JobRecord
+	if f := (Filter{Class: "Pay"}); f.Match(junk, at) {
+		t.Error("junk is of a class")
+	}
+	f := Filter{Class: "Pay", Error: "502", Since: at}
+	if got := f.String(); got != `class "Pay", error "502", since 2026-11-18T11:06:40Z` {
+		t.Error(got)
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	now := time.Unix(1795000000, 0)
+	for text, want := range map[string]time.Time{
+		"2026-11-18T11:06:40Z": now, "1795000000.5": now.Add(time.Second / 2), "1h30m": now.Add(-90 * time.Minute), "90": now.Add(-90 * time.Second),
+	} {
+		if got, err := ParseTime(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "-5", "1795000000000", "2026-11-18"} {
+		if got, err := ParseTime(text, now); err == nil {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
