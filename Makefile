@@ -52,7 +52,7 @@ endif
 # bench-report writes it and the plots into docs/.
 # The real go-workers and go-workers2 beside the daemon, a module of its own.
 peers:
-	cd wire/goworkers/peers && go vet ./... && go test -race -timeout $(TIMEOUT) ./...
+	cd wire/goworkers/peers && go vet ./... && go test -timeout $(TIMEOUT) ./...
 
 bench:
 	@./.ci/setup bench
