@@ -15,7 +15,7 @@ import (
 )
 
 // run runs a command with fn, and returns its exit code.
-func run(t *testing.T, ctx context.Context, fn func(*Session) error, args ...string) (code int, text string) {
+func run(ctx context.Context, t *testing.T, fn func(*Session) error, args ...string) (code int, text string) {
 	t.Helper()
 	var flags Flags
 	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 		if len(c.args) > 0 && c.args[0] == "-C" {
 			args = c.args
 		}
-		code, text := run(t, c.ctx, func(*Session) error { return c.err }, args...)
+		code, text := run(c.ctx, t, func(*Session) error { return c.err }, args...)
 		if code != c.code || !strings.Contains(text, c.text) {
 			t.Errorf("%v %v: %d %s, expected %d %s", c.err, c.args, code, text, c.code, c.text)
 		}
@@ -75,14 +75,14 @@ func TestExitCodes(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	_, url := redistest.New(t)
 	for n, want := range map[int64]int{100: Done, 101: Refused} { // the input is no terminal
-		if code, text := run(t, t.Context(), func(s *Session) error { return s.Confirm(false, n, "delete %d jobs", n) }, "--redis", url); code != want {
+		if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(false, n, "delete %d jobs", n) }, "--redis", url); code != want {
 			t.Errorf("%d: %d %s", n, code, text)
 		}
 	}
-	if code, text := run(t, t.Context(), func(s *Session) error { return s.Confirm(true, 1e6, "delete all") }, "--redis", url); code != Done {
+	if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(true, 1e6, "delete all") }, "--redis", url); code != Done {
 		t.Errorf("with --yes: %d %s", code, text)
 	}
-	if code, text := run(t, t.Context(), func(s *Session) error { return s.Change("deleting") }, "--redis", url, "--read-only"); code != Refused || text != "deleting is refused by --read-only" {
+	if code, text := run(t.Context(), t, func(s *Session) error { return s.Change("deleting") }, "--redis", url, "--read-only"); code != Refused || text != "deleting is refused by --read-only" {
 		t.Errorf("%d %s", code, text)
 	}
 }

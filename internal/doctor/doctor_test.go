@@ -83,7 +83,7 @@ func TestExamine(t *testing.T) {
 			}
 			before := dump(t, rdb)
 			got, r := found(t, rdb)
-			if strings.Join(got, ", ") != c.want || r.Healthy != !(strings.Contains(c.want, "danger") || strings.Contains(c.want, "warning")) {
+			if strings.Join(got, ", ") != c.want || r.Healthy == (strings.Contains(c.want, "danger") || strings.Contains(c.want, "warning")) {
 				t.Errorf("found %q, healthy %v, expected %s: %+v", got, r.Healthy, c.want, r.Findings)
 			}
 			blind := c.name == "wrong type of a set" || c.name == "nearly full" // the sets cannot be read then

@@ -76,8 +76,7 @@ func (e *exam) replica() error {
 
 func (e *exam) types() error {
 	if _, err := redisconn.Check(e.ctx, e.rdb); err != nil {
-		var wrong *redisconn.KeyTypeError
-		if !errors.As(err, &wrong) {
+		if _, wrong := errors.AsType[*redisconn.KeyTypeError](err); !wrong {
 			return err
 		}
 		e.find(Danger, "look who has written it, and RENAME it", "%v", err)
