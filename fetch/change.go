@@ -60,6 +60,12 @@ func (f *fetcher) SetQueues(ctx context.Context, q Queues) error {
 	if err := validate(q); err != nil {
 		return fmt.Errorf("fetch: %w", err)
 	}
+	select {
+	case f.changing <- struct{}{}:
+		defer func() { <-f.changing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	in, err := f.current()
 	if err != nil {
 		return err

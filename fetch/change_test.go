@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,51 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/redistest"
 )
+
+// Changes at the same time follow each other: no queue takes the number of another.
+func TestQueuesChangeOneAfterTheOther(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	opt := *rdb.Options()
+	opt.MaxRetries = -1
+	own := redis.NewClient(&opt)
+	defer own.Close()
+	f, err := fetch.NewReliable(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"q0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := f.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var names fetch.Strict
+	for i := range 20 {
+		name := fmt.Sprint("q", i)
+		names = append(names, name)
+		rdb.LPush(ctx, "queue:"+name, name)
+		all.Go(func() {
+			if err := f.(fetch.QueueSetter).SetQueues(ctx, fetch.Strict{name}); err != nil { //nolint:forcetypeassert // it is
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := f.(fetch.QueueSetter).SetQueues(ctx, names); err != nil { //nolint:forcetypeassert // it is
+		t.Fatal(err)
+	}
+	units, err := f.Take(ctx, 100, nil)
+	if err != nil || len(units) != 20 {
+		t.Fatalf("took %d, %v", len(units), err)
+	}
+	for _, u := range units {
+		if u.Queue != string(u.Payload) {
+			t.Errorf("a job of %s is said to be of %s", u.Payload, u.Queue)
+		}
+	}
+	if left, err := f.Close(ctx); err != nil || left != 20 {
+		t.Errorf("closed with %d, %v", left, err)
+	}
+}
 
 // A fetcher in use gets other queues: what it has stays its own, what a push brings to a new
 // queue wakes it, and nothing is taken from one that it has left.

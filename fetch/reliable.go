@@ -27,6 +27,8 @@ type fetcher struct {
 	set     atomic.Pointer[queueSet]
 	sick    sickQueues
 
+	changing chan struct{} // held by the SetQueues under way: queues keep their numbers
+
 	mu      mutex
 	rand    *rand.Rand
 	cur     *incarnation
@@ -60,7 +62,7 @@ func NewReliable(env Env) (Fetcher, error) {
 	if err := env.Check(); err != nil {
 		return nil, err
 	}
-	f := &fetcher{env: env, rdb: env.Redis}
+	f := &fetcher{env: env, rdb: env.Redis, changing: make(chan struct{}, 1)}
 	switch env.Redis.(type) {
 	case *redis.Client:
 	case *redis.ClusterClient:
