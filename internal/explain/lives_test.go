@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 			return context.Cause(ctx)
 		}
 	})
-	handle("Deaf", func(context.Context) error { <-w.release; return nil })
+	handle("Ignores", func(context.Context) error { <-w.release; return nil })
 	handle("Fails", func(context.Context) error { return errors.New("502 Bad Gateway") })
 	w.k = testkit.Start(t, actors.Config{Redis: w.rdb, Registry: &r, Concurrency: 1, Grace: 50 * time.Millisecond})
 	t.Cleanup(func() { close(w.release) })
@@ -127,7 +127,7 @@ func TestLives(t *testing.T) {
 			w.k.Await("the retry", func() bool { return w.rdb.ZCard(w.t.Context(), "retry").Val() == 1 })
 		}, "retry: retry cancelled", "at last with error: troupe: cancelled by an operator. An operator has cancelled it at"},
 		{"unresponsive", func(w *world) {
-			w.push("default", "Deaf", jid, "")
+			w.push("default", "Ignores", jid, "")
 			w.runs(jid)
 			w.k.Daemon.Cancel(jid)
 			w.k.Await("it is listed", func() bool { return len(w.k.Daemon.Tree().Find("launcher/default").Unresponsive) == 1 })
