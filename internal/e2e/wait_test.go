@@ -31,13 +31,19 @@ func blocked(t testing.TB, rdb *redis.Client) (n int) {
 	for line := range strings.Lines(rdb.Info(t.Context(), "clients").Val()) {
 		_, _ = fmt.Sscanf(line, "blocked_clients:%d", &n)
 	}
-	return n - listening(t, rdb)
+	return jobsOnly(t, rdb, n)
 }
 
-// listening is how many processes of troupe wait for requests of operators, in a BLMOVE each.
-func listening(t testing.TB, rdb *redis.Client) int {
+// jobsOnly is n without the connections, one of each live process of troupe, that wait for
+// requests of operators; -1 until one has a lease, as it cannot be told before. Each has one
+// capsule.
+func jobsOnly(t testing.TB, rdb *redis.Client, n int) int {
 	t.Helper()
-	return len(rdb.Keys(t.Context(), "troupe:tree:*").Val())
+	alive := len(rdb.Keys(t.Context(), "troupe:lease:*").Val())
+	if alive == 0 {
+		return -1
+	}
+	return n - alive
 }
 
 // waiting is how many connections to the database of rdb wait for jobs in a BLMOVE.
@@ -48,7 +54,7 @@ func waiting(t testing.TB, rdb *redis.Client) (n int) {
 			n++
 		}
 	}
-	return n - listening(t, rdb)
+	return jobsOnly(t, rdb, n)
 }
 
 // ranOnce wants each of n jobs run exactly once, and nothing left.
