@@ -64,6 +64,11 @@ func TestVeryManyQueues(t *testing.T) {
 			} else {
 				mustTake(t, f, 0, *u)
 			}
+			until(t, "no wait is open, which would get what goes back", func() bool {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return !slices.ContainsFunc(f.cur.waiters, func(w *waiter) bool { return w.open })
+			})
 			settleAll(t, f, Move{Unit: units[0], To: ToRetry, Score: 1}, Move{Unit: units[1], To: ToQueue})
 			expire(t, rdb, f.cur.id)
 			if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 3 {

@@ -174,28 +174,43 @@ func (w *waiter) check(ctx context.Context) {
 	f.wake()
 }
 
-// end asks Redis to end the move that is under way. Without the right to do so it runs
-// out: a connection that is cut might leave it to come late, and the list closed for a day.
-// f.mu is held.
+// end asks Redis to end the move that is under way, again while it has not come to Redis yet.
+// Without the right to do so it runs out: a connection that is cut might leave it to come late,
+// and the list closed for a day. f.mu is held.
 func (w *waiter) end() {
 	if w.ending {
 		return
 	}
 	w.ending = true
-	id, node := w.number, w.node
-	if id == 0 || node == nil {
-		return
-	}
-	f := w.in.f
-	turn.Go(f.env.Identity, "end of "+w.list.key, func() {
+	turn.Go(w.in.f.env.Identity, "end of "+w.list.key, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
-		err := node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Err()
-		f.mu.Lock()
-		away := w.open && w.ending && err != nil && !isReply(err)
-		f.mu.Unlock()
-		if away {
-			w.cut(false)
+		for pause := graceTime; !w.ended(ctx); pause *= 2 {
+			w.in.f.mu.Lock()
+			w.sleep(time.Now().Add(pause))
+			w.in.f.mu.Unlock()
 		}
 	})
+}
+
+// ended asks Redis once, and tells whether that was enough.
+func (w *waiter) ended(ctx context.Context) bool {
+	f := w.in.f
+	f.mu.Lock()
+	id, node, open := w.number, w.node, w.open && w.ending
+	f.mu.Unlock()
+	if !open || ctx.Err() != nil {
+		return true
+	}
+	if id == 0 || node == nil { // it is connecting
+		return false
+	}
+	ended, err := node.Do(ctx, "client", "unblock", strconv.FormatInt(id, 10)).Int()
+	f.mu.Lock()
+	away := w.open && w.ending && err != nil && !isReply(err)
+	f.mu.Unlock()
+	if away {
+		w.cut(false)
+	}
+	return err != nil || ended == 1
 }

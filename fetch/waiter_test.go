@@ -386,3 +386,41 @@ func TestAJobIsTakenBeforeItsWaitHasLooked(t *testing.T) {
 	}
 	mustTake(t, f, 0, acks...)
 }
+
+// A wait that nobody wants any more ends though its move has not come to Redis yet when Redis
+// is asked to end it.
+func TestAWaitThatEndsBeforeItsMoveHasBegun(t *testing.T) {
+	rdb, _ := ownServer(t)
+	begun, ended := make(chan time.Time, 1), make(chan time.Time, 1)
+	env := testEnv(rdb, Strict{"a"})
+	env.OnClient = func(c redis.UniversalClient) { c.AddHook(slowMoves{begun, ended}) }
+	f := mustOpen(t, env)
+	if err := f.Wait(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if open := (<-ended).Sub(<-begun); open > shortWait/2 {
+		t.Errorf("it was open for %v", open)
+	}
+}
+
+// slowMoves sends a blocked move long after the waits have been asked to end.
+type slowMoves struct{ begun, ended chan time.Time }
+
+func (slowMoves) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (slowMoves) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s slowMoves) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "blmove" {
+			return next(ctx, cmd)
+		}
+		time.Sleep(10 * graceTime)
+		s.begun <- time.Now()
+		err := next(ctx, cmd)
+		s.ended <- time.Now()
+		return err
+	}
+}
