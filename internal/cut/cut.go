@@ -1,4 +1,4 @@
-// Package cut shortens texts that come from jobs, for log lines and messages.
+// Package cut shortens and quotes texts that come from jobs, for log lines and messages.
 package cut
 
 import (
@@ -17,11 +17,24 @@ func Head(text string) string {
 	if len(text) <= Max {
 		return text
 	}
-	end := Max
-	for end > Max-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	return strings.Clone(first(text, Max)) // not a window on megabytes
+}
+
+// Short returns text if it has at most so many bytes, else its begin with "…".
+func Short(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return first(text, most) + "…"
+}
+
+// first is at most so many bytes of a longer text, whole runes of it.
+func first(text string, most int) string {
+	end := most
+	for end > max(0, most-utf8.UTFMax) && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return strings.Clone(text[:end]) // not a window on megabytes
+	return text[:end]
 }
 
 // Text returns text if it has at most Max bytes, else its Head and its length:
@@ -31,4 +44,30 @@ func Text(text string) string {
 		return text
 	}
 	return Head(text) + "… (" + strconv.Itoa(len(text)) + " bytes)"
+}
+
+// Word returns text as one word of a shell's command line, in quotes where it needs them.
+func Word(text string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, odd) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Count is a number of things: "1 job", "3 jobs", "2 processes", "0 entries".
+func Count[N int | int64](n N, thing string) string {
+	text := strconv.FormatInt(int64(n), 10)
+	stem, y := strings.CutSuffix(thing, "y")
+	switch {
+	case n == 1:
+		return text + " " + thing
+	case y:
+		return text + " " + stem + "ies"
+	case strings.HasSuffix(thing, "s"):
+		return text + " " + thing + "es"
+	}
+	return text + " " + thing + "s"
 }

@@ -27,4 +27,30 @@ func TestALongTextIsCutAtARune(t *testing.T) {
 			}
 		})
 	}
+	for got, want := range map[string]string{cut.Short("äöü", 3): "ä…", cut.Short("äöü", 6): "äöü", cut.Short("ä", 1): "…", cut.Short("", 0): ""} {
+		if got != want {
+			t.Errorf("got %q, expected %q", got, want)
+		}
+	}
+}
+
+func TestAWordOfAShell(t *testing.T) {
+	for text, want := range map[string]string{
+		"default": "default", "web-1:9:ab": "web-1:9:ab", "": "''", "a b": "'a b'", "$(x)": "'$(x)'", "it's": `'it'\''s'`, "é": "'é'",
+	} {
+		if got := cut.Word(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestACountHasItsPlural(t *testing.T) {
+	for want, got := range map[string]string{
+		"0 jobs": cut.Count(0, "job"), "1 job": cut.Count(1, "job"), "2 processes": cut.Count(2, "process"), "1 entry": cut.Count(1, "entry"),
+		"12345678901 entries": cut.Count(int64(12345678901), "entry"),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

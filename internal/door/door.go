@@ -1,8 +1,9 @@
-// Package door is the way by which the testkit reaches what a daemon does not export.
+// Package door is the way by which testkit and ops reach what a daemon does not export.
 package door
 
 import (
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/redis/go-redis/v9"
 
 	_ "github.com/troupehq/troupe/internal/only64" // what links the actor library refuses to build for 32 bit
 )
@@ -30,3 +31,8 @@ type Faults interface {
 
 // Of returns the Faults of an *actors.Daemon. Package actors sets it.
 var Of func(daemon any) Faults
+
+// Queues returns the queues of an *actors.Daemon, each with the client that sees it and what is
+// in progress of it as package inspect does; nil if its system keeps jobs in another way.
+// Package actors sets it, package ops uses it.
+var Queues func(daemon any) map[string]redis.UniversalClient

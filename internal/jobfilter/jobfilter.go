@@ -14,6 +14,8 @@ import (
 
 // Filter chooses jobs. The zero value chooses all; a job must meet every field that is set.
 type Filter struct {
+	Text  string // in the class, the jid or the error, in any case of letters; also in the arguments with Args
+	Args  bool   // Text is looked for in the text of the arguments, too: not for those who see them masked
 	Class string // what is shown as the class, whole
 	Queue string // bare name
 	Error string // in the class or the message of the last failure, in any case of letters
@@ -28,20 +30,29 @@ func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	if !f.Since.IsZero() && at.Before(f.Since) || !f.Until.IsZero() && !at.Before(f.Until) || f.Queue != "" && r.Queue != f.Queue {
 		return false
 	}
-	if f.Class == "" && f.Error == "" && f.Tag == "" {
+	if f.Text == "" && f.Class == "" && f.Error == "" && f.Tag == "" {
 		return true
 	}
 	s := r.Summary()
 	if f.Class != "" && s.Class != f.Class || f.Tag != "" && !slices.Contains(s.Tags, f.Tag) {
 		return false
 	}
-	return f.Error == "" || strings.Contains(strings.ToLower(s.ErrorClass+"\n"+s.ErrorMessage), strings.ToLower(f.Error))
+	failure := s.ErrorClass + "\n" + s.ErrorMessage
+	if f.Error != "" && !within(failure, f.Error) {
+		return false
+	}
+	return f.Text == "" || within(s.Class+"\n"+r.JID+"\n"+failure, f.Text) || f.Args && within(string(s.Args), f.Text)
+}
+
+// within tells whether a text has a part, in any case of letters.
+func within(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
 // String is the filter in words.
 func (f *Filter) String() string {
 	var words []string
-	for _, w := range []struct{ name, value string }{{"class", f.Class}, {"queue", f.Queue}, {"error", f.Error}, {"tag", f.Tag}} {
+	for _, w := range []struct{ name, value string }{{"text", f.Text}, {"class", f.Class}, {"queue", f.Queue}, {"error", f.Error}, {"tag", f.Tag}} {
 		if w.value != "" {
 			words = append(words, w.name+" "+strconv.Quote(w.value))
 		}
@@ -57,17 +68,34 @@ func (f *Filter) String() string {
 	return strings.Join(words, ", ")
 }
 
-// ParseTime reads a time: RFC 3339, seconds since the epoch, or how long before now, as in
-// "1h30m".
-func ParseTime(text string, now time.Time) (time.Time, error) {
+// ParseTime reads a time: RFC 3339, a day or a minute of UTC as in "2026-11-23 14:00", today or
+// yesterday, seconds since the epoch, or how long before now, as in "1h30m".
+func ParseTime(text string, now time.Time) (time.Time, error) { return parse(text, now, -1, "back ") }
+
+// ParseFuture reads a time likewise, but a time span is one from now on.
+func ParseFuture(text string, now time.Time) (time.Time, error) { return parse(text, now, 1, "") }
+
+func parse(text string, now time.Time, sign time.Duration, back string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
+	}
+	day := now.UTC().Truncate(24 * time.Hour)
+	switch text {
+	case "today":
+		return day, nil
+	case "yesterday":
+		return day.AddDate(0, 0, -1), nil
+	}
+	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
 	}
 	if s, err := strconv.ParseFloat(text, 64); err == nil && s >= 1e6 && s < 1e11 {
 		return time.UnixMicro(int64(s * 1e6)), nil
 	}
 	if d, err := duration.Parse(text); err == nil {
-		return now.Add(-d), nil
+		return now.Add(sign * d), nil
 	}
-	return time.Time{}, fmt.Errorf("got %q, expected a time like 2026-11-21T15:04:05Z, seconds since the epoch, or a time span back from now like 1h30m", text)
+	return time.Time{}, fmt.Errorf("got %q, expected a time like 2026-11-21T15:04:05Z, a day like 2026-11-21, today, yesterday, seconds since the epoch, or a time span %sfrom now like 1h30m", text, back)
 }

@@ -12,7 +12,7 @@ func TestMatch(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	at := time.Unix(1795000000, 0)
 	q := inspect.New(rdb).Queue("default")
-	job := &q.Job(`{"class":"Pay","queue":"low","args":[],"tags":["vip"],"error_class":"Net::Timeout","error_message":"502 Bad Gateway"}`).JobRecord
+	job := &q.Job(`{"class":"Pay","queue":"low","jid":"abc123","args":["s3cr3t"],"tags":["vip"],"error_class":"Net::Timeout","error_message":"502 Bad Gateway"}`).JobRecord
 	for _, c := range []struct {
 		filter Filter
 		want   bool
@@ -26,6 +26,12 @@ func TestMatch(t *testing.T) {
 		{Filter{Error: "500"}, false},
 		{Filter{Since: at.Add(1)}, false},
 		{Filter{Until: at}, false},
+		{Filter{Text: "PA"}, true},
+		{Filter{Text: "ABC1"}, true},
+		{Filter{Text: "gateway"}, true},
+		{Filter{Text: "gateway", Class: "Paid"}, false},
+		{Filter{Text: "s3cr3t"}, false},
+		{Filter{Text: "S3cr3t", Args: true}, true},
 	} {
 		if got := c.filter.Match(job, at); got != c.want {
 			t.Errorf("%s: %v", &c.filter, got)
@@ -42,15 +48,16 @@ func TestMatch(t *testing.T) {
 }
 
 func TestParseTime(t *testing.T) {
-	now := time.Unix(1795000000, 0)
+	now, day := time.Unix(1795000000, 0), time.Date(2026, 11, 18, 0, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
 		"2026-11-18T11:06:40Z": now, "1795000000.5": now.Add(time.Second / 2), "1h30m": now.Add(-90 * time.Minute), "90": now.Add(-90 * time.Second),
+		"2026-11-18": day, "2026-11-18 11:06": day.Add(11*time.Hour + 6*time.Minute), "today": day, "yesterday": day.Add(-24 * time.Hour),
 	} {
 		if got, err := ParseTime(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "yesterday", "-5", "1795000000000", "2026-11-18"} {
+	for _, text := range []string{"", "tomorrow", "-5", "1795000000000", "2026-11-32", "18.11.2026"} {
 		if got, err := ParseTime(text, now); err == nil {
 			t.Errorf("%s: %s", text, got)
 		}

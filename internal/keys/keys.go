@@ -70,3 +70,22 @@ func Flight(identity string) string { return "troupe:flight:" + identity }
 
 // Flights is the zset of the processes that have a Flight: identity, score = seconds of the last event.
 const Flights = "troupe:flights"
+
+// Pulse is what a process tells of itself for views of a fleet, as JSON; see package pulse.
+func Pulse(identity string) string { return "troupe:pulse:" + identity }
+
+// Pulses is the zset of the processes that have a Pulse: identity, score = seconds of the last beat.
+const Pulses = "troupe:pulses"
+
+// WebSession is a session of the dashboard, by the digest of its cookie.
+func WebSession(digest string) string { return "troupe:web:session:" + digest }
+
+// WebKey is a secret that all dashboards of a Redis share.
+const WebKey = "troupe:web:key"
+
+// Audit is the list of what was done on the dashboard, AuditRefused of what was refused to people who
+// were not signed in: JSON, the last first.
+const (
+	Audit        = "troupe:audit"
+	AuditRefused = Audit + ":refused"
+)

@@ -4,6 +4,8 @@ package mask
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/troupehq/troupe"
@@ -28,19 +30,68 @@ var secret = []string{
 // deepest is how deep values may be nested; what is deeper is masked.
 const deepest = 50
 
+// Rules are what is masked beside what looks secret. The zero value is nothing.
+type Rules struct {
+	Keys []string         // parts of the names of keys; case, _ and - do not count
+	Args map[string][]int // by class, the positions of arguments, the first one is 1
+}
+
 // Args returns the arguments of a job, a JSON array, for people.
-func Args(args json.RawMessage, how string) json.RawMessage {
+func Args(args json.RawMessage, how string) json.RawMessage { return Rules{}.Mask(args, how) }
+
+// Mask returns the arguments of a job, a JSON array, for people. A job may be of several classes:
+// that of its wrapper, too.
+func (r Rules) Mask(args json.RawMessage, how string, classes ...string) json.RawMessage {
 	switch how {
 	case Show:
 		return args
 	case Hide:
 		return fmt.Appendf(nil, `["[%d hidden]"]`, len(elements(args)))
 	}
-	return value(args, 0)
+	var at []int
+	for _, class := range classes {
+		at = append(at, r.Args[class]...)
+	}
+	if len(at) == 0 {
+		return r.value(args, 0)
+	}
+	list := elements(args)
+	for i := range list {
+		if slices.Contains(at, i+1) {
+			list[i] = json.RawMessage(Masked)
+		}
+	}
+	masked, err := json.Marshal(list)
+	if err != nil {
+		return json.RawMessage(Masked)
+	}
+	return r.value(masked, 0)
+}
+
+// Payload returns the whole of a job for people: its arguments as Args does, and of its other
+// fields nothing that is secret.
+func Payload(p *troupe.Payload, how string) *troupe.Payload {
+	if how == Show {
+		return p
+	}
+	masked := p.Clone()
+	for key := range p.Keys() {
+		text, _ := p.Get(key)
+		switch {
+		case key == "args":
+			text = Args(text, how)
+		case Rules{}.secret(key):
+			text = json.RawMessage(Masked)
+		default:
+			text = Rules{}.value(text, 0)
+		}
+		masked.Set(key, text)
+	}
+	return masked
 }
 
 // value masks what is secret in a value.
-func value(raw json.RawMessage, depth int) json.RawMessage {
+func (r Rules) value(raw json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest {
 		return json.RawMessage(Masked)
 	}
@@ -52,7 +103,7 @@ func value(raw json.RawMessage, depth int) json.RawMessage {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			b.Write(value(element, depth+1))
+			b.Write(r.value(element, depth+1))
 		}
 		b.WriteByte(']')
 	case strings.HasPrefix(text, "{"):
@@ -71,30 +122,33 @@ func value(raw json.RawMessage, depth int) json.RawMessage {
 			}
 			b.Write(name)
 			b.WriteByte(':')
-			if isSecret(key) {
+			if r.secret(key) {
 				b.WriteString(Masked)
 				continue
 			}
 			inner, _ := object.Get(key)
-			b.Write(value(inner, depth+1))
+			b.Write(r.value(inner, depth+1))
 		}
 		b.WriteByte('}')
+	case strings.HasPrefix(text, `"`) && told.MatchString(plain.Replace(strings.ToLower(text))):
+		return json.RawMessage(Masked)
 	default:
 		return raw
 	}
 	return json.RawMessage(b.String())
 }
 
+// told finds a text that gives something secret a value: one with JSON in it, a query, a piece
+// of a job that cannot be read.
+var told = regexp.MustCompile(`(` + strings.Join(secret, "|") + `)[\\"']*[:=]`)
+
 var plain = strings.NewReplacer("_", "", "-", "", " ", "")
 
-func isSecret(key string) bool {
+func (r Rules) secret(key string) bool {
 	name := plain.Replace(strings.ToLower(key))
-	for _, s := range secret {
-		if strings.Contains(name, s) {
-			return true
-		}
-	}
-	return false
+	has := func(part string) bool { return strings.Contains(name, part) }
+	return slices.ContainsFunc(secret, has) ||
+		slices.ContainsFunc(r.Keys, func(part string) bool { return has(plain.Replace(strings.ToLower(part))) })
 }
 
 // elements are those of an array, byte by byte.

@@ -24,3 +24,14 @@ func Of(err error) (outcome troupe.OutcomeError) {
 // IsPark tells whether err asks for a park (troupe.Park). Such a job has not failed: it is not
 // to be counted, and nobody is to be told of a failure.
 func IsPark(err error) bool { return err != nil && Of(err).Park }
+
+// IsInterrupted tells whether err ends a run that is to go on later (troupe.ErrInterrupted).
+// One that panics says no.
+func IsInterrupted(err error) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+	return errors.Is(err, troupe.ErrInterrupted)
+}

@@ -8,9 +8,11 @@ import (
 )
 
 // The years 1970 to 5138 in seconds lie below msFrom, those from 1973 on in
-// milliseconds above it; maxSeconds is the end of the year 9999.
+// milliseconds above it; minSeconds is the start of the year 1, maxSeconds the end of the year
+// 9999: other times cannot be written as JSON.
 const (
 	msFrom     = 1e11
+	minSeconds = -62135596800
 	maxSeconds = 253402300799
 )
 
@@ -40,7 +42,7 @@ func ParseTime(text []byte) (time.Time, bool) {
 	}
 	for _, layout := range dateLayouts {
 		// Zone names other than UTC and GMT mean nothing without a place.
-		if t, err := time.Parse(layout, s); err == nil && knownZone(t) {
+		if t, err := time.Parse(layout, s); err == nil && knownZone(t) && t.Unix() >= minSeconds && t.Unix() <= maxSeconds {
 			return t.UTC(), true
 		}
 	}
@@ -61,7 +63,7 @@ func parseNumberTime(s string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	if strings.ContainsAny(s, "eE") || whole[0] == '-' || len(whole) > 18 {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || math.Abs(f) >= maxSeconds*1e3 {
+		if err != nil || f < minSeconds || f >= maxSeconds*1e3 {
 			return time.Time{}, false
 		}
 		if f >= msFrom {

@@ -1,0 +1,53 @@
+// Package limiter lets only so many events of a name pass.
+package limiter
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// Limiter lets so many events of a name pass at once, and then one an interval. Its memory does
+// not grow: a name has two slots, which it shares with others. In the worst case these hold it up.
+type Limiter struct {
+	interval time.Duration // 0 is no limit
+	burst    int
+	seed     maphash.Seed
+
+	mu    sync.Mutex
+	slots [1 << 12]time.Time // when all of the burst is there again
+}
+
+// New returns one that lets burst events of a name pass at once, and then one each interval; with an
+// interval of 0 all.
+func New(interval time.Duration, burst int) *Limiter {
+	return &Limiter{interval: interval, burst: burst, seed: maphash.MakeSeed()}
+}
+
+// Pass tells whether an event may be.
+func (l *Limiter) Pass(name string) bool {
+	if l.interval == 0 {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hash, now := maphash.String(l.seed, name), time.Now()
+	next := now
+	mine := [2]*time.Time{&l.slots[hash%uint64(len(l.slots))], &l.slots[(hash>>32)%uint64(len(l.slots))]}
+	if mine[0].After(now) && mine[1].After(now) {
+		next = *mine[0]
+		if mine[1].Before(next) {
+			next = *mine[1]
+		}
+	}
+	next = next.Add(l.interval)
+	if next.Sub(now) > time.Duration(l.burst)*l.interval {
+		return false
+	}
+	for _, slot := range mine {
+		if slot.Before(next) {
+			*slot = next
+		}
+	}
+	return true
+}

@@ -1,0 +1,116 @@
+// Package pulse is what a process of troupe tells of itself for views of a whole fleet: with
+// each beat, at most 1 KB, where its tree may have thirty.
+package pulse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+)
+
+// Most is how many bytes a pulse has.
+const Most = 1024
+
+// Life is how long it stays after the last beat. A process that has died is shown so long.
+const Life = 15 * time.Minute
+
+// Pulse is one.
+type Pulse struct {
+	Identity     string            `json:"-"`                 // Read sets it
+	At           float64           `json:"at"`                // seconds since the epoch
+	Version      string            `json:"version"`           // of troupe
+	Tag          string            `json:"tag,omitempty"`     // of the process
+	Phase        string            `json:"phase"`             // running, quiet or stopping
+	Actors       map[string]string `json:"actors"`            // states of those that are no processors, if neither running nor starting; by path without launcher/
+	Capsules     []Capsule         `json:"capsules"`          // at most ten
+	Restarts     int               `json:"restarts"`          // of all actors since the start
+	Recent       int               `json:"restarts_1m"`       // within the last minute
+	Failure      string            `json:"failure,omitempty"` // the last one of an actor: path and error
+	Unresponsive int               `json:"unresponsive,omitempty"`
+	Oldest       float64           `json:"oldest,omitempty"` // when the longest run began, in seconds since the epoch
+	Fencings     uint64            `json:"fencings,omitempty"`
+	Taken        map[string]uint64 `json:"taken,omitempty"` // jobs taken since the start, by queue; at most 16 queues
+}
+
+// Capsule is the count of the processors of a capsule by state.
+type Capsule struct {
+	Name    string `json:"name"`
+	Busy    int    `json:"busy,omitempty"`
+	Idle    int    `json:"idle,omitempty"`
+	Down    int    `json:"down,omitempty"`    // starting, crashed or restarting
+	Held    int    `json:"held,omitempty"`    // held or suspended
+	Stopped int    `json:"stopped,omitempty"` // or stopping
+}
+
+// JSON is the pulse as text, without its least important parts if it were too long.
+func (p Pulse) JSON() []byte {
+	for _, shorten := range []func(){
+		func() {},
+		func() { p.Taken = nil },
+		func() { p.Failure = "" },
+		func() { p.Actors = nil },
+		func() { p.Capsules = []Capsule{p.sum()} },
+		func() { p.Tag, p.Version = "", "" },
+	} {
+		shorten()
+		if text, err := json.Marshal(p); err == nil && len(text) <= Most {
+			return text
+		}
+	}
+	return nil
+}
+
+// sum is all capsules in one.
+func (p Pulse) sum() Capsule {
+	all := Capsule{Name: "all"}
+	for _, c := range p.Capsules {
+		all.Busy, all.Idle, all.Down, all.Held, all.Stopped = all.Busy+c.Busy, all.Idle+c.Idle, all.Down+c.Down, all.Held+c.Held, all.Stopped+c.Stopped
+	}
+	return all
+}
+
+// Write adds to a pipeline what publishes a pulse.
+func Write(ctx context.Context, pipe redis.Pipeliner, identity string, text []byte, now time.Time) {
+	pipe.Set(ctx, keys.Pulse(identity), text, Life)
+	pipe.ZAdd(ctx, keys.Pulses, redis.Z{Score: float64(now.Unix()), Member: identity})
+	pipe.ZRemRangeByScore(ctx, keys.Pulses, "-inf", strconv.FormatInt(now.Add(-Life).Unix(), 10))
+	pipe.PExpire(ctx, keys.Pulses, Life)
+}
+
+// Clear adds to a pipeline what takes the pulse of a process away that has ended well.
+func Clear(ctx context.Context, pipe redis.Pipeliner, identity string) {
+	pipe.Unlink(ctx, keys.Pulse(identity))
+	pipe.ZRem(ctx, keys.Pulses, identity)
+}
+
+// Read returns the pulses of all processes of the last 15 minutes that have not ended well, by
+// identity. What cannot be read is left out.
+func Read(ctx context.Context, rdb redis.UniversalClient) (map[string]*Pulse, error) {
+	ids, err := rdb.ZRange(ctx, keys.Pulses, 0, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]*redis.StringCmd, len(ids))
+	if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, id := range ids {
+			texts[i] = pipe.Get(ctx, keys.Pulse(id))
+		}
+		return nil
+	}); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, err
+	}
+	all := make(map[string]*Pulse, len(ids))
+	for i, id := range ids {
+		p := &Pulse{Identity: id}
+		if json.Unmarshal([]byte(texts[i].Val()), p) == nil {
+			all[id] = p
+		}
+	}
+	return all, nil
+}

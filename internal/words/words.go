@@ -1,0 +1,124 @@
+// Package words writes numbers, times and sizes for people, as pages show them.
+package words
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Count is a whole number with commas, digit by digit.
+func Count(n any) string {
+	text := fmt.Sprint(n)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "-", text[1:]
+	}
+	var b strings.Builder
+	for i, digit := range text {
+		if i > 0 && (len(text)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(digit)
+	}
+	return sign + b.String()
+}
+
+// Plural is a count with its word.
+func Plural(n any, word string) string {
+	text := Count(n)
+	switch {
+	case text == "1":
+	case strings.HasSuffix(word, "s"):
+		word += "es"
+	case strings.HasSuffix(word, "y"):
+		word = strings.TrimSuffix(word, "y") + "ies"
+	default:
+		word += "s"
+	}
+	return text + " " + word
+}
+
+// Rate is a number a second, "–" if it is not known.
+func Rate(r any) string {
+	var f float64
+	switch r := r.(type) {
+	case float64:
+		f = r
+	case *float64:
+		if r == nil {
+			return "–"
+		}
+		f = *r
+	}
+	switch {
+	case f == 0:
+		return "0"
+	case math.Abs(f) < 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return Count(int64(math.Round(f)))
+}
+
+// Span is a time span for people: "300ms", "42s", "3m 20s", "5h 3m", "9d".
+func Span(v any) string {
+	var d time.Duration
+	switch v := v.(type) {
+	case time.Duration:
+		d = v
+	case float64:
+		d = time.Duration(v * float64(time.Second))
+	}
+	if d < 0 {
+		return "-" + Span(-d)
+	}
+	two := func(a time.Duration, unit string, b time.Duration, small string) string {
+		if rest := d % a / b; rest > 0 {
+			return fmt.Sprintf("%d%s %d%s", d/a, unit, rest, small)
+		}
+		return fmt.Sprintf("%d%s", d/a, unit)
+	}
+	switch day := 24 * time.Hour; {
+	case d == 0:
+		return "0s"
+	case d < time.Second:
+		return strconv.FormatInt(max(1, d.Milliseconds()), 10) + "ms"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return two(time.Minute, "m", time.Second, "s")
+	case d < 2*day:
+		return two(time.Hour, "h", time.Minute, "m")
+	default:
+		return fmt.Sprintf("%dd", d/day)
+	}
+}
+
+// Exact is a time of some digits: "225ms", "1.7s", "335s".
+func Exact(seconds float64) string {
+	if seconds < 1 {
+		return strconv.FormatFloat(seconds*1e3, 'g', 4, 64) + "ms"
+	}
+	return strconv.FormatFloat(seconds, 'g', 4, 64) + "s"
+}
+
+// Brief is a span of whole seconds without its smaller half, and 0s for less than nothing.
+func Brief(d time.Duration) string {
+	text, _, _ := strings.Cut(Span(max(0, d).Truncate(time.Second)), " ")
+	return text
+}
+
+// Size is a number of bytes for people.
+func Size(n int64) string {
+	f, units := float64(n), []string{"B", "KB", "MB", "GB", "TB"}
+	i := 0
+	for ; f >= 1024 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

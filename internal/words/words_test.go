@@ -1,0 +1,32 @@
+package words
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWords(t *testing.T) {
+	one := 12.345
+	for got, want := range map[string]string{
+		Count(int64(1234567)): "1,234,567", Count(-100): "-100", Count("12345678901234567890"): "12,345,678,901,234,567,890",
+		Rate(&one): "12", Rate(0.25): "0.2", Rate((*float64)(nil)): "–", Rate(123456.0): "123,456",
+		Span(0.25): "250ms", Span(3.0): "3s", Span(200 * time.Second): "3m 20s", Span(2 * time.Hour): "2h", Span(72 * time.Hour): "3d", Span(-5.0): "-5s",
+		Brief(200 * time.Second): "3m", Brief(900 * time.Millisecond): "0s", Brief(-time.Hour): "0s", Brief(47 * time.Hour): "47h", Exact(0.02): "20ms", Exact(45): "45s",
+		Plural(1, "job"): "1 job", Plural(2, "process"): "2 processes", Plural(0, "entry"): "0 entries",
+		Size(1536): "1.5 KB", Size(5): "5 B", Size(300 << 20): "300 MB",
+	} {
+		if got != want {
+			t.Errorf("got %q, expected %q", got, want)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 59 * time.Second: "59s", time.Minute: "1m", 59*time.Minute + time.Second: "59m", 47 * time.Hour: "47h", 48 * time.Hour: "2d",
+	} {
+		if got := Brief(d); got != want {
+			t.Errorf("%s: %q, expected %q", d, got, want)
+		}
+	}
+}
