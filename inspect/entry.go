@@ -37,14 +37,28 @@ type SortedEntry struct {
 	JobRecord
 	Set   *JobSet   // that the entry was found in
 	Score float64   // the exact score
-	At    time.Time // the score as a time, exact to the microsecond
+	At    time.Time // the score as a time, exact to the microsecond; zero if it is none before the year 10000
 
 	gone atomic.Bool // as far as we know
 }
 
 func (s *JobSet) entry(raw string, score float64) *SortedEntry {
-	return &SortedEntry{JobRecord: newRecord(raw, ""), Set: s, Score: score, At: timeOf(scores.Format(score))}
+	e := &SortedEntry{JobRecord: newRecord(raw, ""), Set: s, Score: score}
+	switch {
+	case score < millis:
+		e.At = timeOf(scores.Format(score))
+	case score < year10000:
+		e.At = time.Unix(int64(score), 0).UTC()
+	}
+	return e
 }
+
+// A score of milliseconds, mostly by mistake, is due in tens of thousands of years: scores are
+// seconds, in every version of Sidekiq.
+const (
+	millis    = 1e11 // from here on timestamps in payloads are milliseconds
+	year10000 = 253402300800
+)
 
 // Key returns SCORE-JID, the name of the entry in the addresses of Sidekiq's
 // pages and for JobSet.Lookup. Entries without a jid that share a score share

@@ -3,13 +3,14 @@
 --
 -- KEYS    1 the set
 -- ARGV    1 "down" (from the highest score) or "up", 2 score of the place,
---         3 a member that has this score, to begin behind it, or "",
+--         3 "=" and a member that has this score, to begin behind it, or "",
 --         4 number of entries
 -- returns {member, score, …}; from the first one of the score on if the member
 --         is not there (any more)
-local down, member = ARGV[1] == 'down', ARGV[3]
+local down = ARGV[1] == 'down'
 local at
-if member ~= '' then
+if ARGV[3] ~= '' then
+  local member = string.sub(ARGV[3], 2)
   local score = redis.call('ZSCORE', KEYS[1], member)
   if score and tonumber(score) == tonumber(ARGV[2]) then
     at = redis.call(down and 'ZREVRANK' or 'ZRANK', KEYS[1], member) + 1

@@ -59,10 +59,12 @@ const leaderKey = "dear-leader"
 
 // Processes returns all live processes, by identity. Before that it takes those
 // without a heartbeat off the list of Sidekiq, unless anybody has done so within the last
-// minute.
+// minute, or i.NoCleanup is set.
 func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
-	if _, err := beat.Cleanup(ctx, i.rdb); err != nil {
-		return nil, err
+	if !i.NoCleanup {
+		if _, err := beat.Cleanup(ctx, i.rdb); err != nil {
+			return nil, err
+		}
 	}
 	ids, err := i.members(ctx, keys.Processes)
 	cmds := make([]redis.Cmder, len(ids), len(ids)+1)

@@ -102,6 +102,11 @@ func TestTheCleanupHasALock(t *testing.T) {
 		t.Errorf("cleaned up in spite of the lock: %v", set)
 	}
 	ok(t, rdb.Del(t.Context(), "process_cleanup").Err())
+	i.NoCleanup = true
+	if must(i.Processes(t.Context()))(t); rdb.SCard(t.Context(), "processes").Val() != 1 || rdb.Exists(t.Context(), "process_cleanup").Val() != 0 {
+		t.Error("cleaned up in spite of NoCleanup")
+	}
+	i.NoCleanup = false
 	must(i.Processes(t.Context()))(t)
 	if n := rdb.SCard(t.Context(), "processes").Val(); n != 0 || !forAMinute(t, rdb, "process_cleanup") {
 		t.Errorf("%d are left", n)

@@ -136,9 +136,16 @@ func (q *Queue) Clear(ctx context.Context) (int64, error) {
 // error. A job that stays in the queue throughout comes once, whatever is
 // pushed, fetched and deleted meanwhile; of others some come. Only a queue whose
 // last 100 jobs shown vanish between two pages may be shown in part.
-func (q *Queue) Each(ctx context.Context) iter.Seq2[*QueuedJob, error] {
+func (q *Queue) Each(ctx context.Context) iter.Seq2[*QueuedJob, error] { return q.walk(ctx, false) }
+
+// OldestFirst walks through the queue as Each does, from the job on that is taken next.
+func (q *Queue) OldestFirst(ctx context.Context) iter.Seq2[*QueuedJob, error] {
+	return q.walk(ctx, true)
+}
+
+func (q *Queue) walk(ctx context.Context, up bool) iter.Seq2[*QueuedJob, error] {
 	return func(yield func(*QueuedJob, error) bool) {
-		w := queueWalk{q: q}
+		w := queueWalk{q: q, up: up}
 		for {
 			page, err := w.next(ctx)
 			if err != nil {

@@ -1,8 +1,10 @@
 package inspect_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 
@@ -125,26 +127,31 @@ func TestClearTakesTheQueueOffTheList(t *testing.T) {
 	}
 }
 
+// walks are both directions.
+var walks = []func(*inspect.Queue, context.Context) iter.Seq2[*inspect.QueuedJob, error]{(*inspect.Queue).Each, (*inspect.Queue).OldestFirst}
+
 // A user who deletes what it is shown misses nothing, with any page and gap.
 func TestEachWhileItsUserDeletes(t *testing.T) {
 	i, rdb, _ := start(t)
-	for _, every := range []int{1, 2, 3, 51, 1000} {
-		var raws []string
-		for n := range 500 {
-			raws = append(raws, job(n, "a"))
-		}
-		push(t, rdb, "a", raws...)
-		n := 0
-		for j, err := range i.Queue("a").Each(t.Context()) {
-			ok(t, err)
-			if n++; n%every == 0 {
-				must(j.Delete(t.Context()))(t)
+	for _, walk := range walks {
+		for _, every := range []int{1, 2, 3, 51, 1000} {
+			var raws []string
+			for n := range 500 {
+				raws = append(raws, job(n, "a"))
 			}
+			push(t, rdb, "a", raws...)
+			n := 0
+			for j, err := range walk(i.Queue("a"), t.Context()) {
+				ok(t, err)
+				if n++; n%every == 0 {
+					must(j.Delete(t.Context()))(t)
+				}
+			}
+			if left := rdb.LLen(t.Context(), "queue:a").Val(); n != 500 || int(left) != 500-500/every {
+				t.Errorf("every %d: shown %d, left %d", every, n, left)
+			}
+			rdb.Del(t.Context(), "queue:a")
 		}
-		if left := rdb.LLen(t.Context(), "queue:a").Val(); n != 500 || int(left) != 500-500/every {
-			t.Errorf("every %d: shown %d, left %d", every, n, left)
-		}
-		rdb.Del(t.Context(), "queue:a")
 	}
 }
 
@@ -155,13 +162,16 @@ func TestEachOfEqualJobs(t *testing.T) {
 		push(t, rdb, "a", []string{"{}", job(n/2, "a")}[n%2])
 	}
 	want := rdb.LRange(t.Context(), "queue:a", 0, -1).Val()
-	var got []string
-	for j, err := range i.Queue("a").Each(t.Context()) {
-		ok(t, err)
-		got = append(got, j.Raw)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("shown %d of %d", len(got), len(want))
+	for _, walk := range walks {
+		var got []string
+		for j, err := range walk(i.Queue("a"), t.Context()) {
+			ok(t, err)
+			got = append(got, j.Raw)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("shown %d of %d", len(got), len(want))
+		}
+		slices.Reverse(want)
 	}
 }
 
@@ -195,7 +205,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 		}
 		shown := make(map[string]int)
 		var order []string
-		for j, err := range i.Queue("a").Each(ctx) {
+		for j, err := range rapid.SampledFrom(walks).Draw(t, "walk")(i.Queue("a"), ctx) {
 			ok(t, err)
 			shown[j.Raw]++
 			order = append(order, j.Raw)
@@ -235,7 +245,8 @@ func TestEachOfALiveQueue(t *testing.T) {
 // When everything that was shown is gone, the walk goes on if the rest is
 // there, and ends if that was fetched as well.
 func TestEachAfterWhatItShowedIsGone(t *testing.T) {
-	for _, fetched := range []bool{false, true} {
+	for n := range 4 {
+		fetched, up := n%2 == 1, n/2
 		i, rdb, _ := start(t)
 		var raws []string
 		for n := range 300 {
@@ -244,7 +255,7 @@ func TestEachAfterWhatItShowedIsGone(t *testing.T) {
 		push(t, rdb, "a", raws...)
 		shown := make(map[string]int)
 		n := 0
-		for j, err := range i.Queue("a").Each(t.Context()) {
+		for j, err := range walks[up](i.Queue("a"), t.Context()) {
 			ok(t, err)
 			shown[j.JID]++
 			if n++; n != 150 {
@@ -254,7 +265,7 @@ func TestEachAfterWhatItShowedIsGone(t *testing.T) {
 				ok(t, rdb.Del(t.Context(), "queue:a").Err())
 				push(t, rdb, "a", job(1000, "a"))
 			} else {
-				ok(t, rdb.LTrim(t.Context(), "queue:a", 150, -1).Err())
+				ok(t, rdb.LTrim(t.Context(), "queue:a", []int64{150, 0}[up], []int64{-1, 149}[up]).Err())
 			}
 		}
 		if want := map[bool]int{true: 150, false: 300}[fetched]; len(shown) != want || n != want {

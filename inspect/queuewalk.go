@@ -16,8 +16,11 @@ const queuePage = 50
 // take from the tail and move nothing; Sidekiq, which only looks at the length,
 // takes them for deletions and shows jobs twice.) So each page is read together
 // with the one before, and begins behind the last job of it that is still there.
+//
+// Up it goes from the tail, and head and tail change their parts.
 type queueWalk struct {
 	q    *Queue
+	up   bool
 	pos  int          // where the next job is if nothing has shifted
 	seen []*QueuedJob // the jobs before pos, at most seenMax of them
 	end  int          // length of the queue when it was last read
@@ -58,12 +61,19 @@ func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
 
 // read returns the jobs at from ≤ position < to.
 func (w *queueWalk) read(ctx context.Context, from, to int) ([]string, error) {
+	first, last, end := int64(from), int64(to-1), int64(-1)
+	if w.up {
+		first, last, end = int64(-to), int64(-from-1), 0
+	}
 	pipe := w.q.i.rdb.TxPipeline()
-	window := pipe.LRange(ctx, w.q.key(), int64(from), int64(to-1))
+	window := pipe.LRange(ctx, w.q.key(), first, last)
 	length := pipe.LLen(ctx, w.q.key())
-	tail := pipe.LIndex(ctx, w.q.key(), -1)
+	tail := pipe.LIndex(ctx, w.q.key(), end)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
+	}
+	if w.up {
+		slices.Reverse(window.Val())
 	}
 	w.end, w.tail = int(length.Val()), tail.Val()
 	return window.Val(), nil
@@ -93,11 +103,20 @@ func (w *queueWalk) anchor(window []string, end int) int {
 // they are, behind the number of jobs from there on.
 func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, error) {
 	find := func(raw string, rank int64) (int, bool, error) {
-		at, err := w.q.i.rdb.LPos(ctx, w.q.key(), raw, redis.LPosArgs{Rank: rank}).Result()
+		if w.up {
+			rank = -rank
+		}
+		pipe := w.q.i.rdb.TxPipeline()
+		place, length := pipe.LPos(ctx, w.q.key(), raw, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
+		_, err := pipe.Exec(ctx)
 		if errors.Is(err, redis.Nil) {
 			return 0, false, nil
 		}
-		return int(at), err == nil, err
+		at := int(place.Val())
+		if w.up {
+			at = int(length.Val()) - 1 - at
+		}
+		return at, err == nil, err
 	}
 	last := len(w.seen) - 1
 	for _, n := range []int{last, last / 2, 0} {

@@ -100,6 +100,19 @@ func (s *JobSet) Each(ctx context.Context) iter.Seq2[*SortedEntry, error] {
 	}
 }
 
+// From walks through the set as Each does, the highest score first or the lowest, from a score
+// on; behind, unless it is nil, is an entry of the set that is there or has been, and the walk
+// begins behind it.
+func (s *JobSet) From(ctx context.Context, score float64, behind *SortedEntry, lowestFirst bool) iter.Seq2[*SortedEntry, error] {
+	return func(yield func(*SortedEntry, error) bool) {
+		w := setWalk{set: s, score: score, up: lowestFirst}
+		if behind != nil {
+			w.score, w.last, w.begun, w.page = behind.Score, behind.Raw, true, []*SortedEntry{behind}
+		}
+		w.each(ctx, yield)
+	}
+}
+
 // Fetch walks through the entries whose score lies between from and to, both
 // included, the lowest first; the same value twice names one instant. A jid
 // other than "" chooses the entries of that job.

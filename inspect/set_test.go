@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +25,33 @@ func raws(entries []*inspect.SortedEntry) (out []string) {
 		out = append(out, e.Raw)
 	}
 	return out
+}
+
+// An empty entry is one as any other: Ruby puts what is empty in a queue into the dead set.
+func TestAnEmptyEntryEndsNoWalk(t *testing.T) {
+	i, rdb, _ := start(t)
+	for _, score := range []float64{-1, 0, 5} {
+		add(t, rdb, "dead", score, "")
+		add(t, rdb, "dead", 0, "a", "b")
+		for n, walk := range []iter.Seq2[*inspect.SortedEntry, error]{i.DeadSet.Each(t.Context()), i.DeadSet.Fetch(t.Context(), -9, 9, "")} {
+			n0 := 0
+			for e, err := range walk {
+				ok(t, err)
+				if n0++; n0 > 3 {
+					t.Fatalf("score %v, walk %d: %q comes again", score, n, e.Raw)
+				}
+			}
+			if n0 != 3 {
+				t.Errorf("score %v, walk %d: %d entries", score, n, n0)
+			}
+		}
+	}
+	push(t, rdb, "q", "", "a", "")
+	for _, walk := range walks {
+		if got := len(all(t, walk(i.Queue("q"), t.Context()))); got != 3 {
+			t.Errorf("%d jobs", got)
+		}
+	}
 }
 
 func TestEachIsHighestFirst(t *testing.T) {
@@ -93,6 +121,17 @@ func TestScoresAreExact(t *testing.T) {
 	}
 	if at := must(set.FindJob(t.Context(), jid(0)))(t).At; !at.Equal(time.Unix(1695225033, 535225400)) {
 		t.Errorf("at %v", at)
+	}
+	// Milliseconds by mistake are seconds of a far year; what has no year of four digits is no time.
+	for score, want := range map[float64]string{1.895e11: "7975-01-07", 1895e9: "", 1e15: "", -1e12: "", math.Inf(1): "", -1.5: "1969-12-31"} {
+		add(t, rdb, "schedule", score, job(50, "a"))
+		got := ""
+		if at := must(set.FindJob(t.Context(), jid(50)))(t).At; !at.IsZero() {
+			got = at.Format(time.DateOnly)
+		}
+		if got != want {
+			t.Errorf("the score %v is at %s, want %s", score, got, want)
+		}
 	}
 	for _, key := range []string{"", "5", "x-y", "-", "nan-x", "--1"} {
 		if _, err := set.Lookup(t.Context(), key); err == nil || errors.Is(err, inspect.ErrNotFound) {

@@ -62,7 +62,7 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 	anchor := ""
 	for _, e := range slices.Backward(w.page) {
 		if e.Score == w.score && !e.gone.Load() {
-			anchor = e.Raw
+			anchor = "=" + e.Raw
 			break
 		}
 	}
@@ -79,7 +79,7 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 			w.score, w.last, w.begun, w.page = end.Score, end.Raw, true, page
 			return page, nil
 		}
-		anchor = end.Raw // all of them have the score of the place
+		anchor = "=" + end.Raw // all of them have the score of the place
 	}
 }
 

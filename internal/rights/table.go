@@ -151,7 +151,7 @@ var keyNames = []names{
 		return []string{keys.Rescue, keys.Flushed(d.Identity)}
 	}},
 	{rule: "troupe:*", own: true, list: func(d *Daemon) []string {
-		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity)}
+		return []string{keys.Measured(d.Identity), keys.Tree(d.Identity), keys.Pulse(d.Identity), keys.Pulses}
 	}},
 	{rule: "troupe:*", own: true, why: unheard, list: func(d *Daemon) []string { return []string{keys.Requests(d.Identity), keys.Replies("x")} }},
 	{rule: "troupe:*", own: true, why: unseen, list: func(d *Daemon) []string { return []string{keys.Flight(d.Identity), keys.Flights} }},

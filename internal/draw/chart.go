@@ -1,0 +1,162 @@
+// Package draw draws on the server what pages show: as SVG without words and styles, whose classes a
+// stylesheet colors.
+package draw
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+)
+
+// Chart is one over time: lines, or bars of one series. It is drawn on the server, and the same
+// numbers stand in a table.
+type Chart struct {
+	Title  string    `json:"title"`
+	Unit   string    `json:"unit"` // of the numbers: "a second"
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Bars   bool      `json:"-"`
+	Series []Series  `json:"series"`
+	Rows   int       `json:"-"` // most of the table; 0 means 12
+}
+
+// Series is one of a chart. Its color is its place.
+type Series struct {
+	Name   string  `json:"name"`
+	Points []Point `json:"points"`
+}
+
+// Point is a number at a time. NaN is a gap, and not told.
+type Point struct {
+	At    time.Time `json:"at"`
+	Value float64   `json:"value"`
+}
+
+// The box that is drawn in; browsers stretch it.
+const chartWide, chartHigh = 600.0, 120.0
+
+// gap is a time without points that no line is drawn over.
+const gap = time.Minute
+
+// Top is the upper end of the scale: the largest number, rounded up.
+func (c Chart) Top() float64 {
+	top := 0.0
+	for _, s := range c.Series {
+		for _, p := range s.Points {
+			top = max(top, p.Value)
+		}
+	}
+	if top == 0 {
+		return 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(top)))
+	for _, n := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
+		if n*unit >= top {
+			return n * unit
+		}
+	}
+	return top
+}
+
+// Known tells whether there is anything to draw.
+func (c Chart) Known() bool {
+	for _, s := range c.Series {
+		if len(s.Points) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// SVG is the drawing, without words.
+func (c Chart) SVG() template.HTML {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" preserveAspectRatio="none" aria-hidden="true" focusable="false">`, chartWide, chartHigh)
+	for _, y := range []float64{0, 0.5, 1} {
+		fmt.Fprintf(&b, `<line class="grid" x1="0" x2="%g" y1="%g" y2="%g"/>`, chartWide, y*chartHigh, y*chartHigh)
+	}
+	top, whole := c.Top(), c.To.Sub(c.From).Seconds()
+	x := func(t time.Time) float64 { return chartWide * t.Sub(c.From).Seconds() / max(whole, 1) }
+	y := func(v float64) float64 { return chartHigh * (1 - v/top) }
+	for i, s := range c.Series {
+		if c.Bars {
+			wide := chartWide / float64(max(len(s.Points), 1))
+			for n, p := range s.Points {
+				fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, i, float64(n)*wide+wide*0.1, y(p.Value), wide*0.8, chartHigh-y(p.Value))
+			}
+			continue
+		}
+		for _, run := range runs(s.Points) {
+			var d strings.Builder
+			for n, p := range run {
+				fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(n, 1)], x(p.At), y(p.Value))
+			}
+			if i == 0 {
+				fmt.Fprintf(&b, `<path class="area s%d" d="%sL%.1f %gL%.1f %gZ"/>`, i, d.String(), x(run[len(run)-1].At), chartHigh, x(run[0].At), chartHigh)
+			}
+			fmt.Fprintf(&b, `<path class="line s%d" d="%s"/>`, i, d.String())
+		}
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers of ours
+}
+
+// runs are points without gaps between them.
+func runs(points []Point) (all [][]Point) {
+	begin := 0
+	for i := range points {
+		if i+1 == len(points) || points[i+1].At.Sub(points[i].At) > gap {
+			all = append(all, points[begin:i+1])
+			begin = i + 1
+		}
+	}
+	return all
+}
+
+// Table is the numbers for those who do not see: at a time, of each series.
+func (c Chart) Table() (rows []Row) {
+	if len(c.Series) == 0 {
+		return nil
+	}
+	most := c.Rows
+	if most == 0 {
+		most = 12
+	}
+	points := c.Series[0].Points
+	step := max(1, (len(points)+most-1)/most)
+	for i := len(points) - 1; i >= 0; i -= step {
+		row := Row{At: points[i].At}
+		for _, s := range c.Series {
+			if i < len(s.Points) {
+				row.Values = append(row.Values, s.Points[i].Value)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Row is one of the table, the newest first.
+type Row struct {
+	At     time.Time
+	Values []float64
+}
+
+// Thin makes one point of those in each span of so long: their mean, at the time of the last one.
+// The last span, which is not over, is left out.
+func Thin(points []Point, width time.Duration) (out []Point) {
+	cell := func(p Point) time.Time { return p.At.Truncate(width) }
+	for i := 0; i < len(points); {
+		mean, n, first := Point{}, 0.0, cell(points[i])
+		for ; i < len(points) && cell(points[i]).Equal(first); i++ {
+			mean.At, mean.Value, n = points[i].At, mean.Value+points[i].Value, n+1
+		}
+		if i < len(points) {
+			mean.Value /= n
+			out = append(out, mean)
+		}
+	}
+	return out
+}
