@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/run"
@@ -19,6 +20,7 @@ type beats struct {
 	metrics *beat.Metrics // flushed in turn; nil if off
 	beater  beat.Beater   // guarded by turn
 	latency beat.Latency  // guarded by turn
+	rtt     atomic.Int64  // of the last beat, in ns
 }
 
 // dialects are the values of Config.Metrics. Sidekiq 7 and 8 keep the same numbers under
@@ -27,10 +29,10 @@ var dialects = map[string]beat.Dialects{
 	"": beat.Dialect7 | beat.Dialect8, "both": beat.Dialect7 | beat.Dialect8, "7": beat.Dialect7, "8": beat.Dialect8, "off": 0,
 }
 
-func newBeats(identity string, metrics string) beats {
-	return beats{
-		turn: make(chan struct{}, 1), metrics: beat.NewMetrics(identity, dialects[metrics]),
-	}
+// init makes the beats of d, which writes the job metrics of these dialects.
+func (b *beats) init(d *Daemon) {
+	b.turn = make(chan struct{}, 1)
+	b.metrics = beat.NewMetrics(d.env.Identity, dialects[d.cfg.Metrics], d.classTotals)
 }
 
 // do runs f in its turn; false when ctx ended first or the process has left.
@@ -58,13 +60,16 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 			return
 		}
 		state := d.beatState()
-		if state.Tree, err = json.Marshal(d.Tree()); err != nil {
+		tree := d.Tree()
+		if state.Tree, err = json.Marshal(tree); err != nil {
 			return
 		}
+		state.Pulse = d.pulse(tree, state.Now).JSON()
 		result, err = d.beats.beater.Beat(ctx, d.env.Redis, state)
 		if err != nil {
 			return
 		}
+		d.beats.rtt.Store(int64(result.RTT))
 		if err = d.events.recorder.write(ctx, d.env.Redis, d.env.Identity); err != nil {
 			return
 		}

@@ -23,25 +23,33 @@ func BenchmarkDrain(b *testing.B) {
 	for name, factory := range map[string]fetch.Factory{"reliable": fetch.NewReliable, "basic": fetch.NewBasic} {
 		b.Run(name, func(b *testing.B) {
 			rdb := testkit.Redis(b)
-			n := preload(b, rdb)
-			var r troupe.Registry
-			troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return nil })
+			n := preload(b, rdb, max(b.N, 100))
 			calls0, cpu0 := usage(b, rdb)
 			b.ReportAllocs()
 			b.ResetTimer()
-			k := testkit.Start(b, actors.Config{
-				Redis: rdb, Registry: &r, Logger: zerolog.New(zerolog.NewTestWriter(b)).Level(zerolog.WarnLevel),
-				Middleware: []troupe.Middleware{func(next troupe.Handler) troupe.Handler {
-					return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })
-				}},
-				Capsules: []actors.Capsule{{Concurrency: 25, Fetch: factory}},
-			})
-			for k.Stats().Processed < uint64(n) {
-				time.Sleep(time.Millisecond) // between two looks, which cost the cores that are measured
-			}
+			drain(b, rdb, factory, n, func(*actors.Daemon) {})
 			report(b, rdb, n, calls0, cpu0)
 		})
 	}
+}
+
+// drain starts a daemon, which started is called with, and waits until it has run n jobs.
+func drain(b *testing.B, rdb redis.UniversalClient, factory fetch.Factory, n int, started func(*actors.Daemon)) *testkit.Kit {
+	b.Helper()
+	var r troupe.Registry
+	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return nil })
+	k := testkit.Start(b, actors.Config{
+		Redis: rdb, Registry: &r, Logger: zerolog.New(zerolog.NewTestWriter(b)).Level(zerolog.WarnLevel),
+		Middleware: []troupe.Middleware{func(next troupe.Handler) troupe.Handler {
+			return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })
+		}},
+		Capsules: []actors.Capsule{{Concurrency: 25, Fetch: factory}},
+	})
+	started(k.Daemon)
+	for k.Stats().Processed < uint64(n) {
+		time.Sleep(time.Millisecond) // between two looks, which cost the cores that are measured
+	}
+	return k
 }
 
 type noop struct {
@@ -51,10 +59,9 @@ type noop struct {
 
 func (noop) Class() string { return "NoOp" }
 
-// preload pushes the jobs of a benchmark.
-func preload(b *testing.B, rdb redis.UniversalClient) (n int) {
+// preload pushes the n jobs of a benchmark.
+func preload(b *testing.B, rdb redis.UniversalClient, n int) int {
 	b.Helper()
-	n = max(b.N, 100)
 	if _, err := client.PushBulk(context.Background(), client.New(rdb), func(yield func(noop) bool) {
 		for i := range n {
 			if !yield(noop{I: int64(i), S: "some text"}) {

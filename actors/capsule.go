@@ -14,6 +14,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/runs"
 )
 
 // capsule is what a manager, its fetcher and its processors work on. It outlives
@@ -29,6 +31,7 @@ type capsule struct {
 	ledger  work.Ledger
 	settler *work.Settler
 	runs    *run.Env
+	traffic runs.Traffic
 	system  *system
 	events  *events
 	drain   *drain
@@ -73,11 +76,12 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.settler = work.NewSettler(c.env, c, &c.mu)
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
-		Classes: run.Classes(d.cfg.Registry, d.beats.metrics, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
-		Policy:  s.policy, Metrics: d.beats.metrics, Timestamps: d.cfg.Timestamps,
+		Classes: run.Classes(d.cfg.Registry, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
+		Policy:  s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
+	c.traffic.Expect(queues.Names(cfg.Queues)...)
 	for i := range cfg.Concurrency {
 		c.slots = append(c.slots, c.newSlot(i))
 	}
@@ -96,7 +100,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 
 func (c *capsule) newSlot(i int) *slot {
 	path := c.path("processor-" + strconv.Itoa(i))
-	return &slot{index: i, path: path, labels: run.Labels(path), absent: true}
+	return &slot{index: i, path: path, labels: run.Labels(path), absent: true, runs: runs.NewCounts(1 + 2*len(c.runs.Classes))}
 }
 
 // Path is that of the manager.
@@ -159,7 +163,11 @@ func (c *capsule) Settled(ws ...*work.Item) {
 
 // Settle makes one try to carry out moves.
 func (c *capsule) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
+	began := time.Now()
 	results, err := c.fetcher.Settle(ctx, moves)
+	if err == nil {
+		c.traffic.Settled(time.Since(began))
+	}
 	switch part := c.path("settle"); {
 	case fenced(err):
 		c.onFenced(err)
@@ -212,6 +220,9 @@ func (c *capsule) onFenced(err error) {
 	interrupted, late := c.ledger.Fenced(f.Incarnation)
 	c.refused.Add(uint64(late))
 	c.fencings.Add(1)
+	c.mu.Lock()
+	c.intake.fenced = time.Now()
+	c.mu.Unlock()
 	for _, w := range interrupted {
 		w.Job.Interrupt(troupe.ErrFenced)
 	}

@@ -207,6 +207,7 @@ type DeathHandler func(ctx context.Context, p *troupe.Payload, err error)
 // errors end the start; panics in any of them are logged. Quiet, Shutdown and
 // Exit run in reverse order of registration, each once.
 type Events struct {
+	Created   []func(d *Daemon)                 // by New, which is about to return d
 	Startup   []func(ctx context.Context) error // before the first fetch
 	Heartbeat []func(ctx context.Context)       // the first beat, and back after an outage
 	Beat      []func(ctx context.Context)       // every beat

@@ -106,6 +106,7 @@ func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
 	}
 	c.mu.Lock()
 	c.cfg.Concurrency, c.cfg.Queues = n, q
+	c.traffic.Expect(queues.Names(q)...)
 	for len(c.slots) < n {
 		c.slots = append(c.slots, c.newSlot(len(c.slots)))
 	}

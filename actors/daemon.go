@@ -30,6 +30,7 @@ type Daemon struct {
 	cfg  Config
 	env  *env.Env
 	info beat.Info
+	made time.Time
 
 	systems  []*system
 	capsules []*capsule
@@ -57,6 +58,9 @@ type Daemon struct {
 	ended     chan struct{} // closed when the daemon has ended
 	managers  atomic.Int64  // that have started once
 	up        chan struct{} // closed when all have
+
+	registered bool      // a beat has reached Redis; guarded by mu, as beatAt is
+	beatAt     time.Time // when the last beat was over, well or not
 }
 
 // phase only ever grows.
@@ -94,7 +98,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	d := &Daemon{
-		cfg:   cfg,
+		cfg: cfg, made: time.Now(),
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -108,7 +112,8 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.env.Settling, d.endSettle = context.WithCancel(context.Background())
 	d.deaths = d.newDeaths()
-	d.beats = newBeats(identity, cfg.Metrics)
+	d.beats.init(d)
+	d.events.moves.init(cfg.Registry.Classes())
 	for _, k := range cfg.Capsules {
 		c, err := newCapsule(d, k)
 		if err != nil {
@@ -119,6 +124,11 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.isolation = isolation{env: d.env, capsules: d.capsules, quieting: &d.quieting}
 	d.info = d.beatInfo(hostname, pid)
+	for _, f := range cfg.On.Created {
+		if err := supervised.Isolate(func() { f(d) }); err != nil {
+			d.hooks.failed("created", f, err)
+		}
+	}
 	return d, nil
 }
 
@@ -140,7 +150,10 @@ func (d *Daemon) Start(ctx context.Context) error {
 	for _, s := range d.cfg.Subscribers {
 		d.Subscribe(s)
 	}
+	d.mu.Lock()
 	d.info.StartedAt = time.Now()
+	d.beatAt = d.info.StartedAt
+	d.mu.Unlock()
 	d.env.System.Begin()
 	// a launcher that gives up ends the daemon; these are for its own panics
 	root := supervised.Root(supervisor.Spec{Intensity: 5, Period: time.Minute}, d.fail)
@@ -261,8 +274,9 @@ type Stats struct {
 func (d *Daemon) Stats() Stats {
 	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.env.Outage.Away(), Quiet: d.quieting.Load() || d.allQuiet()}
 	for _, c := range d.capsules {
-		s.Processed += c.runs.Processed.Load()
-		s.Failed += c.runs.Failed.Load()
+		processed, failed := c.ended()
+		s.Processed += processed
+		s.Failed += failed
 		busy := int(c.busy.Load())
 		total := c.ledger.Size()
 		s.Busy += busy

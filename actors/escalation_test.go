@@ -95,7 +95,7 @@ func TestACapsuleThatSeldomSpendsItsBudgetIsRestarted(t *testing.T) {
 			Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: -1}),
 		}}})
 		k.Suspend("launcher/poller") // hours of virtual time, in which it would look twice a second
-		times := 12
+		times := 7                   // one more than its budget
 		for range times {
 			k.Crash("launcher/default/fetcher", errInjected)
 			time.Sleep(15 * time.Minute)

@@ -173,8 +173,9 @@ type (
 	}
 	// JobsRescued says: this process put back the jobs of dead ones.
 	JobsRescued struct {
-		At   time.Time
-		Jobs int
+		At        time.Time
+		Jobs      int
+		Processes []string // identities of the dead
 	}
 	// JobRerouted says: this process put a job of a dead one elsewhere than into its
 	// queue: by a policy, or because it is a suspect.

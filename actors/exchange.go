@@ -40,6 +40,11 @@ func (c *capsule) Exchange(want int, acks []*work.Item) error {
 		c.settler.PutBack(acks)
 		return err
 	}
+	if want > 0 {
+		c.traffic.Fetched(took, len(got), func(i int) string { return got[i].Queue })
+	} else {
+		c.traffic.Settled(took)
+	}
 	acks = c.ledger.Ours(acks) // those of a fenced incarnation had no effect
 	c.Settled(acks...)
 	c.runs.Acked(acks)
@@ -61,6 +66,7 @@ func (c *capsule) receive(got []fetch.Unit, want int, took time.Duration) {
 		size += len(u.Payload)
 	}
 	c.mu.Lock()
+	c.answered, c.fenced = true, time.Time{}
 	if want > 0 {
 		c.ahead.Called(took, len(got), size)
 		c.dry = len(got) < min(want, takeLimit) && c.ahead.Emptied(size)

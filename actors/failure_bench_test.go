@@ -18,7 +18,7 @@ import (
 // included, and 0.04 calls.
 func BenchmarkFail(b *testing.B) {
 	rdb := testkit.Redis(b)
-	n := preload(b, rdb)
+	n := preload(b, rdb, max(b.N, 100))
 	var r troupe.Registry
 	failed := errors.New("this job fails")
 	troupe.Handle(&r, func(context.Context, *troupe.Job[noop]) error { return failed }, troupe.Options{

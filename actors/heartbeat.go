@@ -48,6 +48,7 @@ func (h *heartbeat) beat(l *supervised.Loop) {
 // once makes one beat, and obeys the signals that it brings.
 func (h *heartbeat) once() {
 	result, err := h.d.beatOnce()
+	h.d.noteBeat(err)
 	for _, sig := range result.Signals {
 		h.d.remote(sig)
 		h.Wake(0) // show the effect

@@ -23,7 +23,10 @@ type intake struct {
 	fetchUp  bool                // it is started and not stopping
 	fetching bool                // the fetch goroutine lives
 	opened   bool                // the fetcher is registered
+	answered bool                // a Take has succeeded
+	fenced   time.Time           // since then, and no Take has succeeded
 	calling  bool                // a Take or a Wait is under way
+	callDue  time.Time           // that is to be over by then
 	taking   bool                // a Take is
 	ackDue   bool                // acks have waited long enough
 	dry      bool                // the last Take found less than it asked for
@@ -61,9 +64,9 @@ func (c *capsule) fetchLoop() {
 		case now.Before(c.retryAt):
 			c.sleep(earlier(stale, c.retryAt))
 		case c.ackDue || c.due():
-			c.take()
+			c.take(now)
 		case c.waitDue():
-			c.wait()
+			c.wait(now)
 		default:
 			c.sleep(stale)
 		}
@@ -150,9 +153,9 @@ func (c *capsule) ringFetcher() {
 }
 
 // take makes one Take. c.mu is held, and released.
-func (c *capsule) take() {
+func (c *capsule) take(now time.Time) {
 	want := c.within(c.ahead.Call(max(0, c.workers-c.running-c.resting+c.ahead.Units-len(c.inbox))))
-	c.calling, c.taking, c.ackDue = true, true, false
+	c.calling, c.taking, c.ackDue, c.callDue = true, true, false, now
 	c.mu.Unlock()
 	err := c.open()
 	if err == nil {
@@ -168,11 +171,12 @@ func (c *capsule) take() {
 }
 
 // wait makes one Wait. c.mu is held, and released.
-func (c *capsule) wait() {
+func (c *capsule) wait(now time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.calling, c.endWait = true, cancel
 	d := c.waitLimit()
+	c.callDue = now.Add(d)
 	c.mu.Unlock()
 	err := c.fetcher.Wait(ctx, d)
 	if ctx.Err() != nil {

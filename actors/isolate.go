@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// clearTime is how long a suspect waits for running jobs to end, so that it
-	// begins alone.
+	// clearTime is how long a suspect waits for running jobs to end and for a slot, so
+	// that it begins alone.
 	clearTime = 5 * time.Second
 
 	// lookTime is how often it is looked whether another process has taken
@@ -108,7 +108,8 @@ func (o *isolation) await(limit time.Duration, cond func() bool) bool {
 // no place for it.
 func (o *isolation) runOne(c *capsule) bool {
 	o.hold(nil, true)
-	for until := time.Now().Add(clearTime); !o.await(lookTime, o.clear) && time.Now().Before(until); {
+	ready := func() bool { return o.clear() && c.hasSlot() } // slots that start have none yet
+	for until := time.Now().Add(clearTime); !o.await(lookTime, ready) && time.Now().Before(until); {
 		if o.quieting.Load() || !c.suspectsWait(o.env.Settling) {
 			return false // an idle process was faster
 		}
@@ -162,6 +163,7 @@ func (c *capsule) hasSlot() bool {
 func (c *capsule) takeSuspect() *work.Item {
 	ctx, cancel := c.env.Call()
 	defer cancel()
+	began := time.Now()
 	u, err := c.fetcher.(fetch.Isolator).TakeSuspect(ctx)
 	if fenced(err) {
 		c.onFenced(err)
@@ -174,6 +176,7 @@ func (c *capsule) takeSuspect() *work.Item {
 	if u == nil {
 		return nil
 	}
+	c.traffic.Fetched(time.Since(began), 1, func(int) string { return u.Queue })
 	ws := run.Items([]fetch.Unit{*u}, c.system.wire, time.Now())
 	c.mu.Lock()
 	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.Add(ws) {

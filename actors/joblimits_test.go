@@ -24,7 +24,7 @@ func TestATimeoutOfTheJobsOwn(t *testing.T) {
 		}{
 			{"class", nil, time.Minute},
 			{"shorter", []client.Option{client.Timeout(1500 * time.Millisecond)}, 1500 * time.Millisecond},
-			{"longer", []client.Option{client.Timeout(time.Hour)}, time.Hour},
+			{"longer", []client.Option{client.Timeout(5 * time.Minute)}, 5 * time.Minute},
 		} {
 			began := time.Now()
 			k.Expect(testkit.Events[actors.JobFailed]().Within(2*time.Hour), func() {

@@ -54,7 +54,7 @@ func (l *lines) checkLines(t *testing.T, want ...string) (count map[string]int) 
 // short line, which tells how long they are.
 func TestAHugeJIDAndClassMakeShortLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const huge = 4 << 20
+		const huge = 1 << 20
 		rdb, log := testkit.NewMemory(t).Client, new(lines)
 		r := handlers(map[string]func(context.Context) error{"Fails": func(context.Context) error { return script.Err }},
 			troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }})

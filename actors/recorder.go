@@ -19,10 +19,12 @@ import (
 type recorder struct {
 	ring func() // asks for a beat soon
 
-	mu      sync.Mutex
-	records []flight.Record
-	asked   bool // for a beat
-	wrote   time.Time
+	mu       sync.Mutex
+	records  []flight.Record
+	asked    bool // for a beat
+	wrote    time.Time
+	restarts []time.Time // of actors, within the last minute
+	crash    string      // the last one of an actor: path and error
 }
 
 // note records an event, if it is exceptional. Jobs that are done are not.
@@ -35,6 +37,12 @@ func (r *recorder) note(ev Event) {
 	defer r.mu.Unlock()
 	r.records = append(r.records, records...)
 	r.records = r.records[max(0, len(r.records)-flight.Most):]
+	switch e := ev.(type) {
+	case ActorRestarted:
+		r.restarts = append(r.restarts[max(0, len(r.restarts)-flight.Most+1):], e.At)
+	case ActorCrashed:
+		r.crash = strings.TrimPrefix(e.Path, launcherName+"/") + ": " + recordText(e.Err)
+	}
 	if urgent && !r.asked && r.ring != nil {
 		r.asked = true
 		time.AfterFunc(time.Until(r.wrote.Add(time.Second)), r.ring) // at most one a second
@@ -60,6 +68,14 @@ func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identit
 	return err
 }
 
+// recent counts the restarts within the minute before now, and tells the last crash.
+func (r *recorder) recent(now time.Time) (restarts int, crash string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarts = slices.DeleteFunc(r.restarts, func(at time.Time) bool { return now.Sub(at) > time.Minute })
+	return len(r.restarts), r.crash
+}
+
 // maxText is how many bytes of an error a record has.
 const maxText = 300
 
@@ -68,10 +84,14 @@ func recordText(err error) string {
 		return ""
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.Clone(cutText(text))
+}
+
+func cutText(text string) string {
 	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+		return strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
-	return strings.Clone(text)
+	return text
 }
 
 // recordsOf are the records of an event, and whether they are to be published at once.
@@ -128,7 +148,7 @@ func recordsOf(ev Event) (records []flight.Record, urgent bool) {
 		at := flight.Record{At: e.At, Kind: flight.Fenced, Capsule: e.Capsule, Text: fmt.Sprintf("%d jobs cancelled, %d results refused", len(e.Jobs), e.Refused)}
 		return slices.Insert(jobs(flight.JobCancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job"), 0, at), true
 	case JobsRescued:
-		return one(flight.Rescued, e.At, fmt.Sprintf("%d jobs of dead processes put back", e.Jobs)), true
+		return one(flight.Rescued, e.At, cutText(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", ")))), true
 	case ActorCrashed:
 		return actor(flight.Crashed, e.ActorEvent, recordText(e.Err)), true
 	case ActorRestarted:

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
@@ -72,7 +74,13 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 func (d *Daemon) tellRescued(got rescue.Round) {
 	if got.Fetchers > 0 || got.Units > 0 {
 		d.rescuedUnits.Add(uint64(got.Units))
-		d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units})
+		var dead []string
+		for _, from := range got.Details {
+			if id, _, _ := strings.Cut(from.ID, "#"); !slices.Contains(dead, id) {
+				dead = append(dead, id)
+			}
+		}
+		d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units, Processes: dead})
 		d.env.Log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}

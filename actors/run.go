@@ -46,7 +46,8 @@ func Run(ctx context.Context, cfg Config) error {
 
 // Main is a whole main function: it runs the daemon until SIGTERM or SIGINT and
 // returns the exit code. SIGTSTP quiets it, SIGTTIN logs the tree and all
-// goroutine stacks, SIGHUP is for Config.Reload. Under systemd it reports READY, STOPPING and the watchdog.
+// goroutine stacks, SIGHUP is for Config.Reload. Under systemd it
+// reports READY, STOPPING, a status line and, as long as Health says that all is Live, the watchdog.
 //
 // Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
 // SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
@@ -108,8 +109,9 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 		d.signal(s)
 	}
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	watchdog, stopWatchdog := watchdogTicks()
-	defer stopWatchdog()
+	told, endTelling := context.WithCancel(context.Background())
+	defer endTelling()
+	go d.tellSystemd(told)
 	done := ctx.Done()
 	for {
 		select {
@@ -126,8 +128,6 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 			d.signal(syscall.SIGTERM)
 		case s := <-signals:
 			d.signal(s)
-		case <-watchdog:
-			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 		}
 	}
 }
@@ -199,14 +199,4 @@ func (d *Daemon) DumpStacks() {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
 	d.env.Log.Warn().Str("tree", d.Tree().String()).Str("goroutines", b.String()).Msg("dump")
-}
-
-// watchdogTicks is systemd's watchdog at half its period; a nil channel without.
-func watchdogTicks() (<-chan time.Time, func()) {
-	period, err := daemon.SdWatchdogEnabled(false)
-	if err != nil || period < time.Second {
-		return nil, func() {}
-	}
-	t := time.NewTicker(period / 2)
-	return t.C, t.Stop
 }

@@ -29,6 +29,7 @@ var errSubscriberGoexit = errors.New("it called runtime.Goexit")
 type events struct {
 	log      zerolog.Logger
 	recorder recorder
+	moves    moves
 
 	wanted atomic.Bool // somebody listens: looked at before an event is made
 	mu     sync.Mutex
@@ -67,6 +68,7 @@ func (e *events) remove(s *subscription) {
 // publish never blocks.
 func (e *events) publish(ev Event) {
 	e.recorder.note(ev)
+	e.moves.note(ev)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.subs {

@@ -97,8 +97,9 @@ func (s *system) key(name string) string {
 // counts are the jobs that have ended.
 func (s *system) counts() (n beat.Counts) {
 	for _, c := range s.capsules {
-		n.Processed += int64(c.runs.Processed.Load())
-		n.Failed += int64(c.runs.Failed.Load())
+		processed, failed := c.ended()
+		n.Processed += int64(processed)
+		n.Failed += int64(failed)
 	}
 	if s.wire.FailedApart {
 		n.Processed -= n.Failed

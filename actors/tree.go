@@ -44,6 +44,20 @@ type Node struct {
 	// contexts were cancelled; at most 20.
 	Unresponsive []Unresponsive `json:"unresponsive,omitempty"`
 	For          time.Duration  `json:"for_ns"` // time in this state
+	// Budget is the restart budget of a supervisor; nil if its strategy has none.
+	Budget *Budget `json:"budget,omitempty"`
+}
+
+// Budget is how many restarts a supervisor has used within the last Period, of how many.
+type Budget struct {
+	Used   int           `json:"used"`
+	Most   int           `json:"most"`
+	Period time.Duration `json:"period_ns"`
+}
+
+// String is like "17/20 in 60s".
+func (b Budget) String() string {
+	return fmt.Sprintf("%d/%d in %gs", b.Used, b.Most, b.Period.Seconds())
 }
 
 // JobRef names a job.
@@ -103,8 +117,9 @@ func (t Tree) Find(path string) Node {
 // String draws the tree, one actor a line.
 func (t Tree) String() string {
 	branches := t.branches()
-	var b strings.Builder
+	var all strings.Builder
 	for i, n := range t {
+		var b strings.Builder
 		b.WriteString(branches[i])
 		name := n.Path[strings.LastIndexByte(n.Path, '/')+1:]
 		fmt.Fprintf(&b, "%-*s %s", max(1, 24-3*strings.Count(n.Path, "/")), name, n.State)
@@ -120,6 +135,9 @@ func (t Tree) String() string {
 		if n.Restarts > 0 {
 			fmt.Fprintf(&b, "  restarts %d", n.Restarts)
 		}
+		if n.Budget != nil && n.Budget.Used > 0 {
+			fmt.Fprintf(&b, "  budget %s", n.Budget)
+		}
 		if n.LastFailure != "" {
 			fmt.Fprintf(&b, ": %s", firstLine(n.LastFailure, 100))
 		}
@@ -129,9 +147,9 @@ func (t Tree) String() string {
 		for _, j := range n.Unresponsive {
 			fmt.Fprintf(&b, "  unresponsive: %s %s for %s", cut.Text(j.Class), cut.Text(j.JID), supervised.Brief(time.Since(j.Since)))
 		}
-		b.WriteByte('\n')
+		all.WriteString(strings.ReplaceAll(b.String(), "\n", " ") + "\n") // a class may have any bytes
 	}
-	return b.String()
+	return all.String()
 }
 
 // branches are the line drawings before each name. From the last row up, so that
@@ -173,18 +191,40 @@ func firstLine(s string, limit int) string {
 }
 
 // Tree is a snapshot of the supervision tree.
-func (d *Daemon) Tree() Tree {
-	var t Tree
-	for _, r := range d.env.System.Snapshot(time.Now()) {
+func (d *Daemon) Tree() Tree { return d.tree(d.env.System.Snapshot(time.Now())) }
+
+func (d *Daemon) tree(rows []supervised.Row) (t Tree) {
+	for _, r := range rows {
 		t = append(t, Node{
 			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: State(r.State), Note: r.Note,
 			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
 		})
 	}
+	strategies := map[string]any{launcherName: d.cfg.Strategy}
 	for _, c := range d.capsules {
 		c.show(t)
+		strategies[c.Path()] = c.cfg.Strategy
+	}
+	for i := range t {
+		t[i].Budget = budgetOf(strategies[t[i].Path])
 	}
 	return t
+}
+
+// budgetOf is the budget of a strategy; nil if it has none.
+func budgetOf(strategy any) *Budget {
+	s, ok := strategy.(interface {
+		Budget() (used, intensity int)
+		Period() time.Duration
+	})
+	if !ok {
+		return nil
+	}
+	used, most := s.Budget()
+	if most <= 0 {
+		return nil
+	}
+	return &Budget{used, most, s.Period()}
 }
 
 // show fills in what the capsule knows of its actors.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -23,8 +24,9 @@ type slot struct {
 	attached bool                // the processor is started and not stopping: its worker may take jobs
 	worker   *worker             // nil if no goroutine is at work
 	crash    *supervisor.JobCrash
-	absent   bool // there is no processor: it was never started, or has ended since the slot was retired
-	retired  bool // the capsule has fewer processors by now
+	absent   bool         // there is no processor: it was never started, or has ended since the slot was retired
+	retired  bool         // the capsule has fewer processors by now
+	runs     *runs.Counts // does not change
 }
 
 // worker is the goroutine of a slot: it takes a job from the capsule's inbox, runs it,
@@ -153,6 +155,7 @@ func (k *worker) next(now *time.Time) *work.Item {
 			k.job = w
 			c.running++
 			c.begun++
+			w.Sampled = c.begun%runs.SampleEvery == 1
 			c.busy.Add(1)
 			c.wakeNext()
 			return w
@@ -218,6 +221,9 @@ func (k *worker) leave() {
 
 // Path implements run.Slot.
 func (k *worker) Path() string { return k.s.path }
+
+// Runs implements run.Slot.
+func (k *worker) Runs() *runs.Counts { return k.s.runs }
 
 // Finish implements run.Slot.
 func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool) {

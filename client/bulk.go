@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/pushspan"
 )
 
 // Jobs per round trip when BatchSize does not say, as in Sidekiq.
@@ -27,11 +28,12 @@ const (
 // The result has one jid per element, "" where middleware stopped it. With an
 // error it has the jids of the batches that were pushed before, which stay
 // pushed; an element that cannot be encoded fails its whole batch.
-func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], opts ...Option) ([]string, error) {
-	b, err := c.bulk(opts)
+func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], opts ...Option) (jids []string, err error) {
+	ctx, b, err := c.bulk(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("push bulk: %w", err)
 	}
+	defer func() { b.span.End(err) }()
 	for args := range seq {
 		raw, err := encodeArgs(args)
 		if err == nil {
@@ -45,11 +47,12 @@ func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], op
 }
 
 // PushBulkClass is PushBulk for a class that has no Go type.
-func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[]any], opts ...Option) ([]string, error) {
-	b, err := c.bulk(opts)
+func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[]any], opts ...Option) (jids []string, err error) {
+	ctx, b, err := c.bulk(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("push bulk: %w", err)
 	}
+	defer func() { b.span.End(err) }()
 	for args := range seq {
 		raw, err := encodeList(args)
 		if err == nil {
@@ -71,18 +74,19 @@ type bulk struct {
 	size    int
 	now     time.Time
 	created json.RawMessage
+	span    *pushspan.Span // of the whole push
 
 	batch []draft
 	jids  []string // of what has been pushed
 }
 
-func (c *Client) bulk(opts []Option) (*bulk, error) {
+func (c *Client) bulk(ctx context.Context, opts []Option) (context.Context, *bulk, error) {
 	o, err := c.sum(nil, opts)
 	if err == nil && o.jid != "" {
 		err = &FieldError{"JID", "it for a bulk push", "a single push"}
 	}
 	if err != nil {
-		return nil, err
+		return ctx, nil, err
 	}
 	b := &bulk{c: c, opts: opts, o: o, size: o.batch, now: time.Now()}
 	if b.size == 0 {
@@ -92,7 +96,8 @@ func (c *Client) bulk(opts []Option) (*bulk, error) {
 		}
 	}
 	b.created = c.stamp(b.now)
-	return b, nil
+	ctx, b.span = c.spans(ctx, pushspan.Call{Bulk: true})
+	return ctx, b, nil
 }
 
 func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args json.RawMessage) error {
@@ -116,6 +121,7 @@ func (b *bulk) put(ctx context.Context, o *options, class string, args json.RawM
 	if err != nil {
 		return err
 	}
+	d.mark(b.span, o, class)
 	b.batch = append(b.batch, d)
 	if len(b.batch) < b.size {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/encode"
 	"github.com/troupehq/troupe/internal/iterstate"
 	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/pushspan"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
@@ -25,6 +26,7 @@ type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
 	chain      PushFunc // nil without middleware
+	spans      pushspan.Begin
 	timestamps troupe.Timestamps
 	defaults   []field
 	plain      *options // of a push without any
@@ -71,7 +73,7 @@ func WithDefaults(opts ...Option) ClientOption {
 // New returns a client that pushes through rdb. Nothing is sent before the
 // first push.
 func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
-	c := &Client{rdb: rdb, defaults: builtin()}
+	c := &Client{rdb: rdb, defaults: builtin(), spans: pushspan.None}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -144,12 +146,15 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
 	}
-	return c.finish(ctx, q, now)
+	ctx, span := c.spans(ctx, pushspan.Call{Queue: q.Queue(), JID: q.JID(), Payload: q})
+	jid, err := c.finish(ctx, q, now)
+	span.End(err)
+	return jid, err
 }
 
 // push pushes a job with the arguments raw. typed is where its class and raw came
 // from, nil if there is no Go type.
-func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw json.RawMessage, opts []Option) (string, error) {
+func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw json.RawMessage, opts []Option) (jid string, err error) {
 	o, err := c.apply(typed, opts)
 	if err == nil {
 		if name := o.bulkOnly(); name != "" {
@@ -173,6 +178,9 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
+	ctx, span := c.spans(ctx, pushspan.Call{Queue: o.queue, Class: class, JID: id})
+	defer func() { span.End(err) }()
+	d.mark(span, o, class)
 	if c.chain != nil {
 		p, err := d.payload()
 		if err != nil {

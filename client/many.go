@@ -40,11 +40,12 @@ func Job(args troupe.Args, opts ...Option) Item { return Item{args, opts} }
 // The result has one jid per item, "" where middleware stopped it. With an error the
 // batches that were pushed before stay pushed and have their jids, the others have "". An
 // item that cannot be encoded fails its whole batch.
-func (c *Client) PushMany(ctx context.Context, items ...Item) ([]string, error) {
-	b, err := c.bulk(nil)
+func (c *Client) PushMany(ctx context.Context, items ...Item) (jids []string, err error) {
+	ctx, b, err := c.bulk(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("push many: %w", err)
 	}
+	defer func() { b.span.End(err) }()
 	for i, item := range items {
 		if err := b.addItem(ctx, item); err != nil {
 			return b.padded(items), fmt.Errorf("push many: job %d of %d: %w", i+1, len(items), err)

@@ -47,6 +47,7 @@ type File struct {
 	Metrics                string
 	WorkersKey             bool
 
+	Ops       string // where platforms ask; "" nowhere
 	LogFormat string // "json", "console"
 	LogLevel  string // "debug", "info", "warn", "error"
 

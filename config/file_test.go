@@ -61,6 +61,7 @@ average_scheduled_poll_interval: 7
 redis: rediss://u:p@host:6380/2
 lease: 20s
 timestamps: ms
+ops: ":9433"
 log: json
 log_level: WARN
 fetch: basic
@@ -87,6 +88,7 @@ handlers:
 		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
 		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
 		Redis: "rediss://u:p@host:6380/2", Lease: 20 * time.Second, Timestamps: troupe.TimestampsMillis,
+		Ops:       ":9433",
 		LogFormat: "json", LogLevel: "warn", Fetch: "basic",
 		Strategy: &strategyEntry{"rest_for_one", supervisor.Spec{
 			Intensity: 5, Period: 30 * time.Second, Replace: true,

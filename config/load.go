@@ -34,6 +34,7 @@ type Flags struct {
 	Queues      fetch.Queues // -q, of the capsule default
 	Verbose     bool         // -v
 	Redis       string       // --redis
+	Ops         string       // --ops
 }
 
 // Settings is the result of all layers. Zero values mean the daemon's defaults.
@@ -253,6 +254,9 @@ func (l *loader) rest() {
 	}
 	if s.Verbose {
 		s.Level = zerolog.DebugLevel
+	}
+	if s.Ops = cmp.Or(l.flags.Ops, s.Ops); l.flags.Ops != "" && !isAddress(s.Ops) {
+		l.faults = append(l.faults, Fault{Field: "--ops", Value: strconv.Quote(clip(s.Ops)), Want: wantAddress})
 	}
 	s.Tag = cmp.Or(l.flags.Tag, s.Tag)
 	if s.Tag == "" { // Sidekiq 8's default: the name of the working directory

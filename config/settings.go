@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,11 @@ func init() { // not a literal: readers reach settings again
 				p.bad(n, field, "elsewhere, if another process runs the periodic jobs")
 			}
 		},
+		"ops": func(p *parse, n *node, field string) {
+			if p.out.Ops = p.string(n, field); p.out.Ops != "" && !isAddress(p.out.Ops) {
+				p.bad(n, field, wantAddress)
+			}
+		},
 		"log": func(p *parse, n *node, field string) {
 			p.out.LogFormat = p.word(n, field, "json", "console")
 		},
@@ -95,6 +101,16 @@ func init() { // not a literal: readers reach settings again
 			p.out.LogLevel = p.word(n, field, "debug", "info", "warn", "error")
 		},
 	}
+}
+
+const wantAddress = "an address to listen on, such as 127.0.0.1:9433"
+
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err == nil
 }
 
 func (p *parse) int(n *node, field string, low, high int) int {

@@ -34,6 +34,9 @@ func (s *Settings) Summary(w io.Writer) error {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
 	line("metrics\t%s", cmp.Or(s.Metrics, "both"))
+	if s.Ops != "" {
+		line("ops\t%s", s.Ops)
+	}
 	if len(s.Env) > 0 {
 		line("env\t%s", strings.Join(names(s.Env), " "))
 	}

@@ -84,6 +84,16 @@ func (s *Strategy) Reset() {
 	clear(s.answered)
 }
 
+// Budget returns how many restarts of the budget are used now, and how many there are.
+func (s *Strategy) Budget() (used, intensity int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.budget.count(time.Now()), s.budget.intensity
+}
+
+// Period returns the time that Budget counts in.
+func (s *Strategy) Period() time.Duration { return s.budget.period }
+
 // HandleFailure implements actor.SupervisorStrategy.
 func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {
 	crash := NewCrash(reason, nil)

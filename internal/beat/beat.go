@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -20,6 +21,9 @@ const (
 
 	// Lease is how long a process counts as alive after its last beat.
 	Lease = 60 * time.Second
+
+	// Silence is how long after its last beat a process counts as silent: two beats are missing.
+	Silence = 25 * time.Second
 
 	// maxSignals are read in one beat; more wait for the next.
 	maxSignals = 100
@@ -41,7 +45,8 @@ type State struct {
 	// beat is in whole seconds, and what a dead process leaves stays for five leases.
 	Extra map[string]string
 
-	Tree []byte // the supervision tree, as JSON; nil: not told
+	Tree  []byte // the supervision tree, as JSON; nil: not told
+	Pulse []byte // the same for views of a fleet, see package pulse; nil: not told
 }
 
 // Work is a running job.
@@ -104,6 +109,9 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 		}
 		if s.Tree != nil {
 			p.Set(ctx, keys.Tree(id), s.Tree, Lease)
+		}
+		if s.Pulse != nil {
+			pulse.Write(ctx, p, id, s.Pulse, s.Now)
 		}
 		p.SAdd(ctx, keys.Processes, id)
 		existed = p.Exists(ctx, id)

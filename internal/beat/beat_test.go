@@ -265,8 +265,8 @@ func TestClearLeavesNothing(t *testing.T) {
 	if err := NewFlusher(id).Flush(ctx, rdb, Counts{1, 1}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	m := NewMetrics(id, both)
-	m.Runs("A").Failed()
+	m, counted := newMetrics(both)
+	counted.failed("A")
 	mustMeasure(t, m, rdb, late)
 	if err := Clear(ctx, rdb, id); err != nil {
 		t.Fatal(err)
@@ -328,8 +328,8 @@ func TestOnACluster(t *testing.T) {
 	if got := rdb.Get(ctx, "stat:processed").Val(); got != "3" {
 		t.Errorf("processed %s", got)
 	}
-	m := NewMetrics(id, both)
-	m.Runs("A").Timed(25 * time.Millisecond)
+	m, counted := newMetrics(both)
+	counted.timed("A", 25*time.Millisecond)
 	mustMeasure(t, m, rdb, late)
 	if got := rdb.HGetAll(ctx, "j|261121|13:3").Val(); got["A|p"] != "1" || got["A|ms"] != "25" {
 		t.Errorf("metrics %v", got)
@@ -339,7 +339,7 @@ func TestOnACluster(t *testing.T) {
 	}
 	rdb.Del(ctx, "j|20261121|13:37")
 	rdb.Set(ctx, "j|20261121|13:37", "no hash", 0)
-	m.Runs("A").Failed()
+	counted.failed("A")
 	if _, ok := errors.AsType[*RefusedError](m.Flush(ctx, rdb, late)); !ok || rdb.HGet(ctx, "j|261121|13:3", "A|f").Val() != "1" {
 		t.Error("one key refuses: not refused, or the others not written")
 	}

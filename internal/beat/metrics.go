@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -38,62 +39,51 @@ var metricsSource string
 
 var metricsScript = script.New("beat.metrics", metricsSource)
 
-// Metrics counts what Sidekiq's Metrics page shows: how often jobs of each class
-// ran and failed, and how long they took. Like a Flusher it writes numbered
-// batches, each exactly once. A nil *Metrics counts nothing.
+// Metrics writes what Sidekiq's Metrics page shows: how often jobs of each class ran and
+// failed, and how long they took. Like a Flusher it writes numbered batches, each exactly
+// once. A nil *Metrics writes nothing.
 //
 // Counting is safe for concurrent use; Flush is for one goroutine at a time.
 type Metrics struct {
 	identity string
 	dialects Dialects
+	totals   func() map[string]runs.Totals
+	told     map[string]runs.Totals // of totals
 
 	mu    sync.Mutex
-	runs  []*Runs          // one for each class and capsule
-	named map[string]*Runs // see CountAs
+	named map[string]*runs.Totals // see CountAs
 
 	batch   int64
 	sent    []write // the batch, as long as Redis has not answered
 	refused bool    // the last batch was not taken in full
 }
 
-// NewMetrics makes the one Metrics of a process; nil if there is nothing to write.
-func NewMetrics(identity string, d Dialects) *Metrics {
+// NewMetrics makes the one Metrics of a process; nil if there is nothing to write. totals
+// returns the runs of each class since the start.
+func NewMetrics(identity string, d Dialects, totals func() map[string]runs.Totals) *Metrics {
 	if d == 0 {
 		return nil
 	}
-	return &Metrics{identity: identity, dialects: d}
+	return &Metrics{identity: identity, dialects: d, totals: totals, told: map[string]runs.Totals{}}
 }
 
-// Runs returns new counters for a class. There may be several of one class, for
-// parts of the process that should not share a cache line; they are added up.
-func (m *Metrics) Runs(class string) *Runs {
-	if m == nil {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := &Runs{class: class}
-	m.runs = append(m.runs, r)
-	return r
-}
-
-// CountAs calls count with counters for a class that has none of its own, since
-// its name comes from a payload. They are forgotten at the next flush.
-func (m *Metrics) CountAs(class string, count func(*Runs)) {
+// CountAs counts a run of a class that is none of the totals, since its name comes from a
+// payload. It is forgotten at the next flush.
+func (m *Metrics) CountAs(class string, o runs.Outcome, took time.Duration) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.named[class]
-	if r == nil {
+	t := m.named[class]
+	if t == nil {
 		if m.named == nil {
-			m.named = map[string]*Runs{}
+			m.named = map[string]*runs.Totals{}
 		}
-		r = &Runs{class: class}
-		m.named[class] = r
+		t = &runs.Totals{}
+		m.named[class] = t
 	}
-	count(r)
+	t.Count(o, false, took)
 }
 
 // RefusedError tells that Redis has taken only a part of the metrics, or none,
@@ -123,23 +113,57 @@ func (m *Metrics) Flush(ctx context.Context, rdb redis.UniversalClient, now time
 	return cmp.Or(m.send(ctx, rdb), news)
 }
 
-// take moves all counters, added up by class, out of the way of the running jobs.
-func (m *Metrics) take() []*counts {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	byClass := map[string]*counts{}
-	for _, r := range slices.Concat(m.runs, slices.Collect(maps.Values(m.named))) {
-		if r.all.Load() == 0 {
-			continue
+// counts are what there is to write of a class.
+type counts struct {
+	class       string
+	all, failed uint64
+	ms          int64
+	timed       bool
+	buckets     [buckets]uint64
+}
+
+// buckets are those of Sidekiq's histogram.
+const buckets = len(runs.Limits) + 2 - runs.Below
+
+// add adds what t has more than was. Parts of a millisecond stay: the sum over many short jobs
+// is right, where Ruby, whose clock here has whole milliseconds, relies on its error to cancel
+// out.
+func (c *counts) add(was, t *runs.Totals) {
+	c.all += t.Processed() - was.Processed()
+	c.failed += t.Failed() - was.Failed()
+	c.ms += t.Times.Sum.Milliseconds() - was.Times.Sum.Milliseconds()
+	for i, n := range t.Times.Buckets {
+		if n -= was.Times.Buckets[i]; n > 0 {
+			c.timed = true
+			c.buckets[max(0, i+1-runs.Below)] += n
 		}
-		c := byClass[r.class]
-		if c == nil {
-			c = &counts{class: r.class}
-			byClass[r.class] = c
-		}
-		r.moveTo(c)
 	}
+}
+
+// take returns what was counted since the last time, by class.
+func (m *Metrics) take() []*counts {
+	byClass := map[string]*counts{}
+	add := func(class string, was, t *runs.Totals) {
+		if t.Processed() == was.Processed() {
+			return
+		}
+		if byClass[class] == nil {
+			byClass[class] = &counts{class: class}
+		}
+		byClass[class].add(was, t)
+	}
+	for class, t := range m.totals() {
+		was := m.told[class]
+		add(class, &was, &t)
+		m.told[class] = t
+	}
+	m.mu.Lock()
+	named := m.named
 	m.named = nil
+	m.mu.Unlock()
+	for class, t := range named {
+		add(class, new(runs.Totals), t)
+	}
 	return slices.SortedFunc(maps.Values(byClass), func(a, b *counts) int { return cmp.Compare(a.class, b.class) })
 }
 
@@ -152,7 +176,7 @@ type write struct {
 
 func (d Dialects) writes(taken []*counts, now time.Time) (ws []write) {
 	var fields []any
-	add := func(class, metric string, n int64) { fields = append(fields, class+"|"+metric, n) }
+	add := func(class, metric string, n any) { fields = append(fields, class+"|"+metric, n) }
 	for _, c := range taken {
 		add(c.class, "p", c.all)
 		if c.failed > 0 {

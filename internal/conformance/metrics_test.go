@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/runs"
 )
 
 // metricsOf is what a Metrics page shows of a class.
@@ -105,13 +106,12 @@ func TestCheck33KeysFieldsAndBitsAreThoseOf7And8(t *testing.T) {
 	for version, dialect := range map[int]beat.Dialects{7: beat.Dialect7, 8: beat.Dialect8} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			s := newSite(t)
-			m := beat.NewMetrics("vm:1:0123456789ab", dialect)
-			charge := m.Runs("Billing::Charge")
+			m := beat.NewMetrics("vm:1:0123456789ab", dialect, func() map[string]runs.Totals { return nil })
 			for _, ms := range []int{12, 250, 2499} {
-				charge.Timed(time.Duration(ms) * time.Millisecond)
+				m.CountAs("Billing::Charge", runs.Done, time.Duration(ms)*time.Millisecond)
 			}
-			charge.Failed()
-			m.Runs("Broken").Failed()
+			m.CountAs("Billing::Charge", runs.Error, time.Hour)
+			m.CountAs("Broken", runs.Error, time.Hour)
 			s.must(m.Flush(t.Context(), s.rdb, at))
 
 			want := golden(t, fmt.Sprintf("v%d_metrics.txt", version))

@@ -5,7 +5,10 @@ package flight
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,9 +30,9 @@ type Record struct {
 	Class   string    `json:"class,omitempty"`
 	Queue   string    `json:"queue,omitempty"`
 	Capsule string    `json:"capsule,omitempty"`
-	Actor   string    `json:"actor,omitempty"` // path in the tree
-	Text    string    `json:"text,omitempty"`  // the error, the cause: one line, at most 300 bytes
-	Process string    `json:"-"`               // identity; Read sets it
+	Actor   string    `json:"actor,omitempty"`   // path in the tree
+	Text    string    `json:"text,omitempty"`    // the error, the cause: one line, at most 300 bytes
+	Process string    `json:"process,omitempty"` // identity; Read sets it
 }
 
 // The kinds of events. Text says why.
@@ -87,19 +90,74 @@ func Write(ctx context.Context, rdb redis.UniversalClient, identity string, reco
 
 // Read returns the records of a process, the oldest first. What cannot be read is left out.
 func Read(ctx context.Context, rdb redis.UniversalClient, identity string) ([]Record, error) {
-	texts, err := rdb.LRange(ctx, keys.Flight(identity), 0, -1).Result()
-	records := make([]Record, 0, len(texts))
-	for _, text := range texts {
-		var r Record
-		if json.Unmarshal([]byte(text), &r) == nil {
-			r.Process = identity
-			records = append(records, r)
+	return Last(ctx, rdb, Most, identity)
+}
+
+// Last returns at most so many of the last records of each of these processes, in the order of
+// time. What cannot be read is left out.
+func Last(ctx context.Context, rdb redis.UniversalClient, most int64, identities ...string) ([]Record, error) {
+	texts := make([]*redis.StringSliceCmd, len(identities))
+	_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, id := range identities {
+			texts[i] = pipe.LRange(ctx, keys.Flight(id), -most, -1)
+		}
+		return nil
+	})
+	records := []Record{}
+	for i, id := range identities {
+		for _, text := range texts[i].Val() {
+			var r Record
+			if json.Unmarshal([]byte(text), &r) == nil {
+				r.Process = id
+				records = append(records, r)
+			}
 		}
 	}
+	slices.SortStableFunc(records, func(a, b Record) int { return a.At.Compare(b.At) })
 	return records, err
+}
+
+// Latest returns the last records, the newest first: 100 of each process at most, of the 100 that
+// have written last.
+func Latest(ctx context.Context, rdb redis.UniversalClient) ([]Record, error) {
+	const most = 100
+	ids, err := rdb.ZRange(ctx, keys.Flights, -most, -1).Result()
+	if err != nil {
+		return nil, err
+	}
+	all, err := Last(ctx, rdb, most, ids...)
+	slices.Reverse(all)
+	return all, err
 }
 
 // Processes are those that have records, also of the last three days' processes that are gone.
 func Processes(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	return rdb.ZRange(ctx, keys.Flights, 0, -1).Result()
+}
+
+// Since returns the records of all processes whose kind has a text in it, after those that were
+// seen: by process, the time of the last one, which it brings up to date. They are in the order of
+// time.
+func Since(ctx context.Context, rdb redis.UniversalClient, kind string, seen map[string]time.Time) (all []Record, err error) {
+	processes, err := Processes(ctx, rdb)
+	if err != nil {
+		return nil, fmt.Errorf("list the processes with events: %w", err)
+	}
+	for _, id := range processes {
+		records, err := Read(ctx, rdb, id)
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, fmt.Errorf("read the events of %s: %w", id, err)
+		}
+		last := seen[id]
+		for _, r := range records {
+			if r.At.After(last) && strings.Contains(r.Kind, kind) {
+				all = append(all, r)
+			}
+			if r.At.After(seen[id]) {
+				seen[id] = r.At
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Record) int { return a.At.Compare(b.At) })
+	return all, nil
 }

@@ -151,7 +151,7 @@ var scriptTries = map[string]difftest.Try{
 	"inspect/page": func(t *rapid.T) ([]string, []any) {
 		return []string{setA}, []any{
 			rapid.SampledFrom([]string{"up", "down"}).Draw(t, "way"), scores.Draw(t, "score"),
-			rapid.OneOf(rapid.Just(""), members).Draw(t, "member"), rapid.IntRange(1, 4).Draw(t, "n"),
+			rapid.OneOf(rapid.Just(""), rapid.Map(members, func(m string) string { return "=" + m })).Draw(t, "member"), rapid.IntRange(1, 4).Draw(t, "n"),
 		}
 	},
 }

@@ -99,7 +99,7 @@ func TestProcessesOfAUser(t *testing.T) {
 	sleeps.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
 	testkit.Await(t, "nothing is in progress", func() bool { return len(chaos.TakeInventory(t, rdb)) == 0 })
 	chaos.RequireNothingLost(t, chaos.TakeInventory(t, rdb), jids, rec.Done(t), nil)
-	chaos.RequireAtMostRuns(t, rec.Runs(t), 2)
+	chaos.RequireAtMostRuns(t, rec.Runs(t), 3) // the paused one may have taken a job of the dead one before
 	for _, p := range []*chaos.Process{sleeps, lives} {
 		p.Stop(30 * time.Second)
 		if left := procs.Strs(procs.Drain(t, p), "left"); len(left) > 0 {

@@ -17,13 +17,13 @@ import (
 
 // Left is what a process of go-workers or go-workers2 has, or had, in progress of one queue.
 type Left struct {
-	Key     string // of the list
-	Queue   string
-	Process string // its "process" (ProcessID in go-workers2) option
-	Jobs    int64
-	Idle    time.Duration // since the list changed, or was looked at; a hint and no proof of death; -1 unknown
-	State   State
-	Moved   int64 // by Adopt
+	Key     string        `json:"key"` // of the list
+	Queue   string        `json:"queue"`
+	Process string        `json:"process"` // its "process" (ProcessID in go-workers2) option
+	Jobs    int64         `json:"jobs"`
+	Idle    time.Duration `json:"idle_ns"` // since the list changed, or was looked at; a hint and no proof of death; -1 unknown
+	State   State         `json:"state"`
+	Moved   int64         `json:"put_back"` // by Adopt
 }
 
 // State is what is known of the process of a list.

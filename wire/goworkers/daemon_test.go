@@ -137,7 +137,7 @@ func TestRightsOfANamespace(t *testing.T) {
 	server := testkit.NewServer(t)
 	ctx := t.Context()
 	user := []any{
-		"ACL", "SETUSER", "app", "on", ">secret", "+@all", "-@dangerous", "+info", "+client|unblock", "+client|id", "~app:*", "~processes", "~process_cleanup", "~*:*:*", "~troupe:tree:*",
+		"ACL", "SETUSER", "app", "on", ">secret", "+@all", "-@dangerous", "+info", "+client|unblock", "+client|id", "~app:*", "~processes", "~process_cleanup", "~*:*:*", "~troupe:tree:*", "~troupe:pulse:*", "~troupe:pulses",
 		"~troupe:measured:*", "~troupe:requests:*", "~troupe:replies:*", "~troupe:flight:*", "~troupe:flights", "~troupe:probe", "~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 	}
 	if err := server.Client.Do(ctx, user...).Err(); err != nil {

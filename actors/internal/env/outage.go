@@ -28,6 +28,7 @@ type Outage struct {
 	ended bool              // the connections are being closed: errors mean nothing
 	told  bool              // that Redis is away
 	over  time.Time         // when it was last told that Redis is back
+	total time.Duration     // of the outages that are over
 }
 
 const (
@@ -88,6 +89,7 @@ func (o *Outage) OK(part string) {
 		o.back = time.Now()
 	}
 	if len(o.down) == 0 {
+		o.total += o.back.Sub(o.since)
 		if o.told {
 			o.told, o.over = false, time.Now()
 			o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back")
@@ -133,6 +135,30 @@ func (o *Outage) Away() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.down) > 0
+}
+
+// Since is when Redis went away; the zero time if it has not, and after Close.
+func (o *Outage) Since() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.down) == 0 || o.ended {
+		return time.Time{}
+	}
+	return o.since
+}
+
+// Total is how long Redis was away in all: each time from the first failure to the first
+// success.
+func (o *Outage) Total() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case len(o.down) == 0:
+		return o.total
+	case o.back.IsZero():
+		return o.total + time.Since(o.since)
+	}
+	return o.total + o.back.Sub(o.since)
 }
 
 // Close ends the watch.

@@ -11,11 +11,12 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
 )
 
-// Env is what the runs of a capsule share. Its fields do not change, but for the counters.
+// Env is what the runs of a capsule share. Its fields do not change.
 type Env struct {
 	*env.Env
 	Capsule string
@@ -25,6 +26,7 @@ type Env struct {
 	Settler *work.Settler
 	Policy  retry.Policy
 	Metrics *beat.Metrics
+	Traffic *runs.Traffic
 
 	Timestamps      troupe.Timestamps
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive
@@ -38,15 +40,16 @@ type Env struct {
 	Wanted  *atomic.Bool                       // somebody listens to events
 	Publish func(Event)                        // must not block
 
-	Processed, Failed atomic.Uint64 // runs that ended, and those with an error
-	heldBack          atomic.Int64
-	unresponsive      unresponsive
+	heldBack     atomic.Int64
+	unresponsive unresponsive
 }
 
 // Slot is where a run takes place, one of the Concurrency of a capsule.
 type Slot interface {
 	// Path is that of its processor.
 	Path() string
+	// Runs are the counts of what has run there.
+	Runs() *runs.Counts
 	// Finish frees the slot at the end of its run. ack is the run's item if it is to be
 	// acked, crash what its processor crashes of. It tells whether others have run in between.
 	Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool)

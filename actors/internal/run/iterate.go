@@ -189,14 +189,3 @@ func (v *Env) Acked(items []*work.Item) {
 		}
 	})
 }
-
-// isInterrupted tells whether a run has ended to go on later. The errors of the
-// chain are user code; one that panics says no.
-func isInterrupted(err error) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false
-		}
-	}()
-	return errors.Is(err, troupe.ErrInterrupted)
-}

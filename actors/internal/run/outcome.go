@@ -10,10 +10,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/outcome"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -37,15 +37,10 @@ func (r *Run) decide() {
 		return
 	}
 	parked := outcome.IsPark(r.err)
-	interrupted := !parked && isInterrupted(r.err)
-	if !parked {
-		r.measure(r.err == nil || interrupted)
-		r.env.Processed.Add(1)
-		if r.err != nil {
-			r.env.Failed.Add(1)
-		}
-	}
-	if !r.env.Ledger.Take(r.w) {
+	interrupted := !parked && outcome.IsInterrupted(r.err)
+	mine := r.env.Ledger.Take(r.w)
+	r.count(r.outcome(parked, interrupted), !mine)
+	if !mine {
 		r.publish(Late, time.Time{})
 		joblog.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
 		return
@@ -120,26 +115,33 @@ func (r *Run) fail() {
 	r.failed(dec)
 }
 
-// measure counts the run for the Metrics page: with its time if it is timed (a
-// success, or interrupted to go on later), else as a failure. A class without a
-// handler is not counted, as in Sidekiq.
-func (r *Run) measure(timed bool) {
-	if r.handler == nil {
-		return
+// outcome is how the run has ended.
+func (r *Run) outcome(parked, interrupted bool) runs.Outcome {
+	switch {
+	case parked:
+		return runs.Parked
+	case interrupted:
+		return runs.Interrupted
+	case r.err == nil:
+		return runs.Done
+	case r.crash != nil:
+		return runs.Panic
 	}
-	count := func(runs *beat.Runs) {
-		if timed {
-			runs.Timed(r.elapsed)
-		} else {
-			runs.Failed()
+	return runs.Error
+}
+
+// count counts the run. late tells that the job's outcome was decided elsewhere.
+func (r *Run) count(o runs.Outcome, late bool) {
+	class := 0 // Sidekiq's page does not show a class without a handler
+	if h := r.handler; h != nil {
+		class = h.index
+		// It shows what is wrapped, also by a wrapper that has a handler itself.
+		if r.wrapped != "" && r.wrapped != h.name {
+			r.env.Metrics.CountAs(r.wrapped, o, r.elapsed)
+			class++
 		}
 	}
-	// The page shows what is wrapped, also by a wrapper that has a handler itself.
-	if r.wrapped != "" && r.wrapped != r.handler.name {
-		r.env.Metrics.CountAs(r.wrapped, count)
-		return
-	}
-	count(r.handler.runs)
+	r.slot.Runs().Count(class, o, late, r.elapsed)
 }
 
 // untouched tells whether the payload that the user's code was given is as it was

@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblimits"
 	"github.com/troupehq/troupe/internal/notajob"
@@ -26,15 +25,15 @@ type Class struct {
 	handler  troupe.Handler
 	options  troupe.Options
 	iterable bool
-	runs     *beat.Runs // nil if there are no metrics
+	index    int // of its runs in runs.Counts; the next one is of those in which it is a wrapper
 }
 
 // Classes are the handlers of registry with mw around them, by class.
-func Classes(registry *troupe.Registry, metrics *beat.Metrics, mw ...troupe.Middleware) map[string]*Class {
+func Classes(registry *troupe.Registry, mw ...troupe.Middleware) map[string]*Class {
 	classes := map[string]*Class{}
-	for _, name := range registry.Classes() {
+	for i, name := range registry.Classes() {
 		h, _ := registry.Lookup(name)
-		classes[name] = &Class{name: name, handler: h.Chain(mw...), options: h.Options, iterable: h.Iterable, runs: metrics.Runs(name)}
+		classes[name] = &Class{name: name, handler: h.Chain(mw...), options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
 	}
 	return classes
 }
@@ -209,6 +208,11 @@ func (r *Run) perform() {
 	if !r.env.Ledger.IsOpen(r.w) { // taken from us between fetch and start
 		r.payload = nil
 		return
+	}
+	if r.w.Sampled {
+		if pushed, ok := p.Time("enqueued_at"); ok {
+			r.env.Traffic.Waited(r.w.Unit.Queue, r.started.Sub(pushed))
+		}
 	}
 	if check := r.wire.Check; check != nil {
 		if err := check(p, r.started); err != nil {

@@ -139,6 +139,13 @@ func (v *Env) Unresponsive() (jobs []Trouble, replaced []*work.Item) {
 	return jobs, replaced
 }
 
+// CountUnresponsive is how many jobs are unresponsive.
+func (v *Env) CountUnresponsive() int {
+	v.unresponsive.mu.Lock()
+	defer v.unresponsive.mu.Unlock()
+	return len(v.unresponsive.jobs)
+}
+
 // The goroutine of a slot has a label in profiles by which its stack is found.
 const slotLabel = "troupe"
 

@@ -35,6 +35,7 @@ func (i *invoker) InvokeSystemMessage(message any) {
 // InvokeUserMessage tells of a panic that comes too late for its actor: the library
 // drops what a stopped actor is sent.
 func (i *invoker) InvokeUserMessage(message any) {
+	i.node.moves()
 	if m, ok := message.(Crash); ok && i.node.snapshotState() == Stopped {
 		i.node.proxy.s.logPanic(i.node.path, "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.Reason, nil))
 		return

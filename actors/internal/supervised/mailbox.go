@@ -61,6 +61,9 @@ func (t turns) Schedule(f func()) {
 
 // PostUserMessage implements actor.Mailbox.
 func (m *Mailbox) PostUserMessage(message any) {
+	if m.depth() == 0 {
+		m.node.moves()
+	}
 	if m.open.Load() || !m.hold(post{message, false}) {
 		m.Mailbox.PostUserMessage(message)
 	}
@@ -145,7 +148,7 @@ func (m *Mailbox) holdBack() {
 	m.gated.Store(true)
 	m.open.Store(false)
 	m.mu.Unlock()
-	m.pause(m.node.instance(), true)
+	m.pause(m.node.gateMoved(), true)
 }
 
 func (m *Mailbox) letPass() {
@@ -155,7 +158,7 @@ func (m *Mailbox) letPass() {
 		m.flush()
 	} // else Start does
 	m.mu.Unlock()
-	m.pause(m.node.instance(), false)
+	m.pause(m.node.gateMoved(), false)
 }
 
 // pause tells an actor that owns a goroutine that it gets no messages from now on, or

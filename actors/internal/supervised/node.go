@@ -2,6 +2,7 @@ package supervised
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -42,6 +43,9 @@ type node struct {
 	stuck       time.Time // its strategy has not returned since then
 	stuckIn     string    // that strategy
 	told        bool      // what was decided about its last failure was published
+	kept        time.Time // it gets no messages since then: held or suspended
+
+	moved atomic.Int64 // when its mailbox has moved last, since the system began: see moves
 }
 
 // Props makes actors without children.
@@ -136,6 +140,7 @@ func (c *node) born() uint64 {
 func (c *node) suspend(on bool) {
 	c.mu.Lock()
 	c.box.suspended.Store(on)
+	c.keeps()
 	inner := c.inner
 	resumed := !on && c.state == Crashed
 	if resumed {

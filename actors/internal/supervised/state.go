@@ -62,7 +62,7 @@ type Row struct {
 	Path, Role, Capsule string
 	State               State
 	Note                string // more about the state, in words
-	Restarts            int
+	Restarts, Failures  int
 	LastFailure         string
 	Depth               int           // user messages that wait
 	For                 time.Duration // in this state
@@ -73,7 +73,7 @@ func (s *System) Snapshot(now time.Time) []Row {
 	var out []Row
 	for _, c := range s.all() {
 		c.mu.Lock()
-		r := Row{Path: c.path, Role: c.role, Capsule: c.capsule, Restarts: c.restarts, For: now.Sub(c.since)}
+		r := Row{Path: c.path, Role: c.role, Capsule: c.capsule, Restarts: c.restarts, Failures: c.failures, For: now.Sub(c.since)}
 		if c.lastFailure != nil {
 			r.LastFailure = cut.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
 		}

@@ -27,6 +27,7 @@ type System struct {
 	identity string // of the process, for simulations
 	root     string // path of the actor that supervises all others
 	publish  func(Event)
+	began    time.Time
 	actors   atomic.Pointer[actor.ActorSystem] // nil before Begin
 	epochs   atomic.Uint64
 
@@ -40,7 +41,7 @@ type System struct {
 // called from any goroutine.
 func New(log zerolog.Logger, identity, root string, publish func(Event)) *System {
 	return &System{
-		Goroutines: NewTracker(), log: log, identity: identity, root: root, publish: publish, nodes: map[string]*node{},
+		Goroutines: NewTracker(), log: log, identity: identity, root: root, publish: publish, began: time.Now(), nodes: map[string]*node{},
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 type Item struct {
 	Unit    fetch.Unit
 	Fetched time.Time
-	Job     Job // does not change
+	Job     Job  // does not change
+	Sampled bool // how long it has waited is counted
 
 	ByItself atomic.Bool // it ended, and its own outcome is what gets settled; false again if that is refused
 	Again    atomic.Bool // it was interrupted, and goes on in another run

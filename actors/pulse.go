@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/pulse"
+)
+
+const (
+	pulseCapsules = 10 // that a pulse tells one by one; the last is all others
+	pulseQueues   = 16 // that a pulse counts; with more it counts none
+	pulseText     = 120
+)
+
+// pulse sums up the tree for views of a whole fleet.
+func (d *Daemon) pulse(t Tree, now time.Time) pulse.Pulse {
+	p := pulse.Pulse{
+		At: float64(now.UnixMilli()) / 1e3, Version: Version, Tag: cut.Text(d.cfg.Tag), Phase: d.phaseName(),
+		Actors: map[string]string{}, Fencings: d.Stats().Fencings,
+	}
+	p.Recent, p.Failure = d.events.recorder.recent(now)
+	p.Failure = firstLine(p.Failure, pulseText)
+	taken := map[string]uint64{}
+	for _, c := range d.capsules {
+		found, _, _ := c.traffic.Read()
+		for _, q := range found {
+			taken[q.Name] += q.Fetched
+		}
+	}
+	if len(taken) <= pulseQueues {
+		p.Taken = taken
+	}
+	at := map[string]*pulse.Capsule{}
+	for _, c := range d.capsules[:min(len(d.capsules), pulseCapsules)] {
+		p.Capsules = append(p.Capsules, pulse.Capsule{Name: cut.Text(c.cfg.Name)})
+	}
+	for i, c := range d.capsules {
+		at[c.cfg.Name] = &p.Capsules[min(i, pulseCapsules-1)]
+	}
+	for _, n := range t {
+		p.Restarts += n.Restarts
+		p.Unresponsive += len(n.Unresponsive)
+		if n.Job != nil && !n.Job.Started.IsZero() {
+			if began := float64(n.Job.Started.UnixMilli()) / 1e3; p.Oldest == 0 || began < p.Oldest {
+				p.Oldest = began
+			}
+		}
+		if n.Role != "processor" {
+			if n.State != StateRunning && n.State != StateStarting { // if it stays so, /livez says it after a minute
+				p.Actors[strings.TrimPrefix(n.Path, launcherName+"/")] = string(n.State)
+			}
+			continue
+		}
+		count(at[n.Capsule], n.State)
+	}
+	return p
+}
+
+// count counts a processor by its state.
+func count(c *pulse.Capsule, s State) {
+	switch s {
+	case StateBusy:
+		c.Busy++
+	case StateRunning, StateIdle, StateStarting:
+		c.Idle++
+	case StateHeld, StateSuspended:
+		c.Held++
+	case StateStopping, StateStopped:
+		c.Stopped++
+	case StateCrashed, StateRestarting:
+		c.Down++
+	}
+}
+
+// phaseName is what the daemon does, in a word.
+func (d *Daemon) phaseName() string {
+	switch {
+	case d.phase() >= phaseStopping:
+		return "stopping"
+	case d.quieting.Load() || d.allQuiet():
+		return "quiet"
+	}
+	return "running"
+}

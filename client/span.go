@@ -1,0 +1,30 @@
+package client
+
+import "github.com/troupehq/troupe/internal/pushspan"
+
+func init() {
+	pushspan.Set = func(c any, begin pushspan.Begin) { c.(*Client).spans = begin }
+}
+
+// mark adds the fields of the span s to a job of its call, unless the options o have set one
+// of them.
+func (d *draft) mark(s *pushspan.Span, o *options, class string) {
+	if s == nil {
+		return
+	}
+	if s.Jobs++; s.Jobs == 1 {
+		s.Queue, s.Class = o.queue, class
+	}
+	if s.Queue != o.queue {
+		s.Queue = ""
+	}
+	if s.Class != class {
+		s.Class = ""
+	}
+	for _, f := range o.fields {
+		if _, own := s.Fields.Get(f.key); own {
+			return
+		}
+	}
+	d.raw = append(d.raw, s.Text...)
+}
