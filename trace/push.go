@@ -1,0 +1,67 @@
+package trace
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/pushspan"
+)
+
+// Client returns the option with which a client traces its pushes. Each call that pushes,
+// a bulk push as well, gets one span, from its beginning until Redis has answered, and its
+// jobs carry the context of that span. It is current in the context of client middleware.
+//
+// All this only if the context of the call has a sampled span. Else there is no span, no
+// allocation, and the job has the bytes that it has without this option.
+//
+// A job that carries a context already keeps it, be it pushed by PushPayload or with
+// client.Set. The span of PushPayload then has a link to that context. The poller of the daemon
+// and package inspect push jobs on as they are, without a span.
+func Client(c Config) client.ClientOption {
+	t := newTracer(c)
+	return func(c *client.Client) { pushspan.Set(c, t.begin) }
+}
+
+// begin begins the span of a call that pushes.
+func (t *tracer) begin(ctx context.Context, call pushspan.Call) (context.Context, *pushspan.Span) {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ctx, nil
+	}
+	s := &pushspan.Span{Call: call}
+	options, fields := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}, &s.Fields
+	if p := call.Payload; p != nil {
+		call.Class, fields = classOf(p), p
+		if kept := trace.SpanContextFromContext(t.Extract(context.Background(), carrier{p})); kept.IsValid() {
+			options, fields = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(trace.Link{SpanContext: kept})}, nil
+		}
+	}
+	attributes := t.names.of(t.names.pushes, call.Queue, call.Class)
+	if call.JID != "" {
+		attributes = append(attributes, t.names.message.String(call.JID))
+	}
+	own, span := t.Start(ctx, t.names.span(t.names.push, call.Queue), append(options, trace.WithAttributes(attributes...))...)
+	if !span.SpanContext().IsSampled() {
+		span.End()
+		return ctx, nil
+	}
+	if fields != nil {
+		t.Inject(own, carrier{fields})
+	}
+	if text := s.Fields.Bytes(); len(text) > len("{}") {
+		s.Text = append([]byte{','}, text[1:len(text)-1]...)
+	}
+	s.Finish = func(s *pushspan.Span, err error) {
+		if s.Bulk {
+			span.SetName(t.names.span(t.names.push, s.Queue))
+			span.SetAttributes(t.names.of([]attribute.KeyValue{attribute.Int("messaging.batch.message_count", s.Jobs)}, s.Queue, s.Class)...)
+		}
+		if err != nil {
+			fail(span, err)
+		}
+		span.End()
+	}
+	return own, s
+}
