@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keyspace"
 	"github.com/troupehq/troupe/wire/goworkers"
@@ -28,7 +28,7 @@ func adoptCommand() *cobra.Command {
 
 func adoptGoWorkersCommand() *cobra.Command {
 	var a goworkers.Adoption
-	var url string
+	var flags cli.Flags
 	cmd := &cobra.Command{
 		Use:   "go-workers",
 		Short: "Put back what dead processes of go-workers or go-workers2 had in progress",
@@ -45,7 +45,12 @@ It may be repeated, and broken off, at any time.`,
 		Example: "  troupe adopt go-workers --namespace app --dry-run\n  troupe adopt go-workers --namespace app --process web-1 --process web-2",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRedis(url, func(rdb redis.UniversalClient) error { return adopt(cmd.Context(), cmd.OutOrStdout(), rdb, a) })
+			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
+				if err := s.Change("adopting jobs"); err != nil && !a.DryRun {
+					return err
+				}
+				return adopt(ctx, s, a)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -54,34 +59,34 @@ It may be repeated, and broken off, at any time.`,
 	f.StringArrayVar(&a.Processes, "process", nil, "a process that is dead; may be repeated")
 	f.Var(durationFlag{&a.TTL}, "ttl", "the age of the last heartbeat from which a process is dead, 60 s if not set")
 	f.BoolVar(&a.DryRun, "dry-run", false, "show what is in progress, and do nothing")
-	redisFlag(cmd, &url)
+	flags.Add(cmd)
 	return cmd
 }
 
-func adopt(ctx context.Context, out io.Writer, rdb redis.UniversalClient, a goworkers.Adoption) error {
-	lists, err := goworkers.Adopt(ctx, rdb, a)
-	if len(lists) == 0 && err == nil {
-		_, err = fmt.Fprintln(out, "nothing is in progress")
-		return err
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "QUEUE\tJOBS\tIDLE\tPROCESS\tSTATE\tPUT BACK")
+func adopt(ctx context.Context, s *cli.Session, a goworkers.Adoption) error {
+	lists, err := goworkers.Adopt(ctx, s.Redis, a)
 	var moved int64
 	for _, l := range lists {
-		idle := "unknown"
-		if l.Idle >= 0 {
-			idle = l.Idle.Round(time.Second).String()
-		}
 		moved += l.Moved
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\n", cut.Text(l.Queue), l.Jobs, idle, cut.Text(l.Process), l.State, l.Moved)
 	}
-	if ferr := t.Flush(); err == nil {
-		err = ferr
+	text := "put back " + cut.Count(moved, "job")
+	if len(lists) == 0 {
+		text = "nothing is in progress"
+	} else if rows := cli.Rows(s, "QUEUE JOBS IDLE PROCESS STATE PUT-BACK", "", lists, cells); err == nil {
+		err = rows
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(out, "put back %d jobs\n", moved)
+	if err == nil && !s.JSON {
+		_, err = fmt.Fprintln(s.Out, text)
 	}
 	return err
+}
+
+func cells(l goworkers.Left) []string {
+	idle := "unknown"
+	if l.Idle >= 0 {
+		idle = l.Idle.Round(time.Second).String()
+	}
+	return []string{cut.Text(l.Queue), strconv.FormatInt(l.Jobs, 10), idle, cut.Text(l.Process), string(l.State), strconv.FormatInt(l.Moved, 10)}
 }
 
 // namespaceFlag is for commands that look at what troupe itself has in progress.

@@ -32,7 +32,7 @@ separated by tabs, without one; with --json an object, or one a line for a list.
 | 0 | done |
 | 1 | a bad flag, no Redis |
 | 2 | nothing found |
-| 3 | partly done |
+| 3 | partly done, or unhealthy |
 | 4 | refused |
 | 70 | troupe run: the supervision tree has given up |
 | 130 | interrupted |

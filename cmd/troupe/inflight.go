@@ -3,35 +3,29 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // inflight is one call of the command.
 type inflight struct {
-	redis, queue, process string
-	namespace             string
-	older                 time.Duration
-	jobs, json            bool
-	out, errOut           io.Writer
+	*cli.Session
+	queue, process, namespace string
+	older                     time.Duration
+	jobs                      bool
 }
 
 func inflightCommand() *cobra.Command {
 	var c inflight
+	var flags cli.Flags
 	cmd := &cobra.Command{
 		Use:   "inflight",
 		Short: "Show what is in progress",
@@ -47,10 +41,10 @@ since the fetch, of a waiting list the time since the push of its oldest job.`,
   troupe inflight --json | jq 'select(.orphan)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return withRedis(c.redis, func(rdb redis.UniversalClient) error {
-				inNamespace(rdb, c.namespace)
-				return c.run(cmd.Context(), inspect.New(rdb))
+			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
+				inNamespace(s.Redis, c.namespace)
+				c.Session = s
+				return c.run(ctx)
 			})
 		},
 	}
@@ -60,32 +54,9 @@ since the fetch, of a waiting list the time since the push of its oldest job.`,
 	f.Var(wordFlag{&c.process, "IDENTITY"}, "process", "only jobs of this process")
 	f.Var(durationFlag{&c.older}, "older", "only what was taken so long ago, like 90 or 2h")
 	f.BoolVar(&c.jobs, "jobs", false, "show each job")
-	f.BoolVar(&c.json, "json", false, "print a JSON object a line")
 	namespaceFlag(cmd, &c.namespace)
-	redisFlag(cmd, &c.redis)
+	flags.Add(cmd)
 	return cmd
-}
-
-func redisFlag(cmd *cobra.Command, url *string) {
-	cmd.Flags().Var(wordFlag{url, "URL"}, "redis", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
-}
-
-// withRedis runs fn with a client of the Redis that is meant.
-func withRedis(given string, fn func(redis.UniversalClient) error) error {
-	url, err := config.RedisURL(given, os.Getenv)
-	if err != nil {
-		return err
-	}
-	redis.SetLogger(driverLog{zerolog.Nop()}) // the errors say it all
-	rdb, err := redisconn.FromURL(url, redisconn.Need{})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rdb.Close() }()
-	if err := fn(rdb); err != nil {
-		return fmt.Errorf("%w (redis %s)", err, redisconn.Mask(url))
-	}
-	return nil
 }
 
 // entry is a list, or with --jobs a job, as it is printed.
@@ -155,59 +126,58 @@ func (c *inflight) wants(claim *inspect.Claim, now time.Time) bool {
 		(c.older == 0 || !claim.Since.IsZero() && now.Sub(claim.Since) >= c.older)
 }
 
-func (c *inflight) run(ctx context.Context, i *inspect.Inspector) error {
-	now := time.Now()
-	var err error
+func (c *inflight) run(ctx context.Context) error {
+	show := c.showLists
 	if c.jobs {
-		err = c.showJobs(ctx, i, now)
-	} else {
-		err = c.showLists(ctx, i, now)
+		show = c.showJobs
 	}
-	if err != nil {
+	if err := show(ctx, time.Now()); err != nil {
 		return err
 	}
-	return leftAlone(ctx, i, c.errOut)
+	return leftAlone(ctx, c.Session)
 }
 
 // showLists prints a line for each list.
-func (c *inflight) showLists(ctx context.Context, i *inspect.Inspector, now time.Time) error {
+func (c *inflight) showLists(ctx context.Context, now time.Time) error {
 	var entries []entry
-	for claim, err := range i.Claims(ctx) {
+	var total, orphans int64
+	for claim, err := range c.Inspector.Claims(ctx) {
 		if err != nil {
 			return err
 		}
-		if c.wants(claim, now) {
-			e := newEntry(claim, now)
-			e.Jobs = claim.Size
-			entries = append(entries, e)
+		if !c.wants(claim, now) {
+			continue
+		}
+		e := newEntry(claim, now)
+		e.Jobs = claim.Size
+		entries = append(entries, e)
+		if total += e.Jobs; e.Orphan {
+			orphans += e.Jobs
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(b.Age, a.Age), cmp.Compare(a.Fetcher, b.Fetcher))
 	})
-	if c.json {
-		return c.printJSON(entries...)
-	}
 	if len(entries) == 0 {
-		_, err := fmt.Fprintln(c.out, "nothing is in progress")
+		if c.JSON {
+			return nil
+		}
+		_, err := fmt.Fprintln(c.Out, "nothing is in progress")
 		return err
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "QUEUE\tJOBS\tAGE\tLEASE\tPROCESS\tCAPSULE\tLIST") // Flush tells
-	var total, orphans int64
-	for _, e := range entries {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", e.queue(), e.Jobs, e.age(), e.lease(), e.Process, e.Capsule, e.List)
-		if total += e.Jobs; e.Orphan {
-			orphans += e.Jobs
-		}
+	if err := cli.Rows(c.Session, "QUEUE JOBS AGE LEASE PROCESS CAPSULE LIST", "", entries, func(e entry) []string {
+		return []string{e.queue(), strconv.FormatInt(e.Jobs, 10), e.age(), e.lease(), e.Process, e.Capsule, e.List}
+	}); err != nil || !c.Terminal || c.JSON {
+		return err
 	}
-	_, _ = fmt.Fprintf(w, "%d in progress, %d of a process that is dead\n", total, orphans)
-	return w.Flush()
+	_, err := fmt.Fprintf(c.Out, "%d in progress, %d of a process that is dead\n", total, orphans)
+	return err
 }
 
 // showJobs prints a line for each job, as they are read.
-func (c *inflight) showJobs(ctx context.Context, i *inspect.Inspector, now time.Time) error {
-	for claim, err := range i.Claims(ctx) {
+func (c *inflight) showJobs(ctx context.Context, now time.Time) error {
+	t := c.Table("JID", "CLASS", "QUEUE", "AGE", "LEASE", "FETCHER")
+	for claim, err := range c.Inspector.Claims(ctx) {
 		if err != nil {
 			return err
 		}
@@ -220,39 +190,29 @@ func (c *inflight) showJobs(ctx context.Context, i *inspect.Inspector, now time.
 				return err
 			}
 			e.JID, e.Class = job.JID, job.Payload.Class()
-			if c.json {
-				err = c.printJSON(e)
-			} else {
-				_, err = fmt.Fprintf(c.out, "%s %s queue %s, %s, %s, lease %s\n", cut.Text(e.JID), cut.Text(e.Class), e.queue(), e.age(), e.Fetcher, e.lease())
-			}
-			if err != nil {
+			if !c.JSON {
+				t.Row(cut.Text(e.JID), cut.Text(e.Class), e.queue(), e.age(), e.lease(), e.Fetcher)
+			} else if err := c.PrintJSON(&e); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-func (c *inflight) printJSON(entries ...entry) error {
-	enc := json.NewEncoder(c.out)
-	for i := range entries {
-		if err := enc.Encode(&entries[i]); err != nil {
-			return err
-		}
+	if c.JSON {
+		return nil
 	}
-	return nil
+	return t.Flush()
 }
 
 // leftAlone tells what this version does not read.
-func leftAlone(ctx context.Context, i *inspect.Inspector, out io.Writer) error {
-	fetchers, err := i.Fetchers(ctx)
+func leftAlone(ctx context.Context, s *cli.Session) error {
+	fetchers, err := s.Inspector.Fetchers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, f := range fetchers {
 		if f.Unknown != "" {
-			_, _ = fmt.Fprintf(out, "troupe: warning: another version of troupe has written %s of %s; its jobs are not shown and are left alone, only that version puts them back\n",
-				cut.Text(f.Unknown), f.ID)
+			_, _ = fmt.Fprintf(s.Err, "troupe: warning: another version of troupe has written %s of %s; its jobs are not shown and are left alone, only that version puts them back\n",
+				cli.Line(cut.Text(f.Unknown)), cli.Line(f.ID))
 		}
 	}
 	return nil

@@ -15,14 +15,22 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/internal/cli"
 )
 
-func main() { os.Exit(execute(context.Background(), os.Args[1:])) }
+func main() {
+	redis.SetLogger(driverLog{zerolog.Nop()}) // the errors say it all; run sets its own
+	os.Exit(execute(context.Background(), rootCommand(), os.Args[1:]))
+}
 
 // execute runs one command line and returns the exit code. What is wrong with it
 // goes to stderr, each line beginning with the program's name.
-func execute(ctx context.Context, args []string) int {
-	root := rootCommand()
+func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -34,7 +42,7 @@ func execute(ctx context.Context, args []string) int {
 	}
 	if text := err.Error(); text != "" {
 		for line := range strings.Lines(text) {
-			fmt.Fprintln(os.Stderr, "troupe: "+strings.TrimRight(line, "\n"))
+			_, _ = fmt.Fprintln(root.ErrOrStderr(), "troupe: "+cli.Line(strings.TrimRight(line, "\n")))
 		}
 	}
 	return code

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,13 +20,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"troupe": main})
+	redis.SetLogger(driverLog{zerolog.Nop()})
+	testscript.Main(m, map[string]func(){"troupe": main, "get": get})
 }
 
 // Each script of testdata/script has a clean database of a real Redis, in
@@ -33,6 +38,9 @@ func TestMain(m *testing.M) {
 //	redis COMMAND ARG…            a Redis command; its reply is the standard output
 //	await REGEXP COMMAND ARG…     repeats one until its reply matches
 //	until REGEXP PROGRAM ARG…     repeats a program until its output matches
+//	exec get URL                  prints the status and the body of an HTTP reply
+//	port VARIABLE                 sets the variable to the number of a free port
+//	like stdout|stderr FILE       compares the last output with a file, line by line, see pattern
 //	signal NAME                   sends a signal to the daemons in the background
 //	oldredis VARIABLE             starts what looks like Redis 5 and sets the variable to its URL
 //	hooks VARIABLE                starts an HTTP server for jobs and sets the variable to its URL
@@ -45,11 +53,12 @@ func TestScripts(t *testing.T) {
 			rdb, url := redistest.New(t)
 			env.Values["redis"] = rdb
 			env.Setenv("REDIS_URL", url)
+			env.Setenv("SOON", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)) // a beat that does not grow old
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code, "redis": redisCommand, "await": await, "until": until, "signal": signal, "oldredis": oldRedis,
-			"hooks": hooks,
+			"code": code, "redis": redisCommand, "await": await, "until": until, "like": like, "signal": signal, "oldredis": oldRedis,
+			"hooks": hooks, "port": port,
 		},
 	})
 }
@@ -116,11 +125,52 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...)
-		switch out := ts.ReadFile("stdout"); {
+		switch out := ts.ReadFile("stdout") + ts.ReadFile("stderr"); {
 		case re.MatchString(out):
 			return
 		case time.Now().After(deadline):
 			ts.Fatalf("%v does not say %q, but %q", args[1:], args[0], out)
+		}
+	}
+}
+
+// get is a program of its own: "until" runs it, too.
+func get() {
+	reply, err := http.Get(os.Args[1])
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	fmt.Println(reply.StatusCode)
+	_, _ = io.Copy(os.Stdout, reply.Body)
+}
+
+func port(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	_, number, _ := net.SplitHostPort(l.Addr().String())
+	ts.Setenv(args[0], number)
+	ts.Check(l.Close())
+}
+
+// places are what a line of a file for like may have for a text that is another one each time.
+var places = strings.NewReplacer(
+	"<AGO>", `\d+[smhd]`, "<SPAN>", `(?:\d+h)?(?:\d+m)?[\d.]+m?s`, "<TIME>", `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`, "<ID>", `[^\s:]+:\d+:[0-9a-f]{12}`,
+	"<JID>", `[0-9a-f]{24}`, "<N>", `\d+(?:\.\d+)?`, "<ANY>", `.*`, "…", `.*`,
+)
+
+// pattern matches a line with places.
+func pattern(line string) *regexp.Regexp {
+	return regexp.MustCompile("^" + places.Replace(regexp.QuoteMeta(line)) + "$")
+}
+
+func like(ts *testscript.TestScript, _ bool, args []string) {
+	got := strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n")
+	want := strings.Split(strings.TrimSuffix(ts.ReadFile(args[1]), "\n"), "\n")
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || !pattern(want[i]).MatchString(got[i]) {
+			ts.Fatalf("%s is\n%s\nexpected %s, which differs in line %d:\n%s", args[0], strings.Join(got, "\n"), args[1], i+1, strings.Join(want[min(i, len(want)):], "\n"))
 		}
 	}
 }

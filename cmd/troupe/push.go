@@ -15,8 +15,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe"
@@ -155,7 +153,6 @@ func (p *push) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	redis.SetLogger(driverLog{zerolog.Nop()}) // the error of the push says it all
 	rdb, err := redisconn.FromURL(url, redisconn.Need{})
 	if err != nil {
 		return err

@@ -4,36 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 )
 
 // rescueCall is one call of the command.
 type rescueCall struct {
-	redis        string
+	*cli.Session
 	namespace    string
 	dryRun, wait bool
-	out, errOut  io.Writer
 
-	inspector *inspect.Inspector
-	rescuer   rescue.Rescuer
-	queues    []string // of all fetchers that were seen
-	unknown   bool     // there are some of another version: they may live
+	rescuer rescue.Rescuer
+	queues  []string // of all fetchers that were seen
+	unknown bool     // there are some of another version: they may live
 }
 
 func rescueCommand() *cobra.Command {
 	var c rescueCall
+	var flags cli.Flags
 	cmd := &cobra.Command{
 		Use:   "rescue",
 		Short: "Put back what dead processes had in progress",
@@ -52,14 +51,16 @@ It may be repeated, and broken off, at any time.`,
 		Example: "  troupe rescue --dry-run\n  troupe rescue --wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.out, c.errOut = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return withRedis(c.redis, func(rdb redis.UniversalClient) (err error) {
-				inNamespace(rdb, c.namespace)
-				c.inspector = inspect.New(rdb)
-				if c.rescuer, err = rescue.New(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}); err != nil {
+			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) (err error) {
+				if err := s.Change("rescuing"); err != nil && !c.dryRun {
 					return err
 				}
-				return c.run(cmd.Context())
+				inNamespace(s.Redis, c.namespace)
+				c.Session = s
+				if c.rescuer, err = rescue.New(rescue.Config{Redis: s.Redis, Logger: zerolog.Nop()}); err != nil {
+					return err
+				}
+				return c.run(ctx)
 			})
 		},
 	}
@@ -68,7 +69,7 @@ It may be repeated, and broken off, at any time.`,
 	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would be done, and do nothing")
 	f.BoolVar(&c.wait, "wait", false, "wait until the leases of the others are over")
 	namespaceFlag(cmd, &c.namespace)
-	redisFlag(cmd, &c.redis)
+	flags.Add(cmd)
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "wait")
 	return cmd
 }
@@ -79,10 +80,10 @@ const (
 )
 
 func (c *rescueCall) run(ctx context.Context) error {
-	if err := leftAlone(ctx, c.inspector, c.errOut); err != nil {
+	if err := leftAlone(ctx, c.Session); err != nil {
 		return err
 	}
-	told := make(map[string]bool) // that they live
+	seen := make(map[string]bool) // that they live
 	for tries := 0; ; {
 		dead, live, err := c.look(ctx)
 		if err != nil {
@@ -108,9 +109,9 @@ func (c *rescueCall) run(ctx context.Context) error {
 		}
 		tries = 0
 		for _, f := range live {
-			if !told[f.ID] {
-				told[f.ID] = true
-				c.say("%s: %s", f.ID, lives(f))
+			if !seen[f.ID] {
+				seen[f.ID] = true
+				c.lives(f)
 			}
 		}
 		switch {
@@ -127,7 +128,7 @@ func (c *rescueCall) run(ctx context.Context) error {
 
 // look tells who is dead, and who lives, the one whose lease ends next first.
 func (c *rescueCall) look(ctx context.Context) (dead, live []*inspect.Fetcher, err error) {
-	fetchers, err := c.inspector.Fetchers(ctx)
+	fetchers, err := c.Inspector.Fetchers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,8 +149,9 @@ func (c *rescueCall) look(ctx context.Context) (dead, live []*inspect.Fetcher, e
 	return dead, live, nil
 }
 
-func lives(f *inspect.Fetcher) string {
-	return fmt.Sprintf("%s in progress, its lease runs for another %s", jobs(int(f.Size)), short(f.Lease))
+func (c *rescueCall) lives(f *inspect.Fetcher) {
+	c.say(told{From: f.ID, State: "lives", Jobs: int(f.Size), Lease: f.Lease.Seconds()},
+		"%s in progress, its lease runs for another %s", cut.Count(f.Size, "job"), short(f.Lease))
 }
 
 // putBack makes a round; again if somebody else was at work.
@@ -161,7 +163,7 @@ func (c *rescueCall) putBack(ctx context.Context, dead []*inspect.Fetcher) (agai
 	done, err := c.rescuer.RescueOnly(ctx, ids...)
 	for _, from := range done.Details {
 		if total := sum(from.Queues); total > 0 || from.Done {
-			c.say("%s: put back %s", from.ID, counts(total, from.Queues))
+			c.say(told{From: from.ID, State: "put back", Jobs: total, Queues: from.Queues}, "put back %s", counts(total, from.Queues))
 		}
 	}
 	if errors.Is(err, rescue.ErrBusy) {
@@ -174,7 +176,7 @@ func (c *rescueCall) putBack(ctx context.Context, dead []*inspect.Fetcher) (agai
 func (c *rescueCall) suspects(ctx context.Context) error {
 	returned, err := c.rescuer.ReturnSuspects(ctx, c.queues...)
 	if total := sum(returned); total > 0 {
-		c.say("suspects: put back %s", counts(total, returned))
+		c.say(told{From: "suspects", State: "put back", Jobs: total, Queues: returned}, "put back %s", counts(total, returned))
 	}
 	return err
 }
@@ -182,15 +184,15 @@ func (c *rescueCall) suspects(ctx context.Context) error {
 // tell is the dry run.
 func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
-		c.say("%s: would put back %s", f.ID, jobs(int(f.Size)))
+		c.say(told{From: f.ID, State: "would put back", Jobs: int(f.Size)}, "would put back %s", cut.Count(f.Size, "job"))
 	}
 	for _, f := range live {
-		c.say("%s: %s", f.ID, lives(f))
+		c.lives(f)
 	}
 	if len(live) > 0 || c.unknown {
 		return nil
 	}
-	known, err := c.inspector.Queues(ctx)
+	known, err := c.Inspector.Queues(ctx)
 	if err != nil {
 		return err
 	}
@@ -200,18 +202,33 @@ func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) er
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		suspects, err := c.inspector.Queue(keys.Suspects(name)).Summary(ctx)
+		suspects, err := c.Inspector.Queue(keys.Suspects(name)).Summary(ctx)
 		if err != nil {
 			return err
 		}
 		if n := suspects.Size; n > 0 {
-			c.say("suspects: would put back %s: %s %d", jobs(int(n)), name, n)
+			c.say(told{From: "suspects", State: "would put back", Jobs: int(n), Queues: map[string]int{name: int(n)}}, "would put back %s: %s %d", cut.Count(n, "job"), name, n)
 		}
 	}
 	return nil
 }
 
-func (c *rescueCall) say(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format+"\n", args...) }
+// told is what is said of one process, as JSON.
+type told struct {
+	From   string         `json:"from"`  // its fetcher, or suspects
+	State  string         `json:"state"` // put back, would put back or lives
+	Jobs   int            `json:"jobs"`
+	Queues map[string]int `json:"queues,omitempty"`
+	Lease  float64        `json:"lease_s,omitempty"` // what is left of it
+}
+
+func (c *rescueCall) say(t told, format string, args ...any) {
+	if c.JSON {
+		_ = c.PrintJSON(t)
+		return
+	}
+	_, _ = fmt.Fprintln(c.Out, cli.Line(t.From+": "+fmt.Sprintf(format, args...)))
+}
 
 func sum(queues map[string]int) (n int) {
 	for _, k := range queues {
@@ -226,19 +243,11 @@ func counts(total int, queues map[string]int) string {
 	for _, q := range slices.Sorted(maps.Keys(queues)) {
 		parts = append(parts, fmt.Sprintf("%s %d", q, queues[q]))
 	}
-	text := jobs(total)
+	text := cut.Count(total, "job")
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	}
 	return text
-}
-
-// jobs is like "2 jobs".
-func jobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return fmt.Sprintf("%d jobs", n)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -45,7 +45,7 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 	}
 	url := "redis://troupe:PASSWORD@" + server.Addr + "/0"
 	for args, want := range map[string]string{
-		"inflight": "2 in progress", "inflight --jobs": "1 A queue low", "rescue --dry-run": "would put back 2 jobs",
+		"inflight": "low\t1\t", "inflight --jobs": "1\tA\tlow\t", "rescue --dry-run": "would put back 2 jobs",
 	} {
 		if out := runCommandLine(t, args+" --redis "+url); !strings.Contains(out, want) {
 			t.Errorf("%s says %q, want %q", args, out, want)

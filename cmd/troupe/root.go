@@ -1,18 +1,15 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/demo"
 	"github.com/troupehq/troupe/internal/operate"
 )
 
 // commands are what troupe can do; a new one is added here.
 func commands() []*cobra.Command {
-	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), versionCommand()}
+	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), healthCommand(), versionCommand()}
 	return append(own, operate.Commands()...)
 }
 
@@ -35,18 +32,4 @@ func rootCommand() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(commands()...)
 	return root
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
-	}
-}
-
-func printVersion(cmd *cobra.Command) error {
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), "troupe "+actors.Version)
-	return err
 }

@@ -63,6 +63,7 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
 	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
 	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", "time that running jobs have to end at a stop (25s)")
+	f.Var(wordFlag{&flags.Ops, "ADDR"}, "ops", "serve probes and metrics there, such as 127.0.0.1:9433 (nowhere)")
 	f.BoolVarP(&flags.Verbose, "verbose", "v", false, "log more")
 	f.BoolVarP(&version, "version", "V", false, "print the version")
 	f.Var(wordFlag{&flags.Redis, "URL"}, "redis", "Redis to use (redis://localhost:6379/0)")
@@ -101,6 +102,13 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 		log.Debug().Str("file", settings.Path).Str("redis", redisconn.Describe(tree.Settings.RedisURL)).
 			Str("shard", tree.Shard).Strs("classes", cfg.Registry.Classes()).Msg("configured")
 		shards = append(shards, actors.Shard{Name: tree.Shard, Config: cfg})
+	}
+	if settings.Ops != "" {
+		stop, err := serveOps(cmd.Context(), settings.Ops, log, shards)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	if code := actors.MainShards(cmd.Context(), shards...); code != actors.ExitOK {
 		return exitCode(code)

@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -66,7 +70,9 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.SortFlags = false
 	s.BoolVar(&f.JSON, "json", false, "print JSON: an object, or one a line for a list")
-	s.Var(oneOf{&f.Args, []string{"mask", "hide", "show"}}, "args", "arguments of jobs: mask secrets, hide or show them (mask)")
+	ways := []string{mask.Mask, mask.Hide, mask.Show}
+	s.Var(oneOf{&f.Args, ways}, "args", "arguments of jobs: mask secrets, hide or show them (mask)")
+	_ = cmd.RegisterFlagCompletionFunc("args", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	s.BoolVar(&f.noColor, "no-color", false, "no colors")
 	s.BoolVar(&f.ReadOnly, "read-only", false, "refuse to change anything")
 	s.StringVarP(&f.file, "config", "C", "", "configuration file that names the Redis")
@@ -76,18 +82,27 @@ func (f *Flags) Add(cmd *cobra.Command) {
 // Session is one run of a command on a Redis.
 type Session struct {
 	Flags
-	Redis     redis.UniversalClient
-	Inspector *inspect.Inspector
-	In        io.Reader
-	Out, Err  io.Writer
-	Terminal  bool // Out is a terminal: there is a head line, and columns are aligned
-	Color     bool
-	Address   string // of Redis, without a password
+	*fleet.Fleet
+	In       io.Reader
+	Out, Err io.Writer
+	Terminal bool // Out is a terminal: there is a head line, and columns are aligned
+	Color    bool
+	Address  string // of Redis, without a password
 }
 
-// Run runs fn with a session. An error of fn that is no ExitError gets the address of the Redis.
-// The end of the context is exit code 130.
+// Run runs fn with a session, whose context ends with SIGINT or SIGTERM; a second signal ends the
+// program. An error of fn that is no ExitError gets the address of the Redis. The end of the
+// context is exit code 130.
 func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session) error) error {
+	var empty error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.String() == "" { // of a shell variable that is not set, say
+			empty = Exitf(Fault, `--%s is "", expected a value`, flag.Name)
+		}
+	})
+	if empty != nil {
+		return empty
+	}
 	url, err := f.url()
 	if err != nil {
 		return err
@@ -98,14 +113,17 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	}
 	defer func() { _ = rdb.Close() }()
 	s := &Session{
-		Flags: *f, Redis: rdb, Inspector: inspect.New(rdb), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Flags: *f, Fleet: fleet.New(rdb), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 		Address: redisconn.Mask(url),
 	}
 	if out, ok := s.Out.(*os.File); ok {
 		s.Terminal = term.IsTerminal(int(out.Fd()))
 	}
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
-	ctx := cmd.Context()
+	s.Inspector.NoCleanup = f.ReadOnly
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
 	err = fn(ctx, s)
 	switch {
 	case err == nil:
@@ -145,7 +163,7 @@ func (s *Session) Change(what string) error {
 
 // Confirm asks on the terminal whether to do something to n things, if n is above 100 and --yes
 // was not given: the number is to be typed. Without a terminal it is refused.
-func (s *Session) Confirm(yes bool, n int64, format string, args ...any) error {
+func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string, args ...any) error {
 	if yes || n <= 100 {
 		return nil
 	}
@@ -154,10 +172,25 @@ func (s *Session) Confirm(yes bool, n int64, format string, args ...any) error {
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return Exitf(Refused, "to %s, --yes is needed", what)
 	}
-	_, _ = fmt.Fprintf(s.Err, "To %s, type %d: ", what, n)
-	var typed int64
-	if _, err := fmt.Fscanln(in, &typed); err != nil || typed != n {
-		return Exitf(Refused, "nothing was done")
+	_, _ = fmt.Fprintf(s.Err, "To %s, type %d: ", Line(what), n)
+	return typed(ctx, in, n)
+}
+
+// typed waits until n is typed, or something else, or ctx ends.
+func typed(ctx context.Context, in io.Reader, n int64) error {
+	answer := make(chan int64, 1)
+	go func() {
+		var number int64
+		_, _ = fmt.Fscanln(in, &number) // what is no number is 0
+		answer <- number
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case number := <-answer:
+		if number != n {
+			return Exitf(Refused, "nothing was done")
+		}
+		return nil
 	}
-	return nil
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -39,7 +41,12 @@ type Table struct {
 	w       io.Writer
 	flush   func() error
 	aligned bool
+	rows    int
+	err     error // the first one of a row
 }
+
+// block is how many rows are aligned with each other: they are held in memory.
+const block = 1000
 
 // Table begins one.
 func (s *Session) Table(head ...string) *Table {
@@ -48,8 +55,31 @@ func (s *Session) Table(head ...string) *Table {
 	}
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	t := &Table{w: w, flush: w.Flush, aligned: true}
-	t.Row(head...)
+	if len(head) > 0 {
+		t.Row(head...)
+	}
 	return t
+}
+
+// Rows prints rows: as JSON, one a line, or as a table with the cells of each. The head is words
+// with spaces between. With none the exit code is 2, and none says so.
+func Rows[T any](s *Session, head, none string, rows []T, cells func(T) []string) error {
+	if len(rows) == 0 {
+		return Exitf(NotFound, "%s", none)
+	}
+	if s.JSON {
+		for _, row := range rows {
+			if err := s.PrintJSON(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := s.Table(strings.Fields(head)...)
+	for _, row := range rows {
+		t.Row(cells(row)...)
+	}
+	return t.Flush()
 }
 
 // Row prints a row. What would break it is replaced by spaces.
@@ -61,11 +91,18 @@ func (t *Table) Row(fields ...string) {
 		}
 		fields[i] = Line(f)
 	}
-	_, _ = fmt.Fprintln(t.w, strings.Join(fields, "\t")) // Flush tells
+	_, err := fmt.Fprintln(t.w, strings.Join(fields, "\t"))
+	if t.rows++; err == nil && t.rows%block == 0 {
+		err = t.flush()
+	}
+	t.err = cmp.Or(t.err, err) // Flush tells
 }
 
-// Flush prints what is left.
-func (t *Table) Flush() error { return t.flush() }
+// Flush prints what is left, and returns the first error of all rows.
+func (t *Table) Flush() error {
+	t.err = cmp.Or(t.err, t.flush())
+	return t.err
+}
 
 // Line is a text without control characters: what others wrote cannot drive the terminal.
 func Line(text string) string {
@@ -77,9 +114,17 @@ func Line(text string) string {
 	}, text)
 }
 
-// PrintJSON prints a value on one line.
+// driving are the characters that Line takes away and JSON does not escape.
+var driving = regexp.MustCompile(`[\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}\x{2029}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
+
+// PrintJSON prints a value on one line. What could drive the terminal is escaped.
 func (s *Session) PrintJSON(v any) error {
-	e := json.NewEncoder(s.Out)
+	var b strings.Builder
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(s.Out, driving.ReplaceAllStringFunc(b.String(), func(c string) string { return fmt.Sprintf(`\u%04x`, []rune(c)[0]) }))
+	return err
 }

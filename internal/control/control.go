@@ -68,8 +68,9 @@ func Send(ctx context.Context, rdb redis.UniversalClient, identities []string, r
 	}
 	for left := len(identities); left > 0; {
 		text, err := rdb.BLPop(ctx, time.Second, keys.Replies(r.ID)).Result()
+		until, bounded := ctx.Deadline()
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, err != nil && bounded && !time.Now().Before(until): // the connection's own time-out may come first
 			return fmt.Errorf("%w from %d of %d processes", ErrNoReply, left, len(identities))
 		case errors.Is(err, redis.Nil):
 			continue
@@ -142,21 +143,4 @@ func Answer(ctx context.Context, rdb redis.UniversalClient, r Request, reply Rep
 		return nil
 	})
 	return err
-}
-
-// Troupes returns those of some processes that are troupe's, and obey requests.
-func Troupes(ctx context.Context, rdb redis.UniversalClient, identities []string) (ours []string, err error) {
-	trees := make([]*redis.IntCmd, len(identities))
-	_, err = rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, id := range identities {
-			trees[i] = pipe.Exists(ctx, keys.Tree(id))
-		}
-		return nil
-	})
-	for i, id := range identities {
-		if err == nil && trees[i].Val() > 0 {
-			ours = append(ours, id)
-		}
-	}
-	return ours, err
 }

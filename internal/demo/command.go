@@ -75,9 +75,9 @@ func Command() *cobra.Command {
 		Long: `Demo starts an embedded Redis, the whole supervision tree and a producer that
 pushes a mixed load: quick jobs, slow ones, scheduled ones, failing ones that are
 retried, a class that panics and one that ignores its cancelled context. On a terminal
-it shows live what happens, elsewhere it writes log lines.
+it is the screen of troupe top, with figures of its own; elsewhere it writes log lines.
 
-Ctrl-C (SIGINT, SIGTERM) runs the stop protocol: quiet, wait for running jobs up
+q and Ctrl-C (SIGINT, SIGTERM) run the stop protocol: quiet, wait for running jobs up
 to --timeout, requeue what still runs, cancel it, one second of grace, drain
 report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
 		Example: `  troupe demo

@@ -16,8 +16,9 @@ import (
 type display interface {
 	logs() zerolog.LevelWriter
 
-	// open is called once before the first snapshot, close once after the last.
-	open()
+	// open is called once before the first snapshot. close is called after the last, and by whoever
+	// is about to panic: the terminal is to be given back.
+	open(s *show)
 	close()
 
 	every() time.Duration
@@ -35,7 +36,7 @@ func newDisplay(o options, out io.Writer, signals chan<- os.Signal) display {
 	color := o.color && terminal
 	if o.format == formatAuto && terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
 		if tty, err := tcell.NewScreen(); err == nil {
-			return newScreen(out, tty, signals, color)
+			return newLive(out, tty, signals, color)
 		}
 	}
 	return newLines(out, o.format == formatJSON, color)

@@ -7,11 +7,11 @@
 //	measures  what the demo measures itself: pushes, latencies
 //	census    what stands in Redis
 //	snapshot  all of that with the daemon's own statistics, at one instant
-//	screen    draws snapshots in place on a terminal (view, treeview, notes)
+//	live      shows snapshots on a terminal, around the pages of troupe top (view, notes)
 //	lines     writes them as log lines anywhere else
 //	show      starts it all, ends it by the real stop protocol
 //	finale    the last words: figures, drain report, what stays behind
 //
-// What the daemon does here is what it does anywhere: the demo uses its public
+// What the daemon does here is what it does anywhere: it is used by its public
 // packages only, and every figure is measured.
 package demo

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -147,20 +146,11 @@ func picture(n int) snapshot {
 		actors.Node{Path: "launcher/rescuer", Role: "rescuer", State: actors.StateRunning},
 	)
 	return snapshot{
-		Now: noon, Place: "embedded redis: redis-cli -p 40000", Up: 75 * time.Second, Left: 5 * time.Second, Phase: phaseRunning,
+		Now: noon, Up: 75 * time.Second, Left: 5 * time.Second, Phase: phaseRunning,
 		Stats: actors.Stats{Processed: 12345, Failed: 67, Busy: 3}, Slots: n + 1, Tree: tree,
 		Counts: counts{Enqueued: 4, Scheduled: 12, Retries: 8, Dead: 2}, Counted: true,
 		Pushed: 12400, Retried: 50, DoneRate: 41.234, PushRate: 40, History: []float64{0, 10, 20, 40, 41.5},
 		Start: percentiles{P50: 850 * time.Microsecond, P99: 4310 * time.Microsecond, N: 1400},
 		Late:  percentiles{P50: 1900 * time.Microsecond, P99: 12345 * time.Microsecond, N: 28},
 	}
-}
-
-// text draws rows without colours.
-func text(rows []row, width int) string {
-	var b strings.Builder
-	for _, r := range rows {
-		b.WriteString(strings.TrimRight(r.draw(width, false), " ") + "\n")
-	}
-	return b.String()
 }

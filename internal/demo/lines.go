@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/screen"
 )
 
 const (
@@ -52,7 +53,7 @@ func newLines(out io.Writer, json, color bool) *lines {
 
 func (l *lines) logs() zerolog.LevelWriter { return zerolog.LevelWriterAdapter{Writer: l.sieve} }
 func (l *lines) every() time.Duration      { return linesEvery }
-func (l *lines) open()                     {}
+func (l *lines) open(*show)                {}
 func (l *lines) close()                    {}
 
 func (l *lines) show(s snapshot) {
@@ -102,17 +103,13 @@ func (l *lines) show(s snapshot) {
 
 // tree writes one line an actor, idle processors summed up where there are many.
 func (l *lines) tree(s snapshot) {
-	for _, e := range fit(s.Tree, s.Now, treeLines) {
-		if e.sum != nil {
-			l.log.Info().Int("processors", e.sum.all).Str("state", e.sum.String()).Msg("tree: more")
-			continue
+	for _, n := range screen.Fit(s.Tree, treeLines) {
+		line := l.log.Info().Str("actor", n.Path).Str("state", string(n.State))
+		if n.Job != nil {
+			line = line.Str("class", n.Job.Class)
 		}
-		line := l.log.Info().Str("actor", e.node.Path).Str("state", string(e.node.State))
-		if e.node.Job != nil {
-			line = line.Str("class", e.node.Job.Class)
-		}
-		if e.node.Restarts > 0 {
-			line = line.Int("restarts", e.node.Restarts)
+		if n.Restarts > 0 {
+			line = line.Int("restarts", n.Restarts)
 		}
 		line.Msg("tree")
 	}

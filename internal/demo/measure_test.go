@@ -62,29 +62,6 @@ func TestLatenciesAreBounded(t *testing.T) {
 	}
 }
 
-func TestMeter(t *testing.T) {
-	var m meter
-	if done, pushed := m.rates(); done != 0 || pushed != 0 {
-		t.Error("rates before the first sample")
-	}
-	for i := range 1000 { // 250 s, 40 processed and 20 pushed a second
-		m.add(sample{at: noon.Add(time.Duration(i) * 250 * time.Millisecond), processed: uint64(10 * i), pushed: uint64(5 * i)})
-	}
-	if done, pushed := m.rates(); done != 40 || pushed != 20 {
-		t.Errorf("rates %v and %v, expected 40 and 20", done, pushed)
-	}
-	if len(m.history) != historySize || m.history[0] != 40 || len(m.samples) > 14 {
-		t.Errorf("history of %d, first %v; %d samples", len(m.history), m.history[0], len(m.samples))
-	}
-	at := noon.Add(time.Hour)
-	m.add(sample{at: at, processed: 10_000})
-	m.add(sample{at: at.Add(time.Second), processed: 10_000})
-	m.add(sample{at: at.Add(rateWindow), processed: 10_000})
-	if done, _ := m.rates(); done != 0 {
-		t.Errorf("rate %v after three seconds of nothing", done)
-	}
-}
-
 func TestDemoMeasuresFirstStartsOfItsOwn(t *testing.T) {
 	b := &measures{began: time.Now().Add(-time.Second)}
 	h := b.measure(troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))

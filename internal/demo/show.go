@@ -15,12 +15,14 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/jobid"
 	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/screen"
 )
 
 const (
 	// batchConcurrency is one processor for the unresponsive job and one for the others.
 	batchConcurrency = 2
 	grace            = time.Second
+	rateWindow       = 3 * time.Second // over which a rate is averaged
 )
 
 // show is one run of the demo.
@@ -33,7 +35,7 @@ type show struct {
 	census   *census
 	players  *players
 	daemon   *actors.Daemon
-	meter    meter
+	meter    screen.Meter
 	up       time.Time // when the tree ran
 
 	stopPushing context.CancelFunc
@@ -47,7 +49,7 @@ func newShow(o options, d display) (*show, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &show{o: o, display: d, store: st, measures: &measures{began: time.Now()}}
+	s := &show{o: o, display: d, store: st, measures: &measures{began: time.Now()}, meter: screen.Meter{Window: rateWindow}}
 	s.log = zerolog.New(s.display.logs()).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	s.census = &census{rdb: st.client}
 	s.players = &players{measures: s.measures, run: jobid.New(), curtain: make(chan struct{})}
@@ -92,13 +94,15 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	looking, stopLooking := context.WithCancel(context.Background())
 	defer stopLooking()
+	s.display.open(s)
+	defer s.display.close() // also of a panic
 	var work sync.WaitGroup
 	producer := &producer{
 		client: client.New(s.store.client), measures: s.measures, census: s.census, log: s.log, run: s.players.run, rate: s.o.rate,
 	}
-	work.Go(func() { producer.work(s.pushing) })
-	work.Go(func() { s.census.work(looking) })
-	work.Go(func() { s.watch(looking) })
+	work.Go(func() { s.guard(func() { producer.work(s.pushing) }) })
+	work.Go(func() { s.guard(func() { s.census.work(looking) }) })
+	work.Go(func() { s.guard(func() { s.watch(looking) }) })
 
 	s.play(ctx, signals)
 	length, crashes := time.Since(s.up), restarts(s.daemon.Tree())
@@ -106,6 +110,7 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 	report, err := s.daemon.Stop(context.Background()) // a second signal changes nothing
 	stopLooking()
 	work.Wait()
+	s.display.close()
 	if err != nil {
 		return err
 	}
@@ -175,10 +180,20 @@ func (s *show) play(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
+// guard does work in a goroutine of its own. A panic gives the terminal back before it ends the process.
+func (s *show) guard(work func()) {
+	ended := false
+	defer func() {
+		if !ended {
+			s.display.close()
+		}
+	}()
+	work()
+	ended = true
+}
+
 // watch shows snapshots until ctx ends.
 func (s *show) watch(ctx context.Context) {
-	s.display.open()
-	defer s.display.close()
 	t := time.NewTicker(s.display.every())
 	defer t.Stop()
 	for {

@@ -18,7 +18,6 @@ const (
 // snapshot is all that is shown, at one instant.
 type snapshot struct {
 	Now   time.Time
-	Place string        // of the Redis
 	Up    time.Duration // since the tree runs
 	Left  time.Duration // until the demo ends by itself; 0 if it does not
 	Phase phase
@@ -42,7 +41,7 @@ type snapshot struct {
 func (s *show) snapshot(now time.Time) snapshot {
 	b, stats := s.measures, s.daemon.Stats()
 	shot := snapshot{
-		Now: now, Place: s.store.place(), Up: now.Sub(s.up), Phase: phaseRunning,
+		Now: now, Up: now.Sub(s.up), Phase: phaseRunning,
 		Stats: stats, Slots: s.o.concurrency + batchConcurrency, Tree: s.daemon.Tree(), Counts: s.census.latest(),
 		Pushed: b.pushed.Load(), Unpushed: b.unpushed.Load(), Retried: b.retried.Load(), Full: b.full.Load(),
 		Start: b.start.percentiles(now), Late: b.late.percentiles(now),
@@ -56,9 +55,8 @@ func (s *show) snapshot(now time.Time) snapshot {
 	} else if stats.Quiet {
 		shot.Phase = phaseQuiet
 	}
-	s.meter.add(sample{at: now, processed: stats.Processed, pushed: shot.Pushed})
-	shot.DoneRate, shot.PushRate = s.meter.rates()
-	shot.History = s.meter.history
+	shot.DoneRate, shot.PushRate = s.meter.Add(now, stats.Processed, shot.Pushed)
+	shot.History = s.meter.History
 	return shot
 }
 

@@ -38,7 +38,9 @@ var prelude = map[string][]string{
 	"docs/reliability.md": {"internal/docblocks/testdata/reliability.go"},
 	"docs/go-workers.md":  {"internal/docblocks/testdata/goworkers.go"},
 	"docs/laravel.md":     {"internal/docblocks/testdata/laravel.go"},
+	"docs/metrics.md":     {"internal/docblocks/testdata/metrics.go"},
 	"docs/scaling.md":     {"internal/docblocks/testdata/scaling.go"},
+	"docs/tracing.md":     {"internal/docblocks/testdata/tracing.go"},
 	"docs/testing.md":     {"examples/modules/jobtests/billing.go", "examples/modules/jobtests/billing_test.go"},
 	"examples/rails-to-go/README.md": {
 		"examples/rails-to-go/prices/price.go", "examples/rails-to-go/prices/main.go", "internal/docblocks/testdata/rails.go",
@@ -49,6 +51,7 @@ var prelude = map[string][]string{
 	"client":                           {"examples/quickstart/main.go", "internal/docblocks/testdata/readme.go"},
 	"testkit/chaos":                    {"internal/docblocks/testdata/testkit.go"},
 	"testkit":                          {"examples/quickstart/main.go", "internal/docblocks/testdata/testkit.go"},
+	"web":                              {"internal/docblocks/testdata/web.go"},
 	"fetch/fetchtest":                  {"internal/docblocks/testdata/fetchtest.go"},
 }
 

@@ -20,12 +20,17 @@ var imports = func() map[string]string {
 		slices strconv strings sync syscall testing testing/synctest time
 		github.com/rs/zerolog github.com/asynkron/protoactor-go/actor
 		github.com/troupehq/troupe github.com/troupehq/troupe/actors github.com/troupehq/troupe/client
-		github.com/troupehq/troupe/fetch github.com/troupehq/troupe/fetch/fetchtest github.com/troupehq/troupe/inspect
+		github.com/troupehq/troupe/fetch github.com/troupehq/troupe/fetch/fetchtest github.com/troupehq/troupe/inspect github.com/troupehq/troupe/ops
 		github.com/troupehq/troupe/supervisor github.com/troupehq/troupe/testkit github.com/troupehq/troupe/testkit/chaos
-		github.com/troupehq/troupe/testkit/script github.com/troupehq/troupe/wire/goworkers github.com/troupehq/troupe/wire/laravel`) {
+		github.com/troupehq/troupe/testkit/script github.com/troupehq/troupe/trace go.opentelemetry.io/otel
+		github.com/troupehq/troupe/wire/goworkers github.com/troupehq/troupe/wire/laravel github.com/troupehq/troupe/web`) {
 		out[path.Base(p)] = p
 	}
+	out["metric"] = "go.opentelemetry.io/otel/sdk/metric"
+	out["prometheus"] = "github.com/prometheus/client_golang/prometheus"
 	out["redis"] = "github.com/redis/go-redis/v9"
+	out["oteltrace"] = "go.opentelemetry.io/otel/trace"
+	out["sdktrace"] = "go.opentelemetry.io/otel/sdk/trace"
 	return out
 }()
 

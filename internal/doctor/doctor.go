@@ -64,6 +64,7 @@ var checks = []struct {
 	{"types", (*exam).types},
 	{"rights", (*exam).rights},
 	{"timeouts", (*exam).timeouts},
+	{"round trips", (*exam).roundTrips},
 	{"layouts", (*exam).layouts},
 	{"orphans", (*exam).orphans},
 	{"listeners", (*exam).listeners},
@@ -77,12 +78,12 @@ var checks = []struct {
 // Examine makes an audit. What cannot be looked at, for want of a right say, is told as
 // unchecked. An error means that Redis cannot be reached.
 func Examine(ctx context.Context, rdb redis.UniversalClient) (*Report, error) {
-	e := &exam{ctx: ctx, rdb: rdb, inspector: inspect.New(rdb)}
+	e := &exam{ctx: ctx, rdb: rdb, inspector: inspect.New(rdb), report: Report{Findings: []Finding{}, Unchecked: []string{}}}
 	if err := rdb.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
 		return nil, err
 	}
 	if text, err := rdb.Info(ctx).Result(); err == nil {
-		e.facts = fields(text)
+		e.facts = Fields(text)
 	}
 	if err := e.fleet(); err != nil {
 		e.report.Unchecked = append(e.report.Unchecked, "fleet: "+err.Error())
@@ -108,8 +109,8 @@ func (e *exam) find(severity, do, format string, args ...any) {
 	e.report.Findings = append(e.report.Findings, Finding{severity, e.code, fmt.Sprintf(format, args...), do})
 }
 
-// fields are the lines of INFO.
-func fields(text string) map[string]string {
+// Fields are the lines of the text of INFO, by their names.
+func Fields(text string) map[string]string {
 	m := make(map[string]string)
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {

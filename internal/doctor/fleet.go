@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -34,13 +36,25 @@ func (e *exam) fleet() error {
 	return err
 }
 
-// silence is how long after its last beat a process counts as silent.
-const silence = 25 * time.Second
-
 func (e *exam) deadProcesses() error {
 	for _, p := range e.processes {
-		if since := time.Since(p.Beat).Round(time.Second); since > silence {
-			e.find(Warning, "look at its host; what it has goes back when its lease is over: troupe inflight", "%s has not beaten for %s, with %d jobs", p.Identity, since, p.Busy)
+		if p.Beat.IsZero() {
+			e.find(Warning, "look what it is", "%s does not tell when it has beaten", p.Identity)
+		} else if since := time.Since(p.Beat).Round(time.Second); since > beat.Silence {
+			e.find(Warning, "look at its host; what it has goes back when its lease is over: troupe inflight", "%s has not beaten for %s, with %s", p.Identity, since, cut.Count(p.Busy, "job"))
+		}
+	}
+	return nil
+}
+
+// slow is the round trip of a beat above which Sidekiq warns.
+const slow = 50 * time.Millisecond
+
+func (e *exam) roundTrips() error {
+	for _, p := range e.processes {
+		if p.RTT > slow {
+			e.find(Warning, "SLOWLOG GET shows what is slow in Redis; else look at its load, and at the network",
+				"a round trip from %s to Redis takes %s: fetching and settling jobs waits for that", p.Identity, p.RTT.Round(time.Millisecond))
 		}
 	}
 	return nil
@@ -66,9 +80,9 @@ func (e *exam) orphans() error {
 		switch {
 		case f.Alive || f.Unknown != "" || f.Size == 0:
 		case !alive:
-			e.find(Danger, "start a process of troupe, or: troupe rescue", "%s is dead with %d jobs, and no process of troupe lives that puts them back", f.ID, f.Size)
+			e.find(Danger, "start a process of troupe, or: troupe rescue", "%s is dead with %s, and no process of troupe lives that puts them back", f.ID, cut.Count(f.Size, "job"))
 		default:
-			e.find(Warning, "nothing: within a minute they are back", "%s is dead with %d jobs", f.ID, f.Size)
+			e.find(Warning, "nothing: within a minute they are back", "%s is dead with %s", f.ID, cut.Count(f.Size, "job"))
 		}
 	}
 	return nil
@@ -82,18 +96,21 @@ func (e *exam) listeners() error {
 		quiet, listens := 0, false
 		for _, p := range e.processes {
 			if slices.Contains(p.Queues, q.Name) {
-				if listens = listens || !p.Stopping; p.Stopping {
+				switch {
+				case p.Stopping:
 					quiet++
+				case time.Since(p.Beat) <= beat.Silence: // as fleet.Process.Listens
+					listens = true
 				}
 			}
 		}
 		switch {
 		case q.Paused:
-			e.find(Note, "troupe queues unpause "+q.Name, "the queue %s is paused with %d jobs", q.Name, q.Size)
+			e.find(Note, "troupe queues unpause "+cut.Word(q.Name), "the queue %s is paused with %s", q.Name, cut.Count(q.Size, "job"))
 		case !listens && quiet > 0:
-			e.find(Danger, "start processes: quiet ones do not come back", "%d jobs wait in the queue %s, and all %d processes that listen are quiet", q.Size, q.Name, quiet)
+			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, cut.Count(q.Size, "job"), quiet)
 		case !listens:
-			e.find(Danger, fmt.Sprintf("let a process take from it: troupe configure ID --queue %s, or its configuration", q.Name), "%d jobs wait in the queue %s, and no process listens", q.Size, q.Name)
+			e.find(Danger, fmt.Sprintf("let a process take from it: troupe configure ID --queue %s, or its configuration", cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
 		}
 	}
 	return nil
@@ -113,7 +130,7 @@ func (e *exam) overdue() error {
 			if err != nil {
 				return err
 			}
-			e.find(Danger, "start a process: each looks at the sets", "%d jobs of the set %s are due, the first for %s, and nobody puts them into their queues", due, set.Name, time.Since(first[0].At).Round(time.Second))
+			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, cut.Count(due, "due job"), time.Since(first[0].At).Round(time.Second))
 		}
 	}
 	return nil
@@ -122,7 +139,7 @@ func (e *exam) overdue() error {
 func (e *exam) suspects() error {
 	for _, q := range e.queues {
 		if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && q.Size > 0 {
-			e.find(Warning, "troupe jobs list queue:"+q.Name, "%d jobs of the queue %s are suspects: their process has died under them, and they run alone, one at a time", q.Size, name)
+			e.find(Warning, "troupe jobs list "+cut.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, cut.Count(q.Size, "suspect"))
 		}
 	}
 	return nil
@@ -134,7 +151,7 @@ const sample = 500
 func (e *exam) unreadable() error {
 	told := func(where string, bad int, looked, of int64) {
 		if bad > 0 {
-			e.find(Warning, "troupe jobs list "+where, "%d of %d entries looked at in %s (of %d) are no jobs", bad, min(looked, of), where, of)
+			e.find(Warning, "troupe jobs list "+cut.Word(where), "%d of %d entries looked at in %s (of %d) are no jobs", bad, min(looked, of), where, of)
 		}
 	}
 	for _, set := range []*inspect.JobSet{e.inspector.RetrySet, e.inspector.ScheduledSet} { // dead holds such by design

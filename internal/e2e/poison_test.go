@@ -99,8 +99,8 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				evidence[2].Process == "" || evidence[2].Cause != "the process has ended" {
 				t.Errorf("evidence %s (%v)", raw, err)
 			}
-			deaths := rec.find("death", "")
-			if len(deaths) != 1 || deaths[0].JID != killer {
+			within(t, time.Minute, "its death handlers have run", func() bool { return len(rec.find("death", "")) > 0 })
+			if deaths := rec.find("death", ""); len(deaths) != 1 || deaths[0].JID != killer {
 				t.Errorf("death handlers: %+v", deaths)
 			}
 			for _, e := range rec.find("start", "") {

@@ -87,7 +87,7 @@ func TestLives(t *testing.T) {
 		{"paused queue", func(w *world) {
 			w.do("SADD", "paused", "default")
 			w.push("default", "Waits", jid, "")
-		}, "queue:default: paused position", "The queue default is paused. It is number 1 of 1. Nothing, until troupe queues unpause default."},
+		}, "queue:default: paused position", "The queue default is paused. It is number 1 of 1. Nothing, until it is unpaused: troupe queues unpause default."},
 		{"nobody listens", func(w *world) { w.push("other", "Waits", jid, "") },
 			"queue:other: nobody_listens position", "No process listens on the queue other."},
 		{"all busy", func(w *world) {
@@ -95,7 +95,7 @@ func TestLives(t *testing.T) {
 			w.runs("first")
 			w.push("default", "Waits", "second", "")
 			w.push("default", "Waits", jid, "")
-		}, "queue:default: all_busy position", "All 1 processes that listen on the queue default are busy; the longest job runs for"},
+		}, "queue:default: all_busy position", "All processes that listen on the queue default are busy: 1. The longest job runs for"},
 		{"owner dead", func(w *world) {
 			w.do("SADD", "paused", "elsewhere")
 			w.do("SET", "troupe:rescue", "held by the test", "PX", 60000) // no rescuer takes it meanwhile
@@ -112,7 +112,7 @@ func TestLives(t *testing.T) {
 		{"retry with its error", func(w *world) {
 			w.push("default", "Fails", jid, "")
 			w.k.Await("the retry", func() bool { return w.rdb.ZCard(w.t.Context(), "retry").Val() == 1 })
-		}, "retry: retry", "It has failed 1 times, at last with error: 502 Bad Gateway. At 20"},
+		}, "retry: retry", "It has failed 1 time, at last with error: 502 Bad Gateway. At 20"},
 		{"scheduled", func(w *world) {
 			w.do("ZADD", "schedule", 1995000000, `{"class":"Waits","args":[],"queue":"low","jid":"`+jid+`"}`)
 		}, "scheduled: scheduled", "It was pushed for 2033-03-21T06:40:00Z. At 2033-03-21T06:40:00Z it goes into the queue low for its run."},

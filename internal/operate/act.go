@@ -2,170 +2,76 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/jobfilter"
 )
 
-// action is something that can be done to the entries of a set.
-type action struct {
-	name, short, past string
-	timed             bool // it takes --at
-	act               func(ctx context.Context, e *inspect.SortedEntry, at time.Time) (inspect.Outcome, error)
+// bulkCall is one call of an action.
+type bulkCall struct {
+	bulk.Task
+	filter           filterFlags
+	at               string
+	all, dryRun, yes bool
 }
 
-func actions() []action {
-	return []action{
-		{"retry", "Put jobs into their queues now", "retried", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-			if e.Set.Name == "schedule" {
-				return e.AddToQueue(ctx)
-			}
-			return e.Retry(ctx)
-		}},
-		{"kill", "Move jobs to the dead set", "killed", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-			return e.Kill(ctx)
-		}},
-		{"delete", "Delete jobs for good", "deleted", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-			return e.Delete(ctx)
-		}},
-		{"reschedule", "Give jobs another time", "rescheduled", true, func(ctx context.Context, e *inspect.SortedEntry, at time.Time) (inspect.Outcome, error) {
-			return e.Reschedule(ctx, at)
-		}},
-	}
-}
-
-// bulk is one call of an action.
-type bulk struct {
-	action
-	s           *cli.Session
-	set         *inspect.JobSet
-	jids        map[string]bool // nil: by the filter
-	filter      *jobfilter.Filter
-	at          time.Time
-	rate        int
-	dryRun, yes bool
-	counts      counts
-	total       int64
-}
-
-// counts is what an action did.
-type counts struct {
-	Done    int    `json:"done"`
-	Gone    int    `json:"gone"`    // taken by somebody else before
-	Stopped int    `json:"stopped"` // by client middleware on the way to the queue
-	Left    int    `json:"left"`    // still there
-	Fault   string `json:"fault,omitempty"`
-}
-
-func (a action) command() *cobra.Command {
-	var flags cli.Flags
-	var filter filterFlags
-	b := bulk{action: a}
-	var all bool
-	var when string
-	cmd := &cobra.Command{
-		Use:   a.name + " SET (JID... | FILTER | --all)",
-		Short: a.short,
-		Long: a.short + `: those that are named, those that a filter chooses, or all of SET (retry, scheduled or dead). It looks
+func actionCommand(a bulk.Action) *cobra.Command {
+	b := bulkCall{Task: bulk.Task{Action: a}}
+	return spec{
+		use: a.Name + " SET (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: bulk.Sets,
+		long: a.Short + `: those that are named, those that a filter chooses, or all of SET (retry, scheduled or dead). It looks
 first how many there are; above 100 it wants the number typed, or --yes. Ctrl-C ends it between two
 jobs. At the end it tells how many were done, gone (taken by somebody else), stopped (by client
 middleware) and left.`,
-		Example:   fmt.Sprintf("  troupe jobs %s dead --error 502 --since 1h --dry-run", a.name),
-		Args:      cobra.MinimumNArgs(1),
-		ValidArgs: sets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			now := time.Now()
-			if err := filter.read(now); err != nil {
-				return err
+		example: fmt.Sprintf("  troupe jobs %s dead --error 502 --since 1h --dry-run", a.Name),
+		flags: func(f *pflag.FlagSet) {
+			b.filter.add(f)
+			f.BoolVar(&b.all, "all", false, "all of the set")
+			f.BoolVar(&b.dryRun, "dry-run", false, "tell how many there are, and show some, and do nothing")
+			f.BoolVar(&b.yes, "yes", false, "do not ask")
+			f.IntVar(&b.Rate, "rate", 1000, "at most so many a second; 0 is as fast as it goes")
+			if a.Timed {
+				f.StringVar(&b.at, "at", "", "the new time: RFC 3339, seconds since the epoch, or a span from now like 2h")
+				_ = cobra.MarkFlagRequired(f, "at")
 			}
-			b.filter = &filter.filter
-			chosen := filter.filter.String() != ""
-			if n := len(args) - 1; n > 0 && (all || chosen) || n == 0 && all == chosen {
-				return cli.Exitf(cli.Fault, "%d jobs are named, a filter is given: %v, --all is %v, expected one of the three", n, chosen, all)
-			}
-			if len(args) > 1 {
-				b.jids = map[string]bool{}
-				for _, jid := range args[1:] {
-					b.jids[jid] = true
-				}
-			}
-			if b.rate < 0 {
-				return cli.Exitf(cli.Fault, "--rate is %d, expected 0 or more", b.rate)
-			}
-			if a.timed {
-				var err error
-				if b.at, err = parseFuture(when, now); err != nil {
-					return err
-				}
-			}
-			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) (err error) {
-				b.s = s
-				if b.set, err = setOf(s.Inspector, args[0]); err != nil {
-					return err
-				}
-				return b.run(ctx)
-			})
 		},
-	}
-	f := cmd.Flags()
-	filter.add(cmd)
-	f.BoolVar(&all, "all", false, "all of the set")
-	f.BoolVar(&b.dryRun, "dry-run", false, "tell how many there are, and show some, and do nothing")
-	f.BoolVar(&b.yes, "yes", false, "do not ask")
-	f.IntVar(&b.rate, "rate", 1000, "at most so many a second; 0 is as fast as it goes")
-	if a.timed {
-		f.StringVar(&when, "at", "", "the new time: RFC 3339, seconds since the epoch, or a span from now like 2h")
-		_ = cmd.MarkFlagRequired("at")
-	}
-	flags.Add(cmd)
-	return cmd
-}
-
-// parseFuture reads a time, or a span from now.
-func parseFuture(text string, now time.Time) (time.Time, error) {
-	at, err := jobfilter.ParseTime(text, now)
-	if err != nil {
-		return at, errors.New("--at: " + strings.Replace(err.Error(), "back from now", "from now", 1))
-	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return now.Add(d), nil
-	}
-	return at, nil
-}
-
-// each walks through the entries that are chosen.
-func (b *bulk) each(ctx context.Context, do func(e *inspect.SortedEntry) (more bool, err error)) error {
-	if b.jids != nil {
-		for jid := range b.jids {
-			e, err := b.set.FindJob(ctx, jid)
-			if errors.Is(err, inspect.ErrNotFound) {
-				continue
-			}
-			if err != nil {
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			if err := b.read(s, args, time.Now()); err != nil {
 				return err
 			}
-			if more, err := do(e); err != nil || !more {
-				return err
-			}
-		}
-		return nil
+			return b.run(ctx, s)
+		},
+	}.command()
+}
+
+// read checks and completes the flags.
+func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error) {
+	if b.Filter, err = b.filter.read(now); err != nil {
+		return err
 	}
-	for e, err := range b.set.Each(ctx) {
-		if err != nil {
-			return err
-		}
-		if !b.filter.Match(&e.JobRecord, e.At) || b.timed && e.At.Equal(b.at) { // met again, or as it is to be
-			continue
-		}
-		if more, err := do(e); err != nil || !more {
-			return err
+	if b.Set, err = setOf(s, args[0]); err != nil {
+		return err
+	}
+	chosen := b.Filter.String() != ""
+	if n := len(args) - 1; n > 0 && (b.all || chosen) || n == 0 && b.all == chosen {
+		return cli.Exitf(cli.Fault, "%d jids are named, a filter is given: %v, --all is %v, expected one of the three", n, chosen, b.all)
+	} else if n > 0 {
+		b.JIDs = args[1:]
+	}
+	if b.Rate < 0 {
+		return cli.Exitf(cli.Fault, "--rate is %d, expected 0 or more", b.Rate)
+	}
+	if b.Timed {
+		if b.At, err = jobfilter.ParseFuture(b.at, now); err != nil {
+			return fmt.Errorf("--at: %w", err)
 		}
 	}
 	return nil
@@ -174,94 +80,65 @@ func (b *bulk) each(ctx context.Context, do func(e *inspect.SortedEntry) (more b
 // shown is how many entries a dry run shows.
 const shown = 10
 
-func (b *bulk) run(ctx context.Context) error {
-	var some []*inspect.SortedEntry
-	if err := b.each(ctx, func(e *inspect.SortedEntry) (bool, error) {
-		if b.total++; len(some) < shown {
-			some = append(some, e)
-		}
-		return true, nil
-	}); err != nil {
+func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
+	total, some, err := b.Preview(ctx, shown)
+	if err != nil {
 		return err
 	}
-	if b.total == 0 {
-		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.set.Name)
+	if total == 0 {
+		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Set.Name)
 	}
 	if b.dryRun {
-		if b.s.JSON {
-			return b.s.PrintJSON(map[string]int64{"matches": b.total})
+		if s.JSON {
+			return s.PrintJSON(map[string]int{"matches": total})
 		}
-		_, _ = fmt.Fprintf(b.s.Out, "%d jobs would be %s, among them\n", b.total, b.past)
-		t := newJobTable(b.s)
+		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", cut.Count(total, "job"), b.Past)
+		t := newJobTable(s)
 		for _, e := range some {
 			t.row(e.At, &e.JobRecord)
 		}
 		return t.Flush()
 	}
-	if err := b.s.Change(b.name + " of jobs"); err != nil {
+	if err := s.Change(b.Name + " of jobs"); err != nil {
 		return err
 	}
-	if err := b.s.Confirm(b.yes, b.total, "%s %d jobs of the set %s", b.name, b.total, b.set.Name); err != nil {
+	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of the set %s", b.Name, cut.Count(total, "job"), b.Set.Name); err != nil {
 		return err
 	}
-	began, last := time.Now(), time.Time{}
-	err := b.each(ctx, func(e *inspect.SortedEntry) (bool, error) {
-		if err := b.one(ctx, e); err != nil {
-			return false, err
-		}
-		n := b.counts.Done + b.counts.Gone + b.counts.Stopped + b.counts.Left
-		if b.s.Terminal && !b.s.JSON && time.Since(last) > 200*time.Millisecond {
-			last = time.Now()
-			_, _ = fmt.Fprintf(b.s.Err, "\r%d of %d (%d%%)", n, b.total, min(100, int64(n)*100/b.total))
-		}
-		if b.rate > 0 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(b.rate)))):
-			}
-		}
-		return ctx.Err() == nil, nil
-	})
-	if !last.IsZero() {
-		_, _ = fmt.Fprintln(b.s.Err)
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	return b.end(err)
+	counts, err := b.Run(ctx, progress(s, total))
+	return counted(s, b.Past, total, counts, err)
 }
 
-// one acts on one entry. What is wrong with the entry leaves it; other errors end the call.
-func (b *bulk) one(ctx context.Context, e *inspect.SortedEntry) error {
-	outcome, err := b.act(context.WithoutCancel(ctx), e, b.at)
-	switch {
-	case err != nil && (e.Err != nil || inspect.IsFault(err)):
-		b.counts.Left++
-		if b.counts.Fault == "" {
-			b.counts.Fault = err.Error()
+// progress shows on a terminal how far a task is.
+func progress(s *cli.Session, total int) func(bulk.Counts) {
+	const width = 30
+	last := time.Time{}
+	return func(c bulk.Counts) {
+		n := c.Sum()
+		if s.JSON || !s.Terminal || total == 0 || n < total && time.Since(last) < 200*time.Millisecond {
+			return
 		}
-		return nil
-	case err != nil:
-		return err
-	case outcome == inspect.Done:
-		b.counts.Done++
-	case outcome == inspect.Stopped:
-		b.counts.Stopped++
-	default:
-		b.counts.Gone++
+		last = time.Now()
+		share := min(1, float64(n)/float64(total))
+		filled := int(share * width)
+		_, _ = fmt.Fprintf(s.Err, "\r[%s%s] %d of %d, %.0f%%", strings.Repeat("#", filled), strings.Repeat(".", width-filled), n, total, share*100)
+		if n >= total {
+			_, _ = fmt.Fprintln(s.Err)
+		}
 	}
-	return nil
 }
 
-// end tells what was done, also after an error.
-func (b *bulk) end(err error) error {
-	c := b.counts
-	if b.s.JSON {
-		_ = b.s.PrintJSON(c)
+// counted tells what a task did, also after an error: then the rest of total is left.
+func counted(s *cli.Session, past string, total int, c bulk.Counts, err error) error {
+	if err != nil {
+		c.Left += max(0, total-c.Sum())
+	}
+	if s.JSON {
+		_ = s.PrintJSON(c)
 	} else {
-		_, _ = fmt.Fprintf(b.s.Out, "%s: %d done, %d gone, %d stopped, %d left\n", b.past, c.Done, c.Gone, c.Stopped, c.Left)
+		_, _ = fmt.Fprintf(s.Out, "%s: %d done, %d gone, %d stopped, %d left\n", past, c.Done, c.Gone, c.Stopped, c.Left)
 		if c.Fault != "" {
-			_, _ = fmt.Fprintf(b.s.Err, "troupe: the first that was left: %s\n", cli.Line(c.Fault))
+			_, _ = fmt.Fprintf(s.Err, "troupe: the first that was left: %s\n", cli.Line(c.Fault))
 		}
 	}
 	if err == nil && c.Left > 0 {

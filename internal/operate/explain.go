@@ -7,35 +7,28 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/explain"
 )
 
 func explainCommand() *cobra.Command {
-	var flags cli.Flags
 	var every time.Duration
-	cmd := &cobra.Command{
-		Use:   "explain JID",
-		Short: "Tell where a job is, why, and what happens next",
-		Long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
+	return spec{
+		use: "explain JID", short: "Tell where a job is, why, and what happens next", args: cobra.ExactArgs(1),
+		long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
 tells why it is there: its queue is paused, nobody listens, its process has died, it has failed and
 how. What the flight recorders of the processes know of it is its timeline.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-				return watch(ctx, s, every, func() error { return explainJob(ctx, s, args[0]) })
-			})
+		flags: func(f *pflag.FlagSet) { again(f, &every) },
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			return watch(ctx, s, every, func() error { return explainJob(ctx, s, args[0]) })
 		},
-	}
-	cmd.Flags().DurationVar(&every, "watch", 0, "tell it again and again")
-	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
-	flags.Add(cmd)
-	return cmd
+	}.command()
 }
 
 func explainJob(ctx context.Context, s *cli.Session, jid string) error {
-	processes, err := s.Inspector.Processes(ctx)
+	processes, err := s.Processes(ctx)
 	if err == nil {
 		err = fresh(ctx, s, processes)
 	}

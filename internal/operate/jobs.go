@@ -1,19 +1,26 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/explain"
+	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/jobfilter"
 	"github.com/troupehq/troupe/internal/mask"
 )
@@ -28,27 +35,19 @@ somebody else has taken meanwhile is gone, and nothing is lost or done twice.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(listCommand(), showCommand(), cancelCommand())
-	for _, a := range actions() {
-		cmd.AddCommand(a.command())
+	cmd.AddCommand(listCommand(), showCommand(), cancelCommand(), exportCommand(), importCommand())
+	for _, a := range bulk.Actions {
+		cmd.AddCommand(actionCommand(a))
 	}
 	return cmd
 }
 
-// sets are the names of the sorted sets.
-var sets = []string{"retry", "scheduled", "dead"}
-
 // setOf is a set by its name.
-func setOf(i *inspect.Inspector, name string) (*inspect.JobSet, error) {
-	switch name {
-	case "retry":
-		return i.RetrySet, nil
-	case "scheduled":
-		return i.ScheduledSet, nil
-	case "dead":
-		return i.DeadSet, nil
+func setOf(s *cli.Session, name string) (*inspect.JobSet, error) {
+	if set := bulk.SetOf(s.Inspector, name); set != nil {
+		return set, nil
 	}
-	return nil, cli.Exitf(cli.Fault, "got %q, expected one of the sets %s", name, strings.Join(sets, ", "))
+	return nil, cli.Exitf(cli.Fault, "got %q, expected one of the sets %s", name, strings.Join(bulk.Sets, ", "))
 }
 
 // filterFlags are the flags of a filter.
@@ -57,8 +56,7 @@ type filterFlags struct {
 	since, until string
 }
 
-func (f *filterFlags) add(cmd *cobra.Command) {
-	s := cmd.Flags()
+func (f *filterFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.filter.Class, "class", "", "only jobs of this class")
 	s.StringVar(&f.filter.Queue, "queue", "", "only jobs of this queue")
 	s.StringVar(&f.filter.Error, "error", "", "only jobs that failed with this text in the error")
@@ -67,20 +65,21 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 	s.StringVar(&f.until, "until", "", "only jobs whose time is before")
 }
 
-// read completes the filter.
-func (f *filterFlags) read(now time.Time) (err error) {
+// read is the filter.
+func (f *filterFlags) read(now time.Time) (filter jobfilter.Filter, err error) {
+	filter = f.filter
 	for _, t := range []struct {
 		flag, text string
 		to         *time.Time
-	}{{"--since", f.since, &f.filter.Since}, {"--until", f.until, &f.filter.Until}} {
+	}{{"--since", f.since, &filter.Since}, {"--until", f.until, &filter.Until}} {
 		if t.text == "" {
 			continue
 		}
 		if *t.to, err = jobfilter.ParseTime(t.text, now); err != nil {
-			return fmt.Errorf("%s: %w", t.flag, err)
+			return filter, fmt.Errorf("%s: %w", t.flag, err)
 		}
 	}
-	return nil
+	return filter, nil
 }
 
 // job is a row of a list of jobs.
@@ -95,16 +94,26 @@ type job struct {
 	Tags  []string        `json:"tags,omitempty"`
 }
 
+// moment is a time in JSON, nil for none.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
 type jobTable struct {
 	s *cli.Session
 	*cli.Table
+	err error // the first one of a row of JSON
 }
 
 func newJobTable(s *cli.Session) *jobTable {
 	if s.JSON {
 		return &jobTable{s: s}
 	}
-	return &jobTable{s, s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS")}
+	return &jobTable{s: s, Table: s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS")}
 }
 
 // widest is how many characters of an error or of arguments stand in a table.
@@ -115,24 +124,20 @@ func (t *jobTable) row(when time.Time, r *inspect.JobRecord) {
 	args := mask.Args(sum.Args, t.s.Args)
 	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
 	if t.s.JSON {
-		row := job{Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
-		if !when.IsZero() {
-			when = when.UTC()
-			row.When = &when
-		}
+		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
 		if row.Args == nil {
 			row.Args = json.RawMessage("null")
 		}
-		_ = t.s.PrintJSON(row) // Flush of what follows tells
+		t.err = cmp.Or(t.err, t.s.PrintJSON(row)) // Flush tells
 		return
 	}
-	t.Row(at(when), shorten(sum.Class), shorten(r.JID), r.Queue, number(r.Payload.Failures()), shorten(message), shorten(string(args)))
+	t.Row(at(when), shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args)))
 }
 
 // Flush prints what is left.
 func (t *jobTable) Flush() error {
 	if t.Table == nil {
-		return nil
+		return t.err
 	}
 	return t.Table.Flush()
 }
@@ -145,33 +150,30 @@ func shorten(text string) string {
 }
 
 func listCommand() *cobra.Command {
-	var flags cli.Flags
 	var filter filterFlags
 	var limit int
-	cmd := &cobra.Command{
-		Use:       "list SET|running|queue:NAME",
-		Short:     "List jobs",
-		Long:      "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
-		Example:   "  troupe jobs list retry --error 502 --since 1h\n  troupe jobs list queue:critical --limit 10",
-		Args:      cobra.ExactArgs(1),
-		ValidArgs: append(slices.Clone(sets), "running", "queue:"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := filter.read(time.Now()); err != nil {
+	return spec{
+		use: "list SET|running|queue:NAME", short: "List jobs", args: cobra.ExactArgs(1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
+		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
+		example: "  troupe jobs list retry --error 502 --since 1h\n  troupe jobs list queue:critical --limit 10",
+		flags: func(f *pflag.FlagSet) {
+			filter.add(f)
+			f.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
+		},
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			f, err := filter.read(time.Now())
+			if err != nil {
 				return err
 			}
-			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error { return list(ctx, s, args[0], &filter.filter, limit) })
+			return list(ctx, s, args[0], &f, limit)
 		},
-	}
-	filter.add(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 is all")
-	flags.Add(cmd)
-	return cmd
+	}.command()
 }
 
 // list walks through jobs, and holds no more than a page of them.
 func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, limit int) error {
 	if of == "running" {
-		processes, err := s.Inspector.Processes(ctx)
+		processes, err := s.Processes(ctx)
 		if err == nil {
 			err = fresh(ctx, s, processes)
 		}
@@ -180,14 +182,13 @@ func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, l
 		}
 	}
 	t, n := newJobTable(s), 0
-	each := func(r *inspect.JobRecord, when time.Time) (more bool) {
+	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, _ float64) (more bool) {
 		if f.Match(r, when) {
 			t.row(when, r)
 			n++
 		}
-		return limit <= 0 || n < limit
-	}
-	if err := walk(ctx, s.Inspector, of, each); err != nil {
+		return t.err == nil && (limit <= 0 || n < limit)
+	}); err != nil {
 		return err
 	}
 	if err := t.Flush(); err != nil || n > 0 {
@@ -196,41 +197,44 @@ func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, l
 	return cli.Exitf(cli.NotFound, "no such jobs in %s", of)
 }
 
+// order is a way through a queue.
+type order func(*inspect.Queue, context.Context) iter.Seq2[*inspect.QueuedJob, error]
+
 // walk calls each for the jobs of a set, of a queue or those that run, until it returns false.
-func walk(ctx context.Context, i *inspect.Inspector, of string, each func(r *inspect.JobRecord, when time.Time) bool) error {
+func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r *inspect.JobRecord, when time.Time, score float64) bool) error {
 	if name, ok := strings.CutPrefix(of, "queue:"); ok {
-		for j, err := range i.Queue(name).Each(ctx) {
+		for j, err := range in(s.Inspector.Queue(name), ctx) {
 			if err != nil {
 				return err
 			}
-			if !each(&j.JobRecord, since(&j.JobRecord)) {
+			if !each(&j.JobRecord, since(&j.JobRecord), 0) {
 				return nil
 			}
 		}
 		return nil
 	}
 	if of == "running" {
-		works, err := i.Works(ctx)
+		works, err := s.Inspector.Works(ctx)
 		for _, w := range works {
-			if !each(&w.Job, w.RunAt) {
+			if !each(&w.Job, w.RunAt, 0) {
 				break
 			}
 		}
 		return err
 	}
-	set, err := setOf(i, of)
+	set, err := setOf(s, of)
 	if err != nil {
 		return err
 	}
 	entries := set.Each(ctx)
 	if of != "dead" {
-		entries = set.Fetch(ctx, 0, 1e300, "") // the next one due first
+		entries = set.Fetch(ctx, math.Inf(-1), math.Inf(1), "") // the next one due first
 	}
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
-		if !each(&e.JobRecord, e.At) {
+		if !each(&e.JobRecord, e.At, e.Score) {
 			return nil
 		}
 	}
@@ -247,85 +251,50 @@ func since(r *inspect.JobRecord) time.Time {
 }
 
 func showCommand() *cobra.Command {
-	return command("show JID", "Show one job", `Show looks for a job among those that run, in the sets and in the queues, and shows its payload. It
-goes through whole queues.`, cobra.ExactArgs(1), func(ctx context.Context, s *cli.Session, args []string) error {
-		jid := args[0]
-		found := func(where string, when time.Time, r *inspect.JobRecord) error {
-			p := r.Payload.Clone()
-			if r.Err == nil {
-				p.Set("args", mask.Args(p.Args(), s.Args))
+	return spec{
+		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
+		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload. It
+goes through whole queues.`,
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			x, err := explain.Job(ctx, s.Redis, args[0])
+			switch {
+			case err != nil:
+				return err
+			case x.Record == nil:
+				return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", args[0])
 			}
+			p := mask.Payload(x.Record.Payload, s.Args)
 			if s.JSON {
-				return s.PrintJSON(map[string]any{"place": where, "when": when.UTC(), "payload": json.RawMessage(p.Bytes())})
+				return s.PrintJSON(map[string]any{"place": x.Place, "when": moment(x.When), "payload": p})
 			}
-			_, _ = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(where), at(when))
+			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), at(x.When))
 			for key := range p.Keys() {
 				text, _ := p.Get(key)
-				_, _ = fmt.Fprintf(s.Out, "  %s\t%s\n", cli.Line(key), cli.Line(string(text)))
+				_, err = fmt.Fprintf(s.Out, "  %s\t%s\n", cli.Line(key), cli.Line(string(text)))
 			}
-			return nil
-		}
-		works, err := s.Inspector.Works(ctx)
-		if err != nil {
 			return err
-		}
-		for _, w := range works {
-			if w.Job.JID == jid {
-				return found("running in "+w.Process, w.RunAt, &w.Job)
-			}
-		}
-		for _, name := range sets {
-			set, err := setOf(s.Inspector, name)
-			if err != nil {
-				return err
-			}
-			e, err := set.FindJob(ctx, jid)
-			if err == nil {
-				return found(name, e.At, &e.JobRecord)
-			}
-			if !errors.Is(err, inspect.ErrNotFound) {
-				return err
-			}
-		}
-		queues, err := s.Inspector.Queues(ctx)
-		if err != nil {
-			return err
-		}
-		for _, q := range queues {
-			for j, err := range q.Each(ctx) {
-				if err != nil {
-					return err
-				}
-				if j.JID == jid {
-					return found("queue:"+q.Name, since(&j.JobRecord), &j.JobRecord)
-				}
-			}
-		}
-		return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", jid)
-	})
+		},
+	}.command()
 }
 
 func cancelCommand() *cobra.Command {
-	return command("cancel JID", "Cancel a running job", `Cancel ends the context of a job that runs in a process of troupe, with the cause
+	return spec{
+		use: "cancel JID", short: "Cancel a running job", args: cobra.ExactArgs(1), change: "cancelling a job",
+		long: `Cancel ends the context of a job that runs in a process of troupe, with the cause
 troupe.ErrCancelled. What becomes of it is its handler's affair: one that returns the error is
 retried, one that ignores it goes on and is shown as unresponsive. In a process of Ruby only
-iterable jobs can be cancelled; they end within some seconds.`, cobra.ExactArgs(1), func(ctx context.Context, s *cli.Session, args []string) error {
-		if err := s.Change("cancelling a job"); err != nil {
-			return err
-		}
-		call, stop := context.WithTimeout(ctx, replyTime)
-		defer stop()
-		process, err := cancelJob(call, s.Redis, args[0])
-		switch {
-		case errors.As(err, new(*refusedError)):
-			return &cli.ExitError{Code: cli.Refused, Err: err}
-		case errors.Is(err, control.ErrNoReply):
-			return &cli.ExitError{Code: cli.Partly, Err: err}
-		case err != nil:
-			return err
-		case s.JSON:
-			return s.PrintJSON(map[string]string{"jid": args[0], "process": process})
-		}
-		return said(s, nil, "cancelled %s in %s", cli.Line(args[0]), cli.Line(process))
-	})
+iterable jobs can be cancelled; they end within some seconds.`,
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			call, stop := context.WithTimeout(ctx, replyTime)
+			defer stop()
+			process, err := s.Cancel(call, args[0])
+			switch {
+			case errors.As(err, new(*fleet.RefusedError)):
+				return &cli.ExitError{Code: cli.Refused, Err: err}
+			case errors.Is(err, control.ErrNoReply):
+				return &cli.ExitError{Code: cli.Partly, Err: err}
+			}
+			return said(s, err, map[string]string{"jid": args[0], "process": process}, "cancelled %s in %s", args[0], process)
+		},
+	}.command()
 }

@@ -12,47 +12,93 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Commands are all of them.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(),
-		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(),
+		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(), metricsCommand(), topCommand(),
 	}
 }
 
-// command makes a command of a session.
-func command(use, short, long string, args cobra.PositionalArgs, run func(ctx context.Context, s *cli.Session, args []string) error) *cobra.Command {
+// spec is a command of a session.
+type spec struct {
+	use, short, long, example string
+	args                      cobra.PositionalArgs
+	words                     []string                                                    // that complete the first argument
+	names                     func(ctx context.Context, s *cli.Session) ([]string, error) // that complete it, or all if args is nil
+	flags                     func(f *pflag.FlagSet)                                      // of its own, before those that all have; may be nil
+	change                    string                                                      // what it changes, for --read-only; "" for nothing
+	run                       func(ctx context.Context, s *cli.Session, args []string) error
+}
+
+func (c spec) command() *cobra.Command {
 	var flags cli.Flags
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: args,
+		Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: c.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error { return run(ctx, s, args) })
+			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
+				if c.change != "" && s.ReadOnly {
+					return s.Change(c.change)
+				}
+				return c.run(ctx, s, args)
+			})
 		},
 	}
+	cmd.Flags().SortFlags = false
+	if c.flags != nil {
+		c.flags(cmd.Flags())
+	}
 	flags.Add(cmd)
+	if c.words != nil || c.names != nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return c.complete(cmd, &flags, args), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
 	return cmd
 }
 
-// brief is a time span for people: "3s", "12m", "5h", "9d"; "" for none.
-func brief(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "0s"
-	case d < time.Minute:
-		return strconv.Itoa(int(d.Seconds())) + "s"
-	case d < time.Hour:
-		return strconv.Itoa(int(d.Minutes())) + "m"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d.Hours())) + "h"
+// completionTime is how long a shell waits for names.
+const completionTime = 2 * time.Second
+
+// complete are the words for the next argument. It reads only, and errors give no words.
+func (c spec) complete(cmd *cobra.Command, flags *cli.Flags, args []string) (words []string) {
+	if c.args != nil && len(args) > 0 {
+		return nil
 	}
-	return strconv.Itoa(int(d.Hours()/24)) + "d"
+	if words = c.words; c.names != nil {
+		_ = flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
+			s.Inspector.NoCleanup = true
+			call, cancel := context.WithTimeout(ctx, completionTime)
+			defer cancel()
+			names, err := c.names(call, s)
+			words = append(slices.Clone(words), names...)
+			return err
+		})
+	}
+	return slices.DeleteFunc(words, func(w string) bool { return slices.Contains(args, w) || cli.Line(w) != w })
 }
+
+// said tells what was done: the value as JSON, or a line.
+func said(s *cli.Session, err error, value any, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.PrintJSON(value)
+	}
+	_, err = fmt.Fprintln(s.Out, cli.Line(fmt.Sprintf(format, args...)))
+	return err
+}
+
+func brief(d time.Duration) string { return words.Brief(d) }
 
 // at is a time for people, "" for none.
 func at(t time.Time) string {
@@ -68,58 +114,70 @@ func number[T int | int64](n T) string { return strconv.FormatInt(int64(n), 10) 
 func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 }
 
 // chosen are the processes that a command is for: those named, or all.
-func chosen(ctx context.Context, s *cli.Session, ids []string, all bool) ([]*inspect.Process, error) {
+func chosen(ctx context.Context, s *cli.Session, ids []string, all bool) ([]fleet.Process, error) {
 	if all == (len(ids) > 0) {
-		return nil, cli.Exitf(cli.Fault, "%d processes are named and --all is %v, expected one of the two", len(ids), all)
+		return nil, cli.Exitf(cli.Fault, "%s named and --all is %v, expected one of the two", cut.Count(len(ids), "process"), all)
 	}
-	processes, err := s.Inspector.Processes(ctx)
+	processes, err := s.Processes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if all {
-		if len(processes) == 0 {
-			return nil, cli.Exitf(cli.NotFound, "no process runs")
-		}
-		return processes, nil
-	}
-	var found []*inspect.Process
+	processes = slices.DeleteFunc(processes, func(p fleet.Process) bool { return p.Phase == fleet.Gone })
 	for _, id := range ids {
-		at := slices.IndexFunc(processes, func(p *inspect.Process) bool { return p.Identity == id })
-		if at < 0 {
+		if !slices.ContainsFunc(processes, func(p fleet.Process) bool { return p.Identity == id }) {
 			return nil, cli.Exitf(cli.NotFound, "no process %q runs, expected one of: %s", id, strings.Join(identities(processes), " "))
 		}
-		found = append(found, processes[at])
 	}
-	return found, nil
+	if len(processes) == 0 {
+		return nil, cli.Exitf(cli.NotFound, "no process runs")
+	}
+	return slices.DeleteFunc(processes, func(p fleet.Process) bool { return !all && !slices.Contains(ids, p.Identity) }), nil
 }
 
-func identities(processes []*inspect.Process) (ids []string) {
+func identities(processes []fleet.Process) (ids []string) {
 	for _, p := range processes {
 		ids = append(ids, p.Identity)
 	}
 	return ids
 }
 
-// completeProcesses completes identities on the command line.
-func completeProcesses(flags *cli.Flags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		_ = flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-			processes, err := s.Inspector.Processes(ctx)
-			names = identities(processes)
-			return err
-		})
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+// processNames and queueNames complete arguments.
+func processNames(ctx context.Context, s *cli.Session) ([]string, error) {
+	processes, err := chosen(ctx, s, nil, true)
+	return identities(processes), err
 }
 
-// watch repeats show, each time on a cleared screen, until the context ends; once for 0.
+func queueNames(ctx context.Context, s *cli.Session) (names []string, err error) {
+	queues, err := s.Inspector.Queues(ctx)
+	for _, q := range queues {
+		names = append(names, q.Name)
+	}
+	return names, err
+}
+
+// again is a flag to show something again and again.
+func again(f *pflag.FlagSet, every *time.Duration) {
+	f.DurationVar(every, "watch", 0, "show it again and again")
+	f.Lookup("watch").NoOptDefVal = "2s"
+}
+
+// watch repeats show, each time on a cleared screen, until the context ends; once for 0. That
+// there is nothing to show does not end it.
 func watch(ctx context.Context, s *cli.Session, every time.Duration, show func() error) error {
+	if every < 0 {
+		return cli.Exitf(cli.Fault, "--watch is %s, expected a time span", every)
+	}
 	for {
-		if every > 0 && s.Terminal {
+		if every > 0 && s.Terminal && !s.JSON {
 			_, _ = fmt.Fprint(s.Out, "\x1b[H\x1b[2J")
 		}
-		if err := show(); err != nil || every <= 0 {
+		err := show()
+		nothing, ok := errors.AsType[*cli.ExitError](err)
+		if every == 0 || err != nil && (!ok || nothing.Code != cli.NotFound) {
 			return err
+		}
+		if ok && nothing.Err != nil {
+			_, _ = fmt.Fprintln(s.Err, cli.Line(nothing.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -129,23 +187,11 @@ func watch(ctx context.Context, s *cli.Session, every time.Duration, show func()
 	}
 }
 
-// freshTime is how long a view waits for processes to publish what is so now.
-const freshTime = time.Second
-
-// fresh has processes of troupe publish what is so now, and waits for that; with --read-only, and
-// for those that do not answer, what their last beat told is shown.
-func fresh(ctx context.Context, s *cli.Session, processes []*inspect.Process) error {
+// fresh has processes of troupe publish what is so now; with --read-only what their last beat
+// told is shown.
+func fresh(ctx context.Context, s *cli.Session, processes []fleet.Process) error {
 	if s.ReadOnly {
 		return nil
 	}
-	ours, err := control.Troupes(ctx, s.Redis, identities(processes))
-	if err != nil {
-		return err
-	}
-	call, cancel := context.WithTimeout(ctx, freshTime)
-	defer cancel()
-	if err := control.Send(call, s.Redis, ours, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil && !errors.Is(err, control.ErrNoReply) {
-		return err
-	}
-	return nil
+	return s.Refresh(ctx, processes)
 }

@@ -2,110 +2,60 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/fleet"
 )
 
-// process is a row of ps.
-type process struct {
-	Identity     string    `json:"identity"`
-	Tag          string    `json:"tag"`
-	Version      string    `json:"version"`
-	Phase        string    `json:"phase"` // running, quiet, stopping or silent
-	Busy         int       `json:"busy"`
-	Slots        int       `json:"slots"`
-	Queues       []string  `json:"queues"`
-	Restarts     *int      `json:"restarts"`     // of its actors; null for Ruby
-	Unresponsive *int      `json:"unresponsive"` // jobs; null for Ruby
-	RSS          int64     `json:"rss_kb"`
-	Beat         time.Time `json:"beat"`
-}
-
-// silence is how long after its last beat a process counts as silent: two beats are missing.
-const silence = 25 * time.Second
-
-// treeOf is the published tree of a process; nil if it has none, as in Ruby.
-func treeOf(ctx context.Context, i *inspect.Inspector, identity string) (actors.Tree, error) {
-	text, err := i.Tree(ctx, identity)
-	if errors.Is(err, inspect.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var t actors.Tree
-	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, fmt.Errorf("the tree of %s: %w", identity, err)
-	}
-	return t, nil
-}
-
-func newProcess(p *inspect.Process, t actors.Tree, now time.Time) process {
-	row := process{
-		Identity: p.Identity, Tag: p.Tag, Version: p.Version, Phase: "running", Busy: p.Busy, Slots: p.Concurrency,
-		Queues: p.Queues, RSS: p.RSS, Beat: p.Beat,
-	}
-	if p.Stopping {
-		row.Phase = "quiet"
-	}
-	if t != nil {
-		restarts, unresponsive := 0, 0
-		for _, n := range t {
-			restarts += n.Restarts
-			unresponsive += len(n.Unresponsive)
-		}
-		row.Restarts, row.Unresponsive = &restarts, &unresponsive
-	}
-	if now.Sub(p.Beat) > silence {
-		row.Phase = "silent"
-	}
-	return row
-}
-
 func psCommand() *cobra.Command {
-	return command("ps", "Show the processes", `Ps shows the processes that work on this Redis, those of Ruby too: how many jobs they run of how
-many they can, their queues, and when they last gave a sign of life. Restarts of actors and
-unresponsive jobs are known of troupe's own.`, cobra.NoArgs, func(ctx context.Context, s *cli.Session, _ []string) error {
-		processes, err := s.Inspector.Processes(ctx)
+	var every time.Duration
+	var trouble bool
+	show := func(ctx context.Context, s *cli.Session) error {
+		processes, err := s.Processes(ctx)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
-		t := s.Table("IDENTITY", "TAG", "VERSION", "PHASE", "BUSY/SLOTS", "QUEUES", "RESTARTS", "UNRESPONSIVE", "RSS", "BEAT")
-		for _, p := range processes {
-			tree, err := treeOf(ctx, s.Inspector, p.Identity)
-			if err != nil {
-				return err
-			}
-			row := newProcess(p, tree, now)
-			if s.JSON {
-				err = s.PrintJSON(row)
-			} else {
-				t.Row(row.Identity, row.Tag, row.Version, row.Phase, fmt.Sprintf("%d/%d", row.Busy, row.Slots), strings.Join(row.Queues, ","),
-					count(row.Restarts), count(row.Unresponsive), fmt.Sprintf("%d MB", row.RSS/1024), brief(now.Sub(row.Beat))+" ago")
-			}
-			if err != nil {
-				return err
-			}
+		none := "no process runs"
+		if trouble {
+			processes = slices.DeleteFunc(processes, func(p fleet.Process) bool { return !p.Troubled() })
+			none = "no process is in trouble"
 		}
-		if len(processes) == 0 {
-			return cli.Exitf(cli.NotFound, "no process runs")
-		}
-		if s.JSON {
-			return nil
-		}
-		return t.Flush()
-	})
+		return cli.Rows(s, "IDENTITY TAG VERSION PHASE BUSY/SLOTS QUEUES RESTARTS UNRESPONSIVE RSS BEAT", none, processes, func(p fleet.Process) []string {
+			return []string{
+				shorten(p.Identity), shorten(p.Tag), shorten(p.Version), p.Phase, fmt.Sprintf("%d/%d", p.Busy, p.Slots), shorten(strings.Join(p.Queues, ",")),
+				count(p.Restarts), count(p.Unresponsive), fmt.Sprintf("%d MB", p.RSS/1024), ago(p.Beat),
+			}
+		})
+	}
+	return spec{
+		use: "ps", short: "Show the processes", args: cobra.NoArgs,
+		long: `Ps shows the processes that work on this Redis, those of Ruby too: how many jobs they run of how
+many they can, their queues, and when they last gave a sign of life. Restarts of actors and
+unresponsive jobs are known of troupe's own. A process that has died is shown as gone for 15 minutes.`,
+		flags: func(f *pflag.FlagSet) {
+			again(f, &every)
+			f.BoolVar(&trouble, "trouble", false, "only those with something that is not as it should be")
+		},
+		run: func(ctx context.Context, s *cli.Session, _ []string) error {
+			return watch(ctx, s, every, func() error { return show(ctx, s) })
+		},
+	}.command()
+}
+
+// ago tells how long ago something was, "never" for the zero time.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return brief(time.Since(t)) + " ago"
 }
 
 func count(n *int) string {
@@ -116,72 +66,60 @@ func count(n *int) string {
 }
 
 func treeCommand() *cobra.Command {
-	var flags cli.Flags
 	var every time.Duration
 	var trouble bool
-	cmd := &cobra.Command{
-		Use:   "tree [ID]",
-		Short: "Show the supervision tree of a process",
-		Long: `Tree shows the actors of a process of troupe as of its last beat: their states, restarts and
-failures, and the jobs that they run. Without ID it shows those of all processes. With
---trouble it shows only what is not as it should be.`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeProcesses(&flags),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-				return watch(ctx, s, every, func() error { return showTrees(ctx, s, args, trouble) })
-			})
+	return spec{
+		use: "tree [ID]", short: "Show the supervision tree of a process", args: cobra.MaximumNArgs(1), names: processNames,
+		long: `Tree shows the actors of a process of troupe: their states, restarts and failures, and the jobs that
+they run. Without ID it shows those of all processes. With --trouble it shows only what is not
+as it should be.`,
+		flags: func(f *pflag.FlagSet) {
+			again(f, &every)
+			f.BoolVar(&trouble, "trouble", false, "only what is not as it should be")
 		},
-	}
-	f := cmd.Flags()
-	f.DurationVar(&every, "watch", 0, "show it again and again")
-	f.Lookup("watch").NoOptDefVal = "2s"
-	f.BoolVar(&trouble, "trouble", false, "only what is not as it should be")
-	flags.Add(cmd)
-	return cmd
-}
-
-// troubled tells whether an actor is not as it should be.
-func troubled(n actors.Node) bool {
-	fine := []actors.State{actors.StateRunning, actors.StateIdle, actors.StateBusy}
-	return !slices.Contains(fine, n.State) || n.Restarts > 0 || n.LastFailure != "" || len(n.Unresponsive) > 0 || n.Note != ""
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			return watch(ctx, s, every, func() error { return showTrees(ctx, s, args, trouble) })
+		},
+	}.command()
 }
 
 func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool) error {
 	processes, err := chosen(ctx, s, args, len(args) == 0)
-	if err != nil {
-		return err
+	if err == nil {
+		err = fresh(ctx, s, processes)
 	}
-	if err := fresh(ctx, s, processes); err != nil {
+	if err != nil {
 		return err
 	}
 	shown := false
 	for _, p := range processes {
-		t, err := treeOf(ctx, s.Inspector, p.Identity)
+		t, err := s.Tree(ctx, p.Identity)
 		if err != nil {
 			return err
+		}
+		if t == nil && len(args) > 0 {
+			return cli.Exitf(cli.NotFound, "%s has no tree: it is a process of Ruby, or too old", p.Identity)
 		}
 		if trouble {
-			t = slices.DeleteFunc(t, func(n actors.Node) bool { return !troubled(n) })
+			t = slices.DeleteFunc(t, func(n actors.Node) bool { return !fleet.Troubled(n) })
 		}
-		switch {
-		case t == nil && len(args) > 0:
-			return cli.Exitf(cli.NotFound, "%s has no tree: it is a process of Ruby, or too old", p.Identity)
-		case len(t) == 0:
+		if len(t) == 0 {
 			continue
-		case s.JSON:
-			err = s.PrintJSON(map[string]any{"identity": p.Identity, "beat": p.Beat, "tree": t})
-		default:
-			lines := strings.Split(strings.TrimSuffix(t.String(), "\n"), "\n")
-			_, err = fmt.Fprintf(s.Out, "%s\n", cli.Line(p.Identity))
-			for i := 0; i < len(lines) && err == nil; i++ {
-				_, err = fmt.Fprintf(s.Out, "  %s\n", cli.Line(lines[i]))
-			}
-		}
-		if err != nil {
-			return err
 		}
 		shown = true
+		if s.JSON {
+			if err := s.PrintJSON(map[string]any{"identity": p.Identity, "beat": p.Beat, "tree": t}); err != nil {
+				return err
+			}
+			continue
+		}
+		lines := []string{cli.Line(p.Identity)}
+		for line := range strings.Lines(t.String()) {
+			lines = append(lines, "  "+cli.Line(strings.TrimSuffix(line, "\n")))
+		}
+		if _, err := fmt.Fprintln(s.Out, strings.Join(lines, "\n")); err != nil {
+			return err
+		}
 	}
 	if !shown {
 		return cli.Exitf(cli.NotFound, "no process of troupe has such a tree")

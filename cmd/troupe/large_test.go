@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// counted counts the lines that are printed.
+type counted struct {
+	lines int
+	last  []byte
+	file  *os.File // may be nil
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.lines += bytes.Count(p, []byte("\n"))
+	c.last = append(c.last[:0], p...)
+	if c.file != nil {
+		return c.file.Write(p)
+	}
+	return len(p), nil
+}
+
+// live is what the heap holds: the least of three looks, since what is made during one counts, too.
+func live() int {
+	least := math.MaxInt
+	for range 3 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		least = min(least, int(m.HeapAlloc))
+	}
+	return least
+}
+
+// No command holds the entries that it walks through: while it runs, what lives on the heap grows by
+// a small part of them.
+func TestManyEntriesAreNotHeld(t *testing.T) { // not parallel: the heap is that of all tests
+	entries := effort.Of(10_000, 25_000)
+	if os.Getenv("TROUPE_LONG") != "" {
+		entries = 200_000
+	}
+	rdb, url := redistest.New(t)
+	const seed = `for i = 1, tonumber(ARGV[1]) do
+		local job = '{"retry":true,"queue":"big","class":"Big","args":["' .. string.rep('x', 200) .. '",' .. i .. '],"jid":"j' .. i .. '","created_at":1795225014.5,"error_class":"E","error_message":"boom"}'
+		redis.call('ZADD', 'dead', 1795000000 + i, job)
+		redis.call('LPUSH', 'queue:big', job)
+	end
+	redis.call('SADD', 'queues', 'big')`
+	if err := rdb.Eval(t.Context(), seed, nil, entries).Err(); err != nil && !strings.Contains(err.Error(), "nil") {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	for _, c := range []struct {
+		line, into string
+		lines      int // that are printed
+		last       string
+	}{
+		{"jobs list dead --limit 0", "", entries, ""},
+		{"jobs list queue:big --limit 0 --json", "", entries, ""},
+		{"jobs export dead --args show", file("dead"), entries, ""},
+		{"jobs export queue:big --args show", file("queue"), entries, ""},
+		{"jobs delete dead --error boom --dry-run", "", 11, ""},
+		{"jobs import " + file("dead") + " --dry-run", "", 1, fmt.Sprintf("%d jobs would be imported\n", entries)},
+		{"jobs import " + file("queue") + " --yes --rate 0", "", 1, fmt.Sprintf("imported: 0 done, %d gone, 0 stopped, 0 left\n", entries)},
+		{"explain j1", "", 5, "Searched: running, in progress, retry, scheduled, dead\n"},
+	} {
+		var out counted
+		if c.into != "" {
+			f, err := os.Create(c.into)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			out.file = f
+		}
+		before, most := live(), 0
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan int)
+		go func() {
+			root := rootCommand()
+			root.SetOut(&out)
+			ended <- execute(ctx, root, append(strings.Fields(c.line), "--redis", url))
+		}()
+		code := -1
+		for look := time.NewTicker(50 * time.Millisecond); code < 0; {
+			select {
+			case code = <-ended:
+				look.Stop()
+			case <-look.C:
+				most = max(most, live()-before)
+			}
+		}
+		cancel()
+		if code != 0 || out.lines != c.lines || c.last != "" && string(out.last) != c.last {
+			t.Errorf("%s: exit code %d, %d lines, the last %q; expected %d, %q", c.line, code, out.lines, out.last, c.lines, c.last)
+		}
+		t.Logf("%s: %d bytes", c.line, most)
+		if bound := 4<<20 + 100*entries; most > bound { // an entry has 340 bytes in Redis, and more when it is read
+			t.Errorf("%s: it holds %d bytes, expected at most %d for %d entries", c.line, most, bound, entries)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package testdata
+
+import sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+var exporter sdktrace.SpanExporter

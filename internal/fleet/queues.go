@@ -1,0 +1,147 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+)
+
+// Queue is one of the queues.
+type Queue struct {
+	Name      string   `json:"name"`
+	Waiting   int64    `json:"waiting"`
+	Latency   float64  `json:"latency_s"`    // how long the oldest job waits
+	In        *float64 `json:"in_per_s"`     // null if it is not known, see Sampler
+	Out       *float64 `json:"out_per_s"`    // likewise
+	Growth    *float64 `json:"growth_per_s"` // in less out; null at the first look
+	Listeners int      `json:"listeners"`    // processes that take from it
+	Quiet     int      `json:"quiet"`        // and those that do no more; silent ones are neither
+	Paused    bool     `json:"paused"`
+}
+
+// Sampler looks at the queues again and again, and so knows their rates. What goes out of a
+// queue is known if all that listen are processes of troupe: they count what they take. The
+// zero value has looked at none. It is safe for concurrent use.
+type Sampler struct {
+	mu    sync.Mutex
+	at    time.Time
+	sizes map[string]int64
+	taken map[string]map[string]uint64 // by process, by queue
+}
+
+// Queues are all queues, with the rates since the last call.
+func (s *Sampler) Queues(ctx context.Context, f *Fleet, processes []Process) ([]Queue, error) {
+	found, err := f.Inspector.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	span := now.Sub(s.at).Seconds()
+	sizes, taken := map[string]int64{}, map[string]map[string]uint64{}
+	for _, p := range processes {
+		if p.Pulse != nil {
+			taken[p.Identity] = p.Pulse.Taken
+		}
+	}
+	all := make([]Queue, 0, len(found))
+	for _, q := range found {
+		row := listened(q, processes)
+		sizes[q.Name] = q.Size
+		if before, ok := s.sizes[q.Name]; ok && span > 0 {
+			growth := float64(q.Size-before) / span
+			row.Growth = &growth
+			if n, ok := s.out(q.Name, processes); ok {
+				out := float64(n) / span
+				in := max(0, growth+out)
+				row.In, row.Out = &in, &out
+			}
+		}
+		all = append(all, row)
+	}
+	s.at, s.sizes, s.taken = now, sizes, taken
+	return all, nil
+}
+
+// out is how many jobs were taken from a queue since the last look, if that is known.
+func (s *Sampler) out(queue string, processes []Process) (n uint64, known bool) {
+	for _, p := range processes {
+		if p.Phase == Gone || !slices.Contains(p.Queues, queue) {
+			continue
+		}
+		if p.Pulse == nil || p.Pulse.Taken == nil {
+			return 0, false
+		}
+		now, before := p.Pulse.Taken[queue], s.taken[p.Identity][queue]
+		n += now - min(now, before)
+	}
+	return n, true
+}
+
+// listened is a queue with those that listen on it.
+func listened(q inspect.QueueSummary, processes []Process) Queue {
+	row := Queue{Name: q.Name, Waiting: q.Size, Latency: q.Latency.Seconds(), Paused: q.Paused}
+	for _, p := range processes {
+		switch {
+		case !slices.Contains(p.Queues, q.Name):
+		case p.Listens():
+			row.Listeners++
+		case p.Phase == Quiet || p.Phase == Stopping:
+			row.Quiet++
+		}
+	}
+	return row
+}
+
+// Queue is one queue, or inspect.ErrNotFound if nothing was ever pushed there and nobody listens.
+func (f *Fleet) Queue(ctx context.Context, name string) (Queue, error) {
+	processes, err := f.Processes(ctx)
+	if err != nil {
+		return Queue{}, err
+	}
+	summary, err := f.Inspector.Queue(name).Summary(ctx)
+	if err != nil {
+		return Queue{}, err
+	}
+	row := listened(summary, processes)
+	if row.Listeners+row.Quiet > 0 || row.Waiting > 0 {
+		return row, nil
+	}
+	all, err := f.Inspector.Queues(ctx)
+	if err == nil && !slices.ContainsFunc(all, func(q inspect.QueueSummary) bool { return q.Name == name }) {
+		err = inspect.ErrNotFound
+	}
+	return row, err
+}
+
+// NextJobs are limit jobs of a queue after the first ones to run, the next one first, and how many
+// there are in all.
+func NextJobs(ctx context.Context, q *inspect.Queue, after, limit int64) (jobs []*inspect.QueuedJob, size int64, err error) {
+	summary, err := q.Summary(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	size = summary.Size
+	for range 5 { // until it did not grow or shrink in between
+		end := size - after
+		if end <= 0 {
+			return nil, size, nil
+		}
+		begin := max(0, end-limit)
+		var now int64
+		jobs, now, err = q.Page(ctx, int(begin), int(end-begin))
+		if err != nil {
+			return nil, 0, err
+		}
+		if now == size {
+			break
+		}
+		size = now
+	}
+	slices.Reverse(jobs)
+	return jobs, size, nil
+}

@@ -1,0 +1,87 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/screen"
+)
+
+const (
+	// frameWidth and frameRows are those of a frame that goes to no terminal.
+	frameWidth = 120
+	frameRows  = 50
+)
+
+func topCommand() *cobra.Command {
+	var every time.Duration
+	return spec{
+		use: "top [:PAGE [OF]]", short: "Look at everything live", args: cobra.MaximumNArgs(2),
+		long: `Top shows what is wrong now, and pages of processes, queues and jobs that are kept up to date:
+:overview :processes :tree [ID] :queues :queue NAME :running :retry :scheduled :dead :events
+:explain JID. Enter goes in, Esc back, / filters, ? tells all keys. Capitals act on the row under
+the cursor and ask first: R retry, K kill, D delete, C cancel, P pause, Q quiet, S stop. Without a
+terminal it prints one frame as text and ends.`,
+		example: "  troupe top\n  troupe top :queue critical\n  troupe top :dead --read-only",
+		flags: func(f *pflag.FlagSet) {
+			f.DurationVar(&every, "every", 2*time.Second, "time between two looks, 1s or more")
+		},
+		run: func(ctx context.Context, s *cli.Session, args []string) error { return top(ctx, s, args, every) },
+	}.command()
+}
+
+func top(ctx context.Context, s *cli.Session, args []string, every time.Duration) error {
+	page, err := screen.ParsePage(cmp.Or(strings.Join(args, " "), ":overview"))
+	switch {
+	case err != nil:
+		return &cli.ExitError{Code: cli.Fault, Err: err}
+	case every < time.Second:
+		return cli.Exitf(cli.Fault, "--every is %s, expected 1s or more", every)
+	case s.JSON:
+		return cli.Exitf(cli.Fault, "--json: top has none, expected one of the commands stats, ps, tree, queues, jobs, events, explain")
+	}
+	o := screen.Options{
+		Source: &screen.Redis{Fleet: s.Fleet, Args: s.Args, ReadOnly: s.ReadOnly}, Name: "troupe top", Place: s.Address, Page: page,
+		Color: s.Color, ReadOnly: s.ReadOnly, Every: every,
+	}
+	if s.Terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
+		return live(ctx, o)
+	}
+	text, err := screen.Text(ctx, o, frameWidth, frameRows)
+	if err == nil {
+		_, err = fmt.Fprint(s.Out, text)
+	}
+	return err
+}
+
+// live shows the screen. A signal ends it in good order, for it has the terminal.
+func live(ctx context.Context, o screen.Options) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	tty, err := tcell.NewScreen()
+	if err != nil {
+		return err
+	}
+	logging.Disable() // the driver writes to stderr, across the screen
+	sc := screen.New(tty, o)
+	if err := sc.Open(); err != nil {
+		return err
+	}
+	sc.Run(ctx)
+	if ctx.Err() != nil {
+		return &cli.ExitError{Code: cli.Interrupted}
+	}
+	return nil
+}

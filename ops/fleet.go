@@ -1,0 +1,149 @@
+package ops
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/fleet"
+)
+
+// The metrics of a fleet. One process is to expose them, since all would tell the same.
+var (
+	queueJobs      = gauge("queue_jobs", "Jobs that wait in the queue.", "queue")
+	queueLatency   = gauge("queue_latency_seconds", "Time since the push of the oldest job of the queue.", "queue")
+	queuePaused    = gauge("queue_paused", "Whether the queue is paused.", "queue")
+	queueListeners = gauge("queue_listeners", "Processes that take from the queue: neither quiet nor silent.", "queue")
+	setJobs        = gauge("set_jobs", "Jobs in the set.", "set")
+	setOverdue     = gauge("set_overdue_seconds", "Time since the first job of the set was due; 0 if none is.", "set")
+	fleetProcesses = gauge("fleet_processes", "Processes on the list, by what runs them and by phase.", "runtime", "phase")
+	orphanedJobs   = gauge("orphaned_jobs", "Jobs in progress of processes that have died, which wait for a rescuer.")
+)
+
+var fleetMetrics = []*metric{queueJobs, queueLatency, queuePaused, queueListeners, setJobs, setOverdue, fleetProcesses, orphanedJobs}
+
+const (
+	maxNamed  = 99               // queues
+	fleetTime = 10 * time.Second // for all questions to Redis
+)
+
+// Fleet returns the metrics of a fleet, Ruby's processes among it, as Redis shows them: queues,
+// sets and processes. It asks Redis at each Collect, for 10 s at most, keeps nothing and writes nothing. Of
+// queues it names 99, the fullest, and adds the others up as _other. One process of a fleet is
+// to expose them, or sums over the fleet are too large.
+func Fleet(rdb redis.UniversalClient) prometheus.Collector {
+	f := fleet.New(rdb)
+	f.Inspector.NoCleanup = true // who scrapes reads only
+	return fleetCollector{f, fleetTime}
+}
+
+type fleetCollector struct {
+	*fleet.Fleet
+	within time.Duration
+}
+
+func (fleetCollector) Describe(ch chan<- *prometheus.Desc) { describe(ch, fleetMetrics) }
+
+func (f fleetCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.within)
+	defer cancel()
+	p := points{}
+	for _, read := range []func(context.Context, *points) error{f.processes, f.sets, f.orphans} {
+		if err := read(ctx, &p); err != nil {
+			ch <- prometheus.NewInvalidMetric(orphanedJobs.desc, err)
+			return
+		}
+	}
+	p.collect(ch)
+}
+
+// phases are those that a process of the fleet may have.
+var phases = []string{fleet.Running, fleet.Quiet, fleet.Stopping, fleet.Silent, fleet.Gone}
+
+// processes reads the processes, and the queues with those that take from them.
+func (f fleetCollector) processes(ctx context.Context, p *points) error {
+	all, err := f.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	counts, listeners := map[[2]string]int{}, map[string]int{}
+	for _, one := range all {
+		counts[[2]string{one.Runtime, one.Phase}]++
+		if one.Listens() {
+			for _, q := range one.Queues {
+				listeners[q]++
+			}
+		}
+	}
+	for _, runtime := range []string{"troupe", "ruby"} {
+		for _, phase := range phases {
+			p.add(fleetProcesses, float64(counts[[2]string{runtime, phase}]), runtime, phase)
+		}
+	}
+	return f.queues(ctx, p, listeners)
+}
+
+func (f fleetCollector) queues(ctx context.Context, p *points, listeners map[string]int) error {
+	all, err := f.Inspector.Queues(ctx) // the fullest first
+	if err != nil {
+		return err
+	}
+	rest := inspect.QueueSummary{Queue: f.Inspector.Queue(other)}
+	if len(all) > maxNamed {
+		for _, q := range all[maxNamed:] {
+			rest.Size, rest.Latency = rest.Size+q.Size, max(rest.Latency, q.Latency)
+			listeners[other] = max(listeners[other], listeners[q.Name])
+		}
+		all = append(all[:maxNamed], rest)
+	}
+	for i, q := range all {
+		name := text(q.Name)
+		if name == other && i < maxNamed { // a queue of that name
+			name = strconv.Quote(name)
+		}
+		p.add(queueJobs, float64(q.Size), name)
+		p.add(queueLatency, q.Latency.Seconds(), name)
+		p.add(queuePaused, oneIf(q.Paused), name)
+		p.add(queueListeners, float64(listeners[q.Name]), name)
+	}
+	return nil
+}
+
+// sets reads the sets of jobs: of what is in them only the first entry.
+func (f fleetCollector) sets(ctx context.Context, p *points) error {
+	for _, set := range []*inspect.JobSet{f.Inspector.RetrySet, f.Inspector.ScheduledSet, f.Inspector.DeadSet} {
+		first, size, err := set.Page(ctx, 0, 1, true)
+		if err != nil {
+			return err
+		}
+		p.add(setJobs, float64(size), set.Name)
+		if set == f.Inspector.DeadSet { // its jobs are not due
+			continue
+		}
+		overdue := 0.0
+		for _, e := range first {
+			overdue = max(0, float64(time.Now().UnixMicro())/1e6-e.Score)
+		}
+		p.add(setOverdue, overdue, set.Name)
+	}
+	return nil
+}
+
+func (f fleetCollector) orphans(ctx context.Context, p *points) error {
+	all, err := f.Inspector.Fetchers(ctx)
+	if err != nil {
+		return err
+	}
+	jobs := int64(0)
+	for _, one := range all {
+		if !one.Alive {
+			jobs += one.Size
+		}
+	}
+	p.add(orphanedJobs, float64(jobs))
+	return nil
+}
