@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/operate"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -18,6 +19,7 @@ func runCommand() *cobra.Command {
 	var flags config.Flags
 	var queues []string
 	var version bool
+	var dashboard dashboard
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon",
@@ -52,7 +54,7 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 			if flags.Queues, err = config.ParseQueues("-q", queues); err != nil {
 				return err
 			}
-			return run(cmd, flags)
+			return run(cmd, flags, dashboard)
 		},
 	}
 	f := cmd.Flags()
@@ -64,13 +66,17 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
 	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", "time that running jobs have to end at a stop (25s)")
 	f.Var(wordFlag{&flags.Ops, "ADDR"}, "ops", "serve probes and metrics there, such as 127.0.0.1:9433 (nowhere)")
+	f.Var(wordFlag{&dashboard.addr, "ADDR"}, "web", "serve the dashboard there, such as 127.0.0.1:8080 (nowhere)")
+	operate.WebFlags(f, "web-", &dashboard.Options)
+	f.StringVar(&dashboard.Args, "web-args", "mask", "arguments of jobs on the dashboard: mask secrets, hide or show them")
+	f.BoolVar(&dashboard.ReadOnly, "web-read-only", false, "a dashboard that changes nothing")
 	f.BoolVarP(&flags.Verbose, "verbose", "v", false, "log more")
 	f.BoolVarP(&version, "version", "V", false, "print the version")
 	f.Var(wordFlag{&flags.Redis, "URL"}, "redis", "Redis to use (redis://localhost:6379/0)")
 	return cmd
 }
 
-func run(cmd *cobra.Command, flags config.Flags) error {
+func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
 	settings, err := config.Load(flags, os.Getenv)
 	if err != nil {
 		return err
@@ -105,6 +111,13 @@ func run(cmd *cobra.Command, flags config.Flags) error {
 	}
 	if settings.Ops != "" {
 		stop, err := serveOps(cmd.Context(), settings.Ops, log, shards)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if dashboard.addr != "" {
+		stop, err := dashboard.serve(cmd.Context(), log, shards)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ import (
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(),
-		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(), metricsCommand(), topCommand(),
+		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(), metricsCommand(), topCommand(), webCommand(),
 	}
 }
 

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/audit"
+	"github.com/troupehq/troupe/internal/cut"
+)
+
+const (
+	auditTime    = 2 * time.Second // that Redis may take
+	mostForms    = 20              // values of a form that are kept
+	mostValue    = 200             // bytes of one
+	revealEvery  = 10 * time.Minute
+	mostRevealed = 1000
+)
+
+// audit tells who has done what, or tried to: the log, and the list in Redis. An answer that only asks
+// again is none of that.
+func (r *request) audit(rt *route, p *page, err error) {
+	s, ok := said{Kind: "failed"}, true
+	if err != nil {
+		f := faultOf(err)
+		if s.Text = f.Text; f.Status < http.StatusInternalServerError {
+			s.Kind = "refused"
+		}
+	} else if p != nil {
+		s, ok = p.Data.(said)
+	}
+	if !ok {
+		return
+	}
+	e := &audit.Entry{
+		At: time.Now().UTC(), User: r.user.Name, Role: r.user.Role.String(), Address: r.RemoteAddr, Task: s.task,
+		Action: rt.path, Path: cut.Short(r.path, 2*mostValue), Outcome: s.Kind, Text: cut.Short(s.Text, 2*mostValue),
+	}
+	if !rt.session { // what is typed as a name may be a password
+		e.Filter = r.filled()
+	}
+	if s.Kind == "ok" {
+		e.Outcome = "done"
+	}
+	if s.begun {
+		e.Outcome = "begun"
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		e.Address = host
+	}
+	if err == nil {
+		e.Counts, _ = json.Marshal(s.Counts) // plain data
+	}
+	r.record(r.Context(), e)
+}
+
+// filled is what a form or an address has said.
+func (r *request) filled() map[string]string {
+	out := map[string]string{}
+	r.form("")
+	for name, values := range r.Form {
+		if len(out) >= mostForms || strings.Join(values, "") == "" {
+			continue
+		}
+		text := cut.Short(values[0], mostValue)
+		if len(values) > 1 {
+			text = strconv.Itoa(len(values)) + " values"
+		}
+		out[cut.Short(name, mostValue)] = text
+	}
+	return out
+}
+
+// record writes an entry to the log and to Redis.
+func (h *Handler) record(ctx context.Context, e *audit.Entry) {
+	level := zerolog.InfoLevel
+	if e.Outcome == "refused" || e.Outcome == "failed" {
+		level = zerolog.WarnLevel
+	}
+	h.options.Logger.WithLevel(level).Str("user", e.User).Str("role", e.Role).Str("address", e.Address).Str("action", e.Action).Str("target", e.Path).
+		Interface("filter", e.Filter).Str("outcome", e.Outcome).Str("said", e.Text).Interface("counts", e.Counts).Msg("dashboard action")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
+	defer cancel()
+	if err := audit.Add(ctx, h.options.Redis, e, e.Role == Role(0).String()); err != nil {
+		h.options.Logger.Error().Err(err).Msg("dashboard action not in the audit of Redis")
+	}
+}
+
+// auditReveal tells that somebody looks at arguments as they are: not each time that the page
+// is renewed.
+func (r *request) auditReveal(rt *route) {
+	name := r.user.Name + " " + r.with()
+	r.revealMu.Lock()
+	if len(r.reveals) > mostRevealed {
+		clear(r.reveals)
+	}
+	fresh := time.Since(r.reveals[name]) > revealEvery
+	if fresh {
+		r.reveals[name] = time.Now()
+	}
+	r.revealMu.Unlock()
+	if fresh {
+		r.audit(&route{path: "reveal " + rt.path}, &page{Data: said{Kind: "ok", Text: "Arguments were shown as they are."}}, nil)
+	}
+}
+
+// auditPage is the data of the page of who did what.
+type auditPage struct {
+	Entries []auditRow `json:"entries"`
+	Filter  filterBar  `json:"-"`
+	Pager   pager      `json:"-"`
+}
+
+// auditRow is an entry with the address of the queue, job or process that it is about.
+type auditRow struct {
+	audit.Entry
+	Href string `json:"-"`
+}
+
+// about is the address of what an entry is about; "" if that has no page, or the user may not see it.
+func (r *request) about(e *audit.Entry) string {
+	parts := strings.Split(strings.TrimSuffix(e.Path, ".json"), "/")
+	if len(parts) < 3 {
+		return ""
+	}
+	name, err := url.PathUnescape(parts[2])
+	if err != nil || name == "" {
+		return ""
+	}
+	switch {
+	case strings.Contains(e.Action, "/queues/{name}"):
+		return r.link("/queues/{name}", "queues", name)
+	case strings.Contains(e.Action, "/jobs/{jid}"):
+		return r.link("/jobs/{jid}", "jobs", name)
+	case strings.Contains(e.Action, "/processes/{id}"), strings.Contains(e.Action, "/tree/{id}"):
+		return r.link("/tree/{id}", "tree", name)
+	}
+	return ""
+}
+
+func (r *request) auditList() (*page, error) {
+	all, err := audit.All(r.Context(), r.options.Redis)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(e audit.Entry) bool { return !r.chooses(&e) })
+	from := min(r.number("from"), int64(len(all)))
+	shown := all[from:min(from+rows, int64(len(all)))]
+	p := auditPage{Entries: make([]auditRow, len(shown)), Pager: r.pager(from, len(shown), int64(len(all))), Filter: filterBar{Action: r.url("audit"), Fields: []filterField{
+		{"user", "User", r.query("user"), "ann"}, {"action", "Action or path", r.query("action"), "pause"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
+	}}}
+	for i := range shown {
+		p.Entries[i] = auditRow{shown[i], r.about(&shown[i])}
+	}
+	return &page{Template: "audit", Title: "Audit", Data: p, Next: p.Pager.Next}, nil
+}
+
+// chooses tells whether the filter of the page takes an entry.
+func (r *request) chooses(e *audit.Entry) bool {
+	action, outcome := r.query("action"), r.query("outcome")
+	path, _ := url.PathUnescape(e.Path)
+	return (r.query("user") == "" || e.User == r.query("user")) && (outcome == "" || e.Outcome == outcome) &&
+		(strings.Contains(e.Action, action) || strings.Contains(e.Path, action) || strings.Contains(path, action))
+}

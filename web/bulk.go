@@ -1,0 +1,116 @@
+package web
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+const (
+	bulkRate    = 1000 // entries a second
+	previewTime = 7 * time.Second
+	previewRows = 10
+)
+
+// preview is the data of the page before an action on all entries that a filter chooses.
+type preview struct {
+	Set    string        `json:"set"`
+	Action string        `json:"action"`
+	Filter string        `json:"filter"`
+	Count  int64         `json:"count"`
+	Jobs   []job         `json:"jobs"` // the first of them
+	Will   string        `json:"will"` // what happens
+	Kind   setKind       `json:"-"`
+	Timed  bool          `json:"-"`
+	Hidden []filterField `json:"-"` // the filter, with times that stay
+	Ask    confirm       `json:"-"`
+}
+
+// will says what an action does.
+var will = map[string]string{
+	"retry":      "Each is put into its queue now, and runs as soon as it is taken. A manual retry is not counted.",
+	"kill":       "Each is moved to the dead set, and is not tried again. It can be retried from there.",
+	"delete":     "Each is deleted for good. This cannot be taken back.",
+	"reschedule": "Each gets the time below, and stays in this set until then.",
+}
+
+// preview tells what an action would do, and asks for it; also where it was not confirmed.
+func (r *request) preview(k setKind) (*page, error) {
+	get := r.query
+	if r.Method == http.MethodPost {
+		get = r.form
+	}
+	f, err := r.filter(get, k.Up)
+	if err != nil {
+		return nil, err
+	}
+	a, ok := bulk.ActionOf(get("do"))
+	if !ok || !k.Allows(a.Name) {
+		a = bulk.Actions[0]
+	}
+	p := preview{Set: k.Name, Action: a.Name, Filter: f.String(), Jobs: []job{}, Will: will[a.Name], Kind: k, Timed: a.Timed}
+	if k.Name == "scheduled" && a.Name == "retry" {
+		p.Will = "Each is put into its queue now, and runs as soon as it is taken."
+	}
+	w, err := r.walk(k, &f, "", math.MaxInt, previewTime, func(e *inspect.SortedEntry, at bulk.Place) bool {
+		if p.Count++; len(p.Jobs) < previewRows {
+			p.Jobs = append(p.Jobs, r.entry(e, at))
+		}
+		return p.Filter != "" || len(p.Jobs) < previewRows
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &page{Template: "bulk", Title: "All that match"}
+	size, err := r.setOf(k).Size(r.Context())
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Filter == "":
+		p.Count = size
+	case !w.End:
+		out.Partial = "Looked at " + words.Count(w.Looked) + " of " + words.Count(size) + " entries. Those found are acted on; come again for the others."
+	}
+	for _, name := range filterNames {
+		p.Hidden = append(p.Hidden, filterField{Name: name, Value: get(name)})
+	}
+	for i, at := range map[int]time.Time{len(p.Hidden) - 2: f.Since, len(p.Hidden) - 1: f.Until} {
+		if !at.IsZero() {
+			p.Hidden[i].Value = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.url(k.Path, "all"), Back: strings.TrimSuffix(r.url(k.Path)+"?"+chosen(get), "?")}
+	out.Data = p
+	return out, nil
+}
+
+// startBulk begins a task.
+func (r *request) startBulk(k setKind) (*page, error) {
+	t, err := r.wanted(k, r.form)
+	if err != nil {
+		return nil, err
+	}
+	if t.Filter, err = r.filter(r.form, k.Up); err != nil {
+		return nil, err
+	}
+	n := integer(r.form("count"))
+	if n < 1 || !r.confirmed(n) {
+		if r.wantsJSON() {
+			return nil, wrong("Look at the preview, and send its count, above 100 as typed, too.", "Got the count %q and %q typed.", r.form("count"), r.form("typed"))
+		}
+		return r.preview(k)
+	}
+	t.Rate, t.Limit = bulkRate, int(min(n, math.MaxInt32))
+	id, err := r.start(k, t)
+	if err != nil {
+		return nil, err
+	}
+	return &page{redirect: r.url("tasks", id), Data: said{
+		Kind: "ok", Text: "It has begun: " + t.Name + " of " + words.Plural(n, "job") + ".", Counts: map[string]any{"task": id, "limit": t.Limit}, task: id, begun: true,
+	}}, nil
+}

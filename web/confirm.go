@@ -1,0 +1,52 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+)
+
+// confirm is what is asked before something that cannot be taken back.
+type confirm struct {
+	Question string `json:"question"`
+	Detail   string `json:"detail"`
+	Button   string `json:"button"`
+	Action   string `json:"action"` // where the form goes
+	Back     string `json:"back"`
+	Count    int64  `json:"count"` // how many it is about; above 100 it has to be typed
+	Again    bool   `json:"-"`     // it was not typed, or typed wrongly
+
+	do func() (*page, error)
+}
+
+// mostUntyped is how many things may be acted on without their number being typed.
+const mostUntyped = 100
+
+// Typed tells whether the number has to be typed.
+func (c confirm) Typed() bool { return c.Count > mostUntyped }
+
+// confirmed tells whether a form confirms to act on so many things as there are now. What it has
+// asked for before may have grown a little, but not more.
+func (r *request) confirmed(now int64) bool {
+	asked := integer(r.form("count"))
+	if now > mostUntyped && now > 2*asked {
+		return false
+	}
+	return max(now, asked) <= mostUntyped || r.form("typed") == r.form("count")
+}
+
+// asked makes a page function of an action: a GET asks, and a POST that confirms it acts.
+func asked(action func(*request) (*confirm, error)) func(*request) (*page, error) {
+	return func(r *request) (*page, error) {
+		c, err := action(r)
+		if err != nil {
+			return nil, err
+		}
+		if c.Again = r.Method == http.MethodPost; c.Again && r.confirmed(c.Count) {
+			return c.do()
+		}
+		if c.Again && r.wantsJSON() {
+			return nil, wrong("Send count and typed, both with the number there is now.", "%s: that was not confirmed. There are %d, got the count %q and %q typed.", c.Button, c.Count, r.form("count"), r.form("typed"))
+		}
+		return &page{Template: "confirm", Title: strings.TrimSuffix(c.Question, "?"), Data: *c}, nil
+	}
+}

@@ -1,0 +1,57 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/scores"
+)
+
+const exportWrite = 30 * time.Second // that a client may take to read a part
+
+// export writes the entries that the filter chooses as lines of JSON, as the user may see them;
+// troupe jobs import takes those that are not masked.
+func (r *request) export(k setKind) error {
+	f, err := r.filter(r.query, k.Up)
+	if err != nil {
+		return err
+	}
+	most, long := mostSearched, searchTime
+	if r.user.Role >= Admin {
+		most, long = math.MaxInt, math.MaxInt64
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", "application/jsonl; charset=utf-8")
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%s.jsonl"`, k.Name, time.Now().UTC().Format("20060102-150405")))
+	out := http.NewResponseController(r.w)
+	lines := json.NewEncoder(r.w)
+	lines.SetEscapeHTML(false)
+	n := 0
+	w, err := r.walk(k, &f, "", most, long, func(e *inspect.SortedEntry, _ bulk.Place) bool {
+		if n%rows == 0 {
+			_ = out.SetWriteDeadline(time.Now().Add(exportWrite)) // where it can be set
+		}
+		n++
+		l, raw, masked := bulk.Line{Set: k.Name, Score: scores.Format(e.Score)}, e.Raw, !r.showsAll()
+		if masked {
+			raw = r.bytesOf(&e.JobRecord)
+		}
+		l.Put(raw, masked)
+		return lines.Encode(l) == nil && r.ctx.Err() == nil
+	})
+	switch {
+	case err != nil && n == 0:
+		h.Del("Content-Disposition")
+		return err
+	case err != nil:
+		_ = lines.Encode(map[string]string{"partial": faultOf(err).Text}) // what has been sent cannot be taken back
+	case !w.End:
+		_ = lines.Encode(map[string]string{"partial": fmt.Sprintf("searched the first %d entries; an admin may export all", w.Looked)})
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package web
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/explain"
+)
+
+// jobPage is the data of the page of a job.
+type jobPage struct {
+	*explain.Explanation
+	Since     time.Time       `json:"when,omitzero"` // due, of death, since when it waits or runs
+	Payload   json.RawMessage `json:"payload,omitempty"`
+	Process   string          `json:"process,omitempty"`      // that runs it
+	Stuck     *unended        `json:"unresponsive,omitempty"` // how, if it is
+	Summary   job             `json:"-"`
+	Tree      string          `json:"-"` // the address of the process
+	Fields    []field         `json:"-"`
+	Backtrace []string        `json:"-"`
+	Heading   string          `json:"-"` // of Since
+	Where     string          `json:"-"` // the place for people
+	Href      string          `json:"-"` // of the place
+	Acts      jobActs         `json:"-"`
+	Events    string          `json:"-"` // about a process, where the id looks like one
+}
+
+// field is one of a payload.
+type field struct {
+	Name, Text string
+	At         time.Time // if it is one
+}
+
+// jobActs are the actions that a place allows: the set of the key, or the queue.
+type jobActs struct {
+	Set    *setKind
+	Queue  string
+	Key    string
+	Cancel bool
+}
+
+// mostBacktrace is how many lines of a backtrace are shown.
+const mostBacktrace = 200
+
+func (r *request) jobPage() (*page, error) {
+	jid := r.name("jid")
+	if _, err := r.refreshed(); err != nil {
+		return nil, err
+	}
+	x, err := explain.Job(r.Context(), r.options.Redis, jid)
+	if err != nil {
+		return nil, err
+	}
+	p := jobPage{Explanation: x, Since: x.When}
+	p.place(r)
+	if p.Acts.Cancel {
+		if err := p.running(r, jid); err != nil {
+			return nil, err
+		}
+	}
+	out := &page{Template: "job", Title: "Job " + jid}
+	if rec := x.Record; rec != nil {
+		p.Summary = r.job(rec)
+		p.Summary.Try = tries(rec.Payload)
+		p.Payload = json.RawMessage(r.bytesOf(rec))
+		p.fields(rec)
+		out.Title = p.Summary.Class + " " + jid
+		if lines, err := rec.ErrorBacktrace(); err == nil {
+			p.Backtrace = lines[:min(len(lines), mostBacktrace)]
+		}
+	}
+	if x.Record == nil && strings.Count(jid, ":") == 2 {
+		p.Events = r.eventsAbout(jid)
+	}
+	out.Data = p
+	return out, nil
+}
+
+// place tells where the job is, and what can be done with it there.
+func (p *jobPage) place(r *request) {
+	switch x := p.Explanation; {
+	case x.Place == "running":
+		p.Where, p.Href, p.Heading, p.Acts.Cancel = "Running", r.url("running"), "Runs since", true
+	case x.Place == "in progress":
+		p.Where, p.Heading = "In progress", "Pushed"
+	case x.Entry != nil:
+		k := setKinds[x.Place]
+		p.Where, p.Href, p.Heading, p.Acts.Set = k.Title, r.url(k.Path), k.When, &k
+		p.Acts.Key = r.places().Of(x.Entry, 0).String()
+	case x.Position > 0:
+		name := strings.TrimPrefix(x.Place, "queue:")
+		p.Where, p.Href, p.Heading, p.Acts.Queue = "Queue "+name, r.url("queues", name), "Waits since", name
+		p.Acts.Key = r.digest(x.Place, []byte(x.Record.Raw))
+	default:
+		p.Where = "Nowhere"
+	}
+}
+
+// running tells which process runs the job, and how it is unresponsive. That is cancelled already.
+func (p *jobPage) running(r *request, jid string) error {
+	seen, err := r.running()
+	if err != nil {
+		return err
+	}
+	for _, w := range seen.list {
+		if w.Job.JID == jid {
+			p.Process, p.Tree = w.Process, r.link("/tree/{id}", "tree", w.Process)
+		}
+	}
+	if u, ok := seen.stuck[jid]; ok {
+		p.Stuck, p.Acts.Cancel = &u, false
+	}
+	return nil
+}
+
+// fields are those of the payload that are not shown elsewhere.
+func (p *jobPage) fields(rec *inspect.JobRecord) {
+	for key := range rec.Payload.Keys() {
+		switch key {
+		case "args", "error_backtrace", "class", "jid", "queue", "tags", "error_class", "error_message":
+			continue
+		}
+		raw, _ := rec.Payload.Get(key)
+		f := field{Name: key, Text: string(raw)}
+		if strings.HasSuffix(key, "_at") || key == "at" {
+			f.At, _ = rec.Payload.Time(key)
+		}
+		p.Fields = append(p.Fields, f)
+	}
+}
+
+// bytesOf are the bytes of a job as the user may see them.
+func (r *request) bytesOf(rec *inspect.JobRecord) string {
+	if r.showsAll() {
+		if rec.Err != nil && !json.Valid([]byte(rec.Raw)) {
+			text, _ := json.Marshal(rec.Raw) // it is a string
+			return string(text)
+		}
+		return rec.Raw
+	}
+	if rec.Err != nil {
+		return `"[masked]"`
+	}
+	p := rec.Payload.Clone()
+	if args := p.Args(); args != nil {
+		p.Set("args", r.args(args, classesOf(rec, rec.Summary().Class)...))
+	}
+	return string(p.Bytes())
+}
+
+// showsAll tells whether the user sees arguments as they are.
+func (r *request) showsAll() bool { return r.revealed() || r.options.Args == "show" }

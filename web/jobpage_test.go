@@ -1,0 +1,94 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestJobPage(t *testing.T) {
+	s := start(t)
+	s.fixture()
+	nowhere := s.get("/jobs/nosuchjob")
+	contains(t, "nowhere", nowhere, "it is done, was discarded, or was never pushed", "Looked for in running, in progress, retry, scheduled, dead, queue:a/b.json")
+	hasNot(t, "nowhere", nowhere, "<button name=\"do\"")
+
+	var x struct {
+		Place   string
+		Payload map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(s.data("/jobs/"+fixtureJID+".json"), &x); err != nil || x.Place != "retry" || string(x.Payload["args"]) != `[{"token":"[masked]"}]` {
+		t.Errorf("%+v, %v", x, err)
+	}
+	page := s.get("/jobs/" + fixtureJID)
+	contains(t, "the page", page, "1 of 26", "it failed", "Retry", "Kill", "created_at")
+	hasNot(t, "the page", page, "s3cr3t")
+	hasNot(t, "a viewer's", s.get("/jobs/"+fixtureJID, "Role", "viewer"), "Kill")
+	hasNot(t, "a dead one's", s.get("/jobs/2123456789abcdef01234567"), ">Kill<")
+	key := between(page, `name="key" value="`, `"`)
+	form := url.Values{"do": {"kill"}, "key": {key}, "jid": {fixtureJID}}
+	_, text := s.post("/retries/ticked", form)
+	contains(t, "killed", text, "1 job killed.", "It is dead since")
+	_, text = s.post("/retries/ticked", form)
+	contains(t, "killed again", text, "1 gone: somebody was faster ("+fixtureJID+").", "It is dead since")
+
+	jid := strings.TrimSpace(between(s.get("/queues/a%2Fb%2Ejson"), `href="/jobs/`, `"`))
+	page = s.get("/jobs/" + jid)
+	contains(t, "a queued one", page, "It is number 1 of 3", "Delete from the queue", "12345678901234567890")
+	_, text = s.post("/queues/a%2Fb%2Ejson/delete", url.Values{"key": {between(page, `name="key" value="`, `"`)}, "position": {"1"}})
+	contains(t, "deleted", text, jid+" (Billing::Charge) is deleted")
+	contains(t, "after that", s.get("/jobs/"+jid), "never pushed")
+}
+
+func between(text, from, to string) string {
+	_, text, _ = strings.Cut(text, from)
+	text, _, _ = strings.Cut(text, to)
+	return text
+}
+
+func TestBacktrace(t *testing.T) {
+	s := start(t)
+	s.ruby(`
+lines = (1..300).map { |n| "/app/<job>.rb:#{n}:in 'perform'" }
+job = {"class" => "C", "args" => [], "jid" => "bt", "retry" => false, "retry_count" => 0, "error_class" => "E", "error_message" => "é",
+  "error_backtrace" => [Zlib::Deflate.deflate(JSON.dump(lines))].pack("m")}
+Sidekiq.redis { |c| c.zadd("dead", 1795000000, JSON.dump(job)) }`)
+	page := s.get("/jobs/bt")
+	contains(t, "the page", page, "<details><summary>Backtrace, 200 lines", "/app/&lt;job&gt;.rb:1:in", "1 of 1")
+}
+
+func TestSearch(t *testing.T) {
+	s := start(t)
+	s.fixture()
+	contains(t, "an id", s.get("/search?q="+fixtureJID), "It has failed 1 time")
+	status, _, answer := s.do(http.MethodGet, "/search?q="+fixtureJID, "")
+	if status != http.StatusOK || answer.Request.URL.Path != "/jobs/"+fixtureJID {
+		t.Errorf("it leads to %s", answer.Request.URL)
+	}
+	page := s.get("/search?q=charge")
+	contains(t, "a class", page, "Retries</a>", "Scheduled</a>", "Dead</a>", "Queue a/b.json</a>", "3 found", `href="/dead?q=charge"`)
+	contains(t, "an error", s.get("/search?q=IT+FAILED"), "Dead</a>")
+	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "6 jobs")
+	contains(t, "no text", s.get("/search"), "Find a job, wherever it is")
+	seed(t, s.rdb, "dead", mostSearched+500, "1795000000 + i", plainJob)
+	var places []string
+	n := 0
+	for path := "/search?q=charge"; path != ""; n++ {
+		var v struct {
+			Data found
+			Next string
+		}
+		if err := json.Unmarshal([]byte(s.get(path, "Accept", "application/json")), &v); err != nil || n > 100 {
+			t.Fatal(err, n)
+		}
+		for _, p := range v.Data.Places {
+			places = append(places, p.Place)
+		}
+		path = v.Next
+	}
+	if got := strings.Join(places, " "); n < 2 || got != "retry scheduled dead queue:a/b.json" {
+		t.Errorf("%d parts: %s", n, got)
+	}
+}

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+// rows is how many rows a page of a list has.
+const rows = 100
+
+func (r *request) queues(s *snapshot) (*page, error) {
+	paused, err := r.options.Redis.SMembers(r.Context(), keys.Paused).Result() // it may just have been changed
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(s.Queues)
+	for i := range all {
+		all[i].Paused = slices.Contains(paused, all[i].Name)
+	}
+	return &page{Template: "queues", Title: "Queues", Data: all, Topic: "queues"}, nil
+}
+
+// queuePage is the data of the page of one queue.
+type queuePage struct {
+	fleet.Queue
+	Processes []listener `json:"processes"` // that take from it, or did
+	Jobs      []job      `json:"jobs"`      // the next one to run first
+	Pager     pager      `json:"-"`
+}
+
+// listener is a process that takes from a queue.
+type listener struct {
+	Identity string `json:"identity"`
+	Phase    string `json:"phase"`
+	Href     string `json:"-"`
+}
+
+// pager leads through a list.
+type pager struct {
+	First, Next     string // addresses; "" where there is nothing
+	From, To, Total int64  // of the rows; From is 0 if there are none
+}
+
+// pager is the way on from the rows of a list that are shown, of which the first is after so many.
+func (r *request) pager(after int64, shown int, total int64) pager {
+	to := after + int64(shown)
+	p := pager{From: min(after+1, to), To: to, Total: total}
+	if after > 0 {
+		p.First = r.with("from", "")
+	}
+	if to < total {
+		p.Next = r.with("from", strconv.FormatInt(to, 10))
+	}
+	return p
+}
+
+func (r *request) queue(s *snapshot) (*page, error) {
+	q, known := s.queueOf(r.name("name"))
+	p := queuePage{Queue: q}
+	for _, proc := range s.Processes {
+		if proc.Phase != fleet.Gone && slices.Contains(proc.Queues, q.Name) {
+			p.Processes = append(p.Processes, listener{proc.Identity, proc.Phase, r.link("/tree/{id}", "tree", proc.Identity)})
+		}
+	}
+	from := r.number("from")
+	jobs, size, err := fleet.NextJobs(r.Context(), r.fleet.Inspector.Queue(q.Name), from, rows)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := r.fleet.Inspector.Queue(q.Name).Summary(r.Context()) // as it is now
+	if err != nil {
+		return nil, err
+	}
+	if !known && size == 0 && p.Processes == nil {
+		return nil, notFound("There is no queue %q: nothing was ever pushed there, and nobody listens.", q.Name)
+	}
+	p.Waiting, p.Latency, p.Paused = size, summary.Latency.Seconds(), summary.Paused
+	for _, one := range jobs {
+		j := r.job(&one.JobRecord)
+		j.Key, j.Position, j.At = r.digest("queue:"+q.Name, []byte(one.Raw)), from+int64(len(p.Jobs))+1, one.Summary().EnqueuedAt
+		p.Jobs = append(p.Jobs, j)
+	}
+	out := &page{Template: "queue", Title: "Queue " + q.Name, Topic: "queue:" + q.Name}
+	p.Pager = r.pager(from, len(p.Jobs), size)
+	out.Data, out.Next = p, p.Pager.Next
+	return out, nil
+}
+
+func (r *request) pauseQueue() (*page, error)   { return r.setPaused(true) }
+func (r *request) unpauseQueue() (*page, error) { return r.setPaused(false) }
+
+func (r *request) setPaused(paused bool) (*page, error) {
+	name := r.name("name")
+	if err := r.fleet.Inspector.Queue(name).SetPaused(r.Context(), paused); err != nil {
+		return nil, err
+	}
+	back := r.url("queues", name)
+	if r.form("back") == "list" {
+		back = r.url("queues")
+	}
+	counts := map[string]bool{"paused": paused}
+	if paused {
+		return r.done(back, counts, "The queue %s is paused: nothing is taken from it any more. What runs goes on, and jobs can still be pushed.", name)
+	}
+	return r.done(back, counts, "The queue %s is not paused any more: jobs are taken from it.", name)
+}
+
+// How far around its place a queued job is looked for: jobs before it may have run meanwhile.
+const placeBefore, placeAfter = 1000, 100
+
+func (r *request) deleteQueued() (*page, error) {
+	name, key := r.name("name"), r.form("key")
+	place := integer(r.form("position"))
+	if key == "" || place < 1 {
+		return nil, wrong("Use the button of the job on the page of the queue.", "Got the key %q and the position %q of a job, expected both.", key, r.form("position"))
+	}
+	back := r.url("queues", name)
+	after := max(0, place-1-placeBefore)
+	jobs, _, err := fleet.NextJobs(r.Context(), r.fleet.Inspector.Queue(name), after, place-after+placeAfter)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if r.digest("queue:"+name, []byte(j.Raw)) != key {
+			continue
+		}
+		outcome, err := j.Delete(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		if outcome == inspect.Done {
+			return r.done(back, map[string]int{"done": 1}, "The job %s (%s) is deleted from the queue %s.", j.JID, j.Summary().Class, name)
+		}
+	}
+	return r.undone(back, map[string]int{"gone": 1}, "That job is not in the queue %s any more: it was taken or deleted before. Nothing was deleted.", name)
+}
+
+func (r *request) clearQueue() (*confirm, error) {
+	name := r.name("name")
+	queue := r.fleet.Inspector.Queue(name)
+	q, err := queue.Summary(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return &confirm{
+		Question: "Delete all jobs of the queue " + name + "?",
+		Detail:   words.Plural(q.Size, "job") + ", the oldest of them " + words.Span(q.Latency.Truncate(time.Second)) + " old. They are deleted for good. Jobs that run already go on.",
+		Button:   "Delete " + words.Plural(q.Size, "job"), Action: r.url("queues", name, "clear"), Back: r.url("queues", name), Count: q.Size,
+		do: func() (*page, error) {
+			n, err := queue.Clear(r.Context())
+			if err != nil {
+				return nil, err
+			}
+			return r.done(r.url("queues"), map[string]int64{"done": n}, "%s of the queue %s deleted.", words.Plural(n, "job"), name)
+		},
+	}, nil
+}

@@ -1,0 +1,201 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/mask"
+)
+
+// pageTime is how long a page may take.
+const pageTime = 10 * time.Second
+
+// mostForm is how many bytes a form may have.
+const mostForm = 1 << 20
+
+// request is a request under way.
+type request struct {
+	*Handler
+	*http.Request
+	w     http.ResponseWriter
+	user  User
+	base  string // that all links begin with: "" or "/jobs"
+	path  string // below it, escaped
+	json  bool   // the twin is wanted
+	names map[string]string
+	now   *snapshot // that the page was made from, if it was
+
+	masked   bool   // the page has arguments that are masked, or were without the wish to see them
+	via      string // how it says who asks
+	secure   bool   // the browser speaks TLS
+	passedOn bool   // some proxy has passed it on
+}
+
+// base returns where the dashboard is mounted, and the escaped path below that. A prefix that
+// http.StripPrefix has taken away is what the path has lost; one of BasePath is there or is not.
+func (h *Handler) base(r *http.Request) (base, path string) {
+	path = r.URL.EscapedPath()
+	if base = h.options.BasePath; base == "" {
+		if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
+			base, _ = strings.CutSuffix(sent.EscapedPath(), path)
+			if base == sent.EscapedPath() { // it is not the end of it
+				base = ""
+			}
+		}
+		base = strings.TrimRight(base, "/")
+		if before := r.Header.Get("X-Forwarded-Prefix"); isBase(before) { // a listed proxy's, see proxies.List
+			base = strings.TrimRight(before, "/") + base
+		}
+	} else if below, ok := strings.CutPrefix(path, base); ok && (below == "" || below[0] == '/') {
+		path = below
+	}
+	if base != "" {
+		base = "/" + strings.TrimLeft(base, "/") // two of them were another host
+	}
+	return base, "/" + strings.TrimLeft(path, "/")
+}
+
+// name is a part of the path: of /queues/{name} the name.
+func (r *request) name(of string) string { return r.names[of] }
+
+// query is a parameter of the address, without spaces around it.
+func (r *request) query(of string) string { return strings.TrimSpace(r.URL.Query().Get(of)) }
+
+// number is a parameter of the address that is a number of at least 0; 0 for anything else.
+func (r *request) number(of string) int64 {
+	return max(integer(r.query(of)), 0)
+}
+
+// url is the address of a page: base and segments, escaped.
+func (r *request) url(segments ...string) string {
+	var b strings.Builder
+	b.WriteString(r.base)
+	for _, s := range segments {
+		b.WriteByte('/')
+		s = url.PathEscape(s)
+		if cut, ok := strings.CutSuffix(s, ".json"); ok { // a name that ends so, not the twin
+			s = cut + "%2Ejson"
+		}
+		b.WriteString(s)
+	}
+	if len(segments) == 0 {
+		b.WriteByte('/')
+	}
+	return b.String()
+}
+
+// with is the address of this page with other parameters: names and values by turns, "" takes one away.
+func (r *request) with(pairs ...string) string {
+	query := r.URL.Query()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		query.Del(pairs[i])
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	path := r.base + strings.TrimSuffix(r.path, ".json")
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// can tells whether the user may use an address that there is.
+func (r *request) can(method, path string) bool { return r.has(method, path, r.user.Role) }
+
+// args is the one way of arguments to people: masked, or for an admin who asks as they are. Without
+// the classes of a job there are no positions to mask, so if some are told none of it is shown.
+func (r *request) args(raw json.RawMessage, classes ...string) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	how := r.options.Args
+	if how == mask.Mask && len(classes) == 0 && len(r.options.MaskArgs) > 0 {
+		how = mask.Hide
+	}
+	shown := mask.Rules{Keys: r.options.MaskKeys, Args: r.options.MaskArgs}.Mask(raw, how, classes...)
+	var plain bytes.Buffer
+	r.masked = r.masked || json.Compact(&plain, raw) != nil || !bytes.Equal(shown, plain.Bytes()) && !bytes.Equal(shown, raw)
+	if r.revealed() {
+		return raw
+	}
+	return shown
+}
+
+// revealed tells whether the arguments of this page are shown as they are.
+func (r *request) revealed() bool { return r.user.Role >= Admin && r.query("reveal") == "1" }
+
+// job is what a list shows of a job.
+func (r *request) job(rec *inspect.JobRecord) job {
+	s := rec.Summary()
+	j := job{
+		JID: rec.JID, Class: s.Class, Queue: rec.Queue, Args: r.args(s.Args, classesOf(rec, s.Class)...), Tags: s.Tags, ErrorClass: s.ErrorClass, ErrorMessage: s.ErrorMessage,
+	}
+	if rec.Err != nil {
+		r.masked = r.masked || r.options.Args != mask.Show
+		if j.Fault = rec.Err.Error(); !r.showsAll() { // nobody knows what is secret in it
+			j.Args = json.RawMessage("[" + mask.Masked + "]")
+		}
+	}
+	return j
+}
+
+// classesOf are all that a job may be called.
+func classesOf(rec *inspect.JobRecord, shown string) []string {
+	if rec.Payload == nil {
+		return []string{shown}
+	}
+	return []string{shown, rec.Payload.Class(), rec.Payload.HandlerClass(), rec.Payload.DisplayClass()}
+}
+
+// job is one of a list, see the partial "jobs".
+type job struct {
+	Key          string          `json:"key,omitempty"` // what an action names it by
+	At           time.Time       `json:"at,omitzero"`   // what that is the list tells
+	Position     int64           `json:"position,omitempty"`
+	JID          string          `json:"jid"`
+	Class        string          `json:"class"`
+	Queue        string          `json:"queue"`
+	Args         json.RawMessage `json:"args"`
+	Tags         []string        `json:"tags,omitempty"`
+	Try          string          `json:"try,omitempty"` // "2 of 25"
+	ErrorClass   string          `json:"error_class,omitempty"`
+	ErrorMessage string          `json:"error_message,omitempty"`
+	Fault        string          `json:"fault,omitempty"` // why these bytes are no job
+}
+
+// form reads a parameter of a POST.
+func (r *request) form(of string) string {
+	if r.Form == nil {
+		r.Body = http.MaxBytesReader(r.w, r.Body, mostForm)
+		_ = r.ParseForm() // what cannot be read is not there
+	}
+	return r.PostForm.Get(of)
+}
+
+// done is what an action returns: it sends people to a page, where they read what happened, and
+// tells programs. Counts, which may be nil, is for these only.
+func (r *request) done(path string, counts any, format string, args ...any) (*page, error) {
+	return &page{redirect: path, Data: said{Kind: "ok", Text: fmt.Sprintf(format, args...), Counts: counts}}, nil
+}
+
+// undone is done for what was not done, and is no fault: somebody was faster.
+func (r *request) undone(path string, counts any, format string, args ...any) (*page, error) {
+	return &page{redirect: path, Data: said{Kind: "warning", Text: fmt.Sprintf(format, args...), Counts: counts}}, nil
+}
+
+// said is what an action says.
+type said struct {
+	Kind   string `json:"kind"` // ok or warning
+	Text   string `json:"text"`
+	Counts any    `json:"counts,omitempty"`
+
+	task  string // that it is about, for the audit
+	begun bool   // it goes on
+}

@@ -1,0 +1,180 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/jobfilter"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+// shownEach is how many jobs of a place a search shows.
+const shownEach = 10
+
+// found is the data of a search.
+type found struct {
+	Query    string       `json:"query"`
+	Searched int          `json:"searched"`
+	Places   []foundPlace `json:"places"` // those that have any
+	Where    string       `json:"-"`      // what is looked at, for people
+}
+
+// foundPlace is what was found in one place.
+type foundPlace struct {
+	Place string `json:"place"` // as explain names it
+	Count int    `json:"count"`
+	Jobs  []job  `json:"jobs"` // the first of them
+	Title string `json:"-"`
+	Href  string `json:"-"` // of all of them, or of the place
+	When  string `json:"-"`
+}
+
+// jidForm is the form of ids that Sidekiq gives, and that troupe does.
+var jidForm = regexp.MustCompile(`^[0-9a-f]{24}$`)
+
+// Caption is that of its table.
+func (p foundPlace) Caption() string {
+	if p.Count > len(p.Jobs) {
+		return fmt.Sprintf("The first %d of %s", len(p.Jobs), words.Count(p.Count))
+	}
+	return words.Plural(p.Count, "job")
+}
+
+// hunt is one search through all places.
+type hunt struct {
+	r      *request
+	filter jobfilter.Filter
+	began  time.Time
+	left   int // entries that may be looked at
+	out    found
+	next   string // place and where in it to go on; "" at the end
+}
+
+func (r *request) search() (*page, error) {
+	q := r.query("q")
+	if jidForm.MatchString(q) {
+		return &page{redirect: r.url("jobs", q), Data: found{Query: q, Places: []foundPlace{}}}, nil
+	}
+	h := &hunt{
+		r: r, filter: jobfilter.Filter{Text: q, Args: r.searchesArgs()}, began: time.Now(), left: mostSearched,
+		out: found{Query: q, Places: []foundPlace{}, Where: "class, id and error"},
+	}
+	if r.searchesArgs() {
+		h.out.Where = "class, id, error and arguments"
+	}
+	p := &page{Template: "search", Title: "Search"}
+	if q != "" {
+		p.Title = "Search: " + cut.Short(q, 60)
+		if err := h.run(r.query("at")); err != nil {
+			return nil, err
+		}
+	}
+	if h.next != "" {
+		place, _, _ := strings.Cut(h.next, "|")
+		p.Next = r.with("at", h.next)
+		p.Partial = fmt.Sprintf("Searched %s jobs in this part, as far as into %s.", words.Count(h.out.Searched), place)
+	}
+	p.Data = h.out
+	return p, nil
+}
+
+// run looks into all places, from one on.
+func (h *hunt) run(at string) error {
+	begin, inside, _ := strings.Cut(at, "|")
+	places := []string{"running", "retry", "scheduled", "dead"}
+	queues, err := h.r.fleet.Inspector.Queues(h.r.Context())
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		places = append(places, "queue:"+q.Name)
+	}
+	for _, name := range places {
+		if begin != "" && begin != name {
+			continue
+		}
+		rest, err := h.place(name, inside)
+		if err != nil {
+			return err
+		}
+		if begin, inside = "", ""; rest != "" {
+			h.next = name + "|" + rest
+			return nil
+		}
+	}
+	return nil
+}
+
+// place looks into one, and returns where to go on in it; "" if it is through.
+func (h *hunt) place(name, inside string) (rest string, err error) {
+	p := foundPlace{Place: name}
+	add := func(j func() job) {
+		if p.Count++; len(p.Jobs) < shownEach {
+			p.Jobs = append(p.Jobs, j())
+		}
+	}
+	k, isSet := setKinds[name]
+	queue, isQueue := strings.CutPrefix(name, "queue:")
+	switch {
+	case isSet:
+		p.Title, p.Href, p.When = k.Title, h.r.url(k.Path)+"?q="+url.QueryEscape(h.out.Query), k.When
+		var w bulk.Walked
+		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e *inspect.SortedEntry, at bulk.Place) bool {
+			add(func() job { return h.r.entry(e, at) })
+			return true
+		})
+		h.looked(w.Looked)
+		rest = w.Next
+	case isQueue:
+		p.Title, p.Href, p.When = "Queue "+queue, h.r.url("queues", queue), "Pushed"
+		rest, err = h.queue(queue, integer(inside), add)
+	default:
+		p.Title, p.Href, p.When = "Running", h.r.url("running"), "Since"
+		seen, fail := h.r.running()
+		for _, w := range seen.list {
+			if h.filter.Match(&w.Job, w.RunAt) {
+				add(func() job { j := h.r.job(&w.Job); j.At, j.Queue = w.RunAt, w.Queue; return j })
+			}
+		}
+		h.looked(len(seen.list))
+		err = fail
+	}
+	if p.Count > 0 {
+		h.out.Places = append(h.out.Places, p)
+	}
+	return rest, err
+}
+
+func (h *hunt) remaining() time.Duration { return searchTime - time.Since(h.began) }
+
+func (h *hunt) looked(n int) { h.out.Searched, h.left = h.out.Searched+n, h.left-n }
+
+// queue looks through a queue, the newest job first. Jobs that are pushed meanwhile may let
+// others come twice.
+func (h *hunt) queue(name string, offset int64, add func(func() job)) (rest string, err error) {
+	for h.left > 0 && h.remaining() > 0 {
+		jobs, _, err := h.r.fleet.Inspector.Queue(name).Page(h.r.Context(), int(offset), rows)
+		if err != nil || len(jobs) == 0 {
+			return "", err
+		}
+		for _, j := range jobs {
+			at := j.Summary().EnqueuedAt
+			if h.filter.Match(&j.JobRecord, at) {
+				add(func() job { one := h.r.job(&j.JobRecord); one.At = at; return one })
+			}
+		}
+		h.looked(len(jobs))
+		offset += int64(len(jobs))
+		if len(jobs) < rows {
+			return "", nil
+		}
+	}
+	return strconv.FormatInt(offset, 10), nil
+}

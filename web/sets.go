@@ -1,0 +1,241 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/jobfilter"
+	"github.com/troupehq/troupe/internal/mask"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+// A search looks at so many jobs at most, and for so long.
+const (
+	mostSearched = 100_000
+	searchTime   = 2 * time.Second
+)
+
+// setKind is what pages know of a set.
+type setKind struct {
+	Name    string // retry, scheduled, dead
+	Path    string // of its page
+	Title   string
+	When    string // heading of the time
+	Columns string
+	Up      bool // the lowest score first
+	Empty   [2]string
+}
+
+var setKinds = map[string]setKind{
+	"retry": {"retry", "retries", "Retries", "Next try", "tick queue try error", true, [2]string{
+		"Nothing fails", "Jobs that have failed and are to be tried again wait here.",
+	}},
+	"scheduled": {"scheduled", "scheduled", "Scheduled", "Due", "tick queue", true, [2]string{
+		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
+	}},
+	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
+		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here for 180 days.",
+	}},
+}
+
+// Allows tells whether an action makes sense for a set: what is dead stays so, at its time.
+func (k setKind) Allows(do string) bool {
+	return k.Name != "dead" || do != "kill" && do != "reschedule"
+}
+
+// choices are the actions for all entries of a set, as the button that opens them names them.
+func (k setKind) choices() string {
+	var all []string
+	for _, a := range bulk.Actions {
+		switch {
+		case !k.Allows(a.Name):
+		case k.Name == "scheduled" && a.Name == "retry":
+			all = append(all, "run now")
+		default:
+			all = append(all, a.Name)
+		}
+	}
+	last := len(all) - 1
+	text := strings.Join(all[:last], ", ") + " or " + all[last]
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// on makes a page function of one that is for a set.
+func on(set string, do func(*request, setKind) (*page, error)) func(*request) (*page, error) {
+	return func(r *request) (*page, error) { return do(r, setKinds[set]) }
+}
+
+func (r *request) setOf(k setKind) *inspect.JobSet { return bulk.SetOf(r.fleet.Inspector, k.Name) }
+
+// searchesArgs tells whether the user may look for texts in arguments: who sees masks may not.
+func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
+
+// filterNames are the parameters of a filter.
+var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to"}
+
+// filter reads the filter of an address. A time span reaches back from now, or ahead in a list
+// of what is due.
+func (r *request) filter(get func(string) string, ahead bool) (f jobfilter.Filter, err error) {
+	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag")}
+	parse := jobfilter.ParseTime
+	if ahead {
+		parse = jobfilter.ParseFuture
+	}
+	for name, to := range map[string]*time.Time{"from": &f.Since, "to": &f.Until} {
+		if text := get(name); text != "" {
+			if *to, err = parse(text, time.Now()); err != nil {
+				return f, wrong("Write it so, or leave it out.", "The time %s: %v.", name, err)
+			}
+		}
+	}
+	return f, nil
+}
+
+// fields is the bar of a filter.
+func (r *request) fields(k setKind) filterBar {
+	what, span := "class, id, error", "1h: an hour ago"
+	if r.searchesArgs() {
+		what += ", arguments"
+	}
+	if k.Up {
+		span = "1h: in an hour"
+	}
+	bar := filterBar{Action: r.url(k.Path)}
+	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", "From", span}, {"to", "To", "2026-11-21T15:04:05Z"}} {
+		if k.Name == "scheduled" && f[0] == "error" {
+			continue
+		}
+		bar.Fields = append(bar.Fields, filterField{f[0], f[1], r.query(f[0]), f[2]})
+	}
+	return bar
+}
+
+// places find entries that pages name.
+func (r *request) places() bulk.Places { return bulk.Places{Redis: r.options.Redis, Digest: r.digest} }
+
+// walk goes through the entries of a set that a filter chooses, in the order of its page, from
+// behind a place on, until do returns false.
+func (r *request) walk(k setKind, f *jobfilter.Filter, after string, most int, long time.Duration, do func(*inspect.SortedEntry, bulk.Place) bool) (bulk.Walked, error) {
+	w, err := r.places().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
+	if errors.Is(err, bulk.ErrPlace) {
+		err = wrong("Begin with the first page.", "Got the place %q in the list, expected one of a link.", after)
+	}
+	return w, err
+}
+
+// setPage is the data of the page of a set.
+type setPage struct {
+	Set      string    `json:"set"`
+	Total    int64     `json:"total"`              // entries of the set
+	Searched int       `json:"searched,omitempty"` // with a filter
+	Filter   string    `json:"filter,omitempty"`   // in words
+	Jobs     []job     `json:"jobs"`
+	Kind     setKind   `json:"-"`
+	Bar      filterBar `json:"-"`
+	Pager    pager     `json:"-"`
+	Chosen   string    `json:"-"` // the filter as parameters
+	Export   string    `json:"-"` // address
+	All      []doAll   `json:"-"`
+	Choices  string    `json:"-"` // the words of All
+	Found    string    `json:"-"` // how many the filter chooses, once that is known
+	Wrong    *fault    `json:"-"` // what is wrong with the filter
+}
+
+// doAll leads to the preview of an action.
+type doAll struct{ Do, Href string }
+
+func (r *request) set(k setKind) (*page, error) {
+	f, wrong := r.filter(r.query, k.Up)
+	if wrong != nil && r.wantsJSON() {
+		return nil, wrong
+	}
+	p := setPage{Set: k.Name, Filter: f.String(), Jobs: []job{}, Kind: k, Bar: r.fields(k), Chosen: chosen(r.query), Choices: k.choices()}
+	var err error
+	if p.Total, err = r.setOf(k).Size(r.Context()); err != nil {
+		return nil, err
+	}
+	if wrong != nil {
+		p.Wrong = faultOf(wrong)
+		return &page{Template: "set", Title: k.Title, Data: p, Status: p.Wrong.Status}, nil
+	}
+	p.Export = strings.TrimSuffix(r.url(k.Path, "export")+"?"+p.Chosen, "?")
+	for _, a := range bulk.Actions {
+		if k.Allows(a.Name) {
+			p.All = append(p.All, doAll{a.Name, strings.TrimSuffix(r.url(k.Path, "all")+"?do="+a.Name+"&"+p.Chosen, "&")})
+		}
+	}
+	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e *inspect.SortedEntry, at bulk.Place) bool {
+		if len(p.Jobs) == rows {
+			return false
+		}
+		p.Jobs = append(p.Jobs, r.entry(e, at))
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &page{Template: "set", Title: k.Title}
+	shown := r.number("n")
+	found := shown + int64(len(p.Jobs))
+	p.Pager = pager{From: min(shown+1, found), To: found}
+	if shown > 0 || r.query("after") != "" {
+		p.Pager.First = r.with("after", "", "n", "", "seen", "")
+	}
+	seen := r.number("seen") + int64(w.Looked)
+	if at := w.Next; at != "" {
+		p.Pager.Next = r.with("after", at, "n", strconv.FormatInt(found, 10), "seen", strconv.FormatInt(seen, 10))
+		if len(p.Jobs) < rows {
+			out.Partial = fmt.Sprintf("Searched %s of %s entries and found %s so far.", words.Count(seen), words.Count(p.Total), words.Count(found))
+		}
+	}
+	if p.Filter == "" {
+		out.Topic, p.Pager.Total = "sets", p.Total
+	} else if p.Searched = w.Looked; w.Next == "" && (shown > 0 || r.query("after") == "") {
+		p.Found = words.Count(found)
+	}
+	out.Data, out.Next = p, p.Pager.Next
+	return out, nil
+}
+
+// chosen is the filter of an address or a form as parameters.
+func chosen(get func(string) string) string {
+	v := url.Values{}
+	for _, name := range filterNames {
+		if text := get(name); text != "" {
+			v.Set(name, text)
+		}
+	}
+	return v.Encode()
+}
+
+// entry is what a list shows of an entry.
+func (r *request) entry(e *inspect.SortedEntry, at bulk.Place) job {
+	j := r.job(&e.JobRecord)
+	j.Key, j.At, j.Try = at.String(), e.At, tries(e.Payload)
+	return j
+}
+
+// defaultRetries is what a job gets that says only that it is to be retried.
+const defaultRetries = 25
+
+// tries are the failed runs of a job and how many it may have; "" if it never failed.
+func tries(p *troupe.Payload) string {
+	n := p.Failures()
+	if n == 0 {
+		return ""
+	}
+	most := int64(defaultRetries)
+	if limit, ok := p.Int("retry"); ok {
+		most = limit
+	} else if raw, _ := p.Get("retry"); string(raw) == "false" {
+		most = 0
+	}
+	return fmt.Sprintf("%d of %d", n, most+1)
+}

@@ -1,0 +1,82 @@
+package web
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/jobfilter"
+)
+
+// mostTicked is how many entries a form may name.
+const mostTicked = 1000
+
+// wanted reads what a form wants to be done to the entries of a set.
+func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, err error) {
+	a, ok := bulk.ActionOf(get("do"))
+	if !ok || !k.Allows(a.Name) {
+		return t, wrong("Use the buttons of the page.", "Got the action %q for the set %s, expected one that it has.", get("do"), k.Name)
+	}
+	t = bulk.Task{Action: a, Set: r.setOf(k)}
+	if a.Timed && r.Method == "POST" {
+		if t.At, err = jobfilter.ParseFuture(get("at"), time.Now()); err != nil {
+			return t, wrong("Write 2h for in two hours, or a time.", "The new time: %v.", err)
+		}
+	}
+	return t, nil
+}
+
+// ticked acts on the entries that a form names, by their exact bytes.
+func (r *request) ticked(k setKind) (*page, error) {
+	t, err := r.wanted(k, r.form)
+	if err != nil {
+		return nil, err
+	}
+	keys := r.PostForm["key"]
+	if len(keys) == 0 || len(keys) > mostTicked {
+		return nil, wrong("Tick rows, and then use a button.", "%d jobs are ticked, expected 1 to %d.", len(keys), mostTicked)
+	}
+	var o bulk.Outcome
+	for _, key := range keys {
+		p, err := bulk.ParsePlace(key)
+		if err != nil {
+			return nil, wrong("Use the boxes of the page.", "Got the key %q of a job, expected one of a row.", key)
+		}
+		if err := r.one(&t, k, p, &o); err != nil {
+			f := *faultOf(err)
+			if o.Sum() > 0 {
+				f.Text = o.Tell(t.Past) + " Then: " + f.Text
+			}
+			return nil, &f
+		}
+	}
+	back := r.url(k.Path)
+	if jid := r.form("jid"); jid != "" {
+		back = r.url("jobs", jid)
+	} else if v, err := url.ParseQuery(r.form("back")); err == nil && len(v) > 0 {
+		back += "?" + v.Encode()
+	}
+	if o.Done == len(keys) {
+		return r.done(back, o.Counts, "%s", o.Tell(t.Past))
+	}
+	return r.undone(back, o.Counts, "%s", o.Tell(t.Past))
+}
+
+// one acts on one entry.
+func (r *request) one(t *bulk.Task, k setKind, p bulk.Place, o *bulk.Outcome) error {
+	e, err := r.places().Find(r.Context(), t.Set, p, k.Up)
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		o.Add(bulk.Counts{Gone: 1}, p.JID)
+		return nil
+	}
+	t.Entries = []*inspect.SortedEntry{e}
+	c, err := t.Run(r.Context(), func(bulk.Counts) {})
+	if c.Sum() > 0 {
+		o.Add(c, p.JID)
+	}
+	return err
+}
