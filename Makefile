@@ -1,7 +1,7 @@
 # make check is what CI runs, make test the tests alone. make check-long repeats with the race
 # detector what the others bound there, vets for all systems, takes ten times the
 # seeds, and runs each benchmark once: an hour or so.
-.PHONY: check check-long test lint sim peers chaos fuzz bench bench-report microbench setup example example-laravel
+.PHONY: check check-long test lint sim peers chaos fuzz browser screenshots bench bench-report microbench setup dist example example-laravel
 
 check: lint test sim peers
 
@@ -18,9 +18,20 @@ setup:
 	@./.ci/setup
 
 TIMEOUT = 20m
-# Tests mostly wait: half as many packages again at once as there are processors.
+# Tests mostly wait: half as many packages again at once as there are processors. Lint vets.
+TEST = go test -vet=off -timeout $(TIMEOUT) -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2))
+# The interpreter that runs Redis's scripts in virtual time has one goroutine each: to look
+# for its races takes a fifth of the time, and finds none of ours.
+RACE = -race -gcflags=github.com/yuin/gopher-lua/...=-race=false
+# These start programs, compile, or compare texts: without the race detector, but in check-long.
+PLAIN = /troupe/(cmd/troupe|config|deploy|examples/.*|internal/(conformance|demo|dist|docblocks|e2e|explain|doctor|house|lintrules|only64|operate|scaletest)|wire/laravel/peers)$$
 test: setup
-	go test -race -timeout $(TIMEOUT) -p $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)) ./...
+ifdef TROUPE_LONG
+	$(TEST) $(RACE) ./...
+else
+	ended=0; $(TEST) $(RACE) $$(go list ./... | grep -vE '$(PLAIN)') || ended=1; \
+	$(TEST) $$(go list ./... | grep -E '$(PLAIN)') || ended=1; exit $$ended
+endif
 
 # A fleet in virtual time, with faults by seed: docs/proof.md.
 SEEDS ?= 1000
@@ -47,13 +58,24 @@ else
 	cd internal/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' $(CHAOS)
 endif
 
-# Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
-# for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;
-# bench-report writes it and the plots into docs/.
 # The real go-workers and go-workers2 beside the daemon, a module of its own.
 peers:
 	cd wire/goworkers/peers && go vet ./... && go test -timeout $(TIMEOUT) ./...
 
+# The dashboard in real Chromium, a module of its own.
+browser: setup
+	@./.ci/setup browser
+	cd web/browser && go vet -tags screenshots ./... && go test -count=1 -timeout $(TIMEOUT) ./...
+
+# A picture of each of its pages, light, dark and as on a phone, into docs/img: some 15
+# minutes, in which its charts get their numbers; make screenshots ARGS="-before 30s tree" for a part.
+screenshots:
+	@./.ci/setup browser
+	cd web/browser && go test -count=1 -timeout 0 -tags screenshots -run '^TestScreenshots$$' -v . $(if $(ARGS),-args $(ARGS))
+
+# Everything beside other job systems, some 20 minutes: make bench ARGS="drain cost"
+# for a part, ARGS=-short for a look, ARGS=-h for the rest. The table is printed;
+# bench-report writes it and the plots into docs/.
 bench:
 	@./.ci/setup bench
 	cd bench && go run . $(ARGS)
@@ -63,6 +85,10 @@ bench-report:
 
 microbench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+# A release of the commit that is checked out, into dist/: docs/deployment.md.
+dist:
+	go run ./internal/dist $(ARGS)
 
 # One worker of a Ruby app moves to Go and back: examples/rails-to-go.
 example: setup

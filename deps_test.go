@@ -68,14 +68,23 @@ func TestImportArrows(t *testing.T) {
 		if p.ImportPath != module && !p.is("internal/args") && !p.is("internal/encode") && !p.is("client") && !p.is("inspect") {
 			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson"))
 		}
-		if p.is("client") {
+		if p.is("client") || p.is("trace") {
 			forbid(p.Deps, "a program that only pushes must not link the actor library", usesProtoactor)
+		}
+		if p.ImportPath == module || p.is("client") || p.is("actors") || p.is("inspect") {
+			forbid(p.Deps, "traces are optional", mine("trace"))
+		}
+		if p.is("client") || p.is("inspect") {
+			forbid(p.Deps, "a program that only pushes, or looks, links OpenTelemetry with package trace only", func(pkg string) bool { return within(pkg, "go.opentelemetry.io") })
+		}
+		if p.is("trace") {
+			forbid(p.Deps, "the program brings the SDK", func(pkg string) bool { return within(pkg, "go.opentelemetry.io/otel/sdk") })
 		}
 		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/probe") && !p.is("internal/door") && !p.is("internal/supervision") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
-		if !p.is("actors") && !p.is("testkit") {
-			forbid(p.Imports, "the door leads from the testkit into actors", mine("internal/door"))
+		if !p.is("actors") && !p.is("testkit") && !p.is("ops") {
+			forbid(p.Imports, "the door leads from testkit and ops into actors", mine("internal/door"))
 		}
 		if p.is("actors/internal") {
 			forbid(p.Deps, "a room of actors is below it", func(pkg string) bool { return pkg == module+"/actors" })
@@ -96,14 +105,23 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") && !p.is("internal/explain") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") && !p.is("internal/explain") && !p.is("internal/fleet") && !p.is("internal/screen") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
-		if !p.is("cmd") && !p.is("internal/operate") {
+		if !p.is("cmd") && !p.is("internal/operate") && !p.is("internal/screen") { // which shows what the commands print
 			forbid(p.Imports, "the commands are above all", mine("internal/cli", "internal/operate"))
+		}
+		if p.ImportPath == module || slices.ContainsFunc([]string{"actors", "client", "config", "handler", "inspect", "testkit"}, p.is) {
+			forbid(p.Deps, "a program links what platforms ask for if it imports that itself", mine("ops"))
+		}
+		if !p.is("cmd") && !p.is("internal/operate") && !p.is("web") {
+			forbid(p.Imports, "the dashboard looks at everything, and nothing needs it", mine("web"))
+		}
+		if !p.is("cmd") && !p.is("internal/operate") {
+			forbid(p.Imports, "what serves operators is above all that they operate", mine("ops"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
 			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/chaos")

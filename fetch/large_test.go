@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rescue"
@@ -246,12 +247,16 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 	}
 }
 
-// 64 MB in one job go the whole way: taken, moved, rescued.
+// 64 MB in one job go the whole way: taken, moved, rescued; 8 MB with the race detector.
 func TestAJobOf64MB(t *testing.T) {
 	rdb, _ := redistest.New(t)
+	opt := *rdb.Options()
+	opt.ReadTimeout, opt.WriteTimeout = time.Minute, time.Minute // a busy machine takes its time
+	rdb = redis.NewClient(&opt)
+	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	large := strings.Repeat("0123456789abcdef", 4<<20)
+	large := strings.Repeat("0123456789abcdef", effort.Of(1<<19, 4<<20))
 	rdb.LPush(ctx, "queue:a", "0", large, "2")
 	units := mustTake(t, f, 10)
 	if len(units) != 2 || string(units[1].Payload) != large {
