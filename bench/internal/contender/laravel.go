@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -55,8 +55,11 @@ func laravelCommand(w Work) (*exec.Cmd, error) {
 	if err := os.WriteFile(file, laravelWorker, 0o600); err != nil {
 		return nil, err
 	}
-	_, source, _, _ := runtime.Caller(0)
-	app := filepath.Join(filepath.Dir(source), "../../../wire/laravel/peers/app")
+	dir, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/troupehq/troupe").Output()
+	if err != nil {
+		return nil, fmt.Errorf("the folder of troupe: %w", err)
+	}
+	app := filepath.Join(strings.TrimSpace(string(dir)), "wire/laravel/peers/app")
 	_, port, err := net.SplitHostPort(w.Redis)
 	if err != nil {
 		return nil, err

@@ -36,5 +36,9 @@ $write = function (int $word, int $value) use ($file) {
 $write(READY, 1);
 while (true) {
     usleep(1000);
+    if (pcntl_wait($status, WNOHANG) > 0) {
+        fwrite(STDERR, "a worker has ended\n");
+        exit(1);
+    }
     $write(FOREIGN, array_sum(unpack('q*', shmop_read($shared, 0, 8 * $count))));
 }
