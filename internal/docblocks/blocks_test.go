@@ -87,7 +87,7 @@ func TestEveryGoBlockCompiles(t *testing.T) {
 	}
 	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
 	vet.Dir = dir
-	vet.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	vet.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"), "GOPROXY=off")
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("go vet of the Go blocks of the documentation: %v\n%s", err, out)
 	}
