@@ -155,7 +155,7 @@ func (r *request) auditList() (*page, error) {
 	from := min(r.number("from"), int64(len(all)))
 	shown := all[from:min(from+rows, int64(len(all)))]
 	p := auditPage{Entries: make([]auditRow, len(shown)), Pager: r.pager(from, len(shown), int64(len(all))), Filter: filterBar{Action: r.url("audit"), Fields: []filterField{
-		{"user", "User", r.query("user"), "ann"}, {"action", "Action or path", r.query("action"), "pause"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
+		{"user", "User", r.query("user"), "ann"}, {"action", "Action, path or job", r.query("action"), "pause"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
 	}}}
 	for i := range shown {
 		p.Entries[i] = auditRow{shown[i], r.about(&shown[i])}
@@ -168,5 +168,5 @@ func (r *request) chooses(e *audit.Entry) bool {
 	action, outcome := r.query("action"), r.query("outcome")
 	path, _ := url.PathUnescape(e.Path)
 	return (r.query("user") == "" || e.User == r.query("user")) && (outcome == "" || e.Outcome == outcome) &&
-		(strings.Contains(e.Action, action) || strings.Contains(e.Path, action) || strings.Contains(path, action))
+		(strings.Contains(e.Action, action) || strings.Contains(e.Path, action) || strings.Contains(path, action) || strings.HasSuffix(e.Filter["key"], "~"+action))
 }

@@ -33,6 +33,9 @@ func TestJobPage(t *testing.T) {
 	contains(t, "killed", text, "1 job killed.", "It is dead since")
 	_, text = s.post("/retries/ticked", form)
 	contains(t, "killed again", text, "1 gone: somebody was faster ("+fixtureJID+").", "It is dead since")
+	contains(t, "what was done to it", s.get("/audit?action="+fixtureJID), "1 job killed.", "1–2 of 2")
+	contains(t, "the page", s.get("/jobs/"+fixtureJID), `<a href="/audit?action=`+fixtureJID+`">What people did to it</a>`)
+	hasNot(t, "a viewer's", s.get("/jobs/"+fixtureJID, "Role", "viewer"), "What people did to it")
 
 	jid := strings.TrimSpace(between(s.get("/queues/a%2Fb%2Ejson"), `href="/jobs/`, `"`))
 	page = s.get("/jobs/" + jid)

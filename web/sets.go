@@ -31,18 +31,19 @@ type setKind struct {
 	Columns string
 	Up      bool // the lowest score first
 	Empty   [2]string
+	Spans   [][3]string // of time that are asked for often: what it is called, from, to
 }
 
 var setKinds = map[string]setKind{
 	"retry": {"retry", "retries", "Retries", "Next try", "tick queue try error", true, [2]string{
 		"Nothing fails", "Jobs that have failed and are to be tried again wait here.",
-	}},
+	}, [][3]string{{"within an hour", "", "1h"}, {"within a day", "", "24h"}}},
 	"scheduled": {"scheduled", "scheduled", "Scheduled", "Due", "tick queue", true, [2]string{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
-	}},
+	}, [][3]string{{"within an hour", "", "1h"}, {"within a day", "", "24h"}}},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
 		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here for 180 days.",
-	}},
+	}, [][3]string{{"last hour", "1h", ""}, {"today", "today", ""}, {"yesterday", "yesterday", "today"}}},
 }
 
 // Allows tells whether an action makes sense for a set: what is dead stays so, at its time.
@@ -100,15 +101,18 @@ func (r *request) filter(get func(string) string, ahead bool) (f jobfilter.Filte
 
 // fields is the bar of a filter.
 func (r *request) fields(k setKind) filterBar {
-	what, span := "class, id, error", "1h: an hour ago"
+	what, from := "class, id, error", "1h: an hour ago"
 	if r.searchesArgs() {
 		what += ", arguments"
 	}
 	if k.Up {
-		span = "1h: in an hour"
+		from = "1h: in an hour"
 	}
 	bar := filterBar{Action: r.url(k.Path)}
-	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", "From", span}, {"to", "To", "2026-11-21T15:04:05Z"}} {
+	for _, span := range k.Spans {
+		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "after", "", "n", "", "seen", "")})
+	}
+	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", "From", from}, {"to", "To", "2026-11-21T15:04:05Z"}} {
 		if k.Name == "scheduled" && f[0] == "error" {
 			continue
 		}
@@ -148,7 +152,7 @@ type setPage struct {
 	Wrong    *fault    `json:"-"` // what is wrong with the filter
 }
 
-// doAll leads to the preview of an action.
+// doAll leads to the preview of an action, or to a span of time.
 type doAll struct{ Do, Href string }
 
 func (r *request) set(k setKind) (*page, error) {

@@ -265,3 +265,23 @@ func BenchmarkDeadPage(b *testing.B) {
 	b.ReportMetric(float64(times[len(times)/2].Milliseconds()), "median-ms")
 	b.ReportMetric(float64(most)/(1<<20), "heap-MB")
 }
+
+// Spans of time that are asked for often are one click away, and the rest of the filter stays.
+func TestSpansOfTime(t *testing.T) {
+	s := start(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for jid, at := range map[string]time.Time{"now": time.Now(), "before": today.Add(-time.Hour), "long ago": today.Add(-25 * time.Hour)} {
+		for _, class := range []string{"A", "B"} {
+			s.rdb.ZAdd(t.Context(), "dead", redis.Z{Score: float64(at.Unix()), Member: fmt.Sprintf(`{"class":%q,"args":[],"jid":"%s %s"}`, class, class, jid)})
+		}
+	}
+	page := s.get("/dead?class=A&n=100")
+	for span, want := range map[string][]string{"today": {"A now"}, "yesterday": {"A before"}} {
+		href, _, _ := strings.Cut(page, `">`+span+"</a>")
+		href = strings.ReplaceAll(href[strings.LastIndex(href, `"`)+1:], "&amp;", "&")
+		if got := s.all(href); !slices.Equal(got, want) {
+			t.Errorf("%s, %s: %q, expected %q", span, href, got, want)
+		}
+	}
+	contains(t, "the retries", s.get("/retries?q=x"), `<a href="/retries?q=x&amp;to=1h">within an hour</a>`)
+}
