@@ -187,7 +187,9 @@ func (w *waiter) end() {
 		defer cancel()
 		for pause := graceTime; !w.ended(ctx); pause *= 2 {
 			w.in.f.mu.Lock()
-			w.sleep(time.Now().Add(pause))
+			for at := time.Now().Add(pause); w.open && w.ending && time.Now().Before(at); {
+				w.sleep(at)
+			}
 			w.in.f.mu.Unlock()
 		}
 	})
