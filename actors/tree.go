@@ -15,7 +15,8 @@ import (
 // State of an actor in the tree.
 type State string
 
-// The states of an actor. A running processor shows StateBusy or StateIdle.
+// The states of an actor. A running processor shows StateBusy or StateIdle, and
+// StateStarting until it takes jobs.
 const (
 	StateStarting   State = "starting"
 	StateRunning    State = "running"
@@ -232,6 +233,12 @@ func (c *capsule) show(t Tree) {
 	work := c.working()
 	c.mu.Lock()
 	quietBy := c.quietBy
+	starting := map[int]bool{}
+	for _, s := range c.slots {
+		if !s.attached && s.crash == nil && !s.retired && !c.quiet {
+			starting[s.index] = true
+		}
+	}
 	c.mu.Unlock()
 	prefix := c.path("processor-")
 	for i := range t {
@@ -255,6 +262,8 @@ func (c *capsule) show(t Tree) {
 		case n.State != StateRunning:
 		case w != nil:
 			n.State = StateBusy
+		case starting[index]:
+			n.State = StateStarting
 		default:
 			n.State = StateIdle
 		}
