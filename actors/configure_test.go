@@ -77,7 +77,7 @@ func TestProcessorsComeAndGo(t *testing.T) {
 	configure(3) // while the third is busy
 	runs(3)
 	close(g.out)
-	k.Await("all jobs", func() bool { return k.Stats().Processed == 20 })
+	k.Await("all jobs", func() bool { return k.Stats().Processed == 20 && k.Settled() })
 	if got := k.Daemon.Tree(); got.Find("launcher/default/processor-2").State != actors.StateIdle || got.Find("launcher/default/processor-3").State != actors.StateStopped {
 		t.Errorf("tree\n%s", got)
 	}

@@ -71,7 +71,7 @@ func TestNoRunStartsAfterTheDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k.Await("all", func() bool { return k.Stats().Processed == 7 })
+	k.Await("all", func() bool { return k.Stats().Processed == 7 && k.Settled() })
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	var jids []string
 	for _, text := range dead {

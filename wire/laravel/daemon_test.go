@@ -98,7 +98,7 @@ func TestAHandlerOfTheDisplayName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k.Await("three jobs", func() bool { return k.Stats().Processed == 3 })
+	k.Await("three jobs", func() bool { return k.Stats().Processed == 3 && k.Settled() })
 	if first, second := <-classes, <-classes; first != "Resize pictures Resize pictures" || second != "both both" {
 		t.Errorf("ran %s, %s", first, second)
 	}
