@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // fleet reads who works on what.
@@ -110,7 +111,7 @@ func (e *exam) listeners() error {
 		case !listens && quiet > 0:
 			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, cut.Count(q.Size, "job"), quiet)
 		case !listens:
-			e.find(Danger, fmt.Sprintf("let a process take from it: troupe configure ID --queue %s, or its configuration", cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
+			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
 		}
 	}
 	return nil

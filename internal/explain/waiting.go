@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // sets looks into the sorted sets.
@@ -182,7 +183,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 		s.x.Next = "Nothing, until a process is started that listens on it."
 	case listening == 0:
 		s.because("nobody_listens", "No process listens on the queue %s.", name)
-		s.x.Next = "Nothing, until a process is started that listens on it, or one is configured to: troupe configure."
+		s.x.Next = "Nothing, until a process listens on it: " + words.TakeFrom(cut.Word(name)) + "."
 	case busy == listening:
 		s.because("all_busy", "All processes that listen on the queue %s are busy: %d. The longest job runs for %s.", name, listening, brief(time.Since(longest)))
 	default:

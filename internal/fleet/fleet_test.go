@@ -62,6 +62,24 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A queue that is paused before anything was pushed to it can be seen, and so be unpaused.
+func TestAPausedQueueIsSeen(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	f, ctx := New(rdb), t.Context()
+	if err := f.Inspector.Queue("new").SetPaused(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	tell(t, rdb, "a:1:ruby", time.Now(), nil, `"new"`)
+	processes, err := f.Processes(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := new(Sampler).Queues(ctx, f, processes)
+	if err != nil || len(all) != 1 || all[0].Name != "new" || !all[0].Paused || all[0].Listeners != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 // What goes out is known where all that listen count it.
 func TestRatesOfQueues(t *testing.T) {
 	rdb, _ := redistest.New(t)

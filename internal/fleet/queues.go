@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/keys"
 )
 
 // Queue is one of the queues.
@@ -32,11 +33,22 @@ type Sampler struct {
 	taken map[string]map[string]uint64 // by process, by queue
 }
 
-// Queues are all queues, with the rates since the last call.
+// Queues are all queues, with the rates since the last call: those of Inspector.Queues, and those
+// that were paused before anything was pushed to them.
 func (s *Sampler) Queues(ctx context.Context, f *Fleet, processes []Process) ([]Queue, error) {
 	found, err := f.Inspector.Queues(ctx)
 	if err != nil {
 		return nil, err
+	}
+	paused, err := f.Redis.SMembers(ctx, keys.Paused).Result()
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(paused)
+	for _, name := range paused {
+		if !slices.ContainsFunc(found, func(q inspect.QueueSummary) bool { return q.Name == name }) {
+			found = append(found, inspect.QueueSummary{Queue: f.Inspector.Queue(name), Paused: true})
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +62,7 @@ func (s *Sampler) Queues(ctx context.Context, f *Fleet, processes []Process) ([]
 	}
 	all := make([]Queue, 0, len(found))
 	for _, q := range found {
-		row := listened(q, processes)
+		row := Listened(q, processes)
 		sizes[q.Name] = q.Size
 		if before, ok := s.sizes[q.Name]; ok && span > 0 {
 			growth := float64(q.Size-before) / span
@@ -82,8 +94,8 @@ func (s *Sampler) out(queue string, processes []Process) (n uint64, known bool) 
 	return n, true
 }
 
-// listened is a queue with those that listen on it.
-func listened(q inspect.QueueSummary, processes []Process) Queue {
+// Listened is a queue with those that listen on it, without its rates.
+func Listened(q inspect.QueueSummary, processes []Process) Queue {
 	row := Queue{Name: q.Name, Waiting: q.Size, Latency: q.Latency.Seconds(), Paused: q.Paused}
 	for _, p := range processes {
 		switch {
@@ -97,7 +109,8 @@ func listened(q inspect.QueueSummary, processes []Process) Queue {
 	return row
 }
 
-// Queue is one queue, or inspect.ErrNotFound if nothing was ever pushed there and nobody listens.
+// Queue is one queue, or inspect.ErrNotFound if nothing was ever pushed there, nobody listens, and it is
+// not paused.
 func (f *Fleet) Queue(ctx context.Context, name string) (Queue, error) {
 	processes, err := f.Processes(ctx)
 	if err != nil {
@@ -107,8 +120,8 @@ func (f *Fleet) Queue(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	row := listened(summary, processes)
-	if row.Listeners+row.Quiet > 0 || row.Waiting > 0 {
+	row := Listened(summary, processes)
+	if row.Listeners+row.Quiet > 0 || row.Waiting > 0 || row.Paused {
 		return row, nil
 	}
 	all, err := f.Inspector.Queues(ctx)

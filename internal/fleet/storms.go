@@ -19,13 +19,14 @@ func (p *Process) Storming() bool {
 
 const stormDo = "The same code fails again and again. Find what is new: a release, a class of jobs."
 
-var digits = regexp.MustCompile(`[0-9]+`)
+// Words with digits are numbers, ids, addresses.
+var digits = regexp.MustCompile(`[0-9A-Fa-f]{8}-[0-9A-Fa-f-]{27}|[0-9A-Za-z]*[0-9][0-9A-Za-z]*`)
 
 // mostCause is how many bytes of a failure make its cause: a pulse tells hardly more.
 const mostCause = 100
 
-// causeOf is what failures have in common that differ in numbers only: of the first line, without
-// the actor that failed.
+// causeOf is what failures have in common that differ in numbers and ids only: of the first line,
+// without the actor that failed.
 func causeOf(failure string) string {
 	line, _, _ := strings.Cut(strings.TrimSuffix(failure, "…"), "\n")
 	if _, after, ok := strings.Cut(line, ": "); ok {
@@ -81,7 +82,7 @@ func Storms(processes []Process, first func(cause string, processes []string) (f
 		about, text := Problem{}, fmt.Sprintf("The same failure in %d of %d processes", len(struck), ours)
 		switch {
 		case len(struck) == 1:
-			about.Process, text = ids[0], "Actors of "+ids[0]+" crash again and again"
+			about.Process, text = ids[0], "Actors of "+struck[0].name()+" crash again and again"
 		case cause == "":
 			text = fmt.Sprintf("Actors restart again and again in %d processes", len(struck))
 		}

@@ -83,15 +83,15 @@ func Wrong(processes []Process, queues []Queue, overdue map[string]time.Duration
 }
 
 func (all *problems) process(p *Process) {
-	about := Problem{Process: p.Identity}
+	about, name := Problem{Process: p.Identity}, p.name()
 	last := words.Brief(time.Since(p.Beat)) + " ago, with " + cut.Count(p.Busy, "job")
 	switch p.Phase {
 	case Gone:
 		all.find(about, doctor.Danger, "gone", "See why it died in its log. A live process of troupe puts its jobs back within a minute.",
-			"%s is gone: its last beat was %s.", p.Identity, last)
+			"%s is gone: its last beat was %s.", name, last)
 		return
 	case Silent:
-		all.find(about, doctor.Warning, "silent", "Look at its host and its connection to Redis.", "%s is silent: its last beat was %s.", p.Identity, last)
+		all.find(about, doctor.Warning, "silent", "Look at its host and its connection to Redis.", "%s is silent: its last beat was %s.", name, last)
 	}
 	if p.Pulse == nil {
 		return
@@ -100,25 +100,33 @@ func (all *problems) process(p *Process) {
 	switch n := p.Pulse.Recent; {
 	case p.Storming(): // one problem for all that have the same cause
 	case n > 0:
-		all.find(about, doctor.Note, "restarts", "", "%s has had %s within a minute.%s", p.Identity, cut.Count(n, "restart"), failure)
+		all.find(about, doctor.Note, "restarts", "", "%s has had %s within a minute.%s", name, cut.Count(n, "restart"), failure)
 	}
 	if n := p.Pulse.Unresponsive; n > 0 {
 		all.find(about, doctor.Warning, "unresponsive", "Their code does not look at its context. The tree of the process has their stacks.",
-			"%s has %s: cancelled, and still at work.", p.Identity, cut.Count(n, "unresponsive job"))
+			"%s has %s: cancelled, and still at work.", name, cut.Count(n, "unresponsive job"))
 	}
 	if p.Phase == Quiet || p.Phase == Stopping { // parts of it are down on purpose
 		return
 	}
 	for _, actor := range slices.Sorted(maps.Keys(p.Pulse.Actors)) {
 		all.find(about, doctor.Warning, "actor", "Its supervisor restarts it by itself; if it stays so, restart the process.",
-			"In %s the actor %s is %s.%s", p.Identity, actor, p.Pulse.Actors[actor], failure)
+			"In %s the actor %s is %s.%s", name, actor, p.Pulse.Actors[actor], failure)
 	}
 	for _, c := range p.Pulse.Capsules {
 		if n := c.Down + c.Held; n > 0 && !p.Storming() {
 			all.find(about, doctor.Warning, "down", "They come back by themselves; until then less is done.",
-				"In %s the capsule %s has %s down.%s", p.Identity, c.Name, cut.Count(n, "processor"), failure)
+				"In %s the capsule %s has %s down.%s", name, c.Name, cut.Count(n, "processor"), failure)
 		}
 	}
+}
+
+// name is the tag and the identity.
+func (p *Process) name() string {
+	if p.Tag == "" {
+		return p.Identity
+	}
+	return p.Tag + " (" + p.Identity + ")"
 }
 
 // lastFailure tells that of a process in a sentence, with a space before it.
@@ -142,7 +150,7 @@ func (all *problems) queue(q *Queue) {
 	case !suspects && q.Listeners == 0 && q.Quiet > 0:
 		all.find(about, doctor.Danger, "quiet", "Start processes: quiet ones do not come back.", "The queue %s has %s, and all processes that listen are quiet.", q.Name, jobs)
 	case !suspects && q.Listeners == 0:
-		all.find(about, doctor.Danger, "nobody listens", "Let a process take from it: by its configuration, or troupe configure ID --queue "+cut.Word(q.Name)+".",
+		all.find(about, doctor.Danger, "nobody listens", "Let a process take from it: "+words.TakeFrom(cut.Word(q.Name))+".",
 			"The queue %s has %s, and nobody listens.", q.Name, jobs)
 	case latency > longWait:
 		all.find(about, doctor.Warning, "latency", "If all slots are busy: add processes or concurrency, or see what the running jobs are at. If not: see the tree of those that listen.", "The oldest job of the queue %s has waited for %s.", q.Name, words.Brief(latency))

@@ -84,9 +84,26 @@ func TestListeners(t *testing.T) {
 	for _, phase := range []string{Running, Quiet, Stopping, Silent, Gone} {
 		processes = append(processes, Process{Phase: phase, Queues: []string{"q"}})
 	}
-	q := listened(inspect.QueueSummary{Queue: &inspect.Queue{Name: "q"}}, processes)
+	q := Listened(inspect.QueueSummary{Queue: &inspect.Queue{Name: "q"}}, processes)
 	if q.Listeners != 1 || q.Quiet != 2 {
 		t.Errorf("%+v", q)
+	}
+}
+
+// Failures that differ in numbers and ids only have one cause.
+func TestCauses(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"x: job Feed 4f1c2a9e8b7d6c5f3e2d1a00: panic: row 7", "y: job Feed abcdefabcdefabcdefabcde9: panic: row 12", true},
+		{"x: job Feed deadbeef-dead-beef-dead-beefdeadbeef: no slot", "x: job Feed 12345678-1234-1234-1234-123456789012: no slot", true},
+		{"x: job Feed 4f1c2a9e8b7d6c5f3e2d1a00: no slot", "x: job Mail 4f1c2a9e8b7d6c5f3e2d1a00: no slot", false},
+		{"x: no slot", "x: no plot", false},
+	} {
+		if a, b := causeOf(c.a), causeOf(c.b); (a == b) != c.same {
+			t.Errorf("%q and %q: the same %t, expected %t", a, b, a == b, c.same)
+		}
 	}
 }
 

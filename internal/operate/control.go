@@ -125,8 +125,9 @@ func configureCommand() *cobra.Command {
 	return spec{
 		use: "configure (ID... | --all)", short: "Change concurrency and queues of running processes", change: "configure", names: processNames,
 		long: `Configure changes a capsule of running processes of troupe until their next restart: how many
-jobs it runs at once, and its queues with their weights. With less concurrency running jobs
-end as they are. A process that cannot do it says why and changes nothing.`,
+jobs it runs at once, and its queues with their weights: all of them, for it leaves those that
+are not named. With less concurrency running jobs end as they are. A process that cannot do it
+says why and changes nothing.`,
 		example: "  troupe configure --all --concurrency 20\n  troupe configure web-1:9:ab --queue critical,3 --queue default",
 		flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&all, "all", false, "all processes of troupe")

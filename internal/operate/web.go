@@ -46,7 +46,9 @@ func serve(ctx context.Context, s *cli.Session, listen string, options web.Optio
 	if err != nil {
 		return cli.Exitf(cli.Fault, "%w", err)
 	}
-	err = h.Serve(ctx, listen, func(url string) { _ = said(s, nil, "the dashboard of %s is at %s", s.Address, url) })
+	err = h.Serve(ctx, listen, func(url string) {
+		_ = said(s, nil, map[string]string{"url": url}, "the dashboard of %s is at %s", s.Address, url)
+	})
 	if err != nil {
 		return cli.Exitf(cli.Fault, "%w", err)
 	}

@@ -26,10 +26,11 @@ func TestWeb(t *testing.T) {
 	}()
 	told := make([]byte, 1000)
 	n, err := out.Read(told)
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/jobs/`).FindString(string(told[:n]))
-	if err != nil || url == "" {
+	line := regexp.MustCompile(`^the dashboard of redis://\S+ is at (http://127\.0\.0\.1:\d+/jobs/)\n$`).FindStringSubmatch(string(told[:n]))
+	if err != nil || line == nil {
 		t.Fatalf("%q, %v", told[:n], err)
 	}
+	url := line[1]
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"queues", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,11 @@ func Brief(d time.Duration) string {
 	return text
 }
 
+// TakeFrom is how a process comes to take from a queue.
+func TakeFrom(queue string) string {
+	return "by its configuration, or by troupe configure ID --queue " + queue + " and a --queue for each queue that it has, which it would leave otherwise"
+}
+
 // Size is a number of bytes for people.
 func Size(n int64) string {
 	f, units := float64(n), []string{"B", "KB", "MB", "GB", "TB"}
