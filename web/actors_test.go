@@ -120,7 +120,7 @@ func TestTreeInWords(t *testing.T) {
 		flight.Record{At: now.Add(-6 * time.Second), Kind: flight.Escalated, Actor: "launcher/default", Text: "20 restarts in 1m0s"})
 	text := s.get("/tree/" + id)
 	contains(t, "the page", text,
-		"Actors of a:1:x crash again and again since", "9 restarts within a minute. The last failure: poller: boom.", "another process took 14 jobs; 2 results refused",
+		"Actors of shop (a:1:x) crash again and again since", "9 restarts within a minute. The last failure: poller: boom.", "another process took 14 jobs; 2 results refused",
 		"budget 17/20 in 60s", "97 busy, 2 idle, 1 crashed", "in 3.2s", "crashed: boom; restarted by the strategy of launcher", "<summary>Stack</summary>", "main.main()", "processor-42", "processor-7<",
 		"Slow::Job", "timeout of 30 s", "Its slot is another job", "slow.go:7", "gave up and escalated: 20 restarts in 1m0s", "a failure of launcher/default has escalated to it", "96 processors at work", "fetcher")
 	if n := strings.Count(text, "<tr aria-level="); n != 6 { // four, and two of the processors

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -67,7 +68,7 @@ func (r *request) filled() map[string]string {
 	out := map[string]string{}
 	r.form("")
 	for name, values := range r.Form {
-		if len(out) >= mostForms || strings.Join(values, "") == "" {
+		if len(out) >= mostForms || name == "back" || strings.Join(values, "") == "" {
 			continue
 		}
 		text := cut.Short(values[0], mostValue)
@@ -155,7 +156,7 @@ func (r *request) auditList() (*page, error) {
 	from := min(r.number("from"), int64(len(all)))
 	shown := all[from:min(from+rows, int64(len(all)))]
 	p := auditPage{Entries: make([]auditRow, len(shown)), Pager: r.pager(from, len(shown), int64(len(all))), Filter: filterBar{Action: r.url("audit"), Fields: []filterField{
-		{"user", "User", r.query("user"), "ann"}, {"action", "Action, path or job", r.query("action"), "pause"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
+		{"user", "User", r.query("user"), "ann"}, {"action", "What: a part of it", r.query("action"), "pause, a job, a class"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
 	}}}
 	for i := range shown {
 		p.Entries[i] = auditRow{shown[i], r.about(&shown[i])}
@@ -167,6 +168,7 @@ func (r *request) auditList() (*page, error) {
 func (r *request) chooses(e *audit.Entry) bool {
 	action, outcome := r.query("action"), r.query("outcome")
 	path, _ := url.PathUnescape(e.Path)
+	texts := append(slices.Collect(maps.Values(e.Filter)), e.Action, e.Path, path, e.Text, e.Task)
 	return (r.query("user") == "" || e.User == r.query("user")) && (outcome == "" || e.Outcome == outcome) &&
-		(strings.Contains(e.Action, action) || strings.Contains(e.Path, action) || strings.Contains(path, action) || strings.HasSuffix(e.Filter["key"], "~"+action))
+		strings.Contains(strings.ToLower(strings.Join(texts, "\n")), strings.ToLower(action))
 }

@@ -63,7 +63,7 @@ ann admin /login /login done map[] null
 bot-operator operator /queues/{name}/unpause /queues/mail/unpause done map[] {"paused":false}
 ann admin /queues/{name}/unpause /queues/mail/unpause refused map[] 
 vera viewer /queues/{name}/pause /queues/mail/pause refused map[] 
-ann admin /queues/{name}/pause /queues/mail/pause done map[back:list] {"paused":true}
+ann admin /queues/{name}/pause /queues/mail/pause done map[] {"paused":true}
 (unknown) nobody /login /login refused map[] 
 ann nobody /login /login refused map[] 
  nobody /queues/{name}/unpause /queues/mail/unpause refused map[] `), "\n")
@@ -71,11 +71,17 @@ ann nobody /login /login refused map[]
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	page := s.ask(s.h, http.MethodGet, "/audit", "", "Cookie", ann).Body.String()
-	contains(t, "the page", page, "/queues/{name}/pause", "bot-operator", "refused", "back: list", `<a href="/queues/mail"><code>/queues/mail/pause</code></a>`, `<a href="/queues/a%2Fb%2Ejson">`)
+	contains(t, "the page", page, "/queues/{name}/pause", "bot-operator", "refused", "The queue mail is paused: within seconds", `<a href="/queues/mail"><code>/queues/mail/pause</code></a>`, `<a href="/queues/a%2Fb%2Ejson">`)
 	hasNot(t, "the page", page, "hunter2")
 	filtered := s.ask(s.h, http.MethodGet, "/audit.json?user=ann&action=pause&outcome=refused", "", "Cookie", ann).Body.String()
 	if n := strings.Count(filtered, `"user":`); n != 1 {
 		t.Errorf("filtered: %d of them: %s", n, filtered)
+	}
+	for text, there := range map[string]bool{"IS+PAUSED": true, "reveal": true, "cancelled": false} { // of what was said, of the filter, and neither
+		page := s.ask(s.h, http.MethodGet, "/audit?action="+text, "", "Cookie", ann).Body.String()
+		if found := !strings.Contains(page, "Nobody has done that from here"); found != there {
+			t.Errorf("an action like %q: %t, expected %t", text, found, there)
+		}
 	}
 	if w := s.ask(s.h, http.MethodGet, "/audit", "", "Cookie", vera); w.Code != http.StatusForbidden {
 		t.Errorf("for a viewer: %d", w.Code)

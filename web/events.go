@@ -85,7 +85,7 @@ func (r *request) events() (*page, error) {
 	}
 	p := eventsPage{Events: []eventRow{}, Filter: filterBar{Action: r.url("events"), Fields: []filterField{
 		{"kind", "Kind", kind, "crashed"}, {"process", "Process", process, "part of an identity"}, {"jid", "Job", jid, "id"}, {"class", "Class", class, ""},
-	}, Tick: filterField{"restarts", "without restarts", r.query("restarts"), "no"}}}
+	}, Tick: filterField{"restarts", "without restarts of actors", r.query("restarts"), "no"}}}
 	out := &page{Template: "events", Title: "Events"}
 	all, chosen := map[string]int{}, map[string]int{}
 	for _, rec := range slices.Backward(seen.records) {

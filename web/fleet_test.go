@@ -72,6 +72,7 @@ func init() {
 		"GET /processes/stop":        {path: "/processes/stop"},
 		"POST /processes/stop":       {path: "/processes/stop"},
 		"POST /processes/dump":       {path: "/processes/dump"},
+		"GET /processes/{id}/quiet":  {path: "/processes/" + fixed + "/quiet"},
 		"POST /processes/{id}/quiet": {path: "/processes/" + fixed + "/quiet"},
 		"GET /processes/{id}/stop":   {path: "/processes/" + fixed + "/stop"},
 		"POST /processes/{id}/stop":  {path: "/processes/" + fixed + "/stop"},
@@ -120,14 +121,15 @@ func TestOrders(t *testing.T) {
 	s.beat("d:1:gone", now.Add(-2*time.Minute), &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Busy: 4}}}, `"default"`)
 	s.rdb.Del(ctx, "d:1:gone")
 	text := s.get("/processes")
-	contains(t, "the page", text, "3 processes, 2 of troupe and 1 of Ruby", "a part of another program: quiet and stop that", `action="/processes/b:1:go/quiet"`)
-	hasNot(t, "the page", text, `action="/processes/c:1:part/quiet"`, `href="/processes/d:1:gone/stop"`)
+	contains(t, "the page", text, "3 processes, 2 of troupe and 1 of Ruby", "a part of another program: quiet and stop that", `href="/processes/b:1:go/quiet"`)
+	hasNot(t, "the page", text, `href="/processes/c:1:part/quiet"`, `href="/processes/d:1:gone/stop"`)
 	if strings.Index(text, "d:1:gone") > strings.Index(text, "a:1:ruby") {
 		t.Error("trouble is not first")
 	}
 	hasNot(t, "a viewer's", s.get("/processes", "Role", "viewer"), "<button class=\"small\"", "Stop")
 	hasNot(t, "an operator's", s.get("/processes", "Role", "operator"), "Stop")
 
+	contains(t, "before quiet", s.get("/processes/b:1:go/quiet", "Role", "operator"), "there is no way back but a restart", `action="/processes/b:1:go/quiet"`)
 	_, text = s.post("/processes/b:1:go/quiet", url.Values{}, "Role", "operator")
 	contains(t, "after quiet", text, "b:1:go takes no new jobs.")
 	if got := s.rdb.LRange(ctx, keys.Signals("b:1:go"), 0, -1).Val(); fmt.Sprint(got) != "[TSTP]" || s.rdb.LLen(ctx, keys.Requests("b:1:go")).Val() != 1 {

@@ -98,6 +98,9 @@ func ago(t time.Time) template.HTML {
 	default:
 		text = "in " + words.Brief(-d+time.Second/2) // what has just been given counts as whole
 	}
+	if d.Abs() >= time.Hour {
+		text += t.UTC().Format(" <small>Jan 2, 15:04 UTC</small>")
+	}
 	exact := t.UTC().Format("2006-01-02 15:04:05.000 UTC")
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, t.UTC().Format(time.RFC3339Nano), exact, text)) //nolint:gosec // digits and words of ours
 }

@@ -15,5 +15,5 @@ func TestFunctions(t *testing.T) {
 	}
 	now := time.Now()
 	contains(t, "a time", string(ago(now.Add(-90*time.Second))), ">1m ago<", `datetime="`, ` UTC"`)
-	contains(t, "a time to come", string(ago(now.Add(5*time.Hour))), ">in 5h<")
+	contains(t, "a time to come", string(ago(now.Add(5*time.Hour))), ">in 5h <small>", now.Add(5*time.Hour).UTC().Format(">Jan 2, 15:04 UTC<"))
 }

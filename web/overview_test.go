@@ -66,11 +66,11 @@ func TestProblems(t *testing.T) {
 	contains(t, "the page", text,
 		"The queue nobody has 2 jobs, and nobody listens.", "The queue held-up is paused, and nobody listens: 1 job.",
 		"The first job of the set retry is overdue by 10m, and nobody puts it into its queue.",
-		"Actors of b:1:storm crash again and again: 12 restarts within a minute. The last failure: default/processor-3: &lt;boom&gt;.",
-		"In b:1:storm the actor poller is restarting.", "In e:1:down the capsule default has 3 processors down.", "b:1:storm has 2 unresponsive jobs: cancelled, and still at work.",
-		"c:1:silent is silent: its last beat was", "d:1:gone is gone: its last beat was 2m ago, with 4 jobs.", `<a href="/tree/b:1:storm">Open the process`, `<a href="/queues/nobody">Open the queue`, `<a href="/retries">Open retries`,
+		"Actors of shop (b:1:storm) crash again and again: 12 restarts within a minute. The last failure: default/processor-3: &lt;boom&gt;.",
+		"In shop (b:1:storm) the actor poller is restarting.", "In shop (e:1:down) the capsule default has 3 processors down.", "shop (b:1:storm) has 2 unresponsive jobs: cancelled, and still at work.",
+		"shop (c:1:silent) is silent: its last beat was", "d:1:gone is gone: its last beat was 2m ago, with 4 jobs.", `<a href="/tree/b:1:storm">Open the process`, `<a href="/queues/nobody">Open the queue`, `<a href="/retries">Open retries`,
 		`The same failure in 2 of 5 processes: 12 restarts within a minute. The last failure: fetcher: no card. <a href="/tree">Open the tree`)
-	hasNot(t, "the page", text, "a:1:ruby is", "In b:1:storm the capsule", "<boom>", "queue mail,")
+	hasNot(t, "the page", text, "a:1:ruby is", "In shop (b:1:storm) the capsule", "<boom>", "queue mail,")
 	worst, least := strings.Index(text, "d:1:gone is gone"), strings.Index(text, "held-up is paused")
 	if worst > least || worst < 0 {
 		t.Error("the worst is not first")

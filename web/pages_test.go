@@ -193,7 +193,7 @@ func TestLinks(t *testing.T) {
 				prefix = ""
 			}
 			s.serve(wrap(s.h))
-			if status, text := s.post(prefix+"/queues/a%2Fb%2Ejson/pause", url.Values{}); status != http.StatusOK || !strings.Contains(text, "is paused: nothing is taken") {
+			if status, text := s.post(prefix+"/queues/a%2Fb%2Ejson/pause", url.Values{}); status != http.StatusOK || !strings.Contains(text, "is paused: within seconds") {
 				t.Errorf("after an action: %d\n%s", status, text)
 			}
 			seen := map[string]bool{}

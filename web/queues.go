@@ -3,6 +3,7 @@ package web
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
@@ -62,7 +63,12 @@ func (r *request) pager(after int64, shown int, total int64) pager {
 
 func (r *request) queue(s *snapshot) (*page, error) {
 	q, known := s.queueOf(r.name("name"))
-	p := queuePage{Queue: q}
+	summary, err := r.fleet.Inspector.Queue(q.Name).Summary(r.Context()) // as it is now
+	if err != nil {
+		return nil, err
+	}
+	p := queuePage{Queue: fleet.Listened(summary, s.Processes)}
+	p.In, p.Out, p.Growth = q.In, q.Out, q.Growth
 	for _, proc := range s.Processes {
 		if proc.Phase != fleet.Gone && slices.Contains(proc.Queues, q.Name) {
 			p.Processes = append(p.Processes, listener{proc.Identity, proc.Phase, r.link("/tree/{id}", "tree", proc.Identity)})
@@ -73,30 +79,20 @@ func (r *request) queue(s *snapshot) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	summary, err := r.fleet.Inspector.Queue(q.Name).Summary(r.Context()) // as it is now
-	if err != nil {
-		return nil, err
-	}
-	if !known && size == 0 && p.Processes == nil {
+	if !known && size == 0 && p.Processes == nil && !p.Paused {
 		return nil, notFound("There is no queue %q: nothing was ever pushed there, and nobody listens.", q.Name)
 	}
-	p.Waiting, p.Latency, p.Paused = size, summary.Latency.Seconds(), summary.Paused
 	for _, one := range jobs {
 		j := r.job(&one.JobRecord)
 		j.Key, j.Position, j.At = r.digest("queue:"+q.Name, []byte(one.Raw)), from+int64(len(p.Jobs))+1, one.Summary().EnqueuedAt
 		p.Jobs = append(p.Jobs, j)
 	}
-	out := &page{Template: "queue", Title: "Queue " + q.Name, Topic: "queue:" + q.Name}
 	p.Pager = r.pager(from, len(p.Jobs), size)
-	out.Data, out.Next = p, p.Pager.Next
-	return out, nil
+	return &page{Template: "queue", Title: "Queue " + q.Name, Topic: "queue:" + q.Name, Data: p, Next: p.Pager.Next}, nil
 }
 
-func (r *request) pauseQueue() (*page, error)   { return r.setPaused(true) }
-func (r *request) unpauseQueue() (*page, error) { return r.setPaused(false) }
-
-func (r *request) setPaused(paused bool) (*page, error) {
-	name := r.name("name")
+func (r *request) setPaused() (*page, error) {
+	name, paused := r.name("name"), strings.HasSuffix(strings.TrimSuffix(r.path, ".json"), "/pause")
 	if err := r.fleet.Inspector.Queue(name).SetPaused(r.Context(), paused); err != nil {
 		return nil, err
 	}
@@ -106,7 +102,7 @@ func (r *request) setPaused(paused bool) (*page, error) {
 	}
 	counts := map[string]bool{"paused": paused}
 	if paused {
-		return r.done(back, counts, "The queue %s is paused: nothing is taken from it any more. What runs goes on, and jobs can still be pushed.", name)
+		return r.done(back, counts, "The queue %s is paused: within seconds nothing is taken from it any more. What runs goes on, and jobs can still be pushed.", name)
 	}
 	return r.done(back, counts, "The queue %s is not paused any more: jobs are taken from it.", name)
 }

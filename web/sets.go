@@ -112,7 +112,7 @@ func (r *request) fields(k setKind) filterBar {
 	for _, span := range k.Spans {
 		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "after", "", "n", "", "seen", "")})
 	}
-	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", "From", from}, {"to", "To", "2026-11-21T15:04:05Z"}} {
+	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", k.When + " from", from}, {"to", "Until", "2026-11-21T15:04:05Z"}} {
 		if k.Name == "scheduled" && f[0] == "error" {
 			continue
 		}

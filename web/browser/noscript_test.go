@@ -104,7 +104,9 @@ func TestWithoutJavaScript(t *testing.T) {
 	b.leads(chromedp.KeyEvent("\r"))
 	b.says("Retries", "1 found", "kept")
 	b.visit("/processes")
-	b.leads(chromedp.Click(chromedp.CSS(`button[aria-label="Quiet ` + id + `"]`)))
+	b.leads(chromedp.Click(chromedp.CSS(`a[aria-label="Quiet ` + id + `"]`)))
+	b.says("there is no way back but a restart")
+	b.button("main", "Quiet "+id)
 	b.says(id + " takes no new jobs")
 	b.reloadsOn("/processes", fleet.Quiet)
 	if wrong := b.troubles(); len(wrong) > 0 {

@@ -46,6 +46,7 @@ func (s *shop) pages() []shown {
 		{name: "processes", route: "/processes", path: "/processes"},
 		{name: "processes-quiet", route: "/processes/quiet", path: "/processes/quiet", plain: true},
 		{name: "processes-stop", route: "/processes/stop", path: "/processes/stop", plain: true},
+		{name: "process-quiet", route: "/processes/*/quiet", path: "/processes/" + crew[0].id + "/quiet", plain: true},
 		{name: "process-stop", route: "/processes/*/stop", path: "/processes/" + crew[0].id + "/stop"},
 		{name: "tree", route: "/tree", path: "/tree"},
 		{name: "tree-process", route: "/tree/*", path: storm},

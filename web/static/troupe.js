@@ -152,7 +152,7 @@
       g: () => { going = e.timeStamp; }, j: () => walk(1), k: () => walk(-1), '?': help,
       '.': () => { paused = !paused; state(); if (!paused) renew(); },
       ArrowDown: row && e.target === row && (() => walk(1)), ArrowUp: row && e.target === row && (() => walk(-1)),
-      Enter: row && e.target === row && (() => { const link = row.querySelector('a[href]'); if (link) link.click(); }),
+      Enter: row && e.target === row && (() => { const link = row.querySelector('.jid a, a[href]:not(.plain)') || row.querySelector('a[href]'); if (link) link.click(); }),
       x: box && (() => box.click()), '/': field && (() => { field.focus(); field.select(); }),
     }[e.key];
     if (does) { does(); e.preventDefault(); return; }
