@@ -63,6 +63,7 @@ func openShop(t testing.TB, before time.Duration) *shop {
 	})
 	s.job = s.entries(keys.Retry, "Stripe::CardError")[0]
 	s.act()
+	testkit.Await(t, "the dashboard has looked at the queues", func() bool { return strings.Contains(s.look("/"), "The queue imports is paused") })
 	return s
 }
 
