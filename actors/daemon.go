@@ -53,11 +53,12 @@ type Daemon struct {
 	state     phase
 	until     time.Time // the deadline of the stop
 	stoppedAt time.Time
-	fatal     error         // why the daemon stops by itself
-	limitEnds bool          // all capsules have reached limits
-	ended     chan struct{} // closed when the daemon has ended
-	managers  atomic.Int64  // that have started once
-	up        chan struct{} // closed when all have
+	asked     *time.Duration // the timeout of a stop that was begun before running
+	fatal     error          // why the daemon stops by itself
+	limitEnds bool           // all capsules have reached limits
+	ended     chan struct{}  // closed when the daemon has ended
+	managers  atomic.Int64   // that have started once
+	up        chan struct{}  // closed when all have
 
 	registered bool      // a beat has reached Redis; guarded by mu, as beatAt is
 	beatAt     time.Time // when the last beat was over, well or not
@@ -167,10 +168,10 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	d.running = true
-	fatal := d.fatal
+	asked := d.asked
 	d.mu.Unlock()
-	if fatal != nil { // it gave up before it could be stopped
-		d.beginStop(0)
+	if asked != nil { // the tree gave up, or all capsules reached limits, before it could be stopped
+		d.beginStop(*asked)
 	}
 	select {
 	case <-d.up:

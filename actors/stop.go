@@ -116,6 +116,9 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	d.mu.Lock()
 	before := d.state
 	if !d.running || before >= phaseStopping {
+		if !d.running && (d.asked == nil || timeout < *d.asked) { // Start carries it out
+			d.asked = &timeout
+		}
 		d.mu.Unlock()
 		return
 	}
