@@ -33,12 +33,18 @@ func (f *fetcher) wake() {
 	f.changed = make(chan struct{})
 }
 
-// pause notes whether a queue was found paused. f.mu is held.
+// pause notes whether a queue was found paused: then it is not waited for. f.mu is held.
 func (f *fetcher) pause(queue int, paused bool) {
-	if f.paused[queue] != paused {
-		f.paused[queue] = paused
-		f.wake()
+	if f.paused[queue] == paused {
+		return
 	}
+	f.paused[queue] = paused
+	for _, w := range f.cur.waiters {
+		if paused && w.open && w.queue == queue {
+			w.end()
+		}
+	}
+	f.wake()
 }
 
 // Wait waits until a blocked move has brought a job; see Fetcher. It ends early

@@ -209,6 +209,42 @@ func TestAMoveThatComesLate(t *testing.T) {
 	}
 }
 
+// A queue that is found paused is not waited for: also the move that is open ends, and takes nothing
+// that is pushed from now on.
+func TestAPauseEndsAnOpenMove(t *testing.T) {
+	rdb, _ := ownServer(t)
+	ctx := t.Context()
+	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
+	w := f.cur.places[0].waiters[0]
+	waits, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for f.Wait(waits, time.Minute) == nil {
+		}
+	}()
+	until(t, "an open move", func() bool { return blockedMoves(t, rdb) == 1 })
+	until(t, "it is asked to end", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.pause(0, false)
+		f.pause(0, true) // as a Take that reads it
+		return w.open && w.ending
+	})
+	until(t, "no open move", func() bool { return blockedMoves(t, rdb) == 0 })
+	rdb.LPush(ctx, "queue:a", "0")
+	f.mu.Lock()
+	f.pause(0, false)
+	f.mu.Unlock()
+	until(t, "the job is moved", func() bool { return rdb.LLen(ctx, "queue:a").Val() == 0 })
+	stop()
+	<-ended
+	if units := mustTake(t, f, 1); len(units) != 1 {
+		t.Errorf("took %q", payloads(units))
+	}
+	_, _ = f.Close(ctx)
+}
+
 // After a rescue, or after its process has left, a move that is open or comes late is
 // refused by Redis, and the job stays where the next one gets it.
 func TestAMoveAfterTheEnd(t *testing.T) {
