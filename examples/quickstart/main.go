@@ -38,7 +38,7 @@ func charge(ctx context.Context, job *troupe.Job[ChargeCard]) error {
 	if job.Args.Cents <= 0 {
 		return troupe.Discard(errDeclined) // do not retry; see also Kill, RetryIn and Park
 	}
-	select { // the real work; ctx ends when the daemon must stop
+	select { // the real work; ctx ends at the timeout and at the end of a stop
 	case <-time.After(10 * time.Millisecond):
 		return nil
 	case <-ctx.Done():

@@ -110,6 +110,8 @@ func (e *exam) listeners() error {
 			e.find(Note, "troupe queues unpause "+cut.Word(q.Name), "the queue %s is paused with %s", q.Name, cut.Count(q.Size, "job"))
 		case !listens && quiet > 0:
 			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, cut.Count(q.Size, "job"), quiet)
+		case !listens && len(e.processes) == 0:
+			e.find(Danger, "start a process that takes from it", "the queue %s has %s, and no process runs", q.Name, cut.Count(q.Size, "job"))
 		case !listens:
 			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
 		}

@@ -156,6 +156,9 @@ func (s *search) nowhere() {
 	default:
 		s.because("gone", "It neither runs nor waits.%s", last)
 		s.x.Next = "Nothing: it has ended since, or was taken away by somebody."
+		if s.records[len(s.records)-1].Kind == flight.JobDropped {
+			s.x.Next = "Nothing: it was dropped."
+		}
 	}
 }
 

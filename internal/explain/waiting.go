@@ -181,6 +181,9 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	case listening == 0 && quiet > 0:
 		s.because("all_quiet", "All processes that listen on the queue %s are quiet: %d.", name, quiet)
 		s.x.Next = "Nothing, until a process is started that listens on it."
+	case len(s.processes) == 0:
+		s.because("nobody_listens", "No process listens on the queue %s: none runs.", name)
+		s.x.Next = "Nothing, until a process is started that listens on it."
 	case listening == 0:
 		s.because("nobody_listens", "No process listens on the queue %s.", name)
 		s.x.Next = "Nothing, until a process listens on it: " + words.TakeFrom(cut.Word(name)) + "."

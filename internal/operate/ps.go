@@ -72,7 +72,7 @@ func treeCommand() *cobra.Command {
 		use: "tree [ID]", short: "Show the supervision tree of a process", args: cobra.MaximumNArgs(1), names: processNames,
 		long: `Tree shows the actors of a process of troupe: their states, restarts and failures, and the jobs that
 they run. Without ID it shows those of all processes. With --trouble it shows only what is not
-as it should be.`,
+as it should be; the text has the actors above that, too.`,
 		flags: func(f *pflag.FlagSet) {
 			again(f, &every)
 			f.BoolVar(&trouble, "trouble", false, "only what is not as it should be")
@@ -101,7 +101,7 @@ func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool)
 			return cli.Exitf(cli.NotFound, "%s has no tree: it is a process of Ruby, or too old", p.Identity)
 		}
 		if trouble {
-			t = slices.DeleteFunc(t, func(n actors.Node) bool { return !fleet.Troubled(n) })
+			t = troubled(t, !s.JSON)
 		}
 		if len(t) == 0 {
 			continue
@@ -125,4 +125,19 @@ func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool)
 		return cli.Exitf(cli.NotFound, "no process of troupe has such a tree")
 	}
 	return nil
+}
+
+// troubled are the actors of a tree that are not as they should be, and those above them if a
+// person is to know whose they are.
+func troubled(t actors.Tree, above bool) actors.Tree {
+	var bad []string
+	for _, n := range t {
+		if fleet.Troubled(n) {
+			bad = append(bad, n.Path+"/")
+		}
+	}
+	return slices.DeleteFunc(t, func(n actors.Node) bool {
+		path := n.Path + "/"
+		return !slices.ContainsFunc(bad, func(b string) bool { return b == path || above && strings.HasPrefix(b, path) })
+	})
 }

@@ -42,7 +42,7 @@ twice; they are known where only processes of troupe listen.`,
 		list.command(),
 		one("show", "Show one queue and its oldest jobs", "", showQueue),
 		one("pause", "Take no jobs from a queue any more", "pausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
-			return said(s, q.SetPaused(ctx, true), map[string]any{"queue": q.Name, "paused": true}, "%s is paused: what runs goes on, and jobs can be pushed", q.Name)
+			return said(s, q.SetPaused(ctx, true), map[string]any{"queue": q.Name, "paused": true}, "%s is paused: within seconds nothing is taken from it, what runs goes on, and jobs can be pushed", q.Name)
 		}),
 		one("unpause", "Take jobs from a paused queue again", "unpausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 			return said(s, q.SetPaused(ctx, false), map[string]any{"queue": q.Name, "paused": false}, "%s is not paused", q.Name)
