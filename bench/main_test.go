@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/result"
@@ -110,6 +111,11 @@ func TestShortForm(t *testing.T) {
 		if err != nil || len(left) > 0 {
 			t.Errorf("in the temporary directory: %v, %v", left, err)
 		}
+		for end := time.Now().Add(time.Minute); len(processesOf(t, temp)) > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("processes: %q", processesOf(t, temp))
+			}
+		}
 	})
 	t.Run("every scenario has its rows", func(t *testing.T) { complete(t, set) })
 	t.Run("counts are within their budgets", func(t *testing.T) {
@@ -117,6 +123,21 @@ func TestShortForm(t *testing.T) {
 			b.check(t, set)
 		}
 	})
+}
+
+// processesOf are the command lines of the processes that were started from a directory.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if line, _ := os.ReadFile(path); strings.Contains(string(line), dir) { // it may have ended
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
 }
 
 // complete fails for a contender that was left out though its parts are there,

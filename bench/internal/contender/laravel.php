@@ -1,8 +1,9 @@
 <?php
 // Workers of Laravel, a process each, as queue:work is. They count in shared memory, and this process in
-// the progress file: see progress.go.
+// the progress file: see progress.go. They end when this process has.
 pcntl_async_signals(true);
 const READY = 0, FOREIGN = 2;
+$parent = getmypid();
 $count = (int) getenv('TROUPE_BENCH_WORKERS');
 $shared = shmop_open(ftok(getenv('TROUPE_BENCH_PROGRESS'), 'w'), 'c', 0600, 8 * $count);
 
@@ -22,7 +23,7 @@ for ($i = 0; $i < $count; $i++) {
     if (pcntl_fork() === 0) {
         require getenv('TROUPE_BENCH_APP') . '/bootstrap.php';
         Bench::$done = fn (int $own) => shmop_write($shared, pack('q', $own), 8 * $i);
-        $worker = new Illuminate\Queue\Worker($queues, $events, $app[Illuminate\Contracts\Debug\ExceptionHandler::class], fn () => false);
+        $worker = new Illuminate\Queue\Worker($queues, $events, $app[Illuminate\Contracts\Debug\ExceptionHandler::class], fn () => posix_getppid() !== $parent && exit(0));
         $worker->daemon('redis', 'default', new Illuminate\Queue\WorkerOptions('bench', 0, 128, 60, 0.01));
         exit(0);
     }
