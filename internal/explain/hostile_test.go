@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/explain"
+	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -94,5 +97,29 @@ func TestAJobThatMoves(t *testing.T) {
 	looks.AddHook(takes{rdb})
 	if codes, said := told(t, looks, "moves"); !strings.HasPrefix(codes, "retry: retry") {
 		t.Errorf("%s %s", codes, said)
+	}
+}
+
+// A process that has died, and is remembered for a while, is none that runs.
+func TestOnlyADeadProcessIsKnown(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx, now := t.Context(), time.Now()
+	rdb.SAdd(ctx, "queues", "a")
+	rdb.LPush(ctx, "queue:a", `{"class":"A","args":[],"jid":"waits"}`)
+	rdb.ZAdd(ctx, "schedule", redis.Z{Score: float64(now.Add(time.Hour).Unix()), Member: `{"class":"A","args":[],"jid":"later","queue":"a"}`})
+	dead := pulse.Pulse{Phase: "running", At: float64(now.Add(-2 * time.Minute).Unix())}
+	if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pulse.Write(ctx, pipe, "h:1:dead", dead.JSON(), now)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := fleet.New(rdb).Processes(ctx); err != nil || len(all) != 1 || all[0].Phase != fleet.Gone {
+		t.Fatalf("processes %+v, %v", all, err)
+	}
+	for jid, want := range map[string]string{"waits": "No process listens on the queue a: none runs.", "later": "Nothing, until a process is started."} {
+		if _, said := told(t, rdb, jid); !strings.Contains(said, want) {
+			t.Errorf("%s: %s, expected %s", jid, said, want)
+		}
 	}
 }

@@ -56,9 +56,14 @@ func (s *search) scheduled(e *inspect.SortedEntry) {
 	s.x.Next = s.promoted(e, "its run")
 }
 
+// nobody tells whether no process lives.
+func (s *search) nobody() bool {
+	return !slices.ContainsFunc(s.processes, func(p fleet.Process) bool { return p.Phase != fleet.Gone })
+}
+
 // promoted is when an entry goes into its queue.
 func (s *search) promoted(e *inspect.SortedEntry, what string) string {
-	if len(s.processes) == 0 {
+	if s.nobody() {
 		s.because("no_process", "No process runs that puts jobs into their queues when they are due.")
 		return "Nothing, until a process is started."
 	}
@@ -181,7 +186,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	case listening == 0 && quiet > 0:
 		s.because("all_quiet", "All processes that listen on the queue %s are quiet: %d.", name, quiet)
 		s.x.Next = "Nothing, until a process is started that listens on it."
-	case len(s.processes) == 0:
+	case s.nobody():
 		s.because("nobody_listens", "No process listens on the queue %s: none runs.", name)
 		s.x.Next = "Nothing, until a process is started that listens on it."
 	case listening == 0:

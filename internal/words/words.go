@@ -112,7 +112,7 @@ func Brief(d time.Duration) string {
 
 // TakeFrom is how a process comes to take from a queue.
 func TakeFrom(queue string) string {
-	return "by its configuration, or by troupe configure ID --queue " + queue + " and a --queue for each queue that it has, which it would leave otherwise"
+	return "by its configuration, or by troupe configure ID --queue " + queue + ", with its other queues named as well: it leaves those that are not"
 }
 
 // Size is a number of bytes for people.
