@@ -3,13 +3,17 @@ package handler
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe"
@@ -31,9 +35,9 @@ type HTTPOptions struct {
 	// and password in it become a header Authorization.
 	URL string
 
-	// Header is added to each request and may replace Content-Type and
-	// User-Agent; a name that begins with Troupe-, or that belongs to the
-	// connection, is refused.
+	// Header is added to each request and may replace Content-Type,
+	// User-Agent and Idempotency-Key; a name that begins with Troupe-, or that
+	// belongs to the connection, is refused.
 	Header http.Header
 
 	// Secret signs the requests with a header Troupe-Signature; none if empty.
@@ -47,6 +51,9 @@ type HTTPOptions struct {
 	// share one share its connections.
 	Transport http.RoundTripper
 }
+
+// idempotencyKey is the header by which a server knows a job that it has seen.
+const idempotencyKey = "Idempotency-Key"
 
 // httpHandler is what NewHTTP makes.
 type httpHandler struct {
@@ -69,6 +76,7 @@ type httpHandler struct {
 // headers, in whose values all but printable ASCII, and %, is percent-encoded:
 //
 //	Content-Type     application/json
+//	Idempotency-Key  the jid
 //	Troupe-Jid       as in the payload
 //	Troupe-Class     likewise (the wrapped class of an ActiveJob)
 //	Troupe-Queue     the queue the job was fetched from
@@ -80,6 +88,10 @@ type httpHandler struct {
 // *HTTPError and by default a retry: 5xx, no answer, and 3xx. Redirects are not
 // followed: it would hand the job and the headers of one server to another, and
 // for most of them turn the POST into a GET.
+//
+// A server may close a kept connection while a request is on its way. If no byte of
+// an answer came over it, the request is sent again over another connection: that is
+// no failure of the job.
 //
 // The end of the job's context aborts the request. The server may have done the
 // job by then, or when its answer is lost: it must know by the jid whether it
@@ -141,9 +153,7 @@ func (h *httpHandler) GoString() string { return h.String() }
 func (h *httpHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, troupe.ErrJobTimeout)
 	defer cancel()
-	// The transport, not a Client: that follows redirects, and puts the URL, of
-	// which a part may be a credential, into its errors.
-	res, err := h.transport.RoundTrip(h.request(ctx, p))
+	res, err := h.send(ctx, p)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -154,6 +164,30 @@ func (h *httpHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	defer time.AfterFunc(h.bodyTime, cancel).Stop()
 	body, _ := io.ReadAll(io.LimitReader(res.Body, bodyBytes)) // the status counts, whatever comes of it
 	return outcome(res, body, h.now())
+}
+
+// send posts p until it has an answer, or an error that is not the end of a kept connection.
+func (h *httpHandler) send(ctx context.Context, p *troupe.Payload) (*http.Response, error) {
+	for {
+		var kept, answered atomic.Bool
+		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn:              func(c httptrace.GotConnInfo) { kept.Store(c.Reused && !shared(c.Conn)) },
+			GotFirstResponseByte: func() { answered.Store(true) },
+		})
+		// The transport, not a Client: that follows redirects, and puts the URL, of
+		// which a part may be a credential, into its errors.
+		res, err := h.transport.RoundTrip(h.request(traced, p))
+		if err == nil || !kept.Load() || answered.Load() || ctx.Err() != nil {
+			return res, err
+		}
+	}
+}
+
+// shared tells whether c carries several requests at once, with HTTP/2: there the end of one is not
+// that of the connection, and net/http sends again what the server has not begun.
+func shared(c net.Conn) bool {
+	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 func (h *httpHandler) request(ctx context.Context, p *troupe.Payload) *http.Request {
@@ -167,13 +201,16 @@ func (h *httpHandler) request(ctx context.Context, p *troupe.Payload) *http.Requ
 	header.Set("Troupe-Class", headerText(p.HandlerClass()))
 	header.Set("Troupe-Queue", headerText(queue))
 	header.Set("Troupe-Attempt", strconv.Itoa(attempt))
+	if jid := headerText(p.JID()); jid != "" && header.Get(idempotencyKey) == "" {
+		header.Set(idempotencyKey, jid)
+	}
 	if len(h.secret) > 0 {
 		header.Set("Troupe-Signature", sign(h.secret, h.now(), body))
 	}
 	r := &http.Request{
 		Method: http.MethodPost, URL: h.url, Host: h.host, Header: header,
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-		// For what a connection that the server has just closed did not take.
+		// net/http sends again what a connection that the server has just closed did not take.
 		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil },
 	}
 	return r.WithContext(ctx)

@@ -102,7 +102,7 @@ func TestHTTPRequest(t *testing.T) {
 		"Content-Length": fmt.Sprint(len(raw)), "Content-Type": "application/vnd.job+json", "User-Agent": "troupe",
 		"Authorization": "Basic Ym9iOnBAc3M=", "X-Key": "v",
 		"Troupe-Jid": "b4a577edbccf1d805744efa9", "Troupe-Class": "Webhook::Gr%C3%B6%C3%9Fe%25%0A",
-		"Troupe-Queue": "critical", "Troupe-Attempt": "4",
+		"Troupe-Queue": "critical", "Troupe-Attempt": "4", "Idempotency-Key": "b4a577edbccf1d805744efa9",
 	}}
 	if diff := cmp.Diff(want, soon(t, got, "request")); diff != "" {
 		t.Error(diff)

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -90,5 +92,95 @@ func TestHTTP2(t *testing.T) {
 	}
 	if p := soon(t, proto, "request"); p != "HTTP/2.0" {
 		t.Error(p)
+	}
+}
+
+// closing is a server that answers the first request of each connection and ends the connection
+// on the next one, in one of several ways, without a byte of an answer.
+type closing struct {
+	net.Listener
+	end      func(c *net.TCPConn, r *bufio.Reader)
+	answered atomic.Int32
+	dropped  atomic.Int32
+	keys     sync.Map // Idempotency-Key of all answered requests
+}
+
+func (s *closing) serve(c *net.TCPConn) {
+	defer func() { _ = c.Close() }()
+	r := bufio.NewReader(c)
+	q, err := http.ReadRequest(r)
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, q.Body)
+	s.keys.Store(q.Header.Get("Idempotency-Key"), true)
+	s.answered.Add(1)
+	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); err != nil {
+		return
+	}
+	if _, err := r.Peek(1); err != nil { // the client has given the connection up
+		return
+	}
+	s.dropped.Add(1)
+	s.end(c, r)
+}
+
+// A server that closes a kept connection on a request costs no job a failure.
+func TestHTTPConnectionThatTheServerHasClosed(t *testing.T) {
+	read := func(_ *net.TCPConn, r *bufio.Reader) {
+		if q, err := http.ReadRequest(r); err == nil {
+			_, _ = io.Copy(io.Discard, q.Body)
+		}
+	}
+	for name, end := range map[string]func(*net.TCPConn, *bufio.Reader){
+		"after the request": read,
+		"unread":            func(*net.TCPConn, *bufio.Reader) {},
+		"reset": func(c *net.TCPConn, r *bufio.Reader) {
+			read(c, r)
+			_ = c.SetLinger(0)
+		},
+		"reset, unread": func(c *net.TCPConn, _ *bufio.Reader) { _ = c.SetLinger(0) },
+	} {
+		for _, size := range []int{10, 4 << 20} {
+			t.Run(fmt.Sprintf("%s, %d bytes", name, size), func(t *testing.T) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := &closing{Listener: l, end: end}
+				defer func() { _ = l.Close() }()
+				go func() {
+					for {
+						c, err := l.Accept()
+						if err != nil {
+							return
+						}
+						go s.serve(c.(*net.TCPConn))
+					}
+				}()
+				tr := handlerconf.Transport(0)
+				defer tr.CloseIdleConnections()
+				h, err := newHTTP(HTTPOptions{URL: "http://" + l.Addr().String(), Transport: tr})
+				if err != nil {
+					t.Fatal(err)
+				}
+				const jobs = 20
+				for i := range jobs {
+					raw := fmt.Sprintf(`{"class":"A","args":[%q],"jid":"j%d"}`, strings.Repeat("x", size), i)
+					if i == jobs-1 {
+						raw = strings.Replace(raw, `"jid":"j19"`, `"jid":""`, 1)
+					}
+					if err := h.Perform(t.Context(), job(raw)); err != nil {
+						t.Fatalf("job %d: %v", i, err)
+					}
+				}
+				if s.answered.Load() != jobs || s.dropped.Load() == 0 {
+					t.Errorf("%d answered, %d dropped, want %d and more than 0", s.answered.Load(), s.dropped.Load(), jobs)
+				}
+				if _, ok := s.keys.Load("j7"); !ok {
+					t.Error("no Idempotency-Key j7")
+				}
+			})
+		}
 	}
 }
