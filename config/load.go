@@ -75,6 +75,11 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	return l.s, l.faults.err()
 }
 
+// DeadSet returns how many jobs the dead set keeps, and for how long, in the daemon of s.
+func (s *Settings) DeadSet() (most int, age time.Duration) {
+	return cmp.Or(s.DeadMax, 10_000), cmp.Or(s.DeadTimeout, 180*24*time.Hour)
+}
+
 type loader struct {
 	flags  Flags
 	getenv func(string) string

@@ -145,10 +145,10 @@ func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 		set  func(*inspect.Inspector)
 		want int
 	}{
-		{"defaults", func(*inspect.Inspector) {}, 7},
+		{"defaults", func(*inspect.Inspector) {}, 9},
 		{"number", func(i *inspect.Inspector) { i.DeadMax = 5 }, 4},
 		{"age", func(i *inspect.Inspector) { i.DeadTimeout = time.Hour }, 4},
-		{"unbounded", func(i *inspect.Inspector) { i.DeadMax, i.DeadTimeout = 0, -1 }, 9},
+		{"unbounded", func(i *inspect.Inspector) { i.DeadMax, i.DeadTimeout = -1, -1 }, 9},
 	} {
 		i, rdb, _ := start(t, tt.set)
 		now := time.Now()

@@ -36,7 +36,9 @@ type Inspector struct {
 
 	// DeadMax and DeadTimeout bound the dead set whenever something is killed: it keeps
 	// DeadMax-1 entries, as Sidekiq does, none older than DeadTimeout. 0 and less mean
-	// unbounded.
+	// unbounded. Set them to what the daemons are configured with, if at all: each daemon
+	// bounds the set by itself when a job dies, and smaller numbers here would delete what
+	// it keeps.
 	DeadMax     int
 	DeadTimeout time.Duration
 
@@ -55,9 +57,9 @@ type Inspector struct {
 }
 
 // New returns an Inspector of the database of rdb, which is never closed here, with
-// client.New(rdb) and a dead set of 10,000 jobs and 180 days. Nothing is sent.
+// client.New(rdb) and an unbounded dead set. Nothing is sent.
 func New(rdb redis.UniversalClient) *Inspector {
-	i := &Inspector{rdb: rdb, Client: client.New(rdb), DeadMax: 10_000, DeadTimeout: 180 * 24 * time.Hour}
+	i := &Inspector{rdb: rdb, Client: client.New(rdb)}
 	i.RetrySet, i.ScheduledSet, i.DeadSet = &JobSet{keys.Retry, i}, &JobSet{keys.Schedule, i}, &JobSet{keys.Dead, i}
 	return i
 }

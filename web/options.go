@@ -54,6 +54,12 @@ type Options struct {
 	MaskKeys []string
 	MaskArgs map[string][]int
 
+	// DeadMax and DeadTimeout are what the daemons are configured with: a job that is killed on
+	// the dashboard has the dead set bounded as one that dies in a daemon has. 0 leaves
+	// all that is dead as it is.
+	DeadMax     int
+	DeadTimeout time.Duration
+
 	// ReadOnly leaves out all that changes something but log-in and log-out: there are no such addresses.
 	ReadOnly bool
 

@@ -42,7 +42,7 @@ var setKinds = map[string]setKind{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
 	}, [][3]string{{"within an hour", "", "1h"}, {"within a day", "", "24h"}}},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
-		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here for 180 days.",
+		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for 180 days by default.",
 	}, [][3]string{{"last hour", "1h", ""}, {"today", "today", ""}, {"yesterday", "yesterday", "today"}}},
 }
 

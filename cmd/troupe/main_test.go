@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 //	redis COMMAND ARG…            a Redis command; its reply is the standard output
 //	await REGEXP COMMAND ARG…     repeats one until its reply matches
 //	until REGEXP PROGRAM ARG…     repeats a program until its output matches
-//	exec get URL                  prints the status and the body of an HTTP reply
+//	exec get URL [FORM]           prints the status and the body of an HTTP reply; with a form it posts
 //	port VARIABLE                 sets the variable to the number of a free port
 //	like stdout|stderr FILE       compares the last output with a file, line by line, see pattern
 //	signal NAME                   sends a signal to the daemons in the background
@@ -136,7 +136,17 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 
 // get is a program of its own: "until" runs it, too.
 func get() {
-	reply, err := http.Get(os.Args[1])
+	var request *http.Request
+	var err error
+	if len(os.Args) == 2 {
+		request, err = http.NewRequest(http.MethodGet, os.Args[1], nil)
+	} else if request, err = http.NewRequest(http.MethodPost, os.Args[1], strings.NewReader(os.Args[2])); err == nil {
+		request.Header = http.Header{"Accept": {"application/json"}, "Content-Type": {"application/x-www-form-urlencoded"}, "Sec-Fetch-Site": {"same-origin"}}
+	}
+	var reply *http.Response
+	if err == nil {
+		reply, err = http.DefaultClient.Do(request)
+	}
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

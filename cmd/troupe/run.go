@@ -117,7 +117,7 @@ func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
 		defer stop()
 	}
 	if dashboard.addr != "" {
-		stop, err := dashboard.serve(cmd.Context(), log, shards)
+		stop, err := dashboard.serve(cmd.Context(), log, settings, shards)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/web"
 )
 
@@ -19,7 +20,7 @@ type dashboard struct {
 
 // serve serves the dashboard of a daemon's Redis, with the tree of the daemon as it is now, until
 // stop is called. It has begun when serve returns.
-func (o dashboard) serve(ctx context.Context, log zerolog.Logger, shards []actors.Shard) (stop func(), err error) {
+func (o dashboard) serve(ctx context.Context, log zerolog.Logger, settings *config.Settings, shards []actors.Shard) (stop func(), err error) {
 	if len(shards) > 1 {
 		return nil, fmt.Errorf("--web is %q with %d shards, expected one: troupe web --redis serves the dashboard of each", o.addr, len(shards))
 	}
@@ -31,6 +32,7 @@ func (o dashboard) serve(ctx context.Context, log zerolog.Logger, shards []actor
 		defer mu.Unlock()
 		daemons = append(daemons, d)
 	})
+	o.DeadMax, o.DeadTimeout = settings.DeadSet()
 	o.Redis, o.Logger = shards[0].Config.Redis, log
 	o.Trees = func() map[string]actors.Tree {
 		mu.Lock()

@@ -75,7 +75,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("args", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	s.BoolVar(&f.noColor, "no-color", false, "no colors")
 	s.BoolVar(&f.ReadOnly, "read-only", false, "refuse to change anything")
-	s.StringVarP(&f.file, "config", "C", "", "configuration file that names the Redis")
+	s.StringVarP(&f.file, "config", "C", "", "configuration file of the daemons: it names the Redis, and what the dead set keeps")
 	s.StringVar(&f.redis, "redis", "", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
 }
 
@@ -103,7 +103,7 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	if empty != nil {
 		return empty
 	}
-	url, err := f.url()
+	url, settings, err := f.settings()
 	if err != nil {
 		return err
 	}
@@ -121,6 +121,9 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	}
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
 	s.Inspector.NoCleanup = f.ReadOnly
+	if settings != nil {
+		s.Inspector.DeadMax, s.Inspector.DeadTimeout = settings.DeadSet()
+	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -138,19 +141,24 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	return fmt.Errorf("%w (redis %s)", err, s.Address)
 }
 
-// url is that of the Redis: of --redis, of the file, or of the environment.
-func (f *Flags) url() (string, error) {
-	if f.redis != "" || f.file == "" {
-		return config.RedisURL(f.redis, os.Getenv)
+// settings are the URL of the Redis, by --redis, the file or the environment, and what the file
+// says; nil without a file.
+func (f *Flags) settings() (url string, settings *config.Settings, err error) {
+	if f.file == "" {
+		url, err = config.RedisURL(f.redis, os.Getenv)
+		return url, nil, err
 	}
-	settings, err := config.Load(config.Flags{File: f.file}, os.Getenv)
-	if err != nil {
-		return "", err
+	settings, err = config.Load(config.Flags{File: f.file}, os.Getenv)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case f.redis != "":
+		url, err = config.RedisURL(f.redis, os.Getenv)
+		return url, settings, err
+	case len(settings.Trees) > 1:
+		return "", nil, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, len(settings.Trees))
 	}
-	if len(settings.Trees) > 1 {
-		return "", Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, len(settings.Trees))
-	}
-	return settings.RedisURL, nil
+	return settings.RedisURL, settings, nil
 }
 
 // Change is called before anything is changed; with --read-only it is an error.

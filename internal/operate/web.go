@@ -32,6 +32,7 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			options.Redis, options.ReadOnly, options.Args = s.Redis, s.ReadOnly, s.Args
+			options.DeadMax, options.DeadTimeout = s.Inspector.DeadMax, s.Inspector.DeadTimeout
 			options.Logger = zerolog.New(s.Err).With().Timestamp().Logger()
 			return serve(ctx, s, listen, options)
 		},
