@@ -26,7 +26,8 @@ import (
 const maxLine = 16 << 10
 
 // checkLines looks at every line that was logged, and at the messages that are wanted
-// among them, and returns how many lines of each message there were.
+// among them, and returns how many lines of each message there were. No actor has crashed but
+// processors, each of the job that it ran.
 func (l *lines) checkLines(t *testing.T, want ...string) (count map[string]int) {
 	t.Helper()
 	l.mu.Lock()
@@ -36,11 +37,14 @@ func (l *lines) checkLines(t *testing.T, want ...string) (count map[string]int) 
 		if len(text) > maxLine {
 			t.Errorf("a line of %d bytes: %.150q … %q", len(text), text, text[len(text)-150:])
 		}
-		var line struct{ Message string }
+		var line struct{ Message, Actor, Error string }
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Errorf("%v: %.300q", err, text)
 		}
 		count[line.Message]++
+		if line.Message == "an actor crashed" && (!strings.HasPrefix(line.Actor, "launcher/default/processor-") || !strings.HasPrefix(line.Error, "job ")) {
+			t.Errorf("%s crashed: %s", line.Actor, line.Error)
+		}
 	}
 	for _, message := range want {
 		if count[message] == 0 {

@@ -41,37 +41,44 @@ func Classes(registry *troupe.Registry, mw ...troupe.Middleware) map[string]*Cla
 // Run is one run of one job. It is not an actor: user code may block,
 // panic, call Goexit or never return, and the actors stay answerable.
 type Run struct {
-	item    work.Item
-	w       *work.Item // &item, but for the run that gives another one up
+	item work.Item
+	facts
+	ended   time.Time
+	elapsed time.Duration // of the run, set when it has ended
+
+	payload   *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
+	err       error
+	crash     *supervisor.JobCrash
+	returned  bool // the handler
+	read      bool // its error can be
+	concluded bool // the job's outcome is in Redis, or is on its way
+	acked     bool // its ack goes with the slot
+	goBroken  bool // a goroutine of the job panicked
+
+	job    jobContext
+	began  atomic.Bool // the facts will not change
+	freed  atomic.Bool // the job has left its slot
+	over   atomic.Bool // the handler and its goroutines have ended
+	listed atomic.Bool // as unresponsive
+
+	iteration *iteration // nil if the job is not iterable
+}
+
+// facts are what is known of a job once its run has begun. The run that gives another one up
+// has the same.
+type facts struct {
+	w       *work.Item // the item of the run, but for the run that gives another one up
 	wire    *wire.Wire
 	env     *Env
 	slot    Slot
 	started time.Time
-	ended   time.Time
-	elapsed time.Duration // of the run, set when it has ended
 
-	payload    *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
 	jid, class string          // of the payload as it was fetched
 	wrapped    string          // likewise
 	name       string          // likewise: the class whose handler runs it
 	attempt    int             // likewise
 	handler    *Class          // nil if unknown
 	log        *zerolog.Logger // at the job's own level
-	err        error
-	crash      *supervisor.JobCrash
-	returned   bool // the handler
-	read       bool // its error can be
-	concluded  bool // the job's outcome is in Redis, or is on its way
-	acked      bool // its ack goes with the slot
-	goBroken   bool // a goroutine of the job panicked
-
-	job    jobContext
-	began  atomic.Bool // what was read off the payload will not change
-	freed  atomic.Bool // the job has left its slot
-	over   atomic.Bool // the handler and its goroutines have ended
-	listed atomic.Bool // as unresponsive
-
-	iteration *iteration // nil if the job is not iterable
 }
 
 // Items makes the items of units of the system w, each with a run to be. Some share an allocation, and as
@@ -202,6 +209,10 @@ func (r *Run) perform() {
 	r.log = jobLogger(r.log, p)
 	r.jid, r.class, r.name, r.attempt = p.JID(), p.DisplayClass(), p.HandlerClass(), p.Failures()+1
 	r.wrapped, _ = p.String("wrapped")
+	var ok bool
+	if r.handler, ok = r.env.Classes[r.name]; !ok {
+		r.handler, ok = r.aliased()
+	}
 	r.job.r = r
 	defer r.job.Cancel(nil)
 	r.began.Store(true)
@@ -219,10 +230,6 @@ func (r *Run) perform() {
 			r.err = troupe.Kill(err)
 			return
 		}
-	}
-	var ok bool
-	if r.handler, ok = r.env.Classes[r.name]; !ok {
-		r.handler, ok = r.aliased()
 	}
 	var options *troupe.Options
 	if ok {

@@ -109,10 +109,7 @@ func (r *Run) giveUp(cause error) func() {
 	if err != nil {
 		p = nil
 	}
-	end := &Run{
-		env: r.env, slot: r.slot, w: r.w, started: r.started, ended: now, payload: p,
-		jid: r.jid, class: r.class, wrapped: r.wrapped, handler: r.handler, log: r.log, err: cause, returned: true,
-	}
+	end := &Run{facts: r.facts, ended: now, payload: p, err: cause, returned: true}
 	end.freed.Store(true)
 	return func() {
 		if r.env.Ledger.IsOpen(r.w) { // else its outcome is decided already
