@@ -28,7 +28,8 @@ func (c *capsule) Exchange(want int, acks []*work.Item) error {
 	took := time.Since(began)
 	returned = true
 	if fenced(err) {
-		c.onFenced(err) // the acks were refused with it
+		c.onFenced(err)
+		c.settler.PutBack(c.ledger.Ours(acks)) // those of the next incarnation; the others were refused
 		c.env.Outage.OK(c.path("fetcher"))
 		return nil
 	}

@@ -32,16 +32,16 @@ func (c *capsule) requeue(ws []*work.Item) {
 // requeueQueue puts ws, all of one queue, back until it succeeds or the end of
 // the grace.
 func (c *capsule) requeueQueue(ws []*work.Item) {
-	moves := make([]fetch.Move, len(ws))
-	for i, w := range ws {
-		moves[i] = fetch.Move{Unit: w.Unit, To: fetch.ToQueue}
-	}
-	for try := 0; ; try++ {
+	for try := 0; len(ws) > 0; try++ {
+		moves := make([]fetch.Move, len(ws))
+		for i, w := range ws {
+			moves[i] = fetch.Move{Unit: w.Unit, To: fetch.ToQueue}
+		}
 		ctx, cancel := env.Within(c.env.Settling)
 		results, err := c.Settle(ctx, moves)
 		cancel()
-		if fenced(err) {
-			return
+		if fenced(err) { // those of the next incarnation are still ours
+			ws = c.ledger.Ours(ws)
 		}
 		if err == nil {
 			var back []*work.Item
@@ -57,7 +57,7 @@ func (c *capsule) requeueQueue(ws []*work.Item) {
 			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(back)).Msg("requeued the jobs that were still running")
 			return
 		}
-		if !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].Unit.Queue), try) {
+		if len(ws) > 0 && !c.env.Pause(c.env.Settling, c.path("requeue "+ws[0].Unit.Queue), try) {
 			return
 		}
 	}
