@@ -41,6 +41,8 @@ type capsule struct {
 	announce sync.Once
 	maxAge   time.Duration // of a job in the inbox that is started; see newCapsule
 
+	requeuing chan struct{} // has room while nobody changes the queues
+
 	mu      sync.Mutex
 	slots   []*slot
 	workers int       // those that have a slot
@@ -67,7 +69,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		return nil, err
 	}
 	c := &capsule{
-		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}),
+		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}), requeuing: make(chan struct{}, 1),
 	}
 	// A process that was paused longer than its lease may have lost its jobs to a rescuer.
 	// The lease is renewed every third of it: it covers what was fetched half a lease ago.

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -262,4 +266,70 @@ func TestTheFlightRecorderIsBounded(t *testing.T) {
 	if err != nil || len(processes) != 1 || processes[0] != k.Daemon.Identity() {
 		t.Errorf("processes %v, %v", processes, err)
 	}
+}
+
+// slowSetter is a fetcher whose first SetQueues takes its time, as one does while Redis is slow.
+type slowSetter struct {
+	fetch.QueueSetter
+	calls       atomic.Int64
+	began, goOn chan struct{}
+}
+
+func (s *slowSetter) SetQueues(ctx context.Context, q fetch.Queues) error {
+	err := s.QueueSetter.SetQueues(ctx, q)
+	if s.calls.Add(1) == 1 {
+		close(s.began)
+		<-s.goOn
+	}
+	return err
+}
+
+// What one Configure does not ask for stays as another one has made it meanwhile, and the queues
+// that are shown are those that the fetcher has.
+func TestConfiguresAtOnceLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowSetter{began: make(chan struct{}), goOn: make(chan struct{})}
+		ran := make(chan string, 10)
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Job", troupe.HandlerFunc(func(_ context.Context, p *troupe.Payload) error { ran <- p.Queue(); return nil }))
+		k := testkit.Start(t, actors.Config{Redis: testkit.NewMemory(t).Client, Registry: &r, Capsules: []actors.Capsule{{
+			Concurrency: 10, Queues: fetch.Strict{"a"},
+			Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
+				f, err := fetch.NewReliable(e)
+				s.QueueSetter = f.(fetch.QueueSetter)
+				return s, err
+			},
+		}}})
+		done := make(chan error, 3)
+		configure := func(c actors.Capsule) { done <- k.Configure(ctx, c) }
+		go configure(actors.Capsule{Queues: fetch.Strict{"b"}}) // a reload
+		<-s.began
+		configure(actors.Capsule{Concurrency: 3}) // an operator meanwhile
+		if h := k.Health(); h.Slots != 3 {
+			t.Errorf("%d processors while the queues are changed, want the 3 that were asked for", h.Slots)
+		}
+		late, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := k.Configure(late, actors.Capsule{Queues: fetch.Strict{"x"}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a change of the queues that had to wait for longer than its context: %v", err)
+		}
+		go configure(actors.Capsule{Queues: fetch.Strict{"c"}}) // another one
+		synctest.Wait()
+		close(s.goOn)
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if h := k.Health(); h.Slots != 3 {
+			t.Errorf("%d processors, want the 3 that were asked for last", h.Slots)
+		}
+		for _, queue := range []string{"a", "b", "c"} {
+			k.PushClass("Job", nil, client.Queue(queue))
+		}
+		time.Sleep(time.Minute)
+		if queue := <-ran; queue != "c" || len(ran) > 0 {
+			t.Errorf("ran a job of queue %s and %d more, want that of c alone", queue, len(ran))
+		}
+	})
 }

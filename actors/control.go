@@ -90,28 +90,55 @@ func (d *Daemon) Configure(ctx context.Context, capsules ...Capsule) error {
 // sameQueues tells whether two are the same queues with the same weights.
 func sameQueues(a, b fetch.Queues) bool { return slices.Equal(a.List(), b.List()) }
 
-// configure carries out what Configure has checked.
+// configure carries out what Configure has checked. What it is not asked to change stays as it
+// is at the end: another call may change it meanwhile. Changes of the queues are made one after
+// the other, so that the capsule has the queues that its fetcher has.
 func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
-	was := c.config()
-	if n == 0 {
-		n = was.Concurrency
+	if q != nil {
+		select {
+		case c.requeuing <- struct{}{}:
+			defer func() { <-c.requeuing }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if sameQueues(c.config().Queues, q) {
+			q = nil
+		} else if err := c.fetcher.(fetch.QueueSetter).SetQueues(ctx, q); err != nil { //nolint:forcetypeassert // checked
+			return err
+		}
 	}
-	if q == nil || sameQueues(was.Queues, q) {
-		q = was.Queues
-	} else if err := c.fetcher.(fetch.QueueSetter).SetQueues(ctx, q); err != nil { //nolint:forcetypeassert // checked
-		return err
-	}
-	if n == was.Concurrency && sameQueues(was.Queues, q) {
+	was, is := c.change(n, q)
+	if is.Concurrency == was.Concurrency && q == nil {
 		return nil
 	}
+	c.env.System.Send(c.Path(), resized{})
+	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: is.Concurrency, Queues: queues.Names(is.Queues)})
+	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", is.Concurrency).Strs("queues", queues.Names(is.Queues)).
+		Int("concurrency_before", was.Concurrency).Strs("queues_before", queues.Names(was.Queues)).Msg("the capsule was configured anew")
+	return nil
+}
+
+// change gives the capsule n processors and the queues q; 0 and nil keep what is.
+func (c *capsule) change(n int, q fetch.Queues) (was, is Capsule) {
 	c.mu.Lock()
-	c.cfg.Concurrency, c.cfg.Queues = n, q
-	c.traffic.Expect(queues.Names(q)...)
-	for len(c.slots) < n {
+	defer c.mu.Unlock()
+	was = c.cfg
+	if n > 0 {
+		c.cfg.Concurrency = n
+	}
+	if q != nil {
+		c.cfg.Queues = q
+		c.traffic.Expect(queues.Names(q)...)
+	}
+	is = c.cfg
+	if is.Concurrency == was.Concurrency && q == nil {
+		return was, is
+	}
+	for len(c.slots) < is.Concurrency {
 		c.slots = append(c.slots, c.newSlot(len(c.slots)))
 	}
 	for i, s := range c.slots {
-		if s.retired = i >= n; s.retired && s.worker != nil {
+		if s.retired = i >= is.Concurrency; s.retired && s.worker != nil {
 			s.worker.stop()
 		}
 	}
@@ -120,12 +147,7 @@ func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
 		c.endWait()
 	}
 	c.wakeFetch()
-	c.mu.Unlock()
-	c.env.System.Send(c.Path(), resized{})
-	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: n, Queues: queues.Names(q)})
-	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", n).Strs("queues", queues.Names(q)).
-		Int("concurrency_before", was.Concurrency).Strs("queues_before", queues.Names(was.Queues)).Msg("the capsule was configured anew")
-	return nil
+	return was, is
 }
 
 // retiredNow tells whether the processor of slot i has ended since it was retired.
