@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/operate"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -50,6 +51,9 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if version {
 				return printVersion(cmd)
+			}
+			if err := cli.Empty(cmd.Flags()); err != nil {
+				return err
 			}
 			if flags.Queues, err = config.ParseQueues("-q", queues); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -79,6 +80,21 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	s.StringVar(&f.redis, "redis", "", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
 }
 
+// Empty is the error of the first flag that was given without a value, as by a shell variable that
+// is not set; nil if there is none.
+func Empty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(flag *pflag.Flag) {
+		empty := flag.Value.String() == ""
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if empty && err == nil {
+			err = Exitf(Fault, `--%s is "", expected a value`, flag.Name)
+		}
+	})
+	return err
+}
+
 // Session is one run of a command on a Redis.
 type Session struct {
 	Flags
@@ -94,14 +110,8 @@ type Session struct {
 // program. An error of fn that is no ExitError gets the address of the Redis. The end of the
 // context is exit code 130.
 func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session) error) error {
-	var empty error
-	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if flag.Value.String() == "" { // of a shell variable that is not set, say
-			empty = Exitf(Fault, `--%s is "", expected a value`, flag.Name)
-		}
-	})
-	if empty != nil {
-		return empty
+	if err := Empty(cmd.Flags()); err != nil {
+		return err
 	}
 	url, settings, err := f.settings()
 	if err != nil {

@@ -2,6 +2,8 @@ package operate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,5 +47,19 @@ func (p positions) Set(s string) error {
 	return nil
 }
 
-func (positions) String() string { return "" }
-func (positions) Type() string   { return "CLASS:N,N" }
+func (p positions) String() string {
+	if p.of == nil {
+		return "" // pflag asks the zero value
+	}
+	var all []string
+	for _, class := range slices.Sorted(maps.Keys(*p.of)) {
+		at := make([]string, len((*p.of)[class]))
+		for i, n := range (*p.of)[class] {
+			at[i] = strconv.Itoa(n)
+		}
+		all = append(all, class+":"+strings.Join(at, ","))
+	}
+	return strings.Join(all, " ")
+}
+
+func (positions) Type() string { return "CLASS:N,N" }
