@@ -48,7 +48,7 @@ func (r *request) audit(rt *route, p *page, err error) {
 	if !rt.session { // what is typed as a name may be a password
 		e.Filter = r.filled()
 	}
-	if s.Kind == "ok" {
+	if s.Kind == "ok" || s.did {
 		e.Outcome = "done"
 	}
 	if s.begun {

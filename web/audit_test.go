@@ -71,7 +71,7 @@ ann nobody /login /login refused map[]
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	page := s.ask(s.h, http.MethodGet, "/audit", "", "Cookie", ann).Body.String()
-	contains(t, "the page", page, "bot-operator", "refused", "The queue mail is paused: within seconds", `<a href="/queues/mail"><code>/queues/mail/pause</code></a>`, `<a href="/queues/a%2Fb%2Ejson">`)
+	contains(t, "the page", page, "bot-operator", "refused", "The queue mail is paused, but nothing was ever pushed to it", `<a href="/queues/mail"><code>/queues/mail/pause</code></a>`, `<a href="/queues/a%2Fb%2Ejson">`)
 	hasNot(t, "the page", page, "hunter2", "{name}/pause")
 	filtered := s.ask(s.h, http.MethodGet, "/audit.json?user=ann&action=pause&outcome=refused", "", "Cookie", ann).Body.String()
 	if n := strings.Count(filtered, `"user":`); n != 1 {

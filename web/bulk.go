@@ -49,9 +49,11 @@ func (r *request) preview(k setKind) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, ok := bulk.ActionOf(get("do"))
-	if !ok || !k.Allows(a.Name) {
-		a = bulk.Actions[0]
+	a := bulk.Actions[0]
+	if get("do") != "" {
+		if a, err = actionOf(k, get("do")); err != nil {
+			return nil, err
+		}
 	}
 	p := preview{Set: k.Name, Action: a.Name, Filter: f.String(), Jobs: []job{}, Will: will[a.Name], Kind: k, Timed: a.Timed}
 	if k.Name == "scheduled" && a.Name == "retry" {

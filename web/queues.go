@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,7 @@ func (r *request) queue(s *snapshot) (*page, error) {
 
 func (r *request) setPaused() (*page, error) {
 	name, paused := r.name("name"), strings.HasSuffix(strings.TrimSuffix(r.path, ".json"), "/pause")
+	used, unread := r.fleet.Used(r.Context(), name)
 	if err := r.fleet.Inspector.Queue(name).SetPaused(r.Context(), paused); err != nil {
 		return nil, err
 	}
@@ -101,6 +103,14 @@ func (r *request) setPaused() (*page, error) {
 		back = r.url("queues")
 	}
 	counts := map[string]bool{"paused": paused}
+	if unread == nil && !used {
+		state := "not paused"
+		if paused {
+			state = "paused"
+		}
+		text := fmt.Sprintf("The queue %s is %s, but nothing was ever pushed to it, and no process listens to it. Is its name right?", name, state)
+		return &page{redirect: back, Data: said{Kind: "warning", Text: text, Counts: counts, did: true}}, nil
+	}
 	if paused {
 		return r.done(back, counts, "The queue %s is paused: within seconds nothing is taken from it any more. What runs goes on, and jobs can still be pushed.", name)
 	}

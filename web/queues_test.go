@@ -74,6 +74,8 @@ func TestPauseAndClear(t *testing.T) {
 	_, text, _ := s.do(http.MethodGet, "/queues/many", "", "Role", "viewer")
 	hasNot(t, "the page of a viewer", text, "by whom")
 	contains(t, "the list", s.get("/queues"), "Unpause many")
+	_, text = s.post("/queues/mnay/pause", url.Values{}, "Accept", "application/json")
+	contains(t, "a queue that is not known", text, `"kind":"warning"`, "The queue mnay is paused, but nothing was ever pushed to it", `"paused":true`)
 	if status, text := s.post("/queues/many/unpause", url.Values{}, "Accept", "application/json"); status != http.StatusOK || s.rdb.SIsMember(ctx, "paused", "many").Val() {
 		t.Errorf("unpause: %d %s", status, text)
 	} else {

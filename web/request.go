@@ -198,4 +198,5 @@ type said struct {
 
 	task  string // that it is about, for the audit
 	begun bool   // it goes on
+	did   bool   // it was done, with a warning
 }

@@ -46,9 +46,10 @@ var setKinds = map[string]setKind{
 	}, [][3]string{{"last hour", "1h", ""}, {"today", "today", ""}, {"yesterday", "yesterday", "today"}}},
 }
 
-// Allows tells whether an action makes sense for a set: what is dead stays so, at its time.
+// Allows tells whether an action is one for the set.
 func (k setKind) Allows(do string) bool {
-	return k.Name != "dead" || do != "kill" && do != "reschedule"
+	a, ok := bulk.ActionOf(do)
+	return ok && a.Allows(k.Name)
 }
 
 // choices are the actions for all entries of a set, as the button that opens them names them.

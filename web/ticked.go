@@ -12,11 +12,23 @@ import (
 // mostTicked is how many entries a form may name.
 const mostTicked = 1000
 
+// actionOf is the action of a name, if it is one for the set.
+func actionOf(k setKind, do string) (bulk.Action, error) {
+	a, ok := bulk.ActionOf(do)
+	switch {
+	case !ok:
+		return a, wrong("Use the buttons of the page.", "Got the action %q for the set %s, expected one that it has.", do, k.Name)
+	case !a.Allows(k.Name):
+		return a, wrong("Use the buttons of the page.", "Got the action %q for the set %s, but %v.", do, k.Name, bulk.ErrNotAllowed)
+	}
+	return a, nil
+}
+
 // wanted reads what a form wants to be done to the entries of a set.
 func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, err error) {
-	a, ok := bulk.ActionOf(get("do"))
-	if !ok || !k.Allows(a.Name) {
-		return t, wrong("Use the buttons of the page.", "Got the action %q for the set %s, expected one that it has.", get("do"), k.Name)
+	a, err := actionOf(k, get("do"))
+	if err != nil {
+		return t, err
 	}
 	t = bulk.Task{Action: a, Set: r.setOf(k)}
 	if a.Timed && r.Method == "POST" {

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,8 +81,20 @@ func TestTicked(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, _ := s.post("/dead/ticked", url.Values{"do": {"kill"}, "key": {"1~0~x"}}); status != http.StatusBadRequest {
-		t.Errorf("kill of a dead job: %d", status)
+	dead := s.rdb.ZRangeWithScores(ctx, "dead", 0, -1).Val()
+	for _, do := range []string{"kill", "reschedule"} { // by every way that there is
+		for _, path := range []string{"/dead/ticked", "/dead/all"} {
+			status, text := s.post(path, url.Values{"do": {do}, "at": {"2h"}, "key": {s.list("/dead").Data.Jobs[0].Key}, "count": {"1"}}, "Accept", "application/json")
+			if contains(t, path, text, "what is dead stays so"); status != http.StatusBadRequest {
+				t.Errorf("%s of a dead job at %s: %d", do, path, status)
+			}
+		}
+		if status, _, _ := s.do(http.MethodGet, "/dead/all?do="+do, ""); status != http.StatusBadRequest {
+			t.Errorf("the question for %s: %d", do, status)
+		}
+	}
+	if after := s.rdb.ZRangeWithScores(ctx, "dead", 0, -1).Val(); !slices.Equal(after, dead) {
+		t.Errorf("the dead set has changed")
 	}
 }
 

@@ -5,6 +5,7 @@ package bulk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,20 @@ var Actions = []Action{
 		return e.Reschedule(ctx, at)
 	}},
 }
+
+// Allows tells whether the action makes sense for a set: what is dead stays so, at the time of its
+// death. Commands, the screen and pages ask it, and a task refuses the others.
+func (a *Action) Allows(set string) bool {
+	return set != "dead" || a.Name != "kill" && a.Name != "reschedule"
+}
+
+// Allowed are the names of the sets that an action is for.
+func (a *Action) Allowed() []string {
+	return slices.DeleteFunc(slices.Clone(Sets), func(set string) bool { return !a.Allows(set) })
+}
+
+// ErrNotAllowed says that an action is none for a set.
+var ErrNotAllowed = errors.New("what is dead stays so, at the time of its death: it can be retried or deleted")
 
 // ActionOf is the action of a name.
 func ActionOf(name string) (Action, bool) {
@@ -86,6 +101,9 @@ type Task struct {
 
 // each walks through the entries that are chosen, and tells the names of those that are not there.
 func (t *Task) each(ctx context.Context, gone func(), do func(e *inspect.SortedEntry) (more bool, err error)) error {
+	if t.Set != nil && !t.Allows(t.Set.Name) {
+		return fmt.Errorf("%s of the set %s: %w", t.Name, t.Set.Name, ErrNotAllowed)
+	}
 	named := func(names []string, find func(context.Context, string) (*inspect.SortedEntry, error)) error {
 		for _, name := range names {
 			e, err := find(ctx, name)

@@ -112,23 +112,34 @@ func Listened(q inspect.QueueSummary, processes []Process) Queue {
 // Queue is one queue, or inspect.ErrNotFound if nothing was ever pushed there, nobody listens, and it is
 // not paused.
 func (f *Fleet) Queue(ctx context.Context, name string) (Queue, error) {
-	processes, err := f.Processes(ctx)
-	if err != nil {
-		return Queue{}, err
-	}
-	summary, err := f.Inspector.Queue(name).Summary(ctx)
-	if err != nil {
-		return Queue{}, err
-	}
-	row := Listened(summary, processes)
-	if row.Listeners+row.Quiet > 0 || row.Waiting > 0 || row.Paused {
-		return row, nil
-	}
-	all, err := f.Inspector.Queues(ctx)
-	if err == nil && !slices.ContainsFunc(all, func(q inspect.QueueSummary) bool { return q.Name == name }) {
+	row, used, err := f.queue(ctx, name)
+	if err == nil && !used && !row.Paused {
 		err = inspect.ErrNotFound
 	}
 	return row, err
+}
+
+// Used tells whether something was ever pushed to a queue, or somebody listens to it.
+func (f *Fleet) Used(ctx context.Context, name string) (bool, error) {
+	_, used, err := f.queue(ctx, name)
+	return used, err
+}
+
+func (f *Fleet) queue(ctx context.Context, name string) (row Queue, used bool, err error) {
+	processes, err := f.Processes(ctx)
+	if err != nil {
+		return row, false, err
+	}
+	summary, err := f.Inspector.Queue(name).Summary(ctx)
+	if err != nil {
+		return row, false, err
+	}
+	row = Listened(summary, processes)
+	if row.Listeners+row.Quiet > 0 || row.Waiting > 0 {
+		return row, true, nil
+	}
+	all, err := f.Inspector.Queues(ctx)
+	return row, slices.ContainsFunc(all, func(q inspect.QueueSummary) bool { return q.Name == name }), err
 }
 
 // NextJobs are limit jobs of a queue after the first ones to run, the next one first, and how many

@@ -25,13 +25,15 @@ type bulkCall struct {
 
 func actionCommand(a bulk.Action) *cobra.Command {
 	b := bulkCall{Task: bulk.Task{Action: a}}
+	sets := a.Allowed()
+	last := len(sets) - 1
 	return spec{
-		use: a.Name + " SET (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: bulk.Sets,
-		long: a.Short + `: those that are named, those that a filter chooses, or all of SET (retry, scheduled or dead). It looks
+		use: a.Name + " SET (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: sets,
+		long: a.Short + `: those that are named, those that a filter chooses, or all of SET (` + strings.Join(sets[:last], ", ") + " or " + sets[last] + `). It looks
 first how many there are; above 100 it wants the number typed, or --yes. Ctrl-C ends it between two
 jobs. At the end it tells how many were done, gone (taken by somebody else), stopped (by client
 middleware) and left.`,
-		example: fmt.Sprintf("  troupe jobs %s dead --error 502 --since 1h --dry-run", a.Name),
+		example: fmt.Sprintf("  troupe jobs %s %s --error 502 --dry-run", a.Name, example(a)),
 		flags: func(f *pflag.FlagSet) {
 			b.filter.add(f)
 			f.BoolVar(&b.all, "all", false, "all of the set")
@@ -52,6 +54,14 @@ middleware) and left.`,
 	}.command()
 }
 
+// example is a set that an example of an action has.
+func example(a bulk.Action) string {
+	if a.Allows("dead") {
+		return "dead"
+	}
+	return "retry"
+}
+
 // read checks and completes the flags.
 func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error) {
 	if b.Filter, err = b.filter.read(now); err != nil {
@@ -59,6 +69,9 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	}
 	if b.Set, err = setOf(s, args[0]); err != nil {
 		return err
+	}
+	if !b.Allows(b.Set.Name) {
+		return cli.Exitf(cli.Refused, "%s of the set %s: %w", b.Name, args[0], bulk.ErrNotAllowed)
 	}
 	chosen := b.Filter.String() != ""
 	if n := len(args) - 1; n > 0 && (b.all || chosen) || n == 0 && b.all == chosen {

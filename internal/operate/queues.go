@@ -42,14 +42,24 @@ twice; they are known where only processes of troupe listen.`,
 		list.command(),
 		one("show", "Show one queue and its oldest jobs", "", showQueue),
 		one("pause", "Take no jobs from a queue any more", "pausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+			warnUnknown(ctx, s, q.Name)
 			return said(s, q.SetPaused(ctx, true), map[string]any{"queue": q.Name, "paused": true}, "%s is paused: within seconds nothing is taken from it, what runs goes on, and jobs can be pushed", q.Name)
 		}),
 		one("unpause", "Take jobs from a paused queue again", "unpausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+			warnUnknown(ctx, s, q.Name)
 			return said(s, q.SetPaused(ctx, false), map[string]any{"queue": q.Name, "paused": false}, "%s is not paused", q.Name)
 		}),
 		clearCommand(),
 	)
 	return cmd
+}
+
+// warnUnknown warns if nothing is known of a queue but perhaps that it is paused: its name may be
+// misspelled. What cannot be read does not matter here.
+func warnUnknown(ctx context.Context, s *cli.Session, name string) {
+	if used, err := s.Used(ctx, name); err == nil && !used {
+		_, _ = fmt.Fprintf(s.Err, "troupe: warning: no queue %s is known: nothing was ever pushed to it, and no process listens to it\n", cli.Line(strconv.Quote(name)))
+	}
 }
 
 func clearCommand() *cobra.Command {

@@ -68,7 +68,7 @@ func act(key, what, past string, do func(context.Context) (inspect.Outcome, erro
 // setActs are what can be done to an entry of a set, by its exact bytes.
 func setActs(e *inspect.SortedEntry) (acts []Act) {
 	for _, a := range bulk.Actions {
-		if a.Timed || a.Name == "kill" && e.Set.Name == "dead" {
+		if a.Timed || !a.Allows(e.Set.Name) {
 			continue
 		}
 		what := fmt.Sprintf("%s %s of the set %s", a.Name, titled(&e.JobRecord), e.Set.Name)
