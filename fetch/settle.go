@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -121,8 +122,9 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 		if len(todo) == 0 {
 			return nil // done before
 		}
-		names, args := p.moveArgs(todo)
-		replies, err := p.call(ctx, settleScript, names, args, func() {
+		groups := p.groups(todo)
+		names, args := p.moveArgs(todo, groups)
+		reply, err := p.call(ctx, settleScript, names, args, func() {
 			for _, j := range todo { // or its destination has refused it: the list tells
 				j.l.owed = true
 				if i := j.l.find(j.n); i >= 0 {
@@ -133,14 +135,22 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 		if err != nil {
 			return err
 		}
+		for len(reply) > 1 {
+			if g, err := strconv.Atoi(reply[0]); err == nil && 0 < g && g <= len(groups) {
+				groups[g-1].refused = reply[1]
+			}
+			reply = reply[2:]
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for i, reply := range replies {
-			switch {
-			case reply == "1":
-				p.drop(todo[i].l, todo[i].n)
-			case *refused == nil:
-				*refused = fmt.Errorf("%s of queue %s: %s", todo[i].To, todo[i].Unit.Queue, reply)
+		for _, g := range groups {
+			for _, i := range g.moves {
+				switch m := &todo[i]; {
+				case g.refused == "":
+					p.drop(m.l, m.n)
+				case *refused == nil:
+					*refused = fmt.Errorf("%s of queue %s: %s", m.To, m.Unit.Queue, g.refused)
+				}
 			}
 		}
 		return nil
@@ -170,37 +180,104 @@ func (p *place) inHand(moves []Move) (todo []moving) {
 	return todo
 }
 
+// moveGroup are moves from one list to one destination, in their order.
+type moveGroup struct {
+	l       *list
+	written bool // see moving
+	to      Destination
+	queue   string // key of the queue, "" of a set
+	known   string // name of the queue if it may be new to the set of all queues
+	trim    string
+	given   bool  // what is written is not the jobs themselves
+	moves   []int // of what is to be done
+	refused string
+}
+
+// groups sorts moves by list and destination. The order of those into a queue stays.
+func (p *place) groups(todo []moving) (groups []moveGroup) {
+	for i := range todo {
+		m := &todo[i]
+		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil}
+		switch {
+		case m.written:
+		case m.To == ToQueue || m.To == ToBack:
+			g.queue = keys.Queue(m.Unit.Queue)
+			if m.Unit.Suspect {
+				g.queue = p.slot.Suspects(m.Unit.Queue)
+			}
+			if m.To == ToBack && !p.in.f.cluster {
+				g.known = m.Unit.Queue
+			}
+		case m.To == ToDead:
+			g.trim = m.Trim.text()
+		}
+		at := slices.IndexFunc(groups, func(o moveGroup) bool {
+			return o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given
+		})
+		if at < 0 || g.queue != "" && at < len(groups)-1 {
+			at, groups = len(groups), append(groups, g)
+		}
+		groups[at].moves = append(groups[at].moves, i)
+	}
+	return groups
+}
+
 // moveArgs are the keys and arguments of settle.
-func (p *place) moveArgs(todo []moving) (names []string, args []any) {
+func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, args []any) {
 	names = []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
 	if p.in.f.cluster {
 		names = []string{p.key, p.key, p.key, p.key}
 	}
-	for _, m := range todo {
-		var to, target any = int(m.To), score(m.Score)
-		known, empty, trim := "", "", ""
-		list := numberOf(&names, m.l.key) + 1 // the place is the first
-		switch {
-		case m.written:
+	for _, g := range groups {
+		var to, queue any = int(g.to), ""
+		given := ""
+		list := numberOf(&names, g.l.key) + 1 // the place is the first
+		if g.written {
 			to = ""
-		case m.To == ToQueue || m.To == ToBack:
-			key := keys.Queue(m.Unit.Queue)
-			if m.Unit.Suspect {
-				key = p.slot.Suspects(m.Unit.Queue)
-			}
-			target = numberOf(&names, key) + 1
-			if m.To == ToBack && !p.in.f.cluster {
-				known = m.Unit.Queue
-			}
-		case m.To == ToDead:
-			trim = m.Trim.text()
 		}
-		if m.Payload != nil && len(m.Payload) == 0 {
-			empty = "1"
+		if g.queue != "" {
+			queue = numberOf(&names, g.queue) + 1
 		}
-		args = append(args, list, m.l.field, m.Unit.Payload, to, target, known, m.Payload, empty, trim)
+		if g.given {
+			given = "1"
+		}
+		args = append(args, list, g.l.field, p.oldest(todo, &g), to, queue, g.known, g.trim, given, len(g.moves))
+		for _, i := range g.moves {
+			if g.written {
+				break
+			}
+			if g.queue == "" {
+				args = append(args, score(todo[i].Score))
+			}
+			if g.given {
+				args = append(args, todo[i].Payload)
+			} else {
+				args = append(args, todo[i].Unit.Payload)
+			}
+		}
+		for _, i := range g.moves {
+			if g.given || g.written {
+				args = append(args, todo[i].Unit.Payload)
+			}
+		}
 	}
 	return names, args
+}
+
+// oldest is the length of the list of a group if all the group's jobs are its oldest, and may
+// go by their number; else "".
+func (p *place) oldest(todo []moving, g *moveGroup) any {
+	f := p.in.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if g.l.waits() || g.l.mixed || len(g.moves) > len(g.l.held) || slices.ContainsFunc(g.l.held, func(h held) bool { return h.unsure }) {
+		return ""
+	}
+	last := g.l.held[len(g.moves)-1].n // held is in the order of n, and no job is in todo twice
+	if slices.ContainsFunc(g.moves, func(i int) bool { return todo[i].n > last }) {
+		return ""
+	}
+	return len(g.l.held)
 }
 
 // numberOf is the number of a key among those of a script; a new one is added.

@@ -6,40 +6,60 @@
 -- KEYS[5]  set of all queues; KEYS[2..5] are the place itself on a cluster, where
 --          these lie in other slots and are not used
 -- KEYS[6..] lists and queues
--- ARGV[3..] moves of nine: number of the key of the list; its field; the job; to, '' if it
---          was written elsewhere; number of the key of the queue (to 0 and 4), or the score; name of the queue if it
---          may be new to the set of all queues, else ''; what is written, '' for the job
---          itself; '1' if that is to be an empty text; trim as 'BEFORE MAX', '' for none
+-- ARGV[3..] groups of moves from one list to one destination, each of them:
+--          number of the key of the list; its field; its length as the owner knows it if
+--          the moves are of its oldest jobs, else ''
+--          to, '' if all was written elsewhere; number of the key of the queue (to 0 and 4);
+--          name of the queue if it may be new to the set of all queues, else ''; trim as
+--          'BEFORE MAX', '' for none
+--          '1' if what is written is given, '' if it is the jobs themselves
+--          number of moves n
+--          what is written (to 1 to 3: n times the score and the text; to 0 and 4: n texts)
+--          the n jobs, unless they are what is written
+--          Of to 0 the last is popped next, of to 4 the first is popped first.
 --
--- Returns per move 1, or an error text: then the job is where it was. A job that is
--- not in its list is written all the same: its owner is not fenced and the call is new,
--- so Redis has fallen back.
+-- Returns (number of the group, error text) for each group that was refused: then its jobs
+-- are where they were. A job that is not in its list is written all the same: its owner
+-- is not fenced and the call is new, so Redis has fallen back.
 
-local out, lists, fields = {}, {}, {}
-for at = 3, #ARGV, 9 do
-  local list, field, job, to = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local written = ARGV[at + 6]
-  if written == '' and ARGV[at + 7] ~= '1' then written = job end
-  local err
-  if to == '0' then
-    err = text(pcall('RPUSH', KEYS[tonumber(ARGV[at + 4])], written))
-  elseif to == '4' then
-    if ARGV[at + 5] ~= '' then err = text(pcall('SADD', KEYS[5], ARGV[at + 5])) end
-    err = err or text(pcall('LPUSH', KEYS[tonumber(ARGV[at + 4])], written))
-  elseif to ~= '' then
-    err = text(pcall('ZADD', KEYS[1 + tonumber(to)], ARGV[at + 4], written))
-  end
-  if not err then
-    pcall('LREM', list, -1, job)
-    if list ~= lists[#lists] then lists[#lists + 1], fields[#fields + 1] = list, field end
-    if ARGV[at + 8] ~= '' then
-      local before, max = string.match(ARGV[at + 8], '^(%S*) (%S*)$')
-      if before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
-      if max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
-    end
-  end
-  out[#out + 1] = err or '1'
+local function write(to, queue, known, ...)
+  if to == '0' then return pcall('RPUSH', queue, ...) end
+  if to ~= '4' then return pcall('ZADD', KEYS[1 + tonumber(to)], ...) end
+  local err = known ~= '' and text(pcall('SADD', KEYS[5], known))
+  return err and {err = err} or pcall('LPUSH', queue, ...)
 end
-for i, list in ipairs(lists) do dropped(list, fields[i]) end
+
+local function bound(trim)
+  local before, max = string.match(trim, '^(%S*) (%S*)$')
+  if before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
+  if max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
+end
+
+local out, at, group = {}, 3, 0
+while at <= #ARGV do
+  group = group + 1
+  local list, field, length, to = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local n = tonumber(ARGV[at + 8])
+  local first, step, written = at + 9, 1, 0
+  if to == '1' or to == '2' or to == '3' then step = 2 end
+  if to ~= '' then written = n * step end
+  local jobs, err = first + step - 1, nil -- the first of them; the next is step further
+  at = first + written
+  if to == '' or ARGV[first - 2] == '1' then jobs, step, at = at, 1, at + n end
+  if to ~= '' then
+    err = text(write(to, KEYS[tonumber(ARGV[first - 5]) or 1], ARGV[first - 4], unpack(ARGV, first, first + written - 1)))
+  end
+  if err then
+    out[#out + 1], out[#out + 2] = tostring(group), err
+  else
+    if length ~= '' and pcall('LLEN', list) == tonumber(length) then
+      pcall('LTRIM', list, '0', tostring(-n - 1))
+    else
+      for i = jobs, jobs + (n - 1) * step, step do pcall('LREM', list, '-1', ARGV[i]) end
+    end
+    dropped(list, field)
+    if ARGV[first - 3] ~= '' then bound(ARGV[first - 3]) end
+  end
+end
 confirm()
 return out
