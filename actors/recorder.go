@@ -20,7 +20,8 @@ type recorder struct {
 	ring func() // asks for a beat soon
 
 	mu       sync.Mutex
-	records  []flight.Record
+	records  []flight.Record // once there are flight.Most, the oldest is at next and is written over
+	next     int
 	asked    bool // for a beat
 	wrote    time.Time
 	restarts []time.Time // of actors, within the last minute
@@ -29,14 +30,17 @@ type recorder struct {
 
 // note records an event, if it is exceptional. Jobs that are done are not.
 func (r *recorder) note(ev Event) {
-	records, urgent := recordsOf(ev)
+	var one [1]flight.Record
+	records := one[:0]
+	urgent := recordsOf(ev, func(record flight.Record) { records = append(records, record) })
 	if len(records) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records = append(r.records, records...)
-	r.records = r.records[max(0, len(r.records)-flight.Most):]
+	for _, record := range records {
+		r.add(record)
+	}
 	switch e := ev.(type) {
 	case ActorRestarted:
 		r.restarts = append(r.restarts[max(0, len(r.restarts)-flight.Most+1):], e.At)
@@ -49,11 +53,26 @@ func (r *recorder) note(ev Event) {
 	}
 }
 
+// add keeps one more record. r.mu is held.
+func (r *recorder) add(record flight.Record) {
+	if len(r.records) < flight.Most {
+		r.records = append(r.records, record)
+		return
+	}
+	r.records[r.next] = record
+	r.next = (r.next + 1) % flight.Most
+}
+
+// inOrder are the records, the oldest first. r.mu is held.
+func (r *recorder) inOrder() []flight.Record {
+	return slices.Concat(r.records[r.next:], r.records[:r.next])
+}
+
 // write publishes what was noted; after an error it is kept for the next time.
 func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identity string) error {
 	r.mu.Lock()
-	records := r.records
-	r.records, r.asked, r.wrote = nil, false, time.Now()
+	records := r.inOrder()
+	r.records, r.next, r.asked, r.wrote = r.records[:0], 0, false, time.Now()
 	r.mu.Unlock()
 	err := flight.Write(ctx, rdb, identity, records)
 	if redis.HasErrorPrefix(err, "NOPERM") { // told at the start
@@ -62,8 +81,11 @@ func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identit
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.records = append(records, r.records...)
-		r.records = r.records[max(0, len(r.records)-flight.Most):]
+		later := r.inOrder()
+		r.records, r.next = r.records[:0], 0
+		for _, record := range slices.Concat(records, later) {
+			r.add(record)
+		}
 	}
 	return err
 }
@@ -94,79 +116,90 @@ func cutText(text string) string {
 	return text
 }
 
-// recordsOf are the records of an event, and whether they are to be published at once.
-func recordsOf(ev Event) (records []flight.Record, urgent bool) {
-	one := func(kind string, at time.Time, text string) []flight.Record {
-		return []flight.Record{{At: at, Kind: kind, Text: text}}
+// recordsOf adds the records of an event, and tells whether they are to be published at once.
+func recordsOf(ev Event, add func(flight.Record)) (urgent bool) {
+	one := func(kind string, at time.Time, text string) {
+		add(flight.Record{At: at, Kind: kind, Text: text})
 	}
-	job := func(kind string, e JobEvent, text string) []flight.Record {
+	job := func(kind string, e JobEvent, text string) {
 		r := recordOf(kind, e.At, e.Job, text)
 		r.Actor, r.Capsule = e.Actor, e.Capsule
-		return []flight.Record{r}
+		add(r)
 	}
-	jobs := func(kind string, at time.Time, refs []JobRef, capsule, text string) (records []flight.Record) {
+	jobs := func(kind string, at time.Time, refs []JobRef, capsule, text string) {
 		for _, ref := range refs[:min(len(refs), flight.Most)] {
 			r := recordOf(kind, at, ref, text)
 			r.Capsule = capsule
-			records = append(records, r)
+			add(r)
 		}
-		return records
 	}
-	actor := func(kind string, e ActorEvent, text string) []flight.Record {
-		return []flight.Record{{At: e.At, Kind: kind, Actor: e.Path, Text: text}}
+	actor := func(kind string, e ActorEvent, text string) {
+		add(flight.Record{At: e.At, Kind: kind, Actor: e.Path, Text: text})
 	}
 	switch e := ev.(type) {
 	case JobFailed:
-		return job(flight.JobFailed, e.JobEvent, recordText(e.Err)), false
+		job(flight.JobFailed, e.JobEvent, recordText(e.Err))
 	case JobRetried:
-		return job(flight.JobRetried, e.JobEvent, "next attempt at "+e.Due.UTC().Format(time.RFC3339)), false
+		job(flight.JobRetried, e.JobEvent, "next attempt at "+e.Due.UTC().Format(time.RFC3339))
 	case JobDied:
-		return job(flight.JobDied, e.JobEvent, ""), false
+		job(flight.JobDied, e.JobEvent, "")
 	case JobDropped:
-		return job(flight.JobDropped, e.JobEvent, ""), false
+		job(flight.JobDropped, e.JobEvent, "")
 	case JobParked:
-		return job(flight.JobParked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": ")), false
+		job(flight.JobParked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": "))
 	case JobLate:
-		return job(flight.JobLate, e.JobEvent, recordText(e.Err)), false
+		job(flight.JobLate, e.JobEvent, recordText(e.Err))
 	case JobCancelled:
-		return job(flight.JobCancelled, e.JobEvent, ""), true
+		job(flight.JobCancelled, e.JobEvent, "")
+		return true
 	case JobUnresponsive:
-		return job(flight.JobUnresponsive, e.JobEvent, e.Unresponsive.Cause), true
+		job(flight.JobUnresponsive, e.JobEvent, e.Unresponsive.Cause)
+		return true
 	case JobsRequeued:
-		return jobs(flight.JobRequeued, e.At, e.Jobs, e.Capsule, "at the deadline of the stop"), false
+		jobs(flight.JobRequeued, e.At, e.Jobs, e.Capsule, "at the deadline of the stop")
 	case JobsAbandoned:
-		return jobs(flight.JobUnresponsive, e.At, e.Jobs, "", "given up at the end of the stop"), false
+		jobs(flight.JobUnresponsive, e.At, e.Jobs, "", "given up at the end of the stop")
 	case JobRerouted:
 		kind := flight.JobRerouted
 		if e.Suspect {
 			kind = flight.JobSuspected
 		}
-		return jobs(kind, e.At, []JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries))), true
+		jobs(kind, e.At, []JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries)))
+		return true
 	case JobPoisoned:
-		return jobs(flight.JobPoisoned, e.At, []JobRef{e.Job}, "", recordText(e.Err)), true
+		jobs(flight.JobPoisoned, e.At, []JobRef{e.Job}, "", recordText(e.Err))
+		return true
 	case Fenced:
 		at := flight.Record{At: e.At, Kind: flight.Fenced, Capsule: e.Capsule, Text: fmt.Sprintf("%d jobs cancelled, %d results refused", len(e.Jobs), e.Refused)}
-		return slices.Insert(jobs(flight.JobCancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job"), 0, at), true
+		add(at)
+		jobs(flight.JobCancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job")
+		return true
 	case JobsRescued:
-		return one(flight.Rescued, e.At, cutText(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", ")))), true
+		one(flight.Rescued, e.At, cutText(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", "))))
+		return true
 	case ActorCrashed:
-		return actor(flight.Crashed, e.ActorEvent, recordText(e.Err)), true
+		actor(flight.Crashed, e.ActorEvent, recordText(e.Err))
+		return true
 	case ActorRestarted:
-		return actor(flight.Restarted, e.ActorEvent, fmt.Sprintf("restart %d", e.Restarts)), true
+		actor(flight.Restarted, e.ActorEvent, fmt.Sprintf("restart %d", e.Restarts))
+		return true
 	case ActorEscalated:
-		return actor(flight.Escalated, e.ActorEvent, recordText(e.Err)), true
+		actor(flight.Escalated, e.ActorEvent, recordText(e.Err))
+		return true
 	case StrategyOverruled:
-		return actor(flight.Overruled, e.ActorEvent, recordText(e.Err)), false
+		actor(flight.Overruled, e.ActorEvent, recordText(e.Err))
 	case CapsuleQuiet:
-		return []flight.Record{{At: e.At, Kind: flight.CapsuleQuiet, Capsule: e.Capsule, Text: recordText(e.Err)}}, true
+		add(flight.Record{At: e.At, Kind: flight.CapsuleQuiet, Capsule: e.Capsule, Text: recordText(e.Err)})
+		return true
 	case CapsuleConfigured:
-		return []flight.Record{{At: e.At, Kind: flight.Configured, Capsule: e.Capsule, Text: e.text()}}, true
+		add(flight.Record{At: e.At, Kind: flight.Configured, Capsule: e.Capsule, Text: e.text()})
+		return true
 	case QuietBegan:
-		return one(flight.Quiet, e.At, ""), false
+		one(flight.Quiet, e.At, "")
 	case StopBegan:
-		return one(flight.Stop, e.At, "running jobs have until "+e.Deadline.UTC().Format(time.RFC3339)), false
+		one(flight.Stop, e.At, "running jobs have until "+e.Deadline.UTC().Format(time.RFC3339))
 	}
-	return nil, false
+	return false
 }
 
 func recordOf(kind string, at time.Time, j JobRef, text string) flight.Record {
