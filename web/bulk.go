@@ -45,7 +45,7 @@ func (r *request) preview(k setKind) (*page, error) {
 	if r.Method == http.MethodPost {
 		get = r.form
 	}
-	f, err := r.filter(get, k.Up)
+	f, err := r.filter(get, k)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +79,11 @@ func (r *request) preview(k setKind) (*page, error) {
 		out.Partial = "Looked at " + words.Count(w.Looked) + " of " + words.Count(size) + " entries. Those found are acted on; come again for the others."
 	}
 	for _, name := range filterNames {
-		p.Hidden = append(p.Hidden, filterField{Name: name, Value: get(name)})
-	}
-	for i, at := range map[int]time.Time{len(p.Hidden) - 2: f.Since, len(p.Hidden) - 1: f.Until} {
-		if !at.IsZero() {
-			p.Hidden[i].Value = at.UTC().Format(time.RFC3339Nano)
+		value := get(name)
+		if at := timesOf(&f)[name]; at != nil && !at.IsZero() {
+			value = at.UTC().Format(time.RFC3339Nano)
 		}
+		p.Hidden = append(p.Hidden, filterField{Name: name, Value: value})
 	}
 	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.url(k.Path, "all"), Back: strings.TrimSuffix(r.url(k.Path)+"?"+chosen(get), "?")}
 	out.Data = p
@@ -97,7 +96,7 @@ func (r *request) startBulk(k setKind) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Filter, err = r.filter(r.form, k.Up); err != nil {
+	if t.Filter, err = r.filter(r.form, k); err != nil {
 		return nil, err
 	}
 	n := integer(r.form("count"))

@@ -17,7 +17,7 @@ const exportWrite = 30 * time.Second // that a client may take to read a part
 // export writes the entries that the filter chooses as lines of JSON, as the user may see them;
 // troupe jobs import takes those that are not masked.
 func (r *request) export(k setKind) error {
-	f, err := r.filter(r.query, k.Up)
+	f, err := r.filter(r.query, k)
 	if err != nil {
 		return err
 	}

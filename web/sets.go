@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,19 +32,19 @@ type setKind struct {
 	Columns string
 	Up      bool // the lowest score first
 	Empty   [2]string
-	Spans   [][3]string // of time that are asked for often: what it is called, from, to
+	Spans   [][4]string // of time that are asked for often: what it is called, from, to, failed from
 }
 
 var setKinds = map[string]setKind{
 	"retry": {"retry", "retries", "Retries", "Next try", "tick queue try error", true, [2]string{
 		"Nothing fails", "Jobs that have failed and are to be tried again wait here.",
-	}, [][3]string{{"within an hour", "", "1h"}, {"within a day", "", "24h"}}},
+	}, [][4]string{{"failed within the last hour", "", "", "1h"}, {"failed today", "", "", "today"}, {"next try within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}},
 	"scheduled": {"scheduled", "scheduled", "Scheduled", "Due", "tick queue", true, [2]string{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
-	}, [][3]string{{"within an hour", "", "1h"}, {"within a day", "", "24h"}}},
+	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
 		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for 180 days by default.",
-	}, [][3]string{{"last hour", "1h", ""}, {"today", "today", ""}, {"yesterday", "yesterday", "today"}}},
+	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}},
 }
 
 // Allows tells whether an action is one for the set.
@@ -80,24 +81,29 @@ func (r *request) setOf(k setKind) *inspect.JobSet { return bulk.SetOf(r.fleet.I
 func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
 
 // filterNames are the parameters of a filter.
-var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to"}
+var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to", "failed_from", "failed_to"}
 
-// filter reads the filter of an address. A time span reaches back from now, or ahead in a list
-// of what is due.
-func (r *request) filter(get func(string) string, ahead bool) (f jobfilter.Filter, err error) {
-	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag")}
-	parse := jobfilter.ParseTime
-	if ahead {
-		parse = jobfilter.ParseFuture
-	}
-	for name, to := range map[string]*time.Time{"from": &f.Since, "to": &f.Until} {
+// filter reads the filter of an address for a set. A time span reaches back from now, but that of
+// from and to ahead in a list of what is due.
+func (r *request) filter(get func(string) string, k setKind) (f jobfilter.Filter, err error) {
+	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
+	for name, to := range timesOf(&f) {
 		if text := get(name); text != "" {
+			parse := jobfilter.ParseTime
+			if k.Up && (name == "from" || name == "to") {
+				parse = jobfilter.ParseFuture
+			}
 			if *to, err = parse(text, time.Now()); err != nil {
 				return f, wrong("Write it so, or leave it out.", "The time %s: %v.", name, err)
 			}
 		}
 	}
 	return f, nil
+}
+
+// timesOf are the times of a filter, by their parameters.
+func timesOf(f *jobfilter.Filter) map[string]*time.Time {
+	return map[string]*time.Time{"from": &f.Since, "to": &f.Until, "failed_from": &f.FailedSince, "failed_to": &f.FailedUntil}
 }
 
 // fields is the bar of a filter.
@@ -111,10 +117,10 @@ func (r *request) fields(k setKind) filterBar {
 	}
 	bar := filterBar{Action: r.url(k.Path)}
 	for _, span := range k.Spans {
-		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "after", "", "n", "", "seen", "")})
+		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "failed_from", span[3], "failed_to", "", "after", "", "n", "", "seen", "")})
 	}
-	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"from", k.When + " from", from}, {"to", "Until", "2026-11-21T15:04:05Z"}} {
-		if k.Name == "scheduled" && f[0] == "error" {
+	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"failed_from", "Failed from", "1h: an hour ago"}, {"failed_to", "Failed until", "2026-11-21T15:04:05Z"}, {"from", k.When + " from", from}, {"to", k.When + " until", "2026-11-21T15:04:05Z"}} {
+		if k.Name == "scheduled" && slices.Contains([]string{"error", "failed_from", "failed_to"}, f[0]) {
 			continue
 		}
 		bar.Fields = append(bar.Fields, filterField{f[0], f[1], r.query(f[0]), f[2]})
@@ -157,7 +163,7 @@ type setPage struct {
 type doAll struct{ Do, Href string }
 
 func (r *request) set(k setKind) (*page, error) {
-	f, wrong := r.filter(r.query, k.Up)
+	f, wrong := r.filter(r.query, k)
 	if wrong != nil && r.wantsJSON() {
 		return nil, wrong
 	}

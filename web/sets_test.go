@@ -117,6 +117,27 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %d, expected %d", path, len(got), want)
 		}
 	}
+	// The time of the failure is not that of the next try, or of the death.
+	for set, at := range map[string]float64{"retry": now + 9e5, "dead": now - 9e5} {
+		s.rdb.ZAdd(t.Context(), set, z(at, fmt.Sprintf(`{"class":"Late","args":[],"jid":"late","retry_count":1,"failed_at":%f,"retried_at":%f}`, now-9e5, now-60)),
+			z(at, fmt.Sprintf(`{"class":"Late","args":[],"jid":"early","retry_count":0,"failed_at":%f}`, now-9e4)))
+	}
+	for path, want := range map[string]string{
+		"?class=Late&failed_from=1h": "[late]", "?class=Late&failed_to=1h": "[early]", "?class=Late&failed_from=1h&failed_to=1s": "[late]", "?class=Late&failed_from=1s": "[]",
+	} {
+		for _, set := range []string{"/retries", "/dead"} {
+			if got := fmt.Sprint(s.all(set + path)); got != want {
+				t.Errorf("%s: %s, expected %s", set+path, got, want)
+			}
+			_, ask, _ := s.do(http.MethodGet, set+"/all.json"+path+"&do=delete", "")
+			if n := strings.Count(ask, `"jid":"late"`); (n > 0) != (want == "[late]") {
+				t.Errorf("all of %s: %s", set+path, ask)
+			}
+		}
+	}
+	contains(t, "the bar", s.get("/retries"), "Next try from", "Next try until", "Failed from", `failed_from=1h">failed within the last hour`)
+	contains(t, "the question", s.get("/retries/all?do=delete&class=Late&failed_from=1h"), "failed since 2", `name="failed_from" value="2`)
+	hasNot(t, "the bar", s.get("/scheduled"), "Failed from")
 	for _, path := range []string{"/dead?from=last+week", "/dead?after=x"} {
 		if status, _, _ := s.do(http.MethodGet, path, ""); status != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, status)

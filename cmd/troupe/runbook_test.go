@@ -245,7 +245,7 @@ var events = map[string][]func(n *night){
 	}, nil},
 	"A wrong deploy has killed jobs": {func(n *night) {
 		for i := range 130 {
-			n.do("ZADD", "dead", time.Now().Add(-time.Minute).Unix()+int64(i%50), n.job("Refund", "default", "", fmt.Sprint(i), `,"error_class":"KeyError","error_message":"key not found: :amount","retry_count":0`))
+			n.do("ZADD", "dead", time.Now().Add(-time.Minute).Unix()+int64(i%50), n.job("Refund", "default", "", fmt.Sprint(i), `,"error_class":"KeyError","error_message":"key not found: :amount","retry_count":0,"failed_at":`+fmt.Sprint(time.Now().Unix()-60)))
 		}
 	}, nil},
 	"One job must end now": {func(n *night) {

@@ -2,6 +2,7 @@
 package jobfilter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,8 +21,11 @@ type Filter struct {
 	Queue string // bare name
 	Error string // in the class or the message of the last failure, in any case of letters
 	Tag   string
-	Since time.Time // not before
+	Since time.Time // not before: of the time that the job is listed with
 	Until time.Time // before
+	When  string    // what that time is called, in words: "next try"
+
+	FailedSince, FailedUntil time.Time // likewise, of the last failure
 }
 
 // Match tells whether it chooses the job; at is the time that it is listed with: of a set the
@@ -29,6 +33,12 @@ type Filter struct {
 func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	if !f.Since.IsZero() && at.Before(f.Since) || !f.Until.IsZero() && !at.Before(f.Until) || f.Queue != "" && r.Queue != f.Queue {
 		return false
+	}
+	if !f.FailedSince.IsZero() || !f.FailedUntil.IsZero() {
+		t := failed(r)
+		if t.IsZero() || t.Before(f.FailedSince) || !f.FailedUntil.IsZero() && !t.Before(f.FailedUntil) {
+			return false
+		}
 	}
 	if f.Text == "" && f.Class == "" && f.Error == "" && f.Tag == "" {
 		return true
@@ -44,6 +54,16 @@ func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	return f.Text == "" || within(s.Class+"\n"+r.JID+"\n"+failure, f.Text) || f.Args && within(string(s.Args), f.Text)
 }
 
+// failed is when a job has failed for the last time; zero if it never has.
+func failed(r *inspect.JobRecord) time.Time {
+	for _, field := range []string{"retried_at", "failed_at"} {
+		if t, ok := r.Payload.Time(field); ok {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
 // within tells whether a text has a part, in any case of letters.
 func within(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
@@ -57,10 +77,11 @@ func (f *Filter) String() string {
 			words = append(words, w.name+" "+strconv.Quote(w.value))
 		}
 	}
+	when := cmp.Or(f.When, "when")
 	for _, w := range []struct {
 		name string
 		at   time.Time
-	}{{"since", f.Since}, {"until", f.Until}} {
+	}{{when + " since", f.Since}, {when + " until", f.Until}, {"failed since", f.FailedSince}, {"failed until", f.FailedUntil}} {
 		if !w.at.IsZero() {
 			words = append(words, w.name+" "+w.at.UTC().Format(time.RFC3339))
 		}

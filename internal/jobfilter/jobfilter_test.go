@@ -10,9 +10,9 @@ import (
 
 func TestMatch(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	at := time.Unix(1795000000, 0)
+	at, last := time.Unix(1795000000, 0), time.Unix(1794990000, 0)
 	q := inspect.New(rdb).Queue("default")
-	job := &q.Job(`{"class":"Pay","queue":"low","jid":"abc123","args":["s3cr3t"],"tags":["vip"],"error_class":"Net::Timeout","error_message":"502 Bad Gateway"}`).JobRecord
+	job := &q.Job(`{"class":"Pay","queue":"low","jid":"abc123","args":["s3cr3t"],"tags":["vip"],"error_class":"Net::Timeout","error_message":"502 Bad Gateway","failed_at":1794000000.5,"retried_at":1794990000000}`).JobRecord
 	for _, c := range []struct {
 		filter Filter
 		want   bool
@@ -32,6 +32,9 @@ func TestMatch(t *testing.T) {
 		{Filter{Text: "gateway", Class: "Paid"}, false},
 		{Filter{Text: "s3cr3t"}, false},
 		{Filter{Text: "S3cr3t", Args: true}, true},
+		{Filter{FailedSince: last, FailedUntil: last.Add(1)}, true},
+		{Filter{FailedSince: last.Add(1)}, false},
+		{Filter{FailedUntil: last}, false},
 	} {
 		if got := c.filter.Match(job, at); got != c.want {
 			t.Errorf("%s: %v", &c.filter, got)
@@ -41,9 +44,16 @@ func TestMatch(t *testing.T) {
 	if f := (Filter{Class: "Pay"}); f.Match(junk, at) {
 		t.Error("junk is of a class")
 	}
-	f := Filter{Class: "Pay", Error: "502", Since: at}
-	if got := f.String(); got != `class "Pay", error "502", since 2026-11-18T11:06:40Z` {
+	f := Filter{Class: "Pay", Error: "502", Since: at, FailedUntil: at}
+	if got := f.String(); got != `class "Pay", error "502", when since 2026-11-18T11:06:40Z, failed until 2026-11-18T11:06:40Z` {
 		t.Error(got)
+	}
+	once := &q.Job(`{"class":"Pay","failed_at":1795000000}`).JobRecord // it was not retried yet
+	for r, want := range map[*inspect.JobRecord]bool{once: true, junk: false, &q.Job(`{"class":"Pay"}`).JobRecord: false} {
+		since, until := Filter{FailedSince: at}, Filter{FailedUntil: at.Add(1)}
+		if since.Match(r, at) != want || until.Match(r, at) != want {
+			t.Errorf("%s: not %v", r.Raw, want)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func actionCommand(a bulk.Action) *cobra.Command {
 first how many there are; above 100 it wants the number typed, or --yes. Ctrl-C ends it between two
 jobs. At the end it tells how many were done, gone (taken by somebody else), stopped (by client
 middleware) and left.`,
-		example: fmt.Sprintf("  troupe jobs %s %s --error 502 --dry-run", a.Name, example(a)),
+		example: fmt.Sprintf("  troupe jobs %s %s --error 502 --failed-since 1h --dry-run", a.Name, example(a)),
 		flags: func(f *pflag.FlagSet) {
 			b.filter.add(f)
 			f.BoolVar(&b.all, "all", false, "all of the set")
@@ -64,7 +64,7 @@ func example(a bulk.Action) string {
 
 // read checks and completes the flags.
 func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error) {
-	if b.Filter, err = b.filter.read(now); err != nil {
+	if b.Filter, err = b.filter.read(args[0], now); err != nil {
 		return err
 	}
 	if b.Set, err = setOf(s, args[0]); err != nil {

@@ -52,8 +52,8 @@ func setOf(s *cli.Session, name string) (*inspect.JobSet, error) {
 
 // filterFlags are the flags of a filter.
 type filterFlags struct {
-	filter       jobfilter.Filter
-	since, until string
+	filter                                                       jobfilter.Filter
+	since, until, whenSince, whenUntil, failedSince, failedUntil string
 }
 
 func (f *filterFlags) add(s *pflag.FlagSet) {
@@ -61,21 +61,36 @@ func (f *filterFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.filter.Queue, "queue", "", "only jobs of this queue")
 	s.StringVar(&f.filter.Error, "error", "", "only jobs that failed with this text in the error")
 	s.StringVar(&f.filter.Tag, "tag", "", "only jobs with this tag")
-	s.StringVar(&f.since, "since", "", "only jobs whose time (WHEN) is not before: a time, or a span back like 1h")
-	s.StringVar(&f.until, "until", "", "only jobs whose time is before")
+	s.StringVar(&f.failedSince, "failed-since", "", "only jobs that have failed since, the last time: a time, or a span back like 1h")
+	s.StringVar(&f.failedUntil, "failed-until", "", "only jobs whose last failure is before")
+	s.StringVar(&f.whenSince, "when-since", "", "only jobs whose WHEN (next try, due, death, push or start) is not before; of retry and scheduled a span is one ahead")
+	s.StringVar(&f.whenUntil, "when-until", "", "only jobs whose WHEN is before")
+	for name, to := range map[string]*string{"since": &f.since, "until": &f.until} {
+		s.StringVar(to, name, "", "")
+		_ = s.MarkDeprecated(name, "it means WHEN, of a retry its next try: use --failed-"+name+" or --when-"+name)
+	}
 }
 
-// read is the filter.
-func (f *filterFlags) read(now time.Time) (filter jobfilter.Filter, err error) {
+// read is the filter of the jobs of a set, a queue or those that run.
+func (f *filterFlags) read(of string, now time.Time) (filter jobfilter.Filter, err error) {
 	filter = f.filter
+	when := jobfilter.ParseTime
+	if of == "retry" || of == "scheduled" {
+		when = jobfilter.ParseFuture
+	}
 	for _, t := range []struct {
 		flag, text string
 		to         *time.Time
-	}{{"--since", f.since, &filter.Since}, {"--until", f.until, &filter.Until}} {
+		parse      func(string, time.Time) (time.Time, error)
+	}{
+		{"--since", f.since, &filter.Since, jobfilter.ParseTime}, {"--until", f.until, &filter.Until, jobfilter.ParseTime},
+		{"--when-since", f.whenSince, &filter.Since, when}, {"--when-until", f.whenUntil, &filter.Until, when},
+		{"--failed-since", f.failedSince, &filter.FailedSince, jobfilter.ParseTime}, {"--failed-until", f.failedUntil, &filter.FailedUntil, jobfilter.ParseTime},
+	} {
 		if t.text == "" {
 			continue
 		}
-		if *t.to, err = jobfilter.ParseTime(t.text, now); err != nil {
+		if *t.to, err = t.parse(t.text, now); err != nil {
 			return filter, fmt.Errorf("%s: %w", t.flag, err)
 		}
 	}
@@ -155,13 +170,13 @@ func listCommand() *cobra.Command {
 	return spec{
 		use: "list SET|running|queue:NAME", short: "List jobs", args: cobra.ExactArgs(1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
 		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
-		example: "  troupe jobs list retry --error 502 --since 1h\n  troupe jobs list queue:critical --limit 10",
+		example: "  troupe jobs list retry --error 502 --failed-since 1h\n  troupe jobs list queue:critical --limit 10",
 		flags: func(f *pflag.FlagSet) {
 			filter.add(f)
 			f.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			f, err := filter.read(time.Now())
+			f, err := filter.read(args[0], time.Now())
 			if err != nil {
 				return err
 			}
