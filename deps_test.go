@@ -54,7 +54,7 @@ func TestImportArrows(t *testing.T) {
 
 		if p.ImportPath == module {
 			forbid(p.Deps, "the root uses the standard library only, and packages that do, too", func(pkg string) bool {
-				return !packages[pkg].Standard && !mine("internal/args", "internal/backtrace", "internal/cut", "internal/defaults", "internal/jobctx", "internal/recovery", "internal/scores", "internal/wirejson")(pkg)
+				return !packages[pkg].Standard && !mine("internal/args", "internal/backtrace", "internal/cut", "internal/defaults", "internal/jobctx", "internal/links", "internal/recovery", "internal/scores", "internal/wirejson")(pkg)
 			})
 		}
 		if p.is("internal/wirejson") || p.is("internal/args") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/backtrace"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // PanicError is the outcome of a handler that panicked, or that ended its goroutine with
@@ -63,7 +64,7 @@ func (e *DeadlineError) Error() string {
 // does not answer "" decides. Else it is the Go type of the innermost error
 // that a chain of single Unwraps reaches, without "*": "net.OpError",
 // "troupe.ArgsError". Errors made by errors.New, fmt.Errorf and errors.Join
-// are "error". A nil error gives "".
+// are "error". A nil error gives "". Of a chain 100 errors are looked at, each once.
 func ErrorClass(err error) string {
 	switch {
 	case err == nil:
@@ -74,7 +75,7 @@ func ErrorClass(err error) string {
 	if class := ownClass(err); class != "" {
 		return class
 	}
-	class := strings.TrimLeft(reflect.TypeOf(innermost(err)).String(), "*")
+	class := strings.TrimLeft(reflect.TypeOf(links.Innermost(err)).String(), "*")
 	if strings.HasPrefix(class, "errors.") || strings.HasPrefix(class, "fmt.") {
 		return "error"
 	}
@@ -84,36 +85,20 @@ func ErrorClass(err error) string {
 // plainError is the type of what errors.New makes.
 var plainError = reflect.TypeOf(errors.New(""))
 
-func innermost(err error) (inner error) {
-	defer func() {
-		if recover() != nil {
-			inner = err
-		}
-	}()
-	for inner = err; ; {
-		next := errors.Unwrap(inner)
-		if next == nil {
-			return inner
-		}
-		inner = next
-	}
-}
-
 // classed is an error that tells its class.
 type classed interface {
 	error
 	ErrorClass() string
 }
 
-// ownClass asks the errors of the chain. Their methods, here and in innermost,
-// are user code and may panic.
+// ownClass asks the errors of the chain. Their methods are user code and may panic.
 func ownClass(err error) (class string) {
 	defer func() {
 		if recover() != nil {
 			class = ""
 		}
 	}()
-	if named, ok := errors.AsType[classed](err); ok {
+	if named, ok := links.As[classed](err); ok {
 		class = named.ErrorClass()
 	}
 	return class

@@ -2,10 +2,10 @@ package troupe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -49,12 +49,12 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 
 	var last []iterationHook[A]
 	outcome := h.iterate(run, cursor)
-	if errors.Is(context.Cause(ctx), ErrCancelled) && (errors.Is(outcome, ErrCancelled) || errors.Is(outcome, context.Canceled)) {
+	if links.Is(context.Cause(ctx), ErrCancelled) && (links.Is(outcome, ErrCancelled) || links.Is(outcome, context.Canceled)) {
 		run.it.Cancelled, outcome = time.Now(), nil
 		run.ctx = context.WithoutCancel(ctx) // for the hooks
 	}
 	switch {
-	case errors.Is(outcome, ErrInterrupted):
+	case links.Is(outcome, ErrInterrupted):
 		last = []iterationHook[A]{h.opts.OnStop}
 	case outcome != nil:
 		return outcome

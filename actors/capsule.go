@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/runs"
 )
@@ -211,12 +211,12 @@ func (c *capsule) giveBack(ws []*work.Item) []*work.Move {
 }
 
 // fenced tells whether err is a *fetch.FencedError.
-func fenced(err error) bool { return errors.As(err, new(*fetch.FencedError)) }
+func fenced(err error) bool { return links.Has[*fetch.FencedError](err) }
 
 // onFenced ends what another process has taken over.
 func (c *capsule) onFenced(err error) {
-	var f *fetch.FencedError
-	if !errors.As(err, &f) {
+	f, ok := links.As[*fetch.FencedError](err)
+	if !ok {
 		return
 	}
 	interrupted, late := c.ledger.Fenced(f.Incarnation)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -81,7 +82,7 @@ func (c *Client) deliver(ctx context.Context, entries []entry) []error {
 	var held []entry
 	var at []int
 	for i, err := range errs {
-		u, ok := errors.AsType[*UnavailableError](err)
+		u, ok := links.As[*UnavailableError](err)
 		if !ok {
 			continue
 		}
@@ -239,7 +240,7 @@ func (b *buffer) send(ctx context.Context, rdb redis.UniversalClient, batch []en
 	}
 	errs := b.c.send(ctx, batch)
 	for _, err := range errs {
-		if _, away := errors.AsType[*UnavailableError](err); !away {
+		if _, away := links.As[*UnavailableError](err); !away {
 			continue
 		}
 		// Those that have arrived must not go again: the rest is another batch.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // PushFunc takes a job on its way to Redis. What it leaves in p is what is
@@ -64,7 +65,7 @@ func (c *Client) through(ctx context.Context, p *troupe.Payload) (out *troupe.Pa
 	}()
 	var slot passed
 	err = c.chain(context.WithValue(ctx, passedKey{}, &slot), p)
-	if errors.Is(err, ErrStopped) {
+	if links.Is(err, ErrStopped) {
 		return nil, nil
 	}
 	if err != nil {

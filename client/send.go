@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -96,7 +96,7 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 			out[i] = later
 		case known != nil:
 			out[i] = known
-			if u, ok := errors.AsType[*UnavailableError](known); ok && u.Maybe != maybe[e.queue] {
+			if u, ok := links.As[*UnavailableError](known); ok && u.Maybe != maybe[e.queue] {
 				out[i] = fmt.Errorf("set queues: %w", unavailable(u.Err, maybe[e.queue]))
 			}
 		default:
@@ -192,8 +192,8 @@ func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (errs []e
 // failover tells whether the server refused because it is no master (any more)
 // that can write, in the words that Sidekiq looks for.
 func failover(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
+	reply, ok := links.As[redis.Error](err)
+	if !ok {
 		return false
 	}
 	return slices.ContainsFunc([]string{"READONLY", "NOREPLICAS", "UNBLOCKED"}, func(word string) bool {

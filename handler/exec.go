@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 const (
@@ -124,7 +125,7 @@ func newExec(argv []string, timeout time.Duration, log zerolog.Logger, env ...st
 
 // reason takes the name of the program, which is already told, off err.
 func reason(err error) error {
-	if e, ok := errors.AsType[*exec.Error](err); ok {
+	if e, ok := links.As[*exec.Error](err); ok {
 		return e.Err
 	}
 	return err
@@ -159,7 +160,7 @@ func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	c, err := startChild(cmd, log)
 	if err != nil {
 		failed := &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
-		if errors.Is(err, syscall.E2BIG) && len(strings.Join(vars, "")) > usualVariables {
+		if links.Is(err, syscall.E2BIG) && len(strings.Join(vars, "")) > usualVariables {
 			return troupe.Kill(failed) // the job's fault
 		}
 		return failed
@@ -202,7 +203,7 @@ func (e *execHandler) await(ctx context.Context, c *child) (cause error) {
 				killIn(e.killDelay)
 			}
 			// Also when a timeout has sent TERM before: the daemon leaves soon.
-			if cause != nil && errors.Is(why, troupe.ErrShutdown) {
+			if cause != nil && links.Is(why, troupe.ErrShutdown) {
 				killIn(e.shutdownKillDelay)
 			}
 		case <-kill:

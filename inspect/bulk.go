@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // Counts is what an operation on many entries did.
@@ -193,10 +194,10 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 
 // isFault tells whether the job or the middleware is at fault.
 func isFault(err error) bool {
-	if _, ok := errors.AsType[*client.FieldError](err); ok {
+	if _, ok := links.As[*client.FieldError](err); ok {
 		return true
 	}
-	_, ok := errors.AsType[*client.MiddlewareError](err)
+	_, ok := links.As[*client.MiddlewareError](err)
 	return ok
 }
 
@@ -221,5 +222,5 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 // IsFault tells whether an error of an operation on an entry is the fault of the job, of the
 // client's middleware or of the type of a key, so that other entries may fare better.
 func IsFault(err error) bool {
-	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || errors.As(err, new(*troupe.PayloadError))
+	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || links.Has[*troupe.PayloadError](err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/prepare"
@@ -65,19 +66,19 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	b.cur.trying = member
 	out, err := prepare.Job(ctx, b.s.cfg.Client, p, b.now)
 	b.cur.trying = ""
-	var fault *client.MiddlewareError
+	refused := links.Has[*client.MiddlewareError](err)
 	switch {
 	case err == nil && out != nil:
 		b.push(member, out)
 	case err == nil:
 		b.put(dropped, member, "")
-	case errors.As(err, &fault) && ctx.Err() == nil:
+	case refused && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
 			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", backtrace.Of(err)) //nolint:zerologlint // joblog.Err returns it
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
-	case fault == nil && errors.As(err, new(*client.FieldError)):
+	case !refused && links.Has[*client.FieldError](err):
 		b.die(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
 		return err

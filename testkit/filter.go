@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // Filter picks events and says how many of them are expected: at least one,
@@ -69,7 +69,7 @@ func (f Filter) Of(class string) Filter {
 // Because narrows a filter to events whose error is target, as errors.Is has it.
 func (f Filter) Because(target error) Filter {
 	return f.where(fmt.Sprintf(" because of %q", target), func(e actors.Event) bool {
-		return errors.Is(causeOf(e), target)
+		return links.Is(causeOf(e), target)
 	})
 }
 

@@ -3,7 +3,6 @@ package trace
 import (
 	"cmp"
 	"context"
-	"errors"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/backtrace"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/outcome"
 )
 
@@ -114,7 +114,7 @@ func conclude(ctx context.Context, span trace.Span, err error) {
 		return
 	case asked.Park:
 		name = "parked"
-	case outcome.IsInterrupted(err), errors.Is(cause, troupe.ErrShutdown), errors.Is(cause, troupe.ErrFenced):
+	case outcome.IsInterrupted(err), links.Is(cause, troupe.ErrShutdown), links.Is(cause, troupe.ErrFenced):
 		name = "interrupted"
 	case asked.Discard:
 		name = "discarded"

@@ -2,8 +2,9 @@
 package backtrace
 
 import (
-	"errors"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // traced is an error that tells its stack.
@@ -22,7 +23,7 @@ func Of(err error) (lines []string) {
 			lines = nil
 		}
 	}()
-	if traced, ok := errors.AsType[traced](err); ok {
+	if traced, ok := links.As[traced](err); ok {
 		lines = traced.Backtrace()
 	}
 	return lines

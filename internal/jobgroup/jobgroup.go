@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // Group are the goroutines of one run of a job.
@@ -78,7 +79,7 @@ func (g *Group) failed(err error, fatal bool) {
 	if fatal && g.fatal == nil {
 		g.fatal = err
 	}
-	if first || fatal || !errors.Is(err, context.Canceled) && !errors.Is(err, g.errs[0]) {
+	if first || fatal || !links.Is(err, context.Canceled) && !links.Is(err, g.errs[0]) {
 		g.errs = append(g.errs, err)
 	}
 	g.mu.Unlock()

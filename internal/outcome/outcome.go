@@ -2,23 +2,16 @@
 package outcome
 
 import (
-	"errors"
-
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/links"
 )
 
-// Of is what err asks for, the zero value for nothing. The errors of the chain are user code;
-// one that panics asked for nothing.
-func Of(err error) (outcome troupe.OutcomeError) {
-	defer func() {
-		if recover() != nil {
-			outcome = troupe.OutcomeError{}
-		}
-	}()
-	if asked, ok := errors.AsType[*troupe.OutcomeError](err); ok && asked != nil {
+// Of is what err asks for, the zero value for nothing.
+func Of(err error) troupe.OutcomeError {
+	if asked, ok := links.As[*troupe.OutcomeError](err); ok && asked != nil {
 		return *asked
 	}
-	return outcome
+	return troupe.OutcomeError{}
 }
 
 // IsPark tells whether err asks for a park (troupe.Park). Such a job has not failed: it is not
@@ -26,12 +19,4 @@ func Of(err error) (outcome troupe.OutcomeError) {
 func IsPark(err error) bool { return err != nil && Of(err).Park }
 
 // IsInterrupted tells whether err ends a run that is to go on later (troupe.ErrInterrupted).
-// One that panics says no.
-func IsInterrupted(err error) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false
-		}
-	}()
-	return errors.Is(err, troupe.ErrInterrupted)
-}
+func IsInterrupted(err error) bool { return links.Is(err, troupe.ErrInterrupted) }

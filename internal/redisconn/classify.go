@@ -2,13 +2,14 @@ package redisconn
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // Fault is what an error of a Redis call means to the daemon.
@@ -46,12 +47,12 @@ func (f Fault) String() string {
 // Outage, its cancellation as Local.
 func Classify(err error) Fault {
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case err == nil, links.Is(err, redis.Nil):
 		return None
-	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
+	case links.Is(err, context.Canceled), links.Is(err, redis.ErrClosed):
 		return Local
 	}
-	if reply, ok := errors.AsType[redis.Error](err); ok {
+	if reply, ok := links.As[redis.Error](err); ok {
 		return classifyReply(reply.Error())
 	}
 	if isNetwork(err) {
@@ -66,13 +67,13 @@ func NotSent(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := errors.AsType[redis.Error](err); ok {
+	if _, ok := links.As[redis.Error](err); ok {
 		return true
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	if op, ok := links.As[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
+	return links.Is(err, redis.ErrPoolTimeout) || links.Is(err, redis.ErrPoolExhausted) || links.Is(err, redis.ErrClosed)
 }
 
 func isNetwork(err error) bool {
@@ -80,11 +81,11 @@ func isNetwork(err error) bool {
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 		redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	} {
-		if errors.Is(err, target) {
+		if links.Is(err, target) {
 			return true
 		}
 	}
-	if _, ok := errors.AsType[net.Error](err); ok { // *net.OpError, *net.DNSError, TLS alerts
+	if _, ok := links.As[net.Error](err); ok { // *net.OpError, *net.DNSError, TLS alerts
 		return true
 	}
 	text := err.Error()

@@ -2,7 +2,6 @@ package laravel
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -72,7 +72,7 @@ func (s *system) check(p *troupe.Payload, now time.Time) error {
 // a wait was released: that is no exception, but an attempt.
 func (s *system) retries(in retry.Failed) (left, never bool) {
 	p := in.Payload
-	if fail, _ := p.Get("failOnTimeout"); string(fail) == "true" && errors.Is(in.Err, troupe.ErrJobTimeout) {
+	if fail, _ := p.Get("failOnTimeout"); string(fail) == "true" && links.Is(in.Err, troupe.ErrJobTimeout) {
 		return false, false
 	}
 	if most, ok := number(p, "maxExceptions"); ok && most > 0 && !in.Delayed {

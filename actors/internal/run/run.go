@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblimits"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
@@ -135,7 +135,7 @@ func (r *Run) Ref() work.Ref {
 
 // Interrupt implements work.Job.
 func (r *Run) Interrupt(cause error) {
-	if r.began.Load() && r.job.Cancel(cause) && !errors.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
+	if r.began.Load() && r.job.Cancel(cause) && !links.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
 		r.cancelled(cause)
 	}
 }
@@ -294,7 +294,7 @@ func (r *Run) timeout() time.Duration {
 func (r *Run) timed(t time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeoutCause(&r.job, t, troupe.ErrJobTimeout)
 	unheard := context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
+		if links.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
 			r.cancelled(troupe.ErrJobTimeout)
 		}
 	})
@@ -314,7 +314,7 @@ func (r *Run) gathered() {
 	}
 	if r.goBroken {
 		stack := debug.Stack()
-		if p, ok := errors.AsType[*troupe.PanicError](r.err); ok {
+		if p, ok := links.As[*troupe.PanicError](r.err); ok {
 			stack = p.Stack
 		}
 		r.crash = &supervisor.JobCrash{Queue: r.w.Unit.Queue, Err: r.err, Stack: stack, Class: r.class, JID: r.jid}

@@ -2,13 +2,13 @@ package work
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -261,7 +261,7 @@ func (s *Settler) write(moves []*Move) error {
 	ctx, cancel := s.env.Call()
 	defer cancel()
 	results, err := s.host.Settle(ctx, batch)
-	if errors.As(err, new(*fetch.FencedError)) {
+	if links.Has[*fetch.FencedError](err) {
 		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
 	}
 	if err != nil {
