@@ -54,11 +54,13 @@ func (d *Daemon) end() {
 	elapsed, cause := time.Since(d.stoppedAt), d.fatal
 	d.mu.Unlock()
 	d.drain.add(func(r *DrainReport) { r.Elapsed, r.Cause = elapsed, cause })
-	d.env.Log.Info().Object("drain", d.Report()).Msg("stopped")
+	supervised.Tell(func() { d.env.Log.Info().Object("drain", d.Report()).Msg("stopped") })
 	closing, cancel := context.WithDeadline(context.Background(), then)
 	defer cancel()
 	if err := within(closing, d.disconnect); err != nil {
-		joblog.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
+		supervised.Tell(func() {
+			joblog.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
+		})
 	}
 	for _, s := range subscribers {
 		s.await(then)
@@ -82,13 +84,15 @@ func (d *Daemon) leave(began time.Time) {
 		go func() {
 			defer done.Done()
 			if err := within(patience, func() { c.leave(calls) }); err != nil {
-				joblog.Err(d.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
-					Msg("the fetcher failed while leaving; going on without it")
+				supervised.Tell(func() {
+					joblog.Err(d.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+						Msg("the fetcher failed while leaving; going on without it")
+				})
 			}
 		}()
 	}
 	if err := within(patience, func() { d.lastBeat(calls) }); err != nil {
-		joblog.Err(d.env.Log.Error(), err).Msg("the process could not leave; going on without it")
+		supervised.Tell(func() { joblog.Err(d.env.Log.Error(), err).Msg("the process could not leave; going on without it") })
 	}
 	done.Await(context.Background(), done.Idle) // bounded by patience
 }
@@ -102,8 +106,10 @@ func (c *capsule) account() {
 	}
 	durable := false
 	if err := supervised.Isolate(func() { durable = c.fetcher.Durable() }); err != nil {
-		joblog.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
-			Msg("the fetcher does not tell whether it is durable; taken for one that is not")
+		supervised.Tell(func() {
+			joblog.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+				Msg("the fetcher does not tell whether it is durable; taken for one that is not")
+		})
 	}
 	if durable {
 		c.drain.add(func(r *DrainReport) { r.Left = append(r.Left, refsOf(held)...) })
@@ -111,8 +117,10 @@ func (c *capsule) account() {
 	}
 	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(held)...) })
 	for _, w := range held {
-		c.env.Log.Error().Str("jid", cut.Text(refOf(w).JID)).Str("queue", cut.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
-			Msg("lost: Redis did not take the job back and this fetcher has no private place")
+		supervised.Tell(func() {
+			c.env.Log.Error().Str("jid", cut.Text(refOf(w).JID)).Str("queue", cut.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
+				Msg("lost: Redis did not take the job back and this fetcher has no private place")
+		})
 	}
 }
 
@@ -158,7 +166,9 @@ func (d *Daemon) stopTree() {
 	select {
 	case <-ended:
 	case <-t.C:
-		d.env.Log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
+		supervised.Tell(func() {
+			d.env.Log.Error().Str("tree", d.Tree().String()).Msg("the actors did not stop in time; going on without them")
+		})
 	}
 	d.env.System.Root().Stop(watcher)
 }

@@ -57,7 +57,7 @@ func (h *hooks) run(event string, fs []func(context.Context)) {
 
 // failed tells that f, a callback of event, has panicked or called Goexit.
 func (h *hooks) failed(event string, f any, err error) {
-	_ = supervised.Isolate(func() { // it may be the user's log hook that panics
+	supervised.Tell(func() {
 		joblog.Err(h.log.Error().Str("event", event).Str("callback", funcName(f)), err).
 			Bytes("stack", stackOf(err)).Msg("a lifecycle callback failed")
 	})
@@ -73,7 +73,7 @@ func (h *hooks) wait(d time.Duration) {
 	select {
 	case <-last:
 	case <-t.C:
-		h.log.Error().Msg("a lifecycle callback did not return; going on without it")
+		supervised.Tell(func() { h.log.Error().Msg("a lifecycle callback did not return; going on without it") })
 	}
 }
 

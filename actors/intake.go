@@ -42,9 +42,10 @@ type intake struct {
 func (c *capsule) fetchLoop() {
 	defer c.fetchLoopEnded()
 	for {
+		now := time.Now()
+		c.weigh(now)
 		c.mu.Lock()
 		stale := c.staleAt()
-		now := time.Now()
 		limit := c.limit(now)
 		switch {
 		case c.quiet:

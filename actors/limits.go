@@ -47,6 +47,7 @@ type limiting struct {
 	begun   int    // jobs
 	began   time.Time
 	weighed time.Time // the last look at the memory
+	heavy   bool      // it was too much
 	found   bool      // the last Take has, or a job has ended since
 }
 
@@ -63,13 +64,25 @@ func (c *capsule) limit(now time.Time) string {
 		return limitTime
 	case l.Empty && !s.found && c.running == 0 && len(c.inbox) == 0:
 		return limitEmpty
-	case l.Memory > 0 && now.Sub(s.weighed) >= limitTick:
-		s.weighed = now
-		if beat.RSS()*1024 > l.Memory {
-			return limitMemory
-		}
+	case s.heavy:
+		return limitMemory
 	}
 	return ""
+}
+
+// weigh looks at the memory of the process, which takes a file: not with c.mu held.
+func (c *capsule) weigh(now time.Time) {
+	most := c.cfg.Limits.Memory
+	c.mu.Lock()
+	due := most > 0 && now.Sub(c.limiting.weighed) >= limitTick
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	heavy := beat.RSS()*1024 > most
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limiting.weighed, c.limiting.heavy = now, heavy
 }
 
 // within is how many of n jobs may be taken. c.mu is held.
@@ -145,7 +158,7 @@ func (d *Daemon) limitReached(limit string) {
 	if again {
 		return
 	}
-	go func() {
+	d.env.System.Spawn(heart, func() {
 		if !d.env.Changes.Await(d.env.Settling, d.allDrained) {
 			return
 		}
@@ -155,5 +168,5 @@ func (d *Daemon) limitReached(limit string) {
 		}
 		d.mu.Unlock()
 		d.beginStop(d.cfg.Timeout)
-	}()
+	})
 }

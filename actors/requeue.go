@@ -22,7 +22,9 @@ func (c *capsule) requeue(ws []*work.Item) {
 		go func() {
 			defer done.Done()
 			if err := supervised.Isolate(func() { c.requeueQueue(group) }); err != nil {
-				c.env.Log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
+				supervised.Tell(func() {
+					c.env.Log.Error().Str("actor", c.path("fetcher")).Err(err).Msg("the fetcher failed while requeueing")
+				})
 			}
 		}()
 	}

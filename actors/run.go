@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/heap"
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/ossignal"
 )
 
@@ -117,7 +118,7 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 		select {
 		case <-d.ended:
 			switch err := d.Err(); {
-			case errors.Is(err, ErrMemory):
+			case links.Is(err, ErrMemory):
 				return ExitMemory
 			case err != nil:
 				return ExitEscalation
@@ -151,9 +152,9 @@ func (d *Daemon) signal(s os.Signal) {
 	case ossignal.Quiet:
 		d.Quiet()
 	case ossignal.Reload:
-		go d.reload()
+		d.env.System.Spawn(heart, d.reload)
 	case ossignal.Dump:
-		go d.DumpStacks() // a large tree takes a while; signals do not wait
+		d.env.System.Spawn(heart, d.DumpStacks) // a large tree takes a while; signals do not wait
 	}
 }
 
@@ -164,7 +165,11 @@ func (d *Daemon) reload() {
 	}
 	ctx, cancel := d.env.Call()
 	defer cancel()
-	capsules, err := d.cfg.Reload()
+	var capsules []Capsule
+	var err error
+	if failed := supervised.Isolate(func() { capsules, err = d.cfg.Reload() }); failed != nil {
+		err = failed
+	}
 	if err == nil {
 		err = d.Configure(ctx, capsules...)
 	}

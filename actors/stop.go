@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 // requeueTime is how long job contexts stay uncancelled while the bulk requeue is not
@@ -46,7 +47,7 @@ func (d *Daemon) beginQuiet() {
 	for _, c := range d.capsules {
 		c.beginQuiet()
 	}
-	d.env.Log.Info().Msg("quiet: no new jobs will be fetched")
+	supervised.Tell(func() { d.env.Log.Info().Msg("quiet: no new jobs will be fetched") })
 	d.env.Changes.Wake()
 	d.env.System.Send(launcherName, quiet{})
 	d.hooks.fire("quiet", reversed(d.cfg.On.Quiet))
@@ -128,14 +129,16 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	d.until = d.stoppedAt.Add(timeout)
 	cause := d.fatal
 	d.mu.Unlock()
-	if cause != nil && !errors.Is(cause, ErrMemory) {
-		joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping")
+	if cause != nil && !links.Is(cause, ErrMemory) {
+		supervised.Tell(func() { joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping") })
 	}
 	if before < phaseQuiet {
 		d.beginQuiet()
 	}
 	if cause == nil { // said when it is so: who reads it may push a job that must stay
-		d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
+		supervised.Tell(func() {
+			d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
+		})
 	}
 	d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	d.env.System.Send(launcherName, stop{})
@@ -192,7 +195,9 @@ func (d *Daemon) hardStop() {
 		return true
 	})
 	if !ended {
-		d.env.Log.Error().Msg("a fetch call did not end; what it still takes is left to a rescuer")
+		supervised.Tell(func() {
+			d.env.Log.Error().Msg("a fetch call did not end; what it still takes is left to a rescuer")
+		})
 	}
 	// 2. Requeue before cancelling: a job that runs twice is better than one
 	// that is lost. Taking a unit out of the ledger decides its outcome.

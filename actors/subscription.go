@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/links"
 )
 
 const (
@@ -148,7 +149,7 @@ func (s *subscription) run() {
 		err := supervised.Isolate(func() { s.f(ev) })
 		s.began.Store(0)
 		if err != nil {
-			s.complain(err)
+			supervised.Tell(func() { s.complain(err) })
 		}
 	}
 }
@@ -164,7 +165,7 @@ func (s *subscription) complain(err error) {
 	if s.told.IsZero() {
 		log = log.With().Bytes("stack", stackOf(err)).Logger()
 	}
-	if e, ok := errors.AsType[*troupe.PanicError](err); ok && e.Goexit {
+	if e, ok := links.As[*troupe.PanicError](err); ok && e.Goexit {
 		err = errSubscriberGoexit
 	}
 	joblog.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
@@ -172,7 +173,7 @@ func (s *subscription) complain(err error) {
 }
 
 func stackOf(err error) []byte {
-	if e, ok := errors.AsType[*troupe.PanicError](err); ok {
+	if e, ok := links.As[*troupe.PanicError](err); ok {
 		return e.Stack
 	}
 	return nil
@@ -197,7 +198,9 @@ func (s *subscription) await(then time.Time) {
 		case <-t.C:
 		}
 		if patience <= 0 {
-			s.log.Error().Int("events", len(s.queue)).Msg("an event subscriber did not return; going on without it")
+			supervised.Tell(func() {
+				s.log.Error().Int("events", len(s.queue)).Msg("an event subscriber did not return; going on without it")
+			})
 			return
 		}
 	}

@@ -41,10 +41,12 @@ type unresponsiveJob struct {
 }
 
 // cancelled is called when the context of a job that runs was cancelled: it has
-// the grace to end.
+// the grace to end. What is done then may panic: the error is the user's, and so are log hooks.
 func (r *Run) cancelled(cause error) {
 	since := time.Now()
-	time.AfterFunc(r.env.Grace, func() { r.checkEnd(since, cause) })
+	time.AfterFunc(r.env.Grace, func() {
+		r.env.System.Spawn(r.slot.Path(), func() { r.checkEnd(since, cause) })
+	})
 }
 
 func (r *Run) checkEnd(since time.Time, cause error) {
@@ -56,15 +58,15 @@ func (r *Run) checkEnd(since time.Time, cause error) {
 	u.mu.Lock()
 	u.jobs = append(u.jobs, &unresponsiveJob{r: r, cause: cause, shown: shown})
 	u.mu.Unlock()
-	v.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid)).
-		Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
-		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
-		Msg("a job is unresponsive: it goes on although its context was cancelled")
 	v.Publish(Event{What: Unresponsive, At: time.Now(), Actor: r.slot.Path(), Job: shown.Job, Trouble: shown})
 	v.replaceUnresponsive()
 	if r.over.Load() { // in the meantime: whoever comes second takes it off
 		v.responded(r)
 	}
+	v.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid)).
+		Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
+		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
+		Msg("a job is unresponsive: it goes on although its context was cancelled")
 }
 
 // responded is called when a job that was listed has ended.

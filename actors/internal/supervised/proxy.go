@@ -63,8 +63,10 @@ func (o *Proxy) blocked(since time.Time) {
 	o.node.mu.Lock()
 	o.node.stuck, o.node.stuckIn = since, o.name()
 	o.node.mu.Unlock()
-	o.s.log.Error().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
-		Msg("a strategy does not decide; its supervisor waits for it, a stop does not")
+	Tell(func() {
+		o.s.log.Error().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
+			Msg("a strategy does not decide; its supervisor waits for it, a stop does not")
+	})
 	o.node.publish(Event{What: StrategyBlocked, Strategy: o.name(), Since: since})
 }
 
@@ -224,7 +226,7 @@ func (s *System) logFailure(path, directive string, crash *supervisor.Crash) {
 // logPanic is the line of a panic that makes no actor crash. What panics may be a
 // hook of the user's logger.
 func (s *System) logPanic(path, text string, crash *supervisor.Crash) {
-	_ = Isolate(func() {
+	Tell(func() {
 		joblog.Err(s.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
 	})
 }

@@ -37,6 +37,10 @@ func (s *System) Panicked(owner string, v any) {
 // panic or Goexit in it is returned as an error and ends nothing else.
 func Isolate(f func()) error { return <-Isolated(f) }
 
+// Tell writes a line of the log, which may have a hook of the user's, in a goroutine that a panic
+// must not end.
+func Tell(line func()) { _ = Isolate(line) }
+
 // Isolated is Isolate for those who wait for it in their own way.
 func Isolated(f func()) <-chan error {
 	done := make(chan error, 1)
