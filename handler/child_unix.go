@@ -38,6 +38,7 @@ var noShell sync.Once
 // runs (sudo), are left to systemd's control group or the end of the container.
 // A program that leaves it itself still gets all signals while we live.
 func startChild(cmd *exec.Cmd, log zerolog.Logger) (*child, error) {
+	keepDescriptors()
 	c := newChild(cmd)
 	started := make(chan error)
 	go func() {

@@ -1,0 +1,22 @@
+//go:build unix
+
+package handler
+
+import (
+	"sync"
+	"syscall"
+)
+
+// firstInherited is the first descriptor after stdin, stdout and stderr.
+const firstInherited = 3
+
+// keepDescriptors has the programs of jobs get three descriptors each and no more. What Go opens is never passed to
+// programs; what this process has inherited, from a shell or a service manager, would be.
+var keepDescriptors = sync.OnceFunc(markInherited)
+
+// markEach marks the first descriptors one by one: an inherited one has a small number.
+func markEach() {
+	for fd := firstInherited; fd < 1<<12; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+}
