@@ -75,7 +75,7 @@ func TestTheImage(t *testing.T) {
 	port := freePort(t)
 	command := func(ctx context.Context, args []string, env ...string) *exec.Cmd {
 		for i := range args { // of the machine, and not of a container
-			args[i] = regexp.MustCompile(`^:9433$`).ReplaceAllString(args[i], "127.0.0.1:"+port)
+			args[i] = regexp.MustCompile(`^0\.0\.0\.0:9433$`).ReplaceAllString(args[i], "127.0.0.1:"+port)
 		}
 		cmd := exec.CommandContext(ctx, "chroot", append([]string{"--userspec=" + user, root}, args...)...)
 		cmd.Env = append(env, "REDIS_URL="+url) // and nothing else

@@ -5,21 +5,20 @@ import (
 	"errors"
 	"fmt"
 	stdlog "log"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/ops"
 )
 
 // serveOps serves probes and metrics at addr from the making of the daemons on, before they start, until stop
 // is called. A port of its own has its own time-outs: who asks slowly is cut off.
 func serveOps(ctx context.Context, addr string, log zerolog.Logger, shards []actors.Shard) (stop func(), err error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", addr)
+	listener, err := cli.Listen(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("--ops is %q, expected an address to listen on: %w", addr, err)
 	}

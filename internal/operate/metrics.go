@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os/signal"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/ops"
 )
 
@@ -87,18 +87,12 @@ func printMetrics(s *cli.Session, from prometheus.Gatherer) error {
 
 // serveMetrics serves them until a signal comes.
 func serveMetrics(ctx context.Context, s *cli.Session, from prometheus.Gatherer, address string) error {
+	ossignal.GoOnWithoutReaders()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	host, port, err := net.SplitHostPort(address)
+	listener, err := cli.Listen(ctx, address)
 	if err != nil {
 		return cli.Exitf(cli.Fault, "--listen is %q, expected HOST:PORT or :PORT: %w", address, err)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return cli.Exitf(cli.Fault, "--listen: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{CoalesceGather: true}))

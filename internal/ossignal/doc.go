@@ -10,3 +10,14 @@
 // is closed, at a logoff and at a shutdown, and os.Interrupt for Ctrl-C and
 // Ctrl-Break.
 package ossignal
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// GoOnWithoutReaders has a write to a stdout or stderr that nobody reads any more fail with EPIPE, in this process and
+// from now on: Go otherwise ends the process, even one that was started with SIGPIPE ignored. The programs
+// that it starts keep the default of SIGPIPE, unlike after signal.Ignore.
+func GoOnWithoutReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
