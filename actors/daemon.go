@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/logbuf"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/script"
@@ -29,6 +30,7 @@ import (
 type Daemon struct {
 	cfg  Config
 	env  *env.Env
+	log  *logbuf.Writer // of the logger, nil for a program's own
 	info beat.Info
 	made time.Time
 
@@ -99,7 +101,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	d := &Daemon{
-		cfg: cfg, made: time.Now(),
+		cfg: cfg, log: logbuf.Of(cfg.Logger), made: time.Now(),
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}

@@ -25,7 +25,7 @@ type Health struct {
 	// Started: the process is registered in Redis, and each fetcher has had an answer. What
 	// has been started stays so.
 	Started Check
-	// Live: each actor works, or is due to restart, and a stop is not overdue. If not, and it has
+	// Live: each actor works, or is due to restart, the log is read, and a stop is not overdue. If not, and it has
 	// been so for a minute, or 10 s for a stop, nothing but a new process helps. Redis away, busy
 	// processors, unresponsive jobs and quiet are no reasons.
 	Live Check
@@ -161,6 +161,9 @@ func (d *Daemon) treeHealth(why *Check, now time.Time) {
 		if path := c.path("fetcher"); stuck && !below(path) {
 			why.add("fetch_stuck", "%s has waited for a call that does not return for %s", path, supervised.Brief(late))
 		}
+	}
+	if s := d.log.State(); s.Blocked >= stallTime {
+		why.add("log_blocked", "the log has taken no line for %s: %s", supervised.Brief(s.Blocked), droppedLines(s))
 	}
 	d.mu.Lock()
 	since := now.Sub(d.beatAt)

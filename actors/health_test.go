@@ -164,7 +164,8 @@ func TestHealthOfAWedgedActor(t *testing.T) {
 // due later are not.
 func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 	var never chan struct{} // of the bubble
-	var armed atomic.Bool
+	var armed, shut atomic.Bool
+	var log zerolog.Logger
 	for name, c := range map[string]struct {
 		cfg    func(g *wedge) actors.Config
 		wedge  func(k *testkit.Kit, g *wedge)
@@ -198,6 +199,21 @@ func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 			wedge: func(k *testkit.Kit, _ *wedge) { k.Crash("launcher/poller", errInjected) },
 			fine:  59 * time.Second, code: "strategy_blocked", naming: "launcher has waited for its strategy actors_test.strategyFunc",
 		},
+		"the reader of the log": {
+			cfg: func(*wedge) actors.Config {
+				log, _ = actors.GuardLog(zerolog.New(writer(func() {
+					if shut.Load() {
+						<-never
+					}
+				})))
+				return actors.Config{Logger: log}
+			},
+			wedge: func(*testkit.Kit, *wedge) {
+				shut.Store(true)
+				log.Info().Msg("a line")
+			},
+			fine: 59 * time.Second, code: "log_blocked", naming: "the log has taken no line for 1m",
+		},
 		"a decision": {
 			cfg: func(*wedge) actors.Config {
 				return actors.Config{Strategy: strategyFunc(func(actor.Supervisor, *actor.PID, any) {})}
@@ -225,7 +241,10 @@ func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 				if c.cfg != nil {
 					cfg = c.cfg(g)
 				}
-				cfg.Capsules, cfg.Logger = []actors.Capsule{{Concurrency: 2, Fetch: g.factory}}, zerolog.Nop()
+				cfg.Capsules = []actors.Capsule{{Concurrency: 2, Fetch: g.factory}}
+				if name != "the reader of the log" {
+					cfg.Logger = zerolog.Nop()
+				}
 				k := testkit.Start(t, cfg)
 				c.wedge(k, g)
 				var wedged time.Duration
@@ -244,6 +263,14 @@ func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// writer is called for each line of a log.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
 }
 
 // hangingHook keeps pipelines with a command until never is closed, whatever their context says.

@@ -17,6 +17,8 @@ type Metrics struct {
 	RedisOutage time.Duration // how long Redis was away in all
 	Fencings    uint64        // times this process was taken for dead
 	Rescued     uint64        // jobs of dead processes that this one has put back
+	LogDropped  uint64        // lines of the log, see GuardLog
+	LogBlocked  time.Duration // how long the log has taken no line; 0 if it does
 
 	// Classes are the first 199 of the registry by name, and a last one for all others.
 	Classes []ClassMetrics
@@ -92,10 +94,11 @@ func named(i int) int { return min(i, maxClasses-1) }
 // Metrics returns the metrics of now. It asks Redis nothing, and looks at each slot and each
 // actor.
 func (d *Daemon) Metrics() Metrics {
-	stats := d.Stats()
+	stats, log := d.Stats(), d.log.State()
 	m := Metrics{
 		Since: d.made, Phase: d.healthPhase(), RedisUp: !stats.RedisAway, RedisRTT: time.Duration(d.beats.rtt.Load()),
 		RedisOutage: d.env.Outage.Total(), Fencings: stats.Fencings, Rescued: stats.Rescued,
+		LogDropped: log.Dropped, LogBlocked: log.Blocked,
 		Budgets: map[string]float64{},
 	}
 	classes, totals := d.cfg.Registry.Classes(), d.totals()

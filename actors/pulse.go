@@ -20,6 +20,8 @@ func (d *Daemon) pulse(t Tree, now time.Time) pulse.Pulse {
 		At: float64(now.UnixMilli()) / 1e3, Version: Version, Tag: cut.Text(d.cfg.Tag), Phase: d.phaseName(),
 		Actors: map[string]string{}, Fencings: d.Stats().Fencings,
 	}
+	log := d.log.State()
+	p.Log, p.Dropped = logTrouble(log), log.Dropped
 	p.Recent, p.Failure = d.events.recorder.recent(now)
 	p.Failure = firstLine(p.Failure, pulseText)
 	taken := map[string]uint64{}

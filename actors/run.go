@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/pprof"
+	"slices"
 	"syscall"
 	"time"
 
@@ -50,6 +51,9 @@ func Run(ctx context.Context, cfg Config) error {
 // goroutine stacks, SIGHUP is for Config.Reload. Under systemd it
 // reports READY, STOPPING, a status line and, as long as Health says that all is Live, the watchdog.
 //
+// The process goes on when nobody reads its stdout or stderr any more: writes to them fail then. And
+// Main guards each Config.Logger, see GuardLog.
+//
 // Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
 // SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
 // and Windows kills the process some seconds later, whatever Timeout is.
@@ -59,6 +63,13 @@ func Main(cfg Config) int { return MainShards(context.Background(), Shard{Config
 // signals and one stop. The end of ctx is one more way to stop.
 func MainShards(ctx context.Context, shards ...Shard) int {
 	heap.Floor()
+	ossignal.GoOnWithoutReaders()
+	shards = slices.Clone(shards)
+	for i := range shards {
+		var flush func()
+		shards[i].Config.Logger, flush = GuardLog(shards[i].Config.Logger)
+		defer flush()
+	}
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, ossignal.Quiet, ossignal.Dump)

@@ -32,6 +32,8 @@ var (
 	outage    = counter("redis_outage_seconds_total", "Time that Redis was away.")
 	fencings  = counter("fencings_total", "Times this process was taken for dead.")
 	rescued   = counter("rescued_jobs_total", "Jobs of dead processes that this one has put back.")
+	logLines  = counter("log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it or it was refused.")
+	logStuck  = gauge("log_blocked_seconds", "Time since the log has taken a line; 0 if it is not blocked.")
 	phase     = gauge("phase", "Phase of the process: 1 for the one it is in.", "phase")
 	buildInfo = gauge("build_info", "Version of troupe, always 1.", "version")
 )
@@ -39,7 +41,7 @@ var (
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
 	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, processors, waiting, unresponsive, oldestRun,
-	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, phase, buildInfo,
+	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, logLines, logStuck, phase, buildInfo,
 }
 
 // pointsOf are the values of the metrics in m.
@@ -83,6 +85,8 @@ func pointsOf(m actors.Metrics) (p points) {
 	p.add(outage, m.RedisOutage.Seconds())
 	p.add(fencings, float64(m.Fencings))
 	p.add(rescued, float64(m.Rescued))
+	p.add(logLines, float64(m.LogDropped))
+	p.add(logStuck, m.LogBlocked.Seconds())
 	for _, name := range []string{"starting", "running", "quiet", "stopping", "ended"} {
 		p.add(phase, oneIf(name == m.Phase), name)
 	}

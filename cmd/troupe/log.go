@@ -14,20 +14,18 @@ import (
 
 // newLogger writes to w in format: "json", "console", or "" for the one that
 // fits: console on a terminal, JSON elsewhere. Lines of JSON below error are
-// written together, at most 100 ms late, at warn 1 ms, and by flush.
+// written together, at most 100 ms late, at warn 1 ms, and by flush. Nobody who logs waits for
+// a reader that has stopped.
 func newLogger(w io.Writer, format string, level zerolog.Level) (log zerolog.Logger, flush func()) {
-	flush = func() {}
+	buf := logbuf.New(w)
 	f, isFile := w.(*os.File)
 	terminal := isFile && term.IsTerminal(int(f.Fd()))
 	if format == "console" || format == "" && terminal {
-		w = zerolog.ConsoleWriter{
+		buf = logbuf.Singly(zerolog.LevelWriterAdapter{Writer: zerolog.ConsoleWriter{
 			Out: w, TimeFormat: "15:04:05.000", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
-		}
-	} else {
-		buf := logbuf.New(w)
-		w, flush = buf, func() { _ = buf.Flush() }
+		}})
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger(), flush
+	return zerolog.New(buf).Level(level).With().Timestamp().Logger(), buf.Flush
 }
 
 // driverLog takes the lines that go-redis would write to stderr by itself: about

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/operate"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -69,7 +70,7 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
 	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
 	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", "time that running jobs have to end at a stop (25s)")
-	f.Var(wordFlag{&flags.Ops, "ADDR"}, "ops", "serve probes and metrics there, such as 127.0.0.1:9433 (nowhere)")
+	f.Var(wordFlag{&flags.Ops, "ADDR"}, "ops", "serve probes and metrics there, such as 0.0.0.0:9433; :9433 is for this machine alone (nowhere)")
 	f.Var(wordFlag{&dashboard.addr, "ADDR"}, "web", "serve the dashboard there, such as 127.0.0.1:8080 (nowhere)")
 	operate.WebFlags(f, "web-", &dashboard.Options)
 	f.StringVar(&dashboard.Args, "web-args", "mask", "arguments of jobs on the dashboard: mask secrets, hide or show them")
@@ -81,6 +82,7 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 }
 
 func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
+	ossignal.GoOnWithoutReaders()
 	settings, err := config.Load(flags, os.Getenv)
 	if err != nil {
 		return err

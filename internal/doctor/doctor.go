@@ -70,6 +70,7 @@ var checks = []struct {
 	{"listeners", (*exam).listeners},
 	{"overdue", (*exam).overdue},
 	{"dead processes", (*exam).deadProcesses},
+	{"logs", (*exam).logs},
 	{"clock", (*exam).clock},
 	{"suspects", (*exam).suspects},
 	{"unreadable", (*exam).unreadable},

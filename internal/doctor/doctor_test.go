@@ -59,6 +59,8 @@ func TestExamine(t *testing.T) {
 		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},
 		{"silent", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), "", false)}, "warning dead processes"},
 		{"slow", [][]any{{"SADD", "processes", "p"}, append(beat("p", now, "", false), "rtt_us", 80000)}, "warning round trips"},
+		{"nobody reads a log", [][]any{{"SADD", "processes", "p"}, beat("p", now, "", false), {"ZADD", "troupe:pulses", now.Unix(), "p"},
+			{"SET", "troupe:pulse:p", `{"log":"blocked","log_dropped":7}`}}, "warning logs"},
 		{"gone", [][]any{{"SADD", "processes", "p"}}, "note dead processes"},
 		{"ahead", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(40*time.Second), "", false)}, "warning clock"},
 		{"suspects", [][]any{{"SADD", "queues", "a.suspects"}, {"LPUSH", "queue:a.suspects", `{"jid":"1"}`}}, "warning suspects"},

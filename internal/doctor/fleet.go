@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -46,6 +47,17 @@ func (e *exam) deadProcesses() error {
 		}
 	}
 	return nil
+}
+
+// logs looks for processes whose log takes no line.
+func (e *exam) logs() error {
+	pulses, err := pulse.Read(e.ctx, e.rdb)
+	for _, p := range e.processes {
+		if told := pulses[p.Identity]; told != nil && told.Log != "" {
+			e.find(Warning, "look at what reads its stderr; its jobs go on", "the log of %s is %s: %s dropped", p.Identity, told.Log, cut.Count(int64(told.Dropped), "line"))
+		}
+	}
+	return err
 }
 
 // slow is the round trip of a beat above which Sidekiq warns.

@@ -69,7 +69,7 @@ func (p *Process) Troubled() bool {
 		return false
 	}
 	down := func(c pulse.Capsule) bool { return c.Down+c.Held > 0 || p.Phase == Running && c.Stopped > 0 }
-	return p.Pulse.Recent+p.Pulse.Unresponsive > 0 || p.Phase == Running && len(p.Pulse.Actors) > 0 || slices.ContainsFunc(p.Pulse.Capsules, down)
+	return p.Pulse.Recent+p.Pulse.Unresponsive > 0 || p.Pulse.Log != "" || p.Phase == Running && len(p.Pulse.Actors) > 0 || slices.ContainsFunc(p.Pulse.Capsules, down)
 }
 
 // Processes are those of the fleet, by identity, and then those that have died within the last

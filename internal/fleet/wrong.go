@@ -106,6 +106,9 @@ func (all *problems) process(p *Process) {
 		all.find(about, doctor.Warning, "unresponsive", "Their code does not look at its context. The tree of the process has their stacks.",
 			"%s has %s: cancelled, and still at work.", name, cut.Count(n, "unresponsive job"))
 	}
+	if why := p.Pulse.Log; why != "" {
+		all.find(about, doctor.Warning, "log", "Look at what reads its stderr. Its jobs go on.", "The log of %s is %s: %s dropped.", name, why, cut.Count(int64(p.Pulse.Dropped), "line"))
+	}
 	if p.Phase == Quiet || p.Phase == Stopping { // parts of it are down on purpose
 		return
 	}

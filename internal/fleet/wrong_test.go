@@ -25,6 +25,7 @@ func TestWrong(t *testing.T) {
 			Unresponsive: 2, Recent: 3, Failure: "default/processor-1: panic: boom", Actors: map[string]string{"poller": "crashed", "default/fetcher": "restarting"},
 			Capsules: []pulse.Capsule{{Name: "default", Down: 1, Held: 1}, {Name: "mail", Busy: 5}},
 		}},
+		{Identity: "mute", Phase: Running, Beat: now, Pulse: &pulse.Pulse{Log: "blocked", Dropped: 7}},
 		{Identity: "quiet", Phase: Quiet, Beat: now, Pulse: &pulse.Pulse{Actors: map[string]string{"default/fetcher": "stopped"}, Capsules: []pulse.Capsule{{Stopped: 5}}}},
 		{Identity: "dead", Phase: Gone, Beat: ago(3 * time.Minute), Busy: 1},
 	}
@@ -43,6 +44,7 @@ func TestWrong(t *testing.T) {
 		"warning actor ill: In ill the actor default/fetcher is restarting. The last failure: default/processor-1: panic: boom.",
 		"warning actor ill: In ill the actor poller is crashed. The last failure: default/processor-1: panic: boom.",
 		"warning down ill: In ill the capsule default has 2 processors down. The last failure: default/processor-1: panic: boom.",
+		"warning log mute: The log of mute is blocked: 7 lines dropped.",
 		"warning latency slow: The oldest job of the queue slow has waited for 5m.",
 		"warning paused paused: The queue paused is paused, and nobody listens: 1 job.",
 		"note restarts ill: ill has had 3 restarts within a minute. The last failure: default/processor-1: panic: boom.",

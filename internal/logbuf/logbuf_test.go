@@ -69,6 +69,9 @@ func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 			log.Debug().Msg("a")
 			log.Info().Msg("b")
 			log.WithLevel(level).Msg("c")
+			if level == zerolog.WarnLevel {
+				synctest.Wait()
+			}
 			got, writes := out.got()
 			if writes != 1 || strings.Count(got, "\n") != 3 || strings.Index(got, `"a"`) > strings.Index(got, `"b"`) {
 				t.Errorf("%s: %d writes of %q", level, writes, got)
@@ -108,6 +111,7 @@ func TestAStormOfWarningsLeavesOnceAMillisecond(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond)
 		log.Warn().Msg("the next one after a rest")
+		synctest.Wait()
 		if n, _ := lines(); n != 301 {
 			t.Error("it waits")
 		}
@@ -121,6 +125,7 @@ func TestNothingKeepsAnErrorWaiting(t *testing.T) {
 			w := logbuf.New(&out)
 			log := zerolog.New(w)
 			log.Warn().Msg("leaves")
+			synctest.Wait()
 			log.Warn().Msg("waits")
 			log.Info().Msg("waits, too")
 			if text, _ := out.got(); strings.Count(text, "\n") != 1 {
@@ -131,9 +136,7 @@ func TestNothingKeepsAnErrorWaiting(t *testing.T) {
 				t.Errorf("%s: %q", level, text)
 			}
 			log.Warn().Msg("waits")
-			if err := w.Flush(); err != nil {
-				t.Error(err)
-			}
+			w.Flush()
 			if text, _ := out.got(); strings.Count(text, "\n") != 5 {
 				t.Errorf("flushed: %q", text)
 			}
@@ -159,9 +162,7 @@ func TestManyLinesFromManyGoroutinesAreWholeAndFew(t *testing.T) {
 	}
 	log.Info().Str("huge", strings.Repeat("x", 300<<10)).Msg("line")
 	wg.Wait()
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	w.Flush()
 	next := map[string]int{}
 	text, writes := out.got()
 	for line := range strings.Lines(text) {
@@ -186,23 +187,31 @@ func TestManyLinesFromManyGoroutinesAreWholeAndFew(t *testing.T) {
 	}
 }
 
-func TestARefusedWriteIsToldOnce(t *testing.T) {
+// A full disk, say, or a pipe whose reader has gone.
+func TestRefusedLinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		zerolog.ErrorHandler = func(error) { told++ }
+		defer func() { zerolog.ErrorHandler = nil }()
 		out := sink{err: errors.New("disk full")}
 		w := logbuf.New(&out)
-		if _, err := w.WriteLevel(zerolog.InfoLevel, []byte("a\n")); err != nil {
-			t.Fatal(err)
-		}
+		log := zerolog.New(w)
+		log.Info().Msg("a")
+		log.Info().Msg("b")
 		time.Sleep(time.Second)
-		if _, err := w.WriteLevel(zerolog.InfoLevel, []byte("b\n")); !errors.Is(err, out.err) {
-			t.Errorf("told %v", err)
+		log.Error().Msg("c")
+		if s := w.State(); s != (logbuf.State{Dropped: 3, Refused: true}) || told != 1 {
+			t.Errorf("%+v, told %d times", s, told)
 		}
-		out.err = nil // no timer is due
-		if err := w.Flush(); err != nil {
-			t.Error(err)
+		out.err = nil
+		log.Info().Msg("d")
+		w.Flush()
+		want := `{"level":"warn","time":"2000-01-01T00:00:01Z","lines":3,"message":"3 lines of the log were dropped here"}` + "\n" + `{"level":"info","message":"d"}` + "\n"
+		if text, _ := out.got(); text != want {
+			t.Errorf("after: %s", text)
 		}
-		if text, _ := out.got(); text != "b\n" {
-			t.Errorf("after: %q", text)
+		if s := w.State(); s != (logbuf.State{Dropped: 3}) {
+			t.Errorf("%+v", s)
 		}
 	})
 }
@@ -225,9 +234,7 @@ func BenchmarkLine(b *testing.B) {
 			for b.Loop() {
 				log.Info().Str("jid", "0123456789abcdef01234567").Str("class", "Hard").Float64("elapsed_s", 0.001).Msg("done")
 			}
-			if err := w.Flush(); err != nil {
-				b.Fatal(err)
-			}
+			w.Flush()
 		})
 	}
 }

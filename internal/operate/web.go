@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/web"
 )
 
@@ -29,11 +31,14 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 			WebFlags(f, "", &options)
 		},
 		run: func(ctx context.Context, s *cli.Session, _ []string) error {
+			ossignal.GoOnWithoutReaders()
 			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			options.Redis, options.ReadOnly, options.Args = s.Redis, s.ReadOnly, s.Args
 			options.DeadMax, options.DeadTimeout = s.Inspector.DeadMax, s.Inspector.DeadTimeout
-			options.Logger = zerolog.New(s.Err).With().Timestamp().Logger()
+			log := logbuf.New(s.Err)
+			defer log.Flush()
+			options.Logger = zerolog.New(log).With().Timestamp().Logger()
 			return serve(ctx, s, listen, options)
 		},
 	}.command()

@@ -35,7 +35,9 @@ type Pulse struct {
 	Unresponsive int               `json:"unresponsive,omitempty"`
 	Oldest       float64           `json:"oldest,omitempty"` // when the longest run began, in seconds since the epoch
 	Fencings     uint64            `json:"fencings,omitempty"`
-	Taken        map[string]uint64 `json:"taken,omitempty"` // jobs taken since the start, by queue; at most 16 queues
+	Log          string            `json:"log,omitempty"`         // blocked, or refused, while it takes no line
+	Dropped      uint64            `json:"log_dropped,omitempty"` // lines of the log since the start
+	Taken        map[string]uint64 `json:"taken,omitempty"`       // jobs taken since the start, by queue; at most 16 queues
 }
 
 // Capsule is the count of the processors of a capsule by state.
