@@ -29,8 +29,8 @@ type Health struct {
 	// been so for a minute, or 10 s for a stop, nothing but a new process helps. Redis away, busy
 	// processors, unresponsive jobs and quiet are no reasons.
 	Live Check
-	// Ready: it is started and takes jobs: Redis has not been away for 5 s or longer, and the daemon
-	// is neither quiet nor stopping nor fenced.
+	// Ready: it is started and takes jobs: Redis has not been away, or refused what it is asked for, for
+	// 5 s or longer, and the daemon is neither quiet nor stopping nor fenced.
 	Ready Check
 
 	Busy, Slots int            // jobs that run, and processors
@@ -196,7 +196,12 @@ func (d *Daemon) misses(s supervised.Stall) bool {
 func (d *Daemon) readyHealth(h *Health, now time.Time) {
 	h.Ready = append(h.Ready, h.Started...)
 	if since := d.env.Outage.Since(); !since.IsZero() && now.Sub(since) >= awayTime {
-		h.Ready.add("redis_away", "Redis has been away for %s", supervised.Brief(now.Sub(since)))
+		lasted := supervised.Brief(now.Sub(since))
+		if r, refused := d.env.Outage.Refusal(); refused {
+			h.Ready.add("redis_refuses", "Redis has refused calls for %s: %s (%s)", lasted, r.Text, r.Code)
+		} else {
+			h.Ready.add("redis_away", "Redis has been away for %s", lasted)
+		}
 	}
 	switch {
 	case h.Phase == "running" && d.allQuiet():

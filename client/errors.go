@@ -3,6 +3,8 @@ package client
 import (
 	"errors"
 	"fmt"
+
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // ErrStopped may be returned by a Middleware to stop a push, which is then no
@@ -30,7 +32,7 @@ func (e *MiddlewareError) Error() string { return "client middleware: " + e.Err.
 
 func (e *MiddlewareError) Unwrap() error { return e.Err }
 
-// UnavailableError is a push that failed because Redis is away or cannot serve for
+// UnavailableError is a push that failed because Redis is away or refuses it for
 // now: it cannot be reached, loads its data, is a replica, has no memory left, or
 // refuses the login. The same push may succeed later.
 //
@@ -51,15 +53,19 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
+	why := "redis is away"
+	if r, ok := redisconn.Refused(e.Err); ok {
+		why = "redis refuses it: " + r.Text
+	}
 	switch {
 	case e.full:
-		return fmt.Sprintf("redis is away and the buffer is full with %d jobs, the job was not pushed: %v", e.Buffered, e.Err)
+		return fmt.Sprintf("%s and the buffer is full with %d jobs, the job was not pushed: %v", why, e.Buffered, e.Err)
 	case e.Buffered > 0:
 		return fmt.Sprintf("%d jobs are buffered and not in Redis: %v", e.Buffered, e.Err)
 	case e.Maybe:
-		return "redis is away, the job may have been pushed: " + e.Err.Error()
+		return why + ", the job may have been pushed: " + e.Err.Error()
 	}
-	return "redis is away, the job was not pushed: " + e.Err.Error()
+	return why + ", the job was not pushed: " + e.Err.Error()
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }

@@ -13,13 +13,15 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// apart begins a MULTI, or on a cluster, where its keys are in several slots, a
-// pipeline.
-func (i *Inspector) apart() redis.Pipeliner {
-	if moving.Needed(i.rdb) {
-		return i.rdb.Pipeline()
-	}
-	return i.rdb.TxPipeline()
+// clearOnCluster is Clear where the list and the names of the queues are in several slots. A
+// queue that is pushed to meanwhile stays in the list of queues.
+func (q *Queue) clearOnCluster(ctx context.Context) (int64, error) {
+	pipe := q.i.rdb.Pipeline()
+	pipe.SRem(ctx, keys.Queues, q.Name)
+	size := pipe.LLen(ctx, q.key())
+	pipe.Unlink(ctx, q.key())
+	_, err := pipe.Exec(ctx)
+	return size.Val(), q.wrap("clear", err)
 }
 
 // enqueueOnCluster is enqueue where the set and the queues are in slots of their

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/prepare"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -83,14 +84,15 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	if err != nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
-	pipe := e.Set.i.rdb.TxPipeline()
-	before := pipe.ZScore(ctx, e.Set.Name, e.Raw)
-	pipe.Do(ctx, "zadd", e.Set.Name, "xx", score, e.Raw)
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return Gone, e.Set.wrap(verb, err)
+	changed, err := e.Set.i.rdb.Do(ctx, "zadd", e.Set.Name, "xx", "ch", score, e.Raw).Int()
+	if err == nil && changed == 0 { // it has that time, or is not there
+		err = e.Set.i.rdb.ZScore(ctx, e.Set.Name, e.Raw).Err()
 	}
-	if before.Err() != nil {
+	if errors.Is(err, redis.Nil) {
 		return Gone, nil
+	}
+	if err != nil {
+		return Gone, e.Set.wrap(verb, err)
 	}
 	e.Set.wake(ctx)
 	return Done, nil
@@ -192,7 +194,7 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 			return err
 		}
 		if fault := reply[2*i+1]; fault != "" {
-			l.fault = fmt.Errorf("queue %s: %s", l.queue, fault)
+			l.fault = fmt.Errorf("queue %s: %w", l.queue, redisconn.Reply(fault))
 			continue
 		}
 		gone(l.entries)

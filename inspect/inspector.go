@@ -42,9 +42,6 @@ type Inspector struct {
 	DeadMax     int
 	DeadTimeout time.Duration
 
-	// NoCleanup has Processes leave the list of Sidekiq as it is: it then reads only.
-	NoCleanup bool
-
 	// RetrySet holds the jobs that have failed and wait; score: the next attempt.
 	RetrySet *JobSet
 	// ScheduledSet holds the jobs pushed for later; score: when they are due.

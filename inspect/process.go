@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Process is one daemon of the fleet, Ruby's or ours, as of its last heartbeat.
@@ -57,15 +57,9 @@ type Capsule struct {
 // leaderKey names the leading process of Sidekiq Enterprise.
 const leaderKey = "dear-leader"
 
-// Processes returns all live processes, by identity. Before that it takes those
-// without a heartbeat off the list of Sidekiq, unless anybody has done so within the last
-// minute, or i.NoCleanup is set.
+// Processes returns all live processes, by identity. It only reads: those without a heartbeat
+// are left out, and any process of Sidekiq or troupe takes them off the list.
 func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
-	if !i.NoCleanup {
-		if _, err := beat.Cleanup(ctx, i.rdb); err != nil {
-			return nil, err
-		}
-	}
 	ids, err := i.members(ctx, keys.Processes)
 	cmds := make([]redis.Cmder, len(ids), len(ids)+1)
 	for n, id := range ids {
@@ -91,7 +85,7 @@ func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
 
 // Process returns the live process of that identity, or ErrNotFound.
 func (i *Inspector) Process(ctx context.Context, identity string) (*Process, error) {
-	pipe := i.apart()
+	pipe := i.rdb.Pipeline()
 	listed := pipe.SIsMember(ctx, keys.Processes, identity)
 	fields := hmget(ctx, identity)
 	_ = pipe.Process(ctx, fields) // only queues it
@@ -143,7 +137,8 @@ func (p *Process) signal(ctx context.Context, name string) error {
 	pipe := p.i.rdb.TxPipeline()
 	pipe.LPush(ctx, keys.Signals(p.Identity), name)
 	pipe.Expire(ctx, keys.Signals(p.Identity), signalTTL)
-	if _, err := pipe.Exec(ctx); err != nil {
+	if cmds, err := pipe.Exec(ctx); err != nil {
+		err = redisconn.Reason(cmds, err)
 		return fmt.Errorf("signal %s to %s: %w", name, p.Identity, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,7 +15,13 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/script"
 )
+
+//go:embed clear.lua
+var clearSource string
+
+var clearScript = script.New("inspect.clear", clearSource)
 
 // Queue is one queue. It need not exist: a queue without jobs is no key in
 // Redis.
@@ -109,7 +116,7 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
 	}
-	pipe := q.i.rdb.TxPipeline()
+	pipe := q.i.rdb.Pipeline()
 	length := pipe.LLen(ctx, q.key())
 	raws := pipe.LRange(ctx, q.key(), int64(offset), int64(offset+limit-1))
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -122,14 +129,14 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 }
 
 // Clear deletes all jobs of the queue, and the queue from the list of queues,
-// and returns how many jobs there were. What is running is not touched.
+// and returns how many jobs there were. What is running is not touched. It works in a
+// Redis that is full, too.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	pipe := q.i.apart()
-	size := pipe.LLen(ctx, q.key())
-	pipe.Unlink(ctx, q.key())
-	pipe.SRem(ctx, keys.Queues, q.Name)
-	_, err := pipe.Exec(ctx)
-	return size.Val(), q.wrap("clear", err)
+	if moving.Needed(q.i.rdb) {
+		return q.clearOnCluster(ctx)
+	}
+	n, err := clearScript.Run(ctx, q.i.rdb, []string{q.key(), keys.Queues}, q.Name).Int64()
+	return n, q.wrap("clear", err)
 }
 
 // Each walks through the queue, newest first, in pages. The walk ends after an

@@ -17,6 +17,9 @@ const queuePage = 50
 // takes them for deletions and shows jobs twice.) So each page is read together
 // with the one before, and begins behind the last job of it that is still there.
 //
+// It only reads, and without MULTI, which Redis refuses when it is full: what is read beside a page
+// may be of a moment later.
+//
 // Up it goes from the tail, and head and tail change their parts.
 type queueWalk struct {
 	q    *Queue
@@ -65,7 +68,7 @@ func (w *queueWalk) read(ctx context.Context, from, to int) ([]string, error) {
 	if w.up {
 		first, last, end = int64(-to), int64(-from-1), 0
 	}
-	pipe := w.q.i.rdb.TxPipeline()
+	pipe := w.q.i.rdb.Pipeline()
 	window := pipe.LRange(ctx, w.q.key(), first, last)
 	length := pipe.LLen(ctx, w.q.key())
 	tail := pipe.LIndex(ctx, w.q.key(), end)
@@ -106,7 +109,7 @@ func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, 
 		if w.up {
 			rank = -rank
 		}
-		pipe := w.q.i.rdb.TxPipeline()
+		pipe := w.q.i.rdb.Pipeline()
 		place, length := pipe.LPos(ctx, w.q.key(), raw, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
 		_, err := pipe.Exec(ctx)
 		if errors.Is(err, redis.Nil) {

@@ -30,9 +30,10 @@ func (s *JobSet) Size(ctx context.Context) (int64, error) {
 	return n, s.wrap("size", err)
 }
 
-// Clear deletes the whole set in one step and returns how many entries it had.
+// Clear deletes the whole set in one step and returns how many entries it had. It works in a
+// Redis that is full, too.
 func (s *JobSet) Clear(ctx context.Context) (int64, error) {
-	pipe := s.i.rdb.TxPipeline()
+	pipe := s.i.rdb.Pipeline() // a MULTI would be refused by a Redis that is full
 	size := pipe.ZCard(ctx, s.Name)
 	pipe.Unlink(ctx, s.Name)
 	_, err := pipe.Exec(ctx)
@@ -75,7 +76,7 @@ func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) 
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
 	}
-	pipe := s.i.rdb.TxPipeline()
+	pipe := s.i.rdb.Pipeline()
 	length := pipe.ZCard(ctx, s.Name)
 	page := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 		Key: s.Name, Start: offset, Stop: offset + limit - 1, Rev: !lowestFirst,
@@ -107,7 +108,7 @@ func (s *JobSet) From(ctx context.Context, score float64, behind *SortedEntry, l
 	return func(yield func(*SortedEntry, error) bool) {
 		w := setWalk{set: s, score: score, up: lowestFirst}
 		if behind != nil {
-			w.score, w.last, w.begun, w.page = behind.Score, behind.Raw, true, []*SortedEntry{behind}
+			w.score, w.last, w.begun, w.page, w.rank = behind.Score, behind.Raw, true, []*SortedEntry{behind}, -1
 		}
 		w.each(ctx, yield)
 	}

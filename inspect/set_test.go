@@ -349,7 +349,7 @@ func TestHugeEntriesAreReadInSmallPages(t *testing.T) {
 // pagesRead returns how often the server has read a page.
 func pagesRead(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
-	_, rest, _ := strings.Cut(rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_zrevrange:calls=")
+	_, rest, _ := strings.Cut(rdb.Info(t.Context(), "commandstats").Val(), "cmdstat_zrange:calls=")
 	calls, _, _ := strings.Cut(rest, ",")
 	n, _ := strconv.Atoi(calls)
 	return n

@@ -37,7 +37,6 @@ const (
 // to expose them, or sums over the fleet are too large.
 func Fleet(rdb redis.UniversalClient) prometheus.Collector {
 	f := fleet.New(rdb)
-	f.Inspector.NoCleanup = true // who scrapes reads only
 	return fleetCollector{f, fleetTime}
 }
 

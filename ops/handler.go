@@ -23,7 +23,7 @@ const index = `troupe
 //	                            A process is as ready as the least ready of its daemons
 //	/scale.json?queue=NAME      {"load":12,"waiting":9,"running":3,"latency_s":1.5} of one queue, of
 //	                            several, or of all. It asks Redis, once a second at most; 404 for a queue that
-//	                            no daemon takes from, 503 when Redis does not answer
+//	                            no daemon takes from, 503 when Redis does not answer or refuses
 //	/metrics                    what Collector collects
 func Handler(daemons ...*actors.Daemon) http.Handler {
 	mux := http.NewServeMux()

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/door"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const (
@@ -40,7 +41,11 @@ type load struct {
 func (s *scale) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	loads, err := s.read(r.Context())
 	if err != nil {
-		fail(w, http.StatusServiceUnavailable, "redis_away", "Redis does not tell the load: %v", err)
+		code := "redis_away"
+		if _, refused := redisconn.Refused(err); refused {
+			code = "redis_refuses"
+		}
+		fail(w, http.StatusServiceUnavailable, code, "Redis does not tell the load: %v", err)
 		return
 	}
 	names := r.URL.Query()["queue"]

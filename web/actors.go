@@ -89,7 +89,7 @@ func (r *request) watch(p *fleet.Process) (seenTree, error) {
 			return seen, nil
 		}
 		if !r.options.ReadOnly && p.Known != nil && p.Phase != fleet.Silent { // it has to be asked, which writes
-			if err := r.fleet.Refresh(ctx, []fleet.Process{*p}); err != nil {
+			if _, err := r.fleet.Refresh(ctx, []fleet.Process{*p}); err != nil {
 				return seen, err
 			}
 		}

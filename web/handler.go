@@ -65,7 +65,6 @@ func New(o Options) (*Handler, error) {
 	}
 	h.routes = routes(o.ReadOnly, h.users != nil)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.fleet.Inspector.NoCleanup = o.ReadOnly
 	h.fleet.Inspector.DeadMax, h.fleet.Inspector.DeadTimeout = o.DeadMax, o.DeadTimeout
 	h.sampler = newSampler(h.ctx, h.fleet)
 	h.tasks = bulk.NewTasks(h.ctx, func(err error) string { return faultOf(err).Text })

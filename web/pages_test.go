@@ -27,17 +27,22 @@ func (s *site) fixture() {
 		job := fmt.Sprintf(`{"class":"Billing::Charge","queue":"a/b.json","args":[{"token":"s3cr3t"}],"jid":"%s","retry":true,"retry_count":%d,"error_class":"E","error_message":"it failed","created_at":1795000000}`, strings.Replace(fixtureJID, "0", strconv.Itoa(i), 1), i)
 		s.rdb.ZAdd(s.t.Context(), set, redis.Z{Score: 1795000000 + float64(i), Member: job})
 	}
-	ended := make(chan struct{})
-	if err := s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []*inspect.SortedEntry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }); err != nil {
-		s.t.Fatal(err)
-	}
-	<-ended
+	s.task()
 	for range 3 {
 		if _, err := c.PushClass(s.t.Context(), "Billing::Charge", []any{json.Number("12345678901234567890"), map[string]any{"token": "s3cr3t"}}, client.Queue("a/b.json")); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	s.fleetFixture()
+}
+
+// task is the task that the table of pages names.
+func (s *site) task() {
+	ended := make(chan struct{})
+	if err := s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []*inspect.SortedEntry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }); err != nil {
+		s.t.Fatal(err)
+	}
+	<-ended
 }
 
 // pages are one address for each route of the table, for the fixture.

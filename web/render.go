@@ -67,11 +67,11 @@ func faultOf(err error) *fault {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{Status: http.StatusGatewayTimeout, Text: "Redis did not answer in time.", Do: "Try again. If it stays so, see whether Redis is overloaded: troupe doctor."}
 	}
-	switch redisconn.Classify(err) { //nolint:exhaustive // the others say nothing to people
-	case redisconn.Outage:
+	if r, ok := redisconn.Refused(err); ok {
+		return &fault{Status: http.StatusServiceUnavailable, Text: "Redis refuses this: " + r.Text + ": " + err.Error() + ".", Do: r.Do}
+	}
+	if redisconn.Classify(err) == redisconn.Outage {
 		return &fault{Status: http.StatusServiceUnavailable, Text: "Redis does not answer: " + err.Error() + ".", Do: "See whether it runs and can be reached from here. Jobs in progress go on; this page comes back by itself."}
-	case redisconn.Auth:
-		return &fault{Status: http.StatusServiceUnavailable, Text: "Redis refuses this: " + err.Error() + ".", Do: "Grant the right to the user of this dashboard."}
 	}
 	return &fault{Status: http.StatusInternalServerError, Text: "This did not work: " + err.Error() + ".", Do: "Try again. If it stays so, troupe doctor says more."}
 }

@@ -75,7 +75,7 @@ func (r *request) refreshed() (*snapshot, error) {
 		return s, err
 	}
 	_, err = together(r.Context(), &r.looks, "refreshed", time.Second, func(ctx context.Context) (bool, error) {
-		return true, r.fleet.Refresh(ctx, s.Processes)
+		return r.fleet.Refresh(ctx, s.Processes)
 	})
 	return s, err
 }

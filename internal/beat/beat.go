@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -185,5 +186,6 @@ func atomically(ctx context.Context, rdb redis.UniversalClient, fn func(redis.Pi
 	if _, ok := rdb.(*redis.ClusterClient); ok {
 		return rdb.Pipelined(ctx, fn)
 	}
-	return rdb.TxPipelined(ctx, fn)
+	cmds, err := rdb.TxPipelined(ctx, fn)
+	return cmds, redisconn.Reason(cmds, err)
 }

@@ -29,7 +29,7 @@ const (
 	Fault       = 1   // a bad flag, no Redis
 	NotFound    = 2   // nothing found
 	Partly      = 3   // partly done, or unhealthy
-	Refused     = 4   // not allowed, or not possible for this thing
+	Refused     = 4   // not allowed, refused by Redis, or not possible for this thing
 	Interrupted = 130 // by a signal
 )
 
@@ -107,8 +107,8 @@ type Session struct {
 }
 
 // Run runs fn with a session, whose context ends with SIGINT or SIGTERM; a second signal ends the
-// program. An error of fn that is no ExitError gets the address of the Redis. The end of the
-// context is exit code 130.
+// program. An error of fn that is no ExitError gets the address of the Redis, and exit code Refused
+// with what to do if Redis has refused something. The end of the context is exit code 130.
 func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session) error) error {
 	if err := Empty(cmd.Flags()); err != nil {
 		return err
@@ -130,7 +130,6 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 		s.Terminal = term.IsTerminal(int(out.Fd()))
 	}
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
-	s.Inspector.NoCleanup = f.ReadOnly
 	if settings != nil {
 		s.Inspector.DeadMax, s.Inspector.DeadTimeout = settings.DeadSet()
 	}
@@ -147,6 +146,9 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 		return err
 	case errors.Is(err, inspect.ErrNotFound):
 		return &ExitError{NotFound, err}
+	}
+	if r, ok := redisconn.Refused(err); ok {
+		return Exitf(Refused, "redis refuses this: %s: %w (redis %s)\n%s", r.Text, err, s.Address, r.Do)
 	}
 	return fmt.Errorf("%w (redis %s)", err, s.Address)
 }

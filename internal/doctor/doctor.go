@@ -4,6 +4,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // The severities of findings.
@@ -47,9 +49,12 @@ type exam struct {
 	code      string
 	report    Report
 
-	facts     map[string]string // of INFO; nil if it is not allowed
+	facts     map[string]string // of INFO
+	factsErr  error
 	processes []*inspect.Process
+	silent    []string // identities that are listed as processes, and tell nothing
 	queues    []inspect.QueueSummary
+	fleetErr  error // of processes and queues
 }
 
 // checks are in the order of what they endanger.
@@ -57,6 +62,7 @@ var checks = []struct {
 	code string
 	run  func(*exam) error
 }{
+	{"writes", (*exam).writes},
 	{"version", (*exam).version},
 	{"eviction", (*exam).eviction},
 	{"persistence", (*exam).persistence},
@@ -76,19 +82,19 @@ var checks = []struct {
 	{"unreadable", (*exam).unreadable},
 }
 
-// Examine makes an audit. What cannot be looked at, for want of a right say, is told as
-// unchecked. An error means that Redis cannot be reached.
+// Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right
+// say, is told as unchecked, and the others are made. An error means that Redis does not answer.
 func Examine(ctx context.Context, rdb redis.UniversalClient) (*Report, error) {
 	e := &exam{ctx: ctx, rdb: rdb, inspector: inspect.New(rdb), report: Report{Findings: []Finding{}, Unchecked: []string{}}}
-	if err := rdb.Ping(ctx).Err(); err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
-		return nil, err
+	if err := rdb.Ping(ctx).Err(); err != nil { // a Redis that cannot save refuses even this
+		if _, refused := redisconn.Refused(err); !refused || redisconn.Classify(err) == redisconn.Auth && !redis.HasErrorPrefix(err, "NOPERM") {
+			return nil, err
+		}
 	}
-	if text, err := rdb.Info(ctx).Result(); err == nil {
-		e.facts = Fields(text)
-	}
-	if err := e.fleet(); err != nil {
-		e.report.Unchecked = append(e.report.Unchecked, "fleet: "+err.Error())
-	}
+	var text string
+	text, e.factsErr = rdb.Info(ctx).Result()
+	e.facts = Fields(text)
+	e.fleetErr = e.fleet()
 	for _, c := range checks {
 		e.code = c.code
 		if err := c.run(e); err != nil {
@@ -123,8 +129,11 @@ func Fields(text string) map[string]string {
 
 // fact is a field of INFO.
 func (e *exam) fact(name string) (string, error) {
-	if e.facts == nil {
-		return "", fmt.Errorf("the user may not call INFO")
+	if e.factsErr != nil {
+		if redis.HasErrorPrefix(e.factsErr, "NOPERM") {
+			return "", errors.New("the user may not call INFO")
+		}
+		return "", e.factsErr
 	}
 	value, ok := e.facts[name]
 	if !ok {

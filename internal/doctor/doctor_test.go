@@ -43,7 +43,7 @@ func TestExamine(t *testing.T) {
 		{"healthy", nil, ""},
 		{"evicting", [][]any{{"CONFIG", "SET", "maxmemory", "900mb"}, {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "danger eviction"},
 		{"would evict", [][]any{{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "warning eviction"},
-		{"nearly full", [][]any{{"CONFIG", "SET", "maxmemory", "1mb"}}, "warning eviction"},
+		{"full", [][]any{{"CONFIG", "SET", "maxmemory", "1mb"}}, "danger writes, warning eviction"},
 		{"nothing on disk", [][]any{{"CONFIG", "SET", "appendonly", "no"}}, "danger persistence"},
 		{"snapshots only", [][]any{{"CONFIG", "SET", "appendonly", "no"}, {"CONFIG", "SET", "save", "900 1"}}, "warning persistence"},
 		{"replica", [][]any{{"CONFIG", "SET", "replica-read-only", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, "danger replica"},
@@ -90,7 +90,7 @@ func TestExamine(t *testing.T) {
 			if strings.Join(got, ", ") != c.want || r.Healthy == (strings.Contains(c.want, "danger") || strings.Contains(c.want, "warning")) {
 				t.Errorf("found %q, healthy %v, expected %s: %+v", got, r.Healthy, c.want, r.Findings)
 			}
-			blind := c.name == "wrong type of a set" || c.name == "nearly full" // the sets cannot be read then
+			blind := c.name == "wrong type of a set" // it cannot be read then
 			if len(r.Unchecked) > 0 != blind || len(r.Checked)+len(r.Unchecked) != len(checks) {
 				t.Errorf("unchecked %q", r.Unchecked)
 			}
@@ -129,7 +129,7 @@ func TestAUserWithFewRights(t *testing.T) {
 	few := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "few", Password: "x"})
 	defer few.Close()
 	got, r := found(t, few)
-	if !slices.Contains(got, "danger overdue") || !slices.Contains(got, "danger rights") {
+	if !slices.Contains(got, "danger overdue") || !slices.Contains(got, "note rights") {
 		t.Errorf("found %q", got)
 	}
 	text := strings.Join(r.Unchecked, "\n")
@@ -137,6 +137,51 @@ func TestAUserWithFewRights(t *testing.T) {
 		if !strings.Contains(text, code) {
 			t.Errorf("unchecked are %s, expected %s", text, code)
 		}
+	}
+}
+
+// Each check is made for itself, and the fault has its name, where Redis can be read only.
+func TestARedisThatTakesNoWrites(t *testing.T) {
+	fill := func(rdb *redis.Client) {
+		for _, args := range [][]any{{"ZADD", "schedule", 1, "{}"}, {"SADD", "queues", "a"}, {"LPUSH", "queue:a", "{}"}} {
+			if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(args, err)
+			}
+		}
+	}
+	for _, state := range redistest.Unwritables(t, fill) {
+		t.Run(state.Name, func(t *testing.T) {
+			opt, err := redis.ParseURL(state.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rdb := redis.NewClient(opt)
+			defer rdb.Close()
+			got, r := found(t, rdb)
+			want, text := "danger writes", state.Code
+			switch state.Code {
+			case "READONLY":
+				want, text = "danger replica", "nothing can be written"
+			case "NOPERM":
+				want, text = "note rights", "the user may not take jobs"
+			}
+			told := fmt.Sprintf("%+v", r.Findings)
+			if !slices.Contains(got, want) || !slices.Contains(got, "danger overdue") || !slices.Contains(got, "danger listeners") || !strings.Contains(told, text) {
+				t.Errorf("found %q, expected %s, overdue and listeners: %s", got, want, told)
+			}
+			blind := []string{}
+			if state.Code == "NOPERM" {
+				blind = []string{"clock", "eviction", "persistence", "replica", "timeouts", "version"} // of INFO, CONFIG and TIME
+			}
+			var unchecked []string
+			for _, u := range r.Unchecked {
+				code, _, _ := strings.Cut(u, ":")
+				unchecked = append(unchecked, code)
+			}
+			if slices.Sort(unchecked); !slices.Equal(unchecked, blind) {
+				t.Errorf("unchecked are %q, expected %q", r.Unchecked, blind)
+			}
+		})
 	}
 }
 

@@ -22,11 +22,10 @@ func (e *exam) fleet() error {
 		return err
 	}
 	slices.Sort(ids)
-	e.code = "dead processes"
 	for _, id := range ids {
-		p, err := e.inspector.Process(e.ctx, id) // not Processes, which cleans up
+		p, err := e.inspector.Process(e.ctx, id)
 		if errors.Is(err, inspect.ErrNotFound) {
-			e.find(Note, "nothing: any process of Sidekiq or troupe takes it off the list", "%s is listed as a process and has not beaten for a minute", id)
+			e.silent = append(e.silent, id)
 			continue
 		}
 		if err != nil {
@@ -39,6 +38,9 @@ func (e *exam) fleet() error {
 }
 
 func (e *exam) deadProcesses() error {
+	for _, id := range e.silent {
+		e.find(Note, "nothing: any process of Sidekiq or troupe takes it off the list", "%s is listed as a process and has not beaten for a minute", id)
+	}
 	for _, p := range e.processes {
 		if p.Beat.IsZero() {
 			e.find(Warning, "look what it is", "%s does not tell when it has beaten", p.Identity)
@@ -46,7 +48,7 @@ func (e *exam) deadProcesses() error {
 			e.find(Warning, "look at its host; what it has goes back when its lease is over: troupe inflight", "%s has not beaten for %s, with %s", p.Identity, since, cut.Count(p.Busy, "job"))
 		}
 	}
-	return nil
+	return e.fleetErr
 }
 
 // logs looks for processes whose log takes no line.
@@ -70,7 +72,7 @@ func (e *exam) roundTrips() error {
 				"a round trip from %s to Redis takes %s: fetching and settling jobs waits for that", p.Identity, p.RTT.Round(time.Millisecond))
 		}
 	}
-	return nil
+	return e.fleetErr
 }
 
 func (e *exam) layouts() error {
@@ -128,7 +130,7 @@ func (e *exam) listeners() error {
 			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
 		}
 	}
-	return nil
+	return e.fleetErr
 }
 
 // late is how long a job may be overdue.
@@ -157,7 +159,7 @@ func (e *exam) suspects() error {
 			e.find(Warning, "troupe jobs list "+cut.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, cut.Count(q.Size, "suspect"))
 		}
 	}
-	return nil
+	return e.fleetErr
 }
 
 // sample is how many entries of each end of a set, or of a queue, are looked at.
@@ -199,5 +201,5 @@ func (e *exam) unreadable() error {
 		}
 		told("queue:"+q.Name, bad, sample, size)
 	}
-	return nil
+	return e.fleetErr
 }

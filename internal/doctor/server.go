@@ -2,11 +2,59 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 )
+
+// refusals are what it means for jobs that Redis takes no writes, by the code of its refusal: what
+// docs/reliability.md says that processes do then.
+var refusals = map[string]string{
+	"OOM":        "pushes are refused; processes go on fetching and settling, which makes room, and their statistics wait",
+	"MISCONF":    "nothing can be pushed, taken or settled; processes wait, and what they run goes on",
+	"READONLY":   "nothing can be pushed, taken or settled here",
+	"NOREPLICAS": "nothing can be pushed, taken or settled; processes wait, and what they run goes on",
+}
+
+// probes is how many keys of a cluster are asked for, so that all of its servers are met.
+const probes = 64
+
+// writes asks for writes with a fault in them, of which a server tells only if it takes writes at all.
+func (e *exam) writes() error {
+	n := 1
+	if moving.Needed(e.rdb) {
+		n = probes
+	}
+	cmds := make([]*redis.Cmd, n)
+	_, _ = e.rdb.Pipelined(e.ctx, func(pipe redis.Pipeliner) error { // the errors are in the commands
+		for i := range cmds {
+			cmds[i] = pipe.Do(e.ctx, "SET", fmt.Sprintf("troupe:probe:%d", i), "x", "x")
+		}
+		return nil
+	})
+	told := map[string]bool{}
+	for _, cmd := range cmds {
+		err := cmd.Err()
+		r, refused := redisconn.Refused(err)
+		switch meaning, known := refusals[r.Code]; {
+		case told[r.Code]:
+		case r.Code == "READONLY" && e.facts["role"] == "slave": // the check of replicas tells
+		case known:
+			e.find(Danger, r.Do, "Redis refuses writes: %s: %s (%s)", r.Text, meaning, r.Code)
+		case r.Code == "NOPERM": // the check of rights tells
+		case refused || !errors.As(err, new(redis.Error)):
+			return err
+		}
+		told[r.Code] = refused
+	}
+	return nil
+}
 
 func (e *exam) version() error {
 	version, err := e.fact("redis_version")
@@ -34,7 +82,7 @@ func (e *exam) eviction() error {
 	}
 	if most > 0 && used > most/10*9 {
 		e.find(Warning, "give it more memory, or find out what grows: troupe queues, troupe stats",
-			"Redis uses %d of at most %d bytes: when they are full pushes fail, and jobs cannot be settled", used, most)
+			"Redis uses %d of at most %d bytes: when they are full pushes are refused; fetching and settling go on, which makes room", used, most)
 	}
 	return nil
 }
@@ -75,7 +123,7 @@ func (e *exam) replica() error {
 }
 
 func (e *exam) types() error {
-	if _, err := redisconn.Check(e.ctx, e.rdb); err != nil {
+	if err := redisconn.CheckTypes(e.ctx, e.rdb); err != nil {
 		if _, wrong := errors.AsType[*redisconn.KeyTypeError](err); !wrong {
 			return err
 		}
@@ -88,8 +136,11 @@ func (e *exam) types() error {
 			e.find(Danger, "look who has written it, and RENAME it", "the key queue:%s is a %s and no list: nothing can be pushed or taken", q.Name, found)
 		}
 	}
-	return nil
+	return e.fleetErr
 }
+
+// taking are commands of which each daemon has one or more at least.
+var taking = []string{"RPOP", "LMOVE", "BLMOVE"}
 
 func (e *exam) rights() error {
 	var names []string
@@ -99,6 +150,9 @@ func (e *exam) rights() error {
 	lacks, err := rights.Check(e.ctx, e.rdb, rights.Daemon{Identity: "doctor:1:0123456789ab", Queues: names, Reliable: true, Iterable: true, Metrics: true})
 	var missing *rights.Error
 	switch {
+	case errors.As(err, &missing) && !slices.ContainsFunc(taking, func(c string) bool { return !slices.Contains(missing.Commands, c) }):
+		e.find(Note, "nothing if it is for looking; a daemon needs the rule of docs/scaling.md", "the user may not take jobs: it is none of a daemon, and the rights of the daemon's were not looked at")
+		return nil
 	case errors.As(err, &missing):
 		e.find(Danger, "grant the rights", "a daemon with this user does not start: %v", err)
 	case err != nil:
@@ -147,5 +201,5 @@ func (e *exam) clock() error {
 			e.find(Warning, "run an NTP client on its host", "the clock of %s is %s ahead of this host's", p.Identity, ahead)
 		}
 	}
-	return nil
+	return e.fleetErr
 }

@@ -59,7 +59,6 @@ type search struct {
 // Job explains a job. One that is nowhere has no Place.
 func Job(ctx context.Context, rdb redis.UniversalClient, jid string) (*Explanation, error) {
 	f := fleet.New(rdb)
-	f.Inspector.NoCleanup = true
 	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, x: Explanation{JID: jid, Timeline: []Step{}}}
 	var err error
 	if s.processes, err = f.Processes(ctx); err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Fleet looks at one Redis. Its methods are safe for concurrent use.
@@ -155,16 +156,20 @@ func Troubled(n actors.Node) bool {
 const freshTime = time.Second
 
 // Refresh has processes of troupe publish what is so now, and waits for that, a second at most; of
-// those that do not answer what their last beat told is known. Silent ones are not asked.
-func (f *Fleet) Refresh(ctx context.Context, processes []Process) error {
+// those that do not answer what their last beat told is known. Silent ones are not asked. That is
+// a write: asked is false if Redis refuses it, and then of all of them the last beat is known.
+func (f *Fleet) Refresh(ctx context.Context, processes []Process) (asked bool, err error) {
 	call, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()
 	processes = slices.DeleteFunc(slices.Clone(processes), func(p Process) bool { return p.Phase == Silent })
-	err := control.Send(call, f.Redis, Ours(processes), control.Request{Do: control.Look}, func(control.Reply) bool { return true })
+	err = control.Send(call, f.Redis, Ours(processes), control.Request{Do: control.Look}, func(control.Reply) bool { return true })
 	if errors.Is(err, control.ErrNoReply) && ctx.Err() == nil {
-		return nil
+		return true, nil
 	}
-	return err
+	if _, refused := redisconn.Refused(err); refused {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Ours are the identities of the live processes of troupe: those that obey requests.

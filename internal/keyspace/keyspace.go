@@ -114,7 +114,7 @@ var commands = map[string]int{
 	"sadd": 1, "srem": 1, "smembers": 1, "scard": 1, "sismember": 1,
 	"sscan": 1, "zscan": 1, "hscan": 1, "zmscore": 1, "lset": 1,
 	"hget": 1, "hset": 1, "hdel": 1, "hkeys": 1, "hlen": 1, "hgetall": 1, "hmget": 1, "hexists": 1,
-	"zadd": 1, "zrem": 1, "zcard": 1, "zrange": 1, "zrangebyscore": 1, "zscore": 1, "zremrangebyscore": 1, "zremrangebyrank": 1, "zcount": 1,
+	"zadd": 1, "zrem": 1, "zcard": 1, "zrange": 1, "zrangebyscore": 1, "zscore": 1, "zrank": 1, "zrevrank": 1, "zremrangebyscore": 1, "zremrangebyrank": 1, "zcount": 1,
 }
 
 // refusal answers on a cluster, where a namespace would move keys to other slots than their commands are sent to.

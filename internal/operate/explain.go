@@ -30,7 +30,7 @@ how. What the flight recorders of the processes know of it is its timeline.`,
 func explainJob(ctx context.Context, s *cli.Session, jid string) error {
 	processes, err := s.Processes(ctx)
 	if err == nil {
-		err = fresh(ctx, s, processes)
+		_, err = fresh(ctx, s, processes)
 	}
 	if err != nil {
 		return err

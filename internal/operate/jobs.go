@@ -190,7 +190,7 @@ func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, l
 	if of == "running" {
 		processes, err := s.Processes(ctx)
 		if err == nil {
-			err = fresh(ctx, s, processes)
+			_, err = fresh(ctx, s, processes)
 		}
 		if err != nil {
 			return err

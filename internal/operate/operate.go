@@ -75,7 +75,6 @@ func (c spec) complete(cmd *cobra.Command, flags *cli.Flags, args []string) (wor
 	}
 	if words = c.words; c.names != nil {
 		_ = flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-			s.Inspector.NoCleanup = true
 			call, cancel := context.WithTimeout(ctx, completionTime)
 			defer cancel()
 			names, err := c.names(call, s)
@@ -187,11 +186,14 @@ func watch(ctx context.Context, s *cli.Session, every time.Duration, show func()
 	}
 }
 
-// fresh has processes of troupe publish what is so now; with --read-only what their last beat
-// told is shown.
-func fresh(ctx context.Context, s *cli.Session, processes []fleet.Process) error {
+// fresh has processes of troupe publish what is so now. With --read-only, and where Redis refuses
+// that, since it is full say, asked is false, and what their last beat told is shown.
+func fresh(ctx context.Context, s *cli.Session, processes []fleet.Process) (asked bool, err error) {
 	if s.ReadOnly {
-		return nil
+		return false, nil
 	}
-	return s.Refresh(ctx, processes)
+	if asked, err = s.Refresh(ctx, processes); err == nil && !asked {
+		_, _ = fmt.Fprintln(s.Err, "troupe: note: of the last beats: Redis refuses the request to tell what is so now")
+	}
+	return asked, err
 }

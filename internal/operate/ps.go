@@ -86,7 +86,7 @@ as it should be; the text has the actors above that, too.`,
 func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool) error {
 	processes, err := chosen(ctx, s, args, len(args) == 0)
 	if err == nil {
-		err = fresh(ctx, s, processes)
+		_, err = fresh(ctx, s, processes)
 	}
 	if err != nil {
 		return err

@@ -99,8 +99,11 @@ func listQueues(ctx context.Context, s *cli.Session, over time.Duration) error {
 		}
 		processes, err := s.Processes(ctx)
 		if err == nil && over > 0 {
-			if err = fresh(ctx, s, processes); err == nil {
+			asked := false
+			if asked, err = fresh(ctx, s, processes); asked {
 				processes, err = s.Processes(ctx)
+			} else {
+				over = 0
 			}
 		}
 		if err == nil {

@@ -90,14 +90,25 @@ func pingError(addr string, err error) error {
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return fmt.Errorf("redis at %s does not tell where the slots of the cluster are: grant its user +cluster: %w", addr, err)
 	}
+	if r, ok := Refused(err); ok {
+		what := "refuses to serve"
+		if Classify(err) == Auth {
+			what = "refuses the login"
+		}
+		return fmt.Errorf("redis at %s %s: %s: %w", addr, what, r.Text, err)
+	}
 	switch Classify(err) {
-	case Auth:
-		return fmt.Errorf("redis at %s refuses the login: %w", addr, err)
 	case Outage:
 		return fmt.Errorf("redis at %s cannot be reached: %w", addr, err)
 	default:
 		return fmt.Errorf("ping redis at %s: %w", addr, err)
 	}
+}
+
+// CheckTypes looks whether the fixed keys of Sidekiq have their types: a *KeyTypeError, all of
+// them joined.
+func CheckTypes(ctx context.Context, rdb redis.UniversalClient) error {
+	return checkKeys(ctx, rdb, nil)
 }
 
 func checkKeys(ctx context.Context, rdb redis.UniversalClient, names []func(string) string) error {

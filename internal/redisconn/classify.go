@@ -132,52 +132,25 @@ var replyFaults = map[string]Fault{
 	"WRONGPASS":   Auth,
 	"NOPERM":      Auth,
 	"DENIED":      Auth, // protected mode
+	maxClients:    Outage,
+	// a queued command was refused, for memory, as a replica, or for a disk, since none of
+	// ours is unknown or too short
+	"EXECABORT": Outage,
 }
 
-// errTexts classifies replies of the general form "ERR …".
-var errTexts = []struct {
-	prefix string
-	fault  Fault
-}{
-	{"max number of clients", Outage},
-	{"max+number+of+clients", Outage},
-	{"invalid password", Auth},
-	{"AUTH ", Auth},
-	{"Client sent AUTH", Auth},
-	{"unauthenticated", Auth},
+// errTexts are replies of the general form "ERR …", and the codes that they would have.
+var errTexts = []struct{ prefix, code string }{
+	{"max number of clients", maxClients},
+	{"max+number+of+clients", maxClients},
+	{"invalid password", "WRONGPASS"},
+	{"AUTH ", "WRONGPASS"},
+	{"Client sent AUTH", "WRONGPASS"},
+	{"unauthenticated", "NOAUTH"},
 }
 
 func classifyReply(text string) Fault {
-	code, rest, _ := strings.Cut(text, " ")
-	if fault, known := replyFaults[code]; known {
+	if fault, known := replyFaults[replyCode(text)]; known {
 		return fault
-	}
-	switch code {
-	case "EXECABORT":
-		// "Transaction discarded because of: OOM …" has the reason; "… because of
-		// previous errors" has not: a queued command was refused, for memory, as
-		// a replica, or for a disk, since none of ours is unknown or too short.
-		if _, cause, found := strings.Cut(rest, "because of: "); found {
-			return classifyReply(cause)
-		}
-		return Outage
-	case "ERR":
-		// Redis 6.2 wraps what a script's command answered:
-		// "ERR Error running script (call to f_…): @user_script:1: -OOM …".
-		if strings.HasPrefix(rest, "Error running script") {
-			if i := strings.LastIndex(rest, ": -"); i >= 0 {
-				return classifyReply(rest[i+len(": -"):])
-			}
-		}
-		for _, t := range errTexts {
-			if strings.HasPrefix(rest, t.prefix) {
-				return t.fault
-			}
-		}
-		next, _, _ := strings.Cut(rest, " ") // KVRocks says "ERR LOADING …"
-		if fault, known := replyFaults[next]; known {
-			return fault
-		}
 	}
 	return Command
 }

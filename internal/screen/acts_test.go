@@ -126,7 +126,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// contents is all that is in a database, but for locks of those that look.
+// contents is all that is in a database.
 func contents(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	names, err := rdb.Keys(t.Context(), "*").Result()
@@ -135,9 +135,7 @@ func contents(t *testing.T, rdb *redis.Client) string {
 	}
 	var all []string
 	for _, name := range names {
-		if name != "process_cleanup" {
-			all = append(all, name+" "+rdb.Dump(t.Context(), name).Val())
-		}
+		all = append(all, name+" "+rdb.Dump(t.Context(), name).Val())
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/color"
+
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // indent is before each row, where the cursor is.
@@ -56,6 +58,7 @@ func (s *Screen) title() []Line {
 	}
 	l.Add(Dim, "  "+time.Now().UTC().Format("15:04:05Z")+"  "+s.o.Place)
 	var network net.Error
+	refusal, refused := redisconn.Refused(s.fault)
 	since := func(t time.Time, what string) {
 		trouble.Addf(Red, "%s since %s (%s): ", what, t.UTC().Format("15:04:05Z"), time.Since(t).Round(time.Second))
 	}
@@ -63,6 +66,9 @@ func (s *Screen) title() []Line {
 	case errors.As(s.fault, &network) || errors.Is(s.fault, io.EOF) || errors.Is(s.fault, context.DeadlineExceeded):
 		since(s.away, "redis is away")
 		trouble.Add(Red, s.fault.Error())
+	case refused:
+		since(s.away, "redis refuses this")
+		trouble.Add(Red, refusal.Text+": "+s.fault.Error())
 	case s.fault != nil:
 		since(s.away, "a fault")
 		trouble.Add(Red, s.fault.Error())

@@ -75,7 +75,7 @@ func (r *Redis) processes(ctx context.Context, only string) ([]fleet.Process, er
 	asked := slices.DeleteFunc(slices.Clone(all), func(p fleet.Process) bool {
 		return p.Phase == fleet.Silent || only != "" && p.Identity != only // the silent would be waited for
 	})
-	if err := r.Refresh(ctx, asked); err != nil || len(fleet.Ours(asked)) == 0 {
+	if fresh, err := r.Refresh(ctx, asked); err != nil || !fresh || len(fleet.Ours(asked)) == 0 {
 		return all, err
 	}
 	return r.Processes(ctx)

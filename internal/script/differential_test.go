@@ -148,12 +148,7 @@ var scriptTries = map[string]difftest.Try{
 	"internal/moving/abandoned": func(*rapid.T) ([]string, []any) {
 		return []string{clockSet, clockMoving}, nil
 	},
-	"inspect/page": func(t *rapid.T) ([]string, []any) {
-		return []string{setA}, []any{
-			rapid.SampledFrom([]string{"up", "down"}).Draw(t, "way"), scores.Draw(t, "score"),
-			rapid.OneOf(rapid.Just(""), rapid.Map(members, func(m string) string { return "=" + m })).Draw(t, "member"), rapid.IntRange(1, 4).Draw(t, "n"),
-		}
-	},
+	"inspect/clear": func(*rapid.T) ([]string, []any) { return []string{listA, names}, []any{"a"} },
 }
 
 // fill draws what the keys hold.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Left is what a process of go-workers or go-workers2 has, or had, in progress of one queue.
@@ -69,6 +70,9 @@ func Adopt(ctx context.Context, rdb redis.UniversalClient, a Adoption) ([]Left, 
 		return nil, fmt.Errorf("adopt: %w", err)
 	}
 	now, err := rdb.Time(ctx).Result()
+	if _, refused := redisconn.Refused(err); refused && a.DryRun {
+		now, err = time.Now(), nil // who may only look
+	}
 	if err != nil {
 		return nil, fmt.Errorf("adopt: %w", err)
 	}

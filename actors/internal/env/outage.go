@@ -23,6 +23,7 @@ type Outage struct {
 	mu    sync.Mutex
 	since time.Time
 	back  time.Time         // of the first success after the last failure
+	why   error             // of the last failure
 	down  map[string]bool   // parts that wait for Redis
 	fault map[string]string // part -> the error last logged
 	ended bool              // the connections are being closed: errors mean nothing
@@ -62,7 +63,7 @@ func (o *Outage) Failed(part string, err error) {
 		return
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
 	}
-	o.back = time.Time{}
+	o.back, o.why = time.Time{}, err
 	now := time.Now()
 	if len(o.down) == 0 {
 		o.since = now
@@ -145,6 +146,13 @@ func (o *Outage) Since() time.Time {
 		return time.Time{}
 	}
 	return o.since
+}
+
+// Refusal is why Redis does not serve, if that is by its own word; else it is false: nobody answers.
+func (o *Outage) Refusal() (redisconn.Refusal, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return redisconn.Refused(o.why)
 }
 
 // Total is how long Redis was away in all: each time from the first failure to the first

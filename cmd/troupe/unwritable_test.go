@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// reading are the lines of the commands that change nothing; what those that change something show
+// before they do is there by --dry-run.
+func reading(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{"top": "top"}
+	for _, page := range []string{":processes", ":tree", ":queues", ":queue default", ":running", ":retry", ":scheduled", ":dead", ":events", ":explain r1"} {
+		all["top "+page] = "top " + page
+	}
+	for _, of := range []string{"scheduled", "dead", "running", "queue:default"} {
+		all["jobs list "+of] = "jobs list " + of
+	}
+	for path, cmd := range leaves(rootCommand()) {
+		line, ok := lines[path]
+		switch {
+		case !ok: // it stands apart
+		case cmd.Flags().Lookup("dry-run") != nil:
+			all[path] = line + " --dry-run"
+		case !changing[path]:
+			all[path] = line
+		}
+	}
+	return all
+}
+
+// changing are the commands without --dry-run that change something.
+var changing = map[string]bool{
+	"queues pause": true, "queues unpause": true, "queues clear": true, "jobs cancel": true, "quiet": true, "stop": true, "dump": true, "configure": true,
+}
+
+// Every command that only reads does so in a Redis that cannot be written, and says the same as in one
+// that can.
+func TestReadingNeedsNoWriting(t *testing.T) {
+	t.Parallel()
+	all := reading(t)
+	for _, state := range redistest.Unwritables(t, func(rdb *redis.Client) { fill(t, rdb) }) {
+		t.Run(state.Name, func(t *testing.T) {
+			for _, path := range slices.Sorted(maps.Keys(all)) {
+				words := append(wordsOf(all[path], export(t)), "--redis", state.URL)
+				got := call(t.Context(), words...)
+				want := 0
+				if path == "doctor" {
+					want = 3
+				}
+				if got.code != want || strings.Contains(got.err, "EXECABORT") || strings.Contains(got.err, "refuses this") || got.out == "" {
+					t.Errorf("%q: %s", words, got)
+				}
+			}
+		})
+	}
+}
+
+// What changes something is refused there: it is not told that Redis is away, and a deletion works as
+// far as Redis lets it.
+func TestARefusalIsNoAbsence(t *testing.T) {
+	t.Parallel()
+	deletes := []string{"queues clear", "queues unpause", "jobs delete"} // which give memory back
+	for _, state := range redistest.Unwritables(t, func(rdb *redis.Client) { fill(t, rdb) }) {
+		t.Run(state.Name, func(t *testing.T) {
+			for path := range leaves(rootCommand()) {
+				line, ok := lines[path]
+				if _, reads := reading(t)[path]; !ok || reads && !slices.Contains([]string{"jobs retry", "jobs kill", "jobs delete", "jobs reschedule", "jobs import"}, path) {
+					continue
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				got := call(ctx, append(wordsOf(line, export(t)), "--redis", state.URL, "--yes")...)
+				if !hasFlag(path, "yes") {
+					got = call(ctx, append(wordsOf(line, export(t)), "--redis", state.URL)...)
+				}
+				cancel()
+				if state.Code == "OOM" && slices.Contains(deletes, path) {
+					if got.code != 0 {
+						t.Errorf("%s, which only deletes: %s", line, got)
+					}
+					continue
+				}
+				if got.code != 4 || !strings.Contains(got.err, state.Code) || strings.Contains(got.err, "away") || strings.Contains(got.err, "not answer") {
+					t.Errorf("%s: %s, expected a refusal with %s", line, got, state.Code)
+				}
+			}
+			if n := state.Admin.LLen(t.Context(), "queue:default").Val(); (n == 0) != (state.Code == "OOM") {
+				t.Errorf("%d jobs wait in the queue", n)
+			}
+		})
+	}
+}
+
+func hasFlag(path, name string) bool {
+	var cmd *cobra.Command = leaves(rootCommand())[path]
+	return cmd != nil && cmd.Flags().Lookup(name) != nil
+}
