@@ -42,7 +42,7 @@ func (p *Payload) SetTime(key string, t time.Time, form Timestamps) {
 //
 // It fails with an *EncodeError, and leaves the payload alone, on NaN, infinities
 // and numbers beyond the largest double (1e999, with its position in the text),
-// invalid UTF-8, map keys that are not strings, channels, functions and complex
+// invalid UTF-8, half of a surrogate pair in a text that is given ("\ud83d"), map keys that are not strings, channels, functions and complex
 // numbers, and on values nested too deep, endless ones among them: Ruby's parser
 // refuses level 101, the job object itself counted.
 func (p *Payload) SetJSON(key string, value any) error {

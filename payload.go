@@ -144,8 +144,18 @@ func (p *Payload) Time(key string) (time.Time, bool) {
 // Keys yields each key once, in the order of the object.
 func (p *Payload) Keys() iter.Seq[string] { return p.object.Keys() }
 
-// ValidUTF8 tells whether all bytes are UTF-8. Ruby runs a job that is not,
-// but loses it when it has to write it back.
+// Rewritable is nil if Ruby can read the payload and write it back. It loses a job that it
+// cannot write: one with bytes that are not UTF-8, with half of a surrogate pair ("\ud83d"), or
+// with a number beyond the largest double (1e999). Then the error is a *PayloadError, with the
+// offset in Bytes.
+func (p *Payload) Rewritable() error {
+	if at, fault := p.object.Fault(); fault != "" {
+		return &PayloadError{Reason: fault, Offset: at}
+	}
+	return nil
+}
+
+// ValidUTF8 tells whether all bytes are UTF-8. See also Rewritable, which asks for more.
 func (p *Payload) ValidUTF8() bool { return p.object.ValidUTF8() }
 
 // MarshalJSON returns Bytes, so that a payload can be a value in another one.

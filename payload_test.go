@@ -315,6 +315,21 @@ func TestValidUTF8(t *testing.T) {
 	}
 }
 
+func TestRewritable(t *testing.T) {
+	p := mustParse(t, `{"a":"\ud83d","b":1}`)
+	for _, edit := range []func(){func() {}, func() { p.SetInt("b", 2) }} {
+		edit()
+		e, ok := errors.AsType[*PayloadError](p.Rewritable())
+		if !ok || *e != (PayloadError{Reason: "half of a surrogate pair", Offset: 6}) {
+			t.Errorf("%s: %v", p.Bytes(), e)
+		}
+	}
+	p.SetString("a", "é")
+	if err := p.Rewritable(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPayloadInsideJSON(t *testing.T) {
 	inner := mustParse(t, rubyPayloads[0])
 	var outer Payload

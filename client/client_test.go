@@ -254,6 +254,7 @@ func TestBadPushesSendNothing(t *testing.T) {
 		{"raw at negative", raw(`{"class":"X","args":[],"at":-5}`), "at: got -5"},
 		{"raw at huge", raw(`{"class":"X","args":[],"at":1e999}`), `payload: set "at": encode JSON: number 1e999 at byte 0 is too large`},
 		{"number beyond doubles", raw(`{"class":"X","args":[1, -1e999]}`), `payload: set "args": encode JSON: number -1e999 at byte 4 is too large`},
+		{"half of a surrogate pair", raw(`{"class":"X","args":["a", "b\ud83d"]}`), `payload: set "args": encode JSON: half of a surrogate pair, \ud83d at byte 8`},
 		{"raw queue null", raw(`{"class":"X","args":[],"queue":null}`), "queue: got null"},
 		{"raw queue object", raw(`{"class":"X","args":[],"queue":{}}`), "queue: got an object"},
 		{"raw tags", raw(`{"class":"X","args":[],"tags":1}`), "tags: got a number"},

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -44,8 +43,8 @@ func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 // is what pushes jobs for later; this is for jobs that come from elsewhere.
 func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) error {
 	score, err := scoreOf(at)
-	if err == nil && !p.ValidUTF8() {
-		err = errors.New("got a payload that is not UTF-8, want UTF-8")
+	if err == nil {
+		err = p.Rewritable()
 	}
 	if err == nil {
 		err = s.i.rdb.Do(ctx, "zadd", s.Name, score, p.Bytes()).Err()

@@ -26,8 +26,8 @@
 //	exhausted            the class's Exhausted is asked, then dead, death handlers run
 //
 // What Sidekiq would lose is kept: an odd "retry_count" counts as the number it
-// resembles, or as a first retry; a job whose bytes are not UTF-8 cannot be
-// written back and dies with its bytes unchanged.
+// resembles, or as a first retry; a job that Ruby could not
+// write back (see troupe.Payload.Rewritable) dies with its bytes unchanged.
 //
 // A job interrupted by the shutdown has not failed: it is not to be passed here.
 package retry

@@ -199,3 +199,24 @@ func TestExhaustedOfTheClass(t *testing.T) {
 		}
 	}
 }
+
+// A job that Ruby could not write back dies at its first failure, with its bytes, and so does one
+// that it could not write back into its set when it was put off or recovered.
+func TestWhatRubyCannotWriteDiesWithItsBytes(t *testing.T) {
+	for _, arg := range []string{`"a\ud83d"`, `"\udc00"`, `{"\ud83d":1}`, `1e999`, `[-1.5e400]`, "\"\xff\""} {
+		raw := `{"retry":5,"class":"A","args":[` + arg + `],"jid":"j","queue":"q"}`
+		if d := decide(t, raw, func(*Failure) {}); d.Action != Dead || string(d.Payload) != raw || d.Reason != "not writable" {
+			t.Errorf("%s: %s because of %s with %s", raw, d.Action, d.Reason, d.Payload)
+		}
+		if d := decide(t, raw, func(f *Failure) { f.Err, f.FetchedFrom = troupe.Park(time.Minute, nil), "other" }); d.Action != Park || d.Payload != nil {
+			t.Errorf("%s parked with %s", raw, d.Payload)
+		}
+		p, err := troupe.ParsePayload([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Policy{}).Stamp(time.Now(), Recovered{Raw: []byte(raw), Payload: p, Queue: "q"}, "q"); got != nil {
+			t.Errorf("%s recovered as %s", raw, got)
+		}
+	}
+}

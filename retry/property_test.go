@@ -88,8 +88,17 @@ func TestEveryOtherFieldIsByteEqual(t *testing.T) {
 			}
 			return
 		}
+		if d.RetryCount == notCounted {
+			if d.Action != Dead || string(d.Payload) != raw || before.Rewritable() == nil {
+				t.Fatalf("%+v of %s", d, raw)
+			}
+			return
+		}
 		after, err := troupe.ParsePayload(d.Payload)
 		if err != nil {
+			t.Fatalf("%v: %s", err, d.Payload)
+		}
+		if err := after.Rewritable(); err != nil {
 			t.Fatalf("%v: %s", err, d.Payload)
 		}
 		if d.Score <= 0 || d.Score > 2.1e11 || math.IsNaN(d.Score) {

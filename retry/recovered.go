@@ -35,7 +35,7 @@ func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	m.SetTime(at, now, pol.Timestamps)
 	_ = m.SetJSON("recoveries", in.Evidence) // the message has the last of them
 	d := Decision{Action: Dead, Reason: becauseKilled, RetryCount: notCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
-	if m.ValidUTF8() {
+	if m.Rewritable() == nil {
 		d.Payload = m.Bytes()
 	}
 	pol.toDead(&d, now)
@@ -49,7 +49,7 @@ func (pol Policy) Stamp(now time.Time, in Recovered, queue string) []byte {
 		return nil
 	}
 	m := pol.stamp(now, in, queue)
-	if !m.ValidUTF8() {
+	if m.Rewritable() != nil {
 		return nil
 	}
 	return m.Bytes()

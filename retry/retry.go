@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"time"
-	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/notajob"
@@ -70,7 +69,7 @@ const (
 	becauseKilled    = "killed"            // by the handler or by RetryIn
 	becauseDiscarded = "discarded"         // by the handler or by RetryIn
 	becauseNoRetry   = "retry disabled"    // the payload or the class says so
-	becauseNotUTF8   = "not UTF-8"         // cannot be written back
+	becauseUnwritten = "not writable"      // cannot be written back, see troupe.Payload.Rewritable
 	becauseNotAJob   = "not a job"         // no JSON, or no object
 	becauseParked    = "parked"            // by the handler
 )
@@ -195,7 +194,7 @@ func (f *failure) decide(random uint64) Decision {
 	}
 	text, ok := f.text() // before the callback has its hands on it
 	if !ok {
-		return f.die(becauseNotUTF8)
+		return f.die(becauseUnwritten)
 	}
 	wait, spread := f.wait(random)
 	if asked.Delay > 0 {
@@ -241,7 +240,10 @@ func (f *failure) wait(random uint64) (wait, spread float64) {
 // written back, since a peer would lose it.
 func (f *failure) text() ([]byte, bool) {
 	text := f.m.Bytes()
-	return text, !f.mute && utf8.Valid(text)
+	if f.Rules != nil && f.Rules.Destroyed != nil {
+		return text, !f.mute && !f.Rules.Destroyed(text)
+	}
+	return text, !f.mute && f.m.Rewritable() == nil
 }
 
 // toMillis rounds a score up to a whole millisecond: no retry is wanted any more exactly,
@@ -323,7 +325,7 @@ func (f *failure) park(d time.Duration) Decision {
 		return dec
 	}
 	f.m.SetString("queue", f.FetchedFrom)
-	if f.m.ValidUTF8() { // else it cannot be written back
+	if f.m.Rewritable() == nil {
 		dec.Payload = f.m.Bytes()
 	}
 	return dec

@@ -238,7 +238,7 @@ func TestRetryFor(t *testing.T) {
 		`{"retry":1,"retry_for":"soon","retry_count":5,` + ago10 + `}`:                                     Dead,
 		`{"retry":9,"retry_for":null,"retry_count":5,` + ago10 + `}`:                                       Retry,
 		`{"retry":9,"retry_for":false,"retry_count":8,` + ago10 + `}`:                                      Dead,
-		`{"retry":1,"retry_for":1e999,"retry_count":5,` + ago10 + `}`:                                      Retry,
+		`{"retry":1,"retry_for":1e99,"retry_count":5,` + ago10 + `}`:                                       Retry,
 		`{"retry":1,"retry_for":123456789012345678901234567890,"retry_count":1099511627776,` + ago10 + `}`: Retry,
 	} {
 		if d := decide(t, payload, nil); d.Action != want {
@@ -301,7 +301,7 @@ func TestAJobThatIsNotUTF8DiesAsItIs(t *testing.T) {
 		"{ \"class\" : \"A\\u0041\xe2\x82\" }",
 	} {
 		d := decide(t, payload, nil)
-		if d.Action != Dead || d.Reason != becauseNotUTF8 || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != notCounted {
+		if d.Action != Dead || d.Reason != becauseUnwritten || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != notCounted {
 			t.Errorf("%q: %+v", payload, d)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/troupehq/troupe"
 )
 
-// Rules are how a system other than Sidekiq retries its jobs. All fields but Dead are required.
+// Rules are how a system other than Sidekiq retries its jobs. Dead and Destroyed may be nil.
 type Rules struct {
 	// Retries tells of a job that has failed whether it has retries left, or is not to be
 	// retried at all: then it is dropped. The job is as it was fetched.
@@ -20,6 +20,9 @@ type Rules struct {
 	// Dead makes what stands in the dead set for a job, fetched from queue, whose bytes are raw: of
 	// bytes that are no job, too. nil: the job as it was recorded.
 	Dead func(raw []byte, queue string, err error, now time.Time) []byte
+	// Destroyed tells of the text of a job whether a process of the system would destroy it: it is
+	// dead at its first failure. nil: what Ruby cannot write, see troupe.Payload.Rewritable.
+	Destroyed func(text []byte) bool
 }
 
 // Failed is a failure as Rules see it.

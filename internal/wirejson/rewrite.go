@@ -42,7 +42,7 @@ type member struct{ key, keyEnd, value, end int }
 func (r *rewriter) value(i int) (int, *Fault) {
 	switch r.src[i] {
 	case '"':
-		return r.text(i), nil
+		return r.text(i)
 	case '{':
 		return r.object(i)
 	case '[':
@@ -63,14 +63,17 @@ func (r *rewriter) value(i int) (int, *Fault) {
 	return end, nil
 }
 
-func (r *rewriter) text(i int) int {
+func (r *rewriter) text(i int) (int, *Fault) {
 	if end := PlainString(r.src, i); end > 0 {
 		r.out = append(r.out, r.src[i:end]...)
-		return end
+		return end, nil
 	}
 	end, _ := scanString(r.src, i)
+	if at := unpaired(r.src[i:end]); at >= 0 {
+		return i, &Fault{Reason: fmt.Sprintf("half of a surrogate pair, %s at byte %d", r.src[i+at:i+at+6], i+at)}
+	}
 	r.out = appendString(r.out, Unquote(r.src[i:end]))
-	return end
+	return end, nil
 }
 
 func (r *rewriter) array(i int) (_ int, err *Fault) {
@@ -99,7 +102,9 @@ func (r *rewriter) object(i int) (_ int, err *Fault) {
 			continue
 		}
 		m := member{key: len(r.out)}
-		i = r.text(i)
+		if i, err = r.text(i); err != nil {
+			return i, err
+		}
 		m.keyEnd = len(r.out)
 		r.out = append(r.out, ':')
 		m.value = len(r.out)

@@ -50,6 +50,9 @@ func (s *system) row(raw []byte, queue string, err error, now time.Time) []byte 
 	}
 	if p, err := troupe.ParsePayload(raw); err == nil {
 		r.UUID, _ = p.String("uuid")
+		if fault := destroyed(raw); fault != nil && s.Relay != "" {
+			r.Exception += " (not relayed: " + fault.Error() + ")"
+		}
 	}
 	return append(r.head(), raw...)
 }
@@ -102,6 +105,9 @@ func (c *Client) Retry(ctx context.Context, id string) error {
 	}
 	if _, ok := attempts(p); !ok {
 		return fmt.Errorf("laravel: retry of %s: %w", id, errNotAJob)
+	}
+	if err := destroyed(f.Payload); err != nil {
+		return fmt.Errorf("laravel: retry of %s: %w", id, err)
 	}
 	p.SetInt("attempts", 0)
 	p.Delete(exceptions)

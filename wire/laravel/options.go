@@ -88,7 +88,10 @@ func New(o Options) (*wire.Wire, error) {
 	}
 	return &wire.Wire{
 		Name: "laravel", Parse: s.parse, Alias: displayName, Check: s.check, Timeout: timeout, Fetch: s.newFetcher,
-		Rules: &retry.Rules{Retries: s.retries, Record: record, Wait: s.wait, Dead: s.row},
+		Rules: &retry.Rules{
+			Retries: s.retries, Record: record, Wait: s.wait, Dead: s.row,
+			Destroyed: func(text []byte) bool { return destroyed(text) != nil },
+		},
 	}, nil
 }
 

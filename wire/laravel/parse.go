@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/wirejson"
 )
 
 var errNotAJob = errors.New(`not a job of Laravel, expected a JSON object with a number in the field "attempts"`)
@@ -116,6 +117,14 @@ func Command(p *troupe.Payload) (*Object, error) {
 		return nil, errors.New("laravel: the job is no PHP object: it was pushed by name")
 	}
 	return ParseObject(text)
+}
+
+// destroyed is why workers of Laravel would destroy a job with this text in it, nil if they would not.
+func destroyed(text []byte) error {
+	if at, fault := wirejson.PHPFault(text); fault != "" {
+		return fmt.Errorf("workers of Laravel would destroy it: %s at byte %d", fault, at)
+	}
+	return nil
 }
 
 // attempts are the pops so far.

@@ -87,6 +87,9 @@ func (j Job) encode(now time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("MaxTries is %d, MaxExceptions %d and Timeout %s, expected 0 or more", j.MaxTries, j.MaxExceptions, j.Timeout)
 	}
 	data, err := encodeJSON(j.Data)
+	if err == nil {
+		err = destroyed(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the field Data: %w", err)
 	}
@@ -157,6 +160,9 @@ func (c *Client) PushRaw(ctx context.Context, jobs ...Raw) error {
 		}
 		if name, _ := p.String("job"); name == "" {
 			return fmt.Errorf(`laravel: push: job %d: the field "job" is no name, expected that of a job`, i)
+		}
+		if err := destroyed(j.Payload); err != nil {
+			return fmt.Errorf("laravel: push: job %d: %w", i, err)
 		}
 	}
 	now := time.Now()

@@ -139,7 +139,7 @@ func (s *system) relayed(row []byte) []byte {
 		return nil
 	}
 	p, err := troupe.ParsePayload(f.Payload)
-	if err != nil || !p.ValidUTF8() {
+	if err != nil || destroyed(f.Payload) != nil {
 		return nil
 	}
 	made, ok := attempts(p)

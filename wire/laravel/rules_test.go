@@ -2,6 +2,7 @@ package laravel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,6 +158,9 @@ func TestRelayed(t *testing.T) {
 		`junk`:                              "",
 		`{"job":"x"}`:                       "",
 		"{\"job\":\"\xff\",\"attempts\":0}": "",
+		`{"job":"x","data":"\ud83d","attempts":0}`:                          "",
+		`{"job":"x","data":1e999,"attempts":0}`:                             "",
+		`{"job":"x","data":1` + strings.Repeat("0", 400) + `,"attempts":0}`: "",
 	} {
 		if got := s.relayed(s.row([]byte(raw), "q", nil, now)); string(got) != want {
 			t.Errorf("%s\nis relayed as %s, expected %s", raw, got, want)
@@ -164,6 +168,10 @@ func TestRelayed(t *testing.T) {
 	}
 	if got := string(s.relayed(s.row([]byte(`{"job":"x","attempts":1}`), "q", nil, now))); !strings.Contains(got, `"uuid":"`) {
 		t.Errorf("a job without a uuid is relayed as %s", got)
+	}
+	f, err := parseRow(s.row([]byte(`{"job":"x","data":"\ud83d","attempts":0}`), "q", errors.New("boom"), now))
+	if want := "boom (not relayed: workers of Laravel would destroy it: half of a surrogate pair at byte 19)"; err != nil || f.Exception != want {
+		t.Errorf("%v %v, want %s", f, err, want)
 	}
 	s.Relay = ""
 	if got := s.relayed(s.row([]byte(`{"uuid":"u","attempts":0}`), "q", nil, now)); got != nil {
@@ -230,14 +238,22 @@ func TestPush(t *testing.T) {
 		{Job{Name: "x"}, "Queue"}, {Job{Queue: "q"}, "Name"}, {Job{Queue: "q", Name: "x", MaxTries: -1}, "MaxTries"},
 		{Job{Queue: "q", Name: "x", Data: func() {}}, "Data"}, {Job{Queue: "q", Name: "x", Backoff: []time.Duration{-1}}, "Backoff[0]"},
 		{Job{Queue: "q:notify", Name: "x"}, "q:notify"},
+		{Job{Queue: "q", Name: "x", Data: json.RawMessage(`["a\ud83d"]`)}, "Data: workers of Laravel would destroy it: half of a surrogate pair at byte 3"},
+		{Job{Queue: "q", Name: "x", Data: json.RawMessage(`[1,1e999]`)}, "Data: workers of Laravel would destroy it: number beyond the largest double, 1.7976931348623157e+308 at byte 3"},
 	} {
 		if _, err := c.Push(ctx, Job{Queue: "other", Name: "x"}, bad.j); err == nil || !strings.Contains(err.Error(), bad.want) || !strings.Contains(err.Error(), "job 1") {
 			t.Errorf("%+v: error %v, expected one with %s", bad.j, err, bad.want)
 		}
 	}
-	for _, raw := range []string{`junk`, `{"job":"x"}`, `{"attempts":0}`} {
-		if err := c.PushRaw(ctx, Raw{Queue: "other", Payload: []byte(raw)}); err == nil {
-			t.Errorf("%s was pushed", raw)
+	for raw, want := range map[string]string{
+		`junk`: "byte 0", `{"job":"x"}`: "attempts", `{"attempts":0}`: `"job"`,
+		`{"job":"x","attempts":0,"data":"\udc00"}`:                          "byte 32",
+		`{"job":"x","attempts":0,"data":-1e999}`:                            "byte 31",
+		`{"job":"x","attempts":0,"data":1` + strings.Repeat("0", 400) + `}`: "byte 31",
+		"{\"job\":\"x\",\"attempts\":0,\"data\":\"\xff\"}":                  "byte 32",
+	} {
+		if err := c.PushRaw(ctx, Raw{Queue: "other", Payload: []byte(raw)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: error %v, expected one with %s", raw, err, want)
 		}
 	}
 	if n := rdb.Exists(ctx, "p_queues:other").Val(); n != 0 {
