@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/heap"
 	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/reap"
 )
 
 // Exit codes of Main.
@@ -52,7 +53,8 @@ func Run(ctx context.Context, cfg Config) error {
 // reports READY, STOPPING, a status line and, as long as Health says that all is Live, the watchdog.
 //
 // The process goes on when nobody reads its stdout or stderr any more: writes to them fail then. And
-// Main guards each Config.Logger, see GuardLog.
+// Main guards each Config.Logger, see GuardLog. As process 1 of a container, or as a subreaper, it reaps orphans (Linux),
+// and takes no exit status of what the program has started with packages os and os/exec.
 //
 // Windows has neither SIGTSTP nor SIGTTIN. There Ctrl-C and Ctrl-Break are
 // SIGINT; SIGTERM comes when the console is closed, at logoff and at shutdown,
@@ -69,6 +71,11 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 		var flush func()
 		shards[i].Config.Logger, flush = GuardLog(shards[i].Config.Logger)
 		defer flush()
+	}
+	reaping, endReaping := context.WithCancel(context.WithoutCancel(ctx))
+	defer endReaping()
+	if err := reap.Start(reaping); err != nil && len(shards) > 0 {
+		shards[0].Config.Logger.Warn().Err(err).Msg("what the programs of jobs leave behind stays as zombies: it cannot be told from other processes")
 	}
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(driverLog{zerolog.Nop()})
-	testscript.Main(m, map[string]func(){"troupe": main, "get": get, "program": program})
+	testscript.Main(m, map[string]func(){"troupe": main, "get": get, "program": program, "subreaper": subreaper})
 }
 
 // Each script of testdata/script has a clean database of a real Redis, in

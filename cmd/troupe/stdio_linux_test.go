@@ -61,6 +61,7 @@ func program() {
 type daemon struct {
 	t    *testing.T
 	cmd  *exec.Cmd
+	pid  int      // of the daemon itself
 	log  *os.File // where it is read
 	ops  string
 	url  string // of Redis
@@ -69,7 +70,7 @@ type daemon struct {
 	end  chan error
 }
 
-// start starts a daemon. Before is what its shell does first.
+// start starts a daemon. Before is what its shell does first, and by which program it runs it.
 func start(t *testing.T, before, name string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,15 +85,15 @@ func start(t *testing.T, before, name string) *daemon {
 	for path, text := range map[string]string{
 		tells: fmt.Sprintf(`grep SigIgn /proc/self/status >%[1]s.new; ls -l /proc/$$/fd >>%[1]s.new; mv %[1]s.new %[1]s`, d.told),
 		filepath.Join(dir, "troupe.yml"): fmt.Sprintf("concurrency: 3\nhandlers:\n  NoOp: {builtin: noop}\n  Fail: {builtin: fail}\n  Sleep: {builtin: sleep}\n"+
-			"  Tell: {exec: [sh, %s]}\n", tells),
+			"  Tell: {exec: [sh, %s]}\n  Orphans: {exec: [sh, -c, '(sleep 0.1 &); (setsid sleep 0.3 &); cat >/dev/null']}\n", tells),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	command := map[string]string{
-		"run": "exec troupe run -t 1 --ops " + d.ops, "program": "exec program",
-		"web": "exec troupe web --listen " + d.ops,
+		"run": "troupe run -t 1 --ops " + d.ops, "program": "program",
+		"web": "troupe web --listen " + d.ops,
 	}[name]
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -109,6 +110,7 @@ func start(t *testing.T, before, name string) *daemon {
 		t.Fatal(err)
 	}
 	_ = w.Close()
+	d.pid = d.cmd.Process.Pid
 	go func() { d.end <- d.cmd.Wait() }()
 	t.Cleanup(func() { _, _ = d.cmd.Process.Kill(), r.Close() })
 	return d
@@ -140,9 +142,11 @@ func (d *daemon) push(class string, count int) {
 	}
 }
 
-func (d *daemon) processed(n int) {
+func (d *daemon) processed(class string, n int) {
 	d.t.Helper()
-	testkit.Await(d.t, fmt.Sprint(n, " jobs are done"), func() bool { return d.metric(`troupe_job_runs_total{class="NoOp",outcome="done"}`) == float64(n) })
+	testkit.Await(d.t, fmt.Sprint(n, " jobs are done"), func() bool {
+		return d.metric(fmt.Sprintf("troupe_job_runs_total{class=%q,outcome=\"done\"}", class)) == float64(n)
+	})
 }
 
 // ask asks the listener of the daemon; 0 is no answer.
@@ -175,7 +179,7 @@ func (d *daemon) metric(name string) float64 {
 // stops sends TERM and waits for the end.
 func (d *daemon) stops() {
 	d.t.Helper()
-	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = syscall.Kill(d.pid, syscall.SIGTERM)
 	select {
 	case err := <-d.end:
 		if err != nil {
@@ -193,7 +197,7 @@ func TestAProcessOutlivesTheReaderOfItsLog(t *testing.T) {
 		for name, up := range map[string]string{"run": "troupe is running", "program": "troupe is running", "web": "the dashboard of"} {
 			t.Run(name+" "+before, func(t *testing.T) {
 				t.Parallel()
-				d := start(t, "exec 7<troupe.yml; "+before, name)
+				d := start(t, "exec 7<troupe.yml; "+before+"exec ", name)
 				d.reads(up)
 				_ = d.log.Close()
 				switch name {
@@ -238,10 +242,10 @@ func TestALogThatNobodyReads(t *testing.T) {
 	for _, name := range []string{"run", "program"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := start(t, "", name)
+			d := start(t, "exec ", name)
 			d.reads("troupe is running")
 			d.push("NoOp", jobs)
-			d.processed(jobs)
+			d.processed("NoOp", jobs)
 			testkit.Await(t, "lines are dropped, and nobody reads", func() bool {
 				return d.metric("troupe_log_lines_dropped_total") > 0 && d.metric("troupe_log_blocked_seconds") > 0
 			})
@@ -253,7 +257,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 			drain := make(chan []byte, 1)
 			go func() { all, _ := io.ReadAll(d.log); drain <- all }()
 			d.push("NoOp", 1)
-			d.processed(jobs + 1)
+			d.processed("NoOp", jobs+1)
 			d.stops()
 			if all := string(<-drain); !strings.Contains(all, `"message":"stopped"`) {
 				t.Errorf("the end of the log is missing:\n%s", all[max(0, len(all)-2000):])
@@ -261,7 +265,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 		})
 		t.Run(name+" is stopped", func(t *testing.T) {
 			t.Parallel()
-			d := start(t, "", name)
+			d := start(t, "exec ", name)
 			d.reads("troupe is running")
 			d.push("Sleep", 3)
 			testkit.Await(t, "they run", func() bool { return d.metric(`troupe_processors{capsule="default",state="busy"}`) == 3 })
@@ -273,4 +277,55 @@ func TestALogThatNobodyReads(t *testing.T) {
 			}
 		})
 	}
+}
+
+// subreaper runs a program that gets the orphans among its descendants, as process 1 of a container does.
+func subreaper() {
+	path, err := exec.LookPath(os.Args[1])
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
+	if err == nil {
+		err = syscall.Exec(path, os.Args[1:], os.Environ())
+	}
+	panic(err)
+}
+
+// What the programs of jobs leave behind does not stay, and each job has the outcome of its program.
+func TestNoZombieStays(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{"subreaper": "exec subreaper ", "process 1": "exec unshare --fork --pid --mount-proc --kill-child "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "process 1" {
+				if err := exec.CommandContext(t.Context(), "unshare", "--fork", "--pid", "--mount-proc", "true").Run(); err != nil {
+					redistest.Missing(t, fmt.Errorf("unshare: %w", err))
+				}
+			}
+			d := start(t, before, "run")
+			d.reads("troupe is running")
+			if name == "process 1" {
+				d.pid = childrenOf(d.pid)[0]
+			}
+			go func() { _, _ = io.Copy(io.Discard, d.log) }()
+			d.push("Orphans", 40)
+			d.processed("Orphans", 40)
+			testkit.Await(t, "nothing is left of them", func() bool { return len(childrenOf(d.pid)) == 0 })
+			d.stops()
+		})
+	}
+}
+
+// childrenOf are the children of a process, the zombies among them.
+func childrenOf(parent int) (pids []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range names {
+		text, _ := os.ReadFile(name)
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
