@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/logbuf"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
@@ -191,15 +192,11 @@ func (d *Daemon) boot(ctx context.Context) error {
 	for _, s := range d.systems {
 		names = append(names, s.key)
 	}
-	warnings, err := redisconn.Check(ctx, d.env.Redis, names...)
+	warnings, err := d.checkRedis(ctx, names)
 	if err != nil {
 		return err
 	}
-	lacks, err := rights.Check(ctx, d.env.Redis, d.needs())
-	if err != nil {
-		return err
-	}
-	for _, w := range append(warnings, lacks...) {
+	for _, w := range warnings {
 		d.env.Log.Warn().Msg(w)
 	}
 	for _, f := range d.cfg.On.Startup {
@@ -213,6 +210,26 @@ func (d *Daemon) boot(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkRedis looks whether Redis and the rights of its user will do. One that still loads its
+// data, as after a restart, is waited for.
+func (d *Daemon) checkRedis(ctx context.Context, names []func(string) string) (warnings []string, err error) {
+	for try := 0; ; try++ {
+		var lacks []string
+		if warnings, err = redisconn.Check(ctx, d.env.Redis, names...); err == nil {
+			lacks, err = rights.Check(ctx, d.env.Redis, d.needs())
+		}
+		if !redisconn.Loading(err) {
+			return append(warnings, lacks...), err
+		}
+		if try == 0 {
+			joblog.Err(d.env.Log.Warn(), err).Msg("redis is loading its data; the start waits for it")
+		}
+		if !d.env.Pause(ctx, "start", try) {
+			return nil, err
+		}
+	}
 }
 
 // abort ends a daemon whose start failed.

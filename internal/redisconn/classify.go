@@ -61,6 +61,12 @@ func Classify(err error) Fault {
 	return Command
 }
 
+// Loading tells whether a server refused because it still loads its data.
+func Loading(err error) bool {
+	reply, ok := links.As[redis.Error](err)
+	return ok && strings.HasPrefix(strings.TrimPrefix(reply.Error(), "ERR "), "LOADING")
+}
+
 // NotSent tells whether a call with this error had no effect for certain: Redis
 // has refused it, or no connection was made. False says that nobody knows.
 func NotSent(err error) bool {

@@ -1,0 +1,38 @@
+package actors_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/testkit"
+)
+
+// A Redis that still loads its data, as after a restart of the whole machine, is waited for.
+func TestAStartWaitsWhileRedisLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, log := testkit.NewMemory(t), new(lines)
+		mem.SetError("LOADING Redis is loading the dataset in memory")
+		d, err := actors.New(actors.Config{Redis: mem.Client, Registry: new(troupe.Registry), Logger: zerolog.New(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := make(chan error, 1)
+		go func() { started <- d.Start(t.Context()) }()
+		time.Sleep(5 * time.Minute)
+		if len(started) > 0 || log.count("redis is loading its data") != 1 {
+			t.Fatalf("the start has ended, or was not told to wait once: %s", log.b.String())
+		}
+		mem.SetError("")
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
