@@ -26,10 +26,12 @@ func rescueKeepsOrder(r *rig) {
 // rescueMany: more units than one command or script may carry at once.
 func rescueMany(r *rig) {
 	want := r.push("a", 5200)
-	f := r.dying("default", fetch.Strict{"a"})
-	taken := 0
-	for taken < 5000 {
+	env := r.env("default", fetch.Strict{"a"})
+	env.Lease = 5 * time.Second // so many are not taken within a short one where the machine is loaded
+	f := r.start(env)
+	for taken := 0; taken < 5000; {
 		taken += len(r.take(f, 5000-taken))
+		r.must("renew", f.Renew(r.ctx))
 	}
 	r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == len(want) })
 	r.rescued("queue", r.queued("a"), want)
