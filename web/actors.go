@@ -80,8 +80,10 @@ func (r *request) watch(p *fleet.Process) (seenTree, error) {
 		if seen.records, err = flight.Last(ctx, r.options.Redis, flight.Most, p.Identity); err != nil {
 			return seen, err
 		}
+		seen.records = r.fleet.Mask.Records(seen.records)
 		if r.options.Trees != nil {
 			if seen.tree = r.options.Trees()[p.Identity]; seen.tree != nil {
+				seen.tree = r.fleet.Shown(seen.tree)
 				return seen, nil
 			}
 		}

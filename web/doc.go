@@ -14,7 +14,7 @@
 //     the navigation names gets its place there by its path, see navigation.
 //  2. The function, func(r *request) (*page, error), in a file of its own. It fills a struct with
 //     json tags, which is the JSON twin too, and returns &page{Template, Title, Data}. Texts of
-//     jobs go through request.args and request.job, which mask.
+//     jobs go through request.job and request.mask, which mask.
 //  3. templates/NAME.html with a block "main". $ is a *view, its Data the struct. A partial gets
 //     its data by {{template "jobs" ($.With .Jobs)}}; links are {{$.URL "queues" .Name}}.
 //  4. A line in the table of pages_test.go, which proves the roles, the twin and the links.

@@ -54,6 +54,7 @@ func (r *request) eventsOf(most int64) (eventsSeen, error) {
 		}
 		seen.processes = len(ids)
 		seen.records, err = flight.Last(ctx, r.options.Redis, most, ids...)
+		seen.records = r.fleet.Mask.Records(seen.records)
 		return seen, err
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/limiter"
+	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/proxies"
 	"github.com/troupehq/troupe/internal/users"
 )
@@ -65,6 +66,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h.routes = routes(o.ReadOnly, h.users != nil)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.fleet.Mask = mask.New(o.Args, o.MaskKeys, o.MaskArgs)
 	h.fleet.Inspector.DeadMax, h.fleet.Inspector.DeadTimeout = o.DeadMax, o.DeadTimeout
 	h.sampler = newSampler(h.ctx, h.fleet)
 	h.tasks = bulk.NewTasks(h.ctx, func(err error) string { return faultOf(err).Text })

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/explain"
+	"github.com/troupehq/troupe/internal/mask"
 )
 
 // jobPage is the data of the page of a job.
@@ -49,7 +51,7 @@ func (r *request) jobPage() (*page, error) {
 	if _, err := r.refreshed(); err != nil {
 		return nil, err
 	}
-	x, err := explain.Job(r.Context(), r.options.Redis, jid)
+	x, err := explain.Job(r.Context(), r.options.Redis, jid, r.mask())
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +67,10 @@ func (r *request) jobPage() (*page, error) {
 		p.Summary = r.job(rec)
 		p.Summary.Try = tries(rec.Payload)
 		p.Payload = json.RawMessage(r.bytesOf(rec))
-		p.fields(rec)
+		r.hides(r.fleet.Mask.Bytes(rec), rec.Raw)
+		p.fields(r.mask().Payload(rec))
 		out.Title = p.Summary.Class + " " + jid
-		if lines, err := rec.ErrorBacktrace(); err == nil {
+		if lines, err := r.mask().Backtrace(rec); err == nil {
 			p.Backtrace = lines[:min(len(lines), mostBacktrace)]
 		}
 	}
@@ -116,16 +119,16 @@ func (p *jobPage) running(r *request, jid string) error {
 }
 
 // fields are those of the payload that are not shown elsewhere.
-func (p *jobPage) fields(rec *inspect.JobRecord) {
-	for key := range rec.Payload.Keys() {
+func (p *jobPage) fields(payload *troupe.Payload) {
+	for key := range payload.Keys() {
 		switch key {
 		case "args", "error_backtrace", "class", "jid", "queue", "tags", "error_class", "error_message":
 			continue
 		}
-		raw, _ := rec.Payload.Get(key)
+		raw, _ := payload.Get(key)
 		f := field{Name: key, Text: string(raw)}
 		if strings.HasSuffix(key, "_at") || key == "at" {
-			f.At, _ = rec.Payload.Time(key)
+			f.At, _ = payload.Time(key)
 		}
 		p.Fields = append(p.Fields, f)
 	}
@@ -140,15 +143,8 @@ func (r *request) bytesOf(rec *inspect.JobRecord) string {
 		}
 		return rec.Raw
 	}
-	if rec.Err != nil {
-		return `"[masked]"`
-	}
-	p := rec.Payload.Clone()
-	if args := p.Args(); args != nil {
-		p.Set("args", r.args(args, classesOf(rec, rec.Summary().Class)...))
-	}
-	return string(p.Bytes())
+	return r.fleet.Mask.Bytes(rec)
 }
 
 // showsAll tells whether the user sees arguments as they are.
-func (r *request) showsAll() bool { return r.revealed() || r.options.Args == "show" }
+func (r *request) showsAll() bool { return r.revealed() || r.options.Args == mask.Show }

@@ -109,23 +109,20 @@ func (r *request) with(pairs ...string) string {
 // can tells whether the user may use an address that there is.
 func (r *request) can(method, path string) bool { return r.has(method, path, r.user.Role) }
 
-// args is the one way of arguments to people: masked, or for an admin who asks as they are. Without
-// the classes of a job there are no positions to mask, so if some are told none of it is shown.
-func (r *request) args(raw json.RawMessage, classes ...string) json.RawMessage {
-	if raw == nil {
+// mask is how the user sees jobs: masked, or for an admin who asks as they are.
+func (r *request) mask() *mask.Masker {
+	if r.revealed() {
 		return nil
 	}
-	how := r.options.Args
-	if how == mask.Mask && len(classes) == 0 && len(r.options.MaskArgs) > 0 {
-		how = mask.Hide
+	return r.fleet.Mask
+}
+
+// hides notes that something is masked, or were but for the wish to see it.
+func (r *request) hides(shown, raw string) {
+	var a, b bytes.Buffer
+	if shown != raw && (json.Compact(&a, []byte(shown)) != nil || json.Compact(&b, []byte(raw)) != nil || !bytes.Equal(a.Bytes(), b.Bytes())) {
+		r.masked = true
 	}
-	shown := mask.Rules{Keys: r.options.MaskKeys, Args: r.options.MaskArgs}.Mask(raw, how, classes...)
-	var plain bytes.Buffer
-	r.masked = r.masked || json.Compact(&plain, raw) != nil || !bytes.Equal(shown, plain.Bytes()) && !bytes.Equal(shown, raw)
-	if r.revealed() {
-		return raw
-	}
-	return shown
 }
 
 // revealed tells whether the arguments of this page are shown as they are.
@@ -133,25 +130,20 @@ func (r *request) revealed() bool { return r.user.Role >= Admin && r.query("reve
 
 // job is what a list shows of a job.
 func (r *request) job(rec *inspect.JobRecord) job {
-	s := rec.Summary()
+	raw, s := rec.Summary(), r.fleet.Mask.Summary(rec)
+	r.hides(string(s.Args), string(raw.Args))
+	r.hides(s.ErrorMessage, raw.ErrorMessage)
+	r.hides(strings.Join(s.Tags, ","), strings.Join(raw.Tags, ","))
+	if r.revealed() {
+		s = raw
+	}
 	j := job{
-		JID: rec.JID, Class: s.Class, Queue: rec.Queue, Args: r.args(s.Args, classesOf(rec, s.Class)...), Tags: s.Tags, ErrorClass: s.ErrorClass, ErrorMessage: s.ErrorMessage,
+		JID: rec.JID, Class: s.Class, Queue: rec.Queue, Args: s.Args, Tags: s.Tags, ErrorClass: s.ErrorClass, ErrorMessage: s.ErrorMessage,
 	}
 	if rec.Err != nil {
-		r.masked = r.masked || r.options.Args != mask.Show
-		if j.Fault = rec.Err.Error(); !r.showsAll() { // nobody knows what is secret in it
-			j.Args = json.RawMessage("[" + mask.Masked + "]")
-		}
+		j.Fault = rec.Err.Error()
 	}
 	return j
-}
-
-// classesOf are all that a job may be called.
-func classesOf(rec *inspect.JobRecord, shown string) []string {
-	if rec.Payload == nil {
-		return []string{shown}
-	}
-	return []string{shown, rec.Payload.Class(), rec.Payload.HandlerClass(), rec.Payload.DisplayClass()}
 }
 
 // job is one of a list, see the partial "jobs".

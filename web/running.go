@@ -110,7 +110,8 @@ func (r *request) runningJobs(s *snapshot) (*page, error) {
 			j.Long = j.P95 != nil && s.At.Sub(w.RunAt).Seconds() > *j.P95
 		}
 		if text := cursors[i].Val(); text != "" && text != "null" && json.Valid([]byte(text)) {
-			j.Cursor = r.args(json.RawMessage(text))
+			r.hides(string(r.fleet.Mask.Args(json.RawMessage(text))), text)
+			j.Cursor = r.mask().Args(json.RawMessage(text))
 		}
 		p.Jobs = append(p.Jobs, j)
 	}

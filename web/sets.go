@@ -80,13 +80,21 @@ func (r *request) setOf(k setKind) *inspect.JobSet { return bulk.SetOf(r.fleet.I
 // searchesArgs tells whether the user may look for texts in arguments: who sees masks may not.
 func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
 
+// searched is what hides texts of jobs from a search of the user.
+func (r *request) searched() *mask.Masker {
+	if r.searchesArgs() {
+		return nil
+	}
+	return r.fleet.Mask
+}
+
 // filterNames are the parameters of a filter.
 var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to", "failed_from", "failed_to"}
 
 // filter reads the filter of an address for a set. A time span reaches back from now, but that of
 // from and to ahead in a list of what is due.
 func (r *request) filter(get func(string) string, k setKind) (f jobfilter.Filter, err error) {
-	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
+	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Mask: r.searched(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
 	for name, to := range timesOf(&f) {
 		if text := get(name); text != "" {
 			parse := jobfilter.ParseTime

@@ -129,6 +129,7 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	if out, ok := s.Out.(*os.File); ok {
 		s.Terminal = term.IsTerminal(int(out.Fd()))
 	}
+	s.Mask = mask.New(f.Args, nil, nil)
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
 	if settings != nil {
 		s.Inspector.DeadMax, s.Inspector.DeadTimeout = settings.DeadSet()

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/mask"
 )
 
 // Explanation is what is known of a job.
@@ -56,9 +57,10 @@ type search struct {
 	unread    []string        // where not all was looked at
 }
 
-// Job explains a job. One that is nowhere has no Place.
-func Job(ctx context.Context, rdb redis.UniversalClient, jid string) (*Explanation, error) {
+// Job explains a job, in words that m masks; nil masks nothing. One that is nowhere has no Place.
+func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker) (*Explanation, error) {
 	f := fleet.New(rdb)
+	f.Mask = m
 	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, x: Explanation{JID: jid, Timeline: []Step{}}}
 	var err error
 	if s.processes, err = f.Processes(ctx); err == nil {
@@ -101,13 +103,13 @@ func (s *search) spoilt(place string, err error) bool {
 }
 
 func (s *search) because(code, format string, args ...any) {
-	s.x.Why = append(s.x.Why, Reason{code, fmt.Sprintf(format, args...)})
+	s.x.Why = append(s.x.Why, Reason{code, s.fleet.Mask.Text(fmt.Sprintf(format, args...))})
 }
 
 // flights reads what the flight recorders have of the job.
 func (s *search) flights() error {
 	all, err := flight.Since(s.ctx, s.rdb, "", map[string]time.Time{})
-	for _, r := range all {
+	for _, r := range s.fleet.Mask.Records(all) {
 		if r.JID == s.x.JID {
 			s.records = append(s.records, r)
 			s.x.Timeline = append(s.x.Timeline, Step{r.At.UTC(), strings.TrimSuffix(r.Kind+": "+r.Text, ": "), r.Process})

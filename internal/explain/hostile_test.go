@@ -19,7 +19,7 @@ import (
 // told is what is said of a job: its place, the codes of the reasons, the next step.
 func told(t *testing.T, rdb *redis.Client, jid string) (codes, said string) {
 	t.Helper()
-	x, err := explain.Job(t.Context(), rdb, jid)
+	x, err := explain.Job(t.Context(), rdb, jid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

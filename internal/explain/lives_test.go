@@ -141,7 +141,7 @@ func TestLives(t *testing.T) {
 			if err := control.Send(t.Context(), w.rdb, []string{w.k.Daemon.Identity()}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil {
 				t.Fatal(err)
 			}
-			x, err := explain.Job(t.Context(), w.rdb, jid)
+			x, err := explain.Job(t.Context(), w.rdb, jid, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -24,10 +25,11 @@ import (
 type Fleet struct {
 	Redis     redis.UniversalClient
 	Inspector *inspect.Inspector
+	Mask      *mask.Masker // of what processes tell of failures; nil shows all
 }
 
 // New looks at the Redis of rdb.
-func New(rdb redis.UniversalClient) *Fleet { return &Fleet{rdb, inspect.New(rdb)} }
+func New(rdb redis.UniversalClient) *Fleet { return &Fleet{Redis: rdb, Inspector: inspect.New(rdb)} }
 
 // The phases of a process.
 const (
@@ -94,7 +96,7 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 		if k.Stopping {
 			p.Phase = Quiet
 		}
-		p.tell(pulses[k.Identity])
+		p.tell(f.hide(pulses[k.Identity]))
 		delete(pulses, k.Identity)
 		if now.Sub(p.Beat) > beat.Silence {
 			p.Phase = Silent
@@ -108,7 +110,7 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 			continue
 		}
 		p := Process{Identity: id, Tag: dead.Tag, Version: dead.Version, Queues: []string{}, Beat: at}
-		p.tell(dead)
+		p.tell(f.hide(dead))
 		for _, c := range dead.Capsules {
 			p.Busy, p.Slots = p.Busy+c.Busy, p.Slots+c.Busy+c.Idle+c.Down+c.Held
 		}
@@ -117,6 +119,14 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 	}
 	slices.SortFunc(all[live:], func(a, b Process) int { return b.Beat.Compare(a.Beat) })
 	return all, nil
+}
+
+// hide masks what is secret in the failure that a pulse tells.
+func (f *Fleet) hide(p *pulse.Pulse) *pulse.Pulse {
+	if p != nil {
+		p.Failure = f.Mask.Text(p.Failure)
+	}
+	return p
 }
 
 // tell adds what the pulse of a process of troupe tells.
@@ -143,7 +153,21 @@ func (f *Fleet) Tree(ctx context.Context, identity string) (t actors.Tree, err e
 	if err != nil {
 		return nil, fmt.Errorf("the tree of %s: %w", identity, err)
 	}
-	return t, nil
+	return f.Shown(t), nil
+}
+
+// Shown is a tree without what is secret in its failures.
+func (f *Fleet) Shown(t actors.Tree) actors.Tree {
+	t = slices.Clone(t)
+	for i := range t {
+		n := &t[i]
+		n.LastFailure, n.Note = f.Mask.Text(n.LastFailure), f.Mask.Text(n.Note)
+		n.Unresponsive = slices.Clone(n.Unresponsive)
+		for j := range n.Unresponsive {
+			n.Unresponsive[j].Cause = f.Mask.Text(n.Unresponsive[j].Cause)
+		}
+	}
+	return t
 }
 
 // Troubled tells whether an actor is not as it should be.

@@ -39,7 +39,7 @@ func causeOf(failure string) string {
 // FirstCrash is the first one of a cause that processes tell of; the zero Record if none does.
 func (f *Fleet) FirstCrash(ctx context.Context, cause string, processes []string) (flight.Record, error) {
 	records, err := flight.Last(ctx, f.Redis, flight.Most, processes...)
-	for _, r := range records {
+	for _, r := range f.Mask.Records(records) {
 		if r.Kind == flight.Crashed && cause == causeOf("x: "+r.Text) {
 			return r, nil
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/duration"
+	"github.com/troupehq/troupe/internal/mask"
 )
 
 // Filter chooses jobs. The zero value chooses all; a job must meet every field that is set.
@@ -26,6 +27,9 @@ type Filter struct {
 	When  string    // what that time is called, in words: "next try"
 
 	FailedSince, FailedUntil time.Time // likewise, of the last failure
+
+	// Mask is how the jobs are shown to who asks: what is masked is not found. Nil masks nothing.
+	Mask *mask.Masker
 }
 
 // Match tells whether it chooses the job; at is the time that it is listed with: of a set the
@@ -44,14 +48,18 @@ func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 		return true
 	}
 	s := r.Summary()
-	if f.Class != "" && s.Class != f.Class || f.Tag != "" && !slices.Contains(s.Tags, f.Tag) {
+	if f.Class != "" && s.Class != f.Class || f.Tag != "" && (!slices.Contains(s.Tags, f.Tag) || f.Mask.Text(f.Tag) != f.Tag) {
 		return false
 	}
-	failure := s.ErrorClass + "\n" + s.ErrorMessage
-	if f.Error != "" && !within(failure, f.Error) {
+	if f.Error != "" && !f.fails(&s, f.Error) {
 		return false
 	}
-	return f.Text == "" || within(s.Class+"\n"+r.JID+"\n"+failure, f.Text) || f.Args && within(string(s.Args), f.Text)
+	return f.Text == "" || within(s.Class+"\n"+r.JID, f.Text) || f.fails(&s, f.Text) || f.Args && within(string(s.Args), f.Text)
+}
+
+// fails tells whether a job is shown with an error that has a text in it.
+func (f *Filter) fails(s *inspect.JobSummary, text string) bool {
+	return within(s.ErrorClass+"\n"+s.ErrorMessage, text) && within(s.ErrorClass+"\n"+f.Mask.Text(s.ErrorMessage), text)
 }
 
 // failed is when a job has failed for the last time; zero if it never has.

@@ -1,7 +1,9 @@
-// Package mask hides secrets in the arguments of jobs before people see them.
+// Package mask hides secrets in jobs, and in what is told of them, before people see them: the one
+// rule for pages, their JSON, exports and commands.
 package mask
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -13,13 +15,19 @@ import (
 
 // The ways to show arguments.
 const (
-	Mask = "mask" // values of keys that look secret are masked; the others stay digit by digit
-	Hide = "hide" // only their number
+	Mask = "mask" // what is secret is masked; the others stay digit by digit
+	Hide = "hide" // only their number, and of texts as with Mask
 	Show = "show" // as they are
 )
 
 // Masked stands for what nobody is to see.
-const Masked = `"[masked]"`
+const Masked = `"` + maskedText + `"`
+
+const (
+	maskedText = "[masked]"
+	hidden     = `"[hidden]"`
+	sealed     = `"[encrypted data]"`
+)
 
 // secret are parts of the names of keys, in lower case and without _ and -, whose values are masked.
 var secret = []string{
@@ -30,87 +38,144 @@ var secret = []string{
 // deepest is how deep values may be nested; what is deeper is masked.
 const deepest = 50
 
-// Rules are what is masked beside what looks secret. The zero value is nothing.
-type Rules struct {
-	Keys []string         // parts of the names of keys; case, _ and - do not count
-	Args map[string][]int // by class, the positions of arguments, the first one is 1
+// Masker hides what its rules say. Nil hides nothing. It is safe for concurrent use.
+type Masker struct {
+	how  string
+	keys []string         // parts of the names of keys, as those of secret
+	args map[string][]int // by class, the positions of arguments, the first one is 1
+	told *regexp.Regexp
 }
 
-// Args returns the arguments of a job, a JSON array, for people.
-func Args(args json.RawMessage, how string) json.RawMessage { return Rules{}.Mask(args, how) }
+// New returns a Masker that shows arguments in a way, and with Mask hides beside what looks secret
+// the values of keys that have one of these parts, and these positions of the arguments of a class,
+// the first one is 1. Case, _ and - do not count in the names of keys.
+func New(how string, keys []string, args map[string][]int) *Masker {
+	m := &Masker{how: how, keys: slices.Clone(secret), args: args}
+	for _, key := range keys {
+		m.keys = append(m.keys, plain(key))
+	}
+	m.told = tells(m.keys)
+	return m
+}
 
-// Mask returns the arguments of a job, a JSON array, for people. A job may be of several classes:
-// that of its wrapper, too.
-func (r Rules) Mask(args json.RawMessage, how string, classes ...string) json.RawMessage {
-	switch how {
-	case Show:
+// all tells whether nothing is hidden.
+func (m *Masker) all() bool { return m == nil || m.how == Show }
+
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
+func plain(key string) string { return separators.Replace(strings.ToLower(key)) }
+
+func (m *Masker) secret(key string) bool {
+	name := plain(key)
+	return slices.ContainsFunc(m.keys, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// tells finds where a text gives something secret a value: in JSON, a query, a header, Ruby's or
+// Go's way to print a hash. The value is behind the group.
+func tells(keys []string) *regexp.Regexp {
+	spelled := make([]string, len(keys))
+	for i, key := range keys {
+		letters := strings.Split(key, "")
+		for j, letter := range letters {
+			letters[j] = regexp.QuoteMeta(letter)
+		}
+		spelled[i] = strings.Join(letters, "[ _-]*")
+	}
+	return regexp.MustCompile(`(?i)(?:` + strings.Join(spelled, "|") + `)(?:s|_[a-z0-9_]+)?(?:[\\"'` + "`" + `)\]}\s]|%5D|%22)*(=>?|%3D|:)(?:[^:]|$)`)
+}
+
+// value is where in a text the value of something secret begins; -1 if there is none.
+func (m *Masker) value(text string) int {
+	if !strings.ContainsAny(text, ":=%") {
+		return -1
+	}
+	for _, at := range m.told.FindAllStringSubmatchIndex(text, -1) {
+		// "JWT::InvalidToken: it has expired" names a class.
+		name := text[:at[0]]
+		if i := strings.LastIndexFunc(name, func(c rune) bool { return c != ':' && c != '_' && !letter(c) }); i >= 0 {
+			name = name[i:]
+		}
+		if class := strings.Contains(name, "::") && text[at[0]] >= 'A' && text[at[0]] <= 'Z'; !class || text[at[2]:at[3]] != ":" {
+			return at[3]
+		}
+	}
+	return -1
+}
+
+func letter(c rune) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
+
+// Text is a text of an error, an event or a backtrace for people: what follows the name of something
+// secret and a colon or an equals sign is masked, to its end.
+func (m *Masker) Text(text string) string {
+	if m.all() {
+		return text
+	}
+	if at := m.value(text); at >= 0 && strings.TrimSpace(text[at:]) != "" {
+		return text[:at] + maskedText
+	}
+	return text
+}
+
+// Args are arguments of a job of these classes, a JSON array, for people. A job may be of several
+// classes: that of its wrapper, too. Without classes nobody knows the positions to mask, so if the
+// rules have some all of it is hidden.
+func (m *Masker) Args(args json.RawMessage, classes ...string) json.RawMessage {
+	switch {
+	case m.all() || args == nil:
 		return args
-	case Hide:
+	case m.how == Hide, len(classes) == 0 && len(m.args) > 0:
 		return fmt.Appendf(nil, `["[%d hidden]"]`, len(elements(args)))
 	}
-	var at []int
+	return m.Value(at(args, m.positions(classes), 0))
+}
+
+// positions are those that are masked of a job of these classes.
+func (m *Masker) positions(classes []string) (at []int) {
 	for _, class := range classes {
-		at = append(at, r.Args[class]...)
+		at = append(at, m.args[class]...)
 	}
-	if len(at) == 0 {
-		return r.value(args, 0)
+	return at
+}
+
+// at is an array with what stands at these positions behind the first ones masked.
+func at(array json.RawMessage, positions []int, behind int) json.RawMessage {
+	if len(positions) == 0 {
+		return array
 	}
-	list := elements(args)
+	list := elements(array)
 	for i := range list {
-		if slices.Contains(at, i+1) {
+		if slices.Contains(positions, i+1-behind) {
 			list[i] = json.RawMessage(Masked)
 		}
 	}
-	masked, err := json.Marshal(list)
-	if err != nil {
-		return json.RawMessage(Masked)
-	}
-	return r.value(masked, 0)
+	return join(list)
 }
 
-// Payload returns the whole of a job for people: its arguments as Args does, and of its other
-// fields nothing that is secret.
-func Payload(p *troupe.Payload, how string) *troupe.Payload {
-	if how == Show {
-		return p
+// Value is a value of JSON for people.
+func (m *Masker) Value(raw json.RawMessage) json.RawMessage {
+	if m.all() {
+		return raw
 	}
-	masked := p.Clone()
-	for key := range p.Keys() {
-		text, _ := p.Get(key)
-		switch {
-		case key == "args":
-			text = Args(text, how)
-		case Rules{}.secret(key):
-			text = json.RawMessage(Masked)
-		default:
-			text = Rules{}.value(text, 0)
-		}
-		masked.Set(key, text)
-	}
-	return masked
+	return m.inner(raw, 0)
 }
 
-// value masks what is secret in a value.
-func (r Rules) value(raw json.RawMessage, depth int) json.RawMessage {
+func (m *Masker) inner(raw json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest {
 		return json.RawMessage(Masked)
 	}
-	var b strings.Builder
-	switch text := strings.TrimLeft(string(raw), " \t\r\n"); {
-	case strings.HasPrefix(text, "["):
-		b.WriteByte('[')
-		for i, element := range elements(raw) {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.Write(r.value(element, depth+1))
+	switch text := bytes.TrimLeft(raw, " \t\r\n"); {
+	case bytes.HasPrefix(text, []byte("[")):
+		list := elements(raw)
+		for i := range list {
+			list[i] = m.inner(list[i], depth+1)
 		}
-		b.WriteByte(']')
-	case strings.HasPrefix(text, "{"):
+		return join(list)
+	case bytes.HasPrefix(text, []byte("{")):
 		object, err := troupe.ParsePayload(raw)
 		if err != nil {
 			return json.RawMessage(Masked)
 		}
+		var b bytes.Buffer
 		b.WriteByte('{')
 		for key := range object.Keys() {
 			if b.Len() > 1 {
@@ -122,37 +187,43 @@ func (r Rules) value(raw json.RawMessage, depth int) json.RawMessage {
 			}
 			b.Write(name)
 			b.WriteByte(':')
-			if r.secret(key) {
+			if m.secret(key) {
 				b.WriteString(Masked)
 				continue
 			}
-			inner, _ := object.Get(key)
-			b.Write(r.value(inner, depth+1))
+			value, _ := object.Get(key)
+			b.Write(m.inner(value, depth+1))
 		}
 		b.WriteByte('}')
-	case strings.HasPrefix(text, `"`) && told.MatchString(plain.Replace(strings.ToLower(text))):
-		return json.RawMessage(Masked)
-	default:
-		return raw
+		return b.Bytes()
+	case bytes.HasPrefix(text, []byte(`"`)):
+		if value, ok := unquote(text); !ok || m.value(value) >= 0 {
+			return json.RawMessage(Masked)
+		}
 	}
-	return json.RawMessage(b.String())
+	return raw
 }
 
-// told finds a text that gives something secret a value: one with JSON in it, a query, a piece
-// of a job that cannot be read.
-var told = regexp.MustCompile(`(` + strings.Join(secret, "|") + `)[\\"']*[:=]`)
-
-var plain = strings.NewReplacer("_", "", "-", "", " ", "")
-
-func (r Rules) secret(key string) bool {
-	name := plain.Replace(strings.ToLower(key))
-	has := func(part string) bool { return strings.Contains(name, part) }
-	return slices.ContainsFunc(secret, has) ||
-		slices.ContainsFunc(r.Keys, func(part string) bool { return has(plain.Replace(strings.ToLower(part))) })
+// unquote is the text of a string of JSON.
+func unquote(raw json.RawMessage) (text string, ok bool) {
+	return text, json.Unmarshal(raw, &text) == nil
 }
 
 // elements are those of an array, byte by byte.
 func elements(raw json.RawMessage) (list []json.RawMessage) {
 	_ = json.Unmarshal(raw, &list) // what is none has none
 	return list
+}
+
+func join(list []json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, one := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(one)
+	}
+	b.WriteByte(']')
+	return b.Bytes()
 }

@@ -36,7 +36,7 @@ func showEvents(ctx context.Context, s *cli.Session, kind string, follow bool) e
 	for {
 		records, err := flight.Since(ctx, s.Redis, kind, seen)
 		if err == nil && (len(records) > 0 || !follow) {
-			err = cli.Rows(s, head, "no such events in the last "+brief(flight.Life), records, func(r flight.Record) []string {
+			err = cli.Rows(s, head, "no such events in the last "+brief(flight.Life), s.Mask.Records(records), func(r flight.Record) []string {
 				return []string{r.At.UTC().Format("2006-01-02T15:04:05.000Z"), r.Kind, r.JID, r.Class, strings.TrimSuffix(r.Process+" "+cmp.Or(r.Actor, r.Capsule), " "), r.Text}
 			})
 			head = ""

@@ -35,7 +35,7 @@ func explainJob(ctx context.Context, s *cli.Session, jid string) error {
 	if err != nil {
 		return err
 	}
-	x, err := explain.Job(ctx, s.Redis, jid)
+	x, err := explain.Job(ctx, s.Redis, jid, s.Mask)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/troupehq/troupe/internal/explain"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/jobfilter"
-	"github.com/troupehq/troupe/internal/mask"
 )
 
 func jobsCommand() *cobra.Command {
@@ -135,8 +134,8 @@ func newJobTable(s *cli.Session) *jobTable {
 const widest = 80
 
 func (t *jobTable) row(when time.Time, r *inspect.JobRecord) {
-	sum := r.Summary()
-	args := mask.Args(sum.Args, t.s.Args)
+	sum := t.s.Mask.Summary(r)
+	args := sum.Args
 	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
 	if t.s.JSON {
 		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
@@ -271,14 +270,14 @@ func showCommand() *cobra.Command {
 		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload. It
 goes through whole queues.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			x, err := explain.Job(ctx, s.Redis, args[0])
+			x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
 			switch {
 			case err != nil:
 				return err
 			case x.Record == nil:
 				return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", args[0])
 			}
-			p := mask.Payload(x.Record.Payload, s.Args)
+			p := s.Mask.Payload(x.Record)
 			if s.JSON {
 				return s.PrintJSON(map[string]any{"place": x.Place, "when": moment(x.When), "payload": p})
 			}

@@ -53,7 +53,7 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 		return cli.Exitf(cli.Fault, "--json: top has none, expected one of the commands stats, ps, tree, queues, jobs, events, explain")
 	}
 	o := screen.Options{
-		Source: &screen.Redis{Fleet: s.Fleet, Args: s.Args, ReadOnly: s.ReadOnly}, Name: "troupe top", Place: s.Address, Page: page,
+		Source: &screen.Redis{Fleet: s.Fleet, ReadOnly: s.ReadOnly}, Name: "troupe top", Place: s.Address, Page: page,
 		Color: s.Color, ReadOnly: s.ReadOnly, Every: every,
 	}
 	if s.Terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {

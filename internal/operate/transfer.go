@@ -63,14 +63,7 @@ import refuses such lines.`,
 				if ok {
 					l = bulk.Line{Queue: queue}
 				}
-				raw, masked := r.Raw, s.Args != mask.Show
-				switch {
-				case masked && r.Err != nil:
-					raw = mask.Masked
-				case masked:
-					raw = string(mask.Payload(r.Payload, s.Args).Bytes())
-				}
-				l.Put(raw, masked)
+				l.Put(s.Mask.Bytes(r), s.Args != mask.Show)
 				printed = s.PrintJSON(&l)
 				n++
 				return printed == nil

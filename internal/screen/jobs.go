@@ -13,7 +13,6 @@ import (
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/explain"
-	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -42,9 +41,9 @@ func (r *Redis) jobRow(at time.Time, j *inspect.JobRecord, acts ...Act) Row {
 	} else if !at.IsZero() {
 		when = ago(at) + " ago"
 	}
-	sum := j.Summary()
+	sum := r.Mask.Summary(j)
 	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, cut.Head(sum.Class), cut.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
-		j.Queue, Grouped(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(mask.Args(sum.Args, r.Args))))
+		j.Queue, Grouped(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(sum.Args)))
 	row.Acts = acts
 	return row
 }
@@ -160,8 +159,8 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 	works, err := r.Inspector.Works(ctx)
 	var rows []Row
 	for _, w := range works {
-		sum := w.Job.Summary()
-		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), cut.Head(sum.Class), w.Queue, w.Process, cut.Head(w.Job.JID), cut.Head(string(mask.Args(sum.Args, r.Args))))
+		sum := r.Mask.Summary(&w.Job)
+		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), cut.Head(sum.Class), w.Queue, w.Process, cut.Head(w.Job.JID), cut.Head(string(sum.Args)))
 		row.Acts = []Act{r.cancelAct(&w.Job)}
 		rows = append(rows, row)
 	}
@@ -171,15 +170,15 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 // explain tells where a job is. Its acts are those that its place allows.
 func (r *Redis) explain(ctx context.Context, q *Query) (*Picture, error) {
 	_, err := r.processes(ctx, "")
-	x, failed := explain.Job(ctx, r.Fleet.Redis, q.Page.Arg)
+	x, failed := explain.Job(ctx, r.Fleet.Redis, q.Page.Arg, r.Mask)
 	if err := cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
 	rows := q.text(Bold, "%s: %s", x.JID, cmp.Or(x.Place, "nowhere"))
 	var acts []Act
 	if x.Record != nil {
-		sum := x.Record.Summary()
-		rows = append(rows, q.text(Plain, "%s %s", cut.Head(sum.Class), cut.Head(string(mask.Args(sum.Args, r.Args))))...)
+		sum := r.Mask.Summary(x.Record)
+		rows = append(rows, q.text(Plain, "%s %s", cut.Head(sum.Class), cut.Head(string(sum.Args)))...)
 		if x.Place == "running" {
 			acts = []Act{r.cancelAct(x.Record)}
 		}

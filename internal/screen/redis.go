@@ -20,8 +20,7 @@ import (
 // Redis is a source: what a Redis tells, whoever wrote there. It is for one screen.
 type Redis struct {
 	*fleet.Fleet
-	Args     string // how arguments are shown, see package mask
-	ReadOnly bool   // ask no process for anything
+	ReadOnly bool // ask no process for anything
 
 	sampler fleet.Sampler
 	meter   Meter
@@ -178,7 +177,7 @@ func (r *Redis) queues(ctx context.Context, processes []fleet.Process) (rows []R
 func (r *Redis) events(ctx context.Context, q *Query) (*Picture, error) {
 	all, err := flight.Latest(ctx, r.Fleet.Redis)
 	var rows []Row
-	for _, e := range all[:min(len(all), eventsMost)] {
+	for _, e := range r.Mask.Records(all[:min(len(all), eventsMost)]) {
 		rows = append(rows, cells(e.Process+e.At.String(), explanation(e.JID), ago(e.At), e.Kind, e.Class, e.Text, cmp.Or(e.Actor, e.Capsule), e.Process, e.JID))
 	}
 	return q.tablePicture("AGO KIND CLASS TEXT WHERE PROCESS JID", rows), err

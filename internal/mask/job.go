@@ -1,0 +1,182 @@
+package mask
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/flight"
+)
+
+// Summary is what a list of jobs shows of one. Of bytes that are no job nobody knows what is secret.
+func (m *Masker) Summary(r *inspect.JobRecord) inspect.JobSummary {
+	s := r.Summary()
+	if m.all() {
+		return s
+	}
+	if s.Args = m.Args(s.Args, classes(r, s.Class)...); r.Err != nil {
+		s.Args = json.RawMessage("[" + Masked + "]")
+	}
+	for i, tag := range s.Tags {
+		s.Tags[i] = m.Text(tag)
+	}
+	s.ErrorClass, s.ErrorMessage = m.Text(s.ErrorClass), m.Text(s.ErrorMessage)
+	return s
+}
+
+// classes are all that a job may be called.
+func classes(r *inspect.JobRecord, shown string) []string {
+	return []string{shown, r.Payload.Class(), r.Payload.HandlerClass(), r.Payload.DisplayClass()}
+}
+
+// Bytes are those of a job, and of bytes that are no job.
+func (m *Masker) Bytes(r *inspect.JobRecord) string {
+	switch {
+	case m.all():
+		return r.Raw
+	case r.Err != nil:
+		return Masked
+	}
+	return string(m.Payload(r).Bytes())
+}
+
+// Payload is the whole of a job. What addresses it, its class, queue and jid, stays.
+func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
+	if m.all() || r.Payload == nil {
+		return r.Payload
+	}
+	masked := r.Payload.Clone()
+	for key := range r.Payload.Keys() {
+		raw, _ := r.Payload.Get(key)
+		switch key {
+		case "class", "wrapped", "display_class", "queue", "jid", "error_class":
+		case "args":
+			masked.Set(key, m.whole(r, raw))
+		case "lock_args", "unique_args": // of sidekiq-unique-jobs: the arguments once more
+			masked.Set(key, m.whole(r, raw))
+		case "error_message":
+			if text, ok := unquote(raw); ok && m.Text(text) != text {
+				masked.SetString(key, m.Text(text))
+			}
+		case "tags":
+			masked.Set(key, m.texts(raw))
+		case "error_backtrace":
+			masked.Set(key, m.backtrace(r, raw))
+		default:
+			masked.Set(key, m.field(key, raw))
+		}
+	}
+	return masked
+}
+
+// field is another field of a job: those of current attributes (cattr) are the program's own.
+func (m *Masker) field(key string, raw json.RawMessage) json.RawMessage {
+	switch {
+	case m.secret(key):
+		return json.RawMessage(Masked)
+	case m.how == Hide && strings.HasPrefix(key, "cattr"):
+		return json.RawMessage(hidden)
+	}
+	return m.Value(raw)
+}
+
+// whole are the arguments as they stand in the payload: those of an ActiveJob in their envelope.
+func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessage {
+	if m.how == Hide {
+		return m.Args(args)
+	}
+	list := elements(args)
+	positions := m.positions(classes(r, r.Summary().Class))
+	switch first := len(list) - 1; {
+	case first < 0:
+		return m.Value(args)
+	case enveloped(r):
+		if envelope, err := troupe.ParsePayload(list[0]); err == nil && len(positions) > 0 {
+			inner, _ := envelope.Get("arguments")
+			if wrapped, _ := r.Payload.String("wrapped"); strings.HasPrefix(wrapped, "ActionMailer::") {
+				inner = mail(inner)
+			}
+			envelope.Set("arguments", at(inner, positions, 0))
+			list[0] = envelope.Bytes()
+		}
+		args = at(join(list), m.args[r.Payload.Class()], 0)
+	default:
+		if flag, ok := r.Payload.Get("encrypt"); ok && string(flag) != "false" && string(flag) != "null" {
+			list[first] = json.RawMessage(sealed)
+		}
+		args = at(join(list), positions, 0)
+	}
+	return m.Value(args)
+}
+
+// enveloped tells whether a job has its arguments in the envelope of ActiveJob.
+func enveloped(r *inspect.JobRecord) bool {
+	wrapped, _ := r.Payload.String("wrapped")
+	return wrapped != "" && r.Payload.HandlerClass() != r.Payload.Class()
+}
+
+// mail are the arguments of a mail whose own ones have masked positions: mailer, method and delivery
+// stay, and of the rest, which no version nests alike, nothing.
+func mail(arguments json.RawMessage) json.RawMessage {
+	list := elements(arguments)
+	for i := range list {
+		if i > 2 {
+			list[i] = json.RawMessage(Masked)
+		}
+	}
+	return join(list)
+}
+
+// texts is a list of texts.
+func (m *Masker) texts(raw json.RawMessage) json.RawMessage {
+	list := elements(raw)
+	if list == nil {
+		return m.Value(raw)
+	}
+	for i, one := range list {
+		text, ok := unquote(one)
+		if masked := m.Text(text); ok && masked != text {
+			list[i], _ = json.Marshal(masked) // it is a text
+		} else if !ok {
+			list[i] = m.Value(one)
+		}
+	}
+	return join(list)
+}
+
+// backtrace is the field, unpacked if something in it is secret.
+func (m *Masker) backtrace(r *inspect.JobRecord, raw json.RawMessage) json.RawMessage {
+	lines, err := r.ErrorBacktrace()
+	if err != nil {
+		return json.RawMessage(Masked)
+	}
+	masked := make([]string, len(lines))
+	same := true
+	for i, line := range lines {
+		masked[i] = m.Text(line)
+		same = same && masked[i] == line
+	}
+	if same {
+		return raw
+	}
+	text, _ := json.Marshal(masked) // they are texts
+	return text
+}
+
+// Backtrace are the lines of the last failure.
+func (m *Masker) Backtrace(r *inspect.JobRecord) ([]string, error) {
+	lines, err := r.ErrorBacktrace()
+	for i, line := range lines {
+		lines[i] = m.Text(line)
+	}
+	return lines, err
+}
+
+// Records are events, whose texts have errors in them.
+func (m *Masker) Records(all []flight.Record) []flight.Record {
+	for i := range all {
+		all[i].Text = m.Text(all[i].Text)
+	}
+	return all
+}
