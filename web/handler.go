@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupehq/troupe/internal/bulk"
@@ -33,13 +32,15 @@ type Handler struct {
 	proxies   proxies.List
 	logIns    *limiter.Limiter // attempts, by address and by name
 	actions   *limiter.Limiter // by user
+	strangers *limiter.Limiter // what people send who are not signed in, by address
 	checks    chan struct{}    // room for passwords that are checked now
 	revealMu  sync.Mutex
 	reveals   map[string]time.Time // when one was last audited
 	keyMu     sync.Mutex
-	key       string          // of digests, see secret
-	keyKnown  bool            // it is that of Redis
-	open      atomic.Int32    // live connections
+	key       string // of digests, see secret
+	keyKnown  bool   // it is that of Redis
+	openMu    sync.Mutex
+	open      map[string]int  // live connections, by user, by address, and all of them as ""
 	liveWrite time.Duration   // that a client of one may take to read
 	ctx       context.Context //nolint:containedctx // its end is Close
 	cancel    context.CancelFunc
@@ -52,7 +53,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h := &Handler{
 		options: o, fleet: fleet.New(o.Redis), origin: http.NewCrossOriginProtection(), key: rand.Text(), liveWrite: liveWrite,
-		logIns: limiter.New(12*time.Second, 5), actions: limiter.New(time.Second/10, 10), checks: make(chan struct{}, mostChecks), reveals: map[string]time.Time{},
+		logIns: limiter.New(12*time.Second, 5), actions: limiter.New(time.Second/10, 10), strangers: limiter.New(time.Second, 10), open: map[string]int{}, checks: make(chan struct{}, mostChecks), reveals: map[string]time.Time{},
 	}
 	h.proxies, _ = proxies.Parse(o.TrustProxies) // checked
 	if o.Origin != "" {
@@ -108,10 +109,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve finds the route of a request, checks the rights, and calls it.
 func (r *request) serve() (p *page, err error) {
 	rt, missing := r.match()
+	r.user, err = r.authenticate()
+	if r.Method == http.MethodPost && r.user.Role == 0 && !r.strangers.Pass(proxies.Network(r.RemoteAddr)) {
+		r.w.Header().Set("Retry-After", "1")
+		return nil, errFlood // it is not in the audit, which it were to fill
+	}
 	if rt != nil && rt.changes() {
 		defer func() { r.audit(rt, p, err) }()
 	}
-	if r.user, err = r.authenticate(); err != nil && (rt == nil || !rt.session) {
+	if err != nil && (rt == nil || !rt.session) {
 		return nil, err
 	}
 	if rt == nil {
@@ -131,6 +137,8 @@ func (r *request) serve() (p *page, err error) {
 	r.Request = r.WithContext(ctx)
 	return rt.page(r)
 }
+
+var errFlood = &fault{Status: http.StatusTooManyRequests, Text: "These are more than ten requests from your address at once, and you are not signed in.", Do: "Wait a moment, then try again."}
 
 // allowed refuses what the user may not do, or not so often, or has not asked for.
 func (r *request) allowed(rt *route) error {

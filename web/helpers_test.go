@@ -42,6 +42,7 @@ func start(t testing.TB, set ...func(*Options)) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
+	h.strangers = limiter.New(0, 0)
 	h.actions = limiter.New(0, 0) // but for the tests of the limit
 	s := &site{t: t, rdb: rdb, url: address, h: h}
 	s.serve(h)

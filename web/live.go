@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/proxies"
 )
 
 const (
-	mostLive  = 200              // connections
+	mostLive  = 200              // connections,
+	mostTabs  = 20               // of a user,
+	mostPeers = 100              // of an address
 	liveWrite = 10 * time.Second // that a client may take to read
 	liveQuiet = 15 * time.Second // after which a comment shows that the connection lives
 )
@@ -70,11 +73,11 @@ func (r *request) live() error {
 	if topics[kind] == nil && watches[kind] == nil {
 		return wrong("See web/live.go for the topics.", "There is no topic %q.", topic)
 	}
-	if r.open.Add(1) > mostLive {
-		r.open.Add(-1)
+	leave, ok := r.enter()
+	if !ok {
 		return &fault{Status: http.StatusServiceUnavailable, Text: "Too many pages are open.", Do: "The page looks itself, every ten seconds."}
 	}
-	defer r.open.Add(-1)
+	defer leave()
 	out := http.NewResponseController(r.w)
 	h := r.w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -116,6 +119,30 @@ func (r *request) live() error {
 			return nil
 		}
 	}
+}
+
+// enter counts a live connection until leave is called, if there is room for one more.
+func (r *request) enter() (leave func(), ok bool) {
+	most := map[string]int{"": mostLive, "user " + r.user.Name + " " + r.via: mostTabs, "address " + proxies.Network(r.RemoteAddr): mostPeers}
+	r.openMu.Lock()
+	defer r.openMu.Unlock()
+	for name, n := range most {
+		if r.open[name] >= n {
+			return nil, false
+		}
+	}
+	for name := range most {
+		r.open[name]++
+	}
+	return func() {
+		r.openMu.Lock()
+		defer r.openMu.Unlock()
+		for name := range most {
+			if r.open[name]--; r.open[name] == 0 {
+				delete(r.open, name)
+			}
+		}
+	}, true
 }
 
 func oneLine(text string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(text) }

@@ -156,7 +156,7 @@ func TestLive(t *testing.T) {
 	for lines.Scan() { // it ends
 		continue
 	}
-	if n := s.h.open.Load(); n != 0 {
+	if n := s.h.openNow(); n != 0 {
 		t.Errorf("%d connections are open", n)
 	}
 }

@@ -203,10 +203,10 @@ func TestAssetsAreSmall(t *testing.T) {
 // There are so many live connections and no more.
 func TestMostLive(t *testing.T) {
 	s := start(t)
-	s.h.open.Store(mostLive)
+	s.h.open[""] = mostLive
 	status, text, _ := s.do(http.MethodGet, "/live?topic=overview", "")
-	if status != http.StatusServiceUnavailable || s.h.open.Load() != mostLive {
-		t.Errorf("%d %s, %d open", status, text, s.h.open.Load())
+	if status != http.StatusServiceUnavailable || s.h.openNow() != mostLive {
+		t.Errorf("%d %s, %d open", status, text, s.h.openNow())
 	}
 }
 
@@ -227,7 +227,7 @@ func TestSlowClient(t *testing.T) {
 	}()
 	<-w.wrote
 	<-ended
-	if s.h.open.Load() != 0 {
+	if s.h.openNow() != 0 {
 		t.Error("it is still counted")
 	}
 }

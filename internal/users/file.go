@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -131,6 +132,9 @@ func (f *File) read() error {
 	text, err := os.ReadFile(f.path)
 	if err != nil {
 		return err
+	}
+	if mode := seen.Mode().Perm(); mode&0o044 != 0 && runtime.GOOS != "windows" {
+		f.log.Warn().Str("file", f.path).Stringer("mode", mode).Msg("others can read the users file, and guess short passwords from it: chmod 600")
 	}
 	all, err := parse(f.path, string(text), f.checkRole)
 	f.seen = seen // a faulty one is not read again until it changes
