@@ -90,7 +90,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	f, err := cfg.Fetch(fetch.Env{
 		Redis: s.redis, OnClient: s.onClient, Identity: d.env.Identity, Capsule: cfg.Name, Queues: cfg.Queues,
 		Waiters: cfg.Waiters, Bytes: cfg.FetchBytes, Lease: d.cfg.Lease, Logger: d.env.Log.With().Str("capsule", cfg.Name).Logger(),
-		Fenced: c.ledger.Fence,
+		Fenced: c.ledger.Fence, Renewed: c.env.Leases.Renewed,
 	})
 	if err != nil {
 		return nil, err

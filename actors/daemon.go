@@ -43,6 +43,7 @@ type Daemon struct {
 	suspected    atomic.Uint64
 	poisoned     atomic.Uint64
 	isolation    isolation
+	young        young
 	drain        drain
 	beats        beats
 	hooks        *hooks
@@ -112,7 +113,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.env = &env.Env{
 		Log: cfg.Logger, Redis: own, Identity: identity, Seed: jitter.Of(identity),
 		System: supervised.New(cfg.Logger, identity, launcherName, d.actorEvent),
-		Outage: env.NewOutage(cfg.Logger, heart), Changes: supervised.NewBroadcast(),
+		Outage: env.NewOutage(cfg.Logger, heart), Leases: env.NewLeases(cfg.Lease), Changes: supervised.NewBroadcast(),
 	}
 	d.env.Settling, d.endSettle = context.WithCancel(context.Background())
 	d.deaths = d.newDeaths()

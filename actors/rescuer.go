@@ -4,10 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/jitter"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 )
 
@@ -41,16 +44,6 @@ func (d *Daemon) rescueInterval() time.Duration {
 // rescueOnce makes one look and tells when the next one is due.
 func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 	part := rescuerPart
-	if wait := d.env.Outage.LeaseGrace(d.cfg.Lease); wait > 0 {
-		if err := d.env.Redis.Ping(ctx).Err(); err != nil {
-			if ctx.Err() == nil {
-				d.env.Outage.Failed(part, err)
-			}
-			return 0, false
-		}
-		d.env.Outage.OK(part)
-		return min(wait, d.rescueInterval()), true
-	}
 	next = d.rescueInterval()
 	for _, s := range d.systems {
 		if s.rescue == nil {
@@ -67,7 +60,40 @@ func (d *Daemon) rescueOnce(ctx context.Context) (next time.Duration, ok bool) {
 		next = min(next, got.Next)
 	}
 	d.env.Outage.OK(part)
+	d.env.Leases.Answered()
 	return next, true
+}
+
+// young is what a rescuer knows of the run of the Redis that has the leases.
+type young struct {
+	mu    sync.Mutex
+	run   string
+	until time.Time
+}
+
+// unknownRun stands for the run of a Redis that does not tell.
+const unknownRun = "?"
+
+// grace is how long owners that look dead are left alone. When leases could not be renewed, the
+// living need a moment to renew theirs. So they do when Redis has run for less than a lease: it was
+// away, or has fallen back to data in which leases are over. Nobody has died of that.
+func (d *Daemon) grace(ctx context.Context) (time.Duration, error) {
+	run, up, err := redisconn.Age(ctx, d.env.Redis, keys.CommonOf("", true).Expiries)
+	switch f := redisconn.Classify(err); {
+	case f == redisconn.Auth || f == redisconn.Command: // INFO is refused: it may be as young as this process
+		run, up = unknownRun, 0
+	case err != nil:
+		return 0, err
+	}
+	d.young.mu.Lock()
+	defer d.young.mu.Unlock()
+	if run != "" && run != d.young.run {
+		d.young.run = run
+		if up < d.cfg.Lease {
+			d.young.until = time.Now().Add(d.cfg.Lease / 2)
+		}
+	}
+	return max(d.env.Leases.Grace(), time.Until(d.young.until)), nil
 }
 
 // tellRescued counts and tells what a round has done, a broken one too.

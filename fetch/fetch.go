@@ -207,6 +207,11 @@ type Env struct {
 	// the next one: the FencedError may reach its caller later than the reply of a Take
 	// whose acks had no effect. It must not call the fetcher. nil: nobody asks.
 	Fenced func(incarnation uint64)
+
+	// Renewed is told of each renewal of the lease that Redis has confirmed: for as long as
+	// there is none, other processes may have lost their leases too, and this one rescues
+	// nobody. It must not call the fetcher. nil: nobody asks.
+	Renewed func()
 }
 
 // defaultLease is the lease of a fetcher or rescuer that was given none.

@@ -209,6 +209,9 @@ func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
 		}
 	}
 	f.renewed, in.leased = sent, true
+	if f.env.Renewed != nil {
+		f.env.Renewed()
+	}
 	return nil
 }
 

@@ -83,7 +83,14 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 	}
 	defer r.leave()
 	dead, next, err := r.look(ctx)
-	if err == nil && len(dead) > 0 {
+	var wait time.Duration
+	if err == nil && len(dead) > 0 && r.cfg.Grace != nil {
+		wait, err = r.cfg.Grace(ctx)
+	}
+	switch {
+	case wait > 0:
+		next = wait
+	case err == nil && len(dead) > 0:
 		if done, err = r.locked(ctx, dead); errors.Is(err, rescue.ErrBusy) {
 			err = nil // somebody else does it
 		}

@@ -58,6 +58,10 @@ type Config struct {
 	Policy Policy
 	Window time.Duration // how long a recovery counts; 0 means 72 h
 
+	// Grace tells how long owners that look dead are still to be left alone, since those who
+	// live may have had no way to renew their leases. Rescue asks when it has found some. nil: not at all.
+	Grace func(ctx context.Context) (time.Duration, error)
+
 	Logger zerolog.Logger // debug lines, and what Redis has lost: what was done is in the Round
 	Rand   *rand.Rand     // for tests; nil means one that Identity and the time make
 }

@@ -22,6 +22,7 @@ type Env struct {
 	Seed     jitter.Seed // of the identity
 	System   *supervised.System
 	Outage   *Outage
+	Leases   *Leases
 	Changes  *supervised.Broadcast // woken when a job, a fetch or a worker has ended
 	Settling context.Context       // ends when nothing is settled any more
 }

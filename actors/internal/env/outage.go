@@ -102,22 +102,6 @@ func (o *Outage) OK(part string) {
 	}
 }
 
-// LeaseGrace is how long other processes are still to be left alone: an outage that was
-// longer than half a lease may have cost the living theirs as well, and they need
-// a moment to renew them. It lasts half a lease from the first success on.
-func (o *Outage) LeaseGrace(lease time.Duration) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	half, now := lease/2, time.Now()
-	switch {
-	case o.back.IsZero() && len(o.down) > 0 && now.Sub(o.since) > half:
-		return half
-	case !o.back.IsZero() && o.back.Sub(o.since) > half:
-		return max(0, half-now.Sub(o.back))
-	}
-	return 0
-}
-
 // Leave is called for a part that ends: from now on the heart, which is the last
 // to end, looks in its place whether Redis is back.
 func (o *Outage) Leave(parts ...string) {
