@@ -41,7 +41,11 @@ func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 	}
 	slices.Sort(ids)
 	listed, err := r.rdb.ZRange(ctx, r.common.Expiries, 0, -1).Result()
-	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return slices.Contains(listed, id) }), err
+	slices.Sort(listed)
+	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool {
+		_, found := slices.BinarySearch(listed, id)
+		return found || r.said[id]
+	}), err
 }
 
 // queues are those that are known, and those of this process.

@@ -24,6 +24,7 @@ const (
 	tombstoneTime = 24 * time.Hour
 	lookLimit     = 100              // how many dead owners are listed at once
 	allTime       = 10 * time.Minute // between two looks for owners that the index lacks
+	lackTime      = time.Minute      // the same when it has fewer than there are
 	firstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
 	lastDelay     = 5 * time.Minute
 )
@@ -82,6 +83,7 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 		return done, err
 	}
 	defer r.leave()
+	foreign := len(r.said)
 	dead, next, err := r.look(ctx)
 	var wait time.Duration
 	if err == nil && len(dead) > 0 && r.cfg.Grace != nil {
@@ -96,7 +98,7 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 		}
 	}
 	done.Next = r.pause/2 + r.jitter(r.pause/2)
-	if next > 0 || next == 0 && done.Fetchers > 0 {
+	if next > 0 || next == 0 && (done.Fetchers > 0 || len(r.said) > foreign) {
 		done.Next = min(done.Next, next+time.Millisecond+r.jitter(r.pause/50))
 	}
 	done.Next = max(done.Next, time.Millisecond)
@@ -156,18 +158,28 @@ func (r *rescuer) jitter(d time.Duration) time.Duration {
 // look lists the owners whose entry in the index is over, now and then those that the index
 // lacks, and tells how soon the next one is due, -1 for none.
 func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
-	text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries}, lookLimit).StringSlice()
-	if err != nil {
-		return nil, -1, err
+	lacks := false
+	for passed, page := 0, lookLimit; page == lookLimit && len(dead) < lookLimit; passed += page {
+		text, err := lookScript.Run(ctx, r.rdb, []string{r.common.Expiries, r.common.Owners}, lookLimit, passed).StringSlice()
+		if err != nil {
+			return nil, -1, err
+		}
+		next, page = -1, len(text)-3
+		for _, id := range text[3:] {
+			if !r.said[id] { // nobody here can rescue it
+				dead = append(dead, id)
+			}
+		}
+		now, _ := strconv.ParseFloat(text[0], 64)
+		if end, err := strconv.ParseFloat(text[1], 64); err == nil {
+			next = time.Duration((end - now) * float64(time.Millisecond))
+		} else if page == lookLimit {
+			next = 0 // there may be more
+		}
+		lack, _ := strconv.Atoi(text[2])
+		lacks = lack > 0
 	}
-	next, dead = -1, text[2:]
-	now, _ := strconv.ParseFloat(text[0], 64)
-	if end, err := strconv.ParseFloat(text[1], 64); err == nil {
-		next = time.Duration((end - now) * float64(time.Millisecond))
-	} else if len(dead) == lookLimit {
-		next = 0 // there may be more
-	}
-	if r.looked.IsZero() || time.Since(r.looked) > allTime {
+	if since := time.Since(r.looked); r.looked.IsZero() || since > allTime || lacks && since > lackTime {
 		lost, err := r.unlisted(ctx)
 		if err != nil {
 			return dead, next, err

@@ -153,7 +153,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		return &scriptCall{[]string{common.Lease, common.Expiries, common.Owners}, []any{idA, 5000, `{"v":2}`}}
 	},
 	"look": func(t *rapid.T) *scriptCall {
-		return &scriptCall{[]string{common.Expiries}, []any{rapid.IntRange(1, 3).Draw(t, "at most")}}
+		return &scriptCall{[]string{common.Expiries, common.Owners}, []any{rapid.IntRange(1, 3).Draw(t, "at most"), rapid.IntRange(0, 2).Draw(t, "passed over")}}
 	},
 	"postpone": func(t *rapid.T) *scriptCall {
 		return &scriptCall{[]string{common.Expiries}, []any{rapid.SampledFrom([]string{idA, idB}).Draw(t, "id"), 20000}}

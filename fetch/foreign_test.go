@@ -1,0 +1,63 @@
+package fetch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/redistest"
+)
+
+// Dead owners of a layout that this version does not know, more than one look lists and the first
+// ones in the index, hold up nobody. What they have is left alone, the index too: a rescuer of their
+// version looks at it.
+func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx := t.Context()
+	for i := range lookLimit + 5 {
+		id := fmt.Sprintf("new:%d:x#default.1", i)
+		rdb.HSet(ctx, "troupe:places", id, `{"v":3,"queues":["a"]}`)
+		rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id})
+	}
+	r := testRescuer(t, rdb)
+	r.looked = time.Now() // it finds them by the index
+	if done := mustRescue(t, r.Rescue); done.Next > time.Second {
+		t.Errorf("the next round in %s, expected at once: a look was full", done.Next)
+	}
+	dead := die(t, rdb, "h:2:bb", 2, "a")
+	rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 2, Member: dead.cur.id})
+	units := 0
+	for range 2 {
+		done := mustRescue(t, r.Rescue)
+		units += done.Units
+	}
+	if units != 2 {
+		t.Errorf("%d jobs of the dead one are rescued, expected 2", units)
+	}
+	if n := rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(); n != lookLimit+5 {
+		t.Errorf("%d entries in the index are as they were, expected %d", n, lookLimit+5)
+	}
+	if done := mustRescue(t, r.Rescue); done.Next < maxPause/4 {
+		t.Errorf("then the next round is in %s", done.Next)
+	}
+}
+
+// Without its entry in the index a dead owner is found by the next look, at most a minute after
+// the one before that has read the registry.
+func TestTheDeadThatTheIndexLacksAreFoundSoon(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	r := testRescuer(t, rdb)
+	mustRescue(t, r.Rescue) // has read the registry
+	mustOpen(t, testEnv(rdb, Strict{"live"}))
+	dead := die(t, rdb, "h:2:bb", 2, "a")
+	rdb.ZRem(t.Context(), "troupe:expiries", dead.cur.id)
+	if done := mustRescue(t, r.Rescue); done.Units != 0 {
+		t.Errorf("the registry is read at each look: %+v", done)
+	}
+	r.looked = time.Now().Add(-lackTime - time.Second)
+	if done := mustRescue(t, r.Rescue); done.Units != 2 || done.Fetchers != 1 {
+		t.Errorf("rescued %+v, expected 2 jobs of one", done)
+	}
+}
