@@ -187,6 +187,9 @@ func (c *capsule) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Resul
 	return results, err
 }
 
+// Reached tells whether Redis answers a call without a payload.
+func (c *capsule) Reached(ctx context.Context) bool { return c.system.redis.Ping(ctx).Err() == nil }
+
 // takeBack returns units to their queues unless their outcome is decided already.
 func (c *capsule) takeBack(ws []*work.Item) []*work.Move {
 	var mine []*work.Item

@@ -34,6 +34,7 @@ type held struct {
 	payload []byte
 	stamp   uint64 // of the last call that acked it
 	unsure  bool   // it was moved, or its destination has refused it
+	whole   bool   // a large one that Redis did not know by its name
 }
 
 func (l *list) waits() bool { return isWaiting(l.field) }

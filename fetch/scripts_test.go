@@ -3,6 +3,7 @@ package fetch
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -77,7 +78,12 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 			c.names = append(c.names, listOf(field))
 			jobs := rapid.SliceOfN(payloadGen, 0, 3).Draw(t, "jobs")
 			c.add(field, rapid.IntRange(0, 4).Draw(t, "length"), rapid.IntRange(0, 2).Draw(t, "oldest"), len(jobs))
+			large := rapid.SliceOfN(payloadGen, 0, 2).Draw(t, "large")
+			c.add(len(large))
 			c.add(anys(jobs)...)
+			for _, job := range large {
+				c.add(nameOf([]byte(job)))
+			}
 		}
 		for i := range claims {
 			c.names = append(c.names, listOf(fmt.Sprint(c.args[1], ".", i+1)))
@@ -93,22 +99,44 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		if c.names = append(c.names, keys.Retry, keys.Schedule, keys.Dead, keys.Queues); drawCluster(t) {
 			c.names = []string{placeA, placeA, placeA, placeA, placeA}
 		}
-		for range rapid.IntRange(0, 4).Draw(t, "moves") {
+		for range rapid.IntRange(0, 3).Draw(t, "groups") {
 			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(-1, 4).Draw(t, "to")
-			var where, target any = to, rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score")
-			known, trim := "", ""
+			jobs := rapid.SliceOfN(payloadGen, 1, 3).Draw(t, "jobs")
+			var where, queue any = to, ""
+			known, trim, length := "", "", ""
 			list := c.key(listOf(field))
 			switch to {
 			case -1:
 				where = ""
 			case 0, 4:
-				target = c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue"))
+				queue = c.key(rapid.SampledFrom([]string{queueA, queueB}).Draw(t, "queue"))
 				known = rapid.SampledFrom([]string{"", "a"}).Draw(t, "known")
 			case 3:
 				trim = trimText(t)
 			}
-			c.add(list, field, payloadGen.Draw(t, "job"), where, target, known, payloadGen.Draw(t, "written"),
-				rapid.SampledFrom([]string{"", "1"}).Draw(t, "empty"), trim)
+			switch rapid.IntRange(0, 2).Draw(t, "named by") {
+			case 0:
+				length = strconv.Itoa(rapid.IntRange(0, 4).Draw(t, "length"))
+			case 1:
+				length, jobs = nameOf([]byte(jobs[0])), []string{""}
+			}
+			given := rapid.SampledFrom([]string{"", "1"}).Draw(t, "given")
+			c.add(list, field, length, where, queue, known, trim, given, len(jobs))
+			for _, job := range jobs {
+				if given == "1" {
+					job = payloadGen.Draw(t, "written")
+				}
+				switch to {
+				case -1:
+					continue
+				case 1, 2, 3:
+					c.add(rapid.SampledFrom([]string{"1", "2.5", "1795225036.2125871"}).Draw(t, "score"))
+				}
+				c.add(job)
+			}
+			if given == "1" || to == -1 {
+				c.add(anys(jobs)...)
+			}
 		}
 		return c
 	},

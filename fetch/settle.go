@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,13 +149,35 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 				switch m := &todo[i]; {
 				case g.refused == "":
 					p.drop(m.l, m.n)
+				case g.refused == absent && p.sendWhole(m.l, m.n):
+					err = errTorn // again, whole
 				case *refused == nil:
 					*refused = fmt.Errorf("%s of queue %s: %s", m.To, m.Unit.Queue, g.refused)
 				}
 			}
 		}
-		return nil
+		return err
 	})
+}
+
+const (
+	largeJob = 256 << 10 // from so many bytes on a call names a job, since Redis has it
+	absent   = "ABSENT"
+)
+
+// sendWhole has a large job sent with the next call; false if it was. f.mu is held.
+func (p *place) sendWhole(l *list, n uint64) bool {
+	i := l.find(n)
+	if i < 0 || l.held[i].whole {
+		return false
+	}
+	l.held[i].whole = true
+	return true
+}
+
+// nameOf names a large job by its length and SHA-1.
+func nameOf(job []byte) string {
+	return fmt.Sprintf("%d %x", len(job), sha1.Sum(job)) //nolint:gosec // as redis.sha1hex
 }
 
 // moving is a move of a job that is in hand.
@@ -163,6 +186,7 @@ type moving struct {
 	l       *list
 	n       uint64
 	written bool // to another slot: it is to be taken out of its list
+	large   bool // its job is named, and not sent
 }
 
 // inHand are the moves of jobs that are not settled yet, each once.
@@ -174,7 +198,8 @@ func (p *place) inHand(moves []Move) (todo []moving) {
 	for _, m := range moves {
 		if l, n, ok := p.lookup(&m.Unit); ok && !seen[m.Unit.Receipt] {
 			seen[m.Unit.Receipt] = true
-			todo = append(todo, moving{Move: m, l: l, n: n})
+			large := len(m.Unit.Payload) >= largeJob && !l.held[l.find(n)].whole
+			todo = append(todo, moving{Move: m, l: l, n: n, large: large})
 		}
 	}
 	return todo
@@ -189,6 +214,7 @@ type moveGroup struct {
 	known   string // name of the queue if it may be new to the set of all queues
 	trim    string
 	given   bool  // what is written is not the jobs themselves
+	large   bool  // see moving; there is one
 	moves   []int // of what is to be done
 	refused string
 }
@@ -197,7 +223,7 @@ type moveGroup struct {
 func (p *place) groups(todo []moving) (groups []moveGroup) {
 	for i := range todo {
 		m := &todo[i]
-		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil}
+		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil, large: m.large}
 		switch {
 		case m.written:
 		case m.To == ToQueue || m.To == ToBack:
@@ -212,7 +238,7 @@ func (p *place) groups(todo []moving) (groups []moveGroup) {
 			g.trim = m.Trim.text()
 		}
 		at := slices.IndexFunc(groups, func(o moveGroup) bool {
-			return o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given
+			return !o.large && !g.large && o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given
 		})
 		if at < 0 || g.queue != "" && at < len(groups)-1 {
 			at, groups = len(groups), append(groups, g)
@@ -241,7 +267,11 @@ func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 		if g.given {
 			given = "1"
 		}
-		args = append(args, list, g.l.field, p.oldest(todo, &g), to, queue, g.known, g.trim, given, len(g.moves))
+		oldest, job := p.oldest(todo, &g), func(i int) any { return todo[i].Unit.Payload }
+		if g.large {
+			oldest, job = nameOf(todo[g.moves[0]].Unit.Payload), func(int) any { return "" }
+		}
+		args = append(args, list, g.l.field, oldest, to, queue, g.known, g.trim, given, len(g.moves))
 		for _, i := range g.moves {
 			if g.written {
 				break
@@ -252,12 +282,12 @@ func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 			if g.given {
 				args = append(args, todo[i].Payload)
 			} else {
-				args = append(args, todo[i].Unit.Payload)
+				args = append(args, job(i))
 			}
 		}
 		for _, i := range g.moves {
 			if g.given || g.written {
-				args = append(args, todo[i].Unit.Payload)
+				args = append(args, job(i))
 			}
 		}
 	}

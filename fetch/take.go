@@ -208,7 +208,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 	}
 	call := strconv.FormatUint(p.number+1, 10) + "."
 	names := make([]string, 0, 1+len(groups)+claims+len(wants))
-	args := make([]any, 0, 16+4*len(groups)+len(r.acks)+3*len(wants))
+	args := make([]any, 0, 16+5*len(groups)+len(r.acks)+3*len(wants))
 	paused := keys.Paused
 	if f.cluster {
 		paused = p.key
@@ -218,9 +218,12 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 	for i := range groups {
 		g := &groups[i]
 		names = append(names, g.l.key)
-		args = append(args, &g.l.field, g.length, g.oldest, len(g.rest))
+		args = append(args, &g.l.field, g.length, g.oldest, len(g.rest), len(g.large))
 		for k := range g.rest {
 			args = append(args, g.rest[k])
+		}
+		for k := range g.large {
+			args = append(args, nameOf(g.large[k]))
 		}
 	}
 	for i := range claims {
@@ -284,6 +287,7 @@ type ackGroup struct {
 	length int      // of the list, as far as we know
 	oldest int      // how many of its oldest jobs are acked: they go by their number
 	rest   [][]byte // the others
+	large  [][]byte // those of them that are large
 }
 
 // group sorts acks by list, and stamps their jobs with the number of the call. What is
@@ -318,6 +322,8 @@ func (p *place) group(acks []Unit) (groups []ackGroup) {
 			case h.stamp != stamp:
 			case g.oldest == k && !g.l.waits() && !g.l.mixed:
 				g.oldest++
+			case len(h.payload) >= largeJob:
+				g.large = append(g.large, h.payload)
 			default:
 				g.rest = append(g.rest, h.payload)
 			}

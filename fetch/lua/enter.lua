@@ -26,6 +26,14 @@ local function text(reply) -- of an error
   return type(reply) == 'table' and reply.err or nil
 end
 
+-- known is the job of a list with this name: its length and SHA-1. nil if it is not there.
+local function known(list, name)
+  local jobs, size = pcall('LRANGE', list, 0, -1), tonumber(string.match(name, '^%d+'))
+  for i = text(jobs) and 0 or #jobs, 1, -1 do
+    if #jobs[i] == size and size .. ' ' .. redis.sha1hex(jobs[i]) == name then return jobs[i] end
+  end
+end
+
 -- dropped forgets a claim that has become empty. Waiting lists stay named.
 local function dropped(list, field)
   if string.sub(field, 1, 1) ~= 'w' and pcall('EXISTS', list) == 0 then

@@ -8,7 +8,8 @@
 -- KEYS[6..] lists and queues
 -- ARGV[3..] groups of moves from one list to one destination, each of them:
 --          number of the key of the list; its field; its length as the owner knows it if
---          the moves are of its oldest jobs, else ''
+--          the moves are of its oldest jobs, else ''; the name of a large job that is moved
+--          alone, see known: it is not sent itself
 --          to, '' if all was written elsewhere; number of the key of the queue (to 0 and 4);
 --          name of the queue if it may be new to the set of all queues, else ''; trim as
 --          'BEFORE MAX', '' for none
@@ -20,7 +21,8 @@
 --
 -- Returns (number of the group, error text) for each group that was refused: then its jobs
 -- are where they were. A job that is not in its list is written all the same: its owner
--- is not fenced and the call is new, so Redis has fallen back.
+-- is not fenced and the call is new, so Redis has fallen back. For one that is only named
+-- the error is ABSENT: it is to be sent.
 
 local function write(to, queue, known, ...)
   if to == '0' then return pcall('RPUSH', queue, ...) end
@@ -46,7 +48,12 @@ while at <= #ARGV do
   local jobs, err = first + step - 1, nil -- the first of them; the next is step further
   at = first + written
   if to == '' or ARGV[first - 2] == '1' then jobs, step, at = at, 1, at + n end
-  if to ~= '' then
+  if string.find(length, ' ') then
+    ARGV[jobs] = known(list, length)
+    if not ARGV[jobs] then err = 'ABSENT' end
+    length = ''
+  end
+  if to ~= '' and not err then
     err = text(write(to, KEYS[tonumber(ARGV[first - 5]) or 1], ARGV[first - 4], unpack(ARGV, first, first + written - 1)))
   end
   if err then

@@ -7,7 +7,7 @@
 -- ARGV[4]  how many bytes: the job that reaches them is the last one
 -- ARGV[5..7] how many lists are acked from, lists of new claims and queues there are
 -- ARGV[8..] per list that is acked from: its field; its length as the owner knows it; how
---          many of its oldest jobs go; how many others n; the n jobs
+--          many of its oldest jobs go; how many others n, and of large ones m; the n jobs, m names
 -- then     per queue: what its claims are called, paused name or '', how many in pass 1
 --
 -- Returns a flat list: ('c', field, queue, n, n jobs) for a claim, ('e', queue, text)
@@ -22,20 +22,21 @@ end
 local acks, claims, queues = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local at = 8
 for a = 1, acks do
-  local list, field, oldest, n = KEYS[2 + a], ARGV[at], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local list, field, oldest, n, large = KEYS[2 + a], ARGV[at], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   if oldest > 0 and pcall('LLEN', list) ~= tonumber(ARGV[at + 1]) then
     say('t', field)
   else
     if oldest > 0 then call('LTRIM', list, 0, -oldest - 1) end
-    for i = at + 4, at + 3 + n do
-      if pcall('LREM', list, -1, ARGV[i]) ~= 1 then
+    for i = at + 5, at + 4 + n + large do
+      local job = i <= at + 4 + n and ARGV[i] or known(list, ARGV[i])
+      if not job or pcall('LREM', list, -1, job) ~= 1 then
         say('t', field)
         break
       end
     end
     dropped(list, field)
   end
-  at = at + 4 + n
+  at = at + 5 + n + large
 end
 
 local n, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -24,6 +24,7 @@ type lossy struct {
 	lost chan struct{}
 
 	rule atomic.Pointer[loss] // what to lose; nil once it is done
+	most atomic.Int64         // bytes of a command: a larger one ends its connection; 0: any
 
 	mu   sync.Mutex
 	open []net.Conn
@@ -121,6 +122,9 @@ func (p *lossy) serve(in, out net.Conn) {
 		for {
 			raw, cmd, err := readCommand(r)
 			if err != nil {
+				return
+			}
+			if most := p.most.Load(); most > 0 && int64(len(raw)) > most {
 				return
 			}
 			if rule := p.rule.Load(); rule != nil && rule.command(cmd) {

@@ -20,7 +20,9 @@ type Move struct {
 	Done    chan struct{} // closed when Result or Err is set; nil with Then
 	Refused chan struct{} // closed when Redis has refused it, and it is tried again later; nil with Then
 
-	over bool // in Redis; guarded by the settler
+	over       bool // in Redis; guarded by the settler
+	unanswered int  // calls that carried it alone; the flush loop's
+	large      bool // it could not be sent, and the job goes into the dead set as it was fetched
 }
 
 // NewMove makes a Move that is waited for.

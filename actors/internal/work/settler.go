@@ -6,8 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -29,6 +32,7 @@ type Settler struct {
 	acks    []*Item
 	moves   []*Move
 	refused []*Move     // by Redis, to be tried again later
+	most    int         // how many moves a call carries, after one that was not answered; 0: all
 	timer   *time.Timer // armed while acks wait and nobody carries them
 	running bool        // a flush loop is at work
 	closed  bool
@@ -52,6 +56,8 @@ type Host interface {
 	// Settle makes one try to carry out moves. The error is a *fetch.FencedError when they are
 	// somebody else's by now.
 	Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error)
+	// Reached tells whether Redis answers a call without a payload.
+	Reached(ctx context.Context) bool
 	// Settled is called with items whose outcome is in Redis.
 	Settled(items ...*Item)
 }
@@ -202,9 +208,12 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 	if len(moves) == 0 {
 		return nil
 	}
+	if s.most > 0 {
+		moves = moves[:min(s.most, len(moves))]
+	}
 	err := s.write(moves)
 	if redisconn.Classify(err) != redisconn.Command {
-		return err
+		return s.narrow(moves, err)
 	}
 	// One of them is refused (a key of a wrong type, say): it waits apart, and the
 	// others go on.
@@ -216,6 +225,54 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// tooLarge is how often a call with one move must go unanswered, while Redis answers others, until
+// the move counts as larger than what Redis, or a proxy in front of it, takes.
+const tooLarge = 3
+
+// narrow deals with the end of a call. One that was not answered may have been too large, by one of
+// its moves: the next one carries half as many, and in the end the move that cannot be sent goes
+// another way. It is the flush loop's.
+func (s *Settler) narrow(moves []*Move, err error) error {
+	if err == nil {
+		if s.most *= 2; s.most > asyncMax {
+			s.most = 0
+		}
+		return nil
+	}
+	if links.Has[redis.Error](err) {
+		return err
+	}
+	if s.most = max(1, len(moves)/2); len(moves) > 1 {
+		return err
+	}
+	m := moves[0]
+	ctx, cancel := s.env.Call()
+	defer cancel()
+	if !s.host.Reached(ctx) {
+		m.unanswered = 0
+		return err
+	}
+	if m.unanswered++; m.unanswered < tooLarge {
+		return err
+	}
+	m.unanswered = 0
+	line := s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", len(m.Unit.Payload)+len(m.Payload))
+	if m.Payload == nil { // as small as it can be
+		line.Err(err).Msg("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
+		s.setAside(m)
+		return nil
+	}
+	line.Err(err).Str("to", m.To.String()).
+		Msg("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Then != nil {
+		s.async.bytes.Add(int64(-len(m.Payload)))
+	}
+	m.To, m.Payload, m.Score, m.large = fetch.ToDead, nil, float64(time.Now().UnixMicro())/1e6, true
 	return nil
 }
 
@@ -281,6 +338,9 @@ func (s *Settler) write(moves []*Move) error {
 	items := make([]*Item, len(moves))
 	for i, m := range moves {
 		m.Result, items[i] = results[i], m.Item
+		if m.large { // it is not what was decided
+			m.Result = fetch.NotMine
+		}
 		if m.Result == fetch.NotMine {
 			m.Item.ByItself.Store(false)
 		}
