@@ -141,7 +141,7 @@ func TestTheDeployment(t *testing.T) {
 	}
 	c := pod.Containers[0]
 	ask := c.Ports[0]
-	if at := slices.Index(c.Args, "--ops"); at < 0 || at+1 == len(c.Args) || c.Args[at+1] != ":"+strconv.Itoa(ask.ContainerPort) {
+	if at := slices.Index(c.Args, "--ops"); at < 0 || at+1 == len(c.Args) || c.Args[at+1] != "0.0.0.0:"+strconv.Itoa(ask.ContainerPort) {
 		t.Errorf("the port is %d, the arguments are %q", ask.ContainerPort, c.Args)
 	}
 	for path, p := range map[string]probe{"/startupz": c.StartupProbe, "/livez": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
