@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -60,7 +59,11 @@ func (r *request) audit(rt *route, p *page, err error) {
 	if err == nil {
 		e.Counts, _ = json.Marshal(s.Counts) // plain data
 	}
-	r.record(r.Context(), e)
+	e.Jobs = s.jobs[:min(len(s.jobs), audit.MostJobs)]
+	if missing := r.record(r.Context(), e); missing != nil && err == nil {
+		s.Text += " This is not in the audit: " + missing.Error() + "."
+		p.Data = s
+	}
 }
 
 // filled is what a form or an address has said.
@@ -68,7 +71,7 @@ func (r *request) filled() map[string]string {
 	out := map[string]string{}
 	r.form("")
 	for name, values := range r.Form {
-		if len(out) >= mostForms || name == "back" || strings.Join(values, "") == "" {
+		if len(out) >= mostForms || name == "back" || name == "key" && len(values) > 0 && strings.HasSuffix(r.path, "/ticked") || strings.Join(values, "") == "" {
 			continue
 		}
 		text := cut.Short(values[0], mostValue)
@@ -80,8 +83,9 @@ func (r *request) filled() map[string]string {
 	return out
 }
 
-// record writes an entry to the log and to Redis.
-func (h *Handler) record(ctx context.Context, e *audit.Entry) {
+// record writes an entry to the log and to Redis, after the deed: a Redis that takes no entry refuses
+// nothing.
+func (h *Handler) record(ctx context.Context, e *audit.Entry) error {
 	level := zerolog.InfoLevel
 	if e.Outcome == "refused" || e.Outcome == "failed" {
 		level = zerolog.WarnLevel
@@ -90,9 +94,11 @@ func (h *Handler) record(ctx context.Context, e *audit.Entry) {
 		Interface("filter", e.Filter).Str("outcome", e.Outcome).Str("said", e.Text).Interface("counts", e.Counts).Msg("dashboard action")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
 	defer cancel()
-	if err := audit.Add(ctx, h.options.Redis, e, e.Role == Role(0).String()); err != nil {
+	err := audit.Add(ctx, h.options.Redis, e, e.Role == Role(0).String())
+	if err != nil {
 		h.options.Logger.Error().Err(err).Msg("dashboard action not in the audit of Redis")
 	}
+	return err
 }
 
 // auditReveal tells that somebody looks at arguments as they are: not each time that the page
@@ -123,12 +129,21 @@ type auditPage struct {
 // auditRow is an entry with the address of the queue, job or process that it is about.
 type auditRow struct {
 	audit.Entry
-	Href string `json:"-"`
+	Href   string      `json:"-"`
+	JobRef [][2]string `json:"-"` // id and address of each of the jobs
 }
 
 // about is the address of what an entry is about; "" if that has no page, or the user may not see it.
 func (r *request) about(e *audit.Entry) string {
 	parts := strings.Split(strings.TrimSuffix(e.Path, ".json"), "/")
+	if len(parts) < 2 {
+		return ""
+	}
+	for _, k := range setKinds {
+		if parts[1] == k.Path {
+			return r.link("/"+k.Path, k.Path)
+		}
+	}
 	if len(parts) < 3 {
 		return ""
 	}
@@ -136,12 +151,13 @@ func (r *request) about(e *audit.Entry) string {
 	if err != nil || name == "" {
 		return ""
 	}
-	switch {
-	case strings.Contains(e.Action, "/queues/{name}"):
+	switch whole := len(parts) > 3 || strings.Contains(e.Action, "{"); {
+	case !whole: // of all processes
+	case parts[1] == "queues":
 		return r.link("/queues/{name}", "queues", name)
-	case strings.Contains(e.Action, "/jobs/{jid}"):
+	case parts[1] == "jobs":
 		return r.link("/jobs/{jid}", "jobs", name)
-	case strings.Contains(e.Action, "/processes/{id}"), strings.Contains(e.Action, "/tree/{id}"):
+	case parts[1] == "processes", parts[1] == "tree":
 		return r.link("/tree/{id}", "tree", name)
 	}
 	return ""
@@ -152,23 +168,18 @@ func (r *request) auditList() (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(e audit.Entry) bool { return !r.chooses(&e) })
+	chosen := audit.Filter{User: r.query("user"), Part: r.query("action"), Outcome: r.query("outcome")}
+	all = slices.DeleteFunc(all, func(e audit.Entry) bool { return !chosen.Match(&e) })
 	from := min(r.number("from"), int64(len(all)))
 	shown := all[from:min(from+rows, int64(len(all)))]
 	p := auditPage{Entries: make([]auditRow, len(shown)), Pager: r.pager(from, len(shown), int64(len(all))), Filter: filterBar{Action: r.url("audit"), Fields: []filterField{
 		{"user", "User", r.query("user"), "ann"}, {"action", "What: a part of it", r.query("action"), "pause, a job, a class"}, {"outcome", "Outcome", r.query("outcome"), "refused"},
 	}}}
 	for i := range shown {
-		p.Entries[i] = auditRow{shown[i], r.about(&shown[i])}
+		p.Entries[i] = auditRow{Entry: shown[i], Href: r.about(&shown[i])}
+		for _, jid := range shown[i].Jobs {
+			p.Entries[i].JobRef = append(p.Entries[i].JobRef, [2]string{jid, r.link("/jobs/{jid}", "jobs", jid)})
+		}
 	}
 	return &page{Template: "audit", Title: "Audit", Data: p, Next: p.Pager.Next}, nil
-}
-
-// chooses tells whether the filter of the page takes an entry.
-func (r *request) chooses(e *audit.Entry) bool {
-	action, outcome := r.query("action"), r.query("outcome")
-	path, _ := url.PathUnescape(e.Path)
-	texts := append(slices.Collect(maps.Values(e.Filter)), e.Action, e.Path, path, e.Text, e.Task)
-	return (r.query("user") == "" || e.User == r.query("user")) && (outcome == "" || e.Outcome == outcome) &&
-		strings.Contains(strings.ToLower(strings.Join(texts, "\n")), strings.ToLower(action))
 }

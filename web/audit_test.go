@@ -79,7 +79,7 @@ ann nobody /login /login refused map[]
 	}
 	for text, there := range map[string]bool{"IS+PAUSED": true, "reveal": true, "cancelled": false} { // of what was said, of the filter, and neither
 		page := s.ask(s.h, http.MethodGet, "/audit?action="+text, "", "Cookie", ann).Body.String()
-		if found := !strings.Contains(page, "Nobody has done that from here"); found != there {
+		if found := !strings.Contains(page, "Nobody has done that"); found != there {
 			t.Errorf("an action like %q: %t, expected %t", text, found, there)
 		}
 	}

@@ -188,7 +188,8 @@ type said struct {
 	Text   string `json:"text"`
 	Counts any    `json:"counts,omitempty"`
 
-	task  string // that it is about, for the audit
-	begun bool   // it goes on
-	did   bool   // it was done, with a warning
+	task  string   // that it is about, for the audit
+	begun bool     // it goes on
+	did   bool     // it was done, with a warning
+	jobs  []string // that it is about, for the audit
 }

@@ -50,10 +50,14 @@ func (r *request) ticked(k setKind) (*page, error) {
 		return nil, wrong("Tick rows, and then use a button.", "%d jobs are ticked, expected 1 to %d.", len(keys), mostTicked)
 	}
 	var o bulk.Outcome
+	var jobs []string
 	for _, key := range keys {
 		p, err := bulk.ParsePlace(key)
 		if err != nil {
 			return nil, wrong("Use the boxes of the page.", "Got the key %q of a job, expected one of a row.", key)
+		}
+		if p.JID != "" && len(p.JID) <= mostValue {
+			jobs = append(jobs, p.JID)
 		}
 		if err := r.one(&t, k, p, &o); err != nil {
 			f := *faultOf(err)
@@ -69,10 +73,11 @@ func (r *request) ticked(k setKind) (*page, error) {
 	} else if v, err := url.ParseQuery(r.form("back")); err == nil && len(v) > 0 {
 		back += "?" + v.Encode()
 	}
+	out := said{Kind: "warning", Text: o.Tell(t.Past), Counts: o.Counts, jobs: jobs}
 	if o.Done == len(keys) {
-		return r.done(back, o.Counts, "%s", o.Tell(t.Past))
+		out.Kind = "ok"
 	}
-	return r.undone(back, o.Counts, "%s", o.Tell(t.Past))
+	return &page{redirect: back, Data: out}, nil
 }
 
 // one acts on one entry.

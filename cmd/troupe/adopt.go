@@ -46,8 +46,10 @@ It may be repeated, and broken off, at any time.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-				if err := s.Change("adopting jobs"); err != nil && !a.DryRun {
-					return err
+				if !a.DryRun {
+					if err := s.Change("adopting jobs"); err != nil {
+						return err
+					}
 				}
 				return adopt(ctx, s, a)
 			})
@@ -75,6 +77,7 @@ func adopt(ctx context.Context, s *cli.Session, a goworkers.Adoption) error {
 	} else if rows := cli.Rows(s, "QUEUE JOBS IDLE PROCESS STATE PUT-BACK", "", lists, cells); err == nil {
 		err = rows
 	}
+	s.Told(text, nil)
 	if err == nil && !s.JSON {
 		_, err = fmt.Fprintln(s.Out, text)
 	}

@@ -52,8 +52,10 @@ It may be repeated, and broken off, at any time.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) (err error) {
-				if err := s.Change("rescuing"); err != nil && !c.dryRun {
-					return err
+				if !c.dryRun {
+					if err := s.Change("rescuing"); err != nil {
+						return err
+					}
 				}
 				inNamespace(s.Redis, c.namespace)
 				c.Session = s
@@ -223,11 +225,13 @@ type told struct {
 }
 
 func (c *rescueCall) say(t told, format string, args ...any) {
+	text := t.From + ": " + fmt.Sprintf(format, args...)
+	c.Told(text, nil)
 	if c.JSON {
 		_ = c.PrintJSON(t)
 		return
 	}
-	_, _ = fmt.Fprintln(c.Out, cli.Line(t.From+": "+fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(c.Out, cli.Line(text))
 }
 
 func sum(queues map[string]int) (n int) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/audit"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -64,6 +65,7 @@ type Flags struct {
 	noColor     bool
 	Args        string // mask, hide or show: see package mask
 	ReadOnly    bool
+	As          string // who does it, for the audit; "" is the user of the system
 }
 
 // Add adds them to a command: the last ones in its help.
@@ -76,6 +78,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("args", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	s.BoolVar(&f.noColor, "no-color", false, "no colors")
 	s.BoolVar(&f.ReadOnly, "read-only", false, "refuse to change anything")
+	s.StringVar(&f.As, "as", "", "who does it, for the audit (the user of the system)")
 	s.StringVarP(&f.file, "config", "C", "", "configuration file of the daemons: it names the Redis, and what the dead set keeps")
 	s.StringVar(&f.redis, "redis", "", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
 }
@@ -104,6 +107,9 @@ type Session struct {
 	Terminal bool // Out is a terminal: there is a head line, and columns are aligned
 	Color    bool
 	Address  string // of Redis, without a password
+
+	changes bool        // Change was called
+	did     audit.Entry // what it was about
 }
 
 // Run runs fn with a session, whose context ends with SIGINT or SIGTERM; a second signal ends the
@@ -138,6 +144,9 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	err = fn(ctx, s)
+	if s.changes {
+		s.audit(ctx, cmd, err)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -174,20 +183,23 @@ func (f *Flags) settings() (url string, settings *config.Settings, err error) {
 	return settings.RedisURL, settings, nil
 }
 
-// Change is called before anything is changed; with --read-only it is an error.
+// Change is called before anything is changed; with --read-only it is an error. What follows is in the
+// audit.
 func (s *Session) Change(what string) error {
 	if s.ReadOnly {
 		return Exitf(Refused, "%s is refused by --read-only", what)
 	}
+	s.changes = true
 	return nil
 }
 
 // Confirm asks on the terminal whether to do something to n things, if n is above 100 and --yes
 // was not given: the number is to be typed. Without a terminal it is refused.
-func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string, args ...any) error {
+func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string, args ...any) (err error) {
 	if yes || n <= 100 {
 		return nil
 	}
+	defer func() { s.changes = s.changes && err == nil }()
 	what := fmt.Sprintf(format, args...)
 	in, ok := s.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {

@@ -83,7 +83,7 @@ func WebSession(digest string) string { return "troupe:web:session:" + digest }
 // WebKey is a secret that all dashboards of a Redis share.
 const WebKey = "troupe:web:key"
 
-// Audit is the list of what was done on the dashboard, AuditRefused of what was refused to people who
+// Audit is the list of what was done by people, AuditRefused of what was refused to people who
 // were not signed in: JSON, the last first.
 const (
 	Audit        = "troupe:audit"

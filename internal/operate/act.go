@@ -90,6 +90,9 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	return nil
 }
 
+// setPaths are the pages of the sets on the dashboard, by the key of the set.
+var setPaths = map[string]string{"retry": "retries", "schedule": "scheduled", "dead": "dead"}
+
 // shown is how many entries a dry run shows.
 const shown = 10
 
@@ -115,6 +118,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 	if err := s.Change(b.Name + " of jobs"); err != nil {
 		return err
 	}
+	s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
 	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of the set %s", b.Name, cut.Count(total, "job"), b.Set.Name); err != nil {
 		return err
 	}
@@ -148,8 +152,11 @@ func counted(s *cli.Session, past string, total int, c bulk.Counts, err error) e
 	}
 	if s.JSON {
 		_ = s.PrintJSON(c)
-	} else {
-		_, _ = fmt.Fprintf(s.Out, "%s: %d done, %d gone, %d stopped, %d left\n", past, c.Done, c.Gone, c.Stopped, c.Left)
+	}
+	text := fmt.Sprintf("%s: %d done, %d gone, %d stopped, %d left", past, c.Done, c.Gone, c.Stopped, c.Left)
+	s.Told(text, c)
+	if !s.JSON {
+		_, _ = fmt.Fprintln(s.Out, text)
 		if c.Fault != "" {
 			_, _ = fmt.Fprintf(s.Err, "troupe: the first that was left: %s\n", cli.Line(c.Fault))
 		}

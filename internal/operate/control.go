@@ -40,6 +40,7 @@ func signalCommand(use, short, long string, tell func(p *inspect.Process, ctx co
 			if err != nil {
 				return err
 			}
+			s.About(aboutProcesses(args, use))
 			told, refused, err := s.Tell(ctx, processes, tell)
 			if err != nil {
 				return err
@@ -69,6 +70,14 @@ func signalCommand(use, short, long string, tell func(p *inspect.Process, ctx co
 			return nil
 		},
 	}.command()
+}
+
+// aboutProcesses is the page of the process that is named, or of all.
+func aboutProcesses(ids []string, verb string) []string {
+	if len(ids) == 1 {
+		return []string{"processes", ids[0], verb}
+	}
+	return []string{"processes", verb}
 }
 
 // await waits until something is so of all processes, and returns those of which it is not.
@@ -160,6 +169,7 @@ func configure(ctx context.Context, s *cli.Session, args []string, all bool, r c
 	if err != nil {
 		return err
 	}
+	s.About(aboutProcesses(args, "configure"))
 	ours := fleet.Ours(processes)
 	if len(ours) == 0 || !all && len(ours) < len(processes) {
 		return cli.Exitf(cli.Refused, "only processes of troupe can be configured, and %d of %d are", len(ours), len(processes))

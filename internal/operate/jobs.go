@@ -299,6 +299,7 @@ troupe.ErrCancelled. What becomes of it is its handler's affair: one that return
 retried, one that ignores it goes on and is shown as unresponsive. In a process of Ruby only
 iterable jobs can be cancelled; they end within some seconds.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"jobs", args[0], "cancel"}, args[0])
 			call, stop := context.WithTimeout(ctx, replyTime)
 			defer stop()
 			process, err := s.Cancel(call, args[0])

@@ -23,7 +23,7 @@ import (
 // Commands are all of them.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(),
+		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(), auditCommand(),
 		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(), metricsCommand(), topCommand(), webCommand(),
 	}
 }
@@ -45,8 +45,10 @@ func (c spec) command() *cobra.Command {
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: c.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-				if c.change != "" && s.ReadOnly {
-					return s.Change(c.change)
+				if c.change != "" {
+					if err := s.Change(c.change); err != nil {
+						return err
+					}
 				}
 				return c.run(ctx, s, args)
 			})
@@ -90,10 +92,12 @@ func said(s *cli.Session, err error, value any, format string, args ...any) erro
 	if err != nil {
 		return err
 	}
+	text := fmt.Sprintf(format, args...)
+	s.Told(text, nil)
 	if s.JSON {
 		return s.PrintJSON(value)
 	}
-	_, err = fmt.Fprintln(s.Out, cli.Line(fmt.Sprintf(format, args...)))
+	_, err = fmt.Fprintln(s.Out, cli.Line(text))
 	return err
 }
 

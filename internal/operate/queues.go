@@ -32,6 +32,7 @@ twice; they are known where only processes of troupe listen.`,
 	}
 	one := func(use, short, change string, run func(ctx context.Context, s *cli.Session, q *inspect.Queue) error) *cobra.Command {
 		return spec{use: use + " NAME", short: short, args: cobra.ExactArgs(1), names: queueNames, change: change, run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"queues", args[0], use})
 			return run(ctx, s, s.Inspector.Queue(args[0]))
 		}}.command()
 	}
@@ -68,6 +69,7 @@ func clearCommand() *cobra.Command {
 		use: "clear NAME", short: "Delete all jobs of a queue", args: cobra.ExactArgs(1), names: queueNames, change: "clearing a queue",
 		flags: func(f *pflag.FlagSet) { f.BoolVar(&yes, "yes", false, "do not ask") },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"queues", args[0], "clear"})
 			row, err := known(ctx, s, args[0])
 			if err != nil {
 				return err

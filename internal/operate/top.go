@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/audit"
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/screen"
 )
@@ -55,6 +58,12 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 	o := screen.Options{
 		Source: &screen.Redis{Fleet: s.Fleet, ReadOnly: s.ReadOnly}, Name: "troupe top", Place: s.Address, Page: page,
 		Color: s.Color, ReadOnly: s.ReadOnly, Every: every,
+		Did: func(ctx context.Context, what string, on screen.Page, said string, err error) string {
+			if err = s.Audit(ctx, acted(what, on, said, err)); err != nil {
+				return "(not in the audit: " + err.Error() + ")"
+			}
+			return ""
+		},
 	}
 	if s.Terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
 		return live(ctx, o)
@@ -64,6 +73,31 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 		_, err = fmt.Fprint(s.Out, text)
 	}
 	return err
+}
+
+// acted is the entry of the audit for an act on the screen: what begins with its verb, and on is what
+// its row leads to.
+func acted(what string, on screen.Page, said string, err error) *audit.Entry {
+	verb, _, _ := strings.Cut(what, " ")
+	verb = strings.TrimSuffix(verb, ":")
+	e := &audit.Entry{Via: audit.Screen, Outcome: "done", Text: said + ": " + what}
+	switch {
+	case err != nil:
+		e.Outcome, e.Text = "failed", err.Error()+": "+what
+	case said == string(inspect.Gone):
+		e.Outcome = "warning"
+	}
+	switch on.Name {
+	case "queue":
+		e.Action, e.Path = "queues "+verb, "/queues/"+url.PathEscape(on.Arg)+"/"+verb
+	case "tree":
+		e.Action, e.Path = verb, "/processes/"+url.PathEscape(on.Arg)+"/"+verb
+	case "explain":
+		e.Action, e.Path, e.Jobs = "jobs "+verb, "/jobs/"+url.PathEscape(on.Arg)+"/"+verb, []string{on.Arg}
+	default: // a job without a name
+		e.Action = "jobs " + verb
+	}
+	return e
 }
 
 // live shows the screen. A signal ends it in good order, for it has the terminal.

@@ -128,6 +128,7 @@ ends it between two jobs.`,
 			if err := s.Confirm(ctx, yes, int64(total), "import %s", cut.Count(total, "job")); err != nil {
 				return err
 			}
+			s.Told("from "+args[0], nil)
 			counts, err := bulk.Import(ctx, s.Redis, s.Inspector, bulk.Lines(in), rate, progress(s, total))
 			return counted(s, "imported", total, counts, err)
 		},

@@ -2,6 +2,7 @@ package screen_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,14 @@ func TestActs(t *testing.T) {
 	ruby(t, url)
 	processes(t, rdb)
 	ctx := t.Context()
-	s := show(t, 80, 24, screen.Options{Source: source(rdb), Page: page("retry")})
+	did := make(chan string, 100)
+	s := show(t, 80, 24, screen.Options{Source: source(rdb), Page: page("retry"), Did: func(_ context.Context, what string, on screen.Page, said string, err error) string {
+		did <- fmt.Sprint(what, on, said, err)
+		if strings.HasPrefix(what, "retry 支払い") {
+			return "(heard)"
+		}
+		return ""
+	}})
 	s.Await("> 1h ago")
 	s.Type("R")
 	s.Await("retry 支払いワーカー r2 of the set retry? y or n")
@@ -34,7 +42,10 @@ func TestActs(t *testing.T) {
 		t.Errorf("%d in retry after a no", n)
 	}
 	s.Type("Ry")
-	s.Await("retried: retry 支払いワーカー r2")
+	s.Await("retried (heard): retry 支払いワーカー r2")
+	if got := <-did; got != "retry 支払いワーカー r2 of the set retry{explain r2}retried<nil>" || len(did) > 0 {
+		t.Errorf("told %q", got)
+	}
 	s.Await("> in 1h")
 	if n := rdb.LLen(ctx, "queue:default").Val(); n != 2 {
 		t.Errorf("%d in the queue", n)

@@ -127,6 +127,6 @@ func (s *Screen) capital(key string) {
 	case s.o.ReadOnly:
 		s.said = "refused by --read-only: " + acts[i].What
 	default:
-		s.ask = &acts[i]
+		s.ask, s.askedOn = &acts[i], s.row().Enter
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
@@ -36,6 +37,10 @@ type Options struct {
 	Color    bool
 	ReadOnly bool          // refuse to act
 	Every    time.Duration // time between two looks
+
+	// Did is told of each act that was tried, on what a row leads to, and what came of it; it returns
+	// what there is to say to that. Nil for none.
+	Did func(ctx context.Context, what string, on Page, said string, err error) string
 
 	// Head and Foot are further lines above and below each page, Foot in so many lines; nil for none.
 	// They are called for each frame.
@@ -65,11 +70,12 @@ type Screen struct {
 	fault   error              // of the last look
 	away    time.Time          // when the first look began that had one
 
-	ask   *Act   // waits for a yes
-	busy  string // what an act under way does
-	said  string // what there is to say until the next key
-	kind  string // ":" or "/" while it is typed, or ""
-	typed string
+	ask     *Act   // waits for a yes
+	askedOn Page   // what its row leads to
+	busy    string // what an act under way does
+	said    string // what there is to say until the next key
+	kind    string // ":" or "/" while it is typed, or ""
+	typed   string
 
 	width, height int // of the rows in the last frame
 	ended         bool
@@ -241,6 +247,7 @@ func (s *Screen) stay(p place) {
 // do begins an act that was answered with yes.
 func (s *Screen) do(ctx context.Context, a *Act) {
 	s.busy = a.What
+	on := s.askedOn
 	s.aside(ctx, actTime, func(ctx context.Context) func() {
 		said, err := a.Do(ctx)
 		switch {
@@ -248,6 +255,9 @@ func (s *Screen) do(ctx context.Context, a *Act) {
 			said = fmt.Sprintf("no answer within %s, it may have been done or not", actTime)
 		case err != nil:
 			said = err.Error()
+		}
+		if s.o.Did != nil {
+			said = strings.TrimSpace(said + " " + s.o.Did(context.WithoutCancel(ctx), a.What, on, said, err))
 		}
 		return func() { s.busy, s.said, s.due = "", said+": "+a.What, time.Time{} }
 	})
