@@ -2,6 +2,8 @@ package web
 
 import (
 	"encoding/json"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,7 +53,7 @@ func (r *request) jobPage() (*page, error) {
 	if _, err := r.refreshed(); err != nil {
 		return nil, err
 	}
-	x, err := explain.Job(r.Context(), r.options.Redis, jid, r.mask())
+	x, err := explain.Job(r.Context(), r.options.Redis, jid, r.mask(), r.near()...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +81,15 @@ func (r *request) jobPage() (*page, error) {
 	}
 	out.Data = p
 	return out, nil
+}
+
+// near is where the link that led here has seen the job.
+func (r *request) near() []explain.Near {
+	score, err := strconv.ParseFloat(r.query("score"), 64)
+	if err != nil || math.IsNaN(score) {
+		return nil
+	}
+	return []explain.Near{{Set: r.query("in"), Score: score}}
 }
 
 // place tells where the job is, and what can be done with it there.

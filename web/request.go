@@ -159,6 +159,7 @@ type job struct {
 	Try          string          `json:"try,omitempty"` // "2 of 25"
 	ErrorClass   string          `json:"error_class,omitempty"`
 	ErrorMessage string          `json:"error_message,omitempty"`
+	Page         string          `json:"-"`               // the address of its page with where it is; "" without that
 	Fault        string          `json:"fault,omitempty"` // why these bytes are no job
 }
 

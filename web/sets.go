@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/jobfilter"
 	"github.com/troupehq/troupe/internal/mask"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -238,6 +239,15 @@ func chosen(get func(string) string) string {
 func (r *request) entry(e *inspect.SortedEntry, at bulk.Place) job {
 	j := r.job(&e.JobRecord)
 	j.Key, j.At, j.Try = at.String(), e.At, tries(e.Payload)
+	if e.JID != "" {
+		place := url.Values{"score": {scores.Format(e.Score)}}
+		for name := range setKinds {
+			if r.setOf(setKinds[name]).Name == e.Set.Name {
+				place.Set("in", name)
+			}
+		}
+		j.Page = r.url("jobs", e.JID) + "?" + place.Encode()
+	}
 	return j
 }
 

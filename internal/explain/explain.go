@@ -55,19 +55,27 @@ type search struct {
 	works     []*inspect.Work
 	records   []flight.Record // of this job
 	unread    []string        // where not all was looked at
+	seen      []Near
+}
+
+// Near is where a job was seen: in a set, with its score. It is looked for there before the sets
+// are searched, which takes seconds where there are a million entries.
+type Near struct {
+	Set   string // retry, scheduled or dead
+	Score float64
 }
 
 // Job explains a job, in words that m masks; nil masks nothing. One that is nowhere has no Place.
-func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker) (*Explanation, error) {
+func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker, near ...Near) (*Explanation, error) {
 	f := fleet.New(rdb)
 	f.Mask = m
-	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, x: Explanation{JID: jid, Timeline: []Step{}}}
+	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, seen: near, x: Explanation{JID: jid, Timeline: []Step{}}}
 	var err error
 	if s.processes, err = f.Processes(ctx); err == nil {
 		err = s.flights()
 	}
 	// What was taken from a queue before that was searched is found at the second look.
-	for _, look := range []func(*search) (bool, error){(*search).progress, (*search).sets, (*search).queues, (*search).progress, (*search).sets} {
+	for _, look := range []func(*search) (bool, error){(*search).progress, (*search).near, (*search).sets, (*search).queues, (*search).progress, (*search).sets} {
 		found := false
 		if err == nil {
 			found, err = look(s)

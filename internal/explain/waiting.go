@@ -19,23 +19,53 @@ import (
 
 // sets looks into the sorted sets.
 func (s *search) sets() (bool, error) {
-	for _, set := range []struct {
-		name string
-		in   *inspect.JobSet
-		why  func(*search, *inspect.SortedEntry)
-	}{{"retry", s.i.RetrySet, (*search).retry}, {"scheduled", s.i.ScheduledSet, (*search).scheduled}, {"dead", s.i.DeadSet, (*search).dead}} {
-		note(&s.x.Searched, set.name)
-		e, err := set.in.FindJob(s.ctx, s.x.JID)
-		if err != nil && (errors.Is(err, inspect.ErrNotFound) || s.spoilt(set.name, err)) {
+	for _, name := range setNames {
+		note(&s.x.Searched, name)
+		e, err := s.setOf(name).FindJob(s.ctx, s.x.JID)
+		if err != nil && (errors.Is(err, inspect.ErrNotFound) || s.spoilt(name, err)) {
 			continue
 		}
 		if err != nil {
 			return false, err
 		}
-		s.x.Place, s.x.Entry = set.name, e
-		s.found(&e.JobRecord, e.At)
-		set.why(s, e)
+		s.inSet(name, e)
 		return true, nil
+	}
+	return false, nil
+}
+
+var setNames = []string{"retry", "scheduled", "dead"}
+
+func (s *search) setOf(name string) *inspect.JobSet {
+	return map[string]*inspect.JobSet{"retry": s.i.RetrySet, "scheduled": s.i.ScheduledSet, "dead": s.i.DeadSet}[name]
+}
+
+func (s *search) inSet(name string, e *inspect.SortedEntry) {
+	s.x.Place, s.x.Entry = name, e
+	s.found(&e.JobRecord, e.At)
+	map[string]func(*search, *inspect.SortedEntry){"retry": (*search).retry, "scheduled": (*search).scheduled, "dead": (*search).dead}[name](s, e)
+}
+
+// mostNear is how many entries of one score are looked at.
+const mostNear = 1000
+
+// near looks where the job was seen.
+func (s *search) near() (bool, error) {
+	for _, at := range s.seen {
+		set, n := s.setOf(at.Set), 0
+		if set == nil {
+			continue
+		}
+		for e, err := range set.Fetch(s.ctx, at.Score, at.Score, "") {
+			if n++; err != nil || n > mostNear {
+				break // the search of all tells what is wrong
+			}
+			if e.JID == s.x.JID {
+				note(&s.x.Searched, at.Set)
+				s.inSet(at.Set, e)
+				return true, nil
+			}
+		}
 	}
 	return false, nil
 }
