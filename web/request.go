@@ -120,7 +120,7 @@ func (r *request) mask() *mask.Masker {
 // hides notes that something is masked, or were but for the wish to see it.
 func (r *request) hides(shown, raw string) {
 	var a, b bytes.Buffer
-	if shown != raw && (json.Compact(&a, []byte(shown)) != nil || json.Compact(&b, []byte(raw)) != nil || !bytes.Equal(a.Bytes(), b.Bytes())) {
+	if shown != raw && (len(raw) > 2*len(shown) || json.Compact(&a, []byte(shown)) != nil || json.Compact(&b, []byte(raw)) != nil || !bytes.Equal(a.Bytes(), b.Bytes())) {
 		r.masked = true
 	}
 }

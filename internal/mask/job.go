@@ -2,6 +2,7 @@ package mask
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/troupehq/troupe"
@@ -15,14 +16,27 @@ func (m *Masker) Summary(r *inspect.JobRecord) inspect.JobSummary {
 	if m.all() {
 		return s
 	}
+	if len(s.Args) > most {
+		s.Args = json.RawMessage("[" + string(long(s.Args)) + "]")
+	}
 	if s.Args = m.Args(s.Args, classes(r, s.Class)...); r.Err != nil {
 		s.Args = json.RawMessage("[" + Masked + "]")
 	}
 	for i, tag := range s.Tags {
 		s.Tags[i] = m.Text(tag)
 	}
+	if len(s.ErrorMessage) > most {
+		s.ErrorMessage = strings.ToValidUTF8(s.ErrorMessage[:most], "") + "…"
+	}
 	s.ErrorClass, s.ErrorMessage = m.Text(s.ErrorClass), m.Text(s.ErrorMessage)
 	return s
+}
+
+// most is how many bytes of a field are masked and shown; of a longer one only the length is told.
+const most = 64 << 10
+
+func long(raw json.RawMessage) json.RawMessage {
+	return fmt.Appendf(nil, `"[%d KB, too long to show]"`, len(raw)>>10)
 }
 
 // classes are all that a job may be called.
@@ -49,6 +63,10 @@ func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
 	masked := r.Payload.Clone()
 	for key := range r.Payload.Keys() {
 		raw, _ := r.Payload.Get(key)
+		if len(raw) > most {
+			masked.Set(key, long(raw))
+			continue
+		}
 		switch key {
 		case "class", "wrapped", "display_class", "queue", "jid", "error_class":
 		case "args":
