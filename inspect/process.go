@@ -54,9 +54,6 @@ type Capsule struct {
 	Weights     map[string]int // by queue; 0 in strict mode
 }
 
-// leaderKey names the leading process of Sidekiq Enterprise.
-const leaderKey = "dear-leader"
-
 // Processes returns all live processes, by identity. It only reads: those without a heartbeat
 // are left out, and any process of Sidekiq or troupe takes them off the list.
 func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
@@ -65,7 +62,7 @@ func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
 	for n, id := range ids {
 		cmds[n] = hmget(ctx, id)
 	}
-	leader := redis.NewStringCmd(ctx, "get", leaderKey)
+	leader := redis.NewStringCmd(ctx, "get", keys.DearLeader)
 	cmds = append(cmds, leader)
 	if err == nil {
 		err = i.pipelined(ctx, cmds)
@@ -89,7 +86,7 @@ func (i *Inspector) Process(ctx context.Context, identity string) (*Process, err
 	listed := pipe.SIsMember(ctx, keys.Processes, identity)
 	fields := hmget(ctx, identity)
 	_ = pipe.Process(ctx, fields) // only queues it
-	leader := pipe.Get(ctx, leaderKey)
+	leader := pipe.Get(ctx, keys.DearLeader)
 	if _, err := pipe.Exec(ctx); err != nil && !absent(err) {
 		return nil, fmt.Errorf("read process %s: %w", identity, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rights"
 )
 
 // reading are the lines of the commands that change nothing; what those that change something show
@@ -89,7 +90,8 @@ func TestARefusalIsNoAbsence(t *testing.T) {
 					}
 					continue
 				}
-				if got.code != 4 || !strings.Contains(got.err, state.Code) || strings.Contains(got.err, "away") || strings.Contains(got.err, "not answer") {
+				names := strings.Contains(got.err, state.Code) || state.Code == "NOPERM" && strings.Contains(got.err, "missing are commands")
+				if got.code != 4 || !names || strings.Contains(got.err, "away") || strings.Contains(got.err, "not answer") {
 					t.Errorf("%s: %s, expected a refusal with %s", line, got, state.Code)
 				}
 			}
@@ -103,4 +105,46 @@ func TestARefusalIsNoAbsence(t *testing.T) {
 func hasFlag(path, name string) bool {
 	var cmd *cobra.Command = leaves(rootCommand())[path]
 	return cmd != nil && cmd.Flags().Lookup(name) != nil
+}
+
+// The documented rules are enough for every command, and who has too few rights reads all that are missing.
+func TestTheRulesAreEnough(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = admin.Close() })
+	for name, rule := range map[string][]string{"looks": rights.Tool{}.Rule(), "acts": rights.Tool{Changes: true}.Rule(), "few": {"+get", "+sscan", "~*"}} {
+		args := []any{"ACL", "SETUSER", name, "on", ">pw"}
+		for _, r := range rule {
+			args = append(args, r)
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := reading(t)
+	for path, line := range lines {
+		if path == "rescue" || path == "adopt go-workers" { // they have the rule of the daemon
+			continue
+		}
+		fill(t, admin)
+		user := "acts"
+		if _, ok := reads[path]; ok && !hasFlag(path, "dry-run") {
+			user = "looks"
+		}
+		words := append(wordsOf(line, export(t)), "--redis", strings.Replace(server.URL(0), "redis://", "redis://"+user+":pw@", 1))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // for what waits for processes that do not answer
+		got := call(ctx, words...)
+		cancel()
+		if got.code == 1 || strings.Contains(got.err, "NOPERM") || strings.Contains(got.err, "missing are") {
+			t.Errorf("%q: %s", words, got)
+		}
+	}
+	url := strings.Replace(server.URL(0), "redis://", "redis://few:pw@", 1)
+	if got := call(t.Context(), "ps", "--redis", url); got.code != 4 || !strings.Contains(got.err, "missing are commands") || !strings.Contains(got.err, "ACL SETUSER few +") || !strings.Contains(got.err, "HMGET") {
+		t.Errorf("ps: %s", got)
+	}
+	if got := call(t.Context(), "web", "--listen", "127.0.0.1:0", "--redis", url); got.code != 4 || !strings.Contains(got.err, "the rights that the dashboard needs") {
+		t.Errorf("web: %s", got)
+	}
 }

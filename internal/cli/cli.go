@@ -22,6 +22,7 @@ import (
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/rights"
 )
 
 // Exit codes of the commands.
@@ -158,6 +159,11 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 		return &ExitError{NotFound, err}
 	}
 	if r, ok := redisconn.Refused(err); ok {
+		if r.Code == "NOPERM" {
+			if lacks := s.MayLook(ctx); lacks != nil {
+				return lacks
+			}
+		}
 		return Exitf(Refused, "redis refuses this: %s: %w (redis %s)\n%s", r.Text, err, s.Address, r.Do)
 	}
 	return fmt.Errorf("%w (redis %s)", err, s.Address)
@@ -181,6 +187,25 @@ func (f *Flags) settings() (url string, settings *config.Settings, err error) {
 		return "", nil, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, len(settings.Trees))
 	}
 	return settings.RedisURL, settings, nil
+}
+
+// MayLook is an error that names all rights that looking needs and the user lacks.
+func (s *Session) MayLook(ctx context.Context) error { return s.may(ctx, rights.Tool{Name: "looking"}) }
+
+// May is called before anything is changed: it is Change, and else an error that names all
+// rights that changing needs and the user lacks, before a part of it is done.
+func (s *Session) May(ctx context.Context, what string) error {
+	if err := s.Change(what); err != nil {
+		return err
+	}
+	return s.may(ctx, rights.Tool{Name: what, Changes: true})
+}
+
+func (s *Session) may(ctx context.Context, t rights.Tool) error {
+	if _, err := rights.CheckTool(ctx, s.Redis, t); err != nil {
+		return &ExitError{Refused, err}
+	}
+	return nil
 }
 
 // Change is called before anything is changed; with --read-only it is an error. What follows is in the

@@ -89,3 +89,6 @@ const (
 	Audit        = "troupe:audit"
 	AuditRefused = Audit + ":refused"
 )
+
+// DearLeader names the leading process of Sidekiq Enterprise.
+const DearLeader = "dear-leader"

@@ -115,7 +115,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 		}
 		return t.Flush()
 	}
-	if err := s.Change(b.Name + " of jobs"); err != nil {
+	if err := s.May(ctx, b.Name+" of jobs"); err != nil {
 		return err
 	}
 	s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)

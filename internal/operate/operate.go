@@ -46,7 +46,7 @@ func (c spec) command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
 				if c.change != "" {
-					if err := s.Change(c.change); err != nil {
+					if err := s.May(ctx, c.change); err != nil {
 						return err
 					}
 				}

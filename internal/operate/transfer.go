@@ -122,7 +122,7 @@ ends it between two jobs.`,
 			} else if !yes {
 				return cli.Exitf(cli.Refused, "to import from the standard input, --yes is needed")
 			}
-			if err := cmp.Or(s.Change("import of jobs"), again()); err != nil {
+			if err := cmp.Or(s.May(ctx, "import of jobs"), again()); err != nil {
 				return err
 			}
 			if err := s.Confirm(ctx, yes, int64(total), "import %s", cut.Count(total, "job")); err != nil {

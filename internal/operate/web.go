@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/logbuf"
 	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/web"
 )
 
@@ -48,6 +49,13 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 
 // serve serves the dashboard until ctx ends.
 func serve(ctx context.Context, s *cli.Session, listen string, options web.Options) error {
+	warnings, err := rights.CheckTool(ctx, s.Redis, rights.Tool{Name: "the dashboard", Changes: !options.ReadOnly, Dashboard: true})
+	if err != nil {
+		return &cli.ExitError{Code: cli.Refused, Err: err}
+	}
+	for _, text := range warnings {
+		options.Logger.Warn().Msg(text)
+	}
 	h, err := web.New(options)
 	if err != nil {
 		return cli.Exitf(cli.Fault, "%w", err)

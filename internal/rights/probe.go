@@ -45,6 +45,7 @@ type Other struct {
 // Error is a user who may not do what the daemon needs.
 type Error struct {
 	Addr, User string
+	For        string   // "that the daemon needs"
 	Commands   []string // upper case, CLIENT|ID for a subcommand
 	Keys       []string
 	Channels   []string
@@ -54,8 +55,8 @@ type Error struct {
 
 // Error names everything that is missing, and the rule that grants it.
 func (e *Error) Error() string {
-	return fmt.Sprintf("redis at %s does not give user %q the rights that the daemon needs, missing are %s: grant them with ACL SETUSER %s %s",
-		e.Addr, e.User, e.missing(), e.User, strings.Join(e.Rule, " "))
+	return fmt.Sprintf("redis at %s does not give user %q the rights %s, missing are %s: grant them with ACL SETUSER %s %s",
+		e.Addr, e.User, e.For, e.missing(), e.User, strings.Join(e.Rule, " "))
 }
 
 func (e *Error) missing() string {
@@ -111,22 +112,35 @@ func (d *Daemon) is() (is kind) {
 	return is
 }
 
-// check asks one server. The MULTI ends with its connection.
 func check(ctx context.Context, rdb *redis.Client, d *Daemon, is kind) (warnings []string, err error) {
+	return askServer(ctx, rdb, "that the daemon needs", true, func(a *answers, p redis.Pipeliner) {
+		a.askCommands(ctx, p, commands, is)
+		a.ask(ctx, p, d, is)
+	})
+}
+
+// askServer asks one server, in a MULTI if that is what it may be asked for. The MULTI ends with its
+// connection.
+func askServer(ctx context.Context, rdb *redis.Client, purpose string, inMulti bool, ask func(*answers, redis.Pipeliner)) (warnings []string, err error) {
 	conn := rdb.EphemeralConn()
 	defer func() { _ = conn.Close() }()
 	var whoami, exec, multi *redis.Cmd
 	_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error { // the errors are in the commands
-		whoami, exec = p.Do(ctx, "ACL", "WHOAMI"), p.Do(ctx, "EXEC")
-		multi = p.Do(ctx, "MULTI")
+		whoami = p.Do(ctx, "ACL", "WHOAMI")
+		if inMulti {
+			exec, multi = p.Do(ctx, "EXEC"), p.Do(ctx, "MULTI")
+		}
 		return nil
 	})
-	a := &answers{first: map[string]*redis.Cmd{"EXEC": exec, "MULTI": multi}, queued: multi.Err() == nil}
-	if !a.queued && denied(multi.Err()) == "" {
-		return nil, nil // away, or it knows no MULTI
+	a := &answers{purpose: purpose}
+	if inMulti {
+		a.first, a.queued = map[string]*redis.Cmd{"EXEC": exec, "MULTI": multi}, multi.Err() == nil
+		if !a.queued && denied(multi.Err()) == "" {
+			return nil, nil // away, or it knows no MULTI
+		}
 	}
 	_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error {
-		a.ask(ctx, p, d, is)
+		ask(a, p)
 		return nil
 	})
 	user, _ := whoami.Text()
@@ -136,6 +150,7 @@ func check(ctx context.Context, rdb *redis.Client, d *Daemon, is kind) (warnings
 
 // answers are what a server said.
 type answers struct {
+	purpose  string
 	queued   bool // within a MULTI
 	first    map[string]*redis.Cmd
 	unasked  []string // rules
@@ -156,10 +171,10 @@ const (
 	probeKey = "troupe:probe"                             // never written
 )
 
-// ask asks for all that a daemon may need that is such a one.
-func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind) {
-	for i := range commands {
-		c := &commands[i]
+// askCommands asks for those commands of a table that who is such a one needs.
+func (a *answers) askCommands(ctx context.Context, p redis.Pipeliner, table []command, is kind) {
+	for i := range table {
+		c := &table[i]
 		switch cmd, known := a.first[c.name]; {
 		case c.only&^is != 0:
 		case known:
@@ -170,6 +185,10 @@ func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind
 			a.commands = append(a.commands, answer[command]{c, c.name, []*redis.Cmd{p.Do(ctx, c.words()...)}})
 		}
 	}
+}
+
+// ask asks for all keys and channels that a daemon may need that is such a one.
+func (a *answers) ask(ctx context.Context, p redis.Pipeliner, d *Daemon, is kind) {
 	askKeys := func(n *names, list []string) {
 		for _, key := range list { // EVALSHA reads and writes; it may be missing itself
 			a.keys = append(a.keys, answer[names]{n, key, []*redis.Cmd{
@@ -264,7 +283,7 @@ func (a *answer[T]) untold() bool {
 
 // verdict tells what the answers mean.
 func (a *answers) verdict(addr, user string) (warnings []string, err error) {
-	e, needed := &Error{Addr: addr, User: user}, false
+	e, needed := &Error{Addr: addr, User: user, For: a.purpose}, false
 	without := map[string][]string{}
 	add := func(list *[]string, name, rule, why string) {
 		if slices.Contains(*list, name) {

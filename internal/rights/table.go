@@ -20,6 +20,10 @@ const (
 	basic                     // a capsule fetches with fetch.NewBasic
 	iterable                  // a class is iterable
 	metrics                   // metrics are on
+
+	looks     // of tools: it looks
+	changes   // it changes what it shows
+	dashboard // it is a dashboard that does
 )
 
 type command struct {
