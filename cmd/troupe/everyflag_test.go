@@ -27,6 +27,7 @@ var flagged = map[string]string{
 	"queue": "default", "rate": "100", "redis": "REDIS", "retry": "3", "role": "viewer", "since": "1h", "tag": "vip", "timeout": "5", "ttl": "60", "until": "1h",
 	"wait": "1s", "watch": "2s", "names": "sidekiq",
 
+	"failed-since": "1h", "failed-until": "1h", "as": "ann", "outcome": "done", "user": "ann", "when-since": "1h", "when-until": "1h",
 	"base-path": "/jobs", "users": "USERS", "trust-proxy": "10.0.0.0/8", "origin": "https://jobs.example", "mask": "patient", "mask-args": "Billing::Charge:1,3",
 	"user-header": "web --listen 127.0.0.1:0 --trust-proxy 10.0.0.0/8 --user-header X-User",
 	"role-header": "web --listen 127.0.0.1:0 --trust-proxy 10.0.0.0/8 --user-header X-User --role-header X-Role",
@@ -40,7 +41,7 @@ var flagged = map[string]string{
 }
 
 // filters are the flags of jobs that choose; they stand instead of jids.
-var filters = []string{"class", "queue", "error", "tag", "since", "until"}
+var filters = []string{"class", "queue", "error", "tag", "since", "until", "failed-since", "failed-until", "when-since", "when-until"}
 
 // starts are the lines of commands that have none in lines, or not one for this.
 var starts = map[string]string{
