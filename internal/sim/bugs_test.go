@@ -47,7 +47,10 @@ func TestSeededBugsAreFound(t *testing.T) {
 		{"calls without a fence, generation and number", bug{plan: late, script: instead(
 			edit{"take", "if string.sub(mark, 1, 6) == 'fenced' then", "if false then"}, edit{"take", "if mark ~= ARGV[1] then", "if false then"},
 		)}, "no place names|there is still work|runs for the|after [0-9]+ recoveries"},
-		{"a move that leaves a copy behind", bug{script: instead(edit{"settle", "pcall('LREM', list, -1, job)", ""})}, " stands in .* and "},
+		{"a move that leaves a copy behind", bug{script: instead(
+			edit{"settle", "pcall('LREM', list, '-1', ARGV[i])", ""},
+			edit{"settle", "pcall('LTRIM', list, '0', tostring(-n - 1))", ""},
+		)}, " stands in .* and "},
 		{"a resync that does not see what a lost call took", bug{script: instead(edit{"begin", "if fields[i] ~= '!' then", "if false then"})}, "there is still work|has not written it back"},
 		{"a resync that writes nothing back", bug{script: instead(edit{"restore", "call('RPUSH', KEYS[2], unpack(ARGV, 5))", ""})}, "has not written it back|there is still work|is there twice"},
 		{"what is found again is acked", bug{fetcher: wrapped(func(f fetch.Isolator, _ fetch.Env) fetch.Fetcher {
