@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// directMax is how many single pushes travel alone, side by side. With fewer
-	// callers than that a batch does not pay: each would wait for a round trip
-	// that is not its own.
-	directMax = 8
+	// directMax is how many single pushes travel alone, side by side. Two do not wait for a
+	// round trip that is not their own; of more each call costs more than that wait.
+	directMax = 2
 	// A gathered call carries at most so many jobs and bytes.
 	gatherMax   = 1000
 	gatherBytes = 1 << 20

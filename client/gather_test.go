@@ -14,6 +14,9 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
+// alone is how many pushes travel alone.
+const alone = 2
+
 // stopwatch counts pipelines and, while shut, keeps them from leaving.
 type stopwatch struct {
 	mu    sync.Mutex
@@ -56,11 +59,11 @@ func TestPushesOfManyGoroutinesTravelTogether(t *testing.T) {
 			}
 		})
 	}
-	for i := range 8 {
+	for i := range alone {
 		push(i)
 		<-gate.held
 	}
-	for i := 8; i < n; i++ {
+	for i := alone; i < n; i++ {
 		push(i)
 	}
 	close(gate.gate)
@@ -104,7 +107,7 @@ func TestAQueueThatRefusesDoesNotFailTheOthersOfItsCall(t *testing.T) {
 			_, errs[i] = c.Push(t.Context(), note{"x", i}, client.Queue(queue))
 		})
 	}
-	for range 8 {
+	for range alone {
 		<-gate.held
 	}
 	close(gate.gate)
@@ -131,7 +134,7 @@ func TestAPushThatGivesUpBeforeItLeftIsNotPushed(t *testing.T) {
 	pushing.AddHook(gate)
 	c := client.New(pushing)
 	var all sync.WaitGroup
-	for i := range 8 {
+	for i := range alone {
 		all.Go(func() { _, _ = c.Push(t.Context(), note{"early", i}) })
 		<-gate.held
 	}
@@ -151,7 +154,7 @@ func TestAPushThatGivesUpBeforeItLeftIsNotPushed(t *testing.T) {
 		t.Error(err)
 	}
 	jobs := strings.Join(rdb.LRange(t.Context(), "queue:default", 0, -1).Val(), "\n")
-	if strings.Contains(jobs, "late") || strings.Count(jobs, "early") != 8 || !strings.Contains(jobs, "after") {
+	if strings.Contains(jobs, "late") || strings.Count(jobs, "early") != alone || !strings.Contains(jobs, "after") {
 		t.Errorf("pushed:\n%s", jobs)
 	}
 }
