@@ -110,16 +110,29 @@ type Queue struct {
 
 // Push is what a pushing process does.
 type Push struct {
-	Mode string // single, parallel or bulk
+	Mode string // one of the modes below
 	Jobs int
+}
+
+// Goroutines is how many push.
+func (p *Push) Goroutines() int {
+	switch p.Mode {
+	case Parallel:
+		return pushers
+	case Few:
+		return few
+	}
+	return 1
 }
 
 // Modes of Push.
 const (
 	Single   = "single"   // one after the other
+	Few      = "few"      // 10 goroutines, as the handlers of a small server
 	Parallel = "parallel" // 64 goroutines
 	Bulk     = "bulk"     // all at once, as the contender likes it best
 	pushers  = 64
+	few      = 10
 )
 
 // Names are the names of the queues.

@@ -22,15 +22,12 @@ func gocraftPeer() Contender {
 		Name: "gocraft-work", About: "gocraft/work 0.5.1 as its documentation sets it up; it has one queue for each kind of job",
 		Slow:   true,
 		Format: Format{Name: "gocraft-work", Fill: fillGocraft, Left: leftGocraft, Failed: failedGocraft},
-		Serve:  serveGocraft,
+		Serve:  serveGocraft, Push: pushGocraft,
 	}
 }
 
 func serveGocraft(ctx context.Context, s *Session) error {
-	pool := &redis.Pool{
-		MaxActive: s.Concurrency + 5, MaxIdle: s.Concurrency + 5, Wait: true,
-		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Redis) },
-	}
+	pool := s.gocraftPool(s.Concurrency + 5)
 	workers := work.NewWorkerPool(struct{}{}, uint(s.Concurrency), gocraftSpace, pool) //nolint:gosec // a small number
 	workers.JobWithOptions(class, work.JobOptions{MaxFails: 25, Backoff: func(*work.Job) int64 { return int64(retryIn / time.Second) }}, func(j *work.Job) error {
 		return s.Perform(Task{Index: j.ArgInt64("index"), At: j.ArgInt64("at"), Sleep: j.ArgInt64("sleep")})
@@ -39,6 +36,21 @@ func serveGocraft(ctx context.Context, s *Session) error {
 	s.Progress.Ready()
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+func (s *Session) gocraftPool(size int) *redis.Pool {
+	return &redis.Pool{
+		MaxActive: size, MaxIdle: size, Wait: true,
+		Dial: func() (redis.Conn, error) { return redis.Dial("tcp", s.Redis) },
+	}
+}
+
+func pushGocraft(ctx context.Context, s *Session) error {
+	enqueuer := work.NewEnqueuer(gocraftSpace, s.gocraftPool(pushers))
+	return s.each(ctx, func(_ context.Context, i int) error {
+		_, err := enqueuer.Enqueue(class, work.Q{"index": i, "at": 0, "sleep": 0, "pad": ""})
+		return err
+	})
 }
 
 // fillGocraft writes what its Enqueuer writes, many at a time.

@@ -96,10 +96,7 @@ func serve(text string) error {
 // each calls push for the numbers from 0 in as many goroutines as the mode
 // asks for, counts each call, and notes how long each took.
 func (s *Session) each(ctx context.Context, push func(ctx context.Context, i int) error) error {
-	workers := 1
-	if s.Work.Push.Mode == Parallel {
-		workers = pushers
-	}
+	workers := s.Work.Push.Goroutines()
 	var wg sync.WaitGroup
 	errs := make([]error, workers)
 	for w := range workers {

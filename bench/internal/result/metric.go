@@ -32,6 +32,7 @@ var (
 
 	TripsS    = Metric{"trips_s", "trips/s", "round trips a second, per process"}
 	CommandsS = Metric{"commands_s", "commands/s", "client commands a second, per process"}
+	CallsS    = Metric{"calls_s", "calls/s", "Redis commands a second, those inside scripts too (INFO), per process"}
 	WorkerPct = Metric{"worker_pct", "worker CPU %", "of one core, per process"}
 	StorePct  = Metric{"store_pct", "store CPU %", "of one core"}
 	Kept      = Metric{"kept", "kept %", "rate against the same without delay, in the same round"}
@@ -40,7 +41,7 @@ var (
 // Metrics are all of them in the order of the columns.
 var Metrics = []Metric{
 	Rate, Kept, WorkerUS, StoreUS, Trips, Commands, Calls, Allocs, P50, P99, Max,
-	TripsS, CommandsS, WorkerPct, StorePct, RSS, Growth,
+	TripsS, CommandsS, CallsS, WorkerPct, StorePct, RSS, Growth,
 }
 
 // Format writes a value with three digits that count, thousands apart.

@@ -15,10 +15,11 @@ func runEnqueue(ctx context.Context, l *Lab) error {
 	for range l.Size.Rounds {
 		for _, push := range []contender.Push{
 			{Mode: contender.Single, Jobs: l.Size.Single},
+			{Mode: contender.Few, Jobs: l.Size.Parallel},
 			{Mode: contender.Parallel, Jobs: l.Size.Parallel},
 			{Mode: contender.Bulk, Jobs: l.Size.Bulk},
 		} {
-			for _, c := range l.contenders("troupe", "brpop", "asynq") {
+			for _, c := range l.contenders("troupe", "brpop", "asynq", "gocraft-work") {
 				if push.Mode == contender.Bulk && c.Slow {
 					continue // it has no bulk push
 				}
@@ -32,7 +33,7 @@ func runEnqueue(ctx context.Context, l *Lab) error {
 }
 
 func (l *Lab) enqueue(ctx context.Context, c contender.Contender, push contender.Push) error {
-	if c.Slow && push.Mode == contender.Parallel {
+	if c.Slow && push.Goroutines() > 1 {
 		push.Jobs /= 4
 	}
 	st, err := l.open(ctx, c.Format, contender.Load{})

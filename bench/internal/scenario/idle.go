@@ -119,6 +119,7 @@ func (l *Lab) noteIdle(ctx context.Context, w *watched) error {
 	const own = 2 // reads of the driver between the two readings
 	row := l.Set.Row(result.Idle, w.kase, w.c.Name, w.waiting)
 	row.Add(result.TripsS, float64(max(0, used.Reads-own))/each)
+	row.Add(result.CallsS, float64(max(0, used.Calls-own))/each)
 	if w.watch != nil {
 		row.Add(result.CommandsS, float64(total(last.commandsSince(w.first)))/each)
 	}

@@ -77,7 +77,7 @@ func All() []Scenario {
 		{result.Failures, "jobs that fail, until each is stored for its retry", runFailures},
 		{result.Schedule, "due jobs, until each has run", runSchedule},
 		{result.Late, "how long after its time a scheduled job starts", runLate},
-		{result.Enqueue, "pushing: one by one, from 64 goroutines, in bulk", runEnqueue},
+		{result.Enqueue, "pushing: one by one, from 10 and from 64 goroutines, in bulk", runEnqueue},
 		{result.Scale, "drain by several processes on one Redis", runScale},
 		{result.Memory, "memory over many jobs, and with large payloads", runMemory},
 	}
@@ -159,7 +159,7 @@ func runCost(ctx context.Context, l *Lab) error {
 
 func runFailures(ctx context.Context, l *Lab) error {
 	var drains []drain
-	for _, c := range l.contenders("troupe", "asynq", "sidekiq") {
+	for _, c := range l.contenders("troupe", "asynq", "gocraft-work", "sidekiq") {
 		n := l.Size.Fail
 		if c.Slow {
 			n /= 5
