@@ -25,7 +25,7 @@ func auditCommand() *cobra.Command {
 dashboard and by its JSON, by commands, and on the screen of top. TEXT is a part of what was done:
 an action, a queue, a job, a class. A command names the user of the system, or whom --as names.
 Redis keeps the last 10,000 entries of 90 days.`,
-		example: "  troupe audit --since 1d\n  troupe audit critical --user ann\n  troupe queues pause critical --as ann",
+		example: "  troupe audit --since 24h\n  troupe audit critical --user ann\n  troupe queues pause critical --as ann",
 		flags: func(s *pflag.FlagSet) {
 			s.StringVar(&f.User, "user", "", "only what this user did")
 			s.StringVar(&f.Outcome, "outcome", "", "only what ended so: done, begun, warning, refused or failed")

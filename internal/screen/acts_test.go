@@ -43,7 +43,7 @@ func TestActs(t *testing.T) {
 	}
 	s.Type("Ry")
 	s.Await("retried (heard): retry 支払いワーカー r2")
-	if got := <-did; got != "retry 支払いワーカー r2 of the set retry{explain r2}retried<nil>" || len(did) > 0 {
+	if got := <-did; got != "retry 支払いワーカー r2 of the set retry:explain r2retried<nil>" || len(did) > 0 {
 		t.Errorf("told %q", got)
 	}
 	s.Await("> in 1h")
