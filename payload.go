@@ -50,11 +50,12 @@ func ParsePayload(raw []byte) (*Payload, error) {
 	return &p.Payload, nil
 }
 
-// Class returns the field "class": a Ruby constant name, "" if it is not a string.
+// Class returns the field "class": a Ruby constant name, "" if there is none. Like
+// the other names here it is a string; a number stands for its own text.
 func (p *Payload) Class() string { return p.str("class") }
 
 // JID returns the field "jid": 24 lower-case hex digits by custom, any string
-// in fact, "" if there is none.
+// or number in fact, "" if there is none.
 func (p *Payload) JID() string { return p.str("jid") }
 
 // Queue returns the field "queue", a bare name. The queue a running job was
@@ -87,10 +88,10 @@ func (p *Payload) DisplayClass() string {
 }
 
 // Tags returns the field "tags": labels that Sidekiq's pages show beside the
-// class. What is no string in it is left out.
+// class. A value that is no array is the only one; what is no string is left out.
 func (p *Payload) Tags() (tags []string) {
 	raw, _ := p.Get("tags")
-	for _, v := range wirejson.Elements(raw) {
+	for _, v := range wirejson.Elements(list(raw)) {
 		if tag, ok := wirejson.Text(v); ok {
 			tags = append(tags, tag)
 		}
@@ -98,30 +99,67 @@ func (p *Payload) Tags() (tags []string) {
 	return tags
 }
 
-// Args returns the text of the field "args", nil if there is none. It is an
-// array in every valid job; nothing here checks that. It must not be modified.
+// Args returns the text of the field "args", always an array: a value that is none,
+// as other clients write it, is its only element. It is nil if there is no value. It must
+// not be modified.
 func (p *Payload) Args() json.RawMessage {
 	raw, _ := p.Get("args")
-	return raw
+	return list(raw)
 }
 
 // Failures returns how often the job has failed so far: 0 on the first run and
 // after the manual retry of a first failure (retry_count -1). The field
-// "retry_count" itself is one less, and absent before the first failure.
+// "retry_count" itself is one less, and absent before the first failure. A string with a
+// number is read as that, anything else as -1.
 func (p *Payload) Failures() int {
-	n, ok := p.Int("retry_count")
-	if !ok || n < 0 {
+	raw, ok := p.Get("retry_count")
+	if !ok {
 		return 0
 	}
-	return int(min(n, math.MaxInt32)) + 1
+	n, ok := wirejson.Number(raw)
+	if !ok {
+		return 0
+	}
+	return int(min(max(n, -1), math.MaxInt32)) + 1
+}
+
+// Number returns a field that is a number, or a string with one, without its fraction. A
+// number beyond the largest double is an infinity.
+func (p *Payload) Number(key string) (float64, bool) {
+	raw, _ := p.Get(key)
+	return wirejson.Number(raw)
 }
 
 // Get returns the text of a field, which must not be modified.
 func (p *Payload) Get(key string) (json.RawMessage, bool) { return p.object.Get(key) }
 
+// str is a field that is a name.
 func (p *Payload) str(key string) string {
-	s, _ := p.String(key)
+	if s, ok := p.String(key); ok {
+		return s
+	}
+	raw, _ := p.Get(key)
+	return name(raw)
+}
+
+// name is a string, or the text of a number; "" for anything else.
+func name(raw json.RawMessage) string {
+	s, ok := wirejson.Text(raw)
+	if !ok && wirejson.KindOf(raw) == "a number" {
+		return string(raw)
+	}
 	return s
+}
+
+// list is an array; a value that is none is the only element of one, null and false are none.
+func list(raw json.RawMessage) json.RawMessage {
+	switch {
+	case len(raw) == 0 || raw[0] == '[':
+		return raw
+	case string(raw) == "null" || string(raw) == "false":
+		return nil
+	}
+	return append(append(append(make(json.RawMessage, 0, len(raw)+2), '['), raw...), ']')
 }
 
 // String returns a field that is a JSON string, decoded. A surrogate escape

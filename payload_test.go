@@ -74,7 +74,7 @@ func TestParseRefusesWhatRubyRefuses(t *testing.T) {
 func TestTagsAreTheStringsOfTheirArray(t *testing.T) {
 	for raw, want := range map[string][]string{
 		`{"tags":["x","\u00e9<\"&>","",1,null,["y"],1e999,"\u2028é"]}`: {"x", "é<\"&>", "", "\u2028é"},
-		`{"tags":[]}`: nil, `{"tags":"x"}`: nil, `{"tags":{"x":1}}`: nil, `{"tags":null}`: nil, `{}`: nil,
+		`{"tags":[]}`: nil, `{"tags":"x"}`: {"x"}, `{"tags":5}`: nil, `{"tags":{"x":1}}`: nil, `{"tags":null}`: nil, `{}`: nil,
 	} {
 		if got := mustParse(t, raw).Tags(); !slices.Equal(got, want) {
 			t.Errorf("%s has the tags %q, want %q", raw, got, want)
@@ -281,10 +281,24 @@ func TestIntIsAJSONInteger(t *testing.T) {
 	}
 }
 
+func TestNamesAndArgsOfOtherClients(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"class":"A","jid":12345,"queue":7,"args":{"0":1}}`: `A 12345 7 [{"0":1}]`,
+		`{"class":5,"jid":"j","queue":"q","args":"x"}`:       `5 j q ["x"]`,
+		`{"class":null,"jid":[1],"queue":{},"args":null}`:    `    `[:3],
+		`{"class":"A","jid":true,"queue":"q","args":[ 1 ]}`:  `A  q [ 1 ]`,
+	} {
+		p := mustParse(t, raw)
+		if got := fmt.Sprintf("%s %s %s %s", p.Class(), p.JID(), p.Queue(), p.Args()); got != want {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+	}
+}
+
 func TestFailures(t *testing.T) {
 	for text, want := range map[string]int{
 		`{}`: 0, `{"retry_count":-1}`: 0, `{"retry_count":0}`: 1, `{"retry_count":24}`: 25,
-		`{"retry_count":"3"}`: 0, `{"retry_count":null}`: 0, `{"retry_count":9223372036854775807}`: 1 << 31,
+		`{"retry_count":"3"}`: 4, `{"retry_count":"?"}`: 0, `{"retry_count":2.9}`: 3, `{"retry_count":null}`: 0, `{"retry_count":9223372036854775807}`: 1 << 31,
 	} {
 		if got := mustParse(t, text).Failures(); got != want {
 			t.Errorf("%s: got %d, want %d", text, got, want)

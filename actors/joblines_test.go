@@ -166,7 +166,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 			"a job is unresponsive: it goes on although its context was cancelled", "job ended after its outcome was decided elsewhere; the result is refused",
 			"a recovered job was moved to the dead set", "a recovered job was sent elsewhere",
 			"a job is suspected of killing its process: it runs apart from other suspects", "running a suspect",
-			"not a valid job: moving it to the dead set", "job left where it is: client middleware failed",
+			"not a valid job: moved to the dead set", "job left where it is: client middleware failed",
 			"jobs left where they are: their destination is a key of another type",
 			"requeued the jobs that were still running", "stopped",
 		)

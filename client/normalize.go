@@ -32,9 +32,6 @@ func (c *Client) prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 		return nil, c.err
 	}
 	p.Delete("at")
-	if err := c.check(p); err != nil {
-		return nil, err
-	}
 	for _, f := range c.defaults {
 		if _, ok := p.Get(f.key); !ok {
 			p = c.reorder(p)
@@ -57,7 +54,7 @@ func (c *Client) prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 			return nil, &MiddlewareError{err}
 		}
 		p.Delete("at")
-		if err := c.check(p); err != nil {
+		if err := c.check(p); err != nil && c.check(was) == nil {
 			return nil, &MiddlewareError{err}
 		}
 		if err := checkQueue(p); err != nil {
@@ -89,7 +86,7 @@ func (c *Client) check(p *troupe.Payload) error {
 		raw, _ := p.Get("class")
 		return &FieldError{"class", wirejson.KindOf(raw), "a string"}
 	}
-	if args := p.Args(); len(args) == 0 || args[0] != '[' {
+	if args, _ := p.Get("args"); len(args) == 0 || args[0] != '[' {
 		return &FieldError{"args", wirejson.KindOf(args), "an array"}
 	}
 	for _, key := range [...]string{"at", "tags", "retry_for", "t_timeout", "t_deadline"} {
@@ -161,7 +158,7 @@ func (c *Client) complete(p *troupe.Payload, now json.RawMessage) error {
 func checkQueue(p *troupe.Payload) error {
 	raw, _ := p.Get("queue")
 	if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-		p.SetString("queue", string(raw)) // Ruby stringifies it
+		p.SetString("queue", p.Queue()) // Ruby stringifies it
 		return nil
 	}
 	_, err := checkField("queue", raw)

@@ -162,7 +162,7 @@ func TestRetryAllPassesOverWhatCannotMove(t *testing.T) {
 	for n := range 130 { // more than two pages of them, with one score
 		left = append(left, fmt.Sprintf("not a job %d", n))
 	}
-	left = append(left, `{"class":"Fails","args":[]}`, `{"class":"X"}`, `{"class":"X","args":[],"queue":"broken"}`)
+	left = append(left, `{"class":"Fails","args":[]}`, `{"class":"X","args":[],"queue":""}`, `{"class":"X","args":[],"queue":"broken"}`)
 	add(t, rdb, "dead", 30, left...)
 	add(t, rdb, "dead", 30, `{"class":"Stopped","args":[1]}`, `{"class":"Stopped","args":[2]}`)
 	got := must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t)

@@ -150,8 +150,8 @@ func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*
 		return nil, e.Err
 	}
 	p := e.Payload.Clone()
-	if count, ok := p.Int("retry_count"); ok && retry {
-		p.SetInt("retry_count", count-1)
+	if count, ok := p.Get("retry_count"); ok && retry && string(count) != "null" {
+		p.SetInt("retry_count", int64(p.Failures())-2)
 	}
 	return prepare.Job(ctx, e.Set.i.Client, p, now)
 }

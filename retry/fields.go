@@ -11,10 +11,6 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// maxCount is where retry_count stops growing, so that nothing computed from it
-// overflows.
-const maxCount = 1 << 40
-
 // limit returns how many retries the job may have, or that it is not to be
 // retried at all. Where the payload only says that it is to be retried, the class
 // decides: true, null, nothing, and whatever else Ruby takes for true.
@@ -27,7 +23,7 @@ func (f *failure) limit() (retries int64, never bool) {
 		n, _ := strconv.ParseInt(text, 10, 64) // out of range: the nearest int64
 		return n, false
 	}
-	_, own := f.number("retry_for") // the payload's own rule
+	_, own := f.m.Number("retry_for") // the payload's own rule
 	if r := f.Options.Retries; r.Set && !own {
 		return int64(r.Max), r.Never
 	}
@@ -50,6 +46,7 @@ func (f *failure) record() {
 		f.count = f.Rules.Record(f.failed())
 		return
 	}
+	pushable(f.m)
 	queue := cmp.Or(f.Options.RetryQueue, f.FetchedFrom)
 	if q, ok := f.m.String("retry_queue"); ok && q != "" {
 		queue = q
@@ -78,24 +75,17 @@ func (f *failure) record() {
 	}
 }
 
-// lastCount reads the stored retry_count, between -1 (a first failure that was
-// retried by hand) and maxCount; again is false before the first failure. What
-// is no number at all counts as -1: something was there, so it has failed before.
+// lastCount is the stored retry_count, from -1 on (a first failure that was retried by hand); again
+// is false before the first failure. What is no number at all counts as -1: something was there, so it
+// has failed before.
 func (f *failure) lastCount() (n int64, again bool) {
-	raw, _ := f.m.Get("retry_count")
-	if text := string(raw); text == "" || text == "null" {
-		return 0, false
-	}
-	number, ok := f.number("retry_count")
-	if !ok {
-		return -1, true
-	}
-	return int64(min(max(number, -1), maxCount)), true
+	raw, ok := f.m.Get("retry_count")
+	return int64(f.m.Failures()) - 1, ok && string(raw) != "null"
 }
 
 // exhausted tells whether this failure was the last one allowed.
 func (f *failure) exhausted(limit int64) bool {
-	window, ok := f.number("retry_for")
+	window, ok := f.m.Number("retry_for")
 	if !ok {
 		return f.count >= limit
 	}
@@ -115,30 +105,8 @@ func (f *failure) backtraceLines() int {
 	case "true":
 		return -1
 	}
-	n, _ := f.number("backtrace")
+	n, _ := f.m.Number("backtrace")
 	return int(min(max(n, -1), math.MaxInt32))
-}
-
-// number reads a field that holds a number, or a string with one, without its
-// fraction.
-func (f *failure) number(key string) (float64, bool) {
-	raw, found := f.m.Get(key)
-	if !found {
-		return 0, false
-	}
-	text := string(raw)
-	if s, ok := f.m.String(key); ok {
-		text = strings.TrimSpace(s)
-		// ParseFloat knows more than JSON: "inf", "0x10", "1_0".
-		if text == "" || strings.Trim(text, "0123456789+-.eE") != "" {
-			return 0, false
-		}
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil && !math.IsInf(n, 0) { // 1e999 is a number, if a strange one
-		return 0, false
-	}
-	return math.Trunc(n), true
 }
 
 // isInteger tells whether JSON text is a number without fraction and exponent.

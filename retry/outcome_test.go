@@ -220,3 +220,27 @@ func TestWhatRubyCannotWriteDiesWithItsBytes(t *testing.T) {
 		}
 	}
 }
+
+// What other clients write is stored as Sidekiq's poller can push it, and reads as before.
+func TestOddJobsAreStoredAsSidekiqCanPushThem(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"class":"A","args":{"0":1}}`:              `{"class":"A","args":[{"0":1}],`,
+		`{"class":"A","args":"[]"}`:                 `{"class":"A","args":["[]"],`,
+		`{"class":"A","args":null}`:                 `{"class":"A","args":[],`,
+		`{"class":7,"args":[]}`:                     `{"class":"7","args":[],`,
+		`{"args":[],"tags":"x"}`:                    `{"args":[],"tags":["x"],`,
+		`{"args":[],"tags":{"x":1}}`:                `{"args":[],`,
+		`{"args":[],"tags":null}`:                   `{"args":[],"tags":null,`,
+		`{"args":[],"retry_for":2000000000}`:        `{"args":[],"retry_for":1000000000,`,
+		`{"args":[],"retry_for":1e999}`:             `{"args":[],"retry_for":1000000000,`,
+		`{"args":[],"retry_for":"3600"}`:            `{"args":[],"retry_for":3600,`,
+		`{"args":[],"retry_for":"soon"}`:            `{"args":[],"retry_for":null,`,
+		`{"args":[],"retry_for":60}`:                `{"args":[],"retry_for":60,`,
+		`{"args":[ 1 ],"retry_for":false,"at":1.5}`: `{"args":[ 1 ],"retry_for":false,"at":1.5,`,
+	} {
+		d := decide(t, raw, nil)
+		if d.Action != Retry || !strings.HasPrefix(string(d.Payload), want) {
+			t.Errorf("%s is stored as %s, want %s", raw, d.Payload, want)
+		}
+	}
+}

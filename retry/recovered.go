@@ -57,6 +57,9 @@ func (pol Policy) Stamp(now time.Time, in Recovered, queue string) []byte {
 
 func (pol Policy) stamp(now time.Time, in Recovered, queue string) *troupe.Payload {
 	m := in.Payload.Clone()
+	if pol.Rules == nil {
+		pushable(m)
+	}
 	if m.Queue() != queue {
 		m.SetString("queue", queue)
 	}

@@ -23,7 +23,7 @@ func TestRecoveredJobsAreStamped(t *testing.T) {
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
 		`{"class":"A","tags":["recovered"],"queue":"big","recovered":1}`: `{"class":"A","tags":["recovered"],"queue":"big",` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
-		`{"class":"A","tags":"odd","queue":"big","recovered":1}`: `{"class":"A","tags":"odd","queue":"big",` +
+		`{"class":"A","tags":"odd","queue":"big","recovered":1}`: `{"class":"A","tags":["odd","recovered"],"queue":"big",` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
 		`not a job`:                        ``,
 		"{\"class\":\"A\",\"x\":\"\xff\"}": ``, // cannot be written back

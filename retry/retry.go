@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"math"
@@ -317,16 +318,19 @@ func jitter(random uint64, count int64) float64 {
 
 // park puts the job off without a trace in its bytes. What leaves the schedule
 // set goes to the queue that the job names: only if that is not the one it was
-// fetched from (a job moved by hand, or without the field) is the field set.
+// fetched from (a job moved by hand, or without the field) is the field set. Of an odd job
+// the other fields are that Sidekiq's poller would refuse.
 func (f *failure) park(d time.Duration) Decision {
 	wait := max(d, 0).Seconds()
 	dec := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
-	if f.m.Queue() == f.FetchedFrom {
-		return dec
+	if f.m.Queue() != f.FetchedFrom {
+		f.m.SetString("queue", f.FetchedFrom)
 	}
-	f.m.SetString("queue", f.FetchedFrom)
-	if f.m.Rewritable() == nil {
-		dec.Payload = f.m.Bytes()
+	if f.Rules == nil {
+		pushable(f.m)
+	}
+	if text := f.m.Bytes(); !bytes.Equal(text, f.Raw) && f.m.Rewritable() == nil {
+		dec.Payload = text
 	}
 	return dec
 }

@@ -35,6 +35,8 @@ type batch struct {
 	tried  int             // members given to the script
 	stay   int             // members that remain in front of the rest
 	out    Promoted
+
+	deaths []func() // lines of the log for those of dying, once they have moved
 }
 
 // The first groups of a batch.
@@ -88,7 +90,9 @@ func (b *batch) sort(ctx context.Context, member string) error {
 
 func (b *batch) die(member string, p *troupe.Payload, reason error, known bool) {
 	if !known {
-		joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moving it to the dead set") //nolint:zerologlint // joblog.Err returns it
+		b.deaths = append(b.deaths, func() {
+			joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moved to the dead set") //nolint:zerologlint // joblog.Err returns it
+		})
 	}
 	b.put(dying, member, string(notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)))
 }
@@ -125,6 +129,11 @@ func (b *batch) apply(ctx context.Context) (err error) {
 		err = b.move(ctx)
 	}
 	unsure := err != nil
+	if g := b.groups[dying]; g.Moved == len(g.Members) { // else somebody else has moved some: which, nobody knows
+		for _, tell := range b.deaths {
+			tell()
+		}
+	}
 	counts := [...]*int{dying: &b.out.Dead, dropped: &b.out.Dropped, lists: &b.out.Moved}
 	for i, g := range b.groups {
 		*counts[min(i, lists)] += g.Moved

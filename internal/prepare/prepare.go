@@ -15,8 +15,11 @@ import (
 // whoever set it: obeying it would put the job back where it came from. p itself may be
 // edited. Nothing is sent.
 //
-// The result is nil if middleware stopped the job. A *client.FieldError says that p is no
-// valid job; a *client.MiddlewareError that the middleware, not p, is at fault. Bytes that
+// A job whose class, arguments or tags Sidekiq's client would refuse is let through: what runs as it
+// is fetched is retried, too.
+//
+// The result is nil if middleware stopped the job. A *client.FieldError says that p names no
+// queue; a *client.MiddlewareError that the middleware, not p, is at fault. Bytes that
 // are not UTF-8 pass, as they came.
 //
 // Package client sets it.

@@ -3,6 +3,9 @@ package wirejson
 import (
 	"bytes"
 	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -53,6 +56,27 @@ func Text(text []byte) (string, bool) {
 		return string(text[1 : len(text)-1]), true
 	}
 	return Unquote(text), true
+}
+
+// Number reads a number, or a string with one, without its fraction; ±Inf beyond the largest double.
+func Number(text []byte) (float64, bool) {
+	s := string(text)
+	if KindOf(text) != "a number" {
+		var ok bool
+		if s, ok = Text(text); !ok {
+			return 0, false
+		}
+		s = strings.TrimSpace(s)
+		// ParseFloat knows more than JSON: "inf", "0x10", "1_0".
+		if s == "" || strings.Trim(s, "0123456789+-.eE") != "" {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(n, 0) { // 1e999 is a number, if a strange one
+		return 0, false
+	}
+	return math.Trunc(n), true
 }
 
 // Elements returns the texts of the elements of an array; nil for any other text.

@@ -78,12 +78,12 @@ func parse(payload []byte, class string) (*troupe.Payload, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := p.Args()
-	switch {
-	case len(args) == 0:
-		p.Set("args", []byte("[]"))
-	case args[0] != '[':
-		p.Set("args", append(append([]byte("["), args...), ']'))
+	if raw, _ := p.Get("args"); len(raw) == 0 || raw[0] != '[' {
+		args := p.Args()
+		if args == nil {
+			args = []byte("[" + string(raw) + "]") // null and false are arguments here
+		}
+		p.Set("args", args)
 	}
 	if class != "" && class != p.Class() {
 		p.SetString("class", class)
@@ -107,8 +107,8 @@ func retries(in retry.Failed) (left, never bool) {
 			limit = most
 		}
 	}
-	count, _ := p.Int("retry_count") // absent is 0
-	return count < limit, false
+	count := max(p.Failures()-1, 0) // absent is 0
+	return int64(count) < limit, false
 }
 
 // record is retry.Rules.Record.
@@ -117,9 +117,9 @@ func (n namespace) record(in retry.Failed) int64 {
 	p.SetString("queue", n.prefix()+in.Queue)
 	p.SetString("error_message", in.Message)
 	at, field := in.Now.UTC().Format("2006-01-02 15:04:05 MST"), "failed_at"
-	count, again := p.Int("retry_count")
-	if again {
-		count, field = min(max(count, -1), maxCount)+1, "retried_at"
+	count := int64(0)
+	if _, again := p.Get("retry_count"); again {
+		count, field = int64(min(p.Failures(), maxCount)), "retried_at"
 	}
 	p.SetString(field, at)
 	p.SetInt("retry_count", count)

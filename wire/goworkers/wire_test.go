@@ -116,7 +116,7 @@ func TestPromote(t *testing.T) {
 			t.Errorf("%s: %s, %v", job, got.Bytes(), err)
 		}
 	}
-	for _, job := range []string{`{}`, `{"queue":7}`, `{"queue":"ns:"}`} {
+	for _, job := range []string{`{}`, `{"queue":{}}`, `{"queue":"ns:"}`} {
 		p, _ := troupe.ParsePayload([]byte(job))
 		if _, err := n.promote(p, time.Now()); err == nil {
 			t.Errorf("%s: no error", job)

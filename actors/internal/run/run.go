@@ -108,7 +108,13 @@ func (r *Run) parse() (*troupe.Payload, error) {
 	if parse := r.wire.Parse; parse != nil {
 		return parse(r.w.Unit.Payload, r.w.Unit.Queue)
 	}
-	return troupe.ParsePayload(r.w.Unit.Payload)
+	p, err := troupe.ParsePayload(r.w.Unit.Payload)
+	if err == nil {
+		if raw, ok := p.Get("args"); ok && raw[0] != '[' { // as other clients write it; handlers see an array
+			p.Set("args", p.Args())
+		}
+	}
+	return p, err
 }
 
 // Shown is the job as Sidekiq's pages show it.
