@@ -32,8 +32,11 @@ func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 			registries = append(registries, keys.SlotOf(name, true).Registry())
 		}
 	}
-	for _, key := range registries {
+	for i, key := range registries {
 		some, err := r.rdb.HKeys(ctx, key).Result()
+		if err != nil && i > 0 && ctx.Err() == nil {
+			continue // its master is away: the others tell of the rest
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -69,16 +72,23 @@ func (r *rescuer) find(ctx context.Context, id string) (homes []home, err error)
 	if errors.Is(err, redis.Nil) {
 		queues, err = r.queues(ctx)
 	}
-	for i := 0; i < len(queues) && err == nil; i++ {
+	if err != nil {
+		return nil, err
+	}
+	var away error // of a master; the other places are rescued
+	for i := range queues {
 		s := keys.SlotOf(queues[i], true)
-		if _, err = r.entry(ctx, s.Registry(), id); err == nil {
+		switch _, err := r.entry(ctx, s.Registry(), id); {
+		case err == nil:
 			homes = append(homes, home{Slot: s, queues: queues[i : i+1]})
-		}
-		if errors.Is(err, redis.Nil) {
-			err = nil
+		case errors.Is(err, redis.Nil):
+		case errors.Is(err, errLayout) || ctx.Err() != nil:
+			return nil, err
+		default:
+			away = err
 		}
 	}
-	return homes, err
+	return homes, away
 }
 
 const errLayout = refusal("another version of troupe has written the registry")

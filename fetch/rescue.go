@@ -19,16 +19,16 @@ import (
 // rescue fences an owner and puts back what it had. Whoever comes after us can go on at
 // any point. The zero rescue.From means that it lives, or has left.
 func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.From, err error) {
-	homes, err := r.find(ctx, id)
-	if err != nil {
-		return from, err
+	homes, away := r.find(ctx, id)
+	if away != nil && len(homes) == 0 {
+		return from, away
 	}
 	// The generations are read before the lease: an owner that renews a lapsed lease
 	// raises them, and is not fenced after that.
 	for i := range homes {
 		homes[i].mark, err = r.rdb.HGet(ctx, homes[i].Place(id), "!").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return from, err
+			return from, err // its registry was there just now
 		}
 	}
 	left, err := r.rdb.PTTL(ctx, keys.CommonOf(id, r.cluster).Lease).Result()
@@ -38,7 +38,7 @@ func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.Fro
 	if left != -2 { // it lives; the index is corrected
 		return from, r.postpone(ctx, id, max(left, r.cfg.Lease/3))
 	}
-	var failed []error
+	failed := []error{away}
 	open := 0
 	for _, h := range homes {
 		n, err := r.clear(ctx, id, h, token, &from)

@@ -228,7 +228,7 @@ func (r *rescuer) round(ctx context.Context, dead []string, token string, done *
 			continue
 		}
 		failed = append(failed, fmt.Errorf("fetcher %s: %w", id, err))
-		if !isReply(err) {
+		if !isReply(err) && (!r.cluster || ctx.Err() != nil) {
 			break // it would be the same with the others
 		}
 		r.delay(ctx, id)
