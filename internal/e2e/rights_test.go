@@ -31,3 +31,20 @@ func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
 		t.Errorf("it has left %d keys", n)
 	}
 }
+
+// A daemon whose Redis does not know a command under its name ends with code 1 and says which.
+func TestADaemonWithRenamedCommandsDoesNotStart(t *testing.T) {
+	for _, name := range []string{"TIME", "MULTI"} {
+		s, rdb := ownRedis(t, "--rename-command", name, "OTHER")
+		p := daemonSoon(t, s.URL(0), "handlers: {NoOp: {builtin: noop}}\n")
+		if code := p.Exit(soon); code != 1 {
+			t.Errorf("exit code %d, expected 1", code)
+		}
+		if want := "does not know the commands that the daemon needs, missing are " + name + ": "; !strings.Contains(p.Stderr(), want) {
+			t.Errorf("its log does not say %s:\n%s", want, p.Stderr())
+		}
+		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
+			t.Errorf("it has left %d keys", n)
+		}
+	}
+}

@@ -51,10 +51,19 @@ type Error struct {
 	Channels   []string
 	Unasked    []string // what may be missing, and could not be asked for want of the others
 	Rule       []string // what grants them all, the unasked too: +command, ~key and &channel
+	Unknown    []string // commands that the server does not know: nobody may call them
 }
 
 // Error names everything that is missing, and the rule that grants it.
 func (e *Error) Error() string {
+	if len(e.Unknown) > 0 {
+		text := fmt.Sprintf("redis at %s does not know the commands %s, missing are %s: has its configuration renamed them (rename-command)?",
+			e.Addr, e.For, strings.Join(e.Unknown, ", "))
+		if e.missing() != "" {
+			text += fmt.Sprintf(" It does not give user %q the rights either, missing are %s", e.User, e.missing())
+		}
+		return text
+	}
 	return fmt.Sprintf("redis at %s does not give user %q the rights %s, missing are %s: grant them with ACL SETUSER %s %s",
 		e.Addr, e.User, e.For, e.missing(), e.User, strings.Join(e.Rule, " "))
 }
@@ -135,8 +144,8 @@ func askServer(ctx context.Context, rdb *redis.Client, purpose string, inMulti b
 	a := &answers{purpose: purpose}
 	if inMulti {
 		a.first, a.queued = map[string]*redis.Cmd{"EXEC": exec, "MULTI": multi}, multi.Err() == nil
-		if !a.queued && denied(multi.Err()) == "" {
-			return nil, nil // away, or it knows no MULTI
+		if !a.queued && denied(multi.Err()) == "" && !unknown(multi.Err()) {
+			return nil, nil // away
 		}
 	}
 	_, _ = conn.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -276,6 +285,13 @@ func (a *answer[T]) denies(what string) bool {
 	return slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) == what })
 }
 
+// unknown tells whether the server does not know the command, under this name.
+func (a *answer[T]) unknown() bool {
+	return slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return unknown(cmd.Err()) })
+}
+
+func unknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
+
 // untold tells whether none of the calls could tell: their commands were denied.
 func (a *answer[T]) untold() bool {
 	return !slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) != "command" })
@@ -298,6 +314,9 @@ func (a *answers) verdict(addr, user string) (warnings []string, err error) {
 		}
 	}
 	for _, x := range a.commands {
+		if x.to.why == "" && x.unknown() {
+			e.Unknown, needed = append(e.Unknown, x.name), true
+		}
 		if x.denies("command") {
 			add(&e.Commands, x.name, "+"+strings.ToLower(x.name), x.to.why)
 		}
