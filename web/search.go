@@ -63,7 +63,7 @@ func (r *request) search() (*page, error) {
 		return &page{redirect: r.url("jobs", q), Data: found{Query: q, Places: []foundPlace{}}}, nil
 	}
 	h := &hunt{
-		r: r, filter: jobfilter.Filter{Text: q, Args: r.searchesArgs(), Mask: r.searched()}, began: time.Now(), left: mostSearched,
+		r: r, filter: jobfilter.Filter{Text: q, Args: r.searchedArgs(), Mask: r.searched()}, began: time.Now(), left: mostSearched,
 		out: found{Query: q, Places: []foundPlace{}, Where: "class, id and error"},
 	}
 	if r.searchesArgs() {

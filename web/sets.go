@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -89,13 +90,21 @@ func (r *request) searched() *mask.Masker {
 	return r.fleet.Mask
 }
 
+// searchedArgs are the arguments that the user may look for texts in.
+func (r *request) searchedArgs() func(*inspect.JobRecord, *inspect.JobSummary) json.RawMessage {
+	if r.searchesArgs() {
+		return jobfilter.AllArgs
+	}
+	return nil
+}
+
 // filterNames are the parameters of a filter.
 var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to", "failed_from", "failed_to"}
 
 // filter reads the filter of an address for a set. A time span reaches back from now, but that of
 // from and to ahead in a list of what is due.
 func (r *request) filter(get func(string) string, k setKind) (f jobfilter.Filter, err error) {
-	f = jobfilter.Filter{Text: get("q"), Args: r.searchesArgs(), Mask: r.searched(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
+	f = jobfilter.Filter{Text: get("q"), Args: r.searchedArgs(), Mask: r.searched(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
 	for name, to := range timesOf(&f) {
 		if text := get(name); text != "" {
 			parse := jobfilter.ParseTime

@@ -3,6 +3,7 @@ package jobfilter
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,8 +17,9 @@ import (
 
 // Filter chooses jobs. The zero value chooses all; a job must meet every field that is set.
 type Filter struct {
-	Text  string // in the class, the jid or the error, in any case of letters; also in the arguments with Args
-	Args  bool   // Text is looked for in the text of the arguments, too: not for those who see them masked
+	Text string // in the class, the jid or the error, in any case of letters; also in the arguments with Args
+	// Args are the arguments that Text is looked for in, as they are shown; nil for none.
+	Args  func(r *inspect.JobRecord, s *inspect.JobSummary) json.RawMessage
 	Class string // what is shown as the class, whole
 	Queue string // bare name
 	Error string // in the class or the message of the last failure, in any case of letters
@@ -51,15 +53,19 @@ func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	if f.Class != "" && s.Class != f.Class || f.Tag != "" && (!slices.Contains(s.Tags, f.Tag) || f.Mask.Text(f.Tag) != f.Tag) {
 		return false
 	}
-	if f.Error != "" && !f.fails(&s, f.Error) {
+	if f.Error != "" && !f.fails(&s, newNeedle(f.Error)) {
 		return false
 	}
-	return f.Text == "" || within(s.Class+"\n"+r.JID, f.Text) || f.fails(&s, f.Text) || f.Args && within(string(s.Args), f.Text)
+	if f.Text == "" {
+		return true
+	}
+	text := newNeedle(f.Text)
+	return text.in(s.Class+"\n"+r.JID) || f.fails(&s, text) || f.Args != nil && text.inJSON(f.Args(r, &s))
 }
 
 // fails tells whether a job is shown with an error that has a text in it.
-func (f *Filter) fails(s *inspect.JobSummary, text string) bool {
-	return within(s.ErrorClass+"\n"+s.ErrorMessage, text) && within(s.ErrorClass+"\n"+f.Mask.Text(s.ErrorMessage), text)
+func (f *Filter) fails(s *inspect.JobSummary, text needle) bool {
+	return text.in(s.ErrorClass+"\n"+s.ErrorMessage) && text.in(s.ErrorClass+"\n"+f.Mask.Text(s.ErrorMessage))
 }
 
 // failed is when a job has failed for the last time; zero if it never has.
@@ -72,10 +78,8 @@ func failed(r *inspect.JobRecord) time.Time {
 	return time.Time{}
 }
 
-// within tells whether a text has a part, in any case of letters.
-func within(text, part string) bool {
-	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
-}
+// AllArgs are arguments as they are: for Args of those who see them so.
+func AllArgs(_ *inspect.JobRecord, s *inspect.JobSummary) json.RawMessage { return s.Args }
 
 // String is the filter in words.
 func (f *Filter) String() string {

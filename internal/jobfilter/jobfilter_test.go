@@ -31,7 +31,7 @@ func TestMatch(t *testing.T) {
 		{Filter{Text: "gateway"}, true},
 		{Filter{Text: "gateway", Class: "Paid"}, false},
 		{Filter{Text: "s3cr3t"}, false},
-		{Filter{Text: "S3cr3t", Args: true}, true},
+		{Filter{Text: "S3cr3t", Args: AllArgs}, true},
 		{Filter{FailedSince: last, FailedUntil: last.Add(1)}, true},
 		{Filter{FailedSince: last.Add(1)}, false},
 		{Filter{FailedUntil: last}, false},
@@ -70,6 +70,38 @@ func TestParseTime(t *testing.T) {
 	for _, text := range []string{"", "tomorrow", "-5", "1795000000000", "2026-11-32", "18.11.2026"} {
 		if got, err := ParseTime(text, now); err == nil {
 			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// A text is found as people see it and as they write it.
+func TestTexts(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	q := inspect.New(rdb).Queue("default")
+	escaped := `{"class":"Mail","jid":"a1","args":[{"name": "M\u00fcller", "ids":[1, 2],"path":"a\/b","said":"say \"hi\", now","dir":"C:\\temp","smile":"\ud83d\ude00","half":"\ud83d."}],"error_message":"no M\u00fcller"}`
+	plain := `{"class":"Mail","jid":"a1","args":[{"name":"Müller","ids":[1,2],"path":"a/b","said":"say \u0022hi\u0022, now","dir":"C:\u005ctemp","smile":"😀","half":"\uD83D."}],"error_message":"no Müller"}`
+	for _, raw := range []string{escaped, plain} {
+		job := &q.Job(raw).JobRecord
+		for _, text := range []string{
+			"Müller", "mÜLLER", `M\u00fcller`, `M\u00FCller`, `"name":"Müller"`, `"name": "M\u00fcller"`, `{ "name" : "Müller" , "ids" : [ 1, 2 ]`, `"ids": [1,2]`, "[1, 2]",
+			`ller", "ids": [1`, "a/b", `a\/b`, `say "hi", now`, `say \"hi\"`, `C:\temp`, `C:\\temp`, "😀", `\ud83d\ude00`, `\uD83D.`, "no müller", `no M\u00fcller`,
+		} {
+			if f := (Filter{Text: text, Args: AllArgs}); !f.Match(job, time.Time{}) {
+				t.Errorf("%s is not found in %s", text, raw)
+			}
+		}
+		for _, text := range []string{"Miller", `say "hi",now`, "[1,2,3]", "[12]", "te mp", `hi"now`} {
+			if f := (Filter{Text: text, Args: AllArgs}); f.Match(job, time.Time{}) {
+				t.Errorf("%s is found in %s", text, raw)
+			}
+		}
+		for _, text := range []string{"müller", `M\u00fcller`} {
+			if f := (Filter{Error: text}); !f.Match(job, time.Time{}) {
+				t.Errorf("the error %s is not found", text)
+			}
+		}
+		if f := (Filter{Text: "temp"}); f.Match(job, time.Time{}) {
+			t.Error("arguments are looked at without Args")
 		}
 	}
 }

@@ -64,7 +64,7 @@ func example(a bulk.Action) string {
 
 // read checks and completes the flags.
 func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error) {
-	if b.Filter, err = b.filter.read(args[0], now); err != nil {
+	if b.Filter, err = b.filter.read(s, args[0], now); err != nil {
 		return err
 	}
 	if b.Set, err = setOf(s, args[0]); err != nil {

@@ -56,6 +56,7 @@ type filterFlags struct {
 }
 
 func (f *filterFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.filter.Text, "text", "", "only jobs with this text in the class, the jid, the error or the arguments as they are shown")
 	s.StringVar(&f.filter.Class, "class", "", "only jobs of this class")
 	s.StringVar(&f.filter.Queue, "queue", "", "only jobs of this queue")
 	s.StringVar(&f.filter.Error, "error", "", "only jobs that failed with this text in the error")
@@ -71,8 +72,9 @@ func (f *filterFlags) add(s *pflag.FlagSet) {
 }
 
 // read is the filter of the jobs of a set, a queue or those that run.
-func (f *filterFlags) read(of string, now time.Time) (filter jobfilter.Filter, err error) {
+func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter jobfilter.Filter, err error) {
 	filter = f.filter
+	filter.Args = func(r *inspect.JobRecord, _ *inspect.JobSummary) json.RawMessage { return s.Mask.Summary(r).Args }
 	when := jobfilter.ParseTime
 	if of == "retry" || of == "scheduled" {
 		when = jobfilter.ParseFuture
@@ -175,7 +177,7 @@ func listCommand() *cobra.Command {
 			f.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			f, err := filter.read(args[0], time.Now())
+			f, err := filter.read(s, args[0], time.Now())
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ import refuses such lines.`,
 		example: "  troupe jobs export dead --error 502 --args show > dead.jsonl\n  troupe jobs export queue:default --class Report | jq -r .job",
 		flags:   func(f *pflag.FlagSet) { filter.add(f) },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			f, err := filter.read(args[0], time.Now())
+			f, err := filter.read(s, args[0], time.Now())
 			if err != nil {
 				return err
 			}
