@@ -3,8 +3,8 @@ package actors
 import (
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // GuardLog returns a logger that writes what log writes and never holds up those who log, however
@@ -33,4 +33,4 @@ func logTrouble(s logbuf.State) string {
 }
 
 // droppedLines tells how many lines of the log were dropped.
-func droppedLines(s logbuf.State) string { return cut.Count(int64(s.Dropped), "line") + " dropped" }
+func droppedLines(s logbuf.State) string { return words.Plural(int64(s.Dropped), "line") + " dropped" }

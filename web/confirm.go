@@ -3,6 +3,8 @@ package web
 import (
 	"net/http"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // confirm is what is asked before something that cannot be taken back.
@@ -31,7 +33,7 @@ func (r *request) confirmed(now int64) bool {
 	if now > mostUntyped && now > 2*asked {
 		return false
 	}
-	return max(now, asked) <= mostUntyped || r.form("typed") == r.form("count")
+	return max(now, asked) <= mostUntyped || integer(strings.ReplaceAll(r.form("typed"), ",", "")) == asked
 }
 
 // asked makes a page function of an action: a GET asks, and a POST that confirms it acts.
@@ -45,7 +47,7 @@ func asked(action func(*request) (*confirm, error)) func(*request) (*page, error
 			return c.do()
 		}
 		if c.Again && r.wantsJSON() {
-			return nil, wrong("Send count and typed, both with the number there is now.", "%s: that was not confirmed. There are %d, got the count %q and %q typed.", c.Button, c.Count, r.form("count"), r.form("typed"))
+			return nil, wrong("Send count and typed, both with the number there is now.", "%s: that was not confirmed. There are %s, got the count %q and %q typed.", c.Button, words.Count(c.Count), r.form("count"), r.form("typed"))
 		}
 		return &page{Template: "confirm", Title: strings.TrimSuffix(c.Question, "?"), Data: *c}, nil
 	}

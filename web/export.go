@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const exportWrite = 30 * time.Second // that a client may take to read a part
@@ -51,7 +52,7 @@ func (r *request) export(k setKind) error {
 	case err != nil:
 		_ = lines.Encode(map[string]string{"partial": faultOf(err).Text}) // what has been sent cannot be taken back
 	case !w.End:
-		_ = lines.Encode(map[string]string{"partial": fmt.Sprintf("searched the first %d entries; an admin may export all", w.Looked)})
+		_ = lines.Encode(map[string]string{"partial": "searched the first " + words.Plural(w.Looked, "entry") + "; an admin may export all"})
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestJobPage(t *testing.T) {
@@ -75,7 +76,17 @@ func TestSearch(t *testing.T) {
 	contains(t, "an error", s.get("/search?q=IT+FAILED"), "Dead</a>")
 	contains(t, "nothing", s.get("/search?q=nonesuch"), "Nothing found for nonesuch", "6 jobs")
 	contains(t, "no text", s.get("/search"), "Find a job, wherever it is")
+	s.rdb.ZAdd(t.Context(), "dead", z(1795000000, `{"class":"Mail","jid":"m1","args":[{"to": "M\u00fcller"}]}`))
+	for _, text := range []string{"m\u00fcller", `M\u00fcller`, `{"to":"M\u00fcller"}`, `"to": "M\u00fcller"`} {
+		contains(t, "a search for "+text, s.get("/search?q="+url.QueryEscape(text)), "1 found")
+		contains(t, "the filter "+text, s.get("/dead?q="+url.QueryEscape(text)), "m1")
+	}
+	s.rdb.SAdd(t.Context(), "queues", "odd")
+	s.rdb.Set(t.Context(), "queue:odd", "no list", 0)
+	contains(t, "with a queue that is none", s.get("/search?q=charge"), "3 found", "queue:odd: what is there is no list")
+	s.rdb.Del(t.Context(), "queue:odd")
 	seed(t, s.rdb, "dead", mostSearched+500, "1795000000 + i", plainJob)
+	contains(t, "a part with nothing", s.get("/search?q=nonesuch"), "Nothing found so far for nonesuch", "the others are still to be searched", "Go on")
 	var places []string
 	n := 0
 	for path := "/search?q=charge"; path != ""; n++ {
@@ -94,4 +105,22 @@ func TestSearch(t *testing.T) {
 	if got := strings.Join(places, " "); n < 2 || got != "retry scheduled dead queue:a/b.json" {
 		t.Errorf("%d parts: %s", n, got)
 	}
+}
+
+// What has no name has no link, and counts stay while nobody looks.
+func TestNamesAndCounts(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	s.rdb.ZAdd(ctx, "retry", z(1995000000, `{"class":"Nowhere","jid":"n1","args":[],"queue":""}`), z(1995000001, `{"class":"","jid":"","args":[]}`), z(1995000002, `{"class":"Up","jid":"u1","args":[],"queue":".."}`))
+	s.get("/") // which waits for the first look
+	page := s.get("/retries")
+	hasNot(t, "the list", page, `href="/queues/"`, `href="/classes/"`, `href="/jobs/"`, `href="/queues/.."`)
+	contains(t, "the list", page, `<span class="muted">none</span>`, `Retries<span class="n">3</span>`, `Dead<span class="n">0</span>`)
+	s.rdb.SAdd(ctx, "queues", "")
+	s.rdb.LPush(ctx, "queue:", `{"class":"A","jid":"q1","args":[]}`)
+	hasNot(t, "the queues", s.get("/queues"), `href="/queues/"`)
+	s.h.sampler.mu.Lock()
+	s.h.sampler.looked = time.Now().Add(-time.Hour) // as if it had rested, and Redis did not answer
+	s.h.sampler.mu.Unlock()
+	contains(t, "after a rest", s.get("/retries"), `Retries<span class="n">`)
 }

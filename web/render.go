@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
@@ -174,7 +176,9 @@ func (r *request) writeHTML(status int, p *page) {
 			v.Nav = append(v.Nav, i)
 		}
 	}
-	v.Flash = r.flash()
+	if v.Flash = r.flash(); len(v.Nav) > 0 {
+		v.seen = r.sampler.soon(r.Context())
+	}
 	var b bytes.Buffer
 	if err := r.templates[p.Template].ExecuteTemplate(&b, "layout", v); err != nil {
 		r.options.Logger.Error().Err(err).Str("path", r.path).Msg("dashboard template failed")
@@ -190,6 +194,7 @@ type view struct {
 	r     *request
 	Nav   []item
 	Flash *said
+	seen  *snapshot // by the sampler; nil for nothing yet
 }
 
 // With is the view with other data, for a partial.
@@ -201,6 +206,21 @@ func (v *view) With(data any) *view {
 
 // URL is the address of a page: {{$.URL "queues" .Name}}.
 func (v *view) URL(segments ...string) string { return v.r.url(segments...) }
+
+// To is a link to the page of something by its name, shown with so many bytes at most. What has no
+// name has no page, and . and .. are none in an address.
+func (v *view) To(page, name string, most int) template.HTML {
+	switch {
+	case name == "":
+		return `<span class="muted">none</span>`
+	case name == "." || name == ".." || !v.Can(http.MethodGet, pageOf[page]):
+		return template.HTML(template.HTMLEscapeString(cut.Short(name, most))) //nolint:gosec // escaped
+	}
+	return template.HTML(fmt.Sprintf(`<a href="%s">%s</a>`, template.HTMLEscapeString(v.r.url(page, name)), template.HTMLEscapeString(cut.Short(name, most)))) //nolint:gosec // escaped
+}
+
+// pageOf are the routes of things that have a name.
+var pageOf = map[string]string{"queues": "/queues/{name}", "classes": "/classes/{class}", "jobs": "/jobs/{jid}"}
 
 // Set is the address of this page with other parameters: {{$.Set "after" "100"}}.
 func (v *view) Set(pairs ...string) string { return v.r.with(pairs...) }
@@ -251,17 +271,18 @@ func (v *view) JSON() string {
 	return address
 }
 
-// Number is what the navigation says beside a page, of the last look; "" for nothing.
+// Number is what the navigation says beside a page, of the last look; "" if it has none, or nobody has
+// seen anything yet.
 func (v *view) Number(path string) string {
-	s, _ := v.r.sampler.touch()
+	s := v.seen
 	if s == nil || s.At.IsZero() {
 		return ""
 	}
-	n := map[string]int64{"/queues": s.Stats.Enqueued, "/running": s.Stats.WorkersSize, "/retries": s.Stats.RetrySize, "/scheduled": s.Stats.ScheduledSize, "/dead": s.Stats.DeadSize}[path]
-	if path == "/processes" {
-		n = int64(fleet.CountAll(s.Processes).Live)
-	}
-	if n == 0 {
+	n, ok := map[string]int64{
+		"/queues": s.Stats.Enqueued, "/running": s.Stats.WorkersSize, "/retries": s.Stats.RetrySize, "/scheduled": s.Stats.ScheduledSize, "/dead": s.Stats.DeadSize,
+		"/processes": int64(fleet.CountAll(s.Processes).Live),
+	}[path]
+	if !ok {
 		return ""
 	}
 	return words.Count(n)

@@ -120,6 +120,25 @@ func (s *sampler) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 }
 
+// soonTime is how long a page waits for numbers that it can do without.
+const soonTime = 300 * time.Millisecond
+
+// soon is the last snapshot: a fresh one if it is there soon, else an older one; nil if there never was any.
+func (s *sampler) soon(ctx context.Context) *snapshot {
+	last, next := s.touch()
+	if last == nil {
+		select {
+		case <-next:
+		case <-time.After(soonTime):
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		last = s.last
+	}
+	return last
+}
+
 // hurry keeps it looking twice as often.
 func (s *sampler) hurry() {
 	s.mu.Lock()

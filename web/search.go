@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cut"
@@ -22,8 +24,9 @@ const shownEach = 10
 type found struct {
 	Query    string       `json:"query"`
 	Searched int          `json:"searched"`
-	Places   []foundPlace `json:"places"` // those that have any
-	Where    string       `json:"-"`      // what is looked at, for people
+	Places   []foundPlace `json:"places"`           // those that have any
+	Unread   []string     `json:"unread,omitempty"` // places that are no lists or sets of jobs, but something else
+	Where    string       `json:"-"`                // what is looked at, for people
 }
 
 // foundPlace is what was found in one place.
@@ -145,6 +148,10 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 		}
 		h.looked(len(seen.list))
 		err = fail
+	}
+	if redis.HasErrorPrefix(err, "WRONGTYPE") { // the others are searched all the same
+		h.out.Unread = append(h.out.Unread, name)
+		return "", nil
 	}
 	if p.Count > 0 {
 		h.out.Places = append(h.out.Places, p)

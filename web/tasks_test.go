@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
@@ -137,10 +138,13 @@ func TestTasksAreBounded(t *testing.T) {
 	_, text = s.post(paths[0]+"/cancel", nil)
 	contains(t, "after cancel", text, "The task is being cancelled")
 	end := s.ended(paths[0])
-	if end.State != "stopped" || end.CancelledBy != "ann" || end.Counts.Sum() == 60_000 {
+	if end.State != "stopped" || end.CancelledBy != "ann" || end.Met() == 60_000 {
 		t.Errorf("cancelled: %+v", end)
 	}
-	contains(t, "the page of it", s.get(paths[0]), "cancelled", "Cancelled by")
+	contains(t, "the page of it", s.get(paths[0]), "cancelled", "Cancelled by", fmt.Sprintf("%d %%</progress> <span>%s of 60,000", end.Percent(), words.Count(end.Met())))
+	if c := end.Counts; c.Left != 60_000-end.Met() || end.Percent() != 100*end.Met()/60_000 {
+		t.Errorf("cancelled after %d: %d left, %d %%", c.Done, c.Left, end.Percent())
+	}
 	_, text = s.post(paths[0]+"/cancel", nil)
 	contains(t, "cancelled again", text, "has ended already")
 

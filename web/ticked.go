@@ -7,6 +7,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/jobfilter"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // mostTicked is how many entries a form may name.
@@ -47,7 +48,7 @@ func (r *request) ticked(k setKind) (*page, error) {
 	}
 	keys := r.PostForm["key"]
 	if len(keys) == 0 || len(keys) > mostTicked {
-		return nil, wrong("Tick rows, and then use a button.", "%d jobs are ticked, expected 1 to %d.", len(keys), mostTicked)
+		return nil, wrong("Tick rows, and then use a button.", "%s ticked, expected 1 to %s.", words.Plural(len(keys), "job"), words.Count(mostTicked))
 	}
 	var o bulk.Outcome
 	var jobs []string

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
 
@@ -71,7 +72,7 @@ func adopt(ctx context.Context, s *cli.Session, a goworkers.Adoption) error {
 	for _, l := range lists {
 		moved += l.Moved
 	}
-	text := "put back " + cut.Count(moved, "job")
+	text := "put back " + words.Plural(moved, "job")
 	if len(lists) == 0 {
 		text = "nothing is in progress"
 	} else if rows := cli.Rows(s, "QUEUE JOBS IDLE PROCESS STATE PUT-BACK", "", lists, cells); err == nil {

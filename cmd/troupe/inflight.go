@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // inflight is one call of the command.
@@ -170,7 +171,7 @@ func (c *inflight) showLists(ctx context.Context, now time.Time) error {
 	}); err != nil || !c.Terminal || c.JSON {
 		return err
 	}
-	_, err := fmt.Fprintf(c.Out, "%d in progress, %d of a process that is dead\n", total, orphans)
+	_, err := fmt.Fprintf(c.Out, "%s in progress, %s of a process that is dead\n", words.Count(total), words.Count(orphans))
 	return err
 }
 

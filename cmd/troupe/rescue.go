@@ -14,9 +14,9 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // rescueCall is one call of the command.
@@ -153,7 +153,7 @@ func (c *rescueCall) look(ctx context.Context) (dead, live []*inspect.Fetcher, e
 
 func (c *rescueCall) lives(f *inspect.Fetcher) {
 	c.say(told{From: f.ID, State: "lives", Jobs: int(f.Size), Lease: f.Lease.Seconds()},
-		"%s in progress, its lease runs for another %s", cut.Count(f.Size, "job"), short(f.Lease))
+		"%s in progress, its lease runs for another %s", words.Plural(f.Size, "job"), short(f.Lease))
 }
 
 // putBack makes a round; again if somebody else was at work.
@@ -186,7 +186,7 @@ func (c *rescueCall) suspects(ctx context.Context) error {
 // tell is the dry run.
 func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
-		c.say(told{From: f.ID, State: "would put back", Jobs: int(f.Size)}, "would put back %s", cut.Count(f.Size, "job"))
+		c.say(told{From: f.ID, State: "would put back", Jobs: int(f.Size)}, "would put back %s", words.Plural(f.Size, "job"))
 	}
 	for _, f := range live {
 		c.lives(f)
@@ -209,7 +209,7 @@ func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) er
 			return err
 		}
 		if n := suspects.Size; n > 0 {
-			c.say(told{From: "suspects", State: "would put back", Jobs: int(n), Queues: map[string]int{name: int(n)}}, "would put back %s: %s %d", cut.Count(n, "job"), name, n)
+			c.say(told{From: "suspects", State: "would put back", Jobs: int(n), Queues: map[string]int{name: int(n)}}, "would put back %s: %s %d", words.Plural(n, "job"), name, n)
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func counts(total int, queues map[string]int) string {
 	for _, q := range slices.Sorted(maps.Keys(queues)) {
 		parts = append(parts, fmt.Sprintf("%s %d", q, queues[q]))
 	}
-	text := cut.Count(total, "job")
+	text := words.Plural(total, "job")
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
 	}

@@ -62,21 +62,21 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range refused {
-		if text := strings.ToLower(strings.Join(words(e), " ")); !strings.Contains(text, "object client") && !strings.Contains(text, "object hello") {
+		if text := strings.ToLower(strings.Join(texts(e), " ")); !strings.Contains(text, "object client") && !strings.Contains(text, "object hello") {
 			t.Errorf("redis refuses %s", text) // go-redis names itself where it may
 		}
 	}
 }
 
-func words(entry any) (out []string) {
+func texts(entry any) (out []string) {
 	switch entry := entry.(type) {
 	case []any:
 		for _, e := range entry {
-			out = append(out, words(e)...)
+			out = append(out, texts(e)...)
 		}
 	case map[any]any:
 		for k, v := range entry {
-			out = append(out, strings.Join(append(words(k), words(v)...), " "))
+			out = append(out, strings.Join(append(texts(k), texts(v)...), " "))
 		}
 	case string:
 		out = append(out, entry)

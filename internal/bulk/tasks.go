@@ -34,8 +34,16 @@ type Progress struct {
 	Fault       string    `json:"fault,omitempty"` // that has ended it
 }
 
+// Met is how many entries it has come to; what it had not come to at its end is left, and is not among them.
+func (s Progress) Met() int {
+	if s.State == "stopped" || s.State == "danger" {
+		return s.Counts.Sum() - s.Counts.Left
+	}
+	return s.Counts.Sum()
+}
+
 // Percent is how far it is.
-func (s Progress) Percent() int { return min(100, 100*s.Counts.Sum()/max(1, s.Total)) }
+func (s Progress) Percent() int { return min(100, 100*s.Met()/max(1, s.Total)) }
 
 // Word is the state for people.
 func (s Progress) Word() string {
@@ -121,6 +129,9 @@ func (ts *Tasks) Start(t Task, s Progress, ended func(Progress, error)) error {
 			ts.mu.Unlock()
 		})
 		ts.mu.Lock()
+		if err != nil {
+			counts.Left += max(0, one.Total-counts.Sum())
+		}
 		one.Counts, one.Ended, one.State = counts, time.Now(), "done"
 		switch {
 		case errors.Is(err, context.Canceled):

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,7 @@ import (
 	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Exit codes of the commands.
@@ -230,7 +233,7 @@ func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string,
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return Exitf(Refused, "to %s, --yes is needed", what)
 	}
-	_, _ = fmt.Fprintf(s.Err, "To %s, type %d: ", Line(what), n)
+	_, _ = fmt.Fprintf(s.Err, "To %s, type %s: ", Line(what), words.Count(n))
 	return typed(ctx, in, n)
 }
 
@@ -238,8 +241,9 @@ func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string,
 func typed(ctx context.Context, in io.Reader, n int64) error {
 	answer := make(chan int64, 1)
 	go func() {
-		var number int64
-		_, _ = fmt.Fscanln(in, &number) // what is no number is 0
+		var text string
+		_, _ = fmt.Fscanln(in, &text)
+		number, _ := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64) // what is no number is 0
 		answer <- number
 	}()
 	select {

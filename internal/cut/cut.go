@@ -56,18 +56,3 @@ func Word(text string) string {
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
-
-// Count is a number of things: "1 job", "3 jobs", "2 processes", "0 entries".
-func Count[N int | int64](n N, thing string) string {
-	text := strconv.FormatInt(int64(n), 10)
-	stem, y := strings.CutSuffix(thing, "y")
-	switch {
-	case n == 1:
-		return text + " " + thing
-	case y:
-		return text + " " + stem + "ies"
-	case strings.HasSuffix(thing, "s"):
-		return text + " " + thing + "es"
-	}
-	return text + " " + thing + "s"
-}

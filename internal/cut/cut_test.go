@@ -43,14 +43,3 @@ func TestAWordOfAShell(t *testing.T) {
 		}
 	}
 }
-
-func TestACountHasItsPlural(t *testing.T) {
-	for want, got := range map[string]string{
-		"0 jobs": cut.Count(0, "job"), "1 job": cut.Count(1, "job"), "2 processes": cut.Count(2, "process"), "1 entry": cut.Count(1, "entry"),
-		"12345678901 entries": cut.Count(int64(12345678901), "entry"),
-	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/screen"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // finale is what is said at the end.
@@ -24,7 +25,7 @@ func (f finale) text() string {
 	s := f.last
 	var b strings.Builder
 	fmt.Fprintf(&b, "the demo ran %s: pushed %s, processed %s, failed %s, retried %s, restarts %s\n",
-		screen.Short(f.length), screen.Grouped(s.Pushed), screen.Grouped(s.Stats.Processed), screen.Grouped(s.Stats.Failed), screen.Grouped(s.Retried), screen.Grouped(f.restarts))
+		screen.Short(f.length), words.Count(s.Pushed), words.Count(s.Stats.Processed), words.Count(s.Stats.Failed), words.Count(s.Retried), words.Count(f.restarts))
 	b.WriteString(f.report.String())
 	if len(f.report.Abandoned) > 0 {
 		fmt.Fprintf(&b, "%s ignores its cancelled context on purpose: it was requeued at the deadline, then given up.\n", unresponsive{}.Class())
@@ -36,7 +37,7 @@ func (f finale) text() string {
 		fmt.Fprintf(&b, "redis does not answer; jobs of the demo may stay in the queues %s.\n", strings.Join(queues, ", "))
 	case s.Counts.Enqueued > 0:
 		fmt.Fprintf(&b, "left in the queues %s: %s, and what is in the schedule, retry and dead sets; the next demo goes on with them.\n",
-			strings.Join(queues, ", "), screen.Grouped(s.Counts.Enqueued))
+			strings.Join(queues, ", "), words.Count(s.Counts.Enqueued))
 	}
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/screen"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -34,16 +35,16 @@ func head(s snapshot) []screen.Line {
 	}
 	title.Addf(screen.Dim, "  up %s", s.Up.Round(time.Second))
 
-	jobs.Addf(screen.Plain, "jobs      pushed %s  processed %s  failed %s  retried %s", screen.Grouped(s.Pushed),
-		screen.Grouped(s.Stats.Processed), screen.Grouped(s.Stats.Failed), screen.Grouped(s.Retried))
+	jobs.Addf(screen.Plain, "jobs      pushed %s  processed %s  failed %s  retried %s", words.Count(s.Pushed),
+		words.Count(s.Stats.Processed), words.Count(s.Stats.Failed), words.Count(s.Retried))
 	if s.Unpushed > 0 {
-		jobs.Addf(screen.Red, "  not pushed %s", screen.Grouped(s.Unpushed))
+		jobs.Addf(screen.Red, "  not pushed %s", words.Count(s.Unpushed))
 	}
 	redis.Add(screen.Plain, "in redis  enqueued ?  scheduled ?  retries ?  dead ?")
 	if n := s.Counts; s.Counted {
 		redis = nil
-		redis.Addf(screen.Plain, "in redis  enqueued %s  scheduled %s  retries %s  dead %s", screen.Grouped(n.Enqueued),
-			screen.Grouped(n.Scheduled), screen.Grouped(n.Retries), screen.Grouped(n.Dead))
+		redis.Addf(screen.Plain, "in redis  enqueued %s  scheduled %s  retries %s  dead %s", words.Count(n.Enqueued),
+			words.Count(n.Scheduled), words.Count(n.Retries), words.Count(n.Dead))
 	}
 	if s.Full {
 		redis.Add(screen.Yellow, "  the producer waits")
@@ -57,7 +58,7 @@ func quantiles(what string, p percentiles) (l screen.Line) {
 	if p.N == 0 {
 		l.Add(screen.Plain, what+" nothing in the last 10s")
 	} else {
-		l.Addf(screen.Plain, "%s p50 %-6s  p99 %-6s  of %s in the last 10s", what, screen.Short(p.P50), screen.Short(p.P99), screen.Grouped(p.N))
+		l.Addf(screen.Plain, "%s p50 %-6s  p99 %-6s  of %s in the last 10s", what, screen.Short(p.P50), screen.Short(p.P99), words.Count(p.N))
 	}
 	return l
 }
@@ -75,7 +76,7 @@ func (n note) line() screen.Line {
 	}
 	r.Add(st, n.text)
 	if n.count > 1 {
-		r.Addf(screen.Dim, "  ×%s", screen.Grouped(n.count))
+		r.Addf(screen.Dim, "  ×%s", words.Count(n.count))
 	}
 	return r
 }

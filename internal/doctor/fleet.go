@@ -45,7 +45,7 @@ func (e *exam) deadProcesses() error {
 		if p.Beat.IsZero() {
 			e.find(Warning, "look what it is", "%s does not tell when it has beaten", p.Identity)
 		} else if since := time.Since(p.Beat).Round(time.Second); since > beat.Silence {
-			e.find(Warning, "look at its host; what it has goes back when its lease is over: troupe inflight", "%s has not beaten for %s, with %s", p.Identity, since, cut.Count(p.Busy, "job"))
+			e.find(Warning, "look at its host; what it has goes back when its lease is over: troupe inflight", "%s has not beaten for %s, with %s", p.Identity, since, words.Plural(p.Busy, "job"))
 		}
 	}
 	return e.fleetErr
@@ -56,7 +56,7 @@ func (e *exam) logs() error {
 	pulses, err := pulse.Read(e.ctx, e.rdb)
 	for _, p := range e.processes {
 		if told := pulses[p.Identity]; told != nil && told.Log != "" {
-			e.find(Warning, "look at what reads its stderr; its jobs go on", "the log of %s is %s: %s dropped", p.Identity, told.Log, cut.Count(int64(told.Dropped), "line"))
+			e.find(Warning, "look at what reads its stderr; its jobs go on", "the log of %s is %s: %s dropped", p.Identity, told.Log, words.Plural(int64(told.Dropped), "line"))
 		}
 	}
 	return err
@@ -95,9 +95,9 @@ func (e *exam) orphans() error {
 		switch {
 		case f.Alive || f.Unknown != "" || f.Size == 0:
 		case !alive:
-			e.find(Danger, "start a process of troupe, or: troupe rescue", "%s is dead with %s, and no process of troupe lives that puts them back", f.ID, cut.Count(f.Size, "job"))
+			e.find(Danger, "start a process of troupe, or: troupe rescue", "%s is dead with %s, and no process of troupe lives that puts them back", f.ID, words.Plural(f.Size, "job"))
 		default:
-			e.find(Warning, "nothing: within a minute they are back", "%s is dead with %s", f.ID, cut.Count(f.Size, "job"))
+			e.find(Warning, "nothing: within a minute they are back", "%s is dead with %s", f.ID, words.Plural(f.Size, "job"))
 		}
 	}
 	return nil
@@ -121,13 +121,13 @@ func (e *exam) listeners() error {
 		}
 		switch {
 		case q.Paused:
-			e.find(Note, "troupe queues unpause "+cut.Word(q.Name), "the queue %s is paused with %s", q.Name, cut.Count(q.Size, "job"))
+			e.find(Note, "troupe queues unpause "+cut.Word(q.Name), "the queue %s is paused with %s", q.Name, words.Plural(q.Size, "job"))
 		case !listens && quiet > 0:
-			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, cut.Count(q.Size, "job"), quiet)
+			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, words.Plural(q.Size, "job"), quiet)
 		case !listens && len(e.processes) == 0:
-			e.find(Danger, "start a process that takes from it", "the queue %s has %s, and no process runs", q.Name, cut.Count(q.Size, "job"))
+			e.find(Danger, "start a process that takes from it", "the queue %s has %s, and no process runs", q.Name, words.Plural(q.Size, "job"))
 		case !listens:
-			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, cut.Count(q.Size, "job"))
+			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, words.Plural(q.Size, "job"))
 		}
 	}
 	return e.fleetErr
@@ -147,7 +147,7 @@ func (e *exam) overdue() error {
 			if err != nil {
 				return err
 			}
-			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, cut.Count(due, "due job"), time.Since(first[0].At).Round(time.Second))
+			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, words.Plural(due, "due job"), time.Since(first[0].At).Round(time.Second))
 		}
 	}
 	return nil
@@ -156,7 +156,7 @@ func (e *exam) overdue() error {
 func (e *exam) suspects() error {
 	for _, q := range e.queues {
 		if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && q.Size > 0 {
-			e.find(Warning, "troupe jobs list "+cut.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, cut.Count(q.Size, "suspect"))
+			e.find(Warning, "troupe jobs list "+cut.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, words.Plural(q.Size, "suspect"))
 		}
 	}
 	return e.fleetErr
@@ -168,7 +168,7 @@ const sample = 500
 func (e *exam) unreadable() error {
 	told := func(where string, bad int, looked, of int64) {
 		if bad > 0 {
-			e.find(Warning, "troupe jobs list "+cut.Word(where), "%d of %d entries looked at in %s (of %d) are no jobs", bad, min(looked, of), where, of)
+			e.find(Warning, "troupe jobs list "+cut.Word(where), "%s of %s looked at in %s (of %s) are no jobs", words.Count(bad), words.Plural(min(looked, of), "entry"), where, words.Count(of))
 		}
 	}
 	for _, set := range []*inspect.JobSet{e.inspector.RetrySet, e.inspector.ScheduledSet} { // dead holds such by design

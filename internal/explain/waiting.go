@@ -71,7 +71,7 @@ func (s *search) near() (bool, error) {
 }
 
 func (s *search) retry(e *inspect.SortedEntry) {
-	s.because("retry", "It has failed %s, at last with %s.", cut.Count(e.Payload.Failures(), "time"), failure(e))
+	s.because("retry", "It has failed %s, at last with %s.", words.Plural(e.Payload.Failures(), "time"), failure(e))
 	if c := s.recorded(flight.JobCancelled); c != nil {
 		s.because("cancelled", "An operator has cancelled it at %s.", at(c.At))
 	}
@@ -117,7 +117,7 @@ func (s *search) dead(e *inspect.SortedEntry) {
 	case "":
 		s.because("killed", "It is dead since %s and has no error: it was killed by hand.", at(e.At))
 	default:
-		s.because("dead", "It is dead since %s after %s, at last with %s.", at(e.At), cut.Count(e.Payload.Failures(), "failure"), text)
+		s.because("dead", "It is dead since %s after %s, at last with %s.", at(e.At), words.Plural(e.Payload.Failures(), "failure"), text)
 	}
 	s.x.Next = "Nothing by itself. troupe jobs retry dead " + cut.Word(s.x.JID) + " puts it back; it is dropped after 180 days, or when 10,000 others have died, unless the daemon is configured otherwise."
 }
@@ -162,8 +162,8 @@ func (s *search) queues() (bool, error) {
 				return true, nil
 			}
 			if left--; left <= 0 {
-				note(&s.unread, fmt.Sprintf("queue:%s (%d of %d), and the queues after it", q.Name, looked, q.Size))
-				note(&s.x.Searched, fmt.Sprintf("queue:%s (%d of %d)", q.Name, looked, q.Size))
+				note(&s.unread, fmt.Sprintf("queue:%s (%s of %s), and the queues after it", q.Name, words.Count(looked), words.Count(q.Size)))
+				note(&s.x.Searched, fmt.Sprintf("queue:%s (%s of %s)", q.Name, words.Count(looked), words.Count(q.Size)))
 				return false, nil
 			}
 		}
@@ -197,7 +197,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	}
 	s.x.Next = "It is taken next."
 	if position > 1 {
-		s.x.Next = fmt.Sprintf("It is taken after the %d before it.", position-1)
+		s.x.Next = fmt.Sprintf("It is taken after the %s before it.", words.Count(position-1))
 	}
 	switch {
 	case suspect:
@@ -228,7 +228,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 		s.because("waiting", "It waits for its turn in the queue %s, on which %s.", name, listen(listening))
 	}
 	if !suspect {
-		s.because("position", "It is number %d of %d.", position, q.Size)
+		s.because("position", "It is number %s of %s.", words.Count(position), words.Count(q.Size))
 	}
 }
 
@@ -236,7 +236,7 @@ func listen(processes int) string {
 	if processes == 1 {
 		return "1 process listens"
 	}
-	return cut.Count(processes, "process") + " listen"
+	return words.Plural(processes, "process") + " listen"
 }
 
 // since is when a job was put into its queue.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -57,7 +56,7 @@ func restOf(p *Process, fetchers []*inspect.Fetcher, rescues []flight.Record, re
 			return fmt.Sprintf("rescued by %s at %s UTC", r.Process, r.At.UTC().Format("15:04:05"))
 		}
 	}
-	back := cut.Count(jobs, "job") + " go back"
+	back := words.Plural(jobs, "job") + " go back"
 	if jobs == 1 {
 		back = "1 job goes back"
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/doctor"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Storming tells whether so many actors of a process restart that it is not by chance.
@@ -95,7 +95,7 @@ func Storms(processes []Process, first func(cause string, processes []string) (f
 				text += ", first in " + ids[i] + releaseOf(struck[i])
 			}
 		}
-		all.find(about, doctor.Danger, "storm", stormDo, "%s: %s within a minute.%s", text, cut.Count(restarts, "restart"), lastFailure(struck[0]))
+		all.find(about, doctor.Danger, "storm", stormDo, "%s: %s within a minute.%s", text, words.Plural(restarts, "restart"), lastFailure(struck[0]))
 	}
 	return all, nil
 }
@@ -144,7 +144,7 @@ func Fences(records []flight.Record) []Problem {
 		var jobs, refused int
 		text := r.Text
 		if n, _ := fmt.Sscanf(r.Text, "%d jobs cancelled, %d results refused", &jobs, &refused); n == 2 {
-			text = fmt.Sprintf("another process took %s; %s refused", cut.Count(jobs, "job"), cut.Count(refused, "result"))
+			text = fmt.Sprintf("another process took %s; %s refused", words.Plural(jobs, "job"), words.Plural(refused, "result"))
 		}
 		all.find(Problem{}, doctor.Warning, "fenced", "This process was away for longer than its lease: a pause of the host, or of the network. It goes on by itself.",
 			"At %s UTC, in the capsule %s, %s.", r.At.UTC().Format("2006-01-02 15:04:05"), r.Capsule, text)

@@ -84,7 +84,7 @@ func Wrong(processes []Process, queues []Queue, overdue map[string]time.Duration
 
 func (all *problems) process(p *Process) {
 	about, name := Problem{Process: p.Identity}, p.name()
-	last := words.Brief(time.Since(p.Beat)) + " ago, with " + cut.Count(p.Busy, "job")
+	last := words.Brief(time.Since(p.Beat)) + " ago, with " + words.Plural(p.Busy, "job")
 	switch p.Phase {
 	case Gone:
 		all.find(about, doctor.Danger, "gone", "See why it died in its log. A live process of troupe puts its jobs back within a minute.",
@@ -100,14 +100,14 @@ func (all *problems) process(p *Process) {
 	switch n := p.Pulse.Recent; {
 	case p.Storming(): // one problem for all that have the same cause
 	case n > 0:
-		all.find(about, doctor.Note, "restarts", "", "%s has had %s within a minute.%s", name, cut.Count(n, "restart"), failure)
+		all.find(about, doctor.Note, "restarts", "", "%s has had %s within a minute.%s", name, words.Plural(n, "restart"), failure)
 	}
 	if n := p.Pulse.Unresponsive; n > 0 {
 		all.find(about, doctor.Warning, "unresponsive", "Their code does not look at its context. The tree of the process has their stacks.",
-			"%s has %s: cancelled, and still at work.", name, cut.Count(n, "unresponsive job"))
+			"%s has %s: cancelled, and still at work.", name, words.Plural(n, "unresponsive job"))
 	}
 	if why := p.Pulse.Log; why != "" {
-		all.find(about, doctor.Warning, "log", "Look at what reads its stderr. Its jobs go on.", "The log of %s is %s: %s dropped.", name, why, cut.Count(int64(p.Pulse.Dropped), "line"))
+		all.find(about, doctor.Warning, "log", "Look at what reads its stderr. Its jobs go on.", "The log of %s is %s: %s dropped.", name, why, words.Plural(int64(p.Pulse.Dropped), "line"))
 	}
 	if p.Phase == Quiet || p.Phase == Stopping { // parts of it are down on purpose
 		return
@@ -119,7 +119,7 @@ func (all *problems) process(p *Process) {
 	for _, c := range p.Pulse.Capsules {
 		if n := c.Down + c.Held; n > 0 && !p.Storming() {
 			all.find(about, doctor.Warning, "down", "They come back by themselves; until then less is done.",
-				"In %s the capsule %s has %s down.%s", name, c.Name, cut.Count(n, "processor"), failure)
+				"In %s the capsule %s has %s down.%s", name, c.Name, words.Plural(n, "processor"), failure)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func lastFailure(p *Process) string {
 }
 
 func (all *problems) queue(q *Queue) {
-	about, jobs := Problem{Queue: q.Name}, cut.Count(q.Waiting, "job")
+	about, jobs := Problem{Queue: q.Name}, words.Plural(q.Waiting, "job")
 	latency := time.Duration(q.Latency * float64(time.Second))
 	suspects := strings.HasSuffix(q.Name, keys.SuspectsSuffix) // those that listen on the other queue run them
 	switch {

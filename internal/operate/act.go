@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/jobfilter"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // bulkCall is one call of an action.
@@ -108,7 +108,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 		if s.JSON {
 			return s.PrintJSON(map[string]int{"matches": total})
 		}
-		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", cut.Count(total, "job"), b.Past)
+		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", words.Plural(total, "job"), b.Past)
 		t := newJobTable(s)
 		for _, e := range some {
 			t.row(e.At, &e.JobRecord)
@@ -119,7 +119,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 		return err
 	}
 	s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
-	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of the set %s", b.Name, cut.Count(total, "job"), b.Set.Name); err != nil {
+	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of the set %s", b.Name, words.Plural(total, "job"), b.Set.Name); err != nil {
 		return err
 	}
 	counts, err := b.Run(ctx, progress(s, total))
@@ -138,7 +138,7 @@ func progress(s *cli.Session, total int) func(bulk.Counts) {
 		last = time.Now()
 		share := min(1, float64(n)/float64(total))
 		filled := int(share * width)
-		_, _ = fmt.Fprintf(s.Err, "\r[%s%s] %d of %d, %.0f%%", strings.Repeat("#", filled), strings.Repeat(".", width-filled), n, total, share*100)
+		_, _ = fmt.Fprintf(s.Err, "\r[%s%s] %s of %s, %.0f%%", strings.Repeat("#", filled), strings.Repeat(".", width-filled), words.Count(n), words.Count(total), share*100)
 		if n >= total {
 			_, _ = fmt.Fprintln(s.Err)
 		}
@@ -153,7 +153,7 @@ func counted(s *cli.Session, past string, total int, c bulk.Counts, err error) e
 	if s.JSON {
 		_ = s.PrintJSON(c)
 	}
-	text := fmt.Sprintf("%s: %d done, %d gone, %d stopped, %d left", past, c.Done, c.Gone, c.Stopped, c.Left)
+	text := fmt.Sprintf("%s: %s done, %s gone, %s stopped, %s left", past, words.Count(c.Done), words.Count(c.Gone), words.Count(c.Stopped), words.Count(c.Left))
 	s.Told(text, c)
 	if !s.JSON {
 		_, _ = fmt.Fprintln(s.Out, text)

@@ -15,8 +15,8 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cli"
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // replyTime is how long processes have to answer: those of troupe do at once.
@@ -192,7 +192,7 @@ func configure(ctx context.Context, s *cli.Session, args []string, all bool, r c
 	case err != nil:
 		return err
 	case refused > 0:
-		return cli.Exitf(cli.Refused, "%d of %s refused", refused, cut.Count(len(ours), "process"))
+		return cli.Exitf(cli.Refused, "%d of %s refused", refused, words.Plural(len(ours), "process"))
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -119,7 +118,7 @@ func seconds(d time.Duration) float64 { return float64(d.Milliseconds()) / 1000 
 // chosen are the processes that a command is for: those named, or all.
 func chosen(ctx context.Context, s *cli.Session, ids []string, all bool) ([]fleet.Process, error) {
 	if all == (len(ids) > 0) {
-		return nil, cli.Exitf(cli.Fault, "%s named and --all is %v, expected one of the two", cut.Count(len(ids), "process"), all)
+		return nil, cli.Exitf(cli.Fault, "%s named and --all is %v, expected one of the two", words.Plural(len(ids), "process"), all)
 	}
 	processes, err := s.Processes(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func queuesCommand() *cobra.Command {
@@ -74,11 +74,11 @@ func clearCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.Confirm(ctx, yes, row.Waiting, "delete %s of the queue %s", cut.Count(row.Waiting, "job"), row.Name); err != nil {
+			if err := s.Confirm(ctx, yes, row.Waiting, "delete %s of the queue %s", words.Plural(row.Waiting, "job"), row.Name); err != nil {
 				return err
 			}
 			n, err := s.Inspector.Queue(row.Name).Clear(ctx)
-			return said(s, err, bulk.Counts{Done: int(n)}, "deleted %s", cut.Count(n, "job"))
+			return said(s, err, bulk.Counts{Done: int(n)}, "deleted %s", words.Plural(n, "job"))
 		},
 	}.command()
 }
@@ -153,7 +153,7 @@ func showQueue(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 	case s.JSON:
 		return s.PrintJSON(row)
 	}
-	_, _ = fmt.Fprintf(s.Out, "%s: %d waiting, the oldest for %s, listeners: %d, paused: %v\n", cli.Line(q.Name), row.Waiting, brief(latency(row)), row.Listeners, row.Paused)
+	_, _ = fmt.Fprintf(s.Out, "%s: %s waiting, the oldest for %s, listeners: %d, paused: %v\n", cli.Line(q.Name), words.Count(row.Waiting), brief(latency(row)), row.Listeners, row.Paused)
 	jobs, _, err := q.Page(ctx, int(max(0, row.Waiting-oldest)), oldest)
 	if err != nil {
 		return err

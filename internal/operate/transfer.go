@@ -15,9 +15,9 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/bulk"
 	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // queueKeys complete arguments: queue:NAME.
@@ -117,7 +117,7 @@ ends it between two jobs.`,
 				case total == 0:
 					return cli.Exitf(cli.NotFound, "%s has no jobs", args[0])
 				case dryRun:
-					return said(s, nil, map[string]int{"matches": total}, "%s would be imported", cut.Count(total, "job"))
+					return said(s, nil, map[string]int{"matches": total}, "%s would be imported", words.Plural(total, "job"))
 				}
 			} else if !yes {
 				return cli.Exitf(cli.Refused, "to import from the standard input, --yes is needed")
@@ -125,7 +125,7 @@ ends it between two jobs.`,
 			if err := cmp.Or(s.May(ctx, "import of jobs"), again()); err != nil {
 				return err
 			}
-			if err := s.Confirm(ctx, yes, int64(total), "import %s", cut.Count(total, "job")); err != nil {
+			if err := s.Confirm(ctx, yes, int64(total), "import %s", words.Plural(total, "job")); err != nil {
 				return err
 			}
 			s.Told("from "+args[0], nil)

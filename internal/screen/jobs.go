@@ -43,7 +43,7 @@ func (r *Redis) jobRow(at time.Time, j *inspect.JobRecord, acts ...Act) Row {
 	}
 	sum := r.Mask.Summary(j)
 	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, cut.Head(sum.Class), cut.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
-		j.Queue, Grouped(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(sum.Args)))
+		j.Queue, words.Count(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(sum.Args)))
 	row.Acts = acts
 	return row
 }
@@ -140,7 +140,7 @@ func search[T any](q *Query, size int64, all iter.Seq2[T, error], draw func(T) R
 	}
 	p := q.tablePicture(jobNames, rows)
 	if looked < size {
-		p.Note = fmt.Sprintf("searched %s of %s", Grouped(looked), Grouped(size))
+		p.Note = fmt.Sprintf("searched %s of %s", words.Count(looked), words.Count(size))
 	}
 	return p, nil
 }

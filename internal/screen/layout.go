@@ -13,6 +13,7 @@ import (
 	"github.com/gdamore/tcell/v3/color"
 
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // indent is before each row, where the cursor is.
@@ -44,7 +45,7 @@ func (s *Screen) title() []Line {
 	var l, trouble Line
 	l.Add(Bold, s.o.Name+" "+s.page.String())
 	if s.total() > 0 {
-		l.Addf(Plain, "  %s/%s", Grouped(s.cursor+1), Grouped(s.total()))
+		l.Addf(Plain, "  %s/%s", words.Count(s.cursor+1), words.Count(s.total()))
 		l.Add(Yellow, strings.TrimRight("  "+s.picture.Note, " "))
 	}
 	if s.filter != "" {

@@ -163,8 +163,8 @@ func (r *Redis) queues(ctx context.Context, processes []fleet.Process) (rows []R
 		case q.Listeners == 0:
 			state = "nobody listens"
 		}
-		row := cells(q.Name, Page{"queue", q.Name}, q.Name, Grouped(q.Waiting), words.Brief(time.Duration(q.Latency*float64(time.Second))), state,
-			known("%.1f", q.In), known("%.1f", q.Out), Grouped(q.Listeners))
+		row := cells(q.Name, Page{"queue", q.Name}, q.Name, words.Count(q.Waiting), words.Brief(time.Duration(q.Latency*float64(time.Second))), state,
+			known("%.1f", q.In), known("%.1f", q.Out), words.Count(q.Listeners))
 		row.Line[3].Style = Yellow
 		row.Acts = []Act{{"P", what, func(ctx context.Context) (string, error) {
 			return "done", r.Inspector.Queue(q.Name).SetPaused(ctx, !q.Paused)
@@ -212,8 +212,8 @@ func (r *Redis) overview(ctx context.Context, q *Query, processes []fleet.Proces
 	r.meter.Window = 10 * time.Second
 	done, failed := r.meter.Add(time.Now(), uint64(st.Processed), uint64(st.Failed))
 	rows = append(rows, q.text(Plain, "%.1f/s processed  %.1f/s failed  %d of %d busy  %s", done, failed, st.WorkersSize, slots, Spark(r.meter.History, 20))...)
-	rows = append(rows, q.text(Plain, "processed %s  failed %s  enqueued %s  retry %s  scheduled %s  dead %s", Grouped(st.Processed), Grouped(st.Failed),
-		Grouped(st.Enqueued), Grouped(st.RetrySize), Grouped(st.ScheduledSize), Grouped(st.DeadSize))...)
+	rows = append(rows, q.text(Plain, "processed %s  failed %s  enqueued %s  retry %s  scheduled %s  dead %s", words.Count(st.Processed), words.Count(st.Failed),
+		words.Count(st.Enqueued), words.Count(st.RetrySize), words.Count(st.ScheduledSize), words.Count(st.DeadSize))...)
 	rows = append(append(rows, Row{}), q.table(queueNames, queueRows[:min(len(queueRows), queuesMost)])...)
 	processRows := r.processRows(processes)
 	rows = append(append(rows, Row{}), q.table(processNames, processRows[:min(len(processRows), fleetMost)])...)

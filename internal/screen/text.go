@@ -2,7 +2,6 @@ package screen
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,15 +75,6 @@ func wrap(st Style, text string, width int) (all []Line) {
 		}
 		text = text[len(line):]
 	}
-}
-
-// Grouped writes a number as 1,234,567.
-func Grouped[T int | int64 | uint64](n T) string {
-	s := strconv.FormatInt(int64(n), 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // Short writes a duration with about two digits: 85µs, 1.2ms, 120ms, 3.4s, 2m5s.

@@ -8,11 +8,11 @@ import (
 func TestWords(t *testing.T) {
 	one := 12.345
 	for got, want := range map[string]string{
-		Count(int64(1234567)): "1,234,567", Count(-100): "-100", Count("12345678901234567890"): "12,345,678,901,234,567,890",
+		Count(int64(1234567)): "1,234,567", Count(999): "999", Count(1000): "1,000", Count(uint64(123456)): "123,456", Count(-100): "-100", Count("12345678901234567890"): "12,345,678,901,234,567,890",
 		Rate(&one): "12", Rate(0.25): "0.2", Rate((*float64)(nil)): "–", Rate(123456.0): "123,456",
 		Span(0.25): "250ms", Span(3.0): "3s", Span(200 * time.Second): "3m 20s", Span(2 * time.Hour): "2h", Span(72 * time.Hour): "3d", Span(-5.0): "-5s",
 		Brief(200 * time.Second): "3m", Brief(900 * time.Millisecond): "0s", Brief(-time.Hour): "0s", Brief(47 * time.Hour): "47h", Exact(0.02): "20ms", Exact(45): "45s",
-		Plural(1, "job"): "1 job", Plural(2, "process"): "2 processes", Plural(0, "entry"): "0 entries",
+		Plural(1, "job"): "1 job", Plural(2, "process"): "2 processes", Plural(0, "entry"): "0 entries", Plural(1, "entry"): "1 entry", Plural(int64(2103), "job"): "2,103 jobs",
 		Size(1536): "1.5 KB", Size(5): "5 B", Size(300 << 20): "300 MB",
 	} {
 		if got != want {
