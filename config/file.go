@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,10 +102,9 @@ type strategyEntry struct {
 // "" is development; the file's own key environment does not choose the section.
 // Sections of other environments are checked as well.
 //
-// A key that nobody knows is a fault, but for one case: in a file of a Sidekiq
-// application (one with "sidekiq" in its name, or with a key that begins with a
-// colon) a key that does not resemble any known one is the application's own,
-// and a warning.
+// At the top level, in sections and in capsules a key that nobody knows is a fault if it resembles a
+// known one. Else it may be the application's own, and is a warning, whatever the file is
+// called. A key that begins with x- is for anchors. Elsewhere an unknown key is a fault.
 //
 // The error is a Faults, with every fault of the file.
 func Parse(name string, data []byte, environment string) (*File, error) {
@@ -118,7 +116,6 @@ func Parse(name string, data []byte, environment string) (*File, error) {
 // parse is one run of Parse.
 type parse struct {
 	name      string
-	sidekiq   bool // the file is a Sidekiq application's
 	erb       map[int]string
 	faults    Faults
 	out       *File
@@ -208,8 +205,6 @@ func (p *parse) root(root *node, environment string) {
 	if environment == "" {
 		environment = defaultEnvironment
 	}
-	p.sidekiq = strings.Contains(strings.ToLower(filepath.Base(p.name)), "sidekiq") ||
-		slices.ContainsFunc(root.entries, func(e entry) bool { return e.symbol })
 	var chosen *node
 	for _, e := range root.entries {
 		switch {
@@ -221,13 +216,10 @@ func (p *parse) root(root *node, environment string) {
 				chosen = e.value
 				continue
 			}
-			other := &parse{name: p.name, sidekiq: p.sidekiq, erb: p.erb, out: &File{}}
+			other := &parse{name: p.name, erb: p.erb, out: &File{}}
 			other.section(e.value, e.key)
 			other.twoDefaults()
-			p.faults = append(p.faults, other.faults...)
-			if !other.elsewhere {
-				p.unrun = append(p.unrun, other.unrun...)
-			}
+			p.faults = append(p.faults, other.faults...) // but no periodic jobs: they are not those of this environment
 			for _, w := range other.out.Warnings {
 				p.warn(w.Line, w.Field, w.Ignored)
 			}

@@ -16,6 +16,7 @@ var foreign = map[string]string{
 	"profile":               "it is for Ruby's profiler",
 	"namespace":             "keys have no prefix, as in Sidekiq 7; use a database number in the Redis URL",
 	"backtrace":             "it is an option of a job",
+	"retry":                 "it is an option of a job; see max_retries: for those that have retry: true",
 	"logger":                "it is Ruby's; see log: and log_level:",
 	"logged_job_attributes": "log lines have fixed fields",
 	"error_handlers":        "they are Ruby code",
@@ -32,7 +33,7 @@ var foreign = map[string]string{
 	"listened_queues_only":  "periodic jobs (sidekiq-scheduler) are not run here",
 	"cron":                  "periodic jobs (sidekiq-cron) are not run here",
 	"cron_poll_interval":    "periodic jobs (sidekiq-cron) are not run here",
-	"dynamic":               "it is an option of a Ruby extension",
+	"dynamic":               "with sidekiq-limit_fetch it means to take from every queue that Redis knows, which nothing here does: name the queues under queues:",
 	"limits":                "it is an option of a Ruby extension (sidekiq-limit_fetch); give such a queue a capsule of its own",
 	"process_limits":        "it is an option of a Ruby extension (sidekiq-limit_fetch)",
 	"blocking":              "it is an option of a Ruby extension (sidekiq-limit_fetch)",
@@ -40,11 +41,11 @@ var foreign = map[string]string{
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
-// ignored accepts the keys without effect; "strict", which Sidekiq works out
+// ignored accepts the keys without effect; those for anchors, "strict", which Sidekiq works out
 // from the queues itself, and periodic jobs, which are dealt with in the end,
 // without a word.
 func (p *parse) ignored(e entry, field string) bool {
-	if e.key == "strict" || p.periodic(e, field) {
+	if e.key == "strict" || strings.HasPrefix(e.key, "x-") || p.periodic(e, field) {
 		return true
 	}
 	why, ok := foreign[e.key]
@@ -54,10 +55,10 @@ func (p *parse) ignored(e entry, field string) bool {
 	return ok
 }
 
-// stray reports a key where Ruby code may keep keys of its own. In a Sidekiq
-// application's file that is a warning, unless a known key may be meant.
+// stray reports a key where Ruby code may keep keys of its own: that is a warning,
+// unless a known key may be meant.
 func (p *parse) stray(e entry, field string, known []string) {
-	if p.sidekiq && nearest(e.key, known) == "" {
+	if nearest(e.key, known) == "" {
 		p.warn(e.line, field, "nothing here reads it; it may be your application's own")
 		return
 	}

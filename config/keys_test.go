@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What may be meant for a known key is always a fault. What resembles none is
-// one in troupe's own files, and in a Sidekiq application's the application's.
+// What may be meant for a known key is always a fault. What resembles none is the
+// application's own, whatever the file is called.
 func TestUnknownKeys(t *testing.T) {
 	tests := map[string]string{ // to the key that is suggested, "" for none
 		"concurency": "concurrency", "Concurrency": "concurrency", "cocnurrency": "concurrency",
@@ -35,20 +35,59 @@ func TestUnknownKeys(t *testing.T) {
 				continue // no keys of a capsule
 			}
 			f, err := Parse(where.file, []byte(where.text), "production")
-			own := where.file == "troupe.yml"
 			switch {
-			case want == "" && !own:
+			case want == "":
 				if err != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Field, key) {
 					t.Errorf("%s, %q: %v, warnings %v", where.file, where.text, err, f.Warnings)
 				}
 			case err == nil:
 				t.Errorf("%s, %q: accepted, warnings %v", where.file, where.text, f.Warnings)
-			case want != "" && !strings.HasSuffix(err.Error(), "no known key, expected "+want):
-				t.Errorf("%s, %q: %v", where.file, where.text, err)
-			case want == "" && !strings.Contains(err.Error(), "no known key, expected one of "):
+			case !strings.HasSuffix(err.Error(), "no known key, expected "+want):
 				t.Errorf("%s, %q: %v", where.file, where.text, err)
 			}
 		}
+	}
+}
+
+// One text is judged alike under each name of a file.
+func TestTheNameOfTheFileDecidesNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"concurrency: 10\nretry: 1\nqueues: [high, default]\n": "retry is ignored: it is an option of a job",
+		"x-queues: &q [a, b]\nqueues: *q\n":                    "",
+		"x-base: &base\n  concurrency: 5\n  frob: 1\n":         "",
+		"production:\n  x-q: &q [a]\n  queues: *q\n":           "",
+		"dynamic: true\n": "it means to take from every queue that Redis knows",
+	} {
+		for _, name := range []string{"troupe.yml", "sidekiq.yml", "my-sidekiq.yml", "jobs.yml"} {
+			f, err := Parse(name, []byte(text), "production")
+			warned := ""
+			for _, w := range f.Warnings {
+				warned += w.Error()
+			}
+			if err != nil || (warned == "") != (want == "") || !strings.Contains(warned, want) {
+				t.Errorf("%s, %q: %v, warnings %q", name, text, err, warned)
+			}
+		}
+	}
+}
+
+// Ruby refuses to start with concurrency: or timeout: that say nothing.
+func TestNullNumbers(t *testing.T) {
+	for _, text := range []string{":concurrency:\n", "timeout: ~\n", "production:\n  concurrency: null\n"} {
+		if _, err := Parse("sidekiq.yml", []byte(text), "production"); err == nil || !strings.Contains(err.Error(), "expected a value, or the key left out") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Periodic jobs of another environment are none of this one.
+func TestPeriodicJobsOfAnotherEnvironment(t *testing.T) {
+	const text = "development:\n  schedule: {a: {cron: '* * * * *', class: A}}\n"
+	if _, err := Parse("sidekiq.yml", []byte(text), "production"); err != nil {
+		t.Error(err)
+	}
+	if _, err := Parse("sidekiq.yml", []byte(text), ""); err == nil {
+		t.Error("those of this environment are accepted")
 	}
 }
 

@@ -26,6 +26,7 @@ var settings map[string]func(p *parse, n *node, field string)
 func init() { // not a literal: readers reach settings again
 	settings = map[string]func(*parse, *node, string){
 		"concurrency": func(p *parse, n *node, field string) {
+			p.notNull(n, field)
 			p.out.Concurrency = p.int(n, field, 1, maxConcurrency)
 			p.says("concurrency", n, field)
 		},
@@ -37,12 +38,15 @@ func init() { // not a literal: readers reach settings again
 		"shards":   func(p *parse, n *node, field string) { p.out.Shards = p.shards(n, field) },
 		"handlers": func(p *parse, n *node, field string) { p.out.Handlers = p.handlers(n, field) },
 		"env":      func(p *parse, n *node, field string) { p.out.Env = p.env(n, field) },
-		"timeout":  func(p *parse, n *node, field string) { p.out.Timeout = p.duration(n, field, 0) },
-		"lease":    func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, time.Second) },
-		"poison":   func(p *parse, n *node, field string) { p.out.Poison = p.poison(n, field) },
-		"verbose":  func(p *parse, n *node, field string) { p.out.Verbose = p.bool(n, field) },
-		"tag":      func(p *parse, n *node, field string) { p.out.Tag = p.string(n, field) },
-		"labels":   func(p *parse, n *node, field string) { p.out.Labels = p.strings(n, field) },
+		"timeout": func(p *parse, n *node, field string) {
+			p.notNull(n, field)
+			p.out.Timeout = p.duration(n, field, 0)
+		},
+		"lease":   func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, time.Second) },
+		"poison":  func(p *parse, n *node, field string) { p.out.Poison = p.poison(n, field) },
+		"verbose": func(p *parse, n *node, field string) { p.out.Verbose = p.bool(n, field) },
+		"tag":     func(p *parse, n *node, field string) { p.out.Tag = p.string(n, field) },
+		"labels":  func(p *parse, n *node, field string) { p.out.Labels = p.strings(n, field) },
 		"environment": func(p *parse, n *node, field string) {
 			p.out.Environment = p.string(n, field)
 		},
@@ -111,6 +115,14 @@ func isAddress(s string) bool {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	return err == nil
+}
+
+// notNull refuses a key without a value where Ruby does.
+func (p *parse) notNull(n *node, field string) {
+	known := func(f Fault) bool { return f.Line == n.line } // such as an alias of nothing
+	if n.kind == null && !slices.ContainsFunc(p.faults, known) {
+		p.bad(n, field, "a value, or the key left out for the default")
+	}
 }
 
 func (p *parse) int(n *node, field string, low, high int) int {

@@ -68,7 +68,7 @@ func (p *parse) shard(name string, n *node, field string) shardEntry {
 		p.bad(n, field, "a map with redis, and queues or capsules")
 		return shardEntry{Name: name}
 	}
-	own := &parse{name: p.name, sidekiq: p.sidekiq, erb: p.erb, out: &File{}}
+	own := &parse{name: p.name, erb: p.erb, out: &File{}}
 	for _, e := range n.entries {
 		switch {
 		case slices.Contains(shardKeys(), e.key):
