@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strconv"
@@ -71,6 +72,9 @@ func Check(ctx context.Context, rdb redis.UniversalClient, names ...func(key str
 	switch {
 	case err == nil:
 		if infoField(info, "redis_mode") == "cluster" {
+			if noCluster(rdb.ClusterInfo(ctx).Err()) {
+				return nil, errHalfCluster(addr)
+			}
 			return nil, fmt.Errorf("redis at %s is a node of a cluster: give it as redis+cluster://host:port, "+
 				"or a *redis.ClusterClient", addr)
 		}
@@ -97,12 +101,30 @@ func pingError(addr string, err error) error {
 		}
 		return fmt.Errorf("redis at %s %s: %s: %w", addr, what, r.Text, err)
 	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("redis at %s has a certificate that is not trusted: make its authority known to the system "+
+			"(SSL_CERT_FILE), or trust any with ?skip_verify=true in the URL: %w", addr, err)
+	}
 	switch Classify(err) {
 	case Outage:
 		return fmt.Errorf("redis at %s cannot be reached: %w", addr, err)
 	default:
 		return fmt.Errorf("ping redis at %s: %w", addr, err)
 	}
+}
+
+// noCluster tells whether a server refused a command of clusters since it knows none.
+func noCluster(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "cluster support disabled") ||
+		strings.Contains(err.Error(), "unknown command"))
+}
+
+// errHalfCluster is the fault of an endpoint that is of a cluster and does not let its
+// clients see it.
+func errHalfCluster(addr string) error {
+	return fmt.Errorf("redis at %s says that it is of a cluster (redis_mode:cluster) and does not know CLUSTER, "+
+		"as a proxy in front of one: troupe needs to know where the slots are. Give it an endpoint that serves CLUSTER "+
+		"as redis+cluster://host:port, or a database that is no cluster", addr)
 }
 
 // CheckTypes looks whether the fixed keys of Sidekiq have their types: a *KeyTypeError, all of

@@ -2,7 +2,11 @@ package redisconn
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"log"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -178,5 +182,18 @@ func TestAddr(t *testing.T) {
 		if got := Addr(rdb); got != want {
 			t.Errorf("Addr = %q, want %q", got, want)
 		}
+	}
+}
+
+func TestCheckOfACertificateThatIsNotTrusted(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil) // a listener with a certificate of its own
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Listener.Addr().String(), TLSConfig: &tls.Config{ServerName: "127.0.0.1"}, MaxRetries: -1})
+	defer rdb.Close()
+	_, err := Check(t.Context(), rdb)
+	if err == nil || !strings.Contains(err.Error(), "not trusted") || !strings.Contains(err.Error(), "skip_verify=true") {
+		t.Error(err)
 	}
 }

@@ -70,7 +70,10 @@ func checkCluster(ctx context.Context, rdb *redis.ClusterClient) (warnings []str
 	addr := Addr(rdb)
 	info, err := rdb.ClusterInfo(ctx).Result()
 	if err != nil {
-		if strings.Contains(err.Error(), "cluster support disabled") {
+		if noCluster(err) {
+			if mode(ctx, rdb) == "cluster" {
+				return nil, errHalfCluster(addr)
+			}
 			return nil, fmt.Errorf("redis at %s is no cluster: give it as redis://host:port", addr)
 		}
 		return nil, pingError(addr, err)
@@ -96,6 +99,23 @@ func checkCluster(ctx context.Context, rdb *redis.ClusterClient) (warnings []str
 		return verdict(node.Options().Addr, info, &warnings)
 	})
 	return warnings, err
+}
+
+// mode is what the first node that answers says of itself: "cluster" or "standalone".
+func mode(ctx context.Context, rdb *redis.ClusterClient) string {
+	o := rdb.Options()
+	for _, addr := range o.Addrs {
+		node := redis.NewClient(&redis.Options{
+			Addr: addr, Dialer: o.Dialer, TLSConfig: o.TLSConfig, Username: o.Username, Password: o.Password,
+			CredentialsProvider: o.CredentialsProvider, PoolSize: 1, MaxRetries: -1,
+		})
+		info, err := node.Info(ctx).Result()
+		_ = node.Close()
+		if err == nil {
+			return infoField(info, "redis_mode")
+		}
+	}
+	return ""
 }
 
 // verdict classifies what INFO of one server says.

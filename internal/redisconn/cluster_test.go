@@ -122,3 +122,25 @@ func TestADeadNodeHasTheLayoutAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// What says that it is of a cluster and does not know CLUSTER was sent in a circle: to
+// redis+cluster:// as one server, and back as a cluster.
+func TestAnEndpointOfAClusterWithoutCLUSTER(t *testing.T) {
+	half := redistest.Start(t, "--cluster-enabled", "yes", "--rename-command", "CLUSTER", "")
+	one := redis.NewClient(&redis.Options{Addr: half.Addr})
+	defer one.Close()
+	many := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{half.Addr}})
+	defer many.Close()
+	for _, rdb := range []redis.UniversalClient{one, many} {
+		_, err := Check(t.Context(), rdb)
+		if err == nil || !strings.Contains(err.Error(), "does not know CLUSTER") {
+			t.Errorf("%T: %v", rdb, err)
+		}
+	}
+	whole, _ := redistest.New(t)
+	none := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{whole.Options().Addr}})
+	defer none.Close()
+	if _, err := Check(t.Context(), none); err == nil || !strings.Contains(err.Error(), "is no cluster: give it as redis://") {
+		t.Errorf("of a server that is no cluster: %v", err)
+	}
+}
