@@ -256,3 +256,28 @@ func TestTogether(t *testing.T) {
 		t.Errorf("a later look: %d, %v", n, err)
 	}
 }
+
+// A group of the tree is told by what its processes have in common.
+func TestGroupsAreTold(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	for id, version := range map[string]string{"a:1:aa": "7.3.9", "b:2:bb": "8.1.7", "c:3:cc": "8.1.7"} {
+		s.rdb.SAdd(ctx, "processes", id)
+		s.rdb.HSet(ctx, id, "info", `{"hostname":"h&1","pid":1,"identity":"`+id+`","version":"`+version+`","concurrency":5,"queues":["default"]}`, "busy", 1, "beat", time.Now().Unix(), "quiet", "false")
+	}
+	contains(t, "the tree", s.get("/tree?by=version"), `href="/processes/quiet?by=version&amp;name=8.1.7"`, `href="/processes/stop?by=version&amp;name=7.3.9"`, `action="/processes/dump?by=version&amp;name=8.1.7"`)
+	hasNot(t, "the tree of a viewer", s.get("/tree?by=version", "Role", "viewer"), "/processes/quiet?")
+	contains(t, "hosts", s.get("/tree?by=host"), `href="/processes/quiet?by=host&amp;name=c"`)
+	path := "/processes/quiet?by=version&name=8.1.7"
+	contains(t, "the question", s.get(path), "Quiet 2 processes of the version 8.1.7?", "2 jobs run there", `action="/processes/quiet?by=version&amp;name=8.1.7"`)
+	_, text := s.post(path, url.Values{"count": {"2"}})
+	contains(t, "the answer", text, "2 processes take no new jobs.")
+	if n := s.rdb.Exists(ctx, "a:1:aa-signals").Val(); n != 0 || s.rdb.Exists(ctx, "b:2:bb-signals", "c:3:cc-signals").Val() != 2 {
+		t.Errorf("the other version was told: %d", n)
+	}
+	for path, want := range map[string]int{"/processes/stop?by=version&name=9": http.StatusNotFound, "/processes/stop?by=shoe&name=9": http.StatusBadRequest} {
+		if status, _ := s.post(path, url.Values{"count": {"3"}}); status != want {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"net/url"
 	"path"
 	"reflect"
 	"slices"
@@ -60,6 +61,7 @@ var functions = template.FuncMap{
 	"quantile":  func(s *float64) string { return "≤ " + words.Exact(*s) }, // of a bucket
 	"list":      func(v ...any) []any { return v },
 	"join":      strings.Join,
+	"query":     url.QueryEscape,
 	"has":       has, // "a b" "a" → true
 }
 

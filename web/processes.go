@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ func (p processRow) Live() bool { return p.Known != nil }
 
 func (r *request) row(p *fleet.Process) processRow {
 	row := processRow{Process: *p, Trouble: p.Troubled(), Href: r.link("/tree/{id}", "tree", p.Identity)}
-	row.Host, _, _ = strings.Cut(p.Identity, ":")
+	row.Host = p.Host()
 	if k := p.Known; k != nil {
 		row.Embedded, row.Leader = k.Embedded, k.Leader
 		if !k.StartedAt.IsZero() {
@@ -82,16 +83,24 @@ var (
 	dump = order{"dump", (*inspect.Process).DumpThreads, "writes what its goroutines do to its log", "write what their goroutines or threads do to their logs", ""}
 )
 
-// told are the live processes that the address means: the one of {id}, or all.
+// told are the live processes that the address means: the one of {id}, those of a group of the tree, or all.
 func (r *request) told() ([]fleet.Process, error) {
 	all, err := r.fleet.Processes(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	id := r.name("id")
-	all = slices.DeleteFunc(all, func(p fleet.Process) bool { return p.Known == nil || id != "" && p.Identity != id })
+	id, by := r.name("id"), r.query("by")
+	if by != "" && fleet.Groups[by] == nil {
+		return nil, wrong("Use tag, version or host.", "There is no grouping by %q.", by)
+	}
+	all = slices.DeleteFunc(all, func(p fleet.Process) bool {
+		return p.Known == nil || id != "" && p.Identity != id || by != "" && fleet.Groups[by](&p) != r.query("name")
+	})
 	if len(all) == 0 && id != "" {
 		return nil, notFound("There is no live process %q.", id)
+	}
+	if len(all) == 0 && by != "" {
+		return nil, notFound("There is no live process of the %s %q.", by, r.query("name"))
 	}
 	return all, nil
 }
@@ -110,9 +119,15 @@ func orderedTo(o order) func(*request) (*confirm, error) {
 		if id := r.name("id"); id != "" {
 			who, action = id, r.url("processes", id, o.verb)
 		}
+		back := r.url("processes")
+		if by := r.query("by"); by != "" {
+			who = words.Plural(len(processes), "process") + " of the " + by + " " + cmp.Or(r.query("name"), "none")
+			action += "?" + url.Values{"by": {by}, "name": {r.query("name")}}.Encode()
+			back = r.url("tree") + "?by=" + by
+		}
 		verb := strings.ToUpper(o.verb[:1]) + o.verb[1:] + " " + who
 		c := &confirm{
-			Question: verb + "?", Detail: words.Plural(busy, "job") + " run there. " + o.detail, Button: verb, Action: action, Back: r.url("processes"),
+			Question: verb + "?", Detail: words.Plural(busy, "job") + " run there. " + o.detail, Button: verb, Action: action, Back: back,
 			do: func() (*page, error) { return r.order(o, processes) },
 		}
 		if o.detail != "" { // else it changes nothing

@@ -79,10 +79,10 @@ func (r *request) fleetTree(s *snapshot) (*page, error) {
 		return nil, err
 	}
 	p.Storms = r.linked(storms)
-	key := map[string]func(*treeRow) string{
-		"tag": func(t *treeRow) string { return t.Tag }, "version": func(t *treeRow) string { return t.Version },
-		"host": func(t *treeRow) string { return t.Host }, "": func(*treeRow) string { return "" },
-	}[p.By]
+	key := fleet.Groups[p.By]
+	if p.By == "" {
+		key = func(*fleet.Process) string { return "" }
+	}
 	if key == nil {
 		return nil, wrong("Use tag, version or host.", "There is no grouping by %q.", p.By)
 	}
@@ -94,7 +94,7 @@ func (r *request) fleetTree(s *snapshot) (*page, error) {
 		}
 		row.tell(row.Pulse)
 		p.Shown++
-		name := key(&row)
+		name := key(&row.Process)
 		groups[name] = append(groups[name], row)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {

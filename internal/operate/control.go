@@ -25,18 +25,21 @@ const replyTime = 15 * time.Second
 // signalCommand makes a command that tells processes something and may wait until it is so: is
 // takes nil for a process that is gone.
 func signalCommand(use, short, long string, tell func(p *inspect.Process, ctx context.Context) error, is func(p *inspect.Process) bool, done string) *cobra.Command {
-	var all bool
+	var which selection
 	var wait time.Duration
 	return spec{
-		use: use + " (ID... | --all)", short: short, long: long, change: use, names: processNames,
+		use: use + selectUse, short: short, long: long, change: use, dryRun: &which.dryRun, names: processNames,
 		flags: func(f *pflag.FlagSet) {
-			f.BoolVar(&all, "all", false, "all processes")
+			which.add(f, "")
 			if is != nil {
 				f.DurationVar(&wait, "wait", 0, "wait so long until it is so, as in --wait=40s")
 			}
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			processes, err := chosen(ctx, s, args, all)
+			processes, err := which.processes(ctx, s, args)
+			if err == nil && which.dryRun {
+				return which.would(s, use, processes)
+			}
 			if err != nil {
 				return err
 			}
@@ -128,18 +131,18 @@ troupe their supervision tree.`,
 }
 
 func configureCommand() *cobra.Command {
-	var all bool
+	var which selection
 	var r control.Request
 	var queues []string
 	return spec{
-		use: "configure (ID... | --all)", short: "Change concurrency and queues of running processes", change: "configure", names: processNames,
+		use: "configure" + selectUse, short: "Change concurrency and queues of running processes", change: "configure", dryRun: &which.dryRun, names: processNames,
 		long: `Configure changes a capsule of running processes of troupe until their next restart: how many
 jobs it runs at once, and its queues with their weights: all of them, for it leaves those that
 are not named. With less concurrency running jobs end as they are. A process that cannot do it
 says why and changes nothing.`,
-		example: "  troupe configure --all --concurrency 20\n  troupe configure web-1:9:ab --queue critical,3 --queue default",
+		example: "  troupe configure --all --concurrency 20\n  troupe configure --tag shop --version 0.2.0 --concurrency 20 --dry-run\n  troupe configure web-1:9:ab --queue critical,3 --queue default",
 		flags: func(f *pflag.FlagSet) {
-			f.BoolVar(&all, "all", false, "all processes of troupe")
+			which.add(f, " of troupe")
 			f.StringVar(&r.Capsule, "capsule", "", "name of the capsule (the only one)")
 			f.IntVar(&r.Concurrency, "concurrency", 0, "jobs at once (as it is)")
 			f.StringArrayVarP(&queues, "queue", "q", nil, "queue NAME[,WEIGHT], repeatable (as they are)")
@@ -159,20 +162,23 @@ says why and changes nothing.`,
 			if r.Concurrency < 0 || r.Concurrency == 0 && r.Queues == nil {
 				return cli.Exitf(cli.Fault, "--concurrency is %d and no --queue is given, expected a number from 1, or queues", r.Concurrency)
 			}
-			return configure(ctx, s, args, all, r)
+			return configure(ctx, s, args, &which, r)
 		},
 	}.command()
 }
 
-func configure(ctx context.Context, s *cli.Session, args []string, all bool, r control.Request) error {
-	processes, err := chosen(ctx, s, args, all)
+func configure(ctx context.Context, s *cli.Session, args []string, which *selection, r control.Request) error {
+	processes, err := which.processes(ctx, s, args)
 	if err != nil {
 		return err
 	}
 	s.About(aboutProcesses(args, "configure"))
 	ours := fleet.Ours(processes)
-	if len(ours) == 0 || !all && len(ours) < len(processes) {
+	if len(ours) == 0 || len(args) > 0 && len(ours) < len(processes) {
 		return cli.Exitf(cli.Refused, "only processes of troupe can be configured, and %d of %d are", len(ours), len(processes))
+	}
+	if which.dryRun {
+		return which.would(s, "configure", slices.DeleteFunc(processes, func(p fleet.Process) bool { return !slices.Contains(ours, p.Identity) }))
 	}
 	call, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()

@@ -34,6 +34,7 @@ type spec struct {
 	words                     []string                                                    // that complete the first argument
 	names                     func(ctx context.Context, s *cli.Session) ([]string, error) // that complete it, or all if args is nil
 	flags                     func(f *pflag.FlagSet)                                      // of its own, before those that all have; may be nil
+	dryRun                    *bool                                                       // it changes nothing if this is true; may be nil
 	change                    string                                                      // what it changes, for --read-only; "" for nothing
 	run                       func(ctx context.Context, s *cli.Session, args []string) error
 }
@@ -44,7 +45,7 @@ func (c spec) command() *cobra.Command {
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: c.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
-				if c.change != "" {
+				if c.change != "" && (c.dryRun == nil || !*c.dryRun) {
 					if err := s.May(ctx, c.change); err != nil {
 						return err
 					}
