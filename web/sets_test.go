@@ -306,5 +306,5 @@ func TestSpansOfTime(t *testing.T) {
 			t.Errorf("%s, %s: %q, expected %q", span, href, got, want)
 		}
 	}
-	contains(t, "the retries", s.get("/retries?q=x"), `<a href="/retries?q=x&amp;to=1h">within an hour</a>`)
+	contains(t, "the retries", s.get("/retries?q=x"), `<a href="/retries?q=x&amp;to=1h">next try within an hour</a>`)
 }

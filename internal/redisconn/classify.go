@@ -152,6 +152,8 @@ var errTexts = []struct{ prefix, code string }{
 	{"AUTH ", "WRONGPASS"},
 	{"Client sent AUTH", "WRONGPASS"},
 	{"unauthenticated", "NOAUTH"},
+	{"The user executing the script can't", "NOPERM"}, // Redis 7.0
+	{"ACL failure in script", "NOPERM"},               // 7.2, Valkey
 }
 
 func classifyReply(text string) Fault {

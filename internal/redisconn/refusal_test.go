@@ -45,6 +45,8 @@ func TestRefused(t *testing.T) {
 		{Reply("ERR max number of clients reached"), maxClients},
 		{Reply("ERR LOADING server is loading"), "LOADING"},
 		{Reply("ERR invalid password"), "WRONGPASS"},
+		{Reply("ERR The user executing the script can't run this command or subcommand script: 0e, on @user_script:1."), "NOPERM"},
+		{Reply("ERR ACL failure in script: User u has no permissions to run the 'hdel' command script: 0e, on @user_script:1."), "NOPERM"},
 	} {
 		if r, ok := Refused(tt.err); r.Code != tt.code && ok || ok != (tt.code != "") {
 			t.Errorf("%v: %+v, %v, expected %q", tt.err, r, ok, tt.code)

@@ -21,9 +21,10 @@ const (
 	iterable                  // a class is iterable
 	metrics                   // metrics are on
 
-	looks     // of tools: it looks
-	changes   // it changes what it shows
-	dashboard // it is a dashboard that does
+	looks   // of tools: it looks
+	changes // it changes what it shows
+	keeps   // it keeps a key of its own, or sessions
+	signsIn // people sign in at it
 )
 
 type command struct {
@@ -45,6 +46,7 @@ const (
 	unmeasure = "the Metrics page stays empty"
 	unheard   = "requests of operators (cancel a job, configure, show what is so now) are not heard"
 	unseen    = "the flight recorder stays empty"
+	unaudited = "who has signed in is not in the audit"
 )
 
 var commands = []command{

@@ -15,7 +15,8 @@ import (
 type Tool struct {
 	Name      string // in an error: "this command"
 	Changes   bool   // it changes what it shows
-	Dashboard bool   // it keeps sessions of people who sign in
+	Dashboard bool
+	SignIn    bool // people sign in at it: it keeps their sessions
 }
 
 // is tells what t is.
@@ -24,8 +25,11 @@ func (t Tool) is() kind {
 	if t.Changes {
 		is |= changes
 	}
-	if t.Changes && t.Dashboard {
-		is |= dashboard
+	if t.SignIn {
+		is |= signsIn
+	}
+	if t.Dashboard && (t.Changes || t.SignIn) {
+		is |= keeps
 	}
 	return is
 }
@@ -80,9 +84,12 @@ var toolCommands = []command{
 	{name: "ZREMRANGEBYRANK", args: "K x x", only: changes},
 	{name: "PUBLISH", args: "C x", only: changes, why: later, queued: true},
 
-	{name: "DEL", args: "K", only: dashboard},
-	{name: "SET", args: "K x x", only: dashboard},
-	{name: "SETNX", args: "K x", only: dashboard, queued: true},
+	{name: "SET", args: "K x x", only: keeps},
+	{name: "DEL", args: "K", only: keeps},
+	{name: "LPUSH", args: "K x", only: signsIn, why: unaudited, queued: true},
+	{name: "LTRIM", args: "K 0 x", only: signsIn, why: unaudited},
+	{name: "LREM", args: "K 0 x", only: signsIn, why: unaudited},
+	{name: "EXPIRE", args: "K x", only: signsIn, why: unaudited},
 }
 
 // toolKeys are all keys that they look at, each with one that its rule covers.
@@ -112,6 +119,7 @@ func (t Tool) Rule() (rule []string) {
 		}
 	}
 	slices.Sort(rule)
+	rule = slices.Compact(rule)
 	for _, k := range toolKeys {
 		rule = append(rule, "~"+k.rule)
 	}

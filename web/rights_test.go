@@ -1,0 +1,152 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/limiter"
+	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/rights"
+)
+
+// The rule of the dashboard is enough for every page and for all that is done on one: Redis refuses
+// nothing, of what goes on behind the pages either.
+func TestTheRuleIsEnoughForAllPages(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		for _, signIn := range []bool{false, true} {
+			t.Run(fmt.Sprintf("read-only %v, users %v", readOnly, signIn), func(t *testing.T) {
+				server := redistest.Start(t)
+				admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+				t.Cleanup(func() { _ = admin.Close() })
+				args := []any{"ACL", "SETUSER", "u", "on", ">pw"}
+				for _, r := range (rights.Tool{Changes: !readOnly, Dashboard: true, SignIn: signIn}).Rule() {
+					args = append(args, r)
+				}
+				if err := admin.Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				s := &site{t: t, rdb: admin, url: strings.Replace(server.URL(0), "redis://", "redis://u:pw@", 1)}
+				rdb, err := redisconn.FromURL(s.url, redisconn.Need{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = rdb.Close() })
+				o := Options{Redis: rdb, Authorize: byHeader, ReadOnly: readOnly}
+				if signIn {
+					o.Authorize, o.Users = nil, filepath.Join(t.TempDir(), "users")
+					if err := os.WriteFile(o.Users, []byte(userLine("ann", Admin, goodPassword)), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if s.h, err = New(o); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(s.h.Close)
+				s.h.actions, s.h.strangers, s.h.logIns = limiter.New(0, 0), limiter.New(0, 0), limiter.New(0, 0)
+				s.h.sampler.audited = time.Now() // doctor asks what this user may, on purpose
+				s.serve(s.h)
+				refused := func(what string) {
+					t.Helper()
+					entries, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, e := range entries {
+						e := e.(map[any]any)
+						t.Errorf("%s: redis has refused %v %v", what, e["reason"], e["object"])
+					}
+					admin.Do(t.Context(), "ACL", "LOG", "RESET")
+				}
+				// s.fixture is written by the admin, but for the task.
+				s.fixture()
+				logIn := func() {
+					t.Helper()
+					if status, text := s.post("/login", url.Values{"name": {"ann"}, "password": {goodPassword}}); signIn && status != http.StatusOK {
+						t.Fatalf("signing in: %d\n%s", status, text)
+					}
+				}
+				logIn()
+				refused("the start")
+				for _, rt := range s.h.routes {
+					p := pages[rt.method+" "+rt.path]
+					status, text, _ := s.do(rt.method, p.path, p.form.Encode())
+					if (status != http.StatusOK && !strings.Contains(rt.path, "log") && rt.path != "/live") || strings.Contains(text, "Redis refuses") {
+						t.Errorf("%s %s: %d\n%s", rt.method, p.path, status, text)
+					}
+					if rt.session {
+						logIn()
+					}
+					refused(rt.method + " " + p.path)
+				}
+				if readOnly {
+					return
+				}
+				s.doAll(refused)
+			})
+		}
+	}
+}
+
+// doAll does what can be done to what is there: the forms of the table of pages name nothing that is.
+func (s *site) doAll(after func(what string)) {
+	s.t.Helper()
+	do := func(path string, form url.Values, want string) {
+		s.t.Helper()
+		status, text := s.post(path, form, "Accept", "application/json")
+		if status != http.StatusOK || !strings.Contains(text, want) {
+			s.t.Errorf("POST %s %v: %d, expected %q\n%s", path, form, status, want, text)
+		}
+		after(fmt.Sprint("POST ", path, " ", form))
+	}
+	for path, actions := range map[string][]string{"/retries": {"retry", "kill", "delete", "reschedule"}, "/scheduled": {"retry", "delete", "reschedule"}, "/dead": {"retry", "delete"}} {
+		set := map[string]string{"/retries": "retry", "/scheduled": "schedule", "/dead": "dead"}[path]
+		for _, action := range actions {
+			for _, one := range []bool{true, false} {
+				s.rdb.Del(s.t.Context(), set)
+				seed(s.t, s.rdb, set, 1, fmt.Sprint(time.Now().Add(time.Hour).Unix()), plainJob)
+				form := url.Values{"do": {action}, "at": {"2h"}}
+				if one {
+					form.Set("key", s.list(path).Data.Jobs[0].Key)
+					do(path+"/ticked", form, `"done":1`)
+					continue
+				}
+				form.Set("count", "1")
+				status, text := s.post(path+"/all", form, "Accept", "application/json")
+				if status != http.StatusOK {
+					s.t.Errorf("POST %s/all %v: %d\n%s", path, form, status, text)
+				}
+				after(fmt.Sprint("POST ", path, "/all ", form))
+			}
+		}
+	}
+	queue := "/queues/a%2Fb%2Ejson"
+	s.fixture()
+	do(queue+"/delete", url.Values{"key": {s.list(queue).Data.Jobs[0].Key}, "position": {"1"}}, "")
+	do(queue+"/pause", nil, "")
+	do(queue+"/unpause", nil, "")
+	do(queue+"/clear", url.Values{"count": {"2"}}, "")
+	// nobody lives who would put back the jobs of the dead
+	s.rdb.Del(s.t.Context(), "troupe:lease:web-1:9:abc#default.1", "processes", fixed)
+	again, err := New(s.h.options) // which has not seen those that lived
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(again.Close)
+	again.sampler.audited = time.Now()
+	s.serve(again)
+	if s.h.options.Users != "" {
+		do("/login", url.Values{"name": {"ann"}, "password": {goodPassword}}, "")
+	}
+	if _, text := s.post("/orphans/rescue", nil); !strings.Contains(text, "Redis refuses this: its user may not do this") {
+		s.t.Errorf("putting jobs back, which takes the rule of the daemon:\n%s", text)
+	}
+}
