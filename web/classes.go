@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/doctor"
 	"github.com/troupehq/troupe/internal/draw"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -22,7 +23,7 @@ const mostClasses = 200
 // classesPage is the data of the list of classes.
 type classesPage struct {
 	Window  string     `json:"window"`
-	Classes []classRow `json:"classes"` // what took the most time first
+	Classes []classRow `json:"classes"` // those in trouble first, then what took the most time
 	More    int        `json:"more"`
 }
 
@@ -35,6 +36,7 @@ type classRow struct {
 	P50     *float64 `json:"p50_s"` // of successful runs, at most; null if none is known
 	P95     *float64 `json:"p95_s"`
 	P99     *float64 `json:"p99_s"`
+	Trouble string   `json:"trouble,omitempty"` // "no handler", or "all fail"
 }
 
 // Failing is the part of the runs that failed, in percent.
@@ -50,7 +52,11 @@ func (c classRow) Failing() string {
 }
 
 func rowOf(class string, r *inspect.Runs) classRow {
-	return classRow{class, r.Count, r.Failed, r.Time.Seconds(), secondsOf(r, 0.5), secondsOf(r, 0.95), secondsOf(r, 0.99)}
+	row := classRow{Class: class, Runs: r.Count, Failed: r.Failed, Seconds: r.Time.Seconds(), P50: secondsOf(r, 0.5), P95: secondsOf(r, 0.95), P99: secondsOf(r, 0.99)}
+	if r.Count > 0 && r.Failed >= r.Count {
+		row.Trouble = "all fail"
+	}
+	return row
 }
 
 // secondsOf is a quantile in seconds; nil if no run time is known.
@@ -112,11 +118,32 @@ func (r *request) classes() (*page, error) {
 		sum := sumOf(all[class])
 		p.Classes = append(p.Classes, rowOf(class, &sum))
 	}
-	slices.SortStableFunc(p.Classes, func(a, b classRow) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(b.Runs, a.Runs)) })
+	if s := r.sampler.soon(r.Context()); s != nil {
+		p.Classes = withoutHandlers(p.Classes, s.Findings)
+	}
+	troubledFirst(p.Classes, func(c classRow) bool { return c.Trouble != "" })
+	calm := slices.IndexFunc(p.Classes, func(c classRow) bool { return c.Trouble == "" })
+	slices.SortStableFunc(p.Classes[max(calm, 0):], func(a, b classRow) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(b.Runs, a.Runs)) })
 	if len(p.Classes) > mostClasses {
 		p.More, p.Classes = len(p.Classes)-mostClasses, p.Classes[:mostClasses]
 	}
 	return &page{Template: "classes", Title: "Classes", Data: p, Topic: "classes"}, nil
+}
+
+// withoutHandlers marks the classes that the last audit found to have no handler, and adds those that
+// have not run.
+func withoutHandlers(rows []classRow, findings []doctor.Finding) []classRow {
+	for _, f := range findings {
+		if f.Code != doctor.NoHandler {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(c classRow) bool { return c.Class == f.Class })
+		if i < 0 {
+			i, rows = len(rows), append(rows, classRow{Class: f.Class})
+		}
+		rows[i].Trouble = "no handler"
+	}
+	return rows
 }
 
 // classPage is the data of the page of one class.

@@ -45,6 +45,8 @@ func (r *request) linked(all []fleet.Problem) []problem {
 			linked[i].Href, linked[i].Goal = cmp.Or(r.link("/tree/{id}", "tree", p.Process), r.link("/processes")), "the process"
 		case p.Code == "storm" && !strings.HasPrefix(r.path, "/tree"): // of several processes
 			linked[i].Href, linked[i].Goal = r.link("/tree"), "the tree"
+		case p.Class != "":
+			linked[i].Href, linked[i].Goal = r.link("/classes/{class}", "classes", p.Class), "the class"
 		case p.Queue != "":
 			linked[i].Href, linked[i].Goal = r.url("queues", p.Queue), "the queue"
 		case p.Set != "":

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/pulse"
 	outcomes "github.com/troupehq/troupe/internal/runs"
 )
@@ -250,4 +251,25 @@ func (s *stuck) Write([]byte) (int, error) {
 	}
 	<-time.After(time.Until(s.deadline))
 	return 0, os.ErrDeadlineExceeded
+}
+
+// A class that nobody has a handler for is told on the overview and among the classes, and one that only fails.
+func TestClassesInTrouble(t *testing.T) {
+	s := start(t)
+	ctx, now := t.Context(), time.Now()
+	s.rdb.ZAdd(ctx, "retry", z(float64(now.Unix()+60), fmt.Sprintf(`{"class":"Lost","jid":"l1","args":[],"queue":"q","error_class":"troupe.UnknownClassError","error_message":"no handler for class \"Lost\"","failed_at":%d}`, now.Unix())))
+	s.rdb.HSet(ctx, keys.Counters8(now), "Breaks|p", 5, "Breaks|f", 5, "Fine|p", 5, "Fine|f", 1)
+	var text string
+	for range 600 { // until the first audit is over
+		if text = s.get("/"); strings.Contains(text, "Lost") && strings.Contains(text, "Breaks") {
+			break
+		}
+		<-time.After(100 * time.Millisecond) // a look is every two seconds
+	}
+	contains(t, "the overview", text, "The class Lost has no handler where its jobs run", `href="/classes/Lost"`, "All 5 runs of the class Breaks within the last hour have failed")
+	text = s.get("/classes")
+	contains(t, "the classes", text, "no handler", "all fail")
+	if strings.Index(text, "Fine") < strings.Index(text, "Lost") {
+		t.Error("trouble is not first")
+	}
 }

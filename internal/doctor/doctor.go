@@ -23,6 +23,9 @@ const (
 	Note    = "note"    // good to know
 )
 
+// NoHandler is the code of the check for classes without a handler.
+const NoHandler = "handlers"
+
 var order = map[string]int{Danger: 0, Warning: 1, Note: 2}
 
 // Finding is something that is not as it should be.
@@ -31,6 +34,8 @@ type Finding struct {
 	Code     string `json:"code"` // of the check
 	Text     string `json:"text"` // what is so
 	Do       string `json:"do"`   // what to do
+
+	Class string `json:"class,omitempty"` // of jobs that it is about
 }
 
 // Report is the result of an audit.
@@ -80,6 +85,8 @@ var checks = []struct {
 	{"clock", (*exam).clock},
 	{"suspects", (*exam).suspects},
 	{"unreadable", (*exam).unreadable},
+	{NoHandler, (*exam).handlers},
+	{"failing", (*exam).failing},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right
@@ -113,7 +120,7 @@ func Examine(ctx context.Context, rdb redis.UniversalClient) (*Report, error) {
 
 // find notes a finding of the check under way.
 func (e *exam) find(severity, do, format string, args ...any) {
-	e.report.Findings = append(e.report.Findings, Finding{severity, e.code, fmt.Sprintf(format, args...), do})
+	e.report.Findings = append(e.report.Findings, Finding{Severity: severity, Code: e.code, Text: fmt.Sprintf(format, args...), Do: do})
 }
 
 // Fields are the lines of the text of INFO, by their names.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
@@ -190,5 +191,37 @@ func TestNoRedis(t *testing.T) {
 	defer rdb.Close()
 	if r, err := Examine(context.Background(), rdb); err == nil {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Classes that nobody has a handler for, and those that only fail, are told.
+func TestClassesThatFail(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx, now := t.Context(), time.Now()
+	failed := func(class, jid, error, message string, at time.Time) string {
+		return fmt.Sprintf(`{"class":%q,"args":[],"queue":"default","jid":%q,"error_class":%q,"error_message":%q,"failed_at":%d}`, class, jid, error, message, at.Unix())
+	}
+	rdb.ZAdd(ctx, "retry", redis.Z{Score: float64(now.Unix() + 60), Member: failed("Lost", "l1", "troupe.UnknownClassError", `no handler for class "Lost"`, now)})
+	rdb.ZAdd(ctx, "dead", redis.Z{Score: float64(now.Unix()), Member: failed("Lost", "l2", "troupe.UnknownClassError", `no handler for class "Lost"`, now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Gone::Ruby", "r1", "NameError", "uninitialized constant Gone::Ruby", now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Fine", "f1", "NameError", "uninitialized constant Net::Typo", now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Old", "o1", "troupe.UnknownClassError", `no handler for class "Old"`, now.Add(-48*time.Hour))})
+	for class, n := range map[string][2]int{"Lost": {9, 9}, "Breaks": {1200, 1200}, "Mixed": {9, 8}, "Few": {2, 2}} {
+		rdb.HSet(ctx, keys.Counters8(now), class+"|p", n[0], class+"|f", n[1])
+	}
+	_, r := found(t, rdb)
+	var got []string
+	for _, f := range r.Findings {
+		if f.Class != "" {
+			got = append(got, f.Severity+" "+f.Code+": "+f.Text)
+		}
+	}
+	want := []string{
+		"warning handlers: the class Gone::Ruby has no handler where its jobs run: 1 job failed for that",
+		"warning handlers: the class Lost has no handler where its jobs run: 2 jobs failed for that",
+		"warning failing: all 1,200 runs of the class Breaks within the last hour have failed",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
