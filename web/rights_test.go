@@ -28,7 +28,7 @@ func TestTheRuleIsEnoughForAllPages(t *testing.T) {
 				admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 				t.Cleanup(func() { _ = admin.Close() })
 				args := []any{"ACL", "SETUSER", "u", "on", ">pw"}
-				for _, r := range (rights.Tool{Changes: !readOnly, Dashboard: true, SignIn: signIn}).Rule() {
+				for _, r := range rights.Dashboard(!readOnly, signIn).Rule() {
 					args = append(args, r)
 				}
 				if err := admin.Do(t.Context(), args...).Err(); err != nil {

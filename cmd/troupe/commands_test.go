@@ -40,7 +40,7 @@ func call(ctx context.Context, args ...string) said {
 // lines has one command line for each command that looks at a Redis, for the contents of fill. A
 // new command is added here: the tests of all commands are then its, too.
 var lines = map[string]string{
-	"stats": "stats", "ps": "ps", "tree": "tree", "events": "events", "doctor": "doctor",
+	"stats": "stats", "ps": "ps", "tree": "tree", "events": "events", "doctor": "doctor", "audit": "audit",
 	"queues": "queues --over 0", "queues list": "queues list --over 0", "queues show": "queues show default",
 	"queues pause": "queues pause default", "queues unpause": "queues unpause low", "queues clear": "queues clear default",
 	"jobs list": "jobs list retry", "jobs show": "jobs show r1", "jobs cancel": "jobs cancel walks", "jobs export": "jobs export retry --args show",
@@ -82,6 +82,7 @@ func fill(t *testing.T, rdb *redis.Client) {
 	const ruby, ours, dead = "vm:481:f3e0624fd5ca", "vm:9:0123456789ab", "gone:1:aa#default.1"
 	for _, args := range [][]any{
 		{"MSET", "stat:processed", 10, "stat:failed", 3},
+		{"LPUSH", "troupe:audit", `{"at":"2026-11-26T12:00:00Z","user":"ann","address":"vm","action":"queues pause","path":"/queues/low/pause","outcome":"done"}`},
 		{"SADD", "queues", "default", "low"}, {"SADD", "paused", "low"}, {"LPUSH", "queue:default", job("q1", ""), job("q2", "")},
 		{"ZADD", "retry", 1795225036.25, job("r1", failed), 1795225037, job("r2", failed)},
 		{"ZADD", "schedule", 1995000000, job("s1", "")}, {"ZADD", "dead", 1795225098.323981, job("d1", failed), 1795225099, "junk"},

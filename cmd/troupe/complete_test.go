@@ -52,8 +52,8 @@ func TestCompletions(t *testing.T) {
 		"quiet vm:9:0123456789ab": {"odd:1:info", "vm:481:f3e0624fd5ca"}, "tree vm:9:0123456789ab": nil,
 		"queues show": queues, "queues pause": queues, "queues unpause": queues, "queues clear": queues, "queues pause low": nil,
 		"jobs list": of("retry", "scheduled", "dead", "running"), "jobs export": of("retry", "scheduled", "dead"),
-		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": {"retry", "scheduled", "dead"},
-		"jobs delete": {"retry", "scheduled", "dead"}, "jobs reschedule": {"retry", "scheduled", "dead"}, "jobs retry dead": nil,
+		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": {"retry", "scheduled"},
+		"jobs delete": {"retry", "scheduled", "dead"}, "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
 		"stats --args": {"mask", "hide", "show"},
 	} {
 		words := append([]string{}, strings.Fields(line)...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -102,6 +103,23 @@ func TestARefusalIsNoAbsence(t *testing.T) {
 	}
 }
 
+// refused are the calls that a Redis has refused for want of a right since the last time.
+func refused(t *testing.T, admin *redis.Client) (all []string) {
+	t.Helper()
+	entries, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		e := e.(map[any]any)
+		all = append(all, fmt.Sprint(e["username"], " ", e["reason"], " ", e["object"]))
+	}
+	if err := admin.Do(t.Context(), "ACL", "LOG", "RESET").Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func hasFlag(path, name string) bool {
 	var cmd *cobra.Command = leaves(rootCommand())[path]
 	return cmd != nil && cmd.Flags().Lookup(name) != nil
@@ -138,6 +156,12 @@ func TestTheRulesAreEnough(t *testing.T) {
 		cancel()
 		if got.code == 1 || strings.Contains(got.err, "NOPERM") || strings.Contains(got.err, "missing are") {
 			t.Errorf("%q: %s", words, got)
+		}
+		for _, e := range refused(t, admin) {
+			asks := strings.HasSuffix(e, " acl|whoami") || user == "looks" && slices.Contains([]string{"looks command rpush", "looks command pexpire"}, e) // processes, for what is so now
+			if path != "doctor" && !asks {                                                                                                                 // doctor asks what the user may
+				t.Errorf("%q: redis has refused %s", words, e)
+			}
 		}
 	}
 	url := strings.Replace(server.URL(0), "redis://", "redis://few:pw@", 1)

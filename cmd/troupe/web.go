@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/web"
 )
 
@@ -46,6 +47,13 @@ func (o dashboard) serve(ctx context.Context, log zerolog.Logger, settings *conf
 	h, err := web.New(o.Options)
 	if err != nil {
 		return nil, err
+	}
+	lacks, err := rights.CheckTool(ctx, o.Redis, rights.Dashboard(!o.ReadOnly, o.Users != ""))
+	if err != nil { // jobs run without it
+		lacks = append(lacks, err.Error())
+	}
+	for _, text := range lacks {
+		log.Warn().Msg(text)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)

@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/audit"
 	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/screen"
 )
 
@@ -26,6 +27,8 @@ const (
 	// frameWidth and frameRows are those of a frame that goes to no terminal.
 	frameWidth = 120
 	frameRows  = 50
+	// askTime is how long the start may ask a Redis for rights: the screen tells if it does not answer.
+	askTime = 5 * time.Second
 )
 
 func topCommand() *cobra.Command {
@@ -66,6 +69,9 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 		},
 	}
 	if s.Terminal && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb" {
+		if err := mayAct(ctx, s, &o); err != nil {
+			return err
+		}
 		return live(ctx, o)
 	}
 	text, err := screen.Text(ctx, o, frameWidth, frameRows)
@@ -73,6 +79,22 @@ func top(ctx context.Context, s *cli.Session, args []string, every time.Duration
 		_, err = fmt.Fprint(s.Out, text)
 	}
 	return err
+}
+
+// mayAct asks for the rights of a screen that acts. For a user who may only look it refuses to act, and says
+// what is missing.
+func mayAct(ctx context.Context, s *cli.Session, o *screen.Options) error {
+	if o.ReadOnly {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, err := rights.CheckTool(ctx, s.Redis, rights.Tool{Name: "acting here", Changes: true})
+	if err == nil {
+		return nil
+	}
+	o.ReadOnly, o.Said = true, err.Error()
+	return s.MayLook(ctx)
 }
 
 // acted is the entry of the audit for an act on the screen: what begins with its verb, and on is what

@@ -49,7 +49,7 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 
 // serve serves the dashboard until ctx ends.
 func serve(ctx context.Context, s *cli.Session, listen string, options web.Options) error {
-	warnings, err := rights.CheckTool(ctx, s.Redis, rights.Tool{Name: "the dashboard", Changes: !options.ReadOnly, Dashboard: true, SignIn: options.Users != ""})
+	warnings, err := rights.CheckTool(ctx, s.Redis, rights.Dashboard(!options.ReadOnly, options.Users != ""))
 	if err != nil {
 		return &cli.ExitError{Code: cli.Refused, Err: err}
 	}

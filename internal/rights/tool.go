@@ -15,8 +15,13 @@ import (
 type Tool struct {
 	Name      string // in an error: "this command"
 	Changes   bool   // it changes what it shows
-	Dashboard bool
-	SignIn    bool // people sign in at it: it keeps their sessions
+	dashboard bool
+	signIn    bool // people sign in at it: it keeps their sessions
+}
+
+// Dashboard is one that changes what it shows, or at which people sign in.
+func Dashboard(changes, signIn bool) Tool {
+	return Tool{Name: "the dashboard", Changes: changes, dashboard: true, signIn: signIn}
 }
 
 // is tells what t is.
@@ -25,10 +30,10 @@ func (t Tool) is() kind {
 	if t.Changes {
 		is |= changes
 	}
-	if t.SignIn {
+	if t.signIn {
 		is |= signsIn
 	}
-	if t.Dashboard && (t.Changes || t.SignIn) {
+	if t.dashboard && (t.Changes || t.signIn) {
 		is |= keeps
 	}
 	return is

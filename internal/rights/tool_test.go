@@ -11,8 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/redistest"
 )
 
-var tools = []Tool{{Name: "looking"}, {Name: "pausing", Changes: true}, {Name: "the dashboard", Dashboard: true},
-	{Name: "the dashboard", Dashboard: true, SignIn: true}, {Name: "the dashboard", Dashboard: true, Changes: true, SignIn: true}}
+var tools = []Tool{{Name: "looking"}, {Name: "pausing", Changes: true}, Dashboard(false, false), Dashboard(false, true), Dashboard(true, false), Dashboard(true, true)}
 
 // Who has the rule of a tool lacks nothing, and who lacks a right of it reads which. Nothing is
 // changed by the question.
@@ -79,7 +78,7 @@ func TestTheRulesAreDocumented(t *testing.T) {
 	blocks := strings.Split(string(text), "```")
 	for _, tool := range tools {
 		want := slices.Sorted(slices.Values(tool.Rule()))
-		if tool.SignIn && !tool.Changes { // told by what it has more
+		if tool.signIn && !tool.Changes { // told by what it has more
 			var more []string
 			for _, r := range want {
 				if !slices.Contains(tools[0].Rule(), r) {

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -125,7 +126,7 @@ func (s *Screen) capital(key string) {
 	case i < 0:
 		s.said = fmt.Sprintf("%s does nothing here", key)
 	case s.o.ReadOnly:
-		s.said = "refused by --read-only: " + acts[i].What
+		s.said = cmp.Or(s.o.Said, "refused by --read-only") + ": " + acts[i].What
 	default:
 		s.ask, s.askedOn = &acts[i], s.row().Enter
 	}

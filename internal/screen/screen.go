@@ -36,6 +36,7 @@ type Options struct {
 	Page     Page   // the first one
 	Color    bool
 	ReadOnly bool          // refuse to act
+	Said     string        // what there is to say at first
 	Every    time.Duration // time between two looks
 
 	// Did is told of each act that was tried, on what a row leads to, and what came of it; it returns
@@ -96,7 +97,7 @@ func (p place) long() bool { return p.page.Name == "explain" || p.filter != "" }
 
 // New makes a screen on a terminal.
 func New(tty tcell.Screen, o Options) *Screen {
-	s := &Screen{o: o, tty: tty, place: place{page: o.Page}, later: make(chan func(), 2)} // of a look, of an act
+	s := &Screen{o: o, tty: tty, place: place{page: o.Page}, said: o.Said, later: make(chan func(), 2)} // of a look, of an act
 	if o.Interrupt == nil {
 		s.o.Interrupt = func() { s.ended = true }
 	}
