@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -142,9 +141,9 @@ func (c *conn) Write(b []byte) (int, error) {
 			break // the rest is still to come
 		}
 		c.in.Next(len(raw))
-		if strings.EqualFold(words[0], "hello") || c.w.plan.Cluster && aboutNode(words) || strings.EqualFold(words[0], "client") && !strings.EqualFold(words[1], "unblock") {
+		if c.begins(words) && len(c.cmds) == 0 {
 			// No step: connections begin so, and go-redis holds a mutex meanwhile, on
-			// which a bubble may not wait.
+			// which a bubble may not wait. Behind other commands its answer has its turn.
 			c.give(c.asks(words))
 			continue
 		}

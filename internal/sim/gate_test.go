@@ -168,6 +168,9 @@ func (w *world) apply(c *conn, cmd *command, multi bool) []byte {
 	if strings.EqualFold(words[0], "blmove") && !multi { // else it is asked for as a right
 		return w.block(c, words)
 	}
+	if c.begins(words) {
+		return c.asks(words)
+	}
 	if strings.EqualFold(words[0], "client") {
 		return w.unblock(words)
 	}
