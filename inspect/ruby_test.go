@@ -331,6 +331,7 @@ func TestRubyDoesTheSame(t *testing.T) {
 	for n, op := range ops {
 		t.Run(op.name, func(t *testing.T) {
 			i, rdb, _ := start(t)
+			i.DeadMax, i.DeadTimeout = 10_000, 180*24*time.Hour // Ruby's
 			seeded(t, rdb)
 			untouched := snapshot(t, rdb)
 			op.mine(t, i)

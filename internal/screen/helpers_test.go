@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/mask"
 	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/screen"
@@ -66,7 +67,11 @@ func (s *shown) gone(t *testing.T, text string) {
 }
 
 // source looks at a Redis.
-func source(rdb redis.UniversalClient) *screen.Redis { return &screen.Redis{Fleet: fleet.New(rdb)} }
+func source(rdb redis.UniversalClient) *screen.Redis {
+	f := fleet.New(rdb)
+	f.Mask = mask.New(mask.Mask, nil, nil) // as commands have it
+	return &screen.Redis{Fleet: f}
+}
 
 // ruby writes what the pages show, by Sidekiq itself.
 func ruby(t *testing.T, url string) {
