@@ -62,26 +62,29 @@ func (p *Payload) JID() string { return p.str("jid") }
 // fetched from may differ, see JobInfo.
 func (p *Payload) Queue() string { return p.str("queue") }
 
-// HandlerClass returns the class whose handler runs the job: the field "wrapped" if
+// HandlerClass returns the class whose handler runs the job: Wrapped if
 // Class is one of ActiveJob's two wrappers for Sidekiq, else Class.
 func (p *Payload) HandlerClass() string {
 	class := p.Class()
 	switch class {
 	case "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper":
-		if wrapped := p.str("wrapped"); wrapped != "" {
+		if wrapped := p.Wrapped(); wrapped != "" {
 			return wrapped
 		}
 	}
 	return class
 }
 
+// Wrapped returns the field "wrapped", the real class of an ActiveJob; "" if there is none.
+func (p *Payload) Wrapped() string { return p.str("wrapped") }
+
 // DisplayClass returns what people are shown: the field "display_class", else
-// "wrapped" (the real class of an ActiveJob), else Class.
+// Wrapped, else Class.
 func (p *Payload) DisplayClass() string {
 	if s := p.str("display_class"); s != "" {
 		return s
 	}
-	if s := p.str("wrapped"); s != "" {
+	if s := p.Wrapped(); s != "" {
 		return s
 	}
 	return p.Class()
@@ -153,8 +156,8 @@ func name(raw json.RawMessage) string {
 
 // list is an array; a value that is none is the only element of one, null and false are none.
 func list(raw json.RawMessage) json.RawMessage {
-	switch {
-	case len(raw) == 0 || raw[0] == '[':
+	switch i := wirejson.SkipSpace(raw, 0); {
+	case i == len(raw) || raw[i] == '[':
 		return raw
 	case string(raw) == "null" || string(raw) == "false":
 		return nil

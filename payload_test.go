@@ -255,7 +255,9 @@ func TestHandlerAndDisplayClass(t *testing.T) {
 		{`{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":"B"}`, "B", "B"},
 		{`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"B","display_class":"C"}`, "B", "C"},
 		{`{"class":"Sidekiq::ActiveJob::Wrapper"}`, "Sidekiq::ActiveJob::Wrapper", "Sidekiq::ActiveJob::Wrapper"},
-		{`{"class":5}`, "", ""},
+		{`{"class":5}`, "5", "5"},
+		{`{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":7}`, "7", "7"},
+		{`{"class":{}}`, "", ""},
 		{`{"cl\u0061ss":"\ud83d\ude00"}`, "😀", "😀"},
 	} {
 		p := mustParse(t, tt.raw)

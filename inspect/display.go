@@ -34,9 +34,9 @@ func (r *JobRecord) displayClass() string {
 func (r *JobRecord) displayArgs() json.RawMessage {
 	args := r.wrappedArgs()
 	switch {
-	case args != nil && r.wrapped() == oldMailer:
+	case args != nil && r.Payload.Wrapped() == oldMailer:
 		return array(args[min(3, len(args)):])
-	case args != nil && r.wrapped() == mailer:
+	case args != nil && r.Payload.Wrapped() == mailer:
 		if args = args[min(3, len(args)):]; len(args) == 0 {
 			return json.RawMessage("[]")
 		}
@@ -59,7 +59,7 @@ func (r *JobRecord) displayArgs() json.RawMessage {
 // wrappedArgs returns the arguments inside of an ActiveJob's envelope; nil for
 // other jobs.
 func (r *JobRecord) wrappedArgs() []json.RawMessage {
-	if r.wrapped() == "" || r.Payload.HandlerClass() == r.Payload.Class() {
+	if r.Payload.Wrapped() == "" || r.Payload.HandlerClass() == r.Payload.Class() {
 		return nil
 	}
 	args := wirejson.Elements(r.Payload.Args())
@@ -85,10 +85,4 @@ func array(values []json.RawMessage) json.RawMessage {
 		texts[i] = string(v)
 	}
 	return json.RawMessage("[" + strings.Join(texts, ",") + "]")
-}
-
-// wrapped is the real class of an ActiveJob.
-func (r *JobRecord) wrapped() string {
-	class, _ := r.Payload.String("wrapped")
-	return class
 }

@@ -227,6 +227,7 @@ func TestOddJobsAreStoredAsSidekiqCanPushThem(t *testing.T) {
 		`{"class":"A","args":{"0":1}}`:              `{"class":"A","args":[{"0":1}],`,
 		`{"class":"A","args":"[]"}`:                 `{"class":"A","args":["[]"],`,
 		`{"class":"A","args":null}`:                 `{"class":"A","args":[],`,
+		`{"class":"A"}`:                             `{"class":"A","args":[],`,
 		`{"class":7,"args":[]}`:                     `{"class":"7","args":[],`,
 		`{"args":[],"tags":"x"}`:                    `{"args":[],"tags":["x"],`,
 		`{"args":[],"tags":{"x":1}}`:                `{"args":[],`,

@@ -14,13 +14,13 @@ import (
 // Whatever the job says about retries, and whatever its class would answer.
 func TestAParkLeavesNoTrace(t *testing.T) {
 	for _, payload := range []string{
-		`{"queue":"default","class":"A"}`,
-		`{"queue":"default","retry":false}`,
-		`{"queue":"default","retry":0,"dead":false}`,
-		`{"queue":"default","retry":25,"retry_count":24,"failed_at":1.5}`,
-		`{"queue":"default","retry_for":1,"failed_at":1.5,"retry_count":3}`,
-		`{"queue":"default","retry_queue":"low"}`,
-		"{\"queue\":\"default\",\"a\":\"\xff\"}",
+		`{"queue":"default","args":[],"class":"A"}`,
+		`{"queue":"default","args":[],"retry":false}`,
+		`{"queue":"default","args":[],"retry":0,"dead":false}`,
+		`{"queue":"default","args":[],"retry":25,"retry_count":24,"failed_at":1.5}`,
+		`{"queue":"default","args":[],"retry_for":1,"failed_at":1.5,"retry_count":3}`,
+		`{"queue":"default","args":[],"retry_queue":"low"}`,
+		"{\"queue\":\"default\",\"args\":[],\"a\":\"\xff\"}",
 	} {
 		d := decide(t, payload, func(f *Failure) {
 			f.Err = fmt.Errorf("charge: %w", troupe.Park(90*time.Second, boom))
@@ -39,7 +39,7 @@ func TestAParkedJobComesBackToTheQueueItWasFetchedFrom(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"class":"A","queue":"low","args":[]}`: `{"class":"A","queue":"default","args":[]}`,
 		`{"class":"A","args":[]}`:               `{"class":"A","args":[],"queue":"default"}`,
-		`{"class":"A","queue":7}`:               `{"class":"A","queue":"default"}`,
+		`{"class":"A","queue":7}`:               `{"class":"A","queue":"default","args":[]}`,
 		"{\"queue\":\"low\",\"a\":\"\xff\"}":    "", // cannot be written back
 	} {
 		d := decide(t, payload, func(f *Failure) { f.Err = troupe.Park(0, nil) })

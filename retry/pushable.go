@@ -11,13 +11,13 @@ import (
 const maxRetryFor = 1e9
 
 // pushable edits m so that Sidekiq's poller can push it, which loses what its client refuses: a class
-// that is no string, arguments or tags that are no array, an odd retry_for. What stands there then
-// reads as what was there. Most jobs need no edit.
+// that is no string, arguments that are missing, arguments or tags that are no array, an odd retry_for.
+// What stands there then reads as what was there. Most jobs need no edit.
 func pushable(m *troupe.Payload) {
 	if raw, ok := m.Get("class"); ok && raw[0] != '"' {
 		m.SetString("class", m.Class())
 	}
-	if raw, ok := m.Get("args"); ok && !isArray(raw) {
+	if raw, _ := m.Get("args"); !isArray(raw) {
 		args := m.Args()
 		if args == nil {
 			args = json.RawMessage("[]")

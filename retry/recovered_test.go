@@ -19,11 +19,11 @@ func TestRecoveredJobsAreStamped(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"class":"A","jid":"1","args":[1.10,1e3],"queue":"low"}`: `{"class":"A","jid":"1","args":[1.10,1e3],"queue":"big",` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa","tags":["recovered"]}`,
-		`{"class":"A","tags":["x", "y"],"queue":"big"}`: `{"class":"A","tags":["x", "y","recovered"],"queue":"big",` +
+		`{"class":"A","tags":["x", "y"],"queue":"big","args":[]}`: `{"class":"A","tags":["x", "y","recovered"],"queue":"big","args":[],` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
-		`{"class":"A","tags":["recovered"],"queue":"big","recovered":1}`: `{"class":"A","tags":["recovered"],"queue":"big",` +
+		`{"class":"A","tags":["recovered"],"queue":"big","args":[],"recovered":1}`: `{"class":"A","tags":["recovered"],"queue":"big","args":[],` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
-		`{"class":"A","tags":"odd","queue":"big","recovered":1}`: `{"class":"A","tags":["odd","recovered"],"queue":"big",` +
+		`{"class":"A","tags":"odd","queue":"big","args":[],"recovered":1}`: `{"class":"A","tags":["odd","recovered"],"queue":"big","args":[],` +
 			`"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa"}`,
 		`not a job`:                        ``,
 		"{\"class\":\"A\",\"x\":\"\xff\"}": ``, // cannot be written back
@@ -37,9 +37,9 @@ func TestRecoveredJobsAreStamped(t *testing.T) {
 func TestRecoveredJobsGoToTheDeadSet(t *testing.T) {
 	now := time.Unix(1795225158, 500e6)
 	err := &troupe.RecoveredError{Times: 3, Within: time.Hour, Process: "h:1:aa", Cause: "gone", Poison: true}
-	raw := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low"}`
+	raw := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low","args":[]}`
 	d := Policy{DeadMax: 5, DeadTimeout: time.Hour}.Dead(now, recovered(t, raw), err)
-	want := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low","recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa",` +
+	want := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low","args":[],"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa",` +
 		`"tags":["recovered"],"error_message":"in progress at the death of 3 processes within 1h0m0s, at last of h:1:aa (gone)",` +
 		`"error_class":"Troupe::PoisonPill","retried_at":1795225158.5,"recoveries":["one","two"]}`
 	if string(d.Payload) != want || d.Action != Dead || !d.RunDeathHandlers || d.Score != 1795225158.5 || d.TrimMax != 5 {

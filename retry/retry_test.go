@@ -252,7 +252,7 @@ func TestTheQueueOfTheRetry(t *testing.T) {
 		`{"queue":"other"}`:                                `{"queue":"default"`, // the one it was fetched from
 		`{"queue":"d\u0065fault"}`:                         `{"queue":"d\u0065fault"`,
 		`{"queue":5}`:                                      `{"queue":"default"`,
-		`{"class":"A"}`:                                    `{"class":"A","queue":"default"`,
+		`{"class":"A","args":[]}`:                          `{"class":"A","args":[],"queue":"default"`,
 		`{"queue":"default","retry_queue":"low"}`:          `{"queue":"low"`,
 		`{"queue":"default","retry_queue":""}`:             `{"queue":"default"`,
 		`{"queue":"default","retry_queue":null}`:           `{"queue":"default"`,

@@ -101,8 +101,7 @@ func (t *tracer) run(ctx context.Context, p *troupe.Payload, last *atomic.Pointe
 
 // classOf is the class of a job as Ruby's instrumentation finds it.
 func classOf(p *troupe.Payload) string {
-	wrapped, _ := p.String("wrapped")
-	return cut.Text(cmp.Or(wrapped, p.Class()))
+	return cut.Text(cmp.Or(p.Wrapped(), p.Class()))
 }
 
 // conclude tells a span how its run has ended that has returned.

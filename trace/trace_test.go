@@ -291,13 +291,15 @@ func TestRubysNames(t *testing.T) {
 func TestTheClassIsTheWrappedOneAndTheQueueTheOneItCameFrom(t *testing.T) {
 	r := record()
 	h := trace.Middleware(r.config())(troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
-	p := parsed(t, `{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":"Invoice","queue":"default","args":[],"jid":"j"}`)
-	if err := h.Perform(testkit.Context(t, troupe.JobInfo{Queue: "moved", Attempt: 4}), p); err != nil {
-		t.Fatal(err)
-	}
-	run := attributes(r.only(t, "process moved"))
-	if run["messaging.sidekiq.job_class"] != "Invoice" || run["messaging.sidekiq.attempt"] != "4" {
-		t.Errorf("got %v", run)
+	for queue, wrapped := range map[string]string{"moved": "Invoice", "odd": "7"} {
+		p := parsed(t, fmt.Sprintf(`{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":%s,"queue":"default","args":[],"jid":"j"}`, map[string]string{"moved": `"Invoice"`, "odd": "7"}[queue]))
+		if err := h.Perform(testkit.Context(t, troupe.JobInfo{Queue: queue, Attempt: 4}), p); err != nil {
+			t.Fatal(err)
+		}
+		run := attributes(r.only(t, "process "+queue))
+		if run["messaging.sidekiq.job_class"] != wrapped || run["messaging.sidekiq.attempt"] != "4" {
+			t.Errorf("got %v", run)
+		}
 	}
 }
 

@@ -275,5 +275,5 @@ func tries(p *troupe.Payload) string {
 	} else if raw, _ := p.Get("retry"); string(raw) == "false" {
 		most = 0
 	}
-	return fmt.Sprintf("%d of %d", n, most+1)
+	return fmt.Sprintf("%d of %d", n, uint64(max(most, 0))+1)
 }

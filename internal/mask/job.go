@@ -112,7 +112,7 @@ func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessa
 	case enveloped(r):
 		if envelope, err := troupe.ParsePayload(list[0]); err == nil && len(positions) > 0 {
 			inner, _ := envelope.Get("arguments")
-			if wrapped, _ := r.Payload.String("wrapped"); strings.HasPrefix(wrapped, "ActionMailer::") {
+			if strings.HasPrefix(r.Payload.Wrapped(), "ActionMailer::") {
 				inner = mail(inner)
 			}
 			envelope.Set("arguments", at(inner, positions, 0))
@@ -130,8 +130,7 @@ func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessa
 
 // enveloped tells whether a job has its arguments in the envelope of ActiveJob.
 func enveloped(r *inspect.JobRecord) bool {
-	wrapped, _ := r.Payload.String("wrapped")
-	return wrapped != "" && r.Payload.HandlerClass() != r.Payload.Class()
+	return r.Payload.Wrapped() != "" && r.Payload.HandlerClass() != r.Payload.Class()
 }
 
 // mail are the arguments of a mail whose own ones have masked positions: mailer, method and delivery

@@ -30,7 +30,7 @@ const Class = "Troupe::NotAJob"
 func Keep(raw []byte, queue string, now time.Time, form troupe.Timestamps) []byte {
 	p, err := troupe.ParsePayload(raw)
 	if err == nil {
-		if n, ok := p.Int("retry_count"); !ok || n >= 0 || p.Class() != Class {
+		if _, ok := p.Get("retry_count"); !ok || p.Failures() > 0 || p.Class() != Class {
 			return raw
 		}
 		p.SetInt("retry_count", 0) // a retry by hand has made it -1

@@ -214,7 +214,7 @@ func (r *Run) perform() {
 	p := r.payload
 	r.log = jobLogger(r.log, p)
 	r.jid, r.class, r.name, r.attempt = p.JID(), p.DisplayClass(), p.HandlerClass(), p.Failures()+1
-	r.wrapped, _ = p.String("wrapped")
+	r.wrapped = p.Wrapped()
 	var ok bool
 	if r.handler, ok = r.env.Classes[r.name]; !ok {
 		r.handler, ok = r.aliased()
@@ -250,6 +250,9 @@ func (r *Run) perform() {
 			return
 		}
 		r.err = &troupe.UnknownClassError{Class: r.name}
+		if r.name == "" { // nobody can run it, and Sidekiq's poller would lose it
+			r.err = troupe.Kill(r.err)
+		}
 		return
 	}
 	ctx := context.Context(&r.job)
