@@ -107,10 +107,12 @@ type File struct {
 	log       zerolog.Logger
 	checkRole func(string) error
 
-	mu     sync.Mutex
-	looked time.Time
+	mu      sync.Mutex
+	looked  time.Time
+	looking bool // somebody looks, who alone uses seen and failed; the others go on with what is there
+	last    *accounts
+
 	seen   os.FileInfo
-	last   *accounts
 	failed string // what was said of the last one
 }
 
@@ -118,50 +120,54 @@ type File struct {
 // with the name of a role.
 func Open(path string, log zerolog.Logger, checkRole func(string) error) (*File, error) {
 	f := &File{Every: time.Second, path: path, log: log, checkRole: checkRole}
-	return f, f.read()
+	var err error
+	f.last, err = f.read()
+	return f, err
 }
 
-func (f *File) read() error {
+// read returns the accounts of the file, or nil if it is as it was seen last. It takes files: not with f.mu held.
+func (f *File) read() (*accounts, error) {
 	seen, err := os.Stat(f.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.seen != nil && os.SameFile(seen, f.seen) && seen.ModTime().Equal(f.seen.ModTime()) && seen.Size() == f.seen.Size() {
-		return nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(f.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if mode := seen.Mode().Perm(); mode&0o044 != 0 && runtime.GOOS != "windows" {
 		f.log.Warn().Str("file", f.path).Stringer("mode", mode).Msg("others can read the users file, and guess short passwords from it: chmod 600")
 	}
-	all, err := parse(f.path, string(text), f.checkRole)
 	f.seen = seen // a faulty one is not read again until it changes
-	if err == nil {
-		f.last = all
-	}
-	return err
+	return parse(f.path, string(text), f.checkRole)
 }
 
 // accounts are those of the file as it is now, or of the last one without faults.
 func (f *File) accounts() *accounts {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.looked) < f.Every {
-		return f.last
+	last, look := f.last, !f.looking && time.Since(f.looked) >= f.Every
+	f.looking = f.looking || look
+	f.mu.Unlock()
+	if !look {
+		return last
 	}
-	f.looked = time.Now()
-	before := f.last
-	switch err := f.read(); {
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.looking, f.looked, f.last = false, time.Now(), last
+	}()
+	switch all, err := f.read(); {
 	case err != nil && err.Error() != f.failed:
 		f.failed = err.Error()
 		f.log.Error().Err(err).Msg("users file is faulty, and the users stay as they were")
-	case err == nil && f.last != before:
-		f.failed = ""
-		f.log.Info().Str("file", f.path).Int("users", len(f.last.people)).Int("tokens", len(f.last.tokens)).Msg("users file read")
+	case err == nil && all != nil:
+		f.failed, last = "", all
+		f.log.Info().Str("file", f.path).Int("users", len(all.people)).Int("tokens", len(all.tokens)).Msg("users file read")
 	}
-	return f.last
+	return last
 }
 
 // Person is somebody by name; nil if there is nobody.
