@@ -182,9 +182,13 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case <-d.ended:
 	case <-ctx.Done(): // the tree goes on coming up
 	}
-	d.env.Log.Info().Str("identity", d.env.Identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
-		Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
-	d.env.Log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
+	supervised.Tell(func() {
+		d.env.Log.Info().Str("identity", d.env.Identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).
+			Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
+	})
+	supervised.Tell(func() {
+		d.env.Log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
+	})
 	return nil
 }
 
@@ -198,7 +202,7 @@ func (d *Daemon) boot(ctx context.Context) error {
 		return err
 	}
 	for _, w := range warnings {
-		d.env.Log.Warn().Msg(w)
+		supervised.Tell(func() { d.env.Log.Warn().Msg(w) })
 	}
 	for _, f := range d.cfg.On.Startup {
 		var err error
@@ -225,7 +229,7 @@ func (d *Daemon) checkRedis(ctx context.Context, names []func(string) string) (w
 			return append(warnings, lacks...), err
 		}
 		if try == 0 {
-			joblog.Err(d.env.Log.Warn(), err).Msg("redis is loading its data; the start waits for it")
+			supervised.Tell(func() { joblog.Err(d.env.Log.Warn(), err).Msg("redis is loading its data; the start waits for it") })
 		}
 		if !d.env.Pause(ctx, "start", try) {
 			return nil, err

@@ -188,12 +188,13 @@ func (b *buffer) round(rdb redis.UniversalClient) (progress, over bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	var errs []error
-	var err error
-	if len(batch) > 0 {
+	err := redisconn.Try(func() (err error) { // rdb may be the application's, with its hooks
+		if len(batch) == 0 {
+			return rdb.Ping(ctx).Err()
+		}
 		errs, err = b.send(ctx, rdb, batch, number)
-	} else {
-		err = rdb.Ping(ctx).Err()
-	}
+		return err
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed { // meanwhile; what it held is reported

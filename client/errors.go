@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -56,6 +57,8 @@ func (e *UnavailableError) Error() string {
 	why := "redis is away"
 	if r, ok := redisconn.Refused(e.Err); ok {
 		why = "redis refuses it: " + r.Text
+	} else if _, ok := links.As[*redisconn.PanicError](e.Err); ok {
+		why = "a hook of the client has panicked"
 	}
 	switch {
 	case e.full:

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 const (
@@ -125,7 +127,8 @@ func (g *gatherer) ready(others int) bool {
 	return len(g.next) > 0 && (others == 0 || len(g.next[0].entries) >= flightMin)
 }
 
-// fly sends gathered calls, one after the other, until none is ready.
+// fly sends gathered calls, one after the other, until none is ready. A panic in a hook of the
+// application's is an error of all that are in the call.
 func (c *Client) fly() {
 	g := &c.gather
 	for {
@@ -139,7 +142,9 @@ func (c *Client) fly() {
 		g.next = g.next[1:]
 		call.sent = true
 		g.mu.Unlock()
-		call.errs = c.deliverLeft(call.entries)
+		if err := redisconn.Try(func() error { call.errs = c.deliverLeft(call.entries); return nil }); err != nil {
+			call.errs = same(unavailable(err, true), len(call.entries))
+		}
 		close(call.done)
 		if len(call.entries) >= directMax {
 			// Those that it wakes may push again: let them join the next call before it

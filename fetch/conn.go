@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // blmove makes a blocked move on a connection of its own, which can be cut: go-redis does not
@@ -75,8 +76,11 @@ func (w *waiter) dial(ctx context.Context, queue string) (client *redis.Client, 
 		opt.WriteTimeout--
 	}
 	client = redis.NewClient(&opt)
+	redisconn.Guard(client)
 	if f.env.OnClient != nil {
-		f.env.OnClient(client)
+		if err := redisconn.Try(func() error { f.env.OnClient(client); return nil }); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,9 +20,9 @@ const (
 	None Fault = iota
 
 	// Outage: Redis is away, or cannot serve for now (network, time-outs,
-	// loading, failing over, out of memory, running a long script). The same
-	// call may succeed later; whether this one had an effect is not known when
-	// no reply came.
+	// loading, failing over, out of memory, running a long script), or a hook of
+	// the client has panicked. The same call may succeed later; whether this one
+	// had an effect is not known when no reply came.
 	Outage
 
 	// Auth: Redis refuses who we are or what we may do. Somebody has to change
@@ -55,7 +55,7 @@ func Classify(err error) Fault {
 	if reply, ok := links.As[redis.Error](err); ok {
 		return classifyReply(reply.Error())
 	}
-	if isNetwork(err) {
+	if _, ok := links.As[*PanicError](err); ok || isNetwork(err) {
 		return Outage
 	}
 	return Command

@@ -134,6 +134,7 @@ func verdict(addr, info string, warnings *[]string) error {
 // go-redis itself does so once a minute, and after a MOVED, which a dead node does not send.
 func newCluster(o *redis.ClusterOptions) *redis.ClusterClient {
 	c := redis.NewClusterClient(o)
+	Guard(c)
 	c.AddHook(reloader{c})
 	return c
 }

@@ -66,7 +66,7 @@ func (e *UnreadableError) Error() string {
 // timeouts, buffer sizes, connection ages. Changed: see Need and the package.
 // Left out, for they belong to the application: hooks (those of actors.Config's
 // OnClient are added), limiter, client-side cache, the processor of push
-// notifications.
+// notifications. Panics in what the application adds are errors, see Guard.
 func Derive(rdb redis.UniversalClient, need Need) (redis.UniversalClient, error) {
 	switch c := rdb.(type) {
 	case nil:
@@ -75,7 +75,9 @@ func Derive(rdb redis.UniversalClient, need Need) (redis.UniversalClient, error)
 		if c == nil {
 			return nil, errors.New("redis client: got a nil *redis.Client")
 		}
-		return redis.NewClient(single(c.Options(), need)), nil
+		own := redis.NewClient(single(c.Options(), need))
+		Guard(own)
+		return own, nil
 	case *redis.ClusterClient:
 		if c == nil {
 			return nil, errors.New("redis client: got a nil *redis.ClusterClient")
@@ -112,6 +114,7 @@ func single(from *redis.Options, need Need) *redis.Options {
 	if need.Name != "" {
 		o.ClientName = need.Name
 	}
+	o.OnConnect = onConnect(o.OnConnect)
 	o.Limiter = nil
 	o.PushNotificationProcessor = nil
 	o.ClientSideCacheConfig, o.ClientSideCache = nil, nil
@@ -140,6 +143,7 @@ func cluster(from *redis.ClusterOptions, need Need) *redis.ClusterOptions {
 	if need.Name != "" {
 		o.ClientName = need.Name
 	}
+	o.OnConnect = onConnect(o.OnConnect)
 	o.PushNotificationProcessor = nil
 	return &o
 }

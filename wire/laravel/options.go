@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/wire"
 )
@@ -127,6 +128,7 @@ func database(env fetch.Env, rdb *redis.Client, number int) *redis.Client {
 	opt.Limiter, opt.PushNotificationProcessor = nil, nil
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	other := redis.NewClient(&opt)
+	redisconn.Guard(other)
 	if env.OnClient != nil {
 		env.OnClient(other)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -58,7 +59,7 @@ func (o *Outage) Failed(part string, err error) {
 	case redisconn.Command:
 		if o.fault[part] != err.Error() {
 			o.fault[part] = err.Error()
-			joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis refused a command")
+			supervised.Tell(func() { joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis refused a command") })
 		}
 		return
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
@@ -71,7 +72,7 @@ func (o *Outage) Failed(part string, err error) {
 	o.down[part] = true
 	if !o.told && (now.Sub(o.over) > afterOutage || now.Sub(o.since) > briefOutage) {
 		o.told = true
-		joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away")
+		supervised.Tell(func() { joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away") })
 	}
 }
 
@@ -93,7 +94,7 @@ func (o *Outage) OK(part string) {
 		o.total += o.back.Sub(o.since)
 		if o.told {
 			o.told, o.over = false, time.Now()
-			o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back")
+			supervised.Tell(func() { o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back") })
 		}
 		return
 	}

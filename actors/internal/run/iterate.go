@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/iterstate"
@@ -137,7 +138,9 @@ func (r *Run) savePlace(it troupe.Iteration) {
 			return
 		}
 		if refused(err) {
-			joblog.Err(r.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
+			supervised.Tell(func() { // the job is not settled yet
+				joblog.Err(r.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
+			})
 			return
 		}
 		if !r.env.Pause(r.env.Settling, "save "+r.iteration.jid, try) {

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/outcome"
@@ -225,9 +226,12 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 	}
 }
 
+// callbackFailed comes before the job is settled: no log hook may end the run here.
 func (r *Run) callbackFailed(err error) {
-	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid))
-	joblog.Err(line, err).Msg("a retry callback failed")
+	supervised.Tell(func() {
+		line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid))
+		joblog.Err(line, err).Msg("a retry callback failed")
+	})
 }
 
 // readable makes sure that the error can be read: an Error method that panics or leaves

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/links"
@@ -261,12 +262,16 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 	m.unanswered = 0
 	line := s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", len(m.Unit.Payload)+len(m.Payload))
 	if m.Payload == nil { // as small as it can be
-		line.Err(err).Msg("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
+		supervised.Tell(func() {
+			line.Err(err).Msg("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
+		})
 		s.setAside(m)
 		return nil
 	}
-	line.Err(err).Str("to", m.To.String()).
-		Msg("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
+	supervised.Tell(func() {
+		line.Err(err).Str("to", m.To.String()).
+			Msg("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.Then != nil {
