@@ -3,6 +3,7 @@ package laravel
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -17,31 +18,34 @@ import (
 // MaxAttemptsError is the failure of a job that was taken more often than it may be tried,
 // or too late: it is not run. Its process may have died under it before.
 type MaxAttemptsError struct {
-	Attempt, Limit int64     // Limit is 0 with Until
+	Attempt, Limit int64     // Limit counts if Until is zero
 	Until          time.Time // until when it may be tried; zero with Limit
 }
 
 func (e *MaxAttemptsError) Error() string {
-	if e.Limit == 0 {
+	if !e.Until.IsZero() {
 		return "attempted too late: it was to be tried until " + e.Until.UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("attempted too many times: attempt %d of at most %d", e.Attempt, e.Limit)
 }
 
-// limit is how often a job may be tried; 0 is without end.
-func (s *system) limit(p *troupe.Payload) int64 {
+// limit is how often a job may be tried; endless is without end, which in a job only the number 0 says:
+// one with less than 1 is never run.
+func (s *system) limit(p *troupe.Payload) (limit float64, endless bool) {
 	if n, ok := number(p, "maxTries"); ok {
-		return int64(max(n, 0))
+		raw, _ := p.Get("maxTries")
+		return n, string(raw) == "0"
 	}
-	return int64(max(s.Tries, 0))
+	return float64(s.Tries), s.Tries < 0
 }
 
-// until is the time until which a job may be tried, in seconds.
+// until is the time until which a job may be tried, in seconds; 0 is none.
 func until(p *troupe.Payload) (float64, bool) {
-	if n, ok := number(p, "retryUntil"); ok {
-		return n, true
+	n, ok := number(p, "retryUntil")
+	if !ok {
+		n, _ = number(p, "timeoutAt") // Laravel 5.5 to 7
 	}
-	return number(p, "timeoutAt") // Laravel 5.5 to 7
+	return n, n != 0
 }
 
 // dropUntil drops that time.
@@ -62,8 +66,8 @@ func (s *system) check(p *troupe.Payload, now time.Time) error {
 		}
 		return nil
 	}
-	if limit := s.limit(p); limit > 0 && made+1 > limit {
-		return &MaxAttemptsError{Attempt: made + 1, Limit: limit}
+	if limit, endless := s.limit(p); !endless && float64(made+1) > limit {
+		return &MaxAttemptsError{Attempt: made + 1, Limit: int64(limit)}
 	}
 	return nil
 }
@@ -75,7 +79,7 @@ func (s *system) retries(in retry.Failed) (left, never bool) {
 	if fail, _ := p.Get("failOnTimeout"); string(fail) == "true" && links.Is(in.Err, troupe.ErrJobTimeout) {
 		return false, false
 	}
-	if most, ok := number(p, "maxExceptions"); ok && most > 0 && !in.Delayed {
+	if most, ok := number(p, "maxExceptions"); ok && !in.Delayed {
 		if met, _ := number(p, exceptions); met+1 >= most {
 			return false, false
 		}
@@ -84,8 +88,8 @@ func (s *system) retries(in retry.Failed) (left, never bool) {
 		return float64(in.Now.Unix()) < end, false
 	}
 	made, _ := attempts(p)
-	limit := s.limit(p)
-	return limit == 0 || made+1 < limit, false
+	limit, endless := s.limit(p)
+	return endless || float64(made+1) < limit, false
 }
 
 // exceptions is a field of ours: how many attempts here ended with an exception. Laravel counts
@@ -117,15 +121,27 @@ func (s *system) wait(in retry.Failed, count int64, _ uint64) float64 {
 			text = strings.Trim(string(raw), "[]")
 		}
 		list := strings.Split(text, ",")
-		n, err := strconv.ParseFloat(strings.Trim(list[min(count, int64(len(list)-1))], " \""), 64)
-		if err == nil && n >= 0 {
-			return n
-		}
+		return max(leading(strings.Trim(list[min(count, int64(len(list)-1))], " \"")), 0)
 	}
 	if len(s.Backoff) == 0 {
 		return 0
 	}
 	return s.Backoff[min(count, int64(len(s.Backoff)-1))].Seconds()
+}
+
+// leading is the whole number that a text begins with, as PHP's (int); 0 if it begins with none.
+func leading(text string) float64 {
+	text = text[:min(len(text), 32)]
+	end := strings.IndexFunc(text, func(r rune) bool { return !strings.ContainsRune("0123456789+-.eE", r) })
+	if end >= 0 {
+		text = text[:end]
+	}
+	for ; text != ""; text = text[:len(text)-1] {
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return math.Trunc(n)
+		}
+	}
+	return 0
 }
 
 // relayed is what a worker of Laravel is to fail, made of the row of a failed job; nil if there is
