@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rights"
@@ -121,7 +120,7 @@ func refused(t *testing.T, admin *redis.Client) (all []string) {
 }
 
 func hasFlag(path, name string) bool {
-	var cmd *cobra.Command = leaves(rootCommand())[path]
+	cmd := leaves(rootCommand())[path]
 	return cmd != nil && cmd.Flags().Lookup(name) != nil
 }
 

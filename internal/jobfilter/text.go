@@ -91,7 +91,7 @@ func letter(escaped string) string {
 		return escaped
 	}
 	var text string
-	if err := json.Unmarshal([]byte(`"`+strings.Replace(escaped, "\\U", "\\u", -1)+`"`), &text); err != nil || text == "\ufffd" {
+	if err := json.Unmarshal([]byte(`"`+strings.ReplaceAll(escaped, "\\U", "\\u")+`"`), &text); err != nil || text == "\ufffd" {
 		return escaped // half a letter
 	}
 	if text >= " " && text != `"` && text != `\` {

@@ -70,7 +70,7 @@ func Is(err, target error) (is bool) {
 		if comparable && e == target { //nolint:errorlint // the walk itself
 			return true
 		}
-		if own, ok := e.(interface{ Is(error) bool }); ok && own.Is(target) { //nolint:errorlint // likewise
+		if own, ok := e.(interface{ Is(error) bool }); ok && own.Is(target) {
 			return true
 		}
 	}
@@ -89,7 +89,7 @@ func As[T error](err error) (found T, ok bool) {
 		if found, ok := e.(T); ok { //nolint:errorlint // the walk itself
 			return found, true
 		}
-		if own, has := e.(interface{ As(any) bool }); has && own.As(&found) { //nolint:errorlint // likewise
+		if own, has := e.(interface{ As(any) bool }); has && own.As(&found) {
 			return found, true
 		}
 	}

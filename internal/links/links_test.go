@@ -48,8 +48,8 @@ func circle(n int) error {
 	first := &circular{}
 	last := first
 	for range n - 1 {
-		last.next = &circular{}
-		last = last.next.(*circular)
+		next := &circular{}
+		last.next, last = next, next
 	}
 	last.next = first
 	return first
@@ -119,7 +119,7 @@ func TestTheAnswersAreThoseOfPackageErrors(t *testing.T) {
 	if !Is(errors.Join(circle(3), io.EOF), io.EOF) {
 		t.Error("Is does not find what stands beside a circle")
 	}
-	if inner := Innermost(fmt.Errorf("a: %w", fmt.Errorf("b: %w", io.EOF))); inner != io.EOF {
+	if inner := Innermost(fmt.Errorf("a: %w", fmt.Errorf("b: %w", io.EOF))); !errors.Is(inner, io.EOF) || errors.Unwrap(inner) != nil {
 		t.Errorf("the innermost is %v", inner)
 	}
 }
@@ -129,7 +129,7 @@ func TestAnErrorThatPanicsIsNothing(t *testing.T) {
 	if _, ok := As[*fs.PathError](err); ok || Is(err, io.EOF) {
 		t.Error("something was found")
 	}
-	if inner := Innermost(err); inner != err {
+	if inner := Innermost(err); inner != err { //nolint:errorlint // this very one
 		t.Errorf("the innermost is %T", inner)
 	}
 }
