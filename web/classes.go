@@ -181,6 +181,9 @@ func (r *request) class() (*page, error) {
 			failed.Points = append(failed.Points, draw.Point{At: c.At, Value: float64(c.Failed)})
 		}
 		p.Chart = draw.Chart{Title: "Runs", Unit: "in " + words.Span(w.Cell), Bars: true, Series: []draw.Series{ran, failed}, From: spans[0].At, To: time.Now(), Rows: 24}
+		if s := r.sampler.soon(r.Context()); s != nil && s.Past != nil {
+			p.Chart = p.Chart.Mark(s.Past.Marks)
+		}
 		p.Heat = draw.Heat{Cells: spans, Span: w.Cell}
 		p.Spans = spansOf(spans, w)
 	}

@@ -50,6 +50,7 @@ var functions = template.FuncMap{
 	"rate":      words.Rate,   // *float64 a second → 12.5, – for nil
 	"span":      words.Span,   // seconds or time.Duration → 3m 20s
 	"ago":       ago,          // time → <time>3m ago</time>, or in 3m
+	"clock":     clock,        // time "15:04" → <time>12:05</time>, in UTC
 	"bytes":     words.Size,   // 1536 → 1.5 KB
 	"state":     badge,        // "paused" → sign and word; "danger" "nobody listens" → other words
 	"plural":    words.Plural, // 2 "job" → 2 jobs
@@ -103,8 +104,16 @@ func ago(t time.Time) template.HTML {
 	if d.Abs() >= time.Hour {
 		text += t.UTC().Format(" <small>Jan 2, 15:04 UTC</small>")
 	}
+	return timed(t, text)
+}
+
+// clock is a time in UTC; the exact one is its title.
+func clock(t time.Time, layout string) template.HTML { return timed(t, t.UTC().Format(layout)) }
+
+// timed says a time in words of ours, with the exact one as its title.
+func timed(t time.Time, words string) template.HTML {
 	exact := t.UTC().Format("2006-01-02 15:04:05.000 UTC")
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, t.UTC().Format(time.RFC3339Nano), exact, text)) //nolint:gosec // digits and words of ours
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, t.UTC().Format(time.RFC3339Nano), exact, words)) //nolint:gosec // digits and words of ours
 }
 
 // signs are those of the states, with the class of their color. The word is always beside.

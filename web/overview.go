@@ -12,6 +12,7 @@ type overview struct {
 	Problems []problem     `json:"problems"`
 	Totals   totals        `json:"totals"`
 	Rates    draw.Chart    `json:"rates"`
+	Days     draw.Chart    `json:"days"`
 	Queues   []fleet.Queue `json:"queues"` // the fullest
 	More     int           `json:"more_queues"`
 	Fleet    fleet.Counts  `json:"fleet"`
@@ -37,7 +38,7 @@ type totals struct {
 const topQueues = 8
 
 func (r *request) overview(s *snapshot) (*page, error) {
-	o := overview{Problems: r.problems(s), Totals: totalsOf(s), Rates: ratesOf(s), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
+	o := overview{Problems: r.problems(s), Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
 	if len(o.Queues) > topQueues {
 		o.Queues, o.More = o.Queues[:topQueues], len(o.Queues)-topQueues
 	}
@@ -73,8 +74,9 @@ func totalsOf(s *snapshot) totals {
 const rateCell = 20 * time.Second
 
 // ratesOf is the chart of runs a second.
-func ratesOf(s *snapshot) draw.Chart {
-	c := draw.Chart{Title: "Jobs run", Unit: "a second", From: s.At.Add(-remembered), To: s.At}
+func ratesOf(s *snapshot) (c draw.Chart) {
+	c = draw.Chart{Title: "Jobs run", Unit: "a second", From: s.At.Add(-remembered), To: s.At}
+	defer func() { c = c.Mark(s.Past.Marks) }()
 	if len(s.History) == 0 {
 		return c
 	}

@@ -33,6 +33,7 @@ type snapshot struct {
 	Redis     redisFacts
 	Findings  []doctor.Finding // of the last audit
 	History   []sample         // of the last hour, as far as somebody looked
+	Past      *past
 
 	Fault error // of later looks, which brought nothing; nil if the last one brought this
 	Since time.Time
@@ -176,10 +177,12 @@ func (s *sampler) run() {
 func (s *sampler) look() {
 	ctx, cancel := context.WithTimeout(s.ctx, lookTime)
 	defer cancel()
-	seen, err := s.read(ctx)
+	s.mu.Lock()
+	old := s.last
+	s.mu.Unlock()
+	seen, err := s.read(ctx, old)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.last
 	if err != nil {
 		kept := snapshot{Since: time.Now()}
 		if old != nil {
@@ -214,7 +217,7 @@ func history(old, seen *snapshot) []sample {
 	return append(slices.Clip(kept), sample{seen.At, rate(seen.Stats.Processed, old.Stats.Processed), rate(seen.Stats.Failed, old.Stats.Failed)}) // the old snapshot keeps its own
 }
 
-func (s *sampler) read(ctx context.Context) (*snapshot, error) {
+func (s *sampler) read(ctx context.Context, old *snapshot) (*snapshot, error) {
 	began := time.Now()
 	text, err := s.fleet.Redis.Info(ctx).Result()
 	if err != nil && !redis.HasErrorPrefix(err, "NOPERM") {
@@ -232,6 +235,9 @@ func (s *sampler) read(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	if seen.Overdue, err = s.fleet.Overdue(ctx); err != nil {
+		return nil, err
+	}
+	if seen.Past, err = s.readPast(ctx, old); err != nil {
 		return nil, err
 	}
 	seen.At = time.Now()

@@ -19,13 +19,20 @@ type Chart struct {
 	To     time.Time `json:"to"`
 	Bars   bool      `json:"-"`
 	Series []Series  `json:"series"`
-	Rows   int       `json:"-"` // most of the table; 0 means 12
+	Marks  []Mark    `json:"marks,omitempty"` // the oldest first; those from From to To are drawn
+	Rows   int       `json:"-"`               // most of the table; 0 means 12
 }
 
 // Series is one of a chart. Its color is its place.
 type Series struct {
 	Name   string  `json:"name"`
 	Points []Point `json:"points"`
+}
+
+// Mark is a time with a name.
+type Mark struct {
+	At    time.Time `json:"at"`
+	Label string    `json:"label"`
 }
 
 // Point is a number at a time. NaN is a gap, and not told.
@@ -77,8 +84,10 @@ func (c Chart) SVG() template.HTML {
 	for _, y := range []float64{0, 0.5, 1} {
 		fmt.Fprintf(&b, `<line class="grid" x1="0" x2="%g" y1="%g" y2="%g"/>`, chartWide, y*chartHigh, y*chartHigh)
 	}
-	top, whole := c.Top(), c.To.Sub(c.From).Seconds()
-	x := func(t time.Time) float64 { return chartWide * t.Sub(c.From).Seconds() / max(whole, 1) }
+	top := c.Top()
+	from, to := c.span()
+	whole := to.Sub(from).Seconds()
+	x := func(t time.Time) float64 { return chartWide * t.Sub(from).Seconds() / max(whole, 1) }
 	y := func(v float64) float64 { return chartHigh * (1 - v/top) }
 	for i, s := range c.Series {
 		if c.Bars {
@@ -99,8 +108,56 @@ func (c Chart) SVG() template.HTML {
 			fmt.Fprintf(&b, `<path class="line s%d" d="%s"/>`, i, d.String())
 		}
 	}
+	for _, m := range c.Marks { // a line, and something wider to point at
+		fmt.Fprintf(&b, `<g class="deploy"><title>%s, %s UTC</title><line x1="%.1f" x2="%.1f" y1="0" y2="%g"/><rect x="%.1f" width="8" height="%g" fill-opacity="0"/></g>`,
+			template.HTMLEscapeString(m.Label), m.At.UTC().Format("Jan 2, 15:04"), x(m.At), x(m.At), chartHigh, x(m.At)-4, chartHigh)
+	}
 	b.WriteString("</svg>")
-	return template.HTML(b.String()) //nolint:gosec // numbers of ours
+	return template.HTML(b.String()) //nolint:gosec // numbers of ours, and labels that are escaped
+}
+
+// span is the time that is drawn: bars stand side by side, the last one to its end.
+func (c Chart) span() (from, to time.Time) {
+	if !c.Bars || len(c.Series) == 0 || len(c.Series[0].Points) < 2 {
+		return c.From, c.To
+	}
+	points := c.Series[0].Points
+	return points[0].At, points[len(points)-1].At.Add(c.step())
+}
+
+// step is the time between two points.
+func (c Chart) step() time.Duration {
+	if len(c.Series) == 0 || len(c.Series[0].Points) < 2 {
+		return 0
+	}
+	return c.Series[0].Points[1].At.Sub(c.Series[0].Points[0].At)
+}
+
+// mostMarks is how many a chart has: the last ones.
+const mostMarks = 50
+
+// Mark sets the marks of a chart: of all those from From to To.
+func (c Chart) Mark(all []Mark) Chart {
+	c.Marks = nil
+	for _, m := range all {
+		if !m.At.Before(c.From) && !m.At.After(c.To) {
+			c.Marks = append(c.Marks, m)
+		}
+	}
+	c.Marks = c.Marks[max(0, len(c.Marks)-mostMarks):]
+	return c
+}
+
+// Layout is how its times are written: as short as they can be told apart.
+func (c Chart) Layout() string {
+	day := 24 * time.Hour
+	switch {
+	case c.step() >= day:
+		return "Jan 2"
+	case c.To.Sub(c.From) > day/2:
+		return "Jan 2, 15:04"
+	}
+	return time.TimeOnly
 }
 
 // runs are points without gaps between them.

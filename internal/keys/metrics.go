@@ -38,5 +38,8 @@ func Histogram8(class string, t time.Time) string {
 	return "h|" + class + "-" + strconv.Itoa(t.Day()) + "-" + strconv.Itoa(t.Hour()) + ":" + strconv.Itoa(t.Minute())
 }
 
+// Marks is the hash of the deploys of a UTC day: minute -> label.
+func Marks(t time.Time) string { return t.UTC().Format("20060102") + "-marks" }
+
 // Measured remembers the last batch of job metrics of a process.
 func Measured(identity string) string { return "troupe:measured:" + identity }

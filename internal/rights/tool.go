@@ -39,7 +39,10 @@ func (t Tool) is() kind {
 	return is
 }
 
-const unknownServer = "nobody is told of Redis's version, memory and persistence"
+const (
+	unknownServer = "nobody is told of Redis's version, memory and persistence"
+	unmarked      = "the charts of the dashboard have no marks of deploys"
+)
 
 // toolCommands are all that commands and pages call. Those that look are in Redis's category @read,
 // so that a user with +@read can look at everything.
@@ -97,23 +100,25 @@ var toolCommands = []command{
 	{name: "EXPIRE", args: "K x", only: signsIn, why: unaudited},
 }
 
-// toolKeys are all keys that they look at, each with one that its rule covers.
-var toolKeys = []struct{ rule, key string }{
-	{keys.Queues, keys.Queues},
-	{"queue:*", keys.Queue("default")},
-	{keys.Paused, keys.Paused},
-	{keys.Retry, keys.Retry},
-	{keys.Schedule, keys.Schedule},
-	{keys.Dead, keys.Dead},
-	{keys.Processes, keys.Processes},
-	{keys.DearLeader, keys.DearLeader},
-	{"stat:*", keys.StatProcessed},
-	{"*:*:*", "host:1:0123456789ab"}, // HOST:PID:NONCE
-	{"it-*", keys.Iteration("0123456789abcdef01234567")},
-	{"troupe:*", keys.Pulses},
-	{"j|*", keys.Counters8(early)},
-	{"h|*", keys.Histogram8("Job", early)},
-	{"*-[0-9][0-9]-[0-9][0-9]:*", keys.Histogram7("Job", early)},
+// toolKeys are all keys that they look at, each with one that its rule covers, and with what happens
+// without it, if that is little.
+var toolKeys = []struct{ rule, key, why string }{
+	{keys.Queues, keys.Queues, ""},
+	{"queue:*", keys.Queue("default"), ""},
+	{keys.Paused, keys.Paused, ""},
+	{keys.Retry, keys.Retry, ""},
+	{keys.Schedule, keys.Schedule, ""},
+	{keys.Dead, keys.Dead, ""},
+	{keys.Processes, keys.Processes, ""},
+	{keys.DearLeader, keys.DearLeader, ""},
+	{"stat:*", keys.StatProcessed, ""},
+	{"*:*:*", "host:1:0123456789ab", ""}, // HOST:PID:NONCE
+	{"it-*", keys.Iteration("0123456789abcdef01234567"), ""},
+	{"troupe:*", keys.Pulses, ""},
+	{"j|*", keys.Counters8(early), ""},
+	{"h|*", keys.Histogram8("Job", early), ""},
+	{"*-[0-9][0-9]-[0-9][0-9]:*", keys.Histogram7("Job", early), ""},
+	{"*-marks", keys.Marks(early), unmarked},
 }
 
 // Rule is what grants a tool its rights on one server: +command, ~key and &channel.
@@ -144,7 +149,7 @@ func CheckTool(ctx context.Context, rdb redis.UniversalClient, t Tool) (warnings
 				if t.Changes {
 					cmds = append(cmds, p.Do(ctx, "EVALSHA", noScript, 1, k.key), p.Do(ctx, "EXPIRE", k.key, "x"))
 				}
-				a.keys = append(a.keys, answer[names]{&names{rule: k.rule}, k.key, cmds})
+				a.keys = append(a.keys, answer[names]{&names{rule: k.rule, why: k.why}, k.key, cmds})
 			}
 			if t.Changes && a.queued {
 				a.channels = append(a.channels, answer[names]{&names{rule: "troupe:*", why: later}, keys.Wakeup, []*redis.Cmd{p.Do(ctx, "PUBLISH", keys.Wakeup, "x")}})
