@@ -218,17 +218,23 @@ func (e *SortedEntry) deadText(now time.Time) string {
 	return string(notajob.Keep([]byte(e.Raw), "", now, troupe.TimestampsFloat))
 }
 
+// bounds are the oldest score that the dead set keeps and its limit, "" for none.
+func (i *Inspector) bounds(now time.Time) (oldest string, limit any) {
+	limit = ""
+	if i.DeadTimeout > 0 {
+		oldest = scores.Format(scores.Of(now.Add(-i.DeadTimeout)))
+	}
+	if i.DeadMax > 0 {
+		limit = i.DeadMax
+	}
+	return oldest, limit
+}
+
 // kill moves entries of the set into the dead set in one step and returns which
 // were there.
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
-	oldest, limit := "", any("")
-	if s.i.DeadTimeout > 0 {
-		oldest = scores.Format(scores.Of(now.Add(-s.i.DeadTimeout)))
-	}
-	if s.i.DeadMax > 0 {
-		limit = s.i.DeadMax
-	}
+	oldest, limit := s.i.bounds(now)
 	if moving.Needed(s.i.rdb) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, oldest)
 	}

@@ -215,7 +215,7 @@ func stamped(raw string) string {
 }
 
 // jids returns the ids of the jobs in a queue, the newest first.
-func jids(t tb, rdb *redis.Client, queue string) (ids []string) {
+func jids(t tb, rdb redis.Cmdable, queue string) (ids []string) {
 	t.Helper()
 	for _, raw := range must(rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result())(t) {
 		p, err := troupe.ParsePayload([]byte(raw))

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -169,30 +168,6 @@ func (q *Queue) walk(ctx context.Context, up bool) iter.Seq2[*QueuedJob, error] 
 			}
 		}
 	}
-}
-
-// QueuedJob is a job in a queue.
-type QueuedJob struct {
-	JobRecord
-	q    *Queue
-	gone atomic.Bool // as far as we know
-}
-
-// Job returns the job with these bytes, to Delete it, whether or not it is in
-// the queue.
-func (q *Queue) Job(raw string) *QueuedJob {
-	return &QueuedJob{JobRecord: newRecord(raw, q.Name), q: q}
-}
-
-// Delete removes this very job, by its bytes. It returns Gone if it has been
-// fetched or removed before.
-func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
-	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.Raw).Result()
-	if err != nil {
-		return Gone, j.q.wrap("delete a job", err)
-	}
-	j.gone.Store(true)
-	return outcomeOf(n > 0), nil
 }
 
 func (q *Queue) wrap(verb string, err error) error {

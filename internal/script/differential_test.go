@@ -110,6 +110,13 @@ var scriptTries = map[string]difftest.Try{
 		}
 		return []string{from, dead}, args
 	},
+	"inspect/move": func(t *rapid.T) ([]string, []any) {
+		job := members.Draw(t, "job")
+		if rapid.Bool().Draw(t, "dead") {
+			return []string{listA, dead}, []any{job, "kept " + job, "7", rapid.SampledFrom([]string{"", "1"}).Draw(t, "oldest"), rapid.SampledFrom([]string{"", "1", "3"}).Draw(t, "limit")}
+		}
+		return []string{listA, "queue:b", names}, []any{job, "new " + job, "b"}
+	},
 	"inspect/enqueue": func(t *rapid.T) ([]string, []any) {
 		keys, args := []string{setA, names}, []any{}
 		for _, name := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "queues")] {

@@ -1,0 +1,165 @@
+package inspect
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/script"
+)
+
+//go:embed move.lua
+var moveSource string
+
+var moveScript = script.New("inspect.move", moveSource)
+
+// QueuedJob is a job in a queue.
+type QueuedJob struct {
+	JobRecord
+	q    *Queue
+	gone atomic.Bool // as far as we know
+}
+
+// Job returns the job with these bytes, to act on it, whether or not it is in the queue.
+func (q *Queue) Job(raw string) *QueuedJob {
+	return &QueuedJob{JobRecord: newRecord(raw, q.Name), q: q}
+}
+
+// Delete removes this very job, by its bytes. It returns Gone if it has been
+// fetched or removed before.
+func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
+	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.Raw).Result()
+	if err != nil {
+		return Gone, j.q.wrap("delete a job", err)
+	}
+	j.gone.Store(true)
+	return outcomeOf(n > 0), nil
+}
+
+// Kill moves this very job into the dead set, as SortedEntry.Kill does, in one step. It returns
+// Gone if it has been fetched or removed before.
+//
+// On a cluster the queue and the dead set are on different nodes, and Kill takes two steps, of
+// which the second removes the job from the queue: a job that a process takes, or that Kill fails
+// at, between the two may be in the dead set, too.
+func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
+	now := time.Now()
+	text := j.Raw
+	if j.Err != nil {
+		text = string(notajob.Keep([]byte(j.Raw), j.q.Name, now, troupe.TimestampsFloat))
+	}
+	score := scores.Format(scores.Of(now))
+	oldest, limit := j.q.i.bounds(now)
+	rdb := j.q.i.rdb
+	if !moving.Needed(rdb) {
+		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, oldest, limit)
+	}
+	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {
+		added, err := rdb.Do(ctx, "zadd", keys.Dead, "nx", score, text).Int()
+		return func(ctx context.Context) error {
+			if added == 0 { // it was there before
+				return nil
+			}
+			return rdb.ZRem(ctx, keys.Dead, text).Err()
+		}, err
+	}, func() error {
+		pipe := rdb.Pipeline()
+		if oldest != "" {
+			pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", oldest)
+		}
+		if j.q.i.DeadMax > 0 {
+			pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(j.q.i.DeadMax))
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+}
+
+// Move puts this very job into another queue, in one step, behind those that wait there. Its field
+// "queue" names that queue from then on, so that a retry goes there, too; its other fields stay. It
+// returns Gone if it has been fetched or removed before. Either queue may be paused, and the other
+// one need not exist.
+//
+// On a cluster the queues are on different nodes, and Move takes two steps, of which the second
+// removes the job from its queue: a job that a process takes, or that Move fails at, between the
+// two may be in both queues. So it runs at least once there, as after a crash.
+func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
+	const verb = "move a job"
+	switch {
+	case j.Err != nil:
+		return Gone, j.q.wrap(verb, j.Err)
+	case to.Name == j.q.Name:
+		return Gone, j.q.wrap(verb, errors.New("it is in that queue"))
+	}
+	if err := to.Takes(); err != nil {
+		return Gone, j.q.wrap(verb, err)
+	}
+	p := j.Payload.Clone()
+	p.SetString("queue", to.Name)
+	text, rdb := string(p.Bytes()), j.q.i.rdb
+	if !moving.Needed(rdb) {
+		return j.move(ctx, verb, []string{j.q.key(), to.key(), keys.Queues}, text, to.Name)
+	}
+	return j.moveInTwo(ctx, verb, func() (undo func(context.Context) error, err error) {
+		return func(ctx context.Context) error { return rdb.LRem(ctx, to.key(), 1, text).Err() }, rdb.LPush(ctx, to.key(), text).Err()
+	}, func() error {
+		_ = rdb.SAdd(ctx, keys.Queues, to.Name).Err() // a list for people: the job is there without
+		return nil
+	})
+}
+
+// Takes returns why no job can be moved into the queue; nil if one can.
+func (q *Queue) Takes() error {
+	if q.Name == "" || strings.HasSuffix(q.Name, keys.SuspectsSuffix) {
+		return fmt.Errorf("got the queue %q to move to, want a name that is not empty and does not end with %s", q.Name, keys.SuspectsSuffix)
+	}
+	return nil
+}
+
+// move moves the job on one server.
+func (j *QueuedJob) move(ctx context.Context, verb string, names []string, text string, args ...any) (Outcome, error) {
+	n, err := moveScript.Run(ctx, j.q.i.rdb, names, append([]any{j.Raw, text}, args...)...).Int()
+	if err != nil {
+		return Gone, j.q.wrap(verb, err)
+	}
+	j.gone.Store(true)
+	return outcomeOf(n > 0), nil
+}
+
+// moveInTwo moves the job between two slots: put puts it where it goes, and then it is taken out
+// of its queue. If it is not there any more, what was put is undone.
+func (j *QueuedJob) moveInTwo(ctx context.Context, verb string, put func() (undo func(context.Context) error, err error), done func() error) (Outcome, error) {
+	rdb := j.q.i.rdb
+	// Most that are gone are gone before it begins.
+	if err := rdb.LPos(ctx, j.q.key(), j.Raw, redis.LPosArgs{}).Err(); err != nil {
+		if errors.Is(err, redis.Nil) {
+			j.gone.Store(true)
+			return Gone, nil
+		}
+		return Gone, j.q.wrap(verb, err)
+	}
+	undo, err := put()
+	if err != nil {
+		return Gone, j.q.wrap(verb, err)
+	}
+	n, err := rdb.LRem(ctx, j.q.key(), -1, j.Raw).Result()
+	if err != nil { // whether it was removed is not known: the copy stays
+		return Gone, j.q.wrap(verb, err)
+	}
+	j.gone.Store(true)
+	if n == 0 {
+		return Gone, j.q.wrap(verb, undo(context.WithoutCancel(ctx)))
+	}
+	return Done, j.q.wrap(verb, done())
+}
