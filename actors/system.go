@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/retry"
@@ -60,7 +63,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	}
 	s.sched = sched.New(sched.Config{
 		Redis: s.redis, Client: client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps)),
-		Prepare: s.wire.Promote, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
+		Prepare: func(set, queue string) promote { return d.promoter(s, set, queue) }, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
 		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 	})
 	s.rescue, err = rescue.New(rescue.Config{
@@ -84,6 +87,25 @@ func (d *Daemon) systemOf(w *wire.Wire) (*system, error) {
 		d.systems = append(d.systems, s)
 	}
 	return s, err
+}
+
+// promote is wire.Wire.Promote.
+type promote = func(p *troupe.Payload, now time.Time) (*troupe.Payload, error)
+
+// promoter is how a due member of a set of s is made ready for queue: as the system does it whose
+// capsule serves the queue, if both have the set in common, else as s does it.
+func (d *Daemon) promoter(s *system, set, queue string) promote {
+	for _, other := range d.systems {
+		if other == s || other.sched == nil || other.key(set) != s.key(set) {
+			continue
+		}
+		for _, c := range other.capsules {
+			if slices.Contains(queues.Names(c.config().Queues), queue) {
+				return other.wire.Promote
+			}
+		}
+	}
+	return s.wire.Promote
 }
 
 // key is what the system calls a key.

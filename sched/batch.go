@@ -57,7 +57,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		b.die(member, new(troupe.Payload), err, known)
 		return nil
 	}
-	if prepare := b.s.cfg.Prepare; prepare != nil {
+	if prepare := b.s.prepare(b.set, p); prepare != nil {
 		if out, err := prepare(p, b.now); err != nil {
 			b.die(member, p, err, known)
 		} else {
@@ -86,6 +86,14 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		return err
 	}
 	return nil
+}
+
+// prepare is what Config.Prepare says of p.
+func (s *Scheduler) prepare(set string, p *troupe.Payload) func(*troupe.Payload, time.Time) (*troupe.Payload, error) {
+	if s.cfg.Prepare == nil {
+		return nil
+	}
+	return s.cfg.Prepare(set, p.Queue())
 }
 
 func (b *batch) die(member string, p *troupe.Payload, reason error, known bool) {

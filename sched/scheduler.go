@@ -27,9 +27,9 @@ type Config struct {
 	Client     *client.Client
 	Timestamps troupe.Timestamps
 
-	// Prepare makes a due member ready for its queue, in place of Client; an error sends it
-	// to the dead set. nil: as a push of Client.
-	Prepare func(p *troupe.Payload, now time.Time) (*troupe.Payload, error)
+	// Prepare returns what makes a due member of set, which names queue, ready for it, in place of
+	// Client; an error of that sends it to the dead set. nil: as a push of Client.
+	Prepare func(set, queue string) func(p *troupe.Payload, now time.Time) (*troupe.Payload, error)
 
 	// Logger gets what happens to single members: moved to dead, left where
 	// they are. Never their arguments.
