@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -86,6 +87,32 @@ func TestPages(t *testing.T) {
 			b.show(p)
 			if wide := b.eval(`document.scrollingElement.scrollWidth`); wide != "320" {
 				t.Errorf("%s is %s px wide: %s", p.path, wide, b.eval(`[...document.querySelectorAll("*")].filter((el) => el.getBoundingClientRect().right > 320 && !el.closest(".scroll, .side, .sr, pre, thead")).map((el) => el.outerHTML.slice(0, 160))`))
+			}
+		}
+	})
+	t.Run("at 320 px no table of a card has to be scrolled, and no field is cut", func(t *testing.T) {
+		b := open(t, s.base)
+		b.do(b.size(320, 640))
+		for _, p := range pages {
+			b.show(p)
+			const cut = `[...document.querySelectorAll("main .scroll, main input, main select, main .jid, main .filter > *")].filter((el) => el.checkVisibility({ contentVisibilityAuto: true, visibilityProperty: true }) && !el.closest("details:not([open])") && !el.querySelector(".heat") && !el.closest(".chart, .sr") && (el.matches(".scroll") ? el.scrollWidth > el.clientWidth : el.getBoundingClientRect().right > 320)).map((el) => el.outerHTML.slice(0, 300)).join("\n")`
+			if found := run[string](b, cut); found != "" {
+				t.Errorf("%s: %s", p.path, found)
+			}
+		}
+	})
+	t.Run("times have the viewer's zone beside UTC", func(t *testing.T) {
+		b := open(t, s.base)
+		b.do(command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}))
+		for _, path := range []string{"/retries", "/"} { // of which the second is renewed
+			b.visit(path)
+			for _, wait := range []string{"", `new Promise((done) => document.addEventListener("troupe:renewed", () => setTimeout(done, 0, 1), { once: true }))`} {
+				if wait != "" && path == "/" {
+					b.eval(wait)
+				}
+				if lacks := run[string](b, `[...document.querySelectorAll("time")].filter((el) => !/GMT\+5:30/.test(el.title) || el.title.split("GMT").length !== 2).map((el) => el.outerHTML).join("\n") + (document.querySelector("time") ? "" : "no time")`); lacks != "" {
+					t.Errorf("%s: %s", path, lacks)
+				}
 			}
 		}
 	})

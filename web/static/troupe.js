@@ -21,9 +21,22 @@
       label();
     });
     nav(0);
+    zone();
     live();
     addEventListener('keydown', key);
   });
+
+  // zone has the titles of times tell them in the viewer's zone, too; pages tell UTC
+  const here = new Intl.DateTimeFormat([], { dateStyle: 'medium', timeStyle: 'long' });
+  const zone = () => {
+    for (const el of document.querySelectorAll('time[datetime]:not([data-zone])')) {
+      const at = new Date(el.dateTime);
+      if (isNaN(at) || !at.getTimezoneOffset()) continue;
+      el.dataset.zone = '';
+      el.title += (el.title ? ' \u2013 ' : '') + here.format(at);
+    }
+  };
+  document.addEventListener('troupe:renewed', zone);
 
   // nav has the strip of pages of small screens where it was, or show the page that is open
   const nav = (left) => {
