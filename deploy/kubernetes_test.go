@@ -223,7 +223,7 @@ func TestTheComposeFile(t *testing.T) {
 	if !slices.Equal(s.Ports, []string{"127.0.0.1:" + port + ":" + port}) || !slices.Equal(s.Volumes, []string{"./troupe.yml:" + from + "/troupe.yml:ro"}) || s.Build.Dockerfile != "deploy/docker/Dockerfile" {
 		t.Errorf("%+v, the image has port %s and works in %s", s, port, from)
 	}
-	if cmd := words(t, one(t, all, "CMD")); !slices.Contains(cmd, ":"+port) {
+	if cmd := words(t, one(t, all, "CMD")); !slices.Contains(cmd, "0.0.0.0:"+port) {
 		t.Errorf("the image runs %q and has port %s", cmd, port)
 	}
 	if _, err := config.Parse("troupe.yml", []byte(read(t, "docker/troupe.yml")), ""); err != nil {

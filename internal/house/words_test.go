@@ -21,6 +21,7 @@ var exceptions = []struct{ under, name, why string }{
 	{name: "max_deaf", why: "the key of that field in a configuration file"},
 	{name: "deaf", why: "the same in JSON, and the name of a case"},
 	{name: "deaf,", why: "the same"},
+	{name: "SetLinger", why: "the standard library's"},
 }
 
 // TestWords finds no banned word as a part of a name: of an identifier, a struct tag, a key in
