@@ -97,13 +97,34 @@ func (s *JobSet) all(ctx context.Context, verb string, with Bulk, act func(*bulk
 		if err != nil || len(page) == 0 {
 			return b.counts, s.wrap(verb, errors.Join(err, b.panics))
 		}
-		if page, err = b.choose(page); err == nil && len(page) > 0 {
-			err = act(b, page)
+		if page, err = b.choose(page); err == nil {
+			err = b.act(ctx, page, act)
 		}
 		if err != nil {
 			return b.counts, s.wrap(verb, errors.Join(err, b.panics))
 		}
 	}
+}
+
+// act acts on entries, on each that is cut by itself.
+func (b *bulk) act(ctx context.Context, page []*SortedEntry, act func(*bulk, []*SortedEntry) error) error {
+	for _, group := range alone(page) {
+		all, err := wholes(ctx, group)
+		switch {
+		case err != nil:
+			return err
+		case all == nil:
+			b.counts.Gone++
+			continue
+		}
+		if err := act(b, all); err != nil {
+			return err
+		}
+		if all[0].gone.Load() {
+			group[0].gone.Store(true)
+		}
+	}
+	return nil
 }
 
 func (b *bulk) choose(page []*SortedEntry) ([]*SortedEntry, error) {

@@ -43,8 +43,8 @@ type SortedEntry struct {
 	gone atomic.Bool // as far as we know
 }
 
-func (s *JobSet) entry(raw string, score float64) *SortedEntry {
-	e := &SortedEntry{JobRecord: newRecord(raw, ""), Set: s, Score: score}
+func (s *JobSet) entry(t text, score float64) *SortedEntry {
+	e := &SortedEntry{JobRecord: recordOf(t, ""), Set: s, Score: score}
 	switch {
 	case score < millis:
 		e.At = timeOf(scores.Format(score))
@@ -68,7 +68,11 @@ func (e *SortedEntry) Key() string { return scores.Format(e.Score) + "-" + e.JID
 
 // Delete removes the entry.
 func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
-	n, err := e.Set.i.rdb.ZRem(ctx, e.Set.Name, e.Raw).Result()
+	n := int64(0)
+	all, err := e.whole(ctx)
+	if err == nil && all != nil {
+		n, err = e.Set.i.rdb.ZRem(ctx, e.Set.Name, all.Raw).Result()
+	}
 	if err != nil {
 		return Gone, e.Set.wrap("delete an entry", err)
 	}
@@ -84,9 +88,13 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	if err != nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
-	changed, err := e.Set.i.rdb.Do(ctx, "zadd", e.Set.Name, "xx", "ch", score, e.Raw).Int()
+	all, err := e.whole(ctx)
+	if err != nil || all == nil {
+		return Gone, e.Set.wrap(verb, err)
+	}
+	changed, err := e.Set.i.rdb.Do(ctx, "zadd", e.Set.Name, "xx", "ch", score, all.Raw).Int()
 	if err == nil && changed == 0 { // it has that time, or is not there
-		err = e.Set.i.rdb.ZScore(ctx, e.Set.Name, e.Raw).Err()
+		err = e.Set.i.rdb.ZScore(ctx, e.Set.Name, all.Raw).Err()
 	}
 	if errors.Is(err, redis.Nil) {
 		return Gone, nil
@@ -115,14 +123,28 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 // becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
 // show it otherwise. Death handlers are the caller's, who may run them after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
-	there, err := e.Set.kill(ctx, []*SortedEntry{e})
+	all, err := e.whole(ctx)
+	if err != nil || all == nil {
+		return Gone, e.Set.wrap("kill an entry", err)
+	}
+	there, err := e.Set.kill(ctx, []*SortedEntry{all})
 	if err != nil {
 		return Gone, e.Set.wrap("kill an entry", err)
 	}
+	e.gone.Store(true)
 	return outcomeOf(there[0]), nil
 }
 
 func (e *SortedEntry) enqueue(ctx context.Context, verb string, retry bool) (Outcome, error) {
+	all, err := e.whole(ctx)
+	if err != nil || all == nil {
+		return Gone, e.Set.wrap(verb, err)
+	}
+	if all != e {
+		outcome, err := all.enqueue(ctx, verb, retry)
+		e.gone.Store(all.gone.Load())
+		return outcome, err
+	}
 	p, err := e.prepare(ctx, time.Now(), retry)
 	if err != nil {
 		return Gone, e.Set.wrap(verb, err)

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,9 @@ var (
 	ErrEmbedded = errors.New("an embedded process cannot be quieted or stopped from outside")
 )
 
+// Shown is how many bytes of a job pages and commands read: a MaxRead.
+const Shown = 64 << 10
+
 // Inspector is the entry to the data API. It keeps nothing in memory and is
 // safe for concurrent use, as are the values it returns. Its fields may be set before the
 // first use.
@@ -42,6 +46,11 @@ type Inspector struct {
 	DeadMax     int
 	DeadTimeout time.Duration
 
+	// MaxRead bounds how many bytes of a job are read to be shown, see JobRecord: 0 means all.
+	// Operations work on the whole. Redis cuts by a script that only reads; a user who may not call
+	// scripts reads whole jobs, one by one, and keeps no more of them than that.
+	MaxRead int
+
 	// RetrySet holds the jobs that have failed and wait; score: the next attempt.
 	RetrySet *JobSet
 	// ScheduledSet holds the jobs pushed for later; score: when they are due.
@@ -50,7 +59,8 @@ type Inspector struct {
 	// that are no job; score: the time of death.
 	DeadSet *JobSet
 
-	rdb redis.UniversalClient
+	rdb       redis.UniversalClient
+	noScripts atomic.Bool // they are refused
 }
 
 // New returns an Inspector of the database of rdb, which is never closed here, with

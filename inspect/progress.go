@@ -71,13 +71,13 @@ func (i *Inspector) Claims(ctx context.Context) iter.Seq2[*Claim, error] {
 func (c *Claim) Each(ctx context.Context) iter.Seq2[*JobRecord, error] {
 	return func(yield func(*JobRecord, error) bool) {
 		for at := 0; ; at += claimPage {
-			page, err := c.i.rdb.LRange(ctx, c.Key, int64(-at-claimPage), int64(-at-1)).Result()
+			page, err := c.i.page(ctx, fromTail, c.Key, at, claimPage)
 			if err != nil && !absent(err) {
 				yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 				return
 			}
-			for _, raw := range slices.Backward(page) {
-				r := newRecord(raw, "")
+			for _, one := range page {
+				r := recordOf(one.text, "")
 				if !yield(&r, nil) {
 					return
 				}
@@ -154,24 +154,28 @@ func byAge(a, b *Claim) int {
 
 // measured asks for the lengths, and leaves out what is empty.
 func (i *Inspector) measured(ctx context.Context, claims []*Claim) ([]*Claim, error) {
-	cmds := make([]redis.Cmder, 0, 2*len(claims))
-	for _, c := range claims {
-		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", c.Key))
+	cmds := make([]redis.Cmder, len(claims))
+	var waiting []string
+	for n, c := range claims {
+		cmds[n] = redis.NewIntCmd(ctx, "llen", c.Key)
 		if c.Waiting {
-			cmds = append(cmds, redis.NewStringCmd(ctx, "lindex", c.Key, -1))
+			waiting = append(waiting, c.Key)
 		}
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {
 		return nil, err
 	}
+	oldest, err := i.firsts(ctx, fromTail, waiting)
+	if err != nil {
+		return nil, err
+	}
 	out := claims[:0]
-	for _, c := range claims {
-		c.Size = cmds[0].(*redis.IntCmd).Val()
-		cmds = cmds[1:]
+	for n, c := range claims {
+		c.Size = cmds[n].(*redis.IntCmd).Val()
 		if c.Waiting {
-			oldest := newRecord(cmds[0].(*redis.StringCmd).Val(), "")
-			cmds = cmds[1:]
-			c.Since, _ = oldest.Payload.Time("enqueued_at")
+			r := recordOf(oldest[0], "")
+			oldest = oldest[1:]
+			c.Since, _ = r.Payload.Time("enqueued_at")
 		}
 		if c.Size > 0 {
 			out = append(out, c)

@@ -76,15 +76,18 @@ func (q *Queue) Summary(ctx context.Context) (QueueSummary, error) {
 }
 
 func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSummary, error) {
-	const each = 3
+	const each = 2
 	cmds := make([]redis.Cmder, 0, each*len(names))
-	for _, name := range names {
-		cmds = append(cmds,
-			redis.NewIntCmd(ctx, "llen", i.Queue(name).key()),
-			redis.NewStringCmd(ctx, "lindex", i.Queue(name).key(), -1),
-			redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
+	lists := make([]string, len(names))
+	for n, name := range names {
+		lists[n] = i.Queue(name).key()
+		cmds = append(cmds, redis.NewIntCmd(ctx, "llen", lists[n]), redis.NewBoolCmd(ctx, "sismember", keys.Paused, name))
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {
+		return nil, err
+	}
+	oldest, err := i.firsts(ctx, fromTail, lists)
+	if err != nil {
 		return nil, err
 	}
 	out := make([]QueueSummary, len(names))
@@ -92,8 +95,8 @@ func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSumma
 		out[n] = QueueSummary{
 			Queue:   i.Queue(name),
 			Size:    cmds[each*n].(*redis.IntCmd).Val(),
-			Latency: latencyOf(cmds[each*n+1].(*redis.StringCmd).Val()),
-			Paused:  cmds[each*n+2].(*redis.BoolCmd).Val(),
+			Latency: latencyOf(oldest[n]),
+			Paused:  cmds[each*n+1].(*redis.BoolCmd).Val(),
 		}
 	}
 	return out, nil
@@ -115,14 +118,13 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
 	}
-	pipe := q.i.rdb.Pipeline()
-	length := pipe.LLen(ctx, q.key())
-	raws := pipe.LRange(ctx, q.key(), int64(offset), int64(offset+limit-1))
-	if _, err := pipe.Exec(ctx); err != nil {
+	length := redis.NewIntCmd(ctx, "llen", q.key())
+	page, err := q.i.page(ctx, fromHead, q.key(), offset, limit, length)
+	if err != nil {
 		return nil, 0, q.wrap("page", err)
 	}
-	for _, raw := range raws.Val() {
-		jobs = append(jobs, q.Job(raw))
+	for _, one := range page {
+		jobs = append(jobs, q.job(one.text))
 	}
 	return jobs, length.Val(), nil
 }

@@ -36,10 +36,16 @@ func (q *Queue) Job(raw string) *QueuedJob {
 	return &QueuedJob{JobRecord: newRecord(raw, q.Name), q: q}
 }
 
+func (q *Queue) job(t text) *QueuedJob { return &QueuedJob{JobRecord: recordOf(t, q.Name), q: q} }
+
 // Delete removes this very job, by its bytes. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
-	n, err := j.q.i.rdb.LRem(ctx, j.q.key(), 1, j.Raw).Result()
+	n := int64(0)
+	all, err := j.whole(ctx)
+	if err == nil && all != nil {
+		n, err = j.q.i.rdb.LRem(ctx, j.q.key(), 1, all.Raw).Result()
+	}
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
 	}
@@ -54,6 +60,9 @@ func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
 // which the second removes the job from the queue: a job that a process takes, or that Kill fails
 // at, between the two may be in the dead set, too.
 func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
+	if j.Cut() {
+		return j.onWhole(ctx, "kill a job", func(all *QueuedJob) (Outcome, error) { return all.Kill(ctx) })
+	}
 	now := time.Now()
 	text := j.Raw
 	if j.Err != nil {
@@ -96,6 +105,9 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 // two may be in both queues. So it runs at least once there, as after a crash.
 func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
 	const verb = "move a job"
+	if j.Cut() {
+		return j.onWhole(ctx, verb, func(all *QueuedJob) (Outcome, error) { return all.Move(ctx, to) })
+	}
 	switch {
 	case j.Err != nil:
 		return Gone, j.q.wrap(verb, j.Err)

@@ -27,7 +27,9 @@ type queueWalk struct {
 	pos  int          // where the next job is if nothing has shifted
 	seen []*QueuedJob // the jobs before pos, at most seenMax of them
 	end  int          // length of the queue when it was last read
-	tail string       // its oldest job then
+	tail text         // its oldest job then
+
+	limit int // jobs of a page; 0 means queuePage
 }
 
 const seenMax = 2 * queuePage
@@ -42,14 +44,20 @@ func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		from, to := max(0, w.pos-len(w.seen)), w.pos+queuePage
+		if w.limit == 0 {
+			w.limit = queuePage
+			if w.q.i.MaxRead > 0 && w.q.i.noScripts.Load() {
+				w.limit = 1
+			}
+		}
+		from, to := max(0, w.pos-len(w.seen)), w.pos+w.limit
 		tail, behind := w.tail, w.end-w.pos
-		window, err := w.read(ctx, from, to)
+		window, more, err := w.read(ctx, from, to)
 		if err != nil {
 			return nil, err
 		}
 		at := w.anchor(window, w.pos-from)
-		whole := len(window) < to-from // it reaches to the end of the queue
+		whole := len(window) < to-from && !more // it reaches to the end of the queue
 		switch {
 		case len(w.seen) == 0 || at >= 0 && (at < len(window)-1 || whole):
 			return w.page(window[at+1:], from+at+1), nil
@@ -62,35 +70,36 @@ func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
 	}
 }
 
-// read returns the jobs at from ≤ position < to.
-func (w *queueWalk) read(ctx context.Context, from, to int) ([]string, error) {
-	first, last, end := int64(from), int64(to-1), int64(-1)
+// read returns the jobs at from ≤ position < to, and whether there are more of them: fewer are
+// read if they are long, but at least one behind those that were seen.
+func (w *queueWalk) read(ctx context.Context, from, to int) (window []read, more bool, err error) {
+	here, there := fromHead, fromTail
 	if w.up {
-		first, last, end = int64(-to), int64(-from-1), 0
+		here, there = there, here
 	}
-	pipe := w.q.i.rdb.Pipeline()
-	window := pipe.LRange(ctx, w.q.key(), first, last)
-	length := pipe.LLen(ctx, w.q.key())
-	tail := pipe.LIndex(ctx, w.q.key(), end)
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, err
+	length := redis.NewIntCmd(ctx, "llen", w.q.key())
+	windows, err := w.q.i.read(ctx, []reading{
+		position(here, w.q.key(), from, to-from, len(w.seen)+1), position(there, w.q.key(), 0, 1, 1),
+	}, length)
+	if err != nil {
+		return nil, false, err
 	}
-	if w.up {
-		slices.Reverse(window.Val())
+	w.end, w.tail = int(length.Val()), text{}
+	if len(windows[1].all) > 0 {
+		w.tail = windows[1].all[0].text
 	}
-	w.end, w.tail = int(length.Val()), tail.Val()
-	return window.Val(), nil
+	return windows[0].all, windows[0].more, nil
 }
 
 // anchor returns where in the window the newest of the seen jobs is that can be
 // found there, -1 if none can. What follows it has not been seen, unless
 // nothing follows. end is where they would end if nothing had shifted: of equal
 // bytes, the nearest to their place count.
-func (w *queueWalk) anchor(window []string, end int) int {
+func (w *queueWalk) anchor(window []read, end int) int {
 	for n, job := range slices.Backward(w.seen) {
 		place, best := end-len(w.seen)+n, -1
-		for i, raw := range window {
-			if raw == job.Raw && (best < 0 || abs(i-place) < abs(best-place)) {
+		for i, one := range window {
+			if one.text == job.text && (best < 0 || abs(i-place) < abs(best-place)) {
 				best = i
 			}
 		}
@@ -104,13 +113,16 @@ func (w *queueWalk) anchor(window []string, end int) int {
 // locate finds out where the seen jobs are after a shift of more than a page,
 // false if the walk is over. tail is the oldest job when it was last known where
 // they are, behind the number of jobs from there on.
-func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, error) {
-	find := func(raw string, rank int64) (int, bool, error) {
+func (w *queueWalk) locate(ctx context.Context, tail text, behind int) (bool, error) {
+	find := func(job text, rank int64) (int, bool, error) {
+		if job.cut() {
+			return 0, false, nil // Redis finds whole ones
+		}
 		if w.up {
 			rank = -rank
 		}
 		pipe := w.q.i.rdb.Pipeline()
-		place, length := pipe.LPos(ctx, w.q.key(), raw, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
+		place, length := pipe.LPos(ctx, w.q.key(), job.head, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
 		_, err := pipe.Exec(ctx)
 		if errors.Is(err, redis.Nil) {
 			return 0, false, nil
@@ -123,7 +135,7 @@ func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, 
 	}
 	last := len(w.seen) - 1
 	for _, n := range []int{last, last / 2, 0} {
-		at, found, err := find(w.seen[n].Raw, 1)
+		at, found, err := find(w.seen[n].text, 1)
 		if err != nil {
 			return false, err
 		}
@@ -142,14 +154,24 @@ func (w *queueWalk) locate(ctx context.Context, tail string, behind int) (bool, 
 }
 
 // page makes jobs of a page that begins at pos.
-func (w *queueWalk) page(raws []string, pos int) []*QueuedJob {
-	jobs := make([]*QueuedJob, len(raws))
-	for i, raw := range raws {
-		jobs[i] = w.q.Job(raw)
+func (w *queueWalk) page(page []read, pos int) []*QueuedJob {
+	jobs := make([]*QueuedJob, len(page))
+	for i, one := range page {
+		jobs[i] = w.q.job(one.text)
 	}
 	w.pos = pos + len(jobs)
 	w.seen = append(w.seen, jobs...)
 	w.seen = slices.Clone(w.seen[max(0, len(w.seen)-seenMax):])
+	if w.q.i.MaxRead > 0 { // they are read again with the next page
+		size := int64(0)
+		for n, job := range slices.Backward(w.seen) {
+			if size += job.Size; size > pageBytes && n < len(w.seen)-1 {
+				w.seen = slices.Clone(w.seen[n+1:])
+				break
+			}
+		}
+		w.limit = pageAfter(w.limit, queuePage, page)
+	}
 	return jobs
 }
 

@@ -11,8 +11,12 @@ import (
 // operations name the job by.
 //
 // Bytes that are no job (the dead set holds such) are a record, too: with an empty payload.
+//
+// Of a job that is longer than Inspector.MaxRead only the beginning and the end are known: Raw,
+// Payload and all that is read from it are an object of both, with "… and 99 MB more" where it was
+// cut, so that class, jid, times and error mostly are there.
 type JobRecord struct {
-	Raw   string // the exact bytes
+	Raw   string // the exact bytes, unless it is cut
 	JID   string // "" if it has none
 	Queue string // the queue that the job stands in, or, in a set, its field "queue"
 
@@ -23,11 +27,22 @@ type JobRecord struct {
 	// Err is nil for a job, and for bytes that are none the *troupe.PayloadError that
 	// says why.
 	Err error
+
+	Size int64 // in bytes
+
+	text text
 }
 
+// Cut tells whether the job is so long that not all of it was read.
+func (r *JobRecord) Cut() bool { return r.text.cut() }
+
 func newRecord(raw, queue string) JobRecord {
-	r := JobRecord{Raw: raw, Queue: queue}
-	p, err := troupe.ParsePayload([]byte(raw))
+	return recordOf(text{head: raw, size: int64(len(raw))}, queue)
+}
+
+func recordOf(t text, queue string) JobRecord {
+	r := JobRecord{Raw: t.shown(), Queue: queue, Size: t.size, text: t}
+	p, err := troupe.ParsePayload([]byte(r.Raw))
 	if err != nil {
 		r.Payload, r.Err = new(troupe.Payload), err
 		return r
@@ -96,10 +111,10 @@ func (r *JobRecord) latency() time.Duration {
 	return 0
 }
 
-func latencyOf(raw string) time.Duration {
-	if raw == "" {
+func latencyOf(t text) time.Duration {
+	if t.size == 0 {
 		return 0
 	}
-	r := newRecord(raw, "")
+	r := recordOf(t, "")
 	return r.latency()
 }

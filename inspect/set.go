@@ -75,17 +75,17 @@ func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) 
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
 	}
-	pipe := s.i.rdb.Pipeline()
-	length := pipe.ZCard(ctx, s.Name)
-	page := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-		Key: s.Name, Start: offset, Stop: offset + limit - 1, Rev: !lowestFirst,
-	})
-	if _, err := pipe.Exec(ctx); err != nil {
+	where := fromHigh
+	if lowestFirst {
+		where = fromLow
+	}
+	length := redis.NewIntCmd(ctx, "zcard", s.Name)
+	page, err := s.i.page(ctx, where, s.Name, offset, limit, length)
+	if err != nil {
 		return nil, 0, s.wrap("page", err)
 	}
-	for _, z := range page.Val() {
-		raw, _ := z.Member.(string)
-		entries = append(entries, s.entry(raw, z.Score))
+	for _, one := range page {
+		entries = append(entries, s.entry(one.text, one.score))
 	}
 	return entries, length.Val(), nil
 }
@@ -107,7 +107,7 @@ func (s *JobSet) From(ctx context.Context, score float64, behind *SortedEntry, l
 	return func(yield func(*SortedEntry, error) bool) {
 		w := setWalk{set: s, score: score, up: lowestFirst}
 		if behind != nil {
-			w.score, w.last, w.begun, w.page, w.rank = behind.Score, behind.Raw, true, []*SortedEntry{behind}, -1
+			w.score, w.last, w.begun, w.page, w.rank = behind.Score, behind.text, true, []*SortedEntry{behind}, -1
 		}
 		w.each(ctx, yield)
 	}
@@ -187,18 +187,17 @@ func (s *JobSet) Scan(ctx context.Context, glob string) iter.Seq2[*SortedEntry, 
 	}
 	return func(yield func(*SortedEntry, error) bool) {
 		for cursor := uint64(0); ; {
-			page, next, err := s.i.rdb.ZScan(ctx, s.Name, cursor, glob, scanPage).Result()
+			windows, err := s.i.read(ctx, []reading{{where: scanned, key: s.Name, first: strconv.FormatUint(cursor, 10), count: scanPage, glob: glob}})
 			if err != nil {
 				yield(nil, s.wrap("scan", err))
 				return
 			}
-			for ; len(page) >= 2; page = page[2:] {
-				score, _ := strconv.ParseFloat(page[1], 64) // Redis's own text
-				if !yield(s.entry(page[0], score), nil) {
+			for _, one := range windows[0].all {
+				if !yield(s.entry(one.text, one.score), nil) {
 					return
 				}
 			}
-			if cursor = next; cursor == 0 {
+			if cursor = windows[0].next; cursor == 0 {
 				return
 			}
 		}

@@ -26,7 +26,7 @@ type setWalk struct {
 	set   *JobSet
 	up    bool    // lowest score first
 	score float64 // of the place; at the start, where to begin
-	last  string  // the entry of the place; "" at the start
+	last  text    // the entry of the place; the zero text at the start
 	begun bool
 	page  []*SortedEntry // what next has returned last
 	limit int            // entries of a page; 0 means setPage
@@ -57,10 +57,10 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 	// The place is found by an entry that is still there. If none is, the page
 	// starts at the first entry of the same score, and those are passed over
 	// that come before the place.
-	anchor := ""
+	var anchor *text
 	for n, e := range slices.Backward(w.page) {
 		if e.Score == w.score && !e.gone.Load() {
-			if anchor = "=" + e.Raw; n < len(w.page)-1 {
+			if anchor = &e.text; n < len(w.page)-1 {
 				w.rank = -1
 			}
 			break
@@ -76,54 +76,59 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 		}
 		end := page[len(page)-1]
 		if page = slices.DeleteFunc(page, w.passed); len(page) > 0 {
-			w.score, w.last, w.begun, w.page = end.Score, end.Raw, true, page
+			w.score, w.last, w.begun, w.page = end.Score, end.text, true, page
 			return page, nil
 		}
-		anchor = "=" + end.Raw // all of them have the score of the place
+		anchor = &end.text // all of them have the score of the place
 	}
 }
 
 // passed tells whether the walk has been at e.
 func (w *setWalk) passed(e *SortedEntry) bool {
-	return w.begun && e.Score == w.score && (e.Raw == w.last || (e.Raw < w.last) == w.up)
+	return w.begun && e.Score == w.score && (e.text == w.last || e.text.head != w.last.head && (e.text.head < w.last.head) == w.up)
 }
 
-// read returns the entries behind the anchor, "=" and a member with the score of the place, or
+// read returns the entries behind the anchor, an entry with the score of the place, or
 // from the first one of that score on if there is no anchor, or it is not there any more.
-func (w *setWalk) read(ctx context.Context, anchor string) ([]*SortedEntry, error) {
+func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error) {
 	if w.limit == 0 {
 		w.limit = setPage
+		if w.set.i.MaxRead > 0 && w.set.i.noScripts.Load() {
+			w.limit = 1
+		}
 	}
-	page, found, err := []redis.Z(nil), false, error(nil)
-	if anchor != "" {
-		page, found, err = w.behind(ctx, anchor[1:])
+	page, found, err := []read(nil), false, error(nil)
+	if anchor != nil {
+		page, found, err = w.behind(ctx, *anchor)
 	}
 	if err == nil && !found {
-		w.rank = -1
-		end := "+inf"
-		if !w.up {
-			end = "-inf"
+		page, w.rank, err = w.set.fromScore(ctx, w.score, w.up, w.limit)
+		if w.rank >= 0 {
+			w.rank += int64(len(page)) - 1
 		}
-		page, err = w.set.i.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
-			Key: w.set.Name, ByScore: true, Rev: !w.up, Start: scores.Format(w.score), Stop: end, Count: int64(w.limit),
-		}).Result()
 	}
 	if err != nil {
 		return nil, err
 	}
-	size := 0
 	entries := make([]*SortedEntry, len(page))
-	for i, z := range page {
-		raw, _ := z.Member.(string)
-		entries[i] = w.set.entry(raw, z.Score)
-		size += len(raw)
+	for i, one := range page {
+		entries[i] = w.set.entry(one.text, one.score)
 	}
-	if size > pageBytes {
-		w.limit = max(1, len(page)*pageBytes/size)
-	} else if size < pageBytes/2 {
-		w.limit = min(setPage, 2*w.limit)
-	}
+	w.limit = pageAfter(w.limit, setPage, page)
 	return entries, nil
+}
+
+// fromScore reads entries from the first of a score on, and the rank of that one; -1 if it is not known.
+func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit int) (page []read, rank int64, err error) {
+	r := reading{where: scoreDown, key: s.Name, first: scores.Format(score), count: limit, least: 1}
+	if up {
+		r.where = scoreUp
+	}
+	windows, err := s.i.read(ctx, []reading{r})
+	if err != nil {
+		return nil, -1, err
+	}
+	return windows[0].all, windows[0].rank, nil
 }
 
 // mostTries is how often an entry is looked for that moves while others are added and removed
@@ -133,36 +138,71 @@ const mostTries = 4
 // behind returns the entries behind a member that has the score of the place; found is false if
 // it was not met. A page is read from where the member was, and it has to be on it: what
 // follows it there does so at one instant.
-func (w *setWalk) behind(ctx context.Context, member string) (page []redis.Z, found bool, err error) {
-	for try := range int64(mostTries) {
+func (w *setWalk) behind(ctx context.Context, member text) (page []read, found bool, err error) {
+	where := fromHigh
+	if w.up {
+		where = fromLow
+	}
+	for try := range mostTries {
 		if w.rank < 0 {
-			rankOf := w.set.i.rdb.ZRank
-			if !w.up {
-				rankOf = w.set.i.rdb.ZRevRank
-			}
-			if w.rank, err = rankOf(ctx, w.set.Name, member).Result(); err != nil {
-				w.rank = -1
-				if errors.Is(err, redis.Nil) {
-					err = nil
-				}
+			if w.rank, err = w.set.rank(ctx, member, w.score, w.up); err != nil || w.rank < 0 {
 				return nil, false, err
 			}
 		}
-		slack := try * int64(w.limit)
-		first, last := max(0, w.rank-slack), w.rank+slack+int64(w.limit)
-		page, err = w.set.i.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: w.set.Name, Rev: !w.up, Start: first, Stop: last}).Result()
+		slack := try * w.limit
+		first := max(0, int(w.rank)-slack)
+		count := int(w.rank) - first + slack + w.limit + 1
+		windows, err := w.set.i.read(ctx, []reading{position(where, w.set.Name, first, count, int(w.rank)-first+2)})
 		if err != nil {
 			return nil, false, err
 		}
-		at := slices.IndexFunc(page, func(z redis.Z) bool { return z.Member == member })
-		switch whole := int64(len(page)) <= last-first; { // it reaches to the end of the set
-		case at >= 0 && page[at].Score != w.score:
+		page := windows[0].all
+		at := slices.IndexFunc(page, func(one read) bool { return one.text == member })
+		switch whole := len(page) < count && !windows[0].more; { // it reaches to the end of the set
+		case at >= 0 && page[at].score != w.score:
 			return nil, false, nil
 		case at >= 0 && (at < len(page)-1 || whole):
-			w.rank = first + int64(len(page)) - 1
+			w.rank = int64(first + len(page) - 1)
 			return page[at+1:], true, nil
 		}
 		w.rank = -1
 	}
 	return nil, false, nil
+}
+
+// rank returns the rank of an entry with a score; -1 if it is not there.
+func (s *JobSet) rank(ctx context.Context, member text, score float64, up bool) (int64, error) {
+	if !member.cut() {
+		rankOf := s.i.rdb.ZRank
+		if !up {
+			rankOf = s.i.rdb.ZRevRank
+		}
+		rank, err := rankOf(ctx, s.Name, member.head).Result()
+		if errors.Is(err, redis.Nil) {
+			return -1, nil
+		}
+		if err != nil {
+			return -1, err
+		}
+		return rank, nil
+	}
+	where := fromHigh
+	if up {
+		where = fromLow
+	}
+	page, rank, err := s.fromScore(ctx, score, up, 1)
+	for limit := 1; err == nil && rank >= 0 && len(page) > 0; {
+		for n, one := range page {
+			if one.score != score {
+				return -1, nil
+			}
+			if one.text == member {
+				return rank + int64(n), nil
+			}
+		}
+		rank += int64(len(page))
+		limit = pageAfter(limit, setPage, page)
+		page, err = s.i.page(ctx, where, s.Name, int(rank), limit)
+	}
+	return -1, err
 }

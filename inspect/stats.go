@@ -28,7 +28,7 @@ type Stats struct {
 	DefaultQueueLatency time.Duration
 }
 
-// Stats returns the totals. It costs three round trips, and in the third a command for each
+// Stats returns the totals. It costs four round trips, and in the last a command for each
 // process and queue.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	ids, err := i.members(ctx, keys.Processes)
@@ -41,8 +41,8 @@ func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	}
 	processed, failed := redis.NewStringCmd(ctx, "get", keys.StatProcessed), redis.NewStringCmd(ctx, "get", keys.StatFailed)
 	scheduled, retries := redis.NewIntCmd(ctx, "zcard", keys.Schedule), redis.NewIntCmd(ctx, "zcard", keys.Retry)
-	dead, oldest := redis.NewIntCmd(ctx, "zcard", keys.Dead), redis.NewStringCmd(ctx, "lindex", keys.Queue("default"), -1)
-	cmds := []redis.Cmder{processed, failed, scheduled, retries, dead, oldest}
+	dead := redis.NewIntCmd(ctx, "zcard", keys.Dead)
+	cmds := []redis.Cmder{processed, failed, scheduled, retries, dead}
 	busy, waiting := make([]*redis.StringCmd, len(ids)), make([]*redis.IntCmd, len(queues))
 	for n, id := range ids {
 		busy[n] = redis.NewStringCmd(ctx, "hget", id, "busy")
@@ -52,13 +52,17 @@ func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 		waiting[n] = redis.NewIntCmd(ctx, "llen", i.Queue(q).key())
 		cmds = append(cmds, waiting[n])
 	}
-	if err := i.pipelined(ctx, cmds); err != nil {
+	oldest, err := i.firsts(ctx, fromTail, []string{keys.Queue("default")})
+	if err == nil {
+		err = i.pipelined(ctx, cmds)
+	}
+	if err != nil {
 		return Stats{}, fmt.Errorf("read stats: %w", err)
 	}
 	s := Stats{
 		Processed: number(processed.Val()), Failed: number(failed.Val()),
 		ScheduledSize: scheduled.Val(), RetrySize: retries.Val(), DeadSize: dead.Val(), ProcessesSize: int64(len(ids)),
-		DefaultQueueLatency: latencyOf(oldest.Val()),
+		DefaultQueueLatency: latencyOf(oldest[0]),
 	}
 	for _, cmd := range busy {
 		s.WorkersSize += number(cmd.Val())

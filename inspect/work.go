@@ -25,32 +25,31 @@ type Work struct {
 // Works returns the jobs that run in the whole fleet, the longest first.
 func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 	ids, err := i.members(ctx, keys.Processes)
-	const each = 3
-	cmds := make([]redis.Cmder, 0, each*len(ids))
-	for _, id := range ids {
-		cmds = append(cmds,
-			redis.NewIntCmd(ctx, "exists", id),
-			redis.NewMapStringStringCmd(ctx, "hgetall", keys.Work(id)),
-			redis.NewMapStringStringCmd(ctx, "hgetall", keys.Workers(id)))
+	cmds := make([]redis.Cmder, len(ids))
+	hashes := make([]reading, 0, 2*len(ids))
+	for n, id := range ids {
+		cmds[n] = redis.NewIntCmd(ctx, "exists", id)
+		hashes = append(hashes, reading{where: ofHash, key: keys.Work(id)}, reading{where: ofHash, key: keys.Workers(id)})
 	}
+	var running []window
 	if err == nil {
-		err = i.pipelined(ctx, cmds)
+		running, err = i.readEach(ctx, hashes, cmds...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list running jobs: %w", err)
 	}
 	var works []*Work
 	for n, id := range ids {
-		if cmds[each*n].(*redis.IntCmd).Val() == 0 {
+		if cmds[n].(*redis.IntCmd).Val() == 0 {
 			continue // it has died, or left just now
 		}
 		// One that writes both writes the same into both.
-		running := cmds[each*n+1].(*redis.MapStringStringCmd).Val()
-		if len(running) == 0 {
-			running = cmds[each*n+2].(*redis.MapStringStringCmd).Val()
+		values := running[2*n].all
+		if len(values) == 0 {
+			values = running[2*n+1].all
 		}
-		for thread, value := range running {
-			works = append(works, newWork(id, thread, value))
+		for _, one := range values {
+			works = append(works, newWork(id, one.field, one.text))
 		}
 	}
 	slices.SortFunc(works, func(a, b *Work) int {
@@ -61,11 +60,11 @@ func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 
 // newWork reads the value of a running job. Its payload is a string that holds
 // the job, or the job itself.
-func newWork(process, thread, value string) *Work {
+func newWork(process, thread string, value text) *Work {
 	w := &Work{Process: process, Thread: thread}
-	p, err := troupe.ParsePayload([]byte(value))
+	p, err := troupe.ParsePayload([]byte(value.shown()))
 	if err != nil {
-		w.Job = newRecord(value, "") // shown as any other bytes that are no job
+		w.Job = recordOf(value, "") // shown as any other bytes that are no job
 		return w
 	}
 	w.Queue, _ = p.String("queue")
@@ -75,6 +74,6 @@ func newWork(process, thread, value string) *Work {
 		object, _ := p.Get("payload")
 		raw = string(object)
 	}
-	w.Job = newRecord(raw, "")
+	w.Job = recordOf(value.within(raw), "")
 	return w
 }

@@ -95,6 +95,7 @@ func (s *scale) read(ctx context.Context) (map[string]load, error) {
 // know of queues without reliable fetch.
 func ask(ctx context.Context, rdb redis.UniversalClient, names []string, own map[string]int, loads map[string]load) error {
 	i := inspect.New(rdb)
+	i.MaxRead = inspect.Shown
 	running := map[string]int64{}
 	for claim, err := range i.Claims(ctx) {
 		if err != nil {

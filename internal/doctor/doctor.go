@@ -93,6 +93,7 @@ var checks = []struct {
 // say, is told as unchecked, and the others are made. An error means that Redis does not answer.
 func Examine(ctx context.Context, rdb redis.UniversalClient) (*Report, error) {
 	e := &exam{ctx: ctx, rdb: rdb, inspector: inspect.New(rdb), report: Report{Findings: []Finding{}, Unchecked: []string{}}}
+	e.inspector.MaxRead = inspect.Shown
 	if err := rdb.Ping(ctx).Err(); err != nil { // a Redis that cannot save refuses even this
 		if _, refused := redisconn.Refused(err); !refused || redisconn.Classify(err) == redisconn.Auth && !redis.HasErrorPrefix(err, "NOPERM") {
 			return nil, err

@@ -74,7 +74,7 @@ func (h takes) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 
 func (h takes) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "lrange" }) {
+		if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return reads(c, "head", "tail") }) {
 			if raw, err := h.rdb.RPop(ctx, "queue:a").Result(); err == nil {
 				h.rdb.ZAdd(ctx, "retry", redis.Z{Score: 1, Member: raw})
 			}

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -15,17 +16,26 @@ type scans struct{ n int }
 
 func (*scans) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (s *scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "zscan" {
-			s.n++
+func (*scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return next
+}
+
+func (s *scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if reads(cmd, "scan") {
+				s.n++
+			}
 		}
-		return next(ctx, cmd)
+		return next(ctx, cmds)
 	}
 }
 
-func (*scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// reads tells whether a command is the script that reads jobs at one of these places.
+func reads(cmd redis.Cmder, places ...any) bool {
+	const where = 4 // of the arguments
+	args := cmd.Args()
+	return cmd.Name() == "evalsha" && len(args) > where && slices.Contains(places, args[where])
 }
 
 // A job is found where a link has seen it without a search, and elsewhere if it has gone on.

@@ -29,7 +29,11 @@ type Fleet struct {
 }
 
 // New looks at the Redis of rdb.
-func New(rdb redis.UniversalClient) *Fleet { return &Fleet{Redis: rdb, Inspector: inspect.New(rdb)} }
+func New(rdb redis.UniversalClient) *Fleet {
+	i := inspect.New(rdb)
+	i.MaxRead = inspect.Shown
+	return &Fleet{Redis: rdb, Inspector: i}
+}
 
 // The phases of a process.
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Summary is what a list of jobs shows of one. Of bytes that are no job nobody knows what is secret.
@@ -16,8 +17,10 @@ func (m *Masker) Summary(r *inspect.JobRecord) inspect.JobSummary {
 	if m.all() {
 		return s
 	}
-	if len(s.Args) > most {
-		s.Args = json.RawMessage("[" + string(long(s.Args)) + "]")
+	if r.Cut() { // nobody knows what the class was, and whether they are encrypted
+		s.Args = json.RawMessage("[" + string(long(r.Size)) + "]")
+	} else if len(s.Args) > most {
+		s.Args = json.RawMessage("[" + string(long(int64(len(s.Args)))) + "]")
 	}
 	if s.Args = m.Args(s.Args, classes(r, s.Class)...); r.Err != nil {
 		s.Args = json.RawMessage("[" + Masked + "]")
@@ -35,8 +38,8 @@ func (m *Masker) Summary(r *inspect.JobRecord) inspect.JobSummary {
 // most is how many bytes of a field are masked and shown; of a longer one only the length is told.
 const most = 64 << 10
 
-func long(raw json.RawMessage) json.RawMessage {
-	return fmt.Appendf(nil, `"[%d KB, too long to show]"`, len(raw)>>10)
+func long(size int64) json.RawMessage {
+	return fmt.Appendf(nil, `"[%s, too long to show]"`, words.Size(size))
 }
 
 // classes are all that a job may be called.
@@ -64,14 +67,16 @@ func (m *Masker) Payload(r *inspect.JobRecord) *troupe.Payload {
 	for key := range r.Payload.Keys() {
 		raw, _ := r.Payload.Get(key)
 		if len(raw) > most {
-			masked.Set(key, long(raw))
+			masked.Set(key, long(int64(len(raw))))
 			continue
 		}
 		switch key {
 		case "class", "wrapped", "display_class", "queue", "jid", "error_class":
-		case "args":
-			masked.Set(key, m.whole(r, raw))
-		case "lock_args", "unique_args": // of sidekiq-unique-jobs: the arguments once more
+		case "args", "lock_args", "unique_args": // the others are of sidekiq-unique-jobs: the arguments once more
+			if r.Cut() { // nobody knows what the class was, and whether they are encrypted
+				masked.Set(key, json.RawMessage("["+string(long(r.Size))+"]"))
+				continue
+			}
 			masked.Set(key, m.whole(r, raw))
 		case "error_message":
 			if text, ok := unquote(raw); ok && m.Text(text) != text {

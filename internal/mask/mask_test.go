@@ -124,7 +124,7 @@ func TestLong(t *testing.T) {
 	r := record(t, `{"class":"A","args":["`+text+`"],"cattr":{"a":"`+text+`"},"error_message":"`+text+`","jid":"a"}`)
 	m := New(Mask, nil, nil)
 	s := m.Summary(r)
-	if string(s.Args) != `["[1024 KB, too long to show]"]` || len(s.ErrorMessage) > most+3 || len(m.Bytes(r)) > 200 {
+	if string(s.Args) != `["[1.0 MB, too long to show]"]` || len(s.ErrorMessage) > most+3 || len(m.Bytes(r)) > 200 {
 		t.Errorf("%d %d %.300s", len(s.Args), len(s.ErrorMessage), m.Bytes(r))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,6 +110,19 @@ var scriptTries = map[string]difftest.Try{
 			args = append(args, m, rapid.SampledFrom([]string{"", "kept " + m}).Draw(t, "text"))
 		}
 		return []string{from, dead}, args
+	},
+	"inspect/read": func(t *rapid.T) ([]string, []any) { // the order of scan and hash is the server's own
+		where := rapid.SampledFrom([]string{"head", "tail", "low", "high", "up", "down"}).Draw(t, "where")
+		key, first := setA, strconv.Itoa(rapid.IntRange(0, 4).Draw(t, "first"))
+		switch where {
+		case "head", "tail":
+			key = listA
+		case "up":
+			first = rapid.SampledFrom([]string{"-Inf", "1", "3.5"}).Draw(t, "score")
+		case "down":
+			first = rapid.SampledFrom([]string{"+Inf", "1", "3.5"}).Draw(t, "score")
+		}
+		return []string{key}, []any{where, 3, 1, rapid.SampledFrom([]int{1, 100}).Draw(t, "bytes"), rapid.IntRange(0, 2).Draw(t, "least"), first, rapid.IntRange(1, 5).Draw(t, "count"), ""}
 	},
 	"inspect/move": func(t *rapid.T) ([]string, []any) {
 		job := members.Draw(t, "job")
