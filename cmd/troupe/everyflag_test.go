@@ -23,7 +23,7 @@ import (
 var flagged = map[string]string{
 	"args": "hide", "at": "2099-01-02T15:04:05Z", "capsule": "default", "class": "Pay", "concurrency": "3",
 	"config": "FILE", "count": "2", "environment": "test", "error": "502", "every": "3s", "expires": "12h", "for": "1s", "in": "90", "kind": "crashed",
-	"limit": "3", "listen": "127.0.0.1:0", "log": "json", "namespace": "app", "older": "2h", "ops": "127.0.0.1:0", "over": "0", "process": "vm:9:0123456789ab",
+	"text": "502", "limit": "3", "listen": "127.0.0.1:0", "log": "json", "namespace": "app", "older": "2h", "ops": "127.0.0.1:0", "over": "0", "process": "vm:9:0123456789ab",
 	"queue": "default", "rate": "100", "redis": "REDIS", "retry": "3", "role": "viewer", "since": "1h", "tag": "vip", "timeout": "5", "ttl": "60", "until": "1h",
 	"wait": "1s", "watch": "2s", "names": "sidekiq",
 
@@ -33,6 +33,10 @@ var flagged = map[string]string{
 	"role-header": "web --listen 127.0.0.1:0 --trust-proxy 10.0.0.0/8 --user-header X-User --role-header X-Role",
 
 	"configure --all": "configure --all --concurrency 3 --read-only", "configure --capsule": "configure vm:9:0123456789ab --capsule default --concurrency 3 --read-only",
+	"configure --host": "configure --host vm --concurrency 3 --read-only", "configure --tag": "configure --tag vip --concurrency 3 --read-only", "configure --version": "configure --version 1.2 --concurrency 3 --read-only",
+	"dump --host": "dump --host vm", "dump --tag": "dump --tag vip", "dump --version": "dump --version 1.2",
+	"quiet --host": "quiet --host vm", "quiet --tag": "quiet --tag vip", "quiet --version": "quiet --version 1.2",
+	"stop --host": "stop --host vm", "stop --tag": "stop --tag vip", "stop --version": "stop --version 1.2",
 	"dump --all": "dump --all", "quiet --all": "quiet --all", "stop --all": "stop --all",
 	"jobs retry --all": "jobs retry retry --all", "jobs delete --all": "jobs delete retry --all", "jobs kill --all": "jobs kill retry --all", "jobs reschedule --all": "jobs reschedule retry --all --at 1h",
 	"jobs reschedule --at": "jobs reschedule scheduled s1 --at 2h",
@@ -41,7 +45,7 @@ var flagged = map[string]string{
 }
 
 // filters are the flags of jobs that choose; they stand instead of jids.
-var filters = []string{"class", "queue", "error", "tag", "since", "until", "failed-since", "failed-until", "when-since", "when-until"}
+var filters = []string{"text", "class", "queue", "error", "tag", "since", "until", "failed-since", "failed-until", "when-since", "when-until"}
 
 // starts are the lines of commands that have none in lines, or not one for this.
 var starts = map[string]string{
