@@ -116,7 +116,7 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 	if err := p.SetJSON("args", args); err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
-	if raw := p.Args(); raw[0] != '[' {
+	if raw, _ := p.Get("args"); raw[0] != '[' {
 		return "", fmt.Errorf("push %s: %w", class, &FieldError{"args", wirejson.KindOf(raw), "an array"})
 	}
 	return c.push(ctx, nil, class, p.Args(), opts)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -79,8 +80,8 @@ func TestManyEntriesAreNotHeld(t *testing.T) { // not parallel: the heap is that
 		{"jobs export dead --args show", file("dead"), entries, ""},
 		{"jobs export queue:big --args show", file("queue"), entries, ""},
 		{"jobs delete dead --error boom --dry-run", "", 11, ""},
-		{"jobs import " + file("dead") + " --dry-run", "", 1, fmt.Sprintf("%d jobs would be imported\n", entries)},
-		{"jobs import " + file("queue") + " --yes --rate 0", "", 1, fmt.Sprintf("imported: 0 done, %d gone, 0 stopped, 0 left\n", entries)},
+		{"jobs import " + file("dead") + " --dry-run", "", 1, words.Count(entries) + " jobs would be imported\n"},
+		{"jobs import " + file("queue") + " --yes --rate 0", "", 1, "imported: 0 done, " + words.Count(entries) + " gone, 0 stopped, 0 left\n"},
 		{"explain j1", "", 5, "Searched: running, in progress, retry, scheduled, dead\n"},
 	} {
 		var out counted

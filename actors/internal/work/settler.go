@@ -233,6 +233,10 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 // the move counts as larger than what Redis, or a proxy in front of it, takes.
 const tooLarge = 3
 
+// leastLarge is the fewest bytes of a move that may be larger than what is taken: no server or proxy
+// has a limit as low.
+const leastLarge = 64 << 10
+
 // narrow deals with the end of a call. One that was not answered may have been too large, by one of
 // its moves: the next one carries half as many, and in the end the move that cannot be sent goes
 // another way. It is the flush loop's.
@@ -260,8 +264,9 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 		return err
 	}
 	m.unanswered = 0
-	line := s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", len(m.Unit.Payload)+len(m.Payload))
-	if m.Payload == nil { // as small as it can be
+	size := len(m.Unit.Payload) + len(m.Payload)
+	line := s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", size)
+	if m.Payload == nil || size < leastLarge { // it is not its size
 		supervised.Tell(func() {
 			line.Err(err).Msg("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
 		})
