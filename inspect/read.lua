@@ -50,8 +50,10 @@ while at < last do
     got = redis.pcall('LRANGE', key, at, at + n - 1)
   elseif where == 'tail' then
     got = redis.pcall('LRANGE', key, -at - n, -at - 1)
+  elseif where == 'low' then
+    got = redis.pcall('ZRANGE', key, at, at + n - 1, 'WITHSCORES')
   else
-    got = redis.pcall(where == 'low' and 'ZRANGE' or 'ZREVRANGE', key, at, at + n - 1, 'WITHSCORES')
+    got = redis.pcall('ZRANGE', key, at, at + n - 1, 'REV', 'WITHSCORES')
   end
   if got.err then return got end
   local before = bytes

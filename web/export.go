@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -33,6 +34,7 @@ func (r *request) export(k setKind) error {
 	lines := json.NewEncoder(r.w)
 	lines.SetEscapeHTML(false)
 	n := 0
+	var unread error // a job that is longer than what a walk reads
 	w, err := r.walk(k, &f, "", most, long, func(e *inspect.SortedEntry, _ bulk.Place) bool {
 		if n%rows == 0 {
 			_ = out.SetWriteDeadline(time.Now().Add(exportWrite)) // where it can be set
@@ -41,11 +43,16 @@ func (r *request) export(k setKind) error {
 		l, raw, masked := bulk.Line{Set: k.Name, Score: scores.Format(e.Score)}, e.Raw, !r.showsAll()
 		if masked {
 			raw = r.bytesOf(&e.JobRecord)
+		} else {
+			var there bool
+			if raw, there, unread = e.Whole(r.ctx); unread != nil || !there {
+				return unread == nil
+			}
 		}
 		l.Put(raw, masked)
 		return lines.Encode(l) == nil && r.ctx.Err() == nil
 	})
-	switch {
+	switch err = cmp.Or(err, unread); {
 	case err != nil && n == 0:
 		h.Del("Content-Disposition")
 		return err

@@ -53,6 +53,7 @@ import refuses such lines.`,
 			if s.Args != mask.Show {
 				_, _ = fmt.Fprintln(s.Err, "troupe: warning: what looks secret is masked, and import refuses such lines: see --args show")
 			}
+			s.Inspector.MaxRead = 0 // an export has the whole job
 			n := 0
 			var printed error
 			if err := walk(ctx, s, args[0], (*inspect.Queue).OldestFirst, func(r *inspect.JobRecord, when time.Time, score float64) bool {

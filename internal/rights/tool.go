@@ -41,6 +41,7 @@ func (t Tool) is() kind {
 
 const (
 	unknownServer = "nobody is told of Redis's version, memory and persistence"
+	wholeJobs     = "long jobs are read whole, one at a time, to show both ends"
 	unmarked      = "the charts of the dashboard have no marks of deploys"
 )
 
@@ -70,6 +71,8 @@ var toolCommands = []command{
 	{name: "ZSCAN", args: "K 0"},
 	{name: "INFO", why: unknownServer},
 
+	{name: "EVALSHA", args: "S 0", why: wholeJobs},
+	{name: "EVAL", args: "return 0", why: wholeJobs},
 	{name: "EVALSHA", args: "S 0", only: changes},
 	{name: "EVAL", args: "return 0", only: changes},
 	{name: "MULTI", only: changes},

@@ -25,6 +25,10 @@ func (c *counted) note(cmd redis.Cmder) {
 	case *redis.ZSliceCmd:
 		c.rows.Add(int64(len(cmd.Val())))
 	case *redis.StringSliceCmd:
+		if strings.HasPrefix(cmd.Name(), "eval") { // two values, and four for each row
+			c.rows.Add(int64(max(0, len(cmd.Val())-2) / 4))
+			break
+		}
 		c.rows.Add(int64(len(cmd.Val())))
 	case *redis.Cmd:
 		if values, err := cmd.StringSlice(); err == nil {

@@ -265,18 +265,18 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 	}
 	m.unanswered = 0
 	size := len(m.Unit.Payload) + len(m.Payload)
-	line := s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", size)
-	if m.Payload == nil || size < leastLarge { // it is not its size
+	tell := func(text string) {
 		supervised.Tell(func() {
-			line.Err(err).Msg("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
+			s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", size).
+				Str("to", m.To.String()).Err(err).Msg(text)
 		})
+	}
+	if m.Payload == nil || size < leastLarge { // it is not its size
+		tell("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
 		s.setAside(m)
 		return nil
 	}
-	supervised.Tell(func() {
-		line.Err(err).Str("to", m.To.String()).
-			Msg("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
-	})
+	tell("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.Then != nil {

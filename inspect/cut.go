@@ -20,14 +20,14 @@ func (t text) shown() string {
 	if !t.cut() {
 		return t.head
 	}
-	mended, ok := mend(t.head, note(t.missing()))
+	whole, ok := closeObject(t.head, note(t.missing()))
 	if !ok {
 		return t.head
 	}
 	if fields := fieldsAt(t.tail); fields != "" {
-		return strings.TrimSuffix(mended, "}") + "," + fields
+		return strings.TrimSuffix(whole, "}") + "," + fields
 	}
-	return mended
+	return whole
 }
 
 // within is the job whose text is a string in a cut one: what follows the note was never read.
@@ -54,8 +54,8 @@ func (t text) within(raw string) text {
 // note tells how many bytes are not shown.
 func note(n int64) string { return " … and " + words.Size(n) + " more" }
 
-// mend ends an object of JSON that was cut off, with a note where it was cut; false if it is none.
-func mend(head, note string) (string, bool) {
+// closeObject ends an object of JSON that was cut off, with a note where it was cut; false if it is none.
+func closeObject(head, note string) (string, bool) {
 	if !strings.HasPrefix(strings.TrimLeft(head, " \t\r\n"), "{") {
 		return "", false
 	}
