@@ -40,7 +40,8 @@ func (r *request) export(k setKind) error {
 			_ = out.SetWriteDeadline(time.Now().Add(exportWrite)) // where it can be set
 		}
 		n++
-		l, raw, masked := bulk.Line{Set: k.Name, Score: scores.Format(e.Score)}, e.Raw, !r.showsAll()
+		l, masked := bulk.Line{Set: k.Name, Score: scores.Format(e.Score)}, !r.showsAll()
+		var raw string
 		if masked {
 			raw = r.bytesOf(&e.JobRecord)
 		} else {
