@@ -26,7 +26,7 @@ RACE = CGO_ENABLED=1 $(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race
 # These start programs, compile, or compare texts: without the race detector, but in check-long, and
 # beside those with it. What they compile is compiled as a release is: once.
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath $(TEST)
-PLAINLY = /troupe/(cmd/troupe|config|deploy|examples/.*|internal/(conformance|demo|dist|docblocks|e2e|explain|doctor|house|lintrules|only64|operate|scaletest)|wire/laravel/peers)$$
+PLAINLY = /troupe/(cmd/troupe|config|deploy|examples/.*|internal/(console/(demo|doctor|explain|operate)|lintrules|only64|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|wire/laravel/peers)$$
 test: setup
 ifdef TROUPE_LONG
 	$(RACE) ./...
@@ -41,7 +41,7 @@ test-plain:
 # A fleet in virtual time, with faults by seed: docs/proof.md.
 SEEDS ?= 1000
 sim:
-	go test -count=1 -timeout 10h -run '^TestSeeds$$' -v ./internal/sim -sim.seeds=$(SEEDS)
+	go test -count=1 -timeout 10h -run '^TestSeeds$$' -v ./internal/proof/sim -sim.seeds=$(SEEDS)
 
 lint:
 	@./.ci/lint
@@ -60,7 +60,7 @@ chaos: setup
 ifdef PEER
 	cd bench/internal/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' -chaos.beside $(CHAOS)
 else
-	cd internal/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' $(CHAOS)
+	cd internal/proof/chaos && go test -count 1 -timeout 0 -run '^TestChaos$$' $(CHAOS)
 endif
 
 # The real go-workers and go-workers2 beside the daemon, a module of its own.
@@ -93,7 +93,7 @@ microbench:
 
 # A release of the commit that is checked out, into dist/: docs/deployment.md.
 dist:
-	go run ./internal/dist $(ARGS)
+	go run ./internal/tool/dist $(ARGS)
 
 # One worker of a Ruby app moves to Go and back: examples/rails-to-go.
 example: setup

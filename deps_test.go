@@ -105,26 +105,26 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/demo") && !p.is("internal/chaos") && !p.is("internal/cli") && !p.is("internal/operate") && !p.is("internal/explain") && !p.is("internal/fleet") && !p.is("internal/screen") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/explain") && !p.is("internal/console/fleet") && !p.is("internal/console/screen") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
-		if !p.is("cmd") && !p.is("internal/operate") && !p.is("internal/screen") { // which shows what the commands print
-			forbid(p.Imports, "the commands are above all", mine("internal/cli", "internal/operate"))
+		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("internal/console/screen") { // which shows what the commands print
+			forbid(p.Imports, "the commands are above all", mine("internal/console/cli", "internal/console/operate"))
 		}
 		if p.ImportPath == module || slices.ContainsFunc([]string{"actors", "client", "config", "handler", "inspect", "testkit"}, p.is) {
 			forbid(p.Deps, "a program links what platforms ask for if it imports that itself", mine("ops"))
 		}
-		if !p.is("cmd") && !p.is("internal/operate") && !p.is("web") {
+		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("web") {
 			forbid(p.Imports, "the dashboard looks at everything, and nothing needs it", mine("web"))
 		}
-		if !p.is("cmd") && !p.is("internal/operate") {
+		if !p.is("cmd") && !p.is("internal/console/operate") {
 			forbid(p.Imports, "what serves operators is above all that they operate", mine("ops"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
-			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/chaos")
+			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/proof/chaos")
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Every Go block of the README is a piece of a program under examples, which is

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // A stop that is begun while Start has not come to its end, by a limit that is reached at the first

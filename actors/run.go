@@ -12,11 +12,11 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/troupehq/troupe/actors/internal/reap"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/heap"
 	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/reap"
 )
 
 // Exit codes of Main.

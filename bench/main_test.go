@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/result"
 	"github.com/troupehq/troupe/bench/internal/scenario"
 	"github.com/troupehq/troupe/bench/internal/server"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // The workers of a measurement are this binary.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 type note struct {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // The image has a static program, run by a user without rights on nothing but itself, the certificates

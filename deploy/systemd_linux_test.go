@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // settings are those of the unit, the last of each name.

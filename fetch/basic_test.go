@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // What a Wait of the basic fetcher has popped is not lost by a Take that fails.

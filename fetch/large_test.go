@@ -13,8 +13,8 @@ import (
 
 	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // farBytes of one reply come within the time-out of a far link.

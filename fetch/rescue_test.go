@@ -14,8 +14,8 @@ import (
 
 	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestNewRescuerChecksItsConfig(t *testing.T) {

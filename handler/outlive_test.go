@@ -17,7 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 var tries = flag.Int("exec.tries", 3, "how many daemons TestNothingOfAJobOutlivesItsDaemon kills for each language")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // TestOnACluster goes through what touches keys of several slots.

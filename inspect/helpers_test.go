@@ -17,8 +17,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // tb is what testing and rapid have in common.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Deploys are read from the hashes of their days as Sidekiq writes them; what is no mark is passed over.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Runs are counted once, whichever form they are written in, and in the span that they are of.

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/fleet"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // fleetOf is the exposition of the metrics of a fleet.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
 

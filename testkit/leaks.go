@@ -51,7 +51,7 @@ func checkLeaks(tb testing.TB) {
 // ends after it: a Redis in memory, a chaos.Proxy, a script.Jobs.
 var ownFuncs = []string{
 	"github.com/alicebob/miniredis/v2/server.(*Server).servePeer",
-	"github.com/troupehq/troupe/internal/memredis.(*buffered).fill",
+	"github.com/troupehq/troupe/internal/test/memredis.(*buffered).fill",
 	"github.com/troupehq/troupe/testkit/script.(*Jobs).perform",
 	"github.com/troupehq/troupe/testkit/chaos.(*conn).send",
 	"github.com/troupehq/troupe/testkit/chaos.(*conn).receive",

@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/memredis"
 	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/memredis"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Redis returns a client of a clean database of a real redis-server, which is

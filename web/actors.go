@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/doctor"
-	"github.com/troupehq/troupe/internal/draw"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/doctor"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // treePage is the data of the tree of one process.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/audit"
+	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/cut"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/audit"
+	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/keys"
 )
 

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/proxies"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/web/internal/proxies"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 // How a request says who asks.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/doctor"
-	"github.com/troupehq/troupe/internal/draw"
+	"github.com/troupehq/troupe/internal/console/doctor"
 	"github.com/troupehq/troupe/internal/words"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // classesEvery is how old the numbers of classes may be; processes tell them every ten seconds.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/limiter"
+	"github.com/troupehq/troupe/web/internal/limiter"
 )
 
 // Who is not signed in sends only so much, by address, and fills no audit. Others are not held up.

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/internal/bulk"
-	"github.com/troupehq/troupe/internal/fleet"
-	"github.com/troupehq/troupe/internal/limiter"
-	"github.com/troupehq/troupe/internal/mask"
-	"github.com/troupehq/troupe/internal/proxies"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/web/internal/limiter"
+	"github.com/troupehq/troupe/web/internal/proxies"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 // Handler is the dashboard. It is safe for concurrent use.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/limiter"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/web/internal/limiter"
 )
 
 // site is a dashboard on a server of its own, and a browser.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/explain"
-	"github.com/troupehq/troupe/internal/mask"
+	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/console/mask"
 )
 
 // jobPage is the data of the page of a job.

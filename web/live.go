@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/fleet"
-	"github.com/troupehq/troupe/internal/proxies"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/web/internal/proxies"
 )
 
 const (

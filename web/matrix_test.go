@@ -15,8 +15,8 @@ import (
 
 	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/limiter"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/web/internal/limiter"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 const goodPassword = "correct horse"

@@ -12,10 +12,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/mask"
-	"github.com/troupehq/troupe/internal/proxies"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/web/internal/proxies"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 // Options configure a Handler. All but Redis may be left out.

@@ -3,8 +3,8 @@ package web
 import (
 	"time"
 
-	"github.com/troupehq/troupe/internal/draw"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // overview is the data of the first page.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/console/bulk"
 )
 
 // What the table of pages names.

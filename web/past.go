@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/draw"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // past is what Redis knows of the time when nobody looked. Nobody changes it.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/draw"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // mark writes a deploy as Sidekiq's Deploy.mark! does.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/troupehq/troupe/internal/console/doctor"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/doctor"
-	"github.com/troupehq/troupe/internal/fleet"
 )
 
 // problem is one with the address where more of it stands.

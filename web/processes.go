@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/words"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/mask"
+	"github.com/troupehq/troupe/internal/console/mask"
 )
 
 // pageTime is how long a page may take.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/limiter"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/web/internal/limiter"
 )
 
 // The rule of the dashboard is enough for every page and for all that is done on one: Redis refuses

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/fleet"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/doctor"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/doctor"
+	"github.com/troupehq/troupe/internal/console/fleet"
 )
 
 // How often the sampler looks, and when it rests.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/troupehq/troupe/internal/proxies"
+	"github.com/troupehq/troupe/web/internal/proxies"
 )
 
 // How long clients may take, and a stop.

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/proxies"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/web/internal/proxies"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/limiter"
-	"github.com/troupehq/troupe/internal/users"
+	"github.com/troupehq/troupe/web/internal/limiter"
+	"github.com/troupehq/troupe/web/internal/users"
 )
 
 func logInForm(name, text, next string) string {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/bulk"
-	"github.com/troupehq/troupe/internal/jobfilter"
-	"github.com/troupehq/troupe/internal/mask"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/jobfilter"
+	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )

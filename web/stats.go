@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/doctor"
+	"github.com/troupehq/troupe/internal/console/doctor"
 )
 
 // redisKeys are the lines of INFO that Sidekiq tells.

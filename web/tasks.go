@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/console/bulk"
 )
 
 // taskRow is a task of the dashboard.

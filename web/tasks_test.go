@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/bulk"
+	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/words"
 )
 

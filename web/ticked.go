@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/bulk"
-	"github.com/troupehq/troupe/internal/jobfilter"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/words"
 )
 

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupehq/troupe/internal/draw"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // fleetPage is the data of the tree of the whole fleet.

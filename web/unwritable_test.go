@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/limiter"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/web/internal/limiter"
 )
 
 // Every page is there on a Redis that cannot be written, with and without ReadOnly; what changes

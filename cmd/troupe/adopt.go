@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keyspace"
 	"github.com/troupehq/troupe/internal/words"

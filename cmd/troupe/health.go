@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/config"
-	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/console/cli"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // evil is in every text of TestNoTextDrivesTheTerminal.

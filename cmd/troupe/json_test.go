@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // shape is what is known of the values at a path: how many there are, of which types.

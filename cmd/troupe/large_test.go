@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/effort"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/testkit/chaos"
 )

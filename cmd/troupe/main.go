@@ -20,7 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/console/cli"
 )
 
 func main() {

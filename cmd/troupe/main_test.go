@@ -23,7 +23,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/cli"
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/ops"
 )
 

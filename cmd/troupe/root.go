@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/demo"
-	"github.com/troupehq/troupe/internal/operate"
+	"github.com/troupehq/troupe/internal/console/demo"
+	"github.com/troupehq/troupe/internal/console/operate"
 )
 
 // commands are what troupe can do; a new one is added here.

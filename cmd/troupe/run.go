@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/config"
-	"github.com/troupehq/troupe/internal/cli"
-	"github.com/troupehq/troupe/internal/operate"
+	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/operate"
 	"github.com/troupehq/troupe/internal/ossignal"
 	"github.com/troupehq/troupe/internal/redisconn"
 )

@@ -24,7 +24,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/handler"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/ops"
 	"github.com/troupehq/troupe/testkit"
 )

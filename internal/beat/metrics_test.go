@@ -16,8 +16,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // early has one digit in everything that may be padded; late has two.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // ruby runs a script with Sidekiq's API loaded and returns the JSON that it

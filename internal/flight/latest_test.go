@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // The last records of all processes, the newest first, and no more of one than 100.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/iterstate"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func fields(t *testing.T, rdb *redis.Client, jid string, want map[string]string) {

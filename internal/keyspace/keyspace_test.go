@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keyspace"
-	"github.com/troupehq/troupe/internal/redistest"
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestMap(t *testing.T) {

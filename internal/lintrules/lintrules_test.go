@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // want is the end of a line that a rule must find.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 var tools = []Tool{{Name: "looking"}, {Name: "pausing", Changes: true}, Dashboard(false, false), Dashboard(false, true), Dashboard(true, false), Dashboard(true, true)}

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/script/difftest"
+	"github.com/troupehq/troupe/internal/test/difftest"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/internal/resp"
+	"github.com/troupehq/troupe/internal/test/resp"
 )
 
 // conn is one connection. What the client sends goes through send. What the server

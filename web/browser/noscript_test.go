@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/fleet"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/testkit"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/chaos"
+	"github.com/troupehq/troupe/internal/proof/chaos"
 )
 
 const class = "chaos"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/chaos"
+	"github.com/troupehq/troupe/internal/proof/chaos"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/bench/internal/meter"
 	"github.com/troupehq/troupe/bench/internal/server"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // What a script does is not what its client has sent, and the driver's own

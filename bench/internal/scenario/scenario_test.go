@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/result"
 	"github.com/troupehq/troupe/bench/internal/server"
-	"github.com/troupehq/troupe/internal/redistest"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -1,0 +1,92 @@
+package bulk
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/jobfilter"
+	"github.com/troupehq/troupe/internal/scores"
+)
+
+// Walk is a way through the entries of a set that a filter chooses.
+type Walk struct {
+	Set    *inspect.JobSet
+	Up     bool // the lowest score first
+	Filter *jobfilter.Filter
+	After  string        // the Place to go on behind; "" for the begin
+	Most   int           // entries that are looked at
+	Long   time.Duration // that it takes, when an entry was looked at
+}
+
+// Walked is how far a walk has come.
+type Walked struct {
+	Looked int    // entries
+	End    bool   // there are no more
+	Next   string // After for those that follow; "" if there are none
+}
+
+// Walk calls do with the entries, until it returns false. The error is ErrPlace for an After that is none.
+func (ps Places) Walk(ctx context.Context, way Walk, do func(*inspect.SortedEntry, Place) bool) (w Walked, err error) {
+	began, f := time.Now(), way.Filter
+	start, outside := math.Inf(1), func(at time.Time) bool { return at.Before(f.Since) }
+	if way.Up {
+		start, outside = math.Inf(-1), func(at time.Time) bool { return !f.Until.IsZero() && !at.Before(f.Until) }
+		if !f.Since.IsZero() {
+			start = scores.Of(f.Since)
+		}
+	} else if !f.Until.IsZero() {
+		start = scores.Of(f.Until)
+	}
+	var behind, seen *inspect.SortedEntry
+	last := Place{score: math.NaN()}
+	if way.After != "" {
+		p, err := ParsePlace(way.After)
+		if err != nil {
+			return w, err
+		}
+		found, first, _, err := ps.near(ctx, way.Set, p, way.Up)
+		if err != nil {
+			return w, err
+		}
+		last, start, behind = p, p.score, first
+		switch {
+		case found != nil:
+			behind = found
+		case first != nil:
+			last.before -= around
+		default:
+			last.before = -1
+		}
+	}
+	defer func() {
+		if seen != nil && !w.End {
+			p := ps.Of(seen, last.before)
+			p.JID = ""
+			w.Next = p.String()
+		}
+	}()
+	for e, err := range way.Set.From(ctx, start, behind, way.Up) {
+		if err != nil {
+			return w, err
+		}
+		if outside(e.At) {
+			break
+		}
+		if w.Looked >= way.Most || w.Looked > 0 && time.Since(began) > way.Long {
+			return w, nil
+		}
+		before := int64(0)
+		if e.Score == last.score {
+			before = last.before + 1
+		}
+		if f.Match(&e.JobRecord, e.At) && !do(e, ps.Of(e, before)) {
+			return w, nil
+		}
+		w.Looked++
+		last, seen = Place{score: e.Score, before: before}, e
+	}
+	w.End = true
+	return w, nil
+}

@@ -1,0 +1,112 @@
+package demo
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gdamore/tcell/v3"
+
+	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/test/screentest"
+)
+
+// The demo is what troupe top is, with its figures above and its notes below.
+func TestLiveShowsARun(t *testing.T) {
+	for _, size := range []struct{ width, height int }{{40, 12}, {80, 24}, {120, 40}} {
+		tm := screentest.New(t, size.width, size.height)
+		var out buffer
+		signals := make(chan os.Signal, 3)
+		o := quickly()
+		o.rate = 200
+		s, err := newShow(o, newLive(&out, tm.Screen, signals, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runShow(t, s)
+		tm.Await("busy Demo")
+		text := tm.Await("running")
+		if !strings.HasPrefix(text, "troupe demo :tree ") || !strings.Contains(text, "launcher") || !strings.Contains(text, "pushed ") {
+			t.Errorf("the first page:\n%s", text)
+		}
+		if size.height > 20 {
+			tm.Await("job failed") // a note
+		}
+		tm.Type(":processes\r")
+		tm.Await("> " + s.daemon.Identity()[:10])
+		tm.Type(":retry\r")
+		tm.Await("Demo::")
+		tm.Type(":tree\r")
+		tm.Await("this process")
+		tm.Type("\x1a")
+		if got := <-signals; got != ossignal.Quiet {
+			t.Errorf("Ctrl-Z is %v", got)
+		}
+		r.signals <- ossignal.Quiet
+		tm.Await("quiet: running jobs end")
+		tm.Type("q\x03")
+		if got := []os.Signal{<-signals, <-signals}; !slices.Equal(got, []os.Signal{os.Interrupt, os.Interrupt}) {
+			t.Errorf("q and Ctrl-C are %v", got)
+		}
+		r.signals <- os.Interrupt
+		if err := r.end(t); err != nil {
+			t.Fatal(err)
+		}
+		if after := out.String(); !strings.Contains(after, "stopped in") || strings.Contains(after, "\x1b") {
+			t.Errorf("the report: %q", after)
+		}
+	}
+}
+
+// closed is a terminal that cannot be opened, or notes when it is given back.
+type closed struct {
+	tcell.Screen
+	fault error
+	fini  chan struct{}
+}
+
+func (c *closed) Init() error {
+	if c.fault != nil {
+		return c.fault
+	}
+	return c.Screen.Init()
+}
+
+func (c *closed) Fini() { c.Screen.Fini(); close(c.fini) }
+
+// A terminal that cannot be opened gets lines.
+func TestNoTerminal(t *testing.T) {
+	var out buffer
+	s, err := newShow(quickly(), newLive(&out, &closed{fault: errors.New("no terminal")}, nil, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runShow(t, s)
+	await(t, "a line", func() bool { return strings.Contains(out.String(), "demo phase=running") })
+	r.signals <- os.Interrupt
+	if err := r.end(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A panic anywhere in the demo gives the terminal back before it ends the program.
+func TestPanicsGiveTheTerminalBack(t *testing.T) {
+	tty := &closed{Screen: screentest.New(t, 80, 24).Screen, fini: make(chan struct{})}
+	s, err := newShow(quickly(), newLive(new(buffer), tty, nil, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.store.close()
+	s.display.open(s)
+	func() {
+		defer func() {
+			if v := recover(); v != "scripted" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		s.guard(func() { panic("scripted") })
+	}()
+	<-tty.fini
+}

@@ -1,0 +1,227 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/redistest"
+)
+
+// found are the findings of an audit as "severity code".
+func found(t *testing.T, rdb *redis.Client) (list []string, r *Report) {
+	t.Helper()
+	r, err := Examine(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Findings {
+		list = append(list, f.Severity+" "+f.Code)
+		if f.Text == "" || f.Do == "" {
+			t.Errorf("finding %+v", f)
+		}
+	}
+	return list, r
+}
+
+func TestExamine(t *testing.T) {
+	now := time.Now()
+	beat := func(id string, at time.Time, queues string, quiet bool) []any {
+		return []any{"HSET", id, "info", fmt.Sprintf(`{"hostname":"h","pid":1,"identity":%q,"queues":[%s]}`, id, queues), "beat", at.Unix(), "busy", 0, "quiet", fmt.Sprint(quiet)}
+	}
+	for _, c := range []struct {
+		name string
+		do   [][]any
+		want string // "" is healthy
+	}{
+		{"healthy", nil, ""},
+		{"evicting", [][]any{{"CONFIG", "SET", "maxmemory", "900mb"}, {"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "danger eviction"},
+		{"would evict", [][]any{{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}}, "warning eviction"},
+		{"full", [][]any{{"CONFIG", "SET", "maxmemory", "1mb"}}, "danger writes, warning eviction"},
+		{"nothing on disk", [][]any{{"CONFIG", "SET", "appendonly", "no"}}, "danger persistence"},
+		{"snapshots only", [][]any{{"CONFIG", "SET", "appendonly", "no"}, {"CONFIG", "SET", "save", "900 1"}}, "warning persistence"},
+		{"replica", [][]any{{"CONFIG", "SET", "replica-read-only", "no"}, {"REPLICAOF", "127.0.0.1", "1"}}, "danger replica"},
+		{"idle clients are cut", [][]any{{"CONFIG", "SET", "timeout", "20"}, {"CONFIG", "SET", "tcp-keepalive", "0"}}, "warning timeouts, note timeouts"},
+		{"wrong type of a set", [][]any{{"SET", "retry", "x"}}, "danger types"},
+		{"wrong type of a queue", [][]any{{"SADD", "queues", "a"}, {"SET", "queue:a", "x"}}, "danger types"},
+		{"nobody listens", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}}, "danger listeners"},
+		{"all are quiet", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, true)}, "danger listeners"},
+		{"who listens is silent", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), `"a"`, false)}, "danger listeners, warning dead processes"},
+		{"somebody listens", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false)}, ""},
+		{"paused", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "paused", "a"}}, "note listeners"},
+		{"overdue", [][]any{{"ZADD", "schedule", now.Unix() - 100, `{"jid":"1"}`}}, "danger overdue"},
+		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},
+		{"silent", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), "", false)}, "warning dead processes"},
+		{"slow", [][]any{{"SADD", "processes", "p"}, append(beat("p", now, "", false), "rtt_us", 80000)}, "warning round trips"},
+		{"nobody reads a log", [][]any{{"SADD", "processes", "p"}, beat("p", now, "", false), {"ZADD", "troupe:pulses", now.Unix(), "p"},
+			{"SET", "troupe:pulse:p", `{"log":"blocked","log_dropped":7}`}}, "warning logs"},
+		{"gone", [][]any{{"SADD", "processes", "p"}}, "note dead processes"},
+		{"ahead", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(40*time.Second), "", false)}, "warning clock"},
+		{"suspects", [][]any{{"SADD", "queues", "a.suspects"}, {"LPUSH", "queue:a.suspects", `{"jid":"1"}`}}, "warning suspects"},
+		{"no jobs", [][]any{{"ZADD", "retry", now.Unix() + 100, "junk"}, {"SADD", "queues", "a"}, {"LPUSH", "queue:a", `junk`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false)},
+			"warning unreadable, warning unreadable"},
+		{"an orphan", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":2,"queues":["a"]}`}, {"HSET", "troupe:inprogress:h:1:aa#default.1", "1.1", "a 1795000000000"},
+			{"RPUSH", "troupe:claim:h:1:aa#default.1:1.1", `{"jid":"1"}`}}, "danger orphans"},
+		{"another layout", [][]any{{"HSET", "troupe:places", "h:1:aa#default.1", `{"v":9}`}, {"HSET", "troupe:procs", "x", "y"}}, "warning layouts, warning layouts"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")
+			opt, err := redis.ParseURL(server.URL(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt.Protocol = 2
+			rdb := redis.NewClient(opt)
+			defer rdb.Close()
+			for _, args := range c.do {
+				if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+					t.Fatal(args, err)
+				}
+			}
+			before := dump(t, rdb)
+			got, r := found(t, rdb)
+			if strings.Join(got, ", ") != c.want || r.Healthy == (strings.Contains(c.want, "danger") || strings.Contains(c.want, "warning")) {
+				t.Errorf("found %q, healthy %v, expected %s: %+v", got, r.Healthy, c.want, r.Findings)
+			}
+			blind := c.name == "wrong type of a set" // it cannot be read then
+			if len(r.Unchecked) > 0 != blind || len(r.Checked)+len(r.Unchecked) != len(checks) {
+				t.Errorf("unchecked %q", r.Unchecked)
+			}
+			if after := dump(t, rdb); !maps.Equal(before, after) {
+				t.Errorf("it has changed something: %v, was %v", after, before)
+			}
+		})
+	}
+}
+
+// dump is every key with its contents.
+func dump(t *testing.T, rdb *redis.Client) map[string]string {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, key := range keys {
+		all[key] = rdb.Dump(t.Context(), key).Val()
+	}
+	return all
+}
+
+// What a user may not look at is told, and the rest is looked at.
+func TestAUserWithFewRights(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+	defer rdb.Close()
+	ctx := t.Context()
+	if err := rdb.Do(ctx, "ACL", "SETUSER", "few", "on", ">x", "~*", "&*", "+@read", "+ping", "+select", "+multi", "+exec").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.ZAdd(ctx, "schedule", redis.Z{Score: 1, Member: "{}"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	few := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "few", Password: "x"})
+	defer few.Close()
+	got, r := found(t, few)
+	if !slices.Contains(got, "danger overdue") || !slices.Contains(got, "note rights") {
+		t.Errorf("found %q", got)
+	}
+	text := strings.Join(r.Unchecked, "\n")
+	for _, code := range []string{"version: the user may not call INFO", "eviction: ", "persistence: ", "timeouts: NOPERM", "clock: NOPERM"} {
+		if !strings.Contains(text, code) {
+			t.Errorf("unchecked are %s, expected %s", text, code)
+		}
+	}
+}
+
+// Each check is made for itself, and the fault has its name, where Redis can be read only.
+func TestARedisThatTakesNoWrites(t *testing.T) {
+	fill := func(rdb *redis.Client) {
+		for _, args := range [][]any{{"ZADD", "schedule", 1, "{}"}, {"SADD", "queues", "a"}, {"LPUSH", "queue:a", "{}"}} {
+			if err := rdb.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(args, err)
+			}
+		}
+	}
+	for _, state := range redistest.Unwritables(t, fill) {
+		t.Run(state.Name, func(t *testing.T) {
+			opt, err := redis.ParseURL(state.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rdb := redis.NewClient(opt)
+			defer rdb.Close()
+			got, r := found(t, rdb)
+			want, text := "danger writes", state.Code
+			switch state.Code {
+			case "READONLY":
+				want, text = "danger replica", "nothing can be written"
+			case "NOPERM":
+				want, text = "note rights", "the user may not take jobs"
+			}
+			told := fmt.Sprintf("%+v", r.Findings)
+			if !slices.Contains(got, want) || !slices.Contains(got, "danger overdue") || !slices.Contains(got, "danger listeners") || !strings.Contains(told, text) {
+				t.Errorf("found %q, expected %s, overdue and listeners: %s", got, want, told)
+			}
+			blind := []string{}
+			if state.Code == "NOPERM" {
+				blind = []string{"clock", "eviction", "persistence", "replica", "timeouts", "version"} // of INFO, CONFIG and TIME
+			}
+			var unchecked []string
+			for _, u := range r.Unchecked {
+				code, _, _ := strings.Cut(u, ":")
+				unchecked = append(unchecked, code)
+			}
+			if slices.Sort(unchecked); !slices.Equal(unchecked, blind) {
+				t.Errorf("unchecked are %q, expected %q", r.Unchecked, blind)
+			}
+		})
+	}
+}
+
+func TestNoRedis(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer rdb.Close()
+	if r, err := Examine(context.Background(), rdb); err == nil {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Classes that nobody has a handler for, and those that only fail, are told.
+func TestClassesThatFail(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx, now := t.Context(), time.Now()
+	failed := func(class, jid, error, message string, at time.Time) string {
+		return fmt.Sprintf(`{"class":%q,"args":[],"queue":"default","jid":%q,"error_class":%q,"error_message":%q,"failed_at":%d}`, class, jid, error, message, at.Unix())
+	}
+	rdb.ZAdd(ctx, "retry", redis.Z{Score: float64(now.Unix() + 60), Member: failed("Lost", "l1", "troupe.UnknownClassError", `no handler for class "Lost"`, now)})
+	rdb.ZAdd(ctx, "dead", redis.Z{Score: float64(now.Unix()), Member: failed("Lost", "l2", "troupe.UnknownClassError", `no handler for class "Lost"`, now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Gone::Ruby", "r1", "NameError", "uninitialized constant Gone::Ruby", now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Fine", "f1", "NameError", "uninitialized constant Net::Typo", now)},
+		redis.Z{Score: float64(now.Unix()), Member: failed("Old", "o1", "troupe.UnknownClassError", `no handler for class "Old"`, now.Add(-48*time.Hour))})
+	for class, n := range map[string][2]int{"Lost": {9, 9}, "Breaks": {1200, 1200}, "Mixed": {9, 8}, "Few": {2, 2}} {
+		rdb.HSet(ctx, keys.Counters8(now), class+"|p", n[0], class+"|f", n[1])
+	}
+	_, r := found(t, rdb)
+	var got []string
+	for _, f := range r.Findings {
+		if f.Class != "" {
+			got = append(got, f.Severity+" "+f.Code+": "+f.Text)
+		}
+	}
+	want := []string{
+		"warning handlers: the class Gone::Ruby has no handler where its jobs run: 1 job failed for that",
+		"warning handlers: the class Lost has no handler where its jobs run: 2 jobs failed for that",
+		"warning failing: all 1,200 runs of the class Breaks within the last hour have failed",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

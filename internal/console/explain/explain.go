@@ -1,0 +1,181 @@
+// Package explain tells where a job is, why, and what happens next.
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/internal/flight"
+)
+
+// Explanation is what is known of a job.
+type Explanation struct {
+	JID      string   `json:"jid"`
+	Place    string   `json:"place"` // running, in progress, queue:NAME, retry, scheduled, dead, or "" for none
+	Why      []Reason `json:"why"`
+	Next     string   `json:"next"`
+	Timeline []Step   `json:"timeline"`
+	Searched []string `json:"searched"` // where it was looked for
+
+	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
+	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
+	Position int64                `json:"-"` // in its queue, from 1, the next to be taken; 0 elsewhere
+	When     time.Time            `json:"-"` // due, of death, since when it waits or runs
+}
+
+// Reason is why a job is where it is.
+type Reason struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// Step is something that happened to it.
+type Step struct {
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Source string    `json:"source"` // the payload, or the process whose flight recorder has it
+}
+
+// search is one search.
+type search struct {
+	ctx       context.Context //nolint:containedctx // of one search, as long as that
+	rdb       redis.UniversalClient
+	i         *inspect.Inspector
+	x         Explanation
+	fleet     *fleet.Fleet
+	processes []fleet.Process
+	works     []*inspect.Work
+	records   []flight.Record // of this job
+	unread    []string        // where not all was looked at
+	seen      []Near
+}
+
+// Near is where a job was seen: in a set, with its score. It is looked for there before the sets
+// are searched, which takes seconds where there are a million entries.
+type Near struct {
+	Set   string // retry, scheduled or dead
+	Score float64
+}
+
+// Job explains a job, in words that m masks; nil masks nothing. One that is nowhere has no Place.
+func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker, near ...Near) (*Explanation, error) {
+	f := fleet.New(rdb)
+	f.Mask = m
+	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, seen: near, x: Explanation{JID: jid, Timeline: []Step{}}}
+	var err error
+	if s.processes, err = f.Processes(ctx); err == nil {
+		err = s.flights()
+	}
+	// What was taken from a queue before that was searched is found at the second look.
+	for _, look := range []func(*search) (bool, error){(*search).progress, (*search).near, (*search).sets, (*search).queues, (*search).progress, (*search).sets} {
+		found := false
+		if err == nil {
+			found, err = look(s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			break
+		}
+	}
+	if s.x.Place == "" {
+		s.nowhere()
+	}
+	slices.SortStableFunc(s.x.Timeline, func(a, b Step) int { return a.At.Compare(b.At) })
+	return &s.x, nil
+}
+
+// note adds a place to a list, once.
+func note(list *[]string, place string) {
+	if !slices.Contains(*list, place) {
+		*list = append(*list, place)
+	}
+}
+
+// spoilt notes, if that is the error, that a place is a key of a wrong type.
+func (s *search) spoilt(place string, err error) bool {
+	if !strings.Contains(err.Error(), "WRONGTYPE") {
+		return false
+	}
+	note(&s.unread, place+", which is a key of a wrong type")
+	return true
+}
+
+func (s *search) because(code, format string, args ...any) {
+	s.x.Why = append(s.x.Why, Reason{code, s.fleet.Mask.Text(fmt.Sprintf(format, args...))})
+}
+
+// flights reads what the flight recorders have of the job.
+func (s *search) flights() error {
+	all, err := flight.Since(s.ctx, s.rdb, "", map[string]time.Time{})
+	for _, r := range s.fleet.Mask.Records(all) {
+		if r.JID == s.x.JID {
+			s.records = append(s.records, r)
+			s.x.Timeline = append(s.x.Timeline, Step{r.At.UTC(), strings.TrimSuffix(r.Kind+": "+r.Text, ": "), r.Process})
+		}
+	}
+	return err
+}
+
+// recorded is the last record of a kind; nil if there is none.
+func (s *search) recorded(kind string) *flight.Record {
+	for i, r := range slices.Backward(s.records) {
+		if r.Kind == kind {
+			return &s.records[i]
+		}
+	}
+	return nil
+}
+
+// found notes the job, and adds the times that it tells itself.
+func (s *search) found(r *inspect.JobRecord, when time.Time) {
+	s.x.Record, s.x.When = r, when
+	for _, t := range []struct{ key, event string }{
+		{"created_at", "pushed"}, {"enqueued_at", "put into its queue"}, {"failed_at", "failed for the first time"}, {"retried_at", "failed again"},
+	} {
+		if at, ok := r.Payload.Time(t.key); ok {
+			s.x.Timeline = append(s.x.Timeline, Step{at.UTC(), t.event, "payload"})
+		}
+	}
+}
+
+// nowhere explains a job that was not found.
+func (s *search) nowhere() {
+	last := ""
+	if n := len(s.records); n > 0 {
+		r := s.records[n-1]
+		last = fmt.Sprintf(" The last that is known: %s at %s in %s.", strings.TrimSuffix(r.Kind+": "+r.Text, ": "), at(r.At), r.Process)
+	}
+	switch {
+	case len(s.unread) > 0:
+		s.because("not_found", "It was not found, and not all was searched: not %s.%s", strings.Join(s.unread, "; "), last)
+		s.x.Next = "It is not known."
+	case last == "":
+		s.because("unknown", "It neither runs nor waits, and is in no set: it is done, was discarded, or was never pushed.")
+		s.x.Next = "Nothing."
+	default:
+		s.because("gone", "It neither runs nor waits.%s", last)
+		s.x.Next = "Nothing: it has ended since, or was taken away by somebody."
+		if s.records[len(s.records)-1].Kind == flight.JobDropped {
+			s.x.Next = "Nothing: it was dropped."
+		}
+	}
+}
+
+func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+func brief(d time.Duration) string { return max(d, 0).Round(time.Second).String() }
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

@@ -1,0 +1,168 @@
+package explain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/testkit"
+)
+
+const jid = "0123456789abcdef01234567"
+
+// world is a daemon whose jobs do as their classes say.
+type world struct {
+	t       *testing.T
+	rdb     *redis.Client
+	k       *testkit.Kit
+	release chan struct{}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, rdb: testkit.Redis(t), release: make(chan struct{})}
+	var r troupe.Registry
+	handle := func(class string, f func(ctx context.Context) error) {
+		troupe.HandleClass(&r, class, troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error { return f(ctx) }))
+	}
+	handle("Waits", func(ctx context.Context) error {
+		select {
+		case <-w.release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	handle("Ignores", func(context.Context) error { <-w.release; return nil })
+	handle("Fails", func(context.Context) error { return errors.New("502 Bad Gateway") })
+	w.k = testkit.Start(t, actors.Config{Redis: w.rdb, Registry: &r, Concurrency: 1, Grace: 50 * time.Millisecond})
+	t.Cleanup(func() { close(w.release) })
+	return w
+}
+
+func (w *world) do(args ...any) {
+	w.t.Helper()
+	if err := w.rdb.Do(w.t.Context(), args...).Err(); err != nil {
+		w.t.Fatal(args, err)
+	}
+}
+
+// push puts the job into a queue; add are further fields.
+func (w *world) push(queue, class, id, add string) {
+	w.t.Helper()
+	w.do("SADD", "queues", queue)
+	w.do("LPUSH", "queue:"+queue, fmt.Sprintf(`{"class":%q,"args":[],"retry":true,"queue":%q,"jid":%q,"created_at":%d,"enqueued_at":%d%s}`,
+		class, queue, id, time.Now().Unix()-60, time.Now().Unix()-30, add))
+}
+
+func (w *world) runs(id string) {
+	w.t.Helper()
+	w.k.Await(id+" runs", func() bool {
+		for _, n := range w.k.Daemon.Tree() {
+			if n.Job != nil && n.Job.JID == id && !n.Job.Started.IsZero() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// The lives of a job, each with the reasons that it is to be explained with.
+func TestLives(t *testing.T) {
+	for _, life := range []struct {
+		name string
+		live func(w *world)
+		want string // place: codes
+		says string // in the first sentences and the next step
+	}{
+		{"paused queue", func(w *world) {
+			w.do("SADD", "paused", "default")
+			w.push("default", "Waits", jid, "")
+		}, "queue:default: paused position", "The queue default is paused. It is number 1 of 1. Nothing, until it is unpaused: troupe queues unpause default."},
+		{"nobody listens", func(w *world) { w.push("other", "Waits", jid, "") },
+			"queue:other: nobody_listens position", "No process listens on the queue other."},
+		{"all busy", func(w *world) {
+			w.push("default", "Waits", "first", "")
+			w.runs("first")
+			w.push("default", "Waits", "second", "")
+			w.push("default", "Waits", jid, "")
+		}, "queue:default: all_busy position", "All processes that listen on the queue default are busy: 1. The longest job runs for"},
+		{"owner dead", func(w *world) {
+			w.do("SADD", "paused", "elsewhere")
+			w.do("SET", "troupe:rescue", "held by the test", "PX", 60000) // no rescuer takes it meanwhile
+			w.do("HSET", "troupe:places", "h:1:aa#default.1", `{"v":2,"queues":["elsewhere"]}`)
+			w.do("HSET", "troupe:inprogress:h:1:aa#default.1", "1.1", "elsewhere 1795000000000")
+			w.do("RPUSH", "troupe:claim:h:1:aa#default.1:1.1", `{"class":"Waits","args":[],"jid":"`+jid+`"}`)
+		}, "in progress: owner_dead", "h:1:aa has died with it: its lease is over. A rescuer puts it back into the queue elsewhere within a minute."},
+		{"suspect", func(w *world) { w.push("other.suspects", "Waits", jid, "") },
+			"queue:other.suspects: suspect nobody_listens", "It is a suspect: its process has died under it. It waits to run alone."},
+		{"isolated run", func(w *world) {
+			w.push("default.suspects", "Waits", jid, "")
+			w.runs(jid)
+		}, "running: running isolated", "If the process dies again, the job goes to the dead set."},
+		{"retry with its error", func(w *world) {
+			w.push("default", "Fails", jid, "")
+			w.k.Await("the retry", func() bool { return w.rdb.ZCard(w.t.Context(), "retry").Val() == 1 })
+		}, "retry: retry", "It has failed 1 time, at last with error: 502 Bad Gateway. At 20"},
+		{"scheduled", func(w *world) {
+			w.do("ZADD", "schedule", 1995000000, `{"class":"Waits","args":[],"queue":"low","jid":"`+jid+`"}`)
+		}, "scheduled: scheduled", "It was pushed for 2033-03-21T06:40:00Z. At 2033-03-21T06:40:00Z it goes into the queue low for its run."},
+		{"dead by poison", func(w *world) {
+			why := troupe.RecoveredError{Times: 3, Within: 72 * time.Hour, Process: "h:1:aa", Poison: true}
+			w.do("ZADD", "dead", time.Now().Unix(), fmt.Sprintf(`{"class":"Waits","args":[],"jid":%q,"error_class":%q,"error_message":%q}`, jid, why.ErrorClass(), why.Error()))
+		}, "dead: poison", "as a poison pill: Troupe::PoisonPill: in progress at the death of 3 processes within 72h0m0s"},
+		{"cancelled", func(w *world) {
+			w.push("default", "Waits", jid, "")
+			w.runs(jid)
+			w.k.Daemon.Cancel(jid)
+			w.k.Await("the retry", func() bool { return w.rdb.ZCard(w.t.Context(), "retry").Val() == 1 })
+		}, "retry: retry cancelled", "at last with error: troupe: cancelled by an operator. An operator has cancelled it at"},
+		{"unresponsive", func(w *world) {
+			w.push("default", "Ignores", jid, "")
+			w.runs(jid)
+			w.k.Daemon.Cancel(jid)
+			w.k.Await("it is listed", func() bool { return len(w.k.Daemon.Tree().Find("launcher/default").Unresponsive) == 1 })
+		}, "running: running cancelled unresponsive", "(troupe: cancelled by an operator), and it does not end. It keeps its slot. Its goroutine: "},
+		{"never pushed", func(*world) {}, ": unknown", "it is done, was discarded, or was never pushed."},
+	} {
+		t.Run(life.name, func(t *testing.T) {
+			w := newWorld(t)
+			life.live(w)
+			var x *explain.Explanation
+			if err := control.Send(t.Context(), w.rdb, []string{w.k.Daemon.Identity()}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil {
+				t.Fatal(err)
+			}
+			x, err := explain.Job(t.Context(), w.rdb, jid, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, said := x.Place+":", ""
+			for _, r := range x.Why {
+				got += " " + r.Code
+				said += r.Text + " "
+			}
+			if got != life.want || !strings.Contains(said+x.Next, life.says) {
+				t.Errorf("%s\n%s\nexpected %s\n%s", got, said+x.Next, life.want, life.says)
+			}
+			if life.name == "cancelled" {
+				var events []string
+				for _, step := range x.Timeline {
+					event, _, _ := strings.Cut(step.Event, ":")
+					events = append(events, event)
+				}
+				if got := strings.Join(events, ", "); !strings.HasPrefix(got, "pushed, put into its queue, ") || !strings.Contains(got, "job cancelled, ") || !strings.Contains(got, "job failed") {
+					t.Errorf("timeline %s", got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,317 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/console/jobfilter"
+	"github.com/troupehq/troupe/internal/control"
+)
+
+func jobsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "Show jobs and act on them",
+		Long: `Jobs shows jobs and acts on them, one by one or by a filter. SET is retry, scheduled or dead; list
+also takes running and queue:NAME. Every action names a job by its exact bytes: what
+somebody else has taken meanwhile is gone, and nothing is lost or done twice.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(listCommand(), showCommand(), cancelCommand(), exportCommand(), importCommand())
+	for _, a := range bulk.Actions {
+		cmd.AddCommand(actionCommand(a))
+	}
+	return cmd
+}
+
+// setOf is a set by its name.
+func setOf(s *cli.Session, name string) (*inspect.JobSet, error) {
+	if set := bulk.SetOf(s.Inspector, name); set != nil {
+		return set, nil
+	}
+	return nil, cli.Exitf(cli.Fault, "got %q, expected one of the sets %s", name, strings.Join(bulk.Sets, ", "))
+}
+
+// filterFlags are the flags of a filter.
+type filterFlags struct {
+	filter                                                       jobfilter.Filter
+	since, until, whenSince, whenUntil, failedSince, failedUntil string
+}
+
+func (f *filterFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.filter.Text, "text", "", "only jobs with this text in the class, the jid, the error or the arguments as they are shown")
+	s.StringVar(&f.filter.Class, "class", "", "only jobs of this class")
+	s.StringVar(&f.filter.Queue, "queue", "", "only jobs of this queue")
+	s.StringVar(&f.filter.Error, "error", "", "only jobs that failed with this text in the error")
+	s.StringVar(&f.filter.Tag, "tag", "", "only jobs with this tag")
+	s.StringVar(&f.failedSince, "failed-since", "", "only jobs that have failed since, the last time: a time, or a span back like 1h")
+	s.StringVar(&f.failedUntil, "failed-until", "", "only jobs whose last failure is before")
+	s.StringVar(&f.whenSince, "when-since", "", "only jobs whose WHEN (next try, due, death, push or start) is not before; of retry and scheduled a span is one ahead")
+	s.StringVar(&f.whenUntil, "when-until", "", "only jobs whose WHEN is before")
+	for name, to := range map[string]*string{"since": &f.since, "until": &f.until} {
+		s.StringVar(to, name, "", "")
+		_ = s.MarkDeprecated(name, "it means WHEN, of a retry its next try: use --failed-"+name+" or --when-"+name)
+	}
+}
+
+// read is the filter of the jobs of a set, a queue or those that run.
+func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter jobfilter.Filter, err error) {
+	filter = f.filter
+	filter.Args = func(r *inspect.JobRecord, _ *inspect.JobSummary) json.RawMessage { return s.Mask.Summary(r).Args }
+	when := jobfilter.ParseTime
+	if of == "retry" || of == "scheduled" {
+		when = jobfilter.ParseFuture
+	}
+	for _, t := range []struct {
+		flag, text string
+		to         *time.Time
+		parse      func(string, time.Time) (time.Time, error)
+	}{
+		{"--since", f.since, &filter.Since, jobfilter.ParseTime}, {"--until", f.until, &filter.Until, jobfilter.ParseTime},
+		{"--when-since", f.whenSince, &filter.Since, when}, {"--when-until", f.whenUntil, &filter.Until, when},
+		{"--failed-since", f.failedSince, &filter.FailedSince, jobfilter.ParseTime}, {"--failed-until", f.failedUntil, &filter.FailedUntil, jobfilter.ParseTime},
+	} {
+		if t.text == "" {
+			continue
+		}
+		if *t.to, err = t.parse(t.text, now); err != nil {
+			return filter, fmt.Errorf("%s: %w", t.flag, err)
+		}
+	}
+	return filter, nil
+}
+
+// job is a row of a list of jobs.
+type job struct {
+	When  *time.Time      `json:"when"` // due, of death, since when it waits or runs
+	Class string          `json:"class"`
+	JID   string          `json:"jid"`
+	Queue string          `json:"queue"`
+	Tries int             `json:"tries"` // failures so far
+	Error string          `json:"error,omitempty"`
+	Args  json.RawMessage `json:"args"`
+	Tags  []string        `json:"tags,omitempty"`
+}
+
+// moment is a time in JSON, nil for none.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+type jobTable struct {
+	s *cli.Session
+	*cli.Table
+	err error // the first one of a row of JSON
+}
+
+func newJobTable(s *cli.Session) *jobTable {
+	if s.JSON {
+		return &jobTable{s: s}
+	}
+	return &jobTable{s: s, Table: s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS")}
+}
+
+// widest is how many characters of an error or of arguments stand in a table.
+const widest = 80
+
+func (t *jobTable) row(when time.Time, r *inspect.JobRecord) {
+	sum := t.s.Mask.Summary(r)
+	args := sum.Args
+	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
+	if t.s.JSON {
+		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
+		if row.Args == nil {
+			row.Args = json.RawMessage("null")
+		}
+		t.err = cmp.Or(t.err, t.s.PrintJSON(row)) // Flush tells
+		return
+	}
+	t.Row(at(when), shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args)))
+}
+
+// Flush prints what is left.
+func (t *jobTable) Flush() error {
+	if t.Table == nil {
+		return t.err
+	}
+	return t.Table.Flush()
+}
+
+func shorten(text string) string {
+	if r := []rune(text); len(r) > widest {
+		return string(r[:widest]) + "…"
+	}
+	return text
+}
+
+func listCommand() *cobra.Command {
+	var filter filterFlags
+	var limit int
+	return spec{
+		use: "list SET|running|queue:NAME", short: "List jobs", args: cobra.ExactArgs(1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
+		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
+		example: "  troupe jobs list retry --error 502 --failed-since 1h\n  troupe jobs list queue:critical --limit 10",
+		flags: func(f *pflag.FlagSet) {
+			filter.add(f)
+			f.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
+		},
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			f, err := filter.read(s, args[0], time.Now())
+			if err != nil {
+				return err
+			}
+			return list(ctx, s, args[0], &f, limit)
+		},
+	}.command()
+}
+
+// list walks through jobs, and holds no more than a page of them.
+func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, limit int) error {
+	if of == "running" {
+		processes, err := s.Processes(ctx)
+		if err == nil {
+			_, err = fresh(ctx, s, processes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t, n := newJobTable(s), 0
+	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, _ float64) (more bool) {
+		if f.Match(r, when) {
+			t.row(when, r)
+			n++
+		}
+		return t.err == nil && (limit <= 0 || n < limit)
+	}); err != nil {
+		return err
+	}
+	if err := t.Flush(); err != nil || n > 0 {
+		return err
+	}
+	return cli.Exitf(cli.NotFound, "no such jobs in %s", of)
+}
+
+// order is a way through a queue.
+type order func(*inspect.Queue, context.Context) iter.Seq2[*inspect.QueuedJob, error]
+
+// walk calls each for the jobs of a set, of a queue or those that run, until it returns false.
+func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r *inspect.JobRecord, when time.Time, score float64) bool) error {
+	if name, ok := strings.CutPrefix(of, "queue:"); ok {
+		for j, err := range in(s.Inspector.Queue(name), ctx) {
+			if err != nil {
+				return err
+			}
+			if !each(&j.JobRecord, since(&j.JobRecord), 0) {
+				return nil
+			}
+		}
+		return nil
+	}
+	if of == "running" {
+		works, err := s.Inspector.Works(ctx)
+		for _, w := range works {
+			if !each(&w.Job, w.RunAt, 0) {
+				break
+			}
+		}
+		return err
+	}
+	set, err := setOf(s, of)
+	if err != nil {
+		return err
+	}
+	entries := set.Each(ctx)
+	if of != "dead" {
+		entries = set.Fetch(ctx, math.Inf(-1), math.Inf(1), "") // the next one due first
+	}
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if !each(&e.JobRecord, e.At, e.Score) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// since is when a job was put into its queue.
+func since(r *inspect.JobRecord) time.Time {
+	sum := r.Summary()
+	if sum.EnqueuedAt.IsZero() {
+		return sum.CreatedAt
+	}
+	return sum.EnqueuedAt
+}
+
+func showCommand() *cobra.Command {
+	return spec{
+		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
+		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload. It
+goes through whole queues.`,
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
+			switch {
+			case err != nil:
+				return err
+			case x.Record == nil:
+				return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", args[0])
+			}
+			p := s.Mask.Payload(x.Record)
+			if s.JSON {
+				return s.PrintJSON(map[string]any{"place": x.Place, "when": moment(x.When), "payload": p})
+			}
+			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), at(x.When))
+			for key := range p.Keys() {
+				text, _ := p.Get(key)
+				_, err = fmt.Fprintf(s.Out, "  %s\t%s\n", cli.Line(key), cli.Line(string(text)))
+			}
+			return err
+		},
+	}.command()
+}
+
+func cancelCommand() *cobra.Command {
+	return spec{
+		use: "cancel JID", short: "Cancel a running job", args: cobra.ExactArgs(1), change: "cancelling a job",
+		long: `Cancel ends the context of a job that runs in a process of troupe, with the cause
+troupe.ErrCancelled. What becomes of it is its handler's affair: one that returns the error is
+retried, one that ignores it goes on and is shown as unresponsive. In a process of Ruby only
+iterable jobs can be cancelled; they end within some seconds.`,
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"jobs", args[0], "cancel"}, args[0])
+			call, stop := context.WithTimeout(ctx, replyTime)
+			defer stop()
+			process, err := s.Cancel(call, args[0])
+			switch {
+			case errors.As(err, new(*fleet.RefusedError)):
+				return &cli.ExitError{Code: cli.Refused, Err: err}
+			case errors.Is(err, control.ErrNoReply):
+				return &cli.ExitError{Code: cli.Partly, Err: err}
+			}
+			return said(s, err, map[string]string{"jid": args[0], "process": process}, "cancelled %s in %s", args[0], process)
+		},
+	}.command()
+}

@@ -1,0 +1,143 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/fleet"
+)
+
+func psCommand() *cobra.Command {
+	var every time.Duration
+	var trouble bool
+	show := func(ctx context.Context, s *cli.Session) error {
+		processes, err := s.Processes(ctx)
+		if err != nil {
+			return err
+		}
+		none := "no process runs"
+		if trouble {
+			processes = slices.DeleteFunc(processes, func(p fleet.Process) bool { return !p.Troubled() })
+			none = "no process is in trouble"
+		}
+		return cli.Rows(s, "IDENTITY TAG VERSION PHASE BUSY/SLOTS QUEUES RESTARTS UNRESPONSIVE RSS BEAT", none, processes, func(p fleet.Process) []string {
+			return []string{
+				shorten(p.Identity), shorten(p.Tag), shorten(p.Version), p.Phase, fmt.Sprintf("%d/%d", p.Busy, p.Slots), shorten(strings.Join(p.Queues, ",")),
+				count(p.Restarts), count(p.Unresponsive), fmt.Sprintf("%d MB", p.RSS/1024), ago(p.Beat),
+			}
+		})
+	}
+	return spec{
+		use: "ps", short: "Show the processes", args: cobra.NoArgs,
+		long: `Ps shows the processes that work on this Redis, those of Ruby too: how many jobs they run of how
+many they can, their queues, and when they last gave a sign of life. Restarts of actors and
+unresponsive jobs are known of troupe's own. A process that has died is shown as gone for 15 minutes.`,
+		flags: func(f *pflag.FlagSet) {
+			again(f, &every)
+			f.BoolVar(&trouble, "trouble", false, "only those with something that is not as it should be")
+		},
+		run: func(ctx context.Context, s *cli.Session, _ []string) error {
+			return watch(ctx, s, every, func() error { return show(ctx, s) })
+		},
+	}.command()
+}
+
+// ago tells how long ago something was, "never" for the zero time.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return brief(time.Since(t)) + " ago"
+}
+
+func count(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return number(*n)
+}
+
+func treeCommand() *cobra.Command {
+	var every time.Duration
+	var trouble bool
+	return spec{
+		use: "tree [ID]", short: "Show the supervision tree of a process", args: cobra.MaximumNArgs(1), names: processNames,
+		long: `Tree shows the actors of a process of troupe: their states, restarts and failures, and the jobs that
+they run. Without ID it shows those of all processes. With --trouble it shows only what is not
+as it should be; the text has the actors above that, too.`,
+		flags: func(f *pflag.FlagSet) {
+			again(f, &every)
+			f.BoolVar(&trouble, "trouble", false, "only what is not as it should be")
+		},
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			return watch(ctx, s, every, func() error { return showTrees(ctx, s, args, trouble) })
+		},
+	}.command()
+}
+
+func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool) error {
+	processes, err := chosen(ctx, s, args, len(args) == 0)
+	if err == nil {
+		_, err = fresh(ctx, s, processes)
+	}
+	if err != nil {
+		return err
+	}
+	shown := false
+	for _, p := range processes {
+		t, err := s.Tree(ctx, p.Identity)
+		if err != nil {
+			return err
+		}
+		if t == nil && len(args) > 0 {
+			return cli.Exitf(cli.NotFound, "%s has no tree: it is a process of Ruby, or too old", p.Identity)
+		}
+		if trouble {
+			t = troubled(t, !s.JSON)
+		}
+		if len(t) == 0 {
+			continue
+		}
+		shown = true
+		if s.JSON {
+			if err := s.PrintJSON(map[string]any{"identity": p.Identity, "beat": p.Beat, "tree": t}); err != nil {
+				return err
+			}
+			continue
+		}
+		lines := []string{cli.Line(p.Identity)}
+		for line := range strings.Lines(t.String()) {
+			lines = append(lines, "  "+cli.Line(strings.TrimSuffix(line, "\n")))
+		}
+		if _, err := fmt.Fprintln(s.Out, strings.Join(lines, "\n")); err != nil {
+			return err
+		}
+	}
+	if !shown {
+		return cli.Exitf(cli.NotFound, "no process of troupe has such a tree")
+	}
+	return nil
+}
+
+// troubled are the actors of a tree that are not as they should be, and those above them if a
+// person is to know whose they are.
+func troubled(t actors.Tree, above bool) actors.Tree {
+	var bad []string
+	for _, n := range t {
+		if fleet.Troubled(n) {
+			bad = append(bad, n.Path+"/")
+		}
+	}
+	return slices.DeleteFunc(t, func(n actors.Node) bool {
+		path := n.Path + "/"
+		return !slices.ContainsFunc(bad, func(b string) bool { return b == path || above && strings.HasPrefix(b, path) })
+	})
+}

@@ -1,0 +1,167 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+func queuesCommand() *cobra.Command {
+	var over time.Duration
+	list := spec{
+		use: "list", short: "Show the queues", args: cobra.NoArgs,
+		long: `Queues shows the queues: how many jobs wait, for how long the oldest has, how many come in and go
+out a second, how many processes take from it, and whether it is paused. For the rates it looks
+twice; they are known where only processes of troupe listen.`,
+		flags: func(f *pflag.FlagSet) {
+			f.DurationVar(&over, "over", time.Second, "time between the two looks; 0 looks once")
+		},
+		run: func(ctx context.Context, s *cli.Session, _ []string) error { return listQueues(ctx, s, over) },
+	}
+	one := func(use, short, change string, run func(ctx context.Context, s *cli.Session, q *inspect.Queue) error) *cobra.Command {
+		return spec{use: use + " NAME", short: short, args: cobra.ExactArgs(1), names: queueNames, change: change, run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"queues", args[0], use})
+			return run(ctx, s, s.Inspector.Queue(args[0]))
+		}}.command()
+	}
+	all := list
+	all.use, all.short = "queues", "Show and steer the queues"
+	cmd := all.command()
+	cmd.AddCommand(
+		list.command(),
+		one("show", "Show one queue and its oldest jobs", "", showQueue),
+		one("pause", "Take no jobs from a queue any more", "pausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+			warnUnknown(ctx, s, q.Name)
+			return said(s, q.SetPaused(ctx, true), map[string]any{"queue": q.Name, "paused": true}, "%s is paused: within seconds nothing is taken from it, what runs goes on, and jobs can be pushed", q.Name)
+		}),
+		one("unpause", "Take jobs from a paused queue again", "unpausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+			warnUnknown(ctx, s, q.Name)
+			return said(s, q.SetPaused(ctx, false), map[string]any{"queue": q.Name, "paused": false}, "%s is not paused", q.Name)
+		}),
+		clearCommand(),
+	)
+	return cmd
+}
+
+// warnUnknown warns if nothing is known of a queue but perhaps that it is paused: its name may be
+// misspelled. What cannot be read does not matter here.
+func warnUnknown(ctx context.Context, s *cli.Session, name string) {
+	if used, err := s.Used(ctx, name); err == nil && !used {
+		_, _ = fmt.Fprintf(s.Err, "troupe: warning: no queue %s is known: nothing was ever pushed to it, and no process listens to it\n", cli.Line(strconv.Quote(name)))
+	}
+}
+
+func clearCommand() *cobra.Command {
+	var yes bool
+	return spec{
+		use: "clear NAME", short: "Delete all jobs of a queue", args: cobra.ExactArgs(1), names: queueNames, change: "clearing a queue",
+		flags: func(f *pflag.FlagSet) { f.BoolVar(&yes, "yes", false, "do not ask") },
+		run: func(ctx context.Context, s *cli.Session, args []string) error {
+			s.About([]string{"queues", args[0], "clear"})
+			row, err := known(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			if err := s.Confirm(ctx, yes, row.Waiting, "delete %s of the queue %s", words.Plural(row.Waiting, "job"), row.Name); err != nil {
+				return err
+			}
+			n, err := s.Inspector.Queue(row.Name).Clear(ctx)
+			return said(s, err, bulk.Counts{Done: int(n)}, "deleted %s", words.Plural(n, "job"))
+		},
+	}.command()
+}
+
+func listQueues(ctx context.Context, s *cli.Session, over time.Duration) error {
+	var sampler fleet.Sampler
+	var rows []fleet.Queue
+	if s.ReadOnly {
+		over = 0 // what processes have told may be old
+	}
+	for look := range 2 {
+		if look > 0 && over > 0 && len(rows) > 0 {
+			select {
+			case <-time.After(over):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		} else if look > 0 {
+			break
+		}
+		processes, err := s.Processes(ctx)
+		if err == nil && over > 0 {
+			asked := false
+			if asked, err = fresh(ctx, s, processes); asked {
+				processes, err = s.Processes(ctx)
+			} else {
+				over = 0
+			}
+		}
+		if err == nil {
+			rows, err = sampler.Queues(ctx, s.Fleet, processes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return cli.Rows(s, "NAME WAITING LATENCY IN/S OUT/S LISTENERS PAUSED", "nothing was ever pushed", rows, func(q fleet.Queue) []string {
+		paused := ""
+		if q.Paused {
+			paused = "paused"
+		}
+		return []string{q.Name, number(q.Waiting), brief(latency(q)), rate(q.In), rate(q.Out), number(q.Listeners), paused}
+	})
+}
+
+func rate(r *float64) string {
+	if r == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*r, 'f', 1, 64)
+}
+
+func latency(q fleet.Queue) time.Duration { return time.Duration(q.Latency * float64(time.Second)) }
+
+// oldest is how many jobs a queue is shown with.
+const oldest = 10
+
+// known is a queue that there is.
+func known(ctx context.Context, s *cli.Session, name string) (fleet.Queue, error) {
+	row, err := s.Queue(ctx, name)
+	if errors.Is(err, inspect.ErrNotFound) {
+		err = cli.Exitf(cli.NotFound, "no queue %q is known", name)
+	}
+	return row, err
+}
+
+func showQueue(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+	row, err := known(ctx, s, q.Name)
+	switch {
+	case err != nil:
+		return err
+	case s.JSON:
+		return s.PrintJSON(row)
+	}
+	_, _ = fmt.Fprintf(s.Out, "%s: %s waiting, the oldest for %s, listeners: %d, paused: %v\n", cli.Line(q.Name), words.Count(row.Waiting), brief(latency(row)), row.Listeners, row.Paused)
+	jobs, _, err := q.Page(ctx, int(max(0, row.Waiting-oldest)), oldest)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(jobs)
+	t := newJobTable(s)
+	for _, j := range jobs {
+		t.row(since(&j.JobRecord), &j.JobRecord)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,50 @@
+package operate
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/troupehq/troupe/internal/test/redistest"
+)
+
+// The command tells where the dashboard is, serves it under its path, and ends in good order.
+func TestWeb(t *testing.T) {
+	_, redis := redistest.New(t)
+	out, in := io.Pipe()
+	cmd := webCommand()
+	cmd.SetOut(in)
+	cmd.SetArgs([]string{"--redis", redis, "--listen", "127.0.0.1:0", "--base-path", "/jobs", "--read-only"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.ExecuteContext(ctx)
+		_ = in.Close()
+	}()
+	told := make([]byte, 1000)
+	n, err := out.Read(told)
+	line := regexp.MustCompile(`^the dashboard of redis://\S+ is at (http://127\.0\.0\.1:\d+/jobs/)\n$`).FindStringSubmatch(string(told[:n]))
+	if err != nil || line == nil {
+		t.Fatalf("%q, %v", told[:n], err)
+	}
+	url := line[1]
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"queues", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "read-only") {
+		t.Errorf("%d %s %v", answer.StatusCode, text, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("after a stop: %v", err)
+	}
+}

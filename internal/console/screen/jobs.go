@@ -1,0 +1,203 @@
+package screen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
+)
+
+const (
+	jobNames = "WHEN CLASS ERROR QUEUE TRY JID ARGS"
+
+	// searchMost is how many jobs a search through a set or a queue looks at, foundMost how many it
+	// finds.
+	searchMost = 5000
+	foundMost  = 200
+)
+
+// explanation is the page that explains a job; none for one that has no name.
+func explanation(jid string) (p Page) {
+	if jid != "" {
+		p = Page{"explain", jid}
+	}
+	return p
+}
+
+// jobRow is a job that is listed with a time.
+func (r *Redis) jobRow(at time.Time, j *inspect.JobRecord, acts ...Act) Row {
+	when := ""
+	if until := time.Until(at); until > 0 {
+		when = "in " + words.Brief(until)
+	} else if !at.IsZero() {
+		when = ago(at) + " ago"
+	}
+	sum := r.Mask.Summary(j)
+	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, cut.Head(sum.Class), cut.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
+		j.Queue, words.Count(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(sum.Args)))
+	row.Acts = acts
+	return row
+}
+
+// titled is a job in a question.
+func titled(j *inspect.JobRecord) string {
+	return strings.TrimSpace(cut.Head(cmp.Or(j.Summary().Class, "an entry that is no job")) + " " + cut.Head(j.JID))
+}
+
+// act is one that moves a job.
+func act(key, what, past string, do func(context.Context) (inspect.Outcome, error)) Act {
+	return Act{key, what, func(ctx context.Context) (string, error) {
+		outcome, err := do(ctx)
+		if outcome == inspect.Done {
+			return past, err
+		}
+		return string(outcome), err
+	}}
+}
+
+// setActs are what can be done to an entry of a set, by its exact bytes.
+func setActs(e *inspect.SortedEntry) (acts []Act) {
+	for _, a := range bulk.Actions {
+		if a.Timed || !a.Allows(e.Set.Name) {
+			continue
+		}
+		what := fmt.Sprintf("%s %s of the set %s", a.Name, titled(&e.JobRecord), e.Set.Name)
+		acts = append(acts, act(strings.ToUpper(a.Name[:1]), what, a.Past, func(ctx context.Context) (inspect.Outcome, error) {
+			return a.Act(ctx, e, time.Time{})
+		}))
+	}
+	return acts
+}
+
+// set is the window of a set, or what matches the filter.
+func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Picture, error) {
+	up := set.Name != "dead" // the next one due first, or the last dead
+	draw := func(e *inspect.SortedEntry) Row { return r.jobRow(e.At, &e.JobRecord, setActs(e)...) }
+	from, limit := q.window()
+	entries, size, err := set.Page(ctx, from, limit, up)
+	if q.Filter == "" || err != nil {
+		return window(q, from, size, entries, draw), err
+	}
+	all := set.Each(ctx)
+	if up {
+		all = set.Fetch(ctx, 0, 1e300, "")
+	}
+	return search(q, size, all, draw)
+}
+
+func (r *Redis) queue(ctx context.Context, q *Query) (*Picture, error) {
+	queue := r.Inspector.Queue(q.Page.Arg)
+	draw := func(j *inspect.QueuedJob) Row {
+		return r.jobRow(j.Summary().EnqueuedAt, &j.JobRecord, act("D", "delete "+titled(&j.JobRecord)+" of the queue "+queue.Name, "deleted", j.Delete))
+	}
+	from, limit := q.window()
+	jobs, size, err := queue.Page(ctx, from, limit)
+	if q.Filter == "" || err != nil {
+		return window(q, from, size, jobs, draw), err
+	}
+	return search(q, size, queue.Each(ctx), draw)
+}
+
+// window is what to read of many rows: what is seen, and half as much on both sides.
+func (q *Query) window() (from, limit int) {
+	from = max(0, q.From-q.Rows/2)
+	return from, q.From + q.Rows + q.Rows/2 - from
+}
+
+func window[T any](q *Query, from int, size int64, all []T, draw func(T) Row) *Picture {
+	var rows []Row
+	for _, one := range all {
+		rows = append(rows, draw(one))
+	}
+	p := q.tablePicture(jobNames, rows)
+	p.Offset, p.Total = from, int(size)
+	return p
+}
+
+// search goes through jobs, as far as is bearable again and again.
+func search[T any](q *Query, size int64, all iter.Seq2[T, error], draw func(T) Row) (*Picture, error) {
+	looked := int64(0)
+	var rows []Row
+	for one, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		if row := draw(one); q.matches(row) {
+			rows = append(rows, row)
+		}
+		if looked++; looked == searchMost || len(rows) == foundMost {
+			break
+		}
+	}
+	p := q.tablePicture(jobNames, rows)
+	if looked < size {
+		p.Note = fmt.Sprintf("searched %s of %s", words.Count(looked), words.Count(size))
+	}
+	return p, nil
+}
+
+func (r *Redis) cancelAct(j *inspect.JobRecord) Act {
+	return Act{"C", "cancel " + titled(j) + ": its context ends, its handler decides", func(ctx context.Context) (string, error) {
+		process, err := r.Cancel(ctx, j.JID)
+		if errors.Is(err, inspect.ErrNotFound) {
+			return string(inspect.Gone), nil
+		}
+		return "cancelled in " + process, err
+	}}
+}
+
+func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
+	works, err := r.Inspector.Works(ctx)
+	var rows []Row
+	for _, w := range works {
+		sum := r.Mask.Summary(&w.Job)
+		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), cut.Head(sum.Class), w.Queue, w.Process, cut.Head(w.Job.JID), cut.Head(string(sum.Args)))
+		row.Acts = []Act{r.cancelAct(&w.Job)}
+		rows = append(rows, row)
+	}
+	return q.tablePicture("RUNS CLASS QUEUE PROCESS JID ARGS", rows), err
+}
+
+// explain tells where a job is. Its acts are those that its place allows.
+func (r *Redis) explain(ctx context.Context, q *Query) (*Picture, error) {
+	_, err := r.processes(ctx, "")
+	x, failed := explain.Job(ctx, r.Fleet.Redis, q.Page.Arg, r.Mask)
+	if err := cmp.Or(err, failed); err != nil {
+		return nil, err
+	}
+	rows := q.text(Bold, "%s: %s", x.JID, cmp.Or(x.Place, "nowhere"))
+	var acts []Act
+	if x.Record != nil {
+		sum := r.Mask.Summary(x.Record)
+		rows = append(rows, q.text(Plain, "%s %s", cut.Head(sum.Class), cut.Head(string(sum.Args)))...)
+		if x.Place == "running" {
+			acts = []Act{r.cancelAct(x.Record)}
+		}
+	}
+	if set := bulk.SetOf(r.Inspector, x.Place); set != nil {
+		if e, err := set.FindJob(ctx, x.JID); err == nil {
+			acts = setActs(e)
+		}
+	}
+	for _, reason := range x.Why {
+		rows = append(rows, q.text(Plain, "%s", reason.Text)...)
+	}
+	rows = append(rows, q.text(Cyan, "Next: %s", x.Next)...)
+	for _, step := range x.Timeline {
+		rows = append(rows, q.text(Plain, "%s  %s  (%s)", step.At.Format("2006-01-02T15:04:05.000Z"), step.Event, step.Source)...)
+	}
+	rows = append(rows, q.text(Dim, "Searched: %s", strings.Join(x.Searched, ", "))...)
+	for i := range rows {
+		rows[i].Acts = acts
+	}
+	return &Picture{Rows: rows}, nil
+}

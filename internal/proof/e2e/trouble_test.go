@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/testkit"
+	"github.com/troupehq/troupe/testkit/chaos"
+)
+
+// site is a real Redis that gets into trouble.
+type site struct {
+	spec  workerSpec
+	rdb   *redis.Client // for looking at it
+	begin func()
+	end   func() // nil: it ends by itself
+}
+
+// With a real server in real trouble a daemon says once that it begins and once
+// that it ends, hardly uses the CPU, and settles what ended meanwhile.
+func TestARealRedisInTrouble(t *testing.T) {
+	t.Parallel()
+	for name, setup := range map[string]func(*testing.T) site{
+		"a long script": busy, "the password changes": locked, "no memory is left": full, "a frozen network": frozen,
+		"the server is stopped": stopped, "failover by Sentinel": failedOver,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			rec := newRecords(t)
+			s.spec.Records = rec.url
+			p := startWorker(t, s.spec)
+			c := client.New(s.rdb)
+			var naps []string
+			for i, class := range []string{"Nap", "Nap", "NapFail", "NapFail"} {
+				jid, err := c.PushClass(t.Context(), class, []any{3}, client.Retry(i%2*25))
+				if err != nil {
+					t.Fatal(err)
+				}
+				naps = append(naps, jid)
+			}
+			rec.await(soon, 4, "start", "")
+			_ = s.rdb.Wait(t.Context(), 1, time.Second) // for the replica, if there is one
+
+			s.begin()
+			p.AwaitLog("redis is away")
+			cpu := procs.CPU(t, p.PID())
+			time.Sleep(6 * time.Second) // the length of the trouble is what is tested
+			cpu = procs.CPU(t, p.PID()) - cpu
+			if limit := 900 * time.Millisecond; cpu > limit && !effort.Race {
+				t.Errorf("%s of CPU in 6 s of trouble", cpu)
+			}
+			if s.end != nil {
+				s.end()
+			}
+			within(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
+				return len(p.Logged("redis is back")) > 0
+			})
+			testkit.Await(t, "what ended meanwhile is settled", func() bool {
+				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
+					where(t, s.rdb, naps[2]) == "dead" && where(t, s.rdb, naps[3]) == "retry" && len(private(t, s.rdb)) == 0
+			})
+			if retry, dead := s.rdb.ZCard(t.Context(), "retry").Val(), s.rdb.ZCard(t.Context(), "dead").Val(); retry > 1 || dead != 1 {
+				t.Errorf("%d members of retry, %d of dead", retry, dead)
+			}
+			next, err := c.PushClass(t.Context(), "Record", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.await(soon, 1, "end", next)
+			for _, jid := range append(naps[:3:3], next) { // the fourth may have been tried again by now
+				if n := len(rec.find("start", jid)); n != 1 {
+					t.Errorf("job %s ran %d times", jid, n)
+				}
+			}
+			away, back := p.Logged("redis is away"), p.Logged("redis is back")
+			if len(away) != 1 || len(back) != 1 {
+				t.Errorf("%d lines when it began, %d when it ended: %v %v", len(away), len(back), away, back)
+			}
+			t.Logf("away: %v; CPU in 6 s: %s; downtime %v s", away[0]["error"], cpu, back[0]["downtime_s"])
+			p.Stop(soon)
+		})
+	}
+}
+
+func busy(t *testing.T) site {
+	s, rdb := ownRedis(t, "--lua-time-limit", "100")
+	script := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
+	t.Cleanup(func() { _ = script.Close() })
+	return site{
+		spec: workerSpec{Redis: s.URL(0)}, rdb: rdb,
+		begin: func() { go script.Eval(context.Background(), "while true do end", nil) },
+		end: func() {
+			if err := rdb.ScriptKill(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+}
+
+func locked(t *testing.T) site {
+	s := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: s.Addr, Password: "old", PoolSize: 1, MaxActiveConns: 1})
+	t.Cleanup(func() { _ = admin.Close() })
+	if err := admin.ConfigSet(t.Context(), "requirepass", "old").Err(); err != nil {
+		t.Fatal(err)
+	}
+	set := func(password string) {
+		// The admin's own connection stays, and stays logged in.
+		if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
+			t.Error(err)
+		}
+		if err := admin.ClientKillByFilter(t.Context(), "SKIPME", "yes").Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	return site{
+		spec: workerSpec{Redis: "redis://:old@" + s.Addr + "/0"}, rdb: admin,
+		begin: func() { set("new") }, end: func() { set("old") },
+	}
+}
+
+func full(t *testing.T) site {
+	s, rdb := ownRedis(t)
+	limit := func(bytes string) func() {
+		return func() {
+			if err := rdb.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return site{spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, begin: limit("1"), end: limit("0")}
+}
+
+func frozen(t *testing.T) site {
+	s, rdb := ownRedis(t)
+	faults := chaos.NewProxy(t, &redis.Options{Addr: s.Addr})
+	return site{spec: workerSpec{Redis: "redis://" + faults.Listen() + "/0"}, rdb: rdb, begin: faults.Pause, end: faults.Resume}
+}
+
+func stopped(t *testing.T) site {
+	s, rdb := ownRedis(t)
+	pid := rdb.InfoMap(t.Context(), "server").Item("Server", "process_id")
+	signal := func(name string) func() {
+		return func() {
+			if out, err := exec.CommandContext(context.Background(), "kill", "-"+name, pid).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		}
+	}
+	t.Cleanup(signal("CONT"))
+	return site{spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, begin: signal("STOP"), end: signal("CONT")}
+}
+
+// failedOver is a master that is killed, and its replica that takes its place.
+func failedOver(t *testing.T) site {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	host, port, _ := net.SplitHostPort(master.Addr)
+	redistest.Start(t, "--replicaof", host, port)
+	addr := sentinel(t, host, port)
+	spec := workerSpec{Redis: "jobs", Sentinel: addr}
+	rdb, err := spec.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return site{spec: spec, rdb: rdb, begin: master.Kill}
+}
+
+// sentinel watches the master and its replica.
+func sentinel(t *testing.T, host, port string) (addr string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr = l.Addr().String()
+	_, own, _ := net.SplitHostPort(addr)
+	_ = l.Close()
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	conf := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor jobs %s %s 1\nsentinel down-after-milliseconds jobs 1000\n"+
+		"sentinel failover-timeout jobs 10000\n", own, host, port)
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chaos.Launch(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
+	s := redis.NewSentinelClient(&redis.Options{Addr: addr})
+	defer func() { _ = s.Close() }()
+	testkit.Await(t, "the sentinel knows the replica", func() bool {
+		replicas, err := s.Replicas(t.Context(), "jobs").Result()
+		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok" && !strings.Contains(replicas[0]["flags"], "down")
+	})
+	return addr
+}

@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	cmap "github.com/orcaman/concurrent-map"
+	"github.com/redis/go-redis/v9"
+	lua "github.com/yuin/gopher-lua"
+	"pgregory.net/rapid"
+
+	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/turn"
+)
+
+var (
+	seed    = flag.Int("sim.seed", 1, "first seed")
+	seeds   = flag.Int("sim.seeds", effort.Of(30, 500), "how many seeds")
+	replays = flag.Int("sim.replays", 100, "how often a seed is replayed")
+	pending = flag.Bool("sim.pending", false, "list in the trace what is pending at each step")
+	part    = flag.Bool("sim.part", false, "run the seeds in this process")
+	digests = flag.Bool("sim.digests", false, "print a digest of the trace of each seed")
+)
+
+// processors is taken before TestMain leaves one of them.
+var processors = runtime.GOMAXPROCS(0)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	redis.SetLogger(quiet{})
+	turn.Hook = takeTurn
+	turn.PID = nextPID
+	if err := os.Setenv("DYNO", "sim"); err != nil { // the host's name in identities
+		panic(err)
+	}
+	// Made anew for every daemon, and for every run of a script: a fifth of the time
+	// goes into what nobody here fills.
+	cmap.SHARD_COUNT, lua.RegistrySize, lua.CallStackSize = 1, 384, 32
+	// What a step sets off in a process is more than one goroutine now and then.
+	// Nothing is to interrupt them: no other thread, no garbage collection.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+	os.Exit(m.Run())
+}
+
+// quiet is go-redis's log.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// outcome is what a run has shown.
+type outcome struct {
+	wrong error
+	trace string
+	steps int
+	seen  map[string]int
+}
+
+// simulate runs a plan. What comes of it depends on nothing but the plan.
+func simulate(t *testing.T, p Plan, b *bug) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, p, b)
+		w.run()
+		o = outcome{w.wrong, strings.Join(w.trace, "\n"), w.steps, w.seen}
+		w.windUp()
+	})
+	collect()
+	return o
+}
+
+var runs int
+
+// collect collects the garbage of a number of runs.
+func collect() {
+	if runs++; runs%3 == 0 {
+		runtime.GC()
+	}
+}
+
+// TestSeeds runs seeds, shared out among as many processes as there are
+// processors. The first that is found wrong is made smaller and shown.
+func TestSeeds(t *testing.T) {
+	if !*part && *seeds > 1 {
+		inParts(t)
+		return
+	}
+	steps, seen, began := 0, map[string]int{}, time.Now()
+	for s := *seed; s < *seed+*seeds; s++ {
+		o := simulate(t, plans.Example(s), nil)
+		steps += o.steps
+		for what, n := range o.seen {
+			seen[what] += n
+		}
+		if o.wrong != nil {
+			t.Logf("seed %d: %v", s, o.wrong)
+			shrink(t, s)
+		}
+		if *digests {
+			t.Logf("trace of seed %d: %x", s, sha1.Sum([]byte(o.trace)))
+		}
+		if *seeds == 1 {
+			t.Log(plans.Example(s), o.trace)
+		}
+	}
+	t.Logf("seeds %d to %d, %d steps, %.1f s", *seed, *seed+*seeds-1, steps, time.Since(began).Seconds())
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		t.Logf("%8d %s", seen[what], what)
+	}
+}
+
+// inParts runs a part of the seeds in each of several processes: determinism
+// wants one processor in each.
+func inParts(t *testing.T) {
+	parts := min(processors, *seeds)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for i := range parts {
+		first := *seed + i**seeds/parts
+		n := *seed + (i+1)**seeds/parts - first
+		wg.Go(func() {
+			out, err := seedsInAnotherProcess(t, first, n).CombinedOutput()
+			mu.Lock()
+			defer mu.Unlock()
+			t.Logf("%s", bytes.TrimSpace(out))
+			if err != nil {
+				t.Errorf("seeds %d to %d: %v", first, first+n-1, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func seedsInAnotherProcess(t *testing.T, first, n int, more ...string) *exec.Cmd {
+	args := append([]string{"-test.run=^TestSeeds$", "-test.v", "-sim.part", "-sim.seed=" + strconv.Itoa(first), "-sim.seeds=" + strconv.Itoa(n)}, more...)
+	return exec.CommandContext(t.Context(), os.Args[0], args...)
+}
+
+// shrink lets rapid look for the smallest plan that is still found wrong; it
+// begins with the plan of the seed, and fails the test.
+func shrink(t *testing.T, seed int) {
+	for name, value := range map[string]string{"rapid.seed": strconv.Itoa(seed), "rapid.checks": "1", "rapid.nofailfile": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		p := plans.Draw(rt, "plan")
+		if o := simulate(t, p, nil); o.wrong != nil {
+			rt.Fatalf("seed %d: %v\n%s%s\n(go test ./internal/proof/sim -run TestSeeds -sim.seeds=1 -sim.seed=%d runs the seed as it was)", seed, o.wrong, p, o.trace, seed)
+		}
+	})
+	t.Errorf("seed %d was wrong once, and not again: the simulation is not deterministic", seed)
+}
+
+// TestASeedReplays runs seeds again and again: their traces are equal, byte by
+// byte, and so is what was pending at each step.
+func TestASeedReplays(t *testing.T) {
+	*pending = true
+	defer func() { *pending = false }()
+	if effort.Race {
+		t.Skip("the race detector shuffles goroutines on purpose, some below what the simulator orders: run without -race")
+	}
+	many, once := *replays, 2
+	for n, times := range map[int]int{1: many, 2: many, 17: many, 100: once, 101: once, 102: once, 103: once, 104: once, 105: once} {
+		p := plans.Example(n)
+		first := simulate(t, p, nil)
+		for i := range times {
+			if again := simulate(t, p, nil); again.trace != first.trace {
+				t.Fatalf("seed %d, replay %d: %s", n, i, difference(first.trace, again.trace))
+			}
+		}
+	}
+}
+
+// TestASeedReplaysInAnotherProcess runs the same seeds in two processes: the seed
+// that a run prints is worth something only if the next one sees the same.
+func TestASeedReplaysInAnotherProcess(t *testing.T) {
+	if effort.Race {
+		t.Skip("as TestASeedReplays")
+	}
+	var traces [2]string
+	var wg sync.WaitGroup
+	for i := range traces {
+		wg.Go(func() {
+			out, err := seedsInAnotherProcess(t, 60, 40, "-sim.digests").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			traces[i] = strings.Join(regexp.MustCompile("trace of seed.*").FindAllString(string(out), -1), "\n")
+		})
+	}
+	wg.Wait()
+	if traces[0] == "" || traces[0] != traces[1] {
+		t.Error(difference(traces[0], traces[1]))
+	}
+}
+
+func difference(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return fmt.Sprintf("...\n%s\nfirst:  %s\nreplay: %s", strings.Join(as[max(0, i-5):i], "\n"), as[i], bs[i])
+		}
+	}
+	return "one is longer"
+}
