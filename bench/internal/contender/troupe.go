@@ -40,7 +40,7 @@ func serveTroupe(ctx context.Context, s *Session) error {
 		file, level = f, zerolog.InfoLevel
 	}
 	out := logbuf.New(file) // as the command does
-	defer func() { _ = out.Flush() }()
+	defer out.Flush()
 	daemons := max(1, s.Daemons)
 	errs := make([]error, daemons)
 	var wg sync.WaitGroup
