@@ -14,14 +14,16 @@ import (
 	"github.com/troupehq/troupe/internal/flight"
 )
 
-// recorder keeps the exceptional events of this process until a beat publishes them. The
-// zero value drops none but the oldest beyond flight.Most.
+// recorder keeps the exceptional events of this process until a beat publishes them. A process
+// that only goes quiet and stops publishes none. The zero value drops none but the oldest beyond
+// flight.Most.
 type recorder struct {
 	ring func() // asks for a beat soon
 
 	mu       sync.Mutex
 	records  []flight.Record // once there are flight.Most, the oldest is at next and is written over
 	next     int
+	worth    bool // another event than quiet and stop was noted: those are published with it, or not at all
 	asked    bool // for a beat
 	wrote    time.Time
 	restarts []time.Time // of actors, within the last minute
@@ -39,6 +41,7 @@ func (r *recorder) note(ev Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, record := range records {
+		r.worth = r.worth || record.Kind != flight.Quiet && record.Kind != flight.Stop
 		r.add(record)
 	}
 	switch e := ev.(type) {
@@ -71,6 +74,11 @@ func (r *recorder) inOrder() []flight.Record {
 // write publishes what was noted; after an error it is kept for the next time.
 func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identity string) error {
 	r.mu.Lock()
+	if !r.worth {
+		r.asked = false
+		r.mu.Unlock()
+		return nil
+	}
 	records := r.inOrder()
 	r.records, r.next, r.asked, r.wrote = r.records[:0], 0, false, time.Now()
 	r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // event is what a worker writes down about a job, in list events.
@@ -92,5 +93,16 @@ func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
 	if !await.Until(limit, cond) {
 		t.Fatalf("not within %s: %s", limit, what)
+	}
+}
+
+// A process that has only started, gone quiet and stopped leaves no key of its own.
+func TestAQuietLifeLeavesNoEvents(t *testing.T) {
+	s := testkit.NewServer(t)
+	p := daemonSoon(t, s.URL(0), "handlers: {NoOp: {builtin: noop}}\n")
+	testkit.Await(t, "it beats", func() bool { return s.Client.SCard(t.Context(), "processes").Val() == 1 })
+	p.Stop(soon)
+	if left := s.Client.Keys(t.Context(), "troupe:flight*").Val(); len(left) != 0 {
+		t.Errorf("it has left %q", left)
 	}
 }
