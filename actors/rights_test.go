@@ -24,7 +24,7 @@ import (
 )
 
 // without are the rights that a daemon can do without, by the rule that grants one.
-var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+subscribe", "+publish",
+var without = []string{"+blmove", "+scard", "+bitfield", "+client|id", "+client|unblock", "+scan", "+subscribe", "+publish",
 	"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 }
 

@@ -68,6 +68,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	})
 	s.rescue, err = rescue.New(rescue.Config{
 		Redis: s.redis, Lease: d.cfg.Lease, Identity: d.env.Identity, Logger: d.env.Log, Policy: d.poisonPolicy(s.policy), Window: d.cfg.Poison.Within, Grace: d.grace,
+		QueueOf: rescue.QueueOf,
 	})
 	if err != nil {
 		return s, errors.Join(fmt.Errorf("config: %w", err), s.close(d))

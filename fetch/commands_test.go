@@ -88,8 +88,8 @@ func TestVeryManyQueues(t *testing.T) {
 	}
 }
 
-// Nobody scans the keyspace: not at the start, not while working or rescuing, not at the
-// end.
+// Nobody scans the keyspace, not at the start, not while working or rescuing, not at the end,
+// but for the search for lists that no index names, once in ten minutes.
 func TestNobodyScans(t *testing.T) {
 	rdb, _ := ownServer(t)
 	ctx := t.Context()
@@ -118,8 +118,12 @@ func TestNobodyScans(t *testing.T) {
 	}
 	after := rdb.Info(ctx, "commandstats").Val()
 	for _, command := range []string{"scan", "keys", "randomkey", "dbsize", "hscan", "sscan", "zscan"} {
-		if n := calls(after, command) - calls(before, command); n > 0 {
-			t.Errorf("%s was called %d times", strings.ToUpper(command), n)
+		n := calls(after, command) - calls(before, command)
+		if command == "scan" {
+			n-- // a thousand keys at once
+		}
+		if n > 0 {
+			t.Errorf("%s was called %d times too often", strings.ToUpper(command), n)
 		}
 	}
 }

@@ -49,6 +49,7 @@ type rescuer struct {
 	looked  time.Time // for owners that the index lacks
 	delays  map[string]time.Duration
 	said    map[string]bool // of layouts that are not known
+	search  search          // for lists that no index names
 	busy    chan struct{}   // holds one while a round is under way, which all of the above belong to
 }
 
@@ -85,15 +86,24 @@ func (r *rescuer) Rescue(ctx context.Context) (rescue.Round, error) {
 	defer r.leave()
 	foreign := len(r.said)
 	dead, next, err := r.look(ctx)
+	if err == nil && len(dead) == 0 { // nobody waits for it
+		r.lookForLists(ctx)
+	}
+	some := len(dead) > 0 || len(r.search.found) > 0
 	var wait time.Duration
-	if err == nil && len(dead) > 0 && r.cfg.Grace != nil {
+	if err == nil && some && r.cfg.Grace != nil {
 		wait, err = r.cfg.Grace(ctx)
 	}
 	switch {
 	case wait > 0:
 		next = wait
-	case err == nil && len(dead) > 0:
-		if done, err = r.locked(ctx, dead); errors.Is(err, rescue.ErrBusy) {
+	case err == nil && some:
+		err = r.locked(ctx, func(token string) error {
+			named, err := r.name(ctx, r.search.found)
+			r.search.found = nil
+			return errors.Join(err, r.round(ctx, append(dead, named...), token, &done))
+		})
+		if errors.Is(err, rescue.ErrBusy) {
 			err = nil // somebody else does it
 		}
 	}
@@ -114,28 +124,29 @@ func (r *rescuer) RescueOnly(ctx context.Context, ids ...string) (rescue.Round, 
 		return rescue.Round{}, err
 	}
 	defer r.leave()
-	done, err := r.locked(ctx, ids)
+	var done rescue.Round
+	err := r.locked(ctx, func(token string) error { return r.round(ctx, ids, token, &done) })
 	if err != nil {
 		return done, fmt.Errorf("rescue: %w", err)
 	}
 	return done, nil
 }
 
-// locked makes a round under the lock.
-func (r *rescuer) locked(ctx context.Context, ids []string) (done rescue.Round, err error) {
+// locked calls do under the lock.
+func (r *rescuer) locked(ctx context.Context, do func(token string) error) error {
 	token := r.own + strconv.FormatUint(r.rand.Uint64(), 16)
 	if err := r.extend(ctx, token); errors.Is(err, errLock) {
-		return done, rescue.ErrBusy
+		return rescue.ErrBusy
 	} else if err != nil {
-		return done, err
+		return err
 	}
-	err = r.round(ctx, ids, token, &done)
+	err := do(token)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if held, err := r.rdb.Get(ctx, keys.Rescue).Result(); err == nil && held == token {
 		r.rdb.Del(ctx, keys.Rescue) // else it ends by itself
 	}
-	return done, err
+	return err
 }
 
 // enter waits for the end of the round before: an actor that was restarted may begin one

@@ -36,6 +36,7 @@ var (
 	recallScript    = load("recall")
 	forgetScript    = load("forget")
 	finishScript    = load("finish")
+	nameScript      = load("name")
 	unsuspectScript = load("unsuspect")
 )
 

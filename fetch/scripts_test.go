@@ -197,6 +197,15 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		closed := rapid.SampledFrom([]string{"", "5000"}).Draw(t, "closed")
 		return &scriptCall{[]string{placeA, listOf(field), queueA}, []any{field, rapid.IntRange(1, 5).Draw(t, "at most"), closed}}
 	},
+	"name": func(t *rapid.T) *scriptCall {
+		field := rapid.SampledFrom(fields).Draw(t, "field")
+		c := &scriptCall{names: []string{placeA, listOf(field), oneServer.Registry()}}
+		if !drawCluster(t) {
+			c.names = append(c.names, common.Lease)
+		}
+		c.add(idA, `{"v":2,"queues":["a"]}`, field, "a", 5000)
+		return c
+	},
 	"finish": func(*rapid.T) *scriptCall {
 		return &scriptCall{[]string{placeA, oneServer.Registry()}, []any{idA, 5000}}
 	},

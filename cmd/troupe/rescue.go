@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -26,6 +27,8 @@ type rescueCall struct {
 	dryRun, wait bool
 
 	rescuer rescue.Rescuer
+	search  rescue.Search
+	looked  bool     // for lists that no index names
 	queues  []string // of all fetchers that were seen
 	unknown bool     // there are some of another version: they may live
 }
@@ -45,7 +48,8 @@ It touches only processes whose lease is over, and lists the others with the tim
 is left; with --wait it waits for those, too. A lease that is renewed belongs to a
 process that lives: stop it. When no process lives any more the suspects (jobs that may
 have killed their process, in queue:NAME.suspects) go back into the plain queues as well:
-Ruby does not read them.
+Ruby does not read them. Jobs in progress that no index names any more, since somebody has
+deleted it say, are looked for among all keys.
 
 It may be repeated, and broken off, at any time.`,
 		Example: "  troupe rescue --dry-run\n  troupe rescue --wait",
@@ -59,7 +63,7 @@ It may be repeated, and broken off, at any time.`,
 				}
 				inNamespace(s.Redis, c.namespace)
 				c.Session = s
-				if c.rescuer, err = rescue.New(rescue.Config{Redis: s.Redis, Logger: zerolog.Nop()}); err != nil {
+				if c.rescuer, err = rescue.New(rescue.Config{Redis: s.Redis, Logger: zerolog.Nop(), QueueOf: rescue.QueueOf}); err != nil {
 					return err
 				}
 				return c.run(ctx)
@@ -79,6 +83,8 @@ It may be repeated, and broken off, at any time.`,
 const (
 	busyTries = 60                     // the lock of a rescuer that has died lasts 10 s
 	busyPause = 250 * time.Millisecond // between two tries
+
+	searchTime = time.Minute // for lists that no index names
 )
 
 func (c *rescueCall) run(ctx context.Context) error {
@@ -110,6 +116,14 @@ func (c *rescueCall) run(ctx context.Context) error {
 			continue
 		}
 		tries = 0
+		if !c.looked {
+			c.looked = true
+			if named, err := c.name(ctx); err != nil {
+				return err
+			} else if named {
+				continue
+			}
+		}
 		for _, f := range live {
 			if !seen[f.ID] {
 				seen[f.ID] = true
@@ -174,6 +188,37 @@ func (c *rescueCall) putBack(ctx context.Context, dead []*inspect.Fetcher) (agai
 	return done.Fetchers < len(dead), err
 }
 
+// unnamed looks for lists that no index names. Who may not look through all keys has a line about it.
+func (c *rescueCall) unnamed(ctx context.Context) (lists []rescue.Unnamed, err error) {
+	lists, done, err := c.search.Next(ctx, c.Redis, searchTime)
+	switch refusal, refused := redisconn.Refused(err); {
+	case refused:
+		_, _ = fmt.Fprintln(c.Err, cli.Line("jobs in progress that no index names were not looked for: "+refusal.Text))
+	case err != nil:
+		return nil, err
+	case !done:
+		_, _ = fmt.Fprintln(c.Err, cli.Line("jobs in progress that no index names were not looked for in all keys: there are too many. A process of troupe does it little by little."))
+	}
+	return lists, nil
+}
+
+// name has lists that no index names rescued with their owners.
+func (c *rescueCall) name(ctx context.Context) (named bool, err error) {
+	lists, err := c.unnamed(ctx)
+	if err != nil || len(lists) == 0 {
+		return false, err
+	}
+	for tries := 0; ; tries++ {
+		n, err := c.rescuer.Name(ctx, lists)
+		if !errors.Is(err, rescue.ErrBusy) || tries > busyTries {
+			return n > 0, err
+		}
+		if err := pause(ctx, busyPause); err != nil {
+			return false, err
+		}
+	}
+}
+
 // suspects puts them into the plain queues.
 func (c *rescueCall) suspects(ctx context.Context) error {
 	returned, err := c.rescuer.ReturnSuspects(ctx, c.queues...)
@@ -187,6 +232,14 @@ func (c *rescueCall) suspects(ctx context.Context) error {
 func (c *rescueCall) tell(ctx context.Context, dead, live []*inspect.Fetcher) error {
 	for _, f := range dead {
 		c.say(told{From: f.ID, State: "would put back", Jobs: int(f.Size)}, "would put back %s", words.Plural(f.Size, "job"))
+	}
+	lists, err := c.unnamed(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range lists {
+		l := &lists[i]
+		c.say(told{From: l.ID, State: "would put back", Jobs: int(l.Jobs)}, "would put back %s that no index names, if they tell their queue", words.Plural(l.Jobs, "job"))
 	}
 	for _, f := range live {
 		c.lives(f)

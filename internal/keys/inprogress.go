@@ -1,5 +1,10 @@
 package keys
 
+import (
+	"regexp"
+	"strings"
+)
+
 // Layout is the version of what fetchers write to Redis; the registry names it.
 const Layout = 2
 
@@ -34,7 +39,52 @@ func (s Slot) join(name, rest string) string {
 func (s Slot) Place(id string) string { return s.join("troupe:inprogress", id) }
 
 // List is the list that a field of the place names.
-func (s Slot) List(id, field string) string { return s.join("troupe:claim", id+":"+field) }
+func (s Slot) List(id, field string) string {
+	return s.join(strings.TrimSuffix(ListPrefix, ":"), id+":"+field)
+}
+
+// ListPrefix begins the names of all Lists.
+const ListPrefix = "troupe:claim:"
+
+// Owned is what the name of a List says.
+type Owned struct {
+	Slot  Slot
+	ID    string // of the fetcher
+	Field string
+	Queue string // of a waiting list, on a cluster of each list; "" for other claims
+}
+
+var (
+	ofOwner = regexp.MustCompile(`#.*\.[0-9]+$`)
+	ofField = regexp.MustCompile(`^(?:[0-9]+\.[0-9]+$|w[0-9]*:)`)
+)
+
+// OwnersOf takes the name of a List apart. Names of capsules and queues may be such that several
+// fetchers could have it; none can have what is no name of a List.
+func OwnersOf(key string, cluster bool) (all []Owned) {
+	rest, _ := strings.CutPrefix(key, ListPrefix)
+	var s Slot
+	queue := ""
+	if cluster {
+		tag, after, ok := strings.Cut(rest, "}:")
+		name, tagged := strings.CutPrefix(tag, "{"+Queue(""))
+		if !ok || !tagged {
+			return nil
+		}
+		rest, queue, s = after, name, SlotOf(name, true)
+	}
+	for i, c := range rest {
+		if c != ':' || !ofOwner.MatchString(rest[:i]) || !ofField.MatchString(rest[i+1:]) {
+			continue
+		}
+		o := Owned{Slot: s, ID: rest[:i], Field: rest[i+1:], Queue: queue}
+		if o.Field[0] == 'w' {
+			_, o.Queue, _ = strings.Cut(o.Field, ":")
+		}
+		all = append(all, o)
+	}
+	return all
+}
 
 // Registry is the hash: fetcher id -> layout and queues of its place, as JSON.
 func (s Slot) Registry() string { return s.join("troupe:places", "") }

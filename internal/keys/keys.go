@@ -34,6 +34,7 @@ func Iteration(jid string) string { return "it-" + jid }
 // troupe's own keys. A fetcher id is IDENTITY#CAPSULE.INCARNATION.
 const (
 	Rescue = "troupe:rescue" // lock: one rescuer at a time
+	Search = "troupe:search" // lock: lists that no index names have been looked for
 	Poller = "troupe:poller" // lock: identity of the process that leads the promotion of due jobs
 	Wakeup = "troupe:wakeup" // pub/sub channel: something was pushed into schedule or retry
 

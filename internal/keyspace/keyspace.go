@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -60,6 +61,9 @@ type mapped struct{}
 // rewrite renames the keys of a command in its arguments.
 func (h hook) rewrite(cmd redis.Cmder) error {
 	args := cmd.Args()
+	if cmd.Name() == "scan" {
+		return h.rewriteScan(args)
+	}
 	first, last, err := keysOf(args)
 	if err != nil {
 		return err
@@ -76,6 +80,21 @@ func (h hook) rewrite(cmd redis.Cmder) error {
 	}
 	return nil
 }
+
+// rewriteScan has a SCAN match the renamed keys; those of its reply keep their names.
+func (h hook) rewriteScan(args []any) error {
+	at := slices.Index(args, any("match")) + 1
+	if at == 0 {
+		return errors.New("keyspace: SCAN without MATCH would read the keys of others")
+	}
+	pattern, _ := args[at].(string)
+	prefix, _ := strings.CutSuffix(h.rename(pattern), pattern)
+	args[at] = literal.Replace(prefix) + pattern
+	return nil
+}
+
+// literal makes a pattern of SCAN that stands for a text as it is.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 // keysOf are the arguments of a command that are keys: from first, before last.
 func keysOf(args []any) (first, last int, err error) {

@@ -49,6 +49,13 @@ func TestMap(t *testing.T) {
 	if want := strings.Fields("ns:a ns:c ns:d ns:e ns:g ns:h"); !slices.Equal(all, want) {
 		t.Errorf("keys %q, want %q", all, want)
 	}
+	found, _, err := rdb.Scan(ctx, 0, "[ab]", 100).Result()
+	if slices.Sort(found); err != nil || !slices.Equal(found, []string{"ns:a"}) {
+		t.Errorf("scan: %q, %v", found, err)
+	}
+	if err := rdb.Scan(ctx, 0, "", 100).Err(); err == nil {
+		t.Error("a scan of the keys of others is carried out")
+	}
 	if err := rdb.SInterStore(ctx, "x", "c", "d").Err(); err == nil || !strings.Contains(err.Error(), "sinterstore") {
 		t.Errorf("a command that is not known: %v", err)
 	}

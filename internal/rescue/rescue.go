@@ -26,6 +26,11 @@ type Rescuer interface {
 	// waits for its next turn.
 	RescueOnly(ctx context.Context, ids ...string) (Round, error)
 
+	// Name names lists that Search has found in an index of their owners, so that a round
+	// rescues these, and tells how many. What it cannot name has a line in the log. It returns
+	// ErrBusy as RescueOnly does.
+	Name(ctx context.Context, lists []Unnamed) (int, error)
+
 	// ReturnSuspects puts the suspects of all known queues, and of these, back into their
 	// queues, to the end that is popped next, and tells how many of each. It is for a Redis
 	// that no daemon takes from any more: nobody else reads the suspects.
@@ -57,6 +62,10 @@ type Config struct {
 	// and counts nothing.
 	Policy Policy
 	Window time.Duration // how long a recovery counts; 0 means 72 h
+
+	// QueueOf is what a job says of its queue, "" if it says nothing: the claim that no index
+	// names any more goes there. nil: such claims stay where they are.
+	QueueOf func(payload []byte) string
 
 	// Grace tells how long owners that look dead are still to be left alone, since those who
 	// live may have had no way to renew their leases. Rescue asks when it has found some. nil: not at all.

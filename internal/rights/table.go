@@ -45,6 +45,7 @@ const (
 	oftener   = "each process looks at the sets as often as a single one does"
 	unmeasure = "the Metrics page stays empty"
 	unheard   = "requests of operators (cancel a job, configure, show what is so now) are not heard"
+	unnamed   = "jobs in progress that no index names any more are not looked for"
 	unseen    = "the flight recorder stays empty"
 	unaudited = "who has signed in is not in the audit"
 )
@@ -68,6 +69,7 @@ var commands = []command{
 	{name: "PERSIST", args: "K", only: basic},
 	{name: "PTTL", args: "K"},
 	{name: "TYPE", args: "K"},
+	{name: "SCAN", args: "x", why: unnamed},
 	{name: "DEL", args: "K"},
 	{name: "UNLINK", args: "K"},
 	{name: "GET", args: "K"},

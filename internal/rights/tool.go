@@ -69,6 +69,7 @@ var toolCommands = []command{
 	{name: "ZRANK", args: "K x"},
 	{name: "ZREVRANK", args: "K x"},
 	{name: "ZSCAN", args: "K 0"},
+	{name: "SCAN", args: "x", why: unnamed},
 	{name: "INFO", why: unknownServer},
 
 	{name: "EVALSHA", args: "S 0", why: wholeJobs},

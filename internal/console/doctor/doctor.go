@@ -78,6 +78,7 @@ var checks = []struct {
 	{"round trips", (*exam).roundTrips},
 	{"layouts", (*exam).layouts},
 	{"orphans", (*exam).orphans},
+	{"unnamed lists", (*exam).unnamed},
 	{"listeners", (*exam).listeners},
 	{"overdue", (*exam).overdue},
 	{"dead processes", (*exam).deadProcesses},

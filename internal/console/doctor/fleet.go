@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -101,6 +102,23 @@ func (e *exam) orphans() error {
 		}
 	}
 	return nil
+}
+
+// searchTime is how long lists are looked for at once that no index names.
+const searchTime = 2 * time.Second
+
+func (e *exam) unnamed() error {
+	var s rescue.Search
+	lists, done, err := s.Next(e.ctx, e.rdb, searchTime)
+	for i := range lists {
+		l := &lists[i]
+		e.find(Danger, "troupe rescue; a process of troupe does it within 20 minutes, if the jobs tell their queue",
+			"%s in the list %s, which no index names: its process is gone", words.Plural(l.Jobs, "job"), l.Key)
+	}
+	if err == nil && !done {
+		err = errors.New("there are more keys than can be looked at at once")
+	}
+	return err
 }
 
 func (e *exam) listeners() error {

@@ -1,0 +1,142 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/rescue"
+)
+
+const (
+	searchTime  = time.Second // of one look
+	searchShare = 1000        // a fleet searches for at most this part of the time
+)
+
+// search is how far a rescuer is with the search for lists that no index names. One of the
+// fleet searches, at most every ten minutes.
+type search struct {
+	rescue.Search
+	asked time.Time // for the lock
+	goes  bool      // it is ours
+	took  time.Duration
+	found []rescue.Unnamed
+}
+
+// lookForLists searches for a moment, if it is time and nobody else does. Its errors are only
+// logged.
+func (r *rescuer) lookForLists(ctx context.Context) {
+	s := &r.search
+	if !s.goes {
+		if !s.asked.IsZero() && time.Since(s.asked) < allTime {
+			return
+		}
+		s.asked = time.Now()
+		ours, err := r.rdb.SetNX(ctx, keys.Search, "1", allTime).Result()
+		if err != nil || !ours {
+			return
+		}
+		s.Search, s.goes, s.took = rescue.Search{}, true, 0
+	}
+	began := time.Now()
+	found, done, err := s.Next(ctx, r.rdb, searchTime)
+	s.found = append(s.found, found...)
+	s.took += time.Since(began)
+	if err != nil {
+		r.cfg.Logger.Debug().Err(err).Msg("could not search for jobs in progress that no index names; again in ten minutes")
+	}
+	s.goes = !done && err == nil
+	r.rdb.PExpire(ctx, keys.Search, max(allTime, searchShare*s.took))
+}
+
+// Name names lists; see rescue.Rescuer.
+func (r *rescuer) Name(ctx context.Context, lists []rescue.Unnamed) (n int, err error) {
+	if err := r.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer r.leave()
+	err = r.locked(ctx, func(string) error {
+		ids, err := r.name(ctx, lists)
+		n = len(ids)
+		return err
+	})
+	if err != nil {
+		return n, fmt.Errorf("name: %w", err)
+	}
+	return n, nil
+}
+
+// name returns the owners of the lists that it has named.
+func (r *rescuer) name(ctx context.Context, lists []rescue.Unnamed) (ids []string, err error) {
+	queues := map[string][]string{} // of the owners
+	lists = slices.Clone(lists)
+	for i := range lists {
+		l := &lists[i]
+		if l.Queue == "" {
+			l.Queue = r.queueOfList(ctx, l)
+		}
+		if l.Queue != "" && !slices.Contains(queues[l.ID], l.Queue) {
+			queues[l.ID] = append(queues[l.ID], l.Queue)
+		}
+	}
+	var failed []error
+	for i := range lists {
+		l := &lists[i]
+		if l.Queue == "" {
+			r.cfg.Logger.Warn().Str("list", l.Key).Int64("jobs", l.Jobs).
+				Msg("no index names these jobs in progress, and none of them tells its queue; they are left alone")
+			continue
+		}
+		named, err := r.nameList(ctx, l, queues[l.ID])
+		if err != nil {
+			failed = append(failed, fmt.Errorf("list %s: %w", l.Key, err))
+			continue
+		}
+		if named && !slices.Contains(ids, l.ID) {
+			ids = append(ids, l.ID)
+			r.cfg.Logger.Warn().Str("list", l.Key).Int64("jobs", l.Jobs).Msg("no index named these jobs in progress, and their process is gone; they are rescued")
+		}
+	}
+	return ids, errors.Join(failed...)
+}
+
+// queueOfList is the queue that the first of its jobs tells that tells one: all are from the same.
+func (r *rescuer) queueOfList(ctx context.Context, l *rescue.Unnamed) string {
+	for i := int64(-1); r.cfg.QueueOf != nil && i >= -claimSize; i-- {
+		jobs, err := r.rdb.LRange(ctx, l.Key, i, i).Result()
+		if err != nil || len(jobs) == 0 {
+			break
+		}
+		if queue := r.cfg.QueueOf([]byte(jobs[0])); queue != "" {
+			return queue
+		}
+	}
+	return ""
+}
+
+// nameList tells whether it has named the list: its owner is gone, and it is still there.
+func (r *rescuer) nameList(ctx context.Context, l *rescue.Unnamed, queues []string) (bool, error) {
+	value, err := json.Marshal(registered{keys.Layout, queues})
+	if err != nil {
+		return false, err
+	}
+	common := keys.CommonOf(l.ID, r.cluster)
+	names := []string{l.Slot.Place(l.ID), l.Key, l.Slot.Registry()}
+	if !r.cluster {
+		names = append(names, common.Lease)
+	} else if n, err := r.rdb.Exists(ctx, common.Lease).Result(); err != nil || n > 0 {
+		return false, err
+	}
+	if err := putScript.Run(ctx, r.rdb, []string{keys.Queues}, "SADD", l.Queue).Err(); err != nil {
+		return false, err
+	}
+	named, err := nameScript.Run(ctx, r.rdb, names, l.ID, value, l.Field, l.Queue, tombstoneTime.Milliseconds()).Bool()
+	if named && r.cluster { // the node of its slot may be away for the next rescuer
+		err = r.rdb.HSet(ctx, common.Owners, l.ID, value).Err()
+	}
+	return named, err
+}
