@@ -67,7 +67,7 @@ while at < last do
   if #got < (list and n or 2 * n) then break end
   at = at + n
   if at < last and bytes > budget and at - tonumber(first) >= least then
-    out[1] = '1'
+    if at < redis.call(list and 'LLEN' or 'ZCARD', key) then out[1] = '1' end
     break
   end
   step = bytes - before > budget / 16 and 1 or 2 * step

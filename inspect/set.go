@@ -90,6 +90,20 @@ func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) 
 	return entries, length.Val(), nil
 }
 
+// Due returns how many entries are due at a time, and the first of them; nil if none is. Nothing
+// is read of those that are due later.
+func (s *JobSet) Due(ctx context.Context, now time.Time) (first *SortedEntry, due int64, err error) {
+	due, err = s.i.rdb.ZCount(ctx, s.Name, "-inf", scores.Format(scores.Of(now))).Result()
+	if err != nil || due == 0 {
+		return nil, 0, s.wrap("count what is due", err)
+	}
+	page, err := s.i.page(ctx, fromLow, s.Name, 0, 1)
+	if err != nil || len(page) == 0 || page[0].score > scores.Of(now) { // it has been moved since
+		return nil, 0, s.wrap("read what is due", err)
+	}
+	return s.entry(page[0].text, page[0].score), due, nil
+}
+
 // Each walks through the set, the highest score first, in pages. The walk ends
 // after an error. An entry that stays throughout with its score comes exactly
 // once, whatever is added and removed meanwhile, by the loop's body too.

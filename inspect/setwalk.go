@@ -31,6 +31,7 @@ type setWalk struct {
 	page  []*SortedEntry // what next has returned last
 	limit int            // entries of a page; 0 means setPage
 	rank  int64          // of the entry that was read last, when it was; -1 if that is not known
+	ended bool           // what was read last reached to the end of the set
 }
 
 // each yields entries until the end, an error or a false.
@@ -54,6 +55,9 @@ func (w *setWalk) each(ctx context.Context, yield func(*SortedEntry, error) bool
 
 // next returns the next page, nil at the end.
 func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
+	if w.ended { // what has come behind since need not be met
+		return nil, nil
+	}
 	// The place is found by an entry that is still there. If none is, the page
 	// starts at the first entry of the same score, and those are passed over
 	// that come before the place.
@@ -102,7 +106,7 @@ func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error
 		page, found, err = w.behind(ctx, *anchor)
 	}
 	if err == nil && !found {
-		page, w.rank, err = w.set.fromScore(ctx, w.score, w.up, w.limit)
+		page, w.rank, w.ended, err = w.set.fromScore(ctx, w.score, w.up, w.limit)
 		if w.rank >= 0 {
 			w.rank += int64(len(page)) - 1
 		}
@@ -118,17 +122,19 @@ func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error
 	return entries, nil
 }
 
-// fromScore reads entries from the first of a score on, and the rank of that one; -1 if it is not known.
-func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit int) (page []read, rank int64, err error) {
+// fromScore reads entries from the first of a score on, and the rank of that one; -1 if it is not
+// known. Ended tells whether no other entry follows.
+func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit int) (page []read, rank int64, ended bool, err error) {
 	r := reading{where: scoreDown, key: s.Name, first: scores.Format(score), count: limit, least: 1}
 	if up {
 		r.where = scoreUp
 	}
 	windows, err := s.i.read(ctx, []reading{r})
 	if err != nil {
-		return nil, -1, err
+		return nil, -1, false, err
 	}
-	return windows[0].all, windows[0].rank, nil
+	w := windows[0]
+	return w.all, w.rank, len(w.all) < limit && !w.more, nil
 }
 
 // mostTries is how often an entry is looked for that moves while others are added and removed
@@ -162,7 +168,7 @@ func (w *setWalk) behind(ctx context.Context, member text) (page []read, found b
 		case at >= 0 && page[at].score != w.score:
 			return nil, false, nil
 		case at >= 0 && (at < len(page)-1 || whole):
-			w.rank = int64(first + len(page) - 1)
+			w.rank, w.ended = int64(first+len(page)-1), whole
 			return page[at+1:], true, nil
 		}
 		w.rank = -1
@@ -190,7 +196,7 @@ func (s *JobSet) rank(ctx context.Context, member text, score float64, up bool) 
 	if up {
 		where = fromLow
 	}
-	page, rank, err := s.fromScore(ctx, score, up, 1)
+	page, rank, _, err := s.fromScore(ctx, score, up, 1)
 	for limit := 1; err == nil && rank >= 0 && len(page) > 0; {
 		for n, one := range page {
 			if one.score != score {

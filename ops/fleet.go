@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // The metrics of a fleet. One process is to expose them, since all would tell the same.
@@ -112,10 +113,10 @@ func (f fleetCollector) queues(ctx context.Context, p *points, listeners map[str
 	return nil
 }
 
-// sets reads the sets of jobs: of what is in them only the first entry.
+// sets reads the sets of jobs: of what is in them only the first entry that is due.
 func (f fleetCollector) sets(ctx context.Context, p *points) error {
 	for _, set := range []*inspect.JobSet{f.Inspector.RetrySet, f.Inspector.ScheduledSet, f.Inspector.DeadSet} {
-		first, size, err := set.Page(ctx, 0, 1, true)
+		size, err := set.Size(ctx)
 		if err != nil {
 			return err
 		}
@@ -123,9 +124,13 @@ func (f fleetCollector) sets(ctx context.Context, p *points) error {
 		if set == f.Inspector.DeadSet { // its jobs are not due
 			continue
 		}
-		overdue := 0.0
-		for _, e := range first {
-			overdue = max(0, float64(time.Now().UnixMicro())/1e6-e.Score)
+		now, overdue := time.Now(), 0.0
+		first, _, err := set.Due(ctx, now)
+		if err != nil {
+			return err
+		}
+		if first != nil {
+			overdue = scores.Of(now) - first.Score
 		}
 		p.add(setOverdue, overdue, set.Name)
 	}

@@ -178,7 +178,7 @@ func (r *request) auditList() (*page, error) {
 	for i := range shown {
 		p.Entries[i] = auditRow{Entry: shown[i], Href: r.about(&shown[i])}
 		for _, jid := range shown[i].Jobs {
-			p.Entries[i].JobRef = append(p.Entries[i].JobRef, [2]string{jid, r.link("/jobs/{jid}", "jobs", jid)})
+			p.Entries[i].JobRef = append(p.Entries[i].JobRef, [2]string{jid, r.atDeath(jid, shown[i].At)})
 		}
 	}
 	return &page{Template: "audit", Title: "Audit", Data: p, Next: p.Pager.Next}, nil

@@ -23,6 +23,7 @@ type eventRow struct {
 	flight.Record
 	State string `json:"-"` // whose sign it has
 	Href  string `json:"-"` // of the tree of its process
+	Page  string `json:"-"` // of its job
 }
 
 // There says which kinds there are.
@@ -103,7 +104,7 @@ func (r *request) events() (*page, error) {
 			out.Next = r.with("before", p.Events[n-1].At.Format(time.RFC3339Nano))
 			continue
 		}
-		p.Events = append(p.Events, eventRow{rec, eventStates[rec.Kind], r.link("/tree/{id}", "tree", rec.Process)})
+		p.Events = append(p.Events, eventRow{rec, eventStates[rec.Kind], r.link("/tree/{id}", "tree", rec.Process), r.atDeath(rec.JID, rec.At)})
 	}
 	if p.Kinds = chosen; len(chosen) == 0 {
 		p.Kinds = all

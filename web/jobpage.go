@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 // jobPage is the data of the page of a job.
@@ -83,13 +86,41 @@ func (r *request) jobPage() (*page, error) {
 	return out, nil
 }
 
-// near is where the link that led here has seen the job.
+// near is where the link that led here has seen the job, see seenAt.
 func (r *request) near() []explain.Near {
-	score, err := strconv.ParseFloat(r.query("score"), 64)
-	if err != nil || math.IsNaN(score) {
-		return nil
+	at := explain.Near{Place: r.query("in")}
+	for name, to := range map[string]*float64{"score": &at.Score, "within": &at.Within} {
+		n, err := strconv.ParseFloat(cmp.Or(r.query(name), "0"), 64)
+		if err != nil || math.IsNaN(n) {
+			return nil
+		}
+		*to = n
 	}
-	return []explain.Near{{Set: r.query("in"), Score: score}}
+	at.Position = r.number("position")
+	return []explain.Near{at}
+}
+
+// seenAt is the address of a job with where it is seen, or may be; "" if it has no address.
+func (r *request) seenAt(jid, place string, more ...string) string {
+	if jid == "" || jid == "." || jid == ".." {
+		return ""
+	}
+	where := url.Values{"in": {place}}
+	for i := 0; i+1 < len(more); i += 2 {
+		where.Set(more[i], more[i+1])
+	}
+	return r.url("jobs", jid) + "?" + where.Encode()
+}
+
+// atPosition is the address of a job that waits in a queue, the first to be taken at 1.
+func (r *request) atPosition(jid, queue string, position int64) string {
+	return r.seenAt(jid, "queue:"+queue, "position", strconv.FormatInt(position, 10))
+}
+
+// atDeath is the address of a job that may have died at a time.
+func (r *request) atDeath(jid string, at time.Time) string {
+	const within = "5" // the clocks of two machines, and the way to Redis
+	return r.seenAt(jid, "dead", "score", scores.Format(scores.Of(at.Truncate(time.Millisecond))), "within", within)
 }
 
 // place tells where the job is, and what can be done with it there.

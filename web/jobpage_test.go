@@ -1,12 +1,22 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
+	"html"
+	"math"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/flight"
 )
 
 func TestJobPage(t *testing.T) {
@@ -38,12 +48,69 @@ func TestJobPage(t *testing.T) {
 	contains(t, "the page", s.get("/jobs/"+fixtureJID), `<a href="/audit?action=`+fixtureJID+`">What people did to it</a>`)
 	hasNot(t, "a viewer's", s.get("/jobs/"+fixtureJID, "Role", "viewer"), "What people did to it")
 
-	jid := strings.TrimSpace(between(s.get("/queues/a%2Fb%2Ejson"), `href="/jobs/`, `"`))
+	jid := between(s.get("/queues/a%2Fb%2Ejson"), `href="/jobs/`, `?`)
 	page = s.get("/jobs/" + jid)
 	contains(t, "a queued one", page, "It is number 1 of 3", "Delete from the queue", "12345678901234567890")
 	_, text = s.post("/queues/a%2Fb%2Ejson/delete", url.Values{"key": {between(page, `name="key" value="`, `"`)}, "position": {"1"}})
 	contains(t, "deleted", text, jid+" (Billing::Charge) is deleted")
 	contains(t, "after that", s.get("/jobs/"+jid), "never pushed")
+}
+
+// scans counts the searches through whole sets.
+type scans struct{ n atomic.Int64 }
+
+func (*scans) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if slices.Contains(cmd.Args(), any("scan")) {
+				s.n.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// Links to a job carry where it is, so that no set is searched through for it.
+func TestLinksCarryWhereAJobIs(t *testing.T) {
+	var found scans
+	s := start(t, func(o *Options) { o.Redis.AddHook(&found) })
+	now := time.Now()
+	job := func(jid string) string {
+		return `{"class":"Far","args":[],"queue":"q","jid":"` + jid + `","error_class":"E","error_message":"boom"}`
+	}
+	for i := range 120 {
+		s.rdb.LPush(t.Context(), "queue:q", job("q"+strconv.Itoa(i)))
+	}
+	s.rdb.SAdd(t.Context(), "queues", "q")
+	s.rdb.ZAdd(t.Context(), "dead", z(float64(now.Unix()), job("died")), z(1e9, job("dead")))
+	s.rdb.ZAdd(t.Context(), "schedule", z(2e9, job("later")))
+	s.rdb.ZAdd(t.Context(), "retry", z(math.Inf(1), job("never")))
+	if err := flight.Write(t.Context(), s.rdb, "h:1:a", []flight.Record{{At: now, Kind: flight.JobDied, JID: "died", Class: "Far"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ page, jid, place string }{
+		{"/queues/q", "q0", "Queue q"}, {"/queues/q?from=100", "q119", "Queue q"}, {"/search?q=q117", "q117", "Queue q"}, {"/search?q=q3", "q3", "Queue q"},
+		{"/dead", "dead", "Dead"}, {"/scheduled", "later", "Scheduled"}, {"/retries", "never", "Retries"}, {"/search?q=later", "later", "Scheduled"}, {"/events", "died", "Dead"},
+	} {
+		page := s.get(c.page)
+		link := `/jobs/` + c.jid + html.UnescapeString(between(page, `href="/jobs/`+c.jid, `"`))
+		before := found.n.Load()
+		contains(t, link, between(s.get(link), `<h2 id="where">`, "</h2>"), c.place)
+		if n := found.n.Load() - before; n > 0 {
+			t.Errorf("%s leads to %s: %d searches", c.page, link, n)
+		}
+	}
+	link := "/jobs/q9?in=queue%3Aq&position=10"
+	s.rdb.RPopCount(t.Context(), "queue:q", 9)
+	before := found.n.Load()
+	contains(t, "one that has moved on", s.get(link), "It is number 1 of 111")
+	if n := found.n.Load() - before; n > 0 {
+		t.Errorf("%d searches", n)
+	}
 }
 
 func between(text, from, to string) string {

@@ -86,6 +86,7 @@ func (r *request) queue(s *snapshot) (*page, error) {
 	for _, one := range jobs {
 		j := r.job(&one.JobRecord)
 		j.Key, j.Position, j.At = r.digest("queue:"+q.Name, []byte(one.Raw)), from+int64(len(p.Jobs))+1, one.Summary().EnqueuedAt
+		j.Page = r.atPosition(j.JID, q.Name, j.Position)
 		p.Jobs = append(p.Jobs, j)
 	}
 	p.Pager = r.pager(from, len(p.Jobs), size)

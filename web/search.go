@@ -103,6 +103,10 @@ func (h *hunt) run(at string) error {
 		if begin != "" && begin != name {
 			continue
 		}
+		if begin == "" && h.remaining() <= 0 { // what one reading of a place takes is not bounded
+			h.next = name + "|"
+			return nil
+		}
 		rest, err := h.place(name, inside)
 		if err != nil {
 			return err
@@ -167,14 +171,18 @@ func (h *hunt) looked(n int) { h.out.Searched, h.left = h.out.Searched+n, h.left
 // others come twice.
 func (h *hunt) queue(name string, offset int64, add func(func() job)) (rest string, err error) {
 	for h.left > 0 && h.remaining() > 0 {
-		jobs, _, err := h.r.fleet.Inspector.Queue(name).Page(h.r.Context(), int(offset), rows)
+		jobs, size, err := h.r.fleet.Inspector.Queue(name).Page(h.r.Context(), int(offset), rows)
 		if err != nil || len(jobs) == 0 {
 			return "", err
 		}
-		for _, j := range jobs {
+		for n, j := range jobs {
 			at := j.Summary().EnqueuedAt
 			if h.filter.Match(&j.JobRecord, at) {
-				add(func() job { one := h.r.job(&j.JobRecord); one.At = at; return one })
+				add(func() job {
+					one := h.r.job(&j.JobRecord)
+					one.At, one.Page = at, h.r.atPosition(one.JID, name, size-offset-int64(n))
+					return one
+				})
 			}
 		}
 		h.looked(len(jobs))

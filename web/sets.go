@@ -248,14 +248,10 @@ func chosen(get func(string) string) string {
 func (r *request) entry(e *inspect.SortedEntry, at bulk.Place) job {
 	j := r.job(&e.JobRecord)
 	j.Key, j.At, j.Try = at.String(), e.At, tries(e.Payload)
-	if e.JID != "" {
-		place := url.Values{"score": {scores.Format(e.Score)}}
-		for name := range setKinds {
-			if r.setOf(setKinds[name]).Name == e.Set.Name {
-				place.Set("in", name)
-			}
+	for name := range setKinds {
+		if r.setOf(setKinds[name]).Name == e.Set.Name {
+			j.Page = r.seenAt(e.JID, name, "score", scores.Format(e.Score))
 		}
-		j.Page = r.url("jobs", e.JID) + "?" + place.Encode()
 	}
 	return j
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/url"
 	"time"
 
@@ -70,7 +71,7 @@ func (r *request) ticked(k setKind) (*page, error) {
 	}
 	back := r.url(k.Path)
 	if jid := r.form("jid"); jid != "" {
-		back = r.url("jobs", jid)
+		back = cmp.Or(r.atDeath(jid, time.Now()), back)
 	} else if v, err := url.ParseQuery(r.form("back")); err == nil && len(v) > 0 {
 		back += "?" + v.Encode()
 	}

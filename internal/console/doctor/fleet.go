@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -156,16 +155,12 @@ const late = time.Minute
 
 func (e *exam) overdue() error {
 	for _, set := range []*inspect.JobSet{e.inspector.ScheduledSet, e.inspector.RetrySet} {
-		first, _, err := set.Page(e.ctx, 0, 1, true)
+		first, due, err := set.Due(e.ctx, time.Now())
 		if err != nil {
 			return err
 		}
-		if len(first) > 0 && time.Since(first[0].At) > late {
-			due, err := e.rdb.ZCount(e.ctx, set.Name, "-inf", fmt.Sprint(time.Now().Unix())).Result()
-			if err != nil {
-				return err
-			}
-			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, words.Plural(due, "due job"), time.Since(first[0].At).Round(time.Second))
+		if first != nil && time.Since(first.At) > late {
+			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, words.Plural(due, "due job"), time.Since(first.At).Round(time.Second))
 		}
 	}
 	return nil

@@ -58,14 +58,19 @@ type search struct {
 	seen      []Near
 }
 
-// Near is where a job was seen: in a set, with its score. It is looked for there before the sets
-// are searched, which takes seconds where there are a million entries.
+// Near is where a job was seen. It is looked for there before the sets are searched, which takes
+// seconds where there are a million entries.
 type Near struct {
-	Set   string // retry, scheduled or dead
-	Score float64
+	Place string // retry, scheduled, dead or queue:NAME
+
+	Score  float64 // of its entry in a set
+	Within float64 // seconds: by how much the score may differ
+
+	Position int64 // in a queue, from 1, the next to be taken
 }
 
 // Job explains a job, in words that m masks; nil masks nothing. One that is nowhere has no Place.
+// If ctx has a deadline not all may be searched, and what was not is told.
 func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker, near ...Near) (*Explanation, error) {
 	f := fleet.New(rdb)
 	f.Mask = m

@@ -3,7 +3,9 @@ package explain_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,11 +49,43 @@ func TestNear(t *testing.T) {
 	for _, c := range []struct {
 		near   explain.Near
 		search bool
-	}{{explain.Near{Set: "dead", Score: 7.5}, false}, {explain.Near{Set: "dead", Score: 8}, true}, {explain.Near{Set: "retry", Score: 7.5}, true}, {explain.Near{Set: "none", Score: 7.5}, true}} {
+	}{{explain.Near{Place: "dead", Score: 7.5}, false}, {explain.Near{Place: "dead", Score: 8}, true}, {explain.Near{Place: "retry", Score: 7.5}, true}, {explain.Near{Place: "none", Score: 7.5}, true}} {
 		s.n = 0
 		x, err := explain.Job(t.Context(), rdb, "b", nil, c.near)
 		if err != nil || x.Place != "dead" || x.Entry == nil || x.Entry.JID != "b" || (s.n > 0) != c.search {
 			t.Errorf("%+v: %+v, %v, %d scans", c.near, x, err, s.n)
 		}
+	}
+}
+
+// Where the time is bounded not all of a large set is searched, and the rest is.
+func TestThereIsNoTime(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	rdb.LPush(t.Context(), "queue:q", `{"class":"A","args":[],"jid":"b"}`)
+	rdb.SAdd(t.Context(), "queues", "q")
+	rdb.AddHook(&endless{})
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	if x, err := explain.Job(ctx, rdb, "b", nil); err != nil || x.Place != "queue:q" {
+		t.Errorf("%+v, %v", x, err)
+	}
+	x, err := explain.Job(ctx, rdb, "none", nil)
+	if err != nil || x.Place != "" || x.Next != "It is not known." || !strings.Contains(x.Why[0].Text, "not all of dead, for which there was no time") {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// endless lets searches through the set dead go on until they are ended.
+type endless struct{ scans }
+
+func (*endless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if reads(cmd, "scan") && slices.Contains(cmd.Args(), any("dead")) {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+		}
+		return next(ctx, cmds)
 	}
 }

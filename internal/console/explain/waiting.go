@@ -2,8 +2,10 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +19,23 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// sets looks into the sorted sets.
+// sets looks into the sorted sets, each for half of the time that is left, if that is bounded.
 func (s *search) sets() (bool, error) {
 	for _, name := range setNames {
+		if slices.Contains(s.unread, noTime(name)) {
+			continue
+		}
 		note(&s.x.Searched, name)
-		e, err := s.setOf(name).FindJob(s.ctx, s.x.JID)
+		ctx, cancel := s.half()
+		e, err := s.setOf(name).FindJob(ctx, s.x.JID)
+		slow, ok := errors.AsType[net.Error](err) // the driver's, which may notice before ctx ends
+		_, bounded := s.ctx.Deadline()
+		late := bounded && err != nil && (ctx.Err() != nil || ok && slow.Timeout())
+		cancel()
+		if late && s.ctx.Err() == nil {
+			note(&s.unread, noTime(name))
+			continue
+		}
 		if err != nil && (errors.Is(err, inspect.ErrNotFound) || s.spoilt(name, err)) {
 			continue
 		}
@@ -32,6 +46,17 @@ func (s *search) sets() (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+func noTime(set string) string { return "all of " + set + ", for which there was no time" }
+
+// half is the context of the search for half of the time that is left.
+func (s *search) half() (context.Context, context.CancelFunc) {
+	end, ok := s.ctx.Deadline()
+	if !ok {
+		return s.ctx, func() {}
+	}
+	return context.WithTimeout(s.ctx, time.Until(end)/2)
 }
 
 var setNames = []string{"retry", "scheduled", "dead"}
@@ -46,25 +71,62 @@ func (s *search) inSet(name string, e *inspect.SortedEntry) {
 	map[string]func(*search, *inspect.SortedEntry){"retry": (*search).retry, "scheduled": (*search).scheduled, "dead": (*search).dead}[name](s, e)
 }
 
-// mostNear is how many entries of one score are looked at.
-const mostNear = 1000
+// mostNear is how many entries are looked at where the job was seen.
+const mostNear = 5000
 
 // near looks where the job was seen.
 func (s *search) near() (bool, error) {
 	for _, at := range s.seen {
-		set, n := s.setOf(at.Set), 0
+		if name, ok := strings.CutPrefix(at.Place, "queue:"); ok {
+			if found, err := s.nearInQueue(name, at.Position); found || err != nil {
+				return found, err
+			}
+			continue
+		}
+		set, n := s.setOf(at.Place), 0
 		if set == nil {
 			continue
 		}
-		for e, err := range set.Fetch(s.ctx, at.Score, at.Score, "") {
+		for e, err := range set.Fetch(s.ctx, at.Score-at.Within, at.Score+at.Within, "") {
 			if n++; err != nil || n > mostNear {
 				break // the search of all tells what is wrong
 			}
 			if e.JID == s.x.JID {
-				note(&s.x.Searched, at.Set)
-				s.inSet(at.Set, e)
+				note(&s.x.Searched, at.Place)
+				s.inSet(at.Place, e)
 				return true, nil
 			}
+		}
+	}
+	return false, nil
+}
+
+// mostBefore is how many places a job may have gone forward in its queue since it was seen.
+const mostBefore = 1000
+
+// nearInQueue looks at a position of a queue, and then at those before it, since others have been
+// taken from it.
+func (s *search) nearInQueue(name string, position int64) (bool, error) {
+	q := s.i.Queue(name)
+	for _, before := range []int64{0, mostBefore} {
+		after := max(0, position-1-before)
+		jobs, size, err := fleet.NextJobs(s.ctx, q, after, position-after)
+		if err != nil {
+			return false, nil // the search of all tells what is wrong
+		}
+		for n, job := range jobs {
+			if job.JID != s.x.JID {
+				continue
+			}
+			summary, err := q.Summary(s.ctx)
+			if err != nil {
+				return false, err
+			}
+			summary.Size = size
+			note(&s.x.Searched, "queue:"+name)
+			s.found(&job.JobRecord, since(&job.JobRecord))
+			s.queued(summary, after+int64(n)+1)
+			return true, nil
 		}
 	}
 	return false, nil

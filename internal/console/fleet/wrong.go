@@ -38,12 +38,12 @@ type Problem struct {
 func (f *Fleet) Overdue(ctx context.Context) (map[string]time.Duration, error) {
 	all := map[string]time.Duration{}
 	for name, set := range map[string]*inspect.JobSet{"retry": f.Inspector.RetrySet, "scheduled": f.Inspector.ScheduledSet} {
-		first, _, err := set.Page(ctx, 0, 1, true)
+		first, _, err := set.Due(ctx, time.Now())
 		if err != nil {
 			return nil, err
 		}
-		if len(first) > 0 && time.Since(first[0].At) > 0 {
-			all[name] = time.Since(first[0].At)
+		if first != nil {
+			all[name] = time.Since(first.At)
 		}
 	}
 	return all, nil
