@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// clearTime is how long a suspect waits for running jobs to end and for a slot, so
-	// that it begins alone.
+	// clearTime is how long suspects wait for running jobs to end and for a slot, so that they
+	// begin alone. What runs for longer does not hold up one after the other.
 	clearTime = 5 * time.Second
 
 	// lookTime is how often it is looked whether another process has taken
@@ -34,6 +34,7 @@ type isolation struct {
 	capsules []*capsule
 	quieting *atomic.Bool
 	running  atomic.Bool // suspects run, or are about to
+	since    time.Time   // no job has begun since but for suspects; zero: jobs begin. Of run
 }
 
 // look starts the run of suspects that wait, if any do. One look per round of the
@@ -82,6 +83,11 @@ func (o *isolation) run() {
 
 // hold keeps all capsules but one from fetching jobs, or ends that.
 func (o *isolation) hold(but *capsule, held bool) {
+	if !held {
+		o.since = time.Time{}
+	} else if o.since.IsZero() {
+		o.since = time.Now()
+	}
 	for _, c := range o.capsules {
 		if c != but {
 			c.hold(held)
@@ -109,7 +115,7 @@ func (o *isolation) await(limit time.Duration, cond func() bool) bool {
 func (o *isolation) runOne(c *capsule) bool {
 	o.hold(nil, true)
 	ready := func() bool { return o.clear() && c.hasSlot() } // slots that start have none yet
-	for until := time.Now().Add(clearTime); !o.await(lookTime, ready) && time.Now().Before(until); {
+	for until := o.since.Add(clearTime); !o.await(lookTime, ready) && time.Now().Before(until); {
 		if o.quieting.Load() || !c.suspectsWait(o.env.Settling) {
 			return false // an idle process was faster
 		}

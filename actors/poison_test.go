@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -259,6 +260,46 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 			t.Errorf("%s ran %d times", jid, n)
 		}
 	}
+}
+
+// Many suspects beside jobs that run for long wait for these once, not each of them: half of 50, of a second
+// each, begin within 50 s, 15 s of which are the pause of the rescuer.
+func TestManySuspectsBesideALongJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := testkit.NewMemory(t).Client
+		var mu sync.Mutex
+		var waited []time.Duration
+		began, release := time.Time{}, make(chan struct{})
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Long", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { <-release; return nil }))
+		troupe.HandleClass(&r, "Suspect", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
+			mu.Lock()
+			waited = append(waited, time.Since(began))
+			mu.Unlock()
+			time.Sleep(time.Second)
+			return nil
+		}))
+		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 10}}})
+		for range 5 {
+			k.PushClass("Long", nil)
+		}
+		k.Await("they run", func() bool { return k.Stats().Busy == 5 })
+		began = time.Now()
+		for i := range 50 {
+			rdb.LPush(t.Context(), "queue:default.suspects", job("Suspect", fmt.Sprint(i), "[]"))
+		}
+		told := func() int { mu.Lock(); defer mu.Unlock(); return len(waited) }
+		for told() < 50 && time.Since(began) < time.Hour {
+			time.Sleep(time.Second)
+		}
+		close(release)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(waited) < 50 || waited[24] > 50*time.Second || waited[49] > 90*time.Second {
+			t.Errorf("%d suspects have begun: half of them after %v, the last after %v", len(waited), waited[len(waited)/2], waited[len(waited)-1])
+		}
+		t.Logf("half after %v, the last after %v", waited[len(waited)/2], waited[len(waited)-1])
+	})
 }
 
 // What is not cleared stays a suspect: at the deadline of a stop it goes back
