@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/troupehq/troupe"
@@ -33,6 +35,9 @@ func (r *JobRecord) displayClass() string {
 // displayArgs returns what people are shown as the arguments, see JobSummary.
 func (r *JobRecord) displayArgs() json.RawMessage {
 	args := r.wrappedArgs()
+	for i := range args {
+		args[i] = unwrap(args[i], 0)
+	}
 	switch {
 	case args != nil && r.Payload.Wrapped() == oldMailer:
 		return array(args[min(3, len(args)):])
@@ -40,7 +45,14 @@ func (r *JobRecord) displayArgs() json.RawMessage {
 		if args = args[min(3, len(args)):]; len(args) == 0 {
 			return json.RawMessage("[]")
 		}
-		if inner := field(args[0], "args"); inner != nil {
+		params, inner := field(args[0], "params"), field(args[0], "args")
+		switch {
+		case params != nil && string(params) != "null":
+			if inner == nil {
+				inner = json.RawMessage("null")
+			}
+			return array([]json.RawMessage{params, inner})
+		case inner != nil:
 			return inner
 		}
 		return array(args)
@@ -54,6 +66,44 @@ func (r *JobRecord) displayArgs() json.RawMessage {
 		}
 	}
 	return r.args()
+}
+
+// What ActiveJob wraps around values.
+const (
+	activeJobPrefix = "_aj_"
+	globalID        = "_aj_globalid"
+	deepest         = 100 // what is deeper stays as it is
+)
+
+// unwrap is an argument as it was given to ActiveJob: a record by its global id, and hashes without
+// what ActiveJob has added.
+func unwrap(raw json.RawMessage, depth int) json.RawMessage {
+	if depth > deepest || !bytes.Contains(raw, []byte(activeJobPrefix)) {
+		return raw
+	}
+	if list := wirejson.Elements(raw); list != nil {
+		for i := range list {
+			list[i] = unwrap(list[i], depth+1)
+		}
+		return array(list)
+	}
+	p, err := troupe.ParsePayload(raw)
+	if err != nil {
+		return raw
+	}
+	all := slices.Collect(p.Keys())
+	if id, ok := p.Get(globalID); ok && len(all) == 1 {
+		return id
+	}
+	for _, key := range all {
+		if strings.HasPrefix(key, activeJobPrefix) {
+			p.Delete(key)
+			continue
+		}
+		value, _ := p.Get(key)
+		p.Set(key, unwrap(value, depth+1))
+	}
+	return p.Bytes()
 }
 
 // wrappedArgs returns the arguments inside of an ActiveJob's envelope; nil for

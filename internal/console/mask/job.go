@@ -22,6 +22,10 @@ func (m *Masker) Summary(r *inspect.JobRecord) inspect.JobSummary {
 	} else if len(s.Args) > most {
 		s.Args = json.RawMessage("[" + string(long(int64(len(s.Args)))) + "]")
 	}
+	if list := elements(s.Args); strings.HasPrefix(r.Payload.Wrapped(), "ActionMailer::") && len(list) == 2 && list[0][0] == '{' && list[1][0] == '[' {
+		list[1] = at(list[1], m.positions(classes(r, s.Class)), 0) // beside params the arguments are a list of their own
+		s.Args = join(list)
+	}
 	if s.Args = m.Args(s.Args, classes(r, s.Class)...); r.Err != nil {
 		s.Args = json.RawMessage("[" + Masked + "]")
 	}

@@ -89,6 +89,8 @@ func TestJob(t *testing.T) {
 			`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"GuestsCleanup","args":[{"job_class":"GuestsCleanup","arguments":["[masked]",{"api_key":"[masked]","b":1}],"locale":"en"}]}`, `["[masked]",{"api_key":"[masked]","b":1}]`},
 		"mail": {`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"arguments":["Notifier","welcome","deliver_now",{"args":["CANARY",2]}]}]}`,
 			`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"arguments":["[masked]","welcome","deliver_now","[masked]"]}]}`, `["[masked]",2]`},
+		"mail with params": {`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"arguments":["Notifier","welcome","deliver_now",{"params":{"token":"CANARY"},"args":["CANARY",2]}]}]}`,
+			`{"class":"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper","wrapped":"ActionMailer::MailDeliveryJob","args":[{"arguments":["[masked]","welcome","deliver_now","[masked]"]}]}`, `["[masked]",["[masked]",2]]`},
 		"encrypted": {`{"class":"Sealed","encrypt":true,"args":[1,"CANARY"]}`, `{"class":"Sealed","encrypt":true,"args":[1,"[encrypted data]"]}`, `[1,"[encrypted data]"]`},
 		"fields": {`{"class":"A","args":[],"cattr":{"user":1,"secret":"CANARY"},"api_key":"CANARY","note":"password=CANARY","error_class":"JWT::InvalidToken","error_message":"token: CANARY","error_backtrace":["a.rb:1","token=CANARY"]}`,
 			`{"class":"A","args":[],"cattr":{"user":1,"secret":"[masked]"},"api_key":"[masked]","note":"[masked]","error_class":"JWT::InvalidToken","error_message":"token:[masked]","error_backtrace":["a.rb:1","token=[masked]"]}`, `[]`},

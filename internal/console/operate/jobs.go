@@ -269,8 +269,9 @@ func since(r *inspect.JobRecord) time.Time {
 func showCommand() *cobra.Command {
 	return spec{
 		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
-		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload. It
-goes through whole queues.`,
+		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload,
+and the backtrace of its error in lines. It goes through whole queues. Of a job of more than 64 KB it
+shows the beginning and the end, and how much is missing; jobs export has all of it.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
 			switch {
@@ -280,12 +281,24 @@ goes through whole queues.`,
 				return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", args[0])
 			}
 			p := s.Mask.Payload(x.Record)
+			lines, wrong := s.Mask.Backtrace(x.Record)
 			if s.JSON {
-				return s.PrintJSON(map[string]any{"place": x.Place, "when": moment(x.When), "payload": p})
+				shown := map[string]any{"place": x.Place, "when": moment(x.When), "payload": p}
+				if len(lines) > 0 {
+					shown["backtrace"] = lines
+				}
+				return s.PrintJSON(shown)
 			}
 			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), at(x.When))
 			for key := range p.Keys() {
 				text, _ := p.Get(key)
+				if key == "error_backtrace" && wrong == nil {
+					_, err = fmt.Fprintf(s.Out, "  %s\n", key)
+					for _, line := range lines {
+						_, err = fmt.Fprintf(s.Out, "    %s\n", cli.Line(line))
+					}
+					continue
+				}
 				_, err = fmt.Fprintf(s.Out, "  %s\t%s\n", cli.Line(key), cli.Line(string(text)))
 			}
 			return err
