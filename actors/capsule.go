@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/links"
@@ -233,9 +234,11 @@ func (c *capsule) onFenced(err error) {
 	}
 	c.env.Changes.Wake()
 	c.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late})
-	c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
-		Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
-		Msg("fenced: this process was taken for dead and its jobs were put back by another")
+	supervised.Tell(func() { // the caller has jobs in its hands that are not fenced
+		c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
+			Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).
+			Msg("fenced: this process was taken for dead and its jobs were put back by another")
+	})
 }
 
 // working is a snapshot of the running jobs, by processor.

@@ -3,10 +3,14 @@ package actors_test
 import (
 	"context"
 	"errors"
+	"io"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
@@ -93,7 +97,8 @@ func (f *lateFence) settled(jid string) (acked, moved int) {
 }
 
 // A fence ends one incarnation. What is settled for the next one when its error comes is not
-// concerned: an ack, a retry and a requeue at the deadline come into Redis all the same, once.
+// concerned: an ack, a retry and a requeue at the deadline come into Redis all the same, once, also if a hook of
+// the logger panics at the line about the fence.
 func TestALateFenceKeepsWhatTheNextIncarnationSettles(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do           func(context.Context) error
@@ -106,7 +111,13 @@ func TestALateFenceKeepsWhatTheNextIncarnationSettles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var f *lateFence
+				hook := zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, text string) {
+					if strings.HasPrefix(text, "fenced") {
+						panic("a bug in a hook of the user's")
+					}
+				})
 				k := testkit.Start(t, actors.Config{
+					Logger:   zerolog.New(io.Discard).Hook(hook),
 					Registry: handlers(map[string]func(context.Context) error{"Job": tt.do}, troupe.Options{}),
 					Capsules: []actors.Capsule{{Concurrency: 2, Fetch: func(e fetch.Env) (fetch.Fetcher, error) {
 						f = &lateFence{env: e, jobs: []string{"a", "b"}, acked: map[string]int{}, moved: map[string]int{}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,8 +17,10 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
+	"github.com/troupehq/troupe/wire"
 )
 
 // everyThird is a hook that panics in each third call of these commands, and in each third dial, 30 times.
@@ -120,4 +123,55 @@ func TestALogHookThatPanicsBeforeASettlement(t *testing.T) {
 			t.Errorf("the hook has panicked %d times", struck.Load())
 		}
 	})
+}
+
+// A rule of a wire that panics, or leaves the goroutine, after the handler has ended: the job is stored while
+// the process lives, by the rule if it works again, else dead as it was fetched.
+func TestARuleThatPanicsLeavesNoJobInItsPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		times int64 // that it panics
+		exit  bool
+		raw   string
+		want  string
+	}{
+		"at first":             {times: 2, raw: job("Fails", "1", "[]"), want: "retry"},
+		"at first, and leaves": {times: 2, exit: true, raw: job("Fails", "1", "[]"), want: "retry"},
+		"always":               {times: 1 << 30, raw: job("Fails", "1", "[]"), want: "dead"},
+		"of no job":            {times: 1 << 30, raw: "no job", want: "dead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r troupe.Registry
+				troupe.HandleClass(&r, "Fails", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("no") }), troupe.Options{})
+				var left atomic.Int64
+				left.Store(tt.times)
+				spoil := func() {
+					if left.Add(-1) >= 0 {
+						if tt.exit {
+							runtime.Goexit()
+						}
+						panic("a bug in a wire")
+					}
+				}
+				w := &wire.Wire{Name: "odd", Rules: &retry.Rules{
+					Retries: func(retry.Failed) (bool, bool) { spoil(); return true, false },
+					Record:  func(retry.Failed) int64 { return 0 },
+					Wait:    func(retry.Failed, int64, uint64) float64 { return 60 },
+					Dead:    func([]byte, string, error, time.Time) []byte { spoil(); return nil },
+				}}
+				k := testkit.Start(t, actors.Config{
+					Redis: testkit.NewMemory(t).Client, Registry: &r, Logger: zerolog.Nop(),
+					Capsules: []actors.Capsule{{Concurrency: 1, Wire: w}},
+				})
+				k.Redis.LPush(t.Context(), "queue:default", tt.raw)
+				k.Await("the job is stored", func() bool { return size(t, k.Redis, tt.want) == 1 && inProgress(t, k.Redis) == 0 })
+				left.Store(0)
+				k.Redis.LPush(t.Context(), "queue:default", job("Fails", "2", "[]"))
+				k.Await("the next one fails as ever", func() bool { return size(t, k.Redis, "retry")+size(t, k.Redis, "dead") == 2 })
+				if report := k.Stop(); len(report.Left) > 0 {
+					t.Errorf("the stop: %s", report)
+				}
+			})
+		})
+	}
 }

@@ -31,6 +31,7 @@ func (r *Run) conclude() {
 func (r *Run) decide() {
 	r.elapsed = r.ended.Sub(r.started)
 	if r.payload == nil && r.err == nil { // never started
+		r.handed = true
 		return
 	}
 	if r.payload == nil {
@@ -39,14 +40,13 @@ func (r *Run) decide() {
 	}
 	parked := outcome.IsPark(r.err)
 	interrupted := !parked && outcome.IsInterrupted(r.err)
-	mine := r.env.Ledger.Take(r.w)
-	r.count(r.outcome(parked, interrupted), !mine)
-	if !mine {
+	took := r.take()
+	r.count(r.outcome(parked, interrupted), !took)
+	if !took {
 		r.publish(Late, time.Time{})
 		joblog.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
 		return
 	}
-	r.w.ByItself.Store(true)
 	r.keepPlace()
 	switch {
 	case parked:
@@ -58,7 +58,7 @@ func (r *Run) decide() {
 	}
 	if r.err == nil {
 		r.publish(Done, time.Time{})
-		r.acked = true // by done
+		r.acked, r.handed = true, true // by done
 		r.line(zerolog.InfoLevel, "done").Msg("job done")
 		return
 	}
@@ -66,12 +66,21 @@ func (r *Run) decide() {
 	r.fail()
 }
 
+// take makes the outcome this run's, unless it was decided elsewhere.
+func (r *Run) take() bool {
+	r.mine = r.env.Ledger.Take(r.w)
+	r.handed = !r.mine
+	if r.mine {
+		r.w.ByItself.Store(true)
+	}
+	return r.mine
+}
+
 // invalid moves bytes that are no job to the dead set.
 func (r *Run) invalid() {
-	if !r.env.Ledger.Take(r.w) {
+	if !r.take() {
 		return
 	}
-	r.w.ByItself.Store(true)
 	dec := r.env.Policy.Decide(time.Now(), 0, retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, NotAJob: true, Err: r.err})
 	if !r.settle(dec) {
 		return

@@ -52,6 +52,8 @@ type Run struct {
 	returned  bool // the handler
 	read      bool // its error can be
 	concluded bool // the job's outcome is in Redis, or is on its way
+	mine      bool // the outcome is this run's: taken from the ledger
+	handed    bool // to the settler, or somebody else's
 	acked     bool // its ack goes with the slot
 	goBroken  bool // a goroutine of the job panicked
 
@@ -154,10 +156,7 @@ func (v *Env) Execute(w *work.Item, slot Slot, now time.Time) (then time.Time, a
 	r := w.Job.(*Run) //nolint:forcetypeassert // Items made it
 	r.env, r.slot, r.started, r.log = v, slot, now, &v.Log
 	defer func() {
-		if p := recover(); p != nil { // a bug of ours: the unit stays in its private place
-			r.concluded = false
-			v.System.Panicked(slot.Path(), p)
-		}
+		r.ensure(recover())
 		then, again = r.done()
 	}()
 	defer r.conclude()

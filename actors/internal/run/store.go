@@ -29,6 +29,7 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 func (r *Run) settle(dec retry.Decision) bool {
 	if dec.Action == retry.Drop {
 		r.env.Settler.Ack(r.w)
+		r.handed = true
 		return true
 	}
 	return r.await(r.move(dec))
@@ -41,6 +42,7 @@ func (r *Run) store(dec retry.Decision) {
 		m := &work.Move{Item: r.w, Move: r.move(dec)}
 		m.Then = func() { r.told(m, dec) }
 		if r.env.Settler.SubmitAsync(m) {
+			r.handed = true
 			return
 		}
 	}
@@ -65,6 +67,7 @@ func (r *Run) told(m *work.Move, dec retry.Decision) {
 func (r *Run) await(m fetch.Move) bool {
 	move := work.NewMove(r.w, m)
 	r.env.Settler.Submit(move)
+	r.handed = true
 	select {
 	case <-move.Done:
 	case <-move.Refused:

@@ -115,6 +115,7 @@ func (r *Run) giveUp(cause error) func() {
 	end.freed.Store(true)
 	return func() {
 		if r.env.Ledger.IsOpen(r.w) { // else its outcome is decided already
+			defer func() { end.ensure(recover()) }()
 			end.decide()
 		}
 	}
