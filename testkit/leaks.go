@@ -50,8 +50,7 @@ func checkLeaks(tb testing.TB) {
 // ownFuncs run in goroutines of what may have been made before the kit, and so
 // ends after it: a Redis in memory, a chaos.Proxy, a script.Jobs.
 var ownFuncs = []string{
-	"github.com/alicebob/miniredis/v2/server.(*Server).servePeer",
-	"github.com/troupehq/troupe/internal/test/memredis.(*buffered).fill",
+	"github.com/troupehq/troupe/internal/test/memredis.(*conn).serve",
 	"github.com/troupehq/troupe/testkit/script.(*Jobs).perform",
 	"github.com/troupehq/troupe/testkit/chaos.(*conn).send",
 	"github.com/troupehq/troupe/testkit/chaos.(*conn).receive",

@@ -19,25 +19,34 @@ type Script struct {
 	s    *redis.Script
 }
 
-// names are all scripts of the program: SHA-1 -> name.
-var names sync.Map
+// all are the scripts of the program, by their SHA-1.
+var all sync.Map
 
 // New makes a script; name is used in errors and in Names.
 func New(name, src string) *Script {
 	s := &Script{Name: name, src: src, s: redis.NewScript(src)}
-	names.Store(s.s.Hash(), name)
+	all.Store(s.s.Hash(), s)
 	return s
 }
 
 // Names returns the name of each script that was made, by its SHA-1: SLOWLOG and MONITOR
 // show a script by that.
 func Names() map[string]string {
-	all := make(map[string]string)
-	names.Range(func(hash, name any) bool {
-		all[hash.(string)] = name.(string)
+	names := make(map[string]string)
+	all.Range(func(hash, s any) bool {
+		names[hash.(string)] = s.(*Script).Name
 		return true
 	})
-	return all
+	return names
+}
+
+// Source is the text of the script of the program that has this SHA-1.
+func Source(hash string) (string, bool) {
+	s, ok := all.Load(hash)
+	if !ok {
+		return "", false
+	}
+	return s.(*Script).src, true
 }
 
 // Hash is what EVALSHA calls the script.

@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/memredis"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -42,7 +43,7 @@ func New(t *testing.T) Pair {
 		t.Fatal(err)
 	}
 	opt.Protocol = 2
-	p := Pair{redis.NewClient(opt), redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), Protocol: 2})}
+	p := Pair{redis.NewClient(opt), redis.NewClient(memredis.New(t).Options())}
 	t.Cleanup(func() {
 		_ = p.real.Close()
 		_ = p.mini.Close()
@@ -53,7 +54,7 @@ func New(t *testing.T) Pair {
 // Check runs a script on random states, which the commands of fill make.
 func (p Pair) Check(t *testing.T, src string, fill func(*rapid.T) [][]any, try Try) {
 	t.Helper()
-	script := redis.NewScript(src)
+	script := script.New(t.Name(), src) // so that the embedded server takes it for one of this module
 	rapid.Check(t, func(t *rapid.T) {
 		writes := fill(t)
 		keys, args := try(t)
@@ -71,7 +72,7 @@ func (p Pair) Check(t *testing.T, src string, fill func(*rapid.T) [][]any, try T
 }
 
 // compare runs a script once on both and tells what differs, "" for nothing.
-func (p Pair) compare(t *rapid.T, now time.Time, script *redis.Script, writes [][]any, keys []string, args []any) string {
+func (p Pair) compare(t *rapid.T, now time.Time, script *script.Script, writes [][]any, keys []string, args []any) string {
 	write(t, p.real, writes)
 	write(t, p.mini, writes)
 	before := dump(t, now, p.real)

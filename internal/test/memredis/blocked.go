@@ -3,7 +3,6 @@ package memredis
 import (
 	"bufio"
 	"bytes"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,15 +14,15 @@ import (
 // blocked gives a miniredis what it lacks of blocked moves: CLIENT ID and CLIENT UNBLOCK,
 // and that a move ends with its connection.
 type blocked struct {
-	redis *miniredis.Miniredis
+	redis   *miniredis.Miniredis
+	server  *server.Server
+	scripts *scripts
 
 	mu     sync.Mutex
 	fault  string        // the reply to every command, unless it is empty
 	paused chan struct{} // not nil: no command begins before it is closed
 	dials  int
-	number map[*server.Peer]int  // of the connections
-	tx     map[*server.Peer]bool // connections in a transaction
-	moves  map[int]*move         // by connection
+	moves  map[int]*move // by connection
 }
 
 // move is a BLMOVE under way. It runs on a peer of its own, which can be closed.
@@ -32,106 +31,92 @@ type move struct {
 	over bool // unblocked
 }
 
-// hello is the first command of a connection: it tells the server its number.
-const hello = "MEMREDIS.CONNECTION"
-
-// watch begins to serve the connections of m; each is to be made by dial.
-func watch(m *miniredis.Miniredis) *blocked {
-	return &blocked{redis: m, number: map[*server.Peer]int{}, tx: map[*server.Peer]bool{}, moves: map[int]*move{}}
+func newBlocked(m *miniredis.Miniredis) *blocked {
+	return &blocked{redis: m, server: m.Server(), scripts: newScripts(m), moves: map[int]*move{}}
 }
 
-// dial makes a connection, and tells what to do when it has been closed.
-func (b *blocked) dial() (net.Conn, func(), error) {
-	c, err := b.redis.Dial()
-	if err != nil {
-		return nil, nil, err
-	}
-	b.mu.Lock()
-	if b.dials == 0 {
-		b.redis.Server().SetPreHook(b.hook)
-	}
-	b.dials++
-	n := b.dials
-	b.mu.Unlock()
-	text := strconv.Itoa(n)
-	if _, err := c.Write([]byte("*2\r\n$" + strconv.Itoa(len(hello)) + "\r\n" + hello + "\r\n$" + strconv.Itoa(len(text)) + "\r\n" + text + "\r\n")); err != nil {
-		return nil, nil, err
-	}
-	if _, err := c.Read(make([]byte, len("+OK\r\n"))); err != nil {
-		return nil, nil, err
-	}
-	return c, func() { b.end(n) }, nil
-}
-
-// hook serves what miniredis does not.
-func (b *blocked) hook(p *server.Peer, cmd string, args ...string) bool {
+// dial makes a connection.
+func (b *blocked) dial() *conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for paused := b.paused; paused != nil && cmd != hello; paused = b.paused {
-		b.mu.Unlock()
-		<-paused
-		b.mu.Lock()
+	b.dials++
+	return newConn(b, b.dials)
+}
+
+// carryOut carries a command out for a connection.
+func (b *blocked) carryOut(c *conn, words []string) {
+	p, args := c.peer, words[1:]
+	b.mu.Lock()
+	fault := b.fault
+	b.mu.Unlock()
+	if fault != "" {
+		p.WriteError(fault)
+		return
 	}
-	n, known := b.number[p]
+	is := func(n int, want ...string) bool {
+		if len(words) < n {
+			return false
+		}
+		for i, word := range want {
+			if !strings.EqualFold(words[i], word) {
+				return false
+			}
+		}
+		return true
+	}
 	switch {
-	case cmd == hello && len(args) == 1:
-		n, _ := strconv.Atoi(args[0])
-		b.number[p] = n
-		p.OnDisconnect(func() { b.forget(p) })
-		p.WriteOK()
-		return true
-	case b.fault != "":
-		p.WriteError(b.fault)
-		return true
-	case !known:
-		return false
-	case cmd == "MULTI":
-		b.tx[p] = true
-	case cmd == "EXEC", cmd == "DISCARD":
-		delete(b.tx, p)
-	case b.tx[p]:
-	case cmd == "CLIENT" && len(args) == 1 && strings.EqualFold(args[0], "id"):
-		p.WriteInt(n)
-		return true
-	case cmd == "CLIENT" && len(args) > 1 && strings.EqualFold(args[0], "unblock"):
-		to, _ := strconv.Atoi(args[1])
-		was := b.moves[to] != nil
-		b.mu.Unlock()
-		b.end(to)
-		b.mu.Lock()
-		p.WriteInt(map[bool]int{true: 1}[was])
-		return true
-	case cmd == "BLMOVE":
-		b.mu.Unlock()
-		b.move(p, n, args)
-		b.mu.Lock()
-		return true
+	case is(1, "MULTI"):
+		c.tx = true
+	case is(1, "EXEC"), is(1, "DISCARD"):
+		c.tx = false
+	case c.tx:
+	case is(1, "SELECT"):
+		c.other = true
+	case is(1, "SUBSCRIBE"), is(1, "PSUBSCRIBE"):
+		c.subscribed = true
+	case is(2, "SCRIPT", "FLUSH"):
+		defer b.scripts.forget()
+	case is(1, "EVALSHA") && !c.other && b.scripts.run(p, args):
+		return
+	case is(2, "CLIENT", "ID") && len(words) == 2:
+		p.WriteInt(c.number)
+		return
+	case is(3, "CLIENT", "UNBLOCK"):
+		to, _ := strconv.Atoi(words[2])
+		p.WriteInt(map[bool]int{true: 1}[b.end(to)])
+		return
+	case is(1, "BLMOVE"):
+		b.move(c, words)
+		return
 	}
-	return false
+	b.server.Dispatch(p, words)
 }
 
 // move carries out BLMOVE for a connection.
-func (b *blocked) move(p *server.Peer, n int, args []string) {
+func (b *blocked) move(c *conn, words []string) {
 	var reply bytes.Buffer
 	m := &move{peer: server.NewPeer(bufio.NewWriter(&reply))}
-	m.peer.Ctx = p.Ctx // its database, and that it may
+	m.peer.Ctx = c.peer.Ctx // its database, and that it may
 	b.mu.Lock()
-	b.moves[n] = m
+	b.moves[c.number] = m
 	b.mu.Unlock()
-	b.redis.Server().Dispatch(m.peer, append([]string{"BLMOVE"}, args...))
+	if c.peer.Closed() { // since before it could be ended
+		m.peer.Close()
+	}
+	b.server.Dispatch(m.peer, words)
 	m.peer.Flush()
 	b.mu.Lock()
-	delete(b.moves, n)
+	delete(b.moves, c.number)
 	b.mu.Unlock()
 	if reply.Len() == 0 && m.over {
-		p.WriteNull()
+		c.peer.WriteNull()
 	} else {
-		p.WriteRaw(reply.String())
+		c.peer.WriteRaw(reply.String())
 	}
 }
 
-// end ends the move of a connection, if there is one.
-func (b *blocked) end(n int) {
+// end ends the move of a connection, and tells whether there was one.
+func (b *blocked) end(n int) bool {
 	b.mu.Lock()
 	m := b.moves[n]
 	if m != nil {
@@ -142,6 +127,7 @@ func (b *blocked) end(n int) {
 	if m != nil {
 		b.redis.Del("") // it wakes all that are blocked
 	}
+	return m != nil
 }
 
 // refuse has every command answered by an error, unless it is empty.
@@ -169,21 +155,9 @@ func (b *blocked) resume() {
 	}
 }
 
-func (b *blocked) forget(p *server.Peer) {
+// pausedNow is nil unless commands wait; then it is closed when they may begin.
+func (b *blocked) pausedNow() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.number, p)
-	delete(b.tx, p)
-}
-
-// watched is a connection that ends its move when it is closed.
-type watched struct {
-	net.Conn
-	end func()
-}
-
-func (w *watched) Close() error {
-	err := w.Conn.Close()
-	w.end()
-	return err
+	return b.paused
 }

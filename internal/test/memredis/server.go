@@ -29,8 +29,13 @@ type Server struct {
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{redis: miniredis.NewMiniRedis()}
-	s.blocked = watch(s.redis)
-	s.redis.ClockTTL(true) // keys age by the clock, which in a bubble is the bubble's
+	s.redis.ClockTTL(true)       // keys age by the clock, which in a bubble is the bubble's
+	first, err := s.redis.Dial() // it starts without a port
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_ = first.Close()
+	s.blocked = newBlocked(s.redis)
 	tb.Cleanup(func() {
 		s.Resume()
 		s.Kill()
@@ -49,20 +54,13 @@ func (s *Server) Options() *redis.Options {
 
 func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	s.mu.Lock()
-	down := s.down
-	s.mu.Unlock()
-	if down {
+	defer s.mu.Unlock()
+	if s.down {
 		return nil, errors.New("connection refused: the test has killed this Redis")
 	}
-	raw, end, err := s.blocked.dial()
-	if err != nil {
-		return nil, err
-	}
-	c := &watched{raw, end}
-	s.mu.Lock()
+	c := s.blocked.dial()
 	s.conns = append(s.conns, c)
-	s.mu.Unlock()
-	return newBuffered(c), nil
+	return c, nil
 }
 
 // SetError makes every command end with an error; the empty text ends that.
