@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ type poller struct {
 	sets     []*dueSet
 	interval time.Duration // Config.PollInterval
 	each     time.Duration // Config.PollIntervalPerProcess
+
+	mu     sync.Mutex
+	resign map[*sched.Scheduler]context.CancelFunc // ends its Lead
 }
 
 // dueSet is a set of a system, and the loop that serves it.
@@ -46,7 +50,7 @@ type dueSet struct {
 }
 
 func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
-	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess}
+	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess, resign: map[*sched.Scheduler]context.CancelFunc{}}
 	loops := []func(*supervised.Loop){p.poll}
 	for _, s := range systems {
 		if s.sched == nil {
@@ -103,18 +107,43 @@ func (p *poller) poll(l *supervised.Loop) {
 	}
 }
 
+// Paused is called when the actor is held or suspended: it cannot lead then, and somebody
+// else is to.
+func (p *poller) Paused() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.resign {
+		end()
+	}
+}
+
+// term is the context of a Lead; it ends when the loop is to, and when the actor is paused.
+func (p *poller) term(l *supervised.Loop, s *sched.Scheduler) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(l.Context)
+	p.mu.Lock()
+	p.resign[s] = end
+	p.mu.Unlock()
+	if p.env.System.Mailbox(pollerPart).Keeps() { // since the loop was told to go on
+		end()
+	}
+	return ctx, end
+}
+
 // lead waits for the leader's lock and leads. What the leader finds to be due is promoted;
 // what has just failed waits for its next try.
 func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 	for {
-		err := s.Lead(l.Context, func(set string) {
+		term, end := p.term(l, s)
+		err := s.Lead(term, func(set string) {
 			for _, d := range sets {
 				if d.set == set && !d.failing.Load() {
 					p.Wake(d.loop)
 				}
 			}
 		})
-		if l.Context.Err() == nil && redisconn.Classify(err) == redisconn.Command {
+		over := term.Err() != nil
+		end()
+		if !over && redisconn.Classify(err) == redisconn.Command {
 			p.env.Outage.Failed(pollerPart+"/lead", err) // an outage shows in the promotions
 		}
 		p.wake(sets) // is Redis away? then its return is noticed by the next try

@@ -36,6 +36,24 @@ func TestPollingGoesOnAfterAPollThatFails(t *testing.T) {
 	}
 }
 
+// Nobody leads who cannot promote: a poller that is suspended gives the leader's lock up,
+// and asks for it again when it is resumed.
+func TestASuspendedPollerDoesNotLead(t *testing.T) {
+	testkit.Virtual(t, actors.Config{}, func(t *testing.T, k *testkit.Kit) {
+		leader := func() string { return k.Redis.Get(t.Context(), "troupe:poller").Val() }
+		for range 2 {
+			k.Await("it leads", func() bool { return leader() == k.Identity() })
+			k.Suspend("launcher/poller")
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			if who := leader(); who != "" {
+				t.Errorf("while it is suspended, %s leads", who)
+			}
+			k.Resume("launcher/poller")
+		}
+	}, testkit.Strict())
+}
+
 // failedPoll refuses the first command with key, and fails when that is logged.
 func failedPoll(t *testing.T, key string, fail func()) {
 	mem := testkit.NewMemory(t)
