@@ -32,12 +32,13 @@ type Kit struct {
 	Redis  redis.UniversalClient // the database of the daemon
 	Client *client.Client        // pushes into it
 
-	tb     testing.TB
-	log    *eventLog
-	gates  *gates
-	strict bool
-	before string // what there was to see when the stop began; of a strict kit
-	shown  bool   // a failure has shown it
+	tb      testing.TB
+	log     *eventLog
+	gates   *gates
+	strict  bool
+	foreign bool   // some jobs are not where those of Sidekiq are
+	before  string // what there was to see when the stop began; of a strict kit
+	shown   bool   // a failure has shown it
 }
 
 // Option changes what Start does.
@@ -67,6 +68,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		cfg.Logger = zerolog.New(shortStacks{newTestLog(tb)}).Level(zerolog.WarnLevel)
 	}
 	k := &Kit{Redis: cfg.Redis, tb: tb, log: newEventLog(), gates: newGates(), strict: set.strict}
+	k.foreign = slices.ContainsFunc(cfg.Capsules, func(c actors.Capsule) bool { return c.Wire != nil || c.Fetch != nil })
 	if _, measuring := tb.(*testing.B); !measuring || set.strict {
 		cfg.Subscribers = append(slices.Clip(cfg.Subscribers), k.log.record)
 	}

@@ -36,6 +36,19 @@ func (b *bank) Charge(context.Context, string, int64, int64, string) error {
 	return b.answer(n)
 }
 
+func TestAChargeThatAlwaysFailsDies(t *testing.T) {
+	b := &Billing{Gateway: &bank{answer: func(int) error { return errors.New("the bank is away") }}}
+	testkit.Virtual(t, config(b), func(t *testing.T, kit *testkit.Kit) {
+		b.Jobs = kit.Client
+		kit.Push(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
+		kit.Skip(time.Hour) // five retries
+		charge := testkit.RequireDead[ChargeCard](t, kit.Redis)
+		if charge.Args.AccountID != 42 || kit.Stats().Failed != 6 {
+			t.Errorf("dead: %+v after %d tries", charge, kit.Stats().Failed)
+		}
+	}, testkit.Strict())
+}
+
 func TestCheckoutPushesTheCharge(t *testing.T) {
 	q := testkit.Fake(t)
 	b := &Billing{Jobs: q.Client}
