@@ -54,7 +54,7 @@ func TestImportArrows(t *testing.T) {
 
 		if p.ImportPath == module {
 			forbid(p.Deps, "the root uses the standard library only, and packages that do, too", func(pkg string) bool {
-				return !packages[pkg].Standard && !mine("internal/args", "internal/backtrace", "internal/cut", "internal/defaults", "internal/jobctx", "internal/links", "internal/recovery", "internal/scores", "internal/wirejson")(pkg)
+				return !packages[pkg].Standard && !mine("internal/args", "internal/defaults", "internal/errchain", "internal/jobctx", "internal/limits", "internal/words", "internal/scores", "internal/wirejson")(pkg)
 			})
 		}
 		if p.is("internal/wirejson") || p.is("internal/args") {
@@ -62,10 +62,10 @@ func TestImportArrows(t *testing.T) {
 				return !packages[pkg].Standard && (p.is("internal/wirejson") || !mine("internal/wirejson")(pkg))
 			})
 		}
-		if p.ImportPath != module && !p.is("internal/encode") {
-			forbid(p.Imports, "arguments are read by the root and written by internal/encode", mine("internal/args"))
+		if p.ImportPath != module && !p.is("internal/job") {
+			forbid(p.Imports, "arguments are read by the root and written by internal/job", mine("internal/args"))
 		}
-		if p.ImportPath != module && !p.is("internal/args") && !p.is("internal/encode") && !p.is("client") && !p.is("inspect") && !p.is("wire/laravel") {
+		if p.ImportPath != module && !p.is("internal/args") && !p.is("internal/job") && !p.is("client") && !p.is("inspect") && !p.is("wire/laravel") {
 			forbid(p.Imports, "payloads are read and written by the root's Payload", mine("internal/wirejson"))
 		}
 		if p.is("client") || p.is("trace") {
@@ -80,7 +80,7 @@ func TestImportArrows(t *testing.T) {
 		if p.is("trace") {
 			forbid(p.Deps, "the program brings the SDK", func(pkg string) bool { return within(pkg, "go.opentelemetry.io/otel/sdk") })
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/probe") && !p.is("internal/door") && !p.is("internal/supervision") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") && !p.is("internal/supervision") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
 		if !p.is("actors") && !p.is("testkit") && !p.is("ops") {
@@ -102,7 +102,7 @@ func TestImportArrows(t *testing.T) {
 		}
 		if p.is("supervisor") {
 			forbid(p.Imports, "of this module supervisor knows the root's nouns only, and how texts are cut", func(pkg string) bool {
-				return within(pkg, module) && pkg != module && !mine("internal/cut", "internal/only64", "internal/supervision")(pkg)
+				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64", "internal/supervision")(pkg)
 			})
 		}
 		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/explain") && !p.is("internal/console/fleet") && !p.is("internal/console/screen") || p.is("handler") {

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/backtrace"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // PanicError is the outcome of a handler that panicked, or that ended its goroutine with
@@ -37,7 +36,7 @@ func (e *PanicError) ErrorClass() string {
 }
 
 // Backtrace returns the frames below the panic or the call.
-func (e *PanicError) Backtrace() []string { return backtrace.Frames(e.Stack) }
+func (e *PanicError) Backtrace() []string { return errchain.Frames(e.Stack) }
 
 // UnknownClassError is the outcome of a job whose class has no handler here.
 // It is an ordinary failure: the job is retried, perhaps by a daemon that has one.
@@ -46,7 +45,7 @@ type UnknownClassError struct {
 }
 
 func (e *UnknownClassError) Error() string {
-	return fmt.Sprintf("no handler for class %q", cut.Text(e.Class))
+	return fmt.Sprintf("no handler for class %q", words.Text(e.Class))
 }
 
 // DeadlineError is why a job is in the dead set that was not run: its field "t_deadline", or
@@ -75,7 +74,7 @@ func ErrorClass(err error) string {
 	if class := ownClass(err); class != "" {
 		return class
 	}
-	class := strings.TrimLeft(reflect.TypeOf(links.Innermost(err)).String(), "*")
+	class := strings.TrimLeft(reflect.TypeOf(errchain.Innermost(err)).String(), "*")
 	if strings.HasPrefix(class, "errors.") || strings.HasPrefix(class, "fmt.") {
 		return "error"
 	}
@@ -98,7 +97,7 @@ func ownClass(err error) (class string) {
 			class = ""
 		}
 	}()
-	if named, ok := links.As[classed](err); ok {
+	if named, ok := errchain.As[classed](err); ok {
 		class = named.ErrorClass()
 	}
 	return class

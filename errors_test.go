@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/backtrace"
+	"github.com/troupehq/troupe/internal/errchain"
 )
 
 type namedError struct{ class string }
@@ -133,7 +133,7 @@ func TestBacktrace(t *testing.T) {
 			crash(nil)
 		}, "in `github.com/troupehq/troupe.crash'"},
 	} {
-		lines := backtrace.Of(fmt.Errorf("x: %w", caught(tt.fn)))
+		lines := errchain.Backtrace(fmt.Errorf("x: %w", caught(tt.fn)))
 		if len(lines) < 2 || !strings.Contains(lines[0], "errors_test.go:") || !strings.Contains(lines[0], tt.first) {
 			t.Errorf("%s: got\n%s", name, strings.Join(lines, "\n"))
 		}
@@ -143,10 +143,10 @@ func TestBacktrace(t *testing.T) {
 			}
 		}
 	}
-	if got := backtrace.Of(io.EOF); got != nil {
+	if got := errchain.Backtrace(io.EOF); got != nil {
 		t.Errorf("an error without a stack: %q", got)
 	}
-	if got := backtrace.Of(panicking{}); got != nil {
+	if got := errchain.Backtrace(panicking{}); got != nil {
 		t.Errorf("a method that panics: %q", got)
 	}
 }
@@ -155,10 +155,10 @@ func TestFramesReadAnyText(t *testing.T) {
 	stack := "goroutine 7 [running]:\nmain.(*T[...]).Do(0xc000, {0x1, 0x2})\n\t/src/a b/t.go:12 +0x1d\n" +
 		"main.main.func1.2()\n\t/src/main.go:5\ncreated by main.main in goroutine 1\n\t/src/main.go:3 +0x5\n"
 	want := []string{"/src/a b/t.go:12:in `main.(*T[...]).Do'", "/src/main.go:5:in `main.main.func1.2'", "/src/main.go:3:in `created by main.main in goroutine 1'"}
-	if got := backtrace.Frames([]byte(stack)); !slices.Equal(got, want) {
+	if got := errchain.Frames([]byte(stack)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	for _, odd := range []string{"", "\n\n", "\tx", "panic(", "goroutine"} {
-		backtrace.Frames([]byte(odd)) // must not panic
+		errchain.Frames([]byte(odd)) // must not panic
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -49,12 +49,12 @@ func (h *iterable[A, C, T]) perform(ctx context.Context, job *Job[A]) error {
 
 	var last []iterationHook[A]
 	outcome := h.iterate(run, cursor)
-	if links.Is(context.Cause(ctx), ErrCancelled) && (links.Is(outcome, ErrCancelled) || links.Is(outcome, context.Canceled)) {
+	if errchain.Is(context.Cause(ctx), ErrCancelled) && (errchain.Is(outcome, ErrCancelled) || errchain.Is(outcome, context.Canceled)) {
 		run.it.Cancelled, outcome = time.Now(), nil
 		run.ctx = context.WithoutCancel(ctx) // for the hooks
 	}
 	switch {
-	case links.Is(outcome, ErrInterrupted):
+	case errchain.Is(outcome, ErrInterrupted):
 		last = []iterationHook[A]{h.opts.OnStop}
 	case outcome != nil:
 		return outcome

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe/internal/defaults"
-	"github.com/troupehq/troupe/internal/recovery"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Options are what a class sets for all of its jobs, as sidekiq_options does in
@@ -147,7 +147,7 @@ func (o Options) validate() error {
 			return bad(fmt.Sprintf("Tags[%d]", i), strconv.QuoteToASCII(tag), "text in UTF-8")
 		}
 	}
-	return recovery.Check(o.Recovery.Queue, o.Recovery.Delay, o.Recovery.Dead)
+	return limits.Recovery(o.Recovery.Queue, o.Recovery.Delay, o.Recovery.Dead)
 }
 
 // under returns o with the fields of top, where top sets them.

@@ -14,8 +14,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/links"
-	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/runs"
 )
 
@@ -84,7 +84,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
-	c.traffic.Expect(queues.Names(cfg.Queues)...)
+	c.traffic.Expect(beat.QueueNames(cfg.Queues)...)
 	for i := range cfg.Concurrency {
 		c.slots = append(c.slots, c.newSlot(i))
 	}
@@ -215,11 +215,11 @@ func (c *capsule) giveBack(ws []*work.Item) []*work.Move {
 }
 
 // fenced tells whether err is a *fetch.FencedError.
-func fenced(err error) bool { return links.Has[*fetch.FencedError](err) }
+func fenced(err error) bool { return errchain.Has[*fetch.FencedError](err) }
 
 // onFenced ends what another process has taken over.
 func (c *capsule) onFenced(err error) {
-	f, ok := links.As[*fetch.FencedError](err)
+	f, ok := errchain.As[*fetch.FencedError](err)
 	if !ok {
 		return
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/script"
-	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -108,7 +108,7 @@ func New(cfg Config) (*Daemon, error) {
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)
-	pid := turn.PID()
+	pid := osproc.PID()
 	identity := beat.NewIdentity(hostname, pid)
 	d.env = &env.Env{
 		Log: cfg.Logger, Redis: own, Identity: identity, Seed: jitter.Of(identity),

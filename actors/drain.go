@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // DrainReport tells what became of the jobs that ran when the stop began.
@@ -42,7 +42,7 @@ func (r DrainReport) String() string {
 		jobs []JobRef
 	}{{"finished", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		for _, j := range g.jobs {
-			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, cut.Text(j.JID), cut.Text(j.Class), cut.Text(j.Queue))
+			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, words.Text(j.JID), words.Text(j.Class), words.Text(j.Queue))
 		}
 	}
 	return b.String()
@@ -58,7 +58,7 @@ func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
 	}{{"finished_jids", r.Finished}, {"interrupted", r.Interrupted}, {"requeued", r.Requeued}, {"abandoned", r.Abandoned}, {"left", r.Left}, {"lost", r.Lost}} {
 		jids := make([]string, len(g.jobs))
 		for i, j := range g.jobs {
-			jids[i] = cut.Text(j.JID)
+			jids[i] = words.Text(j.JID)
 		}
 		e.Strs(g.name, jids)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // The waits at the end of a stop, counted from the end of the grace. A wait that
@@ -118,7 +118,7 @@ func (c *capsule) account() {
 	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(held)...) })
 	for _, w := range held {
 		supervised.Tell(func() {
-			c.env.Log.Error().Str("jid", cut.Text(refOf(w).JID)).Str("queue", cut.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
+			c.env.Log.Error().Str("jid", words.Text(refOf(w).JID)).Str("queue", words.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
 				Msg("lost: Redis did not take the job back and this fetcher has no private place")
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // Shard is one Redis of a process that works on several, with all that works on
@@ -157,7 +157,7 @@ func (g *Group) Err() error {
 // signal obeys a signal of the operating system.
 func (g *Group) signal(s os.Signal) {
 	for i, d := range g.daemons {
-		if s == ossignal.Dump && i > 0 { // the stacks are the process's
+		if s == osproc.Dump && i > 0 { // the stacks are the process's
 			d.env.Log.Warn().Str("tree", d.Tree().String()).Msg("dump")
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 const (
@@ -231,7 +231,7 @@ func init() {
 	door.Queues = func(daemon any) map[string]redis.UniversalClient {
 		d, all := daemon.(*Daemon), map[string]redis.UniversalClient{} //nolint:forcetypeassert // a bug of package ops
 		for _, c := range d.capsules {
-			for _, name := range queues.Names(c.config().Queues) {
+			for _, name := range beat.QueueNames(c.config().Queues) {
 				if all[name] = nil; c.system.wire.Fetch == nil {
 					all[name] = c.system.redis
 				}

@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -105,7 +105,7 @@ func TestAFetchedJobStartsWithin5ms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				jobs := effort.Of(200, 3000)
+				jobs := harness.Effort(200, 3000)
 				mem := testkit.NewMemory(t)
 				came := &arrivals{last: map[string]time.Time{}}
 				var mu sync.Mutex

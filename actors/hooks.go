@@ -11,8 +11,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // hooks runs lifecycle callbacks in their order, in a goroutine of their own: one
@@ -133,7 +133,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 func (d *Daemon) tellDeathHandlers(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), p, err) }); perr != nil {
-			joblog.Err(d.env.Log.Error().Str("jid", cut.Text(p.JID())), perr).Msg("a death handler failed")
+			joblog.Err(d.env.Log.Error().Str("jid", words.Text(p.JID())), perr).Msg("a death handler failed")
 		}
 	}
 }

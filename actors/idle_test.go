@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -70,7 +70,7 @@ func TestIdleProcessesMakeFewTrips(t *testing.T) {
 			// the pollers have made their first look after 15 s.
 			<-time.After(25 * time.Second)
 			before := servedBy(t, rdb)
-			<-time.After(time.Duration(effort.Of(15, 40)) * time.Second) // what is counted is a rate
+			<-time.After(time.Duration(harness.Effort(15, 40)) * time.Second) // what is counted is a rate
 			after := servedBy(t, rdb)
 			each := after.at.Sub(before.at).Seconds() * float64(n)
 			for name, calls := range after.commands {

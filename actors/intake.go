@@ -6,7 +6,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // waitTime is the longest that an idle capsule waits between two looks at its
@@ -133,7 +133,7 @@ func (c *capsule) sleep(then time.Time) {
 		c.asleep = nil
 		c.mu.Unlock()
 	}
-	turn.Await(c.env.Identity, c.path("fetcher"))
+	osproc.AwaitTurn(c.env.Identity, c.path("fetcher"))
 }
 
 // wakeFetch wakes the fetch goroutine if it sleeps. c.mu is held.

@@ -11,8 +11,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -195,8 +195,8 @@ func (c *capsule) takeSuspect() *work.Item {
 	c.wakeNext()
 	c.mu.Unlock()
 	job := refOf(ws[0])
-	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", cut.Text(job.JID)).
-		Str("class", cut.Text(job.Class)).Str("queue", cut.Text(job.Queue)).
+	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", words.Text(job.JID)).
+		Str("class", words.Text(job.Class)).Str("queue", words.Text(job.Queue)).
 		Msg("running a suspect")
 	return ws[0]
 }
@@ -207,6 +207,6 @@ func (o *isolation) clearSuspect(c *capsule, w *work.Item) {
 	ctx, cancel := o.env.Call()
 	defer cancel()
 	if err := c.system.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
-		joblog.Err(o.env.Log.Warn().Str("jid", cut.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
+		joblog.Err(o.env.Log.Warn().Str("jid", words.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -110,14 +110,14 @@ func (r *recovered) event() Event {
 }
 
 func (r *recovered) log(log *zerolog.Logger) {
-	line := log.Warn().Str("actor", rescuerPart).Str("jid", cut.Text(r.ref.JID)).Str("class", cut.Text(r.ref.Class)).
-		Str("queue", cut.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
+	line := log.Warn().Str("actor", rescuerPart).Str("jid", words.Text(r.ref.JID)).Str("class", words.Text(r.ref.Class)).
+		Str("queue", words.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
 	case r.Decision.To == rescue.ToDead:
 		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
 	case r.Decision.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
 	default:
-		line.Str("to", cut.Text(r.to)).Msg("a recovered job was sent elsewhere")
+		line.Str("to", words.Text(r.to)).Msg("a recovered job was sent elsewhere")
 	}
 }

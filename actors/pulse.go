@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -15,9 +15,9 @@ const (
 )
 
 // pulse sums up the tree for views of a whole fleet.
-func (d *Daemon) pulse(t Tree, now time.Time) pulse.Pulse {
-	p := pulse.Pulse{
-		At: float64(now.UnixMilli()) / 1e3, Version: Version, Tag: cut.Text(d.cfg.Tag), Phase: d.phaseName(),
+func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
+	p := beat.Pulse{
+		At: float64(now.UnixMilli()) / 1e3, Version: Version, Tag: words.Text(d.cfg.Tag), Phase: d.phaseName(),
 		Actors: map[string]string{}, Fencings: d.Stats().Fencings,
 	}
 	log := d.log.State()
@@ -34,9 +34,9 @@ func (d *Daemon) pulse(t Tree, now time.Time) pulse.Pulse {
 	if len(taken) <= pulseQueues {
 		p.Taken = taken
 	}
-	at := map[string]*pulse.Capsule{}
+	at := map[string]*beat.PulseCapsule{}
 	for _, c := range d.capsules[:min(len(d.capsules), pulseCapsules)] {
-		p.Capsules = append(p.Capsules, pulse.Capsule{Name: cut.Text(c.cfg.Name)})
+		p.Capsules = append(p.Capsules, beat.PulseCapsule{Name: words.Text(c.cfg.Name)})
 	}
 	for i, c := range d.capsules {
 		at[c.cfg.Name] = &p.Capsules[min(i, pulseCapsules-1)]
@@ -61,7 +61,7 @@ func (d *Daemon) pulse(t Tree, now time.Time) pulse.Pulse {
 }
 
 // count counts a processor by its state.
-func count(c *pulse.Capsule, s State) {
+func count(c *beat.PulseCapsule, s State) {
 	switch s {
 	case StateBusy:
 		c.Busy++

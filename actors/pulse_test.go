@@ -11,8 +11,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -26,7 +26,7 @@ func TestACrashIsPublishedAtOnce(t *testing.T) {
 	}))
 	testkit.Virtual(t, actors.Config{Registry: &jobs, Concurrency: 3, Tag: "shop"}, func(t *testing.T, k *testkit.Kit) {
 		ctx := t.Context()
-		read := func() (p pulse.Pulse) {
+		read := func() (p beat.Pulse) {
 			t.Helper()
 			synctest.Wait()
 			if err := json.Unmarshal([]byte(k.Redis.Get(ctx, keys.Pulse(k.Daemon.Identity())).Val()), &p); err != nil {
@@ -40,7 +40,7 @@ func TestACrashIsPublishedAtOnce(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		p := read()
 		if p.Phase != "running" || p.Tag != "shop" || p.Restarts != 0 || len(p.Actors) != 0 || len(p.Capsules) != 1 || p.Oldest == 0 || p.Taken["default"] != 1 ||
-			p.Capsules[0] != (pulse.Capsule{Name: "default", Busy: 1, Idle: 2}) {
+			p.Capsules[0] != (beat.PulseCapsule{Name: "default", Busy: 1, Idle: 2}) {
 			t.Errorf("at first: %+v", p)
 		}
 		began := time.Now()

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // recorder keeps the exceptional events of this process until a beat publishes them. A process
@@ -211,5 +211,5 @@ func recordsOf(ev Event, add func(flight.Record)) (urgent bool) {
 }
 
 func recordOf(kind string, at time.Time, j JobRef, text string) flight.Record {
-	return flight.Record{At: at, Kind: kind, JID: cut.Text(j.JID), Class: cut.Text(j.Class), Queue: cut.Text(j.Queue), Text: text}
+	return flight.Record{At: at, Kind: kind, JID: words.Text(j.JID), Class: words.Text(j.Class), Queue: words.Text(j.Queue), Text: text}
 }

@@ -14,9 +14,8 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/reap"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/heap"
-	"github.com/troupehq/troupe/internal/links"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // Exit codes of Main.
@@ -64,8 +63,8 @@ func Main(cfg Config) int { return MainShards(context.Background(), Shard{Config
 // MainShards is Main for a process that works on several Redis servers, with one set of
 // signals and one stop. The end of ctx is one more way to stop.
 func MainShards(ctx context.Context, shards ...Shard) int {
-	heap.Floor()
-	ossignal.GoOnWithoutReaders()
+	osproc.FloorHeap()
+	osproc.GoOnWithoutReaders()
 	shards = slices.Clone(shards)
 	for i := range shards {
 		var flush func()
@@ -79,11 +78,11 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 	}
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, ossignal.Quiet, ossignal.Dump)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, osproc.Quiet, osproc.Dump)
 	defer signal.Stop(signals)
 	for _, s := range shards {
 		if s.Config.Reload != nil {
-			signal.Notify(signals, ossignal.Reload)
+			signal.Notify(signals, osproc.Reload)
 		}
 	}
 
@@ -136,7 +135,7 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 		select {
 		case <-d.ended:
 			switch err := d.Err(); {
-			case links.Is(err, ErrMemory):
+			case errchain.Is(err, ErrMemory):
 				return ExitMemory
 			case err != nil:
 				return ExitEscalation
@@ -167,11 +166,11 @@ func (d *Daemon) signal(s os.Signal) {
 	case syscall.SIGTERM, syscall.SIGINT:
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 		d.beginStop(d.cfg.Timeout)
-	case ossignal.Quiet:
+	case osproc.Quiet:
 		d.Quiet()
-	case ossignal.Reload:
+	case osproc.Reload:
 		d.env.System.Spawn(heart, d.reload)
-	case ossignal.Dump:
+	case osproc.Dump:
 		d.env.System.Spawn(heart, d.DumpStacks) // a large tree takes a while; signals do not wait
 	}
 }
@@ -209,9 +208,9 @@ func (d *Daemon) remote(name string) {
 	case "TERM", "INT":
 		d.signal(syscall.SIGTERM)
 	case "TSTP":
-		d.signal(ossignal.Quiet)
+		d.signal(osproc.Quiet)
 	case "TTIN":
-		d.signal(ossignal.Dump)
+		d.signal(osproc.Dump)
 	default:
 		d.env.Log.Warn().Str("signal", name).Msg("unknown remote signal ignored")
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/joblog"
-	"github.com/troupehq/troupe/internal/links"
 )
 
 // requeueTime is how long job contexts stay uncancelled while the bulk requeue is not
@@ -129,7 +129,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	d.until = d.stoppedAt.Add(timeout)
 	cause := d.fatal
 	d.mu.Unlock()
-	if cause != nil && !links.Is(cause, ErrMemory) {
+	if cause != nil && !errchain.Is(cause, ErrMemory) {
 		supervised.Tell(func() { joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping") })
 	}
 	if before < phaseQuiet {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/joblog"
-	"github.com/troupehq/troupe/internal/links"
 )
 
 const (
@@ -165,7 +165,7 @@ func (s *subscription) complain(err error) {
 	if s.told.IsZero() {
 		log = log.With().Bytes("stack", stackOf(err)).Logger()
 	}
-	if e, ok := links.As[*troupe.PanicError](err); ok && e.Goexit {
+	if e, ok := errchain.As[*troupe.PanicError](err); ok && e.Goexit {
 		err = errSubscriberGoexit
 	}
 	joblog.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
@@ -173,7 +173,7 @@ func (s *subscription) complain(err error) {
 }
 
 func stackOf(err error) []byte {
-	if e, ok := links.As[*troupe.PanicError](err); ok {
+	if e, ok := errchain.As[*troupe.PanicError](err); ok {
 		return e.Stack
 	}
 	return nil

@@ -12,8 +12,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/keyspace"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/retry"
@@ -44,7 +42,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	}
 	if rename := s.wire.Key; rename != nil {
 		s.onClient = func(c redis.UniversalClient) {
-			keyspace.Map(c, rename)
+			redisconn.MapKeys(c, rename)
 			if d.cfg.OnClient != nil {
 				d.cfg.OnClient(c)
 			}
@@ -101,7 +99,7 @@ func (d *Daemon) promoter(s *system, set, queue string) promote {
 			continue
 		}
 		for _, c := range other.capsules {
-			if slices.Contains(queues.Names(c.config().Queues), queue) {
+			if slices.Contains(beat.QueueNames(c.config().Queues), queue) {
 				return other.wire.Promote
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // State of an actor in the tree.
@@ -128,7 +128,7 @@ func (t Tree) String() string {
 			fmt.Fprintf(&b, " %s", n.Note)
 		}
 		if n.Job != nil {
-			fmt.Fprintf(&b, " %s %s", cut.Text(n.Job.Class), cut.Text(n.Job.JID))
+			fmt.Fprintf(&b, " %s %s", words.Text(n.Job.Class), words.Text(n.Job.JID))
 			if !n.Job.Started.IsZero() {
 				fmt.Fprintf(&b, " %s", time.Since(n.Job.Started).Round(time.Millisecond))
 			}
@@ -146,7 +146,7 @@ func (t Tree) String() string {
 			fmt.Fprintf(&b, "  mailbox %d", n.Depth)
 		}
 		for _, j := range n.Unresponsive {
-			fmt.Fprintf(&b, "  unresponsive: %s %s for %s", cut.Text(j.Class), cut.Text(j.JID), supervised.Brief(time.Since(j.Since)))
+			fmt.Fprintf(&b, "  unresponsive: %s %s for %s", words.Text(j.Class), words.Text(j.JID), supervised.Brief(time.Since(j.Since)))
 		}
 		all.WriteString(strings.ReplaceAll(b.String(), "\n", " ") + "\n") // a class may have any bytes
 	}

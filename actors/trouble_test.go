@@ -20,7 +20,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -151,7 +151,7 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 		}
 		var jids []string
 		var kits []*testkit.Kit
-		for range effort.Of(2, 4) {
+		for range harness.Effort(2, 4) {
 			k := testkit.Start(t, cfg)
 			for range 3 {
 				jids = append(jids, k.PushClass("Work", []any{120, "ok"}))
@@ -216,7 +216,7 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 // is lost, runs twice, or is twice in a set.
 func TestRedisInTrouble(t *testing.T) {
 	for i, tr := range troubles() {
-		if i%effort.Of(3, 1) != 0 {
+		if i%harness.Effort(3, 1) != 0 {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { inTrouble(t, tr) }) })

@@ -9,8 +9,8 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/runs"
-	"github.com/troupehq/troupe/internal/turn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -79,7 +79,7 @@ func (c *capsule) attach(s *slot) {
 	k := &worker{c: c, s: s, woken: make(chan struct{}, 1)}
 	s.worker = k
 	c.workers++
-	turn.Go(c.env.Identity, s.path, k.loop)
+	osproc.Go(c.env.Identity, s.path, k.loop)
 	c.wakeFetch()
 }
 
@@ -166,7 +166,7 @@ func (k *worker) next(now *time.Time) *work.Item {
 		c.idle = append(c.idle, k)
 		c.mu.Unlock()
 		<-k.woken
-		turn.Await(c.env.Identity, k.s.path)
+		osproc.AwaitTurn(c.env.Identity, k.s.path)
 		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()

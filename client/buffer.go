@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/jobid"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -34,7 +34,7 @@ func WithBuffer(n int) ClientOption {
 			c.err = errors.Join(c.err, &FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
 			return
 		}
-		c.buffer = &buffer{c: c, max: n, token: jobid.New(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
+		c.buffer = &buffer{c: c, max: n, token: job.NewID(), change: make(chan struct{}), kick: make(chan struct{}, 1)}
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *Client) deliver(ctx context.Context, entries []entry) []error {
 	var held []entry
 	var at []int
 	for i, err := range errs {
-		u, ok := links.As[*UnavailableError](err)
+		u, ok := errchain.As[*UnavailableError](err)
 		if !ok {
 			continue
 		}
@@ -241,7 +241,7 @@ func (b *buffer) send(ctx context.Context, rdb redis.UniversalClient, batch []en
 	}
 	errs := b.c.send(ctx, batch)
 	for _, err := range errs {
-		if _, away := links.As[*UnavailableError](err); !away {
+		if _, away := errchain.As[*UnavailableError](err); !away {
 			continue
 		}
 		// Those that have arrived must not go again: the rest is another batch.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -302,7 +302,7 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				for range 100 {
-					jid := jobid.New()
+					jid := job.NewID()
 					_, err := r.c.PushClass(r.t.Context(), "Work", nil, client.JID(jid))
 					mu.Lock()
 					if err == nil {

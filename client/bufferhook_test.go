@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -52,12 +52,12 @@ func TestAPanicUnderTheBufferEndsNothing(t *testing.T) {
 				}
 			}
 			panics.Store(true)
-			if !await.Until(time.Minute, func() bool { return struck.Load() > 2 }) {
+			if !harness.Await(time.Minute, func() bool { return struck.Load() > 2 }) {
 				t.Fatal("nobody tries again after a panic")
 			}
 			away.Store(false)
 			panics.Store(false)
-			if !await.Until(time.Minute, func() bool { return rdb.LLen(t.Context(), "queue:default").Val() == 20 }) {
+			if !harness.Await(time.Minute, func() bool { return rdb.LLen(t.Context(), "queue:default").Val() == 20 }) {
 				t.Errorf("%d jobs have arrived, expected 20", rdb.LLen(t.Context(), "queue:default").Val())
 			}
 			if err := c.Close(t.Context()); err != nil {

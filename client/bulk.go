@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/pushspan"
 )
 
@@ -108,7 +108,7 @@ func (b *bulk) add(ctx context.Context, typed troupe.Args, class string, args js
 		}
 		b.o, b.typ = o, t
 	}
-	return b.put(ctx, b.o, class, args, jobid.New())
+	return b.put(ctx, b.o, class, args, job.NewID())
 }
 
 // put adds a job with the options o, and pushes the batch if it is full.

@@ -10,13 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/encode"
-	"github.com/troupehq/troupe/internal/iterstate"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/pushspan"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
@@ -90,7 +88,7 @@ func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (st
 	if err := checkArgs(args); err != nil {
 		return "", fmt.Errorf("push: %w", err)
 	}
-	raw, err := encode.Args(args)
+	raw, err := job.EncodeArgs(args)
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", args.Class(), err)
 	}
@@ -144,7 +142,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 		err = c.complete(q, c.stamp(now))
 	}
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
+		return "", fmt.Errorf("push %s: %w", words.Text(p.Class()), err)
 	}
 	ctx, span := c.spans(ctx, pushspan.Call{Queue: q.Queue(), JID: q.JID(), Payload: q})
 	jid, err := c.finish(ctx, q, now)
@@ -172,7 +170,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	}
 	id := o.jid
 	if id == "" {
-		id = jobid.New()
+		id = job.NewID()
 	}
 	d, err := o.draft(class, raw, id, at, now, stamp)
 	if err != nil {
@@ -202,7 +200,7 @@ func (c *Client) stamp(t time.Time) json.RawMessage {
 
 // finish takes a valid payload through the middleware and sends it.
 func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (string, error) {
-	class := cut.Text(p.Class())
+	class := words.Text(p.Class())
 	e, jid, err := c.seal(ctx, p, now)
 	if err == nil && jid != "" {
 		err = c.sendOne(ctx, e)
@@ -276,7 +274,7 @@ func encodeList(args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("[]"), nil
 	}
-	return encode.Args(args)
+	return job.EncodeArgs(args)
 }
 
 // Cancel asks the iterable job with this jid to end: one that runs does so within
@@ -285,14 +283,14 @@ func encodeList(args []any) (json.RawMessage, error) {
 // and a job that is not iterable does not listen.
 func (c *Client) Cancel(ctx context.Context, jid string) (time.Time, error) {
 	now := time.Now()
-	at, err := iterstate.Cancel(ctx, c.rdb, jid, now)
+	at, err := job.CancelIteration(ctx, c.rdb, jid, now)
 	if failover(err) {
 		rdb, done := fresh(c.rdb)
 		defer done()
-		at, err = iterstate.Cancel(ctx, rdb, jid, now)
+		at, err = job.CancelIteration(ctx, rdb, jid, now)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("cancel %s: %w", cut.Text(jid), err)
+		return time.Time{}, fmt.Errorf("cancel %s: %w", words.Text(jid), err)
 	}
 	return at, nil
 }

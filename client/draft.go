@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
@@ -58,7 +58,7 @@ func (o *options) draft(class string, args json.RawMessage, jid string, at, now 
 	if plain(class) {
 		raw = append(append(append(raw, '"'), class...), '"')
 	} else {
-		name, err := encode.JSON(class)
+		name, err := job.EncodeJSON(class)
 		if err != nil {
 			return draft{}, &FieldError{"class", strconv.QuoteToASCII(class), "a name in UTF-8"}
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -57,7 +57,7 @@ func (e *UnavailableError) Error() string {
 	why := "redis is away"
 	if r, ok := redisconn.Refused(e.Err); ok {
 		why = "redis refuses it: " + r.Text
-	} else if _, ok := links.As[*redisconn.PanicError](e.Err); ok {
+	} else if _, ok := errchain.As[*redisconn.PanicError](e.Err); ok {
 		why = "a hook of the client has panicked"
 	}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -53,7 +53,7 @@ func TestAPanicInAGatheredCall(t *testing.T) {
 					return
 				}
 				failed.Add(1)
-				if u, ok := links.As[*client.UnavailableError](err); !ok || !u.Maybe || !strings.Contains(err.Error(), "a hook of the client has panicked") || !strings.Contains(err.Error(), "a bug in a hook") {
+				if u, ok := errchain.As[*client.UnavailableError](err); !ok || !u.Maybe || !strings.Contains(err.Error(), "a hook of the client has panicked") || !strings.Contains(err.Error(), "a bug in a hook") {
 					t.Errorf("%T %v", err, err)
 				}
 			})

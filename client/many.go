@@ -7,8 +7,7 @@ import (
 	"reflect"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Pusher is what Client and Sharded have in common. Code that only pushes takes it, so
@@ -74,7 +73,7 @@ func (b *bulk) addItem(ctx context.Context, item Item) error {
 	}
 	id := o.jid
 	if id == "" {
-		id = jobid.New()
+		id = job.NewID()
 	}
 	if err := b.put(ctx, o, item.args.Class(), raw, id); err != nil {
 		return err
@@ -142,5 +141,5 @@ func encodeArgs(args troupe.Args) ([]byte, error) {
 	if err := checkArgs(args); err != nil {
 		return nil, err
 	}
-	return encode.Args(args)
+	return job.EncodeArgs(args)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 )
 
 // PushFunc takes a job on its way to Redis. What it leaves in p is what is
@@ -65,7 +65,7 @@ func (c *Client) through(ctx context.Context, p *troupe.Payload) (out *troupe.Pa
 	}()
 	var slot passed
 	err = c.chain(context.WithValue(ctx, passedKey{}, &slot), p)
-	if links.Is(err, ErrStopped) {
+	if errchain.Is(err, ErrStopped) {
 		return nil, nil
 	}
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
@@ -147,7 +146,7 @@ func (c *Client) complete(p *troupe.Payload, now json.RawMessage) error {
 		return err
 	}
 	if missing(p, "jid") {
-		p.SetString("jid", jobid.New())
+		p.SetString("jid", job.NewID())
 	}
 	if missing(p, "created_at") {
 		p.Set("created_at", now)
@@ -203,7 +202,7 @@ func strict(p *troupe.Payload) (*troupe.Payload, error) {
 		}
 		return nil, &FieldError{"payload", "a key that is not UTF-8", "UTF-8"}
 	}
-	raw, err := encode.JSON(json.RawMessage(p.Bytes()))
+	raw, err := job.EncodeJSON(json.RawMessage(p.Bytes()))
 	if err == nil {
 		return troupe.ParsePayload(raw)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Option changes one push. It counts before the Defaults of the job's type (see
@@ -60,7 +60,7 @@ func (o *options) set(key string, text json.RawMessage) {
 		o.fields[i].text = text
 		return
 	}
-	name, err := encode.JSON(key)
+	name, err := job.EncodeJSON(key)
 	if err != nil {
 		o.fail(&FieldError{"Set", strconv.QuoteToASCII(key), "a key in UTF-8"})
 		return
@@ -79,7 +79,7 @@ func (o *options) retry(value any) {
 }
 
 func (o *options) json(key string, value any) {
-	text, err := encode.JSON(value)
+	text, err := job.EncodeJSON(value)
 	if err != nil {
 		o.fail(err)
 		return
@@ -222,7 +222,7 @@ func Set(key string, value any) Option {
 			o.fail(&FieldError{"Set", strconv.Quote(key), "a field that has no other way to be given"})
 			return
 		}
-		text, err := encode.JSON(value)
+		text, err := job.EncodeJSON(value)
 		if err == nil {
 			text, err = checkField(key, text)
 		}

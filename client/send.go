@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -96,7 +96,7 @@ func perEntry(entries []entry, steps []step, errs []error) []error {
 			out[i] = later
 		case known != nil:
 			out[i] = known
-			if u, ok := links.As[*UnavailableError](known); ok && u.Maybe != maybe[e.queue] {
+			if u, ok := errchain.As[*UnavailableError](known); ok && u.Maybe != maybe[e.queue] {
 				out[i] = fmt.Errorf("set queues: %w", unavailable(u.Err, maybe[e.queue]))
 			}
 		default:
@@ -192,7 +192,7 @@ func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (errs []e
 // failover tells whether the server refused because it is no master (any more)
 // that can write, in the words that Sidekiq looks for.
 func failover(err error) bool {
-	reply, ok := links.As[redis.Error](err)
+	reply, ok := errchain.As[redis.Error](err)
 	if !ok {
 		return false
 	}

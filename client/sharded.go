@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Shard is one of several Redis servers with the queues that live there.
@@ -79,7 +79,7 @@ func (h *home) check(queue string) error {
 		return nil
 	}
 	known := slices.Sorted(slices.Values(h.queues))
-	return &FieldError{"queue", strconv.Quote(cut.Text(queue)), "one of shard " + h.shard + ": " + strings.Join(known, ", ")}
+	return &FieldError{"queue", strconv.Quote(words.Text(queue)), "one of shard " + h.shard + ": " + strings.Join(known, ", ")}
 }
 
 // Queue returns the client of the shard that has the queue, for bulk pushes
@@ -89,7 +89,7 @@ func (s *Sharded) Queue(name string) (*Client, error) {
 	shard, ok := s.shards[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(s.shards))
-		return nil, &FieldError{"queue", strconv.Quote(cut.Text(name)), "one of the shards: " + strings.Join(known, ", ")}
+		return nil, &FieldError{"queue", strconv.Quote(words.Text(name)), "one of the shards: " + strings.Join(known, ", ")}
 	}
 	return s.clients[shard], nil
 }
@@ -150,7 +150,7 @@ func (s *Sharded) PushPayload(ctx context.Context, p *troupe.Payload) (string, e
 		c, err = s.route(nil, nil)
 	}
 	if err != nil {
-		return "", fmt.Errorf("push %s: %w", cut.Text(p.Class()), err)
+		return "", fmt.Errorf("push %s: %w", words.Text(p.Class()), err)
 	}
 	return c.PushPayload(ctx, p)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/duration"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // maxConcurrency is the largest number of processors of a capsule.
@@ -148,11 +148,11 @@ func (p *parse) duration(n *node, field string, least time.Duration) time.Durati
 		if f, ok := n.number(); ok {
 			text = strconv.FormatFloat(f, 'f', -1, 64)
 		}
-		if d, err := duration.Parse(text); err == nil && d >= least {
+		if d, err := words.ParseDuration(text); err == nil && d >= least {
 			return d
 		}
 	}
-	want := duration.Want
+	want := words.WantDuration
 	if least > 0 {
 		want = fmt.Sprintf("at least %s, as seconds or a duration", least)
 	}

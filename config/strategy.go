@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/duration"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -101,8 +101,8 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 		b.Min, b.Max = 0, 0
 		return
 	}
-	low, err := duration.Parse(least)
-	high, err2 := duration.Parse(most)
+	low, err := words.ParseDuration(least)
+	high, err2 := words.ParseDuration(most)
 	if n.kind != scalar || err != nil || err2 != nil || strings.HasPrefix(most, ".") {
 		p.bad(n, field, want)
 		return

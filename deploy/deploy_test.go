@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // read reads a file.
@@ -133,7 +133,7 @@ func freePort(t *testing.T) string {
 // until waits for a condition of a process that runs.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	if !await.Until(time.Minute, cond) {
+	if !harness.Await(time.Minute, cond) {
 		t.Fatalf("never happened: %s", what)
 	}
 }

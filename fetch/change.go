@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // queueSet is what a fetcher knows of its queues. It does not change: another takes its place.
@@ -117,7 +117,7 @@ func (f *fetcher) endFormer() (open bool) {
 func (f *fetcher) run(waiters []*waiter) {
 	for _, w := range waiters {
 		f.running++
-		turn.Go(f.env.Identity, "waiter "+w.list.key, w.run)
+		osproc.Go(f.env.Identity, "waiter "+w.list.key, w.run)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -256,7 +256,7 @@ func TestAJobOf64MB(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	large := strings.Repeat("0123456789abcdef", effort.Of(1<<19, 4<<20))
+	large := strings.Repeat("0123456789abcdef", harness.Effort(1<<19, 4<<20))
 	rdb.LPush(ctx, "queue:a", "0", large, "2")
 	units := mustTake(t, f, 10)
 	if len(units) != 2 || string(units[1].Payload) != large {

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -123,7 +123,7 @@ func TestRescueLock(t *testing.T) {
 func TestRescueBrokenOffAnywhere(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	for _, applied := range []bool{false, true} {
-		for commands := 0; ; commands += effort.Of(4, 1) {
+		for commands := 0; ; commands += harness.Effort(4, 1) {
 			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 const (
@@ -127,7 +127,7 @@ func (f *fetcher) calmDown() {
 		return
 	}
 	f.calming = true
-	turn.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
+	osproc.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = f.giveBack(ctx, in)

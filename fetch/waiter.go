@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 const (
@@ -182,7 +182,7 @@ func (w *waiter) end() {
 		return
 	}
 	w.ending = true
-	turn.Go(w.in.f.env.Identity, "end of "+w.list.key, func() {
+	osproc.Go(w.in.f.env.Identity, "end of "+w.list.key, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		for pause := graceTime; !w.ended(ctx); pause *= 2 {

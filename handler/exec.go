@@ -16,9 +16,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/handlerconf"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -125,7 +125,7 @@ func newExec(argv []string, timeout time.Duration, log zerolog.Logger, env ...st
 
 // reason takes the name of the program, which is already told, off err.
 func reason(err error) error {
-	if e, ok := links.As[*exec.Error](err); ok {
+	if e, ok := errchain.As[*exec.Error](err); ok {
 		return e.Err
 	}
 	return err
@@ -144,7 +144,7 @@ func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	if err != nil {
 		return troupe.Kill(&ExecError{Program: e.argv[0], Status: "not started", Cause: err})
 	}
-	log := e.log.With().Str("jid", cut.Text(p.JID())).Str("class", cut.Text(p.HandlerClass())).Logger()
+	log := e.log.With().Str("jid", words.Text(p.JID())).Str("class", words.Text(p.HandlerClass())).Logger()
 	budget := newBudget()
 	stdout := &lines{log: log.With().Str("stream", "stdout").Logger(), budget: budget}
 	stderr := &lines{log: log.With().Str("stream", "stderr").Logger(), budget: budget}
@@ -160,7 +160,7 @@ func (e *execHandler) Perform(ctx context.Context, p *troupe.Payload) error {
 	c, err := startChild(cmd, log)
 	if err != nil {
 		failed := &ExecError{Program: e.argv[0], Status: "not started", Cause: reason(err)}
-		if links.Is(err, syscall.E2BIG) && len(strings.Join(vars, "")) > usualVariables {
+		if errchain.Is(err, syscall.E2BIG) && len(strings.Join(vars, "")) > usualVariables {
 			return troupe.Kill(failed) // the job's fault
 		}
 		return failed
@@ -203,7 +203,7 @@ func (e *execHandler) await(ctx context.Context, c *child) (cause error) {
 				killIn(e.killDelay)
 			}
 			// Also when a timeout has sent TERM before: the daemon leaves soon.
-			if cause != nil && links.Is(why, troupe.ErrShutdown) {
+			if cause != nil && errchain.Is(why, troupe.ErrShutdown) {
 				killIn(e.shutdownKillDelay)
 			}
 		case <-kill:

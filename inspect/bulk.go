@@ -12,7 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 )
 
 // Counts is what an operation on many entries did.
@@ -215,10 +215,10 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 
 // isFault tells whether the job or the middleware is at fault.
 func isFault(err error) bool {
-	if _, ok := links.As[*client.FieldError](err); ok {
+	if _, ok := errchain.As[*client.FieldError](err); ok {
 		return true
 	}
-	_, ok := links.As[*client.MiddlewareError](err)
+	_, ok := errchain.As[*client.MiddlewareError](err)
 	return ok
 }
 
@@ -243,5 +243,5 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 // IsFault tells whether an error of an operation on an entry is the fault of the job, of the
 // client's middleware or of the type of a key, so that other entries may fare better.
 func IsFault(err error) bool {
-	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || links.Has[*troupe.PayloadError](err)
+	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || errchain.Has[*troupe.PayloadError](err)
 }

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/wirejson"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -147,7 +147,7 @@ func fieldsAt(tail string) string {
 		if err == nil {
 			return tail[at:]
 		}
-		if fault, ok := links.As[*troupe.PayloadError](err); ok && fault.Offset > 2 {
+		if fault, ok := errchain.As[*troupe.PayloadError](err); ok && fault.Offset > 2 {
 			at += min(fault.Offset-2, len(tail)-at) // what is before that bracket is no deeper
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
@@ -237,7 +237,7 @@ func (e *SortedEntry) deadText(now time.Time) string {
 	if e.Err == nil {
 		return e.Raw
 	}
-	return string(notajob.Keep([]byte(e.Raw), "", now, troupe.TimestampsFloat))
+	return string(job.KeepNotAJob([]byte(e.Raw), "", now, troupe.TimestampsFloat))
 }
 
 // bounds are the oldest score that the dead set keeps and its limit, "" for none.

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -66,7 +66,7 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 	now := time.Now()
 	text := j.Raw
 	if j.Err != nil {
-		text = string(notajob.Keep([]byte(j.Raw), j.q.Name, now, troupe.TimestampsFloat))
+		text = string(job.KeepNotAJob([]byte(j.Raw), j.q.Name, now, troupe.TimestampsFloat))
 	}
 	score := scores.Format(scores.Of(now))
 	oldest, limit := j.q.i.bounds(now)

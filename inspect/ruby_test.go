@@ -15,7 +15,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/notajob"
+	jobs "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -41,7 +41,7 @@ Sidekiq::Client.push("class" => "Later", "args" => [2], "at" => 1695225033.53522
 		`{`+wrapper+`,"wrapped":"W","queue":"default","args":[{"job_class":"W","arguments":[1,{"a":2}]}],"jid":"aj1","created_at":1.5}`,
 		`{`+wrapper+`,"wrapped":"ActionMailer::MailDeliveryJob","queue":"mailers","args":[{"arguments":["UserMailer","welcome","deliver_now",{"args":[5,6]}]}],"jid":"aj2"}`,
 		`{"class":"Sealed","encrypt":true,"queue":"default","args":[1,"x"],"jid":"s","enqueued_at":2.5}`,
-		"not a job é", string(notajob.Keep([]byte(`["é", 1e3]`), "low", time.UnixMilli(1695225098321), troupe.TimestampsFloat)))
+		"not a job é", string(jobs.KeepNotAJob([]byte(`["é", 1e3]`), "low", time.UnixMilli(1695225098321), troupe.TimestampsFloat)))
 	add(t, rdb, "dead", 1695225099, failed(500, "default", 3))
 	today := time.Now().UTC().Format(time.DateOnly)
 	ok(t, rdb.MSet(t.Context(), "stat:processed", 12345678901, "stat:failed", 17,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // askRetryIn asks the class how long to wait; 0 is the default wait. The
@@ -45,7 +45,7 @@ func (f *failure) askExhausted() bool {
 }
 
 func (f *failure) report(callback string, err error) {
-	f.errs = append(f.errs, fmt.Errorf("callback %s of class %q: %w", callback, cut.Text(f.m.HandlerClass()), err))
+	f.errs = append(f.errs, fmt.Errorf("callback %s of class %q: %w", callback, words.Text(f.m.HandlerClass()), err))
 }
 
 // try calls user code; a panic in it is an error (*troupe.PanicError).

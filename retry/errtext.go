@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/backtrace"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 const (
@@ -59,7 +59,7 @@ func packBacktrace(err error, n int) string {
 	if n == 0 {
 		return ""
 	}
-	lines := backtrace.Of(err)
+	lines := errchain.Backtrace(err)
 	if n > 0 && n < len(lines) {
 		lines = lines[:n]
 	}
@@ -70,7 +70,7 @@ func packBacktrace(err error, n int) string {
 	for i, line := range lines {
 		clean[i] = strings.ToValidUTF8(line, "\ufffd")
 	}
-	text, encodeErr := encode.JSON(clean)
+	text, encodeErr := job.EncodeJSON(clean)
 	if encodeErr != nil { // cannot be: strings of UTF-8
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/outcome"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -74,7 +74,7 @@ func TestWhatIsAPark(t *testing.T) {
 		"a panic with it":      {&troupe.PanicError{Value: troupe.Park(time.Second, nil)}, false},
 		"an error that panics": {panicky{}, false},
 	} {
-		if got := outcome.IsPark(tt.err); got != tt.want {
+		if got := job.IsPark(tt.err); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

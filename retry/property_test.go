@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -33,7 +33,7 @@ func jsonText(depth int) *rapid.Generator[string] {
 				"0", "-0", "1e3", "1.10", "5.0", "123456789012345678901234567890", "1e999", "-7E-2", "1795225014.20",
 			}).Draw(t, "number")
 		case 2:
-			text, _ := encode.JSON(strings.ToValidUTF8(rapid.String().Draw(t, "string"), ""))
+			text, _ := job.EncodeJSON(strings.ToValidUTF8(rapid.String().Draw(t, "string"), ""))
 			return string(text)
 		case 3:
 			return rapid.SampledFrom([]string{`"\u0041\/"`, `"\ud800"`, "\"\u2028<>&\"", `"\u0000"`}).Draw(t, "escapes")
@@ -49,8 +49,8 @@ func jsonText(depth int) *rapid.Generator[string] {
 	})
 }
 
-// job draws a job with fields of any type, known and unknown, in any order.
-func job() *rapid.Generator[string] {
+// payload draws a job with fields of any type, known and unknown, in any order.
+func payload() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		known := []string{
 			"class", "args", "jid", "retry", "retry_for", "retry_queue", "retry_count", "failed_at", "retried_at",
@@ -68,7 +68,7 @@ func job() *rapid.Generator[string] {
 
 func TestEveryOtherFieldIsByteEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		raw := job().Draw(t, "job")
+		raw := payload().Draw(t, "job")
 		before, err := troupe.ParsePayload([]byte(raw))
 		if err != nil {
 			t.Skip(err)

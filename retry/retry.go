@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/notajob"
-	"github.com/troupehq/troupe/internal/outcome"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -143,7 +142,7 @@ func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) De
 	if pol.Rules != nil && pol.Rules.Dead != nil {
 		d.Payload = pol.Rules.Dead(raw, queue, err, now)
 	} else {
-		d.Payload = notajob.Keep(raw, queue, now, pol.Timestamps)
+		d.Payload = job.KeepNotAJob(raw, queue, now, pol.Timestamps)
 	}
 	pol.toDead(&d, now)
 	return d
@@ -171,7 +170,7 @@ type failure struct {
 }
 
 func (f *failure) decide(random uint64) Decision {
-	asked := outcome.Of(f.Err)
+	asked := job.AskedBy(f.Err)
 	f.asked = asked
 	if asked.Park {
 		return f.park(asked.Delay)

@@ -13,15 +13,14 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/backtrace"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/notajob"
 	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // batch sorts members by what is to become of them.
@@ -68,7 +67,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	b.cur.trying = member
 	out, err := prepare.Job(ctx, b.s.cfg.Client, p, b.now)
 	b.cur.trying = ""
-	refused := links.Has[*client.MiddlewareError](err)
+	refused := errchain.Has[*client.MiddlewareError](err)
 	switch {
 	case err == nil && out != nil:
 		b.push(member, out)
@@ -77,10 +76,10 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case refused && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
-			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", backtrace.Of(err)) //nolint:zerologlint // joblog.Err returns it
+			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", errchain.Backtrace(err)) //nolint:zerologlint // joblog.Err returns it
 			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
-	case !refused && links.Has[*client.FieldError](err):
+	case !refused && errchain.Has[*client.FieldError](err):
 		b.die(member, p, err, known)
 	default: // the context has ended, or the client was set up wrongly
 		return err
@@ -102,11 +101,11 @@ func (b *batch) die(member string, p *troupe.Payload, reason error, known bool) 
 			joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moved to the dead set") //nolint:zerologlint // joblog.Err returns it
 		})
 	}
-	b.put(dying, member, string(notajob.Keep([]byte(member), "", b.now, b.s.cfg.Timestamps)))
+	b.put(dying, member, string(job.KeepNotAJob([]byte(member), "", b.now, b.s.cfg.Timestamps)))
 }
 
 func (b *batch) line(e *zerolog.Event, p *troupe.Payload) *zerolog.Event {
-	return e.Str("set", string(b.set)).Str("class", cut.Text(p.DisplayClass())).Str("jid", cut.Text(p.JID()))
+	return e.Str("set", string(b.set)).Str("class", words.Text(p.DisplayClass())).Str("jid", words.Text(p.JID()))
 }
 
 func (b *batch) put(i int, member, payload string) {
@@ -182,7 +181,7 @@ func (b *batch) move(ctx context.Context) error {
 		g.Moved = int(moved)
 		switch fault, _ := reply[2*i+1].(string); {
 		case fault != "" && moved > 0:
-			b.s.cfg.Logger.Error().Str("queue", cut.Text(g.Queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
+			b.s.cfg.Logger.Error().Str("queue", words.Text(g.Queue)).Str("fault", fault).Msg("jobs moved, but their queue is not listed in queues")
 		case fault != "":
 			g.Fault = errors.New(fault)
 		}
@@ -196,7 +195,7 @@ func (b *batch) move(ctx context.Context) error {
 func (b *batch) refused(g *moving.Group) error {
 	if !strings.Contains(g.Fault.Error(), "WRONGTYPE") {
 		b.cur.held.remove(g.Members)
-		return fmt.Errorf("%s: %w", cut.Text(g.Key), g.Fault)
+		return fmt.Errorf("%s: %w", words.Text(g.Key), g.Fault)
 	}
 	b.stay += len(g.Members)
 	news := 0
@@ -206,7 +205,7 @@ func (b *batch) refused(g *moving.Group) error {
 		}
 	}
 	if news > 0 {
-		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", cut.Text(g.Key)).Int("jobs", news).Str("fault", g.Fault.Error()).
+		b.s.cfg.Logger.Error().Str("set", string(b.set)).Str("key", words.Text(g.Key)).Int("jobs", news).Str("fault", g.Fault.Error()).
 			Msg("jobs left where they are: their destination is a key of another type")
 	}
 	return nil

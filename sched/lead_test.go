@@ -17,7 +17,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -270,7 +270,7 @@ func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
 		all = append(all, startLead(t, rdb, "b"))
 		eventually(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
 	}
-	if err := server.Signal(ossignal.Pause); err != nil {
+	if err := server.Signal(osproc.Pause); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range all {
@@ -278,7 +278,7 @@ func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
 		_ = w.stop() // an error, if a call was under way
 		longest = max(longest, time.Since(start))
 	}
-	_ = server.Signal(ossignal.Resume)
+	_ = server.Signal(osproc.Resume)
 	return longest
 }
 

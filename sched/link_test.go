@@ -14,9 +14,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -190,7 +190,7 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 // What has just become due does not wait behind a backlog of the same set: neither
 // behind one that moves slowly nor behind one that cannot be moved.
 func TestFreshMembersDoNotWaitBehindOldOnes(t *testing.T) {
-	old := effort.Of(1500, 8000)
+	old := harness.Effort(1500, 8000)
 	for name, queue := range map[string]string{"slow": "old", "stuck": "broken"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -94,7 +94,7 @@ func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 	if err != nil || reply[0] == "" {
 		return err
 	}
-	s.cfg.Logger.Error().Str("set", set).Str("key", cut.Text(reply[0])).Str("class", cut.Text(reply[1])).Str("jid", cut.Text(reply[2])).Int("bytes", size).
+	s.cfg.Logger.Error().Str("set", set).Str("key", words.Text(reply[0])).Str("class", words.Text(reply[1])).Str("jid", words.Text(reply[2])).Int("bytes", size).
 		Msg("an entry is larger than the link to Redis carries in time: moved inside of Redis as it is, without client middleware")
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/links"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
@@ -70,7 +70,7 @@ func (s *Scheduler) Promote(ctx context.Context, set string) (out Promoted, err 
 		return Promoted{More: true}, s.askSmall(ctx, cur, a)
 	}
 	defer func() {
-		if ctx.Err() == nil && redisconn.Classify(err) == redisconn.Outage && !links.Has[redis.Error](err) {
+		if ctx.Err() == nil && redisconn.Classify(err) == redisconn.Outage && !errchain.Has[redis.Error](err) {
 			cur.page.lost = true
 		}
 	}()

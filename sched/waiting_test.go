@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -64,7 +64,7 @@ func (s *spy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // million entries the commands are those of one entry, and so is every byte of the
 // replies, but for the time in it.
 func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
-	many := effort.Of(100_000, 1_000_000)
+	many := harness.Effort(100_000, 1_000_000)
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
 	first := time.Now().Add(time.Hour)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Directive is what a decider answers.
@@ -88,7 +88,7 @@ type JobCrash struct {
 }
 
 func (c *JobCrash) Error() string {
-	return fmt.Sprintf("job %s %s: %v", cut.Text(c.Class), cut.Text(c.JID), c.Err)
+	return fmt.Sprintf("job %s %s: %v", words.Text(c.Class), words.Text(c.JID), c.Err)
 }
 
 func (c *JobCrash) Unwrap() error { return c.Err }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // awaitTime is how long Await waits.
@@ -16,7 +16,7 @@ const awaitTime = time.Minute
 // same, in the bubble's time.
 func Await(tb testing.TB, what string, cond func() bool) {
 	tb.Helper()
-	if !await.Until(awaitTime, cond) {
+	if !harness.Await(awaitTime, cond) {
 		tb.Fatalf("not within %s: %s", awaitTime, what)
 	}
 }
@@ -25,7 +25,7 @@ func Await(tb testing.TB, what string, cond func() bool) {
 // well. Settled and Healthy are conditions for it.
 func (k *Kit) Await(what string, cond func() bool) {
 	k.tb.Helper()
-	if !await.Until(awaitTime, cond) {
+	if !harness.Await(awaitTime, cond) {
 		k.tb.Fatalf("not within %s: %s\n%s", awaitTime, what, k.show())
 	}
 }

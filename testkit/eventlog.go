@@ -10,7 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // logSize is how many events a kit remembers to show them.
@@ -72,7 +72,7 @@ func (l *eventLog) watchDeadLetters(sys *actor.ActorSystem) {
 func formatEvent(e actors.Event) string {
 	name := reflect.TypeOf(e).Name()
 	if j, ok := jobOf(e); ok {
-		line := fmt.Sprintf("%s %s %s %s on %s", j.At.Format("15:04:05.000"), name, cut.Text(j.Job.Class), cut.Text(j.Job.JID), j.Actor)
+		line := fmt.Sprintf("%s %s %s %s on %s", j.At.Format("15:04:05.000"), name, words.Text(j.Job.Class), words.Text(j.Job.JID), j.Actor)
 		return withCause(line, e)
 	}
 	if a, ok := actorOf(e); ok {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // expectTime is how long Expect waits; less than the first retry of a job takes.
@@ -45,7 +45,7 @@ func (k *Kit) Expect(f Filter, do func()) {
 	}
 	limit := cmp.Or(f.wait, expectTime)
 	end := time.Now().Add(limit)
-	enough := await.Until(limit, func() bool { return count() >= f.min })
+	enough := harness.Await(limit, func() bool { return count() >= f.min })
 	if enough && f.max >= 0 {
 		watch := excessTime
 		if f.wait > 0 {

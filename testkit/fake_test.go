@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/tbtest"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -254,7 +254,7 @@ func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tbtest.Fails(t, func(tb testing.TB) {
+			harness.Fails(t, func(tb testing.TB) {
 				q := testkit.Fake(tb)
 				for _, push := range []func() (string, error){
 					func() (string, error) {

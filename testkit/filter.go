@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 )
 
 // Filter picks events and says how many of them are expected: at least one,
@@ -69,7 +69,7 @@ func (f Filter) Of(class string) Filter {
 // Because narrows a filter to events whose error is target, as errors.Is has it.
 func (f Filter) Because(target error) Filter {
 	return f.where(fmt.Sprintf(" because of %q", target), func(e actors.Event) bool {
-		return links.Is(causeOf(e), target)
+		return errchain.Is(causeOf(e), target)
 	})
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/await"
 	"github.com/troupehq/troupe/internal/door"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // startTime bounds the wait of Start for the whole tree, which a test may keep from
@@ -98,7 +98,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		}
 	})
 	want := actorsOf(cfg)
-	await.Until(startTime, func() bool { return k.Err() != nil || k.up() >= want })
+	harness.Await(startTime, func() bool { return k.Err() != nil || k.up() >= want })
 	return k
 }
 

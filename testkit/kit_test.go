@@ -17,7 +17,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/door"
-	"github.com/troupehq/troupe/internal/tbtest"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -156,7 +156,7 @@ func TestInjectionNamesTheMissingActor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tbtest.Fails(t, func(tb testing.TB) {
+				harness.Fails(t, func(tb testing.TB) {
 					do(testkit.Start(tb, one(script.New(tb), nil)))
 				}, name+`: actors: no actor at "launcher/nobody"`, "launcher", "processor-0")
 			})
@@ -167,7 +167,7 @@ func TestInjectionNamesTheMissingActor(t *testing.T) {
 // What a failing Await shows: tree, what the test holds, the last events.
 func TestFailingAwaitShowsTheTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tbtest.Fails(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) {
 			s := script.New(tb)
 			k := testkit.Start(tb, one(s, nil))
 			k.Push(script.Panic())
@@ -218,7 +218,7 @@ func TestEventFiltersCount(t *testing.T) {
 	}
 	for name, f := range good {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tbtest.Passes(t, in(t, f)) })
+			synctest.Test(t, func(t *testing.T) { harness.Passes(t, in(t, f)) })
 		})
 	}
 	for name, c := range map[string]struct {
@@ -261,7 +261,7 @@ func TestEventFiltersCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tbtest.Fails(t, in(t, c.f), c.want...) })
+			synctest.Test(t, func(t *testing.T) { harness.Fails(t, in(t, c.f), c.want...) })
 		})
 	}
 }
@@ -280,7 +280,7 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				failed, text := tbtest.Try(t, func(tb testing.TB) {
+				failed, text := harness.Try(t, func(tb testing.TB) {
 					cfg := one(script.New(tb), nil)
 					cfg.Logger = zerolog.New(&log).Level(c.level)
 					k := testkit.Start(tb, cfg)
@@ -294,7 +294,7 @@ func TestTheLoggerOfATestIsItsOwn(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		_, text := tbtest.Try(t, func(tb testing.TB) {
+		_, text := harness.Try(t, func(tb testing.TB) {
 			k := testkit.Start(tb, one(script.New(tb), nil))
 			k.Push(script.Panic())
 			k.Await("the restart", func() bool { return k.Tree().Find(processor).Restarts == 1 })

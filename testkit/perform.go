@@ -8,10 +8,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
-	"github.com/troupehq/troupe/internal/jobgroup"
-	"github.com/troupehq/troupe/internal/jobid"
-	"github.com/troupehq/troupe/internal/joblimits"
 )
 
 // Context returns a context like the one that a handler gets from the daemon;
@@ -24,7 +22,7 @@ func Context(tb testing.TB, info troupe.JobInfo) context.Context {
 
 func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 	if info.JID == "" {
-		info.JID = jobid.New()
+		info.JID = job.NewID()
 	}
 	if info.Queue == "" {
 		info.Queue = "default"
@@ -98,15 +96,15 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	}
 	info.JID, info.Class = p.JID(), class
 	ctx = context.WithValue(withInfo(ctx, info), runnerKey{}, r)
-	if err := joblimits.Late(p, &entry.Options, time.Now()); err != nil {
+	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		return err
 	}
-	if t := joblimits.Timeout(p, &entry.Options); t > 0 {
+	if t := job.Timeout(p, &entry.Options); t > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
-	ctx, goroutines := jobgroup.With(ctx)
+	ctx, goroutines := job.WithGroup(ctx)
 	err, _ = goroutines.Wait(entry.Chain(r.mw...).Perform(ctx, p.Clone()))
 	return err
 }

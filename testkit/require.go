@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Job is a job that was found, with its decoded args.
@@ -46,7 +46,7 @@ func RequirePushedMany(tb testing.TB, p *Pushes, want ...troupe.Args) {
 	tb.Helper()
 	var wanted, got []string
 	for _, args := range want {
-		raw, err := encode.Args(args)
+		raw, err := job.EncodeArgs(args)
 		if err != nil {
 			tb.Fatalf("args of %s: %v", args.Class(), err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/memredis"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -108,7 +108,7 @@ func (s *Server) Pause() {
 		s.memory.Pause()
 		return
 	}
-	s.signal(ossignal.Pause)
+	s.signal(osproc.Pause)
 }
 
 // Resume ends Pause.
@@ -118,7 +118,7 @@ func (s *Server) Resume() {
 		s.memory.Resume()
 		return
 	}
-	s.signal(ossignal.Resume)
+	s.signal(osproc.Resume)
 }
 
 // SetError makes every command end with this error of Redis, as a full or a

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/await"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // RequireScheduled waits, for at most 10 s, until exactly one job of A's class whose
@@ -41,7 +41,7 @@ func requireIn[A troupe.Args](tb testing.TB, rdb redis.UniversalClient, set stri
 	tb.Helper()
 	class := classOf[A]()
 	var fits []*Job[A]
-	await.Until(expectTime, func() bool {
+	harness.Await(expectTime, func() bool {
 		fits = fitting(tb, inSet(tb, rdb, set), class, match)
 		return len(fits) == 1
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/tbtest"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -52,7 +52,7 @@ func TestRequireSaysWhatIsThereInstead(t *testing.T) {
 			jobs := script.New(t)
 			testkit.Virtual(t, actors.Config{Registry: jobs.Registry()}, func(t *testing.T, k *testkit.Kit) {
 				c.push(k)
-				tbtest.Fails(t, func(tb testing.TB) { testkit.RequireDead[script.Step](tb, k.Redis) }, c.want...)
+				harness.Fails(t, func(tb testing.TB) { testkit.RequireDead[script.Step](tb, k.Redis) }, c.want...)
 			})
 		})
 	}
@@ -82,7 +82,7 @@ func TestAwaitIsTheSameInABubble(t *testing.T) {
 	t.Run("in vain", func(t *testing.T) {
 		testkit.Virtual(t, actors.Config{}, func(t *testing.T, k *testkit.Kit) {
 			never := func() bool { return false }
-			tbtest.Fails(t, func(tb testing.TB) { testkit.Await(tb, "what never comes", never) }, "not within 1m0s: what never comes")
+			harness.Fails(t, func(tb testing.TB) { testkit.Await(tb, "what never comes", never) }, "not within 1m0s: what never comes")
 		})
 	})
 }
@@ -121,9 +121,9 @@ func TestAServerIsKilledAndPaused(t *testing.T) {
 		})
 	}
 	t.Run("only in memory", func(t *testing.T) {
-		tbtest.Fails(t, func(tb testing.TB) { testkit.NewMemory(tb).URL(0) }, "no URL")
-		tbtest.Fails(t, func(tb testing.TB) { testkit.NewServer(tb).SetError("OOM") }, "use NewMemory")
-		tbtest.Passes(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) { testkit.NewMemory(tb).URL(0) }, "no URL")
+		harness.Fails(t, func(tb testing.TB) { testkit.NewServer(tb).SetError("OOM") }, "use NewMemory")
+		harness.Passes(t, func(tb testing.TB) {
 			s := testkit.NewMemory(tb)
 			s.SetError("OOM")
 			if err := s.Client.Ping(t.Context()).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/tbtest"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -121,7 +121,7 @@ func TestSkipLeavesWhatTheTestHasSuspended(t *testing.T) {
 }
 
 func TestSkipInRealTime(t *testing.T) {
-	tbtest.Fails(t, func(tb testing.TB) { testkit.Start(tb, actors.Config{}).Skip(time.Hour) },
+	harness.Fails(t, func(tb testing.TB) { testkit.Start(tb, actors.Config{}).Skip(time.Hour) },
 		"Skip(1h0m0s): the time of this test is real, which cannot be skipped: use Virtual, or testing/synctest")
 }
 

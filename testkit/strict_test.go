@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/door"
-	"github.com/troupehq/troupe/internal/tbtest"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -82,7 +82,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tbtest.Fails(t, func(tb testing.TB) {
+				harness.Fails(t, func(tb testing.TB) {
 					s := script.New(tb)
 					c.f(strict(tb, s), s)
 				}, append(c.want, "strict:")...)
@@ -118,7 +118,7 @@ func TestStrictPassesWhatWasExpected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tbtest.Passes(t, func(tb testing.TB) {
+				harness.Passes(t, func(tb testing.TB) {
 					s := script.New(tb)
 					f(strict(tb, s), s)
 				})
@@ -134,11 +134,11 @@ func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
 			cfg.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { panic("undecided") }})
 			return testkit.Start(tb, cfg, testkit.Strict())
 		}
-		tbtest.Fails(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) {
 			undecided(tb).Crash("launcher/poller", errBoom)
 			synctest.Wait() // a stop that begins at once would leave nothing to decide
 		}, "unexpected: ", "StrategyOverruled launcher: panic: undecided")
-		tbtest.Passes(t, func(tb testing.TB) {
+		harness.Passes(t, func(tb testing.TB) {
 			k := undecided(tb)
 			// The crash is in the function: what comes before Expect is not seen by it.
 			k.Expect(testkit.Events[actors.StrategyOverruled]().Saying("undecided"), func() { k.Crash("launcher/poller", errBoom) })
@@ -147,10 +147,10 @@ func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
 }
 
 func TestStrictFindsLeakedGoroutinesInRealTime(t *testing.T) {
-	tbtest.Passes(t, func(tb testing.TB) { strict(tb, script.New(tb)) })
+	harness.Passes(t, func(tb testing.TB) { strict(tb, script.New(tb)) })
 	leak := make(chan struct{})
 	defer close(leak)
-	tbtest.Fails(t, func(tb testing.TB) {
+	harness.Fails(t, func(tb testing.TB) {
 		strict(tb, script.New(tb))
 		go func() { <-leak }()
 	}, "strict: found unexpected goroutines", "TestStrictFindsLeakedGoroutinesInRealTime")
@@ -158,7 +158,7 @@ func TestStrictFindsLeakedGoroutinesInRealTime(t *testing.T) {
 
 func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tbtest.Fails(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) {
 			m := testkit.NewMemory(tb)
 			s := script.New(tb)
 			cfg := one(s, m.Client)
@@ -178,7 +178,7 @@ func TestStrictFailsOnUnsettledJobs(t *testing.T) {
 func TestStrictFindsLeakedGoroutinesInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leak := make(chan struct{})
-		tbtest.Fails(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) {
 			strict(tb, script.New(tb))
 			go func() { <-leak }()
 		}, "strict: found unexpected goroutines", "TestStrictFindsLeakedGoroutinesInABubble")
@@ -203,7 +203,7 @@ func TestADeciderThatSleepsOutlivesNoBubble(t *testing.T) {
 // The tree is that of the running daemon, once, with what the test held.
 func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, text := tbtest.Try(t, func(tb testing.TB) {
+		_, text := harness.Try(t, func(tb testing.TB) {
 			k := strict(tb, script.New(tb))
 			panics(k, 1)
 			k.Hold("launcher/poller")
@@ -215,7 +215,7 @@ func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 				t.Errorf("%q stands there %d times, want %d:\n%s", what, n, want, text)
 			}
 		}
-		_, text = tbtest.Try(t, func(tb testing.TB) {
+		_, text = harness.Try(t, func(tb testing.TB) {
 			k := strict(tb, script.New(tb))
 			panics(k, 1)
 			k.Await("the impossible", func() bool { return false })
@@ -229,7 +229,7 @@ func TestStrictShowsTheTreeAsItWasBeforeTheStop(t *testing.T) {
 // What the kit has not seen may have been anything.
 func TestStrictFailsOnEventsThatItLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tbtest.Fails(t, func(tb testing.TB) {
+		harness.Fails(t, func(tb testing.TB) {
 			k := strict(tb, script.New(tb))
 			k.LoseEvents(3)
 		}, "strict:", "3 events came too fast to be seen")

@@ -13,10 +13,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/backtrace"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/links"
-	"github.com/troupehq/troupe/internal/outcome"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Middleware returns middleware for a daemon: each run of a job gets a span, which is current
@@ -89,7 +88,7 @@ func (t *tracer) run(ctx context.Context, p *troupe.Payload, last *atomic.Pointe
 	}
 	ctx, span := t.Start(ctx, as.name, options...)
 	if span.IsRecording() {
-		span.SetAttributes(t.names.message.String(cut.Text(p.JID())), attribute.Int("messaging.sidekiq.attempt", info.Attempt))
+		span.SetAttributes(t.names.message.String(words.Text(p.JID())), attribute.Int("messaging.sidekiq.attempt", info.Attempt))
 		for _, key := range [...]string{"created_at", "enqueued_at"} {
 			if at, ok := p.Time(key); ok {
 				span.AddEvent(key, trace.WithTimestamp(at))
@@ -101,19 +100,19 @@ func (t *tracer) run(ctx context.Context, p *troupe.Payload, last *atomic.Pointe
 
 // classOf is the class of a job as Ruby's instrumentation finds it.
 func classOf(p *troupe.Payload) string {
-	return cut.Text(cmp.Or(p.Wrapped(), p.Class()))
+	return words.Text(cmp.Or(p.Wrapped(), p.Class()))
 }
 
 // conclude tells a span how its run has ended that has returned.
 func conclude(ctx context.Context, span trace.Span, err error) {
-	asked, cause := outcome.Of(err), context.Cause(ctx)
+	asked, cause := job.AskedBy(err), context.Cause(ctx)
 	name := ""
 	switch {
 	case err == nil:
 		return
 	case asked.Park:
 		name = "parked"
-	case outcome.IsInterrupted(err), links.Is(cause, troupe.ErrShutdown), links.Is(cause, troupe.ErrFenced):
+	case job.IsInterrupted(err), errchain.Is(cause, troupe.ErrShutdown), errchain.Is(cause, troupe.ErrFenced):
 		name = "interrupted"
 	case asked.Discard:
 		name = "discarded"
@@ -136,9 +135,9 @@ func fail(span trace.Span, err error) {
 func record(span trace.Span, err error) (class, text string) {
 	class = troupe.ErrorClass(err)
 	defer func() { _ = recover() }() // of its method Error
-	text = cut.Text(err.Error())
+	text = words.Text(err.Error())
 	event := []attribute.KeyValue{attribute.String("exception.type", class), attribute.String("exception.message", text)}
-	if lines := backtrace.Of(err); lines != nil {
+	if lines := errchain.Backtrace(err); lines != nil {
 		event = append(event, attribute.String("exception.stacktrace", strings.Join(lines, "\n")))
 	}
 	span.AddEvent("exception", trace.WithAttributes(event...))

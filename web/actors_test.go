@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -70,7 +70,7 @@ func TestCrash(t *testing.T) {
 
 	k.Stop()
 	s.rdb.FlushDB(t.Context())
-	s.beat("x:1:y", time.Now(), &pulse.Pulse{Phase: "running"}, "")
+	s.beat("x:1:y", time.Now(), &beat.Pulse{Phase: "running"}, "")
 	closed.h.sampler.look()
 	contains(t, "read-only", closed.get("/tree/x:1:y"), "No tree any more")
 	if s.rdb.Exists(t.Context(), keys.Requests("x:1:y")).Val() != 0 {
@@ -110,7 +110,7 @@ func TestTreeInWords(t *testing.T) {
 		tree = append(tree, n)
 	}
 	s := start(t, func(o *Options) { o.Trees = func() map[string]actors.Tree { return map[string]actors.Tree{id: tree} } })
-	s.beat(id, now, &pulse.Pulse{Phase: "running", Recent: 9, Failure: "poller: boom", Fencings: 1}, `"default"`)
+	s.beat(id, now, &beat.Pulse{Phase: "running", Recent: 9, Failure: "poller: boom", Fencings: 1}, `"default"`)
 	s.record(id,
 		flight.Record{At: now.Add(-time.Hour), Kind: flight.Fenced, Capsule: "default", Text: "14 jobs cancelled, 2 results refused"},
 		flight.Record{At: now.Add(-2 * time.Minute), Kind: flight.Restarted, Actor: "launcher/default/fetcher"},

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/console/audit"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -42,7 +42,7 @@ func (r *request) audit(rt *route, p *page, err error) {
 	}
 	e := &audit.Entry{
 		At: time.Now().UTC(), User: r.user.Name, Role: r.user.Role.String(), Address: r.RemoteAddr, Task: s.task,
-		Action: rt.path, Path: cut.Short(r.path, 2*mostValue), Outcome: s.Kind, Text: cut.Short(s.Text, 2*mostValue),
+		Action: rt.path, Path: words.Short(r.path, 2*mostValue), Outcome: s.Kind, Text: words.Short(s.Text, 2*mostValue),
 	}
 	if !rt.session { // what is typed as a name may be a password
 		e.Filter = r.filled()
@@ -74,11 +74,11 @@ func (r *request) filled() map[string]string {
 		if len(out) >= mostForms || name == "back" || name == "key" && len(values) > 0 && strings.HasSuffix(r.path, "/ticked") || strings.Join(values, "") == "" {
 			continue
 		}
-		text := cut.Short(values[0], mostValue)
+		text := words.Short(values[0], mostValue)
 		if len(values) > 1 {
 			text = strconv.Itoa(len(values)) + " values"
 		}
-		out[cut.Short(name, mostValue)] = text
+		out[words.Short(name, mostValue)] = text
 	}
 	return out
 }

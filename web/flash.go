@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // flashCookie carries what an action says to the page that comes next.
@@ -61,7 +61,7 @@ func (h *Handler) secret() string {
 const mostFlash = 1500
 
 func (r *request) setFlash(s said) {
-	s.Counts, s.Text = nil, cut.Short(s.Text, mostFlash)
+	s.Counts, s.Text = nil, words.Short(s.Text, mostFlash)
 	text, _ := json.Marshal(s) // two strings
 	http.SetCookie(r.w, &http.Cookie{
 		Name: flashCookie, Value: r.sign(flashCookie, text), Path: r.base + "/", MaxAge: 60,

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 )
 
 const fixed = "web-1:9:abc" // the process of the fixture
@@ -23,7 +23,7 @@ const fixed = "web-1:9:abc" // the process of the fixture
 // fleetFixture adds a process, with an event, a job that it has taken, and a class that has run.
 func (s *site) fleetFixture() {
 	now, ctx := time.Now(), s.t.Context()
-	s.beat(fixed, now, &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Name: "default", Busy: 2, Idle: 3}}}, `"a/b.json"`)
+	s.beat(fixed, now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Idle: 3}}}, `"a/b.json"`)
 	s.record(fixed, flight.Record{At: now, Kind: flight.JobFailed, JID: "abc", Class: "Billing::Charge", Text: "no such card"})
 	s.fetcher("web-1:9:abc#default.1", "a/b.json", `{"class":"A","jid":"1","args":[]}`)
 	s.rdb.Set(ctx, "troupe:lease:web-1:9:abc#default.1", "1", 30*time.Second)
@@ -115,10 +115,10 @@ func TestOrders(t *testing.T) {
 	s := start(t)
 	now, ctx := time.Now(), t.Context()
 	s.beat("a:1:ruby", now, nil, `"default"`)
-	s.beat("b:1:go", now, &pulse.Pulse{Phase: "running"}, `"default"`)
-	s.beat("c:1:part", now, &pulse.Pulse{Phase: "running"}, `"default"`)
+	s.beat("b:1:go", now, &beat.Pulse{Phase: "running"}, `"default"`)
+	s.beat("c:1:part", now, &beat.Pulse{Phase: "running"}, `"default"`)
 	s.rdb.HSet(ctx, "c:1:part", "info", `{"hostname":"c","identity":"c:1:part","concurrency":5,"queues":[],"embedded":true}`)
-	s.beat("d:1:gone", now.Add(-2*time.Minute), &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Busy: 4}}}, `"default"`)
+	s.beat("d:1:gone", now.Add(-2*time.Minute), &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Busy: 4}}}, `"default"`)
 	s.rdb.Del(ctx, "d:1:gone")
 	text := s.get("/processes")
 	contains(t, "the page", text, "3 processes, 2 of troupe and 1 of Ruby", "a part of another program: quiet and stop that", `href="/processes/b:1:go/quiet"`)
@@ -162,18 +162,18 @@ func TestFleetTree(t *testing.T) {
 	s := start(t)
 	now, ctx := time.Now(), t.Context()
 	for i := range 6 {
-		p := &pulse.Pulse{Phase: "running", Version: "2.3", Capsules: []pulse.Capsule{{Name: "default", Busy: 97, Idle: 2, Down: 1}, {Name: "mail", Idle: 5}}, Actors: map[string]string{}}
+		p := &beat.Pulse{Phase: "running", Version: "2.3", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 97, Idle: 2, Down: 1}, {Name: "mail", Idle: 5}}, Actors: map[string]string{}}
 		if i < 3 {
 			p.Recent, p.Restarts, p.Failure = 7, 40, fmt.Sprintf("default/processor-%d: no card %d <b>", i, i*1000)
 		}
 		s.beat(fmt.Sprintf("h%d:1:x", i), now, p, `"default"`)
 	}
-	s.beat("fine:1:x", now, &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Name: "default", Busy: 5}}, Oldest: float64(now.Unix() - 90)}, `"default"`)
+	s.beat("fine:1:x", now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 5}}, Oldest: float64(now.Unix() - 90)}, `"default"`)
 	s.beat("ruby:1:x", now, nil, `"default"`)
-	s.beat("poll:1:x", now, &pulse.Pulse{Phase: "running", Actors: map[string]string{"poller": "restarting"}, Unresponsive: 2, Fencings: 1}, `"default"`)
+	s.beat("poll:1:x", now, &beat.Pulse{Phase: "running", Actors: map[string]string{"poller": "restarting"}, Unresponsive: 2, Fencings: 1}, `"default"`)
 	s.record("h1:1:x", flight.Record{At: now.Add(-time.Minute), Kind: flight.Crashed, Actor: "launcher/default/processor-8", Text: "no card 17 <b>"})
 	for id, age := range map[string]time.Duration{"leased:1:x": 40 * time.Second, "lost:1:x": 2 * time.Minute, "saved:1:x": 2 * time.Minute} {
-		s.beat(id, now.Add(-age), &pulse.Pulse{Phase: "running"}, `"default"`)
+		s.beat(id, now.Add(-age), &beat.Pulse{Phase: "running"}, `"default"`)
 	}
 	s.rdb.Del(ctx, "lost:1:x", "saved:1:x")
 	s.fetcher("leased:1:x#default.1", "default", `{"jid":"1"}`, `{"jid":"2"}`)
@@ -200,9 +200,9 @@ func TestFleetTree(t *testing.T) {
 // fiftyProcesses are 50 with 100 processors each, some in trouble.
 func (s *site) fiftyProcesses() {
 	for i := range 50 {
-		p := &pulse.Pulse{
+		p := &beat.Pulse{
 			Phase: "running", Version: "0.9.1", Tag: "shop", Restarts: i, Oldest: float64(time.Now().Unix() - int64(i)),
-			Capsules: []pulse.Capsule{{Name: "default", Busy: 60, Idle: 20}, {Name: "mailers", Busy: 5, Idle: 5}, {Name: "ledger", Idle: 10}},
+			Capsules: []beat.PulseCapsule{{Name: "default", Busy: 60, Idle: 20}, {Name: "mailers", Busy: 5, Idle: 5}, {Name: "ledger", Idle: 10}},
 		}
 		if i%10 == 0 {
 			p.Recent, p.Capsules[0].Down, p.Actors = 3, 2, map[string]string{"poller": "restarting"}

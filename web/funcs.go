@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -55,7 +54,7 @@ var functions = template.FuncMap{
 	"state":     badge,        // "paused" → sign and word; "danger" "nobody listens" → other words
 	"plural":    words.Plural, // 2 "job" → 2 jobs
 	"text":      text,         // json.RawMessage → string
-	"short":     cut.Short,    // text, most bytes
+	"short":     words.Short,  // text, most bytes
 	"dict":      dict,         // "A" 1 "B" 2 → map, for partials
 	"identity":  identity,     // with places where it may be broken
 	"kilobytes": func(n int64) string { return words.Size(n << 10) },
@@ -139,7 +138,7 @@ func badge(state any, words ...string) template.HTML {
 
 // identity is one of a process, which may be broken after its parts.
 func identity(id string) template.HTML {
-	return template.HTML(strings.NewReplacer(":", ":<wbr>", ".", ".<wbr>").Replace(template.HTMLEscapeString(cut.Short(id, 100)))) //nolint:gosec // escaped
+	return template.HTML(strings.NewReplacer(":", ":<wbr>", ".", ".<wbr>").Replace(template.HTMLEscapeString(words.Short(id, 100)))) //nolint:gosec // escaped
 }
 
 // text is JSON as it is.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/limiter"
 	"github.com/troupehq/troupe/web/internal/users"
 )
@@ -166,7 +166,7 @@ func TestMatrix(t *testing.T) {
 						if !methods[rt.path][method] != (method != rt.method) { // the other route of the path is tested for itself
 							continue
 						}
-						if met++; met%effort.Of(9, 1) != 0 { // others each time: the order of maps is random
+						if met++; met%harness.Effort(9, 1) != 0 { // others each time: the order of maps is random
 							continue
 						}
 						s.h.logIns = limiter.New(0, 0)

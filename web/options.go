@@ -13,7 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/mask"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/web/internal/proxies"
 	"github.com/troupehq/troupe/web/internal/users"
 )
@@ -102,7 +102,7 @@ func ParseRole(name string) (Role, error) {
 			return r, nil
 		}
 	}
-	return 0, fmt.Errorf("role is %q, expected viewer, operator or admin", cut.Short(name, users.MostName))
+	return 0, fmt.Errorf("role is %q, expected viewer, operator or admin", words.Short(name, users.MostName))
 }
 
 func checkRole(name string) error { _, err := ParseRole(name); return err }

@@ -11,12 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // beat writes what a process tells.
-func (s *site) beat(id string, at time.Time, p *pulse.Pulse, queues string) {
+func (s *site) beat(id string, at time.Time, p *beat.Pulse, queues string) {
 	s.t.Helper()
 	ctx, pipe := s.t.Context(), s.rdb.Pipeline()
 	pipe.SAdd(ctx, "processes", id)
@@ -24,7 +24,7 @@ func (s *site) beat(id string, at time.Time, p *pulse.Pulse, queues string) {
 		"busy", 2, "concurrency", 5, "beat", at.Unix(), "quiet", "false", "rss", 2048)
 	if p != nil {
 		p.At = float64(at.Unix())
-		pulse.Write(ctx, pipe, id, p.JSON(), time.Now())
+		beat.WritePulse(ctx, pipe, id, p.JSON(), time.Now())
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		s.t.Fatal(err)
@@ -51,16 +51,16 @@ func TestProblems(t *testing.T) {
 	s.rdb.SAdd(ctx, "paused", "held-up")
 	s.rdb.ZAdd(ctx, "retry", redis.Z{Score: float64(now.Add(-10 * time.Minute).Unix()), Member: `{"class":"A","args":[],"jid":"late","queue":"mail"}`})
 	s.beat("a:1:ruby", now, nil, `"mail"`)
-	s.beat("b:1:storm", now, &pulse.Pulse{
+	s.beat("b:1:storm", now, &beat.Pulse{
 		Phase: "running", Recent: 12, Failure: "default/processor-3: <boom>", Unresponsive: 2,
-		Actors: map[string]string{"poller": "restarting"}, Capsules: []pulse.Capsule{{Name: "default", Busy: 1, Down: 3}},
+		Actors: map[string]string{"poller": "restarting"}, Capsules: []beat.PulseCapsule{{Name: "default", Busy: 1, Down: 3}},
 	}, `"mail"`)
-	s.beat("e:1:down", now, &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Name: "default", Down: 3}}}, `"mail"`)
+	s.beat("e:1:down", now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Down: 3}}}, `"mail"`)
 	for _, id := range []string{"f:1:x", "g:1:x"} {
-		s.beat(id, now, &pulse.Pulse{Phase: "running", Recent: 6, Failure: "fetcher: no card"}, `"mail"`)
+		s.beat(id, now, &beat.Pulse{Phase: "running", Recent: 6, Failure: "fetcher: no card"}, `"mail"`)
 	}
-	s.beat("c:1:silent", now.Add(-40*time.Second), &pulse.Pulse{Phase: "running"}, `"mail"`)
-	s.beat("d:1:gone", now.Add(-2*time.Minute), &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Busy: 4}}}, `"mail"`)
+	s.beat("c:1:silent", now.Add(-40*time.Second), &beat.Pulse{Phase: "running"}, `"mail"`)
+	s.beat("d:1:gone", now.Add(-2*time.Minute), &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Busy: 4}}}, `"mail"`)
 	s.rdb.Del(ctx, "d:1:gone")
 	text := s.get("/")
 	contains(t, "the page", text,

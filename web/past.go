@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
@@ -41,7 +41,7 @@ func (s *sampler) readPast(ctx context.Context, old *snapshot) (*past, error) {
 		return nil, err
 	}
 	for _, m := range marks {
-		p.Marks = append(p.Marks, draw.Mark{At: m.At, Label: cut.Short(m.Label, labelShown)})
+		p.Marks = append(p.Marks, draw.Mark{At: m.At, Label: words.Short(m.Label, labelShown)})
 	}
 	return p, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/doctor"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // problem is one with the address where more of it stands.
@@ -29,7 +29,7 @@ func (r *request) problems(s *snapshot) []problem {
 	if s.Fault != nil {
 		all = slices.Insert(all, 0, fleet.Problem{Finding: doctor.Finding{
 			Severity: doctor.Danger, Code: "redis", Do: "See whether Redis runs and can be reached from here. What stands below is older.",
-			Text: "Redis has not answered since " + s.Since.UTC().Format("15:04:05") + " UTC: " + cut.Short(s.Fault.Error(), 200) + ".",
+			Text: "Redis has not answered since " + s.Since.UTC().Format("15:04:05") + " UTC: " + words.Short(s.Fault.Error(), 200) + ".",
 		}})
 	}
 	return r.linked(fleet.Worst(all))

@@ -17,7 +17,6 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 	outcomes "github.com/troupehq/troupe/internal/runs"
 )
 
@@ -126,7 +125,7 @@ func TestOrphans(t *testing.T) {
 	contains(t, "the page", text, `<a href="/events?kind=jobs+rescued">What was put back lately</a>`, "<dt>Lease</dt>")
 	contains(t, "the page", text, "2 jobs belong to processes that are dead", "dead:<wbr>1:<wbr>x", "No process of troupe lives that puts them back", "when its lease ends, in ", "Written by another version", "Put them back…")
 	contains(t, "the question", s.get("/orphans/rescue"), "Put 2 jobs back")
-	s.beat("c:1:go", time.Now(), &pulse.Pulse{Phase: "running"}, "")
+	s.beat("c:1:go", time.Now(), &beat.Pulse{Phase: "running"}, "")
 	s.h.sampler.look()
 	_, text = s.post("/orphans/rescue", url.Values{})
 	contains(t, "beside a process", text, "Nothing was done: c:1:go lives")

@@ -16,7 +16,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -214,9 +213,9 @@ func (v *view) To(page, name string, most int) template.HTML {
 	case name == "":
 		return `<span class="muted">none</span>`
 	case name == "." || name == ".." || !v.Can(http.MethodGet, pageOf[page]):
-		return template.HTML(template.HTMLEscapeString(cut.Short(name, most))) //nolint:gosec // escaped
+		return template.HTML(template.HTMLEscapeString(words.Short(name, most))) //nolint:gosec // escaped
 	}
-	return template.HTML(fmt.Sprintf(`<a href="%s">%s</a>`, template.HTMLEscapeString(v.r.url(page, name)), template.HTMLEscapeString(cut.Short(name, most)))) //nolint:gosec // escaped
+	return template.HTML(fmt.Sprintf(`<a href="%s">%s</a>`, template.HTMLEscapeString(v.r.url(page, name)), template.HTMLEscapeString(words.Short(name, most)))) //nolint:gosec // escaped
 }
 
 // pageOf are the routes of things that have a name.

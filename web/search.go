@@ -12,8 +12,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -53,7 +51,7 @@ func (p foundPlace) Caption() string {
 // hunt is one search through all places.
 type hunt struct {
 	r      *request
-	filter jobfilter.Filter
+	filter bulk.Filter
 	began  time.Time
 	left   int // entries that may be looked at
 	out    found
@@ -66,7 +64,7 @@ func (r *request) search() (*page, error) {
 		return &page{redirect: r.url("jobs", q), Data: found{Query: q, Places: []foundPlace{}}}, nil
 	}
 	h := &hunt{
-		r: r, filter: jobfilter.Filter{Text: q, Args: r.searchedArgs(), Mask: r.searched()}, began: time.Now(), left: mostSearched,
+		r: r, filter: bulk.Filter{Text: q, Args: r.searchedArgs(), Mask: r.searched()}, began: time.Now(), left: mostSearched,
 		out: found{Query: q, Places: []foundPlace{}, Where: "class, id and error"},
 	}
 	if r.searchesArgs() {
@@ -74,7 +72,7 @@ func (r *request) search() (*page, error) {
 	}
 	p := &page{Template: "search", Title: "Search"}
 	if q != "" {
-		p.Title = "Search: " + cut.Short(q, 60)
+		p.Title = "Search: " + words.Short(q, 60)
 		if err := h.run(r.query("at")); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -93,7 +92,7 @@ func (r *request) searched() *mask.Masker {
 // searchedArgs are the arguments that the user may look for texts in.
 func (r *request) searchedArgs() func(*inspect.JobRecord, *inspect.JobSummary) json.RawMessage {
 	if r.searchesArgs() {
-		return jobfilter.AllArgs
+		return bulk.AllArgs
 	}
 	return nil
 }
@@ -103,13 +102,13 @@ var filterNames = []string{"q", "class", "queue", "error", "tag", "from", "to", 
 
 // filter reads the filter of an address for a set. A time span reaches back from now, but that of
 // from and to ahead in a list of what is due.
-func (r *request) filter(get func(string) string, k setKind) (f jobfilter.Filter, err error) {
-	f = jobfilter.Filter{Text: get("q"), Args: r.searchedArgs(), Mask: r.searched(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
+func (r *request) filter(get func(string) string, k setKind) (f bulk.Filter, err error) {
+	f = bulk.Filter{Text: get("q"), Args: r.searchedArgs(), Mask: r.searched(), Class: get("class"), Queue: get("queue"), Error: get("error"), Tag: get("tag"), When: strings.ToLower(k.When)}
 	for name, to := range timesOf(&f) {
 		if text := get(name); text != "" {
-			parse := jobfilter.ParseTime
+			parse := bulk.ParseTime
 			if k.Up && (name == "from" || name == "to") {
-				parse = jobfilter.ParseFuture
+				parse = bulk.ParseFuture
 			}
 			if *to, err = parse(text, time.Now()); err != nil {
 				return f, wrong("Write it so, or leave it out.", "The time %s: %v.", name, err)
@@ -120,7 +119,7 @@ func (r *request) filter(get func(string) string, k setKind) (f jobfilter.Filter
 }
 
 // timesOf are the times of a filter, by their parameters.
-func timesOf(f *jobfilter.Filter) map[string]*time.Time {
+func timesOf(f *bulk.Filter) map[string]*time.Time {
 	return map[string]*time.Time{"from": &f.Since, "to": &f.Until, "failed_from": &f.FailedSince, "failed_to": &f.FailedUntil}
 }
 
@@ -151,7 +150,7 @@ func (r *request) places() bulk.Places { return bulk.Places{Redis: r.options.Red
 
 // walk goes through the entries of a set that a filter chooses, in the order of its page, from
 // behind a place on, until do returns false.
-func (r *request) walk(k setKind, f *jobfilter.Filter, after string, most int, long time.Duration, do func(*inspect.SortedEntry, bulk.Place) bool) (bulk.Walked, error) {
+func (r *request) walk(k setKind, f *bulk.Filter, after string, most int, long time.Duration, do func(*inspect.SortedEntry, bulk.Place) bool) (bulk.Walked, error) {
 	w, err := r.places().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
 	if errors.Is(err, bulk.ErrPlace) {
 		err = wrong("Begin with the first page.", "Got the place %q in the list, expected one of a link.", after)

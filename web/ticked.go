@@ -7,7 +7,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -34,7 +33,7 @@ func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, err e
 	}
 	t = bulk.Task{Action: a, Set: r.setOf(k)}
 	if a.Timed && r.Method == "POST" {
-		if t.At, err = jobfilter.ParseFuture(get("at"), time.Now()); err != nil {
+		if t.At, err = bulk.ParseFuture(get("at"), time.Now()); err != nil {
 			return t, wrong("Write 2h for in two hours, or a time.", "The new time: %v.", err)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/flight"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
@@ -49,7 +49,7 @@ type actorState struct {
 }
 
 // capsuleBar is the count of a capsule's processors, which the page draws.
-type capsuleBar struct{ pulse.Capsule }
+type capsuleBar struct{ beat.PulseCapsule }
 
 // parts are the states of a capsule that there are, with how many processors.
 func (c capsuleBar) parts() (parts []draw.Part) {
@@ -106,7 +106,7 @@ func (r *request) fleetTree(s *snapshot) (*page, error) {
 }
 
 // tell adds what a pulse tells; nil is that of Ruby.
-func (t *treeRow) tell(p *pulse.Pulse) {
+func (t *treeRow) tell(p *beat.Pulse) {
 	t.Actors, t.Capsules = []actorState{}, []capsuleBar{}
 	if p == nil {
 		return

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
@@ -90,7 +89,7 @@ func cells(l goworkers.Left) []string {
 	if l.Idle >= 0 {
 		idle = l.Idle.Round(time.Second).String()
 	}
-	return []string{cut.Text(l.Queue), strconv.FormatInt(l.Jobs, 10), idle, cut.Text(l.Process), string(l.State), strconv.FormatInt(l.Moved, 10)}
+	return []string{words.Text(l.Queue), strconv.FormatInt(l.Jobs, 10), idle, words.Text(l.Process), string(l.State), strconv.FormatInt(l.Moved, 10)}
 }
 
 // namespaceFlag is for commands that look at what troupe itself has in progress.
@@ -101,6 +100,6 @@ func namespaceFlag(cmd *cobra.Command, name *string) {
 // inNamespace has rdb work on the keys of a namespace of go-workers, if there is a name.
 func inNamespace(rdb redis.UniversalClient, name string) {
 	if name != "" {
-		keyspace.Map(rdb, goworkers.New(goworkers.Options{Namespace: name}).Key)
+		redisconn.MapKeys(rdb, goworkers.New(goworkers.Options{Namespace: name}).Key)
 	}
 }

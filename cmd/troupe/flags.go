@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/config"
-	"github.com/troupehq/troupe/internal/duration"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // These flags check their value at once: the message then names the flag, the
@@ -42,7 +42,7 @@ func (countFlag) Type() string { return "N" }
 type durationFlag struct{ d *time.Duration }
 
 func (f durationFlag) Set(s string) (err error) {
-	*f.d, err = duration.Parse(s)
+	*f.d, err = words.ParseDuration(s)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -192,7 +191,7 @@ func (c *inflight) showJobs(ctx context.Context, now time.Time) error {
 			}
 			e.JID, e.Class = job.JID, job.Payload.Class()
 			if !c.JSON {
-				t.Row(cut.Text(e.JID), cut.Text(e.Class), e.queue(), e.age(), e.lease(), e.Fetcher)
+				t.Row(words.Text(e.JID), words.Text(e.Class), e.queue(), e.age(), e.lease(), e.Fetcher)
 			} else if err := c.PrintJSON(&e); err != nil {
 				return err
 			}
@@ -213,7 +212,7 @@ func leftAlone(ctx context.Context, s *cli.Session) error {
 	for _, f := range fetchers {
 		if f.Unknown != "" {
 			_, _ = fmt.Fprintf(s.Err, "troupe: warning: another version of troupe has written %s of %s; its jobs are not shown and are left alone, only that version puts them back\n",
-				cli.Line(cut.Text(f.Unknown)), cli.Line(f.ID))
+				cli.Line(words.Text(f.Unknown)), cli.Line(f.ID))
 		}
 	}
 	return nil

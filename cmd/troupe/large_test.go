@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -54,7 +54,7 @@ func live(redis *chaos.Proxy) int {
 // No command holds the entries that it walks through: while it runs, what lives on the heap grows by
 // a small part of them.
 func TestManyEntriesAreNotHeld(t *testing.T) { // not parallel: the heap is that of all tests
-	entries := effort.Of(10_000, 25_000)
+	entries := harness.Effort(10_000, 25_000)
 	if os.Getenv("TROUPE_LONG") != "" {
 		entries = 200_000
 	}

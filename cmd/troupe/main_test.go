@@ -22,7 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -187,7 +187,7 @@ func like(ts *testscript.TestScript, _ bool, args []string) {
 
 func signal(ts *testscript.TestScript, _ bool, args []string) {
 	sig := map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": ossignal.Quiet, "TTIN": ossignal.Dump, "HUP": ossignal.Reload,
+		"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "TSTP": osproc.Quiet, "TTIN": osproc.Dump, "HUP": osproc.Reload,
 	}[args[0]]
 	for _, cmd := range ts.BackgroundCmds() {
 		if filepath.Base(cmd.Path) == "troupe" {

@@ -20,7 +20,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/config"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -105,14 +105,14 @@ func arguments(args []string, list string, given bool) (json.RawMessage, error) 
 		}
 		values[i] = json.RawMessage(arg)
 		if !json.Valid(values[i]) {
-			text, err := encode.JSON(arg)
+			text, err := job.EncodeJSON(arg)
 			if err != nil {
 				return nil, fmt.Errorf("encode ARG %d: %w", i+1, err)
 			}
 			values[i] = text
 		}
 	}
-	raw, err := encode.JSON(values)
+	raw, err := job.EncodeJSON(values)
 	if err != nil {
 		return nil, fmt.Errorf("encode arguments: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/operate"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -82,7 +82,7 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 }
 
 func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
-	ossignal.GoOnWithoutReaders()
+	osproc.GoOnWithoutReaders()
 	settings, err := config.Load(flags, os.Getenv)
 	if err != nil {
 		return err

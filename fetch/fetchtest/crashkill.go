@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // process is a running child.
@@ -214,11 +214,11 @@ func pausedAndContinued(r *rig) {
 		pushed := r.push("a", 40)
 		p := r.spawn(step, 25, "a")
 		p.reaches("at " + step)
-		p.signal(ossignal.Pause)
+		p.signal(osproc.Pause)
 		r.rescueUntil("the units are back", func() bool {
 			return len(r.queued("a"))+len(r.placed(fetch.ToRetry))+len(r.placed(fetch.ToDead)) == 40
 		})
-		p.signal(ossignal.Resume)
+		p.signal(osproc.Resume)
 		_, err := io.WriteString(p.stdin, "go\n")
 		r.must("continue", err)
 		if said := p.ends(); !strings.Contains(said, "fenced") {

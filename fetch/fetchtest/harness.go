@@ -33,7 +33,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -162,7 +162,7 @@ func (h *Harness) placed(ctx context.Context, rdb *redis.Client, to fetch.Destin
 func (h *Harness) rescueOnce(ctx context.Context, rdb *redis.Client, lease time.Duration) error {
 	rdb = redis.NewClient(rdb.Options())
 	defer func() { _ = rdb.Close() }()
-	keyspace.Map(rdb, h.Key)
+	redisconn.MapKeys(rdb, h.Key)
 	r, err := rescue.New(rescue.Config{Redis: rdb, Lease: lease, Logger: zerolog.Nop()})
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // rig is one test's database, clients and fetchers.
@@ -221,7 +221,7 @@ func short(list []string) string {
 	}
 	first := make([]string, min(12, len(list)))
 	for i := range first {
-		first[i] = cut.Text(list[i])
+		first[i] = words.Text(list[i])
 	}
 	return fmt.Sprintf("%q%s", first, more)
 }

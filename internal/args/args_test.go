@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 type address struct {
@@ -104,7 +104,7 @@ func TestArgsRoundTrip(t *testing.T) {
 		{"numbers with their own text", levels{1, []level{2}}, `["level 1","level 2"]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			raw, err := encode.Args(tt.v)
+			raw, err := job.EncodeArgs(tt.v)
 			if err != nil || string(raw) != tt.raw {
 				t.Fatalf("EncodeArgs: got %s, %v\nwant %s", raw, err, tt.raw)
 			}
@@ -276,7 +276,7 @@ func TestArgsTypesThatAreMistakes(t *testing.T) {
 		{func() {}, `func(): expected a struct, slice, map or plain value for arguments, got a Go func`},
 		{[2]int{}, `[2]int: expected a struct, slice, map or plain value for arguments, got a Go array`},
 	} {
-		_, err := encode.Args(tt.v)
+		_, err := job.EncodeArgs(tt.v)
 		if err == nil || err.Error() != "encode args: "+tt.want {
 			t.Errorf("EncodeArgs: got  %v\nwant %s", err, tt.want)
 		}
@@ -289,7 +289,7 @@ func TestArgsTypesThatAreMistakes(t *testing.T) {
 
 func TestArgsCallsThatAreMistakes(t *testing.T) {
 	for _, v := range []any{nil, (*charge)(nil)} {
-		if _, err := encode.Args(v); err == nil || err.Error() != "encode args: nil value" {
+		if _, err := job.EncodeArgs(v); err == nil || err.Error() != "encode args: nil value" {
 			t.Errorf("encode.Args(%v): %v", v, err)
 		}
 	}
@@ -304,18 +304,18 @@ func TestArgsCallsThatAreMistakes(t *testing.T) {
 		}{"\xff"}: "encode args: encode JSON [0] (A): string is not valid UTF-8",
 		word("\xff"): "encode args: encode JSON [0]: string is not valid UTF-8",
 	} {
-		if _, err := encode.Args(v); err == nil || err.Error() != want {
+		if _, err := job.EncodeArgs(v); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
-	if _, err := encode.Args([]any{1, "\xff"}); err == nil || err.Error() != "encode args: encode JSON [1]: string is not valid UTF-8" {
+	if _, err := job.EncodeArgs([]any{1, "\xff"}); err == nil || err.Error() != "encode args: encode JSON [1]: string is not valid UTF-8" {
 		t.Errorf("got %v", err)
 	}
 	// args and the job around them take two of the hundred levels.
-	if _, err := encode.Args([]any{nest(98)}); err != nil {
+	if _, err := job.EncodeArgs([]any{nest(98)}); err != nil {
 		t.Error(err)
 	}
-	if _, err := encode.Args([]any{nest(99)}); err == nil {
+	if _, err := job.EncodeArgs([]any{nest(99)}); err == nil {
 		t.Error("an argument of 99 levels was encoded")
 	}
 }

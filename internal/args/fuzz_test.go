@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // FuzzDecodeArgs: never panics, fails with ArgsErrors only, reads the same in
@@ -34,7 +34,7 @@ func FuzzDecodeArgs(f *testing.F) {
 				}
 				continue
 			}
-			text, err := encode.Args(first.Interface())
+			text, err := job.EncodeArgs(first.Interface())
 			if err != nil && strings.Contains(err.Error(), "too large") { // a number that is no double, in an any
 				continue
 			}
@@ -45,7 +45,7 @@ func FuzzDecodeArgs(f *testing.F) {
 			if err := troupe.DecodeArgs(text, second.Interface()); err != nil {
 				t.Fatalf("%q into %T, again from %q: %v", raw, v, text, err)
 			}
-			if again, err := encode.Args(second.Interface()); err != nil || !bytes.Equal(again, text) {
+			if again, err := job.EncodeArgs(second.Interface()); err != nil || !bytes.Equal(again, text) {
 				t.Fatalf("%q into %T: %q becomes %q, %v", raw, v, text, again, err)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 )
@@ -112,7 +111,7 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 			p.Set(ctx, keys.Tree(id), s.Tree, Lease)
 		}
 		if s.Pulse != nil {
-			pulse.Write(ctx, p, id, s.Pulse, s.Now)
+			WritePulse(ctx, p, id, s.Pulse, s.Now)
 		}
 		p.SAdd(ctx, keys.Processes, id)
 		existed = p.Exists(ctx, id)

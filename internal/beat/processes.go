@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 )
 
 const (
@@ -29,7 +28,7 @@ func Clear(ctx context.Context, rdb redis.UniversalClient, identity string) erro
 		} {
 			p.Unlink(ctx, key)
 		}
-		pulse.Clear(ctx, p, identity)
+		ClearPulse(ctx, p, identity)
 		return nil
 	})
 	if err != nil {

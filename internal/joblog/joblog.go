@@ -7,8 +7,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Seconds adds a span of time; whole microseconds are written in half the time that
@@ -18,13 +18,13 @@ func Seconds(line *zerolog.Event, key string, s float64) *zerolog.Event {
 	return line.RawJSON(key, scores.Append(buf[:0], s))
 }
 
-// Err adds err to a line, cut to cut.Max bytes; then "error_bytes" is its full length.
+// Err adds err to a line, cut to words.MaxHead bytes; then "error_bytes" is its full length.
 func Err(line *zerolog.Event, err error) *zerolog.Event {
 	if err == nil || !line.Enabled() {
 		return line
 	}
 	text := err.Error()
-	short := cut.Head(text)
+	short := words.Head(text)
 	if len(short) == len(text) {
 		return line.Err(err) // as the program's zerolog.ErrorMarshalFunc wants it
 	}

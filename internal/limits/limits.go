@@ -1,5 +1,4 @@
-// Package limits has the bounds and defaults of a capsule's fetcher that its configuration is
-// checked against as well.
+// Package limits has the bounds and defaults that a configuration is checked against, too.
 package limits
 
 import (

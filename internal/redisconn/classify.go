@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 )
 
 // Fault is what an error of a Redis call means to the daemon.
@@ -47,15 +47,15 @@ func (f Fault) String() string {
 // Outage, its cancellation as Local.
 func Classify(err error) Fault {
 	switch {
-	case err == nil, links.Is(err, redis.Nil):
+	case err == nil, errchain.Is(err, redis.Nil):
 		return None
-	case links.Is(err, context.Canceled), links.Is(err, redis.ErrClosed):
+	case errchain.Is(err, context.Canceled), errchain.Is(err, redis.ErrClosed):
 		return Local
 	}
-	if reply, ok := links.As[redis.Error](err); ok {
+	if reply, ok := errchain.As[redis.Error](err); ok {
 		return classifyReply(reply.Error())
 	}
-	if _, ok := links.As[*PanicError](err); ok || isNetwork(err) {
+	if _, ok := errchain.As[*PanicError](err); ok || isNetwork(err) {
 		return Outage
 	}
 	return Command
@@ -63,7 +63,7 @@ func Classify(err error) Fault {
 
 // Loading tells whether a server refused because it still loads its data.
 func Loading(err error) bool {
-	reply, ok := links.As[redis.Error](err)
+	reply, ok := errchain.As[redis.Error](err)
 	return ok && strings.HasPrefix(strings.TrimPrefix(reply.Error(), "ERR "), "LOADING")
 }
 
@@ -73,13 +73,13 @@ func NotSent(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := links.As[redis.Error](err); ok {
+	if _, ok := errchain.As[redis.Error](err); ok {
 		return true
 	}
-	if op, ok := links.As[*net.OpError](err); ok && op.Op == "dial" {
+	if op, ok := errchain.As[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
-	return links.Is(err, redis.ErrPoolTimeout) || links.Is(err, redis.ErrPoolExhausted) || links.Is(err, redis.ErrClosed)
+	return errchain.Is(err, redis.ErrPoolTimeout) || errchain.Is(err, redis.ErrPoolExhausted) || errchain.Is(err, redis.ErrClosed)
 }
 
 func isNetwork(err error) bool {
@@ -87,11 +87,11 @@ func isNetwork(err error) bool {
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 		redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	} {
-		if links.Is(err, target) {
+		if errchain.Is(err, target) {
 			return true
 		}
 	}
-	if _, ok := links.As[net.Error](err); ok { // *net.OpError, *net.DNSError, TLS alerts
+	if _, ok := errchain.As[net.Error](err); ok { // *net.OpError, *net.DNSError, TLS alerts
 		return true
 	}
 	text := err.Error()

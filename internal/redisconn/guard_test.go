@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -73,7 +73,7 @@ func TestPanicsOfTheApplicationAreErrors(t *testing.T) {
 			c.prep(rdb)
 			require := func(what string, err error) {
 				t.Helper()
-				if e, ok := links.As[*PanicError](err); !ok || len(e.Stack) == 0 {
+				if e, ok := errchain.As[*PanicError](err); !ok || len(e.Stack) == 0 {
 					t.Errorf("%s: %v, expected a *PanicError", what, err)
 				}
 				if f := Classify(err); f != Outage || NotSent(err) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Script is one Lua script. It is safe for concurrent use.
@@ -82,7 +82,7 @@ func (s *Script) Flat(ctx context.Context, c redis.UniversalClient, args []any) 
 	reply, err := flat(ctx, c, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", s.src
-		reply, err = flat(keyspace.Mapped(ctx), c, args)
+		reply, err = flat(redisconn.MappedKeys(ctx), c, args)
 	}
 	return reply, err
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 type upper string
@@ -92,7 +92,7 @@ func TestEncodeJSON(t *testing.T) {
 		{"100 levels", nest(100), strings.Repeat("[", 100) + strings.Repeat("]", 100)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := encode.JSON(tt.v)
+			got, err := job.EncodeJSON(tt.v)
 			if err != nil || string(got) != tt.want {
 				t.Errorf("got  %s, %v\nwant %s", got, err, tt.want)
 			}
@@ -161,7 +161,7 @@ func TestEncodeJSONRefuses(t *testing.T) {
 		{"text marshaler's error", brokenText{}, "encode JSON: MarshalText of wirejson_test.brokenText: cannot"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := encode.JSON(tt.v)
+			got, err := job.EncodeJSON(tt.v)
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %s, error %v\nwant error %s", got, err, tt.want)
 			}
@@ -238,7 +238,7 @@ func TestStructsAgreeWithEncodingJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := encode.JSON(v)
+		got, err := job.EncodeJSON(v)
 		if err != nil || string(got) != string(want) {
 			t.Errorf("%T:\ngot  %s, %v\nwant %s", v, got, err, want)
 		}

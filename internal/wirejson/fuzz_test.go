@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -68,7 +68,7 @@ func FuzzEncodeJSON(f *testing.F) {
 		if err != nil {
 			want = string(raw)
 		}
-		text, err := encode.JSON(want)
+		text, err := job.EncodeJSON(want)
 		if err != nil {
 			fault, ok := errors.AsType[*troupe.EncodeError](err)
 			if s, isText := want.(string); ok && (isText && !utf8.ValidString(s) || strings.HasPrefix(fault.Reason, "nested deeper") ||

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -42,7 +42,7 @@ func drawText(t *rapid.T, depth int) string {
 }
 
 func drawString(t *rapid.T) string {
-	text, err := encode.JSON(rapid.String().Draw(t, "text"))
+	text, err := job.EncodeJSON(rapid.String().Draw(t, "text"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func drawPayload(t *rapid.T) (raw []byte, keys []string, texts map[string]string
 		if _, dup := texts[k]; dup {
 			continue
 		}
-		name, _ := encode.JSON(k)
+		name, _ := job.EncodeJSON(k)
 		text := drawText(t, 3)
 		raw = append(raw, separator(t, len(keys))...)
 		raw = append(append(append(raw, name...), ':'), text...)
@@ -162,7 +162,7 @@ func drawValue(t *rapid.T, depth int) any {
 func TestEncodeJSONDecodesEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawValue(t, 4)
-		text, err := encode.JSON(want)
+		text, err := job.EncodeJSON(want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 			t.Fatalf("%s (-want +got):\n%s", text, diff)
 		}
 		// Canonical text is a fixed point, also as raw JSON.
-		if again, err := encode.JSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
+		if again, err := job.EncodeJSON(json.RawMessage(text)); err != nil || !bytes.Equal(again, text) {
 			t.Fatalf("%s becomes %s, %v", text, again, err)
 		}
 	})
@@ -185,7 +185,7 @@ func TestEncodeJSONDecodesEqual(t *testing.T) {
 func TestFloatsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.Float64().Draw(t, "float")
-		text, err := encode.JSON(want)
+		text, err := job.EncodeJSON(want)
 		var got float64
 		if err != nil || json.Unmarshal(text, &got) != nil || got != want {
 			t.Fatalf("%v becomes %s, %v", want, text, err)
@@ -218,7 +218,7 @@ func TestArgsRoundTripProperty(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "rest") {
 			want.R = append(want.R, rapid.String().Draw(t, "r"))
 		}
-		raw, err := encode.Args(want)
+		raw, err := job.EncodeArgs(want)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,6 @@
-// Package words writes numbers, times and sizes for people, as pages show them.
+// Package words writes texts for people: numbers, times and sizes as pages show them, and texts of
+// jobs that are cut and quoted for log lines and messages. It reads the spans of time that people
+// write.
 package words
 
 import (

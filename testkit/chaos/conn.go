@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/internal/test/resp"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // conn is one connection. What the client sends goes through send. What the server
@@ -54,7 +54,7 @@ func (c *conn) send() {
 	defer c.close()
 	r := bufio.NewReaderSize(c.near, 64<<10)
 	for {
-		raw, words, err := resp.ReadCommand(r)
+		raw, words, err := redistest.ReadCommand(r)
 		if err != nil {
 			return
 		}
@@ -114,7 +114,7 @@ func (c *conn) sleep(d time.Duration) bool {
 func (c *conn) receive() {
 	r := bufio.NewReaderSize(c.far, 64<<10)
 	for {
-		raw, err := resp.Read(r)
+		raw, err := redistest.ReadReply(r)
 		c.mu.Lock()
 		if err != nil {
 			c.over = true

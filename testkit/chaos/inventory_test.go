@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -62,7 +62,7 @@ func TestNothingLostTellsWhatIs(t *testing.T) {
 // Every reply of the daemon may be lost, and every command cut: nothing of the
 // jobs is, and none runs more often than faults hit it.
 func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
-	for seed := range effort.Of(2, 4) {
+	for seed := range harness.Effort(2, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				mem := testkit.NewMemory(t)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -26,7 +26,7 @@ type Process struct {
 
 	tb             testing.TB
 	cmd            *exec.Cmd
-	stdout, stderr procs.Buffer
+	stdout, stderr harness.Buffer
 	gone           chan struct{}
 	ended          time.Time // valid once gone is closed
 }
@@ -126,9 +126,9 @@ func (p *Process) Signal(s syscall.Signal) {
 // as on a suspended machine or in a very long garbage collection.
 func (p *Process) Pause() {
 	p.tb.Helper()
-	p.Signal(ossignal.Pause)
+	p.Signal(osproc.Pause)
 	testkit.Await(p.tb, p.Name+" stands still", func() bool {
-		fields, err := procs.Stat(p.PID())
+		fields, err := harness.Stat(p.PID())
 		return err != nil || fields[0] == "T" || !p.Running() // without /proc the signal has to do
 	})
 }
@@ -136,7 +136,7 @@ func (p *Process) Pause() {
 // Resume ends Pause.
 func (p *Process) Resume() {
 	p.tb.Helper()
-	p.Signal(ossignal.Resume)
+	p.Signal(osproc.Resume)
 }
 
 // Kill ends the process with SIGKILL, a paused one too, and waits for its end.

@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -102,7 +102,7 @@ func TestProcessesOfAUser(t *testing.T) {
 	chaos.RequireAtMostRuns(t, rec.Runs(t), 3) // the paused one may have taken a job of the dead one before
 	for _, p := range []*chaos.Process{sleeps, lives} {
 		p.Stop(30 * time.Second)
-		if left := procs.Strs(procs.Drain(t, p), "left"); len(left) > 0 {
+		if left := harness.Strs(harness.Drain(t, p), "left"); len(left) > 0 {
 			t.Errorf("%s has left %v", p.Name, left)
 		}
 	}
@@ -115,7 +115,7 @@ func TestProcessIsRead(t *testing.T) {
 		`echo '{"message":"hello","who":["a","b"]}'; echo "$GREETING" >&2; trap 'exit 7' TERM; echo '{"message":"ready"}'; while :; do sleep 0.01; done`),
 		"GREETING=good day")
 	p.AwaitLog("ready")
-	if got := procs.Strs(p.AwaitLog("hello"), "who"); len(got) != 2 || got[1] != "b" {
+	if got := harness.Strs(p.AwaitLog("hello"), "who"); len(got) != 2 || got[1] != "b" {
 		t.Errorf("field who is %q", got)
 	}
 	// The two outputs are read by two goroutines: one may lag behind the other.

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 )
 
 // member is a process of troupe as Redis knows it: it beats, has a tree and runs jobs, and does no work.
@@ -126,9 +126,9 @@ func (m *member) beat(ctx context.Context, pipe redis.Pipeliner, now time.Time, 
 	})
 	pipe.SAdd(ctx, keys.Processes, m.id)
 	pipe.HSet(ctx, m.id, "info", info, "busy", len(work)/2, "beat", at.Unix(), "quiet", "false", "rss", m.rss, "rtt_us", 180)
-	p := pulse.Pulse{
+	p := beat.Pulse{
 		At: float64(at.Unix()), Version: m.version, Tag: "shop", Phase: "running", Actors: map[string]string{},
-		Capsules: []pulse.Capsule{{Name: "default", Busy: m.busy, Idle: 10 - m.busy}, {Name: "mailers", Busy: m.busy / 2, Idle: 4 - m.busy/2}},
+		Capsules: []beat.PulseCapsule{{Name: "default", Busy: m.busy, Idle: 10 - m.busy}, {Name: "mailers", Busy: m.busy / 2, Idle: 4 - m.busy/2}},
 		Oldest:   float64(now.Unix() - int64(m.busy*m.busy*2)), Taken: map[string]uint64{"default": uint64(tick * 40), "mailers": uint64(tick * 21), "critical": uint64(tick * 6)},
 	}
 	if m.storm {
@@ -147,7 +147,7 @@ func (m *member) beat(ctx context.Context, pipe redis.Pipeliner, now time.Time, 
 	if m.fenced {
 		p.Fencings = 1
 	}
-	pulse.Write(ctx, pipe, m.id, p.JSON(), now)
+	beat.WritePulse(ctx, pipe, m.id, p.JSON(), now)
 	pipe.Set(ctx, keys.Tree(m.id), text, time.Minute)
 	pipe.Del(ctx, keys.Work(m.id))
 	if len(work) > 0 {

@@ -7,14 +7,14 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/fetch/fetchtest"
-	"github.com/troupehq/troupe/internal/keyspace"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // The fetcher is the daemon's, on the keys of a namespace.
 var harness = fetchtest.Harness{
 	Name: "go-workers", Key: namespace("app").key,
 	New: func(env fetch.Env) (fetch.Fetcher, error) {
-		rename := func(c redis.UniversalClient) { keyspace.Map(c, namespace("app").key) }
+		rename := func(c redis.UniversalClient) { redisconn.MapKeys(c, namespace("app").key) }
 		env.Redis, env.OnClient = redis.NewClient(env.Redis.(*redis.Client).Options()), rename
 		rename(env.Redis)
 		return fetch.NewReliable(env)

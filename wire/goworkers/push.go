@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -72,7 +72,7 @@ func (c *Client) Push(ctx context.Context, jobs ...Job) (jids []string, err erro
 			return nil, fmt.Errorf("push: job %d: Next is set and At is %s, expected one of them", i, j.At.Format(time.RFC3339))
 		}
 		if j.JID == "" {
-			j.JID = jobid.New()
+			j.JID = job.NewID()
 		}
 		w := wireJob{Queue: j.Queue, Class: j.Class, Args: j.Args, JID: j.JID, EnqueuedAt: seconds(now)}
 		if j.Args == nil {

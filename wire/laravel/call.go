@@ -15,7 +15,7 @@ import (
 
 // move is a way of a job out of the reserved set.
 type move struct {
-	job   *job
+	job   *reservation
 	kind  string // as the script exchange has it
 	text  []byte
 	score float64
@@ -152,7 +152,7 @@ func (f *fetcher) apply(c *call, reply []string) (err error) {
 		refused := strings.HasPrefix(said, "!")
 		switch {
 		case refused && i < c.back:
-			f.back = append([]*job{m.job}, f.back...)
+			f.back = append([]*reservation{m.job}, f.back...)
 		case refused:
 			err = errRefused(said[1:])
 		case i < c.back:
@@ -221,7 +221,7 @@ func (f *fetcher) renew(ctx context.Context) error {
 }
 
 // reserved are the keys and arguments of the scripts that touch all that is held.
-func (f *fetcher) reserved(jobs []*job, args ...any) ([]string, []any) {
+func (f *fetcher) reserved(jobs []*reservation, args ...any) ([]string, []any) {
 	keys := []string{f.call}
 	for _, q := range f.queues {
 		keys = append(keys, f.names.reserved(q))

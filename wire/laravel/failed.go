@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // FailedJob is a job in troupe's set of failed jobs.
@@ -44,7 +44,7 @@ func (r failedRow) head() []byte {
 
 // row is retry.Rules.Dead.
 func (s *system) row(raw []byte, queue string, err error, now time.Time) []byte {
-	r := failedRow{ID: jobid.New(), Connection: s.Connection, Queue: queue, FailedAt: now.Unix()}
+	r := failedRow{ID: job.NewID(), Connection: s.Connection, Queue: queue, FailedAt: now.Unix()}
 	if err != nil {
 		r.Exception = err.Error()
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/jobid"
-	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // fetcher takes from Laravel's queues. What it has taken is in the reserved set of its queue, as
@@ -36,10 +36,10 @@ type fetcher struct {
 	turn     chan struct{} // held by who works with what follows
 	closed   bool
 	opened   bool
-	held     map[string]*job // by receipt
+	held     map[string]*reservation // by receipt
 	receipts uint64
 	stash    []fetch.Unit            // taken and not handed out
-	back     []*job                  // of a fenced incarnation, to be put back
+	back     []*reservation          // of a fenced incarnation, to be put back
 	known    map[string]fetch.Result // of moves: the caller may not know it
 	pending  *call                   // whose reply is not known
 	number   uint64                  // of the last call
@@ -52,8 +52,8 @@ type fetcher struct {
 	wait waiting
 }
 
-// job is one that is reserved.
-type job struct {
+// reservation is a job that is reserved.
+type reservation struct {
 	receipt string
 	queue   int
 	inc     uint64
@@ -87,8 +87,8 @@ func (s *system) newFetcher(env fetch.Env) (fetch.Fetcher, error) {
 		env.Lease = 30 * time.Second
 	}
 	f := &fetcher{
-		s: s, env: env, rdb: own, names: names(s.Prefix), queues: queues.Names(env.Queues), turn: make(chan struct{}, 1),
-		held: map[string]*job{}, known: map[string]fetch.Result{}, sick: map[int]string{}, inc: 1,
+		s: s, env: env, rdb: own, names: names(s.Prefix), queues: beat.QueueNames(env.Queues), turn: make(chan struct{}, 1),
+		held: map[string]*reservation{}, known: map[string]fetch.Result{}, sick: map[int]string{}, inc: 1,
 	}
 	if err := checkQueues(f.queues); err != nil {
 		return nil, err
@@ -239,14 +239,14 @@ func (f *fetcher) unit(queue int, payload []byte, copied string) {
 		f.renewed = time.Now()
 	}
 	f.receipts++
-	j := &job{receipt: strconv.FormatUint(f.receipts, 10), queue: queue, inc: f.inc, payload: payload, copy: copied}
+	j := &reservation{receipt: strconv.FormatUint(f.receipts, 10), queue: queue, inc: f.inc, payload: payload, copy: copied}
 	f.held[j.receipt] = j
 	f.stash = append(f.stash, fetch.Unit{Queue: f.queues[queue], Payload: payload, Receipt: j.receipt, Incarnation: j.inc})
 }
 
 // beginRow is the beginning of the row of a job that the script finds to be none.
 func (f *fetcher) beginRow(queue string) string {
-	r := failedRow{ID: jobid.New(), Connection: f.s.Connection, Queue: queue, FailedAt: time.Now().Unix(), Exception: errNotAJob.Error()}
+	r := failedRow{ID: job.NewID(), Connection: f.s.Connection, Queue: queue, FailedAt: time.Now().Unix(), Exception: errNotAJob.Error()}
 	return strings.TrimSuffix(string(r.head()), "}\n") + `,"part":`
 }
 

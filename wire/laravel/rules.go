@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -76,7 +76,7 @@ func (s *system) check(p *troupe.Payload, now time.Time) error {
 // a wait was released: that is no exception, but an attempt.
 func (s *system) retries(in retry.Failed) (left, never bool) {
 	p := in.Payload
-	if fail, _ := p.Get("failOnTimeout"); string(fail) == "true" && links.Is(in.Err, troupe.ErrJobTimeout) {
+	if fail, _ := p.Get("failOnTimeout"); string(fail) == "true" && errchain.Is(in.Err, troupe.ErrJobTimeout) {
 		return false, false
 	}
 	if most, ok := number(p, "maxExceptions"); ok && !in.Delayed {

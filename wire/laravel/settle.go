@@ -100,12 +100,12 @@ func (f *fetcher) fence() {
 }
 
 // sorted are the jobs that are held, the oldest first.
-func (f *fetcher) sorted() []*job {
-	jobs := make([]*job, 0, len(f.held))
+func (f *fetcher) sorted() []*reservation {
+	jobs := make([]*reservation, 0, len(f.held))
 	for _, j := range f.held {
 		jobs = append(jobs, j)
 	}
-	slices.SortFunc(jobs, func(a, b *job) int {
+	slices.SortFunc(jobs, func(a, b *reservation) int {
 		if len(a.receipt) != len(b.receipt) {
 			return len(a.receipt) - len(b.receipt)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/recovery"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // askTime is how long Config.Recovery may take.
@@ -48,7 +48,7 @@ func (r *Callback) call(p *troupe.Payload, times int) (to troupe.Recovery, err e
 		return troupe.Recovery{}, fmt.Errorf("no answer for %v", askTime)
 	}
 	if err == nil {
-		err = recovery.Check(answer.Queue, answer.Delay, answer.Dead)
+		err = limits.Recovery(answer.Queue, answer.Delay, answer.Dead)
 	}
 	if err != nil {
 		return troupe.Recovery{}, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -141,7 +141,7 @@ func (q *Deaths) giveUp() {
 	jids := make([]string, 0, deathsShown)
 	for _, l := range left[:min(len(left), deathsShown)] {
 		if p, err := troupe.ParsePayload(l.Payload); err == nil {
-			jids = append(jids, cut.Text(p.JID()))
+			jids = append(jids, words.Text(p.JID()))
 		}
 	}
 	q.log.Error().Str("actor", q.actor).Int("jobs", len(left)).Strs("first_jids", jids).Int("running", running).

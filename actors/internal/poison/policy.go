@@ -9,10 +9,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -103,8 +103,8 @@ func (p *Policy) route(job *troupe.Payload, times int) troupe.Recovery {
 	}
 	to, err := p.Callback.call(job, times)
 	if err != nil {
-		joblog.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", cut.Text(job.JID())).
-			Str("class", cut.Text(job.DisplayClass())), err).
+		joblog.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", words.Text(job.JID())).
+			Str("class", words.Text(job.DisplayClass())), err).
 			Msg("the recovery policy failed: the job goes back to its queue")
 	}
 	return to

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
@@ -64,7 +64,7 @@ func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !await.Until(time.Minute, func() bool { return len(children(os.Getpid())) <= 1 }) {
+	if !harness.Await(time.Minute, func() bool { return len(children(os.Getpid())) <= 1 }) {
 		t.Errorf("orphans stay: %v", children(os.Getpid()))
 	}
 	if err := syscall.Kill(gone, 0); !errors.Is(err, syscall.ESRCH) {

@@ -9,9 +9,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
-	"github.com/troupehq/troupe/internal/jobgroup"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // jobContext is what the context of a handler is made from. troupe.JobInfoFrom
@@ -26,7 +26,7 @@ type jobContext struct {
 
 	ending atomic.Pointer[ending] // nil until it ends
 	inner  atomic.Pointer[inner]  // made when it is wanted, with mu held
-	group  atomic.Pointer[jobgroup.Group]
+	group  atomic.Pointer[job.Group]
 
 	mu  sync.Mutex
 	log *zerolog.Logger
@@ -116,7 +116,7 @@ func (c *jobContext) logger() *zerolog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.log == nil {
-		log := c.r.log.With().Str("jid", cut.Text(c.r.jid)).Str("class", cut.Text(c.r.class)).Str("queue", cut.Text(c.r.w.Unit.Queue)).
+		log := c.r.log.With().Str("jid", words.Text(c.r.jid)).Str("class", words.Text(c.r.class)).Str("queue", words.Text(c.r.w.Unit.Queue)).
 			Str("capsule", c.r.env.Capsule).Int("attempt", c.r.attempt).Logger()
 		c.log = &log
 	}
@@ -124,12 +124,12 @@ func (c *jobContext) logger() *zerolog.Logger {
 }
 
 // goroutines are made when troupe.Go asks for them.
-func (c *jobContext) goroutines() *jobgroup.Group {
+func (c *jobContext) goroutines() *job.Group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.group.Load()
 	if g == nil {
-		g = jobgroup.New(func(cause error) {
+		g = job.NewGroup(func(cause error) {
 			if c.Cancel(cause) {
 				c.r.cancelled(cause)
 			}
@@ -140,7 +140,7 @@ func (c *jobContext) goroutines() *jobgroup.Group {
 }
 
 // started are the goroutines if there are any.
-func (c *jobContext) started() *jobgroup.Group { return c.group.Load() }
+func (c *jobContext) started() *job.Group { return c.group.Load() }
 
 // loggerKey is zerolog's own, which it does not export: it is read off a question.
 var loggerKey = keyOf(func(ctx context.Context) { zerolog.Ctx(ctx) })

@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/iterstate"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -53,7 +53,7 @@ func (r *Run) iterable(ctx context.Context, jid string) context.Context {
 func (k *iteration) Load(ctx context.Context) (troupe.Iteration, error) {
 	for try := 0; ; try++ {
 		call, cancel := env.Within(ctx)
-		it, err := iterstate.Load(call, k.r.env.Redis, k.jid)
+		it, err := job.LoadIteration(call, k.r.env.Redis, k.jid)
 		cancel()
 		if err == nil || refused(err) {
 			return it, err
@@ -76,7 +76,7 @@ func (k *iteration) Save(ctx context.Context, it troupe.Iteration) (time.Time, e
 	}
 	call, cancel := env.Within(ctx)
 	defer cancel()
-	return iterstate.Save(call, k.r.env.Redis, k.jid, it)
+	return job.SaveIteration(call, k.r.env.Redis, k.jid, it)
 }
 
 // Interrupted counts the time from the first item on, so that each run gets at
@@ -132,7 +132,7 @@ func (r *Run) keepPlace() {
 func (r *Run) savePlace(it troupe.Iteration) {
 	for try := 0; ; try++ {
 		call, cancel := r.env.Call()
-		_, err := iterstate.Save(call, r.env.Redis, r.iteration.jid, it)
+		_, err := job.SaveIteration(call, r.env.Redis, r.iteration.jid, it)
 		cancel()
 		if err == nil {
 			return
@@ -187,7 +187,7 @@ func (v *Env) Acked(items []*work.Item) {
 	v.System.Spawn(v.Path, func() {
 		ctx, cancel := v.Call()
 		defer cancel()
-		if err := iterstate.Delete(ctx, v.Redis, jids...); err != nil {
+		if err := job.DeleteIterations(ctx, v.Redis, jids...); err != nil {
 			v.Log.Debug().Str("actor", v.Path).Err(err).Msg("the state of a finished iterable job stays until it expires")
 		}
 	})

@@ -11,10 +11,10 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/joblog"
-	"github.com/troupehq/troupe/internal/outcome"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -38,8 +38,8 @@ func (r *Run) decide() {
 		r.invalid()
 		return
 	}
-	parked := outcome.IsPark(r.err)
-	interrupted := !parked && outcome.IsInterrupted(r.err)
+	parked := job.IsPark(r.err)
+	interrupted := !parked && job.IsInterrupted(r.err)
 	took := r.take()
 	r.count(r.outcome(parked, interrupted), !took)
 	if !took {
@@ -85,7 +85,7 @@ func (r *Run) invalid() {
 	if !r.settle(dec) {
 		return
 	}
-	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("capsule", r.env.Capsule).Str("queue", cut.Text(r.w.Unit.Queue)).
+	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("capsule", r.env.Capsule).Str("queue", words.Text(r.w.Unit.Queue)).
 		Int("bytes", len(r.w.Unit.Payload)).Str("outcome", "dead")
 	joblog.Err(line, r.err).Msg("not a job: moved to the dead set")
 	r.onError(Failure{Message: "parsing a job"})
@@ -116,7 +116,7 @@ func (r *Run) fail() {
 		if v := recover(); v != nil {
 			err = &troupe.PanicError{Value: v, Stack: debug.Stack()}
 		}
-		r.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", cut.Text(r.class), err))
+		r.callbackFailed(fmt.Errorf("callbacks of class %q, or its error: %w", words.Text(r.class), err))
 		in.Payload, in.Options.RetryIn, in.Options.Exhausted = nil, nil, nil
 		r.failed(r.env.Policy.Decide(r.ended, random, in))
 	}()
@@ -238,7 +238,7 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 // callbackFailed comes before the job is settled: no log hook may end the run here.
 func (r *Run) callbackFailed(err error) {
 	supervised.Tell(func() {
-		line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid))
+		line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", words.Text(r.jid))
 		joblog.Err(line, err).Msg("a retry callback failed")
 	})
 }
@@ -296,7 +296,7 @@ func (r *Run) line(level zerolog.Level, outcome string) *zerolog.Event {
 	if !ev.Enabled() {
 		return ev
 	}
-	ev = ev.Str("jid", cut.Text(r.jid)).Str("class", cut.Text(r.class)).
-		Str("queue", cut.Text(r.w.Unit.Queue)).Str("capsule", r.env.Capsule)
+	ev = ev.Str("jid", words.Text(r.jid)).Str("class", words.Text(r.class)).
+		Str("queue", words.Text(r.w.Unit.Queue)).Str("capsule", r.env.Capsule)
 	return joblog.Seconds(ev, "elapsed_s", r.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
 }

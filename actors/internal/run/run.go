@@ -11,10 +11,9 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/joblimits"
-	"github.com/troupehq/troupe/internal/links"
-	"github.com/troupehq/troupe/internal/notajob"
+	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
 )
@@ -143,7 +142,7 @@ func (r *Run) Ref() work.Ref {
 
 // Interrupt implements work.Job.
 func (r *Run) Interrupt(cause error) {
-	if r.began.Load() && r.job.Cancel(cause) && !links.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
+	if r.began.Load() && r.job.Cancel(cause) && !errchain.Is(cause, troupe.ErrShutdown) { // the stop looks for itself
 		r.cancelled(cause)
 	}
 }
@@ -240,12 +239,12 @@ func (r *Run) perform() {
 	if ok {
 		options = &r.handler.options
 	}
-	if r.err = joblimits.Late(p, options, r.started); r.err != nil {
+	if r.err = job.Late(p, options, r.started); r.err != nil {
 		return
 	}
 	if !ok {
-		if r.name == notajob.Class {
-			r.payload, r.err = nil, notajob.Again()
+		if r.name == job.NotAJob {
+			r.payload, r.err = nil, job.NotAJobAgain()
 			return
 		}
 		r.err = &troupe.UnknownClassError{Class: r.name}
@@ -265,7 +264,7 @@ func (r *Run) perform() {
 	}
 	r.publish(Started, time.Time{})
 	if line := r.log.Debug(); line.Enabled() {
-		line.Str("jid", cut.Text(r.jid)).Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
+		line.Str("jid", words.Text(r.jid)).Str("class", words.Text(r.class)).Str("queue", words.Text(r.w.Unit.Queue)).
 			Str("capsule", r.env.Capsule).Int("attempt", r.attempt).Msg("job started")
 	}
 	r.err = r.handler.handler.Perform(ctx, p)
@@ -295,14 +294,14 @@ func (r *Run) timeout() time.Duration {
 			return t
 		}
 	}
-	return joblimits.Timeout(r.payload, &r.handler.options)
+	return job.Timeout(r.payload, &r.handler.options)
 }
 
 // timed is the job's context with a timeout of t.
 func (r *Run) timed(t time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeoutCause(&r.job, t, troupe.ErrJobTimeout)
 	unheard := context.AfterFunc(ctx, func() {
-		if links.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
+		if errchain.Is(context.Cause(ctx), troupe.ErrJobTimeout) {
 			r.cancelled(troupe.ErrJobTimeout)
 		}
 	})
@@ -322,7 +321,7 @@ func (r *Run) gathered() {
 	}
 	if r.goBroken {
 		stack := debug.Stack()
-		if p, ok := links.As[*troupe.PanicError](r.err); ok {
+		if p, ok := errchain.As[*troupe.PanicError](r.err); ok {
 			stack = p.Stack
 		}
 		r.crash = &supervisor.JobCrash{Queue: r.w.Unit.Queue, Err: r.err, Stack: stack, Class: r.class, JID: r.jid}

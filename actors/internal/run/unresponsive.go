@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Trouble is a job that does not end although its context was cancelled Env.Grace ago.
@@ -63,9 +63,9 @@ func (r *Run) checkEnd(since time.Time, cause error) {
 	if r.over.Load() { // in the meantime: whoever comes second takes it off
 		v.responded(r)
 	}
-	v.Log.Error().Str("actor", r.slot.Path()).Str("jid", cut.Text(r.jid)).
-		Str("class", cut.Text(r.class)).Str("queue", cut.Text(r.w.Unit.Queue)).
-		Str("cause", cut.Text(shown.Cause)).Str("stack", shown.Stack).
+	v.Log.Error().Str("actor", r.slot.Path()).Str("jid", words.Text(r.jid)).
+		Str("class", words.Text(r.class)).Str("queue", words.Text(r.w.Unit.Queue)).
+		Str("cause", words.Text(shown.Cause)).Str("stack", shown.Stack).
 		Msg("a job is unresponsive: it goes on although its context was cancelled")
 }
 

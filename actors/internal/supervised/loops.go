@@ -8,7 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // resumeTime is how long a loop rests that has panicked and whose actor was resumed.
@@ -137,7 +137,7 @@ func (l *Loop) wait(d time.Duration, woken <-chan struct{}) bool {
 			default:
 			}
 		}
-		turn.Await(a.system.identity, l.name)
+		osproc.AwaitTurn(a.system.identity, l.name)
 		if l.Context.Err() != nil {
 			return false
 		}

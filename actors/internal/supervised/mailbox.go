@@ -6,7 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 func (c *node) wrap(inner actor.Mailbox) actor.Mailbox {
@@ -43,7 +43,7 @@ type post struct {
 
 // RegisterHandlers implements actor.Mailbox.
 func (m *Mailbox) RegisterHandlers(inv actor.MessageInvoker, d actor.Dispatcher) {
-	if turn.Hook != nil {
+	if osproc.TurnHook != nil {
 		d = turns{d, m.node}
 	}
 	m.Mailbox.RegisterHandlers(&invoker{MessageInvoker: inv, node: m.node}, d)
@@ -56,7 +56,7 @@ type turns struct {
 }
 
 func (t turns) Schedule(f func()) {
-	turn.Hook(t.node.proxy.s.identity, "mailbox of "+t.node.path, f)
+	osproc.TurnHook(t.node.proxy.s.identity, "mailbox of "+t.node.path, f)
 }
 
 // PostUserMessage implements actor.Mailbox.

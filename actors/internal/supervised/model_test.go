@@ -14,7 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -24,7 +24,7 @@ import (
 // is in which life and state, what each decider was asked with which counts, who
 // escalated, and whether the root gave up.
 func TestTreeEqualsItsModel(t *testing.T) {
-	want := effort.Of(10_000, 100_000)
+	want := harness.Effort(10_000, 100_000)
 	steps := 0
 	for steps < want && !t.Failed() {
 		rapid.Check(t, func(rt *rapid.T) {

@@ -4,7 +4,7 @@ import (
 	"runtime/debug"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -15,7 +15,7 @@ func (s *System) Spawn(owner string, f func()) { s.SpawnAs(s.Goroutines, owner, 
 // SpawnAs is Spawn for a goroutine that is counted by counter.
 func (s *System) SpawnAs(counter *Tracker, owner string, f func()) {
 	counter.Add(1)
-	turn.Go(s.identity, owner, func() {
+	osproc.Go(s.identity, owner, func() {
 		Deepen()
 		defer counter.Done()
 		defer func() {

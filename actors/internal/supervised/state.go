@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // State is that of an actor.
@@ -75,7 +75,7 @@ func (s *System) Snapshot(now time.Time) []Row {
 		c.mu.Lock()
 		r := Row{Path: c.path, Role: c.role, Capsule: c.capsule, Restarts: c.restarts, Failures: c.failures, For: now.Sub(c.since)}
 		if c.lastFailure != nil {
-			r.LastFailure = cut.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
+			r.LastFailure = words.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
 		}
 		if c.depth != nil {
 			r.Depth = max(0, c.depth())

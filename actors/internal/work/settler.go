@@ -11,9 +11,9 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/cut"
-	"github.com/troupehq/troupe/internal/links"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // ackDelay is how long a finished job's ack waits for company: the next fetch
@@ -247,7 +247,7 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 		}
 		return nil
 	}
-	if links.Has[redis.Error](err) {
+	if errchain.Has[redis.Error](err) {
 		return err
 	}
 	if s.most = max(1, len(moves)/2); len(moves) > 1 {
@@ -267,7 +267,7 @@ func (s *Settler) narrow(moves []*Move, err error) error {
 	size := len(m.Unit.Payload) + len(m.Payload)
 	tell := func(text string) {
 		supervised.Tell(func() {
-			s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", cut.Text(m.Unit.Queue)).Int("bytes", size).
+			s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", words.Text(m.Unit.Queue)).Int("bytes", size).
 				Str("to", m.To.String()).Err(err).Msg(text)
 		})
 	}
@@ -328,7 +328,7 @@ func (s *Settler) write(moves []*Move) error {
 	ctx, cancel := s.env.Call()
 	defer cancel()
 	results, err := s.host.Settle(ctx, batch)
-	if links.Has[*fetch.FencedError](err) {
+	if errchain.Has[*fetch.FencedError](err) {
 		return nil // the next attempt goes to a new incarnation, which knows none of the old receipts
 	}
 	if err != nil {

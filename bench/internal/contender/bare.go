@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // What can be had by hand with go-redis: goroutines that take one job at a time,
@@ -115,7 +115,7 @@ func pushPipeline(ctx context.Context, s *Session) error {
 	return s.each(ctx, func(ctx context.Context, i int) error {
 		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.SAdd(ctx, "queues", "default")
-			p.LPush(ctx, "queue:default", Bytes(Task{Index: int64(i)}, jobid.New(), time.Now()))
+			p.LPush(ctx, "queue:default", Bytes(Task{Index: int64(i)}, job.NewID(), time.Now()))
 			return nil
 		})
 		return err
@@ -127,7 +127,7 @@ func pushVariadic(ctx context.Context, s *Session, rdb *redis.Client) error {
 		n := min(bulk, s.Work.Push.Jobs-i)
 		jobs := make([]any, n)
 		for k := range jobs {
-			jobs[k] = Bytes(Task{Index: int64(i + k)}, jobid.New(), time.Now())
+			jobs[k] = Bytes(Task{Index: int64(i + k)}, job.NewID(), time.Now())
 		}
 		if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.SAdd(ctx, "queues", "default")

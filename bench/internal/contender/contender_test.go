@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // The bytes that the driver pushes are those of a client, of the size that is told.
 func TestBytesAreAJob(t *testing.T) {
 	task := Task{Index: 123_456, At: 98_765_432_100, Sleep: 7, Pad: "x"}
-	raw := Bytes(task, jobid.New(), time.Unix(1_795_225_158, 789_289_000))
+	raw := Bytes(task, job.NewID(), time.Unix(1_795_225_158, 789_289_000))
 	p, err := troupe.ParsePayload([]byte(raw))
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestBytesAreAJob(t *testing.T) {
 	if got := glance(raw); got != task {
 		t.Errorf("at a glance %+v, expected %+v", got, task)
 	}
-	if plain := len(Bytes(Task{Index: 123_456}, jobid.New(), time.Now())); plain < 140 || plain > 180 {
+	if plain := len(Bytes(Task{Index: 123_456}, job.NewID(), time.Now())); plain < 140 || plain > 180 {
 		t.Errorf("%d bytes, expected about 150", plain)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gocraft/work"
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 const (
@@ -72,7 +72,7 @@ func fillGocraft(ctx context.Context, st Store, l Load) error {
 	}
 	for t := range l.tasks(0, l.Jobs) {
 		text, err := json.Marshal(work.Job{
-			Name: class, ID: jobid.New(), EnqueuedAt: time.Now().Unix(),
+			Name: class, ID: job.NewID(), EnqueuedAt: time.Now().Unix(),
 			Args: map[string]any{"index": t.Index, "at": t.At, "sleep": t.Sleep, "pad": t.Pad},
 		})
 		if err != nil {

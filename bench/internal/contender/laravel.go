@@ -18,7 +18,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/heap"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -71,7 +71,7 @@ func laravelCommand(w Work) (*exec.Cmd, error) {
 }
 
 func serveLaravel(ctx context.Context, s *Session) error {
-	heap.Floor()
+	osproc.FloorHeap()
 	w, err := laravel.New(laravel.Options{Prefix: laravelPrefix})
 	if err != nil {
 		return err

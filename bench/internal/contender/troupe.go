@@ -13,8 +13,8 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/heap"
 	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // Troupe is the daemon in its default configuration; adjust changes what its
@@ -30,7 +30,7 @@ func Troupe(name, about string, adjust func(*Work)) Contender {
 }
 
 func serveTroupe(ctx context.Context, s *Session) error {
-	heap.Floor() // as actors.Main does
+	osproc.FloorHeap() // as actors.Main does
 	file, level := os.Stderr, zerolog.WarnLevel
 	if s.InfoLog {
 		f, err := os.Create(s.Log)

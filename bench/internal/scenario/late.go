@@ -12,7 +12,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Jobs are scheduled so long ahead, by ZADD as any client of Sidekiq does it.
@@ -64,7 +64,7 @@ func (l *Lab) late(ctx context.Context, c contender.Contender, retries int) erro
 				d := at()
 				t := contender.Task{Index: int64(first + i + k), At: progress.Now() + d.Nanoseconds()}
 				score := float64(time.Now().Add(d).UnixMicro()) / 1e6
-				members[k] = redis.Z{Score: score, Member: strings.Replace(contender.Bytes(t, jobid.New(), time.Now()), "default", queue, 1)}
+				members[k] = redis.Z{Score: score, Member: strings.Replace(contender.Bytes(t, job.NewID(), time.Now()), "default", queue, 1)}
 			}
 			if err := st.Redis.ZAdd(ctx, set, members...).Err(); err != nil {
 				return err

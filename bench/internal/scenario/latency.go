@@ -10,7 +10,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/meter"
 	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // pushGap is the mean time between two pushes to idle processes.
@@ -97,7 +97,7 @@ func push(ctx context.Context, st *store, f *fleet, first, n int) error {
 		if err := pause(ctx, pushGap/2+rand.N(pushGap)); err != nil {
 			return err
 		}
-		job := contender.Bytes(contender.Task{Index: int64(i), At: progress.Now()}, jobid.New(), time.Now())
+		job := contender.Bytes(contender.Task{Index: int64(i), At: progress.Now()}, job.NewID(), time.Now())
 		if err := st.Redis.LPush(ctx, "queue:default", job).Err(); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/proc"
 	"github.com/troupehq/troupe/bench/internal/result"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // runMemory watches one process over many jobs, and while it drains large ones.
@@ -48,7 +48,7 @@ func (l *Lab) flow(ctx context.Context, c contender.Contender) error {
 	const batch, steps = 1000, 20
 	jobs := make([]any, batch)
 	for i := range jobs {
-		jobs[i] = contender.Bytes(contender.Task{Index: int64(i)}, jobid.New(), time.Now())
+		jobs[i] = contender.Bytes(contender.Task{Index: int64(i)}, job.NewID(), time.Now())
 	}
 	n := int64(l.Size.Memory)
 	var pushed int64

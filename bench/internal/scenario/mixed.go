@@ -8,7 +8,7 @@ import (
 	"github.com/troupehq/troupe/bench/internal/contender"
 	"github.com/troupehq/troupe/bench/internal/progress"
 	"github.com/troupehq/troupe/bench/internal/result"
-	"github.com/troupehq/troupe/internal/jobid"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // The mixed load: four processes of five processors, every 2 ms a job, of ten
@@ -62,7 +62,7 @@ func (l *Lab) mixed(ctx context.Context, c contender.Contender, burst int) error
 			if (i+k)%mixedEach == 0 {
 				t.Sleep = mixedLong.Microseconds()
 			}
-			jobs[k] = contender.Bytes(t, jobid.New(), time.Now())
+			jobs[k] = contender.Bytes(t, job.NewID(), time.Now())
 		}
 		if err := st.Redis.LPush(ctx, "queue:default", jobs...).Err(); err != nil {
 			return err

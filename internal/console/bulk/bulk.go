@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -93,7 +92,7 @@ type Task struct {
 	Entries []*inspect.SortedEntry // as somebody has seen them, by their bytes
 	Keys    []string               // see inspect.SortedEntry.Key
 	JIDs    []string
-	Filter  jobfilter.Filter
+	Filter  Filter
 	At      time.Time // of a timed action
 	Rate    int       // entries a second at most; 0 is as fast as it goes
 	Limit   int       // entries at most, as a preview counted them; 0 is all

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/test/memredis"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -41,7 +40,7 @@ func TestEachEntryIsCounted(t *testing.T) {
 	fill(t, rdb, "dead", 10)
 	rdb.ZAdd(ctx, "dead", redis.Z{Score: 1795000100, Member: "junk"})
 	b := task(t, i, "retry", "dead")
-	b.Filter = jobfilter.Filter{Class: "C1"}
+	b.Filter = Filter{Class: "C1"}
 	if total, some, err := b.Preview(ctx, 2); err != nil || total != 5 || len(some) != 2 {
 		t.Fatalf("%d, %d, %v", total, len(some), err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -36,7 +35,7 @@ func names(jids []string) string {
 	if len(some) == 0 || some[0] == "" {
 		return ""
 	}
-	text := cut.Head(strings.Join(some, ", "))
+	text := words.Head(strings.Join(some, ", "))
 	if len(jids) > few {
 		text += ", …"
 	}
@@ -54,7 +53,7 @@ func (o *Outcome) Tell(past string) string {
 	say(o.Done, "%s %s.", words.Plural(o.Done, "job"), past)
 	say(o.Gone, "%s gone: somebody was faster%s.", words.Count(o.Gone), names(o.gone))
 	say(o.Stopped, "%s stopped by client middleware, and no longer in the set%s.", words.Count(o.Stopped), names(o.stopped))
-	say(o.Left, "%s left where they were%s%s.", words.Count(o.Left), names(o.left), strings.TrimSuffix(": "+cut.Head(o.Fault), ": "))
+	say(o.Left, "%s left where they were%s%s.", words.Count(o.Left), names(o.left), strings.TrimSuffix(": "+words.Head(o.Fault), ": "))
 	if o.Done == 0 {
 		parts = append(parts, "Nothing was "+past+".")
 	}

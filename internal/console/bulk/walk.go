@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -14,7 +13,7 @@ import (
 type Walk struct {
 	Set    *inspect.JobSet
 	Up     bool // the lowest score first
-	Filter *jobfilter.Filter
+	Filter *Filter
 	After  string        // the Place to go on behind; "" for the begin
 	Most   int           // entries that are looked at
 	Long   time.Duration // that it takes, when an entry was looked at

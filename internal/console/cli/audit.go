@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/console/audit"
-	"github.com/troupehq/troupe/internal/cut"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // What an entry of the audit has at most.
@@ -34,7 +34,7 @@ func (s *Session) About(path []string, jobs ...string) {
 	for _, part := range path {
 		s.did.Path += "/" + url.PathEscape(part)
 	}
-	s.did.Path, s.did.Jobs = cut.Short(s.did.Path, mostText), slices.Clone(jobs[:min(len(jobs), audit.MostJobs)])
+	s.did.Path, s.did.Jobs = words.Short(s.did.Path, mostText), slices.Clone(jobs[:min(len(jobs), audit.MostJobs)])
 }
 
 // Told tells the audit what was said, and with which counts.
@@ -54,7 +54,7 @@ func (s *Session) audit(ctx context.Context, cmd *cobra.Command, err error) {
 	e.Via, e.Action, e.Outcome, e.Filter = audit.Command, strings.TrimPrefix(cmd.CommandPath(), "troupe "), "done", map[string]string{}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(unspoken, f.Name) {
-			e.Filter[f.Name] = cut.Short(f.Value.String(), mostText)
+			e.Filter[f.Name] = words.Short(f.Value.String(), mostText)
 		}
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Session) audit(ctx context.Context, cmd *cobra.Command, err error) {
 
 // Audit completes an entry with who does it, when and where, and writes it.
 func (s *Session) Audit(ctx context.Context, e *audit.Entry) error {
-	e.At, e.User, e.Text = time.Now().UTC(), cut.Short(cmp.Or(s.As, systemUser()), mostText), cut.Short(e.Text, mostText)
+	e.At, e.User, e.Text = time.Now().UTC(), words.Short(cmp.Or(s.As, systemUser()), mostText), words.Short(e.Text, mostText)
 	e.Address, _ = os.Hostname()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 // options are the flags of the command.
@@ -95,7 +95,7 @@ report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
 			o.color = os.Getenv("NO_COLOR") == ""
 			// before the start, so that a signal during the boot is not fatal
 			signals := make(chan os.Signal, 16)
-			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, ossignal.Quiet)
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, osproc.Quiet)
 			defer signal.Stop(signals)
 			s, err := newShow(o, newDisplay(o, cmd.OutOrStdout(), signals))
 			if err != nil {

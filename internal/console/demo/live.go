@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/screen"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 const (
@@ -49,7 +49,7 @@ func (l *live) open(s *show) {
 		Source: &source{screen.Redis{Fleet: fleet.New(s.store.client)}, id, &l.shot},
 		Name:   "troupe demo", Place: s.store.place(), Page: screen.Page{Name: "tree", Arg: id}, Color: l.colored, Every: lookEvery,
 		Head: l.head, Foot: l.foot,
-		Interrupt: func() { l.signal(syscall.SIGINT) }, Suspend: func() { l.signal(ossignal.Quiet) },
+		Interrupt: func() { l.signal(syscall.SIGINT) }, Suspend: func() { l.signal(osproc.Quiet) },
 	})
 	if err := sc.Open(); err != nil {
 		l.instead = newLines(l.out, false, false)

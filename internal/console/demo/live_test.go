@@ -9,7 +9,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/screentest"
 )
 
@@ -41,10 +41,10 @@ func TestLiveShowsARun(t *testing.T) {
 		tm.Type(":tree\r")
 		tm.Await("this process")
 		tm.Type("\x1a")
-		if got := <-signals; got != ossignal.Quiet {
+		if got := <-signals; got != osproc.Quiet {
 			t.Errorf("Ctrl-Z is %v", got)
 		}
-		r.signals <- ossignal.Quiet
+		r.signals <- osproc.Quiet
 		tm.Await("quiet: running jobs end")
 		tm.Type("q\x03")
 		if got := []os.Signal{<-signals, <-signals}; !slices.Equal(got, []os.Signal{os.Interrupt, os.Interrupt}) {

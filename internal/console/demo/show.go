@@ -14,8 +14,8 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/console/screen"
-	"github.com/troupehq/troupe/internal/jobid"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/osproc"
 )
 
 const (
@@ -52,7 +52,7 @@ func newShow(o options, d display) (*show, error) {
 	s := &show{o: o, display: d, store: st, measures: &measures{began: time.Now()}, meter: screen.Meter{Window: rateWindow}}
 	s.log = zerolog.New(s.display.logs()).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	s.census = &census{rdb: st.client}
-	s.players = &players{measures: s.measures, run: jobid.New(), curtain: make(chan struct{})}
+	s.players = &players{measures: s.measures, run: job.NewID(), curtain: make(chan struct{})}
 	s.pushing, s.stopPushing = context.WithCancel(context.Background())
 	if s.daemon, err = actors.New(s.config()); err != nil {
 		st.close()
@@ -136,7 +136,7 @@ func (s *show) start(ctx context.Context, signals <-chan os.Signal) (bool, error
 	for {
 		select {
 		case sig := <-signals:
-			if sig != ossignal.Quiet {
+			if sig != osproc.Quiet {
 				interrupted = true
 				cancel()
 			}
@@ -172,7 +172,7 @@ func (s *show) play(ctx context.Context, signals <-chan os.Signal) {
 		case <-s.daemon.Done():
 			return
 		case sig := <-signals:
-			if sig != ossignal.Quiet {
+			if sig != osproc.Quiet {
 				return
 			}
 			s.daemon.Quiet()

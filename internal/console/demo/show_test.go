@@ -11,7 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -109,7 +109,7 @@ func TestQuiet(t *testing.T) {
 	}
 	r := runShow(t, s)
 	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
-	r.signals <- ossignal.Quiet
+	r.signals <- osproc.Quiet
 	await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
 	await(t, "all but the unresponsive and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
 	select {

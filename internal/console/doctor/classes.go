@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -38,8 +37,8 @@ func (e *exam) handlers() error {
 		}
 	}
 	for _, class := range slices.Sorted(maps.Keys(jobs)) {
-		e.find(Warning, "register a handler of this name, or leave the queue "+cut.Word(first[class])+" to processes that have one; then: troupe jobs retry retry --class "+cut.Word(class),
-			"the class %s has no handler where its jobs run: %s failed for that", cut.Head(class), words.Plural(jobs[class], "job"))
+		e.find(Warning, "register a handler of this name, or leave the queue "+words.Word(first[class])+" to processes that have one; then: troupe jobs retry retry --class "+words.Word(class),
+			"the class %s has no handler where its jobs run: %s failed for that", words.Head(class), words.Plural(jobs[class], "job"))
 		e.report.Findings[len(e.report.Findings)-1].Class = class
 	}
 	return nil
@@ -75,7 +74,7 @@ func (e *exam) failing() error {
 		}
 		told := slices.ContainsFunc(e.report.Findings, func(f Finding) bool { return f.Class == class })
 		if sum.Count >= leastRuns && sum.Failed >= sum.Count && !told {
-			e.find(Warning, "see why: troupe jobs list retry --class "+cut.Word(class), "all %s of the class %s within the last hour have failed", words.Plural(sum.Count, "run"), cut.Head(class))
+			e.find(Warning, "see why: troupe jobs list retry --class "+words.Word(class), "all %s of the class %s within the last hour have failed", words.Plural(sum.Count, "run"), words.Head(class))
 			e.report.Findings[len(e.report.Findings)-1].Class = class
 		}
 	}

@@ -8,9 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -53,7 +51,7 @@ func (e *exam) deadProcesses() error {
 
 // logs looks for processes whose log takes no line.
 func (e *exam) logs() error {
-	pulses, err := pulse.Read(e.ctx, e.rdb)
+	pulses, err := beat.ReadPulses(e.ctx, e.rdb)
 	for _, p := range e.processes {
 		if told := pulses[p.Identity]; told != nil && told.Log != "" {
 			e.find(Warning, "look at what reads its stderr; its jobs go on", "the log of %s is %s: %s dropped", p.Identity, told.Log, words.Plural(int64(told.Dropped), "line"))
@@ -138,13 +136,13 @@ func (e *exam) listeners() error {
 		}
 		switch {
 		case q.Paused:
-			e.find(Note, "troupe queues unpause "+cut.Word(q.Name), "the queue %s is paused with %s", q.Name, words.Plural(q.Size, "job"))
+			e.find(Note, "troupe queues unpause "+words.Word(q.Name), "the queue %s is paused with %s", q.Name, words.Plural(q.Size, "job"))
 		case !listens && quiet > 0:
 			e.find(Danger, "start processes: quiet ones do not come back", "the queue %s has %s, and all processes that listen on it are quiet: %d", q.Name, words.Plural(q.Size, "job"), quiet)
 		case !listens && len(e.processes) == 0:
 			e.find(Danger, "start a process that takes from it", "the queue %s has %s, and no process runs", q.Name, words.Plural(q.Size, "job"))
 		case !listens:
-			e.find(Danger, "let a process take from it: "+words.TakeFrom(cut.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, words.Plural(q.Size, "job"))
+			e.find(Danger, "let a process take from it: "+words.TakeFrom(words.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, words.Plural(q.Size, "job"))
 		}
 	}
 	return e.fleetErr
@@ -169,7 +167,7 @@ func (e *exam) overdue() error {
 func (e *exam) suspects() error {
 	for _, q := range e.queues {
 		if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && q.Size > 0 {
-			e.find(Warning, "troupe jobs list "+cut.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, words.Plural(q.Size, "suspect"))
+			e.find(Warning, "troupe jobs list "+words.Word("queue:"+q.Name), "the queue %s has %s: a process has died under each, and they run alone, one at a time", name, words.Plural(q.Size, "suspect"))
 		}
 	}
 	return e.fleetErr
@@ -181,7 +179,7 @@ const sample = 500
 func (e *exam) unreadable() error {
 	told := func(where string, bad int, looked, of int64) {
 		if bad > 0 {
-			e.find(Warning, "troupe jobs list "+cut.Word(where), "%s of %s looked at in %s (of %s) are no jobs", words.Count(bad), words.Plural(min(looked, of), "entry"), where, words.Count(of))
+			e.find(Warning, "troupe jobs list "+words.Word(where), "%s of %s looked at in %s (of %s) are no jobs", words.Count(bad), words.Plural(min(looked, of), "entry"), where, words.Count(of))
 		}
 	}
 	for _, set := range []*inspect.JobSet{e.inspector.RetrySet, e.inspector.ScheduledSet} { // dead holds such by design

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -107,9 +107,9 @@ func TestOnlyADeadProcessIsKnown(t *testing.T) {
 	rdb.SAdd(ctx, "queues", "a")
 	rdb.LPush(ctx, "queue:a", `{"class":"A","args":[],"jid":"waits"}`)
 	rdb.ZAdd(ctx, "schedule", redis.Z{Score: float64(now.Add(time.Hour).Unix()), Member: `{"class":"A","args":[],"jid":"later","queue":"a"}`})
-	dead := pulse.Pulse{Phase: "running", At: float64(now.Add(-2 * time.Minute).Unix())}
+	dead := beat.Pulse{Phase: "running", At: float64(now.Add(-2 * time.Minute).Unix())}
 	if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		pulse.Write(ctx, pipe, "h:1:dead", dead.JSON(), now)
+		beat.WritePulse(ctx, pipe, "h:1:dead", dead.JSON(), now)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
@@ -161,7 +160,7 @@ func (s *search) promoted(e *inspect.SortedEntry, what string) string {
 	}
 	if e.At.IsZero() && e.Score > 0 {
 		s.because("far", "Its score are milliseconds, perhaps: scores are seconds.")
-		return "Nothing, until somebody gives it another time: troupe jobs reschedule " + s.x.Place + " " + cut.Word(s.x.JID) + " --at 1h."
+		return "Nothing, until somebody gives it another time: troupe jobs reschedule " + s.x.Place + " " + words.Word(s.x.JID) + " --at 1h."
 	}
 	if late := time.Since(e.At); late > time.Minute {
 		s.because("overdue", "It is overdue by %s.", brief(late))
@@ -181,7 +180,7 @@ func (s *search) dead(e *inspect.SortedEntry) {
 	default:
 		s.because("dead", "It is dead since %s after %s, at last with %s.", at(e.At), words.Plural(e.Payload.Failures(), "failure"), text)
 	}
-	s.x.Next = "Nothing by itself. troupe jobs retry dead " + cut.Word(s.x.JID) + " puts it back; it is dropped after 180 days, or when 10,000 others have died, unless the daemon is configured otherwise."
+	s.x.Next = "Nothing by itself. troupe jobs retry dead " + words.Word(s.x.JID) + " puts it back; it is dropped after 180 days, or when 10,000 others have died, unless the daemon is configured otherwise."
 }
 
 // due is the time of an entry.
@@ -270,10 +269,10 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 		}
 	case q.Paused:
 		s.because("paused", "The queue %s is paused.", name)
-		s.x.Next = "Nothing, until it is unpaused: troupe queues unpause " + cut.Word(name) + "."
+		s.x.Next = "Nothing, until it is unpaused: troupe queues unpause " + words.Word(name) + "."
 		if listening == 0 {
 			s.because("nobody_listens", "No process listens on the queue %s, either.", name)
-			s.x.Next = "Nothing, until it is unpaused, troupe queues unpause " + cut.Word(name) + ", and a process listens on it."
+			s.x.Next = "Nothing, until it is unpaused, troupe queues unpause " + words.Word(name) + ", and a process listens on it."
 		}
 	case listening == 0 && quiet > 0:
 		s.because("all_quiet", "All processes that listen on the queue %s are quiet: %d.", name, quiet)
@@ -283,7 +282,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 		s.x.Next = "Nothing, until a process is started that listens on it."
 	case listening == 0:
 		s.because("nobody_listens", "No process listens on the queue %s.", name)
-		s.x.Next = "Nothing, until a process listens on it: " + words.TakeFrom(cut.Word(name)) + "."
+		s.x.Next = "Nothing, until a process listens on it: " + words.TakeFrom(words.Word(name)) + "."
 	case busy == listening:
 		s.because("all_busy", "All processes that listen on the queue %s are busy: %d. The longest job runs for %s.", name, listening, brief(time.Since(longest)))
 	default:

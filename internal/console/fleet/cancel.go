@@ -8,7 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/iterstate"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -31,7 +31,7 @@ func (f *Fleet) Cancel(ctx context.Context, jid string) (process string, err err
 		return "", err
 	}
 	if iterable > 0 {
-		if _, err := iterstate.Cancel(ctx, f.Redis, jid, time.Now()); err != nil {
+		if _, err := job.CancelIteration(ctx, f.Redis, jid, time.Now()); err != nil {
 			return "", err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/control"
-	"github.com/troupehq/troupe/internal/pulse"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -60,7 +59,7 @@ type Process struct {
 	RSS          int64     `json:"rss_kb"`
 	Beat         time.Time `json:"beat"`
 
-	Pulse *pulse.Pulse     `json:"-"` // nil for Ruby
+	Pulse *beat.Pulse      `json:"-"` // nil for Ruby
 	Known *inspect.Process `json:"-"` // nil if it is gone
 }
 
@@ -75,7 +74,7 @@ func (p *Process) Troubled() bool {
 	if p.Pulse == nil {
 		return false
 	}
-	down := func(c pulse.Capsule) bool { return c.Down+c.Held > 0 || p.Phase == Running && c.Stopped > 0 }
+	down := func(c beat.PulseCapsule) bool { return c.Down+c.Held > 0 || p.Phase == Running && c.Stopped > 0 }
 	return p.Pulse.Recent+p.Pulse.Unresponsive > 0 || p.Pulse.Log != "" || p.Phase == Running && len(p.Pulse.Actors) > 0 || slices.ContainsFunc(p.Pulse.Capsules, down)
 }
 
@@ -86,7 +85,7 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	pulses, err := pulse.Read(ctx, f.Redis)
+	pulses, err := beat.ReadPulses(ctx, f.Redis)
 	if err != nil {
 		return nil, fmt.Errorf("read pulses: %w", err)
 	}
@@ -126,7 +125,7 @@ func (f *Fleet) Processes(ctx context.Context) ([]Process, error) {
 }
 
 // hide masks what is secret in the failure that a pulse tells.
-func (f *Fleet) hide(p *pulse.Pulse) *pulse.Pulse {
+func (f *Fleet) hide(p *beat.Pulse) *beat.Pulse {
 	if p != nil {
 		p.Failure = f.Mask.Text(p.Failure)
 	}
@@ -134,7 +133,7 @@ func (f *Fleet) hide(p *pulse.Pulse) *pulse.Pulse {
 }
 
 // tell adds what the pulse of a process of troupe tells.
-func (p *Process) tell(from *pulse.Pulse) {
+func (p *Process) tell(from *beat.Pulse) {
 	if from == nil {
 		return
 	}

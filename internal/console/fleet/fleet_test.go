@@ -7,12 +7,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // tell writes what a process tells; without a pulse as Ruby does.
-func tell(t *testing.T, rdb *redis.Client, id string, at time.Time, p *pulse.Pulse, queues string) {
+func tell(t *testing.T, rdb *redis.Client, id string, at time.Time, p *beat.Pulse, queues string) {
 	t.Helper()
 	ctx := t.Context()
 	if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -21,7 +21,7 @@ func tell(t *testing.T, rdb *redis.Client, id string, at time.Time, p *pulse.Pul
 			"busy", 2, "concurrency", 5, "beat", at.Unix(), "quiet", "false", "rss", 2048)
 		if p != nil {
 			p.At = float64(at.Unix())
-			pulse.Write(ctx, pipe, id, p.JSON(), time.Now())
+			beat.WritePulse(ctx, pipe, id, p.JSON(), time.Now())
 		}
 		return nil
 	}); err != nil {
@@ -33,11 +33,11 @@ func TestProcesses(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f, now := New(rdb), time.Now()
 	tell(t, rdb, "a:1:ruby", now, nil, `"default"`)
-	tell(t, rdb, "b:1:fine", now, &pulse.Pulse{Phase: "running", Restarts: 2, Capsules: []pulse.Capsule{{Name: "default", Busy: 2, Idle: 3}}}, `"default"`)
-	tell(t, rdb, "c:1:down", now, &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Name: "default", Busy: 2, Down: 3}}}, `"default"`)
-	tell(t, rdb, "d:1:quiet", now, &pulse.Pulse{Phase: "quiet", Capsules: []pulse.Capsule{{Name: "default", Stopped: 5}}}, `"default"`)
-	tell(t, rdb, "e:1:silent", now.Add(-30*time.Second), &pulse.Pulse{Phase: "running"}, `"default"`)
-	tell(t, rdb, "f:1:dead", now.Add(-2*time.Minute), &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Busy: 4, Idle: 1}}, Tag: "shop"}, `"default"`)
+	tell(t, rdb, "b:1:fine", now, &beat.Pulse{Phase: "running", Restarts: 2, Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Idle: 3}}}, `"default"`)
+	tell(t, rdb, "c:1:down", now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Down: 3}}}, `"default"`)
+	tell(t, rdb, "d:1:quiet", now, &beat.Pulse{Phase: "quiet", Capsules: []beat.PulseCapsule{{Name: "default", Stopped: 5}}}, `"default"`)
+	tell(t, rdb, "e:1:silent", now.Add(-30*time.Second), &beat.Pulse{Phase: "running"}, `"default"`)
+	tell(t, rdb, "f:1:dead", now.Add(-2*time.Minute), &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Busy: 4, Idle: 1}}, Tag: "shop"}, `"default"`)
 	rdb.Del(t.Context(), "f:1:dead") // its hash has expired
 	all, err := f.Processes(t.Context())
 	if err != nil {
@@ -90,8 +90,8 @@ func TestRatesOfQueues(t *testing.T) {
 			rdb.LPush(ctx, "queue:"+queue, `{"class":"A","args":[],"jid":"x"}`)
 		}
 	}
-	taken := func(n uint64) *pulse.Pulse {
-		return &pulse.Pulse{Phase: "running", Taken: map[string]uint64{"ours": n, "both": n}}
+	taken := func(n uint64) *beat.Pulse {
+		return &beat.Pulse{Phase: "running", Taken: map[string]uint64{"ours": n, "both": n}}
 	}
 	push("ours", 10)
 	push("both", 10)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/doctor"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
@@ -153,7 +152,7 @@ func (all *problems) queue(q *Queue) {
 	case !suspects && q.Listeners == 0 && q.Quiet > 0:
 		all.find(about, doctor.Danger, "quiet", "Start processes: quiet ones do not come back.", "The queue %s has %s, and all processes that listen are quiet.", q.Name, jobs)
 	case !suspects && q.Listeners == 0:
-		all.find(about, doctor.Danger, "nobody listens", "Let a process take from it: "+words.TakeFrom(cut.Word(q.Name))+".",
+		all.find(about, doctor.Danger, "nobody listens", "Let a process take from it: "+words.TakeFrom(words.Word(q.Name))+".",
 			"The queue %s has %s, and nobody listens.", q.Name, jobs)
 	case latency > longWait:
 		all.find(about, doctor.Warning, "latency", "If all slots are busy: add processes or concurrency, or see what the running jobs are at. If not: see the tree of those that listen.", "The oldest job of the queue %s has waited for %s.", q.Name, words.Brief(latency))

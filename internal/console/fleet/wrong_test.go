@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -18,15 +18,15 @@ func TestWrong(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) time.Time { return now.Add(-d - time.Second/2) }
 	processes := []Process{
-		{Identity: "fine", Phase: Running, Beat: now, Pulse: &pulse.Pulse{Capsules: []pulse.Capsule{{Busy: 1}}}},
+		{Identity: "fine", Phase: Running, Beat: now, Pulse: &beat.Pulse{Capsules: []beat.PulseCapsule{{Busy: 1}}}},
 		{Identity: "ruby", Phase: Running, Beat: now},
 		{Identity: "silent", Phase: Silent, Beat: ago(40 * time.Second)},
-		{Identity: "ill", Phase: Running, Beat: now, Pulse: &pulse.Pulse{
+		{Identity: "ill", Phase: Running, Beat: now, Pulse: &beat.Pulse{
 			Unresponsive: 2, Recent: 3, Failure: "default/processor-1: panic: boom", Actors: map[string]string{"poller": "crashed", "default/fetcher": "restarting"},
-			Capsules: []pulse.Capsule{{Name: "default", Down: 1, Held: 1}, {Name: "mail", Busy: 5}},
+			Capsules: []beat.PulseCapsule{{Name: "default", Down: 1, Held: 1}, {Name: "mail", Busy: 5}},
 		}},
-		{Identity: "mute", Phase: Running, Beat: now, Pulse: &pulse.Pulse{Log: "blocked", Dropped: 7}},
-		{Identity: "quiet", Phase: Quiet, Beat: now, Pulse: &pulse.Pulse{Actors: map[string]string{"default/fetcher": "stopped"}, Capsules: []pulse.Capsule{{Stopped: 5}}}},
+		{Identity: "mute", Phase: Running, Beat: now, Pulse: &beat.Pulse{Log: "blocked", Dropped: 7}},
+		{Identity: "quiet", Phase: Quiet, Beat: now, Pulse: &beat.Pulse{Actors: map[string]string{"default/fetcher": "stopped"}, Capsules: []beat.PulseCapsule{{Stopped: 5}}}},
 		{Identity: "dead", Phase: Gone, Beat: ago(3 * time.Minute), Busy: 1},
 	}
 	queues := []Queue{
@@ -112,8 +112,8 @@ func TestCauses(t *testing.T) {
 // Processes that restart for the same cause are one problem, which names the release if it is only of that one.
 func TestAStormIsToldOnce(t *testing.T) {
 	process := func(id, version string, restarts int) Process {
-		return Process{Identity: id, Version: version, Phase: Running, Beat: time.Now(), Pulse: &pulse.Pulse{
-			Recent: restarts, Failure: "default/processor-" + id + ": pq: no slot 7", Capsules: []pulse.Capsule{{Name: "default", Down: min(restarts, 1)}},
+		return Process{Identity: id, Version: version, Phase: Running, Beat: time.Now(), Pulse: &beat.Pulse{
+			Recent: restarts, Failure: "default/processor-" + id + ": pq: no slot 7", Capsules: []beat.PulseCapsule{{Name: "default", Down: min(restarts, 1)}},
 		}}
 	}
 	for name, c := range map[string]struct {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -83,7 +82,7 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 		return cli.Exitf(cli.Fault, "--rate is %d, expected 0 or more", b.Rate)
 	}
 	if b.Timed {
-		if b.At, err = jobfilter.ParseFuture(b.at, now); err != nil {
+		if b.At, err = bulk.ParseFuture(b.at, now); err != nil {
 			return fmt.Errorf("--at: %w", err)
 		}
 	}

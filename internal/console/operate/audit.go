@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/console/audit"
+	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 )
 
 func auditCommand() *cobra.Command {
@@ -44,7 +44,7 @@ Redis keeps the last 10,000 entries of 90 days.`,
 					continue
 				}
 				var err error
-				if *t.to, err = jobfilter.ParseTime(t.text, time.Now()); err != nil {
+				if *t.to, err = bulk.ParseTime(t.text, time.Now()); err != nil {
 					return fmt.Errorf("%s: %w", t.flag, err)
 				}
 			}

@@ -20,7 +20,6 @@ import (
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/console/jobfilter"
 	"github.com/troupehq/troupe/internal/control"
 )
 
@@ -51,7 +50,7 @@ func setOf(s *cli.Session, name string) (*inspect.JobSet, error) {
 
 // filterFlags are the flags of a filter.
 type filterFlags struct {
-	filter                                                       jobfilter.Filter
+	filter                                                       bulk.Filter
 	since, until, whenSince, whenUntil, failedSince, failedUntil string
 }
 
@@ -72,21 +71,21 @@ func (f *filterFlags) add(s *pflag.FlagSet) {
 }
 
 // read is the filter of the jobs of a set, a queue or those that run.
-func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter jobfilter.Filter, err error) {
+func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter bulk.Filter, err error) {
 	filter = f.filter
 	filter.Args = func(r *inspect.JobRecord, _ *inspect.JobSummary) json.RawMessage { return s.Mask.Summary(r).Args }
-	when := jobfilter.ParseTime
+	when := bulk.ParseTime
 	if of == "retry" || of == "scheduled" {
-		when = jobfilter.ParseFuture
+		when = bulk.ParseFuture
 	}
 	for _, t := range []struct {
 		flag, text string
 		to         *time.Time
 		parse      func(string, time.Time) (time.Time, error)
 	}{
-		{"--since", f.since, &filter.Since, jobfilter.ParseTime}, {"--until", f.until, &filter.Until, jobfilter.ParseTime},
+		{"--since", f.since, &filter.Since, bulk.ParseTime}, {"--until", f.until, &filter.Until, bulk.ParseTime},
 		{"--when-since", f.whenSince, &filter.Since, when}, {"--when-until", f.whenUntil, &filter.Until, when},
-		{"--failed-since", f.failedSince, &filter.FailedSince, jobfilter.ParseTime}, {"--failed-until", f.failedUntil, &filter.FailedUntil, jobfilter.ParseTime},
+		{"--failed-since", f.failedSince, &filter.FailedSince, bulk.ParseTime}, {"--failed-until", f.failedUntil, &filter.FailedUntil, bulk.ParseTime},
 	} {
 		if t.text == "" {
 			continue
@@ -187,7 +186,7 @@ func listCommand() *cobra.Command {
 }
 
 // list walks through jobs, and holds no more than a page of them.
-func list(ctx context.Context, s *cli.Session, of string, f *jobfilter.Filter, limit int) error {
+func list(ctx context.Context, s *cli.Session, of string, f *bulk.Filter, limit int) error {
 	if of == "running" {
 		processes, err := s.Processes(ctx)
 		if err == nil {

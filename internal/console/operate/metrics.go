@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/ops"
 )
 
@@ -87,7 +87,7 @@ func printMetrics(s *cli.Session, from prometheus.Gatherer) error {
 
 // serveMetrics serves them until a signal comes.
 func serveMetrics(ctx context.Context, s *cli.Session, from prometheus.Gatherer, address string) error {
-	ossignal.GoOnWithoutReaders()
+	osproc.GoOnWithoutReaders()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	listener, err := cli.Listen(ctx, address)

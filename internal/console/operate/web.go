@@ -12,7 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/logbuf"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/web"
 )
@@ -32,7 +32,7 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 			WebFlags(f, "", &options)
 		},
 		run: func(ctx context.Context, s *cli.Session, _ []string) error {
-			ossignal.GoOnWithoutReaders()
+			osproc.GoOnWithoutReaders()
 			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			options.Redis, options.ReadOnly, options.Args = s.Redis, s.ReadOnly, s.Args

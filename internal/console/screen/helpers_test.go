@@ -15,13 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/console/screen"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/pulse"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/internal/test/screentest"
 )
@@ -61,7 +61,7 @@ func (s *shown) visit(page string) {
 // gone waits until a text stands no longer on the screen.
 func (s *shown) gone(t *testing.T, text string) {
 	t.Helper()
-	if !await.Until(time.Minute, func() bool { return !strings.Contains(s.Text(), text) }) {
+	if !harness.Await(time.Minute, func() bool { return !strings.Contains(s.Text(), text) }) {
 		t.Fatalf("still there: %q in\n%s", text, s.Text())
 	}
 }
@@ -94,7 +94,7 @@ func processes(t *testing.T, rdb *redis.Client) {
 			t.Fatal(args, err)
 		}
 	}
-	tell := func(id string, at time.Time, p *pulse.Pulse) {
+	tell := func(id string, at time.Time, p *beat.Pulse) {
 		do("SADD", "processes", id)
 		do("HSET", id, "info", fmt.Sprintf(`{"hostname":"h","pid":1,"identity":%q,"concurrency":5,"queues":["default"],"tag":"shop"}`, id),
 			"busy", 2, "beat", at.Unix(), "quiet", "false", "rss", 20480)
@@ -103,17 +103,17 @@ func processes(t *testing.T, rdb *redis.Client) {
 		}
 		p.At, p.Version, p.Tag = float64(at.Unix()), "0.1.0", "shop"
 		if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pulse.Write(ctx, pipe, id, p.JSON(), now)
+			beat.WritePulse(ctx, pipe, id, p.JSON(), now)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	tell("ruby:1:aa", now.Add(time.Hour), nil) // ahead, so that they are not silent however long a test takes
-	tell("web:7:bb", now.Add(time.Hour), &pulse.Pulse{
-		Phase: "running", Restarts: 2, Recent: 1, Failure: "default/processor-1: panic: boom", Capsules: []pulse.Capsule{{Name: "default", Busy: 2, Idle: 3}},
+	tell("web:7:bb", now.Add(time.Hour), &beat.Pulse{
+		Phase: "running", Restarts: 2, Recent: 1, Failure: "default/processor-1: panic: boom", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Idle: 3}},
 	})
-	tell("web:9:cc", now.Add(-12*minute-30*time.Second), &pulse.Pulse{Phase: "running", Capsules: []pulse.Capsule{{Name: "default", Busy: 4, Idle: 1}}})
+	tell("web:9:cc", now.Add(-12*minute-30*time.Second), &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 4, Idle: 1}}})
 	do("DEL", "web:9:cc")
 	do("HSET", "web:7:bb:work", "p0", fmt.Sprintf(`{"queue":"default","run_at":%d,"payload":"{\"class\":\"Import\",\"args\":[\"日本語の名前\"],\"jid\":\"w1\"}"}`, now.Add(-3*time.Hour-30*minute).Unix()))
 	tree := actors.Tree{

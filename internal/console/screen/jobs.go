@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/explain"
-	"github.com/troupehq/troupe/internal/cut"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -42,15 +41,15 @@ func (r *Redis) jobRow(at time.Time, j *inspect.JobRecord, acts ...Act) Row {
 		when = ago(at) + " ago"
 	}
 	sum := r.Mask.Summary(j)
-	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, cut.Head(sum.Class), cut.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
-		j.Queue, words.Count(j.Payload.Failures()), cut.Head(j.JID), cut.Head(string(sum.Args)))
+	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, words.Head(sum.Class), words.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
+		j.Queue, words.Count(j.Payload.Failures()), words.Head(j.JID), words.Head(string(sum.Args)))
 	row.Acts = acts
 	return row
 }
 
 // titled is a job in a question.
 func titled(j *inspect.JobRecord) string {
-	return strings.TrimSpace(cut.Head(cmp.Or(j.Summary().Class, "an entry that is no job")) + " " + cut.Head(j.JID))
+	return strings.TrimSpace(words.Head(cmp.Or(j.Summary().Class, "an entry that is no job")) + " " + words.Head(j.JID))
 }
 
 // act is one that moves a job.
@@ -160,7 +159,7 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 	var rows []Row
 	for _, w := range works {
 		sum := r.Mask.Summary(&w.Job)
-		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), cut.Head(sum.Class), w.Queue, w.Process, cut.Head(w.Job.JID), cut.Head(string(sum.Args)))
+		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), words.Head(sum.Class), w.Queue, w.Process, words.Head(w.Job.JID), words.Head(string(sum.Args)))
 		row.Acts = []Act{r.cancelAct(&w.Job)}
 		rows = append(rows, row)
 	}
@@ -178,7 +177,7 @@ func (r *Redis) explain(ctx context.Context, q *Query) (*Picture, error) {
 	var acts []Act
 	if x.Record != nil {
 		sum := r.Mask.Summary(x.Record)
-		rows = append(rows, q.text(Plain, "%s %s", cut.Head(sum.Class), cut.Head(string(sum.Args)))...)
+		rows = append(rows, q.text(Plain, "%s %s", words.Head(sum.Class), words.Head(string(sum.Args)))...)
 		if x.Place == "running" {
 			acts = []Act{r.cancelAct(x.Record)}
 		}

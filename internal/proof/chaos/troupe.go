@@ -14,7 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -96,7 +96,7 @@ func leftTroupe(ctx context.Context, rdb *redis.Client) (map[int]string, error) 
 
 func fencesTroupe(p *chaos.Process) (at []time.Time) {
 	for _, line := range p.Logged("fenced: this process was taken for dead and its jobs were put back by another") {
-		if when, err := time.Parse(time.RFC3339Nano, procs.Str(line, "time")); err == nil {
+		if when, err := time.Parse(time.RFC3339Nano, harness.Str(line, "time")); err == nil {
 			at = append(at, when)
 		}
 	}

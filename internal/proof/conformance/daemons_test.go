@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -65,7 +65,7 @@ func (s *site) work(spec workerSpec) *testkit.Kit {
 	}
 	w := &worker{spec: spec, book: s.notes}
 	cfg := w.config(s.rdb)
-	log := &procs.Buffer{}
+	log := &harness.Buffer{}
 	cfg.Logger = zerolog.New(log)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -65,7 +65,7 @@ func (s *fleetSlot) tick() {
 	case now.After(s.stopAt):
 		s.stop()
 	case now.After(s.quietAt) && !s.quieted && s.stopAt.Sub(s.quietAt) > time.Second/2:
-		s.now.Signal(ossignal.Quiet) // half of the stops
+		s.now.Signal(osproc.Quiet) // half of the stops
 		s.quieted = true
 	}
 }
@@ -123,9 +123,9 @@ func (f *fleet) readStop(p *fleetProcess) {
 		f.t.Errorf("exit code %d of a %s process after TERM", code, p.side)
 	}
 	if p.side == "go" {
-		report := procs.Drain(f.t, p)
-		p.back = procs.Strs(report, "requeued")
-		if left := append(procs.Strs(report, "left"), procs.Strs(report, "lost")...); len(left) > 0 {
+		report := harness.Drain(f.t, p)
+		p.back = harness.Strs(report, "requeued")
+		if left := append(harness.Strs(report, "left"), harness.Strs(report, "lost")...); len(left) > 0 {
 			f.t.Errorf("drain report of a Go process: left or lost %v", left)
 		}
 	} else {

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 )
 
@@ -148,7 +148,7 @@ func dump(t *testing.T, rdb *redis.Client) string {
 		if rdb.Type(ctx, key).Val() == "hash" {
 			content = rdb.HGetAll(ctx, key).Val()
 		}
-		text, err := encode.JSON(content)
+		text, err := job.EncodeJSON(content)
 		if err != nil {
 			t.Fatal(err)
 		}

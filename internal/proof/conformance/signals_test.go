@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // quickBeat is for tests that are not about the time between beats.
@@ -99,7 +99,7 @@ func TestCheck26DumpThreadsLogsGoroutinesAndWorkGoesOn(t *testing.T) {
 	s.awaitRuns(1, jid)
 	s.signal(p, "dump_threads")
 	dump := p.AwaitLog("dump")
-	if text := procs.Str(dump, "goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
+	if text := harness.Str(dump, "goroutines"); !strings.Contains(text, "goroutine ") || !strings.Contains(text, "worker_test.go") {
 		t.Errorf("goroutines: %.500s", text)
 	}
 	s.awaitRuns(1, s.push("Record", `[]`))
@@ -113,7 +113,7 @@ func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
 	p := s.process(on(2, "default"))
 	jid := s.push("Gate", `[]`)
 	s.awaitRuns(1, jid)
-	p.Signal(ossignal.Quiet)
+	p.Signal(osproc.Quiet)
 	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
 	p.Signal(syscall.SIGTERM)
 	p.AwaitLog("stop: waiting for running jobs")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/encode"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -65,7 +65,7 @@ func TestCheck35AnyTextBecomesTheOneThatRubyWrites(t *testing.T) {
 	compare := func(fail func(string, ...any), texts []string) {
 		var ours []string
 		for _, text := range texts {
-			raw, err := encode.JSON(json.RawMessage(text))
+			raw, err := job.EncodeJSON(json.RawMessage(text))
 			if err != nil {
 				fail("%s: %v", text, err)
 				return
@@ -91,7 +91,7 @@ func TestCheck35AnyTextBecomesTheOneThatRubyWrites(t *testing.T) {
 		compare(t.Fatalf, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return drawText(t, 4) }), 1, 60).Draw(t, "texts"))
 	})
 	for _, text := range []string{"1e999", `[0,{"a":-1e400}]`, "1.7976931348623159e308", "1" + strings.Repeat("0", 309) + ".0"} {
-		if raw, err := encode.JSON(json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), "at byte") {
+		if raw, err := job.EncodeJSON(json.RawMessage(text)); err == nil || !strings.Contains(err.Error(), "at byte") {
 			t.Errorf("%.40s becomes %s, %v", text, raw, err)
 		}
 	}

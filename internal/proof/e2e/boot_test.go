@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -96,14 +96,14 @@ func TestEscalationExitsWith70(t *testing.T) {
 	}
 	why := p.AwaitLog("the supervision tree gave up: stopping")
 	for _, part := range []string{"escalated: launcher/bug failed", "launcher/bug/fetcher", "fetcher with a bug"} {
-		if !strings.Contains(procs.Str(why, "error"), part) {
-			t.Errorf("the reason has no %q: %s", part, procs.Str(why, "error"))
+		if !strings.Contains(harness.Str(why, "error"), part) {
+			t.Errorf("the reason has no %q: %s", part, harness.Str(why, "error"))
 		}
 	}
 	if left := leftovers(t, rdb); len(left) != 1 || left[0] != "queue:default: "+running {
 		t.Errorf("left in Redis: %v", left)
 	}
-	procs.Drain(t, p)
+	harness.Drain(t, p)
 }
 
 // Panics of jobs spend no budget by themselves; what a strategy makes of them does.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -76,7 +76,7 @@ func TestRandomKillsAndStops(t *testing.T) {
 		if code := p.Exit(soon); code != 0 {
 			t.Errorf("exit code %d after TERM", code)
 		}
-		if report := procs.Drain(t, p); len(procs.Strs(report, "left"))+len(procs.Strs(report, "requeued"))+len(procs.Strs(report, "abandoned")) > 0 {
+		if report := harness.Drain(t, p); len(harness.Strs(report, "left"))+len(harness.Strs(report, "requeued"))+len(harness.Strs(report, "abandoned")) > 0 {
 			t.Errorf("drain report after a stop under light load: %v", report)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -92,7 +92,7 @@ func TestExecHandlers(t *testing.T) {
 					t.Errorf("environment %q", got)
 				}
 				out := p.Logged("job output")
-				if len(out) != 1 || procs.Str(out[0], "line") != "saved" || procs.Str(out[0], "jid") != jid {
+				if len(out) != 1 || harness.Str(out[0], "line") != "saved" || harness.Str(out[0], "jid") != jid {
 					t.Errorf("log of its output: %v", out)
 				}
 			case "Echo":
@@ -185,7 +185,7 @@ handlers:
 	noop, _ := push(t, rdb, "Noop", "[]")
 	testkit.Await(t, "the other jobs are done", func() bool { return len(p.Logged("job done")) == 2 })
 	for _, l := range p.Logged("job done") {
-		if jid := procs.Str(l, "jid"); jid != nap && jid != noop {
+		if jid := harness.Str(l, "jid"); jid != nap && jid != noop {
 			t.Errorf("done: %v", l)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -144,9 +144,9 @@ func TestPausedProcess(t *testing.T) {
 	startWorker(t, other) // looks for the dead, and cannot run what it finds
 	short, _ := push(t, rdb, "Nap", "[1.5]")
 	rec.await(soon, 1, "start", short)
-	paused.Signal(ossignal.Pause)
+	paused.Signal(osproc.Pause)
 	time.Sleep(1200 * time.Millisecond) // the length of the pause: leases are renewed before their last two thirds begin
-	paused.Signal(ossignal.Resume)
+	paused.Signal(osproc.Resume)
 	rec.await(soon, 1, "end", short)
 	clean(t, rdb)
 	if runs := rec.find("start", short); len(runs) != 1 {
@@ -155,13 +155,13 @@ func TestPausedProcess(t *testing.T) {
 
 	long, _ := push(t, rdb, "HangOnce", "[]")
 	rec.await(soon, 1, "start", long)
-	paused.Signal(ossignal.Pause)
+	paused.Signal(osproc.Pause)
 	heir := startWorker(t, spec)
 	ends := rec.await(soon, 1, "end", long)
 	if ends[0].PID != heir.PID() || ends[0].Error != "" {
 		t.Errorf("ended as %+v", ends[0])
 	}
-	paused.Signal(ossignal.Resume)
+	paused.Signal(osproc.Resume)
 	paused.AwaitLog("fenced: this process was taken for dead and its jobs were put back by another")
 	ends = rec.await(soon, 2, "end", long)
 	if ends[1].PID != paused.PID() || !strings.Contains(ends[1].Error, "fenced") {

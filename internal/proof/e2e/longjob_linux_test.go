@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -58,7 +58,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 	bounded := func(what string, most int) {
 		t.Helper()
 		t.Logf("%s: %d MB", what, most>>20)
-		if most > long && !effort.Race {
+		if most > long && !harness.Race {
 			t.Errorf("%s takes %d MB", what, most>>20)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -129,7 +129,7 @@ func TestLostReplyToTheStatistics(t *testing.T) {
 	}
 	rec.await(soon, n, "end", "")
 	clean(t, rdb)
-	p.Signal(ossignal.Quiet) // beats, and flushes
+	p.Signal(osproc.Quiet) // beats, and flushes
 	select {
 	case <-way.lost:
 	case <-time.After(soon):

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/effort"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -56,7 +56,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	buildDir = dir
 	path := filepath.Join(dir, "troupe")
 	args := []string{"build", "-o", path}
-	if effort.Race {
+	if harness.Race {
 		args = append(args, "-race")
 	}
 	build := exec.CommandContext(context.Background(), "go", append(args, "github.com/troupehq/troupe/cmd/troupe")...)

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -59,10 +59,10 @@ func TestOutageLosesNoJob(t *testing.T) {
 
 	s.Kill()
 	away := p.AwaitLog("redis is away")
-	cpu := procs.CPU(t, p.PID())
+	cpu := harness.CPU(t, p.PID())
 	// The length of the outage is what is tested.
 	time.Sleep(5 * time.Second)
-	cpu = procs.CPU(t, p.PID()) - cpu
+	cpu = harness.CPU(t, p.PID()) - cpu
 	runs := len(rec.find("start", ""))
 	restart(t, s)
 	back := time.Now()
@@ -159,15 +159,15 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 	if took > 15*time.Second {
 		t.Errorf("ended after %s", took)
 	}
-	report := procs.Drain(t, p)
-	if got := procs.Strs(report, "left"); !slices.Equal(got, []string{hangs}) {
+	report := harness.Drain(t, p)
+	if got := harness.Strs(report, "left"); !slices.Equal(got, []string{hangs}) {
 		t.Errorf("left %v, want %s", got, hangs)
 	}
-	if got := procs.Strs(report, "lost"); !slices.Equal(got, []string{risky}) {
+	if got := harness.Strs(report, "lost"); !slices.Equal(got, []string{risky}) {
 		t.Errorf("lost %v, want %s", got, risky)
 	}
 	lost := p.Logged("lost: Redis did not take the job back and this fetcher has no private place")
-	if len(lost) != 1 || procs.Str(lost[0], "payload") != riskyRaw {
+	if len(lost) != 1 || harness.Str(lost[0], "payload") != riskyRaw {
 		t.Errorf("log of the lost job: %v, want its bytes %s", lost, riskyRaw)
 	}
 	restart(t, s)

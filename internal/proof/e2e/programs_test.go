@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -46,7 +46,7 @@ func programs() []program {
 		{"command", func(t *testing.T, url string, timeout time.Duration) *running {
 			p := daemon(t, url, commandConfig, "-t", timeout.String())
 			return &running{t, p, func(jid string) bool {
-				return slices.ContainsFunc(p.Logged("job output"), func(l procs.Line) bool { return procs.Str(l, "jid") == jid })
+				return slices.ContainsFunc(p.Logged("job output"), func(l harness.Line) bool { return harness.Str(l, "jid") == jid })
 			}}
 		}, 2 * time.Second}, // the child is killed
 		{"library", func(t *testing.T, url string, timeout time.Duration) *running {

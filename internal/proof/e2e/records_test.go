@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 
 	"github.com/redis/go-redis/v9"
 
@@ -91,7 +91,7 @@ func (r *records) await(limit time.Duration, n int, what, jid string) (found []e
 // within waits longer, or not as long, as testkit.Await does.
 func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
-	if !await.Until(limit, cond) {
+	if !harness.Await(limit, cond) {
 		t.Fatalf("not within %s: %s", limit, what)
 	}
 }

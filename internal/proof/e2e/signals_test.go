@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/ossignal"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -83,7 +83,7 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 		if took := p.Ended().Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
 			t.Errorf("ended %s after the push of a job of 1.5 s", took)
 		}
-		if got := procs.Strs(procs.Drain(t, p), "finished_jids"); !slices.Equal(got, []string{jid}) {
+		if got := harness.Strs(harness.Drain(t, p), "finished_jids"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("finished %v, want %s", got, jid)
 		}
 		if at := where(t, rdb, waiting); at != "queue:default" || where(t, rdb, jid) != "" {
@@ -101,7 +101,7 @@ func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 		p := prog.start(t, url, time.Second)
 		jid, raw := push(t, rdb, "Unresponsive", "[60]", client.Set("bid", "é<&>"))
 		p.awaitBegun(jid)
-		p.Signal(ossignal.Quiet)
+		p.Signal(osproc.Quiet)
 		p.AwaitLog("quiet: no new jobs will be fetched")
 		for range 3 {
 			push(t, rdb, "Record", "[]") // older than the requeue, newer than the job
@@ -126,15 +126,15 @@ func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 		if least := time.Second + prog.hard; took < least-100*time.Millisecond || took > least+15*time.Second {
 			t.Errorf("ended %s after TERM, want about %s", took, least)
 		}
-		report := procs.Drain(t, p)
+		report := harness.Drain(t, p)
 		abandoned := []string{jid}
 		if prog.name == "command" {
 			abandoned = nil
 		}
-		if got := procs.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) {
+		if got := harness.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("requeued %v, want %s", got, jid)
 		}
-		if got := procs.Strs(report, "abandoned"); !slices.Equal(got, abandoned) {
+		if got := harness.Strs(report, "abandoned"); !slices.Equal(got, abandoned) {
 			t.Errorf("abandoned %v, want %v", got, abandoned)
 		}
 		if left := leftovers(t, rdb); len(left) != 4 {
@@ -165,8 +165,8 @@ func obedient(t *testing.T, prog program) time.Duration {
 	p.awaitBegun(jid)
 	took := p.Stop(soon)
 	t.Logf("ended after %s", took)
-	report := procs.Drain(t, p)
-	if got := procs.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) || len(procs.Strs(report, "abandoned")) != 0 {
+	report := harness.Drain(t, p)
+	if got := harness.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) || len(harness.Strs(report, "abandoned")) != 0 {
 		t.Errorf("drain report %v", report)
 	}
 	if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
@@ -185,13 +185,13 @@ func TestTSTPStopsFetchingAndNothingElse(t *testing.T) {
 		identity := p.Ready()
 		running, _ := push(t, rdb, "Nap", "[1]")
 		p.awaitBegun(running)
-		p.Signal(ossignal.Quiet)
+		p.Signal(osproc.Quiet)
 		testkit.Await(t, "quiet is true", func() bool { return rdb.HGet(t.Context(), identity, "quiet").Val() == "true" })
 		waiting, _ := push(t, rdb, "Record", "[]")
 		due, _ := push(t, rdb, "Record", "[]", client.In(time.Millisecond))
 		testkit.Await(t, "the running job ends", func() bool { return where(t, rdb, running) == "" })
 		before := rdb.HGet(t.Context(), identity, "beat").Val()
-		p.Signal(ossignal.Quiet)
+		p.Signal(osproc.Quiet)
 		testkit.Await(t, "another beat", func() bool { return rdb.HGet(t.Context(), identity, "beat").Val() != before })
 		if !p.Running() || where(t, rdb, waiting) != "queue:default" || where(t, rdb, due) != "schedule" {
 			t.Errorf("running %v, jobs in %q and %q", p.Running(), where(t, rdb, waiting), where(t, rdb, due))
@@ -206,15 +206,15 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 		p := prog.start(t, url, 25*time.Second)
 		jid, _ := push(t, rdb, "Nap", "[60]")
 		p.awaitBegun(jid)
-		p.Signal(ossignal.Dump)
+		p.Signal(osproc.Dump)
 		dump := p.AwaitLog("dump")
 		for _, part := range []string{"launcher", "heartbeat", "poller", "rescuer", "processor-0", "Nap " + jid} {
-			if !strings.Contains(procs.Str(dump, "tree"), part) {
-				t.Errorf("the tree has no %q:\n%s", part, procs.Str(dump, "tree"))
+			if !strings.Contains(harness.Str(dump, "tree"), part) {
+				t.Errorf("the tree has no %q:\n%s", part, harness.Str(dump, "tree"))
 			}
 		}
-		if !strings.Contains(procs.Str(dump, "goroutines"), "goroutine ") || !strings.Contains(procs.Str(dump, "goroutines"), "Perform") {
-			t.Errorf("goroutines: %.500s", procs.Str(dump, "goroutines"))
+		if !strings.Contains(harness.Str(dump, "goroutines"), "goroutine ") || !strings.Contains(harness.Str(dump, "goroutines"), "Perform") {
+			t.Errorf("goroutines: %.500s", harness.Str(dump, "goroutines"))
 		}
 		push(t, rdb, "Record", "[]")
 		testkit.Await(t, "it works on", func() bool { return len(p.Logged("job done")) == 1 })

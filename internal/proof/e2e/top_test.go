@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -69,7 +69,7 @@ func (term *terminal) line(text string) {
 // await waits until a text is on the screen, and returns what is.
 func (term *terminal) await(text string) (screen string) {
 	term.t.Helper()
-	if !await.Until(soon, func() bool { screen = term.do("capture-pane", "-p"); return strings.Contains(screen, text) }) {
+	if !harness.Await(soon, func() bool { screen = term.do("capture-pane", "-p"); return strings.Contains(screen, text) }) {
 		term.t.Fatalf("not within %s: %q in\n%s", soon, text, screen)
 	}
 	return screen
@@ -79,7 +79,7 @@ func (term *terminal) await(text string) (screen string) {
 func (term *terminal) restored(code int) {
 	term.t.Helper()
 	// A program that is ending may still read what is typed.
-	if !await.Until(soon, func() bool { return term.do("display-message", "-p", "#{pane_current_command}") == "sh\n" }) {
+	if !harness.Await(soon, func() bool { return term.do("display-message", "-p", "#{pane_current_command}") == "sh\n" }) {
 		term.t.Fatal("the program has not ended")
 	}
 	term.ended++
@@ -152,7 +152,7 @@ func TestTopInATerminal(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if !await.Until(soon, func() bool { return !strings.Contains(term.do("capture-pane", "-p"), "redis is away") }) {
+	if !harness.Await(soon, func() bool { return !strings.Contains(term.do("capture-pane", "-p"), "redis is away") }) {
 		t.Error("it does not come back")
 	}
 	term.keys("q")

@@ -14,8 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/effort"
-	"github.com/troupehq/troupe/internal/procs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -57,10 +56,10 @@ func TestARealRedisInTrouble(t *testing.T) {
 
 			s.begin()
 			p.AwaitLog("redis is away")
-			cpu := procs.CPU(t, p.PID())
+			cpu := harness.CPU(t, p.PID())
 			time.Sleep(6 * time.Second) // the length of the trouble is what is tested
-			cpu = procs.CPU(t, p.PID()) - cpu
-			if limit := 900 * time.Millisecond; cpu > limit && !effort.Race {
+			cpu = harness.CPU(t, p.PID()) - cpu
+			if limit := 900 * time.Millisecond; cpu > limit && !harness.Race {
 				t.Errorf("%s of CPU in 6 s of trouble", cpu)
 			}
 			if s.end != nil {

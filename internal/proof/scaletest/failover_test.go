@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -223,14 +223,14 @@ func outrun(t *testing.T, master, replica *redistest.Server, p *pusher) {
 		}
 		return n
 	}
-	signal(t, replica, ossignal.Pause)
-	defer signal(t, replica, ossignal.Resume)
+	signal(t, replica, osproc.Pause)
+	defer signal(t, replica, osproc.Resume)
 	if err := rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
 		t.Fatal(err)
 	}
 	before := alone()
 	until(t, "jobs are pushed that the master alone knows", func() bool { return alone() > before+1 })
-	signal(t, master, ossignal.Pause)
+	signal(t, master, osproc.Pause)
 }
 
 func signal(t *testing.T, s *redistest.Server, sig os.Signal) {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // bug is a fault that is put into the engine, to show that a run finds it.
@@ -24,7 +24,7 @@ type bug struct {
 // TestSeededBugsAreFound puts one bug at a time into the engine and runs seeds
 // until one is found wrong, which must be soon.
 func TestSeededBugsAreFound(t *testing.T) {
-	if effort.Race {
+	if harness.Race {
 		t.Skip("hundreds of runs that show nothing about races: run without -race")
 	}
 	for _, b := range []struct {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 
-	"github.com/troupehq/troupe/internal/test/resp"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // conn is a client's connection to Redis. What is written waits in it until the
@@ -136,7 +136,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	for c.in.Len() > 0 {
 		whole := bytes.NewReader(c.in.Bytes())
 		r := bufio.NewReaderSize(whole, 512)
-		raw, words, err := resp.ReadCommand(r)
+		raw, words, err := redistest.ReadCommand(r)
 		if err != nil {
 			break // the rest is still to come
 		}

@@ -25,13 +25,13 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/effort"
-	"github.com/troupehq/troupe/internal/turn"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 var (
 	seed    = flag.Int("sim.seed", 1, "first seed")
-	seeds   = flag.Int("sim.seeds", effort.Of(30, 500), "how many seeds")
+	seeds   = flag.Int("sim.seeds", harness.Effort(30, 500), "how many seeds")
 	replays = flag.Int("sim.replays", 100, "how often a seed is replayed")
 	pending = flag.Bool("sim.pending", false, "list in the trace what is pending at each step")
 	part    = flag.Bool("sim.part", false, "run the seeds in this process")
@@ -44,8 +44,8 @@ var processors = runtime.GOMAXPROCS(0)
 func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
-	turn.Hook = takeTurn
-	turn.PID = nextPID
+	osproc.TurnHook = takeTurn
+	osproc.PID = nextPID
 	if err := os.Setenv("DYNO", "sim"); err != nil { // the host's name in identities
 		panic(err)
 	}
@@ -173,7 +173,7 @@ func shrink(t *testing.T, seed int) {
 func TestASeedReplays(t *testing.T) {
 	*pending = true
 	defer func() { *pending = false }()
-	if effort.Race {
+	if harness.Race {
 		t.Skip("the race detector shuffles goroutines on purpose, some below what the simulator orders: run without -race")
 	}
 	many, once := *replays, 2
@@ -191,7 +191,7 @@ func TestASeedReplays(t *testing.T) {
 // TestASeedReplaysInAnotherProcess runs the same seeds in two processes: the seed
 // that a run prints is worth something only if the next one sees the same.
 func TestASeedReplaysInAnotherProcess(t *testing.T) {
-	if effort.Race {
+	if harness.Race {
 		t.Skip("as TestASeedReplays")
 	}
 	var traces [2]string

@@ -18,14 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/troupehq/troupe/internal/effort"
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/memredis"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // A test that imports this package tries so many states, unless it is told otherwise.
-func init() { _ = flag.Set("rapid.checks", strconv.Itoa(effort.Of(20, 100))) }
+func init() { _ = flag.Set("rapid.checks", strconv.Itoa(harness.Effort(20, 100))) }
 
 // Try draws the keys and arguments of one call of a script, as the package that
 // owns it calls it.

@@ -9,7 +9,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 
-	"github.com/troupehq/troupe/internal/await"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Terminal is an emulated one.
@@ -84,7 +84,7 @@ func (t *Terminal) Type(keys string) {
 // Await waits until a text stands on it, a minute at most, and returns what does.
 func (t *Terminal) Await(text string) string {
 	t.tb.Helper()
-	if !await.Until(time.Minute, func() bool { return strings.Contains(t.Text(), text) }) {
+	if !harness.Await(time.Minute, func() bool { return strings.Contains(t.Text(), text) }) {
 		t.tb.Fatalf("not within a minute: %q in\n%s", text, t.Text())
 	}
 	return t.Text()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/ossignal"
+	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -208,11 +208,11 @@ func TestCheck07ALateEndChangesNothing(t *testing.T) {
 	a.pushed(laravel.Job{Queue: "default", Name: task, MaxTries: 5, Data: map[string]any{"fail": 1, "sleep": 0.5}})
 	d := a.troupe(daemon{Lease: 2 * time.Second})
 	a.awaitRuns(1)
-	d.signal(ossignal.Pause)
+	d.signal(osproc.Pause)
 	w := a.work()
 	w.says(t, "processed")
 	w.cmd.Process.Kill()
-	d.signal(ossignal.Resume)
+	d.signal(osproc.Resume)
 	time.Sleep(2 * time.Second) // in which it fails
 	if got := a.sizes("default"); got != "0 ready, 0 delayed, 0 reserved" {
 		t.Errorf("after the late failure: %s", got)
