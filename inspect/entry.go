@@ -54,6 +54,18 @@ func (s *JobSet) entry(t text, score float64) *SortedEntry {
 	return e
 }
 
+// Overdue is for how long it has been due at a time: since 1970 at most, whatever its score is.
+func (e *SortedEntry) Overdue(now time.Time) time.Duration {
+	switch since := now.Sub(time.Unix(0, 0)); {
+	case e.Score <= 0:
+		return since
+	case e.At.IsZero(): // never, to speak of
+		return 0
+	default:
+		return max(0, now.Sub(e.At))
+	}
+}
+
 // A score of milliseconds, mostly by mistake, is due in tens of thousands of years: scores are
 // seconds, in every version of Sidekiq.
 const (

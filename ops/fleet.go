@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/scores"
 )
 
 // The metrics of a fleet. One process is to expose them, since all would tell the same.
@@ -130,7 +129,7 @@ func (f fleetCollector) sets(ctx context.Context, p *points) error {
 			return err
 		}
 		if first != nil {
-			overdue = scores.Of(now) - first.Score
+			overdue = first.Overdue(now).Seconds()
 		}
 		p.add(setOverdue, overdue, set.Name)
 	}

@@ -148,8 +148,9 @@ func (r *request) job(rec *inspect.JobRecord) job {
 
 // job is one of a list, see the partial "jobs".
 type job struct {
-	Key          string          `json:"key,omitempty"` // what an action names it by
-	At           time.Time       `json:"at,omitzero"`   // what that is the list tells
+	Key          string          `json:"key,omitempty"`   // what an action names it by
+	At           time.Time       `json:"at,omitzero"`     // what that is the list tells
+	Score        string          `json:"score,omitempty"` // of an entry whose At is none
 	Position     int64           `json:"position,omitempty"`
 	JID          string          `json:"jid"`
 	Class        string          `json:"class"`

@@ -247,6 +247,9 @@ func chosen(get func(string) string) string {
 func (r *request) entry(e *inspect.SortedEntry, at bulk.Place) job {
 	j := r.job(&e.JobRecord)
 	j.Key, j.At, j.Try = at.String(), e.At, tries(e.Payload)
+	if e.At.IsZero() {
+		j.Score = strings.TrimPrefix(scores.Words(e.Score), "score ")
+	}
 	for name := range setKinds {
 		if r.setOf(setKinds[name]).Name == e.Set.Name {
 			j.Page = r.seenAt(e.JID, name, "score", scores.Format(e.Score))

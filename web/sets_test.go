@@ -3,9 +3,11 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -307,4 +309,29 @@ func TestSpansOfTime(t *testing.T) {
 		}
 	}
 	contains(t, "the retries", s.get("/retries?q=x"), `<a href="/retries?q=x&amp;to=1h">next try within an hour</a>`)
+}
+
+// A score that is no time before the year 10000 is told as it is, and never as a time.
+func TestScoresThatAreNoTimes(t *testing.T) {
+	s := start(t)
+	for _, set := range []string{"retry", "schedule", "dead"} {
+		for i, score := range []float64{math.Inf(-1), -1e300, 4e11, 1e15, math.Inf(1)} {
+			s.rdb.ZAdd(t.Context(), set, z(score, `{"class":"C","args":[],"queue":"q","jid":"`+set+strconv.Itoa(i)+`","at":1e300,"enqueued_at":-1e300}`))
+		}
+	}
+	for _, path := range []string{"/retries", "/scheduled", "/dead", "/search?q=C"} {
+		contains(t, path, s.get(path), "score -inf", "score &#43;inf", "score -1e&#43;300", "score 400000000000<", "score 1000000000000000<")
+		page, query, _ := strings.Cut(path, "?")
+		contains(t, path, string(s.data(page+".json?"+query)), `"score":"-inf"`, `"score":"+inf"`, `"score":"400000000000"`)
+	}
+	for jid, part := range map[string]string{
+		"retry0": "until a process is started", "schedule4": "It was pushed for the score +inf", "dead0": "It is dead since the score -inf", "dead4": "It is dead since the score +inf",
+	} {
+		text := string(s.data("/jobs/" + jid + ".json"))
+		contains(t, jid, text, part)
+		hasNot(t, jid, text, "0001-01-01")
+	}
+	page := s.get("/")
+	contains(t, "the overview", page, "overdue")
+	hasNot(t, "the overview", page, "106751")
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,14 @@ func Of(t time.Time) float64 {
 
 // Format returns the text of a score, see Append.
 func Format(f float64) string { return string(Append(make([]byte, 0, 24), f)) }
+
+// Words tells the score of an entry that is due at no time before the year 10000.
+func Words(f float64) string {
+	if math.Abs(f) > 1e18 { // not 300 digits
+		return "score " + strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	return "score " + Format(f)
+}
 
 // TimeRoom is more than the text of a timestamp takes.
 const TimeRoom = 24

@@ -157,8 +157,8 @@ func (e *exam) overdue() error {
 		if err != nil {
 			return err
 		}
-		if first != nil && time.Since(first.At) > late {
-			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, words.Plural(due, "due job"), time.Since(first.At).Round(time.Second))
+		if first != nil && first.Overdue(time.Now()) > late {
+			e.find(Danger, "start a process: each looks at the sets", "the set %s has %s, the first for %s, and nobody puts them into their queues", set.Name, words.Plural(due, "due job"), first.Overdue(time.Now()).Round(time.Second))
 		}
 	}
 	return nil

@@ -159,8 +159,12 @@ func (s *search) promoted(e *inspect.SortedEntry, what string) string {
 		return "Nothing, until a process is started."
 	}
 	if e.At.IsZero() && e.Score > 0 {
-		s.because("far", "Its score are milliseconds, perhaps: scores are seconds.")
+		s.because("far", "It is not due before the year 10000: perhaps its score are milliseconds, and scores are seconds.")
 		return "Nothing, until somebody gives it another time: troupe jobs reschedule " + s.x.Place + " " + words.Word(s.x.JID) + " --at 1h."
+	}
+	if e.At.IsZero() {
+		s.because("overdue", "It is overdue: its time is %s.", due(e))
+		return fmt.Sprintf("It goes into the queue %s for %s.", cmp.Or(e.Queue, "default"), what)
 	}
 	if late := time.Since(e.At); late > time.Minute {
 		s.because("overdue", "It is overdue by %s.", brief(late))
@@ -172,13 +176,13 @@ func (s *search) dead(e *inspect.SortedEntry) {
 	text := failure(e)
 	switch e.Summary().ErrorClass {
 	case "Troupe::PoisonPill":
-		s.because("poison", "It is dead since %s as a poison pill: %s.", at(e.At), text)
+		s.because("poison", "It is dead since %s as a poison pill: %s.", due(e), text)
 	case "troupe.DeadlineError":
-		s.because("deadline", "It is dead since %s: %s.", at(e.At), text)
+		s.because("deadline", "It is dead since %s: %s.", due(e), text)
 	case "":
-		s.because("killed", "It is dead since %s and has no error: it was killed by hand.", at(e.At))
+		s.because("killed", "It is dead since %s and has no error: it was killed by hand.", due(e))
 	default:
-		s.because("dead", "It is dead since %s after %s, at last with %s.", at(e.At), words.Plural(e.Payload.Failures(), "failure"), text)
+		s.because("dead", "It is dead since %s after %s, at last with %s.", due(e), words.Plural(e.Payload.Failures(), "failure"), text)
 	}
 	s.x.Next = "Nothing by itself. troupe jobs retry dead " + words.Word(s.x.JID) + " puts it back; it is dropped after 180 days, or when 10,000 others have died, unless the daemon is configured otherwise."
 }
@@ -186,7 +190,7 @@ func (s *search) dead(e *inspect.SortedEntry) {
 // due is the time of an entry.
 func due(e *inspect.SortedEntry) string {
 	if e.At.IsZero() {
-		return "the score " + scores.Format(e.Score)
+		return "the " + scores.Words(e.Score)
 	}
 	return at(e.At)
 }

@@ -42,7 +42,7 @@ func (f *Fleet) Overdue(ctx context.Context) (map[string]time.Duration, error) {
 			return nil, err
 		}
 		if first != nil {
-			all[name] = time.Since(first.At)
+			all[name] = first.Overdue(time.Now())
 		}
 	}
 	return all, nil

@@ -110,7 +110,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", words.Plural(total, "job"), b.Past)
 		t := newJobTable(s)
 		for _, e := range some {
-			t.row(e.At, &e.JobRecord)
+			t.row(e.At, e.Score, &e.JobRecord)
 		}
 		return t.Flush()
 	}

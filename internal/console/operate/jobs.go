@@ -21,6 +21,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/scores"
 )
 
 func jobsCommand() *cobra.Command {
@@ -99,7 +100,8 @@ func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter bul
 
 // job is a row of a list of jobs.
 type job struct {
-	When  *time.Time      `json:"when"` // due, of death, since when it waits or runs
+	When  *time.Time      `json:"when"`            // due, of death, since when it waits or runs
+	Score string          `json:"score,omitempty"` // in a set where that is no time
 	Class string          `json:"class"`
 	JID   string          `json:"jid"`
 	Queue string          `json:"queue"`
@@ -134,19 +136,26 @@ func newJobTable(s *cli.Session) *jobTable {
 // widest is how many characters of an error or of arguments stand in a table.
 const widest = 80
 
-func (t *jobTable) row(when time.Time, r *inspect.JobRecord) {
+func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
 	sum := t.s.Mask.Summary(r)
 	args := sum.Args
 	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
 	if t.s.JSON {
 		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
+		if when.IsZero() && score != 0 {
+			row.Score = strings.TrimPrefix(scores.Words(score), "score ")
+		}
 		if row.Args == nil {
 			row.Args = json.RawMessage("null")
 		}
 		t.err = cmp.Or(t.err, t.s.PrintJSON(row)) // Flush tells
 		return
 	}
-	t.Row(at(when), shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args)))
+	moment := at(when)
+	if when.IsZero() && score != 0 {
+		moment = scores.Words(score)
+	}
+	t.Row(moment, shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args)))
 }
 
 // Flush prints what is left.
@@ -197,9 +206,9 @@ func list(ctx context.Context, s *cli.Session, of string, f *bulk.Filter, limit 
 		}
 	}
 	t, n := newJobTable(s), 0
-	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, _ float64) (more bool) {
+	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, score float64) (more bool) {
 		if f.Match(r, when) {
-			t.row(when, r)
+			t.row(when, score, r)
 			n++
 		}
 		return t.err == nil && (limit <= 0 || n < limit)
@@ -288,7 +297,11 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 				}
 				return s.PrintJSON(shown)
 			}
-			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), at(x.When))
+			when := at(x.When)
+			if x.When.IsZero() && x.Entry != nil {
+				when = scores.Words(x.Entry.Score)
+			}
+			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), when)
 			for key := range p.Keys() {
 				text, _ := p.Get(key)
 				if key == "error_backtrace" && wrong == nil {

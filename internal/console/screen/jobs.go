@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -32,14 +33,20 @@ func explanation(jid string) (p Page) {
 	return p
 }
 
-// jobRow is a job that is listed with a time.
-func (r *Redis) jobRow(at time.Time, j *inspect.JobRecord, acts ...Act) Row {
-	when := ""
-	if until := time.Until(at); until > 0 {
-		when = "in " + words.Brief(until)
-	} else if !at.IsZero() {
-		when = ago(at) + " ago"
+// distance is how far off a time is; "" for none.
+func distance(at time.Time) string {
+	switch until := time.Until(at); {
+	case at.IsZero():
+		return ""
+	case until > 0:
+		return "in " + words.Brief(until)
+	default:
+		return ago(at) + " ago"
 	}
+}
+
+// jobRow is a job that is listed with a time.
+func (r *Redis) jobRow(when string, j *inspect.JobRecord, acts ...Act) Row {
 	sum := r.Mask.Summary(j)
 	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, words.Head(sum.Class), words.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
 		j.Queue, words.Count(j.Payload.Failures()), words.Head(j.JID), words.Head(string(sum.Args)))
@@ -80,7 +87,10 @@ func setActs(e *inspect.SortedEntry) (acts []Act) {
 // set is the window of a set, or what matches the filter.
 func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Picture, error) {
 	up := set.Name != "dead" // the next one due first, or the last dead
-	draw := func(e *inspect.SortedEntry) Row { return r.jobRow(e.At, &e.JobRecord, setActs(e)...) }
+	draw := func(e *inspect.SortedEntry) Row {
+		when := cmp.Or(distance(e.At), scores.Words(e.Score))
+		return r.jobRow(when, &e.JobRecord, setActs(e)...)
+	}
 	from, limit := q.window()
 	entries, size, err := set.Page(ctx, from, limit, up)
 	if q.Filter == "" || err != nil {
@@ -96,7 +106,7 @@ func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Pictur
 func (r *Redis) queue(ctx context.Context, q *Query) (*Picture, error) {
 	queue := r.Inspector.Queue(q.Page.Arg)
 	draw := func(j *inspect.QueuedJob) Row {
-		return r.jobRow(j.Summary().EnqueuedAt, &j.JobRecord, act("D", "delete "+titled(&j.JobRecord)+" of the queue "+queue.Name, "deleted", j.Delete))
+		return r.jobRow(distance(j.Summary().EnqueuedAt), &j.JobRecord, act("D", "delete "+titled(&j.JobRecord)+" of the queue "+queue.Name, "deleted", j.Delete))
 	}
 	from, limit := q.window()
 	jobs, size, err := queue.Page(ctx, from, limit)
