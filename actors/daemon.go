@@ -291,13 +291,18 @@ type Stats struct {
 	Poisoned          uint64 // of those: moved into the dead set
 	Refused           uint64 // settlements refused because the job was no longer ours
 	Fencings          uint64 // times this process was taken for dead
-	RedisAway         bool
-	Quiet             bool // fetching has ended: quiet or stopping
+	RedisAway         bool   // it does not answer, or refuses
+	RedisRefuses      string // of these, what it refuses with: "it is full …"
+	Quiet             bool   // fetching has ended: quiet or stopping
 }
 
 // Stats returns the counters.
 func (d *Daemon) Stats() Stats {
 	s := Stats{Rescued: d.rescuedUnits.Load(), Suspected: d.suspected.Load(), Poisoned: d.poisoned.Load(), RedisAway: d.env.Outage.Away(), Quiet: d.quieting.Load() || d.allQuiet()}
+	if s.RedisAway {
+		refusal, _ := d.env.Outage.Refusal()
+		s.RedisRefuses = refusal.Text
+	}
 	for _, c := range d.capsules {
 		processed, failed := c.ended()
 		s.Processed += processed

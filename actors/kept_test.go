@@ -84,7 +84,7 @@ func TestJobsStayInTheirQueueWhileNoProcessorTakesOne(t *testing.T) {
 	}
 }
 
-// A log hook that panics at the news that Redis is back: what the fetch brought just
+// A log hook that panics at the news that Redis serves again: what the fetch brought just
 // then is run.
 func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
 			Redis: faults.Client(), Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}},
 			Logger: zerolog.New(zerolog.NewTestWriter(t)).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, text string) {
-				if text == "redis is back" {
+				if text == "redis serves again" {
 					panics++
 					panic(text)
 				}

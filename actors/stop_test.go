@@ -260,8 +260,8 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 		if runs[ok] != 1 {
 			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
 		}
-		if away, back := log.count("redis is away"), log.count("redis is back"); away != 1 || back != 1 {
-			t.Errorf("%d lines that Redis is away, %d that it is back, want one each:\n%s", away, back, log.b.String())
+		if begin, end, away := log.count("redis refuses"), log.count("redis serves again"), log.count("redis is"); begin != 1 || end != 1 || away != 0 {
+			t.Errorf("%d lines that Redis refuses, %d that it serves again, want one each, and none of %d that it is away:\n%s", begin, end, away, log.b.String())
 		}
 		for _, n := range k.Tree() {
 			if n.Restarts != 0 {

@@ -30,6 +30,9 @@ type trouble struct {
 	name  string
 	begin func(*chaos.Proxy) (end func())
 	quiet bool // the daemon need not notice
+
+	refuses bool // Redis answers, perhaps after it has cut the connections
+	cut     bool
 }
 
 // to lets an effect happen to every command that where picks; nil: to all.
@@ -62,7 +65,7 @@ func troubles() []trouble {
 		"NOREPLICAS Not enough good replicas to write.",
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 	} {
-		all = append(all, trouble{name: reply[:6], begin: to(chaos.Effect{Refuse: reply}, writes)})
+		all = append(all, trouble{name: reply[:6], refuses: true, begin: to(chaos.Effect{Refuse: reply}, writes)})
 	}
 	for _, reply := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -71,7 +74,7 @@ func troubles() []trouble {
 		"NOAUTH Authentication required.",
 		"WRONGPASS invalid username-password pair or user is disabled.",
 	} {
-		all = append(all, trouble{name: reply[:6], begin: func(f *chaos.Proxy) func() {
+		all = append(all, trouble{name: reply[:6], refuses: true, cut: true, begin: func(f *chaos.Proxy) func() {
 			f.Cut() // who was connected stays so
 			return to(chaos.Effect{Refuse: reply}, nil)(f)
 		}})
@@ -291,8 +294,13 @@ func inTrouble(t *testing.T, tr trouble) {
 	if tr.quiet {
 		lines = 0
 	}
-	if away, back := log.count("redis is away"), log.count("redis is back"); away != lines || back != lines {
-		t.Errorf("%d lines when it began, %d when it ended, want %d:\n%s", away, back, lines, log.text())
+	away, refused, back, again := log.count("redis is away"), log.count("redis refuses"), log.count("redis is back"), log.count("redis serves again")
+	switch {
+	case tr.refuses && refused == 1 && away == 0 && back == 0 && again == 1:
+	case tr.cut && refused == 1 && away == 1 && back == 1 && again == 0:
+	case !tr.refuses && refused == 0 && away == lines && back == lines && again == 0:
+	default:
+		t.Errorf("%d lines that Redis is away, %d that it refuses, %d that it is back, %d that it serves again:\n%s", away, refused, back, again, log.text())
 	}
 	if n := log.count("redis refused a command"); n > 0 {
 		t.Errorf("%d lines that Redis refused a command:\n%s", n, log.text())

@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// Outage turns "Redis is away" into a state: one log line when the first part
+// Outage turns "Redis is away", or answers and refuses, into a state: one log line when the first part
 // of the daemon finds out, one with the downtime when the last one is served
 // again. Errors that are no outage (a key of the wrong type) are logged once per
 // part and text until that part succeeds again.
@@ -28,7 +28,8 @@ type Outage struct {
 	down  map[string]bool   // parts that wait for Redis
 	fault map[string]string // part -> the error last logged
 	ended bool              // the connections are being closed: errors mean nothing
-	told  bool              // that Redis is away
+	away  bool              // that Redis is away was told
+	no    bool              // that it refuses was told
 	over  time.Time         // when it was last told that Redis is back
 	total time.Duration     // of the outages that are over
 }
@@ -70,8 +71,18 @@ func (o *Outage) Failed(part string, err error) {
 		o.since = now
 	}
 	o.down[part] = true
-	if !o.told && (now.Sub(o.over) > afterOutage || now.Sub(o.since) > briefOutage) {
-		o.told = true
+	if !o.away && !o.no && now.Sub(o.over) <= afterOutage && now.Sub(o.since) <= briefOutage {
+		return
+	}
+	switch refusal, refused := redisconn.Refused(err); {
+	case refused && o.no || !refused && o.away:
+	case refused:
+		o.no = true
+		supervised.Tell(func() {
+			joblog.Err(o.log.Error().Str("actor", part).Str("why", refusal.Text), err).Msg("redis refuses")
+		})
+	default:
+		o.away = true
 		supervised.Tell(func() { joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away") })
 	}
 }
@@ -92,9 +103,13 @@ func (o *Outage) OK(part string) {
 	}
 	if len(o.down) == 0 {
 		o.total += o.back.Sub(o.since)
-		if o.told {
-			o.told, o.over = false, time.Now()
-			supervised.Tell(func() { o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg("redis is back") })
+		if o.away || o.no {
+			text := "redis serves again"
+			if o.away {
+				text = "redis is back"
+			}
+			o.away, o.no, o.over = false, false, time.Now()
+			supervised.Tell(func() { o.log.Warn().Float64("downtime_s", o.back.Sub(o.since).Seconds()).Msg(text) })
 		}
 		return
 	}
@@ -116,7 +131,7 @@ func (o *Outage) Leave(parts ...string) {
 	}
 }
 
-// Away tells whether any part waits for Redis.
+// Away tells whether any part waits for Redis: it is away, or refuses.
 func (o *Outage) Away() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

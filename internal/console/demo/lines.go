@@ -98,6 +98,9 @@ func (l *lines) show(s snapshot) {
 	if s.Stats.RedisAway {
 		e = e.Bool("redis_away", true)
 	}
+	if why := s.Stats.RedisRefuses; why != "" {
+		e = e.Str("redis_refuses", why)
+	}
 	e.Msg("demo")
 }
 

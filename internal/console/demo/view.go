@@ -24,6 +24,8 @@ func head(s snapshot) []screen.Line {
 		title.Addf(screen.Yellow, "stopping: waiting up to %s for running jobs", screen.Short(s.Wait.Round(100*time.Millisecond)))
 	case s.Phase == phaseStopping:
 		title.Add(screen.Yellow, "stopping: requeueing and cancelling what still runs")
+	case s.Stats.RedisRefuses != "":
+		title.Add(screen.Red, "redis refuses: "+s.Stats.RedisRefuses)
 	case s.Stats.RedisAway:
 		title.Add(screen.Red, "redis is away")
 	default:

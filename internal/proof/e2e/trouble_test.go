@@ -26,6 +26,8 @@ type site struct {
 	rdb   *redis.Client // for looking at it
 	begin func()
 	end   func() // nil: it ends by itself
+
+	refuses bool // it answers, perhaps after it has cut the connections
 }
 
 // With a real server in real trouble a daemon says once that it begins and once
@@ -55,7 +57,8 @@ func TestARealRedisInTrouble(t *testing.T) {
 			_ = s.rdb.Wait(t.Context(), 1, time.Second) // for the replica, if there is one
 
 			s.begin()
-			p.AwaitLog("redis is away")
+			begins := map[bool]string{false: "redis is away", true: "redis refuses"}[s.refuses]
+			first := p.AwaitLog(begins)
 			cpu := harness.CPU(t, p.PID())
 			time.Sleep(6 * time.Second) // the length of the trouble is what is tested
 			cpu = harness.CPU(t, p.PID()) - cpu
@@ -66,7 +69,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 				s.end()
 			}
 			within(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
-				return len(p.Logged("redis is back")) > 0
+				return len(p.Logged("redis is back"))+len(p.Logged("redis serves again")) > 0
 			})
 			testkit.Await(t, "what ended meanwhile is settled", func() bool {
 				return where(t, s.rdb, naps[0]) == "" && where(t, s.rdb, naps[1]) == "" &&
@@ -85,11 +88,11 @@ func TestARealRedisInTrouble(t *testing.T) {
 					t.Errorf("job %s ran %d times", jid, n)
 				}
 			}
-			away, back := p.Logged("redis is away"), p.Logged("redis is back")
-			if len(away) != 1 || len(back) != 1 {
-				t.Errorf("%d lines when it began, %d when it ended: %v %v", len(away), len(back), away, back)
+			end := append(p.Logged("redis is back"), p.Logged("redis serves again")...)
+			if n := len(p.Logged(begins)); n != 1 || len(end) != 1 {
+				t.Errorf("%d lines when it began, %d when it ended: %v", n, len(end), end)
 			}
-			t.Logf("away: %v; CPU in 6 s: %s; downtime %v s", away[0]["error"], cpu, back[0]["downtime_s"])
+			t.Logf("%s: %v; CPU in 6 s: %s; downtime %v s", begins, first["error"], cpu, end[0]["downtime_s"])
 			p.Stop(soon)
 		})
 	}
@@ -100,7 +103,7 @@ func busy(t *testing.T) site {
 	script := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	t.Cleanup(func() { _ = script.Close() })
 	return site{
-		spec: workerSpec{Redis: s.URL(0)}, rdb: rdb,
+		spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, refuses: true,
 		begin: func() { go script.Eval(context.Background(), "while true do end", nil) },
 		end: func() {
 			if err := rdb.ScriptKill(t.Context()).Err(); err != nil {
@@ -127,7 +130,7 @@ func locked(t *testing.T) site {
 		}
 	}
 	return site{
-		spec: workerSpec{Redis: "redis://:old@" + s.Addr + "/0"}, rdb: admin,
+		spec: workerSpec{Redis: "redis://:old@" + s.Addr + "/0"}, rdb: admin, refuses: true,
 		begin: func() { set("new") }, end: func() { set("old") },
 	}
 }
@@ -141,7 +144,7 @@ func full(t *testing.T) site {
 			}
 		}
 	}
-	return site{spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, begin: limit("1"), end: limit("0")}
+	return site{spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, refuses: true, begin: limit("1"), end: limit("0")}
 }
 
 func frozen(t *testing.T) site {
