@@ -80,7 +80,7 @@ func TestImportArrows(t *testing.T) {
 		if p.is("trace") {
 			forbid(p.Deps, "the program brings the SDK", func(pkg string) bool { return within(pkg, "go.opentelemetry.io/otel/sdk") })
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") && !p.is("internal/supervision") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
 		if !p.is("actors") && !p.is("testkit") && !p.is("ops") {
@@ -102,7 +102,7 @@ func TestImportArrows(t *testing.T) {
 		}
 		if p.is("supervisor") {
 			forbid(p.Imports, "of this module supervisor knows the root's nouns only, and how texts are cut", func(pkg string) bool {
-				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64", "internal/supervision")(pkg)
+				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64")(pkg)
 			})
 		}
 		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/explain") && !p.is("internal/console/fleet") && !p.is("internal/console/screen") || p.is("handler") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
 )
 
@@ -101,9 +101,8 @@ type Config struct {
 	Reload func() ([]Capsule, error)
 
 	// Strategy supervises the children of the launcher (heartbeat, poller,
-	// rescuer, managers); nil means supervisor.Default for the launcher.
-	// A strategy belongs to one place: never give the same value to two.
-	Strategy actor.SupervisorStrategy
+	// rescuer, managers); nil means supervisor.Default.
+	Strategy *supervisor.Strategy
 
 	// MaxRetries is the number of retries of a job whose retry is true and whose
 	// class has no Retries; 0 means 25, -1 none: dead at the first failure.
@@ -180,8 +179,8 @@ type Capsule struct {
 	// Fetch makes the fetcher; nil means that of Wire, or fetch.NewReliable.
 	Fetch fetch.Factory
 	// Strategy supervises the fetcher and the processors; nil means
-	// supervisor.Default. Any protoactor strategy fits. Never share one value.
-	Strategy actor.SupervisorStrategy
+	// supervisor.Default.
+	Strategy *supervisor.Strategy
 	// Middleware is added inside Config.Middleware.
 	Middleware []troupe.Middleware
 }

@@ -377,7 +377,7 @@ func TestBudgetsAreThoseOfTheStrategies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
 			Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 4, Period: time.Minute}),
-			Capsules: []actors.Capsule{{Concurrency: 1}, {Name: "odd", Concurrency: 1, Queues: fetch.Strict{"odd"}, Strategy: idleStrategy{}}},
+			Capsules: []actors.Capsule{{Concurrency: 1}, {Name: "odd", Concurrency: 1, Queues: fetch.Strict{"odd"}, Strategy: supervisor.FromProtoactor(idleStrategy{})}},
 		})
 		used := func(want float64) {
 			t.Helper()

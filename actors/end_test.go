@@ -81,7 +81,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	}
 	k := testkit.Start(t, actors.Config{
 		Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.New(&log), Timeout: timeout,
-		Strategy:    strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release }),
+		Strategy:    made(strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })),
 		On:          actors.Events{Quiet: callbacks, Shutdown: callbacks, Exit: callbacks, Beat: callbacks},
 		Subscribers: []func(actors.Event){func(actors.Event) { <-release }},
 		Capsules: []actors.Capsule{

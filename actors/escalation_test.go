@@ -21,13 +21,13 @@ func escalates(supervisor.Failure) supervisor.Directive { return supervisor.Esca
 // Who says Escalate means it: no budget of those above is spent on it. The
 // daemon ends in good order, and the first time.
 func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
-	decided := func() actor.SupervisorStrategy {
+	decided := func() any {
 		return supervisor.OneForOne(supervisor.Spec{Intensity: 100, Decide: escalates})
 	}
-	byHand := func() actor.SupervisorStrategy {
+	byHand := func() any {
 		return strategyFunc(func(sup actor.Supervisor, _ *actor.PID, reason any) { sup.EscalateFailure(reason, nil) })
 	}
-	for name, make := range map[string]func() actor.SupervisorStrategy{"a decider": decided, "a strategy": byHand} {
+	for name, make := range map[string]func() any{"a decider": decided, "a strategy": byHand} {
 		for _, at := range atEveryLevel {
 			t.Run(name+" of the "+at.role, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

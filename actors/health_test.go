@@ -194,7 +194,7 @@ func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 		},
 		"a strategy": {
 			cfg: func(*wedge) actors.Config {
-				return actors.Config{Strategy: strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-never })}
+				return actors.Config{Strategy: made(strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-never }))}
 			},
 			wedge: func(k *testkit.Kit, _ *wedge) { k.Crash("launcher/poller", errInjected) },
 			fine:  59 * time.Second, code: "strategy_blocked", naming: "launcher has waited for its strategy actors_test.strategyFunc",
@@ -216,7 +216,7 @@ func TestHealthOfWhatDoesNotReturn(t *testing.T) {
 		},
 		"a decision": {
 			cfg: func(*wedge) actors.Config {
-				return actors.Config{Strategy: strategyFunc(func(actor.Supervisor, *actor.PID, any) {})}
+				return actors.Config{Strategy: made(strategyFunc(func(actor.Supervisor, *actor.PID, any) {}))}
 			},
 			wedge: func(k *testkit.Kit, _ *wedge) { k.Crash("launcher/rescuer", errInjected) },
 			fine:  59 * time.Second, code: "actor_down", naming: "launcher/rescuer has been crashed",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -71,7 +72,16 @@ var atEveryLevel = []struct{ supervisor, role, child string }{
 	{"launcher/default", "manager", "launcher/default/processor-1"},
 }
 
-func withStrategy(cfg actors.Config, path string, s actor.SupervisorStrategy) actors.Config {
+// made is a strategy, ours or one of the library's kind, as a Config takes it.
+func made(s any) *supervisor.Strategy {
+	if ours, ok := s.(*supervisor.Strategy); ok {
+		return ours
+	}
+	return supervisor.FromProtoactor(s.(actor.SupervisorStrategy))
+}
+
+func withStrategy(cfg actors.Config, path string, given any) actors.Config {
+	s := made(given)
 	if path == "launcher" {
 		cfg.Strategy = s
 	} else {
@@ -243,10 +253,10 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 func TestStrategyThatFailsAfterItHasDecidedIsNotOverruled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
-			Concurrency: 2, Strategy: strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
+			Concurrency: 2, Strategy: made(strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
 				sup.ResumeChildren(child)
 				panic("too late")
-			}),
+			})),
 		}}})
 		k.Crash("launcher/default/processor-1", errInjected)
 		time.Sleep(time.Minute)
@@ -256,7 +266,7 @@ func TestStrategyThatFailsAfterItHasDecidedIsNotOverruled(t *testing.T) {
 	})
 }
 
-type badReset struct{ *supervisor.Strategy }
+type badReset struct{ *strategy.Strategy }
 
 func (badReset) Reset() { panic("reset") }
 
@@ -265,7 +275,7 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 		var events told
 		k := testkit.Start(t, actors.Config{
 			Logger: zerolog.Nop(), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
-			Strategy: badReset{supervisor.Default()}, Capsules: []actors.Capsule{{Concurrency: 2}},
+			Strategy: made(badReset{strategy.Of(supervisor.Default())}), Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
 		k.Crash("launcher", errInjected)
 		k.Await("the restart", func() bool { return k.Tree().Find("launcher/default/processor-1").Restarts == 1 })
@@ -279,7 +289,7 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 // No crash is silent, whoever decides; and none is told of twice.
 func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
 	for name, tc := range map[string]struct {
-		strategy  actor.SupervisorStrategy
+		strategy  any
 		directive string
 	}{
 		"ours":            {supervisor.Default(), "restart"},
@@ -291,7 +301,7 @@ func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log lines
-				k := testkit.Start(t, actors.Config{Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: tc.strategy}}})
+				k := testkit.Start(t, actors.Config{Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: made(tc.strategy)}}})
 				k.Crash("launcher/default/processor-1", errInjected)
 				time.Sleep(time.Second)
 				synctest.Wait()
@@ -321,9 +331,9 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 				}
 				return ""
 			})},
-			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: strategyFunc(func(sup actor.Supervisor, _ *actor.PID, reason any) {
+			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: made(strategyFunc(func(sup actor.Supervisor, _ *actor.PID, reason any) {
 				sup.EscalateFailure(reason, nil)
-			})}},
+			}))}},
 		})
 		for i := range 2 {
 			push(k, 1, script.Panic())
@@ -356,8 +366,8 @@ func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 			synctest.Wait()
 		}
 		<-k.Done()
-		const chain = "restart budget spent (0 restarts in 10s): launcher/default failed: " +
-			"restart budget spent (0 restarts in 10s): launcher/default/processor-0 failed: injected crash"
+		const chain = "restart budget spent (0 restarts in 1m0s): launcher/default failed: " +
+			"restart budget spent (0 restarts in 1m0s): launcher/default/processor-0 failed: injected crash"
 		if err := k.Err(); err.Error() != chain || !errors.Is(err, errInjected) {
 			t.Errorf("error %v\nwant  %s", err, chain)
 		}
@@ -384,7 +394,7 @@ func TestStrategySeesTheChildrenInTheOrderOfTheirStart(t *testing.T) {
 		var mu sync.Mutex
 		var seen []string
 		k := testkit.Start(t, actors.Config{Logger: zerolog.Nop(), Capsules: []actors.Capsule{{
-			Concurrency: 4, Strategy: strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
+			Concurrency: 4, Strategy: supervisor.FromProtoactor(strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen = nil
@@ -392,7 +402,7 @@ func TestStrategySeesTheChildrenInTheOrderOfTheirStart(t *testing.T) {
 					seen = append(seen, strings.TrimPrefix(pid.GetId(), "launcher/default/"))
 				}
 				sup.StopChildren(child)
-			}),
+			})),
 		}}})
 		for _, child := range []string{"processor-0", "processor-2"} {
 			k.Crash("launcher/default/"+child, errInjected)
@@ -408,12 +418,6 @@ func TestStrategySeesTheChildrenInTheOrderOfTheirStart(t *testing.T) {
 	})
 }
 
-// embedding is a strategy around ours, as the one of docs/supervision.md.
-type embedding struct {
-	*supervisor.Strategy
-	name string
-}
-
 // pointed is one of a user's own, with state.
 type pointed struct{ crashes int }
 
@@ -422,49 +426,28 @@ func (p *pointed) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 	sup.RestartChildren(child)
 }
 
-// stateless has none: its pointers are all the same to Go.
-type stateless struct{}
-
-func (*stateless) HandleFailure(*actor.ActorSystem, actor.Supervisor, *actor.PID, *actor.RestartStatistics, any, any) {
-}
-
 func TestStrategiesAreChecked(t *testing.T) {
-	shared, own := supervisor.Default(), &pointed{}
-	const same = "config: Capsules[0].Strategy is the same value as Strategy, expected a strategy of its own"
-	const empty = "supervisor: the Strategy is nil or empty, expected one made by OneForOne"
+	shared := supervisor.Default()
+	const empty = "config: Strategy: supervisor: the Strategy is nil or empty, expected one made by OneForOne"
 	for name, c := range map[string]struct {
-		a, b actor.SupervisorStrategy
-		want []string
+		a, b *supervisor.Strategy
+		want string
 	}{
-		"shared":            {shared, shared, []string{same}},
-		"embedded twice":    {embedding{shared, "a"}, &embedding{shared, "b"}, []string{same}},
-		"embedded and bare": {embedding{shared, "a"}, shared, []string{same}},
-		"of another kind":   {own, own, []string{same}},
-		"two of a kind":     {&pointed{}, &pointed{}, nil},
-		"two of ours":       {supervisor.Default(), embedding{supervisor.Default(), ""}, nil},
-		"without state":     {&stateless{}, &stateless{}, nil},
-		"functions":         {strategyFunc(nil), strategyFunc(nil), nil},
-		"faulty":            {supervisor.OneForOne(supervisor.Spec{Intensity: -3}), nil, []string{"config: Strategy: supervisor: Intensity is -3, expected"}},
-		"nil": {(*supervisor.Strategy)(nil), (*pointed)(nil), []string{
-			"config: Strategy: " + empty, "config: Capsules[0].Strategy is a nil *actors_test.pointed, expected a strategy",
-		}},
-		"empty": {&supervisor.Strategy{}, embedding{}, []string{"config: Strategy: " + empty, "config: Capsules[0].Strategy: " + empty}},
-		"a Validate that panics": {badValidate{}, (*embedding)(nil), []string{
-			"config: Strategy: method Validate of a actors_test.badValidate: panic: validate", "config: Capsules[0].Strategy: method Validate of a *actors_test.embedding: panic: ",
-		}},
+		"shared":                 {shared, shared, ""}, // each counts for itself
+		"of the library's kind":  {supervisor.FromProtoactor(&pointed{}), supervisor.FromProtoactor(strategyFunc(nil)), ""},
+		"faulty":                 {supervisor.OneForOne(supervisor.Spec{Intensity: -3}), nil, "config: Strategy: supervisor: Intensity is -3, expected"},
+		"nil":                    {nil, supervisor.FromProtoactor((*pointed)(nil)), "config: Capsules[0].Strategy: it is a nil *actors_test.pointed, expected a strategy"},
+		"empty":                  {&supervisor.Strategy{}, nil, empty},
+		"nothing of theirs":      {supervisor.FromProtoactor(nil), nil, empty},
+		"a Validate that panics": {supervisor.FromProtoactor(badValidate{}), nil, "config: Strategy: method Validate of a actors_test.badValidate: panic: validate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := actors.New(actors.Config{
 				Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry), Strategy: c.a,
 				Capsules: []actors.Capsule{{Strategy: c.b}},
 			})
-			if (err == nil) != (len(c.want) == 0) {
-				t.Errorf("error %v", err)
-			}
-			for _, want := range c.want {
-				if err != nil && !strings.Contains(err.Error(), want) {
-					t.Errorf("error %v, want %s", err, want)
-				}
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %s", err, c.want)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -284,7 +285,7 @@ func TestReplacementSpendsTheBudgetAsARestartDoes(t *testing.T) {
 
 // misguided is a strategy of a user's that names children of its own fancy, and
 // each of its real ones twice.
-type misguided struct{ *supervisor.Strategy }
+type misguided struct{ *strategy.Strategy }
 
 func (m misguided) Due(now time.Time) ([]string, time.Time) {
 	paths, next := m.Strategy.Due(now)
@@ -294,7 +295,7 @@ func (m misguided) Due(now time.Time) ([]string, time.Time) {
 func TestOnlyChildrenThatEndedHaveReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testkit.Start(t, actors.Config{
-			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: misguided{replacing(t, "one_for_one")}}},
+			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.FromProtoactor(misguided{strategy.Of(replacing(t, "one_for_one"))})}},
 		})
 		before := len(k.Tree())
 		k.Crash("launcher/default/processor-0", errInjected)

@@ -47,7 +47,7 @@ func TestStrategyThatDoesNothingHangsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{
-			{Concurrency: 2, Strategy: idleStrategy{}},
+			{Concurrency: 2, Strategy: supervisor.FromProtoactor(idleStrategy{})},
 		}})
 		k.Crash("launcher/default/processor-1", errInjected)
 		synctest.Wait()
@@ -71,7 +71,7 @@ func TestStopEndsInTimeWhenAStrategyBlocks(t *testing.T) {
 		s := script.New(t)
 		release := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
-			Registry: s.Registry(), Timeout: 2 * time.Second, Strategy: blockingStrategy{release},
+			Registry: s.Registry(), Timeout: 2 * time.Second, Strategy: supervisor.FromProtoactor(blockingStrategy{release}),
 			Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
 		push(k, 1, script.Hang())

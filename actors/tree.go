@@ -201,31 +201,15 @@ func (d *Daemon) tree(rows []supervised.Row) (t Tree) {
 			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
 		})
 	}
-	strategies := map[string]any{launcherName: d.cfg.Strategy}
 	for _, c := range d.capsules {
 		c.show(t)
-		strategies[c.Path()] = c.cfg.Strategy
 	}
 	for i := range t {
-		t[i].Budget = budgetOf(strategies[t[i].Path])
+		if used, most, period := d.env.System.Budget(t[i].Path); most > 0 {
+			t[i].Budget = &Budget{used, most, period}
+		}
 	}
 	return t
-}
-
-// budgetOf is the budget of a strategy; nil if it has none.
-func budgetOf(strategy any) *Budget {
-	s, ok := strategy.(interface {
-		Budget() (used, intensity int)
-		Period() time.Duration
-	})
-	if !ok {
-		return nil
-	}
-	used, most := s.Budget()
-	if most <= 0 {
-		return nil
-	}
-	return &Budget{used, most, s.Period()}
 }
 
 // show fills in what the capsule knows of its actors.

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 const (
@@ -79,8 +79,7 @@ func (c Config) Validate() error {
 	if len(c.Capsules) > 0 && c.Queues != nil {
 		bad("Queues", beat.QueueNames(c.Queues), "nil, as there are Capsules: each has its own")
 	}
-	strategies := supervised.Strategies{}
-	strategy := func(field string, s actor.SupervisorStrategy) { errs = append(errs, strategies.Check(field, s)...) }
+	strategy := func(field string, s *supervisor.Strategy) { errs = append(errs, supervised.Check(field, s)) }
 	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
 	capsules := c.Capsules

@@ -33,10 +33,8 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		PollInterval: s.PollInterval, PollIntervalPerProcess: s.PollIntervalPerProcess,
 		MaxIterationRuntime: s.MaxIterationRuntime, Metrics: s.Metrics, WorkersKey: s.WorkersKey,
 	}
-	if s.Strategy != nil { // a nil *supervisor.Strategy would be none of the nil that means the default
-		if c.Strategy, err = s.Strategy.build(); err != nil {
-			return actors.Config{}, fmt.Errorf("make strategy of the launcher: %w", err)
-		}
+	if c.Strategy, err = s.Strategy.build(); err != nil {
+		return actors.Config{}, fmt.Errorf("make strategy of the launcher: %w", err)
 	}
 	wires := map[string]*wire.Wire{}
 	for _, k := range s.Capsules {
@@ -48,10 +46,8 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		if s.fetcher(k) == "basic" {
 			capsule.Fetch = fetch.NewBasic
 		}
-		if k.Strategy != nil {
-			if capsule.Strategy, err = k.Strategy.build(); err != nil {
-				return actors.Config{}, fmt.Errorf("make strategy of capsule %s: %w", k.Name, err)
-			}
+		if capsule.Strategy, err = k.Strategy.build(); err != nil {
+			return actors.Config{}, fmt.Errorf("make strategy of capsule %s: %w", k.Name, err)
 		}
 		c.Capsules = append(c.Capsules, capsule)
 	}

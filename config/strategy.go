@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
@@ -20,12 +19,7 @@ const maxIntensity = 1_000_000
 
 // defaultSpec is that of supervisor.Default: what a strategy of the file does
 // not say is as it would be without one.
-func defaultSpec() supervisor.Spec {
-	return supervisor.Spec{
-		Intensity: 20, Period: time.Minute,
-		Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
-	}
-}
+func defaultSpec() supervisor.Spec { return supervisor.Default().Spec() }
 
 // strategySettings reads the value of each key of a strategy. A value that is
 // null was not said.
@@ -98,7 +92,7 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 		most = least
 	}
 	if n.kind == scalar && n.text == "0" {
-		b.Min, b.Max = 0, 0
+		b.Min, b.Max = -1, 0 // none
 		return
 	}
 	low, err := words.ParseDuration(least)
@@ -114,8 +108,7 @@ func (p *parse) backoff(n *node, field string, b *supervisor.Backoff) {
 	b.Min, b.Max = low, high
 }
 
-// build returns a value of its own at each call: a strategy belongs to one
-// supervisor.
+// build returns the strategy, the default if there is none.
 func (s *strategyEntry) build() (*supervisor.Strategy, error) {
 	if s == nil {
 		return supervisor.Default(), nil

@@ -8,8 +8,7 @@
 // stops in good order. A crash of a user's job (JobCrash) restarts its
 // processor at once and never spends the budget.
 //
-// Any protoactor SupervisorStrategy can be used instead. Give every place a
-// value of its own: a strategy has state.
+// FromProtoactor makes a Strategy of any that is written for the actor library.
 package supervisor
 
 import _ "github.com/troupehq/troupe/internal/only64" // for all that have strategies or actors

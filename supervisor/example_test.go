@@ -29,8 +29,7 @@ func strategies(rdb *redis.Client, jobs *troupe.Registry) actors.Config {
 	return actors.Config{
 		Redis: rdb, Registry: jobs,
 		Strategy: supervisor.OneForOne(supervisor.Spec{ // of the launcher's children
-			Intensity: 10, Period: time.Minute,
-			Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
+			Intensity: 10, Backoff: supervisor.Backoff{Min: time.Second, Max: 5 * time.Second},
 		}),
 		Capsules: []actors.Capsule{
 			{Concurrency: 10},
@@ -56,22 +55,32 @@ func decide(log zerolog.Logger) func(supervisor.Failure) supervisor.Directive {
 	}
 }
 
-// Probation escalates every failure of an actor before Until, so that a deployment
-// whose actors crash ends at once with exit code 70, and can be rolled back.
-// Afterwards its Strategy decides.
-type Probation struct {
-	*supervisor.Strategy
-	Until time.Time
+// probation escalates every failure of an actor before until, so that a deployment whose
+// actors crash ends at once with exit code 70, and can be rolled back. Afterwards the
+// default decides.
+func probation(until time.Time) *supervisor.Strategy {
+	return supervisor.OneForOne(supervisor.Spec{Decide: func(f supervisor.Failure) supervisor.Directive {
+		if f.Job == nil && time.Now().Before(until) { // a user's bad job is no bad deployment
+			return supervisor.Escalate
+		}
+		return supervisor.DefaultDecider(f)
+	}})
 }
 
-func (p Probation) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
+// logged tells of every failure before a strategy of the actor library decides.
+type logged struct {
+	actor.SupervisorStrategy
+	log zerolog.Logger
+}
+
+func (l logged) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
 	rs *actor.RestartStatistics, reason, message any) {
-	ofJob := supervisor.NewCrash(reason, nil).Job != nil // a user's bad job is no bad deployment
-	if !ofJob && time.Now().Before(p.Until) {
-		sup.EscalateFailure(reason, message)
-		return
-	}
-	p.Strategy.HandleFailure(sys, sup, child, rs, reason, message)
+	l.log.Error().Str("actor", child.GetId()).Err(supervisor.NewCrash(reason, nil)).Msg("has failed")
+	l.SupervisorStrategy.HandleFailure(sys, sup, child, rs, reason, message)
+}
+
+func theirs(log zerolog.Logger) *supervisor.Strategy {
+	return supervisor.FromProtoactor(logged{actor.NewOneForOneStrategy(10, time.Minute, actor.DefaultDecider), log})
 }
 
 func watch(log zerolog.Logger) func(actors.Event) {
@@ -89,14 +98,9 @@ func TestProbationEndsABadDeployment(t *testing.T) {
 	const fetcher = "launcher/default/fetcher"
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			probation := func() Probation {
-				return Probation{
-					Strategy: supervisor.OneForOne(supervisor.Spec{Intensity: 100, Period: time.Minute}),
-					Until:    time.Now().Add(time.Minute),
-				}
-			}
+			until := time.Now().Add(time.Minute)
 			k := testkit.Start(t, actors.Config{
-				Logger: zerolog.New(io.Discard), Strategy: probation(), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: probation()}},
+				Logger: zerolog.New(io.Discard), Strategy: probation(until), Capsules: []actors.Capsule{{Concurrency: 1, Strategy: probation(until)}},
 			})
 			if late {
 				time.Sleep(time.Minute)
@@ -141,6 +145,21 @@ func TestTheDeciderOfThePage(t *testing.T) {
 		<-k.Done()
 		if !errors.Is(k.Err(), syscall.ENOSPC) {
 			t.Errorf("ended with %v", k.Err())
+		}
+	})
+}
+
+func TestAStrategyOfTheActorLibrary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		k := testkit.Start(t, actors.Config{
+			Logger: zerolog.New(io.Discard), Strategy: theirs(zerolog.Nop()),
+			Capsules: []actors.Capsule{{Concurrency: 1, Strategy: theirs(zerolog.New(&log))}},
+		})
+		k.Crash("launcher/default/fetcher", errors.New("boom"))
+		k.Await("the restart", func() bool { return k.Tree().Find("launcher/default/fetcher").Restarts == 1 })
+		if got := log.String(); got != `{"level":"error","actor":"launcher/default/fetcher","error":"boom","message":"has failed"}`+"\n" {
+			t.Errorf("logged %s", got)
 		}
 	})
 }

@@ -2,7 +2,7 @@ package supervisor
 
 import (
 	"fmt"
-	"strings"
+	"sync/atomic"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/words"
@@ -72,12 +72,6 @@ func DefaultDecider(f Failure) Directive {
 	return Restart
 }
 
-// gaveUp tells whether the child is a supervisor that gave up.
-func (f Failure) gaveUp() bool {
-	_, ok := f.Reason.(*Exceeded) //nolint:errorlint // the child's own reason
-	return ok
-}
-
 // JobCrash is the reason with which a processor crashes after the job that it
 // ran panicked or called runtime.Goexit. The job is already settled as a
 // failure when the actor crashes.
@@ -101,7 +95,7 @@ type Crash struct {
 	Reason error
 	Stack  []byte
 	Job    *JobCrash // the job's crash that Reason is; nil for any other
-	order  uint64    // when it was made, beside the restarts that strategies decide; 0 unknown
+	Order  uint64    // numbers the crashes of the process as they come; 0 unknown
 }
 
 func (c *Crash) Error() string { return c.Reason.Error() }
@@ -113,6 +107,9 @@ func jobOf(reason error) *JobCrash {
 	j, _ := reason.(*JobCrash) //nolint:errorlint // see above
 	return j
 }
+
+// order numbers crashes across the process: a clock cannot tell which of two came first.
+var order atomic.Uint64
 
 // NewCrash makes a Crash of a recovered panic value.
 func NewCrash(value any, stack []byte) *Crash {
@@ -127,7 +124,7 @@ func NewCrash(value any, stack []byte) *Crash {
 	default:
 		c.Reason = &troupe.PanicError{Value: value, Stack: stack}
 	}
-	c.Job, c.order = jobOf(c.Reason), order.Add(1)
+	c.Job, c.Order = jobOf(c.Reason), order.Add(1)
 	return c
 }
 
@@ -148,23 +145,3 @@ func (e *Exceeded) Error() string {
 }
 
 func (e *Exceeded) Unwrap() error { return e.Cause }
-
-// split reads role and capsule off a path.
-func split(path string) (role, capsule string) {
-	parts := strings.Split(path, "/")
-	switch len(parts) {
-	case 1:
-		return parts[0], ""
-	case 2:
-		switch parts[1] {
-		case "heartbeat", "poller", "rescuer":
-			return parts[1], ""
-		}
-		return "manager", parts[1]
-	}
-	last := parts[len(parts)-1]
-	if i := strings.LastIndexByte(last, '-'); i > 0 {
-		last = last[:i]
-	}
-	return last, parts[1]
-}

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Spec describes a strategy.
+// Spec describes a strategy. The zero value is that of Default: 20 restarts a minute, backoff
+// 100 ms to 5 s.
 type Spec struct {
 	// Intensity restarts within Period are allowed for all children together;
-	// one more and the supervisor escalates. 0 means 10, −1 allows none.
+	// one more and the supervisor escalates. 0 means 20, −1 allows none.
 	Intensity int
-	Period    time.Duration // 0 means 10 s
+	Period    time.Duration // 0 means 1 min
 	Backoff   Backoff       // waits between restarts
 
 	// Replace gives a failed child a replacement instead of a restart: it is
@@ -39,53 +40,11 @@ func (s Spec) validate() error {
 	}
 	const duration = "a positive duration, or 0"
 	b := s.Backoff
-	check(s.Intensity >= -1, "Intensity", s.Intensity, "a number of restarts, 0 for 10, or -1 for none")
-	check(s.Period >= 0, "Period", s.Period, duration+" for 10s")
-	check(b.Min >= 0, "Backoff.Min", b.Min, duration+" for no wait")
+	check(s.Intensity >= -1, "Intensity", s.Intensity, "a number of restarts, 0 for 20, or -1 for none")
+	check(s.Period >= 0, "Period", s.Period, duration+" for 1m0s")
 	check(b.Max >= 0, "Backoff.Max", b.Max, duration+" for 1h")
-	check(b.Max <= 0 || b.Max >= b.Min, "Backoff.Max", b.Max, fmt.Sprintf("at least Backoff.Min (%s)", b.Min))
+	check(b.Max <= 0 || b.Min < 0 || b.Max >= b.Min, "Backoff.Max", b.Max, fmt.Sprintf("at least Backoff.Min (%s)", b.Min))
 	check(b.Max <= 0 || b.Min != 0, "Backoff.Min", b.Min, fmt.Sprintf("a positive duration beside Backoff.Max (%s)", b.Max))
 	check(b.Jitter >= 0 && b.Jitter <= 1, "Backoff.Jitter", b.Jitter, "a share from 0 to 1") // false for NaN, too
 	return errors.Join(errs...)
 }
-
-func (s Spec) withDefaults() Spec {
-	if s.Intensity == 0 {
-		s.Intensity = 10
-	}
-	s.Intensity = max(s.Intensity, 0)
-	if s.Period <= 0 {
-		s.Period = 10 * time.Second
-	}
-	return s
-}
-
-// kind is how far a failure reaches.
-type kind string
-
-const (
-	one  kind = "one_for_one"
-	all  kind = "all_for_one"
-	rest kind = "rest_for_one"
-)
-
-// Default is the strategy of every supervisor that is given none: one for one,
-// 20 restarts a minute, backoff 100 ms to 5 s. The cap is below a third of the
-// default lease: a heartbeat that crashes for ever must not cost the process
-// its lease while it waits.
-func Default() *Strategy {
-	return OneForOne(Spec{
-		Intensity: 20, Period: time.Minute,
-		Backoff: Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
-	})
-}
-
-// OneForOne restarts the child that failed.
-func OneForOne(s Spec) *Strategy { return newStrategy(one, s) }
-
-// AllForOne restarts every child when one fails: for children that must not go
-// on without each other. While a backoff runs none of them takes a message.
-func AllForOne(s Spec) *Strategy { return newStrategy(all, s) }
-
-// RestForOne restarts the child that failed and those started after it.
-func RestForOne(s Spec) *Strategy { return newStrategy(rest, s) }

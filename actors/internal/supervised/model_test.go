@@ -156,10 +156,10 @@ func (f answer) reason() error {
 	return errModel{f}
 }
 
-func (m *modelled) strategy(n *plannedNode) actor.SupervisorStrategy {
+func (m *modelled) strategy(n *plannedNode) *supervisor.Strategy {
 	spec := supervisor.Spec{
 		Intensity: cmp.Or(n.intensity, -1), Period: n.period, Replace: n.replace,
-		Backoff: supervisor.Backoff{Min: n.min, Max: n.max},
+		Backoff: supervisor.Backoff{Min: cmp.Or(n.min, -1), Max: n.max},
 		Decide: func(f supervisor.Failure) supervisor.Directive {
 			line := fmt.Sprintf("%s: %s, restarts %d, crashes %d", n.path, f.Path, f.Restarts, f.ActorCrashes)
 			if f.Job != nil {
@@ -233,7 +233,7 @@ func (a *modelActor) child(ctx actor.Context, name string) {
 }
 
 func (m *modelled) props(n *plannedNode, opts ...actor.PropsOption) *actor.Props {
-	var strategy actor.SupervisorStrategy
+	var strategy *supervisor.Strategy
 	if n.kind != "" {
 		strategy = m.strategy(n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -53,12 +54,15 @@ func (s *System) Props(role, capsule string, producer func() actor.Actor, opts .
 	return s.SupervisorProps(role, capsule, nil, func(*Proxy) actor.Actor { return producer() }, opts...)
 }
 
-// SupervisorProps makes actors that have children under strategy; nil means
+// SupervisorProps makes actors that have children under a strategy; nil means
 // supervisor.Default.
-func (s *System) SupervisorProps(role, capsule string, strategy actor.SupervisorStrategy, producer func(*Proxy) actor.Actor, opts ...actor.PropsOption) *actor.Props {
+func (s *System) SupervisorProps(role, capsule string, under *supervisor.Strategy, producer func(*Proxy) actor.Actor, opts ...actor.PropsOption) *actor.Props {
 	spawn := func(sys *actor.ActorSystem, id string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
 		c := &node{path: id, role: role, capsule: capsule, state: Starting, since: time.Now()}
-		c.proxy = &Proxy{s: s, node: c, strategy: strategy}
+		c.proxy = &Proxy{s: s, node: c}
+		if under != nil {
+			c.proxy.strategy = strategy.New(under)
+		}
 		return actor.DefaultSpawner(sys, id, p.Clone(
 			actor.WithSpawnFunc(nil),
 			actor.WithProducer(func() actor.Actor {

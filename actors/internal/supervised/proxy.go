@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -22,13 +23,13 @@ type Proxy struct {
 	s        *System
 	node     *node                    // of the supervisor
 	strategy actor.SupervisorStrategy // nil until a failure needs the default
-	fallback *supervisor.Strategy     // decides where strategy panicked; nil before that
+	fallback *strategy.Strategy       // decides where strategy panicked; nil before that
 }
 
 // blockedTime is how long a strategy may take before it is reported: twice what
 // a decider may, so that one that is overruled is not reported for it.
 func blockedTime(s any) time.Duration {
-	if _, ours := s.(*supervisor.Strategy); ours {
+	if _, ours := s.(*strategy.Strategy); ours {
 		return 2 * time.Second
 	}
 	return time.Second
@@ -57,7 +58,12 @@ func (o *Proxy) call(f func()) error {
 	return err
 }
 
-func (o *Proxy) name() string { return fmt.Sprintf("%T", o.strategy) }
+func (o *Proxy) name() string {
+	if own, ok := o.strategy.(*strategy.Strategy); ok {
+		return own.Kind()
+	}
+	return fmt.Sprintf("%T", o.strategy)
+}
 
 func (o *Proxy) blocked(since time.Time) {
 	o.node.mu.Lock()
@@ -90,7 +96,7 @@ func (o *Proxy) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *acto
 		return
 	}
 	if o.strategy == nil {
-		o.strategy = supervisor.Default()
+		o.strategy = strategy.New(supervisor.Default())
 	}
 	failed := o.s.find(child.GetId())
 	failed.tell(false)
@@ -100,7 +106,7 @@ func (o *Proxy) handle(sys *actor.ActorSystem, sup actor.Supervisor, child *acto
 		o.s.overruled(o.node, o.name(), err)
 		if v.decided() == "" {
 			if o.fallback == nil {
-				o.fallback = supervisor.Default()
+				o.fallback = strategy.Of(supervisor.Default())
 			}
 			o.fallback.HandleFailure(sys, v, child, rs, crash, message)
 		}

@@ -19,7 +19,7 @@ type Replacements struct {
 }
 
 // replacer is a strategy that has children replaced instead of restarted, such as
-// supervisor.Strategy, whose methods these are. They are called in the supervisor's turn.
+// strategy.Strategy. They are called in the supervisor's turn.
 type replacer interface {
 	Ended(path string) bool
 	Due(now time.Time) (paths []string, next time.Time)

@@ -3,21 +3,22 @@ package supervised
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/supervisor"
 )
 
 // Root returns the strategy of the tree's root: what is above the launcher. A
 // root has nobody to escalate to: the launcher is stopped and fatal is told, at
 // once when the launcher gave up (an *Exceeded is its reason), and when its own
-// panics are more than spec allows. Nobody would start a replacement: spec.Replace
-// has no effect.
+// panics are more than spec allows. Nobody would start a replacement, and nothing lives while
+// the launcher waits: spec.Replace and spec.Backoff have no effect.
 func Root(spec supervisor.Spec, fatal func(error)) actor.SupervisorStrategy {
-	spec.Replace = false
-	return &root{Strategy: supervisor.OneForOne(spec), fatal: fatal}
+	spec.Replace, spec.Backoff = false, supervisor.Backoff{Min: -1}
+	return &root{Strategy: strategy.Of(supervisor.OneForOne(spec)), fatal: fatal}
 }
 
 type root struct {
-	*supervisor.Strategy
+	*strategy.Strategy
 	fatal func(error)
 }
 

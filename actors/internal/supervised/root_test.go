@@ -11,6 +11,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -75,11 +76,11 @@ func (l *launched) is() (starts, fatal int, alive bool) {
 func TestNothingThatFailsAtTheRootEndsTheProcess(t *testing.T) {
 	rooted := func(s func(supervisor.Spec) *supervisor.Strategy, spec supervisor.Spec) func(func(error)) actor.SupervisorStrategy {
 		return func(fatal func(error)) actor.SupervisorStrategy {
-			return &root{Strategy: s(spec), fatal: fatal}
+			return &root{Strategy: strategy.Of(s(spec)), fatal: fatal}
 		}
 	}
 	deciding := func(d func(supervisor.Failure) supervisor.Directive) supervisor.Spec {
-		return supervisor.Spec{Intensity: 2, Period: time.Hour, Decide: d}
+		return supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}, Decide: d}
 	}
 	for name, tc := range map[string]struct {
 		strategy   func(func(error)) actor.SupervisorStrategy
@@ -87,18 +88,18 @@ func TestNothingThatFailsAtTheRootEndsTheProcess(t *testing.T) {
 		starts     int // after one crash; then there are more than the budget allows
 	}{
 		"a spent budget": {strategy: func(f func(error)) actor.SupervisorStrategy {
-			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour}, f)
+			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}}, f)
 		}, starts: 2},
 		"replacement": {strategy: func(f func(error)) actor.SupervisorStrategy {
-			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour, Replace: true}, f)
+			return Root(supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}, Replace: true}, f)
 		}, starts: 2},
 		"a decider that escalates":    {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { return supervisor.Escalate })), starts: 1},
-		"all for one":                 {strategy: rooted(supervisor.AllForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), starts: 2},
-		"rest for one":                {strategy: rooted(supervisor.RestForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), starts: 2},
+		"all for one":                 {strategy: rooted(supervisor.AllForOne, supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}}), starts: 2},
+		"rest for one":                {strategy: rooted(supervisor.RestForOne, supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}}), starts: 2},
 		"a decider that panics":       {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { panic("decider") })), starts: 2},
 		"a decider that ends":         {strategy: rooted(supervisor.OneForOne, deciding(func(supervisor.Failure) supervisor.Directive { runtime.Goexit(); return supervisor.Stop })), starts: 2},
-		"a subscriber that panics":    {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { panic("subscriber") }, starts: 2},
-		"a subscriber that ends":      {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour}), subscriber: func(any) { runtime.Goexit() }, starts: 2},
+		"a subscriber that panics":    {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}}), subscriber: func(any) { panic("subscriber") }, starts: 2},
+		"a subscriber that ends":      {strategy: rooted(supervisor.OneForOne, supervisor.Spec{Intensity: 2, Period: time.Hour, Backoff: supervisor.Backoff{Min: -1}}), subscriber: func(any) { runtime.Goexit() }, starts: 2},
 		"a strategy that has a fault": {strategy: func(f func(error)) actor.SupervisorStrategy { return &root{fatal: f} }, starts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

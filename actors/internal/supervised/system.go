@@ -14,7 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/supervision"
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -89,6 +89,18 @@ func (s *System) LastFailure(path string) error {
 	return c.lastFailure
 }
 
+// Budget is how many restarts the supervisor at path has spent of its budget now, how many
+// there are, and within which time; zeros if it has none.
+func (s *System) Budget(path string) (used, most int, period time.Duration) {
+	if c := s.find(path); c != nil {
+		if own, ok := c.proxy.strategy.(*strategy.Strategy); ok {
+			used, most = own.Budget()
+			return used, most, own.Period()
+		}
+	}
+	return 0, 0, 0
+}
+
 // CancelReplacements notes that no child of the supervisor at path, which ends, is
 // replaced any more.
 func (s *System) CancelReplacements(path string) {
@@ -153,9 +165,9 @@ func (s *System) onEvent(e any) {
 		if m, ok := e.Message.(Crash); ok {
 			s.logPanic(e.PID.GetId(), "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.Reason, nil))
 		}
-	case *supervision.Waiting:
+	case *strategy.Waiting:
 		s.find(e.Child.GetId()).waits(e.Until)
-	case *supervision.Overruled:
+	case *strategy.Overruled:
 		parent, _ := SplitPath(e.Child.GetId())
 		if c := s.find(parent); c != nil {
 			s.overruled(c, "decider", e.Err)

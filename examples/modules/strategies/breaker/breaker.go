@@ -5,7 +5,7 @@
 //
 //	b := breaker.New(breaker.Config{})
 //	capsule := actors.Capsule{
-//		Strategy:   b,
+//		Strategy:   b.Strategy,
 //		Middleware: []troupe.Middleware{b.Middleware},
 //	}
 //
@@ -59,8 +59,8 @@ type Config struct {
 
 // Breaker is both: give it to one capsule as its Strategy and its Middleware.
 type Breaker struct {
-	*supervisor.Strategy
-	cfg Config
+	Strategy *supervisor.Strategy
+	cfg      Config
 
 	mu       sync.Mutex
 	circuits map[string]*circuit // by key
@@ -73,11 +73,7 @@ func New(cfg Config) *Breaker {
 	}
 	cfg.Delay = cmp.Or(cfg.Delay, 30*time.Second)
 	b := &Breaker{cfg: cfg, circuits: map[string]*circuit{}}
-	b.Strategy = supervisor.OneForOne(supervisor.Spec{
-		Intensity: 20, Period: time.Minute,
-		Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
-		Decide:  b.decide,
-	})
+	b.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: b.decide})
 	return b
 }
 

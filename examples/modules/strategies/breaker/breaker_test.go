@@ -85,7 +85,7 @@ func config(rdb redis.UniversalClient, br *Breaker, r *troupe.Registry) actors.C
 		Redis: rdb, Registry: r, PollInterval: time.Second,
 		Capsules: []actors.Capsule{{
 			Concurrency: 10, Queues: fetch.Weighted{"charges": 1, "mails": 1},
-			Strategy: br, Middleware: []troupe.Middleware{br.Middleware},
+			Strategy: br.Strategy, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}
 }

@@ -104,7 +104,7 @@ func TestOnARealRedis(t *testing.T) {
 		Redis: rdb, Registry: registry(map[string]troupe.Handler{"Charge": b}),
 		Capsules: []actors.Capsule{{
 			Concurrency: concurrency, Queues: fetch.Strict{"charges"},
-			Strategy: br, Middleware: []troupe.Middleware{br.Middleware},
+			Strategy: br.Strategy, Middleware: []troupe.Middleware{br.Middleware},
 		}},
 	}, testkit.Strict())
 	began := time.Now()

@@ -5,7 +5,7 @@
 //
 //	iso := isolation.New(isolation.Config{})
 //	capsule := actors.Capsule{
-//		Strategy:   iso,
+//		Strategy:   iso.Strategy,
 //		Middleware: []troupe.Middleware{iso.Middleware},
 //	}
 //
@@ -52,8 +52,8 @@ type Config struct {
 
 // Isolation is both: give it to one capsule as its Strategy, and its Middleware.
 type Isolation struct {
-	*supervisor.Strategy
-	cfg Config
+	Strategy *supervisor.Strategy
+	cfg      Config
 
 	mu      sync.Mutex
 	classes map[string]*class
@@ -69,11 +69,7 @@ type class struct {
 // New returns an Isolation that otherwise supervises as supervisor.Default does.
 func New(cfg Config) *Isolation {
 	iso := &Isolation{cfg: cfg, classes: map[string]*class{}}
-	iso.Strategy = supervisor.OneForOne(supervisor.Spec{
-		Intensity: 20, Period: time.Minute,
-		Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second, Jitter: 0.2},
-		Decide:  iso.decide,
-	})
+	iso.Strategy = supervisor.OneForOne(supervisor.Spec{Decide: iso.decide})
 	return iso
 }
 

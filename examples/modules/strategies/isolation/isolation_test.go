@@ -87,7 +87,7 @@ func config(rdb redis.UniversalClient, iso *Isolation, handlers map[string]troup
 		Redis: rdb, Registry: r, PollInterval: time.Second, Middleware: []troupe.Middleware{doorbell},
 		Capsules: []actors.Capsule{{
 			Concurrency: 10, Queues: fetch.Weighted{"reports": 1, "mails": 1},
-			Strategy: iso, Middleware: []troupe.Middleware{iso.Middleware},
+			Strategy: iso.Strategy, Middleware: []troupe.Middleware{iso.Middleware},
 		}},
 	}
 }

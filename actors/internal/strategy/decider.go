@@ -1,4 +1,4 @@
-package supervisor
+package strategy
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 // deciderTime is how long a user's decider may take.
@@ -22,20 +23,20 @@ var (
 // the supervisor must stay answerable. One that hangs is not asked again before
 // it has returned, so that it costs one second and one goroutine, not one each.
 type guard struct {
-	decide func(Failure) Directive
+	decide func(supervisor.Failure) supervisor.Directive
 	asking atomic.Bool
 }
 
 // ask returns the directive for f, the default's with the reason if the decider
 // was overruled.
-func (a *guard) ask(f Failure) (Directive, error) {
+func (a *guard) ask(f supervisor.Failure) (supervisor.Directive, error) {
 	if a.decide == nil {
-		return DefaultDecider(f), nil
+		return supervisor.DefaultDecider(f), nil
 	}
 	if !a.asking.CompareAndSwap(false, true) {
-		return DefaultDecider(f), errDeciderBusy
+		return supervisor.DefaultDecider(f), errDeciderBusy
 	}
-	var d Directive
+	var d supervisor.Directive
 	done := contain(func() {
 		defer a.asking.Store(false)
 		d = a.decide(f)
@@ -44,15 +45,15 @@ func (a *guard) ask(f Failure) (Directive, error) {
 	defer t.Stop()
 	select {
 	case err := <-done:
-		if err == nil && (d < Restart || d > Escalate) {
+		if err == nil && (d < supervisor.Restart || d > supervisor.Escalate) {
 			err = fmt.Errorf("the decider answered %s, expected restart, stop, resume or escalate", d)
 		}
 		if err != nil {
-			return DefaultDecider(f), err
+			return supervisor.DefaultDecider(f), err
 		}
 		return d, nil
 	case <-t.C:
-		return DefaultDecider(f), errDeciderSlow
+		return supervisor.DefaultDecider(f), errDeciderSlow
 	}
 }
 

@@ -1,15 +1,13 @@
-// Package supervision has what a supervisor.Strategy publishes on the event stream of the
-// actor system, beside the library's SupervisorEvent. The daemon turns it into its own
-// events, its log and its tree.
-package supervision
+package strategy
 
 import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-
-	_ "github.com/troupehq/troupe/internal/only64" // what links the actor library refuses to build for 32 bit
 )
+
+// What a Strategy publishes on the event stream of the actor system, beside the library's
+// SupervisorEvent.
 
 // Overruled says: the decider panicked, ended its goroutine, needed more than 1 s or
 // answered nonsense; the default decided.

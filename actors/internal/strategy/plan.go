@@ -1,18 +1,14 @@
-package supervisor
+package strategy
 
 import (
+	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupehq/troupe/internal/supervision"
+	"github.com/troupehq/troupe/supervisor"
 )
-
-// order numbers crashes and the restarts that answer them, across the process: a
-// clock cannot tell which of two came first.
-var order atomic.Uint64
 
 // plan is a restart, of one child or a group, that has to wait; or the
 // replacement of them.
@@ -131,6 +127,9 @@ func (s *Strategy) finish(p *plan) (ms []*member) {
 	return ms
 }
 
+// errAnswered is no crash: its order tells which crashes came before an answer.
+var errAnswered = errors.New("answered")
+
 // answer notes that the members ms of p are about to be restarted: that answers
 // what they have crashed of before. A child that restarts alone has crashed of
 // nothing else. s.mu is held.
@@ -138,8 +137,9 @@ func (s *Strategy) answer(p *plan, ms []*member) {
 	if p.alone {
 		return
 	}
+	mark := supervisor.NewCrash(errAnswered, nil).Order
 	for _, m := range ms {
-		s.answered[m.pid.GetId()] = order.Add(1)
+		s.answered[m.pid.GetId()] = mark
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *Strategy) plans() (ps []*plan) {
 // covered tells whether a restart that was decided before covers this crash:
 // the child waits for it, or it was on its way when the child crashed beside
 // another of its group. OTP's supervisor sees one failure there, too.
-func (s *Strategy) covered(sys *actor.ActorSystem, child *actor.PID, c *Crash) bool {
+func (s *Strategy) covered(sys *actor.ActorSystem, child *actor.PID, c *supervisor.Crash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := child.GetId()
@@ -167,7 +167,7 @@ func (s *Strategy) covered(sys *actor.ActorSystem, child *actor.PID, c *Crash) b
 		}
 		delete(s.waiting, path) // somebody else has started another actor there
 	}
-	return c.order != 0 && c.order < s.answered[path]
+	return c.Order != 0 && c.Order < s.answered[path]
 }
 
 // Ended tells s that the child at path has ended, and asks whether it is to be
@@ -214,13 +214,13 @@ func publish(sys *actor.ActorSystem, event any) {
 }
 
 // tell publishes, as the library does, what was decided about a failure.
-func tell(sys *actor.ActorSystem, child *actor.PID, f Failure, d actor.Directive) {
-	publish(sys, &actor.SupervisorEvent{Child: child, Reason: &Crash{Reason: f.Reason, Stack: f.Stack, Job: f.Job}, Directive: d})
+func tell(sys *actor.ActorSystem, child *actor.PID, f supervisor.Failure, d actor.Directive) {
+	publish(sys, &actor.SupervisorEvent{Child: child, Reason: &supervisor.Crash{Reason: f.Reason, Stack: f.Stack, Job: f.Job}, Directive: d})
 }
 
 // tellWaiting publishes until when ms wait.
 func tellWaiting(sys *actor.ActorSystem, ms []*member, until time.Time) {
 	for _, m := range ms {
-		publish(sys, &supervision.Waiting{Child: m.pid, Until: until})
+		publish(sys, &Waiting{Child: m.pid, Until: until})
 	}
 }

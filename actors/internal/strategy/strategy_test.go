@@ -1,4 +1,4 @@
-package supervisor
+package strategy
 
 import (
 	"errors"
@@ -11,7 +11,21 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/supervisor"
 )
+
+func oneForOne(s supervisor.Spec) *Strategy  { return Of(supervisor.OneForOne(atOnce(s))) }
+func allForOne(s supervisor.Spec) *Strategy  { return Of(supervisor.AllForOne(atOnce(s))) }
+func restForOne(s supervisor.Spec) *Strategy { return Of(supervisor.RestForOne(atOnce(s))) }
+
+// atOnce is s without the backoff that is the default.
+func atOnce(s supervisor.Spec) supervisor.Spec {
+	if s.Backoff == (supervisor.Backoff{}) {
+		s.Backoff.Min = -1
+	}
+	return s
+}
 
 // fakeSupervisor records what a strategy asks of it.
 type fakeSupervisor struct {
@@ -36,7 +50,7 @@ func (f *fakeSupervisor) ResumeChildren(p ...*actor.PID)  { f.note("resume", p) 
 func (f *fakeSupervisor) EscalateFailure(reason, _ any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.escalated = NewCrash(reason, nil).Reason
+	f.escalated = supervisor.NewCrash(reason, nil).Reason
 }
 
 func (f *fakeSupervisor) calls() []string {
@@ -77,11 +91,11 @@ func TestKindsRestartTheirGroup(t *testing.T) {
 		strategy *Strategy
 		want     []string
 	}{
-		{OneForOne(Spec{}), []string{"restart launcher/default/processor-1"}},
-		{AllForOne(Spec{}), []string{"restart launcher/default/processor-0", "restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
-		{RestForOne(Spec{}), []string{"restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
+		{oneForOne(supervisor.Spec{}), []string{"restart launcher/default/processor-1"}},
+		{allForOne(supervisor.Spec{}), []string{"restart launcher/default/processor-0", "restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
+		{restForOne(supervisor.Spec{}), []string{"restart launcher/default/processor-1", "restart launcher/default/processor-2"}},
 	} {
-		t.Run(tc.strategy.String(), func(t *testing.T) {
+		t.Run(tc.strategy.Kind(), func(t *testing.T) {
 			sys := newSystem(t)
 			f := family(t, sys, 3)
 			tc.strategy.HandleFailure(sys, f, f.children[1], nil, errBoom, nil)
@@ -96,7 +110,7 @@ func TestSpentBudgetEscalatesWithTheChainOfCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 2)
-		s := OneForOne(Spec{Intensity: 3, Period: time.Minute})
+		s := oneForOne(supervisor.Spec{Intensity: 3, Period: time.Minute})
 		for i := range 3 {
 			s.HandleFailure(sys, f, f.children[i%2], nil, errBoom, nil)
 			time.Sleep(time.Second)
@@ -108,7 +122,7 @@ func TestSpentBudgetEscalatesWithTheChainOfCauses(t *testing.T) {
 		if !errors.Is(f.escalated, errBoom) {
 			t.Fatalf("escalated %v, want a chain that ends in %v", f.escalated, errBoom)
 		}
-		if e, ok := errors.AsType[*Exceeded](f.escalated); !ok || e.Restarts != 3 || e.Path != "launcher/default/processor-0" {
+		if e, ok := errors.AsType[*supervisor.Exceeded](f.escalated); !ok || e.Restarts != 3 || e.Path != "launcher/default/processor-0" {
 			t.Errorf("escalated %#v", f.escalated)
 		}
 		time.Sleep(time.Minute)
@@ -123,7 +137,7 @@ func TestSpentBudgetEscalatesWithTheChainOfCauses(t *testing.T) {
 func TestResetGivesAFreshBudget(t *testing.T) {
 	sys := newSystem(t)
 	f := family(t, sys, 1)
-	s := OneForOne(Spec{Intensity: 1, Period: time.Hour})
+	s := oneForOne(supervisor.Spec{Intensity: 1, Period: time.Hour})
 	s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
 	s.Reset()
 	s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil)
@@ -135,9 +149,9 @@ func TestResetGivesAFreshBudget(t *testing.T) {
 func TestJobCrashNeverSpendsTheBudgetNorTouchesSiblings(t *testing.T) {
 	sys := newSystem(t)
 	f := family(t, sys, 3)
-	s := AllForOne(Spec{Intensity: 1, Period: time.Hour, Backoff: Backoff{Min: time.Hour}})
+	s := allForOne(supervisor.Spec{Intensity: 1, Period: time.Hour, Backoff: supervisor.Backoff{Min: time.Hour}})
 	for range 50 {
-		s.HandleFailure(sys, f, f.children[1], nil, &Crash{Reason: &JobCrash{Class: "Bad", Err: errBoom}}, nil)
+		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(&supervisor.JobCrash{Class: "Bad", Err: errBoom}, nil), nil)
 	}
 	if f.escalated != nil {
 		t.Errorf("escalated: %v", f.escalated)
@@ -148,18 +162,18 @@ func TestJobCrashNeverSpendsTheBudgetNorTouchesSiblings(t *testing.T) {
 }
 
 func TestBackoffWaitsAndDoubles(t *testing.T) {
-	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second}
+	b := supervisor.Backoff{Min: 100 * time.Millisecond, Max: time.Second}
 	want := []time.Duration{0, 0, 100, 200, 400, 800, 1000, 1000}
 	for n, w := range want {
-		if got := b.wait(n); got != w*time.Millisecond {
+		if got := wait(b, n); got != w*time.Millisecond {
 			t.Errorf("restart %d waits %s, want %s", n, got, w*time.Millisecond)
 		}
 	}
-	if got := (Backoff{Min: time.Second}).wait(1 << 20); got != maxBackoff {
+	if got := wait(supervisor.Backoff{Min: time.Second}, 1<<20); got != maxBackoff {
 		t.Errorf("a huge count waits %s, want %s", got, maxBackoff)
 	}
 	for range 1000 {
-		if got := (Backoff{Min: time.Second, Jitter: 0.5}).wait(2); got < 500*time.Millisecond || got > time.Second {
+		if got := wait(supervisor.Backoff{Min: time.Second, Jitter: 0.5}, 2); got < 500*time.Millisecond || got > time.Second {
 			t.Fatalf("jitter of one half gave %s", got)
 		}
 	}
@@ -171,11 +185,11 @@ func TestEachChildHasABackoffOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)
-		s := OneForOne(Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}})
+		s := oneForOne(supervisor.Spec{Intensity: 20, Period: time.Minute, Backoff: supervisor.Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}})
 		waits := func(child int) time.Duration {
 			t.Helper()
 			began, before := time.Now(), len(f.calls())
-			s.HandleFailure(sys, f, f.children[child], nil, NewCrash(errBoom, nil), nil)
+			s.HandleFailure(sys, f, f.children[child], nil, supervisor.NewCrash(errBoom, nil), nil)
 			for len(f.calls()) == before {
 				if time.Since(began) > time.Hour {
 					t.Fatal("no restart")
@@ -212,10 +226,10 @@ func TestAGroupHasOneBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 2)
-		s := AllForOne(Spec{Intensity: 20, Period: time.Minute, Backoff: Backoff{Min: time.Second}})
+		s := allForOne(supervisor.Spec{Intensity: 20, Period: time.Minute, Backoff: supervisor.Backoff{Min: time.Second}})
 		for i, want := range []int{2, 2, 4, 4, 4, 6} { // at once, after 1 s, after 2 s
 			if i == 0 || i == 1 || i == 3 {
-				s.HandleFailure(sys, f, f.children[i%2], nil, NewCrash(errBoom, nil), nil)
+				s.HandleFailure(sys, f, f.children[i%2], nil, supervisor.NewCrash(errBoom, nil), nil)
 			} else {
 				time.Sleep(time.Second + time.Millisecond)
 			}
@@ -231,7 +245,7 @@ func TestBackoffDoesNotRestartANamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 1)
-		s := OneForOne(Spec{Intensity: 10, Period: time.Minute, Backoff: Backoff{Min: time.Second}})
+		s := oneForOne(supervisor.Spec{Intensity: 10, Period: time.Minute, Backoff: supervisor.Backoff{Min: time.Second}})
 		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil) // immediate
 		s.HandleFailure(sys, f, f.children[0], nil, errBoom, nil) // after 1 s
 		sys.Root.Stop(f.children[0])
@@ -249,14 +263,14 @@ func TestDeciderThatPanicsOrHangsIsOverruled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		release := make(chan struct{})
-		for name, decide := range map[string]func(Failure) Directive{
-			"panics": func(Failure) Directive { panic("decider") },
-			"hangs":  func(Failure) Directive { <-release; return Stop },
-			"lies":   func(Failure) Directive { return Directive(99) },
+		for name, decide := range map[string]func(supervisor.Failure) supervisor.Directive{
+			"panics": func(supervisor.Failure) supervisor.Directive { panic("decider") },
+			"hangs":  func(supervisor.Failure) supervisor.Directive { <-release; return supervisor.Stop },
+			"lies":   func(supervisor.Failure) supervisor.Directive { return supervisor.Directive(99) },
 		} {
 			f := &fakeSupervisor{}
 			child := actor.NewPID(sys.Address(), "launcher/default/processor-0")
-			OneForOne(Spec{Decide: decide}).HandleFailure(sys, f, child, nil, errBoom, nil)
+			oneForOne(supervisor.Spec{Decide: decide}).HandleFailure(sys, f, child, nil, errBoom, nil)
 			if got := f.calls(); !slices.Equal(got, []string{"restart launcher/default/processor-0"}) {
 				t.Errorf("a decider that %s: asked %q", name, got)
 			}
@@ -267,14 +281,14 @@ func TestDeciderThatPanicsOrHangsIsOverruled(t *testing.T) {
 
 func TestDirectivesAndTheFailureThatADeciderSees(t *testing.T) {
 	sys := newSystem(t)
-	for d, want := range map[Directive]string{
-		Stop:   "stop launcher/default/processor-0",
-		Resume: "resume launcher/default/processor-0",
+	for d, want := range map[supervisor.Directive]string{
+		supervisor.Stop:   "stop launcher/default/processor-0",
+		supervisor.Resume: "resume launcher/default/processor-0",
 	} {
 		f := family(t, newSystem(t), 1)
-		var seen Failure
-		s := OneForOne(Spec{Decide: func(x Failure) Directive { seen = x; return d }})
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash("a value", []byte("stack")), nil)
+		var seen supervisor.Failure
+		s := oneForOne(supervisor.Spec{Decide: func(x supervisor.Failure) supervisor.Directive { seen = x; return d }})
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash("a value", []byte("stack")), nil)
 		if got := f.calls(); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: asked %q", d, got)
 		}
@@ -287,10 +301,10 @@ func TestDirectivesAndTheFailureThatADeciderSees(t *testing.T) {
 func TestEscalatedJobCrashSpendsTheBudgetOfTheNextSupervisor(t *testing.T) {
 	sys := newSystem(t)
 	f := family(t, sys, 1)
-	s := OneForOne(Spec{Intensity: 2, Period: time.Hour})
+	s := oneForOne(supervisor.Spec{Intensity: 2, Period: time.Hour})
 	for range 3 {
-		cause := &Exceeded{Path: "launcher/default/processor-0", Spec: "a budget", Cause: &JobCrash{Class: "Bad", Err: errBoom}}
-		s.HandleFailure(sys, f, f.children[0], nil, &Crash{Reason: cause}, nil)
+		cause := &supervisor.Exceeded{Path: "launcher/default/processor-0", Spec: "a budget", Cause: &supervisor.JobCrash{Class: "Bad", Err: errBoom}}
+		s.HandleFailure(sys, f, f.children[0], nil, &supervisor.Crash{Reason: cause}, nil)
 	}
 	if !errors.Is(f.escalated, errBoom) {
 		t.Errorf("escalated %v after three failures, two are allowed", f.escalated)

@@ -1,4 +1,4 @@
-package supervisor
+package strategy
 
 import (
 	"errors"
@@ -13,30 +13,30 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/supervision"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 const processor = "launcher/default/processor-0"
 
 func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 	for name, tc := range map[string]struct {
-		decide  func(Failure) Directive
+		decide  func(supervisor.Failure) supervisor.Directive
 		is      func(error) bool
 		takes   time.Duration
 		release bool
 	}{
-		"panics": {decide: func(Failure) Directive { panic("decider") }, is: func(err error) bool {
+		"panics": {decide: func(supervisor.Failure) supervisor.Directive { panic("decider") }, is: func(err error) bool {
 			e, ok := errors.AsType[*troupe.PanicError](err)
 			return ok && e.Value == "decider" && strings.Contains(string(e.Stack), "decider_test.go")
 		}},
-		"ends its goroutine": {decide: func(Failure) Directive { runtime.Goexit(); return Stop }, is: func(err error) bool {
+		"ends its goroutine": {decide: func(supervisor.Failure) supervisor.Directive { runtime.Goexit(); return supervisor.Stop }, is: func(err error) bool {
 			e, ok := errors.AsType[*troupe.PanicError](err)
 			return ok && e.Goexit
 		}},
-		"answers nonsense": {decide: func(Failure) Directive { return 99 }, is: func(err error) bool {
+		"answers nonsense": {decide: func(supervisor.Failure) supervisor.Directive { return 99 }, is: func(err error) bool {
 			return err.Error() == "the decider answered directive(99), expected restart, stop, resume or escalate"
 		}},
-		"is slow": {decide: func(Failure) Directive { time.Sleep(time.Minute); return Stop }, takes: time.Second, is: func(err error) bool {
+		"is slow": {decide: func(supervisor.Failure) supervisor.Directive { time.Sleep(time.Minute); return supervisor.Stop }, takes: time.Second, is: func(err error) bool {
 			return errors.Is(err, errDeciderSlow)
 		}},
 	} {
@@ -45,13 +45,13 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 				sys := newSystem(t)
 				var overruled []error
 				sys.EventStream.Subscribe(func(e any) {
-					if o, ok := e.(*supervision.Overruled); ok {
+					if o, ok := e.(*Overruled); ok {
 						overruled = append(overruled, o.Err)
 					}
 				})
 				f := &fakeSupervisor{}
 				began := time.Now()
-				OneForOne(Spec{Decide: tc.decide}).HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
+				oneForOne(supervisor.Spec{Decide: tc.decide}).HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
 				if took := time.Since(began); took != tc.takes {
 					t.Errorf("took %s, want %s", took, tc.takes)
 				}
@@ -73,11 +73,11 @@ func TestDeciderThatHangsIsNotAskedAgainBeforeItReturns(t *testing.T) {
 		sys := newSystem(t)
 		release := make(chan struct{})
 		var asked atomic.Int64
-		s := OneForOne(Spec{Intensity: 100, Period: time.Hour, Decide: func(Failure) Directive {
+		s := oneForOne(supervisor.Spec{Intensity: 100, Period: time.Hour, Decide: func(supervisor.Failure) supervisor.Directive {
 			if asked.Add(1) == 1 {
 				<-release
 			}
-			return Stop
+			return supervisor.Stop
 		}})
 		f := &fakeSupervisor{}
 		began := time.Now()
@@ -102,14 +102,14 @@ func TestDeciderTellsABadJobFromASickActor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)
-		var last Failure
-		s := OneForOne(Spec{Intensity: 50, Period: time.Minute, Decide: func(f Failure) Directive { last = f; return Restart }})
-		crash := func(i int, reason error) Failure {
-			s.HandleFailure(sys, f, f.children[i], nil, NewCrash(reason, nil), nil)
+		var last supervisor.Failure
+		s := oneForOne(supervisor.Spec{Intensity: 50, Period: time.Minute, Decide: func(f supervisor.Failure) supervisor.Directive { last = f; return supervisor.Restart }})
+		crash := func(i int, reason error) supervisor.Failure {
+			s.HandleFailure(sys, f, f.children[i], nil, supervisor.NewCrash(reason, nil), nil)
 			return last
 		}
 		for i, class := range []string{"Bad", "Bad", "Bad", "Other"} {
-			got := crash(i%3, &JobCrash{Class: class, Err: errBoom})
+			got := crash(i%3, &supervisor.JobCrash{Class: class, Err: errBoom})
 			wantClass, wantActor := i, 0
 			if i == 3 {
 				wantClass, wantActor = 0, 1 // its first of this class, the second on processor 0
@@ -122,11 +122,11 @@ func TestDeciderTellsABadJobFromASickActor(t *testing.T) {
 			t.Errorf("the actor's own crash: %+v", got)
 		}
 		time.Sleep(time.Minute + 1)
-		if got := crash(0, &JobCrash{Class: "Bad", Err: errBoom}); got.JobCrashes != 0 || got.ActorCrashes != 0 {
+		if got := crash(0, &supervisor.JobCrash{Class: "Bad", Err: errBoom}); got.JobCrashes != 0 || got.ActorCrashes != 0 {
 			t.Errorf("a period later: %+v", got)
 		}
 		for range 3 * tallyMax {
-			crash(0, &JobCrash{Class: "Bad", Err: errBoom})
+			crash(0, &supervisor.JobCrash{Class: "Bad", Err: errBoom})
 		}
 		if last.JobCrashes != tallyMax || len(s.tally.times["class Bad"]) != tallyMax {
 			t.Errorf("counted %d, kept %d, want %d", last.JobCrashes, len(s.tally.times["class Bad"]), tallyMax)
@@ -138,8 +138,8 @@ func TestDeciderTellsABadJobFromASickActor(t *testing.T) {
 func TestSupervisorThatGaveUpIsRestartedNotResumed(t *testing.T) {
 	sys := newSystem(t)
 	f := family(t, sys, 1)
-	s := OneForOne(Spec{Decide: func(Failure) Directive { return Resume }})
-	s.HandleFailure(sys, f, f.children[0], nil, &Exceeded{Path: "x", Cause: errBoom}, nil)
+	s := oneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { return supervisor.Resume }})
+	s.HandleFailure(sys, f, f.children[0], nil, &supervisor.Exceeded{Path: "x", Cause: errBoom}, nil)
 	if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
 		t.Errorf("asked %q", got)
 	}

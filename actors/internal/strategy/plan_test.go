@@ -1,4 +1,4 @@
-package supervisor
+package strategy
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupehq/troupe/internal/supervision"
+	"github.com/troupehq/troupe/supervisor"
 )
 
 const (
@@ -23,8 +23,8 @@ func TestCrashesThatAGroupRestartCoversAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)
-		s := AllForOne(Spec{Intensity: 3, Period: time.Hour, Backoff: Backoff{Min: time.Second}})
-		together := []*Crash{NewCrash(errBoom, nil), NewCrash(errBoom, nil), NewCrash(errBoom, nil)}
+		s := allForOne(supervisor.Spec{Intensity: 3, Period: time.Hour, Backoff: supervisor.Backoff{Min: time.Second}})
+		together := []*supervisor.Crash{supervisor.NewCrash(errBoom, nil), supervisor.NewCrash(errBoom, nil), supervisor.NewCrash(errBoom, nil)}
 		for i, c := range together {
 			s.HandleFailure(sys, f, f.children[i], nil, c, nil)
 		}
@@ -32,7 +32,7 @@ func TestCrashesThatAGroupRestartCoversAreNotCounted(t *testing.T) {
 			t.Fatalf("three at once: asked %q, %d restarts spent", got, s.budget.count(time.Now()))
 		}
 		for i := range 3 { // the next life; the second restart waits
-			s.HandleFailure(sys, f, f.children[i], nil, NewCrash(errBoom, nil), nil)
+			s.HandleFailure(sys, f, f.children[i], nil, supervisor.NewCrash(errBoom, nil), nil)
 		}
 		if got := f.calls(); len(got) != 3 || s.budget.count(time.Now()) != 2 {
 			t.Fatalf("three in the backoff: asked %q, %d restarts spent", got, s.budget.count(time.Now()))
@@ -49,8 +49,8 @@ func TestCrashesThatAGroupRestartCoversAreNotCounted(t *testing.T) {
 func TestEveryCrashOfAChildThatRestartsAloneIsARestart(t *testing.T) {
 	sys := newSystem(t)
 	f := family(t, sys, 2)
-	s := OneForOne(Spec{Intensity: 5, Period: time.Hour})
-	for _, c := range []*Crash{NewCrash(errBoom, nil), NewCrash(errBoom, nil)} {
+	s := oneForOne(supervisor.Spec{Intensity: 5, Period: time.Hour})
+	for _, c := range []*supervisor.Crash{supervisor.NewCrash(errBoom, nil), supervisor.NewCrash(errBoom, nil)} {
 		s.HandleFailure(sys, f, f.children[1], nil, c, nil)
 	}
 	if got := f.calls(); len(got) != 2 {
@@ -64,7 +64,7 @@ func TestWaitingIsToldAndItsEnd(t *testing.T) {
 		var told []string
 		began := time.Now()
 		sys.EventStream.Subscribe(func(e any) {
-			if w, ok := e.(*supervision.Waiting); ok {
+			if w, ok := e.(*Waiting); ok {
 				when := "at once"
 				if !w.Until.IsZero() {
 					when = w.Until.Sub(began).String()
@@ -73,11 +73,11 @@ func TestWaitingIsToldAndItsEnd(t *testing.T) {
 			}
 		})
 		f := family(t, sys, 2)
-		s := RestForOne(Spec{Intensity: 9, Period: time.Second, Backoff: Backoff{Min: 5 * time.Second}})
-		s.HandleFailure(sys, f, f.children[1], nil, NewCrash(errBoom, nil), nil) // at once
-		s.HandleFailure(sys, f, f.children[1], nil, NewCrash(errBoom, nil), nil) // in 5 s
+		s := restForOne(supervisor.Spec{Intensity: 9, Period: time.Second, Backoff: supervisor.Backoff{Min: 5 * time.Second}})
+		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(errBoom, nil), nil) // at once
+		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(errBoom, nil), nil) // in 5 s
 		time.Sleep(2 * time.Second)
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash(errBoom, nil), nil) // both in 10 s
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil) // both in 10 s
 		if want := []string{p1 + " 5s", p0 + " 12s", p1 + " 12s"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
@@ -97,7 +97,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 3)
-		s := RestForOne(Spec{Intensity: 9, Period: time.Hour, Replace: true, Backoff: Backoff{Min: 10 * time.Second}})
+		s := restForOne(supervisor.Spec{Intensity: 9, Period: time.Hour, Replace: true, Backoff: supervisor.Backoff{Min: 10 * time.Second}})
 		expect := func(what string, got, want any) {
 			t.Helper()
 			if a, b := got.([]string), want.([]string); !slices.Equal(a, b) {
@@ -113,7 +113,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 			t.Error("a child that ended by itself is to be replaced")
 		}
 
-		s.HandleFailure(sys, f, f.children[1], nil, NewCrash(errBoom, nil), nil) // at once
+		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(errBoom, nil), nil) // at once
 		expect("the last first", f.calls(), []string{"stop " + p2, "stop " + p1})
 		if !end(p2) {
 			t.Error("a replaced child is not told apart")
@@ -131,7 +131,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 		}
 
 		f.children = append(f.children[:1], family2(t, sys, p1, p2)...)
-		s.HandleFailure(sys, f, f.children[2], nil, NewCrash(errBoom, nil), nil) // in 10 s
+		s.HandleFailure(sys, f, f.children[2], nil, supervisor.NewCrash(errBoom, nil), nil) // in 10 s
 		end(p2)
 		paths, next := s.Due(time.Now())
 		expect("before the backoff", paths, []string(nil))
@@ -140,7 +140,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		f.children = f.children[:2]
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash(errBoom, nil), nil) // all, in 20 s
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil) // all, in 20 s
 		end(p1)
 		end(p0)
 		if _, next = s.Due(time.Now()); time.Until(next) != 20*time.Second {
@@ -154,7 +154,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 		expect("all together, in their order", paths, []string{p0, p1, p2})
 
 		f.children = family2(t, sys, p0)
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash(errBoom, nil), nil)
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil)
 		s.Reset()
 		if end(p0) {
 			t.Error("a supervisor that has restarted still replaces what it had before")
@@ -183,12 +183,12 @@ func TestNamesakeOfAReplacedChildIsNotCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 1)
-		s := OneForOne(Spec{Replace: true})
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash(errBoom, nil), nil)
+		s := oneForOne(supervisor.Spec{Replace: true})
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil)
 		sys.Root.Stop(f.children[0])
 		synctest.Wait()
 		f.children = family2(t, sys, p0)
-		s.HandleFailure(sys, f, f.children[0], nil, NewCrash(errBoom, nil), nil)
+		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil)
 		if got := f.calls(); len(got) != 2 {
 			t.Errorf("asked %q, want two stops", got)
 		}
@@ -199,8 +199,8 @@ func TestJobCrashIsReplacedAtOnceOutsideTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := newSystem(t)
 		f := family(t, sys, 2)
-		s := AllForOne(Spec{Intensity: -1, Replace: true, Backoff: Backoff{Min: time.Hour}})
-		s.HandleFailure(sys, f, f.children[1], nil, NewCrash(&JobCrash{Class: "Bad", Err: errBoom}, nil), nil)
+		s := allForOne(supervisor.Spec{Intensity: -1, Replace: true, Backoff: supervisor.Backoff{Min: time.Hour}})
+		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(&supervisor.JobCrash{Class: "Bad", Err: errBoom}, nil), nil)
 		if got := f.calls(); !slices.Equal(got, []string{"stop " + p1}) || f.escalated != nil {
 			t.Fatalf("asked %q, escalated %v", got, f.escalated)
 		}
