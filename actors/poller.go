@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -62,6 +63,9 @@ func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
 			d := &dueSet{sched: s.sched, set: set, key: s.key(set), loop: len(loops)}
 			loops = append(loops, func(l *supervised.Loop) { p.serve(l, d) })
 			own = append(own, d)
+		}
+		if s.of == nil {
+			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) })
 		}
 		p.sets = append(p.sets, own...)
 	}
@@ -150,6 +154,20 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 		if !l.Rest(p.env.Backoff("lead", 1)) {
 			return
 		}
+	}
+}
+
+// note notes once a minute what waits in the queues, while this process leads. Only charts need it.
+func (p *poller) note(l *supervised.Loop, s *sched.Scheduler) {
+	for l.Rest(depth.Every) {
+		if !s.Leads() {
+			continue
+		}
+		call, cancel := env.Within(l.Context)
+		if err := depth.Note(call, p.env.Redis, time.Now()); err != nil {
+			p.env.Log.Debug().Err(err).Str("actor", pollerPart).Msg("what waits in the queues was not noted")
+		}
+		cancel()
 	}
 }
 

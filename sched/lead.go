@@ -69,6 +69,9 @@ func (s *Scheduler) Lead(ctx context.Context, due func(set string)) error {
 	return nil
 }
 
+// Leads tells whether this process leads; on a cluster, the first of the sets.
+func (s *Scheduler) Leads() bool { return s.terms[0].leads.Load() }
+
 func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 	var wake <-chan struct{} // nil while this process does not lead
 	silence := func() {}

@@ -13,6 +13,7 @@ type overview struct {
 	Totals   totals        `json:"totals"`
 	Rates    draw.Chart    `json:"rates"`
 	Days     draw.Chart    `json:"days"`
+	Waiting  draw.Chart    `json:"waiting"`
 	Queues   []fleet.Queue `json:"queues"` // the fullest
 	More     int           `json:"more_queues"`
 	Fleet    fleet.Counts  `json:"fleet"`
@@ -38,7 +39,7 @@ type totals struct {
 const topQueues = 8
 
 func (r *request) overview(s *snapshot) (*page, error) {
-	o := overview{Problems: r.problems(s), Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
+	o := overview{Problems: r.problems(s), Totals: totalsOf(s), Rates: ratesOf(s), Days: s.Past.days(), Waiting: s.Past.waiting(""), Queues: s.Queues, Fleet: fleet.CountAll(s.Processes), Redis: s.Redis}
 	if len(o.Queues) > topQueues {
 		o.Queues, o.More = o.Queues[:topQueues], len(o.Queues)-topQueues
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
@@ -17,6 +18,8 @@ type past struct {
 	At    time.Time
 	Days  []inspect.DayStats // the newest first
 	Marks []draw.Mark        // of deploys, the oldest first
+
+	Depths []depth.Sample // of the last 24 hours, the oldest first
 }
 
 const (
@@ -43,7 +46,58 @@ func (s *sampler) readPast(ctx context.Context, old *snapshot) (*past, error) {
 	for _, m := range marks {
 		p.Marks = append(p.Marks, draw.Mark{At: m.At, Label: words.Short(m.Label, labelShown)})
 	}
+	if p.Depths, err = s.readDepths(ctx, old, now); err != nil && !redis.HasErrorPrefix(err, "NOPERM") && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, err
+	}
 	return p, nil
+}
+
+// readDepths reads the samples that are newer than those of an old snapshot.
+func (s *sampler) readDepths(ctx context.Context, old *snapshot, now time.Time) (all []depth.Sample, err error) {
+	oldest, missing := now.Add(-depth.Kept*depth.Every), depth.Kept
+	if old != nil && old.Past != nil && len(old.Past.Depths) > 0 {
+		all = slices.Clip(old.Past.Depths) // the old snapshot keeps its own
+		missing = min(missing, int(now.Sub(all[len(all)-1].At)/depth.Every)+2)
+	}
+	last, err := depth.Last(ctx, s.fleet.Redis, max(missing, 1))
+	if err != nil {
+		return all, err
+	}
+	for _, one := range slices.Backward(last) {
+		if len(all) == 0 || one.At.After(all[len(all)-1].At) {
+			all = append(all, one)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(one depth.Sample) bool { return one.At.Before(oldest) }), nil
+}
+
+// waiting is the chart of the jobs that waited, whether anybody looked or not, in a queue or, without
+// a name, in all. It is empty if a process of troupe has not led for two minutes.
+func (p *past) waiting(queue string) draw.Chart {
+	return p.chart("Jobs waiting", "jobs", "waiting", func(s depth.Sample) float64 {
+		if queue == "" {
+			return float64(s.Jobs)
+		}
+		return float64(s.Queues[queue].Jobs)
+	})
+}
+
+// oldest is the chart of how long the oldest job of a queue had waited.
+func (p *past) oldest(queue string) draw.Chart {
+	return p.chart("Oldest job", "seconds", "waited", func(s depth.Sample) float64 { return s.Queues[queue].Oldest })
+}
+
+func (p *past) chart(title, unit, series string, value func(depth.Sample) float64) draw.Chart {
+	c := draw.Chart{Title: title, Unit: unit, To: p.At, From: p.At, Gap: 3 * depth.Every}
+	if len(p.Depths) < 2 {
+		return c
+	}
+	points := make([]draw.Point, len(p.Depths))
+	for i, s := range p.Depths {
+		points[i] = draw.Point{At: s.At, Value: value(s)}
+	}
+	c.From, c.Series = points[0].At, []draw.Series{{Name: series, Points: points}}
+	return c.Mark(p.Marks)
 }
 
 // days is the chart of the jobs that ran each day, whether anybody looked or not. It is empty if none ran.

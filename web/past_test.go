@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
@@ -106,4 +108,26 @@ func TestDeploysThatMayNotBeRead(t *testing.T) {
 	text := other.get("/")
 	contains(t, "the page", text, "a day (UTC)")
 	hasNot(t, "the page", text, "v1")
+}
+
+// What waited is drawn although nobody looked, since the leader has noted it.
+func TestWhatWaitedIsNoted(t *testing.T) {
+	s := start(t)
+	hasNot(t, "a new overview", s.get("/"), "Jobs waiting")
+	s.rdb.SAdd(t.Context(), "queues", "q", "r")
+	now := time.Now()
+	for i := range 5 {
+		s.rdb.LPush(t.Context(), "queue:q", `{"class":"A","args":[],"jid":"a","enqueued_at":`+strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)+`.5}`)
+		s.rdb.LPush(t.Context(), "queue:r", `{"class":"A","args":[],"jid":"b"}`, `{"class":"A","args":[],"jid":"b"}`)
+		if err := depth.Note(t.Context(), s.rdb, now.Add(time.Duration(i-5)*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.h.sampler.mu.Lock()
+	s.h.sampler.last = nil // as of a dashboard that has just begun
+	s.h.sampler.mu.Unlock()
+	contains(t, "the overview", s.get("/"), "Jobs waiting")
+	contains(t, "its JSON", string(s.data("/index.json")), `"title":"Jobs waiting"`, `"value":15`)
+	contains(t, "the queue", s.get("/queues/q"), "Jobs waiting", "Oldest job")
+	contains(t, "its JSON", string(s.data("/queues/q.json")), `"value":5`, `"value":3`)
 }

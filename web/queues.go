@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
+	"github.com/troupehq/troupe/web/internal/draw"
 )
 
 // rows is how many rows a page of a list has.
@@ -33,6 +34,8 @@ type queuePage struct {
 	fleet.Queue
 	Processes []listener `json:"processes"` // that take from it, or did
 	Jobs      []job      `json:"jobs"`      // the next one to run first
+	Depth     draw.Chart `json:"depth"`     // of the last 24 hours
+	Oldest    draw.Chart `json:"oldest"`    // likewise
 	Pager     pager      `json:"-"`
 }
 
@@ -70,6 +73,7 @@ func (r *request) queue(s *snapshot) (*page, error) {
 	}
 	p := queuePage{Queue: fleet.Listened(summary, s.Processes)}
 	p.In, p.Out, p.Growth = q.In, q.Out, q.Growth
+	p.Depth, p.Oldest = s.Past.waiting(q.Name), s.Past.oldest(q.Name)
 	for _, proc := range s.Processes {
 		if proc.Phase != fleet.Gone && slices.Contains(proc.Queues, q.Name) {
 			p.Processes = append(p.Processes, listener{proc.Identity, proc.Phase, r.link("/tree/{id}", "tree", proc.Identity)})

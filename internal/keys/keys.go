@@ -78,6 +78,9 @@ func Pulse(identity string) string { return "troupe:pulse:" + identity }
 // Pulses is the zset of the processes that have a Pulse: identity, score = seconds of the last beat.
 const Pulses = "troupe:pulses"
 
+// Depths is the list of what waited in the queues, one sample a minute as JSON, the newest first; see package depth.
+const Depths = "troupe:depths"
+
 // WebSession is a session of the dashboard, by the digest of its cookie.
 func WebSession(digest string) string { return "troupe:web:session:" + digest }
 

@@ -3,6 +3,7 @@
 package draw
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -21,6 +22,8 @@ type Chart struct {
 	Series []Series  `json:"series"`
 	Marks  []Mark    `json:"marks,omitempty"` // the oldest first; those from From to To are drawn
 	Rows   int       `json:"-"`               // most of the table; 0 means 12
+
+	Gap time.Duration `json:"-"` // a time without points that no line is drawn over; 0 means a minute
 }
 
 // Series is one of a chart. Its color is its place.
@@ -43,9 +46,6 @@ type Point struct {
 
 // The box that is drawn in; browsers stretch it.
 const chartWide, chartHigh = 600.0, 120.0
-
-// gap is a time without points that no line is drawn over.
-const gap = time.Minute
 
 // Top is the upper end of the scale: the largest number, rounded up.
 func (c Chart) Top() float64 {
@@ -97,7 +97,7 @@ func (c Chart) SVG() template.HTML {
 			}
 			continue
 		}
-		for _, run := range runs(s.Points) {
+		for _, run := range runs(s.Points, cmp.Or(c.Gap, time.Minute)) {
 			var d strings.Builder
 			for n, p := range run {
 				fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(n, 1)], x(p.At), y(p.Value))
@@ -161,7 +161,7 @@ func (c Chart) Layout() string {
 }
 
 // runs are points without gaps between them.
-func runs(points []Point) (all [][]Point) {
+func runs(points []Point, gap time.Duration) (all [][]Point) {
 	begin := 0
 	for i := range points {
 		if i+1 == len(points) || points[i+1].At.Sub(points[i].At) > gap {
