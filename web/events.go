@@ -55,7 +55,7 @@ func (r *request) eventsOf(most int64) (eventsSeen, error) {
 		}
 		seen.processes = len(ids)
 		seen.records, err = flight.Last(ctx, r.options.Redis, most, ids...)
-		seen.records = r.fleet.Mask.Records(seen.records)
+		seen.records = r.fleet.Mask.Records(flight.Fold(seen.records))
 		return seen, err
 	})
 }
@@ -122,7 +122,7 @@ func (r *request) events() (*page, error) {
 var eventStates = map[string]string{
 	flight.JobFailed: "warning", flight.JobRetried: "restarting", flight.JobDied: "danger", flight.JobDropped: "stopped", flight.JobParked: "paused",
 	flight.JobLate: "warning", flight.JobCancelled: "stopped", flight.JobUnresponsive: "unresponsive", flight.JobRequeued: "restarting",
-	flight.JobRerouted: "restarting", flight.JobSuspected: "warning", flight.JobPoisoned: "danger", flight.Crashed: "crashed", flight.Restarted: "restarting",
+	flight.JobRerouted: "restarting", flight.JobSuspected: "warning", flight.JobPoisoned: "danger", flight.JobCrashed: "crashed", flight.Crashed: "crashed", flight.Restarted: "restarting",
 	flight.Escalated: "danger", flight.Overruled: "warning", flight.Quiet: "quiet", flight.CapsuleQuiet: "quiet", flight.Stop: "stopping",
 	flight.Fenced: "warning", flight.Rescued: "ok", flight.Configured: "note",
 }

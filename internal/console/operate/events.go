@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,8 @@ func showEvents(ctx context.Context, s *cli.Session, kind string, follow bool) e
 	seen := map[string]time.Time{}
 	head := "AT KIND JID CLASS WHERE TEXT"
 	for {
-		records, err := flight.Since(ctx, s.Redis, kind, seen)
+		records, err := flight.Since(ctx, s.Redis, "", seen)
+		records = slices.DeleteFunc(flight.Fold(records), func(r flight.Record) bool { return !strings.Contains(r.Kind, kind) })
 		if err == nil && (len(records) > 0 || !follow) {
 			err = cli.Rows(s, head, "no such events in the last "+brief(flight.Life), s.Mask.Records(records), func(r flight.Record) []string {
 				return []string{r.At.UTC().Format("2006-01-02T15:04:05.000Z"), r.Kind, r.JID, r.Class, strings.TrimSuffix(r.Process+" "+cmp.Or(r.Actor, r.Capsule), " "), r.Text}

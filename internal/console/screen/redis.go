@@ -176,6 +176,9 @@ func (r *Redis) queues(ctx context.Context, processes []fleet.Process) (rows []R
 
 func (r *Redis) events(ctx context.Context, q *Query) (*Picture, error) {
 	all, err := flight.Latest(ctx, r.Fleet.Redis)
+	slices.Reverse(all)
+	all = flight.Fold(all)
+	slices.Reverse(all)
 	var rows []Row
 	for _, e := range r.Mask.Records(all[:min(len(all), eventsMost)]) {
 		rows = append(rows, cells(e.Process+e.At.String(), explanation(e.JID), ago(e.At), e.Kind, e.Class, e.Text, cmp.Or(e.Actor, e.Capsule), e.Process, e.JID))

@@ -1,0 +1,76 @@
+package flight
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// JobCrashed is the kind of the records that Fold makes.
+const JobCrashed = "job crashed"
+
+// foldTime is how long what a panic leads to may take.
+const foldTime = time.Minute
+
+// Fold makes one record for people of those that a panic of a job leaves: that it failed, what
+// became of it, that its actor crashed, and that this was restarted. Records are in the order of time.
+func Fold(records []Record) []Record {
+	out := slices.Clone(records)
+	gone := make([]bool, len(out))
+	for i, crash := range records {
+		if crash.Kind != Crashed {
+			continue
+		}
+		failed := nearest(records[:i], crash, -1, JobFailed)
+		if failed < 0 || !strings.HasPrefix(crash.Text, "job "+records[failed].Class+" "+records[failed].JID+": ") || out[failed].Kind == JobCrashed {
+			continue
+		}
+		row := &out[failed]
+		row.Kind, gone[i] = JobCrashed, true
+		add := func(at int, what string) {
+			if at >= 0 {
+				gone[at] = true
+				row.Text = strings.TrimPrefix(row.Text+"; "+what, "; ")
+			}
+		}
+		if fate := nearest(records[failed+1:i], crash, 1, JobRetried, JobDied, JobDropped); fate >= 0 && records[failed+1+fate].JID == row.JID {
+			fate += failed + 1
+			what := strings.TrimPrefix(records[fate].Kind, "job ") // retried, died, dropped
+			add(fate, strings.TrimSuffix(what+", "+records[fate].Text, ", "))
+		}
+		if restart := nearest(records[i+1:], crash, 1, Restarted, Crashed); restart >= 0 && records[i+1+restart].Kind == Restarted {
+			restart += i + 1
+			add(restart, strings.TrimSuffix("its actor: "+records[restart].Text, ": "))
+		}
+	}
+	n := 0
+	for i, r := range out {
+		if !gone[i] {
+			out[n] = r
+			n++
+		}
+	}
+	return out[:n]
+}
+
+// nearest is the first record of a kind about the actor of a crash, in steps of 1 from the first or of -1 from the last; -1 if
+// there is none near in time.
+func nearest(records []Record, crash Record, step int, kinds ...string) int {
+	at := 0
+	if step < 0 {
+		at = len(records) - 1
+	}
+	for ; at >= 0 && at < len(records); at += step {
+		r := records[at]
+		if r.At.Sub(crash.At).Abs() > foldTime {
+			if step < 0 || r.At.After(crash.At) {
+				return -1
+			}
+			continue
+		}
+		if r.Process == crash.Process && r.Actor == crash.Actor && slices.Contains(kinds, r.Kind) {
+			return at
+		}
+	}
+	return -1
+}
