@@ -1,10 +1,12 @@
 package actors
 
 import (
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -34,6 +36,7 @@ func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
 	if len(taken) <= pulseQueues {
 		p.Taken = taken
 	}
+	p.Elsewhere = d.elsewhere()
 	at := map[string]*beat.PulseCapsule{}
 	for _, c := range d.capsules[:min(len(d.capsules), pulseCapsules)] {
 		p.Capsules = append(p.Capsules, beat.PulseCapsule{Name: words.Text(c.cfg.Name)})
@@ -58,6 +61,22 @@ func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
 		count(at[n.Capsule], n.State)
 	}
 	return p
+}
+
+// elsewhere are the queues that are at no key of Sidekiq, each with the system that keeps it.
+func (d *Daemon) elsewhere() map[string]string {
+	all, ours := map[string]string{}, map[string]bool{}
+	for _, c := range d.capsules {
+		for _, name := range beat.QueueNames(c.config().Queues) {
+			if key := keys.Queue(name); c.system.wire.Fetch == nil && c.system.key(key) == key {
+				ours[name] = true
+			} else {
+				all[name] = c.system.wire.Name
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(name, _ string) bool { return ours[name] })
+	return all
 }
 
 // count counts a processor by its state.

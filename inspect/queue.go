@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -144,16 +145,23 @@ func (q *Queue) Clear(ctx context.Context) (int64, error) {
 // error. A job that stays in the queue throughout comes once, whatever is
 // pushed, fetched and deleted meanwhile; of others some come. Only a queue whose
 // last 100 jobs shown vanish between two pages may be shown in part.
-func (q *Queue) Each(ctx context.Context) iter.Seq2[*QueuedJob, error] { return q.walk(ctx, false) }
+func (q *Queue) Each(ctx context.Context) iter.Seq2[*QueuedJob, error] {
+	return q.walk(ctx, queueWalk{q: q})
+}
 
 // OldestFirst walks through the queue as Each does, from the job on that is taken next.
 func (q *Queue) OldestFirst(ctx context.Context) iter.Seq2[*QueuedJob, error] {
-	return q.walk(ctx, true)
+	return q.OldestAfter(ctx, 0)
 }
 
-func (q *Queue) walk(ctx context.Context, up bool) iter.Seq2[*QueuedJob, error] {
+// OldestAfter is OldestFirst without so many jobs at the beginning.
+func (q *Queue) OldestAfter(ctx context.Context, skip int) iter.Seq2[*QueuedJob, error] {
+	return q.walk(ctx, queueWalk{q: q, up: true, pos: min(max(skip, 0), math.MaxInt32)})
+}
+
+func (q *Queue) walk(ctx context.Context, w queueWalk) iter.Seq2[*QueuedJob, error] {
 	return func(yield func(*QueuedJob, error) bool) {
-		w := queueWalk{q: q, up: up}
+		w := w // each range is a walk of its own
 		for {
 			page, err := w.next(ctx)
 			if err != nil {

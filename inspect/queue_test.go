@@ -130,6 +130,23 @@ func TestClearTakesTheQueueOffTheList(t *testing.T) {
 // walks are both directions.
 var walks = []func(*inspect.Queue, context.Context) iter.Seq2[*inspect.QueuedJob, error]{(*inspect.Queue).Each, (*inspect.Queue).OldestFirst}
 
+func TestOldestAfter(t *testing.T) {
+	i, rdb, _ := start(t)
+	for n := range 200 {
+		push(t, rdb, "a", job(n, "a"))
+	}
+	for _, skip := range []int{-1, 0, 1, 60, 199, 200, 1000} {
+		var got []string
+		for j, err := range i.Queue("a").OldestAfter(t.Context(), skip) {
+			ok(t, err)
+			got = append(got, j.JID)
+		}
+		if want := max(0, 200-max(skip, 0)); len(got) != want || want > 0 && (got[0] != jid(max(skip, 0)) || got[want-1] != jid(199)) {
+			t.Errorf("after %d: %d jobs", skip, len(got))
+		}
+	}
+}
+
 // A user who deletes what it is shown misses nothing, with any page and gap.
 func TestEachWhileItsUserDeletes(t *testing.T) {
 	i, rdb, _ := start(t)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -27,6 +26,8 @@ type preview struct {
 	Will   string        `json:"will"` // what happens
 	Kind   setKind       `json:"-"`
 	Timed  bool          `json:"-"`
+	Queues []string      `json:"-"` // that jobs may be moved to; nil for another action
+	Into   string        `json:"-"` // the one that was chosen before
 	Hidden []filterField `json:"-"` // the filter, with times that stay
 	Ask    confirm       `json:"-"`
 }
@@ -37,6 +38,7 @@ var will = map[string]string{
 	"kill":       "Each is moved to the dead set, and is not tried again. It can be retried from there.",
 	"delete":     "Each is deleted for good. This cannot be taken back.",
 	"reschedule": "Each gets the time below, and stays in this set until then.",
+	"move":       "Each is put into the queue below, behind those that wait there, and its retries go there, too.",
 }
 
 // preview tells what an action would do, and asks for it; also where it was not confirmed.
@@ -59,7 +61,13 @@ func (r *request) preview(k setKind) (*page, error) {
 	if k.Name == "scheduled" && a.Name == "retry" {
 		p.Will = "Each is put into its queue now, and runs as soon as it is taken."
 	}
-	w, err := r.walk(k, &f, "", math.MaxInt, previewTime, func(e *inspect.SortedEntry, at bulk.Place) bool {
+	if a.Moves {
+		p.Into = get("into")
+		if p.Queues, err = r.otherQueues(k); err != nil {
+			return nil, err
+		}
+	}
+	w, err := r.walk(k, &f, "", math.MaxInt, previewTime, func(e bulk.Entry, at bulk.Place) bool {
 		if p.Count++; len(p.Jobs) < previewRows {
 			p.Jobs = append(p.Jobs, r.entry(e, at))
 		}
@@ -69,7 +77,7 @@ func (r *request) preview(k setKind) (*page, error) {
 		return nil, err
 	}
 	out := &page{Template: "bulk", Title: "All that match"}
-	size, err := r.setOf(k).Size(r.Context())
+	size, err := r.sizeOf(k)
 	switch {
 	case err != nil:
 		return nil, err
@@ -85,14 +93,14 @@ func (r *request) preview(k setKind) (*page, error) {
 		}
 		p.Hidden = append(p.Hidden, filterField{Name: name, Value: value})
 	}
-	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.url(k.Path, "all"), Back: strings.TrimSuffix(r.url(k.Path)+"?"+chosen(get), "?")}
+	p.Ask = confirm{Count: p.Count, Again: r.Method == http.MethodPost, Action: r.urlOf(k, "all"), Back: strings.TrimSuffix(r.urlOf(k)+"?"+chosen(get), "?")}
 	out.Data = p
 	return out, nil
 }
 
 // startBulk begins a task.
 func (r *request) startBulk(k setKind) (*page, error) {
-	t, err := r.wanted(k, r.form)
+	t, warning, err := r.wanted(k, r.form)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +120,6 @@ func (r *request) startBulk(k setKind) (*page, error) {
 		return nil, err
 	}
 	return &page{redirect: r.url("tasks", id), Data: said{
-		Kind: "ok", Text: "It has begun: " + t.Name + " of " + words.Plural(n, "job") + ".", Counts: map[string]any{"task": id, "limit": t.Limit}, task: id, begun: true,
+		Kind: "ok", Text: "It has begun: " + t.Name + " of " + words.Plural(n, "job") + "." + warning, Counts: map[string]any{"task": id, "limit": t.Limit}, task: id, begun: true,
 	}}, nil
 }

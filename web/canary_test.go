@@ -72,7 +72,7 @@ func TestCanary(t *testing.T) {
 			paths = append(paths, "/jobs/"+place+"-"+kind)
 		}
 	}
-	paths = append(paths, "/search?q=Pay", "/dead/all?do=delete", "/retries?error=api_key", "/events?kind=job")
+	paths = append(paths, "/search?q=Pay", "/queues/mail?class=Pay", "/queues/mail/all?do=move&error=api_key", "/dead/all?do=delete", "/retries?error=api_key", "/events?kind=job")
 	seen := 0
 	for _, role := range []string{"viewer", "operator", "admin"} {
 		for _, path := range paths {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -29,21 +28,24 @@ func (r *request) export(k setKind) error {
 	}
 	h := r.w.Header()
 	h.Set("Content-Type", "application/jsonl; charset=utf-8")
-	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%s.jsonl"`, k.Name, time.Now().UTC().Format("20060102-150405")))
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%s.jsonl"`, cmp.Or(k.Queue, k.Name), time.Now().UTC().Format("20060102-150405")))
 	out := http.NewResponseController(r.w)
 	lines := json.NewEncoder(r.w)
 	lines.SetEscapeHTML(false)
 	n := 0
 	var unread error // a job that is longer than what a walk reads
-	w, err := r.walk(k, &f, "", most, long, func(e *inspect.SortedEntry, _ bulk.Place) bool {
+	w, err := r.walk(k, &f, "", most, long, func(e bulk.Entry, _ bulk.Place) bool {
 		if n%rows == 0 {
 			_ = out.SetWriteDeadline(time.Now().Add(exportWrite)) // where it can be set
 		}
 		n++
-		l, masked := bulk.Line{Set: k.Name, Score: scores.Format(e.Score)}, !r.showsAll()
+		l, masked := bulk.Line{Queue: k.Queue}, !r.showsAll()
+		if e.Sorted != nil {
+			l.Set, l.Score = k.Name, scores.Format(e.Sorted.Score)
+		}
 		var raw string
 		if masked {
-			raw = r.bytesOf(&e.JobRecord)
+			raw = r.bytesOf(e.Record())
 		} else {
 			var there bool
 			if raw, there, unread = e.Whole(r.ctx); unread != nil || !there {

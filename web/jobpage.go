@@ -137,7 +137,7 @@ func (p *jobPage) place(r *request) {
 	case x.Position > 0:
 		name := strings.TrimPrefix(x.Place, "queue:")
 		p.Where, p.Href, p.Heading, p.Acts.Queue = "Queue "+name, r.url("queues", name), "Waits since", name
-		p.Acts.Key = r.digest(x.Place, []byte(x.Record.Raw))
+		p.Acts.Key = r.places().OfQueued(x.Record, name, x.Position).String()
 	default:
 		p.Where = "Nowhere"
 	}

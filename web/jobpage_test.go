@@ -51,7 +51,7 @@ func TestJobPage(t *testing.T) {
 	jid := between(s.get("/queues/a%2Fb%2Ejson"), `href="/jobs/`, `?`)
 	page = s.get("/jobs/" + jid)
 	contains(t, "a queued one", page, "It is number 1 of 3", "Delete from the queue", "12345678901234567890")
-	_, text = s.post("/queues/a%2Fb%2Ejson/delete", url.Values{"key": {between(page, `name="key" value="`, `"`)}, "position": {"1"}})
+	_, text = s.post("/queues/a%2Fb%2Ejson/delete", url.Values{"key": {between(page, `name="key" value="`, `"`)}})
 	contains(t, "deleted", text, jid+" (Billing::Charge) is deleted")
 	contains(t, "after that", s.get("/jobs/"+jid), "never pushed")
 }
@@ -93,7 +93,7 @@ func TestLinksCarryWhereAJobIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ page, jid, place string }{
-		{"/queues/q", "q0", "Queue q"}, {"/queues/q?from=100", "q119", "Queue q"}, {"/search?q=q117", "q117", "Queue q"}, {"/search?q=q3", "q3", "Queue q"},
+		{"/queues/q", "q0", "Queue q"}, {"/queues/q?after=100", "q119", "Queue q"}, {"/search?q=q117", "q117", "Queue q"}, {"/search?q=q3", "q3", "Queue q"},
 		{"/dead", "dead", "Dead"}, {"/scheduled", "later", "Scheduled"}, {"/retries", "never", "Retries"}, {"/search?q=later", "later", "Scheduled"}, {"/events", "died", "Dead"},
 	} {
 		page := s.get(c.page)

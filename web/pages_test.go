@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 )
 
@@ -39,7 +38,7 @@ func (s *site) fixture() {
 // task is the task that the table of pages names.
 func (s *site) task() {
 	ended := make(chan struct{})
-	if err := s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []*inspect.SortedEntry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }); err != nil {
+	if err := s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []bulk.Entry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }); err != nil {
 		s.t.Fatal(err)
 	}
 	<-ended
@@ -55,7 +54,11 @@ var pages = map[string]struct {
 	"GET /queues/{name}":          {path: "/queues/a%2Fb%2Ejson"},
 	"POST /queues/{name}/pause":   {path: "/queues/a%2Fb%2Ejson/pause"},
 	"POST /queues/{name}/unpause": {path: "/queues/a%2Fb%2Ejson/unpause"},
-	"POST /queues/{name}/delete":  {path: "/queues/a%2Fb%2Ejson/delete", form: url.Values{"key": {"x"}, "position": {"1"}}},
+	"POST /queues/{name}/delete":  {path: "/queues/a%2Fb%2Ejson/delete", form: url.Values{"key": {"1~0~x"}}},
+	"GET /queues/{name}/export":   {path: "/queues/a%2Fb%2Ejson/export"},
+	"POST /queues/{name}/ticked":  {path: "/queues/a%2Fb%2Ejson/ticked", form: url.Values{"do": {"move"}, "into": {"other"}, "key": {"1~0~x"}}},
+	"GET /queues/{name}/all":      {path: "/queues/a%2Fb%2Ejson/all?do=move"},
+	"POST /queues/{name}/all":     {path: "/queues/a%2Fb%2Ejson/all", form: url.Values{"do": {"kill"}, "count": {"1"}}},
 	"GET /queues/{name}/clear":    {path: "/queues/a%2Fb%2Ejson/clear"},
 	"POST /queues/{name}/clear":   {path: "/queues/a%2Fb%2Ejson/clear"},
 	"GET /running":                {path: "/running"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
@@ -32,11 +33,21 @@ func (r *request) queues(s *snapshot) (*page, error) {
 // queuePage is the data of the page of one queue.
 type queuePage struct {
 	fleet.Queue
-	Processes []listener `json:"processes"` // that take from it, or did
-	Jobs      []job      `json:"jobs"`      // the next one to run first
-	Depth     draw.Chart `json:"depth"`     // of the last 24 hours
-	Oldest    draw.Chart `json:"oldest"`    // likewise
+	Processes []listener `json:"processes"`          // that take from it, or did
+	Jobs      []job      `json:"jobs"`               // the next one to run first
+	Filter    string     `json:"filter,omitempty"`   // in words
+	Searched  int        `json:"searched,omitempty"` // with a filter
+	Depth     draw.Chart `json:"depth"`              // of the last 24 hours
+	Oldest    draw.Chart `json:"oldest"`             // likewise
 	Pager     pager      `json:"-"`
+	Kind      setKind    `json:"-"`
+	Bar       filterBar  `json:"-"`
+	Chosen    string     `json:"-"` // the filter as parameters
+	Export    string     `json:"-"` // address
+	All       []doAll    `json:"-"`
+	Choices   string     `json:"-"` // the words of All
+	Others    []string   `json:"-"` // queues that jobs may be moved to
+	Wrong     *fault     `json:"-"` // what is wrong with the filter
 }
 
 // listener is a process that takes from a queue.
@@ -75,26 +86,59 @@ func (r *request) queue(s *snapshot) (*page, error) {
 	p.In, p.Out, p.Growth = q.In, q.Out, q.Growth
 	p.Depth, p.Oldest = s.Past.waiting(q.Name), s.Past.oldest(q.Name)
 	for _, proc := range s.Processes {
-		if proc.Phase != fleet.Gone && slices.Contains(proc.Queues, q.Name) {
+		if proc.Phase != fleet.Gone && proc.Takes(q.Name) {
 			p.Processes = append(p.Processes, listener{proc.Identity, proc.Phase, r.link("/tree/{id}", "tree", proc.Identity)})
 		}
 	}
-	from := r.number("from")
-	jobs, size, err := fleet.NextJobs(r.Context(), r.fleet.Inspector.Queue(q.Name), from, rows)
+	k := queueKind(q.Name)
+	if !known && p.Waiting == 0 && p.Processes == nil && !p.Paused {
+		return nil, notFound("There is no queue %q: nothing was ever pushed there, and nobody listens.", q.Name)
+	}
+	f, wrong := r.filter(r.query, k)
+	if wrong != nil && r.wantsJSON() {
+		return nil, wrong
+	}
+	p.Kind, p.Filter, p.Bar, p.Chosen, p.Choices = k, f.String(), r.fields(k), chosen(r.query), k.choices()
+	if p.Others, err = r.otherQueues(k); err != nil {
+		return nil, err
+	}
+	out := &page{Template: "queue", Title: k.Title}
+	if wrong != nil {
+		p.Wrong = faultOf(wrong)
+		out.Status, out.Data = p.Wrong.Status, p
+		return out, nil
+	}
+	p.Export, p.All = r.ofAll(k, p.Chosen)
+	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Place) bool {
+		if len(p.Jobs) == rows {
+			return false
+		}
+		j := r.entry(e, at)
+		j.Try = ""
+		p.Jobs = append(p.Jobs, j)
+		return true
+	})
 	if err != nil {
 		return nil, err
 	}
-	if !known && size == 0 && p.Processes == nil && !p.Paused {
-		return nil, notFound("There is no queue %q: nothing was ever pushed there, and nobody listens.", q.Name)
+	after := r.number("after")
+	if p.Filter == "" {
+		out.Topic = "queue:" + q.Name
+		p.Pager = pager{From: min(after+1, after+int64(len(p.Jobs))), To: after + int64(len(p.Jobs)), Total: p.Waiting}
+	} else if p.Searched = w.Looked; len(p.Jobs) > 0 {
+		p.Pager = pager{From: p.Jobs[0].Position, To: p.Jobs[len(p.Jobs)-1].Position}
 	}
-	for _, one := range jobs {
-		j := r.job(&one.JobRecord)
-		j.Key, j.Position, j.At = r.digest("queue:"+q.Name, []byte(one.Raw)), from+int64(len(p.Jobs))+1, one.Summary().EnqueuedAt
-		j.Page = r.atPosition(j.JID, q.Name, j.Position)
-		p.Jobs = append(p.Jobs, j)
+	if after > 0 {
+		p.Pager.First = r.with("after", "")
 	}
-	p.Pager = r.pager(from, len(p.Jobs), size)
-	return &page{Template: "queue", Title: "Queue " + q.Name, Topic: "queue:" + q.Name, Data: p, Next: p.Pager.Next}, nil
+	if w.Next != "" {
+		p.Pager.Next = r.with("after", w.Next)
+		if len(p.Jobs) < rows {
+			out.Partial = fmt.Sprintf("Searched %s of %s.", words.Count(after+int64(w.Looked)), words.Plural(p.Waiting, "job"))
+		}
+	}
+	out.Data, out.Next = p, p.Pager.Next
+	return out, nil
 }
 
 func (r *request) setPaused() (*page, error) {
@@ -122,34 +166,27 @@ func (r *request) setPaused() (*page, error) {
 	return r.done(back, counts, "The queue %s is not paused any more: jobs are taken from it.", name)
 }
 
-// How far around its place a queued job is looked for: jobs before it may have run meanwhile.
-const placeBefore, placeAfter = 1000, 100
-
 func (r *request) deleteQueued() (*page, error) {
-	name, key := r.name("name"), r.form("key")
-	place := integer(r.form("position"))
-	if key == "" || place < 1 {
-		return nil, wrong("Use the button of the job on the page of the queue.", "Got the key %q and the position %q of a job, expected both.", key, r.form("position"))
+	k := queueKind(r.name("name"))
+	p, err := bulk.ParsePlace(r.form("key"))
+	if err != nil {
+		return nil, wrong("Use the button of the job on the page of the queue.", "Got the key %q of a job, expected one of a row.", r.form("key"))
 	}
-	back := r.url("queues", name)
-	after := max(0, place-1-placeBefore)
-	jobs, _, err := fleet.NextJobs(r.Context(), r.fleet.Inspector.Queue(name), after, place-after+placeAfter)
+	back := r.urlOf(k)
+	found, err := r.places().FindQueued(r.Context(), r.queueOf(k), []bulk.Place{p})
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range jobs {
-		if r.digest("queue:"+name, []byte(j.Raw)) != key {
-			continue
-		}
+	if j := found[0]; j != nil {
 		outcome, err := j.Delete(r.Context())
 		if err != nil {
 			return nil, err
 		}
 		if outcome == inspect.Done {
-			return r.done(back, map[string]int{"done": 1}, "The job %s (%s) is deleted from the queue %s.", j.JID, j.Summary().Class, name)
+			return r.done(back, map[string]int{"done": 1}, "The job %s (%s) is deleted from the queue %s.", j.JID, j.Summary().Class, k.Queue)
 		}
 	}
-	return r.undone(back, map[string]int{"gone": 1}, "That job is not in the queue %s any more: it was taken or deleted before. Nothing was deleted.", name)
+	return r.undone(back, map[string]int{"gone": 1}, "That job is not in the queue %s any more: it was taken or deleted before. Nothing was deleted.", k.Queue)
 }
 
 func (r *request) clearQueue() (*confirm, error) {

@@ -112,7 +112,7 @@ func TestDeleteOneJob(t *testing.T) {
 	}
 	contains(t, "the row", s.get(queue), `aria-label="Delete Billing::Charge `+data.Jobs[1].JID+`…">Delete…</summary>`, `value="`+data.Jobs[1].Key+`" class="small danger">Delete from the queue`)
 	hasNot(t, "the row", s.get(queue, "Role", "viewer"), "Delete from the queue")
-	form := url.Values{"key": {data.Jobs[1].Key}, "position": {"2"}}
+	form := url.Values{"key": {data.Jobs[1].Key}}
 	_, first := s.post(queue+"/delete", form)
 	contains(t, "the first", first, data.Jobs[1].JID+" (Billing::Charge) is deleted")
 	_, second := s.post(queue+"/delete", form)
@@ -121,7 +121,7 @@ func TestDeleteOneJob(t *testing.T) {
 		t.Errorf("%d jobs are left", left)
 	}
 	if status, text := s.post(queue+"/delete", url.Values{"key": {"x"}}, "Accept", "application/json"); status != http.StatusBadRequest {
-		t.Errorf("without a position: %d %s", status, text)
+		t.Errorf("without a place: %d %s", status, text)
 	}
 	if status, _, _ := s.do(http.MethodGet, "/queues/none", ""); status != http.StatusNotFound {
 		t.Errorf("a queue that is not there: %d", status)

@@ -130,7 +130,10 @@ func (s *site) doAll(after func(what string)) {
 	}
 	queue := "/queues/a%2Fb%2Ejson"
 	s.fixture()
-	do(queue+"/delete", url.Values{"key": {s.list(queue).Data.Jobs[0].Key}, "position": {"1"}}, "")
+	do(queue+"/delete", url.Values{"key": {s.list(queue).Data.Jobs[0].Key}}, "")
+	do(queue+"/ticked", url.Values{"do": {"move"}, "into": {"other"}, "key": {s.list(queue).Data.Jobs[0].Key}}, `"done":1`)
+	do("/queues/other/ticked", url.Values{"do": {"kill"}, "key": {s.list("/queues/other").Data.Jobs[0].Key}}, `"done":1`)
+	do(queue+"/all", url.Values{"do": {"move"}, "into": {"other"}, "count": {"1"}}, "")
 	do(queue+"/pause", nil, "")
 	do(queue+"/unpause", nil, "")
 	do(queue+"/clear", url.Values{"count": {"2"}}, "")

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -125,21 +123,17 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 			p.Jobs = append(p.Jobs, j())
 		}
 	}
-	k, isSet := setKinds[name]
-	queue, isQueue := strings.CutPrefix(name, "queue:")
+	k, listed := kindOf(name)
 	switch {
-	case isSet:
-		p.Title, p.Href, p.When = k.Title, h.r.url(k.Path)+"?q="+url.QueryEscape(h.out.Query), k.When
+	case listed:
+		p.Title, p.Href, p.When = k.Title, h.r.urlOf(k)+"?q="+url.QueryEscape(h.out.Query), k.When
 		var w bulk.Walked
-		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e *inspect.SortedEntry, at bulk.Place) bool {
+		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e bulk.Entry, at bulk.Place) bool {
 			add(func() job { return h.r.entry(e, at) })
 			return true
 		})
 		h.looked(w.Looked)
 		rest = w.Next
-	case isQueue:
-		p.Title, p.Href, p.When = "Queue "+queue, h.r.url("queues", queue), "Pushed"
-		rest, err = h.queue(queue, integer(inside), add)
 	default:
 		p.Title, p.Href, p.When = "Running", h.r.url("running"), "Since"
 		seen, fail := h.r.running()
@@ -164,30 +158,3 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 func (h *hunt) remaining() time.Duration { return searchTime - time.Since(h.began) }
 
 func (h *hunt) looked(n int) { h.out.Searched, h.left = h.out.Searched+n, h.left-n }
-
-// queue looks through a queue, the newest job first. Jobs that are pushed meanwhile may let
-// others come twice.
-func (h *hunt) queue(name string, offset int64, add func(func() job)) (rest string, err error) {
-	for h.left > 0 && h.remaining() > 0 {
-		jobs, size, err := h.r.fleet.Inspector.Queue(name).Page(h.r.Context(), int(offset), rows)
-		if err != nil || len(jobs) == 0 {
-			return "", err
-		}
-		for n, j := range jobs {
-			at := j.Summary().EnqueuedAt
-			if h.filter.Match(&j.JobRecord, at) {
-				add(func() job {
-					one := h.r.job(&j.JobRecord)
-					one.At, one.Page = at, h.r.atPosition(one.JID, name, size-offset-int64(n))
-					return one
-				})
-			}
-		}
-		h.looked(len(jobs))
-		offset += int64(len(jobs))
-		if len(jobs) < rows {
-			return "", nil
-		}
-	}
-	return strconv.FormatInt(offset, 10), nil
-}

@@ -24,28 +24,43 @@ const (
 	searchTime   = 2 * time.Second
 )
 
-// setKind is what pages know of a set.
+// setKind is what pages know of a set, or of a queue.
 type setKind struct {
-	Name    string // retry, scheduled, dead
-	Path    string // of its page
+	Name    string // retry, scheduled, dead or queue:NAME
+	Path    string // of its page, as in the table of routes
 	Title   string
 	When    string // heading of the time
 	Columns string
 	Up      bool // the lowest score first
 	Empty   [2]string
 	Spans   [][4]string // of time that are asked for often: what it is called, from, to, failed from
+	Queue   string      // the name of the queue; "" of a set
+}
+
+// queueKind is that of a queue.
+func queueKind(name string) setKind {
+	return setKind{Name: bulk.Queued + name, Path: "queues/{name}", Title: "Queue " + name, When: "Pushed", Columns: "tick position", Queue: name}
+}
+
+// kindOf is that of a set, or of a queue by queue:NAME.
+func kindOf(name string) (k setKind, ok bool) {
+	if queue, ok := strings.CutPrefix(name, bulk.Queued); ok {
+		return queueKind(queue), true
+	}
+	k, ok = setKinds[name]
+	return k, ok
 }
 
 var setKinds = map[string]setKind{
 	"retry": {"retry", "retries", "Retries", "Next try", "tick queue try error", true, [2]string{
 		"Nothing fails", "Jobs that have failed and are to be tried again wait here.",
-	}, [][4]string{{"failed within the last hour", "", "", "1h"}, {"failed today", "", "", "today"}, {"next try within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}},
+	}, [][4]string{{"failed within the last hour", "", "", "1h"}, {"failed today", "", "", "today"}, {"next try within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, ""},
 	"scheduled": {"scheduled", "scheduled", "Scheduled", "Due", "tick queue", true, [2]string{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
-	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}},
+	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, ""},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
 		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for 180 days by default.",
-	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}},
+	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}, ""},
 }
 
 // Allows tells whether an action is one for the set.
@@ -76,7 +91,37 @@ func on(set string, do func(*request, setKind) (*page, error)) func(*request) (*
 	return func(r *request) (*page, error) { return do(r, setKinds[set]) }
 }
 
+// onQueue makes one of it for the queue of the address.
+func onQueue(do func(*request, setKind) (*page, error)) func(*request) (*page, error) {
+	return func(r *request) (*page, error) { return do(r, queueKind(r.name("name"))) }
+}
+
 func (r *request) setOf(k setKind) *inspect.JobSet { return bulk.SetOf(r.fleet.Inspector, k.Name) }
+
+// queueOf is the queue of a kind; nil of a set.
+func (r *request) queueOf(k setKind) *inspect.Queue {
+	if k.Queue == "" {
+		return nil
+	}
+	return r.fleet.Inspector.Queue(k.Queue)
+}
+
+// sizeOf is how many jobs are there.
+func (r *request) sizeOf(k setKind) (int64, error) {
+	if q := r.queueOf(k); q != nil {
+		summary, err := q.Summary(r.Context())
+		return summary.Size, err
+	}
+	return r.setOf(k).Size(r.Context())
+}
+
+// urlOf is the address of the page of a set or a queue, or of one below it.
+func (r *request) urlOf(k setKind, below ...string) string {
+	if k.Queue != "" {
+		return r.url(append([]string{"queues", k.Queue}, below...)...)
+	}
+	return r.url(append([]string{k.Path}, below...)...)
+}
 
 // searchesArgs tells whether the user may look for texts in arguments: who sees masks may not.
 func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
@@ -132,12 +177,12 @@ func (r *request) fields(k setKind) filterBar {
 	if k.Up {
 		from = "1h: in an hour"
 	}
-	bar := filterBar{Action: r.url(k.Path)}
+	bar := filterBar{Action: r.urlOf(k)}
 	for _, span := range k.Spans {
 		bar.Spans = append(bar.Spans, doAll{span[0], r.with("from", span[1], "to", span[2], "failed_from", span[3], "failed_to", "", "after", "", "n", "", "seen", "")})
 	}
 	for _, f := range [][3]string{{"q", "Text", what}, {"class", "Class", "whole name"}, {"queue", "Queue", ""}, {"error", "Error", "part of it"}, {"tag", "Tag", ""}, {"failed_from", "Failed from", "1h: an hour ago"}, {"failed_to", "Failed until", "2026-11-21T15:04:05Z"}, {"from", k.When + " from", from}, {"to", k.When + " until", "2026-11-21T15:04:05Z"}} {
-		if k.Name == "scheduled" && slices.Contains([]string{"error", "failed_from", "failed_to"}, f[0]) {
+		if k.Queue != "" && f[0] == "queue" || k.Name == "scheduled" && slices.Contains([]string{"error", "failed_from", "failed_to"}, f[0]) {
 			continue
 		}
 		bar.Fields = append(bar.Fields, filterField{f[0], f[1], r.query(f[0]), f[2]})
@@ -148,10 +193,10 @@ func (r *request) fields(k setKind) filterBar {
 // places find entries that pages name.
 func (r *request) places() bulk.Places { return bulk.Places{Redis: r.options.Redis, Digest: r.digest} }
 
-// walk goes through the entries of a set that a filter chooses, in the order of its page, from
+// walk goes through the entries of a set or a queue that a filter chooses, in the order of its page, from
 // behind a place on, until do returns false.
-func (r *request) walk(k setKind, f *bulk.Filter, after string, most int, long time.Duration, do func(*inspect.SortedEntry, bulk.Place) bool) (bulk.Walked, error) {
-	w, err := r.places().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
+func (r *request) walk(k setKind, f *bulk.Filter, after string, most int, long time.Duration, do func(bulk.Entry, bulk.Place) bool) (bulk.Walked, error) {
+	w, err := r.places().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Queue: r.queueOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
 	if errors.Is(err, bulk.ErrPlace) {
 		err = wrong("Begin with the first page.", "Got the place %q in the list, expected one of a link.", after)
 	}
@@ -193,13 +238,8 @@ func (r *request) set(k setKind) (*page, error) {
 		p.Wrong = faultOf(wrong)
 		return &page{Template: "set", Title: k.Title, Data: p, Status: p.Wrong.Status}, nil
 	}
-	p.Export = strings.TrimSuffix(r.url(k.Path, "export")+"?"+p.Chosen, "?")
-	for _, a := range bulk.Actions {
-		if k.Allows(a.Name) {
-			p.All = append(p.All, doAll{a.Name, strings.TrimSuffix(r.url(k.Path, "all")+"?do="+a.Name+"&"+p.Chosen, "&")})
-		}
-	}
-	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e *inspect.SortedEntry, at bulk.Place) bool {
+	p.Export, p.All = r.ofAll(k, p.Chosen)
+	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Place) bool {
 		if len(p.Jobs) == rows {
 			return false
 		}
@@ -232,6 +272,16 @@ func (r *request) set(k setKind) (*page, error) {
 	return out, nil
 }
 
+// ofAll are the addresses of the export and of the actions, for all that a filter chooses.
+func (r *request) ofAll(k setKind, chosen string) (export string, all []doAll) {
+	for _, a := range bulk.Actions {
+		if k.Allows(a.Name) {
+			all = append(all, doAll{a.Name, strings.TrimSuffix(r.urlOf(k, "all")+"?do="+a.Name+"&"+chosen, "&")})
+		}
+	}
+	return strings.TrimSuffix(r.urlOf(k, "export")+"?"+chosen, "?"), all
+}
+
 // chosen is the filter of an address or a form as parameters.
 func chosen(get func(string) string) string {
 	v := url.Values{}
@@ -244,9 +294,15 @@ func chosen(get func(string) string) string {
 }
 
 // entry is what a list shows of an entry.
-func (r *request) entry(e *inspect.SortedEntry, at bulk.Place) job {
-	j := r.job(&e.JobRecord)
-	j.Key, j.At, j.Try = at.String(), e.At, tries(e.Payload)
+func (r *request) entry(of bulk.Entry, at bulk.Place) job {
+	j := r.job(of.Record())
+	j.Key, j.At, j.Try = at.String(), of.When(), tries(of.Record().Payload)
+	if q := of.Queued; q != nil {
+		j.Position = at.Position()
+		j.Page = r.atPosition(j.JID, q.Queue, j.Position)
+		return j
+	}
+	e := of.Sorted
 	if e.At.IsZero() {
 		j.Score = strings.TrimPrefix(scores.Words(e.Score), "score ")
 	}

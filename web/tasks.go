@@ -15,8 +15,11 @@ import (
 // taskRow is a task of the dashboard.
 type taskRow struct{ bulk.Progress }
 
-// Title is that of the set.
-func (t taskRow) Title() string { return setKinds[t.Set].Title }
+// Title is that of the set or queue.
+func (t taskRow) Title() string {
+	k, _ := kindOf(t.Set)
+	return k.Title
+}
 
 // start begins a task, and returns its id. What became of it is in the audit at its end.
 func (r *request) start(k setKind, t bulk.Task) (id string, err error) {

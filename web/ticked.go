@@ -2,10 +2,11 @@ package web
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
-	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -13,36 +14,66 @@ import (
 // mostTicked is how many entries a form may name.
 const mostTicked = 1000
 
-// actionOf is the action of a name, if it is one for the set.
+// actionOf is the action of a name, if it is one for the set or queue.
 func actionOf(k setKind, do string) (bulk.Action, error) {
 	a, ok := bulk.ActionOf(do)
 	switch {
 	case !ok:
-		return a, wrong("Use the buttons of the page.", "Got the action %q for the set %s, expected one that it has.", do, k.Name)
+		return a, wrong("Use the buttons of the page.", "Got the action %q for %s, expected one that it has.", do, k.Name)
 	case !a.Allows(k.Name):
-		return a, wrong("Use the buttons of the page.", "Got the action %q for the set %s, but %v.", do, k.Name, bulk.ErrNotAllowed)
+		return a, wrong("Use the buttons of the page.", "Got the action %q for %s, but %v.", do, k.Name, a.Refused(k.Name))
 	}
 	return a, nil
 }
 
-// wanted reads what a form wants to be done to the entries of a set.
-func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, err error) {
+// wanted reads what a form wants to be done to the entries of a set or a queue, and a sentence that is to
+// be told of it.
+func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, warning string, err error) {
 	a, err := actionOf(k, get("do"))
 	if err != nil {
-		return t, err
+		return t, "", err
 	}
-	t = bulk.Task{Action: a, Set: r.setOf(k)}
-	if a.Timed && r.Method == "POST" {
+	t = bulk.Task{Action: a, Set: r.setOf(k), Queue: r.queueOf(k)}
+	if a.Timed {
 		if t.At, err = bulk.ParseFuture(get("at"), time.Now()); err != nil {
-			return t, wrong("Write 2h for in two hours, or a time.", "The new time: %v.", err)
+			return t, "", wrong("Write 2h for in two hours, or a time.", "The new time: %v.", err)
 		}
 	}
-	return t, nil
+	if a.Moves {
+		t.To, t.Past = r.fleet.Inspector.Queue(get("into")), "moved to the queue "+get("into")
+		if err = t.Check(); err == nil {
+			warning, err = r.fleet.Destination(r.Context(), t.To.Name)
+		}
+		switch {
+		case err == nil:
+		case faultOf(err).Status == http.StatusInternalServerError: // Redis is there, and has no word for it
+			return t, "", wrong("Choose another queue.", "The queue to move to: %v.", err)
+		default:
+			return t, "", err
+		}
+		if warning != "" {
+			warning = " But " + warning + "."
+		}
+	}
+	return t, warning, err
+}
+
+// otherQueues are the queues that jobs of one may be moved to.
+func (r *request) otherQueues(k setKind) ([]string, error) {
+	all, err := r.fleet.Inspector.Queues(r.Context())
+	names := []string{}
+	for _, q := range all {
+		if q.Name != k.Queue && q.Takes() == nil {
+			names = append(names, q.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 // ticked acts on the entries that a form names, by their exact bytes.
 func (r *request) ticked(k setKind) (*page, error) {
-	t, err := r.wanted(k, r.form)
+	t, warning, err := r.wanted(k, r.form)
 	if err != nil {
 		return nil, err
 	}
@@ -52,15 +83,21 @@ func (r *request) ticked(k setKind) (*page, error) {
 	}
 	var o bulk.Outcome
 	var jobs []string
-	for _, key := range keys {
-		p, err := bulk.ParsePlace(key)
-		if err != nil {
+	places := make([]bulk.Place, len(keys))
+	for i, key := range keys {
+		if places[i], err = bulk.ParsePlace(key); err != nil {
 			return nil, wrong("Use the boxes of the page.", "Got the key %q of a job, expected one of a row.", key)
 		}
-		if p.JID != "" && len(p.JID) <= mostValue {
-			jobs = append(jobs, p.JID)
+		if jid := places[i].JID; jid != "" && len(jid) <= mostValue {
+			jobs = append(jobs, jid)
 		}
-		if err := r.one(&t, k, p, &o); err != nil {
+	}
+	find, err := r.finder(k, places)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range places {
+		if err := r.one(&t, find, i, p.JID, &o); err != nil {
 			f := *faultOf(err)
 			if o.Sum() > 0 {
 				f.Text = o.Tell(t.Past) + " Then: " + f.Text
@@ -68,33 +105,47 @@ func (r *request) ticked(k setKind) (*page, error) {
 			return nil, &f
 		}
 	}
-	back := r.url(k.Path)
+	back := r.urlOf(k)
 	if jid := r.form("jid"); jid != "" {
 		back = cmp.Or(r.atDeath(jid, time.Now()), back)
 	} else if v, err := url.ParseQuery(r.form("back")); err == nil && len(v) > 0 {
 		back += "?" + v.Encode()
 	}
-	out := said{Kind: "warning", Text: o.Tell(t.Past), Counts: o.Counts, jobs: jobs}
-	if o.Done == len(keys) {
+	out := said{Kind: "warning", Text: o.Tell(t.Past) + warning, Counts: o.Counts, jobs: jobs, did: o.Done == len(keys)}
+	if out.did && warning == "" {
 		out.Kind = "ok"
 	}
 	return &page{redirect: back, Data: out}, nil
 }
 
+// finder finds the entry of each of the places. Those of a queue are looked for at once.
+func (r *request) finder(k setKind, places []bulk.Place) (func(i int) (bulk.Entry, error), error) {
+	q := r.queueOf(k)
+	if q == nil {
+		set := r.setOf(k)
+		return func(i int) (bulk.Entry, error) {
+			e, err := r.places().Find(r.Context(), set, places[i], k.Up)
+			return bulk.Entry{Sorted: e}, err
+		}, nil
+	}
+	found, err := r.places().FindQueued(r.Context(), q, places)
+	return func(i int) (bulk.Entry, error) { return bulk.Entry{Queued: found[i]}, nil }, err
+}
+
 // one acts on one entry.
-func (r *request) one(t *bulk.Task, k setKind, p bulk.Place, o *bulk.Outcome) error {
-	e, err := r.places().Find(r.Context(), t.Set, p, k.Up)
+func (r *request) one(t *bulk.Task, find func(i int) (bulk.Entry, error), i int, jid string, o *bulk.Outcome) error {
+	e, err := find(i)
 	if err != nil {
 		return err
 	}
-	if e == nil {
-		o.Add(bulk.Counts{Gone: 1}, p.JID)
+	if e == (bulk.Entry{}) {
+		o.Add(bulk.Counts{Gone: 1}, jid)
 		return nil
 	}
-	t.Entries = []*inspect.SortedEntry{e}
+	t.Entries = []bulk.Entry{e}
 	c, err := t.Run(r.Context(), func(bulk.Counts) {})
 	if c.Sum() > 0 {
-		o.Add(c, p.JID)
+		o.Add(c, jid)
 	}
 	return err
 }

@@ -119,6 +119,6 @@ func TestTickedBeforeARestart(t *testing.T) {
 	s.serve(again)
 	_, text := s.post("/retries/ticked", url.Values{"do": {"delete"}, "key": {key}})
 	contains(t, "of a set", text, "1 job deleted.")
-	_, text = s.post("/queues/q/delete", url.Values{"position": {"1"}, "key": {queued}})
+	_, text = s.post("/queues/q/delete", url.Values{"key": {queued}})
 	contains(t, "of a queue", text, "is deleted from the queue q.")
 }

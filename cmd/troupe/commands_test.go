@@ -46,7 +46,8 @@ var lines = map[string]string{
 	"jobs list": "jobs list retry", "jobs show": "jobs show r1", "jobs cancel": "jobs cancel walks", "jobs export": "jobs export retry --args show",
 	"jobs import": "jobs import EXPORT", "jobs retry": "jobs retry retry r1", "jobs kill": "jobs kill retry r1",
 	"jobs delete": "jobs delete dead d1", "jobs reschedule": "jobs reschedule scheduled s1 --at 1h",
-	"quiet": "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
+	"jobs move": "jobs move queue:default q1 --to slow",
+	"quiet":     "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
 	"configure": "configure vm:9:0123456789ab --concurrency 3", "explain": "explain r1", "metrics": "metrics", "inflight": "inflight", "rescue": "rescue",
 	"adopt go-workers": "adopt go-workers --namespace app --process p1",
 }

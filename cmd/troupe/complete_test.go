@@ -52,18 +52,18 @@ func TestCompletions(t *testing.T) {
 		"quiet vm:9:0123456789ab": {"odd:1:info", "vm:481:f3e0624fd5ca"}, "tree vm:9:0123456789ab": nil,
 		"queues show": queues, "queues pause": queues, "queues unpause": queues, "queues clear": queues, "queues pause low": nil,
 		"jobs list": of("retry", "scheduled", "dead", "running"), "jobs export": of("retry", "scheduled", "dead"),
-		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": {"retry", "scheduled"},
-		"jobs delete": {"retry", "scheduled", "dead"}, "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
-		"stats --args": {"mask", "hide", "show"},
+		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": of("retry", "scheduled"), "jobs move": of(),
+		"jobs delete": of("retry", "scheduled", "dead"), "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,
+		"stats --args": {"mask", "hide", "show"}, "jobs move --to": queues,
 	} {
 		words := append([]string{}, strings.Fields(line)...)
-		if words[len(words)-1] == "--args" {
-			words = append(words[:len(words)-1], "--redis", url, "--args")
+		if flag := words[len(words)-1]; strings.HasPrefix(flag, "--") {
+			words = append(words[:len(words)-1], "--redis", url, flag)
 		} else {
 			words = append(words, "--redis", url)
 		}
 		got, directive := completed(t.Context(), append(words, "")...)
-		got = slices.DeleteFunc(got, func(word string) bool { return strings.HasPrefix(word, "--at") }) // cobra's own: a flag that is needed
+		got = slices.DeleteFunc(got, func(word string) bool { return strings.HasPrefix(word, "--at") || strings.HasPrefix(word, "--to") }) // cobra's own: a flag that is needed
 		slices.Sort(got)
 		if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) || directive != noFiles {
 			t.Errorf("%s: %q %s, expected %q", line, got, directive, want)

@@ -25,6 +25,7 @@ var flagged = map[string]string{
 	"config": "FILE", "count": "2", "environment": "test", "error": "502", "every": "3s", "expires": "12h", "for": "1s", "in": "90", "kind": "crashed",
 	"text": "502", "limit": "3", "listen": "127.0.0.1:0", "log": "json", "namespace": "app", "older": "2h", "ops": "127.0.0.1:0", "over": "0", "process": "vm:9:0123456789ab",
 	"queue": "default", "rate": "100", "redis": "REDIS", "retry": "3", "role": "viewer", "since": "1h", "tag": "vip", "timeout": "5", "ttl": "60", "until": "1h",
+	"to": "slow", "jobs move --to": "jobs move queue:default q1 --to slow", "jobs move --all": "jobs move queue:default --all --to slow",
 	"wait": "1s", "watch": "2s", "names": "sidekiq",
 
 	"failed-since": "1h", "failed-until": "1h", "as": "ann", "outcome": "done", "user": "ann", "when-since": "1h", "when-until": "1h",
@@ -169,6 +170,9 @@ func lineOf(t *testing.T, path string, flag *pflag.Flag) string {
 		line = strings.Join(words[:3], " ")
 		if i := slices.Index(words, "--at"); i > 0 {
 			line += " --at 1h"
+		}
+		if slices.Contains(words, "--to") {
+			line += " --to slow"
 		}
 	}
 	return line + " --" + flag.Name + "=" + value

@@ -39,6 +39,9 @@ type Pulse struct {
 	Log          string            `json:"log,omitempty"`         // blocked, or refused, while it takes no line
 	Dropped      uint64            `json:"log_dropped,omitempty"` // lines of the log since the start
 	Taken        map[string]uint64 `json:"taken,omitempty"`       // jobs taken since the start, by queue; at most 16 queues
+
+	// Elsewhere are queues that are not Sidekiq's queue:NAME, each with the system that keeps it.
+	Elsewhere map[string]string `json:"elsewhere,omitempty"`
 }
 
 // PulseCapsule is the count of the processors of a capsule by state.
@@ -58,6 +61,7 @@ func (p Pulse) JSON() []byte {
 		func() { p.Taken = nil },
 		func() { p.Failure = "" },
 		func() { p.Actors = nil },
+		func() { p.Elsewhere = nil },
 		func() { p.Capsules = []PulseCapsule{p.sum()} },
 		func() { p.Tag, p.Version = "", "" },
 	} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/wire/goworkers"
 	"github.com/troupehq/troupe/wire/laravel"
@@ -62,6 +64,11 @@ func TestThreeWiresInOneTree(t *testing.T) {
 	k.Await("a job of each", func() bool { return k.Stats().Processed == 3 })
 	if got := strings.Join(ran, ", "); got != "Rails 1, Laravel 2, GoWorkers 3" {
 		t.Errorf("ran %s", got)
+	}
+	// Whose queues are not Sidekiq's is known in the whole fleet.
+	pulses, err := beat.ReadPulses(t.Context(), rdb)
+	if want := map[string]string{"php": "laravel", "go": "go-workers"}; err != nil || !maps.Equal(pulses[k.Identity()].Elsewhere, want) {
+		t.Errorf("elsewhere: %v, %v", pulses[k.Identity()], err)
 	}
 	if got := k.Daemon.Tree().String(); !strings.Contains(got, "php") || !strings.Contains(got, "rails") {
 		t.Errorf("tree %s", got)

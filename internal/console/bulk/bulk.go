@@ -1,4 +1,4 @@
-// Package bulk acts on many entries of a sorted set, one atomic step each, and counts what
+// Package bulk acts on many jobs of a set or of a queue, one atomic step each, and counts what
 // became of them.
 package bulk
 
@@ -6,70 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
 )
-
-// Action is something that can be done to an entry of a set.
-type Action struct {
-	Name, Past string
-	Short      string // what it does, for people
-	Timed      bool   // it wants Task.At
-	Act        func(ctx context.Context, e *inspect.SortedEntry, at time.Time) (inspect.Outcome, error)
-}
-
-// Actions are all of them.
-var Actions = []Action{
-	{"retry", "retried", "Put jobs into their queues now", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-		if e.Set.Name == "schedule" {
-			return e.AddToQueue(ctx)
-		}
-		return e.Retry(ctx)
-	}},
-	{"kill", "killed", "Move jobs to the dead set", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-		return e.Kill(ctx)
-	}},
-	{"delete", "deleted", "Delete jobs for good", false, func(ctx context.Context, e *inspect.SortedEntry, _ time.Time) (inspect.Outcome, error) {
-		return e.Delete(ctx)
-	}},
-	{"reschedule", "rescheduled", "Give jobs another time", true, func(ctx context.Context, e *inspect.SortedEntry, at time.Time) (inspect.Outcome, error) {
-		return e.Reschedule(ctx, at)
-	}},
-}
-
-// Allows tells whether the action makes sense for a set: what is dead stays so, at the time of its
-// death. Commands, the screen and pages ask it, and a task refuses the others.
-func (a *Action) Allows(set string) bool {
-	return set != "dead" || a.Name != "kill" && a.Name != "reschedule"
-}
-
-// Allowed are the names of the sets that an action is for.
-func (a *Action) Allowed() []string {
-	return slices.DeleteFunc(slices.Clone(Sets), func(set string) bool { return !a.Allows(set) })
-}
-
-// ErrNotAllowed says that an action is none for a set.
-var ErrNotAllowed = errors.New("what is dead stays so, at the time of its death: it can be retried or deleted")
-
-// ActionOf is the action of a name.
-func ActionOf(name string) (Action, bool) {
-	i := slices.IndexFunc(Actions, func(a Action) bool { return a.Name == name })
-	if i < 0 {
-		return Action{}, false
-	}
-	return Actions[i], true
-}
-
-// Sets are the names of the sorted sets, as people call them.
-var Sets = []string{"retry", "scheduled", "dead"}
-
-// SetOf is the set of a name; nil for none.
-func SetOf(i *inspect.Inspector, name string) *inspect.JobSet {
-	return map[string]*inspect.JobSet{"retry": i.RetrySet, "scheduled": i.ScheduledSet, "dead": i.DeadSet}[name]
-}
 
 // Counts is what a task did.
 type Counts struct {
@@ -83,25 +24,58 @@ type Counts struct {
 // Sum is how many entries were met.
 func (c Counts) Sum() int { return c.Done + c.Gone + c.Stopped + c.Left }
 
-// Task is one action on the entries that are chosen: the Entries, those of Keys, of JIDs, else
-// those that Filter matches.
+// Task is one action on jobs of a set or of a queue that are chosen: the Entries, those of Keys, of
+// JIDs, else those that Filter matches.
 type Task struct {
 	Action
-	Set *inspect.JobSet
+	Set   *inspect.JobSet // or
+	Queue *inspect.Queue
 
-	Entries []*inspect.SortedEntry // as somebody has seen them, by their bytes
-	Keys    []string               // see inspect.SortedEntry.Key
+	Entries []Entry  // as somebody has seen them, by their bytes
+	Keys    []string // of a set; see inspect.SortedEntry.Key
 	JIDs    []string
 	Filter  Filter
-	At      time.Time // of a timed action
-	Rate    int       // entries a second at most; 0 is as fast as it goes
-	Limit   int       // entries at most, as a preview counted them; 0 is all
+	At      time.Time      // of a timed action
+	To      *inspect.Queue // of one that moves
+	Rate    int            // entries a second at most; 0 is as fast as it goes
+	Limit   int            // entries at most, as a preview counted them; 0 is all
+}
+
+// Place is the name of the set, or of the queue as queue:NAME.
+func (t *Task) Place() string {
+	switch {
+	case t.Queue != nil:
+		return Queued + t.Queue.Name
+	case t.Set != nil:
+		return t.Set.Name
+	}
+	return ""
+}
+
+// Check says why the task cannot be; nil if it can.
+func (t *Task) Check() error {
+	place := t.Place()
+	if place == "" {
+		return nil
+	}
+	if err := t.Refused(place); err != nil {
+		return fmt.Errorf("%s of %s: %w", t.Name, place, err)
+	}
+	switch {
+	case !t.Moves:
+		return nil
+	case t.To == nil:
+		return errors.New("got no queue to move to")
+	case t.To.Name == t.Queue.Name:
+		return fmt.Errorf("got the queue %q to move to, expected another one", t.To.Name)
+	}
+	return t.To.Takes()
 }
 
 // each walks through the entries that are chosen, and tells the names of those that are not there.
-func (t *Task) each(ctx context.Context, gone func(), do func(e *inspect.SortedEntry) (more bool, err error)) error {
-	if t.Set != nil && !t.Allows(t.Set.Name) {
-		return fmt.Errorf("%s of the set %s: %w", t.Name, t.Set.Name, ErrNotAllowed)
+func (t *Task) each(ctx context.Context, gone func(), do func(e Entry) (more bool, err error)) error {
+	if err := t.Check(); err != nil {
+		return err
 	}
 	named := func(names []string, find func(context.Context, string) (*inspect.SortedEntry, error)) error {
 		for _, name := range names {
@@ -113,7 +87,7 @@ func (t *Task) each(ctx context.Context, gone func(), do func(e *inspect.SortedE
 			case err != nil:
 				return err
 			}
-			if more, err := do(e); err != nil || !more {
+			if more, err := do(Entry{Sorted: e}); err != nil || !more {
 				return err
 			}
 		}
@@ -127,6 +101,8 @@ func (t *Task) each(ctx context.Context, gone func(), do func(e *inspect.SortedE
 			}
 		}
 		return nil
+	case t.Queue != nil:
+		return t.eachQueued(ctx, gone, do)
 	case t.Keys != nil:
 		return named(t.Keys, t.Set.Lookup)
 	case t.JIDs != nil:
@@ -139,16 +115,45 @@ func (t *Task) each(ctx context.Context, gone func(), do func(e *inspect.SortedE
 		if !t.Filter.Match(&e.JobRecord, e.At) || t.Timed && e.Score == scores.Of(t.At) { // met again, or as it is to be
 			continue
 		}
-		if more, err := do(e); err != nil || !more {
+		if more, err := do(Entry{Sorted: e}); err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
+// eachQueued is each for a queue, from the job on that is taken next.
+func (t *Task) eachQueued(ctx context.Context, gone func(), do func(e Entry) (more bool, err error)) error {
+	wanted := map[string]bool{} // by jid, until it is met
+	for _, jid := range t.JIDs {
+		wanted[jid] = true
+	}
+	for j, err := range t.Queue.OldestFirst(ctx) {
+		if err != nil {
+			return err
+		}
+		e := Entry{Queued: j}
+		switch {
+		case t.JIDs != nil && !wanted[j.JID], t.JIDs == nil && !t.Filter.Match(&j.JobRecord, e.When()):
+			continue
+		}
+		delete(wanted, j.JID)
+		if more, err := do(e); err != nil || !more {
+			return err
+		}
+		if t.JIDs != nil && len(wanted) == 0 {
+			break
+		}
+	}
+	for range wanted {
+		gone()
+	}
+	return nil
+}
+
 // Preview counts the entries that are chosen, and returns the first few.
-func (t *Task) Preview(ctx context.Context, few int) (total int, some []*inspect.SortedEntry, err error) {
-	err = t.each(ctx, func() {}, func(e *inspect.SortedEntry) (bool, error) {
+func (t *Task) Preview(ctx context.Context, few int) (total int, some []Entry, err error) {
+	err = t.each(ctx, func() {}, func(e Entry) (bool, error) {
 		if total++; len(some) < few {
 			some = append(some, e)
 		}
@@ -161,7 +166,7 @@ func (t *Task) Preview(ctx context.Context, few int) (total int, some []*inspect
 // between two entries. The counts hold after an error, too.
 func (t *Task) Run(ctx context.Context, progress func(Counts)) (c Counts, err error) {
 	began := time.Now()
-	err = t.each(ctx, func() { c.Gone++; progress(c) }, func(e *inspect.SortedEntry) (bool, error) {
+	err = t.each(ctx, func() { c.Gone++; progress(c) }, func(e Entry) (bool, error) {
 		if err := t.one(ctx, e, &c); err != nil {
 			return false, err
 		}
@@ -194,10 +199,10 @@ func (c *Counts) leave(err error) {
 }
 
 // one acts on one entry. What is wrong with the entry leaves it; other errors end the task.
-func (t *Task) one(ctx context.Context, e *inspect.SortedEntry, c *Counts) error {
-	outcome, err := t.Act(context.WithoutCancel(ctx), e, t.At)
+func (t *Task) one(ctx context.Context, e Entry, c *Counts) error {
+	outcome, err := t.Act(context.WithoutCancel(ctx), e, t)
 	switch {
-	case err != nil && (e.Err != nil || inspect.IsFault(err)):
+	case err != nil && (e.Record().Err != nil || inspect.IsFault(err)):
 		c.leave(err)
 	case err != nil:
 		return err

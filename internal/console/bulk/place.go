@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"errors"
@@ -16,7 +17,8 @@ import (
 )
 
 // Place names an entry of a set in addresses and forms: its score, how many entries of that
-// score stand before it, a digest of its bytes, and its jid.
+// score stand before it, a digest of its bytes, and its jid. The score of a job of a queue is its
+// position, 1 for the next one to run.
 type Place struct {
 	score  float64
 	before int64
@@ -63,6 +65,61 @@ type Places struct {
 // Of names an entry that stands behind so many of its score.
 func (ps Places) Of(e *inspect.SortedEntry, before int64) Place {
 	return Place{e.Score, before, ps.Digest(e.Set.Name, []byte(e.Raw)), e.JID}
+}
+
+// OfQueued names a job of a queue that is at a position.
+func (ps Places) OfQueued(j *inspect.JobRecord, queue string, position int64) Place {
+	return Place{float64(position), 0, ps.Digest(Queued+queue, []byte(j.Raw)), j.JID}
+}
+
+// Position is that of a job of a queue.
+func (p Place) Position() int64 { return int64(p.score) }
+
+// How far around its place a job of a queue is looked for: jobs before it may have run meanwhile. Jobs
+// that are so near to each other are looked for together.
+const placeBefore, placeAfter, together = 1000, 100, 1000
+
+// FindQueued returns the jobs of a queue that places name, by their exact bytes and in their order; nil
+// for those that are gone.
+func (ps Places) FindQueued(ctx context.Context, q *inspect.Queue, places []Place) ([]*inspect.QueuedJob, error) {
+	places = slices.Clone(places)
+	for i, p := range places { // what somebody has made up may be any number
+		places[i].score = min(max(p.score, 0), math.MaxInt32)
+	}
+	found := make([]*inspect.QueuedJob, len(places))
+	order := make([]int, len(places))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(places[a].score, places[b].score) })
+	for len(order) > 0 {
+		first, n := places[order[0]].score, 1
+		for n < len(order) && places[order[n]].score <= first+together {
+			n++
+		}
+		wanted := map[string][]int{} // by digest
+		for _, i := range order[:n] {
+			wanted[places[i].digest] = append(wanted[places[i].digest], i)
+		}
+		at, end := int(max(0, first-1-placeBefore)), int(places[order[n-1]].score)+placeAfter
+		for j, err := range q.OldestAfter(ctx, at) {
+			if err != nil {
+				return nil, err
+			}
+			digest := ps.Digest(Queued+q.Name, []byte(j.Raw))
+			if these := wanted[digest]; len(these) > 0 {
+				found[these[0]] = j
+				if wanted[digest] = these[1:]; len(these) == 1 {
+					delete(wanted, digest)
+				}
+			}
+			if at++; at >= end || len(wanted) == 0 {
+				break
+			}
+		}
+		order = order[n:]
+	}
+	return found, nil
 }
 
 func (ps Places) is(p Place, e *inspect.SortedEntry) bool {

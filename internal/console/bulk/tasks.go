@@ -23,7 +23,7 @@ type Progress struct {
 	State       string    `json:"state"` // running, done, stopped (cancelled), danger (failed)
 	Action      string    `json:"action"`
 	Past        string    `json:"-"`
-	Set         string    `json:"set"`
+	Set         string    `json:"set"` // or queue:NAME
 	Filter      string    `json:"filter"`
 	User        string    `json:"user"`
 	Total       int       `json:"total"` // entries, as previewed

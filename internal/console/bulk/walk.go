@@ -3,18 +3,21 @@ package bulk
 import (
 	"context"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// Walk is a way through the entries of a set that a filter chooses.
+// Walk is a way through the entries of a set that a filter chooses, or through the jobs of a queue, the
+// next one to run first.
 type Walk struct {
-	Set    *inspect.JobSet
+	Set    *inspect.JobSet // or
+	Queue  *inspect.Queue
 	Up     bool // the lowest score first
 	Filter *Filter
-	After  string        // the Place to go on behind; "" for the begin
+	After  string        // the Place to go on behind, of a queue a position; "" for the begin
 	Most   int           // entries that are looked at
 	Long   time.Duration // that it takes, when an entry was looked at
 }
@@ -27,7 +30,10 @@ type Walked struct {
 }
 
 // Walk calls do with the entries, until it returns false. The error is ErrPlace for an After that is none.
-func (ps Places) Walk(ctx context.Context, way Walk, do func(*inspect.SortedEntry, Place) bool) (w Walked, err error) {
+func (ps Places) Walk(ctx context.Context, way Walk, do func(Entry, Place) bool) (w Walked, err error) {
+	if way.Queue != nil {
+		return ps.walkQueued(ctx, way, do)
+	}
 	began, f := time.Now(), way.Filter
 	start, outside := math.Inf(1), func(at time.Time) bool { return at.Before(f.Since) }
 	if way.Up {
@@ -80,11 +86,35 @@ func (ps Places) Walk(ctx context.Context, way Walk, do func(*inspect.SortedEntr
 		if e.Score == last.score {
 			before = last.before + 1
 		}
-		if f.Match(&e.JobRecord, e.At) && !do(e, ps.Of(e, before)) {
+		if f.Match(&e.JobRecord, e.At) && !do(Entry{Sorted: e}, ps.Of(e, before)) {
 			return w, nil
 		}
 		w.Looked++
 		last, seen = Place{score: e.Score, before: before}, e
+	}
+	w.End = true
+	return w, nil
+}
+
+// walkQueued is Walk for a queue.
+func (ps Places) walkQueued(ctx context.Context, way Walk, do func(Entry, Place) bool) (w Walked, err error) {
+	began, from := time.Now(), 0
+	if way.After != "" {
+		if from, err = strconv.Atoi(way.After); err != nil || from < 0 {
+			return w, ErrPlace
+		}
+	}
+	for j, err := range way.Queue.OldestAfter(ctx, from) {
+		if err != nil {
+			return w, err
+		}
+		e := Entry{Queued: j}
+		if w.Looked >= way.Most || w.Looked > 0 && time.Since(began) > way.Long ||
+			way.Filter.Match(&j.JobRecord, e.When()) && !do(e, ps.OfQueued(&j.JobRecord, way.Queue.Name, int64(from+w.Looked+1))) {
+			w.Next = strconv.Itoa(from + w.Looked)
+			return w, nil
+		}
+		w.Looked++
 	}
 	w.End = true
 	return w, nil

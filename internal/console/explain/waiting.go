@@ -108,23 +108,21 @@ const mostBefore = 1000
 func (s *search) nearInQueue(name string, position int64) (bool, error) {
 	q := s.i.Queue(name)
 	for _, before := range []int64{0, mostBefore} {
-		after := max(0, position-1-before)
-		jobs, size, err := fleet.NextJobs(s.ctx, q, after, position-after)
-		if err != nil {
-			return false, nil // the search of all tells what is wrong
-		}
-		for n, job := range jobs {
-			if job.JID != s.x.JID {
+		at := max(0, position-1-before)
+		for job, err := range q.OldestAfter(s.ctx, int(at)) {
+			if err != nil || at >= position {
+				break // the search of all tells what is wrong
+			}
+			if at++; job.JID != s.x.JID {
 				continue
 			}
 			summary, err := q.Summary(s.ctx)
 			if err != nil {
 				return false, err
 			}
-			summary.Size = size
 			note(&s.x.Searched, "queue:"+name)
 			s.found(&job.JobRecord, since(&job.JobRecord))
-			s.queued(summary, after+int64(n)+1)
+			s.queued(summary, at)
 			return true, nil
 		}
 	}
@@ -245,7 +243,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	var longest time.Time
 	for _, p := range s.processes {
 		switch {
-		case !slices.Contains(p.Queues, name):
+		case !p.Takes(name):
 		case p.Phase == fleet.Quiet || p.Phase == fleet.Stopping:
 			quiet++
 		case p.Listens():

@@ -63,6 +63,18 @@ type Process struct {
 	Known *inspect.Process `json:"-"` // nil if it is gone
 }
 
+// Takes tells whether q is one of the queues of a process. Those of other systems that are elsewhere in
+// Redis than Sidekiq's are not: the same name is another queue.
+func (p *Process) Takes(q string) bool { return slices.Contains(p.Queues, q) && p.elsewhere(q) == "" }
+
+// elsewhere is the system that keeps a queue elsewhere; "" for those of Sidekiq.
+func (p *Process) elsewhere(q string) string {
+	if p.Pulse == nil {
+		return ""
+	}
+	return p.Pulse.Elsewhere[q]
+}
+
 // Listens tells whether a process takes jobs from its queues: not if it is quiet, silent or gone.
 func (p *Process) Listens() bool { return p.Phase == Running }
 

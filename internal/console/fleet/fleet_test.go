@@ -139,3 +139,29 @@ func TestRatesOfQueues(t *testing.T) {
 		t.Errorf("after a restart: %+v", q)
 	}
 }
+
+// What is to be known of a queue before jobs are moved there.
+func TestDestination(t *testing.T) {
+	rdb, _ := redistest.New(t)
+	ctx, f, now := t.Context(), New(rdb), time.Now()
+	tell(t, rdb, "a:1:fine", now, &pulse.Pulse{Phase: "running", Elsewhere: map[string]string{"images": "laravel", "both": "laravel"}}, `"served","held","images","both"`)
+	tell(t, rdb, "b:1:ruby", now, nil, `"both"`)
+	rdb.SAdd(ctx, "queues", "pushed")
+	rdb.SAdd(ctx, "paused", "held")
+	rdb.Set(ctx, "queue:odd", "x", 0)
+	for name, want := range map[string]string{
+		"served": "", "both": "", "held": `the queue "held" is paused: jobs wait there until it is not`, "pushed": `no process takes from the queue "pushed": jobs wait there until one does`,
+		"new":    `no queue "new" is known: nothing was ever pushed to it, and no process listens to it`,
+		"images": `"images" is a queue of laravel in the process a:1:fine, which keeps its jobs at keys of its own: they are not seen here, and no job can be moved there`,
+		"odd":    `the key "queue:odd" is a string, expected a list of jobs`, "": "", "x.suspects": "",
+	} {
+		warning, err := f.Destination(ctx, name)
+		no := name == "images" || name == "odd" || name == "" || name == "x.suspects"
+		if (err != nil) != no || !no && warning != want || no && want != "" && err.Error() != want {
+			t.Errorf("%s: %q, %v", name, warning, err)
+		}
+	}
+	if row, err := f.Queue(ctx, "both"); err != nil || row.Listeners != 1 {
+		t.Errorf("of two systems: %+v, %v", row, err)
+	}
+}

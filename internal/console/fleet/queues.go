@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -82,7 +83,7 @@ func (s *Sampler) Queues(ctx context.Context, f *Fleet, processes []Process) ([]
 // out is how many jobs were taken from a queue since the last look, if that is known.
 func (s *Sampler) out(queue string, processes []Process) (n uint64, known bool) {
 	for _, p := range processes {
-		if p.Phase == Gone || !slices.Contains(p.Queues, queue) {
+		if p.Phase == Gone || !p.Takes(queue) {
 			continue
 		}
 		if p.Pulse == nil || p.Pulse.Taken == nil {
@@ -99,7 +100,7 @@ func Listened(q inspect.QueueSummary, processes []Process) Queue {
 	row := Queue{Name: q.Name, Waiting: q.Size, Latency: q.Latency.Seconds(), Paused: q.Paused}
 	for _, p := range processes {
 		switch {
-		case !slices.Contains(p.Queues, q.Name):
+		case !p.Takes(q.Name):
 		case p.Listens():
 			row.Listeners++
 		case p.Phase == Quiet || p.Phase == Stopping:
@@ -142,30 +143,54 @@ func (f *Fleet) queue(ctx context.Context, name string) (row Queue, used bool, e
 	return row, slices.ContainsFunc(all, func(q inspect.QueueSummary) bool { return q.Name == name }), err
 }
 
-// NextJobs are limit jobs of a queue after the first ones to run, the next one first, and how many
-// there are in all.
-func NextJobs(ctx context.Context, q *inspect.Queue, after, limit int64) (jobs []*inspect.QueuedJob, size int64, err error) {
-	summary, err := q.Summary(ctx)
+// ElsewhereError says that a queue belongs to another system than Sidekiq, which keeps it elsewhere.
+type ElsewhereError struct{ Queue, System, Process string }
+
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("%q is a queue of %s in the process %s, which keeps its jobs at keys of its own: they are not seen here, and no job can be moved there", e.Queue, e.System, e.Process)
+}
+
+// Elsewhere says of a queue that Redis does not have as Sidekiq's, and that processes serve for another
+// system, where its jobs are: *ElsewhereError; nil of any other one.
+func (f *Fleet) Elsewhere(ctx context.Context, name string) error {
+	processes, err := f.Processes(ctx)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	size = summary.Size
-	for range 5 { // until it did not grow or shrink in between
-		end := size - after
-		if end <= 0 {
-			return nil, size, nil
+	for _, p := range processes {
+		if system := p.elsewhere(name); system != "" && !slices.ContainsFunc(processes, func(p Process) bool { return p.Takes(name) }) {
+			return &ElsewhereError{name, system, p.Identity}
 		}
-		begin := max(0, end-limit)
-		var now int64
-		jobs, now, err = q.Page(ctx, int(begin), int(end-begin))
-		if err != nil {
-			return nil, 0, err
-		}
-		if now == size {
-			break
-		}
-		size = now
 	}
-	slices.Reverse(jobs)
-	return jobs, size, nil
+	return nil
+}
+
+// Destination looks at a queue that jobs are to be moved to: why that cannot be, or else what to know
+// before; "" for nothing.
+func (f *Fleet) Destination(ctx context.Context, name string) (warning string, err error) {
+	if err := f.Inspector.Queue(name).Takes(); err != nil {
+		return "", err
+	}
+	if err := f.Elsewhere(ctx, name); err != nil {
+		return "", err
+	}
+	kind, err := f.Redis.Type(ctx, keys.Queue(name)).Result()
+	if err == nil && kind != "none" && kind != "list" {
+		err = fmt.Errorf("the key %q is a %s, expected a list of jobs", keys.Queue(name), kind)
+	}
+	if err != nil {
+		return "", err
+	}
+	row, used, err := f.queue(ctx, name)
+	switch {
+	case err != nil:
+		return "", err
+	case row.Paused:
+		return fmt.Sprintf("the queue %q is paused: jobs wait there until it is not", name), nil
+	case !used:
+		return fmt.Sprintf("no queue %q is known: nothing was ever pushed to it, and no process listens to it", name), nil
+	case row.Listeners == 0:
+		return fmt.Sprintf("no process takes from the queue %q: jobs wait there until one does", name), nil
+	}
+	return "", nil
 }

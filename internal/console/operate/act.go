@@ -2,7 +2,9 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -18,27 +21,53 @@ import (
 type bulkCall struct {
 	bulk.Task
 	filter           filterFlags
-	at               string
+	places           string // that it is for, in words
+	at, to           string
 	all, dryRun, yes bool
 }
 
 func actionCommand(a bulk.Action) *cobra.Command {
 	b := bulkCall{Task: bulk.Task{Action: a}}
 	sets := a.Allowed()
-	last := len(sets) - 1
+	places, place := slices.Clone(sets), "SET"
+	var names completion
+	if a.Allows(bulk.Queued) {
+		places, names = append(places, "queue:NAME"), queueKeys
+		if place += "|queue:NAME"; len(sets) == 0 {
+			place = "queue:NAME"
+		}
+	}
+	b.places = places[0]
+	if last := len(places) - 1; last > 0 {
+		b.places = strings.Join(places[:last], ", ") + " or " + places[last]
+	}
+	flagNames, more := map[string]completion{}, ""
+	if a.Moves {
+		flagNames["to"] = queueNames
+		more = `
+
+The jobs keep their order and wait behind those that are in the other queue. Their retries go there,
+too. Each is moved in one step, so workers may take from both queues meanwhile; on a cluster a job
+that is taken just then may run twice. It warns if the other queue is paused, nobody listens to it,
+or it is not known.`
+	}
 	return spec{
-		use: a.Name + " SET (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: sets,
-		long: a.Short + `: those that are named, those that a filter chooses, or all of SET (` + strings.Join(sets[:last], ", ") + " or " + sets[last] + `). It looks
-first how many there are; above 100 it wants the number typed, or --yes. Ctrl-C ends it between two
-jobs. At the end it tells how many were done, gone (taken by somebody else), stopped (by client
-middleware) and left.`,
-		example: fmt.Sprintf("  troupe jobs %s %s --error 502 --failed-since 1h --dry-run", a.Name, example(a)),
+		use: a.Name + " " + place + " (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: sets, names: names, flagNames: flagNames,
+		long: a.Short + `: those that are named, those that a filter chooses, or all,
+of ` + b.places + `. It looks first how many there are; above 100 it wants
+the number typed, or --yes. Ctrl-C ends it between two jobs. At the end it tells how many were done,
+gone (taken by somebody else), stopped (by client middleware) and left.` + more,
+		example: example(a),
 		flags: func(f *pflag.FlagSet) {
 			b.filter.add(f)
-			f.BoolVar(&b.all, "all", false, "all of the set")
+			f.BoolVar(&b.all, "all", false, "all of the set or queue")
 			f.BoolVar(&b.dryRun, "dry-run", false, "tell how many there are, and show some, and do nothing")
 			f.BoolVar(&b.yes, "yes", false, "do not ask")
 			f.IntVar(&b.Rate, "rate", 1000, "at most so many a second; 0 is as fast as it goes")
+			if a.Moves {
+				f.StringVar(&b.to, "to", "", "the queue to move to; it need not exist")
+				_ = cobra.MarkFlagRequired(f, "to")
+			}
 			if a.Timed {
 				f.StringVar(&b.at, "at", "", "the new time: RFC 3339, seconds since the epoch, or a span from now like 2h")
 				_ = cobra.MarkFlagRequired(f, "at")
@@ -53,12 +82,16 @@ middleware) and left.`,
 	}.command()
 }
 
-// example is a set that an example of an action has.
+// example is one of an action.
 func example(a bulk.Action) string {
-	if a.Allows("dead") {
-		return "dead"
+	place := "retry"
+	switch {
+	case a.Moves:
+		return "  troupe jobs move queue:default --class Report --to slow --dry-run"
+	case a.Allows("dead"):
+		place = "dead"
 	}
-	return "retry"
+	return fmt.Sprintf("  troupe jobs %s %s --error 502 --failed-since 1h --dry-run", a.Name, place)
 }
 
 // read checks and completes the flags.
@@ -66,11 +99,20 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	if b.Filter, err = b.filter.read(s, args[0], now); err != nil {
 		return err
 	}
-	if b.Set, err = setOf(s, args[0]); err != nil {
-		return err
+	name, queued := strings.CutPrefix(args[0], bulk.Queued)
+	if b.Set = bulk.SetOf(s.Inspector, args[0]); queued && name != "" {
+		b.Queue = s.Inspector.Queue(name)
+	} else if b.Set == nil {
+		return cli.Exitf(cli.Fault, "got %q, expected %s", args[0], b.places)
 	}
-	if !b.Allows(b.Set.Name) {
-		return cli.Exitf(cli.Refused, "%s of the set %s: %w", b.Name, args[0], bulk.ErrNotAllowed)
+	if err := b.Refused(args[0]); err != nil {
+		return cli.Exitf(cli.Refused, "%s of %s: %w", b.Name, b.place(), err)
+	}
+	if b.Moves {
+		b.To = s.Inspector.Queue(b.to)
+	}
+	if err := b.Check(); err != nil {
+		return &cli.ExitError{Code: cli.Fault, Err: err}
 	}
 	chosen := b.Filter.String() != ""
 	if n := len(args) - 1; n > 0 && (b.all || chosen) || n == 0 && b.all == chosen {
@@ -89,6 +131,14 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	return nil
 }
 
+// place is where the jobs are, for people.
+func (b *bulkCall) place() string {
+	if b.Queue != nil {
+		return "the queue " + b.Queue.Name
+	}
+	return "the set " + b.Set.Name
+}
+
 // setPaths are the pages of the sets on the dashboard, by the key of the set.
 var setPaths = map[string]string{"retry": "retries", "schedule": "scheduled", "dead": "dead"}
 
@@ -96,12 +146,26 @@ var setPaths = map[string]string{"retry": "retries", "schedule": "scheduled", "d
 const shown = 10
 
 func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
+	if b.Moves {
+		warning, err := s.Destination(ctx, b.To.Name)
+		if elsewhere, ok := errors.AsType[*fleet.ElsewhereError](err); ok {
+			return cli.Exitf(cli.Refused, "--to: %w", elsewhere)
+		} else if err != nil {
+			return fmt.Errorf("--to: %w", err)
+		}
+		if warning != "" {
+			_, _ = fmt.Fprintf(s.Err, "troupe: warning: %s\n", cli.Line(warning))
+		}
+	}
 	total, some, err := b.Preview(ctx, shown)
 	if err != nil {
 		return err
 	}
 	if total == 0 {
-		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Set.Name)
+		return b.none(ctx, s)
+	}
+	if b.Queue != nil && b.JIDs == nil { // those that are pushed meanwhile are none of those that were counted
+		b.Limit = total
 	}
 	if b.dryRun {
 		if s.JSON {
@@ -110,19 +174,40 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", words.Plural(total, "job"), b.Past)
 		t := newJobTable(s)
 		for _, e := range some {
-			t.row(e.At, e.Score, &e.JobRecord)
+			t.row(e.When(), e.Score(), e.Record())
 		}
 		return t.Flush()
 	}
 	if err := s.May(ctx, b.Name+" of jobs"); err != nil {
 		return err
 	}
-	s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
-	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of the set %s", b.Name, words.Plural(total, "job"), b.Set.Name); err != nil {
+	if b.Queue != nil {
+		s.About([]string{"queues", b.Queue.Name, b.Name}, b.JIDs...)
+	} else {
+		s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
+	}
+	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of %s", b.Name, words.Plural(total, "job"), b.place()); err != nil {
 		return err
 	}
 	counts, err := b.Run(ctx, progress(s, total))
 	return counted(s, b.Past, total, counts, err)
+}
+
+// none says that there are no such jobs, and of a queue what that may come from.
+func (b *bulkCall) none(ctx context.Context, s *cli.Session) error {
+	if b.Queue == nil {
+		return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Set.Name)
+	}
+	row, err := known(ctx, s, b.Queue.Name)
+	if err != nil || row.Waiting == 0 {
+		if elsewhere := s.Elsewhere(ctx, b.Queue.Name); elsewhere != nil {
+			return &cli.ExitError{Code: cli.Refused, Err: elsewhere}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return cli.Exitf(cli.NotFound, "no such jobs in %s", b.Place())
 }
 
 // progress shows on a terminal how far a task is.

@@ -28,9 +28,10 @@ func jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Show jobs and act on them",
-		Long: `Jobs shows jobs and acts on them, one by one or by a filter. SET is retry, scheduled or dead; list
-also takes running and queue:NAME. Every action names a job by its exact bytes: what
-somebody else has taken meanwhile is gone, and nothing is lost or done twice.`,
+		Long: `Jobs shows jobs and acts on them, one by one or by a filter. SET is retry, scheduled or dead. The
+commands list, export, delete and kill also take queue:NAME, list takes running, and move takes only
+queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
+gone, and nothing is lost or done twice.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -231,7 +232,7 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 			if err != nil {
 				return err
 			}
-			if !each(&j.JobRecord, since(&j.JobRecord), 0) {
+			if !each(&j.JobRecord, bulk.Since(&j.JobRecord), 0) {
 				return nil
 			}
 		}
@@ -263,15 +264,6 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 		}
 	}
 	return nil
-}
-
-// since is when a job was put into its queue.
-func since(r *inspect.JobRecord) time.Time {
-	sum := r.Summary()
-	if sum.EnqueuedAt.IsZero() {
-		return sum.CreatedAt
-	}
-	return sum.EnqueuedAt
 }
 
 func showCommand() *cobra.Command {

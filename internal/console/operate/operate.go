@@ -27,15 +27,19 @@ func Commands() []*cobra.Command {
 	}
 }
 
+// completion finds the words that a shell completes.
+type completion func(ctx context.Context, s *cli.Session) ([]string, error)
+
 // spec is a command of a session.
 type spec struct {
 	use, short, long, example string
 	args                      cobra.PositionalArgs
-	words                     []string                                                    // that complete the first argument
-	names                     func(ctx context.Context, s *cli.Session) ([]string, error) // that complete it, or all if args is nil
-	flags                     func(f *pflag.FlagSet)                                      // of its own, before those that all have; may be nil
-	dryRun                    *bool                                                       // it changes nothing if this is true; may be nil
-	change                    string                                                      // what it changes, for --read-only; "" for nothing
+	words                     []string               // that complete the first argument
+	names                     completion             // that complete it, or all if args is nil
+	flagNames                 map[string]completion  // that complete the values of flags
+	flags                     func(f *pflag.FlagSet) // of its own, before those that all have; may be nil
+	dryRun                    *bool                  // it changes nothing if this is true; may be nil
+	change                    string                 // what it changes, for --read-only; "" for nothing
 	run                       func(ctx context.Context, s *cli.Session, args []string) error
 }
 
@@ -59,6 +63,11 @@ func (c spec) command() *cobra.Command {
 		c.flags(cmd.Flags())
 	}
 	flags.Add(cmd)
+	for flag, names := range c.flagNames {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return spec{names: names}.complete(cmd, &flags, nil), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
 	if c.words != nil || c.names != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return c.complete(cmd, &flags, args), cobra.ShellCompDirectiveNoFileComp

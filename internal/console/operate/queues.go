@@ -161,7 +161,7 @@ func showQueue(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 	slices.Reverse(jobs)
 	t := newJobTable(s)
 	for _, j := range jobs {
-		t.row(since(&j.JobRecord), 0, &j.JobRecord)
+		t.row(bulk.Since(&j.JobRecord), 0, &j.JobRecord)
 	}
 	return t.Flush()
 }

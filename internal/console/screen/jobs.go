@@ -78,7 +78,7 @@ func setActs(e *inspect.SortedEntry) (acts []Act) {
 		}
 		what := fmt.Sprintf("%s %s of the set %s", a.Name, titled(&e.JobRecord), e.Set.Name)
 		acts = append(acts, act(strings.ToUpper(a.Name[:1]), what, a.Past, func(ctx context.Context) (inspect.Outcome, error) {
-			return a.Act(ctx, e, time.Time{})
+			return a.Act(ctx, bulk.Entry{Sorted: e}, &bulk.Task{})
 		}))
 	}
 	return acts
