@@ -36,7 +36,7 @@ const (
 // queues it names 99, the fullest, and adds the others up as _other. One process of a fleet is
 // to expose them, or sums over the fleet are too large.
 func Fleet(rdb redis.UniversalClient) prometheus.Collector {
-	f := fleet.New(rdb)
+	f := fleet.New(rdb, nil) // metrics have no texts of jobs
 	return fleetCollector{f, fleetTime}
 }
 

@@ -201,7 +201,7 @@ func TestFleetWithAHungRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, ReadTimeout: time.Hour, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	do(t, rdb, []any{"client", "pause", 60_000, "all"})
-	f := fleetCollector{fleet.New(rdb), 50 * time.Millisecond}
+	f := fleetCollector{fleet.New(rdb, nil), 50 * time.Millisecond}
 	if _, err := gather(t, f); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(fmt.Sprint(err), "i/o timeout") {
 		t.Errorf("%v", err)
 	}

@@ -52,7 +52,7 @@ func New(o Options) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{
-		options: o, fleet: fleet.New(o.Redis), origin: http.NewCrossOriginProtection(), key: rand.Text(), liveWrite: liveWrite,
+		options: o, fleet: fleet.New(o.Redis, mask.New(o.Args, o.MaskKeys, o.MaskArgs)), origin: http.NewCrossOriginProtection(), key: rand.Text(), liveWrite: liveWrite,
 		logIns: limiter.New(12*time.Second, 5), actions: limiter.New(time.Second/10, 10), strangers: limiter.New(time.Second, 10), open: map[string]int{}, checks: make(chan struct{}, mostChecks), reveals: map[string]time.Time{},
 	}
 	h.proxies, _ = proxies.Parse(o.TrustProxies) // checked
@@ -67,7 +67,6 @@ func New(o Options) (*Handler, error) {
 	}
 	h.routes = routes(o.ReadOnly, h.users != nil)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.fleet.Mask = mask.New(o.Args, o.MaskKeys, o.MaskArgs)
 	h.fleet.Inspector.DeadMax, h.fleet.Inspector.DeadTimeout = o.DeadMax, o.DeadTimeout
 	h.sampler = newSampler(h.ctx, h.fleet)
 	h.tasks = bulk.NewTasks(h.ctx, func(err error) string { return faultOf(err).Text })

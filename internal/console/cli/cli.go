@@ -133,13 +133,12 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	}
 	defer func() { _ = rdb.Close() }()
 	s := &Session{
-		Flags: *f, Fleet: fleet.New(rdb), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Flags: *f, Fleet: fleet.New(rdb, mask.New(f.Args, nil, nil)), In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 		Address: redisconn.Mask(url),
 	}
 	if out, ok := s.Out.(*os.File); ok {
 		s.Terminal = term.IsTerminal(int(out.Fd()))
 	}
-	s.Mask = mask.New(f.Args, nil, nil)
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
 	if settings != nil {
 		s.Inspector.DeadMax, s.Inspector.DeadTimeout = settings.DeadSet()

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/console/screen"
 	"github.com/troupehq/troupe/internal/osproc"
 )
@@ -46,7 +47,7 @@ func (l *live) every() time.Duration      { return frameEvery }
 func (l *live) open(s *show) {
 	id := s.daemon.Identity()
 	sc := screen.New(l.tty, screen.Options{
-		Source: &source{screen.Redis{Fleet: fleet.New(s.store.client)}, id, &l.shot},
+		Source: &source{screen.Redis{Fleet: fleet.New(s.store.client, mask.New(mask.Mask, nil, nil))}, id, &l.shot},
 		Name:   "troupe demo", Place: s.store.place(), Page: screen.Page{Name: "tree", Arg: id}, Color: l.colored, Every: lookEvery,
 		Head: l.head, Foot: l.foot,
 		Interrupt: func() { l.signal(syscall.SIGINT) }, Suspend: func() { l.signal(osproc.Quiet) },

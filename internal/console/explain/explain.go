@@ -72,8 +72,7 @@ type Near struct {
 // Job explains a job, in words that m masks; nil masks nothing. One that is nowhere has no Place.
 // If ctx has a deadline not all may be searched, and what was not is told.
 func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Masker, near ...Near) (*Explanation, error) {
-	f := fleet.New(rdb)
-	f.Mask = m
+	f := fleet.New(rdb, m)
 	s := &search{ctx: ctx, rdb: rdb, i: f.Inspector, fleet: f, seen: near, x: Explanation{JID: jid, Timeline: []Step{}}}
 	var err error
 	if s.processes, err = f.Processes(ctx); err == nil {

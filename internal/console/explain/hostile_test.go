@@ -114,7 +114,7 @@ func TestOnlyADeadProcessIsKnown(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := fleet.New(rdb).Processes(ctx); err != nil || len(all) != 1 || all[0].Phase != fleet.Gone {
+	if all, err := fleet.New(rdb, nil).Processes(ctx); err != nil || len(all) != 1 || all[0].Phase != fleet.Gone {
 		t.Fatalf("processes %+v, %v", all, err)
 	}
 	for jid, want := range map[string]string{"waits": "No process listens on the queue a: none runs.", "later": "Nothing, until a process is started."} {

@@ -20,7 +20,7 @@ func TestJobsOfRuby(t *testing.T) {
 		rdb.HSet(ctx, id+":work", "t"+jid, `{"queue":"default","run_at":1795000000,"payload":"{\"class\":\"A\",\"args\":[],\"jid\":\"`+jid+`\"}"}`)
 	}
 	rdb.HSet(ctx, "it-walks", "ex", 1)
-	f := New(rdb)
+	f := New(rdb, nil)
 	var refused *RefusedError
 	if _, err := f.Cancel(ctx, "plain"); !errors.As(err, &refused) || refused.Process != id {
 		t.Errorf("a plain job: %v", err)

@@ -27,11 +27,11 @@ type Fleet struct {
 	Mask      *mask.Masker // of what processes tell of failures; nil shows all
 }
 
-// New looks at the Redis of rdb.
-func New(rdb redis.UniversalClient) *Fleet {
+// New looks at the Redis of rdb, and masks with m what processes tell; nil masks nothing.
+func New(rdb redis.UniversalClient, m *mask.Masker) *Fleet {
 	i := inspect.New(rdb)
 	i.MaxRead = inspect.Shown
-	return &Fleet{Redis: rdb, Inspector: i}
+	return &Fleet{Redis: rdb, Inspector: i, Mask: m}
 }
 
 // The phases of a process.

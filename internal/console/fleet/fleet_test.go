@@ -31,7 +31,7 @@ func tell(t *testing.T, rdb *redis.Client, id string, at time.Time, p *beat.Puls
 
 func TestProcesses(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f, now := New(rdb), time.Now()
+	f, now := New(rdb, nil), time.Now()
 	tell(t, rdb, "a:1:ruby", now, nil, `"default"`)
 	tell(t, rdb, "b:1:fine", now, &beat.Pulse{Phase: "running", Restarts: 2, Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Idle: 3}}}, `"default"`)
 	tell(t, rdb, "c:1:down", now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Down: 3}}}, `"default"`)
@@ -65,7 +65,7 @@ func TestProcesses(t *testing.T) {
 // A queue that is paused before anything was pushed to it can be seen, and so be unpaused.
 func TestAPausedQueueIsSeen(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f, ctx := New(rdb), t.Context()
+	f, ctx := New(rdb, nil), t.Context()
 	if err := f.Inspector.Queue("new").SetPaused(ctx, true); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAPausedQueueIsSeen(t *testing.T) {
 // What goes out is known where all that listen count it.
 func TestRatesOfQueues(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f, ctx, now := New(rdb), t.Context(), time.Now()
+	f, ctx, now := New(rdb, nil), t.Context(), time.Now()
 	push := func(queue string, n int) {
 		rdb.SAdd(ctx, "queues", queue)
 		for range n {
@@ -143,7 +143,7 @@ func TestRatesOfQueues(t *testing.T) {
 // What is to be known of a queue before jobs are moved there.
 func TestDestination(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	ctx, f, now := t.Context(), New(rdb), time.Now()
+	ctx, f, now := t.Context(), New(rdb, nil), time.Now()
 	tell(t, rdb, "a:1:fine", now, &pulse.Pulse{Phase: "running", Elsewhere: map[string]string{"images": "laravel", "both": "laravel"}}, `"served","held","images","both"`)
 	tell(t, rdb, "b:1:ruby", now, nil, `"both"`)
 	rdb.SAdd(ctx, "queues", "pushed")

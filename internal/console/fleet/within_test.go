@@ -52,7 +52,7 @@ func TestAJobIsCancelledWithinASecond(t *testing.T) {
 		})
 		time.Sleep(3 * time.Second) // amid two beats
 		began := time.Now()
-		process, err := fleet.New(s.Client).Cancel(t.Context(), jids[2])
+		process, err := fleet.New(s.Client, nil).Cancel(t.Context(), jids[2])
 		if err != nil || process != kits[1].Identity() {
 			t.Fatalf("%s, %v", process, err)
 		}

@@ -69,7 +69,7 @@ func TestWrong(t *testing.T) {
 
 func TestOverdue(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	f, now := New(rdb), time.Now()
+	f, now := New(rdb, nil), time.Now()
 	if all, err := f.Overdue(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("empty sets: %v, %v", all, err)
 	}

@@ -68,7 +68,7 @@ func (s *shown) gone(t *testing.T, text string) {
 
 // source looks at a Redis.
 func source(rdb redis.UniversalClient) *screen.Redis {
-	f := fleet.New(rdb)
+	f := fleet.New(rdb, nil)
 	f.Mask = mask.New(mask.Mask, nil, nil) // as commands have it
 	return &screen.Redis{Fleet: f}
 }

@@ -112,7 +112,7 @@ func TestProcessesAreAskedSeldom(t *testing.T) {
 	c := &counted{}
 	rdb.AddHook(c)
 	for _, readOnly := range []bool{true, false} {
-		look := &screen.Redis{Fleet: fleet.New(rdb), ReadOnly: readOnly}
+		look := &screen.Redis{Fleet: fleet.New(rdb, nil), ReadOnly: readOnly}
 		began := time.Now()
 		for range 4 {
 			for _, name := range []string{"overview", "processes", "tree", "queues", "running", "explain"} {
