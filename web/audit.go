@@ -74,7 +74,7 @@ func (r *request) filled() map[string]string {
 		if len(out) >= mostForms || name == "back" || name == "key" && len(values) > 0 && strings.HasSuffix(r.path, "/ticked") || strings.Join(values, "") == "" {
 			continue
 		}
-		text := words.Short(values[0], mostValue)
+		text := words.Short(r.fleet.Mask.Typed(name, values[0], r.searchesArgs()), mostValue)
 		if len(values) > 1 {
 			text = strconv.Itoa(len(values)) + " values"
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/keys"
@@ -282,4 +283,24 @@ func TestHostileContents(t *testing.T) {
 			t.Errorf("next %q: %q", next, got)
 		}
 	}
+}
+
+// What somebody has typed into a filter is masked for others as jobs are; who did what to how many stays.
+func TestTypedSecretsAreMasked(t *testing.T) {
+	log := &lockedBuffer{}
+	s := start(t, func(o *Options) { o.Logger = zerolog.New(log) })
+	seed(t, s.rdb, "dead", 2, "1795000000 + i", `'{"class":"Pay","args":["s3cr3t"],"jid":"j' .. i .. '","error_class":"E","error_message":"502 token=s3cr3t"}'`)
+	first := s.ended(s.begin("/dead/all", url.Values{"do": {"delete"}, "q": {"s3cr3t"}, "count": {"1"}}))
+	second := s.ended(s.begin("/dead/all", url.Values{"do": {"delete"}, "class": {"Pay"}, "error": {"token=s3cr3t"}, "count": {"1"}}))
+	if first.Counts.Done != 1 || first.Filter != `text "[masked]"` || second.Counts.Done != 1 || second.Filter != `class "Pay", error "token=[masked]"` {
+		t.Errorf("%+v and %+v", first, second)
+	}
+	s.h.Close()
+	var got []string
+	for _, e := range s.audited() {
+		got = append(got, fmt.Sprint(e.Outcome, " ", e.Filter))
+	}
+	all := strings.Join(got, "\n")
+	contains(t, "the audit", all, "done map[count:1 do:delete q:[masked]]", "done map[class:Pay count:1 do:delete error:token=[masked]]", "begun map[")
+	hasNot(t, "the audit, the log", all+log.String(), "s3cr3t")
 }

@@ -203,27 +203,3 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		t.Errorf("%d commands change something", changing)
 	}
 }
-
-// No command shows a secret that stands in the arguments of a job, unless it is told to.
-func TestNoCommandShowsSecrets(t *testing.T) {
-	t.Parallel()
-	shown := 0
-	for _, path := range slices.Sorted(maps.Keys(lines)) {
-		for _, more := range []string{"", "--json", "--args=hide", "--args=show"} {
-			rdb, url := redistest.New(t)
-			fill(t, rdb)
-			words := append(wordsOf(strings.ReplaceAll(lines[path], " --args show", ""), export(t)), "--redis", url, "--read-only")
-			if more != "" {
-				words = append(words, more)
-			}
-			if got := call(t.Context(), words...); strings.Contains(got.out+got.err, "hunter2") {
-				if shown++; more != "--args=show" {
-					t.Errorf("%q: %s", words, got)
-				}
-			}
-		}
-	}
-	if shown < 3 {
-		t.Errorf("%d commands show arguments that they are to show", shown)
-	}
-}

@@ -82,6 +82,17 @@ func failed(r *inspect.JobRecord) time.Time {
 // AllArgs are arguments as they are: for Args of those who see them so.
 func AllArgs(_ *inspect.JobRecord, s *inspect.JobSummary) json.RawMessage { return s.Args }
 
+// Told is the filter in words, for others than who has typed it. Everywhere tells that Text was looked for
+// in arguments as they are.
+func (f *Filter) Told(m *mask.Masker, everywhere bool) string {
+	told := *f
+	if told.Text != "" {
+		told.Text = m.Typed("text", f.Text, everywhere)
+	}
+	told.Class, told.Queue, told.Error, told.Tag = m.Text(f.Class), m.Text(f.Queue), m.Text(f.Error), m.Text(f.Tag)
+	return told.String()
+}
+
 // String is the filter in words.
 func (f *Filter) String() string {
 	var words []string

@@ -23,8 +23,8 @@ type Progress struct {
 	State       string    `json:"state"` // running, done, stopped (cancelled), danger (failed)
 	Action      string    `json:"action"`
 	Past        string    `json:"-"`
-	Set         string    `json:"set"` // or queue:NAME
-	Filter      string    `json:"filter"`
+	Set         string    `json:"set"`    // or queue:NAME
+	Filter      string    `json:"filter"` // in words, for all who see the task
 	User        string    `json:"user"`
 	Total       int       `json:"total"` // entries, as previewed
 	Counts      Counts    `json:"counts"`
@@ -94,7 +94,7 @@ func (ts *Tasks) Wait() {
 	ts.group.Wait()
 }
 
-// Start begins a task, of which s has ID, Set and User, and calls ended after its end.
+// Start begins a task, of which s has ID, Set, Filter and User, and calls ended after its end.
 func (ts *Tasks) Start(t Task, s Progress, ended func(Progress, error)) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -110,7 +110,7 @@ func (ts *Tasks) Start(t Task, s Progress, ended func(Progress, error)) error {
 	if running >= MostRunning {
 		return ErrBusy
 	}
-	s.State, s.Action, s.Past, s.Filter, s.Total, s.Began = "running", t.Name, t.Past, t.Filter.String(), t.Limit, time.Now()
+	s.State, s.Action, s.Past, s.Total, s.Began = "running", t.Name, t.Past, t.Limit, time.Now()
 	ctx, cancel := context.WithCancel(ts.ctx)
 	one := &underway{s, cancel}
 	ts.list = slices.Insert(ts.list, 0, one)

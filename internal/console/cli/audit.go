@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/console/audit"
+	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -44,6 +45,9 @@ func (s *Session) Told(text string, counts any) {
 	}
 }
 
+// audited masks what the audit has: others read it than who has typed that.
+var audited = mask.New(mask.Mask, nil, nil)
+
 // unspoken are flags that say nothing of what is done.
 var unspoken = []string{"json", "args", "no-color", "read-only", "config", "redis", "as", "yes", "rate", "wait"}
 
@@ -54,7 +58,7 @@ func (s *Session) audit(ctx context.Context, cmd *cobra.Command, err error) {
 	e.Via, e.Action, e.Outcome, e.Filter = audit.Command, strings.TrimPrefix(cmd.CommandPath(), "troupe "), "done", map[string]string{}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(unspoken, f.Name) {
-			e.Filter[f.Name] = words.Short(f.Value.String(), mostText)
+			e.Filter[f.Name] = words.Short(audited.Typed(f.Name, f.Value.String(), s.Args == mask.Show), mostText)
 		}
 	})
 	if err != nil {

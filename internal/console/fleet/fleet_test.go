@@ -144,7 +144,7 @@ func TestRatesOfQueues(t *testing.T) {
 func TestDestination(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx, f, now := t.Context(), New(rdb, nil), time.Now()
-	tell(t, rdb, "a:1:fine", now, &pulse.Pulse{Phase: "running", Elsewhere: map[string]string{"images": "laravel", "both": "laravel"}}, `"served","held","images","both"`)
+	tell(t, rdb, "a:1:fine", now, &beat.Pulse{Phase: "running", Elsewhere: map[string]string{"images": "laravel", "both": "laravel"}}, `"served","held","images","both"`)
 	tell(t, rdb, "b:1:ruby", now, nil, `"both"`)
 	rdb.SAdd(ctx, "queues", "pushed")
 	rdb.SAdd(ctx, "paused", "held")

@@ -116,6 +116,15 @@ func (m *Masker) Text(text string) string {
 	return text
 }
 
+// Typed is the value of a field of a filter or a form, for others than who has typed it. A text that was
+// looked for in arguments as they are may be all of a secret.
+func (m *Masker) Typed(field, value string, everywhere bool) string {
+	if everywhere && !m.all() && (field == "text" || field == "q") {
+		return maskedText
+	}
+	return m.Text(value)
+}
+
 // Args are arguments of a job of these classes, a JSON array, for people. A job may be of several
 // classes: that of its wrapper, too. Without classes nobody knows the positions to mask, so if the
 // rules have some all of it is hidden.

@@ -75,6 +75,7 @@ func (f *filterFlags) add(s *pflag.FlagSet) {
 // read is the filter of the jobs of a set, a queue or those that run.
 func (f *filterFlags) read(s *cli.Session, of string, now time.Time) (filter bulk.Filter, err error) {
 	filter = f.filter
+	filter.Mask = s.Mask
 	filter.Args = func(r *inspect.JobRecord, _ *inspect.JobSummary) json.RawMessage { return s.Mask.Summary(r).Args }
 	when := bulk.ParseTime
 	if of == "retry" || of == "scheduled" {
