@@ -54,7 +54,7 @@ func TestImportArrows(t *testing.T) {
 
 		if p.ImportPath == module {
 			forbid(p.Deps, "the root uses the standard library only, and packages that do, too", func(pkg string) bool {
-				return !packages[pkg].Standard && !mine("internal/args", "internal/defaults", "internal/errchain", "internal/jobctx", "internal/limits", "internal/words", "internal/scores", "internal/wirejson")(pkg)
+				return !packages[pkg].Standard && !mine("internal/args", "internal/errchain", "internal/jobctx", "internal/limits", "internal/words", "internal/scores", "internal/wirejson")(pkg)
 			})
 		}
 		if p.is("internal/wirejson") || p.is("internal/args") {
@@ -84,7 +84,7 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
 		}
 		if !p.is("actors") && !p.is("testkit") && !p.is("ops") {
-			forbid(p.Imports, "the door leads from testkit and ops into actors", mine("internal/door"))
+			forbid(p.Imports, "actors tells testkit and ops beside users", mine("internal/door"))
 		}
 		if p.is("actors/internal") {
 			forbid(p.Deps, "a room of actors is below it", func(pkg string) bool { return pkg == module+"/actors" })

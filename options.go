@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/troupehq/troupe/internal/defaults"
 	"github.com/troupehq/troupe/internal/limits"
 )
 
@@ -88,12 +87,11 @@ var Never = Retries{Never: true, Set: true}
 // to the dead set.
 func Times(n int) Retries { return Retries{Max: n, Set: true} }
 
-func init() {
-	defaults.Of = func(args any) (any, error) { return defaultsOf(args) }
-}
-
-// defaultsOf returns the Options of the type of args; see defaults.Of.
-func defaultsOf(args any) (Options, error) {
+// DefaultsOf returns the Options of the type of args, from its method Defaults; none if it has
+// no such method. The method is called on a zero value, and may have a pointer receiver.
+// Options that are out of range are an error that names the field; a panic of the method is a
+// *PanicError.
+func DefaultsOf(args any) (Options, error) {
 	t := reflect.TypeOf(args)
 	if t == nil {
 		return Options{}, nil

@@ -29,12 +29,12 @@ func (s *settled) Defaults() Options {
 
 func TestDefaultsOf(t *testing.T) {
 	for _, args := range []Args{settled{}, &settled{}, (*settled)(nil)} {
-		if o, err := defaultsOf(args); err != nil || o.Queue != "critical" || o.Retries != Times(5) || !slices.Equal(o.Tags, []string{"a"}) {
+		if o, err := DefaultsOf(args); err != nil || o.Queue != "critical" || o.Retries != Times(5) || !slices.Equal(o.Tags, []string{"a"}) {
 			t.Errorf("%#v: %+v, %v", args, o, err)
 		}
 	}
 	for _, args := range []Args{nil, charge{}, &object{}} {
-		if o, err := defaultsOf(args); err != nil || o.Queue != "" || o.Retries != (Retries{}) {
+		if o, err := DefaultsOf(args); err != nil || o.Queue != "" || o.Retries != (Retries{}) {
 			t.Errorf("%#v: %+v, %v", args, o, err)
 		}
 	}

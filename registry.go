@@ -76,7 +76,7 @@ func handle[A Args](r *Registry, fn func(context.Context, *Job[A]) error, iterab
 	if class == "" {
 		panic(fmt.Sprintf("troupe: Handle: empty class of %v", t))
 	}
-	defaults, err := defaultsOf(args)
+	defaults, err := DefaultsOf(args)
 	if err != nil {
 		panic(fmt.Sprintf("troupe: Handle: %v", err))
 	}

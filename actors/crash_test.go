@@ -10,7 +10,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -141,7 +140,7 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 				done := make(chan actors.DrainReport)
 				go func() { done <- k.Stop() }()
 				k.Await("stopping", func() bool { return k.Stats().Quiet })
-				_ = door.Of(k.Daemon).Crash(path, errInjected) // it may have ended already
+				_ = k.Daemon.Faults().Crash(path, errInjected) // it may have ended already
 				r := <-done
 				s.Release()
 				if len(r.Requeued) != 2 || len(r.Abandoned) != 2 || len(r.Left) != 0 {
@@ -177,7 +176,7 @@ func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
 		if i > 10_000 {
 			t.Fatalf("never gave up\n%s", k.Tree())
 		}
-		_ = door.Of(k.Daemon).Crash("launcher", errInjected)
+		_ = k.Daemon.Faults().Crash("launcher", errInjected)
 		time.Sleep(time.Millisecond) // the next crash must meet the next incarnation
 	}
 	<-k.Done()

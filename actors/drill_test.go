@@ -8,7 +8,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -19,20 +18,20 @@ func TestFaultsInjectedDuringTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, inject := range map[string]func() error{
-		"Crash":   func() error { return door.Of(d).Crash("launcher/poller", errInjected) },
-		"Hold":    func() error { return door.Of(d).Hold("launcher/poller") },
-		"Release": func() error { return door.Of(d).Release("launcher/poller") },
-		"Suspend": func() error { return door.Of(d).Suspend("launcher/poller") },
-		"Resume":  func() error { return door.Of(d).Resume("launcher/poller") },
+		"Crash":   func() error { return d.Faults().Crash("launcher/poller", errInjected) },
+		"Hold":    func() error { return d.Faults().Hold("launcher/poller") },
+		"Release": func() error { return d.Faults().Release("launcher/poller") },
+		"Suspend": func() error { return d.Faults().Suspend("launcher/poller") },
+		"Resume":  func() error { return d.Faults().Resume("launcher/poller") },
 	} {
-		if inject() == nil || door.Of(d).Actors() != nil {
+		if inject() == nil || d.Faults().Actors() != nil {
 			t.Errorf("%s of a daemon that is not started succeeds, or it has a system", what)
 		}
 	}
 	crashed := make(chan struct{})
 	go func() {
 		defer close(crashed)
-		for door.Of(d).Actors() == nil || door.Of(d).Crash("launcher/poller", errInjected) != nil {
+		for d.Faults().Actors() == nil || d.Faults().Crash("launcher/poller", errInjected) != nil {
 			runtime.Gosched()
 		}
 	}()

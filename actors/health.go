@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
@@ -227,16 +225,15 @@ func (d *Daemon) noteBeat(err error) {
 	d.registered = d.registered || err == nil
 }
 
-func init() {
-	door.Queues = func(daemon any) map[string]redis.UniversalClient {
-		d, all := daemon.(*Daemon), map[string]redis.UniversalClient{} //nolint:forcetypeassert // a bug of package ops
-		for _, c := range d.capsules {
-			for _, name := range beat.QueueNames(c.config().Queues) {
-				if all[name] = nil; c.system.wire.Fetch == nil {
-					all[name] = c.system.redis
-				}
+// Queues is for package ops: it reads how much waits in the queues of the daemon.
+func (d *Daemon) Queues() door.Queues {
+	all := door.Queues{}
+	for _, c := range d.capsules {
+		for _, name := range beat.QueueNames(c.config().Queues) {
+			if all[name] = nil; c.system.wire.Fetch == nil {
+				all[name] = c.system.redis
 			}
 		}
-		return all
 	}
+	return all
 }

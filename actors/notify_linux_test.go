@@ -16,7 +16,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -98,7 +97,7 @@ func TestSystemdHearsOfAWedgedActor(t *testing.T) {
 				t.Errorf("all is well: %q", heard)
 			}
 		}
-		if err := door.Of(d).Hold("launcher/default/fetcher"); err != nil {
+		if err := d.Faults().Hold("launcher/default/fetcher"); err != nil {
 			t.Fatal(err)
 		}
 		if heard := s.hears(59 * time.Second); !slices.Contains(heard, "WATCHDOG=1") {
@@ -112,7 +111,7 @@ func TestSystemdHearsOfAWedgedActor(t *testing.T) {
 		if status := regexp.MustCompile(`^STATUS=running, 0 of 2 busy, launcher/default/fetcher has been held for 2m[0-9]s$`); !slices.ContainsFunc(heard, status.MatchString) {
 			t.Errorf("the status: %q", heard)
 		}
-		_ = door.Of(d).Release("launcher/default/fetcher")
+		_ = d.Faults().Release("launcher/default/fetcher")
 		if heard := s.hears(10 * time.Second); !slices.Contains(heard, "WATCHDOG=1") {
 			t.Errorf("it works again: %q", heard)
 		}

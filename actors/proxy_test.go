@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/actors/internal/strategy"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -237,7 +236,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 						}
 						for _, n := range k.Tree() {
 							if parent := n.Path[:max(0, strings.LastIndexByte(n.Path, '/'))]; parent == at.supervisor && n.State != actors.StateRestarting {
-								_ = door.Of(k.Daemon).Crash(n.Path, errInjected)
+								_ = k.Daemon.Faults().Crash(n.Path, errInjected)
 							}
 						}
 						time.Sleep(time.Second)
@@ -362,7 +361,7 @@ func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		began := time.Now()
 		for k.Err() == nil {
-			_ = door.Of(k.Daemon).Crash("launcher/default/processor-0", errInjected)
+			_ = k.Daemon.Faults().Crash("launcher/default/processor-0", errInjected)
 			synctest.Wait()
 		}
 		<-k.Done()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -60,7 +59,7 @@ func randomRound(t *testing.T, seed uint64) {
 	}
 	crash := func() {
 		tree := k.Tree()
-		_ = door.Of(k.Daemon).Crash(tree[r.IntN(len(tree))].Path, errInjected) // it may be gone
+		_ = k.Daemon.Faults().Crash(tree[r.IntN(len(tree))].Path, errInjected) // it may be gone
 	}
 	for range r.IntN(12) {
 		time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -383,7 +382,7 @@ func TestPrepareKeepsTheBytes(t *testing.T) {
 			`{"retry":true,"queue":"default","class":"A","args":[],"jid":"j","created_at":1795225000.0,"enqueued_at":1795225000.0}`},
 	}
 	for _, tt := range tests {
-		p, err := prepare.Job(t.Context(), c, parse(t, tt.in), now)
+		p, err := c.Prepare(t.Context(), parse(t, tt.in), now)
 		if err != nil || string(p.Bytes()) != tt.want {
 			t.Errorf("Prepare(%s)\n got %s, %v\nwant %s", tt.in, p.Bytes(), err, tt.want)
 		}
@@ -395,11 +394,11 @@ func TestPrepareKeepsTheBytes(t *testing.T) {
 			return next(ctx, p)
 		}
 	}))
-	p, err := prepare.Job(t.Context(), edits, parse(t, tests[0].in), now)
+	p, err := edits.Prepare(t.Context(), parse(t, tests[0].in), now)
 	if want := strings.Replace(tests[0].want, `{"a" : 1}}`, `1.5,"new":[1000.0,{"a":0}]}`, 1); err != nil || string(p.Bytes()) != want {
 		t.Errorf("edited by middleware: %s, %v\nwant %s", p.Bytes(), err, want)
 	}
-	if _, err := prepare.Job(t.Context(), c, parse(t, `{"class":"A","args":[],"queue":""}`), now); !fieldError(err, "queue") {
+	if _, err := c.Prepare(t.Context(), parse(t, `{"class":"A","args":[],"queue":""}`), now); !fieldError(err, "queue") {
 		t.Errorf("got %v", err)
 	}
 }

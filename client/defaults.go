@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/defaults"
 )
 
 // base is what a push of args begins with: the client's defaults, and over them
@@ -18,11 +17,10 @@ func (c *Client) base(args troupe.Args) (*options, error) {
 	if o, ok := c.types.Load(t); ok {
 		return o.(*options), nil
 	}
-	of, err := defaults.Of(args)
+	own, err := troupe.DefaultsOf(args)
 	if err != nil {
 		return nil, err
 	}
-	own, _ := of.(troupe.Options)
 	o := c.plain
 	if list := ofType(own); len(list) > 0 {
 		o = c.plain.with(list, c.err)

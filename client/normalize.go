@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -19,14 +18,18 @@ import (
 // point in time that was passed by mistake.
 const maxRetryFor = 1e9
 
-func init() {
-	prepare.Job = func(ctx context.Context, c any, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
-		return c.(*Client).prepare(ctx, p, now)
-	}
-}
-
-// prepare makes p ready to enter its queue again; see prepare.Job.
-func (c *Client) prepare(ctx context.Context, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
+// Prepare makes p ready to enter its queue again, as the daemon's poller does with a member of
+// schedule or retry: defaults under what p has, a jid and created_at if missing, client
+// middleware, enqueued_at = now. A field "at" is dropped, whoever set it: obeying it would put
+// the job back where it came from. p itself may be edited. Nothing is sent.
+//
+// A job whose class, arguments or tags Sidekiq's client would refuse is let through: what runs
+// as it is fetched is retried, too.
+//
+// The result is nil if middleware stopped the job. A *FieldError says that p names no queue; a
+// *MiddlewareError that the middleware, not p, is at fault. Bytes that are not UTF-8 pass, as
+// they came.
+func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

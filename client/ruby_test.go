@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -131,7 +130,7 @@ puts JSON.generate(args)
 		t.Errorf("args %v, %v", args, err)
 	}
 	// what Go pushes on must stay the same text for Ruby
-	q, err := prepare.Job(t.Context(), client.New(rdb), p.Clone(), time.Now())
+	q, err := client.New(rdb).Prepare(t.Context(), p.Clone(), time.Now())
 	if err != nil || string(q.Args()) != lines[2] {
 		t.Errorf("prepared %s, %v", q.Bytes(), err)
 	}

@@ -2,8 +2,10 @@ package client
 
 import "github.com/troupehq/troupe/internal/pushspan"
 
-func init() {
-	pushspan.Set = func(c any, begin pushspan.Begin) { c.(*Client).spans = begin }
+// WithSpans has each call that pushes begin a span. It is for package trace, whose Client users
+// give to New.
+func WithSpans(begin pushspan.Begin) ClientOption {
+	return func(c *Client) { c.spans = begin }
 }
 
 // mark adds the fields of the span s to a job of its call, unless the options o have set one

@@ -15,7 +15,6 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
@@ -187,7 +186,7 @@ func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*
 	if count, ok := p.Get("retry_count"); ok && retry && string(count) != "null" {
 		p.SetInt("retry_count", int64(p.Failures())-2)
 	}
-	return prepare.Job(ctx, e.Set.i.Client, p, now)
+	return e.Set.i.Client.Prepare(ctx, p, now)
 }
 
 // list is what goes into one queue in one step.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -76,7 +75,7 @@ func (s *scale) read(ctx context.Context) (map[string]load, error) {
 	loads := map[string]load{}
 	for _, d := range s.daemons {
 		clients := map[redis.UniversalClient][]string{}
-		for name, rdb := range door.Queues(d) {
+		for name, rdb := range d.Queues() {
 			if rdb != nil {
 				clients[rdb] = append(clients[rdb], name)
 			}

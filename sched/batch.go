@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -65,7 +64,7 @@ func (b *batch) sort(ctx context.Context, member string) error {
 		return nil
 	}
 	b.cur.trying = member
-	out, err := prepare.Job(ctx, b.s.cfg.Client, p, b.now)
+	out, err := b.s.cfg.Client.Prepare(ctx, p, b.now)
 	b.cur.trying = ""
 	refused := errchain.Has[*client.MiddlewareError](err)
 	switch {

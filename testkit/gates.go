@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 )
 
 // gates are the actors that the test holds or has suspended.
@@ -53,14 +52,14 @@ func (g *gates) String() string {
 func (k *Kit) Crash(path string, reason error) {
 	k.tb.Helper()
 	k.Allow(Crashes(path).Times(1))
-	k.inject("crash", door.Of(k.Daemon).Crash(path, reason))
+	k.inject("crash", k.Daemon.Faults().Crash(path, reason))
 }
 
 // Crash makes the actor at path of a daemon without a Kit crash with reason, as if it had
 // panicked.
 func Crash(tb testing.TB, d *actors.Daemon, path string, reason error) {
 	tb.Helper()
-	if err := door.Of(d).Crash(path, reason); err != nil {
+	if err := d.Faults().Crash(path, reason); err != nil {
 		tb.Fatalf("crash: %v", err)
 	}
 }
@@ -75,7 +74,7 @@ func (k *Kit) CrashWhen(path string, f Filter, reason error) {
 		if left > 0 && f.match(e) {
 			left--
 			k.Allow(Crashes(path).Times(1))
-			_ = door.Of(k.Daemon).Crash(path, reason) // it may be gone
+			_ = k.Daemon.Faults().Crash(path, reason) // it may be gone
 		}
 	}))
 }
@@ -86,14 +85,14 @@ func (k *Kit) CrashWhen(path string, f Filter, reason error) {
 // what is held.
 func (k *Kit) Hold(path string) {
 	k.tb.Helper()
-	k.inject("hold", door.Of(k.Daemon).Hold(path))
+	k.inject("hold", k.Daemon.Faults().Hold(path))
 	k.gates.note(k.gates.held, path, true)
 }
 
 // Release delivers what Hold has kept back, in order, and ends it.
 func (k *Kit) Release(path string) {
 	k.tb.Helper()
-	k.inject("release", door.Of(k.Daemon).Release(path))
+	k.inject("release", k.Daemon.Faults().Release(path))
 	k.gates.note(k.gates.held, path, false)
 }
 
@@ -101,14 +100,14 @@ func (k *Kit) Release(path string) {
 // or the end of the test.
 func (k *Kit) Suspend(path string) {
 	k.tb.Helper()
-	k.inject("suspend", door.Of(k.Daemon).Suspend(path))
+	k.inject("suspend", k.Daemon.Faults().Suspend(path))
 	k.gates.note(k.gates.suspended, path, true)
 }
 
 // Resume ends a Suspend.
 func (k *Kit) Resume(path string) {
 	k.tb.Helper()
-	k.inject("resume", door.Of(k.Daemon).Resume(path))
+	k.inject("resume", k.Daemon.Faults().Resume(path))
 	k.gates.note(k.gates.suspended, path, false)
 }
 
@@ -126,11 +125,11 @@ func (k *Kit) openGates() {
 	held, suspended := slices.Collect(maps.Keys(k.gates.held)), slices.Collect(maps.Keys(k.gates.suspended))
 	k.gates.mu.Unlock()
 	for _, path := range held {
-		_ = door.Of(k.Daemon).Release(path)
+		_ = k.Daemon.Faults().Release(path)
 		k.gates.note(k.gates.held, path, false)
 	}
 	for _, path := range suspended {
-		_ = door.Of(k.Daemon).Resume(path)
+		_ = k.Daemon.Faults().Resume(path)
 		k.gates.note(k.gates.suspended, path, false)
 	}
 }

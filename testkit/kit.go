@@ -17,7 +17,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -82,7 +81,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		tb.Fatalf("start the daemon: %v", err)
 	}
 	if set.strict {
-		k.log.watchDeadLetters(door.Of(d).Actors())
+		k.log.watchDeadLetters(d.Faults().Actors())
 	}
 	tb.Cleanup(func() {
 		k.remember() // before the gates open

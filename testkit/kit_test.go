@@ -16,7 +16,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -268,7 +267,7 @@ func TestEventFiltersCount(t *testing.T) {
 
 // crashLater crashes the processor after a second.
 func crashLater(k *testkit.Kit) {
-	time.AfterFunc(time.Second, func() { _ = door.Of(k.Daemon).Crash(processor, errBoom) })
+	time.AfterFunc(time.Second, func() { _ = k.Daemon.Faults().Crash(processor, errBoom) })
 }
 
 // A logger that was chosen stays: only the zero one is replaced.

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -80,7 +79,7 @@ func (k *Kit) rest(text string, till time.Time) {
 func (k *Kit) suspend(roles ...string) (paths []string) {
 	for _, a := range k.Tree() {
 		works := a.State == actors.StateRunning || a.State == actors.StateIdle
-		if works && slices.Contains(roles, path.Base(a.Path)) && door.Of(k.Daemon).Suspend(a.Path) == nil {
+		if works && slices.Contains(roles, path.Base(a.Path)) && k.Daemon.Faults().Suspend(a.Path) == nil {
 			paths = append(paths, a.Path)
 		}
 	}
@@ -90,7 +89,7 @@ func (k *Kit) suspend(roles ...string) (paths []string) {
 // wake ends suspend, and lets everybody do what is due.
 func (k *Kit) wake(paths []string) {
 	for _, p := range paths {
-		_ = door.Of(k.Daemon).Resume(p) // it may be gone
+		_ = k.Daemon.Faults().Resume(p) // it may be gone
 	}
 	synctest.Wait()
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -50,7 +49,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		"another cause than the allowed": {
 			func(k *testkit.Kit, _ *script.Jobs) {
 				k.Allow(testkit.Crashes(processor).Because(troupe.ErrFenced))
-				_ = door.Of(k.Daemon).Crash(processor, errBoom)
+				_ = k.Daemon.Faults().Crash(processor, errBoom)
 			},
 			[]string{"ActorCrashed " + processor + ": boom"},
 		},
@@ -65,7 +64,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		},
 		"a dead letter": {
 			func(k *testkit.Kit, _ *script.Jobs) {
-				sys := door.Of(k.Daemon).Actors()
+				sys := k.Daemon.Faults().Actors()
 				sys.Root.Send(actor.NewPID(sys.Address(), "launcher/nobody"), ping{})
 			},
 			[]string{"dead letter: testkit_test.ping to launcher/nobody"},
@@ -73,7 +72,7 @@ func TestStrictFailsOnWhatWasNotExpected(t *testing.T) {
 		"the end of the daemon": {
 			func(k *testkit.Kit, _ *script.Jobs) {
 				for k.Err() == nil {
-					_ = door.Of(k.Daemon).Crash("launcher", errBoom)
+					_ = k.Daemon.Faults().Crash("launcher", errBoom)
 					synctest.Wait()
 				}
 			},

@@ -21,8 +21,7 @@ import (
 // client.Set. The span of PushPayload then has a link to that context. The poller of the daemon
 // and package inspect push jobs on as they are, without a span.
 func Client(c Config) client.ClientOption {
-	t := newTracer(c)
-	return func(c *client.Client) { pushspan.Set(c, t.begin) }
+	return client.WithSpans(newTracer(c).begin)
 }
 
 // begin begins the span of a call that pushes.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/prepare"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/trace"
 )
@@ -249,7 +248,7 @@ func TestAJobThatIsPushedOnKeepsWhatItCarries(t *testing.T) {
 	now := time.Unix(1795225000, 0)
 	for _, field := range []string{"", `,"traceparent":"` + parent + `","tracestate":"a=b"`} {
 		text := `{"retry":true,"queue":"orders","class":"Order","args":[1],"jid":"j","created_at":1.5` + field + `,"enqueued_at":1795225000.0}`
-		p, err := prepare.Job(ctx, c, payload(text), now)
+		p, err := c.Prepare(ctx, payload(text), now)
 		if err != nil {
 			t.Fatal(err)
 		}

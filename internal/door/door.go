@@ -1,4 +1,5 @@
-// Package door is the way by which testkit and ops reach what a daemon does not export.
+// Package door has what a daemon tells testkit and ops beside what it tells users. It is a package
+// of its own since both import the daemon's.
 package door
 
 import (
@@ -29,10 +30,6 @@ type Faults interface {
 	Actors() *actor.ActorSystem
 }
 
-// Of returns the Faults of an *actors.Daemon. Package actors sets it.
-var Of func(daemon any) Faults
-
-// Queues returns the queues of an *actors.Daemon, each with the client that sees it and what is
-// in progress of it as package inspect does; nil if its system keeps jobs in another way.
-// Package actors sets it, package ops uses it.
-var Queues func(daemon any) map[string]redis.UniversalClient
+// Queues are the queues of a daemon, each with the client that sees it and what is in progress of
+// it as package inspect does; nil if its system keeps jobs in another way.
+type Queues map[string]redis.UniversalClient

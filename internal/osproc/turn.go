@@ -11,7 +11,7 @@ import "os"
 // their identities, by which their pauses are spread.
 var PID = os.Getpid
 
-// TurnTurnHook is nil but in a simulation, which sets it before any daemon is made. It
+// TurnHook is nil but in a simulation, which sets it before any daemon is made. It
 // must see to it that f runs, some time and in a goroutine of its own; process is
 // the identity of the daemon, what the same in every repetition.
 var TurnHook func(process, what string, f func())

@@ -1,5 +1,5 @@
-// Package pushspan is the way by which package trace reaches the calls of a client that
-// push.
+// Package pushspan has what package trace and a client tell each other of the calls that push.
+// It is a package of its own since trace imports client, and client must not link OpenTelemetry.
 package pushspan
 
 import (
@@ -42,8 +42,3 @@ type Begin func(ctx context.Context, call Call) (context.Context, *Span)
 
 // None is for a client without package trace.
 func None(ctx context.Context, _ Call) (context.Context, *Span) { return ctx, nil }
-
-// Set has the calls of c, a *client.Client, begin with begin.
-//
-// Package client sets it.
-var Set func(c any, begin Begin)

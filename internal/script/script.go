@@ -22,10 +22,11 @@ type Script struct {
 // all are the scripts of the program, by their SHA-1.
 var all sync.Map
 
-// New makes a script; name is used in errors and in Names.
+// New makes a script; name is used in errors and in Names. Of two scripts with the same text the
+// first one's name counts there.
 func New(name, src string) *Script {
 	s := &Script{Name: name, src: src, s: redis.NewScript(src)}
-	all.Store(s.s.Hash(), s)
+	all.LoadOrStore(s.s.Hash(), s)
 	return s
 }
 
