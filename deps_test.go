@@ -105,8 +105,11 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/explain") && !p.is("internal/console/fleet") && !p.is("internal/console/screen") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/screen") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
+		}
+		if p.is("web") || p.is("inspect") || slices.ContainsFunc([]string{"audit", "bulk", "doctor", "explain", "fleet", "mask"}, func(name string) bool { return p.is("internal/console/" + name) }) {
+			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "supervisor"))
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 // beats is the durable half of the heartbeat actor.
@@ -141,7 +142,7 @@ func (d *Daemon) capsuleInfo() (all []beat.Capsule) {
 		q := cfg.Queues
 		all = append(all, beat.Capsule{
 			Name: cfg.Name, Concurrency: cfg.Concurrency,
-			Mode: beat.QueueMode(q), Queues: beat.QueueNames(q), Weights: beat.QueueWeights(q),
+			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
 		})
 	}
 	return all

@@ -14,8 +14,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/errchain"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/runs"
 )
 
@@ -84,7 +84,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
-	c.traffic.Expect(beat.QueueNames(cfg.Queues)...)
+	c.traffic.Expect(queues.Names(cfg.Queues)...)
 	for i := range cfg.Concurrency {
 		c.slots = append(c.slots, c.newSlot(i))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
@@ -258,7 +259,7 @@ func def[T comparable](v *T, d T) {
 }
 
 // Version is troupe's own version, shown by Sidekiq's UI and in logs.
-const Version = "0.1.0"
+const Version = beat.Version
 
 // The orders in which a capsule takes from its queues, as package fetch has them.
 type (

@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/door"
+	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 const (
@@ -66,11 +67,11 @@ func (d *Daemon) Health() Health {
 		d.treeHealth(&h.Live, now)
 	case "stopping":
 		if late := now.Sub(d.deadline().Add(requeueTime + d.cfg.Grace + endTime)); late >= overdueTime {
-			h.Live.add("stop_overdue", "the stop is overdue for %s", supervised.Brief(late))
+			h.Live.add("stop_overdue", "the stop is overdue for %s", words.Few(late))
 		}
 	case "ended":
 		if err := d.Err(); err != nil {
-			h.Live.add("gave_up", "the daemon has stopped by itself: %s", firstLine(err.Error(), 200))
+			h.Live.add("gave_up", "the daemon has stopped by itself: %s", words.FirstLine(err.Error(), 200))
 		}
 	}
 	d.readyHealth(&h, now)
@@ -109,18 +110,18 @@ func (d *Daemon) startedHealth(why *Check, now time.Time) {
 	running, registered, since := d.running, d.registered, now.Sub(d.info.StartedAt)
 	d.mu.Unlock()
 	if !running {
-		why.add("starting", "the daemon has not started, %s after it was made", supervised.Brief(since))
+		why.add("starting", "the daemon has not started, %s after it was made", words.Few(since))
 		return
 	}
 	if !registered {
-		why.add("unregistered", "%s has not reached Redis for %s", heart, supervised.Brief(since))
+		why.add("unregistered", "%s has not reached Redis for %s", heart, words.Few(since))
 	}
 	for _, c := range d.capsules {
 		c.mu.Lock()
 		silent := !c.answered && !c.quiet
 		c.mu.Unlock()
 		if silent {
-			why.add("no_fetch", "%s has had no answer for %s", c.path("fetcher"), supervised.Brief(since))
+			why.add("no_fetch", "%s has had no answer for %s", c.path("fetcher"), words.Few(since))
 		}
 	}
 }
@@ -141,7 +142,7 @@ func (d *Daemon) treeHealth(why *Check, now time.Time) {
 			continue
 		}
 		named[s.Path] = true
-		lasted := supervised.Brief(s.For)
+		lasted := words.Few(s.For)
 		switch {
 		case s.Strategy != "":
 			why.add("strategy_blocked", "%s has waited for its strategy %s for %s", s.Path, s.Strategy, lasted)
@@ -157,17 +158,17 @@ func (d *Daemon) treeHealth(why *Check, now time.Time) {
 		stuck := c.calling && late >= stallTime
 		c.mu.Unlock()
 		if path := c.path("fetcher"); stuck && !below(path) {
-			why.add("fetch_stuck", "%s has waited for a call that does not return for %s", path, supervised.Brief(late))
+			why.add("fetch_stuck", "%s has waited for a call that does not return for %s", path, words.Few(late))
 		}
 	}
 	if s := d.log.State(); s.Blocked >= stallTime {
-		why.add("log_blocked", "the log has taken no line for %s: %s", supervised.Brief(s.Blocked), droppedLines(s))
+		why.add("log_blocked", "the log has taken no line for %s: %s", words.Few(s.Blocked), droppedLines(s))
 	}
 	d.mu.Lock()
 	since := now.Sub(d.beatAt)
 	d.mu.Unlock()
 	if since >= d.cfg.HeartbeatInterval+stallTime && !below(heart) {
-		why.add("beat_late", "%s has not come to a beat for %s", heart, supervised.Brief(since))
+		why.add("beat_late", "%s has not come to a beat for %s", heart, words.Few(since))
 	}
 }
 
@@ -194,7 +195,7 @@ func (d *Daemon) misses(s supervised.Stall) bool {
 func (d *Daemon) readyHealth(h *Health, now time.Time) {
 	h.Ready = append(h.Ready, h.Started...)
 	if since := d.env.Outage.Since(); !since.IsZero() && now.Sub(since) >= awayTime {
-		lasted := supervised.Brief(now.Sub(since))
+		lasted := words.Few(now.Sub(since))
 		if r, refused := d.env.Outage.Refusal(); refused {
 			h.Ready.add("redis_refuses", "Redis has refused calls for %s: %s (%s)", lasted, r.Text, r.Code)
 		} else {
@@ -212,7 +213,7 @@ func (d *Daemon) readyHealth(h *Health, now time.Time) {
 		since := c.fenced
 		c.mu.Unlock()
 		if !since.IsZero() {
-			h.Ready.add("fenced", "%s has been fenced for %s", c.path("fetcher"), supervised.Brief(now.Sub(since)))
+			h.Ready.add("fenced", "%s has been fenced for %s", c.path("fetcher"), words.Few(now.Sub(since)))
 		}
 	}
 }
@@ -229,7 +230,7 @@ func (d *Daemon) noteBeat(err error) {
 func (d *Daemon) Queues() door.Queues {
 	all := door.Queues{}
 	for _, c := range d.capsules {
-		for _, name := range beat.QueueNames(c.config().Queues) {
+		for _, name := range queues.Names(c.config().Queues) {
 			if all[name] = nil; c.system.wire.Fetch == nil {
 				all[name] = c.system.redis
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -25,7 +26,7 @@ func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
 	log := d.log.State()
 	p.Log, p.Dropped = logTrouble(log), log.Dropped
 	p.Recent, p.Failure = d.events.recorder.recent(now)
-	p.Failure = firstLine(p.Failure, pulseText)
+	p.Failure = words.FirstLine(p.Failure, pulseText)
 	taken := map[string]uint64{}
 	for _, c := range d.capsules {
 		found, _, _ := c.traffic.Read()
@@ -67,7 +68,7 @@ func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
 func (d *Daemon) elsewhere() map[string]string {
 	all, ours := map[string]string{}, map[string]bool{}
 	for _, c := range d.capsules {
-		for _, name := range beat.QueueNames(c.config().Queues) {
+		for _, name := range queues.Names(c.config().Queues) {
 			if key := keys.Queue(name); c.system.wire.Fetch == nil && c.system.key(key) == key {
 				ours[name] = true
 			} else {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
 	}
 	if len(c.Capsules) > 0 && c.Queues != nil {
-		bad("Queues", beat.QueueNames(c.Queues), "nil, as there are Capsules: each has its own")
+		bad("Queues", queues.Names(c.Queues), "nil, as there are Capsules: each has its own")
 	}
 	strategy := func(field string, s *supervisor.Strategy) { errs = append(errs, supervised.Check(field, s)) }
 	strategy("Strategy", c.Strategy)
@@ -129,7 +129,7 @@ func (c Config) Validate() error {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		strategy(field+"Strategy", k.Strategy)
-		if k.Queues != nil && len(beat.QueueNames(k.Queues)) == 0 {
+		if k.Queues != nil && len(queues.Names(k.Queues)) == 0 {
 			bad(field+"Queues", "empty", "at least one queue")
 		}
 		if v, ok := k.Queues.(interface{ Validate() error }); ok {

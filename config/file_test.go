@@ -15,8 +15,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
-	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -328,7 +328,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				if err := limits.Queues(beat.QueueNames(c.Queues)); err != nil {
+				if err := limits.Queues(queues.Names(c.Queues)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 const (
@@ -52,8 +52,8 @@ func (p *parse) queues(n *node, field string) fetch.Queues {
 	switch {
 	case len(all) == 0:
 		return nil
-	case beat.QueueMode(all) == "strict":
-		return fetch.Strict(beat.QueueNames(all))
+	case queues.Mode(all) == "strict":
+		return fetch.Strict(queues.Names(all))
 	}
 	return all
 }

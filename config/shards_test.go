@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/queues"
 )
 
 func loadText(t *testing.T, flags Flags, text string) (*Settings, error) {
@@ -39,7 +39,7 @@ func TestShardsAreTreesOfTheirOwn(t *testing.T) {
 	}
 	orders, mail := s.Trees[0].Settings, s.Trees[1].Settings
 	if orders.RedisURL != "redis://u:hunter2@10.0.0.1/0" || len(orders.Capsules) != 1 || orders.Capsules[0].Concurrency != 7 ||
-		beat.QueueMode(orders.Capsules[0].Queues) != "weighted" || orders.Timeout != mail.Timeout || orders.Timeout == 0 {
+		queues.Mode(orders.Capsules[0].Queues) != "weighted" || orders.Timeout != mail.Timeout || orders.Timeout == 0 {
 		t.Errorf("orders: %+v", orders)
 	}
 	if mail.RedisURL != "redis://10.0.0.2/0" || len(mail.Capsules) != 2 || mail.Capsules[0].Name != "mail" {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -175,9 +175,9 @@ func asRuby(f *File) rubyOptions {
 		o.MaxRetries = max(f.MaxRetries, 0)
 	}
 	if f.Queues != nil {
-		o.Queues, o.Strict = nil, beat.QueueMode(f.Queues) == "strict"
-		weights := beat.QueueWeights(f.Queues)
-		for _, name := range beat.QueueNames(f.Queues) {
+		o.Queues, o.Strict = nil, queues.Mode(f.Queues) == "strict"
+		weights := queues.Weights(f.Queues)
+		for _, name := range queues.Names(f.Queues) {
 			for range max(weights[name], 1) {
 				o.Queues = append(o.Queues, name)
 			}

@@ -80,7 +80,7 @@ func (l logged) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, chil
 }
 
 func theirs(log zerolog.Logger) *supervisor.Strategy {
-	return supervisor.FromProtoactor(logged{actor.NewOneForOneStrategy(10, time.Minute, actor.DefaultDecider), log})
+	return supervisor.FromProtoactor(logged{SupervisorStrategy: actor.NewOneForOneStrategy(10, time.Minute, actor.DefaultDecider), log: log})
 }
 
 func watch(log zerolog.Logger) func(actors.Event) {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/doctor"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
@@ -30,7 +30,7 @@ type treePage struct {
 
 // actorRow is an actor.
 type actorRow struct {
-	actors.Node
+	tree.Node
 	fleet.Lately
 	Name   string        `json:"name"`
 	Level  int           `json:"level"`           // of indentation, from 1
@@ -58,13 +58,13 @@ func (p treePage) Running() (rows []actorRow) {
 
 // unended is a job that does not end, with its capsule.
 type unended struct {
-	actors.Unresponsive
+	tree.Unresponsive
 	Capsule string `json:"capsule"`
 }
 
 // seenTree is what is known of one process.
 type seenTree struct {
-	tree    actors.Tree     // nil if it has none
+	tree    tree.Tree       // nil if it has none
 	records []flight.Record // its last ones
 }
 
@@ -215,7 +215,7 @@ func rowsOf(seen seenTree) []actorRow {
 		a := actorRow{Node: n, Lately: *lately[n.Path], Level: strings.Count(n.Path, "/") + 1, Name: path.Base(n.Path)}
 		if n.Role == "processor" {
 			a.Folded = !a.Trouble
-			states[n.Capsule] = append(states[n.Capsule], strings.Replace(string(n.State), string(actors.StateRunning), string(actors.StateIdle), 1))
+			states[n.Capsule] = append(states[n.Capsule], strings.Replace(string(n.State), string(tree.StateRunning), string(tree.StateIdle), 1))
 		}
 		rows[i] = a
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/web/internal/proxies"
 	"github.com/troupehq/troupe/web/internal/users"
@@ -71,7 +71,7 @@ type Options struct {
 	Logger zerolog.Logger
 
 	// Trees returns the live trees of daemons in this process, by identity.
-	Trees func() map[string]actors.Tree
+	Trees func() map[string]tree.Tree
 }
 
 // User is who asks.

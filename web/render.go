@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
@@ -253,7 +253,7 @@ func (v *view) At() time.Time { return v.r.at() }
 func (v *view) ReadOnly() bool { return v.r.options.ReadOnly }
 
 // Version is that of troupe.
-func (v *view) Version() string { return actors.Version }
+func (v *view) Version() string { return beat.Version }
 
 // Link is the address of a page without names; "" if there is none, or the user may not see it.
 func (v *view) Link(path string) string { return v.r.link(path) }

@@ -33,10 +33,10 @@ func Fold(records []Record) []Record {
 				row.Text = strings.TrimPrefix(row.Text+"; "+what, "; ")
 			}
 		}
-		if fate := nearest(records[failed+1:i], crash, 1, JobRetried, JobDied, JobDropped); fate >= 0 && records[failed+1+fate].JID == row.JID {
-			fate += failed + 1
-			what := strings.TrimPrefix(records[fate].Kind, "job ") // retried, died, dropped
-			add(fate, strings.TrimSuffix(what+", "+records[fate].Text, ", "))
+		if moved := nearest(records[failed+1:i], crash, 1, JobRetried, JobDied, JobDropped); moved >= 0 && records[failed+1+moved].JID == row.JID {
+			moved += failed + 1
+			what := strings.TrimPrefix(records[moved].Kind, "job ") // retried, died, dropped
+			add(moved, strings.TrimSuffix(what+", "+records[moved].Text, ", "))
 		}
 		if restart := nearest(records[i+1:], crash, 1, Restarted, Crashed); restart >= 0 && records[i+1+restart].Kind == Restarted {
 			restart += i + 1

@@ -112,6 +112,23 @@ func Brief(d time.Duration) string {
 	return text
 }
 
+// Few is d in few digits: 300ms, 12s.
+func Few(d time.Duration) string {
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// FirstLine is the first line of text, cut to so many runes.
+func FirstLine(text string, most int) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return text
+}
+
 // TakeFrom is how a process comes to take from a queue.
 func TakeFrom(queue string) string {
 	return "by its configuration, or by troupe configure ID --queue " + queue + ", with its other queues named as well: it leaves those that are not"

@@ -92,9 +92,9 @@ func (s *System) Snapshot(now time.Time) []Row {
 func (c *node) shown(now time.Time) (State, string) {
 	switch wait := c.until.Sub(now); {
 	case wait > 0 && (c.state == Crashed || c.state == Stopped || c.state == Running):
-		return Restarting, "in " + Brief(wait)
+		return Restarting, "in " + words.Few(wait)
 	case !c.stuck.IsZero():
-		return c.state, fmt.Sprintf("(%s has not decided for %s)", c.stuckIn, Brief(now.Sub(c.stuck)))
+		return c.state, fmt.Sprintf("(%s has not decided for %s)", c.stuckIn, words.Few(now.Sub(c.stuck)))
 	case c.state != Running:
 	case c.box != nil && c.box.gated.Load():
 		return Held, ""
@@ -102,14 +102,6 @@ func (c *node) shown(now time.Time) (State, string) {
 		return Suspended, ""
 	}
 	return c.state, ""
-}
-
-// Brief is d in few digits.
-func Brief(d time.Duration) string {
-	if d >= 10*time.Second {
-		return d.Round(time.Second).String()
-	}
-	return d.Round(100 * time.Millisecond).String()
 }
 
 // SplitPath splits a path into its supervisor's and its own name.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // Fleet looks at one Redis. Its methods are safe for concurrent use.
@@ -157,7 +157,7 @@ func (p *Process) tell(from *beat.Pulse) {
 }
 
 // Tree is the published tree of a process; nil if it has none, as in Ruby.
-func (f *Fleet) Tree(ctx context.Context, identity string) (t actors.Tree, err error) {
+func (f *Fleet) Tree(ctx context.Context, identity string) (t tree.Tree, err error) {
 	text, err := f.Inspector.Tree(ctx, identity)
 	if errors.Is(err, inspect.ErrNotFound) {
 		return nil, nil
@@ -172,7 +172,7 @@ func (f *Fleet) Tree(ctx context.Context, identity string) (t actors.Tree, err e
 }
 
 // Shown is a tree without what is secret in its failures.
-func (f *Fleet) Shown(t actors.Tree) actors.Tree {
+func (f *Fleet) Shown(t tree.Tree) tree.Tree {
 	t = slices.Clone(t)
 	for i := range t {
 		n := &t[i]
@@ -186,8 +186,8 @@ func (f *Fleet) Shown(t actors.Tree) actors.Tree {
 }
 
 // Troubled tells whether an actor is not as it should be.
-func Troubled(n actors.Node) bool {
-	fine := []actors.State{actors.StateRunning, actors.StateIdle, actors.StateBusy}
+func Troubled(n tree.Node) bool {
+	fine := []tree.State{tree.StateRunning, tree.StateIdle, tree.StateBusy}
 	return !slices.Contains(fine, n.State) || n.Restarts > 0 || n.LastFailure != "" || len(n.Unresponsive) > 0 || n.Note != ""
 }
 

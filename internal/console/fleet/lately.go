@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // Lately is what the flight recorder tells of an actor within the last minute, and whether it is as
@@ -20,7 +20,7 @@ type Lately struct {
 }
 
 // TreeLately is Lately of each actor of a tree, by path. Records are those of its process.
-func TreeLately(tree actors.Tree, records []flight.Record) map[string]*Lately {
+func TreeLately(tree tree.Tree, records []flight.Record) map[string]*Lately {
 	all := map[string]*Lately{}
 	for _, n := range tree {
 		n.Restarts, n.LastFailure = 0, "" // of long ago they are no trouble

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 func psCommand() *cobra.Command {
@@ -129,14 +129,14 @@ func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool)
 
 // troubled are the actors of a tree that are not as they should be, and those above them if a
 // person is to know whose they are.
-func troubled(t actors.Tree, above bool) actors.Tree {
+func troubled(t tree.Tree, above bool) tree.Tree {
 	var bad []string
 	for _, n := range t {
 		if fleet.Troubled(n) {
 			bad = append(bad, n.Path+"/")
 		}
 	}
-	return slices.DeleteFunc(t, func(n actors.Node) bool {
+	return slices.DeleteFunc(t, func(n tree.Node) bool {
 		path := n.Path + "/"
 		return !slices.ContainsFunc(bad, func(b string) bool { return b == path || above && strings.HasPrefix(b, path) })
 	})

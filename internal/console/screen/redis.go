@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -144,7 +144,7 @@ func (r *Redis) tree(ctx context.Context, q *Query, all []fleet.Process) (*Pictu
 		head.Line, head.Enter = q.text(Bold, "%s: %s, %d of %d busy", all[i].Identity, all[i].Phase, all[i].Busy, all[i].Slots)[0].Line, Page{}
 	}
 	if t == nil {
-		t = actors.Tree{{Path: "no tree: it is a process of Ruby, or has died"}}
+		t = tree.Tree{{Path: "no tree: it is a process of Ruby, or has died"}}
 	}
 	return q.TreePicture(head, t), err
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // TreePicture draws a tree: whole if it fits, or with a filter; else processors that have nothing to
 // tell are summed up.
-func (q *Query) TreePicture(head Row, t actors.Tree) *Picture {
+func (q *Query) TreePicture(head Row, t tree.Tree) *Picture {
 	if q.Filter == "" {
 		t = Fit(t, q.Rows-1)
 	}
@@ -26,7 +26,7 @@ func (q *Query) TreePicture(head Row, t actors.Tree) *Picture {
 		switch {
 		case fleet.Troubled(n):
 			st = Yellow
-		case n.State == actors.StateBusy:
+		case n.State == tree.StateBusy:
 			st = Cyan
 		case n.Role == "processor":
 			st = Dim
@@ -53,9 +53,9 @@ const longRun = time.Second
 
 // Fit is a whole tree if it has at most limit rows. Else processors that have nothing to tell are
 // summed up, one row a capsule, in place of the first.
-func Fit(t actors.Tree, limit int) (out actors.Tree) {
-	states := map[int]map[actors.State]int{} // of the sums, by their place
-	at := map[string]int{}                   // of the sum of a capsule
+func Fit(t tree.Tree, limit int) (out tree.Tree) {
+	states := map[int]map[tree.State]int{} // of the sums, by their place
+	at := map[string]int{}                 // of the sum of a capsule
 	for _, n := range t {
 		if len(t) <= limit || n.Role != "processor" || fleet.Troubled(n) || n.Job != nil && !n.Job.Started.IsZero() && time.Since(n.Job.Started) >= longRun {
 			out = append(out, n)
@@ -63,8 +63,8 @@ func Fit(t actors.Tree, limit int) (out actors.Tree) {
 		}
 		i, ok := at[n.Capsule]
 		if !ok {
-			i, at[n.Capsule], states[len(out)] = len(out), len(out), map[actors.State]int{}
-			out = append(out, actors.Node{Path: n.Path})
+			i, at[n.Capsule], states[len(out)] = len(out), len(out), map[tree.State]int{}
+			out = append(out, tree.Node{Path: n.Path})
 		}
 		states[i][n.State]++
 	}
@@ -75,7 +75,7 @@ func Fit(t actors.Tree, limit int) (out actors.Tree) {
 			words = append(words, fmt.Sprintf("%d %s", of[state], state))
 		}
 		out[i].Path = fmt.Sprintf("%s/%d more:", path.Dir(out[i].Path), all)
-		out[i].State = actors.State(strings.Join(words, ", "))
+		out[i].State = tree.State(strings.Join(words, ", "))
 	}
 	return out
 }

@@ -66,7 +66,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 			redistest.Missing(t, err)
 		}
 	}
-	release, err := versionOf("../../../actors/config.go")
+	release, err := versionOf("../../../internal/beat/version.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func release(ctx context.Context, out string, platforms []string) error {
 	if err != nil {
 		return err
 	}
-	version, err := versionOf("actors/config.go")
+	version, err := versionOf("internal/beat/version.go")
 	if err != nil {
 		return err
 	}

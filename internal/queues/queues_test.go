@@ -1,4 +1,4 @@
-package beat
+package queues
 
 import (
 	"maps"
@@ -23,13 +23,13 @@ func TestWhatIsPublished(t *testing.T) {
 		{fetch.WeightedList{{Queue: "b"}, {Queue: "a", Weight: -1}}, []string{"b", "a"}, "strict", map[string]int{"a": 0, "b": 0}},
 		{fetch.WeightedList{{Queue: "b", Weight: 2}, {Queue: "a", Weight: 2}}, []string{"b", "a"}, "weighted", map[string]int{"a": 2, "b": 2}},
 	} {
-		if got := QueueNames(c.q); !slices.Equal(got, c.names) {
+		if got := Names(c.q); !slices.Equal(got, c.names) {
 			t.Errorf("%#v: names %q, expected %q", c.q, got, c.names)
 		}
-		if got := QueueMode(c.q); got != c.mode {
+		if got := Mode(c.q); got != c.mode {
 			t.Errorf("%#v: mode %q, expected %q", c.q, got, c.mode)
 		}
-		if got := QueueWeights(c.q); !maps.Equal(got, c.weights) {
+		if got := Weights(c.q); !maps.Equal(got, c.weights) {
 			t.Errorf("%#v: weights %v, expected %v", c.q, got, c.weights)
 		}
 	}
