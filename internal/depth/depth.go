@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 )
 
 const (
@@ -42,6 +43,8 @@ type Queue struct {
 
 //go:embed oldest.lua
 var oldestSource string
+
+var oldestScript = script.New("depth.oldest", oldestSource)
 
 // Note adds a sample, unless there is one of just before: another process may have led then.
 func Note(ctx context.Context, rdb redis.UniversalClient, now time.Time) error {
@@ -97,7 +100,7 @@ func sample(ctx context.Context, rdb redis.UniversalClient, now time.Time) (s Sa
 	all = all[:min(len(all), most)]
 	oldest, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, q := range all {
-			p.Eval(ctx, oldestSource, []string{keys.Queue(q.name)}, long, end)
+			oldestScript.Queue(ctx, p, []string{keys.Queue(q.name)}, long, end)
 		}
 		return nil
 	})

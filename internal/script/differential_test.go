@@ -155,6 +155,10 @@ var scriptTries = map[string]difftest.Try{
 		}
 		return keys, args
 	},
+	"internal/depth/oldest": func(t *rapid.T) ([]string, []any) {
+		return []string{rapid.SampledFrom([]string{listA, setA}).Draw(t, "key")},
+			[]any{rapid.SampledFrom([]int{1, 4, 1000}).Draw(t, "long"), rapid.IntRange(1, 30).Draw(t, "end")}
+	},
 	"internal/moving/claim": func(t *rapid.T) ([]string, []any) {
 		return []string{setA, clockMoving}, add([]any{60000}, some(t, 4)...)
 	},
@@ -211,7 +215,7 @@ func fill(t *rapid.T) (writes [][]any) {
 
 // TestScriptsAreTheSameOnMiniredis runs every script on random states: equal
 // replies, equal keys. What a simulation on the embedded server shows then holds
-// on Redis. Those of package fetch and of the wires have tests of their own there.
+// on Redis. Those of packages fetch and laravel have tests of their own there.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	pair := difftest.New(t)
 	root := filepath.Join("..", "..")
@@ -219,7 +223,7 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		name, isLua := strings.CutSuffix(filepath.ToSlash(rel), ".lua")
-		if err != nil || !isLua || strings.HasPrefix(name, "fetch/") || strings.HasPrefix(name, "wire/") {
+		if err != nil || !isLua || strings.HasPrefix(name, "fetch/lua/") || strings.HasPrefix(name, "wire/laravel/lua/") {
 			return err
 		}
 		src, err := os.ReadFile(path)
