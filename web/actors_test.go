@@ -129,8 +129,10 @@ func TestTreeInWords(t *testing.T) {
 	contains(t, "a job's", s.get("/tree/"+id+"?q=JOB55"), "launcher/default/processor-55")
 	contains(t, "nothing", s.get("/tree/"+id+"?q=nothing"), "No actor is like that")
 	s.beat("ruby:1:x", now, nil, `"default"`)
+	s.rdb.HSet(t.Context(), "ruby:1:x", "info", `{"hostname":"h","pid":1,"identity":"ruby:1:x","concurrency":5,"queues":["default"],"started_at":1795000000}`)
 	s.h.sampler.look()
-	contains(t, "Ruby's", s.get("/tree/ruby:1:x"), "No tree", "it has threads")
+	contains(t, "Ruby's", s.get("/tree/ruby:1:x"), "No tree", "it has threads",
+		`<dt>Started</dt><dd><time datetime="2026-11-18T11:06:40Z" title="2026-11-18 11:06:40.000 UTC">2026-11-18 11:06:40 UTC</time>`)
 }
 
 // Of what a trees' pages are renewed at, what they show is a part.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
@@ -22,12 +23,12 @@ type processesPage struct {
 // processRow is a process in a list.
 type processRow struct {
 	fleet.Process
-	Host     string `json:"host"`
-	Trouble  bool   `json:"trouble"`
-	Embedded bool   `json:"embedded"` // a part of another program: refuses quiet and stop
-	Leader   bool   `json:"leader"`
-	Started  string `json:"started_at,omitempty"`
-	Href     string `json:"-"` // its tree
+	Host     string    `json:"host"`
+	Trouble  bool      `json:"trouble"`
+	Embedded bool      `json:"embedded"` // a part of another program: refuses quiet and stop
+	Leader   bool      `json:"leader"`
+	Started  time.Time `json:"started_at,omitzero"`
+	Href     string    `json:"-"` // its tree
 }
 
 // Live tells whether it can be told anything.
@@ -38,9 +39,7 @@ func (r *request) row(p *fleet.Process) processRow {
 	row.Host = p.Host()
 	if k := p.Known; k != nil {
 		row.Embedded, row.Leader = k.Embedded, k.Leader
-		if !k.StartedAt.IsZero() {
-			row.Started = k.StartedAt.UTC().Format("2006-01-02 15:04:05 UTC")
-		}
+		row.Started = k.StartedAt.UTC()
 	}
 	return row
 }

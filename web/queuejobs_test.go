@@ -69,6 +69,8 @@ func TestFilterOfAQueue(t *testing.T) {
 		t.Errorf("the export: %d, %+v, %v", len(lines), l, err)
 	}
 	contains(t, "the search", s.get("/search?q=C1"), `href="/queues/a%2Fb?q=C1"`)
+	s.fillQueue("long", mostSearched+500)
+	contains(t, "a part without any", s.get("/queues/long?class=None"), "Nothing found so far for class &#34;None&#34;", "Search on")
 }
 
 // Ticked rows of a queue are moved, killed and deleted, wherever they are by now; who was faster is told.

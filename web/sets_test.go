@@ -221,7 +221,7 @@ func TestSearchIsBounded(t *testing.T) {
 			t.Fatalf("%+v", l)
 		}
 		if n == 0 {
-			contains(t, "the page", s.get(path), "Searched ", " of 100,500 entries and found 0 so far.", "Go on")
+			contains(t, "the page", s.get(path), "Nothing found so far for class", "Searched ", " of 100,500 entries and found 0 so far.", "Go on")
 		}
 		path = l.Next
 	}

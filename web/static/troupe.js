@@ -29,11 +29,12 @@
   // zone has the titles of times tell them in the viewer's zone, too; pages tell UTC
   const here = new Intl.DateTimeFormat([], { dateStyle: 'medium', timeStyle: 'long' });
   const zone = () => {
-    for (const el of document.querySelectorAll('time[datetime]:not([data-zone])')) {
-      const at = new Date(el.dateTime);
+    for (const el of document.querySelectorAll('time[datetime]:not([data-zone]), .deploy[data-at]:not([data-zone])')) {
+      const at = new Date(el.dateTime ?? el.dataset.at), title = el.querySelector('title'); // of a mark on a chart
       if (isNaN(at) || !at.getTimezoneOffset()) continue;
       el.dataset.zone = '';
-      el.title += (el.title ? ' \u2013 ' : '') + here.format(at);
+      if (title) title.textContent += ' \u2013 ' + here.format(at);
+      else el.title += (el.title ? ' \u2013 ' : '') + here.format(at);
     }
   };
   document.addEventListener('troupe:renewed', zone);

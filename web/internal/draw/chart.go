@@ -109,8 +109,8 @@ func (c Chart) SVG() template.HTML {
 		}
 	}
 	for _, m := range c.Marks { // a line, and something wider to point at
-		fmt.Fprintf(&b, `<g class="deploy"><title>%s, %s UTC</title><line x1="%.1f" x2="%.1f" y1="0" y2="%g"/><rect x="%.1f" width="8" height="%g" fill-opacity="0"/></g>`,
-			template.HTMLEscapeString(m.Label), m.At.UTC().Format("Jan 2, 15:04"), x(m.At), x(m.At), chartHigh, x(m.At)-4, chartHigh)
+		fmt.Fprintf(&b, `<g class="deploy" data-at="%s"><title>%s, %s UTC</title><line x1="%.1f" x2="%.1f" y1="0" y2="%g"/><rect x="%.1f" width="8" height="%g" fill-opacity="0"/></g>`,
+			m.At.UTC().Format(time.RFC3339), template.HTMLEscapeString(m.Label), m.At.UTC().Format("Jan 2, 15:04"), x(m.At), x(m.At), chartHigh, x(m.At)-4, chartHigh)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // numbers of ours, and labels that are escaped
