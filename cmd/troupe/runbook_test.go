@@ -252,6 +252,7 @@ var events = map[string][]func(n *night){
 		n.push("Export", "default", "778899aabbccddeeff001107", "")
 		n.busy(web1, 1)
 	}, nil},
+	"A job ran twice": {nil}, // the unresponsive one did
 }
 
 // block is a fenced block of the page.
