@@ -147,7 +147,7 @@ func (p *place) restore(ctx context.Context, l *list, missing []held) error {
 		}
 		// A batch is the newest of what is left: it must be under the older ones.
 		if _, err := p.call(ctx, restoreScript, []string{l.key}, args, func() {}); err != nil {
-			p.doubt, p.torn = true, true
+			p.doubt, p.fellBack = true, true
 			return fmt.Errorf("write back what is in progress: %w", err)
 		}
 		p.doubt = true // the comparison is not through

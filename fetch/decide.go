@@ -75,7 +75,7 @@ func (e *emptying) byPolicy(ctx context.Context, from *rescue.From) (moved int, 
 func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) (moved int, err error) {
 	verdicts, at, err := e.decide(ctx, jobs)
 	if err == nil && e.r.cluster {
-		err = e.abroad(ctx, verdicts, at)
+		err = e.toOtherSlot(ctx, verdicts, at)
 	}
 	if err != nil {
 		return 0, err
@@ -177,11 +177,11 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }
 
-// abroad is the first step of what leaves the slot of a cluster: the destination. A
+// toOtherSlot is the first step of what leaves the slot of a cluster: the destination. A
 // rescuer that dies behind it leaves the job twice rather than nowhere. The recoveries of
 // jobs that change their queue are noted in the slot of the new one; they are worth less
 // than the jobs: an error does not matter.
-func (e *emptying) abroad(ctx context.Context, verdicts []verdict, at time.Time) error {
+func (e *emptying) toOtherSlot(ctx context.Context, verdicts []verdict, at time.Time) error {
 	var cmds []*redis.Cmd
 	_, err := e.r.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range verdicts {

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	errOver = errors.New("the incarnation is over")
-	errTorn = errors.New("redis has fallen back: a list is not what it was")
+	errOver     = errors.New("the incarnation is over")
+	errFellBack = errors.New("redis has fallen back: a list is not what it was")
 )
 
 // place is the hash in one slot that names every list of jobs that an owner has in
@@ -32,16 +32,16 @@ type place struct {
 	turn chan struct{}
 
 	// Guarded by turn:
-	doubt   bool        // resync before the next call
-	torn    bool        // and read every list
-	asked   uint64      // the highest generation that was asked for
-	last    uint64      // number of the last call that was carried out, as Redis has it
-	number  uint64      // of the last call that was made: none has one twice
-	pending func()      // notes what a doubtful call has done if it was carried out; with the lock
-	leaving bool        // leave was sent
-	left    bool        // and carried out
-	page    int         // how many jobs of a list are read at once; 0: all
-	partial *comparison // that was broken off
+	doubt    bool        // resync before the next call
+	fellBack bool        // and read every list
+	asked    uint64      // the highest generation that was asked for
+	last     uint64      // number of the last call that was carried out, as Redis has it
+	number   uint64      // of the last call that was made: none has one twice
+	pending  func()      // notes what a doubtful call has done if it was carried out; with the lock
+	leaving  bool        // leave was sent
+	left     bool        // and carried out
+	page     int         // how many jobs of a list are read at once; 0: all
+	partial  *comparison // that was broken off
 
 	// Guarded by fetcher.mu:
 	lapsed  bool // the lease had run out: a rescuer may have been here
@@ -100,7 +100,7 @@ func (p *place) try(ctx context.Context, fn func() error) error {
 				return err
 			}
 			err := fn()
-			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") && !errors.Is(err, errTorn) {
+			if err == nil || again || !hasPrefix(err, "STALE", "MISSING") && !errors.Is(err, errFellBack) {
 				return err
 			}
 		}

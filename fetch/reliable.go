@@ -38,7 +38,7 @@ type fetcher struct {
 	untold  error
 	closing bool
 	closed  bool
-	demand
+	waiting
 }
 
 // incarnation is an owner id and its places. After a fence there is a new one.

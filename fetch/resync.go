@@ -40,7 +40,7 @@ func (p *place) resync(ctx context.Context) error {
 	}
 	p.gen = p.asked
 	f.mu.Unlock()
-	p.torn = p.torn || fellBack
+	p.fellBack = p.fellBack || fellBack
 	p.pending, p.last, p.number, p.doubt = nil, last, max(p.number, last), true
 	if fellBack {
 		p.partial = nil
@@ -58,7 +58,7 @@ func (p *place) resync(ctx context.Context) error {
 	if err := p.compareAll(ctx, fields); err != nil {
 		return err
 	}
-	p.doubt, p.torn = false, false
+	p.doubt, p.fellBack = false, false
 	p.page = min(2*p.page, maxBatch)
 	return nil
 }
@@ -125,7 +125,7 @@ func (p *place) compareAll(ctx context.Context, fields map[string]string) error 
 	}
 	for _, w := range p.waiters {
 		if w.open {
-			w.next, w.list.owed = time.Time{}, w.list.owed || p.torn
+			w.next, w.list.owed = time.Time{}, w.list.owed || p.fellBack
 			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		} else {
@@ -170,7 +170,7 @@ func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error 
 		return fmt.Errorf("%s: %w", l.key, err)
 	}
 	p.in.f.mu.Lock()
-	same := !p.torn && !l.owed && int(n) == len(l.held)
+	same := !p.fellBack && !l.owed && int(n) == len(l.held)
 	p.in.f.mu.Unlock()
 	if same {
 		return nil

@@ -116,7 +116,7 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 	return p.try(ctx, func() (err error) {
 		todo := p.inHand(moves)
 		if f.cluster {
-			if todo, err = p.abroad(ctx, todo, refused); err != nil {
+			if todo, err = p.toOtherSlot(ctx, todo, refused); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 				case g.refused == "":
 					p.drop(m.l, m.n)
 				case g.refused == absent && p.sendWhole(m.l, m.n):
-					err = errTorn // again, whole
+					err = errFellBack // again, whole
 				case *refused == nil:
 					*refused = fmt.Errorf("%s of queue %s: %s", m.To, m.Unit.Queue, g.refused)
 				}
@@ -319,11 +319,11 @@ func numberOf(names *[]string, key string) int {
 	return i + 1
 }
 
-// abroad carries out the first step of moves whose destination is in another slot of a
+// toOtherSlot carries out the first step of moves whose destination is in another slot of a
 // cluster: it is written, and the job is taken out of its list after that. A process that
 // dies in between leaves the job twice rather than nowhere. What is returned is to be done
 // in the place.
-func (p *place) abroad(ctx context.Context, todo []moving, refused *error) (here []moving, err error) {
+func (p *place) toOtherSlot(ctx context.Context, todo []moving, refused *error) (here []moving, err error) {
 	cmds := make([]*redis.Cmd, len(todo))
 	_, err = p.in.f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range todo {

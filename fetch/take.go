@@ -263,7 +263,7 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string,
 			}
 		case "t": // nothing is known of it; the comparison tells
 			groups = slices.DeleteFunc(groups, func(g ackGroup) bool { return g.l.field == text })
-			p.doubt, p.torn, err = true, true, errTorn
+			p.doubt, p.fellBack, err = true, true, errFellBack
 		case "p":
 			paused[q] = true
 		case "e":

@@ -16,8 +16,8 @@ const (
 	graceTime = 10 * time.Millisecond  // waits stay open so long without a Wait
 )
 
-// demand says whether somebody waits. Guarded by fetcher.mu.
-type demand struct {
+// waiting says whether somebody waits. Guarded by fetcher.mu.
+type waiting struct {
 	waits   int           // calls of Wait
 	takes   int           // and of Take
 	changed chan struct{} // closed and made anew when anything changes
@@ -159,13 +159,13 @@ func (f *fetcher) giveBack(ctx context.Context, in *incarnation) error {
 	f.mu.Unlock()
 	_, err := f.settle(ctx, in, backToQueue(units))
 	if err != nil {
-		in.disown(units)
+		in.forgetUnits(units)
 	}
 	return err
 }
 
-// disown forgets units that may have been given back: the comparison of their lists tells.
-func (in *incarnation) disown(units []Unit) {
+// forgetUnits forgets units that may have been given back: the comparison of their lists tells.
+func (in *incarnation) forgetUnits(units []Unit) {
 	f := in.f
 	by := f.byPlace(in, units)
 	for _, p := range in.places {
