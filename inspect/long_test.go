@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -38,7 +39,7 @@ func cuttingServers(t *testing.T, test func(t *testing.T, admin, rdb *redis.Clie
 		test(t, admin, rdb)
 	})
 	t.Run("embedded", func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+		rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ReadTimeout: time.Minute}) // its scripts are slow beside other work
 		t.Cleanup(func() { _ = rdb.Close() })
 		test(t, rdb, rdb)
 	})
