@@ -154,6 +154,8 @@ func TestSearch(t *testing.T) {
 	s.rdb.Del(t.Context(), "queue:odd")
 	seed(t, s.rdb, "dead", mostSearched+500, "1795000000 + i", plainJob)
 	contains(t, "a part with nothing", s.get("/search?q=nonesuch"), "Nothing found so far for nonesuch", "the others are still to be searched", "Go on")
+	rest := s.list("/search?q=nonesuch").Next
+	contains(t, "a later part", s.get(rest), "Nothing found in this part for nonesuch")
 	var places []string
 	n := 0
 	for path := "/search?q=charge"; path != ""; n++ {

@@ -23,6 +23,7 @@ type found struct {
 	Places   []foundPlace `json:"places"`           // those that have any
 	Unread   []string     `json:"unread,omitempty"` // places that are no lists or sets of jobs, but something else
 	Where    string       `json:"-"`                // what is looked at, for people
+	Later    bool         `json:"-"`                // other parts were searched before
 }
 
 // foundPlace is what was found in one place.
@@ -63,7 +64,7 @@ func (r *request) search() (*page, error) {
 	}
 	h := &hunt{
 		r: r, filter: bulk.Filter{Text: q, Args: r.searchedArgs(), Mask: r.searched()}, began: time.Now(), left: mostSearched,
-		out: found{Query: q, Places: []foundPlace{}, Where: "class, id and error"},
+		out: found{Query: q, Places: []foundPlace{}, Where: "class, id and error", Later: r.query("at") != ""},
 	}
 	if r.searchesArgs() {
 		h.out.Where = "class, id, error and arguments"

@@ -223,6 +223,9 @@ func TestSearchIsBounded(t *testing.T) {
 		if n == 0 {
 			contains(t, "the page", s.get(path), "Nothing found so far for class", "Searched ", " of 100,500 entries and found 0 so far.", "Go on")
 		}
+		if n > 0 {
+			contains(t, "a later page", s.get(path), "Nothing found in this part for class")
+		}
 		path = l.Next
 	}
 	if n < 2 || looked != mostSearched+500 {
