@@ -67,7 +67,7 @@ type (
 		Unresponsive Unresponsive
 	}
 	// JobCancelled says: an operator asked for its end, and its context has ended with
-	// troupe.ErrCancelled. What becomes of it is its handler's affair.
+	// troupe.ErrCancelled. Its handler decides what becomes of it.
 	JobCancelled struct{ JobEvent }
 	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
 	// set, due at Until. It has not failed; Err is what it returned.

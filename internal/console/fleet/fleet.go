@@ -1,5 +1,5 @@
-// Package fleet is what Redis tells of the processes and queues of a fleet, those of Ruby too:
-// for commands, pages and metrics.
+// Package fleet reads from Redis what commands, pages and metrics show of the processes and queues
+// of a fleet, those of Ruby too.
 package fleet
 
 import (

@@ -1,5 +1,5 @@
-// Package mask hides secrets in jobs, and in what is told of them, before people see them: the one
-// rule for pages, their JSON, exports and commands.
+// Package mask hides secrets in jobs and in texts about them before people see them. Pages, their
+// JSON, exports and commands follow this one rule.
 package mask
 
 import (

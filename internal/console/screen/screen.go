@@ -1,5 +1,5 @@
-// Package screen shows a fleet live on a terminal: pages that look again and again, keys that go
-// from one to another, and keys that act on what a row shows.
+// Package screen shows a fleet live on a terminal. Its pages are read again from Redis; keys lead
+// from page to page, and act on what a row shows.
 //
 //	page      pages, and what a source returns for one: tables and lines
 //	redis     the source of what a Redis tells (jobs, tree)

@@ -1,4 +1,4 @@
-// Package limiter lets only so many events of a name pass.
+// Package limiter limits how many events of each name pass.
 package limiter
 
 import (

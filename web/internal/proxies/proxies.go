@@ -1,4 +1,4 @@
-// Package proxies tells what the browser has sent from what listed proxies say.
+// Package proxies tells what the browser sent, from the headers of proxies that are listed.
 package proxies
 
 import (
