@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,7 @@ var functions = template.FuncMap{
 	"rate":      words.Rate,   // *float64 a second → 12.5, – for nil
 	"span":      words.Span,   // seconds or time.Duration → 3m 20s
 	"ago":       ago,          // time → <time>3m ago</time>, or in 3m
+	"zoned":     zoned,        // text "at 12:05:00 UTC <b>" → at <time>12:05:00 UTC</time> &lt;b&gt;
 	"clock":     clock,        // time "15:04" → <time>12:05</time>, in UTC
 	"bytes":     words.Size,   // 1536 → 1.5 KB
 	"state":     badge,        // "paused" → sign and word; "danger" "nobody listens" → other words
@@ -113,6 +115,36 @@ func clock(t time.Time, layout string) template.HTML { return timed(t, t.UTC().F
 func timed(t time.Time, words string) template.HTML {
 	exact := t.UTC().Format("2006-01-02 15:04:05.000 UTC")
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, t.UTC().Format(time.RFC3339Nano), exact, words)) //nolint:gosec // digits and words of ours
+}
+
+// written are the times that sentences of ours have, as problems and explanations say them.
+var written = regexp.MustCompile(`\b(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d UTC\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// zoned is a sentence whose times are elements: the page gives each its time in the viewer's zone. A
+// time without a date is the last one that was.
+func zoned(text string) template.HTML {
+	var b strings.Builder
+	end := 0
+	for _, at := range written.FindAllStringIndex(text, -1) {
+		word := text[at[0]:at[1]]
+		t, err := time.Parse("2006-01-02 15:04:05 MST", word)
+		if err != nil {
+			t, err = time.Parse(time.RFC3339, word)
+		}
+		if now := time.Now().UTC(); err != nil {
+			if t, err = time.Parse("2006-01-02 15:04:05 MST", now.Format("2006-01-02 ")+word); t.After(now) {
+				t = t.AddDate(0, 0, -1)
+			}
+		}
+		if err != nil { // 25:61:00
+			continue
+		}
+		b.WriteString(template.HTMLEscapeString(text[end:at[0]]))
+		b.WriteString(string(timed(t, word)))
+		end = at[1]
+	}
+	b.WriteString(template.HTMLEscapeString(text[end:]))
+	return template.HTML(b.String()) //nolint:gosec // what is not ours is escaped
 }
 
 // signs are those of the states, with the class of their color. The word is always beside.
