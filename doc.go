@@ -8,7 +8,7 @@
 //	Handler     performs a payload; Middleware wraps it
 //	Registry    handlers by class, with the Options of each
 //	Iteration   how far a job has come that works through a list: HandleIterable
-//	Discard, Kill, RetryIn, Park    what a handler may answer beside nil and an error
+//	Discard, Kill, RetryIn, Park, MoveTo    what a handler may answer beside nil and an error
 //
 // This package uses the standard library only. The verbs live in packages
 // that are named after what one does with them:

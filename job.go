@@ -118,7 +118,7 @@ func simplePlan[A Args]() *args.Plan {
 }
 
 // Handler performs one job. A nil error means done; any other is an outcome
-// (see Discard, Kill, RetryIn, Park), by default a retry. ctx is cancelled, with a
+// (see Discard, Kill, RetryIn, Park, MoveTo), by default a retry. ctx is cancelled, with a
 // cause, at the stop deadline, when fenced, and at the class's timeout.
 // The payload is the handler's own copy: what it changes there is seen by
 // inner middleware and the handler, never by the stored retry. Once the handler has
@@ -155,7 +155,7 @@ func chain(h Handler, mw ...Middleware) Handler {
 // goroutine or the handler, cancels the job's context with that failure as the
 // cause; the others should then end. The job's error is all of theirs, joined,
 // without those that only report this cancellation; a panic comes alone. An
-// outcome (Discard, Kill, RetryIn, Park) counts, whoever returns it.
+// outcome (Discard, Kill, RetryIn, Park, MoveTo) counts, whoever returns it.
 //
 // A goroutine that does not end keeps its job from ending: the job is then
 // unresponsive, or given up by a stop, as if the handler had not returned. After the job's end Go

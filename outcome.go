@@ -25,13 +25,15 @@ var (
 )
 
 // OutcomeError is what a handler asks for beside plain success or failure. Make one with
-// Discard, Kill, RetryIn or Park; read one with errors.As. Without Discard, Kill and Park the
-// job has failed and is retried after Delay.
+// Discard, Kill, RetryIn, Park or MoveTo; read one with errors.As. Without Discard, Kill, Park and
+// Move the job has failed and is retried after Delay.
 type OutcomeError struct {
 	Discard bool // not stored anywhere; death handlers run
 	Kill    bool // straight to the dead set
 	Park    bool // run again after Delay, as if it had not run now
+	Move    bool // into Queue, as if it had not run now
 
+	Queue string        // bare name, of Move
 	Delay time.Duration // of a retry: what to wait, before jitter; of Park: exactly
 	Err   error         // the reason; may be nil
 }
@@ -46,6 +48,8 @@ func (e *OutcomeError) Error() string {
 		return "job killed"
 	case e.Park:
 		return "job parked for " + e.Delay.String()
+	case e.Move:
+		return "job moved to the queue " + e.Queue
 	}
 	return "job to be retried in " + e.Delay.String()
 }
@@ -77,3 +81,15 @@ func RetryIn(d time.Duration, err error) error {
 func Park(d time.Duration, err error) error {
 	return &OutcomeError{Park: true, Delay: max(d, 0), Err: err}
 }
+
+// MoveTo puts the job into another queue, behind those that wait there: for work that belongs to
+// a machine, a release or a language that takes from that queue. It has not failed: no retry is used
+// up, it counts neither as processed nor as failed, and no error handler is told. Its field
+// "queue" names that queue from then on, and enqueued_at is the time of the move; else its bytes
+// stay. It is one step in Redis with the end of this run; on a Cluster two, between which a crash, or
+// a reply that is lost, leaves the job in both queues.
+//
+// A name that is empty, is not UTF-8, is that of the queue itself or ends with ".suspects" is a
+// failure that says so, and so is a move of a job of Laravel's, whose queues belong to their
+// connection. A panic with this error is a panic.
+func MoveTo(queue string) error { return &OutcomeError{Move: true, Queue: queue} }

@@ -78,6 +78,12 @@ type (
 	}
 )
 
+// JobMoved says: it asked for another queue (troupe.MoveTo) and is in that. It has not failed.
+type JobMoved struct {
+	JobEvent
+	To string // bare name of the queue
+}
+
 // ActorEvent is what every event about an actor carries.
 type ActorEvent struct {
 	At   time.Time
@@ -284,6 +290,8 @@ func (c *capsule) publish(e run.Event) {
 		ev = JobUnresponsive{j, unresponsiveOf(e.Trouble)}
 	case run.Parked:
 		ev = JobParked{j, e.Due, e.Err}
+	case run.Moved:
+		ev = JobMoved{j, e.To}
 	}
 	c.events.publish(ev)
 }

@@ -37,7 +37,7 @@ type Metrics struct {
 type ClassMetrics struct {
 	Class string // "" for the others, those without a handler here among them
 
-	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, or
+	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved, or
 	// late if the outcome of the job had been decided before.
 	Runs  map[string]uint64
 	Times Histogram // of runs without an error, and of the interrupted

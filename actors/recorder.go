@@ -155,6 +155,8 @@ func recordsOf(ev Event, add func(flight.Record)) (urgent bool) {
 		job(flight.JobDropped, e.JobEvent, "")
 	case JobParked:
 		job(flight.JobParked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": "))
+	case JobMoved:
+		job(flight.JobMoved, e.JobEvent, "to the queue "+words.Text(e.To))
 	case JobLate:
 		job(flight.JobLate, e.JobEvent, recordText(e.Err))
 	case JobCancelled:

@@ -187,10 +187,10 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 		for _, m := range batch {
 			target := any(score(m.Score))
 			if m.To == ToQueue || m.To == ToBack {
-				names = append(names, keys.Queue(m.Unit.Queue))
+				names = append(names, keys.Queue(m.queue()))
 				target = len(names)
 			}
-			args = append(args, int(m.To), target, m.Unit.Queue, m.bytes(), m.Trim.text())
+			args = append(args, int(m.To), target, m.queue(), m.bytes(), m.Trim.text())
 		}
 		if err := placeScript.Run(ctx, f.env.Redis, names, args...).Err(); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)

@@ -45,7 +45,7 @@ const (
 	ToRetry                       // the retry set
 	ToSchedule                    // the schedule set
 	ToDead                        // the dead set, trimmed by Trim
-	ToBack                        // the other end of queue Unit.Queue, as a push: SADD `queues`, LPUSH
+	ToBack                        // the other end of queue Unit.Queue, or Move.Queue, as a push: SADD `queues`, LPUSH
 )
 
 // String is the name of the place in errors and logs.
@@ -62,10 +62,14 @@ func (p Destination) String() string {
 type Move struct {
 	Unit    Unit
 	To      Destination
+	Queue   string  // of ToBack: bare name of another queue; "" is the unit's own
 	Score   float64 // of the set member, in seconds since the epoch
 	Payload []byte  // what is written; nil means Unit.Payload
 	Trim    Trim    // for ToDead
 }
+
+// queue is the bare name of the queue it goes to.
+func (m *Move) queue() string { return cmp.Or(m.Queue, m.Unit.Queue) }
 
 // bytes is what is written.
 func (m *Move) bytes() []byte {

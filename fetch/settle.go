@@ -227,12 +227,12 @@ func (p *place) groups(todo []moving) (groups []moveGroup) {
 		switch {
 		case m.written:
 		case m.To == ToQueue || m.To == ToBack:
-			g.queue = keys.Queue(m.Unit.Queue)
-			if m.Unit.Suspect {
+			g.queue = keys.Queue(m.queue())
+			if m.Unit.Suspect && m.Queue == "" {
 				g.queue = p.slot.Suspects(m.Unit.Queue)
 			}
 			if m.To == ToBack && !p.in.f.cluster {
-				g.known = m.Unit.Queue
+				g.known = m.queue()
 			}
 		case m.To == ToDead:
 			g.trim = m.Trim.text()
@@ -337,7 +337,7 @@ func (p *place) toOtherSlot(ctx context.Context, todo []moving, refused *error) 
 	for i, m := range todo {
 		switch {
 		case cmds[i] == nil || cmds[i].Err() == nil:
-			m.written = setOf[m.To] != ""
+			m.written = setOf[m.To] != "" || m.Queue != ""
 			here = append(here, m)
 		case *refused == nil:
 			*refused = fmt.Errorf("%s of queue %s: %w", m.To, m.Unit.Queue, cmds[i].Err())
@@ -356,7 +356,11 @@ func putMove(ctx context.Context, p redis.Pipeliner, m *Move) *redis.Cmd {
 	case ToRetry, ToSchedule, ToDead:
 		return putScript.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.text())
 	case ToBack:
-		return put(ctx, p, "SADD", keys.Queues, m.Unit.Queue)
+		cmd := put(ctx, p, "SADD", keys.Queues, m.queue())
+		if m.Queue != "" {
+			cmd = put(ctx, p, "LPUSH", keys.Queue(m.Queue), m.bytes())
+		}
+		return cmd
 	}
 	return nil
 }

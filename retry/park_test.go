@@ -74,7 +74,7 @@ func TestWhatIsAPark(t *testing.T) {
 		"a panic with it":      {&troupe.PanicError{Value: troupe.Park(time.Second, nil)}, false},
 		"an error that panics": {panicky{}, false},
 	} {
-		if got := job.IsPark(tt.err); got != tt.want {
+		if got := job.AskedBy(tt.err).Park; got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"math/bits"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
@@ -60,6 +65,7 @@ const (
 	Dead  Action = "dead"   // Decision.Payload into the dead set
 	Drop  Action = "drop"   // nowhere: it is acked
 	Park  Action = "parked" // Decision.Payload into the schedule set: it has not failed
+	Move  Action = "moved"  // Decision.Payload into Decision.Queue: it has not failed
 )
 
 // Why a Decision was made.
@@ -72,6 +78,7 @@ const (
 	becauseUnwritten = "not writable"      // cannot be written back, see troupe.Payload.Rewritable
 	becauseNotAJob   = "not a job"         // no JSON, or no object
 	becauseParked    = "parked"            // by the handler
+	becauseMoved     = "moved"             // by the handler
 )
 
 const notCounted int64 = -1
@@ -82,6 +89,7 @@ type Decision struct {
 	Reason string  // for the log, such as "retries exhausted"
 	Score  float64 // of the set: seconds since the epoch
 	Wait   float64 // until then, in seconds: 0 but for Retry and Park
+	Queue  string  // bare name, of Move
 
 	// Payload goes into the set: the fetched bytes with the fields of this
 	// failure edited in, or the fetched bytes themselves; nil means those, too.
@@ -174,6 +182,9 @@ func (f *failure) decide(random uint64) Decision {
 	f.asked = asked
 	if asked.Park {
 		return f.park(asked.Delay)
+	}
+	if asked.Move {
+		return f.move(asked.Queue)
 	}
 	left, never := f.left()
 	if never {
@@ -332,4 +343,33 @@ func (f *failure) park(d time.Duration) Decision {
 		dec.Payload = text
 	}
 	return dec
+}
+
+// Moves tells why no job from one queue can be moved into another, nil if it can; see
+// troupe.MoveTo.
+func (pol Policy) Moves(from, to string) error {
+	reason := ""
+	switch {
+	case pol.Rules != nil && pol.Rules.Stays:
+		reason = "jobs of this system stay in their queue"
+	case to == from:
+		reason = "the job is from that queue"
+	case to == "" || !utf8.ValidString(to) || strings.HasSuffix(to, keys.SuspectsSuffix):
+		reason = "expected a name that is not empty, is UTF-8 and does not end with " + keys.SuspectsSuffix
+	default:
+		return nil
+	}
+	return fmt.Errorf("move to the queue %q: %s", words.Text(to), reason)
+}
+
+// move puts the job into another queue as a push does, with its other fields as they are. Bytes that
+// cannot be written back go as they came.
+func (f *failure) move(queue string) Decision {
+	f.m.SetString("queue", queue)
+	f.m.SetTime("enqueued_at", f.now, f.Timestamps)
+	d := Decision{Action: Move, Reason: becauseMoved, RetryCount: notCounted, Queue: queue}
+	if f.m.Rewritable() == nil {
+		d.Payload = f.m.Bytes()
+	}
+	return d
 }

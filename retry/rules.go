@@ -23,6 +23,8 @@ type Rules struct {
 	// Destroyed tells of the text of a job whether a process of the system would destroy it: it is
 	// dead at its first failure. nil: what Ruby cannot write, see troupe.Payload.Rewritable.
 	Destroyed func(text []byte) bool
+	// Stays says that a job is not moved to another queue (troupe.MoveTo).
+	Stays bool
 }
 
 // Failed is a failure as Rules see it.

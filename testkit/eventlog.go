@@ -135,6 +135,8 @@ func jobOf(e actors.Event) (actors.JobEvent, bool) {
 		return e.JobEvent, true
 	case actors.JobParked:
 		return e.JobEvent, true
+	case actors.JobMoved:
+		return e.JobEvent, true
 	case actors.JobUnresponsive:
 		return e.JobEvent, true
 	}

@@ -112,6 +112,8 @@ func conclude(ctx context.Context, span trace.Span, err error) {
 		return
 	case asked.Park:
 		name = "parked"
+	case asked.Move:
+		name = "moved"
 	case job.IsInterrupted(err), errchain.Is(cause, troupe.ErrShutdown), errchain.Is(cause, troupe.ErrFenced):
 		name = "interrupted"
 	case asked.Discard:

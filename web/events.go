@@ -120,7 +120,7 @@ func (r *request) events() (*page, error) {
 
 // eventStates are the signs of events.
 var eventStates = map[string]string{
-	flight.JobFailed: "warning", flight.JobRetried: "restarting", flight.JobDied: "danger", flight.JobDropped: "stopped", flight.JobParked: "paused",
+	flight.JobFailed: "warning", flight.JobRetried: "restarting", flight.JobDied: "danger", flight.JobDropped: "stopped", flight.JobParked: "paused", flight.JobMoved: "quiet",
 	flight.JobLate: "warning", flight.JobCancelled: "stopped", flight.JobUnresponsive: "unresponsive", flight.JobRequeued: "restarting",
 	flight.JobRerouted: "restarting", flight.JobSuspected: "warning", flight.JobPoisoned: "danger", flight.JobCrashed: "crashed", flight.Crashed: "crashed", flight.Restarted: "restarting",
 	flight.Escalated: "danger", flight.Overruled: "warning", flight.Quiet: "quiet", flight.CapsuleQuiet: "quiet", flight.Stop: "stopping",

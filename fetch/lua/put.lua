@@ -2,7 +2,7 @@
 -- its queue on a cluster.
 --
 -- KEYS[1]  a sorted set, a queue or the set of all queues
--- ARGV[1]  'ZADD', 'RPUSH' or 'SADD'
+-- ARGV[1]  'ZADD', 'LPUSH' or 'SADD'
 -- ARGV[2]  what is written; ARGV[3] its score, ARGV[4] trim as in settle, both for ZADD
 
 redis.pcall('HDEL', KEYS[1], '') -- see enter; whatever the type of the key is

@@ -42,7 +42,8 @@ const (
 	JobDied         = "job died"
 	JobDropped      = "job dropped"
 	JobParked       = "job parked"
-	JobLate         = "job late" // its result was refused
+	JobMoved        = "job moved" // to another queue
+	JobLate         = "job late"  // its result was refused
 	JobCancelled    = "job cancelled"
 	JobUnresponsive = "job unresponsive"
 	JobRequeued     = "job requeued" // at the deadline of a stop

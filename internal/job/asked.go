@@ -13,9 +13,5 @@ func AskedBy(err error) troupe.OutcomeError {
 	return troupe.OutcomeError{}
 }
 
-// IsPark tells whether err asks for a park (troupe.Park). Such a job has not failed: it is not
-// to be counted, and nobody is to be told of a failure.
-func IsPark(err error) bool { return err != nil && AskedBy(err).Park }
-
 // IsInterrupted tells whether err ends a run that is to go on later (troupe.ErrInterrupted).
 func IsInterrupted(err error) bool { return errchain.Is(err, troupe.ErrInterrupted) }

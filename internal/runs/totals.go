@@ -16,12 +16,13 @@ const (
 	Panic               // or Goexit
 	Interrupted         // to go on in another run
 	Parked
+	Moved // to another queue
 
 	outcomes
 )
 
 // Outcomes are their names.
-var Outcomes = [outcomes]string{"done", "error", "panic", "interrupted", "parked"}
+var Outcomes = [outcomes]string{"done", "error", "panic", "interrupted", "parked", "moved"}
 
 // Totals are the runs of one class. The zero Totals have none.
 type Totals struct {
@@ -63,7 +64,7 @@ func (t *Totals) Of(which ...Outcome) (n uint64) {
 	return n
 }
 
-// Processed are the runs that Sidekiq counts: all but those of jobs that were parked.
+// Processed are the runs that Sidekiq counts: all but those of jobs that were parked or moved.
 func (t *Totals) Processed() uint64 { return t.Of(Done, Interrupted) + t.Failed() }
 
 // Failed are those with an error that is a failure.

@@ -92,6 +92,7 @@ func New(o Options) (*wire.Wire, error) {
 		Rules: &retry.Rules{
 			Retries: s.retries, Record: record, Wait: s.wait, Dead: s.row,
 			Destroyed: func(text []byte) bool { return destroyed(text) != nil },
+			Stays:     true,
 		},
 	}, nil
 }

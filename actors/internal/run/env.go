@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
@@ -80,6 +81,7 @@ const (
 	Interrupted
 	Unresponsive
 	Parked
+	Moved
 )
 
 // Event is something that has happened to a job. The fields below Job are of the events
@@ -93,15 +95,20 @@ type Event struct {
 	Err     error
 	Crashed bool
 	Due     time.Time
+	To      string // of Moved: bare name of the queue
 	Trouble Trouble
 }
 
 // publish tells of an event if somebody listens.
 func (r *Run) publish(what What, due time.Time) {
 	if r.env.Wanted.Load() || what != Started && what != Done && what != Interrupted {
+		to := ""
+		if what == Moved {
+			to = job.AskedBy(r.err).Queue
+		}
 		r.env.Publish(Event{
 			What: what, At: time.Now(), Actor: r.slot.Path(), Job: r.w.Job.Ref(),
-			Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil, Due: due,
+			Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil, Due: due, To: to,
 		})
 	}
 }

@@ -38,10 +38,15 @@ func (r *Run) decide() {
 		r.invalid()
 		return
 	}
-	parked := job.IsPark(r.err)
-	interrupted := !parked && job.IsInterrupted(r.err)
+	asked := job.AskedBy(r.err)
+	if asked.Move {
+		if err := r.env.Policy.Moves(r.w.Unit.Queue, asked.Queue); err != nil {
+			r.err, asked = err, troupe.OutcomeError{}
+		}
+	}
+	interrupted := !asked.Park && !asked.Move && job.IsInterrupted(r.err)
 	took := r.take()
-	r.count(r.outcome(parked, interrupted), !took)
+	r.count(r.outcome(asked, interrupted), !took)
 	if !took {
 		r.publish(Late, time.Time{})
 		joblog.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
@@ -49,8 +54,8 @@ func (r *Run) decide() {
 	}
 	r.keepPlace()
 	switch {
-	case parked:
-		r.park()
+	case asked.Park, asked.Move:
+		r.unfailed()
 		return
 	case interrupted:
 		r.toBack()
@@ -126,10 +131,12 @@ func (r *Run) fail() {
 }
 
 // outcome is how the run has ended.
-func (r *Run) outcome(parked, interrupted bool) runs.Outcome {
+func (r *Run) outcome(asked troupe.OutcomeError, interrupted bool) runs.Outcome {
 	switch {
-	case parked:
+	case asked.Park:
 		return runs.Parked
+	case asked.Move:
+		return runs.Moved
 	case interrupted:
 		return runs.Interrupted
 	case r.err == nil:
@@ -209,15 +216,20 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 		level = zerolog.ErrorLevel
 	case retry.Park:
 		level, text = zerolog.InfoLevel, "job parked"
+	case retry.Move:
+		level, text = zerolog.InfoLevel, "job moved"
 	case retry.Retry, retry.Drop:
 	}
 	if line := r.line(level, string(action)); line.Enabled() {
-		if action == retry.Park {
-			line = joblog.Seconds(line, "parked_s", wait)
-		} else {
-			line = line.Str("error_class", troupe.ErrorClass(r.err))
+		switch action { //nolint:exhaustive // the others have failed
+		case retry.Park:
+			line = joblog.Err(joblog.Seconds(line, "parked_s", wait), r.err)
+		case retry.Move:
+			line = line.Str("to", words.Text(job.AskedBy(r.err).Queue))
+		default:
+			line = joblog.Err(line.Str("error_class", troupe.ErrorClass(r.err)), r.err)
 		}
-		if line = joblog.Err(line, r.err); action == retry.Retry {
+		if action == retry.Retry {
 			line = joblog.Seconds(line, "retry_in_s", wait)
 		}
 		line.Msg(text)
@@ -228,6 +240,8 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 		r.publish(Retried, at)
 	case retry.Park:
 		r.publish(Parked, at)
+	case retry.Move:
+		r.publish(Moved, time.Time{})
 	case retry.Dead:
 		r.publish(Died, time.Time{})
 	default:
@@ -271,9 +285,9 @@ func (r *unreadableError) Error() string {
 
 func (r *unreadableError) ErrorClass() string { return strings.TrimPrefix(r.class, "*") }
 
-// park puts the job off, as its handler asked. It has not failed: no callback
-// of the class, no error handler and no death handler hears of it.
-func (r *Run) park() {
+// unfailed puts the job off or into another queue, as its handler asked. It has not failed: no
+// callback of the class, no error handler and no death handler hears of it.
+func (r *Run) unfailed() {
 	r.store(r.env.Policy.Decide(time.Now(), 0, retry.Failure{ // no jitter
 		Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err,
 	}))

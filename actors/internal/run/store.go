@@ -20,6 +20,8 @@ func (r *Run) move(dec retry.Decision) fetch.Move {
 		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
 	case retry.Park:
 		m.To = fetch.ToSchedule
+	case retry.Move:
+		m.To, m.Queue = fetch.ToBack, dec.Queue
 	case retry.Drop: // an ack, and no move
 	}
 	return m

@@ -238,6 +238,9 @@ func (s *search) queues() (bool, error) {
 // queued explains why a job waits at a position of its queue, from the end that is taken from.
 func (s *search) queued(q inspect.QueueSummary, position int64) {
 	s.x.Place, s.x.Position = "queue:"+q.Name, position
+	if m := s.recorded(flight.JobMoved); m != nil {
+		s.because("moved", "Its handler has moved it %s at %s.", m.Text, at(m.At))
+	}
 	name, suspect := strings.CutSuffix(q.Name, keys.SuspectsSuffix)
 	var listening, quiet, busy int
 	var longest time.Time
