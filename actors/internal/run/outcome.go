@@ -221,7 +221,7 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 	case retry.Retry, retry.Drop:
 	}
 	if line := r.line(level, string(action)); line.Enabled() {
-		switch action { //nolint:exhaustive // the others have failed
+		switch action {
 		case retry.Park:
 			line = joblog.Err(joblog.Seconds(line, "parked_s", wait), r.err)
 		case retry.Move:
