@@ -36,6 +36,7 @@ func (s *shop) pages() []shown {
 		{name: "running", route: "/running", path: "/running"},
 		{name: "job", route: "/jobs/*", path: "/jobs/" + s.job},
 		{name: "retries", route: "/retries", path: "/retries"},
+		{name: "queue-all", route: "/queues/*/all", path: "/queues/mailers/all?do=move", plain: true},
 		{name: "retries-all", route: "/retries/all", path: "/retries/all?do=kill&class=Webhooks::Deliver"},
 		{name: "scheduled", route: "/scheduled", path: "/scheduled"},
 		{name: "scheduled-all", route: "/scheduled/all", path: "/scheduled/all?do=reschedule", plain: true},
