@@ -1,21 +1,15 @@
 package retry
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
-	"github.com/troupehq/troupe/internal/words"
 )
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
@@ -324,52 +318,4 @@ func backoff(count int64) float64 {
 func jitter(random uint64, count int64) float64 {
 	whole, _ := bits.Mul64(random, uint64(10*(count+1)))
 	return float64(whole)
-}
-
-// park puts the job off without a trace in its bytes. What leaves the schedule
-// set goes to the queue that the job names: only if that is not the one it was
-// fetched from (a job moved by hand, or without the field) is the field set. Of an odd job
-// the other fields are that Sidekiq's poller would refuse.
-func (f *failure) park(d time.Duration) Decision {
-	wait := max(d, 0).Seconds()
-	dec := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
-	if f.m.Queue() != f.FetchedFrom {
-		f.m.SetString("queue", f.FetchedFrom)
-	}
-	if f.Rules == nil {
-		pushable(f.m)
-	}
-	if text := f.m.Bytes(); !bytes.Equal(text, f.Raw) && f.m.Rewritable() == nil {
-		dec.Payload = text
-	}
-	return dec
-}
-
-// Moves tells why no job from one queue can be moved into another, nil if it can; see
-// troupe.MoveTo.
-func (pol Policy) Moves(from, to string) error {
-	reason := ""
-	switch {
-	case pol.Rules != nil && pol.Rules.Stays:
-		reason = "jobs of this system stay in their queue"
-	case to == from:
-		reason = "the job is from that queue"
-	case to == "" || !utf8.ValidString(to) || strings.HasSuffix(to, keys.SuspectsSuffix):
-		reason = "expected a name that is not empty, is UTF-8 and does not end with " + keys.SuspectsSuffix
-	default:
-		return nil
-	}
-	return fmt.Errorf("move to the queue %q: %s", words.Text(to), reason)
-}
-
-// move puts the job into another queue as a push does, with its other fields as they are. Bytes that
-// cannot be written back go as they came.
-func (f *failure) move(queue string) Decision {
-	f.m.SetString("queue", queue)
-	f.m.SetTime("enqueued_at", f.now, f.Timestamps)
-	d := Decision{Action: Move, Reason: becauseMoved, RetryCount: notCounted, Queue: queue}
-	if f.m.Rewritable() == nil {
-		d.Payload = f.m.Bytes()
-	}
-	return d
 }

@@ -37,7 +37,7 @@ func (a *guard) ask(f supervisor.Failure) (supervisor.Directive, error) {
 		return supervisor.DefaultDecider(f), errDeciderBusy
 	}
 	var d supervisor.Directive
-	done := contain(func() {
+	done := Contain(func() {
 		defer a.asking.Store(false)
 		d = a.decide(f)
 	})
@@ -57,9 +57,9 @@ func (a *guard) ask(f supervisor.Failure) (supervisor.Directive, error) {
 	}
 }
 
-// contain runs f in a goroutine of its own. What it sends, once, is nil or the
+// Contain runs f in a goroutine of its own. What it sends, once, is nil or the
 // panic or Goexit with which f ended.
-func contain(f func()) <-chan error {
+func Contain(f func()) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		finished := false

@@ -210,7 +210,7 @@ func (s *Strategy) Due(now time.Time) (paths []string, next time.Time) {
 // publish tells the subscribers, which are called inline: a panic or Goexit in
 // one must not keep the strategy from deciding, nor end the process at the root.
 func publish(sys *actor.ActorSystem, event any) {
-	<-contain(func() { sys.EventStream.Publish(event) }) //nolint:errcheck // nobody is left to be told
+	<-Contain(func() { sys.EventStream.Publish(event) }) //nolint:errcheck // nobody is left to be told
 }
 
 // tell publishes, as the library does, what was decided about a failure.

@@ -3,7 +3,7 @@ package supervised
 import (
 	"runtime/debug"
 
-	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -42,25 +42,7 @@ func Isolate(f func()) error { return <-Isolated(f) }
 func Tell(line func()) { _ = Isolate(line) }
 
 // Isolated is Isolate for those who wait for it in their own way.
-func Isolated(f func()) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		finished := false
-		defer func() {
-			switch v := recover(); {
-			case v != nil:
-				done <- &troupe.PanicError{Value: v, Stack: debug.Stack()}
-			case !finished:
-				done <- &troupe.PanicError{Goexit: true, Stack: debug.Stack()}
-			default:
-				done <- nil
-			}
-		}()
-		f()
-		finished = true
-	}()
-	return done
-}
+func Isolated(f func()) <-chan error { return strategy.Contain(f) }
 
 // Deepen makes the stack of a new goroutine as large as a job or a call to Redis
 // needs. Grown later, at every doubling, it is copied with all the frames that
