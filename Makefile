@@ -26,7 +26,7 @@ RACE = CGO_ENABLED=1 $(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race
 # These start programs, compile, or compare texts: without the race detector, but in check-long, and
 # beside those with it. What they compile is compiled as a release is: once.
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath $(TEST)
-PLAINLY = /troupe/(cmd/troupe|config|deploy|examples/.*|internal/(console/(demo|doctor|explain|operate)|only64|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|wire/laravel/peers)$$
+PLAINLY = /troupe/(cmd/troupe|deploy|examples/.*|internal/(config|console/(demo|doctor|explain|operate)|only64|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|wire/laravel/peers)$$
 test: setup
 ifdef TROUPE_LONG
 	$(RACE) ./...
@@ -50,7 +50,7 @@ fuzz:
 	@for f in FuzzParsePayload FuzzEncodeJSON; do go test -run '^$$' -fuzz "^$$f$$" -fuzztime 20s ./internal/wirejson || exit 1; done
 	go test -run '^$$' -fuzz '^FuzzDecodeArgs$$' -fuzztime 20s ./internal/args
 	go test -run '^$$' -fuzz '^FuzzParseObject$$' -fuzztime 20s ./wire/laravel
-	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./config
+	go test -run '^$$' -fuzz '^FuzzConfig$$' -fuzztime 20s ./internal/config
 
 # Daemons and Redis are killed, paused and cut off at random, and every job is
 # accounted for: some 3 minutes, or ARGS="-chaos.duration 10m -chaos.jobs 100000

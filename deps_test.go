@@ -97,7 +97,7 @@ func TestImportArrows(t *testing.T) {
 		}
 		if p.is("fetch") {
 			forbid(p.Deps, "fetch sees bytes and queue names, no actor", usesProtoactor)
-			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "sched", "actors", "supervisor", "config", "handler"))
+			forbid(p.Imports, "fetch never decodes a job", mine("client", "retry", "sched", "actors", "supervisor", "internal/config", "handler"))
 			forbid(p.Imports, "fetch never decodes a job", func(pkg string) bool { return pkg == module })
 		}
 		if p.is("supervisor") {
@@ -105,19 +105,19 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/screen") || p.is("handler") {
-			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "config", "cmd"))
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/screen") || p.is("handler") {
+			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "internal/config", "cmd"))
 		}
 		if p.is("web") || p.is("inspect") || slices.ContainsFunc([]string{"audit", "bulk", "doctor", "explain", "fleet", "mask"}, func(name string) bool { return p.is("internal/console/" + name) }) {
 			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "supervisor"))
 		}
-		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "config", "handler"}, p.is) {
+		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "internal/config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
 		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("internal/console/screen") { // which shows what the commands print
 			forbid(p.Imports, "the commands are above all", mine("internal/console/cli", "internal/console/operate"))
 		}
-		if p.ImportPath == module || slices.ContainsFunc([]string{"actors", "client", "config", "handler", "inspect", "testkit"}, p.is) {
+		if p.ImportPath == module || slices.ContainsFunc([]string{"actors", "client", "internal/config", "handler", "inspect", "testkit"}, p.is) {
 			forbid(p.Deps, "a program links what platforms ask for if it imports that itself", mine("ops"))
 		}
 		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("web") {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/ops"
 	"github.com/troupehq/troupe/testkit"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/words"
 )
 

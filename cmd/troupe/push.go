@@ -19,7 +19,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/redisconn"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/operate"
 	"github.com/troupehq/troupe/internal/osproc"

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/config"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/web"
 )

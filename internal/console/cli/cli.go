@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/troupehq/troupe/config"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/mask"

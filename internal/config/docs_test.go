@@ -15,7 +15,7 @@ import (
 // manual returns docs/configuration.md by headings.
 func manual(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/configuration.md")
+	text, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,12 +83,12 @@ func TestManualHasTheDefaultsAndWords(t *testing.T) {
 
 // Every file that the manuals and the README show loads without a fault.
 func TestFilesOfTheManuals(t *testing.T) {
-	docs, err := filepath.Glob("../docs/*.md")
+	docs, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, name := range append(docs, "../README.md") {
+	for _, name := range append(docs, "../../README.md") {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -3,10 +3,9 @@
 // which is the same with handlers: and a few keys more; Parse reads it and
 // tells all of its faults at once, each with line, field, value and what was
 // expected. Load puts the layers together: flags win over the file, the file
-// over the environment, the environment over the defaults.
-// Settings.Daemon then makes the configuration, so that a program of yours can take the
-// same files as the command troupe. RedisURL and ParseQueues read single flags by the same
-// rules.
+// over the environment, the environment over the defaults. Settings.Daemon
+// then makes the configuration. RedisURL and ParseQueues read single flags by
+// the same rules.
 //
 // The layers are merged by hand and the file is read from goccy's syntax tree:
 // a general configuration library would merge maps of any, in which the line
