@@ -16,6 +16,9 @@ import (
 type display interface {
 	logs() zerolog.LevelWriter
 
+	// begin is called once, before the daemon starts: it says in words what there is to see.
+	begin(intro []string)
+
 	// open is called once before the first snapshot. close is called after the last, and by whoever
 	// is about to panic: the terminal is to be given back.
 	open(s *show)

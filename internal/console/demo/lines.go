@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ const (
 )
 
 // lines writes snapshots as log lines: one summary a second, a line for each
-// restart, the tree when it has started and when it stops.
+// restart, the tree when it has started and when it stops. For people it begins
+// with what there is to see.
 type lines struct {
 	out   io.Writer // locked
 	json  bool
@@ -56,6 +58,12 @@ func (l *lines) every() time.Duration      { return linesEvery }
 func (l *lines) open(*show)                {}
 func (l *lines) close()                    {}
 
+func (l *lines) begin(intro []string) {
+	if !l.json {
+		_, _ = io.WriteString(l.out, strings.Join(intro, "\n")+"\n\n")
+	}
+}
+
 func (l *lines) show(s snapshot) {
 	down, processors := 0, 0
 	for _, n := range s.Tree {
@@ -69,6 +77,9 @@ func (l *lines) show(s snapshot) {
 		}
 	}
 	stopping := s.Phase == phaseStopping
+	if !l.grown && down > 0 && s.Up < linesEvery {
+		return // the first picture of the tree is one of a tree that runs
+	}
 	if !l.grown && processors == s.Slots || stopping && !l.stopping {
 		l.tree(s)
 		l.grown, l.stopping = true, stopping
@@ -104,9 +115,15 @@ func (l *lines) show(s snapshot) {
 	e.Msg("demo")
 }
 
-// tree writes one line an actor, idle processors summed up where there are many.
+// tree draws the tree for people, and writes one line an actor for programs. Idle processors
+// are summed up where there are many.
 func (l *lines) tree(s snapshot) {
-	for _, n := range screen.Fit(s.Tree, treeLines) {
+	tree := screen.Fit(s.Tree, treeLines)
+	if !l.json {
+		_, _ = io.WriteString(l.out, "\n"+tree.String()+"\n")
+		return
+	}
+	for _, n := range tree {
 		line := l.log.Info().Str("actor", n.Path).Str("state", string(n.State))
 		if n.Job != nil {
 			line = line.Str("class", n.Job.Class)

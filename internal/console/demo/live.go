@@ -43,6 +43,7 @@ func newLive(out io.Writer, tty tcell.Screen, signals chan<- os.Signal, colored 
 
 func (l *live) logs() zerolog.LevelWriter { return &l.notes }
 func (l *live) every() time.Duration      { return frameEvery }
+func (l *live) begin(intro []string)      { l.add(intro) }
 
 func (l *live) open(s *show) {
 	id := s.daemon.Identity()

@@ -26,6 +26,9 @@ func TestLiveShowsARun(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := runShow(t, s)
+		if size.height >= 40 { // there is room for the notes
+			tm.Await("Every 5 s a job panics")
+		}
 		tm.Await("busy Demo")
 		text := tm.Await("running")
 		if !strings.HasPrefix(text, "troupe demo :tree ") || !strings.Contains(text, "launcher") || !strings.Contains(text, "pushed ") {

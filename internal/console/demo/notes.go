@@ -94,6 +94,15 @@ func (n *notes) WriteLevel(level zerolog.Level, raw []byte) (int, error) {
 	return len(raw), nil
 }
 
+// add takes lines that are no log lines.
+func (n *notes) add(texts []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, text := range texts {
+		n.list = append(n.list, note{key: text, at: time.Now(), level: zerolog.InfoLevel, text: text, count: 1})
+	}
+}
+
 // latest returns a copy, oldest first.
 func (n *notes) latest() []note {
 	n.mu.Lock()

@@ -85,6 +85,7 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 	defer s.store.close()
 	defer s.stopPushing()
 	defer close(s.players.curtain)
+	s.display.begin(s.intro())
 	if goOn, err := s.start(ctx, signals); !goOn {
 		return err
 	}
@@ -123,6 +124,17 @@ func (s *show) run(ctx context.Context, signals <-chan os.Signal) error {
 		return &exitError{fmt.Errorf("the supervision tree gave up: %w", err), actors.ExitEscalation}
 	}
 	return nil
+}
+
+// intro says what there is to see.
+func (s *show) intro() []string {
+	return []string{
+		fmt.Sprintf("A daemon with its supervision tree, in this process, on %s.", s.store.place()),
+		fmt.Sprintf("It gets %d jobs a second: most are quick, some are slow, some are for later, some fail once or twice.", s.o.rate),
+		"Every 5 s a job panics: one processor crashes and is restarted, and the job is retried once, then dead.",
+		"One job ignores its cancelled context, another runs for 20 s: the stop does not wait for them.",
+		"Ctrl-C stops in good order and prints what became of the jobs that were running.",
+	}
 }
 
 // start boots the daemon; false when the demo ends here: with an error, or

@@ -68,6 +68,11 @@ func TestFor(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
+	// it begins with what there is to see, and the tree is drawn before the figures
+	before, _, _ := strings.Cut(out.String(), "demo phase=running")
+	if !strings.HasPrefix(before, "A daemon with its supervision tree") || !strings.Contains(before, "\n├─ default ") {
+		t.Errorf("it begins with:\n%s", before)
+	}
 }
 
 func TestJSONLines(t *testing.T) {

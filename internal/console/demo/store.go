@@ -50,7 +50,7 @@ func (s *store) embedded() bool { return s.server != nil }
 // place says where the Redis is.
 func (s *store) place() string {
 	if s.embedded() {
-		return fmt.Sprintf("embedded redis: redis-cli -p %s", s.server.Port())
+		return fmt.Sprintf("an embedded redis (redis-cli -p %s)", s.server.Port())
 	}
 	return "redis " + s.addr
 }
