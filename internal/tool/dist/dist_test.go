@@ -36,7 +36,6 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 // checkout makes a repository of the files of this one, as they are now, with one commit.
 func checkout(t *testing.T, dir string) {
 	t.Helper()
-	const root = "../../.."
 	for path := range strings.SplitSeq(strings.TrimRight(run(t, root, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00"), "\x00") {
 		content, err := os.ReadFile(filepath.Join(root, path))
 		if errors.Is(err, os.ErrNotExist) { // removed, and not yet committed
