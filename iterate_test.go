@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 type mailing struct {
@@ -132,9 +133,7 @@ func (m *mails) want(t *testing.T, ran, hooks string) {
 
 func TestAnIterationWithoutAKeeperRunsAllItems(t *testing.T) {
 	m := &mails{letters: letters(4)}
-	if err := run(t, m.registry(), nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, run(t, m.registry(), nil))
 	m.want(t, "abcd", "start stop complete")
 }
 
@@ -150,9 +149,7 @@ func TestAnInterruptedIterationGoesOnWithTheItemOfItsCursor(t *testing.T) {
 		t.Errorf("%d saves, %d ends, finished %v, state %+v; want the cursor 2 saved", len(k.saves), k.ends, k.finished, k.it)
 	}
 	k.interrupted = nil
-	if err := run(t, m.registry(), k); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, run(t, m.registry(), k))
 	m.want(t, "abcde", "start stop resume stop complete")
 	if !k.finished || k.it.Executions != 2 {
 		t.Errorf("finished %v, state %+v", k.finished, k.it)
@@ -203,9 +200,7 @@ func TestWhatEndsARunEarlyKeepsItsPlace(t *testing.T) {
 				hooks = "start stop"
 			}
 			m.want(t, "abc", hooks)
-			if err := run(t, m.registry(), k); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, run(t, m.registry(), k))
 			m.want(t, "abccd", hooks+" resume stop complete")
 		})
 	}
@@ -266,9 +261,7 @@ func TestTheCursorIsSavedAndACancellationSeenWithinFiveSeconds(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		if err := run(t, m.registry(), k); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, run(t, m.registry(), k))
 		last := began
 		for _, at := range append(k.saves, time.Now()) {
 			if gap := at.Sub(last); gap > 5*time.Second {

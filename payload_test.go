@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func mustParse(t testing.TB, raw string) *Payload {
@@ -214,9 +216,7 @@ func TestZeroPayload(t *testing.T) {
 	if got, want := string(p.Bytes()), `{"a":"1","b":"`+"\ufffdx<\u2028"+`\u0001"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if err := p.SetJSON("c", map[string]any{"x": 100.0}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, p.SetJSON("c", map[string]any{"x": 100.0}))
 	err := p.SetJSON("d", func() {})
 	if want := `set "d": encode JSON: no JSON for a Go func()`; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
@@ -349,13 +349,9 @@ func TestRewritable(t *testing.T) {
 func TestPayloadInsideJSON(t *testing.T) {
 	inner := mustParse(t, rubyPayloads[0])
 	var outer Payload
-	if err := outer.SetJSON("job", inner); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, outer.SetJSON("job", inner))
 	var back struct{ Job Payload }
-	if err := json.Unmarshal(outer.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal(outer.Bytes(), &back))
 	if got := string(back.Job.Bytes()); got != rubyPayloads[0] {
 		t.Errorf("got %s", got)
 	}

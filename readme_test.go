@@ -13,26 +13,18 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Every Go block of the README is a piece of a program under examples, which is
 // compiled with everything else.
 func TestReadmeCodeIsInTheExamples(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("examples/*/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := harness.Must(os.ReadFile("README.md"))(t)
+	files := harness.Must(filepath.Glob("examples/*/*.go"))(t)
 	var sources []string
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := harness.Must(os.ReadFile(f))(t)
 		sources = append(sources, string(b))
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
@@ -63,12 +55,8 @@ func TestQuickStartRuns(t *testing.T) {
 	cmd := exec.CommandContext(ctx, bin)
 	cmd.Env = append(os.Environ(), "REDIS_URL="+url)
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.New(rdb).PushClass(ctx, "Billing::ChargeCard", []any{42, 1999, "EUR"}, client.Queue("critical")); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.Start())
+	harness.Must(client.New(rdb).PushClass(ctx, "Billing::ChargeCard", []any{42, 1999, "EUR"}, client.Queue("critical")))(t)
 	for rdb.LLen(ctx, "queue:critical").Val() > 0 && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond) // another process: nothing to wait on
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 type (
@@ -51,9 +52,7 @@ func TestHandleRunsTypedJobs(t *testing.T) {
 	}
 	p := mustParse(t, `{"class":"Billing::Charge","jid":"j1","queue":"low","args":[1,2,"EUR"],"retry_count":1,"created_at":1795224881.5,"enqueued_at":1795224882500}`)
 	ctx := context.WithValue(t.Context(), jobctx.Info{}, &JobInfo{JID: "j1", Queue: "critical", Capsule: "default", Attempt: 3})
-	if err := e.Handler.Perform(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, e.Handler.Perform(ctx, p))
 	if got.Args != (charge{1, 2, "EUR"}) || got.JID != "j1" || got.Queue != "critical" || got.RetryCount != 2 || got.Payload != p {
 		t.Errorf("job %+v", got)
 	}
@@ -166,9 +165,7 @@ func TestEntryChain(t *testing.T) {
 		}),
 		Options: Options{Middleware: []Middleware{mark("class 1"), mark("class 2")}},
 	}
-	if err := e.Chain(mark("outer 1"), mark("outer 2")).Perform(t.Context(), &Payload{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, e.Chain(mark("outer 1"), mark("outer 2")).Perform(t.Context(), &Payload{}))
 	if got, want := strings.Join(order, ", "), "outer 1, outer 2, class 1, class 2, handler"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -67,9 +68,7 @@ func TestAJobCarriesWhatOthersPutIntoIt(t *testing.T) {
 			died = true
 		}},
 	})
-	if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())
 	for range 5 {
 		k.Await("the next run", func() bool {
 			for _, member := range rdb.ZRange(ctx, "retry", 0, -1).Val() { // do not wait for its time
@@ -85,10 +84,7 @@ func TestAJobCarriesWhatOthersPutIntoIt(t *testing.T) {
 	}
 	k.Await("death", func() bool { return size(t, rdb, "dead") == 1 })
 	k.Stop()
-	p, err := troupe.ParsePayload([]byte(rdb.ZRange(ctx, "dead", 0, -1).Val()[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := harness.Must(troupe.ParsePayload([]byte(rdb.ZRange(ctx, "dead", 0, -1).Val()[0])))(t)
 	check("dead set", p)
 	if !died {
 		t.Error("no death handler ran")

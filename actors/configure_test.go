@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -51,9 +52,7 @@ func TestProcessorsComeAndGo(t *testing.T) {
 	runs := func(n int64) { k.Await(fmt.Sprint(n, " jobs run"), func() bool { return g.in.Load() == n }) }
 	configure := func(n int) {
 		t.Helper()
-		if err := k.Daemon.Configure(t.Context(), actors.Capsule{Concurrency: n}); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, k.Daemon.Configure(t.Context(), actors.Capsule{Concurrency: n}))
 	}
 	concurrency := func(n int) {
 		k.Await(fmt.Sprint("a beat with ", n), func() bool {
@@ -98,9 +97,7 @@ func TestQueuesChangeWhileJobsRun(t *testing.T) {
 	push("a")
 	push("b")
 	k.Await("the job of a", func() bool { return g.in.Load() == 1 })
-	if err := k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Weighted{"b": 2, "c": 1}}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Weighted{"b": 2, "c": 1}}))
 	k.Await("the job of b", func() bool { return g.in.Load() == 2 })
 	g.out <- struct{}{}
 	g.out <- struct{}{}
@@ -118,9 +115,7 @@ func TestQueuesChangeWhileJobsRun(t *testing.T) {
 		_ = json.Unmarshal([]byte(rdb.HGet(t.Context(), k.Daemon.Identity(), "info").Val()), &info)
 		return fmt.Sprint(info.Capsules["default"].Weights) == "map[b:2 c:1]"
 	})
-	if err := k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Strict{"a"}}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, k.Daemon.Configure(t.Context(), actors.Capsule{Queues: actors.Strict{"a"}}))
 	k.Await("the job of a", func() bool { return g.in.Load() == 1 })
 	g.out <- struct{}{}
 }
@@ -165,10 +160,7 @@ func TestCancelEndsTheContextOfAJob(t *testing.T) {
 	}
 	var kinds []string
 	k.Await("the records", func() bool {
-		records, err := flight.Read(t.Context(), rdb, k.Daemon.Identity())
-		if err != nil {
-			t.Fatal(err)
-		}
+		records := harness.Must(flight.Read(t.Context(), rdb, k.Daemon.Identity()))(t)
 		kinds = nil
 		for _, rec := range records {
 			if rec.JID == "one" {
@@ -183,10 +175,7 @@ func TestCancelEndsTheContextOfAJob(t *testing.T) {
 	g.out <- struct{}{}
 	k.Await("the other", func() bool { return k.Stats().Processed == 2 })
 	k.Daemon.Stop(t.Context())
-	records, err := flight.Read(t.Context(), rdb, k.Daemon.Identity())
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := harness.Must(flight.Read(t.Context(), rdb, k.Daemon.Identity()))(t)
 	for _, rec := range records {
 		if rec.JID == "two" || rec.Text == "" && rec.Kind == flight.JobFailed {
 			t.Errorf("record %+v", rec)
@@ -215,10 +204,7 @@ func TestACancelledIterableJobIsDone(t *testing.T) {
 	}
 	rdb := testkit.Redis(t)
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: w.registry()})
-	jid, err := k.Client.Push(t.Context(), walk{N: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(k.Client.Push(t.Context(), walk{N: 5}))(t)
 	k.Await("the third item", w.reached(jid, 2))
 	if !k.Daemon.Cancel(jid) {
 		t.Error("it does not run")

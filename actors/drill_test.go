@@ -8,15 +8,13 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
 // Faults may be injected from other goroutines while the daemon starts. Run with -race.
 func TestFaultsInjectedDuringTheStart(t *testing.T) {
-	d, err := actors.New(actors.Config{Redis: testkit.Redis(t), Registry: new(troupe.Registry), Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(actors.Config{Redis: testkit.Redis(t), Registry: new(troupe.Registry), Logger: zerolog.Nop()}))(t)
 	for what, inject := range map[string]func() error{
 		"Crash":   func() error { return d.Faults().Crash("launcher/poller", errInjected) },
 		"Hold":    func() error { return d.Faults().Hold("launcher/poller") },
@@ -35,11 +33,7 @@ func TestFaultsInjectedDuringTheStart(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	if err := d.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.Start(ctx))
 	<-crashed
-	if _, err := d.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(d.Stop(ctx))(t)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -12,14 +13,9 @@ import (
 // look, say, is carried out.
 func TestAStopDuringTheStart(t *testing.T) {
 	rdb, _ := redistest.New(t)
-	d, err := New(Config{Redis: rdb, Registry: new(troupe.Registry), Concurrency: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(New(Config{Redis: rdb, Registry: new(troupe.Registry), Concurrency: 3}))(t)
 	d.beginStop(time.Minute)
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.Start(t.Context()))
 	select {
 	case <-d.Done():
 	case <-time.After(time.Minute):

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -111,14 +112,8 @@ func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 }
 
 func TestEventsAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("events.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := os.ReadFile("../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := harness.Must(os.ReadFile("events.go"))(t)
+	doc := harness.Must(os.ReadFile("../docs/events.md"))(t)
 	names := regexp.MustCompile(`(?m)^\t([A-Z]\w+) struct`).FindAllStringSubmatch(string(source), -1)
 	if len(names) < 15 {
 		t.Fatalf("%d events found in the source", len(names))

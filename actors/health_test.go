@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -106,9 +107,7 @@ func TestHealthOfAStart(t *testing.T) {
 		}
 		checkHealth(t, d, "before the start", "starting", "", "starting")
 		beat := proxy.Add(chaos.Fault{Mentions: "processes", Do: chaos.Effect{Refuse: "ERR on purpose"}})
-		if err := d.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, d.Start(ctx))
 		time.Sleep(2 * time.Minute)
 		checkHealth(t, d, "nothing has reached Redis", "unregistered no_fetch", "", "unregistered no_fetch redis_away")
 		if text, want := d.Health().Started[1].Text, "launcher/default/fetcher has had no answer for 2m0s"; text != want {
@@ -127,9 +126,7 @@ func TestHealthOfAStart(t *testing.T) {
 		proxy.Add(chaos.Fault{Mentions: "processes", Do: chaos.Effect{Refuse: "ERR on purpose"}})
 		time.Sleep(2 * time.Minute)
 		checkHealth(t, d, "what has started stays so", "", "", "redis_away")
-		if _, err := d.Stop(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(d.Stop(ctx))(t)
 		checkHealth(t, d, "after the end", "", "", "ended")
 	})
 }
@@ -341,9 +338,7 @@ func TestHealthOfADaemonInTrouble(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		checkHealth(t, k.Daemon, "slots full", "", "", "")
-		if err := k.Configure(ctx, actors.Capsule{Concurrency: 2}); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, k.Configure(ctx, actors.Capsule{Concurrency: 2}))
 		proxy.Kill()
 		time.Sleep(4 * time.Second)
 		checkHealth(t, k.Daemon, "Redis away for 4 s at most", "", "", "")

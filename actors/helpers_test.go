@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -25,10 +26,7 @@ func inProgress(t *testing.T, rdb redis.UniversalClient) int {
 // jobsInProgress are the bytes of the jobs in all lists of jobs in progress.
 func jobsInProgress(t *testing.T, rdb redis.UniversalClient) (jobs []string) {
 	t.Helper()
-	lists, err := redistest.InProgress(ctx, rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lists := harness.Must(redistest.InProgress(ctx, rdb))(t)
 	for _, some := range lists {
 		jobs = append(jobs, some...)
 	}
@@ -38,9 +36,7 @@ func jobsInProgress(t *testing.T, rdb redis.UniversalClient) (jobs []string) {
 func size(t *testing.T, rdb redis.UniversalClient, key string) int {
 	t.Helper()
 	kind, err := rdb.Type(ctx, key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	var n int64
 	switch kind {
 	case "list":
@@ -50,9 +46,7 @@ func size(t *testing.T, rdb redis.UniversalClient, key string) int {
 	case "set":
 		n, err = rdb.SCard(ctx, key).Result()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	return int(n)
 }
 

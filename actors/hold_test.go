@@ -123,9 +123,7 @@ func TestAFetchedJobStartsWithin5ms(t *testing.T) {
 				}))
 				pusher := client.New(mem.Client)
 				for range jobs {
-					if _, err := pusher.PushClass(ctx, "Mixed", []any{}); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(pusher.PushClass(ctx, "Mixed", []any{}))(t)
 				}
 				var kits []*testkit.Kit
 				for range 2 {

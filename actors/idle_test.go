@@ -29,10 +29,7 @@ type served struct {
 
 func servedBy(t *testing.T, rdb *redis.Client) served {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "stats", "clients", "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := harness.Must(rdb.Info(t.Context(), "stats", "clients", "commandstats").Result())(t)
 	u := served{at: time.Now(), commands: map[string]int{}}
 	for line := range strings.Lines(info) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")

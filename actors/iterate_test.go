@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -37,9 +38,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 				}},
 			}, testkit.Strict())
 			const raw = `{"class":"Walk","args":[9 ],"jid":"w1","queue":"default","retry":false,"retry_count":3,"x":1.50,"enqueued_at":1795224881153}`
-			if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())
 			for range 2 {
 				step <- struct{}{}
 			}
@@ -63,9 +62,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 				t.Fatalf("the queue is %q", queue)
 			}
 			p, err := troupe.ParsePayload([]byte(queue[0])) // the end that is popped last
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			at, _ := p.Time("enqueued_at")
 			if d := at.Sub(began); d < -time.Second || d > time.Minute {
 				t.Errorf("enqueued_at is %s, want now", at)
@@ -249,9 +246,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: w.registry()}, testkit.Strict())
 		jid := k.Push(walk{1_000_000})
 		k.Await("it runs", w.reached(jid, 60))
-		if _, err := k.Client.Cancel(ctx, jid); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(k.Client.Cancel(ctx, jid))(t)
 		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Second), nil)
 		k.Await("all settled", k.Settled)
 		if want := []string{"cancel true", "complete true"}; !slices.Equal(hooks, want) {
@@ -264,9 +259,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 
 		// one that has not begun runs no item
 		jid = "c2"
-		if _, err := k.Client.Cancel(ctx, jid); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(k.Client.Cancel(ctx, jid))(t)
 		k.Expect(testkit.Events[actors.JobDone]().Times(1), func() { k.PushClass("Walk", []any{9}, client.JID(jid)) })
 		if got := w.itemsOf(jid); len(got) != 0 {
 			t.Errorf("ran %v", got)

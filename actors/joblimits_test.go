@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -28,9 +29,7 @@ func TestATimeoutOfTheJobsOwn(t *testing.T) {
 		} {
 			began := time.Now()
 			k.Expect(testkit.Events[actors.JobFailed]().Within(2*time.Hour), func() {
-				if _, err := k.Client.PushClass(t.Context(), "Waits", []any{}, append(c.opts, client.Retry(0))...); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(k.Client.PushClass(t.Context(), "Waits", []any{}, append(c.opts, client.Retry(0))...))(t)
 			})
 			if took := time.Since(began).Round(10 * time.Millisecond); took != c.want {
 				t.Errorf("%s: after %s, expected %s", c.name, took, c.want)
@@ -67,18 +66,13 @@ func TestNoRunStartsAfterTheDeadline(t *testing.T) {
 		fmt.Sprintf(`"class":"Nobody","t_deadline":%d`, now.Unix()-1),
 		`"class":"Soon","t_deadline":"tomorrow"`, // is none
 	} {
-		if err := rdb.LPush(t.Context(), "queue:default", fmt.Sprintf(`{%s,"args":[],"retry":true,"jid":"%d"}`, fields, i)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(t.Context(), "queue:default", fmt.Sprintf(`{%s,"args":[],"retry":true,"jid":"%d"}`, fields, i)).Err())
 	}
 	k.Await("all", func() bool { return k.Stats().Processed == 7 && k.Settled() })
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 	var jids []string
 	for _, text := range dead {
-		p, err := troupe.ParsePayload([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(troupe.ParsePayload([]byte(text)))(t)
 		jids = append(jids, p.JID())
 		class, _ := p.String("error_class")
 		message, _ := p.String("error_message")
@@ -102,9 +96,7 @@ func TestLimitsArePushed(t *testing.T) {
 	rdb := testkit.Redis(t)
 	c := client.New(rdb)
 	at := time.UnixMicro(1795000000_250000)
-	if _, err := c.PushClass(t.Context(), "Soon", []any{}, client.Timeout(90*time.Second), client.Deadline(at)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.PushClass(t.Context(), "Soon", []any{}, client.Timeout(90*time.Second), client.Deadline(at)))(t)
 	text := rdb.LIndex(t.Context(), "queue:default", 0).Val()
 	if !strings.Contains(text, `"t_timeout":90`) || !strings.Contains(text, `"t_deadline":1795000000.25`) {
 		t.Errorf("pushed %s", text)

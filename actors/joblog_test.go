@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -71,16 +72,9 @@ func TestALoggerThatIsOffStaysOff(t *testing.T) {
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Talk", troupe.HandlerFunc(talkative))
 	log, rdb := &lines{}, testkit.NewMemory(t).Client
-	d, err := actors.New(actors.Config{Redis: rdb, Registry: &r, Logger: zerolog.New(log).Level(zerolog.Disabled)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.New(rdb).PushClass(ctx, "Talk", nil, client.Set("log_level", "debug")); err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(actors.Config{Redis: rdb, Registry: &r, Logger: zerolog.New(log).Level(zerolog.Disabled)}))(t)
+	harness.OK(t, d.Start(ctx))
+	harness.Must(client.New(rdb).PushClass(ctx, "Talk", nil, client.Set("log_level", "debug")))(t)
 	for deadline := time.Now().Add(time.Minute); d.Stats().Processed == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond) // poll
 	}

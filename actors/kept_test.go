@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -107,9 +108,7 @@ func TestALogThatPanicsAfterAFetchCostsNoJob(t *testing.T) {
 		}})
 		pusher := client.New(m.Client)
 		for range 5 {
-			if _, err := pusher.Push(ctx, script.OK()); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(pusher.Push(ctx, script.OK()))(t)
 		}
 		time.Sleep(time.Minute)
 		if n := k.Stats().Processed; n != 5 || panics != 1 {
@@ -155,10 +154,7 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 		m := testkit.NewMemory(t)
 		s := script.New(t)
 		pusher := client.New(m.Client)
-		first, err := pusher.Push(ctx, script.Slow(time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := harness.Must(pusher.Push(ctx, script.Slow(time.Second)))(t)
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{
 			Concurrency: 1, Fetch: func(env fetch.Env) (fetch.Fetcher, error) {
 				f, err := fetch.NewReliable(env)
@@ -167,9 +163,7 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 		}}})
 		k.Await("the first runs", func() bool { return s.Runs()[first] > 0 })
 		time.Sleep(500 * time.Millisecond)
-		if _, err := pusher.Push(ctx, script.OK()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(pusher.Push(ctx, script.OK()))(t)
 		time.Sleep(30 * time.Second)
 		if n := k.Stats().Processed; n != 2 {
 			t.Errorf("%d of 2 jobs are done", n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -44,15 +45,10 @@ func until(t *testing.T, rdb *redis.Client, s *stamps, k actors.Capsule) (*actor
 	t.Helper()
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Stamp", s)
-	d, err := actors.New(actors.Config{Redis: rdb, Registry: &r, Capsules: []actors.Capsule{k}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(actors.Config{Redis: rdb, Registry: &r, Capsules: []actors.Capsule{k}}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := d.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.Start(ctx))
 	select {
 	case <-d.Done():
 	case <-ctx.Done():
@@ -65,9 +61,7 @@ func until(t *testing.T, rdb *redis.Client, s *stamps, k actors.Capsule) (*actor
 func stampJobs(t *testing.T, rdb *redis.Client, n int) {
 	t.Helper()
 	for range n {
-		if err := rdb.LPush(t.Context(), "queue:default", `{"class":"Stamp","args":[],"jid":"0123456789abcdef01234567","retry":true}`).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(t.Context(), "queue:default", `{"class":"Stamp","args":[],"jid":"0123456789abcdef01234567","retry":true}`).Err())
 	}
 }
 
@@ -134,9 +128,7 @@ func TestALimitEndsItsCapsuleAlone(t *testing.T) {
 		stampJobs(t, rdb, 2)
 		k.Await("one job", func() bool { return s.runs() == 1 })
 	})
-	if err := rdb.LPush(t.Context(), "queue:other", `{"class":"Stamp","args":[],"jid":"0123456789abcdef01234567"}`).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.LPush(t.Context(), "queue:other", `{"class":"Stamp","args":[],"jid":"0123456789abcdef01234567"}`).Err())
 	k.Await("a job of the other capsule", func() bool { return s.runs() == 2 })
 	select {
 	case <-k.Daemon.Done():

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -17,10 +18,7 @@ func TestAStartWaitsWhileRedisLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, log := testkit.NewMemory(t), new(lines)
 		mem.SetError("LOADING Redis is loading the dataset in memory")
-		d, err := actors.New(actors.Config{Redis: mem.Client, Registry: new(troupe.Registry), Logger: zerolog.New(log)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := harness.Must(actors.New(actors.Config{Redis: mem.Client, Registry: new(troupe.Registry), Logger: zerolog.New(log)}))(t)
 		started := make(chan error, 1)
 		go func() { started <- d.Start(t.Context()) }()
 		time.Sleep(5 * time.Minute)
@@ -28,9 +26,7 @@ func TestAStartWaitsWhileRedisLoads(t *testing.T) {
 			t.Fatalf("the start has ended, or was not told to wait once: %s", log.b.String())
 		}
 		mem.SetError("")
-		if err := <-started; err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, <-started)
 		if _, err := d.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}

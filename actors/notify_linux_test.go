@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -30,18 +31,11 @@ func newSystemd(t *testing.T, watchdog time.Duration) systemd {
 	first := make(chan os.Signal, 1)
 	signal.Notify(first, syscall.SIGUSR2) // the first one makes what is for all, and not in a bubble
 	signal.Stop(first)
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := harness.Must(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0))(t)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	path := fmt.Sprintf("@%s-%d", t.Name(), os.Getpid()) // no file
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	harness.OK(t, syscall.SetNonblock(fd, true))
 	t.Setenv("NOTIFY_SOCKET", path)
 	if watchdog > 0 {
 		t.Setenv("WATCHDOG_USEC", fmt.Sprint(watchdog.Microseconds()))
@@ -97,9 +91,7 @@ func TestSystemdHearsOfAWedgedActor(t *testing.T) {
 				t.Errorf("all is well: %q", heard)
 			}
 		}
-		if err := d.Faults().Hold("launcher/default/fetcher"); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, d.Faults().Hold("launcher/default/fetcher"))
 		if heard := s.hears(59 * time.Second); !slices.Contains(heard, "WATCHDOG=1") {
 			t.Errorf("wedged for less than a minute: %q", heard)
 		}

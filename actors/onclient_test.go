@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -92,10 +93,7 @@ func (s *seer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // hook has dialled. A connection has its name only after its dial.
 func (t *trace) untraced(tb testing.TB, server *redis.Client) (named int, unseen []string) {
 	tb.Helper()
-	list, err := server.ClientList(ctx).Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	list := harness.Must(server.ClientList(ctx).Result())(tb)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for line := range strings.Lines(list) {
@@ -128,13 +126,9 @@ func TestOnClientSeesEveryConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := testkit.NewServer(t)
 			admin := server.Client
-			if err := admin.Do(ctx, "ACL", "SETUSER", "traced", "on", ">pw", "~*", "&*", "+@all", tt.rule).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, admin.Do(ctx, "ACL", "SETUSER", "traced", "on", ">pw", "~*", "&*", "+@all", tt.rule).Err())
 			if tt.rule == "-client" { // it is to have a name all the same
-				if err := admin.Do(ctx, "ACL", "SETUSER", "traced", "+client|setname").Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, admin.Do(ctx, "ACL", "SETUSER", "traced", "+client|setname").Err())
 			}
 			opt := server.Options()
 			opt.Username, opt.Password, opt.ClientName = "traced", "pw", "traced"
@@ -145,9 +139,7 @@ func TestOnClientSeesEveryConnection(t *testing.T) {
 			k := testkit.Start(t, actors.Config{
 				Redis: given, Registry: s.Registry(), OnClient: tr.onClient, Capsules: []actors.Capsule{tt.capsule},
 			})
-			if _, err := client.New(admin).Push(ctx, script.OK()); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(client.New(admin).Push(ctx, script.OK()))(t)
 			k.Await("the job is done", func() bool { return k.Stats().Processed == 1 })
 			for command, n := range tt.seen {
 				k.Await(command+" was seen", func() bool { return tr.clientsThatRan(command) >= n })
@@ -169,9 +161,7 @@ func TestOnClientSeesEveryConnectionOfACluster(t *testing.T) {
 	tr := newTrace()
 	s := script.New(t)
 	k := testkit.Start(t, actors.Config{Redis: given, Registry: s.Registry(), OnClient: tr.onClient})
-	if _, err := client.New(admin).Push(ctx, script.OK()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(admin).Push(ctx, script.OK()))(t)
 	k.Await("the job is done", func() bool { return k.Stats().Processed == 1 })
 	k.Await("a peek was seen", func() bool { return tr.clientsThatRan("blmove") > 0 && tr.clientsThatRan("evalsha") > 0 })
 	for _, node := range cluster.Nodes {
@@ -196,16 +186,9 @@ func TestOnClientOfShards(t *testing.T) {
 			Capsules: []actors.Capsule{{Queues: fetch.Strict{name}}},
 		}})
 	}
-	g, err := actors.NewGroup(shards...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	g := harness.Must(actors.NewGroup(shards...))(t)
+	harness.OK(t, g.Start(ctx))
+	harness.Must(g.Stop(ctx))(t)
 	for i, tr := range traces {
 		if tr.clients == 0 || tr.clientsThatRan("ping") != 1 {
 			t.Errorf("shard %d: %d clients, commands %v", i, tr.clients, tr.ran)

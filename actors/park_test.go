@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -67,9 +68,7 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 			began := time.Now()
 			var parked actors.JobParked
 			k.Expect(testkit.Events(func(e actors.JobParked) bool { parked = e; return true }).Of("Parker").Because(errClosed).Times(1), func() {
-				if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())
 			})
 			k.Await("all settled", k.Settled)
 			entries := rdb.ZRangeWithScores(ctx, "schedule", 0, -1).Val()
@@ -155,9 +154,7 @@ func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 		r := s.Registry()
 		troupe.HandleClass(r, "Parker", &parker{times: 1, wait: time.Minute})
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: []actors.Capsule{{Concurrency: 1}}})
-		if err := m.Client.Set(ctx, "schedule", "a string", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, m.Client.Set(ctx, "schedule", "a string", 0).Err())
 		k.PushClass("Parker", []any{})
 		other := k.Push(script.OK())
 		k.Await("the other job", func() bool { return s.Ended(other) })

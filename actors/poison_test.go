@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -37,9 +38,7 @@ func orphan(t *testing.T, rdb redis.UniversalClient, raw string, suspect bool) {
 		// last: a rescuer that found it in the index and not registered would take it for gone
 		rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id}).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 }
 
@@ -54,9 +53,7 @@ func recoveredBefore(t *testing.T, rdb redis.UniversalClient, jid string, n int)
 		text += fmt.Sprintf(`{"at":%q,"process":"old:1:%d","cause":"its lease ran out"}`, time.Now().UTC().Format(time.RFC3339Nano), i)
 	}
 	rdb.ZAdd(ctx, "troupe:recovered", redis.Z{Score: float64(time.Now().UnixMilli()), Member: jid})
-	if err := rdb.HSet(ctx, "troupe:recovered:log", jid, text+"]").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.HSet(ctx, "troupe:recovered:log", jid, text+"]").Err())
 }
 
 func job(class, jid, args string) string {

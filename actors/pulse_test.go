@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -29,14 +30,10 @@ func TestACrashIsPublishedAtOnce(t *testing.T) {
 		read := func() (p beat.Pulse) {
 			t.Helper()
 			synctest.Wait()
-			if err := json.Unmarshal([]byte(k.Redis.Get(ctx, keys.Pulse(k.Daemon.Identity())).Val()), &p); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, json.Unmarshal([]byte(k.Redis.Get(ctx, keys.Pulse(k.Daemon.Identity())).Val()), &p))
 			return p
 		}
-		if _, err := k.Client.PushClass(ctx, "Sits", []any{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(k.Client.PushClass(ctx, "Sits", []any{}))(t)
 		time.Sleep(11 * time.Second)
 		p := read()
 		if p.Phase != "running" || p.Tag != "shop" || p.Restarts != 0 || len(p.Actors) != 0 || len(p.Capsules) != 1 || p.Oldest == 0 || p.Taken["default"] != 1 ||

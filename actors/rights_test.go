@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -55,10 +56,7 @@ func (l *limited) grant(rules ...string) {
 func (l *limited) refused() (entries []string) {
 	l.t.Helper()
 	for _, node := range l.nodes {
-		list, err := node.Do(ctx, "ACL", "LOG", 100).Slice()
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		list := harness.Must(node.Do(ctx, "ACL", "LOG", 100).Slice())(l.t)
 		for _, e := range list {
 			entries = append(entries, fmt.Sprint(e))
 		}
@@ -68,9 +66,7 @@ func (l *limited) refused() (entries []string) {
 
 func (l *limited) forget() {
 	for _, node := range l.nodes {
-		if err := node.Do(ctx, "ACL", "LOG", "RESET").Err(); err != nil {
-			l.t.Fatal(err)
-		}
+		harness.OK(l.t, node.Do(ctx, "ACL", "LOG", "RESET").Err())
 	}
 }
 
@@ -131,10 +127,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	cfg, s, w := l.config(capsule, log)
 	c := client.New(l.admin)
 	push := func(args troupe.Args, opts ...client.Option) string {
-		jid, err := c.Push(ctx, args, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(c.Push(ctx, args, opts...))(t)
 		return jid
 	}
 	ended := func(jid string, n int) func() bool { return func() bool { return s.Runs()[jid] >= n && s.Ended(jid) } }
@@ -147,13 +140,8 @@ func exercise(l *limited, capsule actors.Capsule) {
 	for range 300 {
 		push(script.OK(), client.Queue("other"))
 	}
-	d, err := actors.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(cfg))(t)
+	harness.OK(t, d.Start(ctx))
 	await("all jobs", ended(push(script.OK(), client.Queue("other")), 1))
 	failed := push(script.Fail())
 	await("a retry", in("retry", failed))
@@ -163,10 +151,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	await("a second run", ended(failed, 2))
 	killed := push(script.Step{Do: "kill"})
 	await("a death", in("dead", killed))
-	later, err := c.Push(ctx, script.OK(), client.In(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := harness.Must(c.Push(ctx, script.OK(), client.In(100*time.Millisecond)))(t)
 	await("a scheduled job", ended(later, 1))
 	l.admin.SAdd(ctx, "paused", "other")
 	paused := push(script.OK(), client.Queue("other"))
@@ -219,18 +204,14 @@ func (l *limited) start(capsule actors.Capsule) (log string, lacks *rights.Error
 	text := &lines{}
 	cfg, _, _ := l.config(capsule, text)
 	d, err := actors.New(cfg)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	harness.OK(l.t, err)
 	err = d.Start(ctx)
 	if err == nil {
 		_, err = d.Stop(ctx)
 	} else if errors.As(err, &lacks) {
 		err = nil
 	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	harness.OK(l.t, err)
 	return text.b.String(), lacks
 }
 
@@ -265,10 +246,7 @@ func TestTheRuleOfARefusedStartGrantsAllRights(t *testing.T) {
 // documented wants the rule in the manual, in any order.
 func documented(t *testing.T, rule []string) {
 	t.Helper()
-	manual, err := os.ReadFile("../docs/scaling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manual := harness.Must(os.ReadFile("../docs/scaling.md"))(t)
 	_, block, _ := strings.Cut(string(manual), "ACL SETUSER troupe on >PASSWORD")
 	block, _, _ = strings.Cut(block, "```")
 	got := strings.Fields(block)

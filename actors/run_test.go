@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -90,9 +91,7 @@ func TestOutcomes(t *testing.T) {
 	never := k.Push(script.Fail(), client.With(troupe.Options{Retries: troupe.Never}))
 	unknown := k.PushClass("NoSuchClass", []any{1})
 	for _, raw := range []string{"{not json", "", "[1]", `"x"`, "5", "null", "\ufeff{}", `{"class":"Scripted","args":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
-		if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())
 	}
 	k.Await("all settled", func() bool {
 		return size(t, rdb, "queue:default") == 0 && inProgress(t, rdb) == 0 && k.Stats().Processed == 6 && size(t, rdb, "dead") == 10
@@ -122,10 +121,7 @@ func TestOutcomes(t *testing.T) {
 // members are the jids of a set, or the raw text of what is no job.
 func members(t *testing.T, rdb redis.UniversalClient, key string) []string {
 	t.Helper()
-	raws, err := rdb.ZRange(ctx, key, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raws := harness.Must(rdb.ZRange(ctx, key, 0, -1).Result())(t)
 	var out []string
 	for _, raw := range raws {
 		if p, err := troupe.ParsePayload([]byte(raw)); err == nil {
@@ -236,9 +232,7 @@ func TestStartupErrorEndsTheStart(t *testing.T) {
 				Redis: testkit.Redis(t), Registry: new(troupe.Registry),
 				On: actors.Events{Startup: []func(context.Context) error{f}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			if err := d.Start(ctx); err == nil || !strings.Contains(err.Error(), "boom") {
 				t.Errorf("start: %v", err)
 			}

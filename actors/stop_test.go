@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -281,10 +282,7 @@ func TestFencedProcessCancelsWhatWasTakenFromIt(t *testing.T) {
 	})
 	jid := push(k, 1, script.Hang())[0]
 	k.Await("it runs", func() bool { return s.Runs()[jid] > 0 })
-	rescuer, err := rescue.New(rescue.Config{Redis: rdb, Lease: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rescuer := harness.Must(rescue.New(rescue.Config{Redis: rdb, Lease: 2 * time.Second}))(t)
 	// what a rescuer sees of a process that was paused past its lease; a sign of
 	// life may come in between, then it was not long enough
 	k.Await("its job is taken from it", func() bool {
@@ -324,10 +322,7 @@ func TestRequeuedJobsKeepTheirOrder(t *testing.T) {
 				k.Stop()
 				var got []string
 				for _, raw := range k.Redis.LRange(ctx, "queue:default", 0, -1).Val() {
-					p, err := troupe.ParsePayload([]byte(raw))
-					if err != nil {
-						t.Fatal(err)
-					}
+					p := harness.Must(troupe.ParsePayload([]byte(raw)))(t)
 					got = append(got, p.JID())
 				}
 				slices.Reverse(got) // popped from the right

@@ -163,14 +163,10 @@ func TestAnOutageLongerThanTheLeaseFencesNobody(t *testing.T) {
 			kits = append(kits, k)
 		}
 		orphan := `{"class":"Work","args":[0,"ok"],"jid":"of-a-dead-process","queue":"default"}`
-		if err := mem.Client.LPush(ctx, "troupe:claim:gone:1:x#default.1:1.1", orphan).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, mem.Client.LPush(ctx, "troupe:claim:gone:1:x#default.1:1.1", orphan).Err())
 		mem.Client.HSet(ctx, "troupe:inprogress:gone:1:x#default.1", "!", "1 1", "1.1", "default 1")
 		mem.Client.HSet(ctx, "troupe:places", "gone:1:x#default.1", `{"v":2,"queues":["default"]}`)
-		if err := mem.Client.ZAdd(ctx, "troupe:expiries", redis.Z{Score: float64(time.Now().Add(5 * time.Second).UnixMilli()), Member: "gone:1:x#default.1"}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, mem.Client.ZAdd(ctx, "troupe:expiries", redis.Z{Score: float64(time.Now().Add(5 * time.Second).UnixMilli()), Member: "gone:1:x#default.1"}).Err())
 		faults.Kill()
 		time.Sleep(time.Minute)
 		faults.Restart()
@@ -242,10 +238,7 @@ func inTrouble(t *testing.T, tr trouble) {
 	c := client.New(mem.Client)
 	var jids []string
 	push := func(seconds float64, end string, opts ...client.Option) string {
-		jid, err := c.PushClass(t.Context(), "Work", []any{seconds, end}, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(c.PushClass(t.Context(), "Work", []any{seconds, end}, opts...))(t)
 		jids = append(jids, jid)
 		return jid
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -44,25 +45,16 @@ func inBubble(t *testing.T, f func(*rig), opts ...client.ClientOption) {
 
 func (r *rig) push(opts ...client.Option) string {
 	r.t.Helper()
-	jid, err := r.c.PushClass(r.t.Context(), "Work", nil, opts...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	jid := harness.Must(r.c.PushClass(r.t.Context(), "Work", nil, opts...))(r.t)
 	return jid
 }
 
 // queue is the jids of a queue, the first to be popped in front.
 func (r *rig) queue(name string) (jids []string) {
 	r.t.Helper()
-	jobs, err := r.mem.Client.LRange(r.t.Context(), "queue:"+name, 0, -1).Result()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	jobs := harness.Must(r.mem.Client.LRange(r.t.Context(), "queue:"+name, 0, -1).Result())(r.t)
 	for _, job := range slices.Backward(jobs) {
-		p, err := troupe.ParsePayload([]byte(job))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		p := harness.Must(troupe.ParsePayload([]byte(job)))(r.t)
 		jids = append(jids, p.JID())
 	}
 	return jids
@@ -72,9 +64,7 @@ func (r *rig) flush() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	if err := r.c.Flush(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	harness.OK(r.t, r.c.Flush(ctx))
 }
 
 func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
@@ -139,10 +129,7 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 			want = append(want, r.push())
 		}
 		later := r.push(client.In(time.Hour))
-		bulk, err := r.c.PushBulkClass(r.t.Context(), "Work", slices.Values([][]any{{1}, {2}, {3}}))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		bulk := harness.Must(r.c.PushBulkClass(r.t.Context(), "Work", slices.Values([][]any{{1}, {2}, {3}})))(r.t)
 		want = append(want, bulk...)
 		over, cancel := context.WithCancel(r.t.Context())
 		cancel()

@@ -47,9 +47,7 @@ func TestAPanicUnderTheBufferEndsNothing(t *testing.T) {
 			t.Cleanup(func() { _ = own.Close() })
 			c := client.New(wrap(own), client.WithBuffer(100))
 			for range 20 {
-				if _, err := c.PushClass(t.Context(), "Job", nil); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(c.PushClass(t.Context(), "Job", nil))(t)
 			}
 			panics.Store(true)
 			if !harness.Await(time.Minute, func() bool { return struck.Load() > 2 }) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -44,13 +45,9 @@ func TestCancelIsRepeatedOnceWhereTheMasterIs(t *testing.T) {
 	t.Cleanup(func() { _ = direct.Close(); _ = old.Close(); _ = rdb.Close() })
 	warm(t, rdb, 3)
 	host, port, _ := strings.Cut(master.Addr, ":")
-	if err := old.Do(ctx, "replicaof", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, old.Do(ctx, "replicaof", host, port).Err())
 	p.target.Store(&master.Addr)
-	if _, err := client.New(rdb).Cancel(ctx, "j"); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(rdb).Cancel(ctx, "j"))(t)
 	if !direct.HExists(ctx, "it-j", "cancelled").Val() {
 		t.Error("the flag is not on the master")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -37,10 +38,7 @@ func (marked) Class() string { return "Mark" }
 
 func list(t *testing.T, rdb *redis.Client, queue string) []string {
 	t.Helper()
-	jobs, err := rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	jobs := harness.Must(rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result())(t)
 	return jobs
 }
 
@@ -101,10 +99,7 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 	c := client.New(rdb)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			jid, err := tt.push(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			jid := harness.Must(tt.push(c))(t)
 			got := only(t, rdb, tt.queue)
 			pattern := regexp.QuoteMeta(tt.want)
 			pattern = strings.ReplaceAll(pattern, regexp.QuoteMeta(stamp), stamp)
@@ -124,14 +119,9 @@ func TestScheduledPush(t *testing.T) {
 	c := client.New(rdb)
 	wakeUps := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer func() { _ = wakeUps.Close() }()
-	if _, err := wakeUps.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(wakeUps.Receive(t.Context()))(t)
 	before := time.Now()
-	jid, err := c.Push(t.Context(), marked{7}, client.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(c.Push(t.Context(), marked{7}, client.In(time.Hour)))(t)
 	got, err := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
@@ -154,9 +144,7 @@ func TestScheduledPush(t *testing.T) {
 	}
 
 	// The raw client puts even a past time through the schedule.
-	if _, err := c.PushPayload(t.Context(), parse(t, `{"class":"R","args":[],"at":60,"enqueued_at":1}`)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.PushPayload(t.Context(), parse(t, `{"class":"R","args":[],"at":60,"enqueued_at":1}`)))(t)
 	got, _ = rdb.ZRangeWithScores(t.Context(), "schedule", 0, 0).Result()
 	if got[0].Score != 60 || strings.Contains(got[0].Member.(string), `_at":1}`) {
 		t.Errorf("got %v", got[0])
@@ -167,9 +155,7 @@ func TestMillisecondsAndDefaults(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb, client.WithTimestamps(troupe.TimestampsMillis),
 		client.WithDefaults(client.Queue("low"), client.Retry(2), client.With(troupe.Options{Tags: []string{"app"}})))
-	if _, err := c.Push(t.Context(), marked{1}, client.Retry(9)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(t.Context(), marked{1}, client.Retry(9)))(t)
 	got := only(t, rdb, "low")
 	if !regexp.MustCompile(`^\{"retry":9,"queue":"low","tags":\["app"\],"class":"Mark","args":\[1\],"jid":"[0-9a-f]{24}","created_at":\d{13},"enqueued_at":\d{13}\}$`).MatchString(got) {
 		t.Error(got)
@@ -194,9 +180,7 @@ func TestBadPushesSendNothing(t *testing.T) {
 	}
 	raw := func(text string) error {
 		p, err := troupe.ParsePayload([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		_, err = c.PushPayload(t.Context(), p)
 		return err
 	}
@@ -340,18 +324,13 @@ func TestMiddleware(t *testing.T) {
 		t.Fatalf("%d keys were written", n)
 	}
 	order = nil
-	if _, err := do("Repaired", client.Queue("a")); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(do("Repaired", client.Queue("a")))(t)
 	if p := parse(t, only(t, rdb, "fixed")); p.Queue() != "fixed" || strings.Join(order, " ") != "outer inner" {
 		t.Errorf("%s after %v", p.Bytes(), order)
 	} else if seen, _ := p.String("seen"); seen != "false false truefixed" {
 		t.Errorf("inner saw %s", seen)
 	}
-	jid, err := do("Later")
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(do("Later"))(t)
 	members, _ := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
 	if len(members) != 1 || members[0].Score != 4102444800.5 || parse(t, members[0].Member.(string)).JID() != jid {
 		t.Errorf("schedule: %v", members)
@@ -486,9 +465,7 @@ func TestBulk(t *testing.T) {
 	}
 	rdb.Del(t.Context(), "schedule")
 
-	if _, err = client.PushBulk(t.Context(), c, jobs(300), client.Spread(time.Minute), client.BatchSize(7)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.PushBulk(t.Context(), c, jobs(300), client.Spread(time.Minute), client.BatchSize(7)))(t)
 	members, _ = rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
 	if first, last := members[0].Score-scores.Of(start), members[len(members)-1].Score-scores.Of(start); len(members) != 300 || first < 0 || last > 70 || last-first < 30 {
 		t.Errorf("%d jobs spread over %v to %v", len(members), first, last)
@@ -506,10 +483,7 @@ func TestBulk(t *testing.T) {
 
 func commandCalls(t *testing.T, rdb *redis.Client, command string) int {
 	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := harness.Must(rdb.Info(t.Context(), "commandstats").Result())(t)
 	m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(info)
 	if m == nil {
 		return 0
@@ -536,9 +510,7 @@ func TestBulkGroupsByQueue(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.PushBulkClass(t.Context(), "X", seq); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.PushBulkClass(t.Context(), "X", seq))(t)
 	args := func(queue string) (out string) {
 		for _, raw := range list(t, rdb, queue) {
 			out += string(parse(t, raw).Args())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -89,9 +90,7 @@ func TestATypesDefaultsAreWritten(t *testing.T) {
 		},
 	} {
 		for range 2 { // the second finds the defaults of the first
-			if _, err := push(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(push())(t)
 			var got []string
 			for _, queue := range rdb.SMembers(ctx, "queues").Val() {
 				got = append(got, list(t, rdb, queue)...)
@@ -102,9 +101,7 @@ func TestATypesDefaultsAreWritten(t *testing.T) {
 			rdb.FlushDB(ctx)
 		}
 	}
-	if _, err := client.New(rdb).Push(ctx, marked{1}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(rdb).Push(ctx, marked{1}))(t)
 	if got, want := fieldsOf(only(t, rdb, "default")), `{"retry":true,"queue":"default","class":"Mark","args":[1]}`; got != want {
 		t.Errorf("without any defaults\n got %s\nwant %s", got, want)
 	}
@@ -128,9 +125,7 @@ func TestANumberOfRetriesReplacesTheRetryForOfTheDefaults(t *testing.T) {
 		{urgent{1}, []client.Option{client.RetryFor(time.Minute)}, `5 60`},
 	} {
 		q.Clear()
-		if _, err := q.Client.Push(t.Context(), tt.args, tt.opts...); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(t.Context(), tt.args, tt.opts...))(t)
 		retry, _ := q.All()[0].Get("retry")
 		span, _ := q.All()[0].Get("retry_for")
 		if got := fmt.Sprintf("%s %s", retry, span); got != tt.want {
@@ -151,20 +146,14 @@ func TestEveryWayToPushHasTheTypesDefaults(t *testing.T) {
 	}
 	job := func(n int) string { return fmt.Sprintf(`{%s,"class":"Urgent","args":[%d]}`, urgentFields, n) }
 
-	if _, err := c.Push(ctx, urgent{1}, client.In(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(ctx, urgent{1}, client.In(time.Hour)))(t)
 	check("scheduled", rdb.ZRange(ctx, "schedule", 0, -1).Val()[0], job(1))
 
-	if _, err := client.PushBulk(ctx, c, slices.Values([]urgent{{1}, {2}, {3}}), client.BatchSize(2)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.PushBulk(ctx, c, slices.Values([]urgent{{1}, {2}, {3}}), client.BatchSize(2)))(t)
 	for i, raw := range list(t, rdb, "critical") {
 		check("bulk", raw, job(3-i))
 	}
-	if _, err := client.PushBulk(ctx, c, slices.Values([]urgent{{4}}), client.Queue("bulk")); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.PushBulk(ctx, c, slices.Values([]urgent{{4}}), client.Queue("bulk")))(t)
 	check("bulk with an option", only(t, rdb, "bulk"), strings.Replace(job(4), "critical", "bulk", 1))
 
 	rdb.FlushDB(ctx)
@@ -182,12 +171,8 @@ func TestEveryWayToPushHasTheTypesDefaults(t *testing.T) {
 	s, err := client.NewSharded([]client.Shard{
 		{Name: "a", Redis: rdb, Queues: []string{"default"}}, {Name: "b", Redis: other, Queues: []string{"critical"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Push(ctx, urgent{5}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	harness.Must(s.Push(ctx, urgent{5}))(t)
 	check("sharded", only(t, other, "critical"), job(5))
 	if _, err := s.Push(ctx, mixed{6}); err == nil || !strings.Contains(err.Error(), `got "mixed", want one of the shards`) {
 		t.Errorf("a queue that no shard has: %v", err)
@@ -202,13 +187,9 @@ func TestABufferedPushHasTheTypesDefaults(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	c := client.New(rdb, client.WithBuffer(10))
 	server.Kill()
-	if _, err := c.Push(t.Context(), urgent{1}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(t.Context(), urgent{1}))(t)
 	server.Restart()
-	if err := c.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, c.Close(t.Context()))
 	if got, want := fieldsOf(only(t, server.Client, "critical")), `{`+urgentFields+`,"class":"Urgent","args":[1]}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -253,9 +234,7 @@ func TestDefaultsThatMakeNoSenseFailThePush(t *testing.T) {
 
 func TestRubyReadsTheDefaultsOfAType(t *testing.T) {
 	rdb, url := redistest.New(t)
-	if _, err := client.New(rdb).Push(t.Context(), urgent{7}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(rdb).Push(t.Context(), urgent{7}))(t)
 	lines := ruby(t, url, `
 j = Sidekiq::Queue.new("critical").first
 puts j.klass, j.queue, j["retry"].inspect, j["retry_queue"], j["dead"].inspect, j["backtrace"], j.tags.inspect

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -28,9 +29,7 @@ func TestReadonlyIsRepeatedOnceOnANewConnection(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: retries})
 		old.Do(ctx, "replicaof", "no", "one")
 		warm(t, rdb, 5) // connections to the old master
-		if err := old.Do(ctx, "replicaof", host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, old.Do(ctx, "replicaof", host, port).Err())
 		p.target.Store(&master.Addr)
 		c := client.New(rdb)
 
@@ -76,9 +75,7 @@ func warm(t *testing.T, rdb *redis.Client, n int) {
 	var conns []*redis.Conn
 	for range n {
 		c := rdb.Conn()
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, c.Ping(t.Context()).Err())
 		conns = append(conns, c)
 	}
 	for _, c := range conns {
@@ -120,12 +117,8 @@ func TestPushToACluster(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr}})
 	defer func() { _ = rdb.Close() }()
 	c := client.New(rdb)
-	if _, err := c.Push(ctx, marked{1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Push(ctx, marked{1}, client.In(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(ctx, marked{1}))(t)
+	harness.Must(c.Push(ctx, marked{1}, client.In(time.Hour)))(t)
 	if admin.LLen(ctx, "queue:default").Val() != 1 || admin.ZCard(ctx, "schedule").Val() != 1 {
 		t.Error("not pushed")
 	}

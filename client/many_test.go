@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -81,9 +82,7 @@ func TestShardedPushManySendsEachJobToItsShard(t *testing.T) {
 	b, _ := redistest.New(t)
 	ctx := t.Context()
 	s, err := client.NewSharded([]client.Shard{{Name: "a", Redis: a, Queues: []string{"default", "low"}}, {Name: "b", Redis: b, Queues: []string{"mail"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	jids, err := s.PushMany(ctx, client.Job(marked{1}), client.Job(mailed{2}, client.JID("second")), client.Job(marked{3}, client.Queue("low")))
 	if err != nil || len(jids) != 3 || jids[1] != "second" || slices.Contains(jids, "") {
 		t.Errorf("%q, %v", jids, err)
@@ -102,13 +101,8 @@ func TestAClientOfOneShardRefusesTheQueuesOfAnother(t *testing.T) {
 	b, _ := redistest.New(t)
 	ctx := t.Context()
 	s, err := client.NewSharded([]client.Shard{{Name: "a", Redis: a, Queues: []string{"default"}}, {Name: "b", Redis: b, Queues: []string{"mail"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := s.Queue("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	c := harness.Must(s.Queue("default"))(t)
 	push := map[string]func() error{
 		"bulk":  func() error { _, err := client.PushBulk(ctx, c, slices.Values([]mailed{{1}})); return err },
 		"class": func() error { _, err := c.PushClass(ctx, "A", nil, client.Queue("mail")); return err },
@@ -138,10 +132,7 @@ func TestNilIsAnErrorAndNoPanic(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
 	c := client.New(rdb)
-	s, err := client.NewSharded([]client.Shard{{Name: "a", Redis: rdb, Queues: []string{"default"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(client.NewSharded([]client.Shard{{Name: "a", Redis: rdb, Queues: []string{"default"}}}))(t)
 	var none *marked
 	for _, p := range []client.Pusher{c, s} {
 		for name, args := range map[string]troupe.Args{"nil": nil, "a nil pointer": none} {

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -48,15 +49,9 @@ func TestRubyReadsWhatGoPushed(t *testing.T) {
 	rdb, url := redistest.New(t)
 	c := client.New(rdb)
 	ctx := t.Context()
-	jid, err := c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.With(troupe.Options{Tags: []string{"é", "x"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.With(troupe.Options{Tags: []string{"é", "x"}})))(t)
 	at := time.Now().Add(time.Hour)
-	later, err := c.PushClass(ctx, "Later", oddArgs, client.At(at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := harness.Must(c.PushClass(ctx, "Later", oddArgs, client.At(at)))(t)
 	seq := func(yield func([]any) bool) {
 		for i := range 1000 {
 			if !yield([]any{i}) {
@@ -64,9 +59,7 @@ func TestRubyReadsWhatGoPushed(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.PushBulkClass(ctx, "Many", seq, client.Queue("many")); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.PushBulkClass(ctx, "Many", seq, client.Queue("many")))(t)
 	lines := ruby(t, url, `
 Sidekiq::Queue.new("odd").each { |j| puts JSON.generate(JSON.parse(j.value)); puts j.klass, j.jid, j.tags.inspect, j.latency.between?(0, 60), j.args.size }
 Sidekiq::ScheduledSet.new.each { |j| puts JSON.generate(JSON.parse(j.value)); puts j.jid, j.score.to_s, j.at.to_i; j.reschedule(j.score + 100) }
@@ -98,10 +91,7 @@ func TestRubysPollerEnqueuesWhatGoScheduled(t *testing.T) {
 	rdb, url := redistest.New(t)
 	c := client.New(rdb)
 	p := parse(t, `{"class":"Due","args":["é"],"queue":"due","at":5}`)
-	jid, err := c.PushPayload(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(c.PushPayload(t.Context(), p))(t)
 	ruby(t, url, `require "sidekiq/scheduled"; Sidekiq::Scheduled::Enq.new.enqueue_jobs`)
 	got := parse(t, only(t, rdb, "due"))
 	if _, at := got.Get("at"); at || got.JID() != jid || string(got.Args()) != `["é"]` {
@@ -155,9 +145,7 @@ func TestBytesAreRubysOwn(t *testing.T) {
 	} {
 		rdb.FlushDB(t.Context())
 		p := parse(t, item)
-		if _, err := c.PushPayload(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(c.PushPayload(t.Context(), p))(t)
 		queue := p.Queue()
 		if queue == "" {
 			queue = "7"

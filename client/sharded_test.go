@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -22,23 +23,16 @@ func TestShardedPushesToTheShardOfTheQueue(t *testing.T) {
 		{Name: "a", Redis: a, Queues: []string{"default", "orders"}},
 		{Name: "b", Redis: b, Queues: []string{"mail"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	push := func(_ string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 	push(s.PushClass(ctx, "A", nil))
 	push(s.PushClass(ctx, "A", nil, client.Queue("orders")))
 	push(s.PushClass(ctx, "A", nil, client.Queue("mail")))
 	push(s.PushClass(ctx, "A", nil, client.Queue("mail"), client.In(time.Hour)))
-	p, err := troupe.ParsePayload([]byte(`{"class":"A","args":[],"queue":"mail"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := harness.Must(troupe.ParsePayload([]byte(`{"class":"A","args":[],"queue":"mail"}`)))(t)
 	push(s.PushPayload(ctx, p))
 	p.Delete("queue")
 	push(s.PushPayload(ctx, p))
@@ -76,9 +70,7 @@ func TestShardedRefusesMiddlewareThatMovesAJob(t *testing.T) {
 	}
 	s, err := client.NewSharded([]client.Shard{{"a", a, []string{"a"}}, {"b", b, []string{"b"}}},
 		client.WithMiddleware(moves), client.WithDefaults(client.Queue("a")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	if _, err := s.PushClass(t.Context(), "Mover", nil); err == nil || !strings.Contains(err.Error(), `got "b", want one of shard a: a`) {
 		t.Errorf("moved: %v", err)
 	}

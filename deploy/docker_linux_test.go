@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -25,10 +26,7 @@ func TestTheImage(t *testing.T) {
 	}
 	all := dockerfile(t)
 	binary := program(t)
-	f, err := elf.Open(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := harness.Must(elf.Open(binary))(t)
 	needs, _ := f.ImportedLibraries()
 	_ = f.Close()
 	for _, p := range f.Progs {
@@ -43,15 +41,11 @@ func TestTheImage(t *testing.T) {
 
 	// the root as the last stage makes it, with a configuration file mounted
 	root := t.TempDir()
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.Chmod(root, 0o755))
 	put := func(path string, content []byte, mode os.FileMode) {
 		t.Helper()
 		to := filepath.Join(root, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, mode)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, mode)))
 	}
 	for _, i := range all {
 		if !i.last || i.name != "COPY" {
@@ -98,9 +92,7 @@ func TestTheImage(t *testing.T) {
 	daemon := command(t.Context(), inWorkdir(append(entrypoint, words(t, one(t, all, "CMD"))...)))
 	var log bytes.Buffer
 	daemon.Stderr = &log
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, daemon.Start())
 	until(t, "healthy", func() bool { return command(t.Context(), append(health, "--startup")).Run() == nil })
 	if err := command(t.Context(), health).Run(); err != nil {
 		t.Errorf("HEALTHCHECK ends with %v", err)
@@ -118,9 +110,7 @@ func TestTheImage(t *testing.T) {
 // stop ends a daemon with TERM.
 func stop(t *testing.T, cmd *exec.Cmd, log *bytes.Buffer) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), `"message":"stopped"`) {
 		t.Errorf("the daemon ends with %v\n%s", err, log)
 	}

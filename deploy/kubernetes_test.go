@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/config"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/ops"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -28,13 +29,9 @@ const stopTime = 33 * time.Second
 func decode(t *testing.T, text string, v any) {
 	t.Helper()
 	var raw any
-	if err := yaml.Unmarshal([]byte(text), &raw); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, yaml.Unmarshal([]byte(text), &raw))
 	asJSON, err := json.Marshal(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	strict := json.NewDecoder(bytes.NewReader(asJSON))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(v); err != nil {
@@ -119,9 +116,7 @@ func objects(t *testing.T, name string) map[string]object {
 func served(t *testing.T, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	d, err := actors.New(actors.Config{Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	w := httptest.NewRecorder()
 	ops.Handler(d).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	return w

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -36,9 +37,7 @@ func TestSystemdReadsTheUnit(t *testing.T) {
 	}
 	unit := filepath.Join(t.TempDir(), "troupe.service")
 	text := strings.Replace(read(t, "systemd/troupe.service"), "/usr/local/bin/troupe", program(t), 1)
-	if err := os.WriteFile(unit, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(unit, []byte(text), 0o644))
 	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", unit).CombinedOutput()
 	if err != nil || len(bytes.TrimSpace(out)) > 0 {
 		t.Errorf("verify: %v\n%s", err, out)
@@ -77,15 +76,10 @@ func TestTheTimesOfTheUnit(t *testing.T) {
 func TestExecStartTalksToSystemd(t *testing.T) {
 	binary := program(t)
 	name := fmt.Sprintf("@%s-%d", t.Name(), os.Getpid()) // no file
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := harness.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { _ = socket.Close() })
 	config := filepath.Join(t.TempDir(), "troupe.yml")
-	if err := os.WriteFile(config, []byte("handlers: {NoOp: {builtin: noop}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(config, []byte("handlers: {NoOp: {builtin: noop}}\n"), 0o600))
 	_, url := redistest.New(t)
 	port := freePort(t)
 	start := strings.NewReplacer("/usr/local/bin/troupe", binary, "/etc/troupe/troupe.yml", config, ":9433", ":"+port).Replace(settings(t)["ExecStart"])
@@ -95,16 +89,12 @@ func TestExecStartTalksToSystemd(t *testing.T) {
 	cmd.Env = []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=1000000", "REDIS_URL=" + url}
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.Start())
 	heard := ""
 	hear := func(what string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !regexp.MustCompile("(?m)^" + what + "$").MatchString(heard); {
-			if err := socket.SetReadDeadline(deadline); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, socket.SetReadDeadline(deadline))
 			b := make([]byte, 4096)
 			n, err := socket.Read(b)
 			if err != nil {

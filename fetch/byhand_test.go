@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -21,23 +22,15 @@ import (
 func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id string) {
 	t.Helper()
 	f, err := NewReliable(Env{Redis: rdb, Identity: identity, Capsule: "default", Queues: Strict{"a"}, Lease: time.Minute, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	harness.OK(t, f.Open(t.Context()))
 	for i := range n {
-		if err := rdb.LPush(t.Context(), "queue:a", fmt.Sprint(identity, " ", i)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(t.Context(), "queue:a", fmt.Sprint(identity, " ", i)).Err())
 	}
 	mustTake(t, f, n)
 	id = f.(*fetcher).cur.id
 	_, cluster := rdb.(*redis.ClusterClient)
-	if err := rdb.Del(t.Context(), keys.CommonOf(id, cluster).Lease).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Del(t.Context(), keys.CommonOf(id, cluster).Lease).Err())
 	return id
 }
 
@@ -46,10 +39,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 func TestRescueByHand(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 	dead, other, lives := dies(t, rdb, "h:1:aa", 3), dies(t, rdb, "h:2:bb", 2), dies(t, rdb, "h:3:cc", 1)
 	lease := keys.CommonOf(lives, false).Lease
 	rdb.Set(ctx, lease, "1", time.Minute)
@@ -80,10 +70,7 @@ func TestReturnSuspects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			suspects := func(queue string) string { return keys.SlotOf(queue, name == "cluster").Suspects(queue) }
-			r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 			const n = maxBatch + 10
 			for i := range n {
 				rdb.LPush(ctx, suspects("a"), i)
@@ -121,10 +108,7 @@ func TestReturnSuspectsOutOfMemory(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := t.Context()
-	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop()}))(t)
 	rdb.LPush(ctx, "queue:a.suspects", "1", "2")
 	rdb.ConfigSet(ctx, "maxmemory", "1")
 	if returned, err := r.ReturnSuspects(ctx, "a"); err != nil || returned["a"] != 2 {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -22,14 +23,9 @@ func TestQueuesChangeOneAfterTheOther(t *testing.T) {
 	opt.MaxRetries = -1
 	own := redis.NewClient(&opt)
 	defer own.Close()
-	f, err := fetch.NewReliable(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"q0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := harness.Must(fetch.NewReliable(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"q0"}}))(t)
 	ctx := t.Context()
-	if err := f.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Open(ctx))
 	var all sync.WaitGroup
 	var names fetch.Strict
 	for i := range 20 {
@@ -70,27 +66,17 @@ func TestQueuesOfAFetcherChange(t *testing.T) {
 			defer cancel()
 			push := func(queue, job string) {
 				t.Helper()
-				if err := rdb.LPush(ctx, "queue:"+queue, job).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, rdb.LPush(ctx, "queue:"+queue, job).Err())
 			}
 			opt := *rdb.Options()
 			opt.MaxRetries = -1
 			own := redis.NewClient(&opt)
 			defer own.Close()
-			f, err := factory(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"a", "b"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Open(ctx); err != nil {
-				t.Fatal(err)
-			}
+			f := harness.Must(factory(fetch.Env{Redis: own, Identity: "h:1:aa", Capsule: "default", Queues: fetch.Strict{"a", "b"}}))(t)
+			harness.OK(t, f.Open(ctx))
 			take := func(n int, acks ...fetch.Unit) string {
 				t.Helper()
-				units, err := f.Take(ctx, n, acks)
-				if err != nil {
-					t.Fatal(err)
-				}
+				units := harness.Must(f.Take(ctx, n, acks))(t)
 				var got []string
 				for _, u := range units {
 					got = append(got, u.Queue+":"+string(u.Payload))
@@ -100,9 +86,7 @@ func TestQueuesOfAFetcherChange(t *testing.T) {
 			waited := func() string {
 				t.Helper()
 				for ctx.Err() == nil {
-					if err := f.Wait(ctx, time.Second); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, f.Wait(ctx, time.Second))
 					if got := take(5); got != "" {
 						return got
 					}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -187,9 +188,7 @@ func TestATakeEndsWithTheJobThatReachesItsBytes(t *testing.T) {
 					rdb, _ = redistest.NewCluster(t)
 				} else {
 					admin, _ := ownServer(t)
-					if err := admin.Do(t.Context(), "acl", "setuser", "narrow", "reset", "on", ">pw", "~*", "&*", "+@all", "-sort", "-memory").Err(); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, admin.Do(t.Context(), "acl", "setuser", "narrow", "reset", "on", ">pw", "~*", "&*", "+@all", "-sort", "-memory").Err())
 					narrow := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "narrow", Password: "pw", MaxRetries: -1})
 					t.Cleanup(func() { _ = narrow.Close() })
 					rdb = narrow
@@ -203,9 +202,7 @@ func TestATakeEndsWithTheJobThatReachesItsBytes(t *testing.T) {
 						p := fmt.Sprint(len(want), " ")
 						p += strings.Repeat("x", max(0, size-len(p)))
 						want = append(want, p)
-						if err := rdb.LPush(t.Context(), keys.Queue(queue), p).Err(); err != nil {
-							t.Fatal(err)
-						}
+						harness.OK(t, rdb.LPush(t.Context(), keys.Queue(queue), p).Err())
 					}
 				}
 				add(names[0], 70, 10)

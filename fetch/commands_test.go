@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -98,12 +99,8 @@ func TestNobodyScans(t *testing.T) {
 	fillQueue(t, rdb, "a", 100)
 	units := mustTake(t, f, 100)
 	settleAll(t, f, Move{Unit: units[0], To: ToRetry, Score: 1})
-	if err := f.Wait(ctx, 20*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Renew(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Wait(ctx, 20*time.Millisecond))
+	harness.OK(t, f.Renew(ctx))
 	die(t, rdb, "h:2:bb", 3, "c")
 	r := testRescuer(t, rdb, func(c *rescue.Config) {
 		c.Policy = policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{} })
@@ -113,9 +110,7 @@ func TestNobodyScans(t *testing.T) {
 		r.looked = time.Time{} // as after ten minutes
 	}
 	mustTake(t, f, 0, units...)
-	if _, err := f.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(f.Close(ctx))(t)
 	after := rdb.Info(ctx, "commandstats").Val()
 	for _, command := range []string{"scan", "keys", "randomkey", "dbsize", "hscan", "sscan", "zscan"} {
 		n := calls(after, command) - calls(before, command)
@@ -222,9 +217,7 @@ func TestAUserOfFewRights(t *testing.T) {
 		"+hset", "+hsetnx", "+hgetall", "+hlen", "+hmget", "+hincrby", "+lpush", "+rpush", "+rpop", "+lrem", "+lpos", "+lindex", "+ltrim", "+lmove",
 		"+sadd", "+sismember", "+expire", "+pexpire", "+persist",
 	}
-	if err := rdb.Do(ctx, rule...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Do(ctx, rule...).Err())
 	few := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "few", Password: "pw", MaxRetries: -1})
 	defer func() { _ = few.Close() }()
 	env := testEnv(few, Strict{"a", "b"})
@@ -233,9 +226,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	units := mustTake(t, f, 70)
 	settleAll(t, f, allMoves(units)...)
 	mustTake(t, f, 0, units[5:60]...)
-	if err := f.Renew(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Renew(ctx))
 	if _, err := f.Suspects(ctx); err != nil {
 		t.Error(err)
 	}
@@ -244,9 +235,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	dead := die(t, rdb, "h:2:bb", 3, "c")
 	r, err := newRescuer(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: rescue.ToDead} })})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	if done, err := r.Rescue(ctx); err != nil || done.Units != 3 || done.Details[0].ID != dead.cur.id {
 		t.Errorf("rescued %+v: %v", done, err)
 	}

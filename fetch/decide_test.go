@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -25,10 +26,7 @@ func (f policyFunc) Decide(o rescue.Orphan) rescue.Decision { return f(o) }
 
 func deciding(t *testing.T, rdb redis.UniversalClient, f policyFunc) *rescuer {
 	t.Helper()
-	r, err := newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(newRescuer(rescue.Config{Redis: rdb, Logger: zerolog.Nop(), Policy: f, Identity: "host:1:aa", Window: time.Hour}))(t)
 	return r
 }
 
@@ -164,10 +162,7 @@ func isolator(t *testing.T, rdb *redis.Client, identity string, queues ...string
 
 func mustTakeSuspect(t *testing.T, f Isolator) *Unit {
 	t.Helper()
-	u, err := f.TakeSuspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := harness.Must(f.TakeSuspect(t.Context()))(t)
 	return u
 }
 
@@ -243,18 +238,13 @@ func mustOpen(t *testing.T, env Env) *fetcher {
 	if err == nil {
 		err = f.Open(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	return f.(*fetcher)
 }
 
 func mustTake(t *testing.T, f Fetcher, n int, acks ...Unit) []Unit {
 	t.Helper()
-	units, err := f.Take(t.Context(), n, acks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	units := harness.Must(f.Take(t.Context(), n, acks))(t)
 	return units
 }
 
@@ -297,9 +287,6 @@ func queued(t *testing.T, rdb *redis.Client, queue string) []string {
 
 func mustRescue(t *testing.T, round func(context.Context) (rescue.Round, error)) rescue.Round {
 	t.Helper()
-	done, err := round(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := harness.Must(round(t.Context()))(t)
 	return done
 }

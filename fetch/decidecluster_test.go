@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -19,12 +20,8 @@ import (
 func TestSuspectsOnAClusterAreTakenOneByOne(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	f, err := NewReliable(Env{Redis: rdb, Identity: "h:2:bb", Capsule: "default", Queues: Strict{"a", "b"}, Lease: time.Minute, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	harness.OK(t, f.Open(t.Context()))
 	rdb.LPush(t.Context(), keys.ClusterSuspects("a"), "a1", "a2")
 	rdb.LPush(t.Context(), keys.ClusterSuspects("b"), "b1")
 	for _, want := range []string{"a1", "a2", "b1"} {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -88,13 +89,9 @@ func TestSettlingWhatRedisHasForgotten(t *testing.T) {
 				fall()
 				switch learn {
 				case "take":
-					if _, err := f.Take(ctx, 1, units[5:6]); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(f.Take(ctx, 1, units[5:6]))(t)
 				case "renew":
-					if err := f.Renew(ctx); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, f.Renew(ctx))
 				case "close":
 					if left, err := f.Close(ctx); left != 8 || err != nil {
 						t.Fatalf("close: %d, %v, expected 8 units in progress", left, err)
@@ -142,9 +139,7 @@ func TestEndedJobsThatComeBackAreFoundAtOnce(t *testing.T) {
 				before.fallBack(t, rdb, theClaims...)
 				switch learn {
 				case "renew":
-					if err := f.Renew(ctx); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, f.Renew(ctx))
 					f.mu.Lock()
 					if len(f.stash) != 5 {
 						t.Errorf("%d units were found", len(f.stash))
@@ -156,9 +151,7 @@ func TestEndedJobsThatComeBackAreFoundAtOnce(t *testing.T) {
 				case "wait":
 					go func() { _ = f.Renew(context.WithoutCancel(ctx)) }() // the beat
 					for found := false; !found; {
-						if err := f.Wait(ctx, time.Minute); err != nil {
-							t.Fatal(err)
-						}
+						harness.OK(t, f.Wait(ctx, time.Minute))
 						f.mu.Lock()
 						found = len(f.stash) > 0
 						f.mu.Unlock()
@@ -205,9 +198,7 @@ func TestReceiptsNameTheSameJobsAfterAFallBack(t *testing.T) {
 	settleAll(t, f, moves...)
 	mustTake(t, f, 0, units[3])
 	before.fallBack(t, rdb, everything...)
-	if err := f.Renew(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Renew(ctx))
 	settleAll(t, f, moves...) // void
 	mustTake(t, f, 0, units...)
 	again := mustTake(t, f, 10)
@@ -232,16 +223,12 @@ func TestRedisRestartsFromAnOldSnapshot(t *testing.T) {
 	f := mustOpen(t, env)
 	fillQueue(t, rdb, "a", 3)
 	first := mustTake(t, f, 3)
-	if err := rdb.Save(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Save(ctx).Err())
 	settleAll(t, f, Move{Unit: first[0], To: ToRetry, Score: 1}, Move{Unit: first[1], To: ToDead, Score: 1}) // forgotten
 	rdb.LPush(ctx, "queue:a", "3", "4", "5", "6", "7")
 	units := mustTake(t, f, 5) // likewise
 	server.Kill()
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Restart())
 	until(t, "it takes jobs again", func() bool {
 		_, err := f.Take(ctx, 0, units[:1])
 		return err == nil
@@ -285,9 +272,7 @@ func TestWritingBackBreaksOff(t *testing.T) {
 			err := f.Renew(t.Context())
 			d.left, d.dead = 1<<30, false
 			if err != nil {
-				if err := f.Renew(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, f.Renew(t.Context()))
 			}
 			want := append(upTo(600), upTo(600)...)
 			if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, want) {

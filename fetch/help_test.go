@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -25,9 +26,7 @@ import (
 func fillQueue(tb testing.TB, rdb redis.Cmdable, queue string, n int) {
 	tb.Helper()
 	for some := range slices.Chunk(upTo(n), 1000) {
-		if err := rdb.LPush(context.Background(), keys.Queue(queue), anys(some)...).Err(); err != nil {
-			tb.Fatal(err)
-		}
+		harness.OK(tb, rdb.LPush(context.Background(), keys.Queue(queue), anys(some)...).Err())
 	}
 }
 
@@ -99,10 +98,7 @@ func copyOf(tb testing.TB, rdb redis.Cmdable, patterns ...string) copied {
 	c := make(copied)
 	for _, pattern := range patterns {
 		for _, key := range rdb.Keys(ctx, pattern).Val() {
-			dump, err := rdb.Dump(ctx, key).Result()
-			if err != nil {
-				tb.Fatal(err)
-			}
+			dump := harness.Must(rdb.Dump(ctx, key).Result())(tb)
 			c[key] = dump
 		}
 	}
@@ -119,9 +115,7 @@ func (c copied) fallBack(tb testing.TB, rdb redis.Cmdable, patterns ...string) {
 		}
 	}
 	for key, dump := range c {
-		if err := rdb.Restore(ctx, key, 0, dump).Err(); err != nil {
-			tb.Fatal(err)
-		}
+		harness.OK(tb, rdb.Restore(ctx, key, 0, dump).Err())
 	}
 }
 
@@ -129,9 +123,7 @@ func (c copied) fallBack(tb testing.TB, rdb redis.Cmdable, patterns ...string) {
 func known(tb testing.TB, rdb redis.Scripter) {
 	tb.Helper()
 	for _, s := range []*script.Script{takeScript, settleScript, restoreScript, asideScript, leaveScript} {
-		if err := s.Load(context.Background(), rdb); err != nil {
-			tb.Fatal(err)
-		}
+		harness.OK(tb, s.Load(context.Background(), rdb))
 	}
 }
 
@@ -203,9 +195,7 @@ func lapse(t *testing.T, rdb *redis.ClusterClient, id string) {
 	t.Helper()
 	c := keys.CommonOf(id, true)
 	rdb.Del(t.Context(), c.Lease)
-	if err := rdb.ZAdd(t.Context(), c.Expiries, redis.Z{Score: 1, Member: id}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.ZAdd(t.Context(), c.Expiries, redis.Z{Score: 1, Member: id}).Err())
 }
 
 // popped is a list, the next to be popped first.
@@ -222,10 +212,7 @@ func testRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*rescue
 	for _, c := range change {
 		c(&cfg)
 	}
-	r, err := newRescuer(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(newRescuer(cfg))(t)
 	return r
 }
 
@@ -251,10 +238,7 @@ func ownServer(t *testing.T, args ...string) (*redis.Client, *redistest.Server) 
 // settleAll settles and wants every move done.
 func settleAll(t *testing.T, f Fetcher, moves ...Move) {
 	t.Helper()
-	results, err := f.Settle(t.Context(), moves)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := harness.Must(f.Settle(t.Context(), moves))(t)
 	for i, result := range results {
 		if result != Moved {
 			t.Errorf("move %d, %s of %.40q: result %d", i, moves[i].To, moves[i].Unit.Payload, result)

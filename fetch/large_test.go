@@ -32,9 +32,7 @@ func bigJobs(t *testing.T, rdb redis.Cmdable, queue string, n, size int) (jobs [
 	for i := range n {
 		job := fmt.Sprint(i, " ", strings.Repeat("x", size))
 		jobs = append(jobs, job)
-		if err := rdb.LPush(t.Context(), keys.Queue(queue), job).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(t.Context(), keys.Queue(queue), job).Err())
 	}
 	return jobs
 }
@@ -98,9 +96,7 @@ func TestAReplyThatIsTooLargeGetsThroughOnACluster(t *testing.T) {
 	if err == nil {
 		err = f.Open(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	jobs := bigJobs(t, rdb, "a", 30, farBytes*2/5)
 	rdb.LPush(t.Context(), keys.Queue("b"), "b0")
 	got, _ := drained(t, f, maxTake)

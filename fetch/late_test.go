@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -94,9 +95,7 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 				settleAll(t, f, Move{Unit: units[0], To: ToQueue})
 				refused("after the next call", "take", "settle", "begin")
 				p.doubt = true
-				if err := f.Renew(ctx); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, f.Renew(ctx))
 				refused("after a resync", "take", "settle", "begin")
 				plain.Del(ctx, p.key)
 				plain.Del(ctx, p.slot.List(p.in.id, "1.1"))
@@ -172,10 +171,7 @@ func TestMoveListedTwice(t *testing.T) {
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	rdb.LPush(t.Context(), "queue:a", "0")
 	u := mustTake(t, f, 1)[0]
-	_, err := f.Settle(t.Context(), []Move{{Unit: u, To: ToQueue}, {Unit: u, To: ToDead, Score: 1}, {Unit: u, To: ToQueue}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(f.Settle(t.Context(), []Move{{Unit: u, To: ToQueue}, {Unit: u, To: ToDead, Score: 1}, {Unit: u, To: ToQueue}}))(t)
 	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.ZCard(t.Context(), "dead").Val(); n != 1 {
 		t.Errorf("the job is in %d places", n)
 	}

@@ -9,24 +9,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // fillUp has Redis refuse whatever needs memory.
 func fillUp(t *testing.T, node *redis.Client) {
 	t.Helper()
-	if err := node.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, node.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	addr := node.Options().Addr
 	t.Cleanup(func() { // the server may be used again
 		node := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { _ = node.Close() }()
 		node.ConfigSet(context.Background(), "maxmemory", "0")
 	})
-	if err := node.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, node.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	if err := node.LPush(t.Context(), "other", "x").Err(); !redis.HasErrorPrefix(err, "OOM") && !redis.HasErrorPrefix(err, "MOVED") {
 		t.Fatalf("a push: %v, expected OOM", err)
 	}
@@ -114,9 +111,7 @@ func TestWaitsOutOfMemory(t *testing.T) {
 	rdb, _ := ownServer(t)
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
-	if err := f.Wait(ctx, 10*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Wait(ctx, 10*time.Millisecond))
 	fillUp(t, rdb)
 	until(t, "the waits are refused", func() bool {
 		_ = f.Wait(ctx, 200*time.Millisecond)
@@ -127,9 +122,7 @@ func TestWaitsOutOfMemory(t *testing.T) {
 	before := rdb.Info(ctx, "commandstats").Val()
 	looks := 0
 	for begun := time.Now(); time.Since(begun) < 3*time.Second; looks++ {
-		if err := f.Wait(ctx, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, f.Wait(ctx, time.Minute))
 		if units := mustTake(t, f, 5); len(units) > 0 {
 			t.Fatalf("took %v", units)
 		}

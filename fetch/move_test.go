@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -26,10 +27,7 @@ func newSlotMove(t *testing.T, rdb *redis.ClusterClient, key string) *slotMove {
 	t.Helper()
 	ctx := t.Context()
 	m := &slotMove{t: t, slot: rdb.ClusterKeySlot(ctx, key).Val()}
-	from, err := rdb.MasterForKey(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := harness.Must(rdb.MasterForKey(ctx, key))(t)
 	for line := range strings.Lines(from.ClusterNodes(ctx).Val()) {
 		words := strings.Fields(line)
 		if !strings.Contains(words[2], "master") || len(words) < 9 { // without slots
@@ -152,9 +150,7 @@ func TestASlotThatMoves(t *testing.T) {
 			_, err := f.Settle(ctx, moves)
 			return err == nil
 		})
-		if err := rdb.LPush(ctx, "queue:"+queue, "pushed afterwards").Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.LPush(ctx, "queue:"+queue, "pushed afterwards").Err())
 		again := 0
 		until(t, "what went back comes, and what is pushed", func() bool {
 			units, err := f.Take(ctx, 10, nil)
@@ -191,13 +187,8 @@ func TestAMasterFailsOver(t *testing.T) {
 	f := member(t, own, "h:2:bb", "a")
 	fillQueue(t, rdb, "a", 10)
 	units := mustTake(t, f, 5)
-	master, err := rdb.MasterForKey(ctx, "queue:a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := master.Wait(ctx, 1, 5*time.Second).Err(); err != nil {
-		t.Fatal(err)
-	}
+	master := harness.Must(rdb.MasterForKey(ctx, "queue:a"))(t)
+	harness.OK(t, master.Wait(ctx, 1, 5*time.Second).Err())
 	cluster.Node(master.Options().Addr).Kill()
 	until(t, "the replica has taken over", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

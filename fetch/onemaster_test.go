@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -18,17 +19,12 @@ func TestRescueWithoutOneMaster(t *testing.T) {
 	rdb := cluster.Client()
 	ctx := t.Context()
 	master := func(key string) string {
-		node, err := rdb.MasterForKey(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := harness.Must(rdb.MasterForKey(ctx, key))(t)
 		return node.Options().Addr
 	}
-	if err := rdb.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+	harness.OK(t, rdb.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 		return node.ConfigSet(ctx, "cluster-require-full-coverage", "no").Err()
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	needed := []string{master(keys.CommonOf("", true).Expiries), master(keys.Rescue)}
 	var queues []string
 	gone := ""

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -77,13 +78,8 @@ func TestAPanicInATakeCostsNothing(t *testing.T) {
 				}
 				env := testEnv(rdb, Strict{"a", "b"})
 				way(scene{&env, &panics, rdb})
-				f, err := factory(env)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := f.Open(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				f := harness.Must(factory(env))(t)
+				harness.OK(t, f.Open(t.Context()))
 				t.Cleanup(func() { _, _ = f.Close(context.Background()) })
 				rdb.LPush(t.Context(), keys.Queue("a"), 1, 2, 3, 4, 5)
 				panics = true

@@ -8,6 +8,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Redis that ends no wait when it is asked to keeps no Close from leaving in the time it has.
@@ -15,14 +17,9 @@ func TestCloseLeavesInItsTime(t *testing.T) {
 	m := miniredis.RunT(t) // it has no CLIENT UNBLOCK
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
-	f, err := NewReliable(Env{Redis: rdb, Identity: "i", Capsule: "c", Queues: Strict{"q"}, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := harness.Must(NewReliable(Env{Redis: rdb, Identity: "i", Capsule: "c", Queues: Strict{"q"}, Logger: zerolog.Nop()}))(t)
 	ctx := t.Context()
-	if err := f.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Open(ctx))
 	waiting, end := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer end()
 	_ = f.Wait(waiting, time.Minute)

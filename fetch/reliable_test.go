@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -73,9 +74,7 @@ func TestKeysOfAFetcher(t *testing.T) {
 		t.Errorf("in progress: %q, expected the oldest at the right", got)
 	}
 	mustTake(t, f, 0, units...)
-	if _, err := f.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(f.Close(ctx))(t)
 	if left := rdb.Keys(ctx, "*").Val(); len(left) > 0 {
 		t.Errorf("keys after close: %q", left)
 	}
@@ -130,13 +129,8 @@ func TestWrongTypedKeysRefuseAMoveToTheBack(t *testing.T) {
 	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
 		rdb, _ := redistest.New(t)
 		ctx := t.Context()
-		f, err := factory(testEnv(rdb, Strict{"a"}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Open(ctx); err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(factory(testEnv(rdb, Strict{"a"})))(t)
+		harness.OK(t, f.Open(ctx))
 		rdb.LPush(ctx, "queue:a", "0")
 		move := []Move{{Unit: mustTake(t, f, 1)[0], To: ToBack, Payload: []byte("1")}}
 		for _, key := range []string{keys.Queues, "queue:a"} {
@@ -230,10 +224,7 @@ func TestWrongTypedPausedPausesNothing(t *testing.T) {
 	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
 		rdb, _ := redistest.New(t)
 		ctx := t.Context()
-		f, err := factory(testEnv(rdb, Strict{"a"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(factory(testEnv(rdb, Strict{"a"})))(t)
 		rdb.SAdd(ctx, keys.Paused, "a")
 		rdb.LPush(ctx, "queue:a", "0")
 		if units := mustTake(t, f, 1); len(units) != 0 {
@@ -247,9 +238,7 @@ func TestWrongTypedPausedPausesNothing(t *testing.T) {
 		if n := rdb.LLen(ctx, "queue:a").Val(); n != 0 {
 			t.Errorf("%s: the job was not taken", name)
 		}
-		if _, err := f.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(f.Close(ctx))(t)
 	}
 }
 
@@ -258,10 +247,7 @@ func TestRedisAway(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = rdb.Close() }()
 	for name, factory := range map[string]Factory{"reliable": NewReliable, "basic": NewBasic} {
-		f, err := factory(testEnv(rdb, Strict{"a"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(factory(testEnv(rdb, Strict{"a"})))(t)
 		ctx := t.Context()
 		u := Unit{Queue: "a", Receipt: "1.1.0", Incarnation: 1}
 		_, takeErr := f.Take(ctx, 1, nil)

@@ -124,9 +124,7 @@ func TestRescueBrokenOffAnywhere(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	for _, applied := range []bool{false, true} {
 		for commands := 0; ; commands += harness.Effort(4, 1) {
-			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.FlushDB(t.Context()).Err())
 			die(t, rdb, "h:2:bb", 700, "a", "b")
 			rdb.LPush(t.Context(), "queue:a", "later")
 			_, err := testRescuer(t, hooked(t, rdb, &death{left: commands, applied: applied})).Rescue(t.Context())
@@ -334,9 +332,7 @@ func TestRenewMovesTheIndex(t *testing.T) {
 		t.Errorf("a rescuer that met it left %v in the index", score)
 	}
 	rdb.ZAdd(t.Context(), "troupe:expiries", redis.Z{Score: 1, Member: f.cur.id})
-	if err := f.Renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Renew(t.Context()))
 	if score := rdb.ZScore(t.Context(), "troupe:expiries", f.cur.id).Val(); score < now {
 		t.Errorf("after a renewal the index says %v", score)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -55,18 +56,14 @@ func TestRescuePassesByItsOwn(t *testing.T) {
 	// another rescuer fences it and dies
 	first := f.cur.id
 	expire(t, rdb, first)
-	if err := fenceScript.Run(t.Context(), rdb, []string{f.cur.places[0].key}, "2", 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, fenceScript.Run(t.Context(), rdb, []string{f.cur.places[0].key}, "2", 1).Err())
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("rescued its own: %+v", done)
 	}
 	if err := f.Renew(t.Context()); !errors.As(err, new(*FencedError)) {
 		t.Fatalf("renew: %v, expected a fence", err)
 	}
-	if err := f.Renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Renew(t.Context()))
 	expire(t, rdb, first) // the renewal that met the fence has made the lease again
 	if done := mustRescue(t, r.Rescue); done.Units != 2 || done.Details[0].ID != first {
 		t.Errorf("rescued %+v, expected the rest of a rescue", done)

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -29,16 +30,10 @@ func (b beforePipe) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	fetcherOf, err := NewReliable(Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: Strict{"a"}, Lease: time.Minute, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	f := fetcherOf.(*fetcher)
-	if err := f.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Take(t.Context(), 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Open(t.Context()))
+	harness.Must(f.Take(t.Context(), 1, nil))(t)
 	p := f.cur.places[0]
 	w := p.waiters[0]
 	may := func() bool {
@@ -57,9 +52,7 @@ func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 		}
 	}})
 	p.doubt = true
-	if _, err := f.Take(t.Context(), 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(f.Take(t.Context(), 1, nil))(t)
 	if compared != 1 || !may() {
 		t.Errorf("compared %d times, a move may begin: %v", compared, may())
 	}
@@ -70,16 +63,10 @@ func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	fetcherOf, err := NewReliable(Env{Redis: rdb, Identity: "h:1:aa", Capsule: "default", Queues: Strict{"a"}, Lease: time.Minute, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	f := fetcherOf.(*fetcher)
-	if err := f.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Take(t.Context(), 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Open(t.Context()))
+	harness.Must(f.Take(t.Context(), 1, nil))(t)
 	p := f.cur.places[0]
 	w := p.waiters[0]
 	rdb.LPush(t.Context(), w.list.key, "first")
@@ -96,9 +83,7 @@ func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 	f.mu.Lock()
 	f.waits = 0
 	f.mu.Unlock()
-	if err := p.turnOf(t.Context(), func() error { return p.compare(t.Context(), w.list, 2) }); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, p.turnOf(t.Context(), func() error { return p.compare(t.Context(), w.list, 2) }))
 	got := map[string]int{}
 	for _, u := range mustTake(t, f, 10) {
 		got[string(u.Payload)]++

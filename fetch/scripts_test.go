@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/difftest"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // The names that scripts are tried with: two owners, two queues, their lists.
@@ -300,10 +301,7 @@ return reply`
 // equal keys. What holds on the embedded server then holds on Redis.
 func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 	pair := difftest.New(t)
-	files, err := lua.ReadDir("lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := harness.Must(lua.ReadDir("lua"))(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(file.Name(), ".lua")
 		if name == "enter" {
@@ -334,9 +332,6 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 
 func text(t *testing.T, name string) string {
 	t.Helper()
-	src, err := lua.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := harness.Must(lua.ReadFile("lua/" + name + ".lua"))(t)
 	return string(src)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // inBubble runs a test in virtual time on an embedded Redis; the bubble fails
@@ -41,13 +42,8 @@ func TestWaitInVirtualTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, mr *miniredis.Miniredis, env fetch.Env) {
 				ctx := t.Context()
-				f, err := factory(env)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := f.Open(ctx); err != nil {
-					t.Fatal(err)
-				}
+				f := harness.Must(factory(env))(t)
+				harness.OK(t, f.Open(ctx))
 				took := func(what string, want time.Duration, wantErr error, wait func() error) {
 					t.Helper()
 					begun := time.Now()
@@ -85,9 +81,7 @@ func TestWaitInVirtualTime(t *testing.T) {
 					time.AfterFunc(700*time.Millisecond, cancel)
 					return wait(ctx, time.Minute)
 				})
-				if _, err := f.Take(ctx, 0, acks); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(f.Take(ctx, 0, acks))(t)
 				begun := time.Now()
 				if left, err := f.Close(ctx); left != 0 || err != nil {
 					t.Errorf("close: %d, %v", left, err)
@@ -105,35 +99,23 @@ func TestWaitInVirtualTime(t *testing.T) {
 func TestLongWaitWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, mr *miniredis.Miniredis, env fetch.Env) {
 		ctx := t.Context()
-		f, err := fetch.NewReliable(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(fetch.NewReliable(env))(t)
 		begun := time.Now()
 		time.AfterFunc(123*time.Second, func() { _, _ = mr.Lpush("queue:a", "job") })
 		for got := 0; got == 0; {
 			wait := time.Now()
-			if err := f.Renew(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Wait(ctx, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, f.Renew(ctx))
+			harness.OK(t, f.Wait(ctx, time.Hour))
 			if took := time.Since(wait); took > 2*time.Second {
 				t.Errorf("no look for %v", took)
 			}
-			units, err := f.Take(ctx, 1, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			units := harness.Must(f.Take(ctx, 1, nil))(t)
 			got = len(units)
 		}
 		if took := time.Since(begun); took != 123*time.Second {
 			t.Errorf("woke after %v, expected 123 s", took)
 		}
-		if _, err := f.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(f.Close(ctx))(t)
 	})
 }
 
@@ -146,27 +128,18 @@ func TestRescueInVirtualTime(t *testing.T) {
 			mr.SetTime(time.Now())
 		}
 		pass(0)
-		f, err := fetch.NewReliable(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(fetch.NewReliable(env))(t)
 		for _, p := range []string{"0", "1", "2"} {
 			_, _ = mr.Lpush("queue:a", p)
 		}
 		if units, err := f.Take(ctx, 2, nil); err != nil || len(units) != 2 {
 			t.Fatalf("take: %v, %v", units, err)
 		}
-		r, err := rescue.New(rescue.Config{Redis: env.Redis, Lease: env.Lease, Logger: zerolog.Nop()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := harness.Must(rescue.New(rescue.Config{Redis: env.Redis, Lease: env.Lease, Logger: zerolog.Nop()}))(t)
 		died := time.Now()
 		rounds := 0
 		for {
-			done, err := r.Rescue(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			done := harness.Must(r.Rescue(ctx))(t)
 			if rounds++; done.Units > 0 {
 				if done.Units != 2 || done.Fetchers != 1 || done.Details[0].Queues["a"] != 2 {
 					t.Errorf("rescued: %+v", done)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // waitFaults loses the replies of blocked moves, or holds the moves back: as a link does
@@ -327,17 +328,13 @@ func TestAPushToADeadMachine(t *testing.T) {
 func TestAUserWhoMayNotUnblock(t *testing.T) {
 	rdb, _ := ownServer(t)
 	ctx := t.Context()
-	if err := rdb.Do(ctx, "acl", "setuser", "narrow", "reset", "on", ">pw", "~*", "&*", "+@all", "-@dangerous", "-client").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Do(ctx, "acl", "setuser", "narrow", "reset", "on", ">pw", "~*", "&*", "+@all", "-@dangerous", "-client").Err())
 	o := *rdb.Options()
 	o.Username, o.Password, o.MaxRetries = "narrow", "pw", -1
 	narrow := redis.NewClient(&o)
 	defer func() { _ = narrow.Close() }()
 	f := mustOpen(t, testEnv(narrow, Strict{"a"}))
-	if err := f.Wait(ctx, 50*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Wait(ctx, 50*time.Millisecond))
 	until(t, "the wait runs out", func() bool { return blockedMoves(t, rdb) == 0 })
 	rdb.LPush(ctx, "queue:a", "0")
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
@@ -437,9 +434,7 @@ func TestAWaitThatEndsBeforeItsMoveHasBegun(t *testing.T) {
 	env := testEnv(rdb, Strict{"a"})
 	env.OnClient = func(c redis.UniversalClient) { c.AddHook(slowMoves{begun, ended}) }
 	f := mustOpen(t, env)
-	if err := f.Wait(t.Context(), time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Wait(t.Context(), time.Millisecond))
 	if open := (<-ended).Sub(<-begun); open > shortWait/2 {
 		t.Errorf("it was open for %v", open)
 	}

@@ -12,19 +12,15 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // variables runs a job by the program env and returns what that prints.
 func variables(t *testing.T, payload string, env ...string) map[string]string {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := newExec([]string{"env"}, 0, zerolog.New(log), env...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Perform(t.Context(), job(payload)); err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newExec([]string{"env"}, 0, zerolog.New(log), env...))(t)
+	harness.OK(t, h.Perform(t.Context(), job(payload)))
 	vars := map[string]string{}
 	for _, r := range log.records(t) {
 		name, value, _ := strings.Cut(r["line"].(string), "=")
@@ -68,10 +64,7 @@ func TestNewExecRefusesOddNames(t *testing.T) {
 
 // The manual names what every program gets.
 func TestManualHasEveryInheritedVariable(t *testing.T) {
-	text, err := os.ReadFile("../docs/handlers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile("../docs/handlers.md"))(t)
 	for _, name := range append([]string{"LC_*"}, inherited...) {
 		if !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("no %s", name)
@@ -90,10 +83,7 @@ func TestExecEscapesWhatComesFromTheJob(t *testing.T) {
 
 // What no environment can hold is dead, and not tried 25 times.
 func TestExecKillsAJobThatNoEnvironmentCanHold(t *testing.T) {
-	h, err := newExec([]string{"true"}, 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newExec([]string{"true"}, 0, zerolog.Nop()))(t)
 	most := 128<<10 - len("TROUPE_JID=\x00")
 	for _, tt := range []struct{ payload, message string }{
 		{`{"class":"A","jid":"` + strings.Repeat("x", most) + `"}`, ""},

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // The scripts hold a fifo, $1, open; its end tells that all of their processes
@@ -23,15 +25,11 @@ func TestChildrenDieWithAKilledDaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fifo, up, end := pipe(t)
 			daemon := daemonCmd(t, 1, "sh", "-c", script, "sh", fifo, os.Args[0])
-			if err := daemon.Start(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, daemon.Start())
 			if got := within(t, up, "start"); got != "up" {
 				t.Fatal(got)
 			}
-			if err := daemon.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, daemon.Process.Kill())
 			_ = daemon.Wait()
 			ends(t, end)
 		})
@@ -42,9 +40,7 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 	d := startDaemon(t, 1, languages[0].argv...)
 	pgid := d.groups(t)[0]
 	first := awaitGuard(t, pgid, 0)
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Kill(first, syscall.SIGKILL))
 	awaitGuard(t, pgid, first)
 	d.die(t, syscall.SIGKILL)
 	if !groupEnds(pgid) {
@@ -57,28 +53,16 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 func TestAProgramDiesWithItsDaemonAndItsGuard(t *testing.T) {
 	fifo, up, end := pipe(t)
 	daemon := daemonCmd(t, 1, "sh", "-c", `exec 7>"$1"; echo $$ >&7; exec sleep 7777`, "sh", fifo)
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, daemon.Start())
 	t.Cleanup(func() { _ = daemon.Process.Kill(); _ = daemon.Wait() })
-	program, err := strconv.Atoi(within(t, up, "start"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pgid, err := syscall.Getpgid(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := harness.Must(strconv.Atoi(within(t, up, "start")))(t)
+	pgid := harness.Must(syscall.Getpgid(program))(t)
 	guard := awaitGuard(t, pgid, 0)
 	if err := daemon.Process.Signal(syscall.SIGSTOP); err != nil { // it starts no other guard
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Kill(guard, syscall.SIGKILL))
+	harness.OK(t, daemon.Process.Kill())
 	ends(t, end)
 }
 
@@ -87,10 +71,7 @@ func TestAProgramDiesWithItsDaemonAndItsGuard(t *testing.T) {
 func awaitGuard(t *testing.T, pgid, before int) (pid int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		names, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := harness.Must(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 		for _, name := range names {
 			if text, _ := os.ReadFile(name); !strings.HasSuffix(string(text), "\x00troupe-guard\x00") {
 				continue

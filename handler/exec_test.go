@@ -24,6 +24,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // daemonEnv makes the test binary play a daemon that runs a job by the program
@@ -112,10 +113,7 @@ func (l *logBuffer) records(t *testing.T) (out []map[string]any) {
 func shell(t *testing.T, script string, args ...string) (*execHandler, *logBuffer) {
 	t.Helper()
 	log := &logBuffer{}
-	h, err := newExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log)))(t)
 	h.drainDelay = 20 * time.Second // all output, however slow the machine
 	return h, log
 }
@@ -132,13 +130,8 @@ func TestExecGivesThePayloadAndTheEnvironment(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" >>"$1"`, out)
 	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
-	if err := h.Perform(ctx, job(sample)); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, h.Perform(ctx, job(sample)))
+	got := harness.Must(os.ReadFile(out))(t)
 	want := sample + "\n" + "b4a577edbccf1d805744efa9 ThumbnailJob critical 3\n"
 	if string(got) != want {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -167,9 +160,7 @@ func TestExecOutcomes(t *testing.T) {
 			h, _ := shell(t, tt.script)
 			err := h.Perform(t.Context(), job(sample))
 			if tt.class == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, err)
 				return
 			}
 			if err == nil {
@@ -197,16 +188,10 @@ func TestExecRefusesAMissingProgram(t *testing.T) {
 	}
 	// gone since the start
 	prog := filepath.Join(t.TempDir(), "prog")
-	if err := os.WriteFile(prog, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(prog, []byte("#!/bin/sh\n"), 0o755))
 	h, err := newExec([]string{prog}, 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(prog); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	harness.OK(t, os.Remove(prog))
 	err = h.Perform(t.Context(), job(sample))
 	if !errors.Is(err, os.ErrNotExist) || troupe.ErrorClass(err) != "not started" {
 		t.Errorf("got %v, class %q", err, troupe.ErrorClass(err))
@@ -216,16 +201,12 @@ func TestExecRefusesAMissingProgram(t *testing.T) {
 func TestExecProgramThatDoesNotReadStdin(t *testing.T) {
 	h, _ := shell(t, "exec <&-; exit 0")
 	huge := `{"class":"A","args":["` + strings.Repeat("x", 4<<20) + `"]}`
-	if err := h.Perform(t.Context(), job(huge)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, h.Perform(t.Context(), job(huge)))
 }
 
 func TestExecLogsOutputLines(t *testing.T) {
 	h, log := shell(t, `echo one; echo two >&2; printf 'no break'; printf '\r\n'; head -c 10000 /dev/zero | tr '\0' x; printf end >&2`)
-	if err := h.Perform(t.Context(), job(sample)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, h.Perform(t.Context(), job(sample)))
 	var out, errs []string
 	for _, r := range log.records(t) {
 		if r["jid"] != "b4a577edbccf1d805744efa9" || r["class"] != "ThumbnailJob" || r["message"] != "job output" {
@@ -274,9 +255,7 @@ func TestExecFloodIsCountedNotLogged(t *testing.T) {
 func pipe(t *testing.T) (path string, lines <-chan string, end <-chan struct{}) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Mkfifo(path, 0o600))
 	l1, e1 := make(chan string, 2), make(chan struct{})
 	go func() {
 		defer close(e1)
@@ -368,10 +347,7 @@ func TestExecStopsByTermThenKill(t *testing.T) {
 
 func TestExecTimeout(t *testing.T) {
 	t.Parallel()
-	h, err := newExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newExec([]string{"sleep", "3600"}, 50*time.Millisecond, zerolog.Nop()))(t)
 	done := make(chan error, 1)
 	go func() { done <- h.Perform(t.Context(), job(sample)) }()
 	if err := within(t, done, "return"); !errors.Is(err, troupe.ErrJobTimeout) || troupe.ErrorClass(err) != "signal: terminated" {
@@ -427,16 +403,12 @@ func TestExecKillsWhatIsLeftOfTheGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fifo, up, end := pipe(t)
 			goOn := filepath.Join(t.TempDir(), "go")
-			if err := syscall.Mkfifo(goOn, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, syscall.Mkfifo(goOn, 0o600))
 			h, _ := shell(t, script, fifo, goOn)
 			done := make(chan error, 1)
 			go func() { done <- h.Perform(t.Context(), job(sample)) }()
 			within(t, up, "start of the background process")
-			if err := os.WriteFile(goOn, []byte("\n"), 0); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
 			if err := within(t, done, "return"); err != nil {
 				t.Error(err)
 			}
@@ -451,28 +423,20 @@ func TestExecIsNotHeldUpByAnEscapedProcess(t *testing.T) {
 	}
 	fifo, up, end := pipe(t)
 	stop := filepath.Join(t.TempDir(), "stop")
-	if err := syscall.Mkfifo(stop, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Mkfifo(stop, 0o600))
 	// it keeps stdin, stdout and stderr open until told to end
 	goOn := filepath.Join(t.TempDir(), "go")
-	if err := syscall.Mkfifo(goOn, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Mkfifo(goOn, 0o600))
 	h, _ := shell(t, `setsid sh -c 'exec 7>"$1"; echo up >&7; read _ <"$2"' sh "$1" "$2" & read _ <"$3"; exit 0`, fifo, stop, goOn)
 	h.drainDelay = drainDelay
 	done := make(chan error, 1)
 	go func() { done <- h.Perform(t.Context(), job(sample)) }()
 	within(t, up, "start of the escaped process")
-	if err := os.WriteFile(goOn, []byte("\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
 	if err := within(t, done, "return"); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(stop, []byte("\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(stop, []byte("\n"), 0))
 	ends(t, end)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/handlerconf"
 	"github.com/troupehq/troupe/internal/jobctx"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const sample = `{"class":"ThumbnailJob","args":[1,"é <>",1e3],"jid":"b4a577edbccf1d805744efa9","queue":"old","retry_count":2}`
@@ -45,10 +46,7 @@ func posting(t *testing.T, o HTTPOptions, f http.HandlerFunc) *httpHandler {
 	tr := handlerconf.Transport(0)
 	t.Cleanup(tr.CloseIdleConnections)
 	o.Transport = tr
-	h, err := newHTTP(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newHTTP(o))(t)
 	return h
 }
 
@@ -95,9 +93,7 @@ func TestHTTPRequest(t *testing.T) {
 		got <- request{r.Method, r.RequestURI, string(b), r.ContentLength, header}
 	})
 	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
-	if err := h.Perform(ctx, job(raw)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, h.Perform(ctx, job(raw)))
 	want := request{"POST", "/jobs?a=1", raw, int64(len(raw)), map[string]string{
 		"Content-Length": fmt.Sprint(len(raw)), "Content-Type": "application/vnd.job+json", "User-Agent": "troupe",
 		"Authorization": "Basic Ym9iOnBAc3M=", "X-Key": "v",
@@ -238,16 +234,11 @@ func TestHTTPRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestHTTPNoAnswer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := harness.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	_ = l.Close()
 	h, err := newHTTP(HTTPOptions{URL: "http://bob:secret@" + addr + "/hook/secret?key=secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	err = h.Perform(t.Context(), job(sample))
 	if action(err) != retry || troupe.ErrorClass(err) != "no answer" || !strings.HasPrefix(err.Error(), addr+": ") {
 		t.Errorf("%v, class %q", err, troupe.ErrorClass(err))
@@ -404,9 +395,7 @@ func TestHTTPPrintsNoCredential(t *testing.T) {
 		URL: "https://bob:hunter2@hooks.internal/hunter2?key=hunter2", Secret: []byte("hunter2"),
 		Header: http.Header{"X-Key": {"hunter2"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(verb, h); got != "POST https://hooks.internal" {
 			t.Errorf("%s: %s", verb, got)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // As many connections stay open as jobs run at once.
@@ -43,10 +44,7 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 	defer s.Close()
 	tr := handlerconf.Transport(jobs)
 	defer tr.CloseIdleConnections()
-	h, err := newHTTP(HTTPOptions{URL: s.URL, Transport: tr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newHTTP(HTTPOptions{URL: s.URL, Transport: tr}))(t)
 	for range 5 {
 		var wg sync.WaitGroup
 		for range jobs {
@@ -77,19 +75,14 @@ func posting2(t *testing.T, o HTTPOptions, f http.HandlerFunc) *httpHandler {
 	tr.TLSClientConfig.NextProtos = nil
 	t.Cleanup(tr.CloseIdleConnections)
 	o.URL, o.Transport = s.URL, tr
-	h, err := newHTTP(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(newHTTP(o))(t)
 	return h
 }
 
 func TestHTTP2(t *testing.T) {
 	proto := make(chan string, 1)
 	h := posting2(t, HTTPOptions{}, func(_ http.ResponseWriter, r *http.Request) { proto <- r.Proto })
-	if err := h.Perform(t.Context(), job(sample)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, h.Perform(t.Context(), job(sample)))
 	if p := soon(t, proto, "request"); p != "HTTP/2.0" {
 		t.Error(p)
 	}
@@ -143,10 +136,7 @@ func TestHTTPConnectionThatTheServerHasClosed(t *testing.T) {
 	} {
 		for _, size := range []int{10, 4 << 20} {
 			t.Run(fmt.Sprintf("%s, %d bytes", name, size), func(t *testing.T) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := harness.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 				s := &closing{Listener: l, end: end}
 				defer func() { _ = l.Close() }()
 				go func() {
@@ -160,10 +150,7 @@ func TestHTTPConnectionThatTheServerHasClosed(t *testing.T) {
 				}()
 				tr := handlerconf.Transport(0)
 				defer tr.CloseIdleConnections()
-				h, err := newHTTP(HTTPOptions{URL: "http://" + l.Addr().String(), Transport: tr})
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := harness.Must(newHTTP(HTTPOptions{URL: "http://" + l.Addr().String(), Transport: tr}))(t)
 				const jobs = 20
 				for i := range jobs {
 					raw := fmt.Sprintf(`{"class":"A","args":[%q],"jid":"j%d"}`, strings.Repeat("x", size), i)

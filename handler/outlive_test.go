@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -75,9 +76,7 @@ func TestNothingOfAJobOutlivesTheDaemonThatItKills(t *testing.T) {
 	for range *tries * 5 {
 		fifo, up, end := pipe(t)
 		d := daemonCmd(t, 1, "sh", "-c", `exec 7>"$1"; echo up >&7; (trap "" TERM HUP; sleep 7777; :) & kill -s KILL $PPID; wait`, "sh", fifo)
-		if err := d.Start(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, d.Start())
 		t.Cleanup(func() { _ = d.Process.Kill(); _ = d.Wait() })
 		within(t, up, "start")
 		ends(t, end)
@@ -88,26 +87,16 @@ func TestNothingOfAJobOutlivesTheDaemonThatItKills(t *testing.T) {
 func TestNoGuardOutlivesItsJob(t *testing.T) {
 	fifo, up, _ := pipe(t)
 	goOn := filepath.Join(t.TempDir(), "go")
-	if err := syscall.Mkfifo(goOn, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Mkfifo(goOn, 0o600))
 	h, _ := shell(t, `echo $$ >"$1"; read _ <"$2"`, fifo, goOn)
 	done := make(chan error, 1)
 	go func() { done <- h.Perform(t.Context(), job(sample)) }()
-	pid, err := strconv.Atoi(within(t, up, "start"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pgid, err := syscall.Getpgid(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := harness.Must(strconv.Atoi(within(t, up, "start")))(t)
+	pgid := harness.Must(syscall.Getpgid(pid))(t)
 	if own := syscall.Getpgrp(); pgid == own {
 		t.Errorf("the program is in our own process group %d", own)
 	}
-	if err := os.WriteFile(goOn, []byte("\n"), 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
 	if err := within(t, done, "return"); err != nil {
 		t.Error(err)
 	}
@@ -123,9 +112,7 @@ func TestExecEndsAProgramThatHasLeftItsGroup(t *testing.T) {
 	}
 	fifo, up, end := pipe(t)
 	h, err := newExec([]string{"perl", "-e", `setpgrp(0, 0); system("sh", "-c", 'exec 7>"$1"; echo up >&7; exec sleep 7777', "sh", $ARGV[0])`, fifo}, 0, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	h.killDelay = 0
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -143,21 +130,14 @@ func TestGuardKillsItsOwnGroupOnly(t *testing.T) {
 	if err == nil {
 		err = syscall.SetNonblock(int(r.Fd()), false)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	leader, other := exec.CommandContext(t.Context(), "sleep", "7777"), exec.CommandContext(t.Context(), "sleep", "7777")
 	for _, cmd := range []*exec.Cmd{leader, other} {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
-	guard, err := startGuardOf(leader.Process.Pid, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := harness.Must(startGuardOf(leader.Process.Pid, r))(t)
 	_ = leader.Process.Kill()
 	_ = leader.Wait()
 	if err := syscall.Kill(-leader.Process.Pid, 0); err != nil {
@@ -185,18 +165,11 @@ type testDaemon struct {
 func startDaemon(t *testing.T, jobs int, argv ...string) *testDaemon {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, syscall.Mkfifo(path, 0o600))
 	// Opened for writing as well a fifo neither waits for a writer nor ends.
-	fifo, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fifo := harness.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	d := &testDaemon{cmd: daemonCmd(t, jobs, append(argv, path, grandchild)...), jobs: jobs, fifo: fifo}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.cmd.Start())
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()
 		_ = d.cmd.Wait()
@@ -207,10 +180,7 @@ func startDaemon(t *testing.T, jobs int, argv ...string) *testDaemon {
 
 func daemonCmd(t *testing.T, jobs int, argv ...string) *exec.Cmd {
 	t.Helper()
-	program, err := json.Marshal(argv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := harness.Must(json.Marshal(argv))(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), daemonEnv+"="+string(program), daemonJobsEnv+"="+strconv.Itoa(jobs))
 	return cmd
@@ -218,31 +188,21 @@ func daemonCmd(t *testing.T, jobs int, argv ...string) *exec.Cmd {
 
 func (d *testDaemon) die(t *testing.T, death syscall.Signal) {
 	t.Helper()
-	if err := d.cmd.Process.Signal(death); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.cmd.Process.Signal(death))
 	_ = d.cmd.Wait()
 }
 
 // groups returns the process groups of the jobs when all grandchildren are up.
 func (d *testDaemon) groups(t *testing.T) (pgids []int) {
 	t.Helper()
-	if err := d.fifo.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.fifo.SetReadDeadline(time.Now().Add(time.Minute)))
 	lines := bufio.NewScanner(d.fifo)
 	for range d.jobs {
 		if !lines.Scan() {
 			t.Fatalf("%d of %d jobs came up: %v", len(pgids), d.jobs, lines.Err())
 		}
-		pid, err := strconv.Atoi(lines.Text())
-		if err != nil {
-			t.Fatal(err)
-		}
-		pgid, err := syscall.Getpgid(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := harness.Must(strconv.Atoi(lines.Text()))(t)
+		pgid := harness.Must(syscall.Getpgid(pid))(t)
 		pgids = append(pgids, pgid)
 	}
 	return pgids

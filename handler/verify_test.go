@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -66,9 +67,7 @@ func TestHTTPSignsEachRequest(t *testing.T) {
 	})
 	for age, want := range map[time.Duration]string{0: "<nil>", 290 * time.Second: "<nil>", 310 * time.Second: "too old", -310 * time.Second: "too old"} {
 		h.now = func() time.Time { return time.Now().Add(-age) }
-		if err := h.Perform(t.Context(), job(sample)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, h.Perform(t.Context(), job(sample)))
 		if err := soon(t, got, "request"); fmt.Sprint(err) != want {
 			t.Errorf("%s old: %v, want %s", age, err, want)
 		}
@@ -160,10 +159,7 @@ func runRecipe(t *testing.T, program string, args ...string) {
 		redistest.Missing(t, err)
 	}
 	all := deliveries()
-	in, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := harness.Must(json.Marshal(all))(t)
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	var errs strings.Builder
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &errs
@@ -176,17 +172,11 @@ func runRecipe(t *testing.T, program string, args ...string) {
 
 // What the manual shows is what was tested.
 func TestRecipesOfTheManual(t *testing.T) {
-	manual, err := os.ReadFile("../docs/handlers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manual := harness.Must(os.ReadFile("../docs/handlers.md"))(t)
 	for language, file := range map[string]string{
 		"go": "verify_test.go", "ruby": "testdata/verify/verify.rb", "php": "testdata/verify/verify.php",
 	} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := harness.Must(os.ReadFile(file))(t)
 		blocks := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(manual), -1)
 		if len(blocks) != 1 || !strings.Contains(string(source), blocks[0][1]) {
 			t.Errorf("docs/handlers.md has %d blocks of %s, expected one that is in %s", len(blocks), language, file)

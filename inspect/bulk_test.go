@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -55,13 +56,13 @@ func TestTwoOperatorsRetryAll(t *testing.T) {
 	i, rdb, url := start(t)
 	const jobs = 2000
 	fill(t, rdb, "retry", jobs)
-	other := redis.NewClient(must(redis.ParseURL(url))(t))
+	other := redis.NewClient(harness.Must(redis.ParseURL(url))(t))
 	defer other.Close()
 	operators := []*inspect.Inspector{i, inspect.New(other)}
 	var counts [2]inspect.Counts
 	var errs [2]error
 	together(2, func(k int) { counts[k], errs[k] = operators[k].RetrySet.RetryAll(t.Context(), inspect.Bulk{}) })
-	ok(t, errors.Join(errs[:]...))
+	harness.OK(t, errors.Join(errs[:]...))
 	if counts[0].Done+counts[1].Done != jobs || rdb.Exists(t.Context(), "retry").Val() != 0 {
 		t.Errorf("got %+v", counts)
 	}
@@ -75,7 +76,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 	const jobs = 2000
 	fill(t, rdb, "retry", jobs)
 	mine := func() *redis.Client {
-		c := redis.NewClient(must(redis.ParseURL(url))(t))
+		c := redis.NewClient(harness.Must(redis.ParseURL(url))(t))
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
@@ -135,7 +136,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 	if sum != jobs || dead != done[4] || rdb.Exists(t.Context(), "retry").Val() != 0 {
 		t.Errorf("done %v, %d in all; %d are dead", done, sum, dead)
 	}
-	if c := must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != dead {
+	if c := harness.Must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != dead {
 		t.Errorf("got %+v, want %d done", c, dead)
 	}
 	once(t, rdb, jobs)
@@ -156,7 +157,7 @@ func TestRetryAllPassesOverWhatCannotMove(t *testing.T) {
 	}))
 	i := inspect.New(rdb)
 	i.Client = c
-	ok(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
 	fill(t, rdb, "dead", 200)
 	var left []string
 	for n := range 130 { // more than two pages of them, with one score
@@ -165,7 +166,7 @@ func TestRetryAllPassesOverWhatCannotMove(t *testing.T) {
 	left = append(left, `{"class":"Fails","args":[]}`, `{"class":"X","args":[],"queue":""}`, `{"class":"X","args":[],"queue":"broken"}`)
 	add(t, rdb, "dead", 30, left...)
 	add(t, rdb, "dead", 30, `{"class":"Stopped","args":[1]}`, `{"class":"Stopped","args":[2]}`)
-	got := must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t)
+	got := harness.Must(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	if got.Fault == nil {
 		t.Error("no fault")
 	}
@@ -184,7 +185,7 @@ func TestRetryAllRunsTheHighestScoreFirst(t *testing.T) {
 	for n := range 120 {
 		add(t, rdb, "retry", float64(n), failed(n, "a", 0))
 	}
-	must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
+	harness.Must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	got := jids(t, rdb, "a") // newest first: what runs last
 	if !slices.IsSorted(got) || len(got) != 120 {
 		t.Errorf("the queue holds %v", got)
@@ -204,7 +205,7 @@ func TestKillAllAndDeleteAll(t *testing.T) {
 		inB += k / 2 % 2
 	}
 
-	if c := must(i.RetrySet.KillAll(t.Context(), follow))(t); c != (inspect.Counts{Done: inB}) {
+	if c := harness.Must(i.RetrySet.KillAll(t.Context(), follow))(t); c != (inspect.Counts{Done: inB}) {
 		t.Errorf("got %+v, want %d", c, inB)
 	}
 	dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
@@ -213,13 +214,13 @@ func TestKillAllAndDeleteAll(t *testing.T) {
 	if !slices.Equal(dead, followed) || len(dead) != inB {
 		t.Errorf("%d are dead, %d were followed", len(dead), len(followed))
 	}
-	if c := must(i.RetrySet.DeleteAll(t.Context(), odd))(t); c != (inspect.Counts{}) {
+	if c := harness.Must(i.RetrySet.DeleteAll(t.Context(), odd))(t); c != (inspect.Counts{}) {
 		t.Errorf("got %+v", c)
 	}
-	if c := must(i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: jobs + 1 - inB}) {
+	if c := harness.Must(i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: jobs + 1 - inB}) {
 		t.Errorf("got %+v", c)
 	}
-	if c := must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: inB}) || int(rdb.ZCard(t.Context(), "dead").Val()) != inB {
+	if c := harness.Must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{}))(t); c != (inspect.Counts{Done: inB}) || int(rdb.ZCard(t.Context(), "dead").Val()) != inB {
 		t.Errorf("killing the dead: %+v", c)
 	}
 }
@@ -278,7 +279,7 @@ func TestRetryAllWithoutMemory(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	defer rdb.Close()
 	fill(t, rdb, "retry", 120)
-	ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	harness.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	c, err := inspect.New(rdb).RetrySet.RetryAll(t.Context(), inspect.Bulk{})
 	if err == nil || c.Done+c.Left != 0 || rdb.ZCard(t.Context(), "retry").Val() != 120 {
 		t.Errorf("%+v, %v", c, err)
@@ -286,8 +287,8 @@ func TestRetryAllWithoutMemory(t *testing.T) {
 	if _, err := inspect.New(rdb).RetrySet.KillAll(t.Context(), inspect.Bulk{}); err == nil || rdb.ZCard(t.Context(), "retry").Val() != 120 {
 		t.Errorf("kill: %v", err)
 	}
-	ok(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	if c := must(inspect.New(rdb).RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != 120 {
+	harness.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	if c := harness.Must(inspect.New(rdb).RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t); c.Done != 120 {
 		t.Errorf("%+v", c)
 	}
 	once(t, rdb, 120)

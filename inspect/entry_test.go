@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -27,7 +28,7 @@ func entry(t *testing.T, rdb *redis.Client, set *inspect.JobSet, raw string) *in
 	t.Helper()
 	add(t, rdb, set.Name, someTime, raw)
 	for e, err := range set.Each(t.Context()) {
-		ok(t, err)
+		harness.OK(t, err)
 		if e.Raw == raw {
 			return e
 		}
@@ -48,7 +49,7 @@ func TestRetryCounts(t *testing.T) {
 		i, rdb, _ := start(t)
 		raw := `{"retry":true,"queue":"a","class":"X","args":[1e3,"é<\u0001"],"jid":"j"` + tt.before + `,"failed_at":1.50,"created_at":1.5,"enqueued_at":2.25,"custom":{"b" :1}}`
 		e := entry(t, rdb, i.RetrySet, raw)
-		if got := must(e.Retry(t.Context()))(t); got != inspect.Done {
+		if got := harness.Must(e.Retry(t.Context()))(t); got != inspect.Done {
 			t.Fatalf("got %v", got)
 		}
 		want := map[string]any{
@@ -58,7 +59,7 @@ func TestRetryCounts(t *testing.T) {
 		if diff := cmp.Diff(want, snapshot(t, rdb)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.before, diff)
 		}
-		if got := must(e.Retry(t.Context()))(t); got != inspect.Gone || rdb.LLen(t.Context(), "queue:a").Val() != 1 {
+		if got := harness.Must(e.Retry(t.Context()))(t); got != inspect.Gone || rdb.LLen(t.Context(), "queue:a").Val() != 1 {
 			t.Errorf("a second retry: %v", got)
 		}
 	}
@@ -67,7 +68,7 @@ func TestRetryCounts(t *testing.T) {
 func TestAddToQueueKeepsTheCountAndIgnoresAt(t *testing.T) {
 	i, rdb, _ := start(t)
 	e := entry(t, rdb, i.RetrySet, `{"class":"X","args":[],"retry_count":2,"at":9e9,"jid":"j","created_at":1.5}`)
-	if got := must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
+	if got := harness.Must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
 		t.Fatalf("got %v", got)
 	}
 	want := map[string]any{ // the client's defaults come first, as in Ruby
@@ -94,17 +95,17 @@ func TestOperationsNameAnEntryByItsBytes(t *testing.T) {
 			i, rdb, _ := start(t)
 			e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
 			// one with the same score and jid, failed once more, and a neighbour
-			ok(t, rdb.ZRem(t.Context(), "retry", e.Raw).Err())
+			harness.OK(t, rdb.ZRem(t.Context(), "retry", e.Raw).Err())
 			add(t, rdb, "retry", e.Score, failed(1, "a", 1), failed(2, "a", 0))
 			before := snapshot(t, rdb)
-			if got := must(op(t.Context(), e))(t); got != inspect.Gone {
+			if got := harness.Must(op(t.Context(), e))(t); got != inspect.Gone {
 				t.Errorf("got %v", got)
 			}
 			if diff := cmp.Diff(before, snapshot(t, rdb)); diff != "" {
 				t.Errorf("-before +after:\n%s", diff)
 			}
 			add(t, rdb, "retry", e.Score, e.Raw)
-			if got := must(op(t.Context(), e))(t); got != inspect.Done {
+			if got := harness.Must(op(t.Context(), e))(t); got != inspect.Done {
 				t.Errorf("got %v", got)
 			}
 			for n, raw := range []string{failed(1, "a", 1), failed(2, "a", 0)} {
@@ -122,17 +123,17 @@ func TestRescheduleMovesTheScoreOnly(t *testing.T) {
 	e := entry(t, rdb, i.ScheduledSet, raw)
 	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer wakeups.Close()
-	must(wakeups.Receive(t.Context()))(t)
+	harness.Must(wakeups.Receive(t.Context()))(t)
 	at := time.Unix(1695225999, 123456700)
 	for range 2 { // the same time again is no other outcome
-		if got := must(e.Reschedule(t.Context(), at))(t); got != inspect.Done {
+		if got := harness.Must(e.Reschedule(t.Context(), at))(t); got != inspect.Done {
 			t.Errorf("got %v", got)
 		}
 	}
 	if got := snapshot(t, rdb); fmt.Sprint(got) != `map[schedule:[1695225999.1234567 `+raw+`]]` {
 		t.Errorf("got %v", got)
 	}
-	must(wakeups.ReceiveMessage(t.Context()))(t)
+	harness.Must(wakeups.ReceiveMessage(t.Context()))(t)
 	if _, err := e.Reschedule(t.Context(), time.Unix(-1, 0)); err == nil {
 		t.Error("a negative score: no error")
 	}
@@ -156,7 +157,7 @@ func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 			add(t, rdb, "dead", scores.Of(now.Add(-age*time.Minute)), failed(n, "a", 3))
 		}
 		e := entry(t, rdb, i.RetrySet, raw)
-		if got := must(e.Kill(t.Context()))(t); got != inspect.Done {
+		if got := harness.Must(e.Kill(t.Context()))(t); got != inspect.Done {
 			t.Fatalf("got %v", got)
 		}
 		if n := rdb.ZCard(t.Context(), "dead").Val(); int(n) != tt.want || rdb.Exists(t.Context(), "retry").Val() != 0 {
@@ -172,7 +173,7 @@ func TestKillKeepsTheBytesAndTheLimits(t *testing.T) {
 func TestKillInTheDeadSet(t *testing.T) {
 	i, rdb, _ := start(t)
 	e := entry(t, rdb, i.DeadSet, failed(1, "a", 3))
-	if got := must(e.Kill(t.Context()))(t); got != inspect.Done {
+	if got := harness.Must(e.Kill(t.Context()))(t); got != inspect.Done {
 		t.Errorf("got %v", got)
 	}
 	if got := fmt.Sprint(snapshot(t, rdb)); got != "map[dead:[now "+e.Raw+"]]" {
@@ -207,7 +208,7 @@ func TestWhatCannotBeQueuedStays(t *testing.T) {
 		rdb, _ := redistest.New(t)
 		i := inspect.New(rdb)
 		i.Client = client.New(rdb, fails)
-		ok(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
+		harness.OK(t, rdb.Set(t.Context(), "queue:broken", "x", 0).Err())
 		e := entry(t, rdb, i.DeadSet, tt.raw)
 		before := snapshot(t, rdb)
 		got, err := e.Retry(t.Context())
@@ -237,17 +238,17 @@ func TestMiddlewareAndTimestampsOfTheClient(t *testing.T) {
 	i := inspect.New(rdb)
 	i.Client = c
 	e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
-	if got := must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
+	if got := harness.Must(e.AddToQueue(t.Context()))(t); got != inspect.Done {
 		t.Errorf("got %v", got)
 	}
 	jobs, _, err := i.Queue("moved").Page(t.Context(), 0, 9)
-	ok(t, err)
+	harness.OK(t, err)
 	if at, isInt := jobs[0].Payload.Int("enqueued_at"); !isInt || at < 1e12 {
 		t.Errorf("got %s", jobs[0].Raw)
 	}
 	e = entry(t, rdb, i.RetrySet, `{"class":"Stopped","args":[]}`)
 	for _, want := range []inspect.Outcome{inspect.Stopped, inspect.Gone} {
-		if got := must(e.Retry(t.Context()))(t); got != want {
+		if got := harness.Must(e.Retry(t.Context()))(t); got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
@@ -259,9 +260,9 @@ func TestMiddlewareAndTimestampsOfTheClient(t *testing.T) {
 // A queue that cannot be listed does not hold up the job.
 func TestRetryWithABrokenListOfQueues(t *testing.T) {
 	i, rdb, _ := start(t)
-	ok(t, rdb.Set(t.Context(), "queues", "x", 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "queues", "x", 0).Err())
 	e := entry(t, rdb, i.RetrySet, failed(1, "a", 0))
-	if got := must(e.Retry(t.Context()))(t); got != inspect.Done || !slices.Equal(jids(t, rdb, "a"), []string{jid(1)}) {
+	if got := harness.Must(e.Retry(t.Context()))(t); got != inspect.Done || !slices.Equal(jids(t, rdb, "a"), []string{jid(1)}) {
 		t.Errorf("got %v", got)
 	}
 }

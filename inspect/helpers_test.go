@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -72,34 +73,12 @@ def out(*values) = $out.concat(values)
 // same compares what Go and Ruby have read, as JSON.
 func same(t *testing.T, what string, mine, rubys any) {
 	t.Helper()
-	text, err := json.Marshal(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(json.Marshal(mine))(t)
 	var got any
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal(text, &got))
 	// Ruby's times as floats are off by a microsecond's fraction here and there.
 	if diff := cmp.Diff(rubys, got, cmpopts.EquateApprox(0, 1e-5)); diff != "" {
 		t.Errorf("%s (-Ruby +Go):\n%s", what, diff)
-	}
-}
-
-func must[T any](v T, err error) func(tb) T {
-	return func(t tb) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func ok(t tb, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -107,9 +86,7 @@ func ok(t tb, err error) {
 func all[T any](t tb, seq iter.Seq2[T, error]) (values []T) {
 	t.Helper()
 	for v, err := range seq {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		values = append(values, v)
 	}
 	return values
@@ -148,20 +125,20 @@ func add(t tb, rdb redis.Cmdable, set string, score float64, members ...string) 
 		for i, m := range chunk {
 			z[i] = redis.Z{Score: score, Member: m}
 		}
-		ok(t, rdb.ZAdd(t.Context(), set, z...).Err())
+		harness.OK(t, rdb.ZAdd(t.Context(), set, z...).Err())
 	}
 }
 
 // push makes a queue in which the last one given is the newest.
 func push(t tb, rdb redis.Cmdable, queue string, jobs ...string) {
 	t.Helper()
-	ok(t, rdb.SAdd(t.Context(), "queues", queue).Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "queues", queue).Err())
 	for chunk := range slices.Chunk(jobs, 500) {
 		values := make([]any, len(chunk))
 		for i, j := range chunk {
 			values[i] = j
 		}
-		ok(t, rdb.LPush(t.Context(), "queue:"+queue, values...).Err())
+		harness.OK(t, rdb.LPush(t.Context(), "queue:"+queue, values...).Err())
 	}
 }
 
@@ -217,9 +194,9 @@ func stamped(raw string) string {
 // jids returns the ids of the jobs in a queue, the newest first.
 func jids(t tb, rdb redis.Cmdable, queue string) (ids []string) {
 	t.Helper()
-	for _, raw := range must(rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result())(t) {
+	for _, raw := range harness.Must(rdb.LRange(t.Context(), "queue:"+queue, 0, -1).Result())(t) {
 		p, err := troupe.ParsePayload([]byte(raw))
-		ok(t, err)
+		harness.OK(t, err)
 		ids = append(ids, p.JID())
 	}
 	return ids

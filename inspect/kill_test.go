@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Sidekiq cannot show JSON that is no object: it is killed as a job that it can,
@@ -17,10 +18,10 @@ func TestKillMakesAJobOfJSONThatIsNoObject(t *testing.T) {
 	add(t, rdb, "dead", someTime, texts[:3]...)
 	add(t, rdb, "schedule", 5, texts[3:]...)
 	add(t, rdb, "schedule", 6, failed(1, "a", 0), "not a job")
-	if got := must(i.ScheduledSet.KillAll(t.Context(), inspect.Bulk{}))(t); got.Done != 5 {
+	if got := harness.Must(i.ScheduledSet.KillAll(t.Context(), inspect.Bulk{}))(t); got.Done != 5 {
 		t.Errorf("%+v", got)
 	}
-	if got := must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{Where: func(e *inspect.SortedEntry) bool { return e.Err != nil }}))(t); got.Done != 4 {
+	if got := harness.Must(i.DeadSet.KillAll(t.Context(), inspect.Bulk{Where: func(e *inspect.SortedEntry) bool { return e.Err != nil }}))(t); got.Done != 4 {
 		t.Errorf("%+v", got)
 	}
 	var seen []string
@@ -29,7 +30,7 @@ func TestKillMakesAJobOfJSONThatIsNoObject(t *testing.T) {
 			continue
 		}
 		var args []string
-		ok(t, json.Unmarshal(e.Summary().Args, &args))
+		harness.OK(t, json.Unmarshal(e.Summary().Args, &args))
 		if e.Err != nil || e.Summary().Class != "Troupe::NotAJob" || e.Queue != "default" || len(args) != 1 {
 			t.Fatalf("%s: %v", e.Raw, e.Err)
 		}

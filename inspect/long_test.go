@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -76,7 +77,7 @@ func TestLongJobs(t *testing.T) {
 		for name, set := range map[string]*inspect.JobSet{"retry": i.RetrySet, "dead": i.DeadSet} {
 			got := map[string]int{}
 			for e, err := range set.Each(ctx) {
-				ok(t, err)
+				harness.OK(t, err)
 				got[e.JID]++
 				if len(e.Raw) > 5<<10 || e.Cut() != (e.Size > 4<<10) {
 					t.Errorf("%d of %d bytes are read", len(e.Raw), e.Size)
@@ -88,35 +89,35 @@ func TestLongJobs(t *testing.T) {
 			met(name, got)
 			got = map[string]int{}
 			for e, err := range set.Fetch(ctx, 0, someTime+jobs, "") {
-				ok(t, err)
+				harness.OK(t, err)
 				got[e.JID]++
 			}
 			met(name+" up", got)
 			entries, size, err := set.Page(ctx, 0, jobs, true)
-			ok(t, err)
+			harness.OK(t, err)
 			if len(entries) != jobs || size != jobs {
 				t.Errorf("%s: a page has %d of %d", name, len(entries), size)
 			}
 			for _, n := range []int{0, 30, 57} {
-				if e := must(set.FindJob(ctx, jid(n)))(t); e.JID != jid(n) || !e.Cut() {
+				if e := harness.Must(set.FindJob(ctx, jid(n)))(t); e.JID != jid(n) || !e.Cut() {
 					t.Errorf("found %s", e.JID)
 				}
 			}
 		}
 		got := map[string]int{}
 		for j, err := range i.Queue("a").Each(ctx) {
-			ok(t, err)
+			harness.OK(t, err)
 			got[j.JID]++
 		}
 		met("queue", got)
 		got = map[string]int{}
 		for j, err := range i.Queue("a").OldestFirst(ctx) {
-			ok(t, err)
+			harness.OK(t, err)
 			got[j.JID]++
 		}
 		met("queue, oldest first", got)
 		page, _, err := i.Queue("a").Page(ctx, 0, jobs)
-		ok(t, err)
+		harness.OK(t, err)
 		if len(page) != jobs {
 			t.Errorf("a page of the queue has %d", len(page))
 		}
@@ -134,7 +135,7 @@ func TestLongJobsAreActedOn(t *testing.T) {
 			add(t, admin, "retry", someTime, longJob(n, 20_000))
 			push(t, admin, "a", longJob(n, 20_000))
 		}
-		find := func(n int) *inspect.SortedEntry { return must(i.RetrySet.FindJob(ctx, jid(n)))(t) }
+		find := func(n int) *inspect.SortedEntry { return harness.Must(i.RetrySet.FindJob(ctx, jid(n)))(t) }
 		for n, act := range []func(*inspect.SortedEntry, context.Context) (inspect.Outcome, error){
 			(*inspect.SortedEntry).Delete, (*inspect.SortedEntry).Kill, (*inspect.SortedEntry).Retry,
 			func(e *inspect.SortedEntry, ctx context.Context) (inspect.Outcome, error) {
@@ -149,15 +150,15 @@ func TestLongJobsAreActedOn(t *testing.T) {
 			if raw != longJob(n, 20_000) || !there || err != nil {
 				t.Fatalf("%d: %v %v %d bytes", n, there, err, len(raw))
 			}
-			if got := must(act(e, ctx))(t); got != inspect.Done {
+			if got := harness.Must(act(e, ctx))(t); got != inspect.Done {
 				t.Errorf("%d: %s", n, got)
 			}
-			if got := must(act(e, ctx))(t); got != inspect.Gone && n != 3 {
+			if got := harness.Must(act(e, ctx))(t); got != inspect.Gone && n != 3 {
 				t.Errorf("%d, again: %s", n, got)
 			}
 		}
 		if rdb != admin {
-			if c := must(i.RetrySet.DeleteAll(ctx, inspect.Bulk{}))(t); c.Done != 7 {
+			if c := harness.Must(i.RetrySet.DeleteAll(ctx, inspect.Bulk{}))(t); c.Done != 7 {
 				t.Errorf("%+v", c)
 			}
 			return
@@ -165,29 +166,29 @@ func TestLongJobsAreActedOn(t *testing.T) {
 		if err := admin.ZScore(ctx, "dead", longJob(1, 20_000)).Err(); err != nil {
 			t.Errorf("killed: %v", err)
 		}
-		if c := must(i.RetrySet.KillAll(ctx, inspect.Bulk{}))(t); c.Done != 5 {
+		if c := harness.Must(i.RetrySet.KillAll(ctx, inspect.Bulk{}))(t); c.Done != 5 {
 			t.Errorf("%+v", c)
 		}
-		if c := must(i.DeadSet.DeleteAll(ctx, inspect.Bulk{}))(t); c.Done != 6 {
+		if c := harness.Must(i.DeadSet.DeleteAll(ctx, inspect.Bulk{}))(t); c.Done != 6 {
 			t.Errorf("%+v", c)
 		}
 		if n := admin.ZCard(ctx, "dead").Val() + admin.ZCard(ctx, "retry").Val(); n != 0 {
 			t.Errorf("%d are left", n)
 		}
 		for j, err := range i.Queue("a").Each(ctx) {
-			ok(t, err)
+			harness.OK(t, err)
 			if j.JID == jid(3) {
-				if got := must(j.Move(ctx, i.Queue("b")))(t); got != inspect.Done {
+				if got := harness.Must(j.Move(ctx, i.Queue("b")))(t); got != inspect.Done {
 					t.Errorf("moved: %s", got)
 				}
 			}
 			if j.JID == jid(4) {
-				if got := must(j.Kill(ctx))(t); got != inspect.Done || admin.ZScore(ctx, "dead", longJob(4, 20_000)).Err() != nil {
+				if got := harness.Must(j.Kill(ctx))(t); got != inspect.Done || admin.ZScore(ctx, "dead", longJob(4, 20_000)).Err() != nil {
 					t.Errorf("killed: %s", got)
 				}
 			}
 			if j.JID == jid(5) {
-				if got := must(j.Delete(ctx))(t); got != inspect.Done {
+				if got := harness.Must(j.Delete(ctx))(t); got != inspect.Done {
 					t.Errorf("deleted: %s", got)
 				}
 			}
@@ -209,7 +210,7 @@ func TestLongWork(t *testing.T) {
 		admin.HSet(ctx, "h:1:a:work", "t", `{"queue":"a","payload":`+strings.ReplaceAll(quoted, `\\u`, `\\u`)+`,"run_at":1795225014}`)
 		i := inspect.New(rdb)
 		i.MaxRead = 4 << 10
-		works := must(i.Works(ctx))(t)
+		works := harness.Must(i.Works(ctx))(t)
 		if len(works) != 1 {
 			t.Fatal(works)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // The embedded server of the demo understands all that is asked of it.
@@ -24,9 +25,9 @@ func TestOnTheEmbeddedServer(t *testing.T) {
 	}
 	n := 0
 	for j, err := range i.Queue("a").Each(ctx) {
-		ok(t, err)
+		harness.OK(t, err)
 		if n++; n%2 == 0 {
-			must(j.Delete(ctx))(t)
+			harness.Must(j.Delete(ctx))(t)
 		}
 		if n == 120 { // a shift of several pages
 			for k := range 300 {
@@ -37,31 +38,31 @@ func TestOnTheEmbeddedServer(t *testing.T) {
 	if n != 200 {
 		t.Errorf("the queue has shown %d", n)
 	}
-	must(i.Queue("a").Clear(ctx))(t)
-	e := must(i.RetrySet.FindJob(ctx, jid(7)))(t)
+	harness.Must(i.Queue("a").Clear(ctx))(t)
+	e := harness.Must(i.RetrySet.FindJob(ctx, jid(7)))(t)
 	if _, err := i.RetrySet.Lookup(ctx, e.Key()); err != nil {
 		t.Error(err)
 	}
 	for _, op := range []func() (inspect.Outcome, error){
 		func() (inspect.Outcome, error) { return e.Reschedule(ctx, e.At) },
 		func() (inspect.Outcome, error) { return e.Kill(ctx) },
-		func() (inspect.Outcome, error) { return must(i.DeadSet.FindJob(ctx, jid(7)))(t).Retry(ctx) },
+		func() (inspect.Outcome, error) { return harness.Must(i.DeadSet.FindJob(ctx, jid(7)))(t).Retry(ctx) },
 	} {
-		if got := must(op())(t); got != inspect.Done {
+		if got := harness.Must(op())(t); got != inspect.Done {
 			t.Errorf("got %v", got)
 		}
 	}
-	if c := must(i.RetrySet.RetryAll(ctx, inspect.Bulk{}))(t); c.Done != 199 {
+	if c := harness.Must(i.RetrySet.RetryAll(ctx, inspect.Bulk{}))(t); c.Done != 199 {
 		t.Errorf("%+v", c)
 	}
 	once(t, rdb, 200)
-	if s := must(i.Stats(ctx))(t); s.DeadSize != 1 || s.ProcessesSize != 3 || s.Enqueued != 200 || s.WorkersSize != 5 {
+	if s := harness.Must(i.Stats(ctx))(t); s.DeadSize != 1 || s.ProcessesSize != 3 || s.Enqueued != 200 || s.WorkersSize != 5 {
 		t.Errorf("%+v", s)
 	}
-	if set := must(i.Processes(ctx))(t); len(set) != 3 {
+	if set := harness.Must(i.Processes(ctx))(t); len(set) != 3 {
 		t.Errorf("%d processes", len(set))
 	}
-	must(i.Queues(ctx))(t)
-	must(i.Works(ctx))(t)
-	must(i.Fetchers(ctx))(t)
+	harness.Must(i.Queues(ctx))(t)
+	harness.Must(i.Works(ctx))(t)
+	harness.Must(i.Fetchers(ctx))(t)
 }

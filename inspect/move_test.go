@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -34,7 +35,7 @@ func TestMoveToAnotherQueue(t *testing.T) {
 		push(t, rdb, "a", raw, raw, job(2, "a"))
 		push(t, rdb, "b", job(3, "b"))
 		for _, want := range []inspect.Outcome{inspect.Done, inspect.Done, inspect.Gone} {
-			if got := must(i.Queue("a").Job(raw).Move(ctx, i.Queue("b")))(t); got != want {
+			if got := harness.Must(i.Queue("a").Job(raw).Move(ctx, i.Queue("b")))(t); got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		}
@@ -45,7 +46,7 @@ func TestMoveToAnotherQueue(t *testing.T) {
 		if got := rdb.LRange(ctx, "queue:a", 0, -1).Val(); !slices.Equal(got, []string{job(2, "a")}) {
 			t.Errorf("left: %q", got)
 		}
-		if got := must(i.Queue("a").Job(job(2, "a")).Move(ctx, i.Queue("new")))(t); got != inspect.Done || !rdb.SIsMember(ctx, keys.Queues, "new").Val() {
+		if got := harness.Must(i.Queue("a").Job(job(2, "a")).Move(ctx, i.Queue("new")))(t); got != inspect.Done || !rdb.SIsMember(ctx, keys.Queues, "new").Val() {
 			t.Errorf("a new queue: %v", got)
 		}
 		for _, to := range []string{"b", "", "a.suspects"} {
@@ -57,7 +58,7 @@ func TestMoveToAnotherQueue(t *testing.T) {
 		if got, err := i.Queue("a").Job("junk").Move(ctx, i.Queue("b")); err == nil || !inspect.IsFault(err) {
 			t.Errorf("what is no job: %v, %v", got, err)
 		}
-		ok(t, rdb.Set(ctx, "queue:odd", "x", 0).Err())
+		harness.OK(t, rdb.Set(ctx, "queue:odd", "x", 0).Err())
 		if got, err := i.Queue("b").Job(moved).Move(ctx, i.Queue("odd")); err == nil || !inspect.IsFault(err) || rdb.LLen(ctx, "queue:b").Val() != 3 {
 			t.Errorf("to a key of another type: %v, %v", got, err)
 		}
@@ -71,10 +72,10 @@ func TestKillOfAQueuedJob(t *testing.T) {
 		push(t, rdb, "a", job(1, "a"), "[5]", job(2, "a"))
 		add(t, rdb, "dead", 5, "old")
 		for _, raw := range []string{job(1, "a"), "[5]"} {
-			if got := must(i.Queue("a").Job(raw).Kill(ctx))(t); got != inspect.Done {
+			if got := harness.Must(i.Queue("a").Job(raw).Kill(ctx))(t); got != inspect.Done {
 				t.Errorf("%s: %v", raw, got)
 			}
-			if got := must(i.Queue("a").Job(raw).Kill(ctx))(t); got != inspect.Gone {
+			if got := harness.Must(i.Queue("a").Job(raw).Kill(ctx))(t); got != inspect.Gone {
 				t.Errorf("%s again: %v", raw, got)
 			}
 		}
@@ -94,7 +95,7 @@ func TestKillOfAQueuedJob(t *testing.T) {
 		}
 		for n := range 4 {
 			push(t, rdb, "a", job(10+n, "a"))
-			must(i.Queue("a").Job(job(10+n, "a")).Kill(ctx))(t)
+			harness.Must(i.Queue("a").Job(job(10+n, "a")).Kill(ctx))(t)
 		}
 		if n := rdb.ZCard(ctx, "dead").Val(); n != 2 { // DeadMax-1, as with Sidekiq
 			t.Errorf("%d are dead", n)
@@ -128,12 +129,8 @@ func TestAWalkMovesEachJobOnce(t *testing.T) {
 		}()
 		begun.Wait()
 		for j, err := range i.Queue("a").OldestFirst(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := j.Move(ctx, i.Queue("b")); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
+			harness.Must(j.Move(ctx, i.Queue("b")))(t)
 		}
 		got := append(<-took, jids(t, rdb, "b")...)
 		slices.Sort(got)

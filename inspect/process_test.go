@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What Sidekiq 6, 7 and 8 write, as observed.
@@ -26,8 +27,8 @@ const (
 
 func process(t *testing.T, rdb *redis.Client, id string, fields ...any) {
 	t.Helper()
-	ok(t, rdb.SAdd(t.Context(), "processes", id).Err())
-	ok(t, rdb.HSet(t.Context(), id, fields...).Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "processes", id).Err())
+	harness.OK(t, rdb.HSet(t.Context(), id, fields...).Err())
 }
 
 func threeVersions(t *testing.T, rdb *redis.Client) {
@@ -40,8 +41,8 @@ func threeVersions(t *testing.T, rdb *redis.Client) {
 func TestProcessesOfAllVersions(t *testing.T) {
 	i, rdb, _ := start(t)
 	threeVersions(t, rdb)
-	ok(t, rdb.SAdd(t.Context(), "processes", "dead:1:x").Err())
-	set := must(i.Processes(t.Context()))(t)
+	harness.OK(t, rdb.SAdd(t.Context(), "processes", "dead:1:x").Err())
+	set := harness.Must(i.Processes(t.Context()))(t)
 	crit := map[string]int{"crit": 3, "default": 1}
 	serial := map[string]int{"serial": 0, "serial2": 0}
 	queues := []string{"crit", "default", "serial", "serial2"}
@@ -76,11 +77,11 @@ func TestProcessesOfAllVersions(t *testing.T) {
 	if n := rdb.SCard(t.Context(), "processes").Val(); n != 4 {
 		t.Errorf("%d are listed after the look, expected 4: it only reads", n)
 	}
-	one := must(i.Process(t.Context(), id8))(t)
+	one := harness.Must(i.Process(t.Context(), id8))(t)
 	if diff := cmp.Diff(set[1], one, cmpopts.IgnoreUnexported(inspect.Process{})); diff != "" {
 		t.Errorf("by identity:\n%s", diff)
 	}
-	ok(t, rdb.HSet(t.Context(), "unlisted", "info", info6).Err())
+	harness.OK(t, rdb.HSet(t.Context(), "unlisted", "info", info6).Err())
 	for _, id := range []string{"nobody", "unlisted", "processes"} {
 		if _, err := i.Process(t.Context(), id); !errors.Is(err, inspect.ErrNotFound) {
 			t.Errorf("%s: %v", id, err)
@@ -99,9 +100,9 @@ func TestBrokenProcessesDoNotHideTheOthers(t *testing.T) {
 	process(t, rdb, "a", "info", "{", "busy", "x", "beat", "never", "concurrency", 7)
 	process(t, rdb, "b", "info", `{"pid":"5","queues":{},"labels":[1,"l"],"weights":[5,{"q":2}],"capsules":[],"started_at":null}`)
 	process(t, rdb, "c", "info", info6)
-	ok(t, rdb.SAdd(t.Context(), "processes", "queues").Err())
-	ok(t, rdb.SAdd(t.Context(), "queues", "q").Err())
-	set := must(i.Processes(t.Context()))(t)
+	harness.OK(t, rdb.SAdd(t.Context(), "processes", "queues").Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "queues", "q").Err())
+	set := harness.Must(i.Processes(t.Context()))(t)
 	if len(set) != 3 || set[0].Concurrency != 7 || !set[0].Beat.IsZero() || !slices.Equal(set[1].Queues, []string{"q"}) || !slices.Equal(set[1].Labels, []string{"l"}) || set[2].PID != 481 {
 		t.Errorf("got %+v", set)
 	}
@@ -110,22 +111,22 @@ func TestBrokenProcessesDoNotHideTheOthers(t *testing.T) {
 func TestSignals(t *testing.T) {
 	i, rdb, _ := start(t)
 	threeVersions(t, rdb)
-	p := must(i.Process(t.Context(), id7))(t)
-	ok(t, p.Quiet(t.Context()))
-	ok(t, p.DumpThreads(t.Context()))
-	ok(t, p.Stop(t.Context()))
+	p := harness.Must(i.Process(t.Context(), id7))(t)
+	harness.OK(t, p.Quiet(t.Context()))
+	harness.OK(t, p.DumpThreads(t.Context()))
+	harness.OK(t, p.Stop(t.Context()))
 	key := id7 + "-signals"
 	if got := rdb.LRange(t.Context(), key, 0, -1).Val(); !slices.Equal(got, []string{"TERM", "TTIN", "TSTP"}) || !forAMinute(t, rdb, key) {
 		t.Errorf("got %v", got)
 	}
 	process(t, rdb, "e", "info", `{"identity":"e","embedded":true}`)
-	e := must(i.Process(t.Context(), "e"))(t)
+	e := harness.Must(i.Process(t.Context(), "e"))(t)
 	for _, err := range []error{e.Quiet(t.Context()), e.Stop(t.Context())} {
 		if !errors.Is(err, inspect.ErrEmbedded) {
 			t.Errorf("got %v", err)
 		}
 	}
-	ok(t, e.DumpThreads(t.Context()))
+	harness.OK(t, e.DumpThreads(t.Context()))
 	if got := rdb.LRange(t.Context(), "e-signals", 0, -1).Val(); !slices.Equal(got, []string{"TTIN"}) {
 		t.Errorf("an embedded one got %v", got)
 	}
@@ -134,9 +135,9 @@ func TestSignals(t *testing.T) {
 func TestLeaderAndTree(t *testing.T) {
 	i, rdb, _ := start(t)
 	threeVersions(t, rdb)
-	ok(t, rdb.Set(t.Context(), "dear-leader", id7, 0).Err())
-	for _, p := range must(i.Processes(t.Context()))(t) {
-		one := must(i.Process(t.Context(), p.Identity))(t)
+	harness.OK(t, rdb.Set(t.Context(), "dear-leader", id7, 0).Err())
+	for _, p := range harness.Must(i.Processes(t.Context()))(t) {
+		one := harness.Must(i.Process(t.Context(), p.Identity))(t)
 		if leads := p.Identity == id7; p.Leader != leads || one.Leader != leads {
 			t.Errorf("%s: leader %v, %v", p.Identity, p.Leader, one.Leader)
 		}
@@ -144,8 +145,8 @@ func TestLeaderAndTree(t *testing.T) {
 	if _, err := i.Tree(t.Context(), id7); !errors.Is(err, inspect.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	ok(t, rdb.Set(t.Context(), "troupe:tree:"+id7, `{"nodes":[]}`, time.Minute).Err())
-	if tree := must(i.Tree(t.Context(), id7))(t); string(tree) != `{"nodes":[]}` {
+	harness.OK(t, rdb.Set(t.Context(), "troupe:tree:"+id7, `{"nodes":[]}`, time.Minute).Err())
+	if tree := harness.Must(i.Tree(t.Context(), id7))(t); string(tree) != `{"nodes":[]}` {
 		t.Errorf("got %s", tree)
 	}
 }
@@ -156,15 +157,15 @@ func TestWorksOfOldAndNewProcesses(t *testing.T) {
 	value := func(n, runAt int) string {
 		return fmt.Sprintf(`{"queue":"crit","payload":%q,"run_at":%d}`, job(n, "default"), runAt)
 	}
-	work := func(key string, fields ...any) { ok(t, rdb.HSet(t.Context(), key, fields...).Err()) }
+	work := func(key string, fields ...any) { harness.OK(t, rdb.HSet(t.Context(), key, fields...).Err()) }
 	work(id6+":workers", "gk1", value(1, 1795225012))
 	work(id7+":work", "t1", value(2, 1795225010), "t2", `{"queue":"b","payload":`+job(3, "b")+`,"run_at":1795225011}`)
 	work(id8+":work", "t1", value(4, 1795225013), "t2", "{")
 	work(id8+":workers", "t1", value(4, 1795225013)) // for old pages: not twice
 	work("gone:1:x:work", "t1", value(5, 1))
-	ok(t, rdb.SAdd(t.Context(), "processes", "gone:1:x").Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "processes", "gone:1:x").Err())
 	var got []string
-	for _, w := range must(i.Works(t.Context()))(t) {
+	for _, w := range harness.Must(i.Works(t.Context()))(t) {
 		got = append(got, fmt.Sprint(w.Process[:5], " ", w.Thread, " ", w.Queue, " ", w.RunAt.Unix(), " ", string(w.Job.Summary().Args)))
 	}
 	want := []string{
@@ -174,10 +175,10 @@ func TestWorksOfOldAndNewProcesses(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
-	if w := must(i.Works(t.Context()))(t)[1]; w.Process != id7 || w.Job.Raw != job(2, "default") {
+	if w := harness.Must(i.Works(t.Context()))(t)[1]; w.Process != id7 || w.Job.Raw != job(2, "default") {
 		t.Errorf("found %+v", w)
 	}
-	if s := must(i.Stats(t.Context()))(t); s.WorkersSize != 5 {
+	if s := harness.Must(i.Stats(t.Context()))(t); s.WorkersSize != 5 {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -22,8 +23,8 @@ func fetcher(t *testing.T, rdb redis.UniversalClient, identity string) fetch.Iso
 	f, err := fetch.NewReliable(fetch.Env{
 		Redis: rdb, Identity: identity, Capsule: "default", Queues: fetch.Strict{"a", "b"}, Lease: time.Minute,
 	})
-	ok(t, err)
-	ok(t, f.Open(t.Context()))
+	harness.OK(t, err)
+	harness.OK(t, f.Open(t.Context()))
 	return f.(fetch.Isolator)
 }
 
@@ -68,20 +69,20 @@ func TestInProgress(t *testing.T) {
 	push(t, rdb, "a.suspects", job(8, "a"))
 	f := fetcher(t, rdb, id8)
 	for _, n := range []int{2, 2, 1} {
-		if units := must(f.Take(ctx, n, nil))(t); len(units) != n {
+		if units := harness.Must(f.Take(ctx, n, nil))(t); len(units) != n {
 			t.Fatalf("took %d", len(units))
 		}
 	}
 	dead := fetcher(t, rdb, "old")
-	if u := must(dead.TakeSuspect(ctx))(t); u == nil {
+	if u := harness.Must(dead.TakeSuspect(ctx))(t); u == nil {
 		t.Fatal("took no suspect")
 	}
-	ok(t, rdb.Del(ctx, "troupe:lease:old#default.1").Err())
+	harness.OK(t, rdb.Del(ctx, "troupe:lease:old#default.1").Err())
 	// a push has reached it while it waited; the rescue has begun
-	ok(t, rdb.HSet(ctx, "troupe:inprogress:old#default.1", "w:b", "b 1000", "w2:b", "b 1000", "!", "fenced 1000 1 5").Err())
-	ok(t, rdb.LPush(ctx, "troupe:claim:old#default.1:w:b", job(10, "b"), job(11, "b")).Err())
-	ok(t, rdb.Set(ctx, "troupe:claim:old#default.1:w2:b", "closed", 0).Err())
-	ok(t, rdb.HSet(ctx, "troupe:places", "new#default.1", `{"v":3,"places":{}}`).Err())
+	harness.OK(t, rdb.HSet(ctx, "troupe:inprogress:old#default.1", "w:b", "b 1000", "w2:b", "b 1000", "!", "fenced 1000 1 5").Err())
+	harness.OK(t, rdb.LPush(ctx, "troupe:claim:old#default.1:w:b", job(10, "b"), job(11, "b")).Err())
+	harness.OK(t, rdb.Set(ctx, "troupe:claim:old#default.1:w2:b", "closed", 0).Err())
+	harness.OK(t, rdb.HSet(ctx, "troupe:places", "new#default.1", `{"v":3,"places":{}}`).Err())
 
 	before := snapshot(t, rdb)
 	want := []*inspect.Fetcher{
@@ -89,7 +90,7 @@ func TestInProgress(t *testing.T) {
 		{ID: "old#default.1", Process: "old", Capsule: "default", Queues: []string{"a", "b"}, Fenced: true, Size: 3},
 		{ID: id8 + "#default.1", Process: id8, Capsule: "default", Queues: []string{"a", "b"}, Alive: true, Size: 5},
 	}
-	got := must(i.Fetchers(ctx))(t)
+	got := harness.Must(i.Fetchers(ctx))(t)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(inspect.Fetcher{}), cmpopts.IgnoreFields(inspect.Fetcher{}, "Lease")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -121,7 +122,7 @@ func TestInProgress(t *testing.T) {
 	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1"}) {
 		t.Errorf("unknown layout: %q", ids)
 	}
-	ok(t, rdb.HSet(ctx, "troupe:procs", "ancient#default.1", `["a"]`).Err())
+	harness.OK(t, rdb.HSet(ctx, "troupe:procs", "ancient#default.1", `["a"]`).Err())
 	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1", "troupe:procs"}) {
 		t.Errorf("unknown layout: %q", ids)
 	}
@@ -130,7 +131,7 @@ func TestInProgress(t *testing.T) {
 // unknown are the fetchers whose layout is not known.
 func unknown(t *testing.T, i *inspect.Inspector) (ids []string) {
 	t.Helper()
-	for _, f := range must(i.Fetchers(t.Context()))(t) {
+	for _, f := range harness.Must(i.Fetchers(t.Context()))(t) {
 		if f.Unknown != "" {
 			ids = append(ids, f.ID)
 		}
@@ -142,11 +143,11 @@ func unknown(t *testing.T, i *inspect.Inspector) (ids []string) {
 func TestALongListInProgress(t *testing.T) {
 	i, rdb, _ := start(t)
 	ctx := t.Context()
-	ok(t, rdb.HSet(ctx, "troupe:places", "p#c.1", `{"v":2,"queues":["a.suspects"]}`).Err())
-	ok(t, rdb.HSet(ctx, "troupe:inprogress:p#c.1", "!", "1 1", "w:a.suspects", "a.suspects 1").Err())
+	harness.OK(t, rdb.HSet(ctx, "troupe:places", "p#c.1", `{"v":2,"queues":["a.suspects"]}`).Err())
+	harness.OK(t, rdb.HSet(ctx, "troupe:inprogress:p#c.1", "!", "1 1", "w:a.suspects", "a.suspects 1").Err())
 	const n = 120
 	for k := range n {
-		ok(t, rdb.LPush(ctx, "troupe:claim:p#c.1:w:a.suspects", job(k, "a")).Err())
+		harness.OK(t, rdb.LPush(ctx, "troupe:claim:p#c.1:w:a.suspects", job(k, "a")).Err())
 	}
 	jobs := jobsInProgress(t, i)
 	for k := range n {
@@ -181,27 +182,27 @@ func TestInProgressOnACluster(t *testing.T) {
 	f := fetcher(t, rdb, "p")
 	for n := range 4 {
 		for _, q := range []string{"a", "b"} {
-			ok(t, rdb.SAdd(ctx, "queues", q).Err())
-			ok(t, rdb.LPush(ctx, "queue:"+q, job(n, q)).Err())
+			harness.OK(t, rdb.SAdd(ctx, "queues", q).Err())
+			harness.OK(t, rdb.LPush(ctx, "queue:"+q, job(n, q)).Err())
 		}
 	}
-	must(f.Take(ctx, 6, nil))(t)
+	harness.Must(f.Take(ctx, 6, nil))(t)
 	want := []string{"p claim a 4", "p claim b 2"}
 	if got := lists(t, i); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	fetchers := must(i.Fetchers(ctx))(t)
+	fetchers := harness.Must(i.Fetchers(ctx))(t)
 	if len(fetchers) != 1 || !fetchers[0].Alive || fetchers[0].Size != 6 || !slices.Equal(fetchers[0].Queues, []string{"a", "b"}) {
 		t.Errorf("got %+v", fetchers)
 	}
-	ok(t, rdb.Del(ctx, "{troupe}:places", "{troupe}:lease:p#default.1").Err())
+	harness.OK(t, rdb.Del(ctx, "{troupe}:places", "{troupe}:lease:p#default.1").Err())
 	if got := lists(t, i); !slices.Equal(got, want) {
 		t.Errorf("without the common registry: %q", got)
 	}
-	if fetchers := must(i.Fetchers(ctx))(t); len(fetchers) != 1 || fetchers[0].Alive {
+	if fetchers := harness.Must(i.Fetchers(ctx))(t); len(fetchers) != 1 || fetchers[0].Alive {
 		t.Errorf("got %+v", fetchers)
 	}
-	ok(t, rdb.ZAdd(ctx, "{troupe}:leases", redis.Z{Member: "x"}).Err())
+	harness.OK(t, rdb.ZAdd(ctx, "{troupe}:leases", redis.Z{Member: "x"}).Err())
 	if ids := unknown(t, i); !slices.Equal(ids, []string{"{troupe}:leases"}) {
 		t.Errorf("unknown layout: %q", ids)
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -20,11 +21,11 @@ func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {
 	push(t, rdb, "b", job(1, "b"))
 	push(t, rdb, "a", job(2, "a"))
 	push(t, rdb, "full", job(3, "full"), job(4, "full"))
-	ok(t, rdb.SAdd(t.Context(), "queues", "empty").Err())
-	ok(t, rdb.SAdd(t.Context(), "paused", "a").Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "queues", "empty").Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "paused", "a").Err())
 	var names []string
-	for _, q := range must(i.Queues(t.Context()))(t) {
-		one := must(i.Queue(q.Name).Summary(t.Context()))(t)
+	for _, q := range harness.Must(i.Queues(t.Context()))(t) {
+		one := harness.Must(i.Queue(q.Name).Summary(t.Context()))(t)
 		names = append(names, fmt.Sprint(one.Name, one.Size, one.Paused))
 	}
 	slices.Sort(names)
@@ -32,7 +33,7 @@ func TestQueuesAreSortedAndSummariesFullestFirst(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	names = nil
-	for _, s := range must(i.Queues(t.Context()))(t) {
+	for _, s := range harness.Must(i.Queues(t.Context()))(t) {
 		names = append(names, fmt.Sprint(s.Name, s.Size, s.Paused, s.Latency > 0))
 	}
 	if got := fmt.Sprint(names); got != "[full2 false true a1 true true b1 false true empty0 false false]" {
@@ -47,8 +48,8 @@ func TestPauseAndUnpause(t *testing.T) {
 	is := func(want string) {
 		t.Helper()
 		var got []string
-		for _, s := range must(i.Queues(t.Context()))(t) {
-			got = append(got, fmt.Sprint(s.Name, s.Paused, must(i.Queue(s.Name).Summary(t.Context()))(t).Paused))
+		for _, s := range harness.Must(i.Queues(t.Context()))(t) {
+			got = append(got, fmt.Sprint(s.Name, s.Paused, harness.Must(i.Queue(s.Name).Summary(t.Context()))(t).Paused))
 		}
 		slices.Sort(got)
 		if fmt.Sprint(got) != want {
@@ -56,17 +57,17 @@ func TestPauseAndUnpause(t *testing.T) {
 		}
 	}
 	for range 2 {
-		ok(t, i.Queue("a").SetPaused(t.Context(), true))
+		harness.OK(t, i.Queue("a").SetPaused(t.Context(), true))
 		is("[atrue true bfalse false]")
 	}
-	if got := must(rdb.SMembers(t.Context(), "paused").Result())(t); !slices.Equal(got, []string{"a"}) {
+	if got := harness.Must(rdb.SMembers(t.Context(), "paused").Result())(t); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the set has %q", got)
 	}
 	for range 2 {
-		ok(t, i.Queue("a").SetPaused(t.Context(), false))
+		harness.OK(t, i.Queue("a").SetPaused(t.Context(), false))
 		is("[afalse false bfalse false]")
 	}
-	ok(t, rdb.Set(t.Context(), "paused", "x", 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "paused", "x", 0).Err())
 	if err := i.Queue("a").SetPaused(t.Context(), true); err == nil {
 		t.Error("no error of a key of a wrong type")
 	}
@@ -80,7 +81,7 @@ func TestQueuePagesAreNewestFirst(t *testing.T) {
 	push(t, rdb, "a", job(1, "a"), job(2, "a"), job(3, "a"), "{")
 	q := i.Queue("a")
 	page, size, err := q.Page(t.Context(), 0, 2)
-	ok(t, err)
+	harness.OK(t, err)
 	if size != 4 || len(page) != 2 || page[0].Raw != "{" || page[1].JID != jid(3) {
 		t.Errorf("got %d of %d", len(page), size)
 	}
@@ -103,7 +104,7 @@ func TestDeleteTakesOneJobByItsBytes(t *testing.T) {
 	push(t, rdb, "a", job(1, "a"), near, job(1, "a"), job(2, "a"))
 	q := i.Queue("a")
 	for _, want := range []inspect.Outcome{inspect.Done, inspect.Done, inspect.Gone} {
-		if got := must(q.Job(job(1, "a")).Delete(t.Context()))(t); got != want {
+		if got := harness.Must(q.Job(job(1, "a")).Delete(t.Context()))(t); got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
@@ -116,13 +117,13 @@ func TestClearTakesTheQueueOffTheList(t *testing.T) {
 	i, rdb, _ := start(t)
 	push(t, rdb, "a", job(1, "a"), job(2, "a"))
 	push(t, rdb, "b", job(3, "b"))
-	if n := must(i.Queue("a").Clear(t.Context()))(t); n != 2 {
+	if n := harness.Must(i.Queue("a").Clear(t.Context()))(t); n != 2 {
 		t.Errorf("cleared %d", n)
 	}
 	if got := snapshot(t, rdb); len(got) != 2 || fmt.Sprint(got["queues"]) != "[b]" {
 		t.Errorf("left %v", got)
 	}
-	if n := must(i.Queue("a").Clear(t.Context()))(t); n != 0 {
+	if n := harness.Must(i.Queue("a").Clear(t.Context()))(t); n != 0 {
 		t.Errorf("cleared %d of nothing", n)
 	}
 }
@@ -138,7 +139,7 @@ func TestOldestAfter(t *testing.T) {
 	for _, skip := range []int{-1, 0, 1, 60, 199, 200, 1000} {
 		var got []string
 		for j, err := range i.Queue("a").OldestAfter(t.Context(), skip) {
-			ok(t, err)
+			harness.OK(t, err)
 			got = append(got, j.JID)
 		}
 		if want := max(0, 200-max(skip, 0)); len(got) != want || want > 0 && (got[0] != jid(max(skip, 0)) || got[want-1] != jid(199)) {
@@ -159,9 +160,9 @@ func TestEachWhileItsUserDeletes(t *testing.T) {
 			push(t, rdb, "a", raws...)
 			n := 0
 			for j, err := range walk(i.Queue("a"), t.Context()) {
-				ok(t, err)
+				harness.OK(t, err)
 				if n++; n%every == 0 {
-					must(j.Delete(t.Context()))(t)
+					harness.Must(j.Delete(t.Context()))(t)
 				}
 			}
 			if left := rdb.LLen(t.Context(), "queue:a").Val(); n != 500 || int(left) != 500-500/every {
@@ -182,7 +183,7 @@ func TestEachOfEqualJobs(t *testing.T) {
 	for _, walk := range walks {
 		var got []string
 		for j, err := range walk(i.Queue("a"), t.Context()) {
-			ok(t, err)
+			harness.OK(t, err)
 			got = append(got, j.Raw)
 		}
 		if !slices.Equal(got, want) {
@@ -199,7 +200,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 	i := inspect.New(rdb)
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := t.Context()
-		ok(t, rdb.FlushDB(ctx).Err())
+		harness.OK(t, rdb.FlushDB(ctx).Err())
 		next := 0
 		fresh := func(n int) (values []any) {
 			for range n {
@@ -208,7 +209,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 			}
 			return values
 		}
-		ok(t, rdb.LPush(ctx, "queue:a", fresh(rapid.IntRange(1, 400).Draw(t, "size"))...).Err())
+		harness.OK(t, rdb.LPush(ctx, "queue:a", fresh(rapid.IntRange(1, 400).Draw(t, "size"))...).Err())
 		staying := make(map[string]bool)
 		for _, raw := range rdb.LRange(ctx, "queue:a", 0, -1).Val() {
 			staying[raw] = true
@@ -223,7 +224,7 @@ func TestEachOfALiveQueue(t *testing.T) {
 		shown := make(map[string]int)
 		var order []string
 		for j, err := range rapid.SampledFrom(walks).Draw(t, "walk")(i.Queue("a"), ctx) {
-			ok(t, err)
+			harness.OK(t, err)
 			shown[j.Raw]++
 			order = append(order, j.Raw)
 			if rapid.IntRange(0, 19).Draw(t, "busy") != 0 {
@@ -231,13 +232,13 @@ func TestEachOfALiveQueue(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "event") {
 			case 0:
-				ok(t, rdb.LPush(ctx, "queue:a", fresh(rapid.SampledFrom([]int{1, 3, 60, 300}).Draw(t, "pushed"))...).Err())
+				harness.OK(t, rdb.LPush(ctx, "queue:a", fresh(rapid.SampledFrom([]int{1, 3, 60, 300}).Draw(t, "pushed"))...).Err())
 			case 1:
 				for range rapid.IntRange(1, 30).Draw(t, "fetched") {
 					removed(rdb.RPop(ctx, "queue:a").Result())
 				}
 			case 2:
-				ok(t, rdb.RPush(ctx, "queue:a", fresh(1)...).Err())
+				harness.OK(t, rdb.RPush(ctx, "queue:a", fresh(1)...).Err())
 			case 3: // somebody else deletes one that was shown
 				raw := rapid.SampledFrom(order).Draw(t, "shown")
 				removed(raw, rdb.LRem(ctx, "queue:a", 1, raw).Err())
@@ -273,16 +274,16 @@ func TestEachAfterWhatItShowedIsGone(t *testing.T) {
 		shown := make(map[string]int)
 		n := 0
 		for j, err := range walks[up](i.Queue("a"), t.Context()) {
-			ok(t, err)
+			harness.OK(t, err)
 			shown[j.JID]++
 			if n++; n != 150 {
 				continue
 			}
 			if fetched { // and new ones have come
-				ok(t, rdb.Del(t.Context(), "queue:a").Err())
+				harness.OK(t, rdb.Del(t.Context(), "queue:a").Err())
 				push(t, rdb, "a", job(1000, "a"))
 			} else {
-				ok(t, rdb.LTrim(t.Context(), "queue:a", []int64{150, 0}[up], []int64{-1, 149}[up]).Err())
+				harness.OK(t, rdb.LTrim(t.Context(), "queue:a", []int64{150, 0}[up], []int64{-1, 149}[up]).Err())
 			}
 		}
 		if want := map[bool]int{true: 150, false: 300}[fetched]; len(shown) != want || n != want {

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	jobs "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -44,14 +45,14 @@ Sidekiq::Client.push("class" => "Later", "args" => [2], "at" => 1695225033.53522
 		"not a job é", string(jobs.KeepNotAJob([]byte(`["é", 1e3]`), "low", time.UnixMilli(1695225098321), troupe.TimestampsFloat)))
 	add(t, rdb, "dead", 1695225099, failed(500, "default", 3))
 	today := time.Now().UTC().Format(time.DateOnly)
-	ok(t, rdb.MSet(t.Context(), "stat:processed", 12345678901, "stat:failed", 17,
+	harness.OK(t, rdb.MSet(t.Context(), "stat:processed", 12345678901, "stat:failed", 17,
 		"stat:processed:"+today, 5, "stat:failed:"+today, 2, "stat:failed:2020-02-29", 9).Err())
 	threeVersions(t, rdb)
 	for _, id := range []string{id6, id7, id8} {
-		ok(t, rdb.HSet(t.Context(), id+":workers", "gk"+id[3:4],
+		harness.OK(t, rdb.HSet(t.Context(), id+":workers", "gk"+id[3:4],
 			fmt.Sprintf(`{"queue":"crit","payload":%q,"run_at":1695225%s}`, job(int(id[3]), "crit"), id[3:6])).Err())
 	}
-	ok(t, rdb.Set(t.Context(), "dear-leader", id7, 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "dear-leader", id7, 0).Err())
 }
 
 // view is what the script below prints of an entry or a job.
@@ -143,7 +144,7 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 		return v
 	}
 
-	s := must(i.Stats(ctx))(t)
+	s := harness.Must(i.Stats(ctx))(t)
 	same(t, "stats", []any{s.Processed, s.Failed, s.ScheduledSize, s.RetrySize, s.DeadSize, s.ProcessesSize, s.WorkersSize, s.Enqueued}, next())
 	history := func(days []inspect.DayStats) any {
 		var processed, failed []any
@@ -153,15 +154,15 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 		}
 		return []any{processed, failed}
 	}
-	same(t, "history", history(must(i.History(ctx, 30, today))(t)), next())
-	same(t, "history of 2020", history(must(i.History(ctx, 3, time.Date(2020, 3, 1, 12, 0, 0, 0, time.UTC)))(t)), next())
+	same(t, "history", history(harness.Must(i.History(ctx, 30, today))(t)), next())
+	same(t, "history of 2020", history(harness.Must(i.History(ctx, 3, time.Date(2020, 3, 1, 12, 0, 0, 0, time.UTC)))(t)), next())
 	var sizes []any
-	for _, q := range must(i.Queues(ctx))(t) {
+	for _, q := range harness.Must(i.Queues(ctx))(t) {
 		sizes = append(sizes, []any{q.Name, q.Size})
 	}
 	same(t, "sizes", sizes, next())
 	var queues []any
-	byName := must(i.Queues(ctx))(t)
+	byName := harness.Must(i.Queues(ctx))(t)
 	slices.SortFunc(byName, func(a, b inspect.QueueSummary) int { return strings.Compare(a.Name, b.Name) })
 	for _, q := range byName {
 		var jobs []any
@@ -173,7 +174,7 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 	same(t, "queues", queues, next())
 	var sets []any
 	for _, set := range []*inspect.JobSet{i.RetrySet, i.ScheduledSet, i.DeadSet} {
-		sets = append(sets, []any{set.Name, must(set.Size(ctx))(t), entryViews(all(t, set.Each(ctx)))})
+		sets = append(sets, []any{set.Name, harness.Must(set.Size(ctx))(t), entryViews(all(t, set.Each(ctx)))})
 	}
 	same(t, "sets", sets, next())
 
@@ -191,11 +192,11 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 		})
 		same(t, "scan", entryViews(found), next())
 	}
-	same(t, "find", entryView(must(rs.FindJob(ctx, jid(90)))(t)), next())
+	same(t, "find", entryView(harness.Must(rs.FindJob(ctx, jid(90)))(t)), next())
 	same(t, "find none", nil, next())
-	same(t, "find in dead", entryView(must(ds.FindJob(ctx, "aj2"))(t)), next())
+	same(t, "find in dead", entryView(harness.Must(ds.FindJob(ctx, "aj2"))(t)), next())
 
-	ps := must(i.Processes(ctx))(t)
+	ps := harness.Must(i.Processes(ctx))(t)
 	var processes []any
 	unix := func(at time.Time) float64 { return scores.Of(at) }
 	for _, p := range ps {
@@ -221,13 +222,13 @@ out s.default_queue_latency, Sidekiq::Queue.new("many").latency, Sidekiq::Queue.
 	}
 	same(t, "totals", []any{s.ProcessesSize, concurrency, rss, leader}, next())
 	var works []any
-	for _, w := range must(i.Works(ctx))(t) {
+	for _, w := range harness.Must(i.Works(ctx))(t) {
 		works = append(works, []any{w.Process, w.Thread, w.Queue, w.RunAt.Unix(), w.Job.JID})
 	}
 	same(t, "works", works, next())
 	same(t, "busy", s.WorkersSize, next())
 	for n, mine := range []time.Duration{
-		must(i.Stats(ctx))(t).DefaultQueueLatency, must(i.Queue("many").Summary(ctx))(t).Latency, must(i.Queue("none").Summary(ctx))(t).Latency, many[0].Summary().Latency,
+		harness.Must(i.Stats(ctx))(t).DefaultQueueLatency, harness.Must(i.Queue("many").Summary(ctx))(t).Latency, harness.Must(i.Queue("none").Summary(ctx))(t).Latency, many[0].Summary().Latency,
 	} {
 		if rubys, _ := next().(float64); math.Abs(mine.Seconds()-rubys) > 20 {
 			t.Errorf("latency %d: Ruby says %v s, Go %v", n, rubys, mine)
@@ -247,9 +248,9 @@ func seeded(t *testing.T, rdb *redis.Client) {
 		push(t, rdb, "q", job(300+n, "q"))
 	}
 	push(t, rdb, "other", job(400, "other"))
-	ok(t, rdb.MSet(t.Context(), "stat:processed", 50, "stat:failed", 20, "stat:failed:2020-02-29", 9).Err())
+	harness.OK(t, rdb.MSet(t.Context(), "stat:processed", 50, "stat:failed", 20, "stat:failed:2020-02-29", 9).Err())
 	threeVersions(t, rdb)
-	ok(t, rdb.SAdd(t.Context(), "processes", "dead:1:x").Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "processes", "dead:1:x").Err())
 }
 
 // Each operation leaves behind what Ruby's leaves behind.
@@ -264,11 +265,11 @@ func TestRubyDoesTheSame(t *testing.T) {
 	}
 	find := func(t *testing.T, set *inspect.JobSet, n int) *inspect.SortedEntry {
 		t.Helper()
-		return must(set.FindJob(t.Context(), jid(n)))(t)
+		return harness.Must(set.FindJob(t.Context(), jid(n)))(t)
 	}
 	rubyFind := func(set string, n int) string { return "Sidekiq::" + set + `.new.find_job("` + jid(n) + `")` }
 	bulk := func(t *testing.T) func(inspect.Counts, error) {
-		return func(_ inspect.Counts, err error) { t.Helper(); ok(t, err) }
+		return func(_ inspect.Counts, err error) { t.Helper(); harness.OK(t, err) }
 	}
 	type operation struct {
 		name string
@@ -276,9 +277,9 @@ func TestRubyDoesTheSame(t *testing.T) {
 		ruby string
 	}
 	ops := []operation{
-		{"reset", func(t *testing.T, i *inspect.Inspector) { ok(t, i.ResetStats(t.Context())) }, `Sidekiq::Stats.new.reset`},
-		{"reset failed", func(t *testing.T, i *inspect.Inspector) { ok(t, i.ResetStats(t.Context(), "failed")) }, `Sidekiq::Stats.new.reset("failed")`},
-		{"clear a queue", func(t *testing.T, i *inspect.Inspector) { must(i.Queue("q").Clear(t.Context()))(t) }, `Sidekiq::Queue.new("q").clear`},
+		{"reset", func(t *testing.T, i *inspect.Inspector) { harness.OK(t, i.ResetStats(t.Context())) }, `Sidekiq::Stats.new.reset`},
+		{"reset failed", func(t *testing.T, i *inspect.Inspector) { harness.OK(t, i.ResetStats(t.Context(), "failed")) }, `Sidekiq::Stats.new.reset("failed")`},
+		{"clear a queue", func(t *testing.T, i *inspect.Inspector) { harness.Must(i.Queue("q").Clear(t.Context()))(t) }, `Sidekiq::Queue.new("q").clear`},
 		{"delete a job", func(t *testing.T, i *inspect.Inspector) {
 			for _, j := range all(t, i.Queue("q").Each(t.Context())) {
 				if j.JID == jid(305) {
@@ -288,8 +289,8 @@ func TestRubyDoesTheSame(t *testing.T) {
 		}, `Sidekiq::Queue.new("q").find_job("` + jid(305) + `").delete`},
 		{"schedule", func(t *testing.T, i *inspect.Inspector) {
 			p, err := troupe.ParsePayload([]byte(job(900, "a")))
-			ok(t, err)
-			ok(t, i.ScheduledSet.Schedule(t.Context(), time.Unix(1895225036, 500e6), p))
+			harness.OK(t, err)
+			harness.OK(t, i.ScheduledSet.Schedule(t.Context(), time.Unix(1895225036, 500e6), p))
 		}, `Sidekiq::ScheduledSet.new.schedule(Time.at(1895225036.5), JSON.parse('` + job(900, "a") + `'))`},
 		{"add to queue", func(t *testing.T, i *inspect.Inspector) {
 			done(t)(find(t, i.ScheduledSet, 104).AddToQueue(t.Context()))
@@ -297,16 +298,16 @@ func TestRubyDoesTheSame(t *testing.T) {
 		{"reschedule", func(t *testing.T, i *inspect.Inspector) {
 			done(t)(find(t, i.ScheduledSet, 104).Reschedule(t.Context(), time.Unix(1895229999, 750e6)))
 		}, rubyFind("ScheduledSet", 104) + ".reschedule(1895229999.75)"},
-		{"clear a set", func(t *testing.T, i *inspect.Inspector) { must(i.DeadSet.Clear(t.Context()))(t) }, `Sidekiq::DeadSet.new.clear`},
+		{"clear a set", func(t *testing.T, i *inspect.Inspector) { harness.Must(i.DeadSet.Clear(t.Context()))(t) }, `Sidekiq::DeadSet.new.clear`},
 		{"retry all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.retry_all`},
 		{"kill all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.KillAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.kill_all`},
 		{"retry all dead", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.DeadSet.RetryAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::DeadSet.new.retry_all`},
 		{"delete all", func(t *testing.T, i *inspect.Inspector) { bulk(t)(i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{})) }, `Sidekiq::RetrySet.new.each(&:delete)`},
 		{"signals", func(t *testing.T, i *inspect.Inspector) {
-			p := must(i.Process(t.Context(), id7))(t)
-			ok(t, p.Quiet(t.Context()))
-			ok(t, p.Stop(t.Context()))
-			ok(t, p.DumpThreads(t.Context()))
+			p := harness.Must(i.Process(t.Context(), id7))(t)
+			harness.OK(t, p.Quiet(t.Context()))
+			harness.OK(t, p.Stop(t.Context()))
+			harness.OK(t, p.DumpThreads(t.Context()))
 		}, `p = Sidekiq::ProcessSet.new(false).find { |x| x.identity == "` + id7 + `" }; p.quiet!; p.stop!; p.dump_threads`},
 	}
 	for _, n := range []int{3, 4, 5, 11} { // three of a score; counts of 0, 1 and 2
@@ -357,7 +358,7 @@ func TestGoAndRubyRetryAllTogether(t *testing.T) {
 	ctx := t.Context()
 	sub := rdb.Subscribe(ctx, "go")
 	defer sub.Close()
-	must(sub.Receive(ctx))(t)
+	harness.Must(sub.Receive(ctx))(t)
 	var counts inspect.Counts
 	var err error
 	finished := make(chan struct{})
@@ -379,7 +380,7 @@ end
 Sidekiq::RetrySet.new.retry_all
 out 1`)
 	<-finished
-	ok(t, err)
+	harness.OK(t, err)
 	if len(moved) != 1 || counts.Done == 0 || rdb.Exists(ctx, "retry").Val() != 0 {
 		t.Errorf("got %+v", counts)
 	}
@@ -389,7 +390,7 @@ out 1`)
 func TestRubyRunsOnWithWhatGoHasRetried(t *testing.T) {
 	i, rdb, url := start(t)
 	add(t, rdb, "retry", 5, failed(1, "a", 0))
-	must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
+	harness.Must(i.RetrySet.RetryAll(t.Context(), inspect.Bulk{}))(t)
 	got := ruby(t, url, `
 j = Sidekiq::Queue.new("a").first
 out j["retry_count"], j.latency.between?(0, 60), JSON.generate(JSON.parse(j.value)) == j.value, j["error_message"]`)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -36,7 +37,7 @@ func TestAnEmptyEntryEndsNoWalk(t *testing.T) {
 		for n, walk := range []iter.Seq2[*inspect.SortedEntry, error]{i.DeadSet.Each(t.Context()), i.DeadSet.Fetch(t.Context(), -9, 9, "")} {
 			n0 := 0
 			for e, err := range walk {
-				ok(t, err)
+				harness.OK(t, err)
 				if n0++; n0 > 3 {
 					t.Fatalf("score %v, walk %d: %q comes again", score, n, e.Raw)
 				}
@@ -76,7 +77,7 @@ func TestEachIsHighestFirst(t *testing.T) {
 		{0, 2, true, []string{want[259], want[258]}},
 	} {
 		page, size, err := set.Page(t.Context(), tt.offset, tt.limit, tt.lowestFirst)
-		ok(t, err)
+		harness.OK(t, err)
 		if !slices.Equal(raws(page), tt.want) || size != 260 {
 			t.Errorf("page %d+%d: got %v of %d", tt.offset, tt.limit, raws(page), size)
 		}
@@ -84,10 +85,10 @@ func TestEachIsHighestFirst(t *testing.T) {
 	if _, _, err := set.Page(t.Context(), 0, 0, false); err == nil {
 		t.Error("a page of nothing: no error")
 	}
-	if n := must(set.Size(t.Context()))(t); n != 260 {
+	if n := harness.Must(set.Size(t.Context()))(t); n != 260 {
 		t.Errorf("size %d", n)
 	}
-	if n := must(set.Clear(t.Context()))(t); n != 260 || rdb.Exists(t.Context(), "dead").Val() != 0 {
+	if n := harness.Must(set.Clear(t.Context()))(t); n != 260 || rdb.Exists(t.Context(), "dead").Val() != 0 {
 		t.Errorf("cleared %d", n)
 	}
 	if n := len(all(t, set.Each(t.Context()))); n != 0 {
@@ -115,18 +116,18 @@ func TestScoresAreExact(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	e := must(set.Lookup(t.Context(), "1695225033.0-"+jid(2)))(t) // as Ruby prints it
+	e := harness.Must(set.Lookup(t.Context(), "1695225033.0-"+jid(2)))(t) // as Ruby prints it
 	if e.Key() != "1695225033-"+jid(2) || !e.At.Equal(time.Unix(1695225033, 0)) {
 		t.Errorf("got %s at %v", e.Key(), e.At)
 	}
-	if at := must(set.FindJob(t.Context(), jid(0)))(t).At; !at.Equal(time.Unix(1695225033, 535225400)) {
+	if at := harness.Must(set.FindJob(t.Context(), jid(0)))(t).At; !at.Equal(time.Unix(1695225033, 535225400)) {
 		t.Errorf("at %v", at)
 	}
 	// Milliseconds by mistake are seconds of a far year; what has no year of four digits is no time.
 	for score, want := range map[float64]string{1.895e11: "7975-01-07", 1895e9: "", 1e15: "", -1e12: "", math.Inf(1): "", -1.5: "1969-12-31"} {
 		add(t, rdb, "schedule", score, job(50, "a"))
 		got := ""
-		if at := must(set.FindJob(t.Context(), jid(50)))(t).At; !at.IsZero() {
+		if at := harness.Must(set.FindJob(t.Context(), jid(50)))(t).At; !at.IsZero() {
 			got = at.Format(time.DateOnly)
 		}
 		if got != want {
@@ -188,7 +189,7 @@ func TestScanAndFind(t *testing.T) {
 	} {
 		seen := make(map[string]bool)
 		for e, err := range set.Scan(t.Context(), glob) {
-			ok(t, err)
+			harness.OK(t, err)
 			seen[e.Raw] = true
 		}
 		if len(seen) != want {
@@ -205,7 +206,7 @@ func TestScanAndFind(t *testing.T) {
 			t.Errorf("find %q: %v, %v", id, e, err)
 		}
 	}
-	e := must(set.Lookup(t.Context(), "1695225036.2125871-"))(t)
+	e := harness.Must(set.Lookup(t.Context(), "1695225036.2125871-"))(t)
 	if e.Err == nil && e.Payload.Class() != "NoID" {
 		t.Errorf("without a jid: %s", e.Raw)
 	}
@@ -232,15 +233,15 @@ func TestScheduleStoresTheJobAsItIs(t *testing.T) {
 	i, rdb, _ := start(t)
 	at := time.Unix(1695225036, 212587100)
 	p, err := troupe.ParsePayload([]byte(`{"class":"X", "args":[1e3]}`))
-	ok(t, err)
+	harness.OK(t, err)
 	wakeups := rdb.Subscribe(t.Context(), "troupe:wakeup")
 	defer wakeups.Close()
-	must(wakeups.Receive(t.Context()))(t)
-	ok(t, i.ScheduledSet.Schedule(t.Context(), at, p))
+	harness.Must(wakeups.Receive(t.Context()))(t)
+	harness.OK(t, i.ScheduledSet.Schedule(t.Context(), at, p))
 	if got := fmt.Sprint(rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Val()); got != `[{1.695225036212587e+09 {"class":"X", "args":[1e3]}}]` {
 		t.Errorf("got %s", got)
 	}
-	must(wakeups.ReceiveMessage(t.Context()))(t) // the poller is told
+	harness.Must(wakeups.ReceiveMessage(t.Context()))(t) // the poller is told
 	if err := i.ScheduledSet.Schedule(t.Context(), time.Unix(-1, 0), p); err == nil {
 		t.Error("a negative score: no error")
 	}
@@ -258,7 +259,7 @@ func TestEachOfALiveSet(t *testing.T) {
 	set := inspect.New(rdb).RetrySet
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := t.Context()
-		ok(t, rdb.FlushDB(ctx).Err())
+		harness.OK(t, rdb.FlushDB(ctx).Err())
 		next := 0
 		span := rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "scores")
 		fresh := func(n int) {
@@ -280,7 +281,7 @@ func TestEachOfALiveSet(t *testing.T) {
 		shown := make(map[string]int)
 		var order []*inspect.SortedEntry
 		for e, err := range walk {
-			ok(t, err)
+			harness.OK(t, err)
 			shown[e.Raw]++
 			if n := len(order); n > 0 {
 				a, b := order[n-1], e
@@ -300,13 +301,13 @@ func TestEachOfALiveSet(t *testing.T) {
 			case 0:
 				fresh(rapid.IntRange(1, 20).Draw(t, "added"))
 			case 1:
-				must(e.Delete(ctx))(t)
+				harness.Must(e.Delete(ctx))(t)
 				delete(staying, e.Raw)
 			case 2:
-				ok(t, rdb.ZRem(ctx, "retry", other.Raw).Err())
+				harness.OK(t, rdb.ZRem(ctx, "retry", other.Raw).Err())
 				delete(staying, other.Raw)
 			case 3:
-				ok(t, rdb.ZAddXX(ctx, "retry", redis.Z{Score: float64(rand.IntN(span)), Member: other.Raw}).Err())
+				harness.OK(t, rdb.ZAddXX(ctx, "retry", redis.Z{Score: float64(rand.IntN(span)), Member: other.Raw}).Err())
 				delete(staying, other.Raw)
 			case 4:
 				for _, raw := range rdb.ZPopMin(ctx, "retry", 3).Val() {
@@ -334,8 +335,8 @@ func TestHugeEntriesAreReadInSmallPages(t *testing.T) {
 	before := pagesRead(t, rdb)
 	n := 0
 	for e, err := range i.DeadSet.Each(t.Context()) {
-		ok(t, err)
-		must(e.Delete(t.Context()))(t)
+		harness.OK(t, err)
+		harness.Must(e.Delete(t.Context()))(t)
 		n++
 	}
 	if n != 60 || rdb.Exists(t.Context(), "dead").Val() != 0 {

@@ -10,26 +10,27 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestStatsOfAnEmptyDatabaseAreZero(t *testing.T) {
 	i, _, _ := start(t)
-	if s := must(i.Stats(t.Context()))(t); s != (inspect.Stats{}) {
+	if s := harness.Must(i.Stats(t.Context()))(t); s != (inspect.Stats{}) {
 		t.Errorf("got %+v", s)
 	}
-	if days := must(i.History(t.Context(), 2, time.Time{}))(t); len(days) != 2 || days[0].Processed+days[1].Failed != 0 {
+	if days := harness.Must(i.History(t.Context(), 2, time.Time{}))(t); len(days) != 2 || days[0].Processed+days[1].Failed != 0 {
 		t.Errorf("got %+v", days)
 	}
 }
 
 func TestStatsSurviveKeysOfAnotherType(t *testing.T) {
 	i, rdb, _ := start(t)
-	ok(t, rdb.Set(t.Context(), "retry", "x", 0).Err())
-	ok(t, rdb.Set(t.Context(), "stat:processed", "lots", 0).Err())
-	ok(t, rdb.Set(t.Context(), "queue:odd", "x", 0).Err())
-	ok(t, rdb.SAdd(t.Context(), "queues", "odd", "a").Err())
+	harness.OK(t, rdb.Set(t.Context(), "retry", "x", 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "stat:processed", "lots", 0).Err())
+	harness.OK(t, rdb.Set(t.Context(), "queue:odd", "x", 0).Err())
+	harness.OK(t, rdb.SAdd(t.Context(), "queues", "odd", "a").Err())
 	push(t, rdb, "a", job(1, "a"))
-	s := must(i.Stats(t.Context()))(t)
+	s := harness.Must(i.Stats(t.Context()))(t)
 	if s.RetrySize != 0 || s.Processed != 0 || s.Enqueued != 1 {
 		t.Errorf("got %+v", s)
 	}
@@ -64,11 +65,11 @@ func TestLatencyOfBothFormsOfTime(t *testing.T) {
 					t.Errorf("%s: got %v, want %v", what, got, tt.want)
 				}
 			}
-			within("stats", must(i.Stats(t.Context()))(t).DefaultQueueLatency)
-			within("queue", must(i.Queue("default").Summary(t.Context()))(t).Latency)
-			within("summary", must(i.Queues(t.Context()))(t)[0].Latency)
+			within("stats", harness.Must(i.Stats(t.Context()))(t).DefaultQueueLatency)
+			within("queue", harness.Must(i.Queue("default").Summary(t.Context()))(t).Latency)
+			within("summary", harness.Must(i.Queues(t.Context()))(t)[0].Latency)
 			jobs, _, err := i.Queue("default").Page(t.Context(), 1, 1)
-			ok(t, err)
+			harness.OK(t, err)
 			within("record", jobs[0].Summary().Latency)
 		})
 	}
@@ -81,16 +82,16 @@ func TestHistoryRefusesDaysThatRedisForgets(t *testing.T) {
 			t.Errorf("%d days: no error", days)
 		}
 	}
-	if days := must(i.History(t.Context(), 1825, time.Time{}))(t); len(days) != 1825 {
+	if days := harness.Must(i.History(t.Context(), 1825, time.Time{}))(t); len(days) != 1825 {
 		t.Errorf("got %d days", len(days))
 	}
 }
 
 func TestHistoryIsInUTC(t *testing.T) {
 	i, rdb, _ := start(t)
-	ok(t, rdb.MSet(t.Context(), "stat:processed:2026-03-01", 5, "stat:failed:2026-02-28", 2).Err())
+	harness.OK(t, rdb.MSet(t.Context(), "stat:processed:2026-03-01", 5, "stat:failed:2026-02-28", 2).Err())
 	west := time.FixedZone("west", -8*3600)
-	got := must(i.History(t.Context(), 3, time.Date(2026, 2, 28, 20, 0, 0, 0, west)))(t) // March in UTC
+	got := harness.Must(i.History(t.Context(), 3, time.Date(2026, 2, 28, 20, 0, 0, 0, west)))(t) // March in UTC
 	want := "[{2026-03-01 00:00:00 +0000 UTC 5 0} {2026-02-28 00:00:00 +0000 UTC 0 2} {2026-02-27 00:00:00 +0000 UTC 0 0}]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("\n got %v\nwant %s", got, want)
@@ -100,7 +101,7 @@ func TestHistoryIsInUTC(t *testing.T) {
 func TestResetStats(t *testing.T) {
 	i, rdb, _ := start(t)
 	seed := func() {
-		ok(t, rdb.MSet(t.Context(), "stat:processed", 5, "stat:failed", 2, "stat:failed:2026-02-28", 2).Err())
+		harness.OK(t, rdb.MSet(t.Context(), "stat:processed", 5, "stat:failed", 2, "stat:failed:2026-02-28", 2).Err())
 	}
 	for _, tt := range []struct {
 		which             []string
@@ -109,21 +110,21 @@ func TestResetStats(t *testing.T) {
 		{nil, 0, 0}, {[]string{"failed"}, 5, 0}, {[]string{"processed"}, 0, 2},
 	} {
 		seed()
-		ok(t, i.ResetStats(t.Context(), tt.which...))
-		s := must(i.Stats(t.Context()))(t)
+		harness.OK(t, i.ResetStats(t.Context(), tt.which...))
+		s := harness.Must(i.Stats(t.Context()))(t)
 		if s.Processed != tt.processed || s.Failed != tt.failed || rdb.Get(t.Context(), "stat:failed:2026-02-28").Val() != "2" {
 			t.Errorf("%v: got %+v", tt.which, s)
 		}
 	}
 	seed()
-	if err := i.ResetStats(t.Context(), "failed", "retries"); err == nil || must(i.Stats(t.Context()))(t).Failed != 2 {
+	if err := i.ResetStats(t.Context(), "failed", "retries"); err == nil || harness.Must(i.Stats(t.Context()))(t).Failed != 2 {
 		t.Errorf("a stat that does not exist: %v", err)
 	}
 }
 
 func TestErrorsNameWhatFailed(t *testing.T) {
 	i, rdb, _ := start(t)
-	ok(t, rdb.Close())
+	harness.OK(t, rdb.Close())
 	ctx := t.Context()
 	set := i.RetrySet
 	for name, err := range map[string]error{

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const (
@@ -21,19 +23,14 @@ const (
 // expressions are those of the panels of the dashboard, with values for Grafana's variables.
 func expressions(t *testing.T) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(dashboard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(dashboard))(t)
 	var grafana struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &grafana); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal(text, &grafana))
 	for _, p := range grafana.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q shows nothing", p.Title)
@@ -49,15 +46,9 @@ func expressions(t *testing.T) (all []string) {
 // fleet, and has the labels that they ask for.
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	k := world(t)
-	text, err := fleetOf(t, k.Redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(fleetOf(t, k.Redis))(t)
 	exposed := scrape(t, k.Daemon) + text
-	rules, err := os.ReadFile(alerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := harness.Must(os.ReadFile(alerts))(t)
 	used := map[string]bool{}
 	for _, expr := range append(expressions(t), string(rules)) {
 		for _, m := range regexp.MustCompile(`(troupe_\w+)(?:\{([^}]*)\})?`).FindAllStringSubmatch(expr, -1) {
@@ -85,10 +76,7 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 
 // The manual has each metric with its type and its labels.
 func TestTheManualHasEachMetric(t *testing.T) {
-	manual, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manual := harness.Must(os.ReadFile("../docs/metrics.md"))(t)
 	for _, m := range slices.Concat(daemonMetrics, fleetMetrics) {
 		kind := map[prometheus.ValueType]string{prometheus.CounterValue: "counter", prometheus.GaugeValue: "gauge", prometheus.UntypedValue: "histogram"}[m.kind]
 		labels := ""
@@ -110,18 +98,14 @@ func TestPrometheusReadsTheRules(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 	var panels strings.Builder
 	panels.WriteString("groups:\n- name: panels\n  rules:\n")
 	for i, expr := range expressions(t) {
 		fmt.Fprintf(&panels, "  - record: panel:%d\n    expr: %q\n", i, expr)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "panels.yml"), []byte(panels.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(filepath.Join(dir, "panels.yml"), []byte(panels.String()), 0o600))
 	promtool(t, dir, "", "check", "rules", "alerts.yml", "panels.yml")
 	promtool(t, dir, "", "test", "rules", "alerts_test.yml")
 }

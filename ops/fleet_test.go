@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -32,9 +33,7 @@ func gather(t *testing.T, c prometheus.Collector) (string, error) {
 	families, err := registry.Gather()
 	var b bytes.Buffer
 	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(expfmt.MetricFamilyToText(&b, f))(t)
 	}
 	return b.String(), err
 }
@@ -85,10 +84,7 @@ func TestFleetAsRedisShowsIt(t *testing.T) {
 		[]any{"set", "troupe:lease:go:4:d#default.1", 1},
 		[]any{"hset", "troupe:places", "gone:5:e#default.1", `{"v":2,"queues":["default"]}`, "go:4:d#default.1", `{"v":2,"queues":["default"]}`},
 	)
-	text, err := fleetOf(t, rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(fleetOf(t, rdb))(t)
 	got := series(text)
 	for name, want := range map[string]float64{
 		`queue_jobs{queue="default"}`: 2, `queue_jobs{queue="low"}`: 1, `queue_jobs{queue="mail"}`: 0,
@@ -114,10 +110,7 @@ func TestFleetAsRedisShowsIt(t *testing.T) {
 
 func TestFleetOfARunningDaemon(t *testing.T) {
 	k := world(t)
-	text, err := fleetOf(t, k.Redis)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(fleetOf(t, k.Redis))(t)
 	got := series(text)
 	for name, want := range map[string]string{
 		`fleet_processes{phase="running",runtime="troupe"}`: "1", `set_jobs{set="retry"}`: "60", `orphaned_jobs`: "0", `queue_listeners{queue="default"}`: "1",
@@ -137,10 +130,7 @@ func TestQueuesOfAFleetAreBounded(t *testing.T) {
 	for i := range 200 {
 		do(t, rdb, []any{"sadd", "queues", fmt.Sprintf("q%d\xff\"\n", i)}, []any{"lpush", fmt.Sprintf("queue:q%d\xff\"\n", i), "x"})
 	}
-	text, err := fleetOf(t, rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(fleetOf(t, rdb))(t)
 	queues, jobs := 0, 0
 	for name, v := range series(text) {
 		if strings.HasPrefix(name, queueJobs.name) {
@@ -160,9 +150,7 @@ func TestALookAtManyJobsCostsWhatOneAtFewDoes(t *testing.T) {
 	cost := func() uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := fleetOf(t, rdb); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(fleetOf(t, rdb))(t)
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -135,10 +136,7 @@ func TestProbesOfSeveralDaemons(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	d, err := actors.New(actors.Config{Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(actors.Config{Redis: testkit.NewMemory(t).Client, Registry: new(troupe.Registry)}))(t)
 	server := httptest.NewServer(Handler(d))
 	t.Cleanup(server.Close)
 	for _, c := range []struct {
@@ -149,14 +147,8 @@ func TestPaths(t *testing.T) {
 		{http.MethodGet, "/startupz", 503}, {http.MethodGet, "/scale.json", 200}, {http.MethodGet, "/scale.json?queue=other", 404},
 		{http.MethodPost, "/livez", 405}, {http.MethodGet, "/nothing", 404}, {http.MethodGet, "/livez/more", 404},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := harness.Must(http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, nil))(t)
+		reply := harness.Must(server.Client().Do(r))(t)
 		_ = reply.Body.Close()
 		if reply.StatusCode != c.code {
 			t.Errorf("%s %s: %s, expected %d", c.method, c.path, reply.Status, c.code)

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -27,10 +28,7 @@ func TestScale(t *testing.T) {
 		return testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: capsules})
 	}
 	proxy := chaos.NewProxy(t, mem.Options())
-	php, err := laravel.New(laravel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	php := harness.Must(laravel.New(laravel.Options{}))(t)
 	old := goworkers.New(goworkers.Options{Namespace: "old"})
 	a := start(proxy.Client(),
 		actors.Capsule{Concurrency: 2},
@@ -73,12 +71,8 @@ func TestScale(t *testing.T) {
 		t.Errorf("%q, expected %q", why.Reasons[0].Text, want)
 	}
 
-	if _, err := client.New(mem.Client).Push(t.Context(), script.Hang()); err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.Client.LPush(t.Context(), "old:queue:old", "{}").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(mem.Client).Push(t.Context(), script.Hang()))(t)
+	harness.OK(t, mem.Client.LPush(t.Context(), "old:queue:old", "{}").Err())
 	a.Await("what is known for a second is asked for again", func() bool {
 		get(t, h, "/scale.json?queue=default", &got)
 		return got.Load == 8
@@ -97,10 +91,7 @@ func TestScale(t *testing.T) {
 func TestScaleAsksOnce(t *testing.T) {
 	proxy := chaos.NewProxy(t, testkit.NewServer(t).Options())
 	asked := proxy.Add(chaos.Fault{Command: "llen", Mentions: "queue:default", Do: chaos.Effect{Delay: time.Nanosecond}})
-	d, err := actors.New(actors.Config{Redis: proxy.Client(), Registry: script.New(t).Registry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(actors.Config{Redis: proxy.Client(), Registry: script.New(t).Registry()}))(t)
 	h := Handler(d)
 	done := make(chan int)
 	began := time.Now()

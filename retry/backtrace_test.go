@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -32,14 +33,8 @@ func unpack(t *testing.T, text string) (lines []string) {
 	if err != nil || strings.ContainsAny(text, "\r\n") {
 		t.Fatalf("not strict base64: %v: %q", err, text)
 	}
-	z, err := zlib.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := harness.Must(zlib.NewReader(bytes.NewReader(packed)))(t)
+	plain := harness.Must(io.ReadAll(z))(t)
 	if err := json.Unmarshal(plain, &lines); err != nil {
 		t.Fatalf("%v: %s", err, plain)
 	}
@@ -115,9 +110,7 @@ func TestRubyReadsTheEntriesAndKeepsTheirBytes(t *testing.T) {
 	}
 	set := func(key string, d Decision) {
 		t.Helper()
-		if err := rdb.ZAdd(t.Context(), key, redis.Z{Score: d.Score, Member: d.Payload}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.ZAdd(t.Context(), key, redis.Z{Score: d.Score, Member: d.Payload}).Err())
 	}
 	first := Policy{}.Decide(now, 0, in)
 	set(keys.Retry, first)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/sched"
 )
 
@@ -29,9 +30,7 @@ func add(t testing.TB, rdb redis.Cmdable, set string, at time.Time, members ...s
 	}
 	for len(z) > 0 {
 		n := min(len(z), 1000)
-		if err := rdb.ZAdd(context.Background(), set, z[:n]...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.ZAdd(context.Background(), set, z[:n]...).Err())
 		z = z[n:]
 	}
 }
@@ -40,10 +39,7 @@ func add(t testing.TB, rdb redis.Cmdable, set string, at time.Time, members ...s
 func drain(t testing.TB, s *sched.Scheduler, set string) (sum sched.Promoted) {
 	t.Helper()
 	for {
-		p, err := s.Promote(context.Background(), set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(s.Promote(context.Background(), set))(t)
 		sum.Moved += p.Moved
 		sum.Dead += p.Dead
 		sum.Dropped += p.Dropped
@@ -94,9 +90,7 @@ func (l *logbook) lines(t testing.TB) (lines []map[string]any) {
 	defer l.mu.Unlock()
 	for raw := range bytes.Lines(l.buf.Bytes()) {
 		var line map[string]any
-		if err := json.Unmarshal(raw, &line); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, json.Unmarshal(raw, &line))
 		lines = append(lines, line)
 	}
 	return lines

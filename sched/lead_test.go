@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -130,15 +131,11 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	c := client.New(rdb)
 	start := time.Now()
 	for time.Since(start) < 500*time.Millisecond {
-		if _, err := c.PushClass(t.Context(), "X", nil, client.In(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(c.PushClass(t.Context(), "X", nil, client.In(time.Hour)))(t)
 	}
 	took := time.Since(start)
 	at := time.Now().Add(time.Second)
-	if _, err := c.PushClass(t.Context(), "X", nil, client.At(at)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.PushClass(t.Context(), "X", nil, client.At(at)))(t)
 	if told := w.awaitDue(keys.Schedule); told.Before(at) {
 		t.Errorf("told %v too early", at.Sub(told))
 	}
@@ -206,10 +203,7 @@ func TestLeadProcess(t *testing.T) {
 	if url == "" {
 		return
 	}
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := harness.Must(redis.ParseURL(url))(t)
 	o.MaxRetries = -1
 	s := sched.New(sched.Config{Redis: redis.NewClient(o), Identity: "victim:1:a"})
 	fmt.Println(s.Lead(context.Background(), func(set string) { fmt.Println("due", set) }))
@@ -220,16 +214,12 @@ func TestAKilledLeaderIsReplaced(t *testing.T) {
 	ctx := t.Context()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLeadProcess$", "-test.v")
 	cmd.Env = append(os.Environ(), "TROUPE_TEST_LEAD="+url)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	eventually(t, "the child leads", func() bool { return rdb.Get(ctx, "troupe:poller").Val() == "victim:1:a" })
 	b := startLead(t, rdb, "host:2:b")
 	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	killed := time.Now()
 	add(t, rdb, keys.Schedule, time.Now(), job(1, "q"))
@@ -270,9 +260,7 @@ func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
 		all = append(all, startLead(t, rdb, "b"))
 		eventually(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
 	}
-	if err := server.Signal(osproc.Pause); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Signal(osproc.Pause))
 	for _, w := range all {
 		start := time.Now()
 		_ = w.stop() // an error, if a call was under way
@@ -297,9 +285,7 @@ func TestLeadReturnsWhenRedisGoes(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("still leading")
 	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Restart())
 	w = startLead(t, rdb, "host:1:a")
 	w.elected()
 	if err := w.stop(); err != nil {
@@ -379,13 +365,8 @@ func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
 			backlog()
 		}
 		at := time.Now().Add(20 * time.Millisecond)
-		if _, err := c.PushClass(ctx, "Due", nil, client.Queue("due"), client.At(at)); err != nil {
-			t.Fatal(err)
-		}
-		raw, err := rdb.BRPop(ctx, 30*time.Second, "queue:due").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(c.PushClass(ctx, "Due", nil, client.Queue("due"), client.At(at)))(t)
+		raw := harness.Must(rdb.BRPop(ctx, 30*time.Second, "queue:due").Result())(t)
 		if rdb.ZCard(ctx, "retry").Val() > 0 {
 			beside++
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
@@ -65,13 +66,9 @@ func TestJobsAreExactlyOnTimeBesideABacklog(t *testing.T) {
 				retries = append(retries, job(len(retries), "q"))
 				z = append(z, redis.Z{Score: scores.Of(at), Member: retries[len(retries)-1]})
 			}
-			if err := mem.Client.ZAdd(ctx, "retry", z...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, mem.Client.ZAdd(ctx, "retry", z...).Err())
 			add(t, mem.Client, keys.Schedule, at, job(10_000_000+i, "due")) // as Ruby does: nobody rings
-			if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:due").Result(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(mem.Client.BRPop(ctx, time.Minute, "queue:due").Result())(t)
 			if late := time.Since(at); late < 0 || late > 2*time.Microsecond {
 				t.Errorf("number %d was %v late", i, late)
 			}
@@ -123,9 +120,7 @@ func TestALeadersDeathMakesJobsTwoSecondsLateAtMost(t *testing.T) {
 			faults.Kill()
 			at := time.Now()
 			add(t, mem.Client, keys.Schedule, at, job(1, "due"))
-			if _, err := mem.Client.BRPop(t.Context(), time.Minute, "queue:due").Result(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(mem.Client.BRPop(t.Context(), time.Minute, "queue:due").Result())(t)
 			if late := time.Since(at); late > 2*time.Second {
 				t.Errorf("%v late", late)
 			}
@@ -242,9 +237,7 @@ func TestASlowPreparationLosesTheLockWithoutHarm(t *testing.T) {
 				t.Fatal("some are left")
 			}
 			time.Sleep(130 * time.Millisecond)
-			if err := mem.Client.Set(t.Context(), "troupe:poller", fmt.Sprintf("%c", "abc"[i%3]), 1500*time.Millisecond).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, mem.Client.Set(t.Context(), "troupe:poller", fmt.Sprintf("%c", "abc"[i%3]), 1500*time.Millisecond).Err())
 		}
 		for _, stop := range stops {
 			stop()

@@ -213,18 +213,14 @@ func TestFreshMembersDoNotWaitBehindOldOnes(t *testing.T) {
 					score.Member = job(i, queue)
 					z = append(z, score)
 				}
-				if err := mem.Client.ZAdd(ctx, "schedule", z...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, mem.Client.ZAdd(ctx, "schedule", z...).Err())
 				done := make(chan struct{})
 				go func() { defer close(done); poll(ctx, cfg) }()
 				time.Sleep(time.Second)
 				for i := range 5 {
 					at := time.Now().Add(700 * time.Millisecond)
 					add(t, mem.Client, keys.Schedule, at, job(old+i, "fresh")) // nobody rings
-					if _, err := mem.Client.BRPop(ctx, time.Minute, "queue:fresh").Result(); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(mem.Client.BRPop(ctx, time.Minute, "queue:fresh").Result())(t)
 					if late := time.Since(at); late > 250*time.Millisecond { // two batches of 50 ms and a member each
 						t.Errorf("number %d was %v late", i, late)
 					}

@@ -20,6 +20,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 )
@@ -376,15 +377,10 @@ func TestEveryMemberEndsInOnePlace(t *testing.T) {
 				at = time.Now().Add(time.Hour)
 			}
 			want[member] = kind
-			if err := rdb.ZAdd(ctx, "retry", redis.Z{Score: scores.Of(at), Member: member}).Err(); err != nil {
-				rt.Fatal(err)
-			}
+			harness.OK(rt, rdb.ZAdd(ctx, "retry", redis.Z{Score: scores.Of(at), Member: member}).Err())
 		}
 		for {
-			p, err := s.Promote(ctx, keys.Retry)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			p := harness.Must(s.Promote(ctx, keys.Retry))(rt)
 			if !p.More {
 				break
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
@@ -57,12 +58,8 @@ func TestOurPushesAreOnTime(t *testing.T) {
 		c := client.New(rdb)
 		for _, d := range []time.Duration{2 * time.Second, 700 * time.Millisecond, time.Minute, 60 * time.Millisecond} {
 			at := time.Now().Add(d)
-			if _, err := c.PushClass(ctx, "X", nil, client.At(at)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := rdb.BRPop(ctx, 2*time.Minute, "queue:default").Result(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(c.PushClass(ctx, "X", nil, client.At(at)))(t)
+			harness.Must(rdb.BRPop(ctx, 2*time.Minute, "queue:default").Result())(t)
 			if late := time.Since(at); late < 0 || late > 2*time.Microsecond {
 				t.Errorf("pushed for %v: %v late", d, late)
 			}
@@ -96,10 +93,7 @@ func TestStuckMembersCostLittle(t *testing.T) {
 		follow := func(d time.Duration) (calls int) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				calls++
-				p, err := s.Promote(ctx, keys.Retry)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := harness.Must(s.Promote(ctx, keys.Retry))(t)
 				if p.More {
 					continue
 				}

@@ -73,9 +73,7 @@ func TestAMillionWaitingEntriesCostWhatOneDoes(t *testing.T) {
 		defer func() { _ = watched.Close() }()
 		s := sched.New(sched.Config{Redis: watched})
 		// new connections, and the script
-		if _, err := s.Promote(ctx, keys.Retry); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(s.Promote(ctx, keys.Retry))(t)
 		var seen spy
 		watched.AddHook(&seen)
 		for range 3 {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // forTestsOnly are the modules that only testkit and the tests need.
@@ -17,10 +19,7 @@ func TestAProgramNeedsNothingOfTests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes another module")
 	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := harness.Must(filepath.Abs(".."))(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module shop\n\ngo 1.26.0\n\nrequire github.com/troupehq/troupe v0.0.0\n\nreplace github.com/troupehq/troupe => " + root + "\n",
@@ -35,9 +34,7 @@ import (
 func main() {}
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	run := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -53,10 +50,7 @@ func main() {}
 	if err != nil {
 		t.Fatalf("go mod tidy: %v\n%s", err, out)
 	}
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := harness.Must(os.ReadFile(filepath.Join(dir, "go.mod")))(t)
 	deps, err := run("list", "-deps", ".")
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, deps)

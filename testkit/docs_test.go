@@ -7,26 +7,19 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const jobtests = "../examples/modules/jobtests"
 
 // Every Go block of docs/testing.md is a piece of the example module.
 func TestDocumentationIsCompiled(t *testing.T) {
-	doc, err := os.ReadFile("../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(jobtests + "/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := harness.Must(os.ReadFile("../docs/testing.md"))(t)
+	files := harness.Must(filepath.Glob(jobtests + "/*.go"))(t)
 	var source strings.Builder
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := harness.Must(os.ReadFile(f))(t)
 		source.Write(b)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(doc), -1)

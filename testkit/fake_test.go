@@ -45,14 +45,9 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 		})
 		q := testkit.Fake(t, client.WithMiddleware(stamped), client.WithDefaults(client.Retry(3)))
 		ctx := t.Context()
-		jid, err := q.Client.Push(ctx, charge{1, 100, ""}, client.Queue("critical"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(q.Client.Push(ctx, charge{1, 100, ""}, client.Queue("critical")))(t)
 		due := time.Now().Add(time.Hour).Truncate(time.Second)
-		if _, err := q.Client.Push(ctx, &receipt{1}, client.At(due)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(ctx, &receipt{1}, client.At(due)))(t)
 		if got, err := q.Client.PushClass(ctx, "Unwanted", nil); got != "" || err != nil {
 			t.Errorf("a stopped push: %q, %v", got, err)
 		}
@@ -60,12 +55,8 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 			t.Error("a bad option was accepted")
 		}
 		bulk := func() iter.Seq[charge] { return slices.Values([]charge{{2, 1, ""}, {3, 1, ""}}) }
-		if _, err := client.PushBulk(ctx, q.Client, bulk()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.PushBulk(ctx, q.Client, bulk(), client.In(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(client.PushBulk(ctx, q.Client, bulk()))(t)
+		harness.Must(client.PushBulk(ctx, q.Client, bulk(), client.In(time.Minute)))(t)
 
 		testkit.RequirePushedMany(t, q, charge{1, 100, ""}, &receipt{1},
 			charge{2, 1, ""}, charge{3, 1, ""}, charge{2, 1, ""}, charge{3, 1, ""})
@@ -108,9 +99,7 @@ func TestDrainQueueRunsWhatIsInOneQueueNow(t *testing.T) {
 	}{
 		{0, nil}, {1, []client.Option{client.Queue("mail")}}, {3, []client.Option{client.Queue("mail"), client.In(time.Hour)}},
 	} {
-		if _, err := q.Client.PushClass(t.Context(), "Note", []any{push.n}, push.opts...); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.PushClass(t.Context(), "Note", []any{push.n}, push.opts...))(t)
 	}
 	n, err := q.DrainQueue(t.Context(), "mail", &r)
 	if want := []string{"mail [1]", "mail [2]"}; n != 2 || err != nil || !slices.Equal(ran, want) || len(q.Jobs()) != 2 {
@@ -140,9 +129,7 @@ func TestDrainRunsWhatJobsPush(t *testing.T) {
 		return nil
 	})
 	for n := range int64(3) {
-		if _, err := q.Client.Push(t.Context(), charge{n, 1, ""}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(t.Context(), charge{n, 1, ""}))(t)
 	}
 	if ran, err := q.DrainOne(t.Context(), &r, note); !ran || err != nil || len(q.Jobs()) != 3 {
 		t.Fatalf("drain one: %t, %v, %d left", ran, err, len(q.Jobs()))
@@ -263,9 +250,7 @@ func TestPushAssertionsSayWhatWasPushed(t *testing.T) {
 					func() (string, error) { return q.Client.Push(t.Context(), charge{2, 200, "x"}) },
 					func() (string, error) { return q.Client.Push(t.Context(), &receipt{1}, client.In(time.Hour)) },
 				} {
-					if _, err := push(); err != nil {
-						tb.Fatal(err)
-					}
+					harness.Must(push())(tb)
 				}
 				c.f(tb, q)
 			}, c.want...)

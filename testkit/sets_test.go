@@ -97,9 +97,7 @@ func TestAServerIsKilledAndPaused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			ctx := t.Context()
-			if err := s.Client.Set(ctx, "k", "v", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, s.Client.Set(ctx, "k", "v", 0).Err())
 			s.Kill()
 			if err := s.Client.Get(ctx, "k").Err(); err == nil {
 				t.Error("a dead server has answered")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/trace"
 )
@@ -77,9 +78,7 @@ func TestWhatAPushWrites(t *testing.T) {
 			for _, mw := range [][]client.ClientOption{nil, {client.WithMiddleware(keep)}} {
 				write := func(ctx context.Context, opts ...client.ClientOption) (texts []string) {
 					q := testkit.Fake(t, append(opts, mw...)...)
-					if err := push(ctx, q.Client); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, push(ctx, q.Client))
 					for _, p := range q.All() {
 						texts = append(texts, string(p.Bytes()))
 					}
@@ -116,9 +115,7 @@ func TestWhatAPushWrites(t *testing.T) {
 func TestTheFieldStandsWhereRubyPutsIt(t *testing.T) {
 	r := record()
 	q := testkit.Fake(t, trace.Client(r.config()))
-	if _, err := q.Client.Push(remote(t.Context(), "01"), order{1}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(q.Client.Push(remote(t.Context(), "01"), order{1}))(t)
 	got := slices.Collect(q.All()[0].Keys())
 	if want := []string{"retry", "queue", "class", "args", "jid", "created_at", "traceparent", "enqueued_at"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -150,9 +147,7 @@ func TestAnUnsampledPushAllocatesNothingMore(t *testing.T) {
 		for what, ctx := range map[string]context.Context{"no span": t.Context(), "an unsampled span": remote(t.Context(), "00")} {
 			count := func(c *client.Client) float64 {
 				return testing.AllocsPerRun(100, func() {
-					if err := push(ctx, c); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, push(ctx, c))
 				})
 			}
 			if without, with := count(bare), count(traced); with > without {
@@ -176,9 +171,7 @@ func TestABulkHasOneSpan(t *testing.T) {
 			}
 		}
 	}
-	if _, err := client.PushBulk(ctx, q.Client, iter.Seq[order](numbers)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.PushBulk(ctx, q.Client, iter.Seq[order](numbers)))(t)
 	push := r.only(t, "send orders")
 	equal(t, "PushBulk", attributes(push), map[string]string{
 		"messaging.system": "sidekiq", "messaging.operation.name": "send", "messaging.operation.type": "send",
@@ -191,9 +184,7 @@ func TestABulkHasOneSpan(t *testing.T) {
 		}
 	}
 
-	if _, err := q.Client.PushMany(ctx, client.Job(order{1}), client.Job(mail{}), client.Job(mail{})); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(q.Client.PushMany(ctx, client.Job(order{1}), client.Job(mail{}), client.Job(mail{})))(t)
 	equal(t, "PushMany", attributes(r.only(t, "send")), map[string]string{
 		"messaging.system": "sidekiq", "messaging.operation.name": "send", "messaging.operation.type": "send", "messaging.batch.message_count": "3",
 	})
@@ -207,19 +198,13 @@ func TestACarriedContextIsKept(t *testing.T) {
 	r := record()
 	q := testkit.Fake(t, trace.Client(r.config()))
 	ctx, _ := r.request(t.Context())
-	if _, err := q.Client.PushPayload(ctx, payload(`{"class":"Order","queue":"orders","args":[1],"traceparent":"`+parent+`"}`)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(q.Client.PushPayload(ctx, payload(`{"class":"Order","queue":"orders","args":[1],"traceparent":"`+parent+`"}`)))(t)
 	push := r.only(t, "send orders")
 	if l := push.Links(); len(l) != 1 || l[0].SpanContext.TraceID().String() != traceID || push.SpanKind() != oteltrace.SpanKindClient {
 		t.Errorf("a span of kind %v, linked to %v", push.SpanKind(), l)
 	}
-	if _, err := q.Client.Push(ctx, order{1}, client.Set("traceparent", parent)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := q.Client.PushMany(ctx, client.Job(order{1}, client.Set("traceparent", parent)), client.Job(order{2})); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(q.Client.Push(ctx, order{1}, client.Set("traceparent", parent)))(t)
+	harness.Must(q.Client.PushMany(ctx, client.Job(order{1}, client.Set("traceparent", parent)), client.Job(order{2})))(t)
 	all := q.All()
 	for _, p := range all[:3] {
 		if text := string(p.Bytes()); carried(p.Payload) != parent || strings.Count(text, "traceparent") != 1 {
@@ -231,9 +216,7 @@ func TestACarriedContextIsKept(t *testing.T) {
 	}
 	// what is no context is none
 	r.Reset()
-	if _, err := q.Client.PushPayload(ctx, payload(`{"class":"Order","queue":"orders","args":[1],"traceparent":"odd"}`)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(q.Client.PushPayload(ctx, payload(`{"class":"Order","queue":"orders","args":[1],"traceparent":"odd"}`)))(t)
 	if got, id := carried(q.All()[4].Payload), r.only(t, "send orders").SpanContext().SpanID().String(); !strings.Contains(got, id) {
 		t.Errorf("carries %q, want %s", got, id)
 	}
@@ -248,10 +231,7 @@ func TestAJobThatIsPushedOnKeepsWhatItCarries(t *testing.T) {
 	now := time.Unix(1795225000, 0)
 	for _, field := range []string{"", `,"traceparent":"` + parent + `","tracestate":"a=b"`} {
 		text := `{"retry":true,"queue":"orders","class":"Order","args":[1],"jid":"j","created_at":1.5` + field + `,"enqueued_at":1795225000.0}`
-		p, err := c.Prepare(ctx, payload(text), now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(c.Prepare(ctx, payload(text), now))(t)
 		if got := string(p.Bytes()); got != text {
 			t.Errorf("got %s\nwant %s", got, text)
 		}
@@ -269,18 +249,10 @@ func TestBaggageAndTracestateGoAlong(t *testing.T) {
 			cfg.Propagator = propagation.TraceContext{}
 		}
 		q := testkit.Fake(t, trace.Client(cfg))
-		member, err := baggage.NewMemberRaw("tenant", `a "b" é`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bag, err := baggage.New(member)
-		if err != nil {
-			t.Fatal(err)
-		}
+		member := harness.Must(baggage.NewMemberRaw("tenant", `a "b" é`))(t)
+		bag := harness.Must(baggage.New(member))(t)
 		ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": parent, "tracestate": `vendor="x\y"`})
-		if _, err := q.Client.Push(baggage.ContextWithBaggage(ctx, bag), order{1}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(baggage.ContextWithBaggage(ctx, bag), order{1}))(t)
 		p := q.All()[0]
 		state, _ := p.String("tracestate")
 		if _, has := p.Get("baggage"); has == only || state != `vendor="x\y"` {
@@ -366,9 +338,7 @@ func TestASpanThatIsDroppedLeavesTheJobAlone(t *testing.T) {
 	for name, sampler := range map[string]sdk.Sampler{"dropped": sdk.NeverSample(), "recorded only": recordOnly{}} {
 		r := record(sdk.WithSampler(sampler))
 		q := testkit.Fake(t, trace.Client(r.config()))
-		if _, err := q.Client.Push(remote(t.Context(), "01"), order{1}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(remote(t.Context(), "01"), order{1}))(t)
 		if got := carried(q.All()[0].Payload); got != "" {
 			t.Errorf("%s: carries %q", name, got)
 		}

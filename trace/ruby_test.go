@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -38,9 +39,7 @@ func rubySpans(t *testing.T, rdb *redis.Client) map[string][]rubySpan {
 	out := map[string][]rubySpan{}
 	for _, text := range rdb.LRange(t.Context(), "spans", 0, -1).Val() {
 		var s rubySpan
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, json.Unmarshal([]byte(text), &s))
 		out[s.Name] = append(out[s.Name], s)
 	}
 	return out
@@ -90,10 +89,7 @@ func TestFromRubyToGoToRubyThroughRetries(t *testing.T) {
 		Redis: rdb, Registry: &jobs, Capsules: []actors.Capsule{{Concurrency: 1, Queues: actors.Strict{"go"}}},
 		Middleware: []troupe.Middleware{trace.Middleware(r.config())},
 	})
-	file, err := filepath.Abs("testdata/tracing.rb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := harness.Must(filepath.Abs("testdata/tracing.rb"))(t)
 	cmd := exec.CommandContext(context.Background(), "sidekiq", "-r", file, "-q", "ruby", "-c", "1")
 	cmd.Dir = t.TempDir()
 	sidekiq := chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
@@ -151,9 +147,7 @@ func TestARubyPollerLosesTheLink(t *testing.T) {
 	rdb, url := redistest.New(t)
 	r := record()
 	ctx, _ := r.request(t.Context())
-	if _, err := client.New(rdb, trace.Client(r.config())).Push(ctx, order{1}, client.In(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(rdb, trace.Client(r.config())).Push(ctx, order{1}, client.In(time.Hour)))(t)
 	member := rdb.ZRange(t.Context(), "schedule", 0, -1).Val()[0]
 	rdb.ZAdd(t.Context(), "schedule", redis.Z{Score: 1, Member: member})
 	ruby(t, url, `require "sidekiq/scheduled"; Tracing.untraced { Sidekiq::Scheduled::Enq.new.enqueue_jobs }`)

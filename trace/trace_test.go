@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/trace"
 )
@@ -157,9 +158,7 @@ func TestRunsAreLinkedThroughScheduleAndRetry(t *testing.T) {
 		ctx, request := r.request(t.Context())
 		jid, err := c.Push(ctx, order{7}, client.In(time.Minute))
 		request.End()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		stored := kit.Redis.ZRange(t.Context(), "schedule", 0, -1).Val()
 		<-done
 		kit.Stop()
@@ -238,9 +237,7 @@ func TestStyles(t *testing.T) {
 		cfg.Style = style
 		q := testkit.Fake(t, trace.Client(cfg))
 		ctx, request := r.request(t.Context())
-		if _, err := q.Client.Push(ctx, order{}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(q.Client.Push(ctx, order{}))(t)
 		request.End()
 		drain(t, q, func(context.Context, *troupe.Job[order]) error { return nil }, cfg)
 		push, run := r.only(t, "send orders"), r.only(t, "process orders")
@@ -272,10 +269,7 @@ func TestRubysNames(t *testing.T) {
 	cfg.RubyNames = true
 	q := testkit.Fake(t, trace.Client(cfg))
 	ctx, _ := r.request(t.Context())
-	jid, err := q.Client.Push(ctx, order{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(q.Client.Push(ctx, order{}))(t)
 	drain(t, q, func(context.Context, *troupe.Job[order]) error { return nil }, cfg)
 	want := map[string]string{
 		"messaging.system": "sidekiq", "messaging.sidekiq.job_class": "Order", "messaging.message_id": jid,
@@ -293,9 +287,7 @@ func TestTheClassIsTheWrappedOneAndTheQueueTheOneItCameFrom(t *testing.T) {
 	h := trace.Middleware(r.config())(troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
 	for queue, wrapped := range map[string]string{"moved": "Invoice", "odd": "7"} {
 		p := parsed(t, fmt.Sprintf(`{"class":"Sidekiq::ActiveJob::Wrapper","wrapped":%s,"queue":"default","args":[],"jid":"j"}`, map[string]string{"moved": `"Invoice"`, "odd": "7"}[queue]))
-		if err := h.Perform(testkit.Context(t, troupe.JobInfo{Queue: queue, Attempt: 4}), p); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, h.Perform(testkit.Context(t, troupe.JobInfo{Queue: queue, Attempt: 4}), p))
 		run := attributes(r.only(t, "process "+queue))
 		if run["messaging.sidekiq.job_class"] != wrapped || run["messaging.sidekiq.attempt"] != "4" {
 			t.Errorf("got %v", run)
@@ -308,9 +300,7 @@ func TestNamesAreThoseOfTheConventions(t *testing.T) {
 	r := record()
 	q := testkit.Fake(t, trace.Client(r.config()))
 	ctx, _ := r.request(t.Context())
-	if _, err := client.PushBulk(ctx, q.Client, slices.Values([]order{{1}, {2}})); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.PushBulk(ctx, q.Client, slices.Values([]order{{1}, {2}})))(t)
 	if _, err := q.Client.Push(ctx, mail{}, client.Queue("")); err == nil {
 		t.Fatal("a push without a queue")
 	}

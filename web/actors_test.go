@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -33,14 +34,8 @@ func TestCrash(t *testing.T) {
 	}
 	contains(t, "the tree", s.get("/tree/"+id), `role="treegrid"`, "poller", "heartbeat", "3 idle")
 	changes := func(path string) *bufio.Scanner {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/live?topic="+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := s.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/live?topic="+path, nil))(t)
+		answer := harness.Must(s.Do(r))(t)
 		t.Cleanup(func() { _ = answer.Body.Close() })
 		lines := bufio.NewScanner(answer.Body)
 		lines.Scan() // it is open
@@ -153,10 +148,7 @@ func TestTreeState(t *testing.T) {
 		s.h.looks = shared{}
 		s.h.sampler.look()
 		r := &request{Handler: s.h, Request: (&http.Request{}).WithContext(context.Background()), user: User{Role: Admin}}
-		snap, err := s.h.sampler.snapshot(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		snap := harness.Must(s.h.sampler.snapshot(t.Context()))(t)
 		now := r.state(snap, "tree:"+fixed)
 		if seen[now] || r.state(snap, "tree:none") == now {
 			t.Errorf("change %d is not seen", len(seen))

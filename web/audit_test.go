@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func (s *site) audited() (all []audit.Entry) {
@@ -22,9 +23,7 @@ func (s *site) audited() (all []audit.Entry) {
 	for _, key := range []string{keys.Audit, keys.AuditRefused} {
 		for _, text := range s.rdb.LRange(s.t.Context(), key, 0, -1).Val() {
 			var e audit.Entry
-			if err := json.Unmarshal([]byte(text), &e); err != nil {
-				s.t.Fatal(err)
-			}
+			harness.OK(s.t, json.Unmarshal([]byte(text), &e))
 			all = append(all, e)
 		}
 	}
@@ -97,9 +96,7 @@ func TestAuditIsBounded(t *testing.T) {
 	for range audit.Most + 10 {
 		pipe.RPush(t.Context(), keys.Audit, `{"at":"`+time.Now().UTC().Format(time.RFC3339)+`","user":"x","role":"admin"}`)
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(t.Context()))(t)
 	s.post("/queues/q/pause", url.Values{}, "Accept", "application/json")
 	if n := s.rdb.LLen(t.Context(), keys.Audit).Val(); n != audit.Most {
 		t.Errorf("%d entries", n)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/web/internal/limiter"
 )
@@ -37,10 +38,7 @@ func start(t testing.TB, set ...func(*Options)) *site {
 	for _, s := range set {
 		s(&o)
 	}
-	h, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(New(o))(t)
 	t.Cleanup(h.Close)
 	h.strangers = limiter.New(0, 0)
 	h.actions = limiter.New(0, 0) // but for the tests of the limit
@@ -74,9 +72,7 @@ func (s *site) serve(h http.Handler) {
 func (s *site) do(method, path, body string, headers ...string) (status int, text string, answer *http.Response) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.base+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, err)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -88,14 +84,9 @@ func (s *site) do(method, path, body string, headers ...string) (status int, tex
 		}
 	}
 	answer, err = s.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, err)
 	defer func() { _ = answer.Body.Close() }()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := harness.Must(io.ReadAll(answer.Body))(s.t)
 	return answer.StatusCode, string(b), answer
 }
 

@@ -42,16 +42,12 @@ func withUsers(t *testing.T, more ...string) (set func(*Options), tokens map[str
 			role = Admin
 		}
 		line, token, err := TokenLine("bot-"+name, role, end)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		tokens[name] = token
 		b.WriteString(line + "\n")
 	}
 	path := filepath.Join(t.TempDir(), "users")
-	if err := os.WriteFile(path, []byte(b.String()+strings.Join(more, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(path, []byte(b.String()+strings.Join(more, "")), 0o600))
 	return func(o *Options) { o.Authorize, o.Users = nil, path }, tokens
 }
 
@@ -67,9 +63,7 @@ func (s *site) keep(id, name string, until time.Duration) {
 	s.t.Helper()
 	a := s.h.users.Person(name)
 	text, _ := json.Marshal(session{User: name, Mark: a.Mark, Until: time.Now().Add(until).Unix()})
-	if err := s.rdb.Set(s.t.Context(), keys.WebSession(users.Digest(id)), text, time.Hour).Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, s.rdb.Set(s.t.Context(), keys.WebSession(users.Digest(id)), text, time.Hour).Err())
 }
 
 // ask sends a request past the network, with headers by turns; Host and From are no headers.

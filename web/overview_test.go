@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -26,9 +27,7 @@ func (s *site) beat(id string, at time.Time, p *beat.Pulse, queues string) {
 		p.At = float64(at.Unix())
 		beat.WritePulse(ctx, pipe, id, p.JSON(), time.Now())
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(ctx))(s.t)
 }
 
 func TestEmpty(t *testing.T) {
@@ -43,9 +42,7 @@ func TestProblems(t *testing.T) {
 	now, ctx := time.Now(), t.Context()
 	for queue, n := range map[string]int{"nobody": 2, "held-up": 1, "mail": 1} {
 		for range n {
-			if _, err := client.New(s.rdb).PushClass(ctx, "A", nil, client.Queue(queue)); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(client.New(s.rdb).PushClass(ctx, "A", nil, client.Queue(queue)))(t)
 		}
 	}
 	s.rdb.SAdd(ctx, "paused", "held-up")
@@ -126,14 +123,8 @@ func TestLive(t *testing.T) {
 	s := start(t)
 	s.fixture()
 	s.get("/queues")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/live?topic=queue:a%2Fb.json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := s.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/live?topic=queue:a%2Fb.json", nil))(t)
+	answer := harness.Must(s.Do(r))(t)
 	defer func() { _ = answer.Body.Close() }()
 	if answer.Header.Get("X-Accel-Buffering") != "no" || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("headers: %v", answer.Header)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What the table of pages names.
@@ -28,9 +29,7 @@ func (s *site) fixture() {
 	}
 	s.task()
 	for range 3 {
-		if _, err := c.PushClass(s.t.Context(), "Billing::Charge", []any{json.Number("12345678901234567890"), map[string]any{"token": "s3cr3t"}}, client.Queue("a/b.json")); err != nil {
-			s.t.Fatal(err)
-		}
+		harness.Must(c.PushClass(s.t.Context(), "Billing::Charge", []any{json.Number("12345678901234567890"), map[string]any{"token": "s3cr3t"}}, client.Queue("a/b.json")))(s.t)
 	}
 	s.fleetFixture()
 }
@@ -38,9 +37,7 @@ func (s *site) fixture() {
 // task is the task that the table of pages names.
 func (s *site) task() {
 	ended := make(chan struct{})
-	if err := s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []bulk.Entry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, s.h.tasks.Start(bulk.Task{Action: bulk.Actions[0], Entries: []bulk.Entry{}}, bulk.Progress{ID: fixtureTask, Set: "dead"}, func(bulk.Progress, error) { close(ended) }))
 	<-ended
 }
 

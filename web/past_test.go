@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
 
@@ -32,9 +33,7 @@ func (s *site) charted(path, name string) (c draw.Chart) {
 	if err == nil {
 		err = json.Unmarshal(charts[name], &c)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, err)
 	return c
 }
 
@@ -68,9 +67,7 @@ func TestDeploysOfClasses(t *testing.T) {
 	s := start(t)
 	m := beat.NewMetrics("a:1:b", beat.Dialect8, func() map[string]runs.Totals { return nil })
 	m.CountAs("Mailer", runs.Done, time.Second)
-	if err := m.Flush(t.Context(), s.rdb, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now()))
 	s.mark(time.Now().Add(-20*time.Minute), "v2")
 	s.mark(time.Now().Add(-2*time.Hour), "v1")
 	hour, day := s.charted("/classes/Mailer.json", "chart"), s.charted("/classes/Mailer.json?over=8h", "chart")
@@ -92,14 +89,9 @@ func TestDeploysOfClasses(t *testing.T) {
 func TestDeploysThatMayNotBeRead(t *testing.T) {
 	s := start(t)
 	s.mark(time.Now(), "v1")
-	opt, err := redis.ParseURL(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := harness.Must(redis.ParseURL(s.url))(t)
 	user := fmt.Sprintf("unmarked-%d", time.Now().UnixNano())
-	if err := s.rdb.Do(t.Context(), "ACL", "SETUSER", user, "on", ">pw", "+@all", "~stat:*", "~queues", "~processes", "~retry", "~schedule", "~dead", "~paused", "~troupe:*", "~queue:*", "~dear-leader").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.rdb.Do(t.Context(), "ACL", "SETUSER", user, "on", ">pw", "+@all", "~stat:*", "~queues", "~processes", "~retry", "~schedule", "~dead", "~paused", "~troupe:*", "~queue:*", "~dear-leader").Err())
 	t.Cleanup(func() { s.rdb.Do(context.Background(), "ACL", "DELUSER", user) })
 	opt.Username, opt.Password = user, "pw"
 	rdb := redis.NewClient(opt)
@@ -120,9 +112,7 @@ func TestWhatWaitedIsNoted(t *testing.T) {
 	for i := range 5 {
 		s.rdb.LPush(t.Context(), "queue:q", `{"class":"A","args":[],"jid":"a","enqueued_at":`+strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)+`.5}`)
 		s.rdb.LPush(t.Context(), "queue:r", `{"class":"A","args":[],"jid":"b"}`, `{"class":"A","args":[],"jid":"b"}`)
-		if err := depth.Note(t.Context(), s.rdb, now.Add(time.Duration(i-5)*time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, depth.Note(t.Context(), s.rdb, now.Add(time.Duration(i-5)*time.Minute)))
 	}
 	s.h.sampler.mu.Lock()
 	s.h.sampler.last = nil // as of a dashboard that has just begun

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // fillQueue pushes jobs into a queue; those of odd numbers are of the class C1, the others of C0.
@@ -20,9 +21,7 @@ func (s *site) fillQueue(name string, n int) {
 	for i := range jobs {
 		jobs[i] = fmt.Sprintf(`{"class":"C%d","args":[%d,{"token":"s3cr3t"}],"queue":%q,"jid":"j%d","retry":true,"enqueued_at":%d}`, i%2, i, name, i, 1795000000+i)
 	}
-	if err := s.rdb.LPush(s.t.Context(), "queue:"+name, jobs...).Err(); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, s.rdb.LPush(s.t.Context(), "queue:"+name, jobs...).Err())
 	s.rdb.SAdd(s.t.Context(), "queues", name)
 }
 
@@ -105,9 +104,7 @@ func TestTickedOfAQueue(t *testing.T) {
 	s.rdb.HSet(ctx, "h:1:a", "info", `{"hostname":"h","pid":1,"identity":"h:1:a","concurrency":1,"queues":["php"]}`, "beat", 1795000000, "quiet", "false", "busy", 0)
 	pipe := s.rdb.Pipeline()
 	beat.WritePulse(ctx, pipe, "h:1:a", (beat.Pulse{Phase: "running", Elsewhere: map[string]string{"php": "laravel"}}).JSON(), time.Now())
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(ctx))(t)
 	before := s.rdb.LLen(ctx, "queue:a").Val()
 	for want, form := range map[string]url.Values{
 		"The queue to move to: got the queue": {"do": {"move"}, "into": {""}}, "expected another one": {"do": {"move"}, "into": {"a"}},

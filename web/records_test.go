@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
 	outcomes "github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What processes have written for Sidekiq's metrics page is on ours: each run once, in whichever
@@ -32,9 +33,7 @@ func TestClasses(t *testing.T) {
 					m.CountAs("A|B <x>", outcomes.Done, took)
 				}
 				m.CountAs("A|B <x>", outcomes.Error, took)
-				if err := m.Flush(t.Context(), s.rdb, time.Now().Add(-age)); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now().Add(-age)))
 			}
 			flush(5*time.Minute, 98, 10*time.Millisecond)
 			flush(6*time.Minute, 2, 400*time.Millisecond)
@@ -68,9 +67,7 @@ func TestClassesOfDays(t *testing.T) {
 	s := start(t)
 	m := beat.NewMetrics("a:1:x", beat.Dialect8, func() map[string]outcomes.Totals { return nil })
 	m.CountAs("Old", outcomes.Done, time.Second)
-	if err := m.Flush(t.Context(), s.rdb, time.Now().Add(-40*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now().Add(-40*time.Hour)))
 	hasNot(t, "8 h", s.get("/classes?over=8h"), ">Old<")
 	contains(t, "72 h", s.get("/classes?over=72h"), ">Old<")
 }
@@ -145,9 +142,7 @@ func TestStatsOfRuby(t *testing.T) {
 	c := client.New(s.rdb)
 	for i := range 3 {
 		for range i + 1 {
-			if _, err := c.PushClass(t.Context(), "A", nil, client.Queue([]string{"low", "default", `odd "{é}`}[i])); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(c.PushClass(t.Context(), "A", nil, client.Queue([]string{"low", "default", `odd "{é}`}[i])))(t)
 		}
 	}
 	s.rdb.Set(t.Context(), "stat:processed", 12345678901, 0)
@@ -157,10 +152,7 @@ require "sidekiq/web"; require "rack/mock"
 Sidekiq::Web.use Rack::Session::Cookie, secret: "x" * 64
 answers = %w[/stats /stats/queues].map { |path| Rack::MockRequest.new(Sidekiq::Web).get(path).body }
 File.write(` + fmt.Sprintf("%q", file) + `, answers.join("\n"))`)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(file))(t)
 	stats, queues, _ := strings.Cut(string(text), "\n")
 	var want, got map[string]any
 	if json.Unmarshal([]byte(stats), &want) != nil || json.Unmarshal([]byte(s.get("/stats")), &got) != nil {
@@ -216,10 +208,7 @@ func TestSlowClient(t *testing.T) {
 	s.h.liveWrite = 10 * time.Millisecond
 	w := &stuck{header: http.Header{}, wrote: make(chan struct{})}
 	ended := make(chan struct{})
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/live?topic=overview", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(http.NewRequestWithContext(context.Background(), http.MethodGet, "/live?topic=overview", nil))(t)
 	r.RequestURI = "/live?topic=overview"
 	go func() {
 		defer close(ended)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/web/internal/limiter"
 )
@@ -31,21 +32,15 @@ func TestTheRuleIsEnoughForAllPages(t *testing.T) {
 				for _, r := range rights.Dashboard(!readOnly, signIn).Rule() {
 					args = append(args, r)
 				}
-				if err := admin.Do(t.Context(), args...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, admin.Do(t.Context(), args...).Err())
 				s := &site{t: t, rdb: admin, url: strings.Replace(server.URL(0), "redis://", "redis://u:pw@", 1)}
 				rdb, err := redisconn.FromURL(s.url, redisconn.Need{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, err)
 				t.Cleanup(func() { _ = rdb.Close() })
 				o := Options{Redis: rdb, Authorize: byHeader, ReadOnly: readOnly}
 				if signIn {
 					o.Authorize, o.Users = nil, filepath.Join(t.TempDir(), "users")
-					if err := os.WriteFile(o.Users, []byte(userLine("ann", Admin, goodPassword)), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, os.WriteFile(o.Users, []byte(userLine("ann", Admin, goodPassword)), 0o600))
 				}
 				if s.h, err = New(o); err != nil {
 					t.Fatal(err)
@@ -56,10 +51,7 @@ func TestTheRuleIsEnoughForAllPages(t *testing.T) {
 				s.serve(s.h)
 				refused := func(what string) {
 					t.Helper()
-					entries, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
-					if err != nil {
-						t.Fatal(err)
-					}
+					entries := harness.Must(admin.Do(t.Context(), "ACL", "LOG").Slice())(t)
 					for _, e := range entries {
 						e := e.(map[any]any)
 						t.Errorf("%s: redis has refused %v %v", what, e["reason"], e["object"])
@@ -140,9 +132,7 @@ func (s *site) doAll(after func(what string)) {
 	// nobody lives who would put back the jobs of the dead
 	s.rdb.Del(s.t.Context(), "troupe:lease:web-1:9:abc#default.1", "processes", fixed)
 	again, err := New(s.h.options) // which has not seen those that lived
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.OK(s.t, err)
 	s.t.Cleanup(again.Close)
 	again.sampler.audited = time.Now()
 	s.serve(again)

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	outcomes "github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -36,9 +37,7 @@ func TestRunning(t *testing.T) {
 	s.rdb.HSet(t.Context(), "it-iterable", "ex", 2, "c", `{"token":"s3cr3t","at":12345678901234567890}`)
 	m := beat.NewMetrics("ruby:1:abc", beat.Dialect8, func() map[string]outcomes.Totals { return nil })
 	m.CountAs("Ruby::Work", outcomes.Done, 40*time.Millisecond)
-	if err := m.Flush(t.Context(), s.rdb, time.Now().Add(-time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now().Add(-time.Minute)))
 	s.h.looks.forget("running")
 	page := s.get("/running")
 	contains(t, "beside its class", page, "p95 ≤ 45ms", "above p95")
@@ -68,10 +67,7 @@ func TestRunningInADaemon(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2, Grace: 20 * time.Millisecond})
 	t.Cleanup(func() { close(release) })
-	jid, err := client.New(s.rdb).PushClass(t.Context(), "Ignores", []any{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid := harness.Must(client.New(s.rdb).PushClass(t.Context(), "Ignores", []any{1}))(t)
 	until := func(path string, what ...string) {
 		t.Helper()
 		k.Await(strings.Join(what, " and "), func() bool {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestHeaders(t *testing.T) {
@@ -73,10 +75,7 @@ func TestOnlyHere(t *testing.T) {
 		{"localhost:8080", "127.0.0.1:1", 200}, {"[::1]:8080", "[::1]:1", 200}, {"127.0.0.2", "127.0.0.1:1", 200},
 		{"evil.example", "127.0.0.1:1", 403}, {"localhost", "10.0.0.1:1", 403}, {"localhost.evil.example", "127.0.0.1:1", 403}, {"", "127.0.0.1:1", 403},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/queues.json", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "/queues.json", nil))(t)
 		r.Host, r.RemoteAddr, r.RequestURI = c.host, c.from, "/queues.json"
 		w := &answer{header: http.Header{}}
 		s.h.ServeHTTP(w, r)
@@ -98,18 +97,12 @@ func (a *answer) WriteHeader(status int) { a.status = status }
 func TestServe(t *testing.T) {
 	s := start(t)
 	for address, want := range map[string]string{"0.0.0.0:0": "this machine alone", ":0": "this machine alone", "192.0.2.1:80": "this machine alone", "nonsense": "HOST:PORT"} {
-		h, err := New(Options{Redis: s.rdb})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := harness.Must(New(Options{Redis: s.rdb}))(t)
 		if err := h.Serve(t.Context(), address, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	h, err := New(Options{Redis: s.rdb, BasePath: "/jobs"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := harness.Must(New(Options{Redis: s.rdb, BasePath: "/jobs"}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended, ready := make(chan error, 1), make(chan string, 1)
 	go func() { ended <- h.Serve(ctx, "localhost:0", func(url string) { ready <- url }) }()

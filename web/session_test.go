@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/limiter"
 	"github.com/troupehq/troupe/web/internal/users"
 )
@@ -115,14 +116,9 @@ func TestUsersFileChanges(t *testing.T) {
 	var path string
 	s := start(t, set, func(o *Options) { o.Logger, path = zerolog.New(&log), o.Users })
 	ann, vera, otto := s.signIn("ann", time.Hour), s.signIn("vera", time.Hour), s.signIn("otto", time.Hour)
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := harness.Must(os.ReadFile(path))(t)
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		s.h.users.Every = 0 // as if a second had passed
 	}
 	status := func(id, path string) int { return s.ask(s.h, http.MethodGet, path, "", "Cookie", "troupe="+id).Code }
@@ -141,9 +137,7 @@ func TestUsersFileChanges(t *testing.T) {
 	if w := s.ask(s.h, http.MethodPost, "/queues/q/pause", "", "Cookie", "troupe="+otto, "Sec-Fetch-Site", "same-origin"); w.Code != http.StatusForbidden {
 		t.Errorf("with a lower role: %d", w.Code)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.Remove(path))
 	if got := status(otto, "/queues"); got != http.StatusOK {
 		t.Errorf("without the file: %d", got)
 	}
@@ -186,9 +180,7 @@ func TestUsersFileFaults(t *testing.T) {
 		good + "\nuser \x01 admin " + hash:         `f:3: name is "\x01", expected 1 to 100 bytes without spaces`,
 	} {
 		path := filepath.Join(t.TempDir(), "f")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := New(Options{Redis: s.rdb, Users: path})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), hash) {
 			t.Errorf("%q: %v, expected %s", text, err, want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Of two operators that act on the same entries one has done it, and the other reads so.
@@ -103,18 +104,13 @@ func TestTickedBeforeARestart(t *testing.T) {
 	s := start(t)
 	seed(t, s.rdb, "retry", 2, "1795000000 + i", plainJob)
 	seed(t, s.rdb, "schedule", 2, "1795000000 + i", plainJob)
-	if _, err := client.New(s.rdb).PushClass(t.Context(), "A", nil, client.Queue("q")); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(s.rdb).PushClass(t.Context(), "A", nil, client.Queue("q")))(t)
 	key, other := s.list("/retries").Data.Jobs[0].Key, s.list("/scheduled").Data.Jobs[0].Key
 	queued := s.list("/queues/q").Data.Jobs[0].Key
 	if key == other {
 		t.Error("the same bytes in two sets have one name")
 	}
-	again, err := New(Options{Redis: s.rdb, Authorize: byHeader})
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := harness.Must(New(Options{Redis: s.rdb, Authorize: byHeader}))(t)
 	t.Cleanup(again.Close)
 	s.serve(again)
 	_, text := s.post("/retries/ticked", url.Values{"do": {"delete"}, "key": {key}})

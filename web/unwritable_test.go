@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/web/internal/limiter"
 )
@@ -16,17 +17,11 @@ import (
 func TestPagesNeedNoWriting(t *testing.T) {
 	for _, state := range redistest.Unwritables(t, func(rdb *redis.Client) { (&site{t: t, rdb: rdb, h: start(t).h}).fixture() }) {
 		t.Run(state.Name, func(t *testing.T) {
-			opt, err := redis.ParseURL(state.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opt := harness.Must(redis.ParseURL(state.URL))(t)
 			rdb := redis.NewClient(opt)
 			t.Cleanup(func() { _ = rdb.Close() })
 			for _, readOnly := range []bool{true, false} {
-				h, err := New(Options{Redis: rdb, Authorize: byHeader, ReadOnly: readOnly})
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := harness.Must(New(Options{Redis: rdb, Authorize: byHeader, ReadOnly: readOnly}))(t)
 				t.Cleanup(h.Close)
 				h.actions = limiter.New(0, 0)
 				s := &site{t: t, rdb: rdb, url: state.URL, h: h}
@@ -49,10 +44,7 @@ func TestPagesNeedNoWriting(t *testing.T) {
 				}
 			}
 			s := &site{t: t, rdb: rdb}
-			h, err := New(Options{Redis: rdb, Authorize: byHeader})
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := harness.Must(New(Options{Redis: rdb, Authorize: byHeader}))(t)
 			t.Cleanup(h.Close)
 			s.serve(h)
 			status, text, _ := s.do(http.MethodPost, "/queues/x/pause", "")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -35,9 +36,7 @@ func TestCompletions(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	fill(t, rdb)
-	if err := rdb.SAdd(t.Context(), "queues", "a b", "x\ny", "t\tdescribed", "\x1b[31m").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.SAdd(t.Context(), "queues", "a b", "x\ny", "t\tdescribed", "\x1b[31m").Err())
 	before := contents(t, rdb)
 	processes := []string{"odd:1:info", "vm:481:f3e0624fd5ca", "vm:9:0123456789ab"}
 	queues := []string{"a b", "default", "low"} // names that would break the lines are left out
@@ -90,9 +89,7 @@ func TestAUserWhoMayOnlyRead(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer rdb.Close()
 	fill(t, rdb)
-	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "looks", "on", ">x", "~*", "&*", "+@read", "+@scripting", "+ping", "+select", "+multi", "+exec", "+info", "+config|get", "+time", "+client", "+hello").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Do(t.Context(), "ACL", "SETUSER", "looks", "on", ">x", "~*", "&*", "+@read", "+@scripting", "+ping", "+select", "+multi", "+exec", "+info", "+config|get", "+time", "+client", "+hello").Err())
 	url := "redis://looks:x@" + server.Addr + "/0"
 	if got, _ := completed(t.Context(), "tree", "--redis", url, ""); !slices.Contains(got, "vm:9:0123456789ab") {
 		t.Errorf("completions %q", got)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md")
@@ -40,14 +42,9 @@ separated by tabs, without one; with --json an object, or one a line for a list.
 	describe(&b, root)
 	want := b.String()
 	if *update {
-		if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(manual, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(manual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := harness.Must(os.ReadFile(manual))(t)
 	if string(got) != want {
 		t.Error("docs/cli.md is not what the commands say, expected the output of go test ./cmd/troupe -run TestManual -update")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -79,12 +80,8 @@ func TestEveryFlagIsStarted(t *testing.T) {
 	dir := t.TempDir()
 	file, usersFile := filepath.Join(dir, "troupe.yml"), filepath.Join(dir, "users")
 	text := "handlers:\n  NoOp: {builtin: noop}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(usersFile, []byte(call(t.Context(), "web", "token", "ci", "--role", "viewer").out), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	harness.OK(t, os.WriteFile(usersFile, []byte(call(t.Context(), "web", "token", "ci", "--role", "viewer").out), 0o600))
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	defer daemon.Close()
 	rdb, url := redistest.New(t)
@@ -100,9 +97,7 @@ func TestEveryFlagIsStarted(t *testing.T) {
 			if line == "" {
 				return
 			}
-			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.FlushDB(t.Context()).Err())
 			fill(t, rdb)
 			started++
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

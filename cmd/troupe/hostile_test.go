@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -31,20 +32,14 @@ func driving(text string) []rune {
 func TestNoTextDrivesTheTerminal(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
-	quoted, err := json.Marshal("x" + evil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := harness.Must(json.Marshal("x" + evil))(t)
 	q := string(quoted)
 	now := time.Now().Unix()
 	job := func(jid string) string {
 		return fmt.Sprintf(`{"class":%s,"args":[%s,{%s:1}],"queue":%s,"jid":%s,"tags":[%s],"error_class":%s,"error_message":%s,"retry_count":1,%s:%s}`, q, q, q, q, jid, q, q, q, q, q)
 	}
 	id, place, queue := "x"+evil, "p"+evil+"#c.1", "q"+evil
-	jq, err := json.Marshal(queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jq := harness.Must(json.Marshal(queue))(t)
 	for _, args := range [][]any{
 		{"SADD", "queues", queue, queue + ".suspects"}, {"LPUSH", "queue:" + queue, job(q), evil}, {"LPUSH", "queue:" + queue + ".suspects", job(`"s"`)},
 		{"ZADD", "retry", 1795225036, job(`"r1"`), 1795225037, evil}, {"ZADD", "dead", 1795225036, job(q)}, {"ZADD", "schedule", 1995225036, job(`"s1"`)},

@@ -88,10 +88,7 @@ func TestManyEntriesAreNotHeld(t *testing.T) { // not parallel: the heap is that
 	} {
 		var out counted
 		if c.into != "" {
-			f, err := os.Create(c.into)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := harness.Must(os.Create(c.into))(t)
 			defer f.Close()
 			out.file = f
 		}

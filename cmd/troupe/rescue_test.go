@@ -8,16 +8,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // With the rule that the manual gives for a daemon, inflight and rescue work, and Redis
 // refuses none of their calls.
 func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/scaling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manual := harness.Must(os.ReadFile("../../docs/scaling.md"))(t)
 	_, rule, _ := strings.Cut(string(manual), "ACL SETUSER troupe on >PASSWORD")
 	rule, _, _ = strings.Cut(rule, "```")
 	server := redistest.Start(t)
@@ -39,9 +37,7 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 		rdb.SAdd(ctx, "queues", "low.suspects").Err(),
 		rdb.Do(ctx, "ACL", "LOG", "RESET").Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 	url := "redis://troupe:PASSWORD@" + server.Addr + "/0"
 	for args, want := range map[string]string{
@@ -57,10 +53,7 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 	if n := rdb.LLen(ctx, "queue:low").Val(); n != 3 {
 		t.Errorf("%d jobs in the queue, want 3", n)
 	}
-	refused, err := rdb.Do(ctx, "ACL", "LOG").Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	refused := harness.Must(rdb.Do(ctx, "ACL", "LOG").Slice())(t)
 	for _, e := range refused {
 		if text := strings.ToLower(strings.Join(texts(e), " ")); !strings.Contains(text, "object client") && !strings.Contains(text, "object hello") {
 			t.Errorf("redis refuses %s", text) // go-redis names itself where it may

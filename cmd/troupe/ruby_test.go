@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -85,9 +86,7 @@ func random(t *testing.T, rdb *redis.Client, r *rand.Rand) {
 			pipe.HSet(ctx, id+":workers", fmt.Sprintf("t%d", w), fmt.Sprintf(`{"queue":"default","payload":%s,"run_at":%d}`, text, int64(now)-r.Int64N(1e5)))
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(ctx))(t)
 }
 
 // Ruby's own API and the commands tell the same numbers of random contents.
@@ -153,10 +152,7 @@ func TestRubyAndTheCommandsTellTheSame(t *testing.T) {
 				t.Errorf("%s: %d exported, %d listed", set, len(entries), len(list))
 			}
 			for i, e := range entries {
-				score, err := strconv.ParseFloat(e["score"].(string), 64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				score := harness.Must(strconv.ParseFloat(e["score"].(string), 64))(t)
 				list[i]["score"] = score
 			}
 			one[set] = pick(sorted(list, func(row map[string]any) float64 { return row["score"].(float64) }), "score", "class", "jid", "queue")
@@ -168,10 +164,7 @@ func TestRubyAndTheCommandsTellTheSame(t *testing.T) {
 		one["processes"] = pick(processes, "identity", "tag", "version", "busy", "slots", "queues", "quiet", "rss_kb")
 		works := rows(url, "jobs", "list", "running", "--limit", "0")
 		for _, w := range works {
-			at, err := time.Parse(time.RFC3339, w["when"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := harness.Must(time.Parse(time.RFC3339, w["when"].(string)))(t)
 			w["run_at"] = at.Unix()
 		}
 		one["works"] = pick(sorted(works, func(row map[string]any) string { return fmt.Sprintf("%v %v", row["run_at"], row["jid"]) }), "queue", "jid", "run_at")
@@ -182,16 +175,12 @@ func TestRubyAndTheCommandsTellTheSame(t *testing.T) {
 		t.Fatalf("ruby: %v %s", err, out)
 	}
 	var theirs, ours []map[string]any
-	if err := json.Unmarshal(out, &theirs); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal(out, &theirs))
 	text, err := json.Marshal(mine)
 	if err == nil {
 		err = json.Unmarshal(text, &ours)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	for n := range databases {
 		for key := range theirs[n] {
 			within := 1e-5

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -102,9 +103,7 @@ func (n *night) busy(name string, jobs int) {
 // beat has a process tell what is so.
 func (n *night) beat(name string) {
 	n.t.Helper()
-	if err := control.Send(n.t.Context(), n.rdb, []string{n.names[name]}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil {
-		n.t.Fatal(err)
-	}
+	harness.OK(n.t, control.Send(n.t.Context(), n.rdb, []string{n.names[name]}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }))
 }
 
 // listed is a process that this test only claims to be there.
@@ -264,10 +263,7 @@ type block struct {
 
 func blocksOf(t *testing.T, page string) (blocks []block) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(page))(t)
 	section, inside := "", false
 	for i, line := range strings.Split(string(text), "\n") {
 		switch {

@@ -24,6 +24,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/handler"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/ops"
 	"github.com/troupehq/troupe/testkit"
@@ -75,10 +76,7 @@ func start(t *testing.T, before, name string) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	rdb, url := redistest.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := harness.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	d := &daemon{t: t, rdb: rdb, url: url, told: filepath.Join(dir, "told"), ops: l.Addr().String(), end: make(chan error, 1)}
 	_ = l.Close()
 	tells := filepath.Join(dir, "tells")
@@ -87,28 +85,20 @@ func start(t *testing.T, before, name string) *daemon {
 		filepath.Join(dir, "troupe.yml"): fmt.Sprintf("concurrency: 3\nhandlers:\n  NoOp: {builtin: noop}\n  Fail: {builtin: fail}\n  Sleep: {builtin: sleep}\n"+
 			"  Tell: {exec: [sh, %s]}\n  Orphans: {exec: [sh, -c, '(sleep 0.1 &); (setsid sleep 0.3 &); cat >/dev/null']}\n", tells),
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	command := map[string]string{
 		"run": "troupe run -t 1 --ops " + d.ops, "program": "program",
 		"web": "troupe web --listen " + d.ops,
 	}[name]
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
+	harness.Must(unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096))(t)
 	d.log = r
 	d.cmd = exec.CommandContext(t.Context(), "sh", "-c", before+command)
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = dir, w, w
 	d.cmd.Env = append(os.Environ(), "REDIS_URL="+url, "TELLS="+tells, "OPS="+d.ops)
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, d.cmd.Start())
 	_ = w.Close()
 	d.pid = d.cmd.Process.Pid
 	go func() { d.end <- d.cmd.Wait() }()
@@ -137,9 +127,7 @@ func (d *daemon) push(class string, count int) {
 	for i := range count {
 		pipe.LPush(d.t.Context(), "queue:default", fmt.Sprintf(`{"class":%q,"args":[60],"jid":"%024x","queue":"default","retry":true,"created_at":1,"enqueued_at":1}`, class, i))
 	}
-	if _, err := pipe.Exec(d.t.Context()); err != nil {
-		d.t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(d.t.Context()))(d.t)
 }
 
 func (d *daemon) processed(class string, n int) {
@@ -202,9 +190,7 @@ func TestAProcessOutlivesTheReaderOfItsLog(t *testing.T) {
 				_ = d.log.Close()
 				switch name {
 				case "web":
-					if err := d.rdb.Set(t.Context(), "retry", "no set", 0).Err(); err != nil {
-						t.Fatal(err)
-					}
+					harness.OK(t, d.rdb.Set(t.Context(), "retry", "no set", 0).Err())
 					if code, _ := d.ask("/retries"); code < 500 { // which is logged
 						t.Errorf("a page that fails is %d", code)
 					}
@@ -214,10 +200,7 @@ func TestAProcessOutlivesTheReaderOfItsLog(t *testing.T) {
 					testkit.Await(t, "the failures are stored", func() bool { return d.rdb.ZCard(t.Context(), "retry").Val() == 3 })
 					d.push("Tell", 1)
 					testkit.Await(t, "a program has run", func() bool { _, err := os.Stat(d.told); return err == nil })
-					told, err := os.ReadFile(d.told)
-					if err != nil {
-						t.Fatal(err)
-					}
+					told := harness.Must(os.ReadFile(d.told))(t)
 					ignored, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(told), "SigIgn:")), "\n")
 					if mask, err := strconv.ParseUint(ignored, 16, 64); err != nil || mask&(1<<(syscall.SIGPIPE-1)) != 0 {
 						t.Errorf("a program ignores the signals %s: %v", ignored, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -51,17 +52,13 @@ func TestExportsGoBack(t *testing.T) {
 	queue := rapid.OneOf(rapid.StringMatching(`[a-z]{1,3}`), rapid.SampledFrom([]string{"a b", "é", "x\ny", "retry", "s.suspects", "\x1b[31m"}))
 	rapid.Check(t, func(t *rapid.T) {
 		for _, rdb := range []*redis.Client{from, to} {
-			if err := rdb.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.FlushDB(t.Context()).Err())
 		}
 		var places []string
 		for _, set := range [][2]string{{"retry", "retry"}, {"scheduled", "schedule"}, {"dead", "dead"}} {
 			name, key := set[0], set[1]
 			for range rapid.IntRange(0, 60).Draw(t, key) {
-				if err := from.Do(t.Context(), "zadd", key, score.Draw(t, "score"), raw.Draw(t, "entry")).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, from.Do(t.Context(), "zadd", key, score.Draw(t, "score"), raw.Draw(t, "entry")).Err())
 			}
 			places = append(places, name)
 		}
@@ -69,9 +66,7 @@ func TestExportsGoBack(t *testing.T) {
 			name := queue.Draw(t, "queue")
 			for range rapid.IntRange(1, 70).Draw(t, "jobs") {
 				from.SAdd(t.Context(), "queues", name)
-				if err := from.LPush(t.Context(), "queue:"+name, raw.Draw(t, "job")).Err(); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, from.LPush(t.Context(), "queue:"+name, raw.Draw(t, "job")).Err())
 			}
 			places = append(places, "queue:"+name)
 		}
@@ -102,9 +97,7 @@ func TestALineThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	_, url := redistest.New(t)
 	file := filepath.Join(t.TempDir(), "export")
-	if err := os.WriteFile(file, []byte("{\"queue\":\"a\",\"job\":\"\xff\"}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte("{\"queue\":\"a\",\"job\":\"\xff\"}"), 0o600))
 	if got := call(t.Context(), "jobs", "import", file, "--redis", url); got.code != 1 || !strings.Contains(got.err, "line 1: got ") || !strings.Contains(got.err, "not UTF-8") {
 		t.Error(got)
 	}

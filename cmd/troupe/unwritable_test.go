@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -106,17 +107,12 @@ func TestARefusalIsNoAbsence(t *testing.T) {
 // refused are the calls that a Redis has refused for want of a right since the last time.
 func refused(t *testing.T, admin *redis.Client) (all []string) {
 	t.Helper()
-	entries, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := harness.Must(admin.Do(t.Context(), "ACL", "LOG").Slice())(t)
 	for _, e := range entries {
 		e := e.(map[any]any)
 		all = append(all, fmt.Sprint(e["username"], " ", e["reason"], " ", e["object"]))
 	}
-	if err := admin.Do(t.Context(), "ACL", "LOG", "RESET").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 	return all
 }
 
@@ -136,9 +132,7 @@ func TestTheRulesAreEnough(t *testing.T) {
 		for _, r := range rule {
 			args = append(args, r)
 		}
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, admin.Do(t.Context(), args...).Err())
 	}
 	reads := reading(t)
 	for path, line := range lines {

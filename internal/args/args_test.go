@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 type address struct {
@@ -109,9 +110,7 @@ func TestArgsRoundTrip(t *testing.T) {
 				t.Fatalf("EncodeArgs: got %s, %v\nwant %s", raw, err, tt.raw)
 			}
 			into := reflect.New(reflect.TypeOf(tt.v))
-			if err := troupe.DecodeArgs(raw, into.Interface()); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, troupe.DecodeArgs(raw, into.Interface()))
 			sameNumber := cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
 			unexported := cmp.AllowUnexported(optional{})
 			if diff := cmp.Diff(tt.v, into.Elem().Interface(), sameNumber, unexported); diff != "" {
@@ -142,9 +141,7 @@ func TestDecodeArgs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			into := reflect.New(reflect.TypeOf(tt.want))
-			if err := troupe.DecodeArgs(json.RawMessage(tt.raw), into.Interface()); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, troupe.DecodeArgs(json.RawMessage(tt.raw), into.Interface()))
 			if diff := cmp.Diff(tt.want, into.Elem().Interface(), cmp.AllowUnexported(optional{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -25,10 +26,7 @@ func mustBeat(t *testing.T, rdb redis.UniversalClient, s State) Result {
 
 func mustBeatBy(t *testing.T, b *Beater, rdb redis.UniversalClient, s State, with ...func(redis.Pipeliner)) Result {
 	t.Helper()
-	r, err := b.Beat(t.Context(), rdb, s, with...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(b.Beat(t.Context(), rdb, s, with...))(t)
 	return r
 }
 
@@ -135,10 +133,7 @@ func TestAnIdleBeatIsOneTrip(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, PoolSize: 1})
 	defer func() { _ = rdb.Close() }()
 	count := func(what string) (n int) {
-		info, err := rdb.Info(t.Context(), "stats", "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := harness.Must(rdb.Info(t.Context(), "stats", "commandstats").Result())(t)
 		_, rest, found := strings.Cut(info, what)
 		if found {
 			rest, _, _ = strings.Cut(rest, ",")
@@ -262,15 +257,11 @@ func TestClearLeavesNothing(t *testing.T) {
 	s.WorkersKey, s.Tree = true, []byte("{}")
 	mustBeat(t, rdb, s)
 	mustBeat(t, rdb, other)
-	if err := NewFlusher(id).Flush(ctx, rdb, Counts{1, 1}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, NewFlusher(id).Flush(ctx, rdb, Counts{1, 1}, time.Now()))
 	m, counted := newMetrics(both)
 	counted.failed("A")
 	mustMeasure(t, m, rdb, late)
-	if err := Clear(ctx, rdb, id); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, Clear(ctx, rdb, id))
 	for _, key := range rdb.Keys(ctx, "*").Val() {
 		if strings.Contains(key, id) {
 			t.Errorf("left behind: %s", key)
@@ -398,8 +389,6 @@ func BenchmarkBeat(b *testing.B) {
 	b.ReportAllocs()
 	var beater Beater
 	for b.Loop() {
-		if _, err := beater.Beat(context.Background(), rdb, s); err != nil {
-			b.Fatal(err)
-		}
+		harness.Must(beater.Beat(context.Background(), rdb, s))(b)
 	}
 }

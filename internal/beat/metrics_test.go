@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -58,9 +59,7 @@ func (s *slot) failed(class string) { s.count(class, runs.Error, time.Hour) }
 
 func mustMeasure(t *testing.T, m *Metrics, rdb redis.UniversalClient, now time.Time) {
 	t.Helper()
-	if err := m.Flush(t.Context(), rdb, now); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, m.Flush(t.Context(), rdb, now))
 }
 
 // everything is what stands in a database: hashes as they are, strings in hex,
@@ -261,10 +260,7 @@ func TestMetricsCountOnceWhateverIsLost(t *testing.T) {
 
 func lossyClient(t *testing.T, url string, hook *loseReply) *redis.Client {
 	t.Helper()
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := harness.Must(redis.ParseURL(url))(t)
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
 	c.AddHook(hook)
@@ -321,9 +317,7 @@ func TestMetricsWithoutPermission(t *testing.T) {
 	s := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer func() { _ = admin.Close() }()
-	if err := admin.Do(t.Context(), "acl", "setuser", "small", "on", ">pw", "~stat:*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.Do(t.Context(), "acl", "setuser", "small", "on", ">pw", "~stat:*", "+@all").Err())
 	small := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "small", Password: "pw", MaxRetries: -1})
 	defer func() { _ = small.Close() }()
 	m, a := newMetrics(both)
@@ -368,9 +362,7 @@ func TestMetricsAfterARestartWithoutData(t *testing.T) {
 		t.Fatalf("flushed into a killed server: %v", err)
 	}
 	a.failed("A")
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Restart())
 	mustMeasure(t, m, rdb, late)
 	expectAll(t, rdb, map[string]string{"j|20261121|13:37": "A|f=2 A|p=2 8h0m0s"})
 }

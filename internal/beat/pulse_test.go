@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -53,15 +54,10 @@ func TestReadFindsThoseThatDidNotEndWell(t *testing.T) {
 	write("old:1:a", now.Add(-PulseLife-time.Minute))
 	write("left:1:b", now)
 	write("dead:1:c", now.Add(-time.Minute))
-	if _, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { ClearPulse(ctx, pipe, "left:1:b"); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { ClearPulse(ctx, pipe, "left:1:b"); return nil }))(t)
 	write("new:1:d", now)
 	rdb.ZAdd(ctx, keys.Pulses, redis.Z{Score: float64(now.Unix()), Member: "gone:1:e"})
-	all, err := ReadPulses(ctx, rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := harness.Must(ReadPulses(ctx, rdb))(t)
 	if ids := slices.Sorted(maps.Keys(all)); !slices.Equal(ids, []string{"dead:1:c", "new:1:d"}) || all["dead:1:c"].Restarts != 3 || all["dead:1:c"].Identity != "dead:1:c" {
 		t.Errorf("%v", ids)
 	}

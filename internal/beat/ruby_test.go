@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -41,9 +42,7 @@ func ruby(t *testing.T, url, script string) any {
 func expect(t *testing.T, got any, want string) {
 	t.Helper()
 	var wanted any
-	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal([]byte(want), &wanted))
 	if !reflect.DeepEqual(got, wanted) {
 		text, _ := json.Marshal(got)
 		t.Errorf("ruby\n got %s\nwant %s", text, want)
@@ -58,9 +57,7 @@ func TestRubyReadsTheProcessItsWorkAndTheTotals(t *testing.T) {
 	s.Info.Labels = []string{"reliable"}
 	s.Work[0].Payload = []byte(`{"class":"SlowJob","args":[13,"é"],"jid":"ea451571fa051d845beeafef"}`)
 	mustBeat(t, rdb, s)
-	if err := NewFlusher(id).Flush(t.Context(), rdb, Counts{Processed: 7, Failed: 2}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, NewFlusher(id).Flush(t.Context(), rdb, Counts{Processed: 7, Failed: 2}, time.Now()))
 	got := ruby(t, url, `
 		p = Sidekiq::ProcessSet.new.first
 		w = Sidekiq::Workers.new.to_a
@@ -95,8 +92,6 @@ func TestRubysButtonsArriveAndTheProcessLeaves(t *testing.T) {
 	s.Quiet = true
 	mustBeat(t, rdb, s)
 	expect(t, ruby(t, url, `print JSON.generate(Sidekiq::ProcessSet.new.map { |p| p.stopping? })`), `[true]`)
-	if err := Clear(t.Context(), rdb, id); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, Clear(t.Context(), rdb, id))
 	expect(t, ruby(t, url, `print JSON.generate([Sidekiq::ProcessSet.new.size, Sidekiq::Workers.new.to_a])`), `[0, []]`)
 }

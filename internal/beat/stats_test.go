@@ -11,16 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // totals reads the four totals of 2026-11-21.
 func totals(t *testing.T, rdb *redis.Client) [4]any {
 	t.Helper()
-	got, err := rdb.MGet(t.Context(), "stat:processed", "stat:processed:2026-11-21", "stat:failed", "stat:failed:2026-11-21").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := harness.Must(rdb.MGet(t.Context(), "stat:processed", "stat:processed:2026-11-21", "stat:failed", "stat:failed:2026-11-21").Result())(t)
 	return [4]any(got)
 }
 
@@ -31,9 +29,7 @@ func TestFlushAdds(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := NewFlusher(id)
 	for _, c := range []Counts{{3, 1}, {2, 0}, {0, 0}} {
-		if err := f.Flush(t.Context(), rdb, c, evening); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, f.Flush(t.Context(), rdb, c, evening))
 	}
 	if got := totals(t, rdb); got != [4]any{"5", "5", "1", "1"} {
 		t.Errorf("totals %v", got)
@@ -102,10 +98,7 @@ func TestFlushCountsOnceWhateverIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb, url := redistest.New(t)
-			o, err := redis.ParseURL(url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := harness.Must(redis.ParseURL(url))(t)
 			lossy := redis.NewClient(o)
 			defer func() { _ = lossy.Close() }()
 			lossy.AddHook(&hook)
@@ -140,9 +133,7 @@ func TestABatchKeepsItsDay(t *testing.T) {
 	if err := f.Flush(t.Context(), lossy, Counts{1, 0}, evening); err == nil {
 		t.Fatal("no error")
 	}
-	if err := f.Flush(t.Context(), lossy, Counts{2, 0}, evening.Add(24*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Flush(t.Context(), lossy, Counts{2, 0}, evening.Add(24*time.Hour)))
 	if got := totals(t, rdb); got != [4]any{"3", "1", "0", "0"} {
 		t.Errorf("totals %v", got)
 	}
@@ -153,19 +144,13 @@ func TestFlushAfterARestartWithoutData(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	f := NewFlusher(id)
-	if err := f.Flush(t.Context(), rdb, Counts{1, 0}, evening); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Flush(t.Context(), rdb, Counts{1, 0}, evening))
 	s.Kill()
 	if err := f.Flush(t.Context(), rdb, Counts{2, 1}, evening); err == nil {
 		t.Fatal("flushed into a killed server")
 	}
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Flush(t.Context(), rdb, Counts{}, evening); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Restart())
+	harness.OK(t, f.Flush(t.Context(), rdb, Counts{}, evening))
 	if got := totals(t, rdb); got != [4]any{"2", "2", "1", "1"} {
 		t.Errorf("totals %v", got)
 	}

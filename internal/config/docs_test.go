@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // manual returns docs/configuration.md by headings.
 func manual(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile("../../docs/configuration.md"))(t)
 	parts := map[string]string{}
 	heading := regexp.MustCompile(`(?m)^##+ (.*)$`)
 	at := heading.FindAllStringSubmatchIndex(string(text), -1)
@@ -83,16 +82,10 @@ func TestManualHasTheDefaultsAndWords(t *testing.T) {
 
 // Every file that the manuals and the README show loads without a fault.
 func TestFilesOfTheManuals(t *testing.T) {
-	docs, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := harness.Must(filepath.Glob("../../docs/*.md"))(t)
 	n := 0
 	for _, name := range append(docs, "../../README.md") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(name))(t)
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 			n++
 			if f, err := Parse("troupe.yml", []byte(block[1]), ""); err != nil || len(f.Handlers) == 0 {

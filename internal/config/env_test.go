@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const envFile = `
@@ -30,16 +31,10 @@ func TestProgramsGetTheVariablesOfTheFile(t *testing.T) {
 	s := load(t, Flags{}, nil)
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
 	for _, class := range []string{"A", "B"} {
 		e, _ := c.Registry.Lookup(class)
-		p, err := troupe.ParsePayload([]byte(`{"class":"` + class + `"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(troupe.ParsePayload([]byte(`{"class":"` + class + `"}`)))(t)
 		if err := e.Handler.Perform(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", class, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestFetchBytesOfACapsule(t *testing.T) {
@@ -12,10 +14,7 @@ func TestFetchBytesOfACapsule(t *testing.T) {
 		t.Helper()
 		return loadText(t, Flags{}, text+"\nhandlers: {NoOp: {builtin: noop}}\n")
 	}
-	s, err := load("capsules: {default: {fetch_bytes: 65536}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(load("capsules: {default: {fetch_bytes: 65536}}"))(t)
 	c, err := s.Daemon(nil, zerolog.Nop(), nil)
 	if err != nil || len(c.Capsules) != 1 || c.Capsules[0].FetchBytes != 65536 {
 		t.Errorf("%+v, %v", c.Capsules, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -242,9 +243,7 @@ func TestParseFaults(t *testing.T) {
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			_, err = Parse(filepath.Base(name), data, "production")
 			faults, ok := errors.AsType[Faults](err)
 			if !ok {
@@ -328,9 +327,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				if err := limits.Queues(queues.Names(c.Queues)); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, limits.Queues(queues.Names(c.Queues)))
 			}
 			if c.Concurrency < 0 || c.Name == "" {
 				t.Fatalf("%#v", c)

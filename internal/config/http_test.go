@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const hookFile = `
@@ -43,21 +44,13 @@ func TestHTTPHandlerOfTheFile(t *testing.T) {
 	s := load(t, Flags{}, map[string]string{"HOOK_URL": server.URL + "/jobs"})
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
 	e, _ := c.Registry.Lookup("Hook")
 	if e.Options.Timeout != 0 {
 		t.Error("the request's timeout is given to the daemon, too")
 	}
-	p, err := troupe.ParsePayload([]byte(`{"class":"Hook"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Handler.Perform(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	p := harness.Must(troupe.ParsePayload([]byte(`{"class":"Hook"}`)))(t)
+	harness.OK(t, e.Handler.Perform(context.Background(), p))
 	if want := `/jobs [k1] [plain] true {"class":"Hook"}`; <-got != want {
 		t.Errorf("want %s", want)
 	}
@@ -112,15 +105,10 @@ handlers:
 		h := s.Handlers[0].HTTP
 		fmt.Fprintf(&out, verb+verb+verb, h.Secret, h.Headers, *h)
 	}
-	b, err := json.Marshal(s.Handlers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := harness.Must(json.Marshal(s.Handlers))(t)
 	log := zerolog.New(&out)
 	log.Info().Any("handlers", s.Handlers).Send()
-	if err := s.Summary(&out); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Summary(&out))
 	if text := out.String() + string(b); strings.Contains(text, "hunter2") {
 		t.Errorf("a credential in %s", text)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -22,16 +23,10 @@ func inDir(t *testing.T, files ...string) {
 	dir := filepath.Join(t.TempDir(), "shop")
 	for i := 0; i < len(files); i += 2 {
 		name := filepath.Join(dir, files[i])
-		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(files[i+1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.MkdirAll(filepath.Dir(name), 0o750))
+		harness.OK(t, os.WriteFile(name, []byte(files[i+1]), 0o600))
 	}
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.MkdirAll(dir, 0o750))
 	t.Chdir(dir)
 }
 
@@ -43,10 +38,7 @@ const noop = "handlers: {NoOp: {builtin: noop}}\n"
 
 func load(t *testing.T, flags Flags, env map[string]string) *Settings {
 	t.Helper()
-	s, err := Load(flags, vars(env))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(Load(flags, vars(env)))(t)
 	return s
 }
 
@@ -232,10 +224,7 @@ timestamps: ms
 	s := load(t, Flags{}, nil)
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -274,10 +263,7 @@ capsules:
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
 	for range 2 {
-		c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
 		if err := c.Validate(); err != nil {
 			t.Error(err)
 		}
@@ -317,19 +303,14 @@ func TestFetchIsChosenByFileAndCapsule(t *testing.T) {
 	s := load(t, Flags{}, nil)
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
-	c, err := s.Daemon(rdb, zerolog.Nop(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
 	for i, durable := range []bool{false, true, false} {
 		make := c.Capsules[i].Fetch
 		if make == nil {
 			make = fetch.NewReliable // as actors.Config says
 		}
 		f, err := make(fetch.Env{Redis: rdb, Identity: "h:1:a", Capsule: c.Capsules[i].Name, Queues: fetch.Strict{"q"}, Lease: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		if f.Durable() != durable {
 			t.Errorf("capsule %s: durable %v", c.Capsules[i].Name, f.Durable())
 		}

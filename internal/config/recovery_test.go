@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestPoisonAndRecoveryAreRead(t *testing.T) {
@@ -19,9 +20,7 @@ handlers:
   C: {builtin: noop, recovery: dead}
   D: {builtin: noop, recovery: same}
 `), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	if want := (actors.Poison{Recoveries: 5, Within: time.Hour, Suspect: -1}); f.Poison != want {
 		t.Errorf("poison %+v, want %+v", f.Poison, want)
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestReload(t *testing.T) {
@@ -13,13 +15,8 @@ func TestReload(t *testing.T) {
 	load := func(text string) *Settings {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "troupe.yml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s, err := Load(Flags{File: path}, func(string) string { return "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		s := harness.Must(Load(Flags{File: path}, func(string) string { return "" }))(t)
 		return s
 	}
 	for _, c := range []struct{ next, want, ignored, fault string }{

@@ -8,14 +8,13 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func loadText(t *testing.T, flags Flags, text string) (*Settings, error) {
 	t.Helper()
 	flags.File = filepath.Join(t.TempDir(), "troupe.yml")
-	if err := os.WriteFile(flags.File, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(flags.File, []byte(text), 0o600))
 	return Load(flags, func(string) string { return "" })
 }
 
@@ -30,10 +29,7 @@ shards:
 `
 
 func TestShardsAreTreesOfTheirOwn(t *testing.T) {
-	s, err := loadText(t, Flags{}, shardsText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(loadText(t, Flags{}, shardsText))(t)
 	if len(s.Trees) != 2 || s.Trees[0].Shard != "orders" || s.Trees[1].Shard != "mail" {
 		t.Fatalf("%+v", s.Trees)
 	}
@@ -46,9 +42,7 @@ func TestShardsAreTreesOfTheirOwn(t *testing.T) {
 		t.Errorf("mail: %+v", mail)
 	}
 	var out strings.Builder
-	if err := s.Summary(&out); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Summary(&out))
 	for _, want := range []string{"shard orders  redis://***@10.0.0.1/0", "shard mail", "critical 3", "digest"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, out.String())

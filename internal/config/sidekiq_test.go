@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/queues"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -43,14 +44,8 @@ func sidekiqFiles(t *testing.T) []string {
 
 func parseFile(t *testing.T, name, environment string) *File {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Parse("config/sidekiq.yml", data, environment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Must(os.ReadFile(name))(t)
+	f := harness.Must(Parse("config/sidekiq.yml", data, environment))(t)
 	return f
 }
 
@@ -92,14 +87,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	name = strings.TrimSuffix(name, ".yml") + ".golden"
 	if os.Getenv("TROUPE_UPDATE") != "" {
-		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(name, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := harness.Must(os.ReadFile(name))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
@@ -132,10 +122,7 @@ func TestSidekiqFilesLoadAsInRuby(t *testing.T) {
 		}
 		all = append(all, question{name, "development"}, question{name, "production"}, question{name, "qa"})
 	}
-	asked, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := harness.Must(json.Marshal(all))(t)
 	cmd := exec.CommandContext(t.Context(), ruby, "-W0", "-EUTF-8:UTF-8", "-e", `
 		require "sidekiq/cli"
 		require "json"
@@ -195,9 +182,7 @@ func TestSidekiqFilesWithERB(t *testing.T) {
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			_, err = Parse("config/sidekiq.yml", data, "production")
 			faults, ok := errors.AsType[Faults](err)
 			if !ok {

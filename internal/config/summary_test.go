@@ -4,13 +4,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestSummary(t *testing.T) {
 	name, err := filepath.Abs("testdata/summary.yml") // the test leaves this folder
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	inDir(t, "troupe.yml", `
 concurrency: 5
 timeout: 8
@@ -37,8 +37,6 @@ handlers:
 `, "secret", "hunter2\n")
 	s := load(t, Flags{}, map[string]string{"SLACK": "https://hooks.slack.example/hunter2", "KEY": "hunter2"})
 	var b strings.Builder
-	if err := s.Summary(&b); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Summary(&b))
 	golden(t, name, b.String())
 }

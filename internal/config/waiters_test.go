@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestWaitersOfACapsule(t *testing.T) {
@@ -12,10 +14,7 @@ func TestWaitersOfACapsule(t *testing.T) {
 		t.Helper()
 		return loadText(t, Flags{}, text+"\nhandlers: {NoOp: {builtin: noop}}\n")
 	}
-	s, err := load("capsules: {default: {waiters: 7}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(load("capsules: {default: {waiters: 7}}"))(t)
 	c, err := s.Daemon(nil, zerolog.Nop(), nil)
 	if err != nil || len(c.Capsules) != 1 || c.Capsules[0].Waiters != 7 {
 		t.Errorf("%+v, %v", c.Capsules, err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestWireOfACapsule(t *testing.T) {
@@ -13,9 +15,7 @@ func TestWireOfACapsule(t *testing.T) {
 		return loadText(t, Flags{}, text+"\nhandlers: {NoOp: {builtin: noop}}\n")
 	}
 	s, err := load("capsules: {default: {concurrency: 1}, a: {wire: go-workers, namespace: app, queues: [x], classes: {x: NoOp}}, b: {wire: go-workers, namespace: app, queues: [y]}, c: {wire: sidekiq}, d: {wire: go-workers, queues: [z]}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	c, err := s.Daemon(nil, zerolog.Nop(), nil)
 	if err != nil || len(c.Capsules) != 5 {
 		t.Fatalf("%+v, %v", c.Capsules, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/depth"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -25,12 +26,8 @@ func TestNote(t *testing.T) {
 	for range 500 {
 		rdb.LPush(ctx, "queue:long", `{"class":"A","args":["`+strings.Repeat("x", 100_000)+`"],"enqueued_at":1795225090000}`)
 	}
-	if err := depth.Note(ctx, rdb, now); err != nil {
-		t.Fatal(err)
-	}
-	if err := depth.Note(ctx, rdb, now.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, depth.Note(ctx, rdb, now))
+	harness.OK(t, depth.Note(ctx, rdb, now.Add(time.Second)))
 	all, err := depth.Last(ctx, rdb, 10)
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
@@ -44,9 +41,7 @@ func TestNote(t *testing.T) {
 	}
 	rdb.FlushDB(ctx)
 	for i := range depth.Kept + 5 {
-		if err := depth.Note(ctx, rdb, now.Add(time.Duration(i)*depth.Every)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, depth.Note(ctx, rdb, now.Add(time.Duration(i)*depth.Every)))
 	}
 	if n, life := rdb.LLen(ctx, "troupe:depths").Val(), rdb.TTL(ctx, "troupe:depths").Val(); n != depth.Kept || life < 23*time.Hour {
 		t.Errorf("%d samples, for %s", n, life)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -20,12 +21,8 @@ func TestLatest(t *testing.T) {
 	for i := range 150 {
 		many = append(many, Record{At: now.Add(time.Duration(i-1000) * time.Second), Kind: fmt.Sprint(i)})
 	}
-	if err := Write(ctx, rdb, "a", many); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(ctx, rdb, "b", []Record{{At: now, Kind: "last"}, {At: now.Add(-time.Hour), Kind: "first"}}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, Write(ctx, rdb, "a", many))
+	harness.OK(t, Write(ctx, rdb, "b", []Record{{At: now, Kind: "last"}, {At: now.Add(-time.Hour), Kind: "first"}}))
 	rdb.RPush(ctx, keys.Flight("b"), "junk")
 	all, err := Latest(ctx, rdb)
 	if err != nil || len(all) != 102 {

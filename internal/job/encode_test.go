@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 type benchArgs struct {
@@ -15,9 +16,7 @@ type benchArgs struct {
 func BenchmarkEncodeArgs(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := job.EncodeArgs(benchArgs{"bob", 5}); err != nil {
-			b.Fatal(err)
-		}
+		harness.Must(job.EncodeArgs(benchArgs{"bob", 5}))(b)
 	}
 }
 
@@ -31,9 +30,7 @@ func BenchmarkEncodeRaw(b *testing.B) {
 			raw := json.RawMessage(text)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := job.EncodeJSON(raw); err != nil {
-					b.Fatal(err)
-				}
+				harness.Must(job.EncodeJSON(raw))(b)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestTheErrorOfAJobIsCutInALine(t *testing.T) {
@@ -35,9 +36,7 @@ func TestTheErrorOfAJobIsCutInALine(t *testing.T) {
 				Error string
 				Bytes int `json:"error_bytes"`
 			}
-			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, json.Unmarshal(out.Bytes(), &line))
 			if line.Error != tt.want || line.Bytes != tt.bytes || !utf8.ValidString(line.Error) {
 				t.Errorf("%d bytes of %d: %.60q…\nwant %d of %d: %.60q…", len(line.Error), line.Bytes, line.Error, len(tt.want), tt.bytes, tt.want)
 			}
@@ -64,19 +63,13 @@ func TestTheLevelOfAJob(t *testing.T) {
 		`"debug"`: zerolog.DebugLevel, `"info"`: zerolog.InfoLevel, `"warn"`: zerolog.WarnLevel, `"error"`: zerolog.ErrorLevel,
 		`"fatal"`: zerolog.FatalLevel, `"DEBUG"`: zerolog.DebugLevel, `0`: zerolog.DebugLevel, `3`: zerolog.ErrorLevel, `4`: zerolog.FatalLevel,
 	} {
-		p, err := troupe.ParsePayload([]byte(`{"class":"A","log_level":` + raw + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(troupe.ParsePayload([]byte(`{"class":"A","log_level":` + raw + `}`)))(t)
 		if got, ok := Level(p); !ok || got != want {
 			t.Errorf("%s is %v, %v", raw, got, ok)
 		}
 	}
 	for _, field := range []string{``, `,"log_level":null`, `,"log_level":""`, `,"log_level":"loud"`, `,"log_level":5`, `,"log_level":-1`, `,"log_level":true`, `,"log_level":["debug"]`, `,"log_level":"trace"`} {
-		p, err := troupe.ParsePayload([]byte(`{"class":"A"` + field + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(troupe.ParsePayload([]byte(`{"class":"A"` + field + `}`)))(t)
 		if got, ok := Level(p); ok {
 			t.Errorf("%s is %v", field, got)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const reason = "undefined: the_actor_library_panics_on_32_bit_platforms_build_for_64_bit"
@@ -39,15 +41,10 @@ func build(t *testing.T, platform string) (string, error) {
 func TestWhoLinksTheActorLibraryRefuses32Bit(t *testing.T) {
 	// The test cache does not see what go list reads: looking at all folders here makes it
 	// forget the result when a file of the module changes.
-	if err := filepath.WalkDir("../..", func(string, fs.DirEntry, error) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, filepath.WalkDir("../..", func(string, fs.DirEntry, error) error { return nil }))
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "github.com/troupehq/troupe/...")
 	cmd.Env = append(os.Environ(), "GOARCH=386", "GOOS=linux", "CGO_ENABLED=0")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := harness.Must(cmd.Output())(t)
 	linked := 0
 	for line := range strings.Lines(string(out)) {
 		deps := strings.Fields(line)

@@ -14,15 +14,13 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func fromURL(t *testing.T, url string) *redis.Client {
 	t.Helper()
-	c, err := FromURL(url, Need{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(FromURL(url, Need{}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c.(*redis.Client)
 }
@@ -48,9 +46,7 @@ func seed(t *testing.T, rdb *redis.Client) {
 	for _, set := range []string{"retry", "schedule", "dead"} {
 		rdb.ZAdd(ctx, set, redis.Z{Score: 1, Member: "{}"})
 	}
-	if err := rdb.MSet(ctx, "stat:processed", 1, "stat:failed", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.MSet(ctx, "stat:processed", 1, "stat:failed", 0).Err())
 }
 
 func TestCheckNamesEveryKeyOfAWrongType(t *testing.T) {
@@ -73,9 +69,7 @@ func TestCheckNamesEveryKeyOfAWrongType(t *testing.T) {
 func TestCheckWarnsOfEviction(t *testing.T) {
 	s := redistest.Start(t)
 	c := fromURL(t, s.URL(0))
-	if err := c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	warnings, err := Check(t.Context(), c)
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "allkeys-lru") || !strings.Contains(warnings[0], "noeviction") {
 		t.Errorf("warnings %q, %v", warnings, err)
@@ -84,9 +78,7 @@ func TestCheckWarnsOfEviction(t *testing.T) {
 
 func TestCheckWithoutLeaveToAsk(t *testing.T) {
 	s := redistest.Start(t)
-	if err := fromURL(t, s.URL(0)).Do(t.Context(), "acl", "setuser", "small", "on", ">pw", "~*", "+@all", "-info", "-type", "-config").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, fromURL(t, s.URL(0)).Do(t.Context(), "acl", "setuser", "small", "on", ">pw", "~*", "+@all", "-info", "-type", "-config").Err())
 	warnings, err := Check(t.Context(), fromURL(t, "redis://small:pw@"+s.Addr))
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "NOPERM") {
 		t.Errorf("warnings %q, %v", warnings, err)
@@ -96,9 +88,7 @@ func TestCheckWithoutLeaveToAsk(t *testing.T) {
 // Which rights are missing is a question of its own, but for one that is needed to ask it.
 func TestCheckOfAUserWithoutRights(t *testing.T) {
 	s := redistest.Start(t)
-	if err := fromURL(t, s.URL(0)).Do(t.Context(), "acl", "setuser", "small", "on", ">pw").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, fromURL(t, s.URL(0)).Do(t.Context(), "acl", "setuser", "small", "on", ">pw").Err())
 	if _, err := Check(t.Context(), fromURL(t, "redis://small:pw@"+s.Addr)); err != nil {
 		t.Error(err)
 	}
@@ -136,9 +126,7 @@ func TestCheckRefusesAnOldServer(t *testing.T) {
 
 func TestCheckOfAPasswordedServer(t *testing.T) {
 	s := redistest.Start(t)
-	if err := fromURL(t, s.URL(0)).ConfigSet(t.Context(), "requirepass", "hunter2").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, fromURL(t, s.URL(0)).ConfigSet(t.Context(), "requirepass", "hunter2").Err())
 	if _, err := Check(t.Context(), fromURL(t, "redis://:hunter2@"+s.Addr)); err != nil {
 		t.Errorf("right password: %v", err)
 	}

@@ -10,14 +10,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestClusterURLs(t *testing.T) {
-	rdb, err := FromURL("rediss+cluster://u:pw@a:1?addr=b:2&addr=c:3&pool_size=77", Need{PoolSize: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdb := harness.Must(FromURL("rediss+cluster://u:pw@a:1?addr=b:2&addr=c:3&pool_size=77", Need{PoolSize: 9}))(t)
 	defer func() { _ = rdb.Close() }()
 	o := rdb.(*redis.ClusterClient).Options()
 	if !slices.Equal(o.Addrs, []string{"a:1", "b:2", "c:3"}) || o.Username != "u" || o.Password != "pw" ||
@@ -44,23 +42,15 @@ func TestClusterURLs(t *testing.T) {
 func TestCheckLooksAtEveryMaster(t *testing.T) {
 	rdb, c := redistest.NewCluster(t)
 	ctx := t.Context()
-	own, err := FromURL(c.URL(), Need{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := harness.Must(FromURL(c.URL(), Need{}))(t)
 	defer func() { _ = own.Close() }()
 	if warnings, err := Check(ctx, own); err != nil || len(warnings) != 0 {
 		t.Errorf("%v, %v", warnings, err)
 	}
-	master, err := rdb.MasterForKey(ctx, "retry")
-	if err != nil {
-		t.Fatal(err)
-	}
+	master := harness.Must(rdb.MasterForKey(ctx, "retry"))(t)
 	policy := func(p string) {
 		t.Helper()
-		if err := master.ConfigSet(ctx, "maxmemory-policy", p).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, master.ConfigSet(ctx, "maxmemory-policy", p).Err())
 	}
 	policy("allkeys-lru")
 	defer policy("noeviction")
@@ -76,10 +66,7 @@ func TestCheckLooksAtEveryMaster(t *testing.T) {
 		t.Errorf("a node alone: %v", err)
 	}
 	_, url := redistest.New(t)
-	alone, err := FromURL("redis+cluster"+strings.TrimSuffix(strings.TrimPrefix(url, "redis"), url[strings.LastIndex(url, "/"):]), Need{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := harness.Must(FromURL("redis+cluster"+strings.TrimSuffix(strings.TrimPrefix(url, "redis"), url[strings.LastIndex(url, "/"):]), Need{}))(t)
 	defer func() { _ = alone.Close() }()
 	if _, err := Check(ctx, alone); err == nil || !strings.Contains(err.Error(), "no cluster") {
 		t.Errorf("a single server given as a cluster: %v", err)
@@ -103,10 +90,7 @@ func TestADeadNodeHasTheLayoutAskedFor(t *testing.T) {
 		}
 		return "+OK\r\n"
 	})
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := harness.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	layout.Store(node(dead.Addr().String()))
 	_ = dead.Close()
 	user := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{heir}})

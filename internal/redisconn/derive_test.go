@@ -11,15 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func derived(t *testing.T, rdb redis.UniversalClient, need Need) redis.UniversalClient {
 	t.Helper()
-	own, err := Derive(rdb, need)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := harness.Must(Derive(rdb, need))(t)
 	t.Cleanup(func() { _ = own.Close() })
 	return own
 }
@@ -140,20 +138,13 @@ func TestDeriveRefusesWhatItCannotRead(t *testing.T) {
 
 func TestClosingTheDerivedClientLeavesTheUsers(t *testing.T) {
 	user, _ := redistest.New(t)
-	own, err := Derive(user, Need{Name: "troupe-test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := own.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	own := harness.Must(Derive(user, Need{Name: "troupe-test"}))(t)
+	harness.OK(t, own.Set(t.Context(), "k", "v", 0).Err())
 	list, err := own.ClientList(t.Context()).Result()
 	if err != nil || !strings.Contains(list, "name=troupe-test") {
 		t.Errorf("CLIENT LIST without the name (%v): %s", err, list)
 	}
-	if err := own.Close(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, own.Close())
 	if got, err := user.Get(t.Context(), "k").Result(); err != nil || got != "v" {
 		t.Errorf("the user's client after Close: %q, %v", got, err)
 	}
@@ -219,9 +210,7 @@ func TestConnectionsThatAreNotNeededAreClosed(t *testing.T) {
 	var held []*redis.Conn
 	for range 3 {
 		c := own.Conn()
-		if err := c.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, c.Ping(t.Context()).Err())
 		held = append(held, c)
 	}
 	for _, c := range held {
@@ -235,9 +224,7 @@ func TestConnectionsThatAreNotNeededAreClosed(t *testing.T) {
 	for own.PoolStats().TotalConns != 1 {
 		select {
 		case <-tick.C:
-			if err := own.Ping(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, own.Ping(t.Context()).Err())
 		case <-deadline:
 			t.Fatalf("%d connections for one command at a time", own.PoolStats().TotalConns)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -49,9 +50,7 @@ func TestFromURLTakesQueryParameters(t *testing.T) {
 		t.Fatal("skip_verify without TLS was accepted")
 	}
 	c, err = FromURL("redis://h:1/0?dial_timeout=2&pool_size=77&max_retries=5&read_timeout=0", Need{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	defer func() { _ = c.Close() }()
 	if o := c.(*redis.Client).Options(); o.DialTimeout != 2*time.Second || o.PoolSize != 77 || o.MaxRetries != 0 || o.ReadTimeout <= 0 {
 		t.Errorf("options %+v", o)
@@ -170,10 +169,7 @@ func TestResolveURL(t *testing.T) {
 
 func TestFromURLOverAUnixSocket(t *testing.T) {
 	s := redistest.Start(t, "--unixsocket", "redis.sock")
-	c, err := FromURL("unix://"+s.Dir+"/redis.sock?db=2", Need{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(FromURL("unix://"+s.Dir+"/redis.sock?db=2", Need{}))(t)
 	defer func() { _ = c.Close() }()
 	if warnings, err := Check(t.Context(), c); err != nil || len(warnings) != 0 {
 		t.Errorf("check: %v, %v", warnings, err)

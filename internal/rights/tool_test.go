@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -27,9 +28,7 @@ func TestTools(t *testing.T) {
 		for _, r := range rule {
 			args = append(args, r)
 		}
-		if err := admin.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, admin.Do(t.Context(), args...).Err())
 	}
 	for _, tool := range tools {
 		all := tool.Rule()
@@ -71,10 +70,7 @@ func overlaps(rule string) bool {
 
 // The documentation has these rules.
 func TestTheRulesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scaling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile("../../docs/scaling.md"))(t)
 	blocks := strings.Split(string(text), "```")
 	for _, tool := range tools {
 		want := slices.Sorted(slices.Values(tool.Rule()))

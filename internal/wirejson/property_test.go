@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
 
@@ -42,10 +43,7 @@ func drawText(t *rapid.T, depth int) string {
 }
 
 func drawString(t *rapid.T) string {
-	text, err := job.EncodeJSON(rapid.String().Draw(t, "text"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(job.EncodeJSON(rapid.String().Draw(t, "text")))(t)
 	return string(text)
 }
 
@@ -162,10 +160,7 @@ func drawValue(t *rapid.T, depth int) any {
 func TestEncodeJSONDecodesEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawValue(t, 4)
-		text, err := job.EncodeJSON(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(job.EncodeJSON(want))(t)
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.UseNumber()
 		var got any
@@ -218,10 +213,7 @@ func TestArgsRoundTripProperty(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "rest") {
 			want.R = append(want.R, rapid.String().Draw(t, "r"))
 		}
-		raw, err := job.EncodeArgs(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := harness.Must(job.EncodeArgs(want))(t)
 		var got everything
 		if err := troupe.DecodeArgs(raw, &got); err != nil {
 			t.Fatalf("%s: %v", raw, err)

@@ -76,10 +76,7 @@ func TestADaemonOnAFaultyWayLosesNothing(t *testing.T) {
 					if i%3 == 0 {
 						step = script.Slow(time.Duration(i) * time.Millisecond)
 					}
-					jid, err := pusher.Push(t.Context(), step)
-					if err != nil {
-						t.Fatal(err)
-					}
+					jid := harness.Must(pusher.Push(t.Context(), step))(t)
 					jids = append(jids, jid)
 				}
 				k := testkit.Start(t, actors.Config{

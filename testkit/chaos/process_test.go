@@ -73,10 +73,7 @@ func TestProcessesOfAUser(t *testing.T) {
 	jobs := client.New(rdb)
 	var jids []string
 	for i := range 40 {
-		jid, err := jobs.PushClass(t.Context(), "Pack", []any{i})
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(jobs.PushClass(t.Context(), "Pack", []any{i}))(t)
 		jids = append(jids, jid)
 	}
 	testkit.Await(t, "some have begun", func() bool { return len(rec.Runs(t)) > 5 })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -49,9 +50,7 @@ func TestFaultsHappenToTheCommandsTheyName(t *testing.T) {
 			{"refuse", chaos.Effect{Refuse: "OOM command not allowed"}, func(err error) bool { return err != nil && err.Error() == "OOM command not allowed" }, "0"},
 			{"delay", chaos.Effect{Delay: 20 * time.Millisecond}, nil, "1"},
 		} {
-			if err := direct.Set(ctx, "n", 0, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, direct.Set(ctx, "n", 0, 0).Err())
 			rule := faults.Add(chaos.Fault{Command: "incr", Skip: 1, Times: 1, Do: tc.do})
 			if err := rdb.Incr(ctx, "other").Err(); err != nil {
 				t.Fatalf("%s, the one that is skipped: %v", tc.name, err)
@@ -89,9 +88,7 @@ func TestAHalfOpenConnectionAnswersNothing(t *testing.T) {
 			opts := faults.Options()
 			opts.ReadTimeout = time.Minute // of what is to be answered
 			rdb := redis.NewClient(opts)
-			if err := rdb.Ping(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.Ping(t.Context()).Err())
 			rule := faults.Add(chaos.Fault{Command: "sadd", Mentions: name, Times: 1, Do: tc.do})
 			if err := rdb.WithTimeout(100*time.Millisecond).SAdd(t.Context(), name, 1).Err(); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %v, want a timeout", name, err)
@@ -130,9 +127,7 @@ func TestPipelinesAndSubscriptionsKeepTheirOrder(t *testing.T) {
 		}
 		sub := rdb.Subscribe(ctx, "c")
 		defer func() { _ = sub.Close() }()
-		if _, err := sub.Receive(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(sub.Receive(ctx))(t)
 		for i := range 3 {
 			direct.Publish(ctx, "c", i)
 		}
@@ -152,9 +147,7 @@ func TestAKilledProxyRefusesAndAPausedOneKeepsSilent(t *testing.T) {
 		opts.ReadTimeout = time.Minute
 		rdb := redis.NewClient(opts)
 		defer func() { _ = rdb.Close() }()
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.Ping(ctx).Err())
 		faults.Kill()
 		if err := rdb.Ping(ctx).Err(); err == nil {
 			t.Error("a ping has passed while down")

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
@@ -80,14 +81,10 @@ func TestADaemonRunsItBesideSidekiq(t *testing.T) {
 				goworkers.Job{Queue: "add", Class: "Add", Args: []int{1, 2}, At: time.Now().Add(time.Second)},
 				goworkers.Job{Queue: "add", Class: "Add", Args: []string{"fail"}, Retries: troupe.Times(1)},
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			rdb.RPush(ctx, prefix+"queue:add", "junk")
 			rdb.ZAdd(ctx, prefix+"goretry", redisZ(1, "[1]"), redisZ(1, `{"class":"Add"}`))
-			if _, err := client.New(rdb).PushClass(ctx, "Ruby", []any{1}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(client.New(rdb).PushClass(ctx, "Ruby", []any{1}))(t)
 			k.Await("all have run but the retry", func() bool {
 				return len(mails.sorted()) == 1 && len(sums.sorted()) == 3 && len(rubies.sorted()) == 1 && rdb.ZCard(ctx, prefix+"dead").Val() == 3
 			})
@@ -101,9 +98,7 @@ func TestADaemonRunsItBesideSidekiq(t *testing.T) {
 			if mails.sorted()[0] != `[{"k":1}]` {
 				t.Errorf("mail %q", mails.sorted())
 			}
-			if _, err := gw.Push(ctx, goworkers.Job{Queue: "add", Class: "Add", Args: []string{"wait"}}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(gw.Push(ctx, goworkers.Job{Queue: "add", Class: "Add", Args: []string{"wait"}}))(t)
 			k.Await("it runs", func() bool { return len(sums.sorted()) == 5 })
 			k.Await("the statistics are written", func() bool {
 				return rdb.Get(ctx, prefix+"stat:failed").Val() != "" && rdb.Get(ctx, prefix+"stat:processed").Val() != ""
@@ -140,9 +135,7 @@ func TestRightsOfANamespace(t *testing.T) {
 		"ACL", "SETUSER", "app", "on", ">secret", "+@all", "-@dangerous", "+info", "+client|unblock", "+client|id", "~app:*", "~processes", "~process_cleanup", "~*:*:*", "~troupe:tree:*", "~troupe:pulse:*", "~troupe:pulses",
 		"~troupe:measured:*", "~troupe:requests:*", "~troupe:replies:*", "~troupe:flight:*", "~troupe:flights", "~troupe:probe", "~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "&troupe:*",
 	}
-	if err := server.Client.Do(ctx, user...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Client.Do(ctx, user...).Err())
 	o := *server.Options()
 	o.Username, o.Password = "app", "secret"
 	rdb := redis.NewClient(&o)
@@ -153,9 +146,7 @@ func TestRightsOfANamespace(t *testing.T) {
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &jobs, Capsules: []actors.Capsule{{
 		Queues: actors.Strict{"q"}, Wire: goworkers.New(goworkers.Options{Namespace: "app"}),
 	}}})
-	if _, err := goworkers.NewClient(rdb, "app").Push(ctx, goworkers.Job{Queue: "q", Class: "Add"}, goworkers.Job{Queue: "q", Class: "Add", At: time.Now().Add(time.Second)}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(goworkers.NewClient(rdb, "app").Push(ctx, goworkers.Job{Queue: "q", Class: "Add"}, goworkers.Job{Queue: "q", Class: "Add", At: time.Now().Add(time.Second)}))(t)
 	k.Await("both ran", func() bool { return len(ran.sorted()) == 2 })
 	k.Stop()
 	if log := server.Client.ACLLog(ctx, 100).Val(); len(log) > 0 {

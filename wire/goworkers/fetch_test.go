@@ -11,7 +11,7 @@ import (
 )
 
 // The fetcher is the daemon's, on the keys of a namespace.
-var harness = fetchtest.Harness{
+var suite = fetchtest.Harness{
 	Name: "go-workers", Key: namespace("app").key,
 	New: func(env fetch.Env) (fetch.Fetcher, error) {
 		rename := func(c redis.UniversalClient) { redisconn.MapKeys(c, namespace("app").key) }
@@ -21,8 +21,8 @@ var harness = fetchtest.Harness{
 	},
 }
 
-func TestMain(m *testing.M) { fetchtest.Main(m, harness) }
+func TestMain(m *testing.M) { fetchtest.Main(m, suite) }
 
-func TestDelivery(t *testing.T) { fetchtest.Delivery(t, harness) }
+func TestDelivery(t *testing.T) { fetchtest.Delivery(t, suite) }
 
-func TestCrash(t *testing.T) { fetchtest.Crash(t, harness) }
+func TestCrash(t *testing.T) { fetchtest.Crash(t, suite) }

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What PHP encrypts is decrypted, whatever the cipher, and not with another key.
@@ -23,13 +25,8 @@ func TestPHPEncrypted(t *testing.T) {
 			Cipher, Key, Text string
 			Object            []byte
 		}
-		if err := json.Unmarshal(line, &w); err != nil {
-			t.Fatal(err)
-		}
-		key, err := parseAppKey(w.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, json.Unmarshal(line, &w))
+		key := harness.Must(parseAppKey(w.Key))(t)
 		if got, err := decryptCommand(key, w.Text); err != nil || got != string(w.Object) {
 			t.Errorf("%s: %q, %v, want %q", w.Cipher, got, err, w.Object)
 		}
@@ -82,10 +79,7 @@ func TestParseAppKey(t *testing.T) {
 // Each text is signed, so it is what it contains that is wrong.
 func TestDecryptCommandErrors(t *testing.T) {
 	key := []byte(strings.Repeat("k", 32))
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := harness.Must(aes.NewCipher(key))(t)
 	encode := base64.StdEncoding.EncodeToString
 	seal := func(iv, value, tag string) string {
 		mac := hmac.New(sha256.New, key)
@@ -102,10 +96,7 @@ func TestDecryptCommandErrors(t *testing.T) {
 	if got, err := decryptCommand(key, cbc(object+strings.Repeat("\x07", 7))); got != "O:" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	good, err := base64.StdEncoding.DecodeString(cbc(full + "\x01"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := harness.Must(base64.StdEncoding.DecodeString(cbc(full + "\x01")))(t)
 	for what, c := range map[string]struct {
 		text string
 		want error

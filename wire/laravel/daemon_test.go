@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/wire/goworkers"
 	"github.com/troupehq/troupe/wire/laravel"
@@ -24,10 +25,7 @@ import (
 // into another.
 func TestThreeWiresInOneTree(t *testing.T) {
 	rdb := testkit.Redis(t)
-	w, err := laravel.New(laravel.Options{Prefix: "laravel_database_"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := harness.Must(laravel.New(laravel.Options{Prefix: "laravel_database_"}))(t)
 	php, gow, rails := laravel.NewClient(rdb, "laravel_database_"), goworkers.NewClient(rdb, "app"), client.New(rdb)
 	var r troupe.Registry
 	var mu sync.Mutex
@@ -58,9 +56,7 @@ func TestThreeWiresInOneTree(t *testing.T) {
 		{Name: "php", Wire: w, Queues: actors.Strict{"php"}},
 		{Name: "go", Wire: goworkers.New(goworkers.Options{Namespace: "app"}), Queues: actors.Strict{"go"}},
 	}})
-	if _, err := rails.PushClass(t.Context(), "Rails", []any{1}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(rails.PushClass(t.Context(), "Rails", []any{1}))(t)
 	k.Await("a job of each", func() bool { return k.Stats().Processed == 3 })
 	if got := strings.Join(ran, ", "); got != "Rails 1, Laravel 2, GoWorkers 3" {
 		t.Errorf("ran %s", got)
@@ -79,10 +75,7 @@ func TestThreeWiresInOneTree(t *testing.T) {
 // keeps its bytes.
 func TestAHandlerOfTheDisplayName(t *testing.T) {
 	rdb := testkit.Redis(t)
-	w, err := laravel.New(laravel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := harness.Must(laravel.New(laravel.Options{}))(t)
 	var r troupe.Registry
 	classes := make(chan string, 4)
 	handle := func(name string) {
@@ -101,9 +94,7 @@ func TestAHandlerOfTheDisplayName(t *testing.T) {
 		`{"uuid":"3","displayName":"neither","job":"Unknown","maxTries":1,"data":1,"attempts":%d}`,
 	}
 	for _, text := range jobs {
-		if err := c.PushRaw(t.Context(), laravel.Raw{Queue: "a", Payload: fmt.Appendf(nil, text, 0)}); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, c.PushRaw(t.Context(), laravel.Raw{Queue: "a", Payload: fmt.Appendf(nil, text, 0)}))
 	}
 	k.Await("three jobs", func() bool { return k.Stats().Processed == 3 && k.Settled() })
 	if first, second := <-classes, <-classes; first != "Resize pictures Resize pictures" || second != "both both" {
@@ -126,10 +117,7 @@ func TestAHandlerOfTheDisplayName(t *testing.T) {
 // Sidekiq's pages show a job that runs, and a daemon with nothing else beats and stops as ever.
 func TestTheOnlyCapsule(t *testing.T) {
 	rdb := testkit.Redis(t)
-	w, err := laravel.New(laravel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := harness.Must(laravel.New(laravel.Options{}))(t)
 	var r troupe.Registry
 	hold, deaths := make(chan struct{}), make(chan *troupe.Payload, 1)
 	troupe.HandleClass(&r, "slow", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
@@ -140,16 +128,11 @@ func TestTheOnlyCapsule(t *testing.T) {
 		Redis: rdb, Registry: &r, Capsules: []actors.Capsule{{Wire: w, Queues: actors.Strict{"a"}}}, HeartbeatInterval: 50 * time.Millisecond,
 		DeathHandlers: []actors.DeathHandler{func(_ context.Context, p *troupe.Payload, _ error) { deaths <- p }},
 	})
-	uuids, err := laravel.NewClient(rdb, "").Push(t.Context(), laravel.Job{Queue: "a", Name: "slow", Data: map[string]int{"x": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	uuids := harness.Must(laravel.NewClient(rdb, "").Push(t.Context(), laravel.Job{Queue: "a", Name: "slow", Data: map[string]int{"x": 1}}))(t)
 	var work struct{ Payload string }
 	k.Await("the job on the Busy page", func() bool {
 		for _, text := range rdb.HGetAll(t.Context(), k.Daemon.Identity()+":work").Val() {
-			if err := json.Unmarshal([]byte(text), &work); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, json.Unmarshal([]byte(text), &work))
 		}
 		return work.Payload != ""
 	})
@@ -178,10 +161,7 @@ func TestTheOnlyCapsule(t *testing.T) {
 // A worker that is killed by its deadline fails by the rules.
 func TestTimeoutOfAJob(t *testing.T) {
 	rdb := testkit.Redis(t)
-	w, err := laravel.New(laravel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := harness.Must(laravel.New(laravel.Options{}))(t)
 	var r troupe.Registry
 	troupe.HandleClass(&r, "slow", troupe.HandlerFunc(func(ctx context.Context, _ *troupe.Payload) error {
 		<-ctx.Done()
@@ -189,9 +169,7 @@ func TestTimeoutOfAJob(t *testing.T) {
 	}))
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Capsules: []actors.Capsule{{Wire: w, Queues: actors.Strict{"a"}}}})
 	c := laravel.NewClient(rdb, "")
-	if _, err := c.Push(t.Context(), laravel.Job{Queue: "a", Name: "slow", Timeout: time.Second, MaxTries: 5, FailOnTimeout: true}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(t.Context(), laravel.Job{Queue: "a", Name: "slow", Timeout: time.Second, MaxTries: 5, FailOnTimeout: true}))(t)
 	k.Await("a failed job", func() bool {
 		failed, err := c.Failed(t.Context(), 0, 1)
 		return err == nil && len(failed) == 1 && failed[0].Exception == troupe.ErrJobTimeout.Error()

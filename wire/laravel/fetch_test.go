@@ -21,7 +21,7 @@ import (
 
 // The suite's payloads are any bytes; Laravel's are JSON. A bare fetcher wraps them, and so do the
 // functions of the harness.
-var harness = fetchtest.Harness{
+var suite = fetchtest.Harness{
 	Name: "laravel", New: newBare, RescueToBack: true, PauseLag: lookTime + 100*time.Millisecond,
 	Push: func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error {
 		for chunk := range slices.Chunk(payloads, 500) {
@@ -220,8 +220,8 @@ func (b *bare) Settle(ctx context.Context, in []fetch.Move) ([]fetch.Result, err
 	return b.Fetcher.Settle(ctx, moves)
 }
 
-func TestMain(m *testing.M) { fetchtest.Main(m, harness) }
+func TestMain(m *testing.M) { fetchtest.Main(m, suite) }
 
-func TestDelivery(t *testing.T) { fetchtest.Delivery(t, harness) }
+func TestDelivery(t *testing.T) { fetchtest.Delivery(t, suite) }
 
-func TestCrash(t *testing.T) { fetchtest.Crash(t, harness) }
+func TestCrash(t *testing.T) { fetchtest.Crash(t, suite) }

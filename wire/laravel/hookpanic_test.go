@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/wire/laravel"
 )
@@ -40,10 +41,7 @@ func (b bitter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // A hook of the client that panics in the wait for a push ends nothing: the jobs run, and the stop comes to its end.
 func TestAHookThatPanicsInTheWaitEndsNothing(t *testing.T) {
 	rdb := testkit.Redis(t)
-	w, err := laravel.New(laravel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := harness.Must(laravel.New(laravel.Options{}))(t)
 	var r troupe.Registry
 	var ran atomic.Int64
 	troupe.HandleClass(&r, "Job", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { ran.Add(1); return nil }))
@@ -56,9 +54,7 @@ func TestAHookThatPanicsInTheWaitEndsNothing(t *testing.T) {
 	for i := range 5 {
 		before := hook.struck.Load()
 		k.Await("the hook has panicked", func() bool { return hook.struck.Load() > before })
-		if _, err := php.Push(t.Context(), laravel.Job{Queue: "default", Name: "Job", Data: i}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(php.Push(t.Context(), laravel.Job{Queue: "default", Name: "Job", Data: i}))(t)
 		k.Await("the job has run", func() bool { return ran.Load() == int64(i+1) })
 	}
 	if report := k.Stop(); len(report.Left) > 0 {

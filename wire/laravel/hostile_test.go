@@ -8,15 +8,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // seeds are texts that PHP has written: some of testdata/objects.php, and a job of Laravel.
 func seeds(tb testing.TB) []string {
 	tb.Helper()
-	quoted, err := os.ReadFile("testdata/seeds.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	quoted := harness.Must(os.ReadFile("testdata/seeds.txt"))(tb)
 	all := []string{resize(tb)}
 	for line := range strings.Lines(string(quoted)) {
 		var text string
@@ -31,10 +30,7 @@ func seeds(tb testing.TB) []string {
 // resize is a job of illuminate/queue 8.83.26 with SerializesModels.
 func resize(tb testing.TB) string {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/resize.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile("testdata/resize.txt"))(tb)
 	return string(text)
 }
 

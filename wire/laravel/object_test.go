@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func jobOf(properties ...Property) *Object { return &Object{Class: `App\Job`, Properties: properties} }
@@ -144,10 +146,7 @@ func TestObjectTime(t *testing.T) {
 
 // A job of Laravel's own classes: with an enum, a collection, a Carbon and the bookkeeping of its traits.
 func TestLaravelJob(t *testing.T) {
-	o, err := ParseObject(resize(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := harness.Must(ParseObject(resize(t)))(t)
 	var names []string
 	for _, p := range o.Data() {
 		names = append(names, p.Scope+" "+p.Name)
@@ -161,10 +160,7 @@ func TestLaravelJob(t *testing.T) {
 	if size, _ := o.Get("size"); size != (Enum{`App\Jobs\Size`, "Large"}) {
 		t.Errorf("size %v", size)
 	}
-	tags, err := o.Object("tags")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tags := harness.Must(o.Object("tags"))(t)
 	if items, _ := tags.Get("items"); !cmp.Equal(items, list("a", "b")) {
 		t.Errorf("%v", items)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -20,13 +21,8 @@ func round(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	ctx := t.Context()
 	s := &system{Options: Options{Prefix: "laravel_database_", Connection: "redis", Cache: &Cache{Prefix: "laravel_database_laravel_cache:", Database: 1}}}
-	f, err := s.newFetcher(fetch.Env{Redis: rdb, Identity: "a:1:x", Capsule: "default", Queues: fetch.Strict{"q"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
+	f := harness.Must(s.newFetcher(fetch.Env{Redis: rdb, Identity: "a:1:x", Capsule: "default", Queues: fetch.Strict{"q"}}))(t)
+	harness.OK(t, f.Open(ctx))
 	units, err := f.Take(ctx, 5, nil)
 	if err != nil || len(units) != 2 {
 		t.Fatalf("%d units, %v", len(units), err)
@@ -51,10 +47,7 @@ func round(t *testing.T, rdb *redis.Client) {
 
 // The rights that the manual names are enough.
 func TestRights(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/laravel.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manual := harness.Must(os.ReadFile("../../docs/laravel.md"))(t)
 	rule := regexp.MustCompile(`ACL SETUSER .*`).FindString(string(manual))
 	server := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
@@ -66,15 +59,11 @@ func TestRights(t *testing.T) {
 	if len(args) < 5 {
 		t.Fatalf("the manual has %q", rule)
 	}
-	if err := admin.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.Do(t.Context(), args...).Err())
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "troupe", Password: "secret", MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	c := NewClient(rdb, "laravel_database_")
-	if _, err := c.Push(t.Context(), Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x", At: time.Now().Add(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(c.Push(t.Context(), Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x", At: time.Now().Add(time.Hour)}))(t)
 	round(t, rdb)
 	failed, err := c.Failed(t.Context(), 0, 0)
 	if err != nil || len(failed) != 1 {
@@ -91,12 +80,8 @@ func TestOutOfMemory(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
 	ctx := context.Background()
-	if _, err := NewClient(rdb, "laravel_database_").Push(ctx, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := rdb.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(NewClient(rdb, "laravel_database_").Push(ctx, Job{Queue: "q", Name: "x"}, Job{Queue: "q", Name: "x"}))(t)
+	harness.OK(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
 	if err := rdb.Set(ctx, "x", "y", 0).Err(); err == nil {
 		t.Fatal("Redis has memory")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/retry"
 )
@@ -22,10 +23,7 @@ var now = time.Unix(1_795_000_000, 0)
 
 func payloadOf(t *testing.T, fields string) *troupe.Payload {
 	t.Helper()
-	p, err := troupe.ParsePayload([]byte(`{"job":"x","data":{"attempts":9},` + fields + `}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := harness.Must(troupe.ParsePayload([]byte(`{"job":"x","data":{"attempts":9},` + fields + `}`)))(t)
 	return p
 }
 
@@ -81,9 +79,7 @@ func TestRules(t *testing.T) {
 			o.Backoff = []time.Duration{30 * time.Second}
 		}
 		w, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		p := payloadOf(t, c.fields)
 		err = w.Check(p, now)
 		if (err == nil) != c.runs {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // with returns the text of an object whose property x has the value.
@@ -75,9 +77,7 @@ func TestParseObjectValues(t *testing.T) {
 // Values have numbers from 1: the object, then its values, but not keys and R: itself.
 func TestParseObjectReferences(t *testing.T) {
 	o, err := ParseObject(`O:1:"J":8:{s:4:"self";r:1;s:5:"inner";O:1:"I":1:{i:0;R:1;}s:4:"list";a:2:{i:0;i:7;i:1;R:4;}s:4:"same";R:4;s:5:"seven";R:5;s:5:"again";r:3;s:4:"suit";E:3:"S:A";s:5:"other";r:7;}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	get := func(name string) any {
 		v, ok := o.Get(name)
 		if !ok {
@@ -162,9 +162,7 @@ func TestParseObjectErrors(t *testing.T) {
 // Every text that is cut off is an error.
 func TestParseObjectCut(t *testing.T) {
 	text := with("a:4:{i:0;d:1.5;i:1;E:3:\"S:A\";i:2;C:1:\"A\":1:{a}s:1:\"k\";r:1;}")
-	if _, err := ParseObject(text); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(ParseObject(text))(t)
 	for n := range text {
 		if o, err := ParseObject(text[:n]); err == nil || o != nil {
 			t.Errorf("%s: read", text[:n])
@@ -173,10 +171,7 @@ func TestParseObjectCut(t *testing.T) {
 }
 
 func TestParseObjectDepth(t *testing.T) {
-	o, err := ParseObject(with(strings.Repeat("a:1:{i:0;", maxDepth-1) + "N;" + strings.Repeat("}", maxDepth-1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := harness.Must(ParseObject(with(strings.Repeat("a:1:{i:0;", maxDepth-1) + "N;" + strings.Repeat("}", maxDepth-1))))(t)
 	v, depth := o.Properties[0].Value, 1
 	for ; v != nil; depth++ {
 		v = v.(*Array).Values[0]

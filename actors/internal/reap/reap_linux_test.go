@@ -16,14 +16,10 @@ import (
 )
 
 func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, Start(ctx))
 	shell := func(script string) *exec.Cmd { return exec.CommandContext(t.Context(), "sh", "-c", script) }
 	status := func(what string, err error) {
 		t.Helper()
@@ -34,18 +30,11 @@ func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
 
 	// it is waited for long after its end
 	late := shell("exit 7")
-	if err := late.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, late.Start())
 	// nobody waits for it any more
-	released, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 7"}, &os.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	released := harness.Must(os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 7"}, &os.ProcAttr{}))(t)
 	gone := released.Pid
-	if err := released.Release(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, released.Release())
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -74,9 +63,7 @@ func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
 }
 
 func TestOtherProcessesReapNothing(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0))
 	if os.Getpid() != 1 && inherits() {
 		t.Error("orphans are not ours")
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Held messages come in order at the release, and what is sent meanwhile after
@@ -32,15 +34,13 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 				}
 			}}
 		}), "parent")
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		synctest.Wait()
 		const path = "parent/child"
 		child := actor.NewPID(d.actors.Load().Address(), path)
 		depth := func() int { return rowOf(d, path).Depth }
 
-		must(t, d.Hold(path))
+		harness.OK(t, d.Hold(path))
 		for i := range 100 {
 			d.Root().Send(child, i)
 		}
@@ -48,7 +48,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		if len(got) != 0 || depth() != 100 {
 			t.Errorf("%d messages passed, depth %d", len(got), depth())
 		}
-		must(t, d.Crash(path, errors.New("boom")))
+		harness.OK(t, d.Crash(path, errors.New("boom")))
 		time.Sleep(time.Minute) // for the backoff, in the bubble's time
 		synctest.Wait()
 		if starts != 2 || len(got) != 0 || depth() != 100 {
@@ -61,7 +61,7 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 				d.Root().Send(child, 100+i)
 			}
 		}()
-		must(t, d.Release(path))
+		harness.OK(t, d.Release(path))
 		<-done
 		synctest.Wait()
 		for i, n := range got {
@@ -73,8 +73,8 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 			t.Errorf("%d messages came, depth %d", len(got), depth())
 		}
 
-		must(t, d.Hold(path))
-		must(t, d.Suspend("parent"))
+		harness.OK(t, d.Hold(path))
+		harness.OK(t, d.Suspend("parent"))
 		ended := terminated(d, parent)
 		d.Root().Stop(parent)
 		wait(t, "the stop of a suspended actor with a held child", ended)
@@ -83,11 +83,4 @@ func TestHoldKeepsTheOrderAndLetsTheRestPass(t *testing.T) {
 		}
 		time.Sleep(time.Second) // the library's dead-letter window
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

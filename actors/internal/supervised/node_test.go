@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -91,9 +92,7 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 			}
 		}}
 	}), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	done := terminated(d, pid)
 	d.Root().Send(pid, Wake{}) // both system messages are queued behind it
 	p, _ := d.actors.Load().ProcessRegistry.Get(pid)
@@ -126,9 +125,7 @@ func TestMessagesDuringASpawnAreHeld(t *testing.T) {
 		// registered, and not yet started: exactly the gap
 		d.Root().Send(actor.NewPID(d.actors.Load().Address(), "x"), Wake{})
 	}))
-	if _, err := d.actors.Load().Root.SpawnNamed(props, "x"); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(d.actors.Load().Root.SpawnNamed(props, "x"))(t)
 	for _, want := range []string{"*actor.Started", "supervised.Wake"} {
 		select {
 		case g := <-got:
@@ -166,9 +163,7 @@ func TestPanicsInLifecycleMessagesDoNotHangTheParent(t *testing.T) {
 					}
 				}}
 			}), "parent")
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			first := <-up
 			if _, restarting := at.(*actor.Restarting); restarting {
 				d.Root().Send(first, Crash{Reason: errors.New("boom")})
@@ -207,9 +202,7 @@ func TestStackOfACrashReachesTheStrategy(t *testing.T) {
 			}
 		}}
 	}), "parent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	f := <-got
 	if !containsFrame(f.Stack, "nestedPanic") || f.Path != "parent/child" {
 		t.Errorf("failure of %s with stack:\n%s", f.Path, f.Stack)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -25,9 +26,7 @@ func pushed(t *testing.T, rdb *redis.Client, n int) {
 	for i := range jobs {
 		jobs[i] = fmt.Sprintf(`{"class":"C%d","args":[%d],"queue":"a","jid":"j%d","retry":true}`, i%2, i, i)
 	}
-	if err := rdb.LPush(t.Context(), "queue:a", jobs...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.LPush(t.Context(), "queue:a", jobs...).Err())
 }
 
 func ofQueue(t *testing.T, i *inspect.Inspector, action, to string) *Task {
@@ -46,9 +45,7 @@ func TestJobsOfAQueue(t *testing.T) {
 	pushed(t, rdb, 300)
 	jids := func(queue string) (all []string) {
 		for j, err := range i.Queue(queue).OldestFirst(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, err)
 			all = append(all, j.JID)
 		}
 		return all
@@ -163,9 +160,7 @@ func TestJobsAreMovedWhileADaemonTakesThem(t *testing.T) {
 	})
 	k.Stop()
 	for e, err := range i.DeadSet.Each(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		ran[e.JID]++
 	}
 	twice := maps.Clone(ran)
@@ -183,9 +178,7 @@ func TestJobsAreMovedWhileADaemonTakesThem(t *testing.T) {
 func TestJobsOfGoWorkers(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx, i := t.Context(), inspect.New(rdb)
-	if err := rdb.LPush(ctx, "queue:a", `{"queue":"a","class":"","args":{"id":5},"jid":"g1","enqueued_at":1795000000.5,"at":1795000000.5}`).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.LPush(ctx, "queue:a", `{"queue":"a","class":"","args":{"id":5},"jid":"g1","enqueued_at":1795000000.5,"at":1795000000.5}`).Err())
 	if c, err := ofQueue(t, i, "move", "b").Run(ctx, func(Counts) {}); err != nil || c != (Counts{Done: 1}) {
 		t.Errorf("%+v, %v", c, err)
 	}

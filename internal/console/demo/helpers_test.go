@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -93,14 +94,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := harness.Must(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, got, want)
 	}

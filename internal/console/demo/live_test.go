@@ -10,6 +10,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/screentest"
 )
 
@@ -21,10 +22,7 @@ func TestLiveShowsARun(t *testing.T) {
 		signals := make(chan os.Signal, 3)
 		o := quickly()
 		o.rate = 200
-		s, err := newShow(o, newLive(&out, tm.Screen, signals, true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := harness.Must(newShow(o, newLive(&out, tm.Screen, signals, true)))(t)
 		r := runShow(t, s)
 		if size.height >= 40 { // there is room for the notes
 			tm.Await("Every 5 s a job panics")
@@ -54,9 +52,7 @@ func TestLiveShowsARun(t *testing.T) {
 			t.Errorf("q and Ctrl-C are %v", got)
 		}
 		r.signals <- os.Interrupt
-		if err := r.end(t); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, r.end(t))
 		if after := out.String(); !strings.Contains(after, "stopped in") || strings.Contains(after, "\x1b") {
 			t.Errorf("the report: %q", after)
 		}
@@ -82,25 +78,17 @@ func (c *closed) Fini() { c.Screen.Fini(); close(c.fini) }
 // A terminal that cannot be opened gets lines.
 func TestNoTerminal(t *testing.T) {
 	var out buffer
-	s, err := newShow(quickly(), newLive(&out, &closed{fault: errors.New("no terminal")}, nil, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(quickly(), newLive(&out, &closed{fault: errors.New("no terminal")}, nil, true)))(t)
 	r := runShow(t, s)
 	await(t, "a line", func() bool { return strings.Contains(out.String(), "demo phase=running") })
 	r.signals <- os.Interrupt
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, r.end(t))
 }
 
 // A panic anywhere in the demo gives the terminal back before it ends the program.
 func TestPanicsGiveTheTerminalBack(t *testing.T) {
 	tty := &closed{Screen: screentest.New(t, 80, 24).Screen, fini: make(chan struct{})}
-	s, err := newShow(quickly(), newLive(new(buffer), tty, nil, true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(quickly(), newLive(new(buffer), tty, nil, true)))(t)
 	defer s.store.close()
 	s.display.open(s)
 	func() {

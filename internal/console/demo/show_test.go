@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -19,10 +20,7 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 	o := quickly()
 	o.rate = 200
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
 	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "jobs were processed and measured", func() bool {
@@ -32,9 +30,7 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 	await(t, "the stop has begun", func() bool { _, ok := s.measures.stopping(); return ok })
 	r.signals <- syscall.SIGINT
 	r.signals <- syscall.SIGTERM
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, r.end(t))
 	_, report, ok := strings.Cut(out.String(), "\nthe demo ran ")
 	if !ok {
 		t.Fatalf("no report:\n%s", out.String())
@@ -57,9 +53,7 @@ func TestFor(t *testing.T) {
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--for", "2s", "--timeout", "100ms"})
 	began := time.Now()
-	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.ExecuteContext(context.Background()))
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -79,16 +73,11 @@ func TestJSONLines(t *testing.T) {
 	o := quickly()
 	o.format = formatJSON
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
 	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- syscall.SIGTERM
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, r.end(t))
 	drained := false
 	for line := range strings.Lines(out.String()) {
 		var fields struct {
@@ -108,10 +97,7 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer), nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
 	r := runShow(t, s)
 	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- osproc.Quiet
@@ -123,16 +109,11 @@ func TestQuiet(t *testing.T) {
 	default:
 	}
 	r.signals <- syscall.SIGINT
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, r.end(t))
 }
 
 func TestSignalWhileStarting(t *testing.T) {
-	s, err := newShow(quickly(), newDisplay(quickly(), new(buffer), nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	r := runShow(t, s)
@@ -140,9 +121,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Error(err)
 	}
-	if s, err = newShow(quickly(), newDisplay(quickly(), new(buffer), nil)); err != nil {
-		t.Fatal(err)
-	}
+	s = harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
 	if err := s.run(ctx, nil); err != nil {
 		t.Errorf("with a context that has ended: %v", err)
 	}
@@ -155,9 +134,7 @@ func TestRealRedis(t *testing.T) {
 	c := client.New(rdb)
 	for range 3 {
 		for _, args := range []interface{ Class() string }{unresponsive{"earlier"}, long{"earlier", longMillis}} {
-			if _, err := c.Push(ctx, args, client.Queue(queueBatch)); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(c.Push(ctx, args, client.Queue(queueBatch)))(t)
 		}
 	}
 	if _, err := c.Push(ctx, quick{1}, client.Queue("default")); err != nil { // somebody else's
@@ -166,17 +143,12 @@ func TestRealRedis(t *testing.T) {
 	o := quickly()
 	o.redis = url
 	var out buffer
-	s, err := newShow(o, newDisplay(o, &out, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
 	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
 	r.signals <- syscall.SIGINT
-	if err := r.end(t); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, r.end(t))
 	if n := rdb.LLen(ctx, "queue:default").Val(); n != 1 {
 		t.Errorf("%d jobs in a queue of others, expected 1", n)
 	}
@@ -218,15 +190,10 @@ func TestCommandRefuses(t *testing.T) {
 }
 
 func TestEmbeddedRedisAgesItsKeys(t *testing.T) {
-	s, err := openStore("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Must(openStore(""))(t)
 	defer s.close()
 	ctx := context.Background()
-	if err := s.client.Set(ctx, "lease", "1", 20*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.client.Set(ctx, "lease", "1", 20*time.Millisecond).Err())
 	await(t, "the key has expired", func() bool { return s.client.Exists(ctx, "lease").Val() == 0 })
 	if !strings.Contains(s.place(), s.server.Port()) {
 		t.Errorf("place is %q", s.place())
@@ -234,10 +201,7 @@ func TestEmbeddedRedisAgesItsKeys(t *testing.T) {
 }
 
 func TestProducerWaitsForFullQueues(t *testing.T) {
-	st, err := openStore("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := harness.Must(openStore(""))(t)
 	defer st.close()
 	b, c := &measures{}, &census{rdb: st.client}
 	c.last.Store(&counts{Enqueued: maxBacklog})

@@ -12,16 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // found are the findings of an audit as "severity code".
 func found(t *testing.T, rdb *redis.Client) (list []string, r *Report) {
 	t.Helper()
-	r, err := Examine(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = harness.Must(Examine(t.Context(), rdb))(t)
 	for _, f := range r.Findings {
 		list = append(list, f.Severity+" "+f.Code)
 		if f.Text == "" || f.Do == "" {
@@ -74,10 +72,7 @@ func TestExamine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")
-			opt, err := redis.ParseURL(server.URL(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			opt := harness.Must(redis.ParseURL(server.URL(0)))(t)
 			opt.Protocol = 2
 			rdb := redis.NewClient(opt)
 			defer rdb.Close()
@@ -105,10 +100,7 @@ func TestExamine(t *testing.T) {
 // dump is every key with its contents.
 func dump(t *testing.T, rdb *redis.Client) map[string]string {
 	t.Helper()
-	keys, err := rdb.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := harness.Must(rdb.Keys(t.Context(), "*").Result())(t)
 	all := map[string]string{}
 	for _, key := range keys {
 		all[key] = rdb.Dump(t.Context(), key).Val()
@@ -121,12 +113,8 @@ func TestAUserWithFewRights(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()
 	ctx := t.Context()
-	if err := rdb.Do(ctx, "ACL", "SETUSER", "few", "on", ">x", "~*", "&*", "+@read", "+ping", "+select", "+multi", "+exec").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := rdb.ZAdd(ctx, "schedule", redis.Z{Score: 1, Member: "{}"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Do(ctx, "ACL", "SETUSER", "few", "on", ">x", "~*", "&*", "+@read", "+ping", "+select", "+multi", "+exec").Err())
+	harness.OK(t, rdb.ZAdd(ctx, "schedule", redis.Z{Score: 1, Member: "{}"}).Err())
 	few := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, Username: "few", Password: "x"})
 	defer few.Close()
 	got, r := found(t, few)
@@ -152,10 +140,7 @@ func TestARedisThatTakesNoWrites(t *testing.T) {
 	}
 	for _, state := range redistest.Unwritables(t, fill) {
 		t.Run(state.Name, func(t *testing.T) {
-			opt, err := redis.ParseURL(state.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			opt := harness.Must(redis.ParseURL(state.URL))(t)
 			rdb := redis.NewClient(opt)
 			defer rdb.Close()
 			got, r := found(t, rdb)

@@ -13,16 +13,14 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // told is what is said of a job: its place, the codes of the reasons, the next step.
 func told(t *testing.T, rdb *redis.Client, jid string) (codes, said string) {
 	t.Helper()
-	x, err := explain.Job(t.Context(), rdb, jid, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := harness.Must(explain.Job(t.Context(), rdb, jid, nil))(t)
 	codes = x.Place + ":"
 	for _, r := range x.Why {
 		codes += " " + r.Code
@@ -88,10 +86,7 @@ func TestAJobThatMoves(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rdb.SAdd(t.Context(), "queues", "a")
 	rdb.LPush(t.Context(), "queue:a", `{"class":"A","args":[],"jid":"moves"}`)
-	opt, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opt := harness.Must(redis.ParseURL(url))(t)
 	looks := redis.NewClient(opt)
 	defer looks.Close()
 	looks.AddHook(takes{rdb})

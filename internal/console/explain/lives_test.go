@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -137,14 +138,8 @@ func TestLives(t *testing.T) {
 		t.Run(life.name, func(t *testing.T) {
 			w := newWorld(t)
 			life.live(w)
-			var x *explain.Explanation
-			if err := control.Send(t.Context(), w.rdb, []string{w.k.Daemon.Identity()}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
-			x, err := explain.Job(t.Context(), w.rdb, jid, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, control.Send(t.Context(), w.rdb, []string{w.k.Daemon.Identity()}, control.Request{Do: control.Look}, func(control.Reply) bool { return true }))
+			x := harness.Must(explain.Job(t.Context(), w.rdb, jid, nil))(t)
 			got, said := x.Place+":", ""
 			for _, r := range x.Why {
 				got += " " + r.Code

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -39,10 +40,7 @@ func TestProcesses(t *testing.T) {
 	tell(t, rdb, "e:1:silent", now.Add(-30*time.Second), &beat.Pulse{Phase: "running"}, `"default"`)
 	tell(t, rdb, "f:1:dead", now.Add(-2*time.Minute), &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Busy: 4, Idle: 1}}, Tag: "shop"}, `"default"`)
 	rdb.Del(t.Context(), "f:1:dead") // its hash has expired
-	all, err := f.Processes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := harness.Must(f.Processes(t.Context()))(t)
 	var got []string
 	for _, p := range all {
 		got = append(got, fmt.Sprintf("%s %s %s %s %d/%d %v", p.Identity, p.Runtime, p.Tag, p.Phase, p.Busy, p.Slots, p.Troubled()))
@@ -66,14 +64,9 @@ func TestProcesses(t *testing.T) {
 func TestAPausedQueueIsSeen(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f, ctx := New(rdb, nil), t.Context()
-	if err := f.Inspector.Queue("new").SetPaused(ctx, true); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, f.Inspector.Queue("new").SetPaused(ctx, true))
 	tell(t, rdb, "a:1:ruby", time.Now(), nil, `"new"`)
-	processes, err := f.Processes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	processes := harness.Must(f.Processes(ctx))(t)
 	all, err := new(Sampler).Queues(ctx, f, processes)
 	if err != nil || len(all) != 1 || all[0].Name != "new" || !all[0].Paused || all[0].Listeners != 1 {
 		t.Errorf("%+v, %v", all, err)
@@ -101,14 +94,8 @@ func TestRatesOfQueues(t *testing.T) {
 	var s Sampler
 	look := func() map[string]Queue {
 		t.Helper()
-		processes, err := f.Processes(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows, err := s.Queues(ctx, f, processes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		processes := harness.Must(f.Processes(ctx))(t)
+		rows := harness.Must(s.Queues(ctx, f, processes))(t)
 		named := map[string]Queue{}
 		for _, q := range rows {
 			named[q.Name] = q

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -24,17 +25,11 @@ func TestMetricsAreServed(t *testing.T) {
 	cmd.SetErr(write)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
-	line, err := bufio.NewReader(read).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := harness.Must(bufio.NewReader(read).ReadString('\n'))(t)
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/metrics`).FindString(line)
 	get := func() string {
 		t.Helper()
-		resp, err := http.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := harness.Must(http.Get(address))(t)
 		defer func() { _ = resp.Body.Close() }()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -67,9 +62,7 @@ func TestNamesOfSidekiqAreText(t *testing.T) {
 	cmd := metricsCommand()
 	cmd.SetArgs([]string{"--redis", url, "--names", "sidekiq"})
 	cmd.SetOut(&out)
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, cmd.ExecuteContext(t.Context()))
 	if n := strings.Count(out.String(), "\nsidekiq_queue_enqueued_jobs{"); n != 2 {
 		t.Errorf("%d queues in\n%s", n, out.String())
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -31,14 +32,8 @@ func TestWeb(t *testing.T) {
 		t.Fatalf("%q, %v", told[:n], err)
 	}
 	url := line[1]
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"queues", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := harness.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url+"queues", nil))(t)
+	answer := harness.Must(http.DefaultClient.Do(r))(t)
 	defer func() { _ = answer.Body.Close() }()
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "read-only") {
 		t.Errorf("%d %s %v", answer.StatusCode, text, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/console/screen"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -58,10 +59,7 @@ func TestActs(t *testing.T) {
 	s.visit(":dead")
 	s.Type(".") // the screen looks no more
 	s.Await("paused")
-	entries, err := rdb.ZRange(ctx, "dead", 0, -1).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := harness.Must(rdb.ZRange(ctx, "dead", 0, -1).Result())(t)
 	for _, e := range entries {
 		if strings.Contains(e, `"r1"`) {
 			rdb.ZRem(ctx, "dead", e)
@@ -140,10 +138,7 @@ func TestReadOnly(t *testing.T) {
 // contents is all that is in a database.
 func contents(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
-	names, err := rdb.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := harness.Must(rdb.Keys(t.Context(), "*").Result())(t)
 	var all []string
 	for _, name := range names {
 		all = append(all, name+" "+rdb.Dump(t.Context(), name).Val())
@@ -161,9 +156,7 @@ func TestALiveDaemon(t *testing.T) {
 		return context.Cause(ctx)
 	}))
 	k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Concurrency: 2})
-	if _, err := client.New(rdb).PushClass(t.Context(), "Waits", nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(client.New(rdb).PushClass(t.Context(), "Waits", nil))(t)
 	s := show(t, 80, 24, screen.Options{Source: source(rdb), Page: page("processes")})
 	s.Await("1/2") // published at once, not with the next beat
 	s.Type("\r")

@@ -43,9 +43,7 @@ func show(t *testing.T, width, height int, o screen.Options) *shown {
 		o.Every = 100 * time.Millisecond
 	}
 	sc := screen.New(s.Screen, o)
-	if err := sc.Open(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, sc.Open())
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { defer close(s.ended); sc.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-s.ended })
@@ -131,18 +129,13 @@ func processes(t *testing.T, rdb *redis.Client) {
 		}
 		tree = append(tree, n)
 	}
-	text, err := json.Marshal(append(tree, actors.Node{Path: "launcher/poller", Role: "poller", State: actors.StateRunning}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(json.Marshal(append(tree, actors.Node{Path: "launcher/poller", Role: "poller", State: actors.StateRunning})))(t)
 	do("SET", keys.Tree("web:7:bb"), text)
 	do("DEL", keys.Flight("web:7:bb"))
-	if err := flight.Write(ctx, rdb, "web:7:bb", []flight.Record{
+	harness.OK(t, flight.Write(ctx, rdb, "web:7:bb", []flight.Record{
 		{At: now.Add(-2*time.Hour - 30*minute), Kind: flight.JobRetried, JID: "r1", Class: "Pay", Queue: "default", Capsule: "default", Text: "502 Bad \x1b[31mGateway"},
 		{At: now.Add(-90 * minute), Kind: flight.Crashed, Actor: "launcher/default/processor-1", Text: "panic: boom"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // still makes what changes from run to run the same.

@@ -104,9 +104,7 @@ func TestPanics(t *testing.T) {
 			source := &rows{}
 			o := screen.Options{Source: source, Page: page("dead"), Every: time.Millisecond, Suspend: func() { panic("scripted") }}
 			sc := screen.New(tty, o)
-			if err := sc.Open(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, sc.Open())
 			ended := make(chan any)
 			go func() {
 				defer func() { ended <- recover() }()

@@ -23,10 +23,7 @@ func TestPages(t *testing.T) {
 	} {
 		t.Run(strings.TrimPrefix(page, ":"), func(t *testing.T) {
 			processes(t, rdb) // anew: ages are to be the same
-			p, err := screen.ParsePage(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := harness.Must(screen.ParsePage(page))(t)
 			look := source(rdb)
 			look.ReadOnly = true // nobody would answer
 			path := filepath.Join("testdata", strings.NewReplacer(":", "", " ", "-").Replace(page)+".golden")
@@ -49,9 +46,7 @@ func TestPages(t *testing.T) {
 				<-s.ended
 			}
 			if *update {
-				if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				harness.OK(t, os.WriteFile(path, []byte(all.String()), 0o644))
 			}
 		})
 	}

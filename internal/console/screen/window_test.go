@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/screen"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -72,9 +73,7 @@ func TestManyJobs(t *testing.T) {
 	loading.ReadTimeout = time.Minute
 	slow := redis.NewClient(loading)
 	defer func() { _ = slow.Close() }()
-	if err := slow.Eval(ctx, fill, nil, size).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, slow.Eval(ctx, fill, nil, size).Err())
 	c := &counted{}
 	rdb.AddHook(c)
 	look := source(rdb)
@@ -84,10 +83,7 @@ func TestManyJobs(t *testing.T) {
 	} {
 		q.Rows, q.Width = 20, 80
 		before, rows := c.commands.Load(), c.rows.Load()
-		p, err := look.Look(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := harness.Must(look.Look(ctx, q))(t)
 		commands, rows := c.commands.Load()-before, c.rows.Load()-rows
 		if q.Filter == "" && (commands > 10 || rows > 40 || len(p.Rows) > 40 || p.Total < size/10) {
 			t.Errorf("%v: %d commands, %d rows came, %d are shown of %d", q, commands, rows, len(p.Rows), p.Total)
@@ -116,9 +112,7 @@ func TestProcessesAreAskedSeldom(t *testing.T) {
 		began := time.Now()
 		for range 4 {
 			for _, name := range []string{"overview", "processes", "tree", "queues", "running", "explain"} {
-				if _, err := look.Look(t.Context(), screen.Query{Page: screen.Page{Name: name, Arg: map[string]string{"explain": "x"}[name]}, Rows: 20, Width: 80}); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(look.Look(t.Context(), screen.Query{Page: screen.Page{Name: name, Arg: map[string]string{"explain": "x"}[name]}, Rows: 20, Width: 80}))(t)
 			}
 		}
 		asked, most := c.requests.Load(), int64(time.Since(began)/time.Second)+1

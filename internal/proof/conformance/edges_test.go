@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -53,12 +54,8 @@ func TestCheck36AWholeSecondIsWrittenWithAFraction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where the clock stands at midnight, UTC, of the first day of 2000
 		memory := testkit.NewMemory(t)
 		c := client.New(memory.Client)
-		if _, err := c.PushClass(t.Context(), "Record", nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.PushClass(t.Context(), "Record", nil, client.In(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(c.PushClass(t.Context(), "Record", nil))(t)
+		harness.Must(c.PushClass(t.Context(), "Record", nil, client.In(time.Hour)))(t)
 		raw = memory.Client.LIndex(t.Context(), "queue:default", 0).Val()
 		scheduled = memory.Client.ZRange(t.Context(), "schedule", 0, 0).Val()[0]
 	})

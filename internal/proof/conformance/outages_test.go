@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -18,10 +19,7 @@ import (
 // connection still gets what is a replica by now.
 func failover(t *testing.T, replica, master string) (addr string, conns *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := harness.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	conns = new(atomic.Int64)
 	go func() {
@@ -52,9 +50,7 @@ func TestCheck41APushRefusedByAReplicaIsRepeatedOnceElsewhere(t *testing.T) {
 	reader := redis.NewClient(&redis.Options{Addr: replica.Addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = reader.Close() })
 	host, port, _ := strings.Cut(master.Addr, ":")
-	if err := reader.ReplicaOf(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, reader.ReplicaOf(t.Context(), host, port).Err())
 	await(t, "replication", func() bool {
 		return strings.Contains(reader.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})

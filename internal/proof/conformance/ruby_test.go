@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -74,10 +75,7 @@ var theConsole = sync.OnceValues(func() (*console, error) {
 func ruby(t testing.TB, url, script string, out any, args ...any) {
 	t.Helper()
 	needRuby(t)
-	c, err := theConsole()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := harness.Must(theConsole())(t)
 	var answer struct {
 		Value json.RawMessage
 		Error string
@@ -226,10 +224,7 @@ func withSharedSidekiq(t *testing.T) *site {
 		sharedSidekiq.p = boot(binary, sharedSidekiq.url, flags...)
 	})
 	booted(t, sharedSidekiq.p)
-	options, err := redis.ParseURL(sharedSidekiq.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := harness.Must(redis.ParseURL(sharedSidekiq.url))(t)
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return siteOf(t, rdb, sharedSidekiq.url)

@@ -10,14 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // docs/conformance.md has a row for each check, and its tests are those that exist.
 func TestTheTableHasEveryCheckAndItsTests(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "conformance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(filepath.Join("..", "..", "..", "docs", "conformance.md")))(t)
 	row, name := regexp.MustCompile(`^\| (\d+) \|`), regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
 	next, claimed := 1, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
@@ -58,15 +57,9 @@ func TestTheTableHasEveryCheckAndItsTests(t *testing.T) {
 // checks are the names of the tests of this package that are checks.
 func checks(t *testing.T) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := harness.Must(filepath.Glob("*_test.go"))(t)
 	for _, file := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "TestCheck") {
 				names = append(names, fn.Name.Name)

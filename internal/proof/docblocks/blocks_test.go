@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const root = "../../.."
@@ -66,12 +68,8 @@ func TestEveryGoBlockCompiles(t *testing.T) {
 	write := func(name string, text []byte) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		harness.OK(t, os.WriteFile(path, text, 0o600))
 	}
 	for name, text := range module(t) {
 		write(name, text)
@@ -97,16 +95,10 @@ func TestEveryGoBlockCompiles(t *testing.T) {
 func module(t *testing.T) map[string][]byte {
 	t.Helper()
 	read := func(name string) []byte {
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := harness.Must(os.ReadFile(filepath.Join(root, name)))(t)
 		return b
 	}
-	top, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := harness.Must(filepath.Abs(root))(t)
 	const path = "github.com/troupehq/troupe"
 	mod := bytes.Replace(read("go.mod"), []byte("module "+path), []byte("module documentation"), 1)
 	mod = fmt.Appendf(mod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", path, path, top)
@@ -130,10 +122,7 @@ func TestLiteralsHaveKeys(t *testing.T) {
 		}
 	}
 	for _, name := range exampleFiles(t) {
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := harness.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		for _, typ := range withoutKeys(f) {
 			t.Errorf("%s: fields of %s without their names", name, typ)
 		}
@@ -178,10 +167,7 @@ func withoutKeys(f *ast.File) (out []string) {
 func exampleFiles(t *testing.T) (out []string) {
 	t.Helper()
 	for _, dir := range folders(t) {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*example_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := harness.Must(filepath.Glob(filepath.Join(root, dir, "*example_test.go")))(t)
 		out = append(out, files...)
 		if strings.HasPrefix(dir, "examples/") {
 			files, _ = filepath.Glob(filepath.Join(root, dir, "*.go"))
@@ -216,9 +202,7 @@ func pages(t *testing.T) []string {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 	return list
 }
@@ -227,10 +211,7 @@ func ofPages(t *testing.T) (out []block) {
 	t.Helper()
 	fence := regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(filepath.Join(root, page)))(t)
 		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
 			out = append(out, block{page, 1 + bytes.Count(text[:m[2]], []byte("\n")), string(text[m[2]:m[3]])})
 		}
@@ -246,19 +227,13 @@ var looksLikeGo = regexp.MustCompile(`:=|\bfunc \(?\w|\b[a-z]\w*\.[A-Z]\w*\(|[})
 func ofComments(t *testing.T) (out []block) {
 	t.Helper()
 	for _, dir := range folders(t) {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := harness.Must(filepath.Glob(filepath.Join(root, dir, "*.go")))(t)
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
 			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := harness.Must(parser.ParseFile(set, name, nil, parser.ParseComments))(t)
 			rel, _ := filepath.Rel(root, name)
 			for _, group := range f.Comments {
 				var p comment.Parser
@@ -301,8 +276,6 @@ func folders(t *testing.T) (out []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // library has what can be named of this module: packages with their exported
@@ -42,18 +44,12 @@ func read(t *testing.T) *library {
 		if strings.HasPrefix(dir, "examples") {
 			continue
 		}
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := harness.Must(filepath.Glob(filepath.Join(root, dir, "*.go")))(t)
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := harness.Must(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution))(t)
 			l.file(f)
 		}
 	}
@@ -67,9 +63,7 @@ func read(t *testing.T) *library {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	return l
 }
 
@@ -144,10 +138,7 @@ func TestNamesOfThePagesExist(t *testing.T) {
 	fenced := regexp.MustCompile("(?ms)^```.*?^```")
 	n := 0
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(filepath.Join(root, page)))(t)
 		for _, span := range code.FindAllString(string(fenced.ReplaceAll(text, nil)), -1) {
 			n++
 			span = strings.Trim(span, "`")
@@ -178,16 +169,10 @@ func TestNamesOfTheCommentsExist(t *testing.T) {
 	t.Parallel()
 	l := read(t)
 	for _, dir := range folders(t) {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := harness.Must(filepath.Glob(filepath.Join(root, dir, "*.go")))(t)
 		for _, name := range files {
 			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := harness.Must(parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 			for _, group := range f.Comments {
 				for _, missing := range l.check(group.Text()) {
 					t.Errorf("%s: there is no %s", set.Position(group.Pos()), missing)
@@ -206,10 +191,7 @@ func TestLinksOfThePagesLead(t *testing.T) {
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noAnchor := regexp.MustCompile(`[^\w -]`)
 	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(filepath.Join(root, page)))(t)
 		for _, m := range link.FindAllStringSubmatch(string(code.ReplaceAll(fenced.ReplaceAll(text, nil), nil)), -1) {
 			target := page
 			if m[1] != "" {
@@ -222,10 +204,7 @@ func TestLinksOfThePagesLead(t *testing.T) {
 			if m[2] == "" {
 				continue
 			}
-			text, err := os.ReadFile(filepath.Join(root, target))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := harness.Must(os.ReadFile(filepath.Join(root, target)))(t)
 			found := false
 			for _, h := range heading.FindAllSubmatch(text, -1) {
 				found = found || strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(string(h[1])), ""), " ", "-") == m[2]

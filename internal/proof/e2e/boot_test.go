@@ -15,15 +15,11 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 	t.Parallel()
 	_, url := redistest.New(t)
 	odd, oddURL := redistest.New(t)
-	if err := odd.Set(t.Context(), "retry", "a text", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, odd.Set(t.Context(), "retry", "a text", 0).Err())
 	good := filepath.Join(t.TempDir(), "good.yml")
 	bad := filepath.Join(t.TempDir(), "bad.yml")
 	for file, text := range map[string]string{good: commandConfig, bad: "concurrency: many\nqueus: [a]\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		name string

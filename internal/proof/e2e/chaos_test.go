@@ -46,10 +46,7 @@ func TestRandomKillsAndStops(t *testing.T) {
 		if r.IntN(5) == 0 {
 			opts = append(opts, client.In(time.Duration(r.IntN(1500))*time.Millisecond+time.Millisecond))
 		}
-		jids, err := c.PushBulkClass(t.Context(), "Mixed", numbered(perRound), opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jids := harness.Must(c.PushBulkClass(t.Context(), "Mixed", numbered(perRound), opts...))(t)
 		for _, jid := range jids {
 			pushed[jid] = true
 		}

@@ -7,16 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // troupeCmd runs the troupe command.
 func troupeCmd(t testing.TB, env []string, args ...string) *chaos.Process {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := harness.Must(binary())(t)
 	cmd := exec.CommandContext(context.Background(), path, args...)
 	cmd.Dir = t.TempDir()
 	return chaos.Launch(t, "troupe "+args[0], cmd, env...)
@@ -33,8 +31,6 @@ func daemon(t testing.TB, url, config string, flags ...string) *chaos.Process {
 func daemonSoon(t testing.TB, url, config string, flags ...string) *chaos.Process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "troupe.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	return troupeCmd(t, nil, append([]string{"run", "-C", file, "--redis", url}, flags...)...)
 }

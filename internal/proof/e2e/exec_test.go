@@ -122,23 +122,15 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 	push(t, rdb, "Child", "[]")
 	running := filepath.Join(dir, "running")
 	testkit.Await(t, "the program runs", func() bool { _, err := os.Stat(running); return err == nil })
-	text, err := os.ReadFile(running)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(running))(t)
 	p.Kill()
 	began := time.Now()
 	for field := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pid := harness.Must(strconv.Atoi(field))(t)
 		testkit.Await(t, "process "+field+" is gone", func() bool { return !alive(pid) })
 	}
 	t.Logf("program and its child were gone %s after kill -9", time.Since(began).Round(time.Millisecond))
-	if err := os.Remove(running); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.Remove(running))
 	daemon(t, url, fmt.Sprintf(execConfig, dir))
 	testkit.Await(t, "the job runs again", func() bool { _, err := os.Stat(running); return err == nil })
 	t.Logf("it ran again %s after kill -9", time.Since(began).Round(time.Millisecond))

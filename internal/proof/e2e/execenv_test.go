@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -26,17 +27,12 @@ handlers:
   Env:  {exec: [/bin/sh, -c, 'env > %[1]s/writing; mv %[1]s/writing %[1]s/env'], env: [SHOP_FOR_ENV]}
   Hook: {http: {url: "http://127.0.0.1:1/", secret: {env: SHOP_SECRET}}}
 `, dir)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	p := troupeCmd(t, []string{"REDIS_URL=" + url, "SHOP_FOR_ALL=1", "SHOP_FOR_ENV=2", "SHOP_SECRET=3", "SHOP_OTHER=4"}, "run", "-C", file)
 	p.Ready()
 	rdb.LPush(t.Context(), "queue:default", `{"class":"Env","jid":"one\ntwo","queue":"default","args":[],"retry":true}`)
 	testkit.Await(t, "the job has run", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
-	text, err := os.ReadFile(filepath.Join(dir, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(filepath.Join(dir, "env")))(t)
 	var got []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "SHOP_") || strings.HasPrefix(line, "TROUPE_") || strings.HasPrefix(line, "REDIS_") {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -35,14 +36,8 @@ func TestRubyRetriesWhatFailedInGo(t *testing.T) {
 	rdb, url := redistest.New(t)
 	rec := newRecords(t)
 	c := client.New(rdb)
-	poller, err := c.PushClass(t.Context(), "FailOnce", []any{"é"}, client.Set("cattr", map[string]any{"user": 7}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	button, err := c.PushClass(t.Context(), "FailOnce", []any{"button"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	poller := harness.Must(c.PushClass(t.Context(), "FailOnce", []any{"é"}, client.Set("cattr", map[string]any{"user": 7})))(t)
+	button := harness.Must(c.PushClass(t.Context(), "FailOnce", []any{"button"}))(t)
 	before := time.Now()
 	w := startWorker(t, workerSpec{Redis: url, Records: rec.url})
 	testkit.Await(t, "two retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == 2 })
@@ -116,9 +111,7 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 	c := client.New(rdb)
 	push := func(class, queue string, n int, opts ...client.Option) {
 		t.Helper()
-		if _, err := c.PushBulkClass(t.Context(), class, numbered(n), append(opts, client.Queue(queue))...); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(c.PushBulkClass(t.Context(), class, numbered(n), append(opts, client.Queue(queue))...))(t)
 	}
 	push("Record", "go", 40)
 	push("Fail", "go", 5, client.Retry(0))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -27,9 +28,7 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 			`"created_at":1795224881.1534805,"enqueued_at":1795224881.153557,"custom":{"b":1,"a":2}}`, i, jid)
 		pipe.LPush(t.Context(), "queue:default", raws[jid])
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(pipe.Exec(t.Context()))(t)
 	rec.await(soon, n, "start", "")
 	return raws
 }
@@ -107,9 +106,7 @@ func TestKilledWhileFetched(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	rec.await(soon, 1, "start", "") // some of 200 run, some wait for their goroutine
 	dies.Kill()
 	held := len(private(t, rdb))

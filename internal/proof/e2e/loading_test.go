@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -32,9 +33,7 @@ func TestAStartWhileARealRedisLoads(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Save(ctx).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.Save(ctx).Err())
 	s.Kill()
 	_, port, _ := net.SplitHostPort(s.Addr)
 	chaos.Launch(t, "redis", exec.CommandContext(context.WithoutCancel(ctx), "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.Dir,
@@ -46,9 +45,7 @@ func TestAStartWhileARealRedisLoads(t *testing.T) {
 	p := daemonSoon(t, s.URL(0), "handlers: {NoOp: {builtin: noop}}\n")
 	const waits = "redis is loading its data; the start waits for it"
 	p.AwaitLog(waits)
-	if err := admin.ConfigSet(ctx, "key-load-delay", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.ConfigSet(ctx, "key-load-delay", "0").Err())
 	testkit.Await(t, "the job is done", func() bool { return admin.Get(ctx, "stat:processed").Val() == "1" })
 	if n := len(p.Logged(waits)); n != 1 {
 		t.Errorf("the log tells %d times of the wait", n)

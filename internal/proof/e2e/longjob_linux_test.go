@@ -52,9 +52,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: limit})
 	t.Cleanup(func() { _ = rdb.Close() })
-	if err := rdb.Eval(t.Context(), longJobs, nil, long).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Eval(t.Context(), longJobs, nil, long).Err())
 	bounded := func(what string, most int) {
 		t.Helper()
 		t.Logf("%s: %d MB", what, most>>20)
@@ -78,10 +76,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 		for _, address := range []string{path, strings.Replace(page+".json?"+query, "/.json", "/index.json", 1)} {
 			body := ""
 			within(t, limit, address+" answers", func() bool { // one page may wait too long for a Redis that others keep busy
-				r, err := http.Get(base + address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := harness.Must(http.Get(base + address))(t)
 				defer func() { _ = r.Body.Close() }()
 				text, err := io.ReadAll(r.Body)
 				body = string(text)

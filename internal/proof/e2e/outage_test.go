@@ -25,9 +25,7 @@ func ownRedis(t testing.TB, args ...string) (*redistest.Server, *redis.Client) {
 
 func restart(t testing.TB, s *redistest.Server) {
 	t.Helper()
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Restart())
 }
 
 // Redis dies for 5 s while jobs run, fail and panic; it has lost nothing.
@@ -41,10 +39,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 	c := client.New(rdb)
 	push := func(class, queue string, n int) []string {
 		t.Helper()
-		jids, err := c.PushBulkClass(t.Context(), class, numbered(n), client.Queue(queue))
-		if err != nil {
-			t.Fatal(err)
-		}
+		jids := harness.Must(c.PushBulkClass(t.Context(), class, numbered(n), client.Queue(queue)))(t)
 		return jids
 	}
 	jids := slices.Concat(push("Mixed", "default", 1000), push("Mixed", "more", 300))
@@ -52,9 +47,7 @@ func TestOutageLosesNoJob(t *testing.T) {
 	failing, err := c.PushBulkClass(t.Context(), "NapFail", func(yield func([]any) bool) {
 		_ = yield([]any{1.5}) && yield([]any{2})
 	}, client.Queue("more"), client.Retry(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	testkit.Await(t, "a job that will fail during the outage", func() bool { return len(rec.find("start", failing[0])) == 1 })
 
 	s.Kill()

@@ -49,15 +49,10 @@ func newRecords(t testing.TB) *records {
 // all returns the events so far; what was read once is kept.
 func (r *records) all() []event {
 	r.t.Helper()
-	texts, err := r.rdb.LRange(r.t.Context(), eventsKey, int64(len(r.seen)), -1).Result()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	texts := harness.Must(r.rdb.LRange(r.t.Context(), eventsKey, int64(len(r.seen)), -1).Result())(r.t)
 	for _, text := range texts {
 		var e event
-		if err := json.Unmarshal([]byte(text), &e); err != nil {
-			r.t.Fatal(err)
-		}
+		harness.OK(r.t, json.Unmarshal([]byte(text), &e))
 		r.seen = append(r.seen, e)
 	}
 	return r.seen

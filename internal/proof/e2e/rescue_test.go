@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What Redis refuses of a daemon does not end rescue: with the default lease the jobs of a process
@@ -15,25 +16,19 @@ func TestRescueWhileRedisRefuses(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(t *testing.T, rdb *redis.Client){
 		"memory": func(t *testing.T, rdb *redis.Client) {
-			if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 			if err := rdb.LPush(t.Context(), "other", "x").Err(); !redis.HasErrorPrefix(err, "OOM") {
 				t.Fatalf("a push: %v, expected OOM", err)
 			}
 		},
 		"MULTI": func(t *testing.T, rdb *redis.Client) {
-			if err := rdb.Do(t.Context(), "ACL", "SETUSER", "worker", "-multi").Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.Do(t.Context(), "ACL", "SETUSER", "worker", "-multi").Err())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, rdb := ownRedis(t)
-			if err := rdb.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all").Err(); err != nil {
-				t.Fatal(err)
-			}
+			harness.OK(t, rdb.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all").Err())
 			rec := newRecords(t)
 			spec := workerSpec{Redis: "redis://worker:pw@" + s.Addr + "/0", Records: rec.url, Capsules: []capsuleSpec{{Concurrency: 20, Queues: []string{"default"}}}}
 			dies := startWorker(t, spec)
@@ -70,9 +65,7 @@ func TestARescuerThatStartsAfterAnOutage(t *testing.T) {
 	}
 	push(10)
 	rec.await(soon, 10, "start", "")
-	if err := rdb.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Save(t.Context()).Err())
 	push(8)
 	rec.await(soon, 18, "start", "")
 	s.Kill()

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/rights"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
 	server := testkit.NewServer(t)
 	admin := server.Client
-	if err := admin.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-time").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-time").Err())
 	url := strings.Replace(server.URL(0), "redis://", "redis://worker:pw@", 1)
 	p := daemonSoon(t, url, "handlers: {NoOp: {builtin: noop}}\n")
 	if code := p.Exit(soon); code != 1 {
@@ -55,18 +54,13 @@ func TestADaemonWithRenamedCommandsDoesNotStart(t *testing.T) {
 
 // Who may only look has a screen that says so at its start, and acts on nothing.
 func TestTopForWhoMayOnlyLook(t *testing.T) {
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := harness.Must(binary())(t)
 	server := testkit.NewServer(t)
 	args := []any{"ACL", "SETUSER", "looks", "on", ">pw"}
 	for _, r := range (rights.Tool{}).Rule() {
 		args = append(args, r)
 	}
-	if err := server.Client.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Client.Do(t.Context(), args...).Err())
 	server.Client.ZAdd(t.Context(), "dead", redis.Z{Score: 1, Member: `{"class":"Pay","args":[],"jid":"d1"}`})
 	term := newTerminal(t, 120, 24)
 	term.line(path + " top :dead --redis " + strings.Replace(server.URL(0), "redis://", "redis://looks:pw@", 1))
@@ -87,10 +81,7 @@ func TestTopForWhoMayOnlyLook(t *testing.T) {
 // A daemon with a dashboard names at its start what the dashboard's user lacks, and runs. With both
 // rules its pages lack nothing.
 func TestTheDashboardOfADaemonNamesMissingRights(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/scaling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile("../../../docs/scaling.md"))(t)
 	_, rule, _ := strings.Cut(string(text), "ACL SETUSER troupe on >PASSWORD\n")
 	rule, _, _ = strings.Cut(rule, "```")
 	server := testkit.NewServer(t)
@@ -99,9 +90,7 @@ func TestTheDashboardOfADaemonNamesMissingRights(t *testing.T) {
 		for _, r := range append(strings.Fields(rule), more...) {
 			args = append(args, r)
 		}
-		if err := server.Client.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, server.Client.Do(t.Context(), args...).Err())
 		p := daemonSoon(t, strings.Replace(server.URL(0), "redis://", "redis://"+user+":pw@", 1), "handlers: {NoOp: {builtin: noop}}\n", "--web", "127.0.0.1:0")
 		p.AwaitLog("troupe is running")
 		const want = `the rights that the dashboard needs, missing are commands MGET`

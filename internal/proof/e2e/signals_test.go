@@ -226,10 +226,7 @@ func TestTTINLogsTreeAndStacks(t *testing.T) {
 // TERM while Redis does not answer at boot is a stop, not a failure.
 func TestTermDuringTheBoot(t *testing.T) {
 	t.Parallel()
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := harness.Must(new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	accepted := make(chan struct{}, 100)
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -40,10 +41,7 @@ func leftovers(t testing.TB, rdb *redis.Client) []string {
 func private(t testing.TB, rdb *redis.Client) []string {
 	t.Helper()
 	var out []string
-	lists, err := redistest.InProgress(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lists := harness.Must(redistest.InProgress(t.Context(), rdb))(t)
 	for _, jobs := range lists {
 		out = append(out, jobs...)
 	}
@@ -60,9 +58,7 @@ func clean(t testing.TB, rdb *redis.Client) {
 func retryNow(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	for _, m := range rdb.ZRange(t.Context(), "retry", 0, -1).Val() {
-		if err := rdb.ZAddXX(t.Context(), "retry", redis.Z{Score: 1, Member: m}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.ZAddXX(t.Context(), "retry", redis.Z{Score: 1, Member: m}).Err())
 	}
 }
 
@@ -81,10 +77,7 @@ func where(t testing.TB, rdb *redis.Client, jid string) string {
 // push pushes a job and returns its jid and the bytes that are in Redis.
 func push(t testing.TB, rdb *redis.Client, class string, args string, opts ...client.Option) (jid, raw string) {
 	t.Helper()
-	jid, err := client.New(rdb).PushJSON(t.Context(), class, json.RawMessage(args), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jid = harness.Must(client.New(rdb).PushJSON(t.Context(), class, json.RawMessage(args), opts...))(t)
 	for _, l := range leftovers(t, rdb) {
 		if _, raw, _ = strings.Cut(l, ": "); strings.Contains(raw, jid) {
 			return jid, raw

@@ -30,9 +30,7 @@ func newTerminal(t *testing.T, width, height int) *terminal {
 		redistest.Missing(t, err)
 	}
 	dir, err := os.MkdirTemp("", "troupe-tmux-") //nolint:usetesting // short: there is a socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	term := &terminal{t: t, dir: dir}
 	t.Cleanup(func() { _ = term.command("kill-server").Run(); _ = os.RemoveAll(dir) })
 	term.do("-f", os.DevNull, "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "env", "PS1=ready> ", "sh")
@@ -90,10 +88,7 @@ func (term *terminal) restored(code int) {
 	}
 	var states []string
 	for _, name := range []string{"before", "after"} {
-		text, err := os.ReadFile(filepath.Join(term.dir, name))
-		if err != nil {
-			term.t.Fatal(err)
-		}
+		text := harness.Must(os.ReadFile(filepath.Join(term.dir, name)))(term.t)
 		states = append(states, string(text))
 	}
 	if states[0] != states[1] {
@@ -118,18 +113,13 @@ func (term *terminal) fits(screen, title string, width int) {
 }
 
 func TestTopInATerminal(t *testing.T) {
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := harness.Must(binary())(t)
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer func() { _ = rdb.Close() }()
 	for i := range 30 {
 		job := fmt.Sprintf(`{"class":"Résumé","args":["日本語"],"jid":"d%d","queue":"default","error_class":"Boom","error_message":"no"}`, i)
-		if err := rdb.ZAdd(t.Context(), "dead", redis.Z{Score: float64(i), Member: job}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, rdb.ZAdd(t.Context(), "dead", redis.Z{Score: float64(i), Member: job}).Err())
 	}
 	term := newTerminal(t, 40, 12)
 	term.line(path + " top :dead --redis " + server.URL(0))
@@ -149,9 +139,7 @@ func TestTopInATerminal(t *testing.T) {
 	}
 	term.keys("g")
 	term.await("1/29")
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, server.Restart())
 	if !harness.Await(soon, func() bool { return !strings.Contains(term.do("capture-pane", "-p"), "redis is away") }) {
 		t.Error("it does not come back")
 	}
@@ -167,29 +155,15 @@ func TestTopInATerminal(t *testing.T) {
 	term.await("dead since")
 	term.line(":overview")
 	term.await("No process runs.")
-	text, err := os.ReadFile(pidFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	process, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(os.ReadFile(pidFile))(t)
+	pid := harness.Must(strconv.Atoi(strings.TrimSpace(string(text))))(t)
+	process := harness.Must(os.FindProcess(pid))(t)
+	harness.OK(t, process.Signal(syscall.SIGTERM))
 	term.restored(130)
 }
 
 func TestDemoInATerminal(t *testing.T) {
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := harness.Must(binary())(t)
 	for _, size := range []struct{ width, height int }{{40, 12}, {100, 30}} {
 		term := newTerminal(t, size.width, size.height)
 		term.line(path + " demo --timeout 100ms")

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -28,9 +29,7 @@ func rubyRuns(t testing.TB, rdb *redis.Client, n int) []rubyRun {
 	texts := rdb.LRange(t.Context(), "e2e:ruby", 0, -1).Val()
 	runs := make([]rubyRun, len(texts))
 	for i, text := range texts {
-		if err := json.Unmarshal([]byte(text), &runs[i]); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, json.Unmarshal([]byte(text), &runs[i]))
 	}
 	return runs
 }
@@ -47,24 +46,15 @@ func TestRubyRunsWhatGoPushesWithEqualArgs(t *testing.T) {
 		`[]`, `[1,"two",{"three":3.5},null]`, `[123456789012345678901234567890]`, `[1.0,0.25,12345.678]`,
 		`["😀👨‍👩","<&>` + "\u2028" + `/","\u0000\u001f\t\n\"\\"]`, `[{"b":1,"a":[true,false,{}]}]`,
 	} {
-		jid, err := c.PushJSON(t.Context(), "Record", json.RawMessage(args))
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(c.PushJSON(t.Context(), "Record", json.RawMessage(args)))(t)
 		want[jid] = args
 	}
-	bulk, err := c.PushBulkClass(t.Context(), "Record", numbered(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bulk := harness.Must(c.PushBulkClass(t.Context(), "Record", numbered(1000)))(t)
 	for i, jid := range bulk {
 		want[jid] = fmt.Sprintf("[%d]", i)
 	}
 	at := time.Now()
-	late, err := c.PushClass(t.Context(), "Record", []any{"late"}, client.In(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := harness.Must(c.PushClass(t.Context(), "Record", []any{"late"}, client.In(time.Second)))(t)
 	want[late] = `["late"]`
 
 	next := 0

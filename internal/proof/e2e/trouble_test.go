@@ -47,10 +47,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 			c := client.New(s.rdb)
 			var naps []string
 			for i, class := range []string{"Nap", "Nap", "NapFail", "NapFail"} {
-				jid, err := c.PushClass(t.Context(), class, []any{3}, client.Retry(i%2*25))
-				if err != nil {
-					t.Fatal(err)
-				}
+				jid := harness.Must(c.PushClass(t.Context(), class, []any{3}, client.Retry(i%2*25)))(t)
 				naps = append(naps, jid)
 			}
 			rec.await(soon, 4, "start", "")
@@ -78,10 +75,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 			if retry, dead := s.rdb.ZCard(t.Context(), "retry").Val(), s.rdb.ZCard(t.Context(), "dead").Val(); retry > 1 || dead != 1 {
 				t.Errorf("%d members of retry, %d of dead", retry, dead)
 			}
-			next, err := c.PushClass(t.Context(), "Record", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := harness.Must(c.PushClass(t.Context(), "Record", nil))(t)
 			rec.await(soon, 1, "end", next)
 			for _, jid := range append(naps[:3:3], next) { // the fourth may have been tried again by now
 				if n := len(rec.find("start", jid)); n != 1 {
@@ -117,9 +111,7 @@ func locked(t *testing.T) site {
 	s := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: s.Addr, Password: "old", PoolSize: 1, MaxActiveConns: 1})
 	t.Cleanup(func() { _ = admin.Close() })
-	if err := admin.ConfigSet(t.Context(), "requirepass", "old").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, admin.ConfigSet(t.Context(), "requirepass", "old").Err())
 	set := func(password string) {
 		// The admin's own connection stays, and stays logged in.
 		if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
@@ -174,10 +166,7 @@ func failedOver(t *testing.T) site {
 	redistest.Start(t, "--replicaof", host, port)
 	addr := sentinel(t, host, port)
 	spec := workerSpec{Redis: "jobs", Sentinel: addr}
-	rdb, err := spec.client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdb := harness.Must(spec.client())(t)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return site{spec: spec, rdb: rdb, begin: master.Kill}
 }
@@ -185,19 +174,14 @@ func failedOver(t *testing.T) site {
 // sentinel watches the master and its replica.
 func sentinel(t *testing.T, host, port string) (addr string) {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := harness.Must(new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 	addr = l.Addr().String()
 	_, own, _ := net.SplitHostPort(addr)
 	_ = l.Close()
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	conf := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor jobs %s %s 1\nsentinel down-after-milliseconds jobs 1000\n"+
 		"sentinel failover-timeout jobs 10000\n", own, host, port)
-	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte(conf), 0o600))
 	chaos.Launch(t, "sentinel", exec.CommandContext(context.Background(), "redis-server", file, "--sentinel"))
 	s := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	defer func() { _ = s.Close() }()

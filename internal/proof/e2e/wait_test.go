@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -19,9 +20,7 @@ func pushOne(t testing.TB, rdb *redis.Client, i int) (jid string) {
 	t.Helper()
 	jid = fmt.Sprintf("%024x", i+1)
 	job := fmt.Sprintf(`{"retry":true,"queue":"default","class":"Record","args":[%d],"jid":%q,"created_at":1795224881.15,"enqueued_at":1795224881.15}`, i, jid)
-	if err := rdb.LPush(t.Context(), "queue:default", job).Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.LPush(t.Context(), "queue:default", job).Err())
 	return jid
 }
 
@@ -113,9 +112,7 @@ func besideSidekiq(t *testing.T, waiters, least, most int) {
 	}
 	for _, text := range rdb.LRange(t.Context(), "e2e:ruby", 0, -1).Val() {
 		var run rubyRun
-		if err := json.Unmarshal([]byte(text), &run); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, json.Unmarshal([]byte(text), &run))
 		seen[run.JID]++
 	}
 	for jid, n := range seen {

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -35,9 +36,7 @@ func push(t *testing.T, c *client.Client, n int, arg string, opts ...client.Opti
 				}
 			}
 		}, append(opts, client.Queue(fmt.Sprintf("q%d", q)))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		jids = append(jids, got...)
 	}
 	return jids
@@ -79,13 +78,8 @@ func TestADaemonOnACluster(t *testing.T) {
 	}}
 	cfg := config(rdb, r)
 	cfg.Timeout = 200 * time.Millisecond
-	if err := i.Queue("q1").SetPaused(ctx, true); err != nil {
-		t.Fatal(err)
-	}
-	paused, err := c.PushClass(ctx, "Job", []any{"paused"}, client.Queue("q1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, i.Queue("q1").SetPaused(ctx, true))
+	paused := harness.Must(c.PushClass(ctx, "Job", []any{"paused"}, client.Queue("q1")))(t)
 	d := start(t, cfg)
 	until(t, "the process is listed", func() bool {
 		set, err := i.Processes(ctx)
@@ -94,9 +88,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	if r.count(paused) != 0 {
 		t.Error("a job of a paused queue ran")
 	}
-	if err := i.Queue("q1").SetPaused(ctx, false); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, i.Queue("q1").SetPaused(ctx, false))
 
 	// several queues, a schedule, retries
 	jids := append(push(t, c, 3000, "run"), paused)
@@ -156,9 +148,7 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	}
 	r := &record{}
 	for _, jid := range before {
-		if err := r.Perform(t.Context(), jobOf(jid)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, r.Perform(t.Context(), jobOf(jid)))
 	}
 	d := start(t, config(rdb, r))
 	until(t, "all have run", func() bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -225,9 +226,7 @@ func outrun(t *testing.T, master, replica *redistest.Server, p *pusher) {
 	}
 	signal(t, replica, osproc.Pause)
 	defer signal(t, replica, osproc.Resume)
-	if err := rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
 	before := alone()
 	until(t, "jobs are pushed that the master alone knows", func() bool { return alone() > before+1 })
 	signal(t, master, osproc.Pause)
@@ -235,9 +234,7 @@ func outrun(t *testing.T, master, replica *redistest.Server, p *pusher) {
 
 func signal(t *testing.T, s *redistest.Server, sig os.Signal) {
 	t.Helper()
-	if err := s.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, s.Signal(sig))
 }
 
 // replicaOf is the replica of a master.
@@ -263,10 +260,7 @@ func known(t *testing.T, replica *redistest.Server) map[string]bool {
 			info, same = now, 0
 		}
 	}
-	units, err := nodeUnits(t.Context(), replica.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	units := harness.Must(nodeUnits(t.Context(), replica.Addr))(t)
 	if replication(t, replica)["role"] != "slave" {
 		t.Log("the replica took over while it was looked at")
 		return nil
@@ -282,10 +276,7 @@ func replication(t *testing.T, node *redistest.Server) map[string]string {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: node.Addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()
-	text, err := rdb.Info(t.Context(), "replication").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.Must(rdb.Info(t.Context(), "replication").Result())(t)
 	out := make(map[string]string)
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

@@ -21,6 +21,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -148,13 +149,8 @@ func (r *record) all() map[string]int {
 // start runs a daemon until the end of the test.
 func start(t *testing.T, cfg actors.Config) *actors.Daemon {
 	t.Helper()
-	d, err := actors.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	d := harness.Must(actors.New(cfg))(t)
+	harness.OK(t, d.Start(t.Context()))
 	t.Cleanup(func() { stop(t, d) })
 	return d
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -69,15 +70,9 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 	rdb, cluster := redistest.NewCluster(t)
 	c := client.New(rdb)
 	naps := push(t, c, 18, "nap")
-	killer, err := c.PushClass(t.Context(), "Job", []any{"kill"}, client.Queue("q0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	killer := harness.Must(c.PushClass(t.Context(), "Job", []any{"kill"}, client.Queue("q0")))(t)
 	for range 2 {
-		jid, err := c.PushClass(t.Context(), "Job", []any{"nap"}, client.Queue("q0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(c.PushClass(t.Context(), "Job", []any{"nap"}, client.Queue("q0")))(t)
 		naps = append(naps, jid)
 	}
 	f := &fleet{t: t, url: cluster.URL()}
@@ -144,9 +139,7 @@ func orphan(t *testing.T, rdb *redis.ClusterClient, raw string) {
 		rdb.HSet(t.Context(), common.Owners, id, `{"v":2,"queues":["q0"]}`).Err(),
 		rdb.ZAdd(t.Context(), common.Expiries, redis.Z{Score: 1, Member: id}).Err(),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 	}
 }
 

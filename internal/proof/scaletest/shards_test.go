@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -32,9 +33,7 @@ func twoShards(t *testing.T) (servers [2]*redistest.Server, rdbs [2]*redis.Clien
 		{Name: "orders", Redis: rdbs[0], Queues: []string{"orders"}},
 		{Name: "mail", Redis: rdbs[1], Queues: []string{"mail"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	return servers, rdbs, c
 }
 
@@ -52,10 +51,7 @@ func shardsOf(rdbs [2]*redis.Client, r *record) []actors.Shard {
 func shardPush(t *testing.T, c *client.Sharded, queue, arg string, n int, opts ...client.Option) (jids []string) {
 	t.Helper()
 	for range n {
-		jid, err := c.PushClass(t.Context(), "Job", []any{arg}, append(opts, client.Queue(queue))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		jid := harness.Must(c.PushClass(t.Context(), "Job", []any{arg}, append(opts, client.Queue(queue))...))(t)
 		jids = append(jids, jid)
 	}
 	return jids
@@ -64,13 +60,8 @@ func shardPush(t *testing.T, c *client.Sharded, queue, arg string, n int, opts .
 func TestEachShardIsAnOrdinaryDeployment(t *testing.T) {
 	servers, rdbs, c := twoShards(t)
 	r := &record{}
-	g, err := actors.NewGroup(shardsOf(rdbs, r)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	g := harness.Must(actors.NewGroup(shardsOf(rdbs, r)...))(t)
+	harness.OK(t, g.Start(t.Context()))
 	jids := append(shardPush(t, c, "orders", "run", 50), shardPush(t, c, "mail", "run", 50)...)
 	jids = append(jids, shardPush(t, c, "mail", "later", 3, client.In(time.Second))...)
 	until(t, "all have run", func() bool { return r.missing(jids...) == 0 })
@@ -87,9 +78,7 @@ func TestEachShardIsAnOrdinaryDeployment(t *testing.T) {
 	servers[0].Kill()
 	more := shardPush(t, c, "mail", "run", 50)
 	until(t, "the other shard works on", func() bool { return r.missing(more...) == 0 })
-	if err := servers[0].Restart(); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, servers[0].Restart())
 	var back []string
 	until(t, "pushes go through again", func() bool {
 		jid, err := c.PushClass(t.Context(), "Job", []any{"run"}, client.Queue("orders"))
@@ -119,16 +108,9 @@ func TestEachShardIsAnOrdinaryDeployment(t *testing.T) {
 func TestAGroupStandsAndFallsTogether(t *testing.T) {
 	servers, rdbs, _ := twoShards(t)
 	t.Run("one that ends takes the others with it", func(t *testing.T) {
-		g, err := actors.NewGroup(shardsOf(rdbs, &record{})...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := g.Daemons()[1].Stop(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		g := harness.Must(actors.NewGroup(shardsOf(rdbs, &record{})...))(t)
+		harness.OK(t, g.Start(t.Context()))
+		harness.Must(g.Daemons()[1].Stop(context.Background()))(t)
 		select {
 		case <-g.Done():
 		case <-time.After(time.Minute):
@@ -137,10 +119,7 @@ func TestAGroupStandsAndFallsTogether(t *testing.T) {
 	})
 	t.Run("one that cannot start", func(t *testing.T) {
 		servers[1].Kill()
-		g, err := actors.NewGroup(shardsOf(rdbs, &record{})...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := harness.Must(actors.NewGroup(shardsOf(rdbs, &record{})...))(t)
 		if err := g.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "shard mail: redis at") {
 			t.Errorf("started: %v", err)
 		}
@@ -169,9 +148,7 @@ func TestTheCommandRunsShards(t *testing.T) {
 	text := "handlers: {Job: {builtin: noop}}\nshards:\n" +
 		"  orders: {redis: \"" + servers[0].URL(0) + "\", queues: [orders]}\n" +
 		"  mail: {redis: \"" + servers[1].URL(0) + "\", queues: [mail]}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	p := startProcess(t, bin, "run", "-C", file)
 	shardPush(t, c, "orders", "run", 5)
 	shardPush(t, c, "mail", "run", 7)

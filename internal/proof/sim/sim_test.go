@@ -155,9 +155,7 @@ func seedsInAnotherProcess(t *testing.T, first, n int, more ...string) *exec.Cmd
 // begins with the plan of the seed, and fails the test.
 func shrink(t *testing.T, seed int) {
 	for name, value := range map[string]string{"rapid.seed": strconv.Itoa(seed), "rapid.checks": "1", "rapid.nofailfile": "true"} {
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, flag.Set(name, value))
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		p := plans.Draw(rt, "plan")

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -41,13 +42,9 @@ func checkout(t *testing.T, dir string) {
 		if errors.Is(err, os.ErrNotExist) { // removed, and not yet committed
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		to := filepath.Join(dir, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, 0o644)))
 	}
 	const when = "2026-11-24T12:00:00Z"
 	who := []string{"GIT_AUTHOR_DATE=" + when, "GIT_COMMITTER_DATE=" + when, "GIT_CONFIG_GLOBAL=/dev/null"}
@@ -65,10 +62,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 			redistest.Missing(t, err)
 		}
 	}
-	release, err := versionOf("../../../internal/beat/version.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := harness.Must(versionOf("../../../internal/beat/version.go"))(t)
 	long := os.Getenv("TROUPE_LONG") != ""
 	platforms := "linux/" + runtime.GOARCH
 	if long {
@@ -77,9 +71,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 	var releases []map[string][]byte
 	for i, umask := range []string{"022", "077"} {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", i), "source")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.MkdirAll(dir, 0o755))
 		checkout(t, dir)
 		env := []string{"GOFLAGS=-mod=mod", fmt.Sprintf("TZ=Etc/GMT+%d", i)}
 		if i > 0 && long {
@@ -89,9 +81,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 		run(t, filepath.Join(dir, "dist"), nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
 		files := map[string][]byte{}
 		entries, err := os.ReadDir(filepath.Join(dir, "dist"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		for _, e := range entries {
 			if files[e.Name()], err = os.ReadFile(filepath.Join(dir, "dist", e.Name())); err != nil {
 				t.Fatal(err)
@@ -119,10 +109,7 @@ func TestAReleaseIsReproducible(t *testing.T) {
 // checkArchive runs the program of an archive, and compares it with its list of materials.
 func checkArchive(t *testing.T, files map[string][]byte, name string) {
 	t.Helper()
-	zip, err := gzip.NewReader(bytes.NewReader(files[name+".tar.gz"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	zip := harness.Must(gzip.NewReader(bytes.NewReader(files[name+".tar.gz"])))(t)
 	var inside []string
 	var program []byte
 	for archive := tar.NewReader(zip); ; {
@@ -130,9 +117,7 @@ func checkArchive(t *testing.T, files map[string][]byte, name string) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, err)
 		if at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC); !h.ModTime.Equal(at) || h.Uid != 0 || h.Uname != "" {
 			t.Errorf("%+v", h)
 		}
@@ -144,16 +129,12 @@ func checkArchive(t *testing.T, files map[string][]byte, name string) {
 		t.Errorf("the archive has %q, expected %q", inside, want)
 	}
 	path := filepath.Join(t.TempDir(), "troupe")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.WriteFile(path, program, 0o755))
 	var version struct {
 		Version, Commit, Date, Go string
 		Modified                  bool
 	}
-	if err := json.Unmarshal([]byte(run(t, "", nil, path, "version", "--json")), &version); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal([]byte(run(t, "", nil, path, "version", "--json")), &version))
 	if !strings.Contains(name, version.Version) || len(version.Commit) != 40 || version.Modified || version.Date != "2026-11-24T12:00:00Z" || version.Go != runtime.Version() {
 		t.Errorf("%+v", version)
 	}
@@ -165,9 +146,7 @@ func checkArchive(t *testing.T, files map[string][]byte, name string) {
 		}
 		Components []struct{ Name, Version string }
 	}
-	if err := json.Unmarshal(files[name+".cdx.json"], &b); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, json.Unmarshal(files[name+".cdx.json"], &b))
 	if b.Format != "CycloneDX" || b.Metadata.Component.Hashes[0].Content != fmt.Sprintf("%x", sha256.Sum256(program)) {
 		t.Errorf("%+v", b.Metadata)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -36,10 +37,7 @@ func TestEveryRuleFires(t *testing.T) {
 	if err != nil {
 		redistest.Missing(t, err)
 	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := harness.Must(filepath.Abs("../../.."))(t)
 	dir := t.TempDir()
 	for _, name := range []string{"go.mod", "go.sum", ".golangci.yml"} {
 		write(t, filepath.Join(dir, name), contents(t, filepath.Join(root, name)))
@@ -136,19 +134,12 @@ func lint(t *testing.T, bin, dir string) (found []report) {
 
 func contents(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := harness.Must(os.ReadFile(file))(t)
 	return string(b)
 }
 
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	harness.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }

@@ -10,26 +10,20 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // A file that others can read is told at the start, and opened.
 func TestOthersCanRead(t *testing.T) {
 	line, _, err := TokenLine("ci", "viewer", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	for mode, warns := range map[os.FileMode]bool{0o600: false, 0o640: true, 0o604: true} {
 		path := filepath.Join(t.TempDir(), "users")
-		if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		harness.OK(t, os.WriteFile(path, []byte(line+"\n"), 0o600))
+		harness.OK(t, os.Chmod(path, mode))
 		var log strings.Builder
-		if _, err := Open(path, zerolog.New(&log), func(string) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(Open(path, zerolog.New(&log), func(string) error { return nil }))(t)
 		if got := strings.Contains(log.String(), "others can read the users file"); got != warns {
 			t.Errorf("%v: %s", mode, &log)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -23,10 +24,7 @@ func (a *app) client() *laravel.Client { return laravel.NewClient(a.rdb, a.prefi
 
 func (a *app) pushed(jobs ...laravel.Job) []string {
 	a.t.Helper()
-	uuids, err := a.client().Push(context.Background(), jobs...)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	uuids := harness.Must(a.client().Push(context.Background(), jobs...))(a.t)
 	return uuids
 }
 
@@ -140,9 +138,7 @@ func TestCheck04FailingHereDoesNotDamageAJob(t *testing.T) {
 	t.Parallel()
 	a := newApp(t, "laravel_database_")
 	const payload = `{"uuid":"u-1","displayName":"x","job":"App\\Jobs\\Task","maxTries":3,"data":{"fail":2,"big":1712345678901234567,"l":[],"o":{},"n":{"attempts":9},"text":"\",\"attempts\":5}"},"id":"i","attempts":0}`
-	if err := a.client().PushRaw(context.Background(), laravel.Raw{Queue: "default", Payload: []byte(payload)}); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, a.client().PushRaw(context.Background(), laravel.Raw{Queue: "default", Payload: []byte(payload)}))
 	d := a.troupe(daemon{})
 	a.awaitRuns(2)
 	a.await("a release", func() bool { return a.sizes("default") != "0 ready, 0 delayed, 1 reserved" })
@@ -262,9 +258,7 @@ func TestCheck09RetryUntil(t *testing.T) {
 	raw := func(uuid string, until time.Time) laravel.Raw {
 		return laravel.Raw{Queue: "default", Payload: fmt.Appendf(nil, `{"uuid":%q,"job":"task","maxTries":1,"retryUntil":%d,"data":{"fail":1,"of":%q},"id":"x","attempts":0}`, uuid, until.Unix(), uuid)}
 	}
-	if err := a.client().PushRaw(context.Background(), raw("past", time.Now().Add(-time.Minute)), raw("future", time.Now().Add(time.Minute))); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, a.client().PushRaw(context.Background(), raw("past", time.Now().Add(-time.Minute)), raw("future", time.Now().Add(time.Minute))))
 	a.troupe(daemon{})
 	runs := a.awaitRuns(2)
 	a.awaitEmpty()
@@ -291,10 +285,7 @@ func TestCheck10WhatIsNoJobIsKept(t *testing.T) {
 	a.awaitEmpty()
 	var kept []string
 	a.await("the failed jobs", func() bool {
-		failed, err := a.client().Failed(ctx, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		failed := harness.Must(a.client().Failed(ctx, 0, 0))(t)
 		kept = nil
 		for _, f := range failed {
 			kept = append(kept, string(f.Payload))
@@ -338,9 +329,7 @@ func TestCheck12AChainedJobIsKept(t *testing.T) {
 		t.Fatalf("runs %s, failed %+v, %v", shown(runs), failed, err)
 	}
 	// It is PHP's: there it runs, and its next one.
-	if err := a.client().Retry(context.Background(), failed[0].UUID); err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, a.client().Retry(context.Background(), failed[0].UUID))
 	a.work("--stop-when-empty").exits(t)
 	if got := shown(a.runs()[1:]); got != "php step [] 1; php step [] 1" {
 		t.Errorf("runs %s", got)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -58,9 +59,7 @@ func newApp(t testing.TB, prefix string, env ...string) *app {
 	}
 	server := redistest.Start(t)
 	_, port, err := net.SplitHostPort(server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.OK(t, err)
 	a := &app{t: t, addr: server.Addr, prefix: prefix, rdb: redis.NewClient(&redis.Options{Addr: server.Addr})}
 	t.Cleanup(func() { _ = a.rdb.Close() })
 	a.env = append([]string{
@@ -80,13 +79,8 @@ func (a *app) start(script string, args ...string) *php {
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		a.t.Fatal(err)
 	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		a.t.Fatal(err)
-	}
+	out := harness.Must(p.cmd.StdoutPipe())(a.t)
+	harness.OK(a.t, p.cmd.Start())
 	go func() {
 		defer close(p.ended)
 		defer close(p.lines)
@@ -151,13 +145,8 @@ func (a *app) do(command map[string]any) any {
 	if a.console == nil {
 		a.console = a.start("push.php")
 	}
-	line, err := json.Marshal(command)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if _, err := a.console.in.Write(append(line, '\n')); err != nil {
-		a.t.Fatal(err)
-	}
+	line := harness.Must(json.Marshal(command))(a.t)
+	harness.Must(a.console.in.Write(append(line, '\n')))(a.t)
 	return a.console.says(a.t, command["do"].(string))["got"]
 }
 
@@ -188,10 +177,7 @@ type run struct {
 
 func (a *app) runs() (runs []run) {
 	a.t.Helper()
-	list, err := a.rdb.LRange(context.Background(), "runs", 0, -1).Result()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	list := harness.Must(a.rdb.LRange(context.Background(), "runs", 0, -1).Result())(a.t)
 	for _, text := range list {
 		var r run
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -221,10 +207,7 @@ func (a *app) awaitRuns(n int) []run {
 
 // left lists the keys of the queues.
 func (a *app) left() (keys []string) {
-	all, err := a.rdb.Keys(context.Background(), a.prefix+"queues:*").Result()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	all := harness.Must(a.rdb.Keys(context.Background(), a.prefix+"queues:*").Result())(a.t)
 	return all
 }
 

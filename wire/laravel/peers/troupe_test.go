@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -149,23 +150,13 @@ func (a *app) troupe(d daemon) *process {
 	if d.Lease == 0 {
 		d.Lease = 30 * time.Second
 	}
-	text, err := json.Marshal(d)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	text := harness.Must(json.Marshal(d))(a.t)
+	exe := harness.Must(os.Executable())(a.t)
 	p := &process{t: a.t, cmd: exec.CommandContext(context.Background(), exe), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), daemonEnv+"="+string(text))
 	p.cmd.Stderr = os.Stderr
-	if _, err := p.cmd.StdinPipe(); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		a.t.Fatal(err)
-	}
+	harness.Must(p.cmd.StdinPipe())(a.t)
+	harness.OK(a.t, p.cmd.Start())
 	go func() {
 		defer close(p.ended)
 		_ = p.cmd.Wait()
@@ -181,9 +172,7 @@ func (p *process) kill() {
 
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	harness.OK(p.t, p.cmd.Process.Signal(s))
 }
 
 // exits waits for its end and returns its code.
