@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log"
 	"os"
 	"time"
 
@@ -24,12 +26,12 @@ type ChargeCard struct {
 	Currency  string `arg:"2"`
 }
 
-// Class is the worker's name on the wire.
+// Class is the worker's name in Ruby.
 func (ChargeCard) Class() string { return "Billing::ChargeCard" }
 
 // Defaults are the options of all its jobs, as sidekiq_options sets them in Ruby.
 func (ChargeCard) Defaults() troupe.Options {
-	return troupe.Options{Queue: "critical", Retries: troupe.Times(5)}
+	return troupe.Options{Queue: "charges", Retries: troupe.Times(5)}
 }
 
 var errDeclined = errors.New("card declined")
@@ -38,32 +40,22 @@ func charge(ctx context.Context, job *troupe.Job[ChargeCard]) error {
 	if job.Args.Cents <= 0 {
 		return troupe.Discard(errDeclined) // do not retry; see also Kill, RetryIn and Park
 	}
-	select { // the real work; ctx ends at the timeout and at the end of a stop
-	case <-time.After(10 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	fmt.Println("charged", job.Args.AccountID, job.Args.Cents, job.Args.Currency)
+	return nil
 }
 
 func main() {
-	log := zerolog.New(os.Stderr).With().Timestamp().Logger()
-	url := cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0")
-	options, err := redis.ParseURL(url)
+	options, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
 	if err != nil {
-		log.Fatal().Err(err).Msg("REDIS_URL")
+		log.Fatal(err)
 	}
-
 	var jobs troupe.Registry
 	troupe.Handle(&jobs, charge, troupe.Timeout(time.Minute))
 
 	os.Exit(actors.Main(actors.Config{
 		Redis:    redis.NewClient(options),
 		Registry: &jobs,
-		Logger:   log,
-		Capsules: []actors.Capsule{
-			{Concurrency: 10, Queues: fetch.Weighted{"critical": 3, "default": 1}},
-			{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}},
-		},
+		Queues:   fetch.Strict{"charges"},
+		Logger:   zerolog.New(os.Stderr).With().Timestamp().Logger(),
 	}))
 }

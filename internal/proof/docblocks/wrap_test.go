@@ -86,6 +86,10 @@ func parse(text string, decl bool) (*ast.File, error) {
 
 // split parses the pieces of a block.
 func split(b block) (out []*ast.File, err error) {
+	if whole(b) {
+		f, err := parser.ParseFile(token.NewFileSet(), b.file, b.text, parser.SkipObjectResolution)
+		return []*ast.File{f}, err
+	}
 	list, err := chunks(b.text)
 	for _, c := range list {
 		f, e := parse(c.text, c.decl)
@@ -97,9 +101,15 @@ func split(b block) (out []*ast.File, err error) {
 	return out, err
 }
 
+// whole tells of a program that is shown as it is.
+func whole(b block) bool { return strings.HasPrefix(b.text, "package ") }
+
 // compilable makes files of a package of a block: the block, whose statements
 // are in a function, and the declarations around it that it does not have itself.
 func compilable(b block, n int) (map[string][]byte, error) {
+	if whole(b) {
+		return map[string][]byte{"main.go": []byte(b.text)}, nil
+	}
 	list, err := chunks(b.text)
 	if err != nil {
 		return nil, err
