@@ -80,11 +80,8 @@ func TestImportArrows(t *testing.T) {
 		if p.is("trace") {
 			forbid(p.Deps, "the program brings the SDK", func(pkg string) bool { return within(pkg, "go.opentelemetry.io/otel/sdk") })
 		}
-		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") && !p.is("internal/door") {
+		if !p.is("actors") && !p.is("supervisor") && !p.is("testkit") && !p.is("cmd") {
 			forbid(p.Imports, "only actors, supervisor, testkit and cmd know the actor library", usesProtoactor)
-		}
-		if !p.is("actors") && !p.is("testkit") && !p.is("ops") {
-			forbid(p.Imports, "actors tells testkit and ops beside users", mine("internal/door"))
 		}
 		if p.is("actors/internal") {
 			forbid(p.Deps, "a room of actors is below it", func(pkg string) bool { return pkg == module+"/actors" })

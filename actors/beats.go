@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 // beats is the durable half of the heartbeat actor.
@@ -142,7 +141,7 @@ func (d *Daemon) capsuleInfo() (all []beat.Capsule) {
 		q := cfg.Queues
 		all = append(all, beat.Capsule{
 			Name: cfg.Name, Concurrency: cfg.Concurrency,
-			Mode: queues.Mode(q), Queues: queues.Names(q), Weights: queues.Weights(q),
+			Mode: q.List().Mode(), Queues: q.List().Names(), Weights: q.List().Weights(),
 		})
 	}
 	return all

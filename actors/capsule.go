@@ -15,7 +15,6 @@ import (
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/errchain"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/runs"
 )
 
@@ -84,7 +83,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
 	}
-	c.traffic.Expect(queues.Names(cfg.Queues)...)
+	c.traffic.Expect(cfg.Queues.List().Names()...)
 	for i := range cfg.Concurrency {
 		c.slots = append(c.slots, c.newSlot(i))
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 )
@@ -21,7 +20,7 @@ const minRest = 10 * time.Second
 func redisOptions(cfg Config) redisconn.Need {
 	n := 10
 	for _, k := range cfg.Capsules {
-		n += len(queues.Names(k.Queues)) + 3
+		n += len(k.Queues.List().Names()) + 3
 	}
 	// Of these a take and a settlement of each capsule are under way all the time, and
 	// an idle daemon needs one, for its beats.
@@ -40,13 +39,13 @@ func (d *Daemon) needs() rights.Daemon {
 		}
 		other := rights.Other{Key: s.wire.Key}
 		for _, c := range s.capsules {
-			other.Queues = append(other.Queues, queues.Names(c.cfg.Queues)...)
+			other.Queues = append(other.Queues, c.cfg.Queues.List().Names()...)
 		}
 		n.Others = append(n.Others, other)
 	}
 	for _, k := range d.cfg.Capsules {
 		if k.Wire == nil || k.Wire.Key == nil && k.Wire.Fetch == nil {
-			n.Queues = append(n.Queues, queues.Names(k.Queues)...)
+			n.Queues = append(n.Queues, k.Queues.List().Names()...)
 		}
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
 		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)

@@ -14,7 +14,6 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -65,7 +64,7 @@ func (d *Daemon) Configure(ctx context.Context, capsules ...Capsule) error {
 		if k.Queues == nil {
 			continue
 		}
-		if err := limits.Queues(queues.Names(k.Queues)); err != nil {
+		if err := limits.Queues(k.Queues.List().Names()); err != nil {
 			errs = append(errs, fmt.Errorf("capsule %s: Queues: %w", name, err))
 		}
 		if _, ok := changed[i].fetcher.(fetch.QueueSetter); !ok && !sameQueues(changed[i].config().Queues, k.Queues) {
@@ -112,9 +111,9 @@ func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
 		return nil
 	}
 	c.env.System.Send(c.Path(), resized{})
-	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: is.Concurrency, Queues: queues.Names(is.Queues)})
-	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", is.Concurrency).Strs("queues", queues.Names(is.Queues)).
-		Int("concurrency_before", was.Concurrency).Strs("queues_before", queues.Names(was.Queues)).Msg("the capsule was configured anew")
+	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: is.Concurrency, Queues: is.Queues.List().Names()})
+	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", is.Concurrency).Strs("queues", is.Queues.List().Names()).
+		Int("concurrency_before", was.Concurrency).Strs("queues_before", was.Queues.List().Names()).Msg("the capsule was configured anew")
 	return nil
 }
 
@@ -128,7 +127,7 @@ func (c *capsule) change(n int, q fetch.Queues) (was, is Capsule) {
 	}
 	if q != nil {
 		c.cfg.Queues = q
-		c.traffic.Expect(queues.Names(q)...)
+		c.traffic.Expect(q.List().Names()...)
 	}
 	is = c.cfg
 	if is.Concurrency == was.Concurrency && q == nil {

@@ -15,10 +15,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/door"
 	"github.com/troupehq/troupe/internal/jitter"
-	"github.com/troupehq/troupe/internal/joblog"
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
@@ -31,7 +29,7 @@ import (
 type Daemon struct {
 	cfg  Config
 	env  *env.Env
-	log  *logbuf.Writer // of the logger, nil for a program's own
+	log  *logs.Writer // of the logger, nil for a program's own
 	info beat.Info
 	made time.Time
 
@@ -103,7 +101,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.OnClient(own)
 	}
 	d := &Daemon{
-		cfg: cfg, log: logbuf.Of(cfg.Logger), made: time.Now(),
+		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
 		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -229,7 +227,7 @@ func (d *Daemon) checkRedis(ctx context.Context, names []func(string) string) (w
 			return append(warnings, lacks...), err
 		}
 		if try == 0 {
-			supervised.Tell(func() { joblog.Err(d.env.Log.Warn(), err).Msg("redis is loading its data; the start waits for it") })
+			supervised.Tell(func() { logs.Err(d.env.Log.Warn(), err).Msg("redis is loading its data; the start waits for it") })
 		}
 		if !d.env.Pause(ctx, "start", try) {
 			return nil, err
@@ -319,4 +317,4 @@ func (d *Daemon) Stats() Stats {
 
 // Faults is for package testkit, whose Kit has methods of the same names for tests: it injects
 // faults into the tree.
-func (d *Daemon) Faults() door.Faults { return d.env.System }
+func (d *Daemon) Faults() supervised.Faults { return d.env.System }

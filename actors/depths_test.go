@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/depth"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -20,7 +20,7 @@ func TestTheLeaderNotesWhatWaits(t *testing.T) {
 		mem.Client.SAdd(t.Context(), "queues", "nobodys")
 		mem.Client.LPush(t.Context(), "queue:nobodys", `{"class":"A","args":[]}`, `{"class":"A","args":[]}`)
 		time.Sleep(5*time.Minute + 30*time.Second)
-		all, err := depth.Last(t.Context(), mem.Client, 100)
+		all, err := beat.LastDepths(t.Context(), mem.Client, 100)
 		if err != nil || len(all) < 4 || len(all) > 6 {
 			t.Fatal(all, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -59,7 +59,7 @@ func (d *Daemon) end() {
 	defer cancel()
 	if err := within(closing, d.disconnect); err != nil {
 		supervised.Tell(func() {
-			joblog.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
+			logs.Err(d.env.Log.Error(), err).Msg("the connections to Redis could not be closed; going on without it")
 		})
 	}
 	for _, s := range subscribers {
@@ -85,14 +85,14 @@ func (d *Daemon) leave(began time.Time) {
 			defer done.Done()
 			if err := within(patience, func() { c.leave(calls) }); err != nil {
 				supervised.Tell(func() {
-					joblog.Err(d.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+					logs.Err(d.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 						Msg("the fetcher failed while leaving; going on without it")
 				})
 			}
 		}()
 	}
 	if err := within(patience, func() { d.lastBeat(calls) }); err != nil {
-		supervised.Tell(func() { joblog.Err(d.env.Log.Error(), err).Msg("the process could not leave; going on without it") })
+		supervised.Tell(func() { logs.Err(d.env.Log.Error(), err).Msg("the process could not leave; going on without it") })
 	}
 	done.Await(context.Background(), done.Idle) // bounded by patience
 }
@@ -107,7 +107,7 @@ func (c *capsule) account() {
 	durable := false
 	if err := supervised.Isolate(func() { durable = c.fetcher.Durable() }); err != nil {
 		supervised.Tell(func() {
-			joblog.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
+			logs.Err(c.env.Log.Error().Str("actor", c.path("fetcher")), err).Bytes("stack", stackOf(err)).
 				Msg("the fetcher does not tell whether it is durable; taken for one that is not")
 		})
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/door"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -226,11 +226,13 @@ func (d *Daemon) noteBeat(err error) {
 	d.registered = d.registered || err == nil
 }
 
-// Queues is for package ops: it reads how much waits in the queues of the daemon.
-func (d *Daemon) Queues() door.Queues {
-	all := door.Queues{}
+// Queues is for package ops, which reads how much waits in the queues of the daemon: each has the
+// client that sees it and what is in progress of it as package inspect does; nil if its system keeps
+// jobs in another way.
+func (d *Daemon) Queues() map[string]redis.UniversalClient {
+	all := make(map[string]redis.UniversalClient)
 	for _, c := range d.capsules {
-		for _, name := range queues.Names(c.config().Queues) {
+		for _, name := range c.config().Queues.List().Names() {
 			if all[name] = nil; c.system.wire.Fetch == nil {
 				all[name] = c.system.redis
 			}

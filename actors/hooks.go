@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -58,7 +58,7 @@ func (h *hooks) run(event string, fs []func(context.Context)) {
 // failed tells that f, a callback of event, has panicked or called Goexit.
 func (h *hooks) failed(event string, f any, err error) {
 	supervised.Tell(func() {
-		joblog.Err(h.log.Error().Str("event", event).Str("callback", funcName(f)), err).
+		logs.Err(h.log.Error().Str("event", event).Str("callback", funcName(f)), err).
 			Bytes("stack", stackOf(err)).Msg("a lifecycle callback failed")
 	})
 }
@@ -124,7 +124,7 @@ func (d *Daemon) onJobError() func(error, run.Failure) {
 func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 	for _, f := range d.cfg.ErrorHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), err, in) }); perr != nil {
-			joblog.Err(d.env.Log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
+			logs.Err(d.env.Log.Error().Str("actor", in.Actor), perr).Msg("an error handler failed")
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (d *Daemon) tellErrorHandlers(err error, in ErrorContext) {
 func (d *Daemon) tellDeathHandlers(p *troupe.Payload, err error) {
 	for _, f := range d.cfg.DeathHandlers {
 		if perr := supervised.Isolate(func() { f(context.Background(), p, err) }); perr != nil {
-			joblog.Err(d.env.Log.Error().Str("jid", words.Text(p.JID())), perr).Msg("a death handler failed")
+			logs.Err(d.env.Log.Error().Str("jid", words.Text(p.JID())), perr).Msg("a death handler failed")
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -207,6 +207,6 @@ func (o *isolation) clearSuspect(c *capsule, w *work.Item) {
 	ctx, cancel := o.env.Call()
 	defer cancel()
 	if err := c.system.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
-		joblog.Err(o.env.Log.Warn().Str("jid", words.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
+		logs.Err(o.env.Log.Warn().Str("jid", words.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

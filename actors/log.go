@@ -3,7 +3,7 @@ package actors
 import (
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -17,12 +17,12 @@ import (
 // Main does so with its loggers. With Run and New it is for the program to do: with another logger the
 // jobs and the stop of the daemon wait for whatever the logger writes to.
 func GuardLog(log zerolog.Logger) (guarded zerolog.Logger, flush func()) {
-	guarded, w := logbuf.Guard(log)
+	guarded, w := logs.Guard(log)
 	return guarded, w.Flush
 }
 
 // logTrouble is what Pulse.Log says of the log: blocked, refused, or nothing.
-func logTrouble(s logbuf.State) string {
+func logTrouble(s logs.State) string {
 	switch {
 	case s.Blocked > 0:
 		return "blocked"
@@ -33,4 +33,4 @@ func logTrouble(s logbuf.State) string {
 }
 
 // droppedLines tells how many lines of the log were dropped.
-func droppedLines(s logbuf.State) string { return words.Plural(int64(s.Dropped), "line") + " dropped" }
+func droppedLines(s logs.State) string { return words.Plural(int64(s.Dropped), "line") + " dropped" }

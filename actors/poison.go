@@ -8,8 +8,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
@@ -114,7 +114,7 @@ func (r *recovered) log(log *zerolog.Logger) {
 		Str("queue", words.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
 	case r.Decision.To == rescue.ToDead:
-		joblog.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
+		logs.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
 	case r.Decision.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")
 	default:

@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -159,12 +158,12 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 
 // note notes once a minute what waits in the queues, while this process leads. Only charts need it.
 func (p *poller) note(l *supervised.Loop, s *sched.Scheduler) {
-	for l.Rest(depth.Every) {
+	for l.Rest(beat.DepthsEvery) {
 		if !s.Leads() {
 			continue
 		}
 		call, cancel := env.Within(l.Context)
-		if err := depth.Note(call, p.env.Redis, time.Now()); err != nil {
+		if err := beat.NoteDepths(call, p.env.Redis, time.Now()); err != nil {
 			p.env.Log.Debug().Err(err).Str("actor", pollerPart).Msg("what waits in the queues was not noted")
 		}
 		cancel()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -68,7 +67,7 @@ func (d *Daemon) pulse(t Tree, now time.Time) beat.Pulse {
 func (d *Daemon) elsewhere() map[string]string {
 	all, ours := map[string]string{}, map[string]bool{}
 	for _, c := range d.capsules {
-		for _, name := range queues.Names(c.config().Queues) {
+		for _, name := range c.config().Queues.List().Names() {
 			if key := keys.Queue(name); c.system.wire.Fetch == nil && c.system.key(key) == key {
 				ours[name] = true
 			} else {

@@ -10,7 +10,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/errchain"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 )
 
 // requeueTime is how long job contexts stay uncancelled while the bulk requeue is not
@@ -130,7 +130,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 	cause := d.fatal
 	d.mu.Unlock()
 	if cause != nil && !errchain.Is(cause, ErrMemory) {
-		supervised.Tell(func() { joblog.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping") })
+		supervised.Tell(func() { logs.Err(d.env.Log.Error(), cause).Msg("the supervision tree gave up: stopping") })
 	}
 	if before < phaseQuiet {
 		d.beginQuiet()

@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/errchain"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 )
 
 const (
@@ -168,7 +168,7 @@ func (s *subscription) complain(err error) {
 	if e, ok := errchain.As[*troupe.PanicError](err); ok && e.Goexit {
 		err = errSubscriberGoexit
 	}
-	joblog.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
+	logs.Err(log.Error(), err).Int("failures", s.failures).Msg("an event subscriber failed; it gets the next event")
 	s.failures, s.told = 0, time.Now()
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/retry"
@@ -100,7 +99,7 @@ func (d *Daemon) promoter(s *system, set, queue string) promote {
 			continue
 		}
 		for _, c := range other.capsules {
-			if slices.Contains(queues.Names(c.config().Queues), queue) {
+			if slices.Contains(c.config().Queues.List().Names(), queue) {
 				return other.wire.Promote
 			}
 		}

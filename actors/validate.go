@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -77,7 +76,7 @@ func (c Config) Validate() error {
 		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
 	}
 	if len(c.Capsules) > 0 && c.Queues != nil {
-		bad("Queues", queues.Names(c.Queues), "nil, as there are Capsules: each has its own")
+		bad("Queues", c.Queues.List().Names(), "nil, as there are Capsules: each has its own")
 	}
 	strategy := func(field string, s *supervisor.Strategy) { errs = append(errs, supervised.Check(field, s)) }
 	strategy("Strategy", c.Strategy)
@@ -129,7 +128,7 @@ func (c Config) Validate() error {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		strategy(field+"Strategy", k.Strategy)
-		if k.Queues != nil && len(queues.Names(k.Queues)) == 0 {
+		if k.Queues != nil && len(k.Queues.List().Names()) == 0 {
 			bad(field+"Queues", "empty", "at least one queue")
 		}
 		if v, ok := k.Queues.(interface{ Validate() error }); ok {

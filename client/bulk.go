@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/pushspan"
 )
 
 // Jobs per round trip when BatchSize does not say, as in Sidekiq.
@@ -74,7 +73,7 @@ type bulk struct {
 	size    int
 	now     time.Time
 	created json.RawMessage
-	span    *pushspan.Span // of the whole push
+	span    *job.PushSpan // of the whole push
 
 	batch []draft
 	jids  []string // of what has been pushed
@@ -96,7 +95,7 @@ func (c *Client) bulk(ctx context.Context, opts []Option) (context.Context, *bul
 		}
 	}
 	b.created = c.stamp(b.now)
-	ctx, b.span = c.spans(ctx, pushspan.Call{Bulk: true})
+	ctx, b.span = c.spans(ctx, job.PushCall{Bulk: true})
 	return ctx, b, nil
 }
 

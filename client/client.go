@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/pushspan"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
 	"github.com/troupehq/troupe/internal/words"
@@ -24,7 +23,7 @@ type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
 	chain      PushFunc // nil without middleware
-	spans      pushspan.Begin
+	spans      job.BeginPush
 	timestamps troupe.Timestamps
 	defaults   []field
 	plain      *options // of a push without any
@@ -71,7 +70,7 @@ func WithDefaults(opts ...Option) ClientOption {
 // New returns a client that pushes through rdb. Nothing is sent before the
 // first push.
 func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
-	c := &Client{rdb: rdb, defaults: builtin(), spans: pushspan.None}
+	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -144,7 +143,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", words.Text(p.Class()), err)
 	}
-	ctx, span := c.spans(ctx, pushspan.Call{Queue: q.Queue(), JID: q.JID(), Payload: q})
+	ctx, span := c.spans(ctx, job.PushCall{Queue: q.Queue(), JID: q.JID(), Payload: q})
 	jid, err := c.finish(ctx, q, now)
 	span.End(err)
 	return jid, err
@@ -176,7 +175,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	if err != nil {
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
-	ctx, span := c.spans(ctx, pushspan.Call{Queue: o.queue, Class: class, JID: id})
+	ctx, span := c.spans(ctx, job.PushCall{Queue: o.queue, Class: class, JID: id})
 	defer func() { span.End(err) }()
 	d.mark(span, o, class)
 	if c.chain != nil {

@@ -1,16 +1,16 @@
 package client
 
-import "github.com/troupehq/troupe/internal/pushspan"
+import "github.com/troupehq/troupe/internal/job"
 
 // WithSpans has each call that pushes begin a span. It is for package trace, whose Client users
 // give to New.
-func WithSpans(begin pushspan.Begin) ClientOption {
+func WithSpans(begin job.BeginPush) ClientOption {
 	return func(c *Client) { c.spans = begin }
 }
 
 // mark adds the fields of the span s to a job of its call, unless the options o have set one
 // of them.
-func (d *draft) mark(s *pushspan.Span, o *options, class string) {
+func (d *draft) mark(s *job.PushSpan, o *options, class string) {
 	if s == nil {
 		return
 	}

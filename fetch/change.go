@@ -28,7 +28,7 @@ func (f *fetcher) newSet(q Queues, before *queueSet) (*queueSet, error) {
 	if before != nil {
 		s.names = slices.Clone(before.names)
 	}
-	now := names(q)
+	now := q.List().Names()
 	for _, name := range now {
 		switch {
 		case slices.Contains(s.names, name):

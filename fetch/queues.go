@@ -99,12 +99,38 @@ func (l WeightedList) List() WeightedList {
 // that is listed more than once add up.
 func (l WeightedList) Wants(n int, r *rand.Rand) []Want { return planner(l)(n, r) }
 
-// names are those of the queues.
-func names(q Queues) (names []string) {
-	for _, entry := range q.List() {
-		names = append(names, entry.Queue)
+// Names lists each queue once, in the order in which it is published.
+func (l WeightedList) Names() []string {
+	list := l.List()
+	names := make([]string, len(list))
+	for i, entry := range list {
+		names[i] = entry.Queue
 	}
 	return names
+}
+
+// Weights are the weights by queue, as they are published.
+func (l WeightedList) Weights() map[string]int {
+	weights := make(map[string]int)
+	for _, entry := range l.List() {
+		weights[entry.Queue] = entry.Weight
+	}
+	return weights
+}
+
+// Mode is how the list is published, see Queues: "strict", "random" or "weighted".
+func (l WeightedList) Mode() string {
+	low, high := 1, 0
+	for _, entry := range l.List() {
+		low, high = min(low, entry.Weight), max(high, entry.Weight)
+	}
+	switch {
+	case high == 0:
+		return "strict"
+	case low == 1 && high == 1:
+		return "random"
+	}
+	return "weighted"
 }
 
 // validate tells what is wrong with q.
@@ -112,7 +138,7 @@ func validate(q Queues) error {
 	if q == nil {
 		return errors.New("queues: nil, expected at least one queue")
 	}
-	return limits.Queues(names(q))
+	return limits.Queues(q.List().Names())
 }
 
 // planner returns q.Wants, computed from tables made once: a fetcher asks at every call.

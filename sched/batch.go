@@ -15,8 +15,8 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/joblog"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -75,8 +75,8 @@ func (b *batch) sort(ctx context.Context, member string) error {
 	case refused && ctx.Err() == nil:
 		b.stay++
 		if b.cur.held.add(member, b.now) {
-			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", errchain.Backtrace(err)) //nolint:zerologlint // joblog.Err returns it
-			joblog.Err(line, err).Msg("job left where it is: client middleware failed")
+			line := b.line(b.s.cfg.Logger.Error(), p).Strs("backtrace", errchain.Backtrace(err)) //nolint:zerologlint // logs.Err returns it
+			logs.Err(line, err).Msg("job left where it is: client middleware failed")
 		}
 	case !refused && errchain.Has[*client.FieldError](err):
 		b.die(member, p, err, known)
@@ -97,7 +97,7 @@ func (s *Scheduler) prepare(set string, p *troupe.Payload) func(*troupe.Payload,
 func (b *batch) die(member string, p *troupe.Payload, reason error, known bool) {
 	if !known {
 		b.deaths = append(b.deaths, func() {
-			joblog.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moved to the dead set") //nolint:zerologlint // joblog.Err returns it
+			logs.Err(b.line(b.s.cfg.Logger.Warn(), p).Int("bytes", len(member)), reason).Msg("not a valid job: moved to the dead set") //nolint:zerologlint // logs.Err returns it
 		})
 	}
 	b.put(dying, member, string(job.KeepNotAJob([]byte(member), "", b.now, b.s.cfg.Timestamps)))

@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/pushspan"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Client returns the option with which a client traces its pushes. Each call that pushes,
@@ -25,11 +25,11 @@ func Client(c Config) client.ClientOption {
 }
 
 // begin begins the span of a call that pushes.
-func (t *tracer) begin(ctx context.Context, call pushspan.Call) (context.Context, *pushspan.Span) {
+func (t *tracer) begin(ctx context.Context, call job.PushCall) (context.Context, *job.PushSpan) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ctx, nil
 	}
-	s := &pushspan.Span{Call: call}
+	s := &job.PushSpan{PushCall: call}
 	options, fields := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}, &s.Fields
 	if p := call.Payload; p != nil {
 		call.Class, fields = classOf(p), p
@@ -52,7 +52,7 @@ func (t *tracer) begin(ctx context.Context, call pushspan.Call) (context.Context
 	if text := s.Fields.Bytes(); len(text) > len("{}") {
 		s.Text = append([]byte{','}, text[1:len(text)-1]...)
 	}
-	s.Finish = func(s *pushspan.Span, err error) {
+	s.Finish = func(s *job.PushSpan, err error) {
 		if s.Bulk {
 			span.SetName(t.names.span(t.names.push, s.Queue))
 			span.SetAttributes(t.names.of([]attribute.KeyValue{attribute.Int("messaging.batch.message_count", s.Jobs)}, s.Queue, s.Class)...)

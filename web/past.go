@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/depth"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/web/internal/draw"
 )
@@ -19,7 +19,7 @@ type past struct {
 	Days  []inspect.DayStats // the newest first
 	Marks []draw.Mark        // of deploys, the oldest first
 
-	Depths []depth.Sample // of the last 24 hours, the oldest first
+	Depths []beat.Depths // of the last 24 hours, the oldest first
 }
 
 const (
@@ -53,13 +53,13 @@ func (s *sampler) readPast(ctx context.Context, old *snapshot) (*past, error) {
 }
 
 // readDepths reads the samples that are newer than those of an old snapshot.
-func (s *sampler) readDepths(ctx context.Context, old *snapshot, now time.Time) (all []depth.Sample, err error) {
-	oldest, missing := now.Add(-depth.Kept*depth.Every), depth.Kept
+func (s *sampler) readDepths(ctx context.Context, old *snapshot, now time.Time) (all []beat.Depths, err error) {
+	oldest, missing := now.Add(-beat.DepthsKept*beat.DepthsEvery), beat.DepthsKept
 	if old != nil && old.Past != nil && len(old.Past.Depths) > 0 {
 		all = slices.Clip(old.Past.Depths) // the old snapshot keeps its own
-		missing = min(missing, int(now.Sub(all[len(all)-1].At)/depth.Every)+2)
+		missing = min(missing, int(now.Sub(all[len(all)-1].At)/beat.DepthsEvery)+2)
 	}
-	last, err := depth.Last(ctx, s.fleet.Redis, max(missing, 1))
+	last, err := beat.LastDepths(ctx, s.fleet.Redis, max(missing, 1))
 	if err != nil {
 		return all, err
 	}
@@ -68,13 +68,13 @@ func (s *sampler) readDepths(ctx context.Context, old *snapshot, now time.Time) 
 			all = append(all, one)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(one depth.Sample) bool { return one.At.Before(oldest) }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(one beat.Depths) bool { return one.At.Before(oldest) }), nil
 }
 
 // waiting is the chart of the jobs that waited, whether anybody looked or not, in a queue or, without
 // a name, in all. It is empty if a process of troupe has not led for two minutes.
 func (p *past) waiting(queue string) draw.Chart {
-	return p.chart("Jobs waiting", "jobs", "waiting", func(s depth.Sample) float64 {
+	return p.chart("Jobs waiting", "jobs", "waiting", func(s beat.Depths) float64 {
 		if queue == "" {
 			return float64(s.Jobs)
 		}
@@ -84,11 +84,11 @@ func (p *past) waiting(queue string) draw.Chart {
 
 // oldest is the chart of how long the oldest job of a queue had waited.
 func (p *past) oldest(queue string) draw.Chart {
-	return p.chart("Oldest job", "seconds", "waited", func(s depth.Sample) float64 { return s.Queues[queue].Oldest })
+	return p.chart("Oldest job", "seconds", "waited", func(s beat.Depths) float64 { return s.Queues[queue].Oldest })
 }
 
-func (p *past) chart(title, unit, series string, value func(depth.Sample) float64) draw.Chart {
-	c := draw.Chart{Title: title, Unit: unit, To: p.At, From: p.At, Gap: 3 * depth.Every}
+func (p *past) chart(title, unit, series string, value func(beat.Depths) float64) draw.Chart {
+	c := draw.Chart{Title: title, Unit: unit, To: p.At, From: p.At, Gap: 3 * beat.DepthsEvery}
 	if len(p.Depths) < 2 {
 		return c
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/depth"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/draw"
@@ -112,7 +111,7 @@ func TestWhatWaitedIsNoted(t *testing.T) {
 	for i := range 5 {
 		s.rdb.LPush(t.Context(), "queue:q", `{"class":"A","args":[],"jid":"a","enqueued_at":`+strconv.FormatInt(now.Add(-time.Hour).Unix(), 10)+`.5}`)
 		s.rdb.LPush(t.Context(), "queue:r", `{"class":"A","args":[],"jid":"b"}`, `{"class":"A","args":[],"jid":"b"}`)
-		harness.OK(t, depth.Note(t.Context(), s.rdb, now.Add(time.Duration(i-5)*time.Minute)))
+		harness.OK(t, beat.NoteDepths(t.Context(), s.rdb, now.Add(time.Duration(i-5)*time.Minute)))
 	}
 	s.h.sampler.mu.Lock()
 	s.h.sampler.last = nil // as of a dashboard that has just begun

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 )
 
 // newLogger writes to w in format: "json", "console", or "" for the one that
@@ -17,11 +17,11 @@ import (
 // written together, at most 100 ms late, at warn 1 ms, and by flush. Nobody who logs waits for
 // a reader that has stopped.
 func newLogger(w io.Writer, format string, level zerolog.Level) (log zerolog.Logger, flush func()) {
-	buf := logbuf.New(w)
+	buf := logs.New(w)
 	f, isFile := w.(*os.File)
 	terminal := isFile && term.IsTerminal(int(f.Fd()))
 	if format == "console" || format == "" && terminal {
-		buf = logbuf.Singly(zerolog.LevelWriterAdapter{Writer: zerolog.ConsoleWriter{
+		buf = logs.Singly(zerolog.LevelWriterAdapter{Writer: zerolog.ConsoleWriter{
 			Out: w, TimeFormat: "15:04:05.000", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
 		}})
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -327,7 +326,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, c := range all {
 			if c.Queues != nil {
-				harness.OK(t, limits.Queues(queues.Names(c.Queues)))
+				harness.OK(t, limits.Queues(c.Queues.List().Names()))
 			}
 			if c.Concurrency < 0 || c.Name == "" {
 				t.Fatalf("%#v", c)

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 const (
@@ -52,8 +51,8 @@ func (p *parse) queues(n *node, field string) fetch.Queues {
 	switch {
 	case len(all) == 0:
 		return nil
-	case queues.Mode(all) == "strict":
-		return fetch.Strict(queues.Names(all))
+	case all.List().Mode() == "strict":
+		return fetch.Strict(all.List().Names())
 	}
 	return all
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 // shardEntry is one entry of shards:, a Redis with the queues that live there.
@@ -126,7 +125,7 @@ func (l *loader) shards() {
 			if c.Queues == nil {
 				c.Queues = fetch.Strict{"default"}
 			}
-			for _, queue := range queues.Names(c.Queues) {
+			for _, queue := range c.Queues.List().Names() {
 				if other, taken := where[queue]; taken && other != shard.Name {
 					l.faults = append(l.faults, Fault{
 						File: s.Path, Line: shard.line, Field: "shards." + shard.Name,

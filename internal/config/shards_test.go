@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -35,7 +34,7 @@ func TestShardsAreTreesOfTheirOwn(t *testing.T) {
 	}
 	orders, mail := s.Trees[0].Settings, s.Trees[1].Settings
 	if orders.RedisURL != "redis://u:hunter2@10.0.0.1/0" || len(orders.Capsules) != 1 || orders.Capsules[0].Concurrency != 7 ||
-		queues.Mode(orders.Capsules[0].Queues) != "weighted" || orders.Timeout != mail.Timeout || orders.Timeout == 0 {
+		orders.Capsules[0].Queues.List().Mode() != "weighted" || orders.Timeout != mail.Timeout || orders.Timeout == 0 {
 		t.Errorf("orders: %+v", orders)
 	}
 	if mail.RedisURL != "redis://10.0.0.2/0" || len(mail.Capsules) != 2 || mail.Capsules[0].Name != "mail" {

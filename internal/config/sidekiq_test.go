@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/queues"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -162,9 +161,9 @@ func asRuby(f *File) rubyOptions {
 		o.MaxRetries = max(f.MaxRetries, 0)
 	}
 	if f.Queues != nil {
-		o.Queues, o.Strict = nil, queues.Mode(f.Queues) == "strict"
-		weights := queues.Weights(f.Queues)
-		for _, name := range queues.Names(f.Queues) {
+		o.Queues, o.Strict = nil, f.Queues.List().Mode() == "strict"
+		weights := f.Queues.List().Weights()
+		for _, name := range f.Queues.List().Names() {
 			for range max(weights[name], 1) {
 				o.Queues = append(o.Queues, name)
 			}

@@ -16,7 +16,6 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 // Summary writes what a daemon of s would run, for people. Nothing in it is a
@@ -114,20 +113,20 @@ func queuesText(q fetch.Queues) string {
 	if q == nil {
 		q = fetch.Strict{"default"} // as actors.Capsule has it
 	}
-	weights := queues.Weights(q)
+	weights := q.List().Weights()
 	if l, ok := q.(fetch.WeightedList); ok { // weights of a queue that comes again add up
 		clear(weights)
 		for _, entry := range l {
 			weights[entry.Queue] += max(entry.Weight, 1)
 		}
 	}
-	names := queues.Names(q)
-	if queues.Mode(q) != "strict" {
+	names := q.List().Names()
+	if q.List().Mode() != "strict" {
 		for i, name := range names {
 			names[i] = fmt.Sprintf("%s %d", name, weights[name])
 		}
 	}
-	return queues.Mode(q) + ": " + strings.Join(names, ", ")
+	return q.List().Mode() + ": " + strings.Join(names, ", ")
 }
 
 func (h handlerEntry) text() string {

@@ -1,5 +1,6 @@
 // Package jobctx has the keys under which the context of a running job answers the root
-// package. What runs handlers (the daemon, testkit) puts the values there.
+// package. What runs handlers (the daemon, testkit) puts the values there. It is a package of its own
+// since those import the root, which needs the keys too.
 package jobctx
 
 type (

@@ -78,7 +78,7 @@ func Pulse(identity string) string { return "troupe:pulse:" + identity }
 // Pulses is the zset of the processes that have a Pulse: identity, score = seconds of the last beat.
 const Pulses = "troupe:pulses"
 
-// Depths is the list of what waited in the queues, one sample a minute as JSON, the newest first; see package depth.
+// Depths is the list of what waited in the queues, one sample a minute as JSON, the newest first; see beat.Depths.
 const Depths = "troupe:depths"
 
 // WebSession is a session of the dashboard, by the digest of its cookie.

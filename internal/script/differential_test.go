@@ -155,7 +155,7 @@ var scriptTries = map[string]difftest.Try{
 		}
 		return keys, args
 	},
-	"internal/depth/oldest": func(t *rapid.T) ([]string, []any) {
+	"internal/beat/oldest": func(t *rapid.T) ([]string, []any) {
 		return []string{rapid.SampledFrom([]string{listA, setA}).Draw(t, "key")},
 			[]any{rapid.SampledFrom([]int{1, 4, 1000}).Draw(t, "long"), rapid.IntRange(1, 30).Draw(t, "end")}
 	},

@@ -16,7 +16,6 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/queues"
 )
 
 // fetcher takes from Laravel's queues. What it has taken is in the reserved set of its queue, as
@@ -87,7 +86,7 @@ func (s *system) newFetcher(env fetch.Env) (fetch.Fetcher, error) {
 		env.Lease = 30 * time.Second
 	}
 	f := &fetcher{
-		s: s, env: env, rdb: own, names: names(s.Prefix), queues: queues.Names(env.Queues), turn: make(chan struct{}, 1),
+		s: s, env: env, rdb: own, names: names(s.Prefix), queues: env.Queues.List().Names(), turn: make(chan struct{}, 1),
 		held: map[string]*reservation{}, known: map[string]fetch.Result{}, sick: map[int]string{}, inc: 1,
 	}
 	if err := checkQueues(f.queues); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -60,7 +60,7 @@ func (o *Outage) Failed(part string, err error) {
 	case redisconn.Command:
 		if o.fault[part] != err.Error() {
 			o.fault[part] = err.Error()
-			supervised.Tell(func() { joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis refused a command") })
+			supervised.Tell(func() { logs.Err(o.log.Error().Str("actor", part), err).Msg("redis refused a command") })
 		}
 		return
 	case redisconn.None, redisconn.Outage, redisconn.Auth:
@@ -79,11 +79,11 @@ func (o *Outage) Failed(part string, err error) {
 	case refused:
 		o.no = true
 		supervised.Tell(func() {
-			joblog.Err(o.log.Error().Str("actor", part).Str("why", refusal.Text), err).Msg("redis refuses")
+			logs.Err(o.log.Error().Str("actor", part).Str("why", refusal.Text), err).Msg("redis refuses")
 		})
 	default:
 		o.away = true
-		supervised.Tell(func() { joblog.Err(o.log.Error().Str("actor", part), err).Msg("redis is away") })
+		supervised.Tell(func() { logs.Err(o.log.Error().Str("actor", part), err).Msg("redis is away") })
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -103,7 +103,7 @@ func (p *Policy) route(job *troupe.Payload, times int) troupe.Recovery {
 	}
 	to, err := p.Callback.call(job, times)
 	if err != nil {
-		joblog.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", words.Text(job.JID())).
+		logs.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", words.Text(job.JID())).
 			Str("class", words.Text(job.DisplayClass())), err).
 			Msg("the recovery policy failed: the job goes back to its queue")
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -139,7 +139,7 @@ func (r *Run) savePlace(it troupe.Iteration) {
 		}
 		if refused(err) {
 			supervised.Tell(func() { // the job is not settled yet
-				joblog.Err(r.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
+				logs.Err(r.line(zerolog.ErrorLevel, "unsaved"), err).Msg("the cursor of an iterable job could not be saved")
 			})
 			return
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/job"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
@@ -49,7 +49,7 @@ func (r *Run) decide() {
 	r.count(r.outcome(asked, interrupted), !took)
 	if !took {
 		r.publish(Late, time.Time{})
-		joblog.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
+		logs.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
 		return
 	}
 	r.keepPlace()
@@ -92,7 +92,7 @@ func (r *Run) invalid() {
 	}
 	line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("capsule", r.env.Capsule).Str("queue", words.Text(r.w.Unit.Queue)).
 		Int("bytes", len(r.w.Unit.Payload)).Str("outcome", "dead")
-	joblog.Err(line, r.err).Msg("not a job: moved to the dead set")
+	logs.Err(line, r.err).Msg("not a job: moved to the dead set")
 	r.onError(Failure{Message: "parsing a job"})
 }
 
@@ -223,14 +223,14 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 	if line := r.line(level, string(action)); line.Enabled() {
 		switch action {
 		case retry.Park:
-			line = joblog.Err(joblog.Seconds(line, "parked_s", wait), r.err)
+			line = logs.Err(logs.Seconds(line, "parked_s", wait), r.err)
 		case retry.Move:
 			line = line.Str("to", words.Text(job.AskedBy(r.err).Queue))
 		default:
-			line = joblog.Err(line.Str("error_class", troupe.ErrorClass(r.err)), r.err)
+			line = logs.Err(line.Str("error_class", troupe.ErrorClass(r.err)), r.err)
 		}
 		if action == retry.Retry {
-			line = joblog.Seconds(line, "retry_in_s", wait)
+			line = logs.Seconds(line, "retry_in_s", wait)
 		}
 		line.Msg(text)
 	}
@@ -253,7 +253,7 @@ func (r *Run) tell(action retry.Action, score, wait float64) {
 func (r *Run) callbackFailed(err error) {
 	supervised.Tell(func() {
 		line := r.env.Log.Error().Str("actor", r.slot.Path()).Str("jid", words.Text(r.jid))
-		joblog.Err(line, err).Msg("a retry callback failed")
+		logs.Err(line, err).Msg("a retry callback failed")
 	})
 }
 
@@ -296,7 +296,7 @@ func (r *Run) unfailed() {
 // jobLogger is log at the level that the job's field "log_level" asks for. A
 // logger that was switched off stays so.
 func jobLogger(log *zerolog.Logger, p *troupe.Payload) *zerolog.Logger {
-	level, ok := joblog.Level(p)
+	level, ok := logs.Level(p)
 	if !ok || log.GetLevel() == zerolog.Disabled {
 		return log
 	}
@@ -312,5 +312,5 @@ func (r *Run) line(level zerolog.Level, outcome string) *zerolog.Event {
 	}
 	ev = ev.Str("jid", words.Text(r.jid)).Str("class", words.Text(r.class)).
 		Str("queue", words.Text(r.w.Unit.Queue)).Str("capsule", r.env.Capsule)
-	return joblog.Seconds(ev, "elapsed_s", r.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
+	return logs.Seconds(ev, "elapsed_s", r.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
 }

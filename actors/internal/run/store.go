@@ -5,7 +5,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -93,6 +93,6 @@ func (r *Run) stored(m *work.Move) bool {
 	if m.Err != nil {
 		line = line.AnErr("settle_error", m.Err)
 	}
-	joblog.Err(line, r.err).Msg("the outcome of a job could not be stored")
+	logs.Err(line, r.err).Msg("the outcome of a job could not be stored")
 	return false
 }

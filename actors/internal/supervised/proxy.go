@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/strategy"
-	"github.com/troupehq/troupe/internal/joblog"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -226,20 +226,20 @@ func (s *System) logFailure(path, directive string, crash *supervisor.Crash) {
 		level = zerolog.WarnLevel
 	}
 	line := s.log.WithLevel(level).Str("actor", path).Str("directive", directive)
-	joblog.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
+	logs.Err(line, crash.Reason).Bytes("stack", crash.Stack).Msg("an actor crashed")
 }
 
 // logPanic is the line of a panic that makes no actor crash. What panics may be a
 // hook of the user's logger.
 func (s *System) logPanic(path, text string, crash *supervisor.Crash) {
 	Tell(func() {
-		joblog.Err(s.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
+		logs.Err(s.log.Error().Str("actor", path), crash.Reason).Bytes("stack", crash.Stack).Msg(text)
 	})
 }
 
 // overruled tells that the default decided for c, a supervisor.
 func (s *System) overruled(c *node, strategy string, err error) {
-	joblog.Err(s.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
+	logs.Err(s.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
 		Msg("a strategy was overruled by the default")
 	c.publish(Event{What: StrategyOverruled, Strategy: strategy, Err: err})
 }

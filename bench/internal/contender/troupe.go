@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/osproc"
 )
 
@@ -39,7 +39,7 @@ func serveTroupe(ctx context.Context, s *Session) error {
 		}
 		file, level = f, zerolog.InfoLevel
 	}
-	out := logbuf.New(file) // as the command does
+	out := logs.New(file) // as the command does
 	defer out.Flush()
 	daemons := max(1, s.Daemons)
 	errs := make([]error, daemons)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/web"
@@ -37,7 +37,7 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 			defer stop()
 			options.Redis, options.ReadOnly, options.Args = s.Redis, s.ReadOnly, s.Args
 			options.DeadMax, options.DeadTimeout = s.Inspector.DeadMax, s.Inspector.DeadTimeout
-			log := logbuf.New(s.Err)
+			log := logs.New(s.Err)
 			defer log.Flush()
 			options.Logger = zerolog.New(log).With().Timestamp().Logger()
 			return serve(ctx, s, listen, options)

@@ -1,4 +1,4 @@
-package logbuf_test
+package logs_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 )
 
 // pipe is what nobody reads as long as it is shut: like a pipe of the system that is full.
@@ -28,10 +28,10 @@ func (p *pipe) Write(b []byte) (int, error) {
 func (p *pipe) WriteLevel(_ zerolog.Level, b []byte) (int, error) { return p.Write(b) }
 
 // blocked tests with a Writer of each kind.
-func blocked(t *testing.T, test func(t *testing.T, out *pipe, w *logbuf.Writer)) {
-	for name, of := range map[string]func(*pipe) *logbuf.Writer{
-		"together": func(p *pipe) *logbuf.Writer { return logbuf.New(struct{ io.Writer }{p}) },
-		"singly":   func(p *pipe) *logbuf.Writer { return logbuf.Singly(p) },
+func blocked(t *testing.T, test func(t *testing.T, out *pipe, w *logs.Writer)) {
+	for name, of := range map[string]func(*pipe) *logs.Writer{
+		"together": func(p *pipe) *logs.Writer { return logs.New(struct{ io.Writer }{p}) },
+		"singly":   func(p *pipe) *logs.Writer { return logs.Singly(p) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func blocked(t *testing.T, test func(t *testing.T, out *pipe, w *logbuf.Writer))
 }
 
 func TestALogThatNobodyReadsHoldsNobodyUp(t *testing.T) {
-	blocked(t, func(t *testing.T, out *pipe, w *logbuf.Writer) {
+	blocked(t, func(t *testing.T, out *pipe, w *logs.Writer) {
 		log := zerolog.New(w)
 		began := time.Now()
 		log.Error().Msg("waits to be written")
@@ -108,7 +108,7 @@ const maxNotice = 120
 func TestALogThatIsReadSlowlyIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &slow{}
-		w := logbuf.New(out)
+		w := logs.New(out)
 		log := zerolog.New(w)
 		for range 10_000 {
 			log.Info().Str("text", strings.Repeat("x", 1000)).Msg("done")
@@ -131,14 +131,14 @@ func TestGuard(t *testing.T) {
 	out := &pipe{shut: make(chan struct{})}
 	close(out.shut)
 	plain := zerolog.New(out).Level(zerolog.WarnLevel).With().Str("a", "b").Logger()
-	if logbuf.Of(plain) != nil {
+	if logs.Of(plain) != nil {
 		t.Error("a logger without a Writer has one")
 	}
-	log, w := logbuf.Guard(plain)
-	if w == nil || logbuf.Of(log) != w || logbuf.Of(log.With().Int("c", 1).Logger()) != w {
+	log, w := logs.Guard(plain)
+	if w == nil || logs.Of(log) != w || logs.Of(log.With().Int("c", 1).Logger()) != w {
 		t.Fatal("zerolog keeps what a logger writes to in another way: see writerOf")
 	}
-	if again, same := logbuf.Guard(log); same != w || logbuf.Of(again) != w {
+	if again, same := logs.Guard(log); same != w || logs.Of(again) != w {
 		t.Error("it is guarded twice")
 	}
 	log.Info().Msg("no")
@@ -147,13 +147,13 @@ func TestGuard(t *testing.T) {
 		t.Errorf("it has written %s", text)
 	}
 	for _, none := range []zerolog.Logger{{}, zerolog.Nop()} {
-		if _, w := logbuf.Guard(none); w != nil {
+		if _, w := logs.Guard(none); w != nil {
 			t.Error("a logger that writes nothing is guarded")
 		}
 	}
-	var no *logbuf.Writer
+	var no *logs.Writer
 	no.Flush()
-	if no.State() != (logbuf.State{}) {
+	if no.State() != (logs.State{}) {
 		t.Error("none has a state")
 	}
 }

@@ -1,4 +1,4 @@
-package depth_test
+package beat_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe/internal/depth"
+	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -26,9 +26,9 @@ func TestNote(t *testing.T) {
 	for range 500 {
 		rdb.LPush(ctx, "queue:long", `{"class":"A","args":["`+strings.Repeat("x", 100_000)+`"],"enqueued_at":1795225090000}`)
 	}
-	harness.OK(t, depth.Note(ctx, rdb, now))
-	harness.OK(t, depth.Note(ctx, rdb, now.Add(time.Second)))
-	all, err := depth.Last(ctx, rdb, 10)
+	harness.OK(t, beat.NoteDepths(ctx, rdb, now))
+	harness.OK(t, beat.NoteDepths(ctx, rdb, now.Add(time.Second)))
+	all, err := beat.LastDepths(ctx, rdb, 10)
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
@@ -36,18 +36,18 @@ func TestNote(t *testing.T) {
 	if !s.At.Equal(now) || s.Jobs != 119*120/2+500 || len(s.Queues) != 100 {
 		t.Errorf("%s %d %d", s.At, s.Jobs, len(s.Queues))
 	}
-	if s.Queues["q119"] != (depth.Queue{119, 59.5}) || s.Queues["long"] != (depth.Queue{500, 10}) || s.Queues["q1"] != (depth.Queue{}) {
+	if s.Queues["q119"] != (beat.Depth{119, 59.5}) || s.Queues["long"] != (beat.Depth{500, 10}) || s.Queues["q1"] != (beat.Depth{}) {
 		t.Errorf("%+v", s.Queues)
 	}
 	rdb.FlushDB(ctx)
-	for i := range depth.Kept + 5 {
-		harness.OK(t, depth.Note(ctx, rdb, now.Add(time.Duration(i)*depth.Every)))
+	for i := range beat.DepthsKept + 5 {
+		harness.OK(t, beat.NoteDepths(ctx, rdb, now.Add(time.Duration(i)*beat.DepthsEvery)))
 	}
-	if n, life := rdb.LLen(ctx, "troupe:depths").Val(), rdb.TTL(ctx, "troupe:depths").Val(); n != depth.Kept || life < 23*time.Hour {
+	if n, life := rdb.LLen(ctx, "troupe:depths").Val(), rdb.TTL(ctx, "troupe:depths").Val(); n != beat.DepthsKept || life < 23*time.Hour {
 		t.Errorf("%d samples, for %s", n, life)
 	}
 	rdb.LPush(ctx, "troupe:depths", "x", "{}")
-	if all, err := depth.Last(ctx, rdb, 3); err != nil || len(all) != 1 {
+	if all, err := beat.LastDepths(ctx, rdb, 3); err != nil || len(all) != 1 {
 		t.Error(all, err)
 	}
 }

@@ -1,4 +1,4 @@
-package logbuf_test
+package logs_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/troupehq/troupe/internal/logbuf"
+	"github.com/troupehq/troupe/internal/logs"
 )
 
 // sink counts writes.
@@ -44,7 +44,7 @@ func (s *sink) got() (text string, writes int) {
 func TestALineLeavesAfterAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
-		log := zerolog.New(logbuf.New(&out))
+		log := zerolog.New(logs.New(&out))
 		for round := 1; round <= 3; round++ {
 			log.Info().Msg("one")
 			time.Sleep(60 * time.Millisecond)
@@ -65,7 +65,7 @@ func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 	for _, level := range []zerolog.Level{zerolog.WarnLevel, zerolog.ErrorLevel, zerolog.NoLevel} {
 		synctest.Test(t, func(t *testing.T) {
 			var out sink
-			log := zerolog.New(logbuf.New(&out))
+			log := zerolog.New(logs.New(&out))
 			log.Debug().Msg("a")
 			log.Info().Msg("b")
 			log.WithLevel(level).Msg("c")
@@ -84,7 +84,7 @@ func TestAWarningTakesAlongWhatWaitsBeforeIt(t *testing.T) {
 func TestAStormOfWarningsLeavesOnceAMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out sink
-		log := zerolog.New(logbuf.New(&out))
+		log := zerolog.New(logs.New(&out))
 		lines := func() (n, writes int) {
 			synctest.Wait()
 			text, writes := out.got()
@@ -122,7 +122,7 @@ func TestNothingKeepsAnErrorWaiting(t *testing.T) {
 	for _, level := range []zerolog.Level{zerolog.ErrorLevel, zerolog.FatalLevel, zerolog.PanicLevel, zerolog.NoLevel} {
 		synctest.Test(t, func(t *testing.T) {
 			var out sink
-			w := logbuf.New(&out)
+			w := logs.New(&out)
 			log := zerolog.New(w)
 			log.Warn().Msg("leaves")
 			synctest.Wait()
@@ -150,7 +150,7 @@ func TestNothingKeepsAnErrorWaiting(t *testing.T) {
 
 func TestManyLinesFromManyGoroutinesAreWholeAndFew(t *testing.T) {
 	var out sink
-	w := logbuf.New(&out)
+	w := logs.New(&out)
 	log := zerolog.New(w)
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -194,13 +194,13 @@ func TestRefusedLinesAreCounted(t *testing.T) {
 		zerolog.ErrorHandler = func(error) { told++ }
 		defer func() { zerolog.ErrorHandler = nil }()
 		out := sink{err: errors.New("disk full")}
-		w := logbuf.New(&out)
+		w := logs.New(&out)
 		log := zerolog.New(w)
 		log.Info().Msg("a")
 		log.Info().Msg("b")
 		time.Sleep(time.Second)
 		log.Error().Msg("c")
-		if s := w.State(); s != (logbuf.State{Dropped: 3, Refused: true}) || told != 1 {
+		if s := w.State(); s != (logs.State{Dropped: 3, Refused: true}) || told != 1 {
 			t.Errorf("%+v, told %d times", s, told)
 		}
 		out.err = nil
@@ -210,7 +210,7 @@ func TestRefusedLinesAreCounted(t *testing.T) {
 		if text, _ := out.got(); text != want {
 			t.Errorf("after: %s", text)
 		}
-		if s := w.State(); s != (logbuf.State{Dropped: 3}) {
+		if s := w.State(); s != (logs.State{Dropped: 3}) {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -225,7 +225,7 @@ func BenchmarkLine(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = f.Close() }()
-			w := logbuf.New(f)
+			w := logs.New(f)
 			log := zerolog.New(f)
 			if buffered {
 				log = zerolog.New(w)

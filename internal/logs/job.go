@@ -1,5 +1,4 @@
-// Package joblog has what log lines about jobs share.
-package joblog
+package logs
 
 import (
 	"strings"

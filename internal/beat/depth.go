@@ -1,6 +1,4 @@
-// Package depth keeps how many jobs waited in the queues, and for how long: a sample a minute, for a
-// day. The leader of the fleet notes it, so that charts have a past when nobody has looked.
-package depth
+package beat
 
 import (
 	"cmp"
@@ -20,23 +18,24 @@ import (
 )
 
 const (
-	Every = time.Minute // from one sample to the next
-	Kept  = 24 * 60     // samples
+	DepthsEvery = time.Minute // from one sample to the next
+	DepthsKept  = 24 * 60     // samples
 
-	most = 100 // queues of a sample, the longest ones
-	long = 64 << 10
-	end  = 4 << 10 // of a long job, in which its times are looked for
+	mostDepths = 100 // queues of a sample, the longest ones
+	longJob    = 64 << 10
+	endOfJob   = 4 << 10 // of a long job, in which its times are looked for
 )
 
-// Sample is what waited at a time.
-type Sample struct {
+// Depths is what waited in the queues at a time. The leader of the fleet notes a sample a minute, so
+// that charts have a past when nobody has looked.
+type Depths struct {
 	At     time.Time        `json:"at"`
 	Jobs   int64            `json:"jobs"` // of all queues
-	Queues map[string]Queue `json:"queues,omitempty"`
+	Queues map[string]Depth `json:"queues,omitempty"`
 }
 
-// Queue is one that was not empty.
-type Queue struct {
+// Depth is that of a queue that was not empty.
+type Depth struct {
 	Jobs   int64   `json:"jobs"`
 	Oldest float64 `json:"oldest_s"` // for so long its oldest job had waited
 }
@@ -44,12 +43,12 @@ type Queue struct {
 //go:embed oldest.lua
 var oldestSource string
 
-var oldestScript = script.New("depth.oldest", oldestSource)
+var oldestScript = script.New("beat.oldest", oldestSource)
 
-// Note adds a sample, unless there is one of just before: another process may have led then.
-func Note(ctx context.Context, rdb redis.UniversalClient, now time.Time) error {
-	last, err := Last(ctx, rdb, 1)
-	if err != nil || len(last) > 0 && now.Sub(last[0].At).Abs() < Every/2 {
+// NoteDepths adds a sample, unless there is one of just before: another process may have led then.
+func NoteDepths(ctx context.Context, rdb redis.UniversalClient, now time.Time) error {
+	last, err := LastDepths(ctx, rdb, 1)
+	if err != nil || len(last) > 0 && now.Sub(last[0].At).Abs() < DepthsEvery/2 {
 		return err
 	}
 	s, err := sample(ctx, rdb, now)
@@ -62,14 +61,14 @@ func Note(ctx context.Context, rdb redis.UniversalClient, now time.Time) error {
 	}
 	pipe := rdb.Pipeline()
 	pipe.LPush(ctx, keys.Depths, text)
-	pipe.LTrim(ctx, keys.Depths, 0, Kept-1)
-	pipe.Expire(ctx, keys.Depths, Kept*Every)
+	pipe.LTrim(ctx, keys.Depths, 0, DepthsKept-1)
+	pipe.Expire(ctx, keys.Depths, DepthsKept*DepthsEvery)
 	_, err = pipe.Exec(ctx)
 	return err
 }
 
-func sample(ctx context.Context, rdb redis.UniversalClient, now time.Time) (s Sample, err error) {
-	s = Sample{At: now.UTC().Truncate(time.Second), Queues: map[string]Queue{}}
+func sample(ctx context.Context, rdb redis.UniversalClient, now time.Time) (s Depths, err error) {
+	s = Depths{At: now.UTC().Truncate(time.Second), Queues: map[string]Depth{}}
 	names, err := rdb.SMembers(ctx, keys.Queues).Result()
 	if err != nil {
 		return s, err
@@ -97,10 +96,10 @@ func sample(ctx context.Context, rdb redis.UniversalClient, now time.Time) (s Sa
 		}
 	}
 	slices.SortFunc(all, func(a, b queue) int { return cmp.Or(cmp.Compare(b.jobs, a.jobs), cmp.Compare(a.name, b.name)) })
-	all = all[:min(len(all), most)]
+	all = all[:min(len(all), mostDepths)]
 	oldest, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, q := range all {
-			oldestScript.Queue(ctx, p, []string{keys.Queue(q.name)}, long, end)
+			oldestScript.Queue(ctx, p, []string{keys.Queue(q.name)}, longJob, endOfJob)
 		}
 		return nil
 	})
@@ -109,7 +108,7 @@ func sample(ctx context.Context, rdb redis.UniversalClient, now time.Time) (s Sa
 	}
 	for i, q := range all {
 		job, _ := oldest[i].(*redis.Cmd).Text() // of one that was not read the time is not known
-		s.Queues[q.name] = Queue{q.jobs, waited(job, now).Seconds()}
+		s.Queues[q.name] = Depth{q.jobs, waited(job, now).Seconds()}
 	}
 	return s, ctx.Err()
 }
@@ -134,14 +133,14 @@ func waited(job string, now time.Time) time.Duration {
 	return 0
 }
 
-// Last are the last samples, the newest first. What is none is left out.
-func Last(ctx context.Context, rdb redis.UniversalClient, n int) (all []Sample, err error) {
+// LastDepths are the last samples, the newest first. What is none is left out.
+func LastDepths(ctx context.Context, rdb redis.UniversalClient, n int) (all []Depths, err error) {
 	texts, err := rdb.LRange(ctx, keys.Depths, 0, int64(n)-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the depths of queues: %w", err)
 	}
 	for _, text := range texts {
-		var s Sample
+		var s Depths
 		if json.Unmarshal([]byte(text), &s) == nil && !s.At.IsZero() {
 			all = append(all, s)
 		}

@@ -1,7 +1,7 @@
-// Package logbuf is between a logger and what it writes to. Lines wait for a moment, so that many leave with
-// one write: a system call for every line costs more than a short job. And nobody who logs is
-// held up by a log that nobody reads.
-package logbuf
+// Package logs has what log lines about jobs share, and a Writer between a logger and what it writes
+// to. There lines wait for a moment, so that many leave with one write: a system call for every line
+// costs more than a short job. And nobody who logs is held up by a log that nobody reads.
+package logs
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package joblog
+package logs
 
 import (
 	"bytes"
