@@ -76,6 +76,7 @@ var headings = map[string]string{
 	result.Slow:        "Slow networks",
 	result.Failures:    "Failures",
 	result.Schedule:    "Due jobs",
+	result.Late:        "Scheduled jobs: how late they start",
 	result.Enqueue:     "Enqueue",
 	result.Scale:       "Processes on one Redis",
 	result.Memory:      "Memory",
