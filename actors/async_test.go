@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -29,7 +30,7 @@ func (f slowSettle) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Res
 // TestASlotGoesOnWhileItsFailedJobIsStored lets one slot run three jobs that
 // fail while none of them can be stored; each is told of once it is, and only then.
 func TestASlotGoesOnWhileItsFailedJobIsStored(t *testing.T) {
-	rdb, gate, log := testkit.Redis(t), make(chan struct{}), new(lines)
+	rdb, gate, log := testkit.Redis(t), make(chan struct{}), new(harness.Buffer)
 	var ran atomic.Int64
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Failing", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
@@ -47,7 +48,7 @@ func TestASlotGoesOnWhileItsFailedJobIsStored(t *testing.T) {
 		k.PushClass("Failing", nil)
 	}
 	k.Await("all have run", func() bool { return ran.Load() == 3 })
-	if n := log.count(`"job failed"`); n != 0 {
+	if n := log.Count(`"job failed"`); n != 0 {
 		t.Errorf("%d failures are told of and not stored", n)
 	}
 	close(gate)
@@ -55,7 +56,7 @@ func TestASlotGoesOnWhileItsFailedJobIsStored(t *testing.T) {
 	if n := size(t, rdb, "retry"); n != 3 {
 		t.Errorf("%d retries are stored, want 3", n)
 	}
-	if n := log.count(`"job failed"`); n != 3 {
+	if n := log.Count(`"job failed"`); n != 3 {
 		t.Errorf("%d failures are told of after the stop, want 3: %s", n, strings.TrimSpace(r2.String()))
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -70,7 +71,7 @@ func orphans(t *testing.T, rdb redis.UniversalClient, from, to int) {
 // at a time, keep no rescue waiting, and are called for each.
 func TestDeathHandlersAfterARescueRunAFewAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, m, log := testkit.NewMemory(t).Client, newMourner(), new(lines)
+		rdb, m, log := testkit.NewMemory(t).Client, newMourner(), new(harness.Buffer)
 		defer m.let() // also when the test fails
 		orphans(t, rdb, 0, 300)
 		k := testkit.Start(t, actors.Config{
@@ -85,7 +86,7 @@ func TestDeathHandlersAfterARescueRunAFewAtATime(t *testing.T) {
 		orphans(t, rdb, 300, 301)
 		k.Await("another rescue", func() bool { return size(t, rdb, "dead") == 301 })
 		synctest.Wait()
-		if log.count("death handlers are slow") == 0 {
+		if log.Count("death handlers are slow") == 0 {
 			t.Error("no line about jobs that wait for their death handlers")
 		}
 		m.let()
@@ -107,7 +108,7 @@ func TestDeathHandlersAtAStop(t *testing.T) {
 	for name, ends := range map[string]bool{"they end": true, "they hang": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rdb, m, log := testkit.NewMemory(t).Client, newMourner(), new(lines)
+				rdb, m, log := testkit.NewMemory(t).Client, newMourner(), new(harness.Buffer)
 				defer m.let()
 				orphans(t, rdb, 0, 30)
 				k := testkit.Start(t, actors.Config{
@@ -128,12 +129,12 @@ func TestDeathHandlersAtAStop(t *testing.T) {
 				if !ends && took > 20*time.Second {
 					t.Errorf("the stop took %s", took)
 				}
-				if n := log.count("death handlers were not told in time"); n != 0 == ends {
+				if n := log.Count("death handlers were not told in time"); n != 0 == ends {
 					t.Errorf("%d lines about jobs that were not told of, after %d that were", n, jobs)
 				}
 				if !ends {
-					if want := fmt.Sprintf(`"jobs":%d,`, 30-jobs); log.count(want) == 0 {
-						t.Errorf("no line with %s:\n%s", want, log.b.String())
+					if want := fmt.Sprintf(`"jobs":%d,`, 30-jobs); log.Count(want) == 0 {
+						t.Errorf("no line with %s:\n%s", want, log.String())
 					}
 					m.let()
 				}
@@ -147,7 +148,7 @@ func TestDeathHandlersAtAStop(t *testing.T) {
 // returned.
 func TestARecoveryPolicyThatHangsIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, log := testkit.NewMemory(t).Client, new(lines)
+		rdb, log := testkit.NewMemory(t).Client, new(harness.Buffer)
 		release := make(chan struct{})
 		let := sync.OnceFunc(func() { close(release) })
 		defer let()
@@ -181,14 +182,12 @@ func TestARecoveryPolicyThatHangsIsAskedOnce(t *testing.T) {
 			t.Errorf("asked %d times, %d at once, want once", asked, most)
 		}
 		mu.Unlock()
-		log.mu.Lock()
 		named := 0
-		for text := range strings.Lines(log.b.String()) {
+		for text := range strings.Lines(log.String()) {
 			if strings.Contains(text, `"jid":"j`) && strings.Contains(text, "goes back to its queue") {
 				named++
 			}
 		}
-		log.mu.Unlock()
 		if named != 100 {
 			t.Errorf("the log names %d jobs that went back, want 100", named)
 		}

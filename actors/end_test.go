@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -72,7 +73,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	faults := chaos.NewProxy(t, mem.Options())
 	// no listening connection: one that reconnects holds a lock meanwhile, which stops the bubble's clock
 	faults.Add(chaos.Fault{Do: chaos.Effect{Refuse: "ERR on purpose"}, Mentions: "troupe:poller"})
-	var log lines
+	var log harness.Buffer
 	release, wedged := make(chan struct{}), make(chan struct{})
 	callbacks := []func(context.Context){func(context.Context) { <-release }}
 	factory := func(e fetch.Env) (fetch.Fetcher, error) {
@@ -113,8 +114,8 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 	if len(r.Left) != 4 || len(r.Abandoned) != 4 || len(r.Lost)+len(r.Requeued) != 0 {
 		t.Errorf("drain report: %s", r)
 	}
-	if n := log.count("the fetcher failed while leaving"); slices.Contains(hang, "Close") && n != 2 {
-		t.Errorf("%d lines about two fetchers whose Close does not return:\n%s", n, log.text())
+	if n := log.Count("the fetcher failed while leaving"); slices.Contains(hang, "Close") && n != 2 {
+		t.Errorf("%d lines about two fetchers whose Close does not return:\n%s", n, log.String())
 	}
 	close(release)
 	faults.Resume()

@@ -167,7 +167,7 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 	for name, fail := range map[string]func(){"panic: a bug": func() { panic("a bug") }, "it called runtime.Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log lines
+				var log harness.Buffer
 				s := script.New(t)
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2}},
@@ -182,15 +182,15 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 				k.Await("all", func() bool { return k.Stats().Processed == 100 })
 				synctest.Wait()
 				const message = "an event subscriber failed"
-				if n, why, stack := log.count(message), log.count(name), log.count("events_test.go:"); n != 1 || why != 1 || stack == 0 {
-					t.Errorf("%d lines, %d with the reason, %d with the stack:\n%s", n, why, stack, log.b.String())
+				if n, why, stack := log.Count(message), log.Count(name), log.Count("events_test.go:"); n != 1 || why != 1 || stack == 0 {
+					t.Errorf("%d lines, %d with the reason, %d with the stack:\n%s", n, why, stack, log.String())
 				}
 				time.Sleep(time.Minute)
 				push(k, 1, script.OK())
 				k.Await("one more", func() bool { return k.Stats().Processed == 101 })
 				synctest.Wait()
-				if n := log.count(message); n != 2 || log.count(`"failures":100`) != 1 {
-					t.Errorf("%d lines:\n%s", n, log.b.String())
+				if n := log.Count(message); n != 2 || log.Count(`"failures":100`) != 1 {
+					t.Errorf("%d lines:\n%s", n, log.String())
 				}
 			})
 		})

@@ -13,13 +13,14 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
 // A callback that leaves its goroutine has no say; the jobs go where they would
 // have gone without it, and the only slot goes on.
 func TestARetryCallbackThatExitsHasNoSay(t *testing.T) {
-	rdb, log := testkit.Redis(t), new(lines)
+	rdb, log := testkit.Redis(t), new(harness.Buffer)
 	fails := troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("no") })
 	var done atomic.Int64
 	var r troupe.Registry
@@ -43,7 +44,7 @@ func TestARetryCallbackThatExitsHasNoSay(t *testing.T) {
 	})
 	k.Stop()
 	for text, want := range map[string]int{`"a retry callback failed"`: 6, "runtime.Goexit": 6, `"job failed"`: 6, "crashed": 0} {
-		if n := log.count(text); n != want {
+		if n := log.Count(text); n != want {
 			t.Errorf("%d lines with %s, want %d", n, text, want)
 		}
 	}

@@ -93,7 +93,7 @@ func (g *wedge) Wait(ctx context.Context, d time.Duration) error {
 func TestHealthOfAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var created *actors.Daemon
-		var log lines
+		var log harness.Buffer
 		mem := testkit.NewMemory(t)
 		proxy := chaos.NewProxy(t, mem.Options())
 		g := &wedge{fails: []error{errHeld}}
@@ -102,8 +102,8 @@ func TestHealthOfAStart(t *testing.T) {
 			On: actors.Events{Created: []func(*actors.Daemon){func(*actors.Daemon) { panic("on purpose") }, func(d *actors.Daemon) { created = d }}},
 		}
 		d, err := actors.New(cfg)
-		if err != nil || created != d || log.count(`"event":"created"`) != 1 {
-			t.Fatalf("created %v of %v, %v, %s", created, d, err, log.text())
+		if err != nil || created != d || log.Count(`"event":"created"`) != 1 {
+			t.Fatalf("created %v of %v, %v, %s", created, d, err, log.String())
 		}
 		checkHealth(t, d, "before the start", "starting", "", "starting")
 		beat := proxy.Add(chaos.Fault{Mentions: "processes", Do: chaos.Effect{Refuse: "ERR on purpose"}})

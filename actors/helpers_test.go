@@ -1,9 +1,7 @@
 package actors_test
 
 import (
-	"bytes"
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -57,24 +55,6 @@ func push(k *testkit.Kit, n int, step script.Step) []string {
 		jids = append(jids, k.Push(step))
 	}
 	return jids
-}
-
-// lines is a log that can be searched.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.b.Bytes(), []byte(text))
 }
 
 // inState tells whether the actor at path is in state.

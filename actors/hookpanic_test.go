@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -109,7 +110,7 @@ func TestALogHookThatPanicsBeforeASettlement(t *testing.T) {
 				panic("a bug in a hook of the user's")
 			}
 		})
-		var log lines
+		var log harness.Buffer
 		var r troupe.Registry
 		fails := troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return errors.New("no") })
 		troupe.HandleClass(&r, "Odd", fails, troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { panic("a bug in a callback") }})

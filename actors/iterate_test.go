@@ -25,7 +25,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			rdb := testkit.Redis(t)
-			log := new(lines)
+			log := new(harness.Buffer)
 			step := make(chan struct{})
 			w := &walker{each: func(context.Context, string, int) error { <-step; return nil }}
 			k := testkit.Start(t, actors.Config{
@@ -89,8 +89,8 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 			if n := inProgress(t, rdb); n != 0 {
 				t.Errorf("%d jobs are still in progress", n)
 			}
-			if log.count(`"outcome":"interrupted"`) != 1 || log.count(`"level":"error"`) != 0 || log.count("job failed") != 0 {
-				t.Errorf("the log:\n%s", &log.b)
+			if log.Count(`"outcome":"interrupted"`) != 1 || log.Count(`"level":"error"`) != 0 || log.Count("job failed") != 0 {
+				t.Errorf("the log:\n%s", log)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -28,12 +29,10 @@ const maxLine = 16 << 10
 // checkLines looks at every line that was logged, and at the messages that are wanted
 // among them, and returns how many lines of each message there were. No actor has crashed but
 // processors, each of the job that it ran.
-func (l *lines) checkLines(t *testing.T, want ...string) (count map[string]int) {
+func checkLines(t *testing.T, log *harness.Buffer, want ...string) (count map[string]int) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	count = map[string]int{}
-	for text := range strings.Lines(l.b.String()) {
+	for text := range strings.Lines(log.String()) {
 		if len(text) > maxLine {
 			t.Errorf("a line of %d bytes: %.150q … %q", len(text), text, text[len(text)-150:])
 		}
@@ -59,7 +58,7 @@ func (l *lines) checkLines(t *testing.T, want ...string) (count map[string]int) 
 func TestAHugeJIDAndClassMakeShortLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const huge = 1 << 20
-		rdb, log := testkit.NewMemory(t).Client, new(lines)
+		rdb, log := testkit.NewMemory(t).Client, new(harness.Buffer)
 		r := handlers(map[string]func(context.Context) error{"Fails": func(context.Context) error { return script.Err }},
 			troupe.Options{RetryIn: func(int, error, *troupe.Payload) troupe.Delay { return troupe.Delay(time.Millisecond) }})
 		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: r, Capsules: onlyDefault, Logger: zerolog.New(log)})
@@ -67,13 +66,13 @@ func TestAHugeJIDAndClassMakeShortLines(t *testing.T) {
 			`","jid":"`+strings.Repeat("é", huge/2)+`","args":[],"queue":"default","retry":1}`)
 		k.Await("it has run twice", func() bool { return k.Stats().Failed == 2 && size(t, rdb, "dead") == 1 })
 		k.Stop()
-		if n := log.checkLines(t, "job failed")["job failed"]; n != 2 {
+		if n := checkLines(t, log, "job failed")["job failed"]; n != 2 {
 			t.Errorf("%d lines of two failures", n)
 		}
 		length := fmt.Sprintf("… (%d bytes)", huge)
 		for _, want := range []string{`"jid":"é`, "é" + length, `"class":"K`, "K" + length} {
-			if log.count(want) < 2 {
-				t.Errorf("%d times %s in two lines", log.count(want), want)
+			if log.Count(want) < 2 {
+				t.Errorf("%d times %s in two lines", log.Count(want), want)
 			}
 		}
 	})
@@ -123,7 +122,7 @@ func refusing(next client.PushFunc) client.PushFunc {
 // of them.
 func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb, log, unresponsive := testkit.NewMemory(t).Client, new(lines), make(chan struct{})
+		rdb, log, unresponsive := testkit.NewMemory(t).Client, new(harness.Buffer), make(chan struct{})
 		for i, class := range []string{"Dead", "Elsewhere", "Suspect"} {
 			orphan(t, rdb, long(class, class, ""), false)
 			if class == "Suspect" {
@@ -160,7 +159,7 @@ func TestEveryLineIsShortWhateverAJobIsCalled(t *testing.T) {
 		k.Await("the last two run", func() bool { return k.Stats().Busy == 2 })
 		tree := k.Tree().String()
 		report := k.Stop().String()
-		log.checkLines(t,
+		checkLines(t, log,
 			"the handler's own", "job started", "job done", "job failed", "job parked", "job interrupted", "an actor crashed",
 			"a retry callback failed", "an error handler failed", "a death handler failed", "not a job: moved to the dead set",
 			"a job is unresponsive: it goes on although its context was cancelled", "job ended after its outcome was decided elsewhere; the result is refused",

@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -18,17 +17,11 @@ import (
 	"github.com/troupehq/troupe/testkit"
 )
 
-// of returns the lines about a job, by message.
-func (l *lines) of(t *testing.T, jid string) map[string]map[string]any {
+// linesOf are the lines about a job, by message.
+func linesOf(t *testing.T, log *harness.Buffer, jid string) map[string]harness.Line {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := map[string]map[string]any{}
-	for text := range strings.Lines(l.b.String()) {
-		var line map[string]any
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
+	found := map[string]harness.Line{}
+	for _, line := range log.Lines(t) {
 		if message, ok := line["message"].(string); ok && line["jid"] == jid {
 			found[message] = line
 		}
@@ -47,7 +40,7 @@ func talkative(ctx context.Context, _ *troupe.Payload) error {
 func TestTheLogLevelOfAJobHoldsForItsOwnLines(t *testing.T) {
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Talk", troupe.HandlerFunc(talkative))
-	log := &lines{}
+	log := &harness.Buffer{}
 	k := testkit.Start(t, actors.Config{
 		Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel), Capsules: []actors.Capsule{{Concurrency: 1}}, // in their order
 	})
@@ -57,8 +50,8 @@ func TestTheLogLevelOfAJobHoldsForItsOwnLines(t *testing.T) {
 	} {
 		jid := k.PushClass("Talk", nil, client.Set("log_level", level))
 		last := k.PushClass("Talk", nil)
-		k.Await("both jobs are done", func() bool { return log.of(t, last)["job done"] != nil })
-		got := log.of(t, jid)
+		k.Await("both jobs are done", func() bool { return linesOf(t, log, last)["job done"] != nil })
+		got := linesOf(t, log, jid)
 		for _, message := range all {
 			wanted := strings.Contains(strings.Join(want, "\n"), message)
 			if line := got[message]; (line != nil) != wanted {
@@ -71,17 +64,15 @@ func TestTheLogLevelOfAJobHoldsForItsOwnLines(t *testing.T) {
 func TestALoggerThatIsOffStaysOff(t *testing.T) {
 	var r troupe.Registry
 	troupe.HandleClass(&r, "Talk", troupe.HandlerFunc(talkative))
-	log, rdb := &lines{}, testkit.NewMemory(t).Client
+	log, rdb := &harness.Buffer{}, testkit.NewMemory(t).Client
 	d := harness.Must(actors.New(actors.Config{Redis: rdb, Registry: &r, Logger: zerolog.New(log).Level(zerolog.Disabled)}))(t)
 	harness.OK(t, d.Start(ctx))
 	harness.Must(client.New(rdb).PushClass(ctx, "Talk", nil, client.Set("log_level", "debug")))(t)
-	for deadline := time.Now().Add(time.Minute); d.Stats().Processed == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // poll
-	}
+	harness.Await(t, "it has run", func() bool { return d.Stats().Processed > 0 })
 	if _, err := d.Stop(ctx); err != nil || d.Stats().Processed != 1 {
 		t.Errorf("%+v, %v", d.Stats(), err)
 	}
-	if got := log.b.String(); got != "" {
+	if got := log.String(); got != "" {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -100,12 +91,12 @@ func TestTheLoggerOfTheContextNamesTheJob(t *testing.T) {
 		zerolog.Ctx(inner).Info().Msg("from the handler")
 		return nil
 	}), troupe.Options{Timeout: time.Minute})
-	log := &lines{}
+	log := &harness.Buffer{}
 	k := testkit.Start(t, actors.Config{Registry: &r, Logger: zerolog.New(log).With().Str("service", "shop").Logger()})
 	jid := k.PushClass("Sidekiq::ActiveJob::Wrapper", nil, client.Set("wrapped", "Mail"), client.Set("display_class", "Welcome#mail"),
 		client.Set("retry_count", 2), client.Set("failed_at", 1.5))
-	k.Await("the job is done", func() bool { return log.of(t, jid)["job done"] != nil })
-	line := log.of(t, jid)["from the handler"]
+	k.Await("the job is done", func() bool { return linesOf(t, log, jid)["job done"] != nil })
+	line := linesOf(t, log, jid)["from the handler"]
 	for field, want := range map[string]any{
 		"service": "shop", "jid": jid, "class": "Welcome#mail", "queue": "default", "capsule": "default", "attempt": 4.0, "account": 42.0,
 	} {
@@ -125,7 +116,7 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 	troupe.HandleClass(&r, "Parks", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
 		return troupe.Park(time.Hour, errors.New(long))
 	}))
-	log := &lines{}
+	log := &harness.Buffer{}
 	k := testkit.Start(t, actors.Config{
 		Registry: &r, Logger: zerolog.New(log), Capsules: []actors.Capsule{{Concurrency: 1}},
 		ErrorHandlers: []actors.ErrorHandler{func(context.Context, error, actors.ErrorContext) { panic(long) }},
@@ -137,7 +128,7 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 	for _, message := range []string{
 		"job failed", "a retry callback failed", "an error handler failed", "a death handler failed", "an actor crashed", "job parked",
 	} {
-		k.Await(message, func() bool { return log.count(`"message":"`+message+`"`) > 0 })
+		k.Await(message, func() bool { return log.Count(`"message":"`+message+`"`) > 0 })
 	}
 	// a callback that failed is told of before its job is stored
 	k.Await("the failure is stored", func() bool { return size(t, k.Redis, "retry") > 0 })
@@ -146,9 +137,7 @@ func TestLongErrorsOfJobsAreCutInTheLog(t *testing.T) {
 		t.Errorf("the stored error is not whole: %d entries", len(retried))
 	}
 	k.Stop()
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	for text := range strings.Lines(log.b.String()) {
+	for text := range strings.Lines(log.String()) {
 		if strings.Contains(text, strings.Repeat("é", 513)) {
 			t.Errorf("a line of %d bytes: %.200s…", len(text), text)
 		}

@@ -16,14 +16,14 @@ import (
 // A Redis that still loads its data, as after a restart of the whole machine, is waited for.
 func TestAStartWaitsWhileRedisLoads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem, log := testkit.NewMemory(t), new(lines)
+		mem, log := testkit.NewMemory(t), new(harness.Buffer)
 		mem.SetError("LOADING Redis is loading the dataset in memory")
 		d := harness.Must(actors.New(actors.Config{Redis: mem.Client, Registry: new(troupe.Registry), Logger: zerolog.New(log)}))(t)
 		started := make(chan error, 1)
 		go func() { started <- d.Start(t.Context()) }()
 		time.Sleep(5 * time.Minute)
-		if len(started) > 0 || log.count("redis is loading its data") != 1 {
-			t.Fatalf("the start has ended, or was not told to wait once: %s", log.b.String())
+		if len(started) > 0 || log.Count("redis is loading its data") != 1 {
+			t.Fatalf("the start has ended, or was not told to wait once: %s", log.String())
 		}
 		mem.SetError("")
 		harness.OK(t, <-started)

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -143,7 +144,7 @@ func TestMetricsOfOneDialectOrNone(t *testing.T) {
 
 // A server without bit fields, as the demo's, costs the histograms and one line.
 func TestMetricsInMemory(t *testing.T) {
-	m, log := testkit.NewMemory(t), &lines{}
+	m, log := testkit.NewMemory(t), &harness.Buffer{}
 	k := testkit.Start(t, actors.Config{
 		Redis: m.Client, Registry: script.New(t).Registry(), HeartbeatInterval: 10 * time.Millisecond, Logger: zerolog.New(log),
 	})
@@ -155,11 +156,11 @@ func TestMetricsInMemory(t *testing.T) {
 	if got := measured(t, m.Client, minutes8); got["Scripted|p"] != 4 {
 		t.Errorf("%v", got)
 	}
-	if n := log.count("job metrics are not written in full"); n != 1 {
+	if n := log.Count("job metrics are not written in full"); n != 1 {
 		t.Errorf("told %d times", n)
 	}
 	// a machine that stands still makes any Redis slow
-	if n := log.count(`"level":"error"`) + log.count(`"level":"warn"`) - log.count("redis is slow"); n != 0 {
+	if n := log.Count(`"level":"error"`) + log.Count(`"level":"warn"`) - log.Count("redis is slow"); n != 0 {
 		t.Errorf("%d warnings", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -27,7 +28,7 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			rdb := testkit.Redis(t)
-			log := new(lines)
+			log := new(harness.Buffer)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: mover("other"), Logger: zerolog.New(log),
 				Capsules: []actors.Capsule{{Concurrency: 1, Fetch: factory}},
@@ -66,8 +67,8 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 			if n := inProgress(t, rdb); n != 0 || size(t, rdb, "queue:default")+size(t, rdb, "retry")+size(t, rdb, "dead") != 0 {
 				t.Errorf("%d jobs are still in progress, or in another place", n)
 			}
-			if log.count(`"outcome":"moved"`) != 1 || log.count(`"to":"other"`) != 1 || log.count(`"level":"error"`) != 0 {
-				t.Errorf("the log:\n%s", &log.b)
+			if log.Count(`"outcome":"moved"`) != 1 || log.Count(`"to":"other"`) != 1 || log.Count(`"level":"error"`) != 0 {
+				t.Errorf("the log:\n%s", log)
 			}
 		})
 	}

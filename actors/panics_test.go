@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -64,7 +65,7 @@ func (h panickingHook) Run(_ *zerolog.Event, _ zerolog.Level, text string) {
 func TestTwoPanicsForOneProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
-		var log lines
+		var log harness.Buffer
 		left := new(atomic.Int64)
 		left.Store(2)
 		k := testkit.Start(t, actors.Config{
@@ -74,8 +75,8 @@ func TestTwoPanicsForOneProcessor(t *testing.T) {
 		push(k, 2, script.Fail())
 		k.Await("both are stored", func() bool { return size(t, k.Redis, "retry") == 2 })
 		requireUp(t, k, s, map[string]int{"launcher/default/processor-0": 1})
-		if n := log.count("panic: a log hook"); n != 2 || left.Load() > 0 {
-			t.Errorf("%d lines about two panics:\n%s", n, log.text())
+		if n := log.Count("panic: a log hook"); n != 2 || left.Load() > 0 {
+			t.Errorf("%d lines about two panics:\n%s", n, log.String())
 		}
 	})
 }
@@ -119,7 +120,7 @@ func (f togetherFetcher) Wait(ctx context.Context, d time.Duration) error {
 func TestTakeAndWaitPanicTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
-		var log lines
+		var log harness.Buffer
 		together := togetherFetcher{waits: new(atomic.Int64), taken: make(chan struct{}), panic: new(atomic.Int64)}
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.New(&log),
@@ -143,8 +144,8 @@ func TestTakeAndWaitPanicTogether(t *testing.T) {
 			"launcher/default": 1, "launcher/default/fetcher": max(1, fetcher), "launcher/default/processor-0": 1, "launcher/default/processor-1": 1,
 		})
 		for _, of := range []string{"a Take", "a Wait"} {
-			if n := log.count("panic: " + of + " of a third party"); n != 1 {
-				t.Errorf("%d lines about the panic of %s:\n%s", n, of, log.text())
+			if n := log.Count("panic: " + of + " of a third party"); n != 1 {
+				t.Errorf("%d lines about the panic of %s:\n%s", n, of, log.String())
 			}
 		}
 	})
@@ -214,7 +215,7 @@ func settlePanics(t *testing.T, replace bool) {
 		time.Sleep(5 * time.Second)
 		return errInjected
 	}))
-	var log lines
+	var log harness.Buffer
 	panics := new(atomic.Int64)
 	k := testkit.Start(t, actors.Config{
 		Registry: registry, Logger: zerolog.New(&log),
@@ -242,8 +243,8 @@ func settlePanics(t *testing.T, replace bool) {
 		wants[manager+p] = 2
 	}
 	requireUp(t, k, s, wants)
-	if n := log.count("panic: a Settle of a third party"); n != 1 {
-		t.Errorf("%d lines about one panic:\n%s", n, log.text())
+	if n := log.Count("panic: a Settle of a third party"); n != 1 {
+		t.Errorf("%d lines about one panic:\n%s", n, log.String())
 	}
 }
 

@@ -53,7 +53,7 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 	for name, factory := range fetchers {
 		t.Run(name, func(t *testing.T) {
 			rdb := testkit.Redis(t)
-			log := new(lines)
+			log := new(harness.Buffer)
 			k := testkit.Start(t, actors.Config{
 				Redis: rdb, Registry: (&parker{times: 1, wait: time.Hour}).registry(), Logger: zerolog.New(log),
 				Capsules: []actors.Capsule{{Concurrency: 1, Fetch: factory}},
@@ -94,8 +94,8 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 			if p := rdb.Get(ctx, "stat:processed").Val(); p != "" {
 				t.Errorf("stat:processed is %q", p)
 			}
-			if log.count(`"level":"info"`) == 0 || log.count(`"outcome":"parked"`) != 1 || log.count(`"level":"error"`) != 0 {
-				t.Errorf("the log:\n%s", &log.b)
+			if log.Count(`"level":"info"`) == 0 || log.Count(`"outcome":"parked"`) != 1 || log.Count(`"level":"error"`) != 0 {
+				t.Errorf("the log:\n%s", log)
 			}
 		})
 	}

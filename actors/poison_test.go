@@ -127,7 +127,7 @@ func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 	var mu sync.Mutex
 	var events []actors.Event
 	var deaths []error
-	log := new(lines)
+	log := new(harness.Buffer)
 	orphan(t, rdb, job("A", "j1", "[]"), true)
 	recoveredBefore(t, rdb, "j1", 2)
 	orphan(t, rdb, job("A", "j2", "[]"), false) // ran beside it
@@ -164,7 +164,7 @@ func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 	if s := k.Stats(); s.Poisoned != 1 || s.Suspected != 1 || s.Rescued != 2 {
 		t.Errorf("stats %+v", s)
 	}
-	if log.count("a recovered job was moved to the dead set") != 1 {
+	if log.Count("a recovered job was moved to the dead set") != 1 {
 		t.Error("no line in the log")
 	}
 }

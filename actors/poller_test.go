@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -67,7 +68,7 @@ func failedPoll(t *testing.T, key string, fail func()) {
 	k := testkit.Start(t, actors.Config{
 		Redis: faults.Client(), Strategy: deciding("poller", supervisor.Resume),
 		On: actors.Events{Startup: []func(context.Context) error{func(context.Context) error { booted.Store(true); return nil }}},
-		Logger: zerolog.New(new(lines)).Hook(hookFunc(func(text string) {
+		Logger: zerolog.New(new(harness.Buffer)).Hook(hookFunc(func(text string) {
 			if text == "redis refused a command" && failed.CompareAndSwap(false, true) {
 				fail()
 			}

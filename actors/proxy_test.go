@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -94,7 +95,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 		t.Run(at.role, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var events told
-				var log lines
+				var log harness.Buffer
 				release := make(chan struct{})
 				k := testkit.Start(t, withStrategy(actors.Config{
 					Logger: zerolog.New(&log), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
@@ -122,7 +123,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				if want := "(actors_test.strategyFunc has not decided for 1m1s)"; note() != want || !strings.Contains(k.Tree().String(), want) {
 					t.Errorf("note %q, want %q in\n%s", note(), want, k.Tree())
 				}
-				if n := log.count("a strategy does not decide"); n != 1 {
+				if n := log.Count("a strategy does not decide"); n != 1 {
 					t.Errorf("logged %d times", n)
 				}
 				close(release)
@@ -131,7 +132,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				if got := events.all(); len(got) != 2 || !strings.HasPrefix(got[1], at.supervisor+" has waited 1m0.999s") {
 					t.Errorf("told: %q", got)
 				}
-				if n := log.count("a strategy that was late has decided"); n != 1 || note() != "" {
+				if n := log.Count("a strategy that was late has decided"); n != 1 || note() != "" {
 					t.Errorf("logged %d times, note %q", n, note())
 				}
 			})
@@ -212,7 +213,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := script.New(t)
 					var events told
-					var log lines
+					var log harness.Buffer
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.New(&log),
 						Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
@@ -225,8 +226,8 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					if len(got) != 1 || !strings.HasPrefix(got[0], at.supervisor+" overruled actors_test.strategyFunc: ") {
 						t.Errorf("told: %q", got)
 					}
-					if n := log.count("a strategy was overruled by the default"); n != 1 {
-						t.Errorf("logged %d times:\n%s", n, log.b.String())
+					if n := log.Count("a strategy was overruled by the default"); n != 1 {
+						t.Errorf("logged %d times:\n%s", n, log.String())
 					}
 					push(k, 10, script.OK())
 					k.Await("the jobs", func() bool { return k.Stats().Processed == 10 })
@@ -299,14 +300,14 @@ func TestEveryCrashIsLoggedOnceWithWhatWasDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log lines
+				var log harness.Buffer
 				k := testkit.Start(t, actors.Config{Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: made(tc.strategy)}}})
 				k.Crash("launcher/default/processor-1", errInjected)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				line := fmt.Sprintf(`"actor":"launcher/default/processor-1","directive":%q,"error":"injected crash"`, tc.directive)
-				if n, all := log.count(line), log.count("an actor crashed"); n != 1 || all != 1 {
-					t.Errorf("%d lines, %d in all:\n%s", n, all, log.b.String())
+				if n, all := log.Count(line), log.Count("an actor crashed"); n != 1 || all != 1 {
+					t.Errorf("%d lines, %d in all:\n%s", n, all, log.String())
 				}
 			})
 		})
@@ -352,7 +353,7 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
-		var log lines
+		var log harness.Buffer
 		none := func() *supervisor.Strategy { return supervisor.OneForOne(supervisor.Spec{Intensity: -1}) }
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: none(), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: none()}},
@@ -370,16 +371,16 @@ func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 		if err := k.Err(); err.Error() != chain || !errors.Is(err, errInjected) {
 			t.Errorf("error %v\nwant  %s", err, chain)
 		}
-		if n := log.count(fmt.Sprintf("%q,\"message\":\"the supervision tree gave up: stopping\"", chain)); n != 1 {
+		if n := log.Count(fmt.Sprintf("%q,\"message\":\"the supervision tree gave up: stopping\"", chain)); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 		for _, path := range []string{"launcher", "launcher/default"} { // with the stack of the panic that began it
-			if n := log.count(fmt.Sprintf("\"actor\":%q,\"directive\":\"escalate\"", path)); n != 1 {
+			if n := log.Count(fmt.Sprintf("\"actor\":%q,\"directive\":\"escalate\"", path)); n != 1 {
 				t.Errorf("%s: escalated %d times in the log", path, n)
 			}
 		}
-		if n := log.count(`"stack":""`); n != 0 {
-			t.Errorf("%d lines without a stack:\n%s", n, log.b.String())
+		if n := log.Count(`"stack":""`); n != 0 {
+			t.Errorf("%d lines without a stack:\n%s", n, log.String())
 		}
 		if r := k.Report(); len(r.Requeued) != 1 || len(r.Left)+len(r.Lost)+len(r.Abandoned) != 0 || time.Since(began) > time.Second {
 			t.Errorf("after %s: %s", time.Since(began), r)

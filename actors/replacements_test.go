@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -49,7 +50,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := script.New(t)
 				var life told
-				var log lines
+				var log harness.Buffer
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
 					Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
@@ -80,7 +81,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				if runs, most := s.Runs(), s.Most(); runs[running] != 1 || most != 1 {
 					t.Errorf("the job that ran meanwhile ran %d times; %d jobs at once", runs[running], most)
 				}
-				if n := log.count("will not be replaced"); n != 0 {
+				if n := log.Count("will not be replaced"); n != 0 {
 					t.Errorf("told %d times that it will not be replaced", n)
 				}
 				if r := k.Stop(); len(r.Left)+len(r.Requeued) > 0 || time.Since(began) > 25*time.Second {
@@ -225,7 +226,7 @@ func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 // A strategy that replaces can still stop a child for good.
 func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log harness.Buffer
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2, Strategy: supervisor.OneForOne(supervisor.Spec{
@@ -240,13 +241,13 @@ func TestActorsStoppedForGoodAreToldApartFromReplacedOnes(t *testing.T) {
 		})
 		k.Crash("launcher/default/processor-1", errInjected)
 		synctest.Wait()
-		if n := log.count("will not be replaced"); n != 0 || k.Tree().Find("launcher/default/processor-1").Restarts != 1 {
+		if n := log.Count("will not be replaced"); n != 0 || k.Tree().Find("launcher/default/processor-1").Restarts != 1 {
 			t.Errorf("told %d times of one that is replaced\n%s", n, k.Tree())
 		}
 		k.Crash("launcher/default/processor-0", errInjected)
 		synctest.Wait()
-		if n := log.count(`"actor":"launcher/default/processor-0","processors_left":1,"message":"an actor was stopped by its strategy and will not be replaced"`); n != 1 {
-			t.Errorf("told %d times of one that is not:\n%s", n, log.b.String())
+		if n := log.Count(`"actor":"launcher/default/processor-0","processors_left":1,"message":"an actor was stopped by its strategy and will not be replaced"`); n != 1 {
+			t.Errorf("told %d times of one that is not:\n%s", n, log.String())
 		}
 		push(k, 5, script.OK())
 		k.Await("the jobs, by the other", func() bool { return k.Stats().Processed == 5 })

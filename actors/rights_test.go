@@ -102,7 +102,7 @@ func newLimitedCluster(t *testing.T) *limited {
 }
 
 // config is that of a daemon which does all that one can do to Redis, soon.
-func (l *limited) config(capsule actors.Capsule, log *lines) (actors.Config, *script.Jobs, *walker) {
+func (l *limited) config(capsule actors.Capsule, log *harness.Buffer) (actors.Config, *script.Jobs, *walker) {
 	s, w := script.New(l.t), &walker{}
 	_ = w.registry() // makes its maps
 	registry := s.Registry()
@@ -123,7 +123,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	t.Helper()
 	await := func(what string, cond func() bool) { t.Helper(); testkit.Await(t, what, cond) }
 	_, onCluster := l.rdb.(*redis.ClusterClient)
-	log := &lines{}
+	log := &harness.Buffer{}
 	cfg, s, w := l.config(capsule, log)
 	c := client.New(l.admin)
 	push := func(args troupe.Args, opts ...client.Option) string {
@@ -180,7 +180,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	if l.admin.SIsMember(ctx, "processes", d.Identity()).Val() {
 		t.Error("the process is still listed")
 	}
-	for line := range strings.Lines(log.b.String()) {
+	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, `"level":"error"`) && !strings.Contains(line, "job failed") {
 			t.Error(line)
 		}
@@ -201,7 +201,7 @@ var rightsModes = map[string]struct {
 // error if that speaks of rights.
 func (l *limited) start(capsule actors.Capsule) (log string, lacks *rights.Error) {
 	l.t.Helper()
-	text := &lines{}
+	text := &harness.Buffer{}
 	cfg, _, _ := l.config(capsule, text)
 	d, err := actors.New(cfg)
 	harness.OK(l.t, err)
@@ -212,7 +212,7 @@ func (l *limited) start(capsule actors.Capsule) (log string, lacks *rights.Error
 		err = nil
 	}
 	harness.OK(l.t, err)
-	return text.b.String(), lacks
+	return text.String(), lacks
 }
 
 // A user without any right is told of all that is missing at once. With the rule

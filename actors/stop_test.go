@@ -241,7 +241,7 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		mem := testkit.NewMemory(t)
-		var log lines
+		var log harness.Buffer
 		k := testkit.Start(t, actors.Config{
 			Redis: mem.Client, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}, Logger: zerolog.New(&log),
 		})
@@ -261,8 +261,8 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 		if runs[ok] != 1 {
 			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
 		}
-		if begin, end, away := log.count("redis refuses"), log.count("redis serves again"), log.count("redis is"); begin != 1 || end != 1 || away != 0 {
-			t.Errorf("%d lines that Redis refuses, %d that it serves again, want one each, and none of %d that it is away:\n%s", begin, end, away, log.b.String())
+		if begin, end, away := log.Count("redis refuses"), log.Count("redis serves again"), log.Count("redis is"); begin != 1 || end != 1 || away != 0 {
+			t.Errorf("%d lines that Redis refuses, %d that it serves again, want one each, and none of %d that it is away:\n%s", begin, end, away, log.String())
 		}
 		for _, n := range k.Tree() {
 			if n.Restarts != 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -192,20 +191,20 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := testkit.NewMemory(t)
 		faults := chaos.NewProxy(t, mem.Options())
-		var log lines
+		var log harness.Buffer
 		k := testkit.Start(t, actors.Config{Redis: faults.Client(), Registry: steps(), Logger: zerolog.New(&log)})
 		faults.Kill()
 		k.Await("it is noticed by all", func() bool { return k.Stats().RedisAway })
 		time.Sleep(20 * time.Second)
 		k.Quiet()
 		time.Sleep(20 * time.Second)
-		if back := log.count("redis is back"); back != 0 {
+		if back := log.Count("redis is back"); back != 0 {
 			t.Errorf("%d lines that Redis is back while it is not", back)
 		}
 		faults.Restart()
 		k.Await("it is back", func() bool { return !k.Stats().RedisAway })
-		if away, back := log.count("redis is away"), log.count("redis is back"); away != 1 || back != 1 {
-			t.Errorf("%d lines when it began, %d when it ended:\n%s", away, back, log.text())
+		if away, back := log.Count("redis is away"), log.Count("redis is back"); away != 1 || back != 1 {
+			t.Errorf("%d lines when it began, %d when it ended:\n%s", away, back, log.String())
 		}
 	})
 }
@@ -229,7 +228,7 @@ func inTrouble(t *testing.T, tr trouble) {
 	way := redis.NewClient(seen.options(faults))
 	defer func() { _ = way.Close() }()
 	rec := chaos.NewRecorder(mem.Client, "runs")
-	var log lines
+	var log harness.Buffer
 	k := testkit.Start(t, actors.Config{
 		Redis: way, Registry: steps(), Logger: zerolog.New(&log).Level(zerolog.WarnLevel), Middleware: []troupe.Middleware{rec.Middleware},
 		PollInterval: 5 * time.Second, PollIntervalPerProcess: 5 * time.Second,
@@ -287,43 +286,32 @@ func inTrouble(t *testing.T, tr trouble) {
 	if tr.quiet {
 		lines = 0
 	}
-	away, refused, back, again := log.count("redis is away"), log.count("redis refuses"), log.count("redis is back"), log.count("redis serves again")
+	away, refused, back, again := log.Count("redis is away"), log.Count("redis refuses"), log.Count("redis is back"), log.Count("redis serves again")
 	switch {
 	case tr.refuses && refused == 1 && away == 0 && back == 0 && again == 1:
 	case tr.cut && refused == 1 && away == 1 && back == 1 && again == 0:
 	case !tr.refuses && refused == 0 && away == lines && back == lines && again == 0:
 	default:
-		t.Errorf("%d lines that Redis is away, %d that it refuses, %d that it is back, %d that it serves again:\n%s", away, refused, back, again, log.text())
+		t.Errorf("%d lines that Redis is away, %d that it refuses, %d that it is back, %d that it serves again:\n%s", away, refused, back, again, log.String())
 	}
-	if n := log.count("redis refused a command"); n > 0 {
-		t.Errorf("%d lines that Redis refused a command:\n%s", n, log.text())
+	if n := log.Count("redis refused a command"); n > 0 {
+		t.Errorf("%d lines that Redis refused a command:\n%s", n, log.String())
 	}
 	if !tr.quiet {
-		if down := log.downtime(t); down > trouble+15*time.Second || down < trouble-15*time.Second {
+		if down := downtime(t, &log); down > trouble+15*time.Second || down < trouble-15*time.Second {
 			t.Errorf("the downtime is %s of %s", down, trouble)
 		}
 	}
 }
 
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // downtime is that of the only line that has one.
-func (l *lines) downtime(t *testing.T) time.Duration {
+func downtime(t *testing.T, log *harness.Buffer) time.Duration {
 	t.Helper()
-	dec := json.NewDecoder(strings.NewReader(l.text()))
-	for {
-		var line struct {
-			Downtime *float64 `json:"downtime_s"`
-		}
-		if err := dec.Decode(&line); err != nil {
-			t.Fatalf("no downtime in the log: %v", fmt.Errorf("%w\n%s", err, l.text()))
-		}
-		if line.Downtime != nil {
-			return time.Duration(*line.Downtime * float64(time.Second))
+	for _, line := range log.Lines(t) {
+		if s, ok := line["downtime_s"].(float64); ok {
+			return time.Duration(s * float64(time.Second))
 		}
 	}
+	t.Fatalf("no downtime in the log:\n%s", log)
+	return 0
 }

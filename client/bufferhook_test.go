@@ -50,12 +50,12 @@ func TestAPanicUnderTheBufferEndsNothing(t *testing.T) {
 				harness.Must(c.PushClass(t.Context(), "Job", nil))(t)
 			}
 			panics.Store(true)
-			if !harness.Await(time.Minute, func() bool { return struck.Load() > 2 }) {
+			if !harness.Within(time.Minute, func() bool { return struck.Load() > 2 }) {
 				t.Fatal("nobody tries again after a panic")
 			}
 			away.Store(false)
 			panics.Store(false)
-			if !harness.Await(time.Minute, func() bool { return rdb.LLen(t.Context(), "queue:default").Val() == 20 }) {
+			if !harness.Within(time.Minute, func() bool { return rdb.LLen(t.Context(), "queue:default").Val() == 20 }) {
 				t.Errorf("%d jobs have arrived, expected 20", rdb.LLen(t.Context(), "queue:default").Val())
 			}
 			if err := c.Close(t.Context()); err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/troupehq/troupe/internal/test/harness"
 )
@@ -122,12 +121,4 @@ func freePort(t *testing.T) string {
 	defer func() { _ = l.Close() }()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
-}
-
-// until waits for a condition of a process that runs.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	if !harness.Await(time.Minute, cond) {
-		t.Fatalf("never happened: %s", what)
-	}
 }

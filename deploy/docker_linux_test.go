@@ -93,7 +93,7 @@ func TestTheImage(t *testing.T) {
 	var log bytes.Buffer
 	daemon.Stderr = &log
 	harness.OK(t, daemon.Start())
-	until(t, "healthy", func() bool { return command(t.Context(), append(health, "--startup")).Run() == nil })
+	harness.Await(t, "healthy", func() bool { return command(t.Context(), append(health, "--startup")).Run() == nil })
 	if err := command(t.Context(), health).Run(); err != nil {
 		t.Errorf("HEALTHCHECK ends with %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -20,7 +21,7 @@ func TestBasicTakeThatFailsKeepsWhatAWaitHasPopped(t *testing.T) {
 	known := func() { mustTake(t, f, 0); mustTake(t, f, 1) } // so that Redis knows the script
 	known()
 	time.AfterFunc(30*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0", "1") })
-	until(t, "one is popped", func() bool {
+	harness.Await(t, "one is popped", func() bool {
 		_ = f.Wait(t.Context(), time.Second)
 		return rdb.LLen(t.Context(), "queue:a").Val() == 1
 	})

@@ -65,7 +65,7 @@ func TestVeryManyQueues(t *testing.T) {
 			} else {
 				mustTake(t, f, 0, *u)
 			}
-			until(t, "no wait is open, which would get what goes back", func() bool {
+			harness.Await(t, "no wait is open, which would get what goes back", func() bool {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				return !slices.ContainsFunc(f.cur.waiters, func(w *waiter) bool { return w.open })
@@ -147,7 +147,7 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 				busy.Eval(t.Context(), "while true do end", nil)
 				_ = busy.Close()
 			}()
-			until(t, "it is busy", func() bool { return redis.HasErrorPrefix(rdb.Get(t.Context(), "x").Err(), "BUSY") })
+			harness.Await(t, "it is busy", func() bool { return redis.HasErrorPrefix(rdb.Get(t.Context(), "x").Err(), "BUSY") })
 			return func() { rdb.ScriptKill(t.Context()) }
 		}},
 		"MASTERDOWN": {errs: []string{"MASTERDOWN", "READONLY"}, spoil: func(t *testing.T, rdb *redis.Client) func() {
@@ -180,11 +180,11 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 				}
 			}
 			restore()
-			until(t, "it goes on", func() bool { return f.Renew(ctx) == nil })
+			harness.Await(t, "it goes on", func() bool { return f.Renew(ctx) == nil })
 			settleAll(t, f, moves...)
 			mustTake(t, f, 0, units[2:]...)
 			var got []string
-			until(t, "the rest comes", func() bool {
+			harness.Await(t, "the rest comes", func() bool {
 				more, err := f.Take(ctx, 5, nil)
 				got = append(got, payloads(more)...)
 				_, ackErr := f.Take(ctx, 0, more)

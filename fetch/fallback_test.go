@@ -229,11 +229,11 @@ func TestRedisRestartsFromAnOldSnapshot(t *testing.T) {
 	units := mustTake(t, f, 5) // likewise
 	server.Kill()
 	harness.OK(t, server.Restart())
-	until(t, "it takes jobs again", func() bool {
+	harness.Await(t, "it takes jobs again", func() bool {
 		_, err := f.Take(ctx, 0, units[:1])
 		return err == nil
 	})
-	until(t, "it settles", func() bool {
+	harness.Await(t, "it settles", func() bool {
 		_, err := f.Settle(ctx, []Move{{Unit: units[1], To: ToRetry, Score: 2}, {Unit: units[2], To: ToQueue}, {Unit: units[3], To: ToSchedule, Score: 2}})
 		return err == nil
 	})

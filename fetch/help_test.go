@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
@@ -214,16 +213,6 @@ func testRescuer(t *testing.T, rdb redis.UniversalClient, change ...func(*rescue
 	}
 	r := harness.Must(newRescuer(cfg))(t)
 	return r
-}
-
-// until calls done until it is true, for at most a minute.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for begun := time.Now(); !done(); time.Sleep(2 * time.Millisecond) {
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // ownServer is a server of the test's own.

@@ -126,7 +126,7 @@ func TestAJobLargerThanTheLink(t *testing.T) {
 			}
 			var got []string
 			var acks []Unit
-			until(t, "all has ended", func() bool {
+			harness.Await(t, "all has ended", func() bool {
 				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 				defer cancel()
 				units, err := f.Take(ctx, 10, acks)
@@ -225,7 +225,7 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 	f.mu.Lock()
 	f.waits++ // a dead process does not give back what it has in hand
 	f.mu.Unlock()
-	until(t, "it gives nothing back", func() bool {
+	harness.Await(t, "it gives nothing back", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return !f.calming

@@ -229,7 +229,7 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 					case "in the reply of a wait":
 						time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0", "1") })
 						inHand = 1 // no wait begins while it is: the other one is taken
-						until(t, "one is in hand", func() bool {
+						harness.Await(t, "one is in hand", func() bool {
 							_ = f.Wait(ctx, time.Second)
 							f.mu.Lock()
 							defer f.mu.Unlock()

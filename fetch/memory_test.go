@@ -113,7 +113,7 @@ func TestWaitsOutOfMemory(t *testing.T) {
 	f := mustOpen(t, testEnv(rdb, Strict{"a", "b"}))
 	harness.OK(t, f.Wait(ctx, 10*time.Millisecond))
 	fillUp(t, rdb)
-	until(t, "the waits are refused", func() bool {
+	harness.Await(t, "the waits are refused", func() bool {
 		_ = f.Wait(ctx, 200*time.Millisecond)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -137,13 +137,13 @@ func TestWaitsOutOfMemory(t *testing.T) {
 	rdb.LPush(ctx, "queue:a", "0")
 	rdb.ConfigSet(ctx, "maxmemory", "1")
 	var units []Unit
-	until(t, "the job is taken", func() bool {
+	harness.Await(t, "the job is taken", func() bool {
 		_ = f.Wait(ctx, time.Minute)
 		units = mustTake(t, f, 5)
 		return len(units) > 0
 	})
 	rdb.ConfigSet(ctx, "maxmemory", "0")
-	until(t, "it waits again", func() bool {
+	harness.Await(t, "it waits again", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		mustTake(t, f, 5, units...)

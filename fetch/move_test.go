@@ -138,11 +138,11 @@ func TestASlotThatMoves(t *testing.T) {
 		}
 		m.keys(1000)
 		m.end()
-		until(t, "all has come", func() bool {
+		harness.Await(t, "all has come", func() bool {
 			try()
 			return len(seen) == 40 && acked
 		})
-		until(t, "it settles", func() bool {
+		harness.Await(t, "it settles", func() bool {
 			var moves []Move
 			for i, u := range held[10:] {
 				moves = append(moves, Move{Unit: u, To: []Destination{ToRetry, ToQueue}[i%2], Score: 1, Payload: fmt.Appendf(nil, "%d after %s", round, u.Payload)})
@@ -152,7 +152,7 @@ func TestASlotThatMoves(t *testing.T) {
 		})
 		harness.OK(t, rdb.LPush(ctx, "queue:"+queue, "pushed afterwards").Err())
 		again := 0
-		until(t, "what went back comes, and what is pushed", func() bool {
+		harness.Await(t, "what went back comes, and what is pushed", func() bool {
 			units, err := f.Take(ctx, 10, nil)
 			again += len(units)
 			if err == nil {
@@ -190,7 +190,7 @@ func TestAMasterFailsOver(t *testing.T) {
 	master := harness.Must(rdb.MasterForKey(ctx, "queue:a"))(t)
 	harness.OK(t, master.Wait(ctx, 1, 5*time.Second).Err())
 	cluster.Node(master.Options().Addr).Kill()
-	until(t, "the replica has taken over", func() bool {
+	harness.Await(t, "the replica has taken over", func() bool {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		rdb.ReloadState(ctx)
@@ -198,19 +198,19 @@ func TestAMasterFailsOver(t *testing.T) {
 		_, err := f.Take(ctx, 0, units[:2])
 		return err == nil
 	})
-	until(t, "two are settled", func() bool { // all nodes have to hear of the new master
+	harness.Await(t, "two are settled", func() bool { // all nodes have to hear of the new master
 		_, err := f.Settle(ctx, []Move{{Unit: units[2], To: ToRetry, Score: 1}, {Unit: units[3], To: ToQueue}})
 		if err != nil && !hasPrefix(err, "CLUSTERDOWN") {
 			t.Fatalf("settle: %v", err)
 		}
 		return err == nil
 	})
-	until(t, "the last is acked", func() bool {
+	harness.Await(t, "the last is acked", func() bool {
 		_, err := f.Take(ctx, 0, units[4:])
 		return err == nil
 	})
 	var got []string
-	until(t, "the rest comes", func() bool {
+	harness.Await(t, "the rest comes", func() bool {
 		more, err := f.Take(ctx, 10, nil)
 		got = append(got, payloads(more)...)
 		if err == nil {

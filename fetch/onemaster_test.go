@@ -50,7 +50,7 @@ func TestRescueWithoutOneMaster(t *testing.T) {
 	cluster.Node(gone).Kill()
 	units := 0
 	r := testRescuer(t, rdb)
-	until(t, "the jobs of the other slots are back", func() bool {
+	harness.Await(t, "the jobs of the other slots are back", func() bool {
 		rdb.ZAdd(ctx, keys.CommonOf("", true).Expiries, redis.Z{Score: 1, Member: dead.cur.id})
 		done, err := r.Rescue(ctx)
 		if err == nil {

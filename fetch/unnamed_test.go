@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -135,7 +136,7 @@ func TestListsThatNoIndexNamesOnACluster(t *testing.T) {
 	rdb.Set(ctx, keys.CommonOf("h:3:x#c.1", true).Lease, "1", time.Hour)
 	r := testRescuer(t, rdb)
 	units := 0
-	until(t, "the jobs are back", func() bool {
+	harness.Await(t, "the jobs are back", func() bool {
 		r.looked = time.Time{}
 		done, err := r.Rescue(ctx)
 		if err != nil {

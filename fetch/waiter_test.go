@@ -108,7 +108,7 @@ func (c *waitConn) Close() error {
 // waitFor waits and takes until n jobs have come, acking none.
 func waitFor(t *testing.T, f Fetcher, n int) (units []Unit) {
 	t.Helper()
-	until(t, "the jobs have come", func() bool {
+	harness.Await(t, "the jobs have come", func() bool {
 		_ = f.Wait(t.Context(), time.Second)
 		more, err := f.Take(t.Context(), n-len(units), nil)
 		units = append(units, more...)
@@ -167,13 +167,13 @@ func TestAMoveThatComesLate(t *testing.T) {
 			env := testEnv(w.client(t, rdb), Strict{"a"})
 			env.Lease = 3 * time.Second
 			f := mustOpen(t, env)
-			until(t, "a move is held back", func() bool {
+			harness.Await(t, "a move is held back", func() bool {
 				_ = f.Wait(t.Context(), 50*time.Millisecond)
 				return w.times() > 0
 			})
 			w.set(false, false)
 			if waits {
-				until(t, "it waits again", func() bool {
+				harness.Await(t, "it waits again", func() bool {
 					_ = f.Wait(t.Context(), 50*time.Millisecond)
 					return blockedMoves(t, rdb) > 0
 				})
@@ -187,7 +187,7 @@ func TestAMoveThatComesLate(t *testing.T) {
 			if waits {
 				push()
 			}
-			until(t, "both are moved", func() bool {
+			harness.Await(t, "both are moved", func() bool {
 				if waits {
 					_ = f.Wait(t.Context(), 50*time.Millisecond)
 				}
@@ -195,7 +195,7 @@ func TestAMoveThatComesLate(t *testing.T) {
 				return rdb.LLen(t.Context(), list).Val() == 2 || !waits && rdb.LLen(t.Context(), "queue:a").Val() == 1
 			})
 			var got []string
-			until(t, "both are found", func() bool {
+			harness.Await(t, "both are found", func() bool {
 				_ = f.Renew(t.Context())
 				if waits {
 					_ = f.Wait(t.Context(), 50*time.Millisecond)
@@ -230,20 +230,20 @@ func TestAPauseEndsAnOpenMove(t *testing.T) {
 		for f.Wait(waits, time.Minute) == nil {
 		}
 	}()
-	until(t, "an open move", func() bool { return blockedMoves(t, rdb) == 1 })
-	until(t, "it is asked to end", func() bool {
+	harness.Await(t, "an open move", func() bool { return blockedMoves(t, rdb) == 1 })
+	harness.Await(t, "it is asked to end", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.pause(0, false)
 		f.pause(0, true) // as a Take that reads it
 		return w.open && w.ending
 	})
-	until(t, "no open move", func() bool { return blockedMoves(t, rdb) == 0 })
+	harness.Await(t, "no open move", func() bool { return blockedMoves(t, rdb) == 0 })
 	rdb.LPush(ctx, "queue:a", "0")
 	f.mu.Lock()
 	f.pause(0, false)
 	f.mu.Unlock()
-	until(t, "the job is moved", func() bool { return rdb.LLen(ctx, "queue:a").Val() == 0 })
+	harness.Await(t, "the job is moved", func() bool { return rdb.LLen(ctx, "queue:a").Val() == 0 })
 	stop()
 	<-ended
 	if units := mustTake(t, f, 1); len(units) != 1 {
@@ -267,7 +267,7 @@ func TestAMoveAfterTheEnd(t *testing.T) {
 				for f.Wait(context.WithoutCancel(ctx), time.Minute) == nil { // until the fence, or its end
 				}
 			}()
-			until(t, "a move is there", func() bool { return w.times() > 0 || blockedMoves(t, rdb) > 0 })
+			harness.Await(t, "a move is there", func() bool { return w.times() > 0 || blockedMoves(t, rdb) > 0 })
 			list := f.cur.places[0].waiters[0].list.key
 			if c.leaves {
 				w.set(false, false)
@@ -310,7 +310,7 @@ func TestAPushToADeadMachine(t *testing.T) {
 	machine := redis.NewClient(&o) // its wait is open, nobody reads what comes
 	defer func() { _ = machine.Close() }()
 	go machine.BLMove(context.WithoutCancel(ctx), "queue:a", list, "RIGHT", "LEFT", time.Minute)
-	until(t, "it waits", func() bool { return blockedMoves(t, rdb) > 0 })
+	harness.Await(t, "it waits", func() bool { return blockedMoves(t, rdb) > 0 })
 	rdb.LPush(ctx, "queue:a", "0", "1")
 	if got := popped(t, rdb, list); !slices.Equal(got, []string{"0"}) {
 		t.Fatalf("it attracted %q", got)
@@ -335,7 +335,7 @@ func TestAUserWhoMayNotUnblock(t *testing.T) {
 	defer func() { _ = narrow.Close() }()
 	f := mustOpen(t, testEnv(narrow, Strict{"a"}))
 	harness.OK(t, f.Wait(ctx, 50*time.Millisecond))
-	until(t, "the wait runs out", func() bool { return blockedMoves(t, rdb) == 0 })
+	harness.Await(t, "the wait runs out", func() bool { return blockedMoves(t, rdb) == 0 })
 	rdb.LPush(ctx, "queue:a", "0")
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	if left, err := f.Close(ctx); left != 0 || err != nil {
@@ -374,7 +374,7 @@ func TestAGiveBackWhoseReplyIsLost(t *testing.T) {
 		known(t, rdb)
 		l.arm(hashOf("settle"), applied)
 		time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0") })
-		until(t, "it is given back", func() bool {
+		harness.Await(t, "it is given back", func() bool {
 			if rdb.Exists(t.Context(), "queue:a", f.cur.places[0].waiters[0].list.key).Val() == 0 {
 				_ = f.Wait(t.Context(), 20*time.Millisecond)
 			}
@@ -383,7 +383,7 @@ func TestAGiveBackWhoseReplyIsLost(t *testing.T) {
 			return l.struck > 0
 		})
 		var got []Unit
-		until(t, "it is taken", func() bool {
+		harness.Await(t, "it is taken", func() bool {
 			got = append(got, mustTake(t, f, 5)...)
 			return len(got) > 0
 		})
@@ -414,9 +414,9 @@ func TestAJobIsTakenBeforeItsWaitHasLooked(t *testing.T) {
 	}()
 	var acks []Unit
 	for i := range 10 {
-		until(t, "it waits", func() bool { return blockedMoves(t, rdb) == 1 })
+		harness.Await(t, "it waits", func() bool { return blockedMoves(t, rdb) == 1 })
 		rdb.LPush(t.Context(), "queue:a", i)
-		until(t, "it is in hand", func() bool {
+		harness.Await(t, "it is in hand", func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return len(f.stash) == 1

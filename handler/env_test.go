@@ -18,11 +18,11 @@ import (
 // variables runs a job by the program env and returns what that prints.
 func variables(t *testing.T, payload string, env ...string) map[string]string {
 	t.Helper()
-	log := &logBuffer{}
+	log := &harness.Buffer{}
 	h := harness.Must(newExec([]string{"env"}, 0, zerolog.New(log), env...))(t)
 	harness.OK(t, h.Perform(t.Context(), job(payload)))
 	vars := map[string]string{}
-	for _, r := range log.records(t) {
+	for _, r := range log.Lines(t) {
 		name, value, _ := strings.Cut(r["line"].(string), "=")
 		vars[name] = value
 	}

@@ -1,13 +1,13 @@
 package handler
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/troupehq/troupe/internal/test/harness"
 )
@@ -70,18 +70,17 @@ func TestAProgramDiesWithItsDaemonAndItsGuard(t *testing.T) {
 // before.
 func awaitGuard(t *testing.T, pgid, before int) (pid int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		names := harness.Must(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
-		for _, name := range names {
+	harness.Await(t, fmt.Sprintf("process group %d has a guard, not %d", pgid, before), func() bool {
+		for _, name := range harness.Must(filepath.Glob("/proc/[0-9]*/cmdline"))(t) {
 			if text, _ := os.ReadFile(name); !strings.HasSuffix(string(text), "\x00troupe-guard\x00") {
 				continue
 			}
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			if of, err := syscall.Getpgid(pid); err == nil && of == pgid && pid != before {
-				return pid
+				return true
 			}
 		}
-	}
-	t.Fatalf("process group %d has no guard but %d", pgid, before)
-	return 0
+		return false
+	})
+	return pid
 }

@@ -4,7 +4,6 @@ package handler
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,35 +83,9 @@ func beCloser(fifo string) {
 	os.Exit(1)
 }
 
-// logBuffer collects log lines from several goroutines.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) records(t *testing.T) (out []map[string]any) {
+func shell(t *testing.T, script string, args ...string) (*execHandler, *harness.Buffer) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
-		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Fatalf("log line %q: %v", line, err)
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-func shell(t *testing.T, script string, args ...string) (*execHandler, *logBuffer) {
-	t.Helper()
-	log := &logBuffer{}
+	log := &harness.Buffer{}
 	h := harness.Must(newExec(append([]string{"sh", "-c", script, "sh"}, args...), 0, zerolog.New(log)))(t)
 	h.drainDelay = 20 * time.Second // all output, however slow the machine
 	return h, log
@@ -208,7 +181,7 @@ func TestExecLogsOutputLines(t *testing.T) {
 	h, log := shell(t, `echo one; echo two >&2; printf 'no break'; printf '\r\n'; head -c 10000 /dev/zero | tr '\0' x; printf end >&2`)
 	harness.OK(t, h.Perform(t.Context(), job(sample)))
 	var out, errs []string
-	for _, r := range log.records(t) {
+	for _, r := range log.Lines(t) {
 		if r["jid"] != "b4a577edbccf1d805744efa9" || r["class"] != "ThumbnailJob" || r["message"] != "job output" {
 			t.Errorf("record %v", r)
 		}
@@ -237,7 +210,7 @@ func TestExecFloodIsCountedNotLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines, skipped := 0, 0.0
-	for _, r := range log.records(t) {
+	for _, r := range log.Lines(t) {
 		if r["line"] == "y" {
 			lines++
 		}

@@ -211,10 +211,5 @@ func (d *testDaemon) groups(t *testing.T) (pgids []int) {
 // groupEnds waits until nothing of a process group runs; false: something still
 // does after 30 s.
 func groupEnds(pgid int) bool {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		if syscall.Kill(-pgid, 0) == syscall.ESRCH || onlyZombies(pgid) {
-			return true
-		}
-	}
-	return false
+	return harness.Within(30*time.Second, func() bool { return syscall.Kill(-pgid, 0) == syscall.ESRCH || onlyZombies(pgid) })
 }

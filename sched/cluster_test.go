@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/sched"
 	"github.com/troupehq/troupe/testkit"
@@ -117,7 +118,7 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
 	w := startLead(t, rdb, "h:1:a")
 	for _, set := range []string{keys.Retry, keys.Schedule} {
-		eventually(t, "it leads "+set, func() bool { return rdb.Get(t.Context(), keys.ClusterPoller(set)).Val() == "h:1:a" })
+		harness.Await(t, "it leads "+set, func() bool { return rdb.Get(t.Context(), keys.ClusterPoller(set)).Val() == "h:1:a" })
 	}
 	add(t, rdb, keys.Retry, time.Now().Add(-time.Minute), job(1, "a")) // without a ring, as a foreigner
 	add(t, rdb, keys.Schedule, time.Now().Add(time.Second), job(2, "b"))

@@ -1,16 +1,13 @@
 package sched_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/scores"
@@ -68,47 +65,6 @@ func unstamped(t testing.TB, raw string) string {
 	}
 	p.Delete("enqueued_at")
 	return string(p.Bytes())
-}
-
-// logbook is a logger whose lines can be read while it is written.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logbook) logger() zerolog.Logger { return zerolog.New(l) }
-
-func (l *logbook) lines(t testing.TB) (lines []map[string]any) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for raw := range bytes.Lines(l.buf.Bytes()) {
-		var line map[string]any
-		harness.OK(t, json.Unmarshal(raw, &line))
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// eventually waits for a condition that no signal announces.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
 }
 
 func dump(v any) string {

@@ -72,13 +72,13 @@ func (w *leading) leads() bool {
 // elected waits until it leads.
 func (w *leading) elected() {
 	w.t.Helper()
-	eventually(w.t, w.id+" leads", w.leads)
+	harness.Await(w.t, w.id+" leads", w.leads)
 }
 
 // awaitDue waits until a set was told to have something due.
 func (w *leading) awaitDue(set string) (at time.Time) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%s is due", set), func() bool {
+	harness.Await(w.t, fmt.Sprintf("%s is due", set), func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		i := slices.Index(w.sets, set)
@@ -127,7 +127,7 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	watched.AddHook(&asked)
 	w := startLead(t, watched, "host:1:a")
 	w.elected()
-	eventually(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:wakeup").Val()["troupe:wakeup"] == 1 })
+	harness.Await(t, "it listens", func() bool { return rdb.PubSubNumSub(t.Context(), "troupe:wakeup").Val()["troupe:wakeup"] == 1 })
 	c := client.New(rdb)
 	start := time.Now()
 	for time.Since(start) < 500*time.Millisecond {
@@ -161,7 +161,7 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	a := startLead(t, rdb, "host:1:a")
 	a.elected()
 	b := startLead(t, rdb, "host:2:b")
-	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
+	harness.Await(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
 	c := startLead(t, rdb, "host:3:c")
 	if got := rdb.Get(ctx, "troupe:poller").Val(); got != "host:1:a" {
 		t.Errorf("the leader is %s", got)
@@ -171,7 +171,7 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	if err := a.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "one leads, the other one stands by", func() bool {
+	harness.Await(t, "one leads, the other one stands by", func() bool {
 		two := []string{rdb.Get(ctx, "troupe:poller").Val(), rdb.Get(ctx, "troupe:poller:standby").Val()}
 		slices.Sort(two)
 		return slices.Equal(two, []string{"host:2:b", "host:3:c"})
@@ -216,9 +216,9 @@ func TestAKilledLeaderIsReplaced(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TROUPE_TEST_LEAD="+url)
 	harness.OK(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	eventually(t, "the child leads", func() bool { return rdb.Get(ctx, "troupe:poller").Val() == "victim:1:a" })
+	harness.Await(t, "the child leads", func() bool { return rdb.Get(ctx, "troupe:poller").Val() == "victim:1:a" })
 	b := startLead(t, rdb, "host:2:b")
-	eventually(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
+	harness.Await(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
 	harness.OK(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	killed := time.Now()
@@ -258,7 +258,7 @@ func stopWhileRedisHangs(t *testing.T, alone bool) (longest time.Duration) {
 	all[0].elected()
 	if !alone {
 		all = append(all, startLead(t, rdb, "b"))
-		eventually(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
+		harness.Await(t, "b stands by", func() bool { return rdb.Exists(t.Context(), "troupe:poller:standby").Val() == 1 })
 	}
 	harness.OK(t, server.Signal(osproc.Pause))
 	for _, w := range all {
@@ -354,7 +354,7 @@ func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
 	for _, id := range []string{"a", "b"} {
 		wg.Go(func() { poll(ctx, sched.Config{Redis: rdb, Identity: id}) })
 	}
-	eventually(t, "somebody leads", func() bool { return rdb.Exists(ctx, "troupe:poller").Val() == 1 })
+	harness.Await(t, "somebody leads", func() bool { return rdb.Exists(ctx, "troupe:poller").Val() == 1 })
 	c := client.New(rdb)
 	beside, tries := 0, 0
 	for ; beside < 5; tries++ {
@@ -377,7 +377,7 @@ func TestAScheduledJobIsOnTimeBesideABacklogOfRetries(t *testing.T) {
 	}
 	t.Logf("%d of %d scheduled jobs came while there were retries", beside, tries)
 	for left := int64(math.MaxInt64); left > 0; { // however long all of it takes
-		eventually(t, "the backlog shrinks", func() bool {
+		harness.Await(t, "the backlog shrinks", func() bool {
 			n, err := rdb.ZCard(ctx, "retry").Result()
 			if err != nil || n >= left {
 				return false

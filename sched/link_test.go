@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
@@ -125,11 +126,11 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 				defer func() { _ = rdb.Close() }()
 				ctx := t.Context()
 				now := time.Now()
-				var log logbook
+				var log harness.Buffer
 				add(t, mem.Client, keys.Schedule, now.Add(-time.Hour), job(1, "small"))
 				add(t, mem.Client, keys.Schedule, now.Add(-time.Minute), c.member)
 				add(t, mem.Client, keys.Schedule, now.Add(-time.Second), job(2, "small"), job(3, "small"))
-				s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
+				s := sched.New(sched.Config{Redis: rdb, Logger: zerolog.New(&log)})
 				failed := persist(t, s, mem.Client, keys.Schedule)
 				if took := time.Since(now); failed < 3 || took > 30*time.Second {
 					t.Errorf("it took %v and %d tries that failed", took, failed)
@@ -146,7 +147,7 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 				if n := mem.Client.LLen(ctx, "queue:small").Val(); n != 3 {
 					t.Errorf("%d small jobs moved, want 3", n)
 				}
-				lines := log.lines(t)
+				lines := log.Lines(t)
 				if len(lines) != 1 || lines[0]["level"] != "error" || lines[0]["key"] != c.where || lines[0]["bytes"] != float64(len(c.member)) {
 					t.Errorf("log %v", lines)
 				}
@@ -164,8 +165,8 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 		o.ReadTimeout, o.ContextTimeoutEnabled = 3*time.Second, true
 		rdb := redis.NewClient(o)
 		defer func() { _ = rdb.Close() }()
-		var log logbook
-		s := sched.New(sched.Config{Redis: rdb, Logger: log.logger()})
+		var log harness.Buffer
+		s := sched.New(sched.Config{Redis: rdb, Logger: zerolog.New(&log)})
 		add(t, mem.Client, keys.Retry, time.Now().Add(-time.Minute), sized(1, 2<<20))
 		for round := range 3 {
 			if round%2 == 0 {
@@ -181,8 +182,8 @@ func TestAnOutageSetsNothingAside(t *testing.T) {
 		}
 		drain(t, s, keys.Retry)
 		got := mem.Client.LRange(t.Context(), "queue:q", 0, -1).Val()
-		if len(got) != 1 || unstamped(t, got[0]) != sized(1, 2<<20) || len(log.lines(t)) != 0 {
-			t.Errorf("%d jobs, log %v", len(got), log.lines(t))
+		if len(got) != 1 || unstamped(t, got[0]) != sized(1, 2<<20) || len(log.Lines(t)) != 0 {
+			t.Errorf("%d jobs, log %v", len(got), log.Lines(t))
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe"
@@ -118,8 +119,8 @@ var bad = []string{
 func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	var log logbook
-	s := sched.New(sched.Config{Redis: rdb, Logger: log.logger(), DeadMax: 100, DeadTimeout: time.Hour})
+	var log harness.Buffer
+	s := sched.New(sched.Config{Redis: rdb, Logger: zerolog.New(&log), DeadMax: 100, DeadTimeout: time.Hour})
 	now := time.Now()
 	rdb.ZAdd(ctx, "dead", redis.Z{Score: 5, Member: "too old"}, redis.Z{Score: scores.Of(now.Add(-time.Minute)), Member: "kept"})
 	add(t, rdb, keys.Schedule, now.Add(-time.Minute), append(slices.Clone(bad), job(1, "q"))...)
@@ -151,7 +152,7 @@ func TestBadMembersGoToTheDeadSet(t *testing.T) {
 	if slices.Sort(kept); !slices.Equal(kept, []string{`"x"`, `5`, `[1]`, `null`}) {
 		t.Errorf("kept as jobs: %q", kept)
 	}
-	if lines := log.lines(t); len(lines) != len(bad) {
+	if lines := log.Lines(t); len(lines) != len(bad) {
 		t.Errorf("%d log lines, want %d", len(lines), len(bad))
 	}
 
@@ -180,8 +181,8 @@ func TestOddScores(t *testing.T) {
 func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	var log logbook
-	s := sched.New(sched.Config{Redis: rdb, Logger: log.logger(), Batch: 10})
+	var log harness.Buffer
+	s := sched.New(sched.Config{Redis: rdb, Logger: zerolog.New(&log), Batch: 10})
 	rdb.Set(ctx, "queue:odd", "x", 0)
 	var members []string
 	for i := range 35 {
@@ -197,7 +198,7 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 	if wait := got.Next.Sub(start); wait < 5*time.Second || wait > time.Minute {
 		t.Errorf("the next try is after %v", wait)
 	}
-	lines := len(log.lines(t))
+	lines := len(log.Lines(t))
 	if lines == 0 || lines > 15 { // one a batch; a machine that stands still makes them smaller
 		t.Errorf("%d log lines for one broken queue", lines)
 	}
@@ -207,7 +208,7 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 	if got := drain(t, s, keys.Schedule); got.Moved != 1 {
 		t.Errorf("%+v", got)
 	}
-	if len(log.lines(t)) != lines {
+	if len(log.Lines(t)) != lines {
 		t.Error("reported again")
 	}
 	rdb.Del(ctx, "queue:odd")
@@ -235,7 +236,7 @@ func TestADeadSetOfAnotherTypeBlocksNobody(t *testing.T) {
 func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
-	var log logbook
+	var log harness.Buffer
 	var mu sync.Mutex
 	calls := map[string]int{}
 	mw := func(next client.PushFunc) client.PushFunc {
@@ -262,7 +263,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 		}
 	}
 	c := client.New(rdb, client.WithMiddleware(mw))
-	s := sched.New(sched.Config{Redis: rdb, Client: c, Logger: log.logger(), Batch: 3})
+	s := sched.New(sched.Config{Redis: rdb, Client: c, Logger: zerolog.New(&log), Batch: 3})
 	var members []string
 	for i := range 9 {
 		members = append(members, job(i, "q"))
@@ -283,7 +284,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	if wait := got.Next.Sub(start); wait < 5*time.Second {
 		t.Errorf("the failed ones are tried again after %v", wait)
 	}
-	if lines := log.lines(t); len(lines) != 3 || !strings.Contains(fmt.Sprint(lines), "middleware bug") || strings.Contains(fmt.Sprint(lines), "args") {
+	if lines := log.Lines(t); len(lines) != 3 || !strings.Contains(fmt.Sprint(lines), "middleware bug") || strings.Contains(fmt.Sprint(lines), "args") {
 		t.Errorf("log %v", lines)
 	}
 	drain(t, s, keys.Retry)

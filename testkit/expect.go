@@ -45,7 +45,7 @@ func (k *Kit) Expect(f Filter, do func()) {
 	}
 	limit := cmp.Or(f.wait, expectTime)
 	end := time.Now().Add(limit)
-	enough := harness.Await(limit, func() bool { return count() >= f.min })
+	enough := harness.Within(limit, func() bool { return count() >= f.min })
 	if enough && f.max >= 0 {
 		watch := excessTime
 		if f.wait > 0 {

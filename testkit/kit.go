@@ -97,7 +97,7 @@ func Start(tb testing.TB, cfg actors.Config, opts ...Option) *Kit {
 		}
 	})
 	want := actorsOf(cfg)
-	harness.Await(startTime, func() bool { return k.Err() != nil || k.up() >= want })
+	harness.Within(startTime, func() bool { return k.Err() != nil || k.up() >= want })
 	return k
 }
 

@@ -41,7 +41,7 @@ func requireIn[A troupe.Args](tb testing.TB, rdb redis.UniversalClient, set stri
 	tb.Helper()
 	class := classOf[A]()
 	var fits []*Job[A]
-	harness.Await(expectTime, func() bool {
+	harness.Within(expectTime, func() bool {
 		fits = fitting(tb, inSet(tb, rdb, set), class, match)
 		return len(fits) == 1
 	})

@@ -284,7 +284,7 @@ func TestHostileContents(t *testing.T) {
 
 // What somebody has typed into a filter is masked for others as jobs are; who did what to how many stays.
 func TestTypedSecretsAreMasked(t *testing.T) {
-	log := &lockedBuffer{}
+	log := &harness.Buffer{}
 	s := start(t, func(o *Options) { o.Logger = zerolog.New(log) })
 	seed(t, s.rdb, "dead", 2, "1795000000 + i", `'{"class":"Pay","args":["s3cr3t"],"jid":"j' .. i .. '","error_class":"E","error_message":"502 token=s3cr3t"}'`)
 	first := s.ended(s.begin("/dead/all", url.Values{"do": {"delete"}, "q": {"s3cr3t"}, "count": {"1"}}))

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -112,7 +111,7 @@ func TestCookie(t *testing.T) {
 // Another password, a removal and a lower role count at once; a faulty file changes nothing.
 func TestUsersFileChanges(t *testing.T) {
 	set, _ := withUsers(t)
-	var log lockedBuilder
+	var log harness.Buffer
 	var path string
 	s := start(t, set, func(o *Options) { o.Logger, path = zerolog.New(&log), o.Users })
 	ann, vera, otto := s.signIn("ann", time.Hour), s.signIn("vera", time.Hour), s.signIn("otto", time.Hour)
@@ -141,23 +140,6 @@ func TestUsersFileChanges(t *testing.T) {
 	if got := status(otto, "/queues"); got != http.StatusOK {
 		t.Errorf("without the file: %d", got)
 	}
-}
-
-type lockedBuilder struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedBuilder) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuilder) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // A faulty file names line, field and value, and never a hash.

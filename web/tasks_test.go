@@ -1,21 +1,19 @@
 package web
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/console/bulk"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -45,35 +43,13 @@ func (s *site) taskAt(path string) (state bulk.Progress) {
 // ended waits for the end of a task.
 func (s *site) ended(path string) bulk.Progress {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if state := s.taskAt(path); state.State != "running" {
-			return state
-		} else if time.Now().After(end) {
-			s.t.Fatalf("the task does not end: %+v", state)
-		}
-	}
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	var state bulk.Progress
+	harness.Await(s.t, "the task ends", func() bool { state = s.taskAt(path); return state.State != "running" })
+	return state
 }
 
 func TestAllThatMatch(t *testing.T) {
-	log := &lockedBuffer{}
+	log := &harness.Buffer{}
 	s := start(t, func(o *Options) { o.Logger = zerolog.New(log) })
 	ctx := t.Context()
 	seed(t, s.rdb, "dead", 1000, "1795000000 + i", plainJob)

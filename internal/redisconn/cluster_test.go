@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -100,11 +99,7 @@ func TestADeadNodeHasTheLayoutAskedFor(t *testing.T) {
 		t.Fatalf("the dead node answers: %v", err)
 	}
 	layout.Store(node(heir))
-	for deadline := time.Now().Add(30 * time.Second); own.Get(t.Context(), "k").Val() != "here"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the new layout was not asked for")
-		}
-	}
+	harness.Await(t, "the new layout is asked for", func() bool { return own.Get(t.Context(), "k").Val() == "here" })
 }
 
 // What says that it is of a cluster and does not know CLUSTER was sent in a circle: to

@@ -53,7 +53,7 @@ func TestOrphansAreReapedAndNoStatusIsTaken(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !harness.Await(time.Minute, func() bool { return len(children(os.Getpid())) <= 1 }) {
+	if !harness.Within(time.Minute, func() bool { return len(children(os.Getpid())) <= 1 }) {
 		t.Errorf("orphans stay: %v", children(os.Getpid()))
 	}
 	if err := syscall.Kill(gone, 0); !errors.Is(err, syscall.ESRCH) {

@@ -1,14 +1,12 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,34 +15,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-// buffer is an output that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// await waits until cond holds; the test fails after a minute.
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
 
 // running is a show that runs in a goroutine.
 type running struct {

@@ -18,7 +18,7 @@ import (
 func TestLiveShowsARun(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{40, 12}, {80, 24}, {120, 40}} {
 		tm := screentest.New(t, size.width, size.height)
-		var out buffer
+		var out harness.Buffer
 		signals := make(chan os.Signal, 3)
 		o := quickly()
 		o.rate = 200
@@ -77,10 +77,10 @@ func (c *closed) Fini() { c.Screen.Fini(); close(c.fini) }
 
 // A terminal that cannot be opened gets lines.
 func TestNoTerminal(t *testing.T) {
-	var out buffer
+	var out harness.Buffer
 	s := harness.Must(newShow(quickly(), newLive(&out, &closed{fault: errors.New("no terminal")}, nil, true)))(t)
 	r := runShow(t, s)
-	await(t, "a line", func() bool { return strings.Contains(out.String(), "demo phase=running") })
+	harness.Await(t, "a line", func() bool { return strings.Contains(out.String(), "demo phase=running") })
 	r.signals <- os.Interrupt
 	harness.OK(t, r.end(t))
 }
@@ -88,7 +88,7 @@ func TestNoTerminal(t *testing.T) {
 // A panic anywhere in the demo gives the terminal back before it ends the program.
 func TestPanicsGiveTheTerminalBack(t *testing.T) {
 	tty := &closed{Screen: screentest.New(t, 80, 24).Screen, fini: make(chan struct{})}
-	s := harness.Must(newShow(quickly(), newLive(new(buffer), tty, nil, true)))(t)
+	s := harness.Must(newShow(quickly(), newLive(new(harness.Buffer), tty, nil, true)))(t)
 	defer s.store.close()
 	s.display.open(s)
 	func() {

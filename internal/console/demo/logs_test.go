@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestNotesGatherLinesThatTellTheSame(t *testing.T) {
@@ -91,7 +93,7 @@ func TestSieve(t *testing.T) {
 }
 
 func TestLinesTellRestartsAndTheTree(t *testing.T) {
-	var out buffer
+	var out harness.Buffer
 	l := newLines(&out, true, false)
 	shot := picture(5)
 	shot.Tree = shot.Tree[:1] // not grown yet

@@ -19,15 +19,15 @@ import (
 func TestSecondSignalChangesNothing(t *testing.T) {
 	o := quickly()
 	o.rate = 200
-	var out buffer
+	var out harness.Buffer
 	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
-	await(t, "jobs were processed and measured", func() bool {
+	harness.Await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
+	harness.Await(t, "jobs were processed and measured", func() bool {
 		return s.daemon.Stats().Processed > 20 && s.measures.start.percentiles(time.Now()).N > 20
 	})
 	r.signals <- syscall.SIGINT
-	await(t, "the stop has begun", func() bool { _, ok := s.measures.stopping(); return ok })
+	harness.Await(t, "the stop has begun", func() bool { _, ok := s.measures.stopping(); return ok })
 	r.signals <- syscall.SIGINT
 	r.signals <- syscall.SIGTERM
 	harness.OK(t, r.end(t))
@@ -48,7 +48,7 @@ func TestSecondSignalChangesNothing(t *testing.T) {
 }
 
 func TestFor(t *testing.T) {
-	var out buffer
+	var out harness.Buffer
 	cmd := Command()
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"--for", "2s", "--timeout", "100ms"})
@@ -72,10 +72,10 @@ func TestFor(t *testing.T) {
 func TestJSONLines(t *testing.T) {
 	o := quickly()
 	o.format = formatJSON
-	var out buffer
+	var out harness.Buffer
 	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
+	harness.Await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- syscall.SIGTERM
 	harness.OK(t, r.end(t))
 	drained := false
@@ -97,12 +97,12 @@ func TestJSONLines(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
+	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(harness.Buffer), nil)))(t)
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
+	harness.Await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
 	r.signals <- osproc.Quiet
-	await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
-	await(t, "all but the unresponsive and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
+	harness.Await(t, "the producer has ended", func() bool { return s.pushing.Err() != nil })
+	harness.Await(t, "all but the unresponsive and the long job have ended", func() bool { return s.daemon.Stats().Busy <= 2 })
 	select {
 	case <-s.daemon.Done():
 		t.Error("the demo ended")
@@ -113,7 +113,7 @@ func TestQuiet(t *testing.T) {
 }
 
 func TestSignalWhileStarting(t *testing.T) {
-	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
+	s := harness.Must(newShow(quickly(), newDisplay(quickly(), new(harness.Buffer), nil)))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	r := runShow(t, s)
@@ -121,7 +121,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	if err := r.end(t); err != nil {
 		t.Error(err)
 	}
-	s = harness.Must(newShow(quickly(), newDisplay(quickly(), new(buffer), nil)))(t)
+	s = harness.Must(newShow(quickly(), newDisplay(quickly(), new(harness.Buffer), nil)))(t)
 	if err := s.run(ctx, nil); err != nil {
 		t.Errorf("with a context that has ended: %v", err)
 	}
@@ -142,11 +142,11 @@ func TestRealRedis(t *testing.T) {
 	}
 	o := quickly()
 	o.redis = url
-	var out buffer
+	var out harness.Buffer
 	s := harness.Must(newShow(o, newDisplay(o, &out, nil)))(t)
 	r := runShow(t, s)
-	await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
-	await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
+	harness.Await(t, "the unresponsive job runs", s.measures.unresponsive.Load)
+	harness.Await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
 	r.signals <- syscall.SIGINT
 	harness.OK(t, r.end(t))
 	if n := rdb.LLen(ctx, "queue:default").Val(); n != 1 {
@@ -178,8 +178,8 @@ func TestCommandRefuses(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			cmd := Command()
-			cmd.SetOut(new(buffer))
-			cmd.SetErr(new(buffer))
+			cmd.SetOut(new(harness.Buffer))
+			cmd.SetErr(new(harness.Buffer))
 			cmd.SetArgs(strings.Fields(tt.args))
 			err := cmd.ExecuteContext(context.Background())
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
@@ -194,7 +194,7 @@ func TestEmbeddedRedisAgesItsKeys(t *testing.T) {
 	defer s.close()
 	ctx := context.Background()
 	harness.OK(t, s.client.Set(ctx, "lease", "1", 20*time.Millisecond).Err())
-	await(t, "the key has expired", func() bool { return s.client.Exists(ctx, "lease").Val() == 0 })
+	harness.Await(t, "the key has expired", func() bool { return s.client.Exists(ctx, "lease").Val() == 0 })
 	if !strings.Contains(s.place(), s.server.Port()) {
 		t.Errorf("place is %q", s.place())
 	}
@@ -209,12 +209,12 @@ func TestProducerWaitsForFullQueues(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); p.work(ctx) }()
-	await(t, "the producer waits", b.full.Load)
+	harness.Await(t, "the producer waits", b.full.Load)
 	if n := b.pushed.Load(); n != 1 { // the unresponsive one, before it looked
 		t.Errorf("%d pushed into full queues", n)
 	}
 	c.last.Store(&counts{})
-	await(t, "it goes on", func() bool { return b.pushed.Load() > 10 })
+	harness.Await(t, "it goes on", func() bool { return b.pushed.Load() > 10 })
 	cancel()
 	<-done
 }

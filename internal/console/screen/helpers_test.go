@@ -59,7 +59,7 @@ func (s *shown) visit(page string) {
 // gone waits until a text stands no longer on the screen.
 func (s *shown) gone(t *testing.T, text string) {
 	t.Helper()
-	if !harness.Await(time.Minute, func() bool { return !strings.Contains(s.Text(), text) }) {
+	if !harness.Within(time.Minute, func() bool { return !strings.Contains(s.Text(), text) }) {
 		t.Fatalf("still there: %q in\n%s", text, s.Text())
 	}
 }

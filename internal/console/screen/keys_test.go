@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 	}
 	s.gone(t, "paused")
 	s.Resize(70, 8)
-	if !harness.Await(time.Minute, func() bool {
+	if !harness.Within(time.Minute, func() bool {
 		text := s.Text()
 		return strings.Count(text, "row ") == 6 && strings.Contains(text, "? help")
 	}) {
@@ -75,7 +75,7 @@ func TestPause(t *testing.T) {
 	s.Await("row 0")
 	more := func(n int64) bool {
 		from := source.looks.Load()
-		return harness.Await(time.Second, func() bool { return source.looks.Load() > from+n })
+		return harness.Within(time.Second, func() bool { return source.looks.Load() > from+n })
 	}
 	if !more(1) {
 		t.Error("it does not look again")

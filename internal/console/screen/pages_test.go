@@ -38,7 +38,7 @@ func TestPages(t *testing.T) {
 				frame := func() string { return fmt.Sprintf("%d columns\n%s\f\n", size.width, still(s.Text())) }
 				if *update {
 					time.Sleep(300 * time.Millisecond)
-				} else if !harness.Await(time.Minute, func() bool { return frame() == wants[i] }) { // a frame is not drawn at once
+				} else if !harness.Within(time.Minute, func() bool { return frame() == wants[i] }) { // a frame is not drawn at once
 					t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, frame(), wants[i])
 				}
 				all.WriteString(frame())

@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/testkit"
 )
 
 func TestCheck27RubysStatsRiseByExactlyWhatGoRan(t *testing.T) {
@@ -26,7 +27,7 @@ func TestCheck27RubysStatsRiseByExactlyWhatGoRan(t *testing.T) {
 		s.push("Fail", `[]`, client.With(troupe.Options{Retries: troupe.Never}))
 	}
 	s.put("default", `no job`)
-	await(t, "all are settled", func() bool { st := kit.Stats(); return st.Processed == 52 && st.Waiting == 0 })
+	testkit.Await(t, "all are settled", func() bool { st := kit.Stats(); return st.Processed == 52 && st.Waiting == 0 })
 	s.awaitSize("dead", 4)
 	kit.Stop()
 	after := s.stats()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/testkit"
 )
 
 func TestCheck29TheButtonsOfThePagesActOnThatEntryOnly(t *testing.T) {
@@ -100,7 +101,7 @@ func TestCheck25TheButtonsQuietAndStopOfTheBusyPageWork(t *testing.T) {
 	p, other := s.process(spec), s.process(spec)
 	b := s.browser()
 	b.press("/busy", "quiet", p.identity)
-	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
+	testkit.Await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
 	if !strings.Contains(b.get("/busy"), "quiet</span>") || s.hash(other, "quiet") != "false" {
 		t.Error("the page does not show that one process is quiet, or the other one is, too")
 	}

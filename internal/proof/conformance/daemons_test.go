@@ -37,7 +37,7 @@ func (s *site) events(what, jid string) (found []event) {
 func (s *site) awaitRuns(n int, jid string) (runs []event) {
 	s.t.Helper()
 	for seen := -1; len(runs) < n; seen = len(runs) {
-		await(s.t, fmt.Sprintf("%d runs in Go of job %q, after %d", n, jid, seen), func() bool {
+		testkit.Await(s.t, fmt.Sprintf("%d runs in Go of job %q, after %d", n, jid, seen), func() bool {
 			runs = s.events("run", jid)
 			return len(runs) > max(seen, 0) || len(runs) >= n
 		})
@@ -89,7 +89,7 @@ func (s *site) process(spec workerSpec) *goProcess {
 	s.must(err)
 	p := chaos.Launch(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+asJSON(s.filled(spec)))
 	g := &goProcess{Process: p, identity: p.Ready()}
-	await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
+	testkit.Await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // fleet is a site with Ruby and Go servers on the same queues.
@@ -71,7 +72,7 @@ func TestMixedFleet(t *testing.T) {
 		if slot.now == nil {
 			continue
 		}
-		await(t, "the last processes are ready", slot.now.ready)
+		testkit.Await(t, "the last processes are ready", slot.now.ready)
 		if !slot.stopped {
 			slot.stop()
 		}

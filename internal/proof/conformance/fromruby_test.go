@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // odd are argument lists that a careless peer would change, as Ruby code.
@@ -151,7 +152,7 @@ func TestCheck05ANeverRetriedJobLeavesNothingButDeathHandlersRan(t *testing.T) {
 	var jid string
 	s.ruby(`Sidekiq::Client.push("class" => "Fail", "args" => [], "retry" => false)`, &jid)
 	s.work(on(2, "default"))
-	await(t, "the death handler ran", func() bool { return len(s.events("death", jid)) == 1 })
+	testkit.Await(t, "the death handler ran", func() bool { return len(s.events("death", jid)) == 1 })
 	s.awaitEmpty("default")
 	if left := append(s.members("retry"), s.members("dead")...); len(left) != 0 {
 		t.Errorf("left: %v", left)
@@ -182,7 +183,7 @@ func TestCheck06ThreeRetriesAreFourRunsAndDeath(t *testing.T) {
 	if field(t, raw, "retry_count") != "3" {
 		t.Errorf("in dead: %s", raw)
 	}
-	await(t, "the death handler ran", func() bool { return len(s.events("death", jid)) == 1 })
+	testkit.Await(t, "the death handler ran", func() bool { return len(s.events("death", jid)) == 1 })
 }
 
 // Ruby's push says true where nobody says a number: then the class's counts, here 1.
@@ -198,7 +199,7 @@ func TestCheck06TrueIsTheNumberOfTheClass(t *testing.T) {
 	s.due("retry", raw)
 	s.awaitRuns(2, jid)
 	s.awaitEmpty("default")
-	await(t, "it is stored", func() bool { return len(s.members("dead"))+len(s.members("retry")) == 1 })
+	testkit.Await(t, "it is stored", func() bool { return len(s.members("dead"))+len(s.members("retry")) == 1 })
 	raw, _ = s.find("dead", jid)
 	if raw == "" || field(t, raw, "retry_count") != "1" || field(t, raw, "retry") != "true" {
 		t.Errorf("dead has %q, retry %q", raw, s.members("retry"))

@@ -92,7 +92,7 @@ func (s *site) iteration(jid, file string) map[string]string {
 
 func (s *site) stateGone(jid string) {
 	s.t.Helper()
-	await(s.t, "its state is deleted", func() bool { return s.rdb.Exists(s.t.Context(), "it-"+jid).Val() == 0 })
+	testkit.Await(s.t, "its state is deleted", func() bool { return s.rdb.Exists(s.t.Context(), "it-"+jid).Val() == 0 })
 }
 
 // cancel8 is what Sidekiq 7.3 and 8 do to cancel a job (7 without the NX, which
@@ -111,7 +111,7 @@ func TestCheck34ACancellationFromRubyIsSeenWithinFiveSeconds(t *testing.T) {
 	m := &mailer{pause: 50 * time.Millisecond}
 	kit := s.mail(m)
 	jid := s.push("Newsletter", `[1000000]`)
-	await(t, "it runs", func() bool { sent, _, _ := m.seen(); return len(sent) > 10 })
+	testkit.Await(t, "it runs", func() bool { sent, _, _ := m.seen(); return len(sent) > 10 })
 	var at int64
 	s.ruby(cancel8, &at, jid)
 	before, _, _ := m.seen()
@@ -212,7 +212,7 @@ func TestCheck34AnIterationOfGoHasRubysState(t *testing.T) {
 	m := &mailer{pause: 20 * time.Millisecond}
 	kit := s.mail(m)
 	jid := s.push("Newsletter", `[1000000]`)
-	await(t, "it runs", func() bool { sent, _, _ := m.seen(); return len(sent) > 5 })
+	testkit.Await(t, "it runs", func() bool { sent, _, _ := m.seen(); return len(sent) > 5 })
 	kit.Stop()
 	sent, hooks, _ := m.seen()
 	if hooks != "start stop" {

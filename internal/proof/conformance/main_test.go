@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/troupehq/troupe/testkit"
 )
 
 // TestMain runs the tests or, in a process that a test has started from this
@@ -33,11 +31,6 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 // soon is the limit of what should happen at once, on a loaded machine too.
 const soon = 30 * time.Second
-
-func await(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	testkit.Await(t, what, cond)
-}
 
 // tail is the end of s, n bytes of it.
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }

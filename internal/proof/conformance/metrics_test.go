@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // metricsOf is what a Metrics page shows of a class.
@@ -61,7 +62,7 @@ func TestCheck33TheMetricsQueryOf7And8ShowsWhatGoRan(t *testing.T) {
 	s.push("Sidekiq::ActiveJob::Wrapper", `[{}]`, with("wrapped", "Emails::WelcomeJob"))
 	s.awaitSize("dead", 3)
 	s.awaitSize("retry", 1)
-	await(t, "the slow job was slow", func() bool { return time.Since(slept) > 250*time.Millisecond })
+	testkit.Await(t, "the slow job was slow", func() bool { return time.Since(slept) > 250*time.Millisecond })
 	s.open(slow)
 	s.awaitEmpty("default")
 	p.Stop(soon) // the last flush is at the exit

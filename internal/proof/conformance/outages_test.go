@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // failover is an address behind which the master has changed: the first
@@ -51,7 +52,7 @@ func TestCheck41APushRefusedByAReplicaIsRepeatedOnceElsewhere(t *testing.T) {
 	t.Cleanup(func() { _ = reader.Close() })
 	host, port, _ := strings.Cut(master.Addr, ":")
 	harness.OK(t, reader.ReplicaOf(t.Context(), host, port).Err())
-	await(t, "replication", func() bool {
+	testkit.Await(t, "replication", func() bool {
 		return strings.Contains(reader.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 
@@ -109,7 +110,7 @@ func TestCheck42ARestartOfRedisLosesNoFailedJobAndFetchingResumes(t *testing.T) 
 	}
 	s.awaitRuns(1, s.push("Record", `[]`))
 	s.awaitEmpty("default")
-	await(t, "the counters arrive", func() bool { return s.stats().Processed >= 4 })
+	testkit.Await(t, "the counters arrive", func() bool { return s.stats().Processed >= 4 })
 	if st := s.stats(); st.Processed != 4 || st.Failed != 2 || st.Retries != 2 || st.Dead != 0 {
 		t.Errorf("Ruby's Stats: %+v", st)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // populate makes a site on which there is everything that Go writes, by Go's own
@@ -46,7 +47,7 @@ func (s *site) populate() (busy string, stop func()) {
 	for _, raw := range s.members("retry")[:8] { // a second failure, with retried_at
 		s.due("retry", raw)
 	}
-	await(s.t, "second failures", func() bool {
+	testkit.Await(s.t, "second failures", func() bool {
 		again := 0
 		for _, raw := range s.members("retry") {
 			if field(s.t, raw, "retried_at") != "" {
@@ -72,7 +73,7 @@ func (s *site) populate() (busy string, stop func()) {
 	busy = s.push("Gate", odd, extras...)
 	s.awaitRuns(1, busy)
 	work := kit.Identity() + ":work"
-	await(s.t, "the job is shown", func() bool { // it, and not the one before it
+	testkit.Await(s.t, "the job is shown", func() bool { // it, and not the one before it
 		shown := s.rdb.HVals(s.t.Context(), work).Val()
 		return len(shown) == 1 && strings.Contains(shown[0], busy)
 	})

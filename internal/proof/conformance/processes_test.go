@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/testkit"
 )
 
 func TestCheck21RubyShowsTheGoProcess(t *testing.T) {
@@ -120,7 +121,7 @@ func TestCheck22RubyShowsARunningGoJob(t *testing.T) {
 	jid := payload(t, raw).JID()
 	s.awaitRuns(1, jid)
 	key := kit.Identity() + ":work"
-	await(t, "the job is in "+key, func() bool { return s.rdb.HLen(t.Context(), key).Val() == 1 })
+	testkit.Await(t, "the job is in "+key, func() bool { return s.rdb.HLen(t.Context(), key).Val() == 1 })
 	if ttl := s.rdb.TTL(t.Context(), key).Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("TTL %s", ttl)
 	}
@@ -146,7 +147,7 @@ func TestCheck22RubyShowsARunningGoJob(t *testing.T) {
 		t.Errorf("Ruby's Stats: %+v", st)
 	}
 	s.open(jid)
-	await(t, "an idle process has no work", func() bool { return s.rdb.Exists(t.Context(), key, key+"ers").Val() == 0 })
+	testkit.Await(t, "an idle process has no work", func() bool { return s.rdb.Exists(t.Context(), key, key+"ers").Val() == 0 })
 }
 
 func TestCheck22TheOldKeyHasTheSameContent(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // What a failure writes, and what a push into a queue writes.
@@ -239,10 +240,10 @@ func TestARoundTripThroughRubyKeepsEveryValue(t *testing.T) {
 		return texts
 	}
 	for seen := -1; len(again()) < n; { // as long as there are more and more
-		await(t, "retries in Ruby", func() bool { return len(again()) > max(seen, 0) })
+		testkit.Await(t, "retries in Ruby", func() bool { return len(again()) > max(seen, 0) })
 		seen = len(again())
 	}
 	step("retry by Ruby", failed, again(), enqueueFields...)
-	await(t, "second failures", func() bool { return len(s.members("retry")) == n })
+	testkit.Await(t, "second failures", func() bool { return len(s.members("retry")) == n })
 	step("second failure in Ruby", failed, byJID(s.members("retry")), append(failureFields, enqueueFields...)...)
 }

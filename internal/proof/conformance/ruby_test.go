@@ -20,6 +20,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -147,7 +148,7 @@ func boot(t testing.TB, url string, flags ...string) *chaos.Process {
 
 func booted(t testing.TB, p *chaos.Process) {
 	t.Helper()
-	await(t, "sidekiq runs", func() bool {
+	testkit.Await(t, "sidekiq runs", func() bool {
 		return strings.Contains(p.Stderr(), "worker.rb: started") || !p.Running()
 	})
 	if !p.Running() {
@@ -177,7 +178,7 @@ func (s *site) rubyRuns(n int, pick func(rubyRun) bool) []rubyRun {
 	s.t.Helper()
 	var runs []rubyRun
 	for seen := -1; len(runs) < n; seen = len(runs) {
-		await(s.t, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
+		testkit.Await(s.t, fmt.Sprintf("%d runs in Ruby, after %d", n, max(seen, 0)), func() bool {
 			runs = runs[:0]
 			for _, text := range s.rdb.LRange(s.t.Context(), "ruby:runs", 0, -1).Val() {
 				r, job := rubyRun{}, struct{ JID string }{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // quickBeat is for tests that are not about the time between beats.
@@ -32,13 +33,13 @@ func TestCheck24QuietFromRubyEndsFetchingWithinTenSeconds(t *testing.T) {
 	s.awaitRuns(1, running)
 	// A signal that comes just after a beat waits ten seconds for the next one; six
 	// of them are left here for a machine that is slow to answer.
-	await(t, "the last beat is six seconds old", func() bool {
+	testkit.Await(t, "the last beat is six seconds old", func() bool {
 		beat, err := strconv.ParseFloat(s.hash(p, "beat"), 64)
 		return err == nil && time.Since(time.UnixMicro(int64(beat*1e6))) > 6*time.Second
 	})
 	pressed := time.Now()
 	s.signal(p, "quiet!")
-	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
+	testkit.Await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
 	took := time.Since(pressed)
 	t.Logf("quiet %s after the call", took)
 	if took > 10*time.Second {
@@ -51,9 +52,9 @@ func TestCheck24QuietFromRubyEndsFetchingWithinTenSeconds(t *testing.T) {
 	}
 	waiting := s.push("Record", `[]`)
 	s.open(running)
-	await(t, "the running job is done", func() bool { return len(p.Logged("job done")) == 1 })
+	testkit.Await(t, "the running job is done", func() bool { return len(p.Logged("job done")) == 1 })
 	// What comes in the instant in which its last wait ends goes back.
-	await(t, "the other is in the queue", func() bool {
+	testkit.Await(t, "the other is in the queue", func() bool {
 		left := s.queue("default")
 		return len(left) == 1 && field(t, left[0], "jid") == strconv.Quote(waiting)
 	})
@@ -114,7 +115,7 @@ func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
 	jid := s.push("Gate", `[]`)
 	s.awaitRuns(1, jid)
 	p.Signal(osproc.Quiet)
-	await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
+	testkit.Await(t, "quiet is true", func() bool { return s.hash(p, "quiet") == "true" })
 	p.Signal(syscall.SIGTERM)
 	p.AwaitLog("stop: waiting for running jobs")
 	for range 3 {
@@ -144,9 +145,9 @@ func TestCheck32AKilledProcessLeavesTheListOfTheOtherSide(t *testing.T) {
 
 	// and the reverse, with somebody else's lock on the cleanup
 	ruby := s.sidekiq("-c", "1")
-	await(t, "Ruby's first beat", func() bool { return s.rdb.SCard(t.Context(), "processes").Val() == 1 })
+	testkit.Await(t, "Ruby's first beat", func() bool { return s.rdb.SCard(t.Context(), "processes").Val() == 1 })
 	dead := s.rdb.SMembers(t.Context(), "processes").Val()[0]
-	await(t, "its info", func() bool { return s.rdb.HExists(t.Context(), dead, "info").Val() })
+	testkit.Await(t, "its info", func() bool { return s.rdb.HExists(t.Context(), dead, "info").Val() })
 	ruby.Kill()
 	s.expire(dead)
 	s.must(s.rdb.Set(t.Context(), "process_cleanup", "1", time.Minute).Err())
@@ -163,12 +164,12 @@ func TestCheck32AKilledProcessLeavesTheListOfTheOtherSide(t *testing.T) {
 	spec.Poll = 100 * time.Millisecond
 	daemon := &site{t: t, rdb: watched, url: s.url, notes: s.notes, book: s.book}
 	daemon.work(spec)
-	await(t, "Go has tried to clean up", func() bool { return tries.Load() >= 2 })
+	testkit.Await(t, "Go has tried to clean up", func() bool { return tries.Load() >= 2 })
 	if !s.rdb.SIsMember(t.Context(), "processes", dead).Val() {
 		t.Error("Go has cleaned up in spite of the lock")
 	}
 	s.must(s.rdb.Del(t.Context(), "process_cleanup").Err())
-	await(t, "Go removes the dead process", func() bool { return !s.rdb.SIsMember(t.Context(), "processes", dead).Val() })
+	testkit.Await(t, "Go removes the dead process", func() bool { return !s.rdb.SIsMember(t.Context(), "processes", dead).Val() })
 	if ttl := s.rdb.TTL(t.Context(), "process_cleanup").Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("Go's lock on the cleanup lives %s", ttl)
 	}
@@ -181,7 +182,7 @@ func (s *site) expire(identity string) {
 		s.t.Errorf("%s lives %s, want at most a minute", identity, ttl)
 	}
 	s.must(s.rdb.PExpire(s.t.Context(), identity, time.Millisecond).Err())
-	await(s.t, "its time is over", func() bool { return s.rdb.Exists(s.t.Context(), identity).Val() == 0 })
+	testkit.Await(s.t, "its time is over", func() bool { return s.rdb.Exists(s.t.Context(), identity).Val() == 0 })
 }
 
 // counting counts the writes that have a word in them.

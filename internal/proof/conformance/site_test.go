@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/redistest"
+	"github.com/troupehq/troupe/testkit"
 )
 
 // site is one database with Go on one side of it and Ruby on the other.
@@ -98,13 +99,13 @@ func (s *site) members(set string) []string {
 // awaitSize waits until a sorted set has n members.
 func (s *site) awaitSize(set string, n int) {
 	s.t.Helper()
-	await(s.t, fmt.Sprintf("%d members in %s", n, set), func() bool { return len(s.members(set)) == n })
+	testkit.Await(s.t, fmt.Sprintf("%d members in %s", n, set), func() bool { return len(s.members(set)) == n })
 }
 
 // awaitEmpty waits until a queue is empty and no job is in progress in Go.
 func (s *site) awaitEmpty(queue string) {
 	s.t.Helper()
-	await(s.t, "queue "+queue+" is worked off", func() bool {
+	testkit.Await(s.t, "queue "+queue+" is worked off", func() bool {
 		lists, err := redistest.InProgress(s.t.Context(), s.rdb)
 		return err == nil && len(s.queue(queue)) == 0 && len(lists) == 0
 	})
@@ -124,7 +125,7 @@ func (s *site) find(set, jid string) (raw string, score float64) {
 // awaitIn waits until the job is in a sorted set.
 func (s *site) awaitIn(set, jid string) (raw string, score float64) {
 	s.t.Helper()
-	await(s.t, "job "+jid+" is in "+set, func() bool { raw, score = s.find(set, jid); return raw != "" })
+	testkit.Await(s.t, "job "+jid+" is in "+set, func() bool { raw, score = s.find(set, jid); return raw != "" })
 	return raw, score
 }
 

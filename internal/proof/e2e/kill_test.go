@@ -38,7 +38,7 @@ func hang(t testing.TB, rdb *redis.Client, rec *records, n int) (raws map[string
 func rescued(t testing.TB, rdb *redis.Client, rec *records, p *chaos.Process, raws map[string]string, limit time.Duration) {
 	t.Helper()
 	killed := time.Now()
-	within(t, limit, "all jobs have run again", func() bool { return len(rec.find("end", "")) >= len(raws) })
+	harness.AwaitFor(t, limit, "all jobs have run again", func() bool { return len(rec.find("end", "")) >= len(raws) })
 	t.Logf("all %d jobs have run again %s after the kill", len(raws), time.Since(killed).Round(10*time.Millisecond))
 	clean(t, rdb)
 	again := map[string]int{}

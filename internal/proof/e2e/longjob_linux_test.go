@@ -65,7 +65,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 
 	p := troupeCmd(t, nil, "web", "--redis", server.URL(0), "--listen", "127.0.0.1:0")
 	address, missing := regexp.MustCompile(`http://[0-9.:]+`), regexp.MustCompile(`100 MB, too long to show|… and 99\.9 MB more`)
-	within(t, soon, "it serves", func() bool { return address.MatchString(p.Stdout()) })
+	harness.AwaitFor(t, soon, "it serves", func() bool { return address.MatchString(p.Stdout()) })
 	base := address.FindString(p.Stdout())
 	paths := []string{"/", "/queues", "/queues/long", "/scheduled", "/dead", "/dead?q=boom", "/classes", "/search?q=Long", "/events"}
 	for _, letter := range letters {
@@ -75,7 +75,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 		page, query, _ := strings.Cut(path, "?")
 		for _, address := range []string{path, strings.Replace(page+".json?"+query, "/.json", "/index.json", 1)} {
 			body := ""
-			within(t, limit, address+" answers", func() bool { // one page may wait too long for a Redis that others keep busy
+			harness.AwaitFor(t, limit, address+" answers", func() bool { // one page may wait too long for a Redis that others keep busy
 				r := harness.Must(http.Get(base + address))(t)
 				defer func() { _ = r.Body.Close() }()
 				text, err := io.ReadAll(r.Body)
@@ -106,7 +106,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 	for _, line := range lines {
 		p := troupeCmd(t, nil, append(strings.Fields(line), "--redis", server.URL(0))...)
 		most := 0
-		within(t, limit, line+" ends", func() bool { most = max(most, peak(p)); return !p.Running() })
+		harness.AwaitFor(t, limit, line+" ends", func() bool { most = max(most, peak(p)); return !p.Running() })
 		if code := p.Exit(soon); code == 1 || len(p.Stdout()) > 1<<20 || p.Stdout() == "" {
 			t.Errorf("troupe %s: exit code %d, %d bytes\n%.2000s", line, code, len(p.Stdout()), p.Stderr())
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -71,7 +72,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				Redis: url, Records: rec.url, Lease: 5 * time.Second, Timeout: 5 * time.Second,
 				Capsules: []capsuleSpec{{Concurrency: 50, Queues: []string{"default"}}},
 			}, processes)
-			within(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
+			harness.AwaitFor(t, 3*time.Minute, "one job is dead, fifty are done", func() bool {
 				k.replace()
 				return rdb.ZCard(t.Context(), "dead").Val() == 1 && len(ran(rec)) == 50 && len(leftovers(t, rdb)) == 1
 			})
@@ -99,7 +100,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				evidence[2].Process == "" || evidence[2].Cause != "the process has ended" {
 				t.Errorf("evidence %s (%v)", raw, err)
 			}
-			within(t, time.Minute, "its death handlers have run", func() bool { return len(rec.find("death", "")) > 0 })
+			harness.AwaitFor(t, time.Minute, "its death handlers have run", func() bool { return len(rec.find("death", "")) > 0 })
 			if deaths := rec.find("death", ""); len(deaths) != 1 || deaths[0].JID != killer {
 				t.Errorf("death handlers: %+v", deaths)
 			}

@@ -75,20 +75,12 @@ func (r *records) find(what, jid string) []event {
 func (r *records) await(limit time.Duration, n int, what, jid string) (found []event) {
 	r.t.Helper()
 	for seen := -1; len(found) < n; seen = len(found) {
-		within(r.t, limit, fmt.Sprintf("%d %s events of job %q, after %d", n, what, jid, max(seen, 0)), func() bool {
+		harness.AwaitFor(r.t, limit, fmt.Sprintf("%d %s events of job %q, after %d", n, what, jid, max(seen, 0)), func() bool {
 			found = r.find(what, jid)
 			return len(found) > max(seen, 0) || len(found) >= n
 		})
 	}
 	return found
-}
-
-// within waits longer, or not as long, as testkit.Await does.
-func within(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	if !harness.Await(limit, cond) {
-		t.Fatalf("not within %s: %s", limit, what)
-	}
 }
 
 // A process that has only started, gone quiet and stopped leaves no key of its own.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -32,8 +33,8 @@ func TestASettlementThatCannotBeSent(t *testing.T) {
 	}
 	next, _ := push(t, rdb, "Record", "[2]")
 	rec.await(soon, 1, "end", next)
-	within(t, 2*soon, "the small jobs are retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == int64(len(small)) })
-	within(t, 2*soon, "the large one is dead, as it was fetched", func() bool {
+	harness.AwaitFor(t, 2*soon, "the small jobs are retries", func() bool { return rdb.ZCard(t.Context(), "retry").Val() == int64(len(small)) })
+	harness.AwaitFor(t, 2*soon, "the large one is dead, as it was fetched", func() bool {
 		dead := rdb.ZRange(t.Context(), "dead", 0, -1).Val()
 		return len(dead) == 1 && dead[0] == raw
 	})

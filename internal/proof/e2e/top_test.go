@@ -67,7 +67,7 @@ func (term *terminal) line(text string) {
 // await waits until a text is on the screen, and returns what is.
 func (term *terminal) await(text string) (screen string) {
 	term.t.Helper()
-	if !harness.Await(soon, func() bool { screen = term.do("capture-pane", "-p"); return strings.Contains(screen, text) }) {
+	if !harness.Within(soon, func() bool { screen = term.do("capture-pane", "-p"); return strings.Contains(screen, text) }) {
 		term.t.Fatalf("not within %s: %q in\n%s", soon, text, screen)
 	}
 	return screen
@@ -77,7 +77,7 @@ func (term *terminal) await(text string) (screen string) {
 func (term *terminal) restored(code int) {
 	term.t.Helper()
 	// A program that is ending may still read what is typed.
-	if !harness.Await(soon, func() bool { return term.do("display-message", "-p", "#{pane_current_command}") == "sh\n" }) {
+	if !harness.Within(soon, func() bool { return term.do("display-message", "-p", "#{pane_current_command}") == "sh\n" }) {
 		term.t.Fatal("the program has not ended")
 	}
 	term.ended++
@@ -140,7 +140,7 @@ func TestTopInATerminal(t *testing.T) {
 	term.keys("g")
 	term.await("1/29")
 	harness.OK(t, server.Restart())
-	if !harness.Await(soon, func() bool { return !strings.Contains(term.do("capture-pane", "-p"), "redis is away") }) {
+	if !harness.Within(soon, func() bool { return !strings.Contains(term.do("capture-pane", "-p"), "redis is away") }) {
 		t.Error("it does not come back")
 	}
 	term.keys("q")

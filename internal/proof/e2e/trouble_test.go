@@ -65,7 +65,7 @@ func TestARealRedisInTrouble(t *testing.T) {
 			if s.end != nil {
 				s.end()
 			}
-			within(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
+			harness.AwaitFor(t, 3*soon, "redis is back", func() bool { // a Sentinel that stood still rests for 30 s
 				return len(p.Logged("redis is back"))+len(p.Logged("redis serves again")) > 0
 			})
 			testkit.Await(t, "what ended meanwhile is settled", func() bool {

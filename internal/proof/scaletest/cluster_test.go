@@ -45,7 +45,7 @@ func push(t *testing.T, c *client.Client, n int, arg string, opts ...client.Opti
 // held counts what is in progress. One command may fail.
 func held(t *testing.T, cluster *redistest.Cluster) (n int) {
 	t.Helper()
-	until(t, "every node tells what is in progress", func() bool {
+	harness.AwaitFor(t, patience, "every node tells what is in progress", func() bool {
 		units, err := inProgress(t.Context(), cluster)
 		n = len(units)
 		return err == nil
@@ -81,7 +81,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	harness.OK(t, i.Queue("q1").SetPaused(ctx, true))
 	paused := harness.Must(c.PushClass(ctx, "Job", []any{"paused"}, client.Queue("q1")))(t)
 	d := start(t, cfg)
-	until(t, "the process is listed", func() bool {
+	harness.AwaitFor(t, patience, "the process is listed", func() bool {
 		set, err := i.Processes(ctx)
 		return err == nil && len(set) == 1 && set[0].Identity == d.Identity()
 	})
@@ -94,14 +94,14 @@ func TestADaemonOnACluster(t *testing.T) {
 	jids := append(push(t, c, 3000, "run"), paused)
 	fails := push(t, c, 300, "fail")
 	later := push(t, c, 30, "later", client.In(time.Second))
-	until(t, "all have run, some have failed", func() bool {
+	harness.AwaitFor(t, patience, "all have run, some have failed", func() bool {
 		return r.missing(jids...)+r.missing(fails...) == 0 && rdb.ZCard(ctx, "retry").Val() == 300
 	})
 	counts, err := i.RetrySet.RetryAll(ctx, inspect.Bulk{})
 	if err != nil || counts.Done != 300 {
 		t.Errorf("retried %+v, %v", counts, err)
 	}
-	until(t, "retries and scheduled jobs have run", func() bool {
+	harness.AwaitFor(t, patience, "retries and scheduled jobs have run", func() bool {
 		for _, jid := range fails {
 			if r.count(jid) < 2 {
 				return false
@@ -114,14 +114,14 @@ func TestADaemonOnACluster(t *testing.T) {
 			t.Fatalf("job %s ran %d times", jid, r.count(jid))
 		}
 	}
-	until(t, "nothing is in progress, all is counted", func() bool {
+	harness.AwaitFor(t, patience, "nothing is in progress, all is counted", func() bool {
 		stats, err := i.Stats(ctx)
 		return err == nil && held(t, cluster) == 0 && stats.Processed == int64(len(jids)+2*len(fails)+len(later)) && stats.Failed == 300
 	})
 
 	// a stop puts back what runs
 	waits := push(t, c, 6, "wait")
-	until(t, "the long jobs run", func() bool { return r.missing(waits...) == 0 })
+	harness.AwaitFor(t, patience, "the long jobs run", func() bool { return r.missing(waits...) == 0 })
 	report, err := d.Stop(context.Background())
 	waiting, failed := queued(t, rdb)
 	if err != nil || failed != nil || len(report.Requeued) != 6 || waiting != 6 || held(t, cluster) != 0 {
@@ -137,7 +137,7 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	jids := push(t, client.New(rdb), 3000, "run")
 	victim := exec.CommandContext(context.Background(), os.Args[0])
 	p := chaos.Launch(t, "victim", victim, childURL+"="+cluster.URL())
-	until(t, "it works", func() bool { return strings.Count(p.Stdout(), "ran ") > 300 })
+	harness.AwaitFor(t, patience, "it works", func() bool { return strings.Count(p.Stdout(), "ran ") > 300 })
 	p.Kill()
 	left := held(t, cluster)
 	var before []string
@@ -151,7 +151,7 @@ func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 		harness.OK(t, r.Perform(t.Context(), jobOf(jid)))
 	}
 	d := start(t, config(rdb, r))
-	until(t, "all have run", func() bool {
+	harness.AwaitFor(t, patience, "all have run", func() bool {
 		n, err := queued(t, rdb)
 		return err == nil && n == 0 && r.missing(jids...) == 0 && held(t, cluster) == 0
 	})

@@ -124,7 +124,7 @@ func TestAMasterKilledUnderLoad(t *testing.T) {
 	for q := range 3 {
 		pushers.Go(func() { p.run(ctx, fmt.Sprintf("q%d", q)) })
 	}
-	until(t, "the work is under way", func() bool { return p.onReplicas() > 1000 })
+	harness.AwaitFor(t, patience, "the work is under way", func() bool { return p.onReplicas() > 1000 })
 
 	before := masters(t, cluster)
 	victim := cluster.Node(before["q0"])
@@ -133,7 +133,7 @@ func TestAMasterKilledUnderLoad(t *testing.T) {
 	there := known(t, heir)
 	killed := time.Now()
 	victim.Kill()
-	until(t, "a replica has taken over", func() bool {
+	harness.AwaitFor(t, patience, "a replica has taken over", func() bool {
 		rdb.ReloadState(ctx)
 		node, err := rdb.MasterForKey(ctx, keys.Queue("q0"))
 		return err == nil && node.Options().Addr != victim.Addr && node.Ping(ctx).Err() == nil
@@ -146,14 +146,14 @@ func TestAMasterKilledUnderLoad(t *testing.T) {
 	}
 	t.Logf("failover after %v", time.Since(killed).Round(time.Millisecond))
 	safe := p.onReplicas()
-	until(t, "jobs are pushed again", func() bool { return p.onReplicas() > safe+500 })
+	harness.AwaitFor(t, patience, "jobs are pushed again", func() bool { return p.onReplicas() > safe+500 })
 	cancel()
 	pushers.Wait()
 
 	// What was acked or given back in the last moment of the master is in progress
 	// on the replica, and its process does not know.
 	var forgotten []string
-	until(t, "all has run but what is in progress for ever", func() bool {
+	harness.AwaitFor(t, patience, "all has run but what is in progress for ever", func() bool {
 		n, err := queued(t, rdb)
 		if err != nil || n > 0 {
 			return false
@@ -165,7 +165,7 @@ func TestAMasterKilledUnderLoad(t *testing.T) {
 	for _, d := range daemons {
 		stop(t, d)
 	}
-	until(t, "every node tells what is in progress", func() bool {
+	harness.AwaitFor(t, patience, "every node tells what is in progress", func() bool {
 		units, err := inProgress(t.Context(), cluster)
 		forgotten = jidsOf(units)
 		return err == nil
@@ -195,7 +195,7 @@ func TestAMasterKilledUnderLoad(t *testing.T) {
 
 	// Their processes have left: whoever comes next runs them.
 	next := start(t, cfg)
-	until(t, "nothing is lost, nothing is in progress", func() bool {
+	harness.AwaitFor(t, patience, "nothing is lost, nothing is in progress", func() bool {
 		units, err := inProgress(t.Context(), cluster)
 		return err == nil && len(units) == 0 && len(p.missing(r)) == 0
 	})
@@ -228,7 +228,7 @@ func outrun(t *testing.T, master, replica *redistest.Server, p *pusher) {
 	defer signal(t, replica, osproc.Resume)
 	harness.OK(t, rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
 	before := alone()
-	until(t, "jobs are pushed that the master alone knows", func() bool { return alone() > before+1 })
+	harness.AwaitFor(t, patience, "jobs are pushed that the master alone knows", func() bool { return alone() > before+1 })
 	signal(t, master, osproc.Pause)
 }
 
@@ -289,7 +289,7 @@ func replication(t *testing.T, node *redistest.Server) map[string]string {
 func masters(t *testing.T, cluster *redistest.Cluster) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
-	until(t, "every queue has a master", func() bool {
+	harness.AwaitFor(t, patience, "every queue has a master", func() bool {
 		rdb := cluster.Client() // it has seen nothing yet
 		defer func() { _ = rdb.Close() }()
 		for _, q := range []string{"q0", "q1", "q2"} {

@@ -167,16 +167,6 @@ func stop(t *testing.T, d *actors.Daemon) {
 // patience is for a machine with ten times as much to do.
 const patience = 3 * time.Minute
 
-// until waits for a condition.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) { // a poll
-		if time.Now().After(deadline) {
-			t.Fatalf("not in %v: %s", patience, what)
-		}
-	}
-}
-
 // startProcess runs a program until the end of the test.
 func startProcess(t *testing.T, args ...string) *chaos.Process {
 	t.Helper()

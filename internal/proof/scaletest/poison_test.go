@@ -77,7 +77,7 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 	}
 	f := &fleet{t: t, url: cluster.URL()}
 	f.start(2)
-	until(t, "one job is dead, twenty are done", func() bool {
+	harness.AwaitFor(t, patience, "one job is dead, twenty are done", func() bool {
 		f.replace()
 		dead, err := rdb.ZCard(t.Context(), keys.Dead).Result()
 		return err == nil && dead == 1 && len(f.done()) == 20 && held(t, cluster) == 0
@@ -105,7 +105,7 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 		evidence[2].Process == "" || evidence[2].Cause != "the process has ended" {
 		t.Errorf("evidence %s (%v)", raw, err)
 	}
-	until(t, "all who have ended are cleared of a second death", func() bool {
+	harness.AwaitFor(t, patience, "all who have ended are cleared of a second death", func() bool {
 		for q := range 3 {
 			known, err := rdb.HGetAll(t.Context(), keys.ClusterRecoveredLog(fmt.Sprintf("q%d", q))).Result()
 			for jid, text := range known {
@@ -172,7 +172,7 @@ func TestRecoveredJobsOnAClusterAreRouted(t *testing.T) {
 			cfg.Registry, cfg.Poison = &registry, c.poison
 			start(t, cfg)
 			var got string
-			until(t, "the job has come to "+c.key, func() bool {
+			harness.AwaitFor(t, patience, "the job has come to "+c.key, func() bool {
 				if c.key == keys.Schedule || c.key == keys.Dead {
 					got = strings.Join(rdb.ZRange(ctx, c.key, 0, -1).Val(), "")
 				} else {

@@ -64,10 +64,10 @@ func TestEachShardIsAnOrdinaryDeployment(t *testing.T) {
 	harness.OK(t, g.Start(t.Context()))
 	jids := append(shardPush(t, c, "orders", "run", 50), shardPush(t, c, "mail", "run", 50)...)
 	jids = append(jids, shardPush(t, c, "mail", "later", 3, client.In(time.Second))...)
-	until(t, "all have run", func() bool { return r.missing(jids...) == 0 })
+	harness.AwaitFor(t, patience, "all have run", func() bool { return r.missing(jids...) == 0 })
 	for i, d := range g.Daemons() {
 		inspector := inspect.New(rdbs[i])
-		until(t, "each Redis has its process and its numbers", func() bool {
+		harness.AwaitFor(t, patience, "each Redis has its process and its numbers", func() bool {
 			set, err := inspector.Processes(t.Context())
 			stats, serr := inspector.Stats(t.Context())
 			return err == nil && serr == nil && len(set) == 1 && set[0].Identity == d.Identity() && stats.Processed == int64(50+3*i)
@@ -77,19 +77,19 @@ func TestEachShardIsAnOrdinaryDeployment(t *testing.T) {
 	// an outage of one does not concern the other
 	servers[0].Kill()
 	more := shardPush(t, c, "mail", "run", 50)
-	until(t, "the other shard works on", func() bool { return r.missing(more...) == 0 })
+	harness.AwaitFor(t, patience, "the other shard works on", func() bool { return r.missing(more...) == 0 })
 	harness.OK(t, servers[0].Restart())
 	var back []string
-	until(t, "pushes go through again", func() bool {
+	harness.AwaitFor(t, patience, "pushes go through again", func() bool {
 		jid, err := c.PushClass(t.Context(), "Job", []any{"run"}, client.Queue("orders"))
 		back = append(back, jid)
 		return err == nil
 	})
-	until(t, "the shard is back", func() bool { return r.missing(back[len(back)-1]) == 0 })
+	harness.AwaitFor(t, patience, "the shard is back", func() bool { return r.missing(back[len(back)-1]) == 0 })
 
 	// one stop for all
 	waits := append(shardPush(t, c, "orders", "wait", 2), shardPush(t, c, "mail", "wait", 3)...)
-	until(t, "long jobs run", func() bool { return r.missing(waits...) == 0 })
+	harness.AwaitFor(t, patience, "long jobs run", func() bool { return r.missing(waits...) == 0 })
 	began := time.Now()
 	reports, err := g.Stop(context.Background())
 	if err != nil || len(reports[0].Requeued) != 2 || len(reports[1].Requeued) != 3 || g.Err() != nil {
@@ -152,7 +152,7 @@ func TestTheCommandRunsShards(t *testing.T) {
 	p := startProcess(t, bin, "run", "-C", file)
 	shardPush(t, c, "orders", "run", 5)
 	shardPush(t, c, "mail", "run", 7)
-	until(t, "the jobs are done", func() bool { // one that was only taken would go back at the stop
+	harness.AwaitFor(t, patience, "the jobs are done", func() bool { // one that was only taken would go back at the stop
 		waiting := rdbs[0].LLen(t.Context(), "queue:orders").Val() + rdbs[1].LLen(t.Context(), "queue:mail").Val()
 		return waiting == 0 && len(rdbs[0].Keys(t.Context(), claims+"*").Val())+len(rdbs[1].Keys(t.Context(), claims+"*").Val()) == 0
 	})

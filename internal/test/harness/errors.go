@@ -6,6 +6,7 @@ package harness
 type Test interface {
 	Helper()
 	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
 
 // OK ends the test if err is not nil.

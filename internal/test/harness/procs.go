@@ -5,6 +5,7 @@ package harness
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,6 +33,26 @@ func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// Count tells how often text is in it.
+func (b *Buffer) Count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Count(b.b.Bytes(), []byte(text))
+}
+
+// Lines are the lines of a JSON log.
+func (b *Buffer) Lines(t Test) (lines []Line) {
+	t.Helper()
+	for text := range strings.Lines(b.String()) {
+		var line Line
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("log line %q: %v", text, err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // Line is one line of a JSON log.

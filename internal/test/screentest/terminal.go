@@ -84,7 +84,7 @@ func (t *Terminal) Type(keys string) {
 // Await waits until a text stands on it, a minute at most, and returns what does.
 func (t *Terminal) Await(text string) string {
 	t.tb.Helper()
-	if !harness.Await(time.Minute, func() bool { return strings.Contains(t.Text(), text) }) {
+	if !harness.Within(time.Minute, func() bool { return strings.Contains(t.Text(), text) }) {
 		t.tb.Fatalf("not within a minute: %q in\n%s", text, t.Text())
 	}
 	return t.Text()

@@ -13,6 +13,7 @@ import (
 	workers1 "github.com/jrallison/go-workers"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
@@ -34,7 +35,7 @@ func TestCheck01TheOrderOfEachPeersPushesIsKept(t *testing.T) {
 		must(t, "enqueue", err)
 	}
 	start(t, peer{Kind: "troupe", Addr: addr, Queues: []string{"one", "two"}, Conc: 1})
-	until(t, "all ran", func() bool { return len(ran(t, rdb)) == 6 })
+	harness.AwaitFor(t, 2*harness.Patience, "all ran", func() bool { return len(ran(t, rdb)) == 6 })
 	if got, want := args(ran(t, rdb)), []string{"[2]", "[1]", "[0]", "[0]", "[1]", "[2]"}; !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
 	}
@@ -50,7 +51,7 @@ func TestCheck02PeersRunOurPushesInOrder(t *testing.T) {
 				must(t, "push", err)
 			}
 			start(t, peer{Kind: kind, Addr: addr, Namespace: "ns", Process: "p", Queues: []string{"q"}, Conc: 1})
-			until(t, "all ran", func() bool { return len(ran(t, rdb)) == 3 })
+			harness.AwaitFor(t, 2*harness.Patience, "all ran", func() bool { return len(ran(t, rdb)) == 3 })
 			if got, want := args(ran(t, rdb)), []string{"[0]", "[1]", "[2]"}; !slices.Equal(got, want) {
 				t.Errorf("ran %q, want %q", got, want)
 			}
@@ -64,7 +65,7 @@ func TestCheck03ArgumentsReachTheHandlerUnchanged(t *testing.T) {
 	push1(t, addr, "", func() (string, error) { return workers1.Enqueue("q", "Add", map[string]int{"k": 1}) })
 	push1(t, addr, "", func() (string, error) { return workers1.Enqueue("q", "Add", json.Number("12345678901234567890")) })
 	start(t, peer{Kind: "troupe", Addr: addr, Queues: []string{"q"}, Conc: 1})
-	until(t, "all ran", func() bool { return len(ran(t, rdb)) == 2 })
+	harness.AwaitFor(t, 2*harness.Patience, "all ran", func() bool { return len(ran(t, rdb)) == 2 })
 	if got, want := args(ran(t, rdb)), []string{"[12345678901234567890]", `[{"k":1}]`}; !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
 	}
@@ -78,7 +79,7 @@ func TestCheck04AnImmediateJobWithAtRunsOnceAtOnce(t *testing.T) {
 		t.Fatalf("no at in %s", text)
 	}
 	p := start(t, peer{Kind: "troupe", Addr: addr, Queues: []string{"q"}})
-	until(t, "it ran", func() bool { return len(ran(t, rdb)) == 1 })
+	harness.AwaitFor(t, 2*harness.Patience, "it ran", func() bool { return len(ran(t, rdb)) == 1 })
 	p.stop()
 	if n := rdb.ZCard(t.Context(), "schedule").Val(); n != 0 || times(t, rdb)[jid] != 1 {
 		t.Errorf("%d scheduled, ran %v", n, times(t, rdb))
@@ -92,13 +93,13 @@ func TestCheck05ScheduledJobsRunOnceBesideAPeersPoller(t *testing.T) {
 	jid, err := two.EnqueueIn("q", "Add", 1, []int{0})
 	must(t, "enqueue", err)
 	start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}})
-	until(t, "it ran", func() bool { return times(t, rdb)[jid] == 1 })
+	harness.AwaitFor(t, 2*harness.Patience, "it ran", func() bool { return times(t, rdb)[jid] == 1 })
 	start(t, peer{Kind: "v1", Addr: addr, Namespace: "ns", Process: "p", Queues: []string{"q"}})
 	for i := range 200 {
 		_, err := two.EnqueueIn("q", "Add", 0.5+float64(i%10)/10, []int{i})
 		must(t, "enqueue", err)
 	}
-	until(t, "all ran", func() bool { return len(times(t, rdb)) == 201 })
+	harness.AwaitFor(t, 2*harness.Patience, "all ran", func() bool { return len(times(t, rdb)) == 201 })
 	for jid, n := range times(t, rdb) {
 		if n != 1 {
 			t.Errorf("%s ran %d times", jid, n)
@@ -115,7 +116,7 @@ func TestCheck06And07RetriesGoToAndFro(t *testing.T) {
 	must(t, "push", err)
 	member := func(count int) string {
 		var m string
-		until(t, fmt.Sprintf("retry %d is stored", count), func() bool {
+		harness.AwaitFor(t, 2*harness.Patience, fmt.Sprintf("retry %d is stored", count), func() bool {
 			for _, text := range rdb.ZRange(ctx, "ns:goretry", 0, -1).Val() {
 				if strings.Contains(text, fmt.Sprintf(`"retry_count":%d`, count)) {
 					m = text
@@ -183,7 +184,7 @@ func TestCheck08LimitsAreThePeers(t *testing.T) {
 // hurry makes retries due as they come, until done.
 func hurry(t *testing.T, rdb *redis.Client, set string, done func() bool) {
 	t.Helper()
-	until(t, "the retries have run", func() bool {
+	harness.AwaitFor(t, 2*harness.Patience, "the retries have run", func() bool {
 		for _, z := range rdb.ZRangeWithScores(t.Context(), set, 0, -1).Val() {
 			if z.Score > 1e9 {
 				rdb.ZAddArgs(t.Context(), set, redis.ZAddArgs{XX: true, Members: []redis.Z{{Score: 1, Member: z.Member}}})
@@ -201,7 +202,7 @@ func TestCheck09AKilledPeersJobsAreAdopted(t *testing.T) {
 		goworkers.Job{Queue: "q", Args: []string{"hold"}}, goworkers.Job{Queue: "q", Args: []string{"hold"}}, goworkers.Job{Queue: "q", Args: []string{"hold"}})
 	must(t, "push", err)
 	dead := start(t, peer{Kind: "v1", Addr: addr, Namespace: "ns", Process: "web:1", Queues: []string{"q"}, Conc: 3})
-	until(t, "it has three", func() bool { return len(ran(t, rdb)) == 3 })
+	harness.AwaitFor(t, 2*harness.Patience, "it has three", func() bool { return len(ran(t, rdb)) == 3 })
 	dead.kill()
 	rdb.Set(ctx, "release", 1, 0)
 	for _, a := range []goworkers.Adoption{{Namespace: "ns"}, {Namespace: "ns", Processes: []string{"web:1"}, DryRun: true}, {Namespace: "ns", Processes: []string{"1"}}} {
@@ -218,7 +219,7 @@ func TestCheck09AKilledPeersJobsAreAdopted(t *testing.T) {
 		t.Error("the list is not empty")
 	}
 	start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}, Conc: 1})
-	until(t, "all ran again", func() bool { return len(ran(t, rdb)) == 6 })
+	harness.AwaitFor(t, 2*harness.Patience, "all ran again", func() bool { return len(ran(t, rdb)) == 6 })
 	for i, r := range ran(t, rdb)[3:] {
 		if r.jid != jids[i] {
 			t.Errorf("job %d to run was %s, want %s: the oldest first", i, r.jid, jids[i])
@@ -233,11 +234,11 @@ func TestCheck10OursIsTakenOverWithinItsLease(t *testing.T) {
 	jid := push1(t, addr, "ns", func() (string, error) { return workers1.Enqueue("q", "Add", []string{"hold"}) })
 	p := peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}, Lease: time.Second}
 	dead := start(t, p)
-	until(t, "it runs", func() bool { return len(ran(t, rdb)) == 1 })
+	harness.AwaitFor(t, 2*harness.Patience, "it runs", func() bool { return len(ran(t, rdb)) == 1 })
 	dead.kill()
 	rdb.Set(ctx, "release", 1, 0)
 	next := start(t, p)
-	until(t, "it ran again", func() bool { return times(t, rdb)[jid] == 2 })
+	harness.AwaitFor(t, 2*harness.Patience, "it ran again", func() bool { return times(t, rdb)[jid] == 2 })
 	next.stop()
 	if lists, _ := rdb.ScanType(ctx, 0, "ns:*", 1000, "list").Val(); len(lists) > 0 {
 		t.Errorf("left: %q", lists)
@@ -252,10 +253,10 @@ func TestCheck11Junk(t *testing.T) {
 	rdb.ZAdd(ctx, "ns:schedule", redis.Z{Score: 1, Member: "more junk"}, redis.Z{Score: 1, Member: `{"class":"no queue"}`})
 	rdb.ZAdd(ctx, "ns:goretry", redis.Z{Score: 1, Member: "{"})
 	p := start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}})
-	until(t, "junk is set apart", func() bool { return rdb.ZCard(ctx, "ns:dead").Val() == 6 })
+	harness.AwaitFor(t, 2*harness.Patience, "junk is set apart", func() bool { return rdb.ZCard(ctx, "ns:dead").Val() == 6 })
 	_, err := goworkers.NewClient(rdb, "ns").Push(ctx, goworkers.Job{Queue: "q"})
 	must(t, "push", err)
-	until(t, "the rest runs", func() bool { return len(ran(t, rdb)) == 1 })
+	harness.AwaitFor(t, 2*harness.Patience, "the rest runs", func() bool { return len(ran(t, rdb)) == 1 })
 	p.stop()
 	if n := rdb.ZCard(ctx, "ns:schedule").Val() + rdb.ZCard(ctx, "ns:goretry").Val() + rdb.LLen(ctx, "ns:queue:q").Val(); n != 0 {
 		t.Errorf("%d left", n)
@@ -286,7 +287,7 @@ func TestCheck12TheHeartbeatsOfALivePeerGoOn(t *testing.T) {
 			}
 			start(t, peer{Kind: "v2", Addr: addr, Namespace: ns, Process: "p", Queues: []string{"q"}, Heartbeat: true})
 			ours := start(t, peer{Kind: "troupe", Addr: addr, Namespace: ns, Queues: []string{"q"}})
-			until(t, "both are listed", func() bool { return rdb.SCard(ctx, "processes").Val()+rdb.SCard(ctx, "ns:processes").Val() == 2 })
+			harness.AwaitFor(t, 2*harness.Patience, "both are listed", func() bool { return rdb.SCard(ctx, "processes").Val()+rdb.SCard(ctx, "ns:processes").Val() == 2 })
 			beat := func() (newest int64) {
 				for _, id := range rdb.SMembers(ctx, prefix+"processes").Val() {
 					if rdb.HExists(ctx, prefix+id, "active_manager").Val() {
@@ -320,8 +321,8 @@ func TestCheck13APeerAndWeAdoptOneList(t *testing.T) {
 	jids, err := goworkers.NewClient(rdb, "ns").Push(ctx, jobs...)
 	must(t, "push", err)
 	dead := start(t, peer{Kind: "v2", Addr: addr, Namespace: "ns", Process: "dies", Queues: []string{"q"}, Conc: 5, Heartbeat: true})
-	until(t, "it has five", func() bool { return len(ran(t, rdb)) == 5 })
-	until(t, "it has beaten", func() bool {
+	harness.AwaitFor(t, 2*harness.Patience, "it has five", func() bool { return len(ran(t, rdb)) == 5 })
+	harness.AwaitFor(t, 2*harness.Patience, "it has beaten", func() bool {
 		left, err := goworkers.Adopt(ctx, rdb, goworkers.Adoption{Namespace: "ns", TTL: 3 * time.Second})
 		return err == nil && len(left) == 1 && left[0].State == goworkers.Alive
 	})
@@ -333,7 +334,7 @@ func TestCheck13APeerAndWeAdoptOneList(t *testing.T) {
 	rdb.Set(ctx, "release", 1, 0)
 	start(t, peer{Kind: "v2", Addr: addr, Namespace: "ns", Process: "lives", Queues: []string{"other"}, Heartbeat: true})
 	start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}})
-	until(t, "all ran again", func() bool {
+	harness.AwaitFor(t, 2*harness.Patience, "all ran again", func() bool {
 		_, err := goworkers.Adopt(context.Background(), rdb, goworkers.Adoption{Namespace: "ns", TTL: 3 * time.Second})
 		return err == nil && len(ran(t, rdb)) >= 10
 	})
@@ -369,7 +370,7 @@ func TestCheck14StatsDecodeIntoThePeersTypes(t *testing.T) {
 	_, err := c.Push(ctx, goworkers.Job{Queue: "a", Args: []string{"fail"}, Retries: testRetries}, goworkers.Job{Queue: "b"})
 	must(t, "push", err)
 	p := start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"a", "b"}})
-	until(t, "both ran", func() bool { return len(ran(t, rdb)) == 2 && rdb.ZCard(ctx, "ns:goretry").Val() == 1 })
+	harness.AwaitFor(t, 2*harness.Patience, "both ran", func() bool { return len(ran(t, rdb)) == 2 && rdb.ZCard(ctx, "ns:goretry").Val() == 1 })
 	p.stop()
 	_, err = c.Push(ctx, goworkers.Job{Queue: "a"}, goworkers.Job{Queue: "a"}, goworkers.Job{Queue: "b"})
 	must(t, "push", err)
@@ -425,7 +426,7 @@ func TestCheck15FailuresAreCountedApart(t *testing.T) {
 	_, err := goworkers.NewClient(rdb, "ns").Push(ctx, jobs...)
 	must(t, "push", err)
 	p := start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}})
-	until(t, "all ran", func() bool { return len(ran(t, rdb)) == 5 })
+	harness.AwaitFor(t, 2*harness.Patience, "all ran", func() bool { return len(ran(t, rdb)) == 5 })
 	p.stop()
 	day := time.Now().UTC().Format(time.DateOnly)
 	for key, want := range map[string]string{"stat:processed": "3", "stat:failed": "2", "stat:processed:" + day: "3", "stat:failed:" + day: "2"} {
@@ -446,18 +447,18 @@ func TestAStopPutsBackWhatRuns(t *testing.T) {
 		was = append(was, rdb.LIndex(ctx, "ns:queue:q", -1).Val())
 		if args == "hold" {
 			ours := start(t, peer{Kind: "troupe", Addr: addr, Namespace: "ns", Queues: []string{"q"}, Conc: 1})
-			until(t, "it runs", func() bool { return len(ran(t, rdb)) == 1 })
+			harness.AwaitFor(t, 2*harness.Patience, "it runs", func() bool { return len(ran(t, rdb)) == 1 })
 			defer ours.stop()
 			time.AfterFunc(200*time.Millisecond, ours.stop)
 		}
 	}
-	until(t, "it is back", func() bool { return rdb.LLen(ctx, "ns:queue:q").Val() == 2 })
+	harness.AwaitFor(t, 2*harness.Patience, "it is back", func() bool { return rdb.LLen(ctx, "ns:queue:q").Val() == 2 })
 	if got := rdb.LIndex(ctx, "ns:queue:q", -1).Val(); got != was[0] {
 		t.Errorf("next is %s, want %s", got, was[0])
 	}
 	rdb.Set(ctx, "release", 1, 0)
 	start(t, peer{Kind: "v1", Addr: addr, Namespace: "ns", Process: "p", Queues: []string{"q"}, Conc: 1})
-	until(t, "go-workers runs both", func() bool { return len(ran(t, rdb)) == 3 })
+	harness.AwaitFor(t, 2*harness.Patience, "go-workers runs both", func() bool { return len(ran(t, rdb)) == 3 })
 	if all := ran(t, rdb); all[1].args != `["hold"]` || all[1].kind != "v1" {
 		t.Errorf("ran %v", all)
 	}

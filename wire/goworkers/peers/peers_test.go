@@ -18,6 +18,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
 
@@ -124,24 +125,7 @@ func (p *peer) config(rdb *redis.Client, do func(jid, args string) error) actors
 type process struct {
 	cmd  *exec.Cmd
 	once sync.Once
-	out  lockedText
-}
-
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	out  harness.Buffer
 }
 
 func start(t *testing.T, p peer) *process {
@@ -184,16 +168,6 @@ func (r *process) end(s syscall.Signal) {
 		_ = r.cmd.Process.Signal(s)
 		_ = r.cmd.Wait()
 	})
-}
-
-// until waits for cond, at most two minutes.
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not come about that %s", what)
-		}
-	}
 }
 
 // run is a job as it was noted.

@@ -11,6 +11,7 @@ import (
 
 	workers1 "github.com/jrallison/go-workers"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/wire/goworkers"
 )
 
@@ -61,17 +62,17 @@ func TestTheWalkOfTheManual(t *testing.T) {
 	for range 2 {
 		push1(t, addr, "app", func() (string, error) { return workers1.Enqueue("mail", "Mail", []string{"hold"}) })
 	}
-	until(t, "go-workers has both", func() bool { return len(ran(t, rdb)) == 2 })
+	harness.AwaitFor(t, 2*harness.Patience, "go-workers has both", func() bool { return len(ran(t, rdb)) == 2 })
 
 	daemon := exec.Command(bin, "run", "-C", file)
 	daemon.Env = append(os.Environ(), "REDIS_URL=redis://"+addr)
-	var out lockedText
+	var out harness.Buffer
 	daemon.Stdout, daemon.Stderr = &out, &out
 	must(t, "run", daemon.Start())
 	defer func() { _ = daemon.Process.Kill() }()
 	_, err = goworkers.NewClient(rdb, "app").Push(ctx, goworkers.Job{Queue: "mail", Args: map[string]string{"to": "beside"}})
 	must(t, "push", err)
-	until(t, "the daemon ran it", func() bool { return strings.Contains(out.String(), "beside") })
+	harness.AwaitFor(t, 2*harness.Patience, "the daemon ran it", func() bool { return strings.Contains(out.String(), "beside") })
 
 	web1.kill()
 	adopt := strings.Split(strings.TrimSpace(block("sh")[0]), "\n")
@@ -81,7 +82,7 @@ func TestTheWalkOfTheManual(t *testing.T) {
 	if text := troupe(adopt[1]); !strings.Contains(text, "put back 2 jobs") {
 		t.Errorf("%s: %s", adopt[1], text)
 	}
-	until(t, "the daemon ran both", func() bool { return strings.Count(out.String(), "hold") == 2 })
+	harness.AwaitFor(t, 2*harness.Patience, "the daemon ran both", func() bool { return strings.Count(out.String(), "hold") == 2 })
 
 	// a daemon that is killed, and the way back
 	held := start(t, peer{Kind: "troupe", Addr: addr, Namespace: "app", Queues: []string{"thumbs"}, Lease: 2 * time.Second})
@@ -89,7 +90,7 @@ func TestTheWalkOfTheManual(t *testing.T) {
 	_ = daemon.Wait()
 	_, err = goworkers.NewClient(rdb, "app").Push(ctx, goworkers.Job{Queue: "thumbs", Args: []string{"hold"}})
 	must(t, "push", err)
-	until(t, "it has it", func() bool { return len(ran(t, rdb)) == 3 })
+	harness.AwaitFor(t, 2*harness.Patience, "it has it", func() bool { return len(ran(t, rdb)) == 3 })
 	held.kill()
 	rdb.Set(ctx, "release", 1, 0)
 	if text := troupe("troupe inflight --namespace app"); !strings.Contains(text, "thumbs") {
@@ -99,7 +100,7 @@ func TestTheWalkOfTheManual(t *testing.T) {
 		t.Errorf("%s: %s", block("sh")[1], text)
 	}
 	start(t, peer{Kind: "v1", Addr: addr, Namespace: "app", Process: "web-1", Queues: []string{"thumbs"}})
-	until(t, "go-workers runs it", func() bool {
+	harness.AwaitFor(t, 2*harness.Patience, "go-workers runs it", func() bool {
 		all := ran(t, rdb)
 		return len(all) == 4 && all[3].kind == "v1"
 	})

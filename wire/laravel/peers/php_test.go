@@ -191,10 +191,8 @@ func (a *app) runs() (runs []run) {
 // await waits until cond holds.
 func (a *app) await(what string, cond func() bool) {
 	a.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatalf("not within 30 s: %s; runs %+v; keys %v", what, a.runs(), a.left())
-		}
+	if !harness.Within(harness.Patience, cond) {
+		a.t.Fatalf("not within %s: %s; runs %+v; keys %v", harness.Patience, what, a.runs(), a.left())
 	}
 }
 
