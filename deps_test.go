@@ -102,11 +102,12 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/console/cli") && !p.is("internal/console/operate") && !p.is("internal/console/screen") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "internal/config", "cmd"))
 		}
-		if p.is("web") || p.is("inspect") || slices.ContainsFunc([]string{"audit", "bulk", "doctor", "explain", "fleet", "mask"}, func(name string) bool { return p.is("internal/console/" + name) }) {
-			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "supervisor"))
+		if p.is("web") || p.is("inspect") || p.is("internal/console") && !p.is("internal/console/demo") { // which starts daemons
+			forbid(p.Deps, "who looks needs no engine", mine("actors", "fetch", "sched", "retry", "supervisor", "internal/config"))
+			forbid(p.Deps, "who looks needs no engine", usesProtoactor)
 		}
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "internal/config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))

@@ -28,7 +28,7 @@ func adoptCommand() *cobra.Command {
 
 func adoptGoWorkersCommand() *cobra.Command {
 	var a goworkers.Adoption
-	var flags cli.Flags
+	flags := cli.Flags{Files: files{}}
 	cmd := &cobra.Command{
 		Use:   "go-workers",
 		Short: "Put back what dead processes of go-workers or go-workers2 had in progress",

@@ -25,7 +25,7 @@ type inflight struct {
 
 func inflightCommand() *cobra.Command {
 	var c inflight
-	var flags cli.Flags
+	flags := cli.Flags{Files: files{}}
 	cmd := &cobra.Command{
 		Use:   "inflight",
 		Short: "Show what is in progress",

@@ -35,7 +35,7 @@ type rescueCall struct {
 
 func rescueCommand() *cobra.Command {
 	var c rescueCall
-	var flags cli.Flags
+	flags := cli.Flags{Files: files{}}
 	cmd := &cobra.Command{
 		Use:   "rescue",
 		Short: "Put back what dead processes had in progress",

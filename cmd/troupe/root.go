@@ -9,8 +9,8 @@ import (
 
 // commands are what troupe can do; a new one is added here.
 func commands() []*cobra.Command {
-	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), healthCommand(), versionCommand()}
-	return append(own, operate.Commands()...)
+	own := []*cobra.Command{runCommand(), demo.Command(), pushCommand(), inflightCommand(), rescueCommand(), adoptCommand(), checkCommand(), healthCommand(), metricsCommand(), versionCommand()}
+	return append(own, operate.Commands(files{})...)
 }
 
 func rootCommand() *cobra.Command {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +14,17 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/words"
@@ -62,8 +64,29 @@ func Exitf(code int, format string, args ...any) error {
 	return &ExitError{code, fmt.Errorf(format, args...)}
 }
 
+// Files reads what the daemons are configured with. The command troupe brings it, so that who
+// looks needs neither the engine nor what it is built from.
+type Files interface {
+	// Redis is the URL that is given, or else that of the environment.
+	Redis(given string) (string, error)
+	// Read reads a configuration file.
+	Read(file string) (Settings, error)
+	// Queues reads the values of a flag, each NAME or NAME,WEIGHT.
+	Queues(flag string, values []string) ([]control.QueueWeight, error)
+}
+
+// Settings is what a configuration file says to those who look.
+type Settings struct {
+	Redis   string // URL
+	Shards  int    // if there are more than one it names no Redis
+	DeadMax int    // what the dead set keeps, and for how long
+	DeadAge time.Duration
+}
+
 // Flags are those that all commands have.
 type Flags struct {
+	Files Files // the command's own
+
 	redis, file string
 	JSON        bool
 	noColor     bool
@@ -140,9 +163,7 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 		s.Terminal = term.IsTerminal(int(out.Fd()))
 	}
 	s.Color = s.Terminal && !f.noColor && os.Getenv("NO_COLOR") == ""
-	if settings != nil {
-		s.Inspector.DeadMax, s.Inspector.DeadTimeout = settings.DeadSet()
-	}
+	s.Inspector.DeadMax, s.Inspector.DeadTimeout = cmp.Or(settings.DeadMax, s.Inspector.DeadMax), cmp.Or(settings.DeadAge, s.Inspector.DeadTimeout)
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -172,23 +193,22 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 }
 
 // settings are the URL of the Redis, by --redis, the file or the environment, and what the file
-// says; nil without a file.
-func (f *Flags) settings() (url string, settings *config.Settings, err error) {
-	if f.file == "" {
-		url, err = config.RedisURL(f.redis, os.Getenv)
-		return url, nil, err
+// says.
+func (f *Flags) settings() (url string, settings Settings, err error) {
+	if f.file != "" {
+		if settings, err = f.Files.Read(f.file); err != nil {
+			return "", settings, err
+		}
+		switch {
+		case f.redis != "":
+		case settings.Shards > 1:
+			return "", settings, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, settings.Shards)
+		default:
+			return settings.Redis, settings, nil
+		}
 	}
-	settings, err = config.Load(config.Flags{File: f.file}, os.Getenv)
-	switch {
-	case err != nil:
-		return "", nil, err
-	case f.redis != "":
-		url, err = config.RedisURL(f.redis, os.Getenv)
-		return url, settings, err
-	case len(settings.Trees) > 1:
-		return "", nil, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, len(settings.Trees))
-	}
-	return settings.RedisURL, settings, nil
+	url, err = f.Files.Redis(f.redis)
+	return url, settings, err
 }
 
 // MayLook is an error that names all rights that looking needs and the user lacks.

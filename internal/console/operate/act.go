@@ -26,7 +26,7 @@ type bulkCall struct {
 	all, dryRun, yes bool
 }
 
-func actionCommand(a bulk.Action) *cobra.Command {
+func actionCommand(files cli.Files, a bulk.Action) *cobra.Command {
 	b := bulkCall{Task: bulk.Task{Action: a}}
 	sets := a.Allowed()
 	places, place := slices.Clone(sets), "SET"
@@ -79,7 +79,7 @@ gone (taken by somebody else), stopped (by client middleware) and left.` + more,
 			}
 			return b.run(ctx, s)
 		},
-	}.command()
+	}.command(files)
 }
 
 // example is one of an action.

@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/cli"
 )
 
-func auditCommand() *cobra.Command {
+func auditCommand(files cli.Files) *cobra.Command {
 	var f audit.Filter
 	var since, until string
 	var limit int
@@ -66,5 +66,5 @@ Redis keeps the last 10,000 entries of 90 days.`,
 				return []string{at(e.At), shorten(e.User), cmp.Or(e.Via, "dashboard"), shorten(e.Address), shorten(action), e.Outcome, shorten(strings.Join(e.Jobs, ",")), e.Text}
 			})
 		},
-	}.command()
+	}.command(files)
 }

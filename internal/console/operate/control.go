@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/inspect"
-	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/control"
@@ -24,7 +23,7 @@ const replyTime = 15 * time.Second
 
 // signalCommand makes a command that tells processes something and may wait until it is so: is
 // takes nil for a process that is gone.
-func signalCommand(use, short, long string, tell func(p *inspect.Process, ctx context.Context) error, is func(p *inspect.Process) bool, done string) *cobra.Command {
+func signalCommand(files cli.Files, use, short, long string, tell func(p *inspect.Process, ctx context.Context) error, is func(p *inspect.Process) bool, done string) *cobra.Command {
 	var which selection
 	var wait time.Duration
 	return spec{
@@ -72,7 +71,7 @@ func signalCommand(use, short, long string, tell func(p *inspect.Process, ctx co
 			}
 			return nil
 		},
-	}.command()
+	}.command(files)
 }
 
 // aboutProcesses is the page of the process that is named, or of all.
@@ -110,27 +109,27 @@ func await(ctx context.Context, s *cli.Session, ids []string, wait time.Duration
 	}
 }
 
-func quietCommand() *cobra.Command {
-	return signalCommand("quiet", "Have processes fetch nothing more", `Quiet has processes take no new jobs; what runs goes on. There is no way back but a restart. Processes
+func quietCommand(files cli.Files) *cobra.Command {
+	return signalCommand(files, "quiet", "Have processes fetch nothing more", `Quiet has processes take no new jobs; what runs goes on. There is no way back but a restart. Processes
 of troupe hear of it at once, those of Ruby at their next beat, within 10 s.`,
 		(*inspect.Process).Quiet,
 		func(p *inspect.Process) bool { return p == nil || p.Stopping }, "quiet")
 }
 
-func stopCommand() *cobra.Command {
-	return signalCommand("stop", "Have processes stop", `Stop has processes take no new jobs, give running ones the time of their timeout (25 s by default),
+func stopCommand(files cli.Files) *cobra.Command {
+	return signalCommand(files, "stop", "Have processes stop", `Stop has processes take no new jobs, give running ones the time of their timeout (25 s by default),
 put back what still runs, and end.`,
 		(*inspect.Process).Stop,
 		func(p *inspect.Process) bool { return p == nil }, "gone")
 }
 
-func dumpCommand() *cobra.Command {
-	return signalCommand("dump", "Have processes log what they do", `Dump has processes write the stacks of all their goroutines or threads to their logs, and those of
+func dumpCommand(files cli.Files) *cobra.Command {
+	return signalCommand(files, "dump", "Have processes log what they do", `Dump has processes write the stacks of all their goroutines or threads to their logs, and those of
 troupe their supervision tree.`,
 		(*inspect.Process).DumpThreads, nil, "")
 }
 
-func configureCommand() *cobra.Command {
+func configureCommand(files cli.Files) *cobra.Command {
 	var which selection
 	var r control.Request
 	var queues []string
@@ -151,12 +150,9 @@ says why and changes nothing.`,
 			r := r
 			r.Do = control.Configure
 			if len(queues) > 0 {
-				parsed, err := config.ParseQueues("--queue", queues)
-				if err != nil {
+				var err error
+				if r.Queues, err = files.Queues("--queue", queues); err != nil {
 					return err
-				}
-				for _, q := range parsed.List() {
-					r.Queues = append(r.Queues, control.QueueWeight{Queue: q.Queue, Weight: q.Weight})
 				}
 			}
 			if r.Concurrency < 0 || r.Concurrency == 0 && r.Queues == nil {
@@ -164,7 +160,7 @@ says why and changes nothing.`,
 			}
 			return configure(ctx, s, args, &which, r)
 		},
-	}.command()
+	}.command(files)
 }
 
 func configure(ctx context.Context, s *cli.Session, args []string, which *selection, r control.Request) error {

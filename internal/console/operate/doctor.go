@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/doctor"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "doctor", short: "Look for what endangers jobs", args: cobra.NoArgs,
 		long: `Doctor audits a Redis, and changes nothing: eviction, persistence, version, rights, time-outs, round
@@ -39,5 +39,5 @@ there is a danger or a warning. What it may not look at it tells.`,
 			}
 			return err
 		},
-	}.command()
+	}.command(files)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/flight"
 )
 
-func eventsCommand() *cobra.Command {
+func eventsCommand(files cli.Files) *cobra.Command {
 	var kind string
 	var follow bool
 	return spec{
@@ -27,7 +27,7 @@ last 1,000. Jobs that were done are not among them.`,
 			f.BoolVar(&follow, "follow", false, "go on with those to come")
 		},
 		run: func(ctx context.Context, s *cli.Session, _ []string) error { return showEvents(ctx, s, kind, follow) },
-	}.command()
+	}.command(files)
 }
 
 // showEvents prints the events after each other; of new ones those of the last look.

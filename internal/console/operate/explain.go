@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/explain"
 )
 
-func explainCommand() *cobra.Command {
+func explainCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	return spec{
 		use: "explain JID", short: "Tell where a job is, why, and what happens next", args: cobra.ExactArgs(1),
@@ -24,7 +24,7 @@ how. What the flight recorders of the processes know of it is its timeline.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			return watch(ctx, s, every, func() error { return explainJob(ctx, s, args[0]) })
 		},
-	}.command()
+	}.command(files)
 }
 
 func explainJob(ctx context.Context, s *cli.Session, jid string) error {

@@ -24,7 +24,7 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-func jobsCommand() *cobra.Command {
+func jobsCommand(files cli.Files) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "Show jobs and act on them",
@@ -35,9 +35,9 @@ gone, and nothing is lost or done twice.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(listCommand(), showCommand(), cancelCommand(), exportCommand(), importCommand())
+	cmd.AddCommand(listCommand(files), showCommand(files), cancelCommand(files), exportCommand(files), importCommand(files))
 	for _, a := range bulk.Actions {
-		cmd.AddCommand(actionCommand(a))
+		cmd.AddCommand(actionCommand(files, a))
 	}
 	return cmd
 }
@@ -175,7 +175,7 @@ func shorten(text string) string {
 	return text
 }
 
-func listCommand() *cobra.Command {
+func listCommand(files cli.Files) *cobra.Command {
 	var filter filterFlags
 	var limit int
 	return spec{
@@ -193,7 +193,7 @@ func listCommand() *cobra.Command {
 			}
 			return list(ctx, s, args[0], &f, limit)
 		},
-	}.command()
+	}.command(files)
 }
 
 // list walks through jobs, and holds no more than a page of them.
@@ -267,7 +267,7 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 	return nil
 }
 
-func showCommand() *cobra.Command {
+func showCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
 		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload,
@@ -308,10 +308,10 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 			}
 			return err
 		},
-	}.command()
+	}.command(files)
 }
 
-func cancelCommand() *cobra.Command {
+func cancelCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "cancel JID", short: "Cancel a running job", args: cobra.ExactArgs(1), change: "cancelling a job",
 		long: `Cancel ends the context of a job that runs in a process of troupe, with the cause
@@ -331,5 +331,5 @@ iterable jobs can be cancelled; they end within some seconds.`,
 			}
 			return said(s, err, map[string]string{"jid": args[0], "process": process}, "cancelled %s in %s", args[0], process)
 		},
-	}.command()
+	}.command(files)
 }

@@ -20,10 +20,10 @@ import (
 )
 
 // Commands are all of them.
-func Commands() []*cobra.Command {
+func Commands(files cli.Files) []*cobra.Command {
 	return []*cobra.Command{
-		statsCommand(), psCommand(), treeCommand(), queuesCommand(), jobsCommand(), eventsCommand(), auditCommand(),
-		quietCommand(), stopCommand(), dumpCommand(), configureCommand(), doctorCommand(), explainCommand(), metricsCommand(), topCommand(), webCommand(),
+		statsCommand(files), psCommand(files), treeCommand(files), queuesCommand(files), jobsCommand(files), eventsCommand(files), auditCommand(files),
+		quietCommand(files), stopCommand(files), dumpCommand(files), configureCommand(files), doctorCommand(files), explainCommand(files), topCommand(files), webCommand(files),
 	}
 }
 
@@ -43,8 +43,8 @@ type spec struct {
 	run                       func(ctx context.Context, s *cli.Session, args []string) error
 }
 
-func (c spec) command() *cobra.Command {
-	var flags cli.Flags
+func (c spec) command(files cli.Files) *cobra.Command {
+	flags := cli.Flags{Files: files}
 	cmd := &cobra.Command{
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, Args: c.args,
 		RunE: func(cmd *cobra.Command, args []string) error {

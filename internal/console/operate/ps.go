@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/tree"
 )
 
-func psCommand() *cobra.Command {
+func psCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	var trouble bool
 	show := func(ctx context.Context, s *cli.Session) error {
@@ -47,7 +47,7 @@ unresponsive jobs are known of troupe's own. A process that has died is shown as
 		run: func(ctx context.Context, s *cli.Session, _ []string) error {
 			return watch(ctx, s, every, func() error { return show(ctx, s) })
 		},
-	}.command()
+	}.command(files)
 }
 
 // ago tells how long ago something was, "never" for the zero time.
@@ -65,7 +65,7 @@ func count(n *int) string {
 	return number(*n)
 }
 
-func treeCommand() *cobra.Command {
+func treeCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	var trouble bool
 	return spec{
@@ -80,7 +80,7 @@ as it should be; the text has the actors above that, too.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			return watch(ctx, s, every, func() error { return showTrees(ctx, s, args, trouble) })
 		},
-	}.command()
+	}.command(files)
 }
 
 func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool) error {

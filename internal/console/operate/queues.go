@@ -18,7 +18,7 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-func queuesCommand() *cobra.Command {
+func queuesCommand(files cli.Files) *cobra.Command {
 	var over time.Duration
 	list := spec{
 		use: "list", short: "Show the queues", args: cobra.NoArgs,
@@ -34,13 +34,13 @@ twice; they are known where only processes of troupe listen.`,
 		return spec{use: use + " NAME", short: short, args: cobra.ExactArgs(1), names: queueNames, change: change, run: func(ctx context.Context, s *cli.Session, args []string) error {
 			s.About([]string{"queues", args[0], use})
 			return run(ctx, s, s.Inspector.Queue(args[0]))
-		}}.command()
+		}}.command(files)
 	}
 	all := list
 	all.use, all.short = "queues", "Show and steer the queues"
-	cmd := all.command()
+	cmd := all.command(files)
 	cmd.AddCommand(
-		list.command(),
+		list.command(files),
 		one("show", "Show one queue and its oldest jobs", "", showQueue),
 		one("pause", "Take no jobs from a queue any more", "pausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 			warnUnknown(ctx, s, q.Name)
@@ -50,7 +50,7 @@ twice; they are known where only processes of troupe listen.`,
 			warnUnknown(ctx, s, q.Name)
 			return said(s, q.SetPaused(ctx, false), map[string]any{"queue": q.Name, "paused": false}, "%s is not paused", q.Name)
 		}),
-		clearCommand(),
+		clearCommand(files),
 	)
 	return cmd
 }
@@ -63,7 +63,7 @@ func warnUnknown(ctx context.Context, s *cli.Session, name string) {
 	}
 }
 
-func clearCommand() *cobra.Command {
+func clearCommand(files cli.Files) *cobra.Command {
 	var yes bool
 	return spec{
 		use: "clear NAME", short: "Delete all jobs of a queue", args: cobra.ExactArgs(1), names: queueNames, change: "clearing a queue",
@@ -80,7 +80,7 @@ func clearCommand() *cobra.Command {
 			n, err := s.Inspector.Queue(row.Name).Clear(ctx)
 			return said(s, err, bulk.Counts{Done: int(n)}, "deleted %s", words.Plural(n, "job"))
 		},
-	}.command()
+	}.command(files)
 }
 
 func listQueues(ctx context.Context, s *cli.Session, over time.Duration) error {

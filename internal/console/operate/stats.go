@@ -8,7 +8,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/cli"
 )
 
-func statsCommand() *cobra.Command {
+func statsCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "stats", short: "Show the totals", args: cobra.NoArgs,
 		long: `Stats shows the totals of the whole Redis, as Sidekiq counts them: processed and failed
@@ -40,5 +40,5 @@ long the oldest job of the queue default has waited.`,
 			t.Row("default latency", brief(st.DefaultQueueLatency))
 			return t.Flush()
 		},
-	}.command()
+	}.command(files)
 }

@@ -31,7 +31,7 @@ const (
 	askTime = 5 * time.Second
 )
 
-func topCommand() *cobra.Command {
+func topCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	return spec{
 		use: "top [:PAGE [OF]]", short: "Look at everything live", args: cobra.MaximumNArgs(2),
@@ -45,7 +45,7 @@ terminal it prints one frame as text and ends.`,
 			f.DurationVar(&every, "every", 2*time.Second, "time between two looks, 1s or more")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error { return top(ctx, s, args, every) },
-	}.command()
+	}.command(files)
 }
 
 func top(ctx context.Context, s *cli.Session, args []string, every time.Duration) error {

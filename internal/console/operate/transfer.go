@@ -29,7 +29,7 @@ func queueKeys(ctx context.Context, s *cli.Session) (names []string, err error) 
 	return names, err
 }
 
-func exportCommand() *cobra.Command {
+func exportCommand(files cli.Files) *cobra.Command {
 	var filter filterFlags
 	return spec{
 		use: "export SET|queue:NAME", short: "Write jobs as lines of JSON", args: cobra.ExactArgs(1), words: bulk.Sets, names: queueKeys,
@@ -73,10 +73,10 @@ import refuses such lines.`,
 			}
 			return cli.Exitf(cli.NotFound, "no such jobs in %s", args[0])
 		},
-	}.command()
+	}.command(files)
 }
 
-func importCommand() *cobra.Command {
+func importCommand(files cli.Files) *cobra.Command {
 	var dryRun, yes bool
 	var rate int
 	return spec{
@@ -133,5 +133,5 @@ ends it between two jobs.`,
 			counts, err := bulk.Import(ctx, s.Redis, s.Inspector, bulk.Lines(in), rate, progress(s, total))
 			return counted(s, "imported", total, counts, err)
 		},
-	}.command()
+	}.command(files)
 }

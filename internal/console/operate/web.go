@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/web"
 )
 
-func webCommand() *cobra.Command {
+func webCommand(files cli.Files) *cobra.Command {
 	var listen string
 	var options web.Options
 	cmd := spec{
@@ -42,7 +42,7 @@ there is nothing on it that changes anything. It ends at INT and TERM.`,
 			options.Logger = zerolog.New(log).With().Timestamp().Logger()
 			return serve(ctx, s, listen, options)
 		},
-	}.command()
+	}.command(files)
 	cmd.AddCommand(webUserCommand(), webTokenCommand())
 	return cmd
 }

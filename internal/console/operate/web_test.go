@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -16,7 +17,7 @@ import (
 func TestWeb(t *testing.T) {
 	_, redis := redistest.New(t)
 	out, in := io.Pipe()
-	cmd := webCommand()
+	cmd := webCommand(given{})
 	cmd.SetOut(in)
 	cmd.SetArgs([]string{"--redis", redis, "--listen", "127.0.0.1:0", "--base-path", "/jobs", "--read-only"})
 	ctx, stop := context.WithCancel(t.Context())
@@ -43,3 +44,8 @@ func TestWeb(t *testing.T) {
 		t.Errorf("after a stop: %v", err)
 	}
 }
+
+// given takes the Redis of the flag.
+type given struct{ cli.Files }
+
+func (given) Redis(url string) (string, error) { return url, nil }

@@ -19,7 +19,8 @@ type house struct{ packages []*pkg }
 type pkg struct {
 	dir            string // relative to the module
 	files          []*file
-	names, methods int // exported
+	names, methods int    // exported
+	doc            string // comment of the package, in one line
 }
 
 type file struct {
@@ -80,6 +81,9 @@ func (p *pkg) add(path, name string) error {
 	tree, err := parser.ParseFile(set, path, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return err
+	}
+	if tree.Doc != nil {
+		p.doc = strings.Join(strings.Fields(tree.Doc.Text()), " ")
 	}
 	f := &file{path: name, lines: bytes.Count(src, []byte("\n"))}
 	p.files = append(p.files, f)

@@ -1,12 +1,10 @@
-package operate
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +18,7 @@ import (
 )
 
 func metricsCommand() *cobra.Command {
-	var flags cli.Flags
+	flags := cli.Flags{Files: files{}}
 	var listen, names string
 	cmd := &cobra.Command{
 		Use:   "metrics",
@@ -85,11 +83,9 @@ func printMetrics(s *cli.Session, from prometheus.Gatherer) error {
 	return nil
 }
 
-// serveMetrics serves them until a signal comes.
+// serveMetrics serves them until ctx ends, as it does at a signal.
 func serveMetrics(ctx context.Context, s *cli.Session, from prometheus.Gatherer, address string) error {
 	osproc.GoOnWithoutReaders()
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	listener, err := cli.Listen(ctx, address)
 	if err != nil {
 		return cli.Exitf(cli.Fault, "--listen is %q, expected HOST:PORT or :PORT: %w", address, err)
