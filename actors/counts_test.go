@@ -87,6 +87,7 @@ func TestBeatAndMetricsCountTheSame(t *testing.T) {
 	var mu sync.Mutex
 	interrupted := map[string]bool{}
 	for class, perform := range map[string]troupe.HandlerFunc{
+		// a real Redis: a job takes some time, so that all kinds run at once
 		"Done":    func(context.Context, *troupe.Payload) error { time.Sleep(300 * time.Microsecond); return nil },
 		"Fails":   func(context.Context, *troupe.Payload) error { return errors.New("on purpose") },
 		"Dropped": func(context.Context, *troupe.Payload) error { return troupe.Discard(nil) },

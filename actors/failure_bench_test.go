@@ -32,7 +32,7 @@ func BenchmarkFail(b *testing.B) {
 		Capsules: []actors.Capsule{{Concurrency: 25}},
 	})
 	for rdb.ZCard(context.Background(), "retry").Val() < int64(n) {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll: the benchmark has real time
 	}
 	report(b, rdb, n, calls0, cpu0)
 }

@@ -46,7 +46,7 @@ func (h *held) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit
 }
 
 func (h *held) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
-	time.Sleep(time.Duration(h.slow.Load()))
+	time.Sleep(time.Duration(h.slow.Load())) // in a bubble
 	for _, m := range moves {
 		if int64(m.To) == h.place.Load() {
 			return nil, context.DeadlineExceeded

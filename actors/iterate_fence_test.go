@@ -107,13 +107,13 @@ func TestAFenceBeforeTheAckKeepsThePlaceOfAnIterableJob(t *testing.T) {
 			t.Helper()
 			k.Expect(testkit.Events[actors.Fenced]().Within(time.Minute), func() { close(l.silent) })
 			l.open()
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // each of these runs in a bubble
 		},
 		"the daemon hears of it after the ack": func(t *testing.T, k *testkit.Kit, l *lateAcks) {
 			t.Helper()
 			l.open()
 			k.Await("the ack is answered", func() bool { return l.acked.Load() == 1 })
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // in a bubble, too
 			close(l.silent)
 		},
 	} {

@@ -51,13 +51,14 @@ func TestMetricsOfEachClass(t *testing.T) {
 	var r troupe.Registry
 	var runs atomic.Int64
 	for class, perform := range map[string]troupe.HandlerFunc{
+		// a real Redis, and a duration that a histogram shows
 		"Done":    func(context.Context, *troupe.Payload) error { time.Sleep(2 * time.Millisecond); return nil },
 		"Fails":   func(context.Context, *troupe.Payload) error { return errors.New("on purpose") },
 		"Panics":  func(context.Context, *troupe.Payload) error { panic("on purpose") },
 		"Dropped": func(context.Context, *troupe.Payload) error { return troupe.Discard(nil) },
 		"Parked":  func(context.Context, *troupe.Payload) error { return troupe.Park(time.Hour, nil) },
 		"Interrupted": func(context.Context, *troupe.Payload) error {
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // another such duration
 			if runs.Add(1) == 1 {
 				return troupe.ErrInterrupted
 			}

@@ -204,7 +204,7 @@ func (w *warden) perform(class string, d time.Duration) troupe.Handler {
 			}
 			return nil
 		}
-		time.Sleep(d)
+		time.Sleep(d) // a job of some length, on a real Redis
 		return nil
 	})
 }

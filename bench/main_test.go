@@ -111,6 +111,7 @@ func TestShortForm(t *testing.T) {
 		if err != nil || len(left) > 0 {
 			t.Errorf("in the temporary directory: %v, %v", left, err)
 		}
+		// a poll: nothing tells of another process
 		for end := time.Now().Add(time.Minute); len(processesOf(t, temp)) > 0; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("processes: %q", processesOf(t, temp))

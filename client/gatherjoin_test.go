@@ -29,7 +29,7 @@ func (s *noServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook { retur
 func (s *noServer) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) (err error) {
 		s.calls.Add(1)
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // in a bubble: a round trip
 		<-s.gate
 		for _, cmd := range cmds {
 			if cmd.Name() == "lpush" {

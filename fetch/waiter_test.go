@@ -454,7 +454,7 @@ func (s slowMoves) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if cmd.Name() != "blmove" {
 			return next(ctx, cmd)
 		}
-		time.Sleep(10 * graceTime)
+		time.Sleep(10 * graceTime) // a Redis that is far away: its scripts are real ones
 		s.begun <- time.Now()
 		err := next(ctx, cmd)
 		s.ended <- time.Now()

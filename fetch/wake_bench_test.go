@@ -262,7 +262,7 @@ func BenchmarkPause(b *testing.B) {
 	ctx := b.Context()
 	var pauses, unpauses []time.Duration
 	for b.Loop() {
-		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Second))))
+		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Second)))) // the phase of the poll is another one each time
 		w.rdb.SAdd(ctx, "paused", "a")
 		paused := time.Now()
 		last := time.Duration(0)

@@ -92,7 +92,7 @@ func TestSkipWhileAJobRuns(t *testing.T) {
 	var jobs troupe.Registry
 	done := false
 	troupe.HandleClass(&jobs, "Slow", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error {
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10 * time.Minute) // in a bubble
 		done = true
 		return nil
 	}))
@@ -129,6 +129,7 @@ func TestSkipInRealTime(t *testing.T) {
 // skipped.
 func BenchmarkIdleHour(b *testing.B) {
 	for name, pass := range map[string]func(*testkit.Kit){
+		// each runs in a bubble
 		"sleep": func(*testkit.Kit) { time.Sleep(time.Hour) },
 		"skip":  func(k *testkit.Kit) { k.Skip(time.Hour) },
 	} {

@@ -123,7 +123,7 @@ func TestALogThatIsReadSlowlyIsWhole(t *testing.T) {
 type slow struct{ bytes.Buffer }
 
 func (s *slow) Write(b []byte) (int, error) {
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // in a bubble
 	return s.Buffer.Write(b)
 }
 

@@ -36,6 +36,7 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 		"answers nonsense": {decide: func(supervisor.Failure) supervisor.Directive { return 99 }, is: func(err error) bool {
 			return err.Error() == "the decider answered directive(99), expected restart, stop, resume or escalate"
 		}},
+		// in a bubble: each case is run in one
 		"is slow": {decide: func(supervisor.Failure) supervisor.Directive { time.Sleep(time.Minute); return supervisor.Stop }, takes: time.Second, is: func(err error) bool {
 			return errors.Is(err, errDeciderSlow)
 		}},

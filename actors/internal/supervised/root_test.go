@@ -58,7 +58,7 @@ func launch(t *testing.T, make func(fatal func(error)) actor.SupervisorStrategy)
 
 func (l *launched) crash() {
 	l.sys.Root.Send(l.pid, errBoom)
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // in a bubble
 	synctest.Wait()
 }
 

@@ -20,7 +20,7 @@ func TestUsageOfAnotherProcess(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a busy loop has used %v in 30 s", proc.CPU(busy.PID()))
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll: nothing tells of another process
 	}
 	if idle := proc.CPU(sleeper.PID()); idle <= 0 || idle > 50*time.Millisecond {
 		t.Errorf("a sleeping process has used %v", idle)
@@ -41,7 +41,7 @@ func TestFamilyHasTheChildren(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("family %v, expected three", proc.Family(p.PID()))
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll: nothing tells of another process
 	}
 	for _, pid := range proc.Family(p.PID())[1:] { // ours as well
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -84,7 +84,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the parent has started no child")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll: nothing tells of another process
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
@@ -92,7 +92,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the child lives on")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll: nothing tells of another process
 	}
 }
 

@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 				s := show(t, size.width, size.height, screen.Options{Source: look, Place: "redis://localhost:6379/0", Page: p, Every: time.Hour})
 				frame := func() string { return fmt.Sprintf("%d columns\n%s\f\n", size.width, still(s.Text())) }
 				if *update {
-					time.Sleep(300 * time.Millisecond)
+					time.Sleep(300 * time.Millisecond) // there is no text yet to wait for
 				} else if !harness.Within(time.Minute, func() bool { return frame() == wants[i] }) { // a frame is not drawn at once
 					t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, frame(), wants[i])
 				}

@@ -56,7 +56,7 @@ func (m *mailer) registry() *troupe.Registry {
 			m.mu.Lock()
 			m.sent = append(m.sent, i)
 			m.mu.Unlock()
-			time.Sleep(m.pause)
+			time.Sleep(m.pause) // Sidekiq has real time: the job takes long enough to be interrupted
 			return nil
 		},
 		troupe.IterableOptions[newsletter]{

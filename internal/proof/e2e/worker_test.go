@@ -147,9 +147,9 @@ func (w *worker) registry() *troupe.Registry {
 				return context.Cause(ctx)
 			}
 		},
-		// Deaf sleeps args[0] seconds whatever it is told.
+		// Unresponsive sleeps args[0] seconds whatever it is told.
 		"Unresponsive": func(_ context.Context, p *troupe.Payload) error {
-			time.Sleep(seconds(p))
+			time.Sleep(seconds(p)) // in a process of its own, in real time
 			return nil
 		},
 		// HangOnce never ends on its first run, unless it is told to.
@@ -162,7 +162,7 @@ func (w *worker) registry() *troupe.Registry {
 		},
 		// NapFail sleeps args[0] seconds, then fails.
 		"NapFail": func(_ context.Context, p *troupe.Payload) error {
-			time.Sleep(seconds(p))
+			time.Sleep(seconds(p)) // in a process of its own, in real time
 			return failure{"after a nap"}
 		},
 		"Fail": func(context.Context, *troupe.Payload) error { return failure{"on purpose"} },
@@ -175,7 +175,7 @@ func (w *worker) registry() *troupe.Registry {
 		},
 		// Kill takes its process down, after args[0] seconds.
 		"Kill": func(_ context.Context, p *troupe.Payload) error {
-			time.Sleep(seconds(p))
+			time.Sleep(seconds(p)) // in a process of its own, in real time
 			kill()
 			return nil
 		},

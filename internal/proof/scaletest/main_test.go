@@ -64,9 +64,9 @@ func child(p *troupe.Payload) error {
 			_ = p.Kill()
 		}
 	case strings.HasPrefix(args, `["nap"`):
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // a longer job, in a process of its own
 	default:
-		time.Sleep(3 * time.Millisecond)
+		time.Sleep(3 * time.Millisecond) // a short job, in a process of its own
 		if ran.Add(1) > 500 {
 			select {} // it has work left when it is killed, however late that is
 		}

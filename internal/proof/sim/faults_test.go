@@ -129,7 +129,7 @@ func (w *world) cut(conns []*conn) {
 		c.sever()
 		w.mu.Unlock()
 		synctest.Wait()
-		time.Sleep(time.Microsecond)
+		time.Sleep(time.Microsecond) // a world is in a bubble
 	}
 }
 

@@ -321,7 +321,7 @@ func (w *world) step(limit time.Time) {
 	// The way to Redis and back. Every step has an instant of its own, so that no
 	// two timers of different steps are due at once.
 	w.settle()
-	time.Sleep(time.Duration(20_000+w.random.IntN(180_000)) * time.Nanosecond)
+	time.Sleep(time.Duration(20_000+w.random.IntN(180_000)) * time.Nanosecond) // a world is in a bubble
 	w.settle()
 }
 

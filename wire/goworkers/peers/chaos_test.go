@@ -45,7 +45,7 @@ func TestChaos(t *testing.T) {
 		jids, err := c.Push(ctx, j)
 		must(t, "push", err)
 		pushed[jids[0]], fails[jids[0]] = true, i%10 == 0
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // pushes are spread over the kills
 		if i%(jobs/kills) == jobs/kills-1 {
 			k := r.IntN(len(peers))
 			processes[k].kill()

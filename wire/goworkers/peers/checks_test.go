@@ -297,7 +297,7 @@ func TestCheck12TheHeartbeatsOfALivePeerGoOn(t *testing.T) {
 				}
 				return newest
 			}
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) // two of its beats: the peer has real time
 			if age := time.Now().Unix() - beat(); age > 4 {
 				t.Errorf("the last beat of go-workers2 is %d s old", age)
 			}

@@ -62,10 +62,10 @@ func (p *peer) run() {
 			return errors.New("it fails")
 		case strings.Contains(args, "hold"):
 			for rdb.Exists(context.Background(), "release").Val() == 0 {
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond) // a poll, in a process of its own
 			}
 		case strings.Contains(args, "sleep"):
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the job takes some time, in a process of its own
 		}
 		return nil
 	}

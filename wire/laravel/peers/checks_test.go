@@ -386,7 +386,7 @@ func TestCheck14PauseAndRestart(t *testing.T) {
 	}
 	time.Sleep(5 * time.Second) // it looks once a second
 	a.push("default", "task", map[string]any{"second": 1})
-	time.Sleep(1500 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // what must not happen cannot be waited for: it looks once a second
 	if runs := a.runs(); len(runs) != 1 {
 		t.Errorf("runs while the queue is paused: %s", shown(runs))
 	}

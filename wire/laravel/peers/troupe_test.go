@@ -121,7 +121,7 @@ func (d *daemon) registry(rdb *redis.Client) *troupe.Registry {
 		if err := rdb.RPush(ctx, "runs", line).Err(); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(b.Sleep * 1e9))
+		time.Sleep(time.Duration(b.Sleep * 1e9)) // the job says how long it takes, in a process of its own
 		switch {
 		case b.Fail >= p.Failures()+1:
 			return errors.New("asked to fail")

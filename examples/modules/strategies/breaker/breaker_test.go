@@ -319,11 +319,12 @@ func TestClassesWithOneKey(t *testing.T) {
 // Verdicts on jobs open nothing, and errors below the ratio neither.
 func TestWhatOpensNothing(t *testing.T) {
 	for name, answer := range map[string]func(int) error{
-		"discards":        func(int) error { return troupe.Discard(errDown) },
-		"kills":           func(int) error { return troupe.Kill(errDown) },
-		"parks":           func(int) error { return troupe.Park(time.Hour, errDown) },
-		"one in four":     func(n int) error { return map[bool]error{true: errDown}[n%4 == 0] },
-		"nine":            func(n int) error { return map[bool]error{true: errDown, false: troupe.Park(time.Hour, nil)}[n <= 9] },
+		"discards":    func(int) error { return troupe.Discard(errDown) },
+		"kills":       func(int) error { return troupe.Kill(errDown) },
+		"parks":       func(int) error { return troupe.Park(time.Hour, errDown) },
+		"one in four": func(n int) error { return map[bool]error{true: errDown}[n%4 == 0] },
+		"nine":        func(n int) error { return map[bool]error{true: errDown, false: troupe.Park(time.Hour, nil)}[n <= 9] },
+		// in a bubble: each case is run in one
 		"one every 10 s":  func(int) error { time.Sleep(10 * time.Second); return errDown },
 		"a quarter panic": func(n int) error { return map[bool]error{true: errCrashed}[n%4 == 0] },
 	} {

@@ -93,7 +93,7 @@ func TestOnARealRedis(t *testing.T) {
 	var down atomic.Bool
 	down.Store(true)
 	b := newBank(func(context.Context, int) error {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a call takes some time
 		if down.Load() {
 			return errDown
 		}

@@ -417,7 +417,7 @@ func TestOnARealRedis(t *testing.T) {
 	seen := new(changes)
 	iso := New(Config{Clean: 5, Calm: 200 * time.Millisecond, Pause: 50 * time.Millisecond, OnChange: seen.note})
 	w := newWork(func(_ context.Context, call int) error {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // some calls are in progress at once
 		if call == 10 {
 			panic("nil report")
 		}
