@@ -61,7 +61,8 @@ func ExampleHandleClass() {
 
 	p, _ := troupe.ParsePayload([]byte(`{"class":"Echo","args":["hi",123456789012345678901234567890],"jid":"j1"}`))
 	entry, _ := jobs.Lookup("Echo")
-	_ = entry.Chain(logged).Perform(context.Background(), p)
+	handler, _ := entry.Chain(logged)
+	_ = handler.Perform(context.Background(), p)
 	// Output:
 	// ["hi",123456789012345678901234567890]
 	// Echo j1 error: <nil>

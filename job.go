@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"unsafe"
@@ -134,16 +135,27 @@ type HandlerFunc func(ctx context.Context, p *Payload) error
 func (f HandlerFunc) Perform(ctx context.Context, p *Payload) error { return f(ctx, p) }
 
 // Middleware wraps a Handler. It is called once per class when the daemon is
-// built; the handler it returns is called for each job, concurrently. Not
-// calling next and returning nil means: job done.
+// built; the handler it returns, which must not be nil, is called for each job,
+// concurrently. A handler that does not call next and returns nil means: job done.
 type Middleware func(next Handler) Handler
 
-// chain wraps h in mw; the first one is the outermost.
-func chain(h Handler, mw ...Middleware) Handler {
-	for _, wrap := range slices.Backward(mw) {
-		h = wrap(h)
+// chain wraps h in mw; the first one is the outermost. An error names the first of them, from the
+// inside, that is nil or makes nil.
+func chain(h Handler, whose string, mw []Middleware) (Handler, error) {
+	for i, wrap := range slices.Backward(mw) {
+		if wrap == nil {
+			return nil, fmt.Errorf("%s[%d] is nil, expected a function", whose, i)
+		}
+		if h = wrap(h); isNil(h) {
+			return nil, fmt.Errorf("%s[%d] returned nil, expected a Handler", whose, i)
+		}
 	}
-	return h
+	return h, nil
+}
+
+func isNil(h Handler) bool {
+	f, ok := h.(HandlerFunc)
+	return h == nil || ok && f == nil
 }
 
 // Go runs f in a goroutine of the job that ctx belongs to. What the go statement

@@ -71,21 +71,28 @@ type Options struct {
 // Timeout returns Options with only that field.
 func Timeout(d time.Duration) Options { return Options{Timeout: d} }
 
-// Retries is how often a failed job is retried: Never, or what Times returns. The zero
+// Retries is how often a failed job is retried: what Times or Never returns. The zero
 // value is unset.
 type Retries struct {
-	Max   int  // the number of retries, if Set and not Never
-	Never bool // see the variable Never
-	Set   bool
+	max        int
+	set, never bool
 }
-
-// Never drops a job that fails: no retry, no dead set, only death handlers. It is
-// Ruby's "retry: false".
-var Never = Retries{Never: true, Set: true}
 
 // Times allows n retries, n+1 runs in all. With 0 the first failure sends the job
 // to the dead set.
-func Times(n int) Retries { return Retries{Max: n, Set: true} }
+func Times(n int) Retries { return Retries{max: n, set: true} }
+
+// Never drops a job that fails: no retry, no dead set, only death handlers. It is
+// Ruby's "retry: false".
+func Never() Retries { return Retries{set: true, never: true} }
+
+// Limit returns the n of Times(n), -1 for Never, and whether r is set at all.
+func (r Retries) Limit() (n int, set bool) {
+	if r.never {
+		return -1, true
+	}
+	return r.max, r.set
+}
 
 // DefaultsOf returns the Options of the type of args, from its method Defaults; none if it has
 // no such method. The method is called on a zero value, and may have a pointer receiver.
@@ -126,8 +133,8 @@ func ask(defaults func() Options) (o Options, err error) {
 // validate tells what is wrong with o.
 func (o Options) validate() error {
 	bad := func(field, got, want string) error { return fmt.Errorf("%s is %s, expected %s", field, got, want) }
-	if r := o.Retries; r.Set && !r.Never && r.Max < 0 {
-		return bad("Retries", fmt.Sprintf("Times(%d)", r.Max), "a number from 0, or Never")
+	if r := o.Retries; r.max < 0 {
+		return bad("Retries", fmt.Sprintf("Times(%d)", r.max), "a number from 0, or Never")
 	}
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
@@ -143,6 +150,11 @@ func (o Options) validate() error {
 	for i, tag := range o.Tags {
 		if !utf8.ValidString(tag) {
 			return bad(fmt.Sprintf("Tags[%d]", i), strconv.QuoteToASCII(tag), "text in UTF-8")
+		}
+	}
+	for i, mw := range o.Middleware {
+		if mw == nil {
+			return bad(fmt.Sprintf("Middleware[%d]", i), "nil", "a function")
 		}
 	}
 	return limits.Recovery(o.Recovery.Queue, o.Recovery.Delay, o.Recovery.Dead)

@@ -43,10 +43,10 @@ func TestDefaultsOf(t *testing.T) {
 func TestOptionsOfHandleCountBeforeThoseOfTheType(t *testing.T) {
 	var r Registry
 	Handle(&r, func(context.Context, *Job[settled]) error { return nil },
-		Timeout(time.Second), Options{Retries: Never, Dead: new(false)}, Timeout(time.Hour))
+		Timeout(time.Second), Options{Retries: Never(), Dead: new(false)}, Timeout(time.Hour))
 	e, _ := r.Lookup("Settled")
 	o := e.Options
-	if o.Timeout != time.Hour || o.Retries != Never || o.Dead == nil || *o.Dead {
+	if o.Timeout != time.Hour || o.Retries != Never() || o.Dead == nil || *o.Dead {
 		t.Errorf("Handle's: %+v", o)
 	}
 	if o.Queue != "critical" || o.Backtrace != 3 || !o.Recovery.Dead {
@@ -68,7 +68,13 @@ func TestOptionsOfHandleCountBeforeThoseOfTheType(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
-	if r := (Options{}).Retries; r.Set || Never == r || Times(0) == r || Times(0) == Never || Times(5).Max != 5 {
-		t.Errorf("unset %+v, never %+v, 0 %+v, 5 %+v", r, Never, Times(0), Times(5))
+	type limit struct {
+		n   int
+		set bool
+	}
+	for r, want := range map[Retries]limit{{}: {}, Never(): {-1, true}, Times(0): {0, true}, Times(5): {5, true}} {
+		if n, set := r.Limit(); (limit{n, set}) != want {
+			t.Errorf("%+v: limit %d, %v", r, n, set)
+		}
 	}
 }

@@ -36,9 +36,17 @@ type Entry struct {
 	Iterable bool
 }
 
-// Chain returns the handler inside its class's own middleware inside outer.
-func (e Entry) Chain(outer ...Middleware) Handler {
-	return chain(chain(e.Handler, e.Options.Middleware...), outer...)
+// Chain returns the handler inside its class's own middleware inside outer, of which the first
+// is the outermost. A middleware that is nil, or returns nil, is an error that names it and the class.
+func (e Entry) Chain(outer ...Middleware) (Handler, error) {
+	h, err := chain(e.Handler, "Options.Middleware", e.Options.Middleware)
+	if err == nil {
+		h, err = chain(h, "Middleware", outer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("class %q: %w", e.Class, err)
+	}
+	return h, nil
 }
 
 // Delay is the answer of a RetryIn callback: above 0 a wait, to which jitter is
@@ -89,7 +97,7 @@ func HandleClass(r *Registry, class string, h Handler, opts ...Options) {
 	switch {
 	case class == "":
 		panic("troupe: Handle: empty class")
-	case h == nil:
+	case isNil(h):
 		panic(fmt.Sprintf("troupe: Handle: nil handler for class %q", class))
 	}
 	r.add(Entry{Class: class, Handler: h}, opts)

@@ -100,6 +100,10 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		`troupe: Handle: Defaults of troupe.unable: panic: no settings`: func(r *Registry) {
 			Handle(r, func(context.Context, *Job[*unable]) error { return nil })
 		},
+		`troupe: Handle: class "A": Middleware[0] is nil, expected a function`: func(r *Registry) {
+			HandleClass(r, "A", handler, Options{Middleware: []Middleware{nil}})
+		},
+		`troupe: Handle: nil handler for class "B"`:                            func(r *Registry) { HandleClass(r, "B", HandlerFunc(nil)) },
 		`troupe: Handle: nil function for troupe.charge`:                       func(r *Registry) { Handle[charge](r, nil) },
 		`troupe: Handle: troupe.Args is an interface, not a type of arguments`: func(r *Registry) { Handle(r, func(context.Context, *Job[Args]) error { return nil }) },
 		`troupe: Handle: troupe.mistaken: expected positions without gaps, none is arg:"0"`: func(r *Registry) {
@@ -165,9 +169,28 @@ func TestEntryChain(t *testing.T) {
 		}),
 		Options: Options{Middleware: []Middleware{mark("class 1"), mark("class 2")}},
 	}
-	harness.OK(t, e.Chain(mark("outer 1"), mark("outer 2")).Perform(t.Context(), &Payload{}))
+	h := harness.Must(e.Chain(mark("outer 1"), mark("outer 2")))(t)
+	harness.OK(t, h.Perform(t.Context(), &Payload{}))
 	if got, want := strings.Join(order, ", "), "outer 1, outer 2, class 1, class 2, handler"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAMiddlewareThatMakesNoHandlerIsToldOf(t *testing.T) {
+	handler := HandlerFunc(func(context.Context, *Payload) error { return nil })
+	none := func(Handler) Handler { return nil }
+	noFunc := func(Handler) Handler { return HandlerFunc(nil) }
+	same := func(next Handler) Handler { return next }
+	for want, chain := range map[string]struct{ own, outer []Middleware }{
+		`class "C": Options.Middleware[1] returned nil, expected a Handler`: {own: []Middleware{same, none}},
+		`class "C": Options.Middleware[0] is nil, expected a function`:      {own: []Middleware{nil, same}},
+		`class "C": Middleware[0] returned nil, expected a Handler`:         {outer: []Middleware{noFunc}},
+		`class "C": Middleware[1] is nil, expected a function`:              {outer: []Middleware{same, nil}},
+	} {
+		e := Entry{Class: "C", Handler: handler, Options: Options{Middleware: chain.own}}
+		if h, err := e.Chain(chain.outer...); h != nil || err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

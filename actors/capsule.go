@@ -68,6 +68,10 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err != nil {
 		return nil, err
 	}
+	classes, err := run.Classes(d.cfg.Registry, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...)
+	if err != nil {
+		return nil, err
+	}
 	c := &capsule{
 		system: s, env: d.env, cfg: cfg, events: d.events, drain: &d.drain, up: d.managerUp, onLimit: d.limitReached, rested: make(chan struct{}), requeuing: make(chan struct{}, 1),
 	}
@@ -78,7 +82,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.settler = work.NewSettler(c.env, c, &c.mu)
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
-		Classes: run.Classes(d.cfg.Registry, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...),
+		Classes: classes,
 		Policy:  s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,

@@ -47,6 +47,7 @@ type Daemon struct {
 	hooks        *hooks
 	deaths       *poison.Deaths
 	events       *events
+	unserved     []string    // what Start warns of
 	quieting     atomic.Bool // quiet or later, for the hot path
 
 	mu        sync.Mutex
@@ -127,6 +128,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.isolation = isolation{env: d.env, capsules: d.capsules, quieting: &d.quieting}
 	d.info = d.beatInfo(hostname, pid)
+	d.unserved = unserved(cfg)
 	for _, f := range cfg.On.Created {
 		if err := supervised.Isolate(func() { f(d) }); err != nil {
 			d.hooks.failed("created", f, err)
@@ -137,7 +139,8 @@ func New(cfg Config) (*Daemon, error) {
 
 // Start checks Redis and the rights of its user, runs the startup callbacks and spawns the tree. It returns
 // when every actor has been spawned; a daemon is started once. After an error it
-// has ended.
+// has ended. ctx is for the start only: when it ends before Start has returned, the daemon is stopped
+// and the error is the cause of ctx. Afterwards it means nothing, and Stop ends the daemon.
 func (d *Daemon) Start(ctx context.Context) error {
 	d.mu.Lock()
 	if d.begun {
@@ -146,7 +149,14 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.begun = true
 	d.mu.Unlock()
-	if err := d.boot(ctx); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = d.boot(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("start: %w", context.Cause(ctx))
+	}
+	if err != nil {
 		d.abort()
 		return err
 	}
@@ -163,7 +173,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	props := d.env.System.SupervisorProps("launcher", "", d.cfg.Strategy, func(o *supervised.Proxy) actor.Actor { return newLauncher(d, o) },
 		actor.WithGuardian(root)) //nolint:forbidigo // the one root
 	d.env.Outage.Ring = d.ringParts
-	_, err := d.env.System.Root().SpawnNamed(props, launcherName)
+	_, err = d.env.System.Root().SpawnNamed(props, launcherName)
 	if err != nil {
 		d.abort()
 		return fmt.Errorf("spawn the launcher: %w", err)
@@ -178,7 +188,15 @@ func (d *Daemon) Start(ctx context.Context) error {
 	select {
 	case <-d.up:
 	case <-d.ended:
-	case <-ctx.Done(): // the tree goes on coming up
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		d.beginStop(d.cfg.Timeout)
+		<-d.ended
+		return fmt.Errorf("start: %w", context.Cause(ctx))
+	}
+	if len(d.unserved) > 0 {
+		d.env.Log.Warn().Strs("classes", d.unserved).Msg("no capsule takes from the queues to which jobs of these classes are pushed: they wait for another process")
 	}
 	supervised.Tell(func() {
 		d.env.Log.Info().Str("identity", d.env.Identity).Str("version", d.cfg.Version).Str("environment", d.cfg.Environment).

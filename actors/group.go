@@ -58,6 +58,11 @@ func NewGroup(shards ...Shard) (*Group, error) {
 		}
 		return nil, err
 	}
+	var configs []Config
+	for _, d := range g.daemons {
+		configs, d.unserved = append(configs, d.cfg), nil
+	}
+	g.daemons[0].unserved = unserved(configs...) // once for all: they may share a registry
 	return g, nil
 }
 

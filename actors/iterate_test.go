@@ -246,7 +246,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: w.registry()}, testkit.Strict())
 		jid := k.Push(walk{1_000_000})
 		k.Await("it runs", w.reached(jid, 60))
-		harness.Must(k.Client.Cancel(ctx, jid))(t)
+		harness.Must(k.Client.CancelIterable(ctx, jid))(t)
 		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Second), nil)
 		k.Await("all settled", k.Settled)
 		if want := []string{"cancel true", "complete true"}; !slices.Equal(hooks, want) {
@@ -259,7 +259,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 
 		// one that has not begun runs no item
 		jid = "c2"
-		harness.Must(k.Client.Cancel(ctx, jid))(t)
+		harness.Must(k.Client.CancelIterable(ctx, jid))(t)
 		k.Expect(testkit.Events[actors.JobDone]().Times(1), func() { k.PushClass("Walk", []any{9}, client.JID(jid)) })
 		if got := w.itemsOf(jid); len(got) != 0 {
 			t.Errorf("ran %v", got)

@@ -27,14 +27,17 @@ const (
 )
 
 // Run runs a daemon inside somebody else's program. Cancelling ctx starts the
-// graceful stop; it does not abort jobs. It returns nil after a clean stop, and
-// the reason when the daemon could not start or had to stop by itself.
+// graceful stop; it does not abort jobs. It returns nil after a clean stop, that of a daemon
+// which was still starting included, and the reason when the daemon could not start or had to stop by itself.
 func Run(ctx context.Context, cfg Config) error {
 	d, err := New(cfg)
 	if err != nil {
 		return err
 	}
 	if err := d.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	select {

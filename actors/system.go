@@ -59,8 +59,12 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	if s.wire.Fetch != nil {
 		return s, nil
 	}
+	pushes := client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps))
+	if err := pushes.Err(); err != nil {
+		return s, errors.Join(fmt.Errorf("ClientMiddleware: %w", err), s.close(d))
+	}
 	s.sched = sched.New(sched.Config{
-		Redis: s.redis, Client: client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps)),
+		Redis: s.redis, Client: pushes,
 		Prepare: func(set, queue string) promote { return d.promoter(s, set, queue) }, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
 		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 	})

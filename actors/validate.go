@@ -78,6 +78,16 @@ func (c Config) Validate() error {
 	if len(c.Capsules) > 0 && c.Queues != nil {
 		bad("Queues", c.Queues.List().Names(), "nil, as there are Capsules: each has its own")
 	}
+	for i, mw := range c.Middleware {
+		if mw == nil {
+			bad(fmt.Sprintf("Middleware[%d]", i), "nil", "a troupe.Middleware")
+		}
+	}
+	for i, mw := range c.ClientMiddleware {
+		if mw == nil {
+			bad(fmt.Sprintf("ClientMiddleware[%d]", i), "nil", "a client.Middleware")
+		}
+	}
 	strategy := func(field string, s *supervisor.Strategy) { errs = append(errs, supervised.Check(field, s)) }
 	strategy("Strategy", c.Strategy)
 	seen := map[string]bool{}
@@ -126,6 +136,11 @@ func (c Config) Validate() error {
 		}
 		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
+		}
+		for j, mw := range k.Middleware {
+			if mw == nil {
+				bad(fmt.Sprintf("%sMiddleware[%d]", field, j), "nil", "a troupe.Middleware")
+			}
 		}
 		strategy(field+"Strategy", k.Strategy)
 		if k.Queues != nil && len(k.Queues.List().Names()) == 0 {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -31,7 +30,7 @@ import (
 func WithBuffer(n int) ClientOption {
 	return func(c *Client) {
 		if n < 1 {
-			c.err = errors.Join(c.err, &FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
+			c.fail(&FieldError{"WithBuffer", fmt.Sprint(n), "1 or more"})
 			return
 		}
 		c.buffer = &buffer{c: c, max: n, token: job.NewID(), change: make(chan struct{}), kick: make(chan struct{}, 1)}

@@ -18,19 +18,19 @@ func TestCancelSetsSidekiqsFlagOnce(t *testing.T) {
 	c := client.New(rdb)
 	rdb.HSet(ctx, "it-j", "ex", 2, "c", "7", "rt", "1.5")
 	before := time.Now().Truncate(time.Second)
-	at, err := c.Cancel(ctx, "j")
+	at, err := c.CancelIterable(ctx, "j")
 	if err != nil || at.Before(before) || at.After(time.Now()) {
 		t.Fatalf("cancelled at %v, %v", at, err)
 	}
 	rdb.HSet(ctx, "it-j", "cancelled", at.Unix()-60) // somebody was first
-	if again, err := c.Cancel(ctx, "j"); err != nil || !again.Equal(at.Add(-time.Minute)) {
+	if again, err := c.CancelIterable(ctx, "j"); err != nil || !again.Equal(at.Add(-time.Minute)) {
 		t.Errorf("cancelled again at %v, %v", again, err)
 	}
 	if got := rdb.HGetAll(ctx, "it-j").Val(); len(got) != 4 || got["c"] != "7" || got["ex"] != "2" {
 		t.Errorf("the state is %v", got)
 	}
 	rdb.Set(ctx, "it-k", "text", 0)
-	if _, err := c.Cancel(ctx, "k"); err == nil || !strings.HasPrefix(err.Error(), "cancel k: WRONGTYPE") {
+	if _, err := c.CancelIterable(ctx, "k"); err == nil || !strings.HasPrefix(err.Error(), "cancel k: WRONGTYPE") {
 		t.Errorf("a key of another type: %v", err)
 	}
 }
@@ -47,7 +47,7 @@ func TestCancelIsRepeatedOnceWhereTheMasterIs(t *testing.T) {
 	host, port, _ := strings.Cut(master.Addr, ":")
 	harness.OK(t, old.Do(ctx, "replicaof", host, port).Err())
 	p.target.Store(&master.Addr)
-	harness.Must(client.New(rdb).Cancel(ctx, "j"))(t)
+	harness.Must(client.New(rdb).CancelIterable(ctx, "j"))(t)
 	if !direct.HExists(ctx, "it-j", "cancelled").Val() {
 		t.Error("the flag is not on the master")
 	}

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -18,7 +20,8 @@ import (
 
 // Client pushes jobs through a redis client that stays its owner's: a Client
 // needs no Close, but for one WithBuffer. It is safe for concurrent use; where many
-// goroutines push at once, their jobs travel together.
+// goroutines push at once, their jobs travel together. New makes one; with the zero value
+// every call is an error that says so.
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware
@@ -28,7 +31,7 @@ type Client struct {
 	defaults   []field
 	plain      *options // of a push without any
 	types      sync.Map // reflect.Type -> *options: plain with the type's Defaults
-	err        error    // of the defaults; every push returns it
+	err        error    // what is wrong with what it was made of; every push returns it
 	gather     gatherer
 	buffer     *buffer // nil without WithBuffer
 	home       *home   // nil unless it belongs to a Sharded
@@ -55,30 +58,61 @@ func WithDefaults(opts ...Option) ClientOption {
 	return func(c *Client) {
 		o := options{fields: c.defaults}
 		for _, opt := range opts {
+			if opt == nil {
+				o.fail(errNilOption)
+				continue
+			}
 			opt(&o)
 		}
 		if o.timed != "" || o.jid != "" || o.batch != 0 {
 			o.fail(&FieldError{"WithDefaults", "a time, a jid or a batch size", "options that suit every push"})
 		}
 		c.defaults = o.fields
-		if c.err == nil {
-			c.err = o.err
-		}
+		c.fail(o.err)
 	}
 }
 
 // New returns a client that pushes through rdb. Nothing is sent before the
-// first push.
+// first push. A fault in what is given, such as a nil rdb, is told by Err, and by every push.
 func New(rdb redis.UniversalClient, opts ...ClientOption) *Client {
 	c := &Client{rdb: rdb, defaults: builtin(), spans: job.NoSpan}
+	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		c.fail(&FieldError{"client.New", "a nil redis client", "one that is connected to the Redis of the jobs"})
+	}
 	for _, opt := range opts {
+		if opt == nil {
+			c.fail(errNilOption)
+			continue
+		}
 		opt(c)
 	}
-	c.chain = chain(c.mw)
+	var err error
+	c.chain, err = chain(c.mw)
+	c.fail(err)
 	c.plain = &options{fields: c.defaults}
 	c.plain.settle(c.err)
 	return c
 }
+
+func (c *Client) fail(err error) {
+	if err != nil {
+		c.err = errors.Join(c.err, err)
+	}
+}
+
+// Err tells what is wrong with the client: a *FieldError for each fault in what New got, or that
+// it was not made by New. nil means that it can push.
+func (c *Client) Err() error {
+	if c == nil || c.plain == nil {
+		return errNotMade
+	}
+	return c.err
+}
+
+var (
+	errNotMade   = &FieldError{"client", "nil or the zero Client", "one that client.New has made"}
+	errNilOption = &FieldError{"option", "nil", "an option"}
+)
 
 // Push pushes one job and returns its jid, "" if middleware stopped it. What opts
 // do not set comes from the Defaults of the type of args (see troupe.Options), then
@@ -125,8 +159,8 @@ func (c *Client) PushJSON(ctx context.Context, class string, args json.RawMessag
 // sends it to the schedule set, even a time that has passed. What is pushed is
 // in the form in which Ruby would write it, as with PushJSON.
 func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, error) {
-	if c.err != nil {
-		return "", c.err
+	if err := c.Err(); err != nil {
+		return "", fmt.Errorf("push: %w", err)
 	}
 	if p == nil {
 		return "", fmt.Errorf("push: %w", errNilPayload)
@@ -276,11 +310,15 @@ func encodeList(args []any) (json.RawMessage, error) {
 	return job.EncodeArgs(args)
 }
 
-// Cancel asks the iterable job with this jid to end: one that runs does so within
-// 5 s, between two items; one that waits, or is to be retried, when it runs next.
-// It returns when that was first asked. Nothing tells whether there is such a job,
-// and a job that is not iterable does not listen.
-func (c *Client) Cancel(ctx context.Context, jid string) (time.Time, error) {
+// CancelIterable asks the iterable job (troupe.HandleIterable, Ruby's IterableJob) with this jid
+// to end, as Sidekiq's cancel! does: one that runs does so within 5 s, between two items; one that
+// waits, or is to be retried, when it runs next. It returns when that was first asked. Nothing tells
+// whether there is such a job, and a job that is not iterable does not listen:
+// inspect.Inspector.Cancel is for any job, and says what it found.
+func (c *Client) CancelIterable(ctx context.Context, jid string) (time.Time, error) {
+	if err := c.Err(); err != nil {
+		return time.Time{}, fmt.Errorf("cancel %s: %w", words.Text(jid), err)
+	}
 	now := time.Now()
 	at, err := job.CancelIteration(ctx, c.rdb, jid, now)
 	if failover(err) {

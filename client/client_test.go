@@ -78,7 +78,7 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 				client.With(troupe.Options{RetryQueue: "low"}), client.Set("locale", "de"))
 		}, "crit", `{"retry":5,"queue":"crit","tags":["x","y"],"dead":false,"backtrace":true,"retry_for":5400,"retry_queue":"low","locale":"de","class":"Billing::Charge","args":[1,"a",2.0],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class", func(c *client.Client) (string, error) {
-			return c.PushClass(t.Context(), "Plain", nil, client.With(troupe.Options{Retries: troupe.Never}), client.Queue("plain"), client.With(troupe.Options{Backtrace: 3}))
+			return c.PushClass(t.Context(), "Plain", nil, client.With(troupe.Options{Retries: troupe.Never()}), client.Queue("plain"), client.With(troupe.Options{Backtrace: 3}))
 		}, "plain", `{"retry":false,"queue":"plain","backtrace":3,"class":"Plain","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class that needs escapes", func(c *client.Client) (string, error) {
 			return c.PushClass(t.Context(), `É"\`+"\n", nil, client.Queue("odd"))

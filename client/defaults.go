@@ -10,6 +10,9 @@ import (
 // base is what a push of args begins with: the client's defaults, and over them
 // those of the type. Without args, as for a push by class, it is the client's.
 func (c *Client) base(args troupe.Args) (*options, error) {
+	if c == nil || c.plain == nil {
+		return nil, errNotMade
+	}
 	if args == nil {
 		return c.plain, nil
 	}
@@ -36,8 +39,9 @@ func ofType(own troupe.Options) (opts []Option) {
 			opts = append(opts, opt)
 		}
 	}
-	add(own.Retries.Never, func(o *options) { o.retry(false) })
-	add(own.Retries.Set && !own.Retries.Never, Retry(own.Retries.Max))
+	retries, set := own.Retries.Limit()
+	add(set && retries < 0, func(o *options) { o.retry(false) })
+	add(set && retries >= 0, Retry(retries))
 	add(own.Queue != "", Queue(own.Queue))
 	add(own.RetryQueue != "", func(o *options) { o.json("retry_queue", own.RetryQueue) })
 	add(own.Dead != nil, func(o *options) { o.json("dead", *own.Dead) })
@@ -53,7 +57,7 @@ func (o *options) with(opts []Option, err error) *options {
 	next.spanned = slices.ContainsFunc(o.fields, func(f field) bool { return f.key == "retry_for" })
 	for _, opt := range opts {
 		if opt == nil {
-			next.fail(&FieldError{"option", "nil", "an Option"})
+			next.fail(errNilOption)
 			continue
 		}
 		opt(next)

@@ -38,7 +38,7 @@ type fragile struct {
 }
 
 func (*fragile) Class() string            { return "Fragile" }
-func (*fragile) Defaults() troupe.Options { return troupe.Options{Retries: troupe.Never} }
+func (*fragile) Defaults() troupe.Options { return troupe.Options{Retries: troupe.Never()} }
 
 // mixed is named by its value and has its defaults from a pointer.
 type mixed struct {
@@ -117,7 +117,7 @@ func TestANumberOfRetriesReplacesTheRetryForOfTheDefaults(t *testing.T) {
 	}{
 		{marked{1}, nil, `true 3600`},
 		{marked{1}, []client.Option{client.Retry(3)}, `3 `},
-		{marked{1}, []client.Option{client.With(troupe.Options{Retries: troupe.Never})}, `false `},
+		{marked{1}, []client.Option{client.With(troupe.Options{Retries: troupe.Never()})}, `false `},
 		{marked{1}, []client.Option{client.Retry(3), client.RetryFor(time.Minute)}, `3 60`},
 		{marked{1}, []client.Option{client.Set("retry_for", 60), client.Retry(3)}, `3 60`},
 		{marked{1}, []client.Option{client.Queue("x")}, `true 3600`},

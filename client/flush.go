@@ -1,11 +1,17 @@
 package client
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Flush waits until no job is buffered any more, or until ctx ends: then it is an
 // *UnavailableError that says how many are. With a ctx that has ended it only tells.
 // Without WithBuffer it does nothing.
 func (c *Client) Flush(ctx context.Context) error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
 	b := c.buffer
 	if b == nil {
 		return nil
@@ -33,6 +39,9 @@ func (c *Client) Flush(ctx context.Context) error {
 // it then is gone: an *UnavailableError says how many jobs. Later pushes fail with
 // ErrClosed. The redis client stays open. Without WithBuffer it does nothing.
 func (c *Client) Close(ctx context.Context) error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
 	b := c.buffer
 	if b == nil {
 		return nil

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 
@@ -17,7 +18,7 @@ import (
 type PushFunc func(ctx context.Context, p *troupe.Payload) error
 
 // Middleware wraps a PushFunc; it is called once, when the client is made, and
-// the function it returns is called for each job, concurrently. next accepts
+// the function it returns, which must not be nil, is called for each job, concurrently. next accepts
 // the job; the push itself follows after the whole chain has returned, so that
 // jobs of a bulk travel together. next must be given a context derived from
 // the one received.
@@ -41,15 +42,22 @@ func accept(ctx context.Context, p *troupe.Payload) error {
 	return nil
 }
 
-func chain(mw []Middleware) PushFunc {
+// chain wraps accept in mw; the result is nil without any. An error names one that is nil, or makes nil.
+func chain(mw []Middleware) (PushFunc, error) {
 	if len(mw) == 0 {
-		return nil
+		return nil, nil
 	}
 	next := PushFunc(accept)
-	for _, m := range slices.Backward(mw) {
-		next = m(next)
+	for i, m := range slices.Backward(mw) {
+		name := fmt.Sprintf("WithMiddleware[%d]", i)
+		if m == nil {
+			return nil, &FieldError{name, "nil", "a Middleware"}
+		}
+		if next = m(next); next == nil {
+			return nil, &FieldError{name, "a Middleware that returns nil", "one that returns a PushFunc"}
+		}
 	}
-	return next
+	return next, nil
 }
 
 // through sends p through the middleware and returns what came out of it, nil

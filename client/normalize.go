@@ -30,8 +30,8 @@ const maxRetryFor = 1e9
 // *MiddlewareError that the middleware, not p, is at fault. Bytes that are not UTF-8 pass, as
 // they came.
 func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) (*troupe.Payload, error) {
-	if c.err != nil {
-		return nil, c.err
+	if err := c.Err(); err != nil {
+		return nil, err
 	}
 	p.Delete("at")
 	for _, f := range c.defaults {

@@ -24,8 +24,8 @@ func (f *failure) limit() (retries int64, never bool) {
 		return n, false
 	}
 	_, own := f.m.Number("retry_for") // the payload's own rule
-	if r := f.Options.Retries; r.Set && !own {
-		return int64(r.Max), r.Never
+	if n, set := f.Options.Retries.Limit(); set && !own {
+		return int64(n), n < 0
 	}
 	return max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0), false
 }

@@ -98,8 +98,8 @@ func TestTheFieldRetry(t *testing.T) {
 		{`{"retry":true,"retry_count":0}`, troupe.Times(1), 5, Dead, becauseExhausted},
 		{`{"retry":true,"retry_count":24}`, troupe.Times(30), 5, Retry, becauseFailed},
 		{`{"retry":true}`, troupe.Times(0), 0, Dead, becauseExhausted},
-		{`{"retry":true}`, troupe.Never, 0, Drop, becauseNoRetry},
-		{`{"retry":true,"retry_for":60}`, troupe.Never, 0, Retry, becauseFailed},
+		{`{"retry":true}`, troupe.Never(), 0, Drop, becauseNoRetry},
+		{`{"retry":true,"retry_for":60}`, troupe.Never(), 0, Retry, becauseFailed},
 		{`{"retry":true,"retry_for":60}`, troupe.Times(0), 0, Retry, becauseFailed},
 		{`{"retry":true,"retry_for":null}`, troupe.Times(0), 0, Dead, becauseExhausted},
 		{`{"retry":3,"retry_count":1}`, troupe.Times(1), 0, Retry, becauseFailed},
@@ -121,11 +121,11 @@ func TestTheFieldRetry(t *testing.T) {
 		{`{"retry":"3","retry_count":20}`, troupe.Retries{}, 0, Retry, becauseFailed},
 		{`{"retry":[],"retry_count":24}`, troupe.Retries{}, 0, Dead, becauseExhausted},
 		{`{"retry":null,"retry_count":23}`, troupe.Retries{}, 0, Retry, becauseFailed},
-		{`{"retry":null}`, troupe.Never, 0, Drop, becauseNoRetry},
+		{`{"retry":null}`, troupe.Never(), 0, Drop, becauseNoRetry},
 		{`{"retry":null}`, troupe.Times(0), 0, Dead, becauseExhausted},
 		{`{}`, troupe.Retries{}, 0, Retry, becauseFailed},
 		{`{"retry_count":24}`, troupe.Retries{}, 0, Dead, becauseExhausted},
-		{`{}`, troupe.Never, 0, Drop, becauseNoRetry},
+		{`{}`, troupe.Never(), 0, Drop, becauseNoRetry},
 		{`{"retry_count":0}`, troupe.Times(1), 0, Dead, becauseExhausted},
 	} {
 		d := Policy{MaxRetries: tt.policy}.Decide(now, rand.Uint64(), Failure{
@@ -153,7 +153,7 @@ func TestRetryFalseIsNotRecordedAnywhere(t *testing.T) {
 func TestAnUnknownClassIsRetried(t *testing.T) {
 	unknown := func(f *Failure) {
 		f.UnknownClass, f.Err = true, &troupe.UnknownClassError{Class: "Gone"}
-		f.Options = troupe.Options{Retries: troupe.Never} // not the class's own: it has none
+		f.Options = troupe.Options{Retries: troupe.Never()} // not the class's own: it has none
 	}
 	for payload, want := range map[string]Action{`{"class":"Gone"}`: Retry, `{"retry":null}`: Retry, `{"retry":false}`: Drop, `{"retry":0}`: Dead} {
 		d := decide(t, payload, unknown)

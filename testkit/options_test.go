@@ -54,7 +54,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 		"Handle, the last counts":    {job: plainJob{}, handle: []troupe.Options{{Retries: troupe.Times(3)}, {Retries: troupe.Times(1)}}, runs: 2, retry: "true"},
 		"Handle: none":               {job: plainJob{}, handle: []troupe.Options{{Retries: troupe.Times(0)}}, runs: 1, retry: "true"},
 		"Handle: more than the most": {job: plainJob{}, handle: []troupe.Options{{Retries: troupe.Times(4)}}, maxRetries: 1, runs: 5, retry: "true"},
-		"Handle: never":              {job: plainJob{}, handle: []troupe.Options{{Retries: troupe.Never}}, runs: never, retry: "true"},
+		"Handle: never":              {job: plainJob{}, handle: []troupe.Options{{Retries: troupe.Never()}}, runs: never, retry: "true"},
 		"the type":                   {job: ownJob{}, maxRetries: 1, runs: 3, retry: "2"},
 		"an iterable type":           {job: &ownWalk{}, maxRetries: 1, runs: 3, retry: "2"},
 		"the type, pushed by name":   {class: "Own", runs: 3, retry: "true"},
@@ -62,7 +62,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 		"what Ruby takes for true":   {class: "Own", push: []client.Option{client.Set("retry", "yes")}, runs: 3, retry: `"yes"`},
 		"null":                       {class: "Own", push: []client.Option{client.Set("retry", nil)}, runs: 3, retry: `null`},
 		"the push before the type":   {job: ownJob{}, push: []client.Option{client.Retry(1)}, handle: []troupe.Options{{Retries: troupe.Times(4)}}, runs: 2, retry: "1"},
-		"the push: false":            {job: ownJob{}, push: []client.Option{client.With(troupe.Options{Retries: troupe.Never})}, runs: never, retry: "false"},
+		"the push: false":            {job: ownJob{}, push: []client.Option{client.With(troupe.Options{Retries: troupe.Never()})}, runs: never, retry: "false"},
 		"the type before the client": {job: ownJob{}, client: []client.ClientOption{client.WithDefaults(client.Retry(0))}, runs: 3, retry: "2"},
 		"the client before Handle":   {job: plainJob{}, client: []client.ClientOption{client.WithDefaults(client.Retry(1))}, handle: []troupe.Options{{Retries: troupe.Times(4)}}, runs: 2, retry: "1"},
 	} {

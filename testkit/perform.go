@@ -104,8 +104,12 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 		ctx, stop = context.WithTimeoutCause(ctx, t, troupe.ErrJobTimeout)
 		defer stop()
 	}
+	handler, err := entry.Chain(r.mw...)
+	if err != nil {
+		return err
+	}
 	ctx, goroutines := job.WithGroup(ctx)
-	err, _ = goroutines.Wait(entry.Chain(r.mw...).Perform(ctx, p.Clone()))
+	err, _ = goroutines.Wait(handler.Perform(ctx, p.Clone()))
 	return err
 }
 

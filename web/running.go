@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -139,15 +138,15 @@ func (r *request) cancelJob() (*page, error) {
 	}
 	call, stop := context.WithTimeout(r.Context(), cancelTime)
 	defer stop()
-	process, err := r.fleet.Cancel(call, jid)
+	process, err := r.fleet.Inspector.CancelRunning(call, jid)
 	r.looks.forget("running") // it is not as it was
-	var refused *fleet.RefusedError
+	var refused *inspect.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return r.undone(back, nil, "The job %s goes on: %s is a Ruby process, and a Ruby process can only cancel iterable jobs.", jid, refused.Process)
 	case errors.Is(err, inspect.ErrNotFound):
 		return r.undone(back, nil, "The job %s runs nowhere any more: somebody was faster, or it has ended. Nothing was cancelled.", jid)
-	case errors.Is(err, control.ErrNoReply):
+	case errors.Is(err, inspect.ErrNoReply):
 		return r.undone(back, nil, "Whether the job %s is cancelled is not known: %v.", jid, err)
 	case err != nil:
 		return nil, err

@@ -165,7 +165,7 @@ func TestTroubleIsSeenAlike(t *testing.T) {
 	alike("a storm of restarts", processor+"2 idle restarts 4")
 	jid := k.PushClass("Ignores", nil)
 	k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
-	if got := see("jobs", "cancel", jid); got.out != "cancelled "+jid+" in "+k.Identity()+"\n" {
+	if got := see("jobs", "cancel", jid); got.out != "cancelled "+jid+": it runs in "+k.Identity()+" and is asked to end\n" {
 		t.Error(got)
 	}
 	alike("an unresponsive job", "launcher/default running restarts 0  unresponsive "+jid)

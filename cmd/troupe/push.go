@@ -133,7 +133,7 @@ func (p *push) options() ([]client.Option, error) {
 	switch p.retry {
 	case "", "true":
 	case "false":
-		opts = append(opts, client.With(troupe.Options{Retries: troupe.Never}))
+		opts = append(opts, client.With(troupe.Options{Retries: troupe.Never()}))
 	default:
 		n, err := strconv.Atoi(p.retry)
 		if err != nil || n < 0 {

@@ -65,8 +65,10 @@ func (c *Client) Push(ctx context.Context, jobs ...Job) (jids []string, err erro
 		if j.Queue == "" {
 			return nil, fmt.Errorf("push: job %d: Queue is empty, expected the name of a queue", i)
 		}
-		if j.Retries.Set && !j.Retries.Never && j.Retries.Max < 0 {
-			return nil, fmt.Errorf("push: job %d: Retries is %d, expected 0 or more", i, j.Retries.Max)
+		retries, again := j.Retries.Limit()
+		again = again && j.Retries != troupe.Never()
+		if again && retries < 0 {
+			return nil, fmt.Errorf("push: job %d: Retries is %d, expected 0 or more", i, retries)
 		}
 		if j.Next && j.At.After(now) {
 			return nil, fmt.Errorf("push: job %d: Next is set and At is %s, expected one of them", i, j.At.Format(time.RFC3339))
@@ -78,8 +80,8 @@ func (c *Client) Push(ctx context.Context, jobs ...Job) (jids []string, err erro
 		if j.Args == nil {
 			w.Args = []any{}
 		}
-		if j.Retries.Set && !j.Retries.Never {
-			w.Retry, w.RetryMax = true, &j.Retries.Max
+		if again {
+			w.Retry, w.RetryMax = true, &retries
 		}
 		if j.At.After(now) {
 			w.At = seconds(j.At)

@@ -27,14 +27,19 @@ type Class struct {
 	index    int // of its runs in runs.Counts; the next one is of those in which it is a wrapper
 }
 
-// Classes are the handlers of registry with mw around them, by class.
-func Classes(registry *troupe.Registry, mw ...troupe.Middleware) map[string]*Class {
+// Classes are the handlers of registry with mw around them, by class. A middleware that makes no
+// handler is an error.
+func Classes(registry *troupe.Registry, mw ...troupe.Middleware) (map[string]*Class, error) {
 	classes := map[string]*Class{}
 	for i, name := range registry.Classes() {
 		h, _ := registry.Lookup(name)
-		classes[name] = &Class{name: name, handler: h.Chain(mw...), options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
+		handler, err := h.Chain(mw...)
+		if err != nil {
+			return nil, err
+		}
+		classes[name] = &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
 	}
-	return classes
+	return classes, nil
 }
 
 // Run is one run of one job. It is not an actor: user code may block,

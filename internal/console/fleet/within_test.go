@@ -9,7 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -52,7 +52,7 @@ func TestAJobIsCancelledWithinASecond(t *testing.T) {
 		})
 		time.Sleep(3 * time.Second) // amid two beats
 		began := time.Now()
-		process, err := fleet.New(s.Client, nil).Cancel(t.Context(), jids[2])
+		process, err := inspect.New(s.Client).CancelRunning(t.Context(), jids[2])
 		if err != nil || process != kits[1].Identity() {
 			t.Fatalf("%s, %v", process, err)
 		}

@@ -19,8 +19,6 @@ import (
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/explain"
-	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -311,25 +309,37 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 	}.command(files)
 }
 
+// cancelled is what --json shows of a job that was cancelled.
+type cancelled struct {
+	JID     string        `json:"jid"`
+	Place   inspect.Place `json:"place"`
+	Queue   string        `json:"queue"`
+	Process string        `json:"process"`
+	Deleted bool          `json:"deleted"`
+}
+
 func cancelCommand(files cli.Files) *cobra.Command {
 	return spec{
-		use: "cancel JID", short: "Cancel a running job", args: cobra.ExactArgs(1), change: "cancelling a job",
-		long: `Cancel ends the context of a job that runs in a process of troupe, with the cause
-troupe.ErrCancelled. What becomes of it is its handler's affair: one that returns the error is
+		use: "cancel JID", short: "Cancel a job, wherever it is", args: cobra.ExactArgs(1), change: "cancelling a job",
+		long: `Cancel deletes a job that waits in a queue, is scheduled or is to be retried, and says where it
+was. Of a job that runs in a process of troupe it ends the context, with the cause
+troupe.ErrCancelled. What becomes of that is its handler's affair: one that returns the error is
 retried, one that ignores it goes on and is shown as unresponsive. In a process of Ruby only
-iterable jobs can be cancelled; they end within some seconds.`,
+iterable jobs can be cancelled; they end within some seconds. An iterable job that has begun and
+waits ends when it runs next, so that its OnCancel runs.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			s.About([]string{"jobs", args[0], "cancel"}, args[0])
 			call, stop := context.WithTimeout(ctx, replyTime)
 			defer stop()
-			process, err := s.Cancel(call, args[0])
+			found, err := s.Inspector.Cancel(call, args[0])
 			switch {
-			case errors.As(err, new(*fleet.RefusedError)):
+			case errors.As(err, new(*inspect.RefusedError)):
 				return &cli.ExitError{Code: cli.Refused, Err: err}
-			case errors.Is(err, control.ErrNoReply):
+			case errors.Is(err, inspect.ErrNoReply):
 				return &cli.ExitError{Code: cli.Partly, Err: err}
 			}
-			return said(s, err, map[string]string{"jid": args[0], "process": process}, "cancelled %s in %s", args[0], process)
+			shown := cancelled{JID: args[0], Place: found.Place, Queue: found.Queue, Process: found.Process, Deleted: found.Deleted}
+			return said(s, err, shown, "cancelled %s: %s", args[0], found)
 		},
 	}.command(files)
 }

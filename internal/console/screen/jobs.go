@@ -156,7 +156,7 @@ func search[T any](q *Query, size int64, all iter.Seq2[T, error], draw func(T) R
 
 func (r *Redis) cancelAct(j *inspect.JobRecord) Act {
 	return Act{"C", "cancel " + titled(j) + ": its context ends, its handler decides", func(ctx context.Context) (string, error) {
-		process, err := r.Cancel(ctx, j.JID)
+		process, err := r.Inspector.CancelRunning(ctx, j.JID)
 		if errors.Is(err, inspect.ErrNotFound) {
 			return string(inspect.Gone), nil
 		}

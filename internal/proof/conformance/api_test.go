@@ -24,7 +24,7 @@ func TestCheck27RubysStatsRiseByExactlyWhatGoRan(t *testing.T) {
 		s.push("Fail", `[]`, client.Retry(0))
 		s.push("Boom", `[]`)
 		s.push("Nowhere", `[]`)
-		s.push("Fail", `[]`, client.With(troupe.Options{Retries: troupe.Never}))
+		s.push("Fail", `[]`, client.With(troupe.Options{Retries: troupe.Never()}))
 	}
 	s.put("default", `no job`)
 	testkit.Await(t, "all are settled", func() bool { st := kit.Stats(); return st.Processed == 52 && st.Waiting == 0 })

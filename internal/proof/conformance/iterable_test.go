@@ -154,11 +154,11 @@ func TestCheck34GoCancelsAsRubyDoes(t *testing.T) {
 	s := newSite(t)
 	var byRuby int64
 	s.ruby(cancel8, &byRuby, "j1")
-	at, err := client.New(s.rdb).Cancel(t.Context(), "j1")
+	at, err := client.New(s.rdb).CancelIterable(t.Context(), "j1")
 	if err != nil || at.Unix() != byRuby {
 		t.Errorf("cancelled at %v, %v, want Ruby's %d: the first counts", at, err, byRuby)
 	}
-	at, err = client.New(s.rdb).Cancel(t.Context(), "j2")
+	at, err = client.New(s.rdb).CancelIterable(t.Context(), "j2")
 	s.must(err)
 	var read int64
 	s.ruby(cancel8, &read, "j2")
