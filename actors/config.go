@@ -17,7 +17,8 @@ import (
 )
 
 // Config is everything a daemon is built from. Redis and Registry are required;
-// every other zero value is a working default. A Config is read once, by New.
+// every other zero value is a working default, as docs/configuration.md lists them. A Config is
+// read once, by New.
 type Config struct {
 	// Redis: only the options of this client are used, not its hooks (see OnClient).
 	// The daemon opens connections of its own, with MaxRetries -1 (a silently
@@ -54,14 +55,14 @@ type Config struct {
 	Capsules []Capsule
 
 	// Timeout is how long a stop waits for running jobs before it requeues
-	// them; 0 means 25 s. Let the platform wait 8 s longer before it kills, 33 s by
-	// default: Kubernetes waits 30 s, unless terminationGracePeriodSeconds says more.
+	// them. Let the platform wait 8 s longer before it kills: Kubernetes waits 30 s, unless
+	// terminationGracePeriodSeconds says more.
 	Timeout time.Duration
-	// Grace is how long after that their goroutines may take to notice; 0 means 3 s.
+	// Grace is how long after that their goroutines may take to notice.
 	Grace time.Duration
 
 	// Lease is how long Redis trusts this process without a sign of life; then
-	// another one puts its jobs back. 0 means 30 s; at least 1 s.
+	// another one puts its jobs back. At least 1 s.
 	Lease time.Duration
 
 	// Poison limits how often a job may take its process down.
@@ -106,9 +107,9 @@ type Config struct {
 	Strategy *supervisor.Strategy
 
 	// MaxRetries is the number of retries of a job whose retry is true and whose
-	// class has no Retries; 0 means 25, -1 none: dead at the first failure.
+	// class has no Retries; -1 means none: dead at the first failure.
 	MaxRetries int
-	// DeadMax and DeadTimeout bound the dead set: 0 means 10,000 and 180 days.
+	// DeadMax and DeadTimeout bound the dead set.
 	DeadMax     int
 	DeadTimeout time.Duration
 	// Timestamps is how times are written into jobs; the default (float) is the
@@ -118,9 +119,9 @@ type Config struct {
 	// PollInterval is the average wait between two looks at the schedule and
 	// retry sets; 0 means the number of processes times PollIntervalPerProcess.
 	PollInterval           time.Duration
-	PollIntervalPerProcess time.Duration // 0 means 5 s
+	PollIntervalPerProcess time.Duration
 
-	// HeartbeatInterval is the time between two beats; 0 means 10 s.
+	// HeartbeatInterval is the time between two beats.
 	HeartbeatInterval time.Duration
 
 	// MaxIterationRuntime interrupts an iterable job (troupe.HandleIterable) that has
@@ -147,7 +148,7 @@ type Config struct {
 // Capsule is a set of queues with processors of their own.
 type Capsule struct {
 	Name        string       // letters, digits, _ . : -; "" means default (only one may be)
-	Concurrency int          // number of processors; 0 means 10
+	Concurrency int          // number of processors
 	Queues      fetch.Queues // nil means fetch.Strict{"default"}
 
 	// Waiters is how many connections per queue wait for a push while processors are free.
@@ -218,15 +219,15 @@ type Events struct {
 
 // withDefaults returns c with every zero value replaced by its default.
 func (c Config) withDefaults() Config {
-	def(&c.Timeout, defaultTimeout)
-	def(&c.Grace, defaultGrace)
-	def(&c.Lease, defaultLease)
+	def(&c.Timeout, limits.Timeout)
+	def(&c.Grace, limits.Grace)
+	def(&c.Lease, limits.Lease)
 	c.Poison = c.Poison.withDefaults()
-	def(&c.MaxRetries, 25)
-	def(&c.DeadMax, 10_000)
-	def(&c.DeadTimeout, 180*24*time.Hour)
-	def(&c.PollIntervalPerProcess, 5*time.Second)
-	def(&c.HeartbeatInterval, 10*time.Second)
+	def(&c.MaxRetries, limits.Retries)
+	def(&c.DeadMax, limits.DeadMax)
+	def(&c.DeadTimeout, limits.DeadTimeout)
+	def(&c.PollIntervalPerProcess, limits.PollEach)
+	def(&c.HeartbeatInterval, limits.Beat)
 	def(&c.Environment, "development")
 	def(&c.Version, Version)
 	if len(c.Capsules) == 0 {
@@ -236,7 +237,7 @@ func (c Config) withDefaults() Config {
 	for i := range c.Capsules {
 		k := &c.Capsules[i]
 		def(&k.Name, "default")
-		def(&k.Concurrency, defaultConcurrency)
+		def(&k.Concurrency, limits.Concurrency)
 		def(&k.FetchBytes, limits.Bytes)
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}

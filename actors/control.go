@@ -58,8 +58,8 @@ func (d *Daemon) Configure(ctx context.Context, capsules ...Capsule) error {
 			continue
 		}
 		changed[i] = d.capsules[at]
-		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
-			errs = append(errs, fmt.Errorf("capsule %s: Concurrency is %d, expected 1 to %d, or 0 to keep it", name, k.Concurrency, maxConcurrency))
+		if k.Concurrency < 0 || k.Concurrency > limits.MaxConcurrency {
+			errs = append(errs, fmt.Errorf("capsule %s: Concurrency is %d, expected 1 to %d, or 0 to keep it", name, k.Concurrency, limits.MaxConcurrency))
 		}
 		if k.Queues == nil {
 			continue

@@ -19,9 +19,9 @@ import (
 // value is the default of every field.
 type Poison struct {
 	// Recoveries within Within after which a job is dead, if it was in progress
-	// as a suspect the last time; 0 means 3, -1 never: nothing is counted.
+	// as a suspect the last time; -1 means never: nothing is counted.
 	Recoveries int
-	// Within is how long a recovery counts; 0 means 72 h.
+	// Within is how long a recovery counts.
 	Within time.Duration
 	// Suspect is the number of recoveries from which on a job is a suspect: a
 	// process runs one of them at a time. 0 means one less than Recoveries, at

@@ -14,16 +14,6 @@ import (
 	"github.com/troupehq/troupe/supervisor"
 )
 
-const (
-	defaultTimeout     = 25 * time.Second
-	defaultGrace       = 3 * time.Second
-	defaultLease       = 30 * time.Second
-	defaultConcurrency = 10
-	maxConcurrency     = 10_000
-	maxFetchBytes      = 1 << 30
-	minLease           = time.Second
-)
-
 var capsuleName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
 
 // reservedNames are the launcher's other children.
@@ -54,23 +44,23 @@ func (c Config) Validate() error {
 			bad(d.field, d.value, "a positive duration, or 0 for the default")
 		}
 	}
-	if c.Lease != 0 && c.Lease < minLease {
-		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", minLease, defaultLease))
+	if c.Lease != 0 && c.Lease < limits.MinLease {
+		bad("Lease", c.Lease, fmt.Sprintf("at least %s, or 0 for %s", limits.MinLease, limits.Lease))
 	}
 	if c.Poison.Recoveries < -1 {
-		bad("Poison.Recoveries", c.Poison.Recoveries, "a positive number, 0 for 3, or -1 for no limit")
+		bad("Poison.Recoveries", c.Poison.Recoveries, fmt.Sprintf("a positive number, 0 for %d, or -1 for no limit", limits.Recoveries))
 	}
 	if c.Poison.Suspect < -1 {
 		bad("Poison.Suspect", c.Poison.Suspect, "a positive number, 0 for one less than Recoveries, or -1 for no suspects")
 	}
 	if c.MaxRetries < -1 {
-		bad("MaxRetries", c.MaxRetries, "a positive number, 0 for 25, or -1 for none")
+		bad("MaxRetries", c.MaxRetries, fmt.Sprintf("a positive number, 0 for %d, or -1 for none", limits.Retries))
 	}
 	if _, ok := dialects[c.Metrics]; !ok {
 		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}
 	if c.DeadMax < 0 {
-		bad("DeadMax", c.DeadMax, "a positive number, or 0 for 10000")
+		bad("DeadMax", c.DeadMax, fmt.Sprintf("a positive number, or 0 for %d", limits.DeadMax))
 	}
 	if len(c.Capsules) > 0 && c.Concurrency != 0 {
 		bad("Concurrency", c.Concurrency, "0, as there are Capsules: each has its own")
@@ -116,14 +106,14 @@ func (c Config) Validate() error {
 			}
 		}
 		seen[name] = true
-		if k.Concurrency < 0 || k.Concurrency > maxConcurrency {
-			bad(field+"Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", maxConcurrency, defaultConcurrency))
+		if k.Concurrency < 0 || k.Concurrency > limits.MaxConcurrency {
+			bad(field+"Concurrency", k.Concurrency, fmt.Sprintf("1 to %d, or 0 for %d", limits.MaxConcurrency, limits.Concurrency))
 		}
 		if k.Waiters < 0 || k.Waiters > limits.MaxWaiters {
 			bad(field+"Waiters", k.Waiters, fmt.Sprintf("0 to %d", limits.MaxWaiters))
 		}
-		if k.FetchBytes < 0 || k.FetchBytes > maxFetchBytes {
-			bad(field+"FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", maxFetchBytes, limits.Bytes))
+		if k.FetchBytes < 0 || k.FetchBytes > limits.MaxFetchBytes {
+			bad(field+"FetchBytes", k.FetchBytes, fmt.Sprintf("1 to %d, or 0 for %d", limits.MaxFetchBytes, limits.Bytes))
 		}
 		if l := k.Limits; l.Jobs < 0 || l.Time < 0 || l.Memory < 0 {
 			bad(field+"Limits", fmt.Sprintf("%+v", l), "numbers of 0 or more")

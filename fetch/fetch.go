@@ -218,9 +218,6 @@ type Env struct {
 	Renewed func()
 }
 
-// defaultLease is the lease of a fetcher or rescuer that was given none.
-const defaultLease = 30 * time.Second
-
 // Check tells what is wrong with what every fetcher needs, and fills in Bytes.
 func (e *Env) Check() error {
 	if err := validate(e.Queues); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -39,7 +40,7 @@ func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 	if n := rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(); n != lookLimit+5 {
 		t.Errorf("%d entries in the index are as they were, expected %d", n, lookLimit+5)
 	}
-	if done := mustRescue(t, r.Rescue); done.Next < maxPause/4 {
+	if done := mustRescue(t, r.Rescue); done.Next < limits.RescueEvery/4 {
 		t.Errorf("then the next round is in %s", done.Next)
 	}
 }

@@ -79,7 +79,7 @@ func NewReliable(env Env) (Fetcher, error) {
 	if env.Lease < 0 || env.Lease > 0 && env.Lease < time.Millisecond {
 		return nil, fmt.Errorf("fetch: lease %v, expected a millisecond or more", env.Lease)
 	}
-	f.env.Lease = cmp.Or(env.Lease, defaultLease)
+	f.env.Lease = cmp.Or(env.Lease, limits.Lease)
 	set, err := f.newSet(env.Queues, nil)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -35,7 +36,7 @@ func TestNewRescuerChecksItsConfig(t *testing.T) {
 func TestRescueReports(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	r := testRescuer(t, rdb)
-	if done := mustRescue(t, r.Rescue); done.Fetchers+done.Units+len(done.Details) != 0 || done.Next <= 0 || done.Next > maxPause {
+	if done := mustRescue(t, r.Rescue); done.Fetchers+done.Units+len(done.Details) != 0 || done.Next <= 0 || done.Next > limits.RescueEvery {
 		t.Errorf("nobody there: %+v", done)
 	}
 	live := mustOpen(t, testEnv(rdb, Strict{"x"}))
@@ -80,12 +81,12 @@ func TestRescueComesInTime(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	r := testRescuer(t, rdb)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	if done := mustRescue(t, r.Rescue); done.Next < maxPause/2 || done.Next > maxPause {
+	if done := mustRescue(t, r.Rescue); done.Next < limits.RescueEvery/2 || done.Next > limits.RescueEvery {
 		t.Errorf("a lease of half a minute: next in %v", done.Next)
 	}
 	now := rdb.Time(t.Context()).Val()
 	rdb.ZAdd(t.Context(), "troupe:expiries", redis.Z{Score: float64(now.UnixMilli() + 7000), Member: f.cur.id})
-	if done := mustRescue(t, r.Rescue); done.Next < time.Second || done.Next > 7*time.Second+maxPause/40 {
+	if done := mustRescue(t, r.Rescue); done.Next < time.Second || done.Next > 7*time.Second+limits.RescueEvery/40 {
 		t.Errorf("a lease of seven seconds: next in %v", done.Next)
 	}
 }
@@ -215,11 +216,11 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			}
 			r := another()
 			done, err := r.Rescue(ctx)
-			if err == nil || done.Units != 3 || done.Next < maxPause/4 {
+			if err == nil || done.Units != 3 || done.Next < limits.RescueEvery/4 {
 				t.Fatalf("rescued %+v, %v, expected the jobs of the other queue", done, err)
 			}
 			for _, other := range []*rescuer{r, another()} {
-				if done, err := other.Rescue(ctx); err != nil || done.Units != 0 || done.Next < maxPause/4 {
+				if done, err := other.Rescue(ctx); err != nil || done.Units != 0 || done.Next < limits.RescueEvery/4 {
 					t.Errorf("at once: %+v, %v", done, err)
 				}
 			}

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	maxPause      = 15 * time.Second // between two looks
 	lockTime      = 10 * time.Second // of one round, extended at every step
 	tombstoneTime = 24 * time.Hour
 	lookLimit     = 100              // how many dead owners are listed at once
@@ -61,9 +60,9 @@ func newRescuer(cfg rescue.Config) (*rescuer, error) {
 	if cfg.Lease < 0 || cfg.Window < 0 {
 		return nil, fmt.Errorf("rescuer: lease %v and window %v, expected 0 or more", cfg.Lease, cfg.Window)
 	}
-	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, defaultLease), cmp.Or(cfg.Window, limits.Window)
+	cfg.Lease, cfg.Window = cmp.Or(cfg.Lease, limits.Lease), cmp.Or(cfg.Window, limits.Window)
 	r := &rescuer{
-		cfg: cfg, rdb: cfg.Redis, pause: min(maxPause, cfg.Lease/2),
+		cfg: cfg, rdb: cfg.Redis, pause: min(limits.RescueEvery, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),
 	}
 	_, r.cluster = cfg.Redis.(*redis.ClusterClient)

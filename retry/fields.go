@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -27,7 +28,7 @@ func (f *failure) limit() (retries int64, never bool) {
 	if n, set := f.Options.Retries.Limit(); set && !own {
 		return int64(n), n < 0
 	}
-	return max(int64(orDefault(f.MaxRetries, defaultMaxRetries)), 0), false
+	return max(int64(orDefault(f.MaxRetries, limits.Retries)), 0), false
 }
 
 // keep tells whether the job goes to the dead set at its end.

@@ -9,32 +9,27 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
 // Policy is what a daemon is configured to. The zero value is Sidekiq's default.
 type Policy struct {
 	// MaxRetries applies where neither the payload nor the class has a rule of its
-	// own; 0 means 25, below 0 means none: dead at the first failure.
+	// own; 0 is the default, below 0 means none: dead at the first failure.
 	MaxRetries int
 
 	// Timestamps is the form of failed_at and retried_at.
 	Timestamps troupe.Timestamps
 
 	// DeadMax and DeadTimeout bound the dead set when a job is added to it;
-	// 0 means 10000 jobs and 180 days, below 0 unbounded.
+	// 0 is the default, below 0 unbounded.
 	DeadMax     int
 	DeadTimeout time.Duration
 
 	// Rules are those of another system; nil means Sidekiq's.
 	Rules *Rules
 }
-
-const (
-	defaultMaxRetries  = 25
-	defaultDeadMax     = 10_000
-	defaultDeadTimeout = 180 * 24 * time.Hour
-)
 
 // Failure is a job that failed.
 type Failure struct {
@@ -153,10 +148,10 @@ func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) De
 // toDead sets what an insertion into the dead set needs.
 func (pol Policy) toDead(d *Decision, now time.Time) {
 	d.Score = scores.Of(now)
-	if timeout := orDefault(pol.DeadTimeout, defaultDeadTimeout); timeout > 0 {
+	if timeout := orDefault(pol.DeadTimeout, limits.DeadTimeout); timeout > 0 {
 		d.TrimBefore = scores.Of(now.Add(-timeout))
 	}
-	d.TrimMax = max(orDefault(pol.DeadMax, defaultDeadMax), 0)
+	d.TrimMax = max(orDefault(pol.DeadMax, limits.DeadMax), 0)
 }
 
 // failure is one decision in the making.

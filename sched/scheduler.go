@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -38,8 +39,8 @@ type Config struct {
 	Identity string // of the process; Lead needs one, and no other process may have it
 
 	Batch       int           // members a Promote moves; 0 means 500, at most 1,000
-	DeadMax     int           // the dead set keeps DeadMax-1 entries, as Sidekiq does; 0 means 10,000
-	DeadTimeout time.Duration // older entries of the dead set go; 0 means 180 days
+	DeadMax     int           // the dead set keeps DeadMax-1 entries, as Sidekiq does; 0 is the default
+	DeadTimeout time.Duration // older entries of the dead set go; 0 is the default
 }
 
 // Scheduler promotes due jobs. The sets are independent of each other; for one
@@ -59,8 +60,8 @@ func New(cfg Config) *Scheduler {
 		cfg.Client = client.New(cfg.Redis, client.WithTimestamps(cfg.Timestamps))
 	}
 	cfg.Batch = min(cmp.Or(max(0, cfg.Batch), 500), 1000) // move.lua unpacks it: far below Lua's limit
-	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), 10_000)
-	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), 180*24*time.Hour)
+	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), limits.DeadMax)
+	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), limits.DeadTimeout)
 	s := &Scheduler{cfg: cfg, cursors: map[string]*cursor{}, leading: make(chan struct{}, 1)}
 	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
 		s.addTerm(keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry), keys.Retry)

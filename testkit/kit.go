@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -118,16 +119,13 @@ func Virtual(t *testing.T, cfg actors.Config, f func(t *testing.T, k *Kit), opts
 func actorsOf(cfg actors.Config) int {
 	n := 4 // launcher, heartbeat, rescuer, poller
 	for _, c := range cfg.Capsules {
-		n += 2 + cmp.Or(c.Concurrency, defaultConcurrency)
+		n += 2 + cmp.Or(c.Concurrency, limits.Concurrency)
 	}
 	if len(cfg.Capsules) == 0 {
-		n += 2 + cmp.Or(cfg.Concurrency, defaultConcurrency)
+		n += 2 + cmp.Or(cfg.Concurrency, limits.Concurrency)
 	}
 	return n
 }
-
-// defaultConcurrency is that of actors.Capsule.
-const defaultConcurrency = 10
 
 // up counts the actors that have begun to run.
 func (k *Kit) up() (n int) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -78,7 +79,7 @@ var (
 	quiet = order{"quiet", (*inspect.Process).Quiet, "takes no new jobs", "take no new jobs",
 		"What runs goes on, and nothing new is taken: there is no way back but a restart."}
 	stop = order{"stop", (*inspect.Process).Stop, "stops", "stop",
-		"Running jobs get the time of the process's timeout, 25 s by default. What still runs then is put back, and the process ends. Nothing here starts it again."}
+		"Running jobs get the time of the process's timeout, " + words.Seconds(limits.Timeout) + " by default. What still runs then is put back, and the process ends. Nothing here starts it again."}
 	dump = order{"dump", (*inspect.Process).DumpThreads, "writes what its goroutines do to its log", "write what their goroutines or threads do to their logs", ""}
 )
 

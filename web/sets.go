@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/mask"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -59,7 +60,7 @@ var setKinds = map[string]setKind{
 		"Nothing is scheduled", "Jobs that were pushed for later wait here until they are due.",
 	}, [][4]string{{"within an hour", "", "1h", ""}, {"within a day", "", "24h", ""}}, ""},
 	"dead": {"dead", "dead", "Dead", "Died", "tick queue try error", false, [2]string{
-		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for 180 days by default.",
+		"Nothing has died", "Jobs that have used up their retries, and those that were killed, are kept here, for " + words.Days(limits.DeadTimeout) + " by default.",
 	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}, ""},
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -76,7 +77,7 @@ with a dash.`,
 	f.Var(wordFlag{&p.queue, "NAME"}, "queue", "queue to push to (default)")
 	f.Var(durationFlag{&p.in}, "in", "run the job this long from now, like 90 or 2h")
 	f.Var(timeFlag{&p.at}, "at", "run the job at this time: RFC 3339 or seconds since the epoch")
-	f.Var(wordFlag{&p.retry, "RETRY"}, "retry", "true, false or how often to retry (true: 25 times)")
+	f.Var(wordFlag{&p.retry, "RETRY"}, "retry", fmt.Sprintf("true, false or how often to retry (true: %d times)", limits.Retries))
 	f.Var(countFlag{&p.count, math.MaxInt32}, "count", "push so many of it")
 	f.StringVar(&list, "args", "", "all arguments as one `JSON` array, instead of ARG")
 	f.Var(wordFlag{&p.redis, "URL"}, "redis", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")

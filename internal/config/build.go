@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/wire"
 )
 
@@ -57,13 +58,10 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 // fetcher is how k fetches: "reliable" or "basic".
 func (s *Settings) fetcher(k capsule) string { return cmp.Or(k.Fetch, s.Fetch, "reliable") }
 
-// defaultConcurrency is the daemon's own.
-const defaultConcurrency = 10
-
 // concurrency is how many jobs may run at once.
 func (s *Settings) concurrency() (n int) {
 	for _, k := range s.Capsules {
-		n += cmp.Or(k.Concurrency, defaultConcurrency)
+		n += cmp.Or(k.Concurrency, limits.Concurrency)
 	}
 	return n
 }

@@ -14,10 +14,7 @@ var (
 	reservedNames = []string{"heartbeat", "poller", "rescuer"}
 )
 
-const (
-	minFetchBytes = 1 << 10
-	maxFetchBytes = 1 << 30
-)
+const minFetchBytes = 1 << 10
 
 // defaultCapsule is the one that the top level's concurrency and queues describe.
 const defaultCapsule = "default"
@@ -26,7 +23,7 @@ const defaultCapsule = "default"
 var capsuleSettings = readers[capsule]{
 	"name": func(*parse, *capsule, *node, string) {}, // see nameOf
 	"concurrency": func(p *parse, c *capsule, n *node, field string) {
-		c.Concurrency = p.int(n, field, 1, maxConcurrency)
+		c.Concurrency = p.int(n, field, 1, limits.MaxConcurrency)
 	},
 	"queues": func(p *parse, c *capsule, n *node, field string) { c.Queues = p.queues(n, field) },
 	"fetch":  func(p *parse, c *capsule, n *node, field string) { c.Fetch = p.word(n, field, fetchers...) },
@@ -48,10 +45,10 @@ var capsuleSettings = readers[capsule]{
 		c.waitersLine = n.line
 	},
 	"fetch_bytes": func(p *parse, c *capsule, n *node, field string) {
-		c.FetchBytes = p.int(n, field, minFetchBytes, maxFetchBytes)
+		c.FetchBytes = p.int(n, field, minFetchBytes, limits.MaxFetchBytes)
 	},
 	"max_unresponsive": func(p *parse, c *capsule, n *node, field string) {
-		c.MaxUnresponsive = p.int(n, field, 0, maxConcurrency)
+		c.MaxUnresponsive = p.int(n, field, 0, limits.MaxConcurrency)
 	},
 	"strategy": func(p *parse, c *capsule, n *node, field string) {
 		c.Strategy = p.strategy(n, field)

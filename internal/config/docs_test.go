@@ -1,17 +1,21 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // manual returns docs/configuration.md by headings.
@@ -59,6 +63,38 @@ func TestManualHasEveryForeignKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(foreign)), got); diff != "" {
 		t.Errorf("code - manual +:\n%s", diff)
+	}
+}
+
+// The manual has the defaults of package limits, and what follows from them, and no other document
+// of its own spells them.
+func TestManualHasTheDefaults(t *testing.T) {
+	parts := manual(t)
+	text := parts["Top level"] + parts["A capsule"] + parts["A shard"] + parts["Poison pills"] + parts["The time that a stop takes"]
+	row := func(key, value string) string { return fmt.Sprintf("(?m)^\\| `%s` \\|[^|]*\\| %s\\b", key, value) }
+	for _, want := range []string{
+		row("concurrency", strconv.Itoa(limits.Concurrency)), row("timeout", words.Seconds(limits.Timeout)),
+		row("lease", words.Seconds(limits.Lease)), row("max_retries", strconv.Itoa(limits.Retries)),
+		row("dead_max_jobs", strconv.Itoa(limits.DeadMax)), row("dead_timeout_in_seconds", words.Days(limits.DeadTimeout)),
+		row("average_scheduled_poll_interval", words.Seconds(limits.PollEach)), row("recoveries", strconv.Itoa(limits.Recoveries)),
+		"`timeout` plus 8 s after TERM at the latest, " + words.Seconds(limits.StopTime) + " by default",
+		words.Seconds(limits.Grace) + " of grace", "the lease plus 15 s, " + words.Seconds(limits.RescueTime) + " by default",
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("no %s", want)
+		}
+	}
+	lease, rescue := words.Seconds(limits.Lease), words.Seconds(limits.RescueTime)
+	spelled := regexp.MustCompile(`(?i)\blease,? \(?(of )?` + lease + `\b|\blease.{0,20}\b` + lease + ` by default|\b` + rescue + ` by default|within ` + rescue + `\b`)
+	for _, name := range harness.Must(filepath.Glob("../../docs/*.md"))(t) {
+		if filepath.Base(name) == "configuration.md" || filepath.Base(name) == "proof.md" { // which measures with leases of its own
+			continue
+		}
+		for i, line := range strings.Split(string(harness.Must(os.ReadFile(name))(t)), "\n") {
+			if s := spelled.FindString(line); s != "" {
+				t.Errorf("%s:%d: %q, expected the lease without its default, which configuration.md has", name, i+1, s)
+			}
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
@@ -77,7 +78,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 
 // DeadSet returns how many jobs the dead set keeps, and for how long, in the daemon of s.
 func (s *Settings) DeadSet() (most int, age time.Duration) {
-	return cmp.Or(s.DeadMax, 10_000), cmp.Or(s.DeadTimeout, 180*24*time.Hour)
+	return cmp.Or(s.DeadMax, limits.DeadMax), cmp.Or(s.DeadTimeout, limits.DeadTimeout)
 }
 
 type loader struct {
@@ -142,10 +143,10 @@ func (l *loader) capsules() {
 	}
 	if threads := l.getenv("RAILS_MAX_THREADS"); threads != "" && c.Concurrency == 0 {
 		n, err := strconv.Atoi(threads)
-		if err != nil || n < 1 || n > maxConcurrency {
+		if err != nil || n < 1 || n > limits.MaxConcurrency {
 			l.faults = append(l.faults, Fault{
 				Field: "RAILS_MAX_THREADS", Value: strconv.Quote(clip(threads)),
-				Want: fmt.Sprintf("a whole number from 1 to %d", maxConcurrency),
+				Want: fmt.Sprintf("a whole number from 1 to %d", limits.MaxConcurrency),
 			})
 		} else {
 			c.Concurrency = n

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Reload is what a running daemon of s may take over from next: concurrency and queues of its
@@ -27,7 +28,7 @@ func (s *Settings) Reload(next *Settings, shard string) (capsules []actors.Capsu
 		if k.Queues == nil {
 			k.Queues = fetch.Strict{"default"}
 		}
-		capsules = append(capsules, actors.Capsule{Name: k.Name, Concurrency: cmp.Or(k.Concurrency, defaultConcurrency), Queues: k.Queues})
+		capsules = append(capsules, actors.Capsule{Name: k.Name, Concurrency: cmp.Or(k.Concurrency, limits.Concurrency), Queues: k.Queues})
 		same.Capsules[i].Concurrency, same.Capsules[i].Queues = s.Capsules[at].Concurrency, s.Capsules[at].Queues
 	}
 	for _, k := range s.Capsules {

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/words"
 )
-
-// maxConcurrency is the largest number of processors of a capsule.
-const maxConcurrency = 10_000
 
 // fetchers are the values of fetch.
 var fetchers = []string{"reliable", "basic"}
@@ -27,7 +25,7 @@ func init() { // not a literal: readers reach settings again
 	settings = map[string]func(*parse, *node, string){
 		"concurrency": func(p *parse, n *node, field string) {
 			p.notNull(n, field)
-			p.out.Concurrency = p.int(n, field, 1, maxConcurrency)
+			p.out.Concurrency = p.int(n, field, 1, limits.MaxConcurrency)
 			p.says("concurrency", n, field)
 		},
 		"queues": func(p *parse, n *node, field string) {
@@ -42,7 +40,7 @@ func init() { // not a literal: readers reach settings again
 			p.notNull(n, field)
 			p.out.Timeout = p.duration(n, field, 0)
 		},
-		"lease":   func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, time.Second) },
+		"lease":   func(p *parse, n *node, field string) { p.out.Lease = p.duration(n, field, limits.MinLease) },
 		"poison":  func(p *parse, n *node, field string) { p.out.Poison = p.poison(n, field) },
 		"verbose": func(p *parse, n *node, field string) { p.out.Verbose = p.bool(n, field) },
 		"tag":     func(p *parse, n *node, field string) { p.out.Tag = p.string(n, field) },

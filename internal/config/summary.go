@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
@@ -28,7 +28,7 @@ func (s *Settings) Summary(w io.Writer) error {
 	if len(s.Trees) == 0 {
 		line("redis\t%s", redisconn.Describe(s.RedisURL))
 	}
-	line("stop timeout\t%s", cmp.Or(s.Timeout, 25*time.Second))
+	line("stop timeout\t%s", cmp.Or(s.Timeout, limits.Timeout))
 	if s.MaxRetries != 0 {
 		line("retries\t%d where a job's retry is true", max(s.MaxRetries, 0))
 	}
@@ -103,7 +103,7 @@ func (s *Settings) Summary(w io.Writer) error {
 // Sidekiq 7 or 8 means another one.
 func concurrencyText(n int) string {
 	if n == 0 {
-		return fmt.Sprintf("concurrency %d (the default, as in Sidekiq 6; 7 and 8 have 5)", defaultConcurrency)
+		return fmt.Sprintf("concurrency %d (the default, as in Sidekiq 6; 7 and 8 have 5)", limits.Concurrency)
 	}
 	return fmt.Sprintf("concurrency %d", n)
 }

@@ -4,17 +4,18 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"time"
+
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 const (
-	defaultInterval = 5 * time.Second
-	firstWait       = 10 * time.Second
-	firstSpread     = 5 * time.Second
-	fewProcesses    = 10
+	firstWait    = 10 * time.Second
+	firstSpread  = 5 * time.Second
+	fewProcesses = 10
 )
 
 // PollInterval is the wait between two looks at the sets (Sidekiq 8.1's poller).
-// With n = max(1, processes), avg = average, or n × perProcess (0 means 5 s) if
+// With n = max(1, processes), avg = average, or n × perProcess (0 is the default) if
 // average is 0, and rand in [0, 1):
 //
 //	n < 10:  avg × rand + avg/2
@@ -25,7 +26,7 @@ const (
 // processes is the number of members of the set processes.
 func PollInterval(processes int, average, perProcess time.Duration, r *rand.Rand) time.Duration {
 	n := max(1, processes)
-	avg := cmp.Or(max(0, average), time.Duration(n)*cmp.Or(max(0, perProcess), defaultInterval))
+	avg := cmp.Or(max(0, average), time.Duration(n)*cmp.Or(max(0, perProcess), limits.PollEach))
 	wait := r.Float64() * float64(avg)
 	if n < fewProcesses {
 		return time.Duration(wait) + avg/2

@@ -49,7 +49,7 @@ var ErrBusy = errors.New("another rescuer is at work")
 // Config is what a Rescuer is made of.
 type Config struct {
 	Redis redis.UniversalClient
-	Lease time.Duration // of the fleet's fetchers, sets the pace; 0 means 30 s
+	Lease time.Duration // of the fleet's fetchers, sets the pace; 0 is the default
 
 	// Identity of this process. Its own fetchers are passed over: after a pause
 	// of the whole process they resume and keep their units, unless another
@@ -61,7 +61,7 @@ type Config struct {
 	// Policy decides where each unit goes; nil puts all of them back as they are
 	// and counts nothing.
 	Policy Policy
-	Window time.Duration // how long a recovery counts; 0 means 72 h
+	Window time.Duration // how long a recovery counts; 0 is the default
 
 	// QueueOf is what a job says of its queue, "" if it says nothing: the claim that no index
 	// names any more goes there. nil: such claims stay where they are.

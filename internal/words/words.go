@@ -146,3 +146,9 @@ func Size(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
+
+// Seconds is a span of whole seconds in a text: "25 s".
+func Seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) + " s" }
+
+// Days is a span of whole days in a text: "180 days".
+func Days(d time.Duration) string { return strconv.Itoa(int(d.Hours()/24)) + " days" }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // fetcher takes from Laravel's queues. What it has taken is in the reserved set of its queue, as
@@ -83,7 +84,7 @@ func (s *system) newFetcher(env fetch.Env) (fetch.Fetcher, error) {
 		return nil, errCluster
 	}
 	if env.Lease <= 0 {
-		env.Lease = 30 * time.Second
+		env.Lease = limits.Lease
 	}
 	f := &fetcher{
 		s: s, env: env, rdb: own, names: names(s.Prefix), queues: env.Queues.List().Names(), turn: make(chan struct{}, 1),

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -182,7 +183,7 @@ func (s *search) dead(e *inspect.SortedEntry) {
 	default:
 		s.because("dead", "It is dead since %s after %s, at last with %s.", due(e), words.Plural(e.Payload.Failures(), "failure"), text)
 	}
-	s.x.Next = "Nothing by itself. troupe jobs retry dead " + words.Word(s.x.JID) + " puts it back; it is dropped after 180 days, or when 10,000 others have died, unless the daemon is configured otherwise."
+	s.x.Next = "Nothing by itself. troupe jobs retry dead " + words.Word(s.x.JID) + " puts it back; it is dropped after " + words.Days(limits.DeadTimeout) + ", or when " + words.Count(limits.DeadMax) + " others have died, unless the daemon is configured otherwise."
 }
 
 // due is the time of an entry.

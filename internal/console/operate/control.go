@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/control"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -117,7 +118,7 @@ of troupe hear of it at once, those of Ruby at their next beat, within 10 s.`,
 }
 
 func stopCommand(files cli.Files) *cobra.Command {
-	return signalCommand(files, "stop", "Have processes stop", `Stop has processes take no new jobs, give running ones the time of their timeout (25 s by default),
+	return signalCommand(files, "stop", "Have processes stop", `Stop has processes take no new jobs, give running ones the time of their timeout (`+words.Seconds(limits.Timeout)+` by default),
 put back what still runs, and end.`,
 		(*inspect.Process).Stop,
 		func(p *inspect.Process) bool { return p == nil }, "gone")
