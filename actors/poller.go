@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
@@ -27,8 +28,7 @@ const thorough = 12
 
 // poller moves due members of the retry and schedule sets into their queues.
 // The two sets are served independently, each by one loop, batch after batch. Every
-// process does so at Sidekiq's interval; the leader of the fleet also when something is
-// due.
+// process does so at Sidekiq's interval, but the leader of the fleet when something is due.
 type poller struct {
 	*supervised.Loops
 	env      *env.Env
@@ -99,15 +99,32 @@ func (d *dueSet) part() string { return pollerPart + "/" + d.key }
 func (p *poller) poll(l *supervised.Loop) {
 	random := func() *rand.Rand { return jitter.Rand(p.env.Identity, "poll") }
 	var cleaned time.Time // the last look for dead processes
+	n, sure := 0, false   // processes; whether the last calls were answered
 	wait := jitter.FirstPoll(p.interval, random())
 	for polls := 0; l.Rest(wait); polls++ {
 		if polls%thorough == 0 || time.Since(cleaned) > time.Minute {
 			cleaned = time.Now()
-			p.cleanUp(l.Context)
+			sure = p.cleanUp(l.Context) && sure
 		}
-		wait = jitter.PollInterval(max(p.processes(l.Context), 1), p.interval, p.each, random())
-		p.wake(p.sets)
+		unseen := p.unseen()
+		if len(unseen) > 0 || !sure {
+			n, sure = p.processes(l.Context)
+		}
+		wait = jitter.PollInterval(max(n, 1), p.interval, p.each, random())
+		p.wake(unseen)
 	}
+}
+
+// unseen are the sets of which this process does not hear by itself what is due. On a cluster
+// that is all of them: there a look finds, too, what was given up on its way.
+func (p *poller) unseen() (all []*dueSet) {
+	cluster := moving.Needed(p.env.Redis)
+	for _, d := range p.sets {
+		if cluster || !d.sched.Leads(d.set) {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // Paused is called when the actor is held or suspended: it cannot lead then, and somebody
@@ -159,7 +176,7 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 // note notes once a minute what waits in the queues, while this process leads. Only charts need it.
 func (p *poller) note(l *supervised.Loop, s *sched.Scheduler) {
 	for l.Rest(beat.DepthsEvery) {
-		if !s.Leads() {
+		if !s.Leads(keys.Retry) {
 			continue
 		}
 		call, cancel := env.Within(l.Context)
@@ -188,20 +205,22 @@ func (p *poller) serve(l *supervised.Loop, d *dueSet) {
 	}
 }
 
-// cleanUp takes dead processes off the list, if nobody else has lately.
-func (p *poller) cleanUp(ctx context.Context) {
+// cleanUp takes dead processes off the list, if nobody else has lately. It tells whether it could.
+func (p *poller) cleanUp(ctx context.Context) bool {
 	call, cancel := env.Within(ctx)
 	defer cancel()
-	if _, err := beat.Cleanup(call, p.env.Redis); err != nil && ctx.Err() == nil {
+	_, err := beat.Cleanup(call, p.env.Redis)
+	if err != nil && ctx.Err() == nil {
 		p.env.Outage.Failed(pollerPart, err)
 	}
+	return err == nil
 }
 
-// processes counts those of the fleet for the interval of the polls; 0 if it cannot:
+// processes counts those of the fleet for the interval of the polls; 0 and false if it cannot:
 // an outage shows in the promotions, and a user may lack the right.
-func (p *poller) processes(ctx context.Context) int {
+func (p *poller) processes(ctx context.Context) (int, bool) {
 	if len(p.sets) == 0 {
-		return 0
+		return 0, true
 	}
 	call, cancel := env.Within(ctx)
 	defer cancel()
@@ -209,7 +228,7 @@ func (p *poller) processes(ctx context.Context) int {
 	if err == nil {
 		p.env.Outage.OK(pollerPart)
 	}
-	return n
+	return n, err == nil
 }
 
 // promote moves one batch of due members of a set.

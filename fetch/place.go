@@ -177,7 +177,11 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 	if err != nil {
 		return nil, err
 	}
-	p.last, p.doubt, p.pending = p.number, false, nil
+	p.doubt, p.pending = false, nil
+	if len(reply) == 1 && reply[0] == "nothing" { // see take.lua
+		return nil, nil
+	}
+	p.last = p.number
 	return reply, nil
 }
 

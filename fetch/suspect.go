@@ -26,24 +26,31 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 	if stashed {
 		return true, nil
 	}
-	lengths := make([]*redis.IntCmd, len(f.set.Load().names))
-	var paused *redis.StringSliceCmd
+	names := f.set.Load().names
+	there := make([]*redis.IntCmd, len(names))
 	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for i, name := range f.set.Load().names {
-			lengths[i] = pipe.Exists(ctx, in.placeOf(name).slot.Suspects(name))
+		for i, name := range names {
+			there[i] = pipe.Exists(ctx, in.placeOf(name).slot.Suspects(name))
 		}
-		paused = pipe.SMembers(ctx, keys.Paused)
 		return nil
 	})
 	if err != nil && !isReply(err) {
 		return false, err
 	}
-	for i, name := range f.set.Load().names {
-		if lengths[i].Val() > 0 && !slices.Contains(paused.Val(), name) {
-			return true, nil
+	var with []string // queues
+	for i, name := range names {
+		if there[i].Val() > 0 {
+			with = append(with, name)
 		}
 	}
-	return false, nil
+	if len(with) == 0 {
+		return false, nil
+	}
+	paused, err := f.rdb.SMembers(ctx, keys.Paused).Result()
+	if err != nil && !isReply(err) {
+		return false, err
+	}
+	return slices.ContainsFunc(with, func(name string) bool { return !slices.Contains(paused, name) }), nil
 }
 
 // TakeSuspect takes one; see Isolator. Those of a paused queue wait.

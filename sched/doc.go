@@ -20,9 +20,9 @@
 // # When to look
 //
 // Every process looks at Sidekiq's random interval. One of the fleet
-// leads (see Lead): it holds a lock of 1.5 s, which the first script renews every
-// 500 ms, at the next due score, and when a client of troupe pushes. So a job that
-// was added d ahead is late by at most 500 ms - d and a round trip. When the leader
-// dies, the standby takes the lock at its end: jobs are 2 s late at most. Two leaders
-// do no harm.
+// leads (see Lead): it holds a lock of 1.8 s, which the first script renews every
+// second. The leader looks every 500 ms, at the next due score, and when a client of
+// troupe pushes. So a job that was added d ahead is late by at most 500 ms - d and a
+// round trip. When the leader dies, the standby takes the lock at its end: jobs are
+// 2 s late at most. Two leaders do no harm.
 package sched

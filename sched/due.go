@@ -32,8 +32,9 @@ type ask struct {
 type answer struct {
 	role int64
 	left time.Duration // of another process's lock
-	now  time.Time     // by Redis's clock
-	sets []found
+	now  time.Time     // by Redis's clock; zero without sets
+	bare bool          // none of the sets is there, if this is the leader
+	sets []found       // none if bare, and if a look is not the leader's
 }
 
 // found is what is known of one set.
@@ -60,6 +61,9 @@ func (s *Scheduler) due(ctx context.Context, a ask) (answer, error) {
 		return answer{}, err
 	}
 	out := parseAnswer(reply)
+	if out.bare && a.count == 0 && a.as != "" {
+		return out, nil
+	}
 	if len(out.sets) != len(a.sets) {
 		return answer{}, fmt.Errorf("due.lua: unexpected reply of %d values for %d sets", len(reply), len(a.sets))
 	}
@@ -74,6 +78,7 @@ func parseAnswer(reply []any) (out answer) {
 	number := func(v any) int64 { n, _ := v.(int64); return n }
 	text := func(v any) string { t, _ := v.(string); return t }
 	out.role, out.left, out.now = number(reply[0]), time.Duration(number(reply[1]))*time.Millisecond, timeOf(text(reply[2]))
+	out.bare = len(reply) == 3
 	for _, v := range reply[3:] {
 		part, _ := v.([]any)
 		if len(part) < 4 {

@@ -8,11 +8,13 @@
 --         3 life of the standby's lock in ms
 --         4 how far ahead the next score is wanted, in s; 0 for any
 --         5 members wanted of each set at most, 6 their bytes at most: the first comes
---         whatever its size; with 0 members the reply holds none
+--         whatever its size; with 0 members the reply holds none, and if a lock is
+--         wanted tells of the sets only the leader, unless none of them is there
 --         7 due members to leave out, those with the lowest scores
 --         8 "1" for the members with the highest scores, highest first; else "0"
 --         9.. of each set the lowest score, as ZRANGE takes it: "-inf", "1.5", "(1.5"
--- returns {role, ms, now, {fault, next, size, more, member...} for each set}
+-- returns {role, ms, now, {fault, next, size, more, member...} for each set}, with '' for
+--         now where it tells of no set
 --         role is 2 for the leader, 1 for the standby, 0 for others; ms is the rest of
 --         the leader's lock if another process has it; now is in s;
 --         fault is "" or the error of that set; next is the lowest score after now, ""
@@ -49,11 +51,14 @@ if me ~= '' then
   end
 end
 
+local count, budget, skip, newest = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+if me ~= '' and count == 0 and (role < 2 or redis.call('EXISTS', unpack(KEYS, 3)) == 0) then
+  return {role, left, ''}
+end
+
 local t = redis.call('TIME')
 local now = t[1] .. '.' .. string.format('%06d', tonumber(t[2]))
 local till = ARGV[4] == '0' and '+inf' or string.format('%.6f', tonumber(now) + tonumber(ARGV[4]))
-local count, budget, skip, newest = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
-
 local function is_due(score)
   return score == '-inf' or score ~= 'inf' and tonumber(score) <= tonumber(now)
 end

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	lockLife    = 1500 * time.Millisecond
-	lookPause   = lockLife / 3          // the leader's, and how far ahead it looks
-	ringPause   = 50 * time.Millisecond // at most 20 looks a second because of pushes
-	standbyLife = 2 * lockLife          // it calls at each end of the leader's lock
+	lockLife    = 1800 * time.Millisecond
+	lookPause   = 500 * time.Millisecond // the leader's, and how far ahead it looks
+	renewPause  = 2 * lookPause          // what a renewal that is lost leaves is time for another one
+	ringPause   = 50 * time.Millisecond  // at most 20 looks a second because of pushes
+	standbyLife = 2 * lockLife           // it calls at each end of the leader's lock
 	callTimeout = 800 * time.Millisecond
 
 	// A process that is neither leader nor standby asks for a lock this often: some
@@ -29,10 +30,14 @@ const (
 
 // term is a lock and the sets that its holder leads.
 type term struct {
-	lock, standby    string // keys
-	sets             []string
-	leads            atomic.Bool // this process does
-	called, at, sure time.Time   // for Lead only: the last call, the next one, until when the lock is held for sure
+	lock, standby string // keys
+	sets          []string
+	leads         atomic.Bool // this process does
+
+	// For Lead only:
+	called, at, sure time.Time // the last call, the next one, until when the lock is held for sure
+	renew            time.Time // when the lock is to be renewed
+	bare             bool      // the sets were not there at the last call that looked
 }
 
 // Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
@@ -41,7 +46,7 @@ type term struct {
 // until there are no more. due is never called concurrently; it must not block. A Lead
 // waits until the one before it has ended.
 //
-// The leader calls Redis every 500 ms, at the next due score, and when a client of
+// The leader asks Redis every 500 ms, at the next due score, and when a client of
 // troupe has pushed something for later. One other process, the standby, calls when
 // the leader's lock ends, the rest of the fleet once a second in all. On a cluster
 // each set has a leader.
@@ -69,8 +74,11 @@ func (s *Scheduler) Lead(ctx context.Context, due func(set string)) error {
 	return nil
 }
 
-// Leads tells whether this process leads; on a cluster, the first of the sets.
-func (s *Scheduler) Leads() bool { return s.terms[0].leads.Load() }
+// Leads tells whether this process leads a set: then it hears of all that becomes due there.
+func (s *Scheduler) Leads(set string) bool {
+	cur := s.cursors[set]
+	return cur != nil && cur.term.leads.Load()
+}
 
 func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 	var wake <-chan struct{} // nil while this process does not lead
@@ -117,14 +125,31 @@ func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 	return nil
 }
 
-// call asks once and says when to ask again.
+// call asks once and says when to ask again. The lock is renewed by every other look of the
+// leader; a look between two of them that expects no set asks for nothing else.
 func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	t.called = time.Now()
 	a := ask{term: t, as: s.cfg.Identity, lock: lockLife, ahead: lookPause, sets: t.sets, timeout: callTimeout}
+	held := t.leads.Load() && t.called.Before(t.renew)
+	if held {
+		a.as = ""
+	}
 	for _, set := range t.sets {
 		a.from = append(a.from, s.cursors[set].lowest(t.called))
 	}
-	got, err := s.due(ctx, a)
+	var err error
+	got := answer{bare: held && t.bare}
+	if got.bare {
+		got.bare, err = s.absent(ctx, t)
+	}
+	if !got.bare && err == nil {
+		got, err = s.due(ctx, a)
+	}
+	if held {
+		got.role = leader
+	}
 	if err != nil {
 		t.at = t.called.Add(lookPause)
 		if t.leads.Load() && t.at.Before(t.sure) {
@@ -135,8 +160,10 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) err
 	t.leads.Store(got.role == leader)
 	switch got.role {
 	case leader:
-		t.sure = t.called.Add(lockLife)
-		t.at = t.called.Add(lookPause)
+		if !held {
+			t.sure, t.renew = t.called.Add(lockLife), t.called.Add(renewPause)
+		}
+		t.at, t.bare = t.called.Add(lookPause), got.bare
 		for i, f := range got.sets {
 			if f.size > 0 || f.err != nil { // what is wrong with a set, Promote reports
 				due(t.sets[i])
@@ -152,6 +179,12 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) err
 		t.at = time.Now().Add(pause*3/4 + time.Duration(jitter.Rand(s.cfg.Identity, t.lock).Int64N(int64(pause/2))))
 	}
 	return nil
+}
+
+// absent tells whether none of the sets is there.
+func (s *Scheduler) absent(ctx context.Context, t *term) (bool, error) {
+	n, err := s.cfg.Redis.Exists(ctx, t.sets...).Result()
+	return n == 0, err
 }
 
 // listen rings, until stop is called, whenever a client of troupe has pushed

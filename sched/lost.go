@@ -64,7 +64,7 @@ const aside = time.Hour
 // out of the way unread: it must not stop those behind it.
 func (s *Scheduler) askSmall(ctx context.Context, cur *cursor, a ask) error {
 	atTop := a.newest
-	a.count, a.newest = 0, false
+	a.count, a.newest, a.as = 0, false, ""
 	got, err := s.due(ctx, a)
 	if err != nil {
 		return err // Redis is away: that tells nothing about the batch

@@ -12,7 +12,8 @@
 --
 -- Returns a flat list: ('c', field, queue, n, n jobs) for a claim, ('e', queue, text)
 -- for a queue that cannot be served, ('p', queue) for a paused one, ('t', field) for a
--- list whose length is not as expected: nothing was acked of it.
+-- list whose length is not as expected: nothing was acked of it. Or ('nothing'): there was
+-- nothing to do, and Redis does not number the call, as most of an idle owner.
 
 local out = {}
 local function say(...)
@@ -20,6 +21,8 @@ local function say(...)
 end
 
 local acks, claims, queues = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local from = KEYS[2] == place and 3 or 2
+if acks == 0 and (from > #KEYS or call('EXISTS', unpack(KEYS, from)) == 0) then return {'nothing'} end
 local at = 8
 for a = 1, acks do
   local list, field, oldest, n, large = KEYS[2 + a], ARGV[at], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])

@@ -77,6 +77,7 @@ type Result struct {
 type Beater struct {
 	trip   time.Duration // what the last beat took; 0: it told of work, or failed, or there was none
 	worked bool          // work may be told
+	tidied time.Time     // when the last beat that kept the index of pulses in order was made
 }
 
 // Beat writes the state of a process and takes its signals: in one round trip
@@ -99,6 +100,7 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 	var existed *redis.IntCmd
 	var signals *redis.StringSliceCmd
 	own := 0
+	tidy := s.Now.Sub(b.tidied).Abs() >= pulseTidy
 	sent := time.Now()
 	cmds, _ := atomically(ctx, rdb, func(p redis.Pipeliner) error {
 		if b.worked {
@@ -111,7 +113,10 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 			p.Set(ctx, keys.Tree(id), s.Tree, Lease)
 		}
 		if s.Pulse != nil {
-			WritePulse(ctx, p, id, s.Pulse, s.Now)
+			writePulse(ctx, p, id, s.Pulse, s.Now)
+			if tidy {
+				tidyPulses(ctx, p, s.Now)
+			}
 		}
 		p.SAdd(ctx, keys.Processes, id)
 		existed = p.Exists(ctx, id)
@@ -141,6 +146,9 @@ func (b *Beater) Beat(ctx context.Context, rdb redis.UniversalClient, s State, w
 		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) { // no signals
 			return Result{}, fmt.Errorf("publish process: %w", err)
 		}
+	}
+	if tidy {
+		b.tidied = s.Now
 	}
 	if b.worked = len(s.Work) > 0; !b.worked {
 		b.trip = time.Since(sent)

@@ -82,10 +82,21 @@ func (p Pulse) sum() PulseCapsule {
 	return all
 }
 
+// pulseTidy is how often a process takes old pulses out of the index and makes that live on.
+const pulseTidy = time.Minute
+
 // WritePulse adds to a pipeline what publishes a pulse.
 func WritePulse(ctx context.Context, pipe redis.Pipeliner, identity string, text []byte, now time.Time) {
+	writePulse(ctx, pipe, identity, text, now)
+	tidyPulses(ctx, pipe, now)
+}
+
+func writePulse(ctx context.Context, pipe redis.Pipeliner, identity string, text []byte, now time.Time) {
 	pipe.Set(ctx, keys.Pulse(identity), text, PulseLife)
 	pipe.ZAdd(ctx, keys.Pulses, redis.Z{Score: float64(now.Unix()), Member: identity})
+}
+
+func tidyPulses(ctx context.Context, pipe redis.Pipeliner, now time.Time) {
 	pipe.ZRemRangeByScore(ctx, keys.Pulses, "-inf", strconv.FormatInt(now.Add(-PulseLife).Unix(), 10))
 	pipe.PExpire(ctx, keys.Pulses, PulseLife)
 }

@@ -27,7 +27,10 @@ func (p *place) request(name string, h Head, moved []*unit, script func(*call, H
 func (p *place) settled(number int, r Reply, moved []*unit, done func(Reply)) {
 	switch r.Verdict {
 	case OK:
-		if p.call = number; len(p.compare) == 0 {
+		if !r.Nothing {
+			p.call = number
+		}
+		if len(p.compare) == 0 {
 			p.seen = p.m.epoch // all that the last resync has found missing is written back
 		}
 		done(r)

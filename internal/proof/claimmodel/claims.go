@@ -1,6 +1,9 @@
 package claimmodel
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Ack is what a take says of one list: these of its jobs have ended.
 type Ack struct {
@@ -22,11 +25,15 @@ type Want struct {
 //
 // It returns the claims with their jobs. A claim is named before a job is moved
 // into it, and unnamed if none came. Its name is CALL.N, so that no claim ever
-// has the name of another one.
+// has the name of another one. A call that acks nothing and finds nothing changes
+// nothing and is not counted.
 func Take(c *call, h Head, acks []Ack, wants []Want) Reply {
 	m, v := h.enter(c)
 	if v != OK {
 		return Reply{Verdict: v}
+	}
+	if len(acks) == 0 && !slices.ContainsFunc(wants, func(w Want) bool { return c.exists(w.Key) }) {
+		return Reply{Verdict: OK, Nothing: true}
 	}
 	for _, a := range acks {
 		ack(c, h, a)

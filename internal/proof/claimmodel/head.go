@@ -79,6 +79,7 @@ type Reply struct {
 	Jobs    []string         // of Page and a blocked move
 	Refused []string         // jobs whose destination answered with an error
 	Last    bool             // of Vacate: nothing is left of the owner
+	Nothing bool             // of Take: there was nothing to do; the number is as it was
 }
 
 // Claimed is a claim that a take has made.
