@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/osproc"
 )
 
@@ -50,7 +51,7 @@ func (w *waiter) run() {
 		case !at.After(time.Now()):
 			f.mu.unlocked(func() { w.check(ctx) })
 		case w.may():
-			d := f.waitTime()
+			d := w.waitTime()
 			w.open = true
 			f.mu.unlocked(func() { w.move(ctx, d) })
 		default:
@@ -87,11 +88,17 @@ func (f *fetcher) mayWait() time.Duration { return f.env.Lease*2/3 - f.longest()
 func (f *fetcher) longest() time.Duration { return min(longWait, f.env.Lease/3) }
 
 // waitTime is how long the next move waits. Redis serves who blocked first, and Ruby
-// blocks anew every 2 s: equal times would lock in phase. f.mu is held.
-func (f *fetcher) waitTime() time.Duration {
-	longest := f.longest()
+// blocks anew every 2 s: equal times would lock in phase.
+func (w *waiter) waitTime() time.Duration {
+	longest := w.in.f.longest()
 	shortest := min(shortWait, longest*3/5)
-	return shortest + time.Duration(f.rand.Int64N(int64(longest-shortest)+1))
+	return shortest + w.random(longest-shortest+1)
+}
+
+// random is a time below d, drawn by this waiter alone: which of several comes first does not
+// change it.
+func (w *waiter) random(d time.Duration) time.Duration {
+	return time.Duration(jitter.Rand(w.in.f.env.Identity, w.list.key).Int64N(int64(d)))
 }
 
 // sleep waits for a change, or until something is due. f.mu is held, not meanwhile.
@@ -136,7 +143,7 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 func (w *waiter) failed(err error) {
 	w.next, w.healthy = time.Time{}, false
 	pause := soonTime << min(w.failures, 3) // takes go on at soonTime
-	w.pause = time.Now().Add(pause + time.Duration(w.in.f.rand.Int64N(int64(pause/4))))
+	w.pause = time.Now().Add(pause + w.random(pause/4))
 	w.failures++
 	w.away = err
 	if isReply(err) {
