@@ -81,6 +81,18 @@ func (r *rig) dying(capsule string, queues fetch.Queues) fetch.Fetcher {
 	return r.start(env)
 }
 
+// dyingWith makes one that has taken n jobs of a queue, within a lease that a loaded machine keeps.
+func (r *rig) dyingWith(capsule, queue string, n int) {
+	r.t.Helper()
+	env := r.env(capsule, fetch.Strict{queue})
+	env.Lease = 5 * time.Second
+	f := r.start(env)
+	for taken := 0; taken < n; {
+		taken += len(r.take(f, min(n-taken, 1000)))
+		r.must("renew", f.Renew(r.ctx))
+	}
+}
+
 // rescueUntil makes rounds until done says that all is back.
 func (r *rig) rescueUntil(what string, done func() bool) {
 	r.t.Helper()

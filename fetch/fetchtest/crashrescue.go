@@ -26,13 +26,7 @@ func rescueKeepsOrder(r *rig) {
 // rescueMany: more units than one command or script may carry at once.
 func rescueMany(r *rig) {
 	want := r.push("a", 5200)
-	env := r.env("default", fetch.Strict{"a"})
-	env.Lease = 5 * time.Second // so many are not taken within a short one where the machine is loaded
-	f := r.start(env)
-	for taken := 0; taken < 5000; {
-		taken += len(r.take(f, 5000-taken))
-		r.must("renew", f.Renew(r.ctx))
-	}
+	r.dyingWith("default", "a", 5000)
 	r.rescueUntil("all is back", func() bool { return len(r.queued("a")) == len(want) })
 	r.rescued("queue", r.queued("a"), want)
 }
@@ -98,7 +92,7 @@ func twoRescuers(r *rig) {
 	want := make(map[string][]string)
 	for _, queue := range []string{"a", "b", "c", "d"} {
 		want[queue] = r.push(queue, 1200)
-		r.takeAll(r.dying("capsule "+queue, fetch.Strict{queue}), 1000)
+		r.dyingWith("capsule "+queue, queue, 1200)
 	}
 	stop := make(chan struct{})
 	var rescuers sync.WaitGroup

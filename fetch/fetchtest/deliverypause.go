@@ -95,7 +95,7 @@ func pausedIsNoWork(r *rig) {
 		if took := time.Since(begun); took < 500*time.Millisecond {
 			r.t.Errorf("all paused %v: four waits of 250 ms took %v", all, took)
 		}
-		if n := r.net.requests.Load() - before; n > 30 {
+		if n := r.net.requests.Load() - before; n > 150 { // each of several waiters makes, and on a slow machine ends again and again, what it waits by
 			r.t.Errorf("all paused %v: four waits and takes made %d requests", all, n)
 		}
 
