@@ -53,6 +53,8 @@ func TestExamine(t *testing.T) {
 		{"all are quiet", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, true)}, "danger listeners"},
 		{"who listens is silent", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), `"a"`, false)}, "danger listeners, warning dead processes"},
 		{"somebody listens", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false)}, ""},
+		{"who listens keeps a queue of this name elsewhere", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false),
+			{"ZADD", "troupe:pulses", now.Unix(), "p"}, {"SET", "troupe:pulse:p", `{"phase":"running","elsewhere":{"a":"laravel"}}`}}, "danger listeners"},
 		{"paused", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "paused", "a"}}, "note listeners"},
 		{"overdue", [][]any{{"ZADD", "schedule", now.Unix() - 100, `{"jid":"1"}`}}, "danger overdue"},
 		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -119,12 +120,16 @@ func (e *exam) unnamed() error {
 }
 
 func (e *exam) listeners() error {
+	pulses, err := beat.ReadPulses(e.ctx, e.rdb)
 	for _, q := range e.queues {
 		if q.Size == 0 || strings.HasSuffix(q.Name, keys.SuspectsSuffix) {
 			continue
 		}
 		quiet, listens := 0, false
 		for _, p := range e.processes {
+			if pulse := pulses[p.Identity]; pulse != nil && pulse.Elsewhere[q.Name] != "" {
+				continue // a queue of this name that another system keeps elsewhere
+			}
 			if slices.Contains(p.Queues, q.Name) {
 				switch {
 				case p.Stopping:
@@ -145,7 +150,7 @@ func (e *exam) listeners() error {
 			e.find(Danger, "let a process take from it: "+words.TakeFrom(words.Word(q.Name)), "the queue %s has %s, and no process listens on it", q.Name, words.Plural(q.Size, "job"))
 		}
 	}
-	return e.fleetErr
+	return cmp.Or(e.fleetErr, err)
 }
 
 // late is how long a job may be overdue.

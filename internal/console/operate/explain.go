@@ -19,7 +19,8 @@ func explainCommand(files cli.Files) *cobra.Command {
 		use: "explain JID", short: "Tell where a job is, why, and what happens next", args: cobra.ExactArgs(1),
 		long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
 tells why it is there: its queue is paused, nobody listens, its process has died, it has failed and
-how. What the flight recorders of the processes know of it is its timeline.`,
+how. What the flight recorders of the processes know of it is its timeline. Whole sets and queues are
+searched, which takes seconds for a million jobs; the last line says which.`,
 		flags: func(f *pflag.FlagSet) { again(f, &every) },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			return watch(ctx, s, every, func() error { return explainJob(ctx, s, args[0]) })

@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/explain"
+	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -218,6 +219,18 @@ func list(ctx context.Context, s *cli.Session, of string, f *bulk.Filter, limit 
 	if err := t.Flush(); err != nil || n > 0 {
 		return err
 	}
+	return noJobs(ctx, s, of)
+}
+
+// noJobs says that there are no such jobs, and of a queue of another system that they would not be seen.
+func noJobs(ctx context.Context, s *cli.Session, of string) error {
+	if name, ok := strings.CutPrefix(of, "queue:"); ok {
+		if row, err := s.Inspector.Queue(name).Summary(ctx); err != nil || row.Size == 0 {
+			if elsewhere, ok := errors.AsType[*fleet.ElsewhereError](s.Elsewhere(ctx, name)); ok {
+				return &cli.ExitError{Code: cli.Refused, Err: elsewhere}
+			}
+		}
+	}
 	return cli.Exitf(cli.NotFound, "no such jobs in %s", of)
 }
 
@@ -269,7 +282,8 @@ func showCommand(files cli.Files) *cobra.Command {
 	return spec{
 		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
 		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload,
-and the backtrace of its error in lines. It goes through whole queues. Of a job of more than 64 KB it
+and the backtrace of its error in lines. It goes through whole sets and queues, which takes seconds for a
+million jobs, and says what it has searched if it finds none. Of a job of more than 64 KB it
 shows the beginning and the end, and how much is missing; jobs export has all of it.`,
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
@@ -277,7 +291,7 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 			case err != nil:
 				return err
 			case x.Record == nil:
-				return cli.Exitf(cli.NotFound, "no job %s runs, waits or is in a set: it is done, was discarded or was never pushed", args[0])
+				return notFound(args[0], x)
 			}
 			p := s.Mask.Payload(x.Record)
 			lines, wrong := s.Mask.Backtrace(x.Record)
@@ -307,6 +321,15 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 			return err
 		},
 	}.command(files)
+}
+
+// notFound says of a job that is nowhere what was searched, and what was not.
+func notFound(jid string, x *explain.Explanation) error {
+	var why []string
+	for _, r := range x.Why {
+		why = append(why, r.Text)
+	}
+	return cli.Exitf(cli.NotFound, "no job %s was found. %s Searched: %s", jid, strings.Join(why, " "), strings.Join(x.Searched, ", "))
 }
 
 // cancelled is what --json shows of a job that was cancelled.

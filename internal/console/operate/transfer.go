@@ -71,7 +71,7 @@ import refuses such lines.`,
 			}); err != nil || printed != nil || n > 0 {
 				return cmp.Or(err, printed)
 			}
-			return cli.Exitf(cli.NotFound, "no such jobs in %s", args[0])
+			return noJobs(ctx, s, args[0])
 		},
 	}.command(files)
 }
