@@ -22,8 +22,10 @@ func (s *service) health(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case s.stopping.Load() || stats.Quiet:
 		why = append(why, "stopping")
+	case stats.RedisRefuses != "":
+		why = append(why, "redis refuses commands: "+stats.RedisRefuses)
 	case stats.RedisAway:
-		why = append(why, "redis is away")
+		why = append(why, "redis does not answer")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if len(why) > 0 {

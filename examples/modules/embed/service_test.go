@@ -124,9 +124,14 @@ func TestHealth(t *testing.T) {
 		check("after a restart", http.StatusOK, `"ok":true`)
 
 		m.SetError("LOADING Redis is loading the dataset in memory")
-		k.Await("redis is away", func() bool { return k.Stats().RedisAway })
-		check("without redis", http.StatusServiceUnavailable, "redis is away")
+		k.Await("redis refuses", func() bool { return k.Stats().RedisRefuses != "" })
+		check("while redis refuses", http.StatusServiceUnavailable, "redis refuses commands: it is reading its data from its disk")
 		m.SetError("")
+		k.Await("redis is back", func() bool { return !k.Stats().RedisAway })
+		m.Kill()
+		k.Await("redis is away", func() bool { return k.Stats().RedisAway })
+		check("without redis", http.StatusServiceUnavailable, "redis does not answer")
+		m.Restart()
 		k.Await("redis is back", func() bool { return !k.Stats().RedisAway })
 		check("with redis again", http.StatusOK, `"ok":true`)
 
