@@ -27,7 +27,7 @@ type goPackage struct {
 
 func (p goPackage) is(path string) bool { return within(p.ImportPath, module+"/"+path) }
 
-// within tells whether pkg is path or lies below it.
+// within reports whether pkg is path or lies below it.
 func within(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
 
 // The arrows between packages: who may import whom. Packages that do not exist

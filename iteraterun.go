@@ -135,7 +135,7 @@ func (r *iterableRun[A]) call(hook iterationHook[A]) error {
 	return hook(r.ctx, r.job, r.iteration())
 }
 
-// mayGoOn saves the cursor if it is time to, and tells whether its item may run.
+// mayGoOn saves the cursor if it is time to, and reports whether its item may run.
 // A run is interrupted only when its cursor has been saved: until then it is of
 // more use at work.
 func (r *iterableRun[A]) mayGoOn() (bool, error) {

@@ -33,8 +33,8 @@ type Client struct {
 	types      sync.Map // reflect.Type -> *options: plain with the type's Defaults
 	err        error    // what is wrong with what it was made of; every push returns it
 	gather     gatherer
-	buffer     *buffer // nil without WithBuffer
-	home       *home   // nil unless it belongs to a Sharded
+	buffer     *buffer   // nil without WithBuffer
+	own        *ownShard // nil unless it belongs to a Sharded
 }
 
 // ClientOption configures a Client.
@@ -285,7 +285,7 @@ func (c *Client) apply(args troupe.Args, opts []Option) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, c.home.check(o.queue)
+	return o, c.own.check(o.queue)
 }
 
 // sum adds up opts, the defaults of the type of args and the client's. args are

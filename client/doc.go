@@ -15,7 +15,7 @@
 //
 // A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError, a *MiddlewareError
 // or an error of the type's Defaults comes before anything is sent. An *UnavailableError means that
-// Redis is away or cannot serve for now, and tells whether the push may have
+// Redis is away or cannot serve for now, and reports whether the push may have
 // happened all the same (a connection cut, a time-out): the client never repeats it
 // by itself, whatever MaxRetries the given redis client has, because that would
 // run jobs twice. Who repeats it gets at-least-once delivery, and should pass

@@ -122,7 +122,7 @@ func (c *Client) launch() {
 	go c.fly()
 }
 
-// ready tells whether a call may leave while others are on their way. g.mu is held.
+// ready reports whether a call may leave while others are on their way. g.mu is held.
 func (g *gatherer) ready(others int) bool {
 	return len(g.next) > 0 && (others == 0 || len(g.next[0].entries) >= flightMin)
 }

@@ -119,7 +119,7 @@ func (s *Sharded) PushMany(ctx context.Context, items ...Item) ([]string, error)
 			jids[of[c][k]] = jid
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("shard %s: %w", c.home.shard, err))
+			errs = append(errs, fmt.Errorf("shard %s: %w", c.own.shard, err))
 		}
 	}
 	return jids, errors.Join(errs...)

@@ -145,7 +145,7 @@ func (c *Client) complete(p *troupe.Payload, now json.RawMessage) error {
 	if err := checkQueue(p); err != nil {
 		return err
 	}
-	if err := c.home.check(p.Queue()); err != nil {
+	if err := c.own.check(p.Queue()); err != nil {
 		return err
 	}
 	if missing(p, "jid") {

@@ -204,7 +204,7 @@ func JID(jid string) Option {
 	}
 }
 
-// plain tells whether s is printable ASCII that stands in JSON as it is.
+// plain reports whether s is printable ASCII that stands in JSON as it is.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

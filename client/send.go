@@ -189,7 +189,7 @@ func run(ctx context.Context, rdb redis.UniversalClient, steps []step) (errs []e
 	return errs, again
 }
 
-// failover tells whether the server refused because it is no master (any more)
+// failover reports whether the server refused because it is no master (any more)
 // that can write, in the words that Sidekiq looks for.
 func failover(err error) bool {
 	reply, ok := errchain.As[redis.Error](err)

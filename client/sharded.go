@@ -55,7 +55,7 @@ func NewSharded(shards []Shard, opts ...ClientOption) (*Sharded, error) {
 			s.shards[queue] = shard.Name
 		}
 		c := New(shard.Redis, opts...)
-		c.home = &home{shard.Name, slices.Clone(shard.Queues)}
+		c.own = &ownShard{shard.Name, slices.Clone(shard.Queues)}
 		s.clients[shard.Name] = c
 	}
 	for i, err := range errs {
@@ -67,14 +67,14 @@ func NewSharded(shards []Shard, opts ...ClientOption) (*Sharded, error) {
 	return s, nil
 }
 
-// home is the shard of a client that belongs to a Sharded.
-type home struct {
+// ownShard is the shard of a client that belongs to a Sharded.
+type ownShard struct {
 	shard  string
 	queues []string // of the shard
 }
 
-// check tells whether a job of the queue may be pushed there.
-func (h *home) check(queue string) error {
+// check reports whether a job of the queue may be pushed there.
+func (h *ownShard) check(queue string) error {
 	if h == nil || slices.Contains(h.queues, queue) {
 		return nil
 	}

@@ -183,7 +183,7 @@ func (h *httpHandler) send(ctx context.Context, p *troupe.Payload) (*http.Respon
 	}
 }
 
-// shared tells whether c carries several requests at once, with HTTP/2: there the end of one is not
+// shared reports whether c carries several requests at once, with HTTP/2: there the end of one is not
 // that of the connection, and net/http sends again what the server has not begun.
 func shared(c net.Conn) bool {
 	t, ok := c.(interface{ ConnectionState() tls.ConnectionState })

@@ -213,7 +213,7 @@ func (b *bulk) retry(ctx context.Context, page []*SortedEntry) error {
 	return err
 }
 
-// isFault tells whether the job or the middleware is at fault.
+// isFault reports whether the job or the middleware is at fault.
 func isFault(err error) bool {
 	if _, ok := errchain.As[*client.FieldError](err); ok {
 		return true
@@ -240,7 +240,7 @@ func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, er
 	return there, nil
 }
 
-// IsFault tells whether an error of an operation on an entry is the fault of the job, of the
+// IsFault reports whether an error of an operation on an entry is the fault of the job, of the
 // client's middleware or of the type of a key, so that other entries may fare better.
 func IsFault(err error) bool {
 	return isFault(err) || strings.Contains(err.Error(), "WRONGTYPE") || errchain.Has[*troupe.PayloadError](err)

@@ -89,7 +89,7 @@ func TestProcessesOfAllVersions(t *testing.T) {
 	}
 }
 
-// forAMinute tells whether a key was given a minute, of which some seconds may be over.
+// forAMinute reports whether a key was given a minute, of which some seconds may be over.
 func forAMinute(t *testing.T, rdb *redis.Client, key string) bool {
 	ttl := rdb.TTL(t.Context(), key).Val()
 	return ttl > 50*time.Second && ttl <= time.Minute

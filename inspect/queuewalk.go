@@ -94,12 +94,12 @@ func (w *queueWalk) read(ctx context.Context, from, to int) (window []read, more
 // anchor returns where in the window the newest of the seen jobs is that can be
 // found there, -1 if none can. What follows it has not been seen, unless
 // nothing follows. end is where they would end if nothing had shifted: of equal
-// bytes, the nearest to their place count.
+// bytes, the nearest to their position count.
 func (w *queueWalk) anchor(window []read, end int) int {
 	for n, job := range slices.Backward(w.seen) {
-		place, best := end-len(w.seen)+n, -1
+		position, best := end-len(w.seen)+n, -1
 		for i, one := range window {
-			if one.text == job.text && (best < 0 || abs(i-place) < abs(best-place)) {
+			if one.text == job.text && (best < 0 || abs(i-position) < abs(best-position)) {
 				best = i
 			}
 		}
@@ -122,12 +122,12 @@ func (w *queueWalk) locate(ctx context.Context, tail text, behind int) (bool, er
 			rank = -rank
 		}
 		pipe := w.q.i.rdb.Pipeline()
-		place, length := pipe.LPos(ctx, w.q.key(), job.head, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
+		position, length := pipe.LPos(ctx, w.q.key(), job.head, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
 		_, err := pipe.Exec(ctx)
 		if errors.Is(err, redis.Nil) {
 			return 0, false, nil
 		}
-		at := int(place.Val())
+		at := int(position.Val())
 		if w.up {
 			at = int(length.Val()) - 1 - at
 		}

@@ -33,7 +33,7 @@ type JobRecord struct {
 	text text
 }
 
-// Cut tells whether the job is so long that not all of it was read.
+// Cut reports whether the job is so long that not all of it was read.
 func (r *JobRecord) Cut() bool { return r.text.cut() }
 
 func newRecord(raw, queue string) JobRecord {

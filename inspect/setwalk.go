@@ -19,14 +19,14 @@ const (
 )
 
 // setWalk goes through a sorted set in the order of score and bytes. It keeps
-// its place by them and not by rank, so that nothing shifts under it. It calls plain
+// its position by them and not by rank, so that nothing shifts under it. It calls plain
 // commands that read, of which each page is one: a script, or a MULTI, is more than a
 // user who may only read can do, or a Redis that is full.
 type setWalk struct {
 	set   *JobSet
 	up    bool    // lowest score first
-	score float64 // of the place; at the start, where to begin
-	last  text    // the entry of the place; the zero text at the start
+	score float64 // of the position; at the start, where to begin
+	last  text    // the entry at the position; the zero text at the start
 	begun bool
 	page  []*SortedEntry // what next has returned last
 	limit int            // entries of a page; 0 means setPage
@@ -58,9 +58,9 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 	if w.ended { // what has come behind since need not be met
 		return nil, nil
 	}
-	// The place is found by an entry that is still there. If none is, the page
+	// The position is found by an entry that is still there. If none is, the page
 	// starts at the first entry of the same score, and those are passed over
-	// that come before the place.
+	// that come before the position.
 	var anchor *text
 	for n, e := range slices.Backward(w.page) {
 		if e.Score == w.score && !e.gone.Load() {
@@ -83,16 +83,16 @@ func (w *setWalk) next(ctx context.Context) ([]*SortedEntry, error) {
 			w.score, w.last, w.begun, w.page = end.Score, end.text, true, page
 			return page, nil
 		}
-		anchor = &end.text // all of them have the score of the place
+		anchor = &end.text // all of them have the score of the position
 	}
 }
 
-// passed tells whether the walk has been at e.
+// passed reports whether the walk has been at e.
 func (w *setWalk) passed(e *SortedEntry) bool {
 	return w.begun && e.Score == w.score && (e.text == w.last || e.text.head != w.last.head && (e.text.head < w.last.head) == w.up)
 }
 
-// read returns the entries behind the anchor, an entry with the score of the place, or
+// read returns the entries behind the anchor, an entry with the score of the position, or
 // from the first one of that score on if there is no anchor, or it is not there any more.
 func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error) {
 	if w.limit == 0 {
@@ -123,7 +123,7 @@ func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error
 }
 
 // fromScore reads entries from the first of a score on, and the rank of that one; -1 if it is not
-// known. Ended tells whether no other entry follows.
+// known. Ended reports whether no other entry follows.
 func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit int) (page []read, rank int64, ended bool, err error) {
 	r := reading{where: scoreDown, key: s.Name, first: scores.Format(score), count: limit, least: 1}
 	if up {
@@ -141,7 +141,7 @@ func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit in
 // in front of it. Each time a longer page is read.
 const mostTries = 4
 
-// behind returns the entries behind a member that has the score of the place; found is false if
+// behind returns the entries behind a member that has the score of the position; found is false if
 // it was not met. A page is read from where the member was, and it has to be on it: what
 // follows it there does so at one instant.
 func (w *setWalk) behind(ctx context.Context, member text) (page []read, found bool, err error) {

@@ -45,7 +45,7 @@ type Failure struct {
 	// Job is the job that panicked, nil if the actor itself failed.
 	Job *JobCrash
 
-	// The next two tell a bad job from a sick actor: the same class on many
+	// The next two tell a job at fault from an actor at fault: the same class on many
 	// processors of this capsule, or many classes on one. Both count what this supervisor saw
 	// within the period before this crash, 100 at most.
 	JobCrashes   int // of this job's class, on any processor of this capsule; 0 if Job is nil

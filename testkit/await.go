@@ -24,14 +24,14 @@ func (k *Kit) Await(what string, cond func() bool) {
 	}
 }
 
-// Settled tells whether the daemon runs nothing and has nothing left to settle.
+// Settled reports whether the daemon runs nothing and has nothing left to settle.
 // What it has not fetched yet does not count: wait for that first.
 func (k *Kit) Settled() bool {
 	s := k.Stats()
 	return s.Busy == 0 && s.Waiting == 0
 }
 
-// Healthy tells whether every actor runs: none is crashed, restarting, held or
+// Healthy reports whether every actor runs: none is crashed, restarting, held or
 // missing.
 func (k *Kit) Healthy() bool {
 	tree := k.Tree()

@@ -5,5 +5,5 @@ import "github.com/troupehq/troupe/actors"
 // LoseEvents tells the kit's log that it was too slow for n events.
 func (k *Kit) LoseEvents(n int) { k.log.record(actors.EventsDropped{N: n}) }
 
-// InBubble tells whether the caller is in a bubble.
+// InBubble reports whether the caller is in a bubble.
 var InBubble = inBubble

@@ -11,7 +11,7 @@ import (
 
 var errBoom = errors.New("boom")
 
-// inState tells whether the actor at path is in state.
+// inState reports whether the actor at path is in state.
 func inState(k *testkit.Kit, path string, state actors.State) func() bool {
 	return func() bool {
 		n := k.Tree().Find(path)

@@ -62,7 +62,7 @@ var ownFuncs = []string{
 // the time of a bubble stands still.
 const bubbleTime = 5 * time.Minute
 
-// inBubble tells whether the caller is in a testing/synctest bubble: the first line
+// inBubble reports whether the caller is in a testing/synctest bubble: the first line
 // of its stack names the bubble.
 func inBubble() bool {
 	buf := make([]byte, 200)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	skipCalm  = 5 * time.Second  // nothing has happened for so long: from then on actors rest
+	skipIdle  = 5 * time.Second  // nothing has happened for so long: from then on the loops of the actors sleep longer
 	skipEarly = 2 * time.Second  // they work again so long before something is due
 	skipLook  = 30 * time.Second // Redis is looked at so often meanwhile
 	skipBeat  = 10 * time.Minute // and the heart beats so often
@@ -48,7 +48,7 @@ func (k *Kit) Skip(d time.Duration) {
 		if !now.next.IsZero() && now.next.Before(end) {
 			till = now.next
 		}
-		if !k.foreign && time.Since(since) >= skipCalm && k.Settled() && time.Until(till) > skipEarly {
+		if !k.foreign && time.Since(since) >= skipIdle && k.Settled() && time.Until(till) > skipEarly {
 			k.rest(now.text, till.Add(-skipEarly))
 		} else {
 			time.Sleep(min(time.Second, time.Until(end)))

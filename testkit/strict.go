@@ -96,7 +96,7 @@ func (k *Kit) checkStrict() {
 	}
 }
 
-// allowedEnd tells whether the test expects the launcher to give up.
+// allowedEnd reports whether the test expects the launcher to give up.
 func (k *Kit) allowedEnd() bool {
 	k.log.mu.Lock()
 	defer k.log.mu.Unlock()

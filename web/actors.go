@@ -198,7 +198,7 @@ func (r *request) eventsAbout(id string) string {
 	return address
 }
 
-// has tells whether a text, in lower case, is anywhere in the row.
+// has reports whether a text, in lower case, is anywhere in the row.
 func (a *actorRow) has(q string) bool {
 	texts := []string{a.Path, string(a.State), a.Note, a.LastFailure, a.Why}
 	if a.Job != nil {

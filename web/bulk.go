@@ -67,7 +67,7 @@ func (r *request) preview(k setKind) (*page, error) {
 			return nil, err
 		}
 	}
-	w, err := r.walk(k, &f, "", math.MaxInt, previewTime, func(e bulk.Entry, at bulk.Place) bool {
+	w, err := r.walk(k, &f, "", math.MaxInt, previewTime, func(e bulk.Entry, at bulk.Key) bool {
 		if p.Count++; len(p.Jobs) < previewRows {
 			p.Jobs = append(p.Jobs, r.entry(e, at))
 		}

@@ -122,8 +122,8 @@ func (r *request) classes() (*page, error) {
 		p.Classes = withoutHandlers(p.Classes, s.Findings)
 	}
 	troubledFirst(p.Classes, func(c classRow) bool { return c.Trouble != "" })
-	calm := slices.IndexFunc(p.Classes, func(c classRow) bool { return c.Trouble == "" })
-	slices.SortStableFunc(p.Classes[max(calm, 0):], func(a, b classRow) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(b.Runs, a.Runs)) })
+	healthy := slices.IndexFunc(p.Classes, func(c classRow) bool { return c.Trouble == "" })
+	slices.SortStableFunc(p.Classes[max(healthy, 0):], func(a, b classRow) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(b.Runs, a.Runs)) })
 	if len(p.Classes) > mostClasses {
 		p.More, p.Classes = len(p.Classes)-mostClasses, p.Classes[:mostClasses]
 	}

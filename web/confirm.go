@@ -23,10 +23,10 @@ type confirm struct {
 // mostUntyped is how many things may be acted on without their number being typed.
 const mostUntyped = 100
 
-// Typed tells whether the number has to be typed.
+// Typed reports whether the number has to be typed.
 func (c confirm) Typed() bool { return c.Count > mostUntyped }
 
-// confirmed tells whether a form confirms to act on so many things as there are now. What it has
+// confirmed reports whether a form confirms to act on so many things as there are now. What it has
 // asked for before may have grown a little, but not more.
 func (r *request) confirmed(now int64) bool {
 	asked := integer(r.form("count"))

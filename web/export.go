@@ -34,7 +34,7 @@ func (r *request) export(k setKind) error {
 	lines.SetEscapeHTML(false)
 	n := 0
 	var unread error // a job that is longer than what a walk reads
-	w, err := r.walk(k, &f, "", most, long, func(e bulk.Entry, _ bulk.Place) bool {
+	w, err := r.walk(k, &f, "", most, long, func(e bulk.Entry, _ bulk.Key) bool {
 		if n%rows == 0 {
 			_ = out.SetWriteDeadline(time.Now().Add(exportWrite)) // where it can be set
 		}

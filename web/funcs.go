@@ -67,7 +67,7 @@ var functions = template.FuncMap{
 	"has":       has, // "a b" "a" → true
 }
 
-// has tells whether a list of words has one. There may be no list.
+// has reports whether a list of words has one. There may be no list.
 func has(words any, word string) bool {
 	list, _ := words.(string)
 	return slices.Contains(strings.Fields(list), word)
@@ -149,9 +149,9 @@ func zoned(text string) template.HTML {
 
 // signs are those of the states, with the class of their color. The word is always beside.
 var signs = map[string][2]string{
-	"running": {"●", "good"}, "ok": {"●", "good"}, "done": {"●", "good"}, "idle": {"○", "calm"}, "busy": {"■", "work"}, "starting": {"◔", "work"},
+	"running": {"●", "good"}, "ok": {"●", "good"}, "done": {"●", "good"}, "idle": {"○", "neutral"}, "busy": {"■", "work"}, "starting": {"◔", "work"},
 	"crashed": {"✖", "bad"}, "gone": {"✖", "bad"}, "danger": {"✖", "bad"}, "restarting": {"↻", "warn"}, "silent": {"◌", "warn"}, "warning": {"▲", "warn"},
-	"quiet": {"▽", "calm"}, "stopping": {"▽", "calm"}, "stopped": {"□", "calm"}, "paused": {"‖", "off"}, "held": {"‖", "off"}, "suspended": {"◇", "off"},
+	"quiet": {"▽", "neutral"}, "stopping": {"▽", "neutral"}, "stopped": {"□", "neutral"}, "paused": {"‖", "off"}, "held": {"‖", "off"}, "suspended": {"◇", "off"},
 	"unresponsive": {"▨", "off"}, "note": {"◆", "work"}, "down": {"↻", "warn"},
 }
 
@@ -160,7 +160,7 @@ func badge(state any, words ...string) template.HTML {
 	word := fmt.Sprint(state)
 	sign, ok := signs[word]
 	if !ok {
-		sign = [2]string{"·", "calm"}
+		sign = [2]string{"·", "neutral"}
 	}
 	if len(words) > 0 {
 		word = strings.Join(words, " ")

@@ -7,7 +7,7 @@ import (
 
 func TestFunctions(t *testing.T) {
 	for got, want := range map[string]string{
-		string(badge("<x>")): `<span class="state calm"><span class="sign" aria-hidden="true">·</span>&lt;x&gt;</span>`,
+		string(badge("<x>")): `<span class="state neutral"><span class="sign" aria-hidden="true">·</span>&lt;x&gt;</span>`,
 	} {
 		if got != want {
 			t.Errorf("got %q, expected %q", got, want)

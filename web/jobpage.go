@@ -133,11 +133,11 @@ func (p *jobPage) place(r *request) {
 	case x.Entry != nil:
 		k := setKinds[x.Place]
 		p.Where, p.Href, p.Heading, p.Acts.Set = k.Title, r.url(k.Path), k.When, &k
-		p.Acts.Key = r.places().Of(x.Entry, 0).String()
+		p.Acts.Key = r.entryKeys().Of(x.Entry, 0).String()
 	case x.Position > 0:
 		name := strings.TrimPrefix(x.Place, "queue:")
 		p.Where, p.Href, p.Heading, p.Acts.Queue = "Queue "+name, r.url("queues", name), "Waits since", name
-		p.Acts.Key = r.places().OfQueued(x.Record, name, x.Position).String()
+		p.Acts.Key = r.entryKeys().OfQueued(x.Record, name, x.Position).String()
 	default:
 		p.Where = "Nowhere"
 	}
@@ -188,5 +188,5 @@ func (r *request) bytesOf(rec *inspect.JobRecord) string {
 	return r.fleet.Mask.Bytes(rec)
 }
 
-// showsAll tells whether the user sees arguments as they are.
+// showsAll reports whether the user sees arguments as they are.
 func (r *request) showsAll() bool { return r.revealed() || r.options.Args == mask.Show }

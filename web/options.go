@@ -119,7 +119,7 @@ func TokenLine(name string, role Role, expires time.Time) (line, token string, e
 	return users.TokenLine(name, role.String(), expires)
 }
 
-// isBase tells whether a path can be put before the addresses of pages.
+// isBase reports whether a path can be put before the addresses of pages.
 func isBase(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, "?#\\%\"<> ") && !strings.Contains(path, "//")
 }

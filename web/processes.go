@@ -32,7 +32,7 @@ type processRow struct {
 	Href     string    `json:"-"` // its tree
 }
 
-// Live tells whether it can be told anything.
+// Live reports whether it can be told anything.
 func (p processRow) Live() bool { return p.Known != nil }
 
 func (r *request) row(p *fleet.Process) processRow {
@@ -47,13 +47,13 @@ func (r *request) row(p *fleet.Process) processRow {
 
 // troubledFirst sorts processes, and leaves their order as it is otherwise.
 func troubledFirst[T any](rows []T, trouble func(T) bool) {
-	calm := func(row T) int {
+	order := func(row T) int {
 		if trouble(row) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(rows, func(a, b T) int { return cmp.Compare(calm(a), calm(b)) })
+	slices.SortStableFunc(rows, func(a, b T) int { return cmp.Compare(order(a), order(b)) })
 }
 
 func (r *request) processes(s *snapshot) (*page, error) {

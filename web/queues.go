@@ -109,7 +109,7 @@ func (r *request) queue(s *snapshot) (*page, error) {
 		return out, nil
 	}
 	p.Export, p.All = r.ofAll(k, p.Chosen)
-	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Place) bool {
+	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Key) bool {
 		if len(p.Jobs) == rows {
 			return false
 		}
@@ -168,12 +168,12 @@ func (r *request) setPaused() (*page, error) {
 
 func (r *request) deleteQueued() (*page, error) {
 	k := queueKind(r.name("name"))
-	p, err := bulk.ParsePlace(r.form("key"))
+	p, err := bulk.ParseKey(r.form("key"))
 	if err != nil {
 		return nil, wrong("Use the button of the job on the page of the queue.", "Got the key %q of a job, expected one of a row.", r.form("key"))
 	}
 	back := r.urlOf(k)
-	found, err := r.places().FindQueued(r.Context(), r.queueOf(k), []bulk.Place{p})
+	found, err := r.entryKeys().FindQueued(r.Context(), r.queueOf(k), []bulk.Key{p})
 	if err != nil {
 		return nil, err
 	}

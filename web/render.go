@@ -85,7 +85,7 @@ type jsonPage struct {
 	Partial string    `json:"partial,omitempty"`
 }
 
-// wantsJSON tells whether the twin is wanted.
+// wantsJSON reports whether the twin is wanted.
 func (r *request) wantsJSON() bool {
 	accept := r.Header.Get("Accept")
 	return r.json || strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
@@ -227,7 +227,7 @@ func (v *view) Set(pairs ...string) string { return v.r.with(pairs...) }
 // Query is a parameter of the address.
 func (v *view) Query(of string) string { return v.r.query(of) }
 
-// Can tells whether the user may use an address: {{if $.Can "POST" "/queues/{name}/pause"}}.
+// Can reports whether the user may use an address: {{if $.Can "POST" "/queues/{name}/pause"}}.
 func (v *view) Can(method, path string) bool { return v.r.can(method, path) }
 
 // Asset is the address of a static file.
@@ -236,20 +236,20 @@ func (v *view) Asset(name string) string { return v.r.base + assets()[name].addr
 // User is who asks.
 func (v *view) User() User { return v.r.user }
 
-// SignedIn tells whether the user can sign out.
+// SignedIn reports whether the user can sign out.
 func (v *view) SignedIn() bool { return v.r.via == viaSession }
 
-// Revealed tells whether arguments are shown as they are.
+// Revealed reports whether arguments are shown as they are.
 func (v *view) Revealed() bool { return v.r.revealed() }
 
-// CanReveal tells whether the page has arguments that are masked, or are but for the user's wish, and
+// CanReveal reports whether the page has arguments that are masked, or are but for the user's wish, and
 // the user may see them as they are.
 func (v *view) CanReveal() bool { return v.r.user.Role >= Admin && v.r.masked }
 
 // At is the time that the data is of.
 func (v *view) At() time.Time { return v.r.at() }
 
-// ReadOnly tells whether nothing can be changed here.
+// ReadOnly reports whether nothing can be changed here.
 func (v *view) ReadOnly() bool { return v.r.options.ReadOnly }
 
 // Version is that of troupe.
@@ -298,7 +298,7 @@ type filterBar struct {
 // filterField is one field.
 type filterField struct{ Name, Label, Value, Hint string }
 
-// Active tells whether anything is filtered.
+// Active reports whether anything is filtered.
 func (f filterBar) Active() bool {
 	return f.Tick.Value != "" || slices.ContainsFunc(f.Fields, func(f filterField) bool { return f.Value != "" })
 }

@@ -106,7 +106,7 @@ func (r *request) with(pairs ...string) string {
 	return path + "?" + query.Encode()
 }
 
-// can tells whether the user may use an address that there is.
+// can reports whether the user may use an address that there is.
 func (r *request) can(method, path string) bool { return r.has(method, path, r.user.Role) }
 
 // mask is how the user sees jobs: masked, or for an admin who asks as they are.
@@ -125,7 +125,7 @@ func (r *request) hides(shown, raw string) {
 	}
 }
 
-// revealed tells whether the arguments of this page are shown as they are.
+// revealed reports whether the arguments of this page are shown as they are.
 func (r *request) revealed() bool { return r.user.Role >= Admin && r.query("reveal") == "1" }
 
 // job is what a list shows of a job.

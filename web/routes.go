@@ -18,7 +18,7 @@ type route struct {
 	session bool // to sign in and out: for everybody, if there are users
 }
 
-// changes tells whether it changes something.
+// changes reports whether it changes something.
 func (rt route) changes() bool { return rt.method == http.MethodPost }
 
 // allRoutes are all addresses but those of static files: the one table of what there is and who
@@ -118,7 +118,7 @@ var navigation = []item{
 	{Title: "Audit", Path: "/audit", Key: "a"},
 }
 
-// has tells whether there is an address that a role may use.
+// has reports whether there is an address that a role may use.
 func (h *Handler) has(method, path string, role Role) bool {
 	return slices.ContainsFunc(h.routes, func(rt route) bool { return rt.method == method && rt.path == path && role >= rt.role })
 }

@@ -129,7 +129,7 @@ func (h *hunt) place(name, inside string) (rest string, err error) {
 	case listed:
 		p.Title, p.Href, p.When = k.Title, h.r.urlOf(k)+"?q="+url.QueryEscape(h.out.Query), k.When
 		var w bulk.Walked
-		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e bulk.Entry, at bulk.Place) bool {
+		w, err = h.r.walk(k, &h.filter, inside, h.left, h.remaining(), func(e bulk.Entry, at bulk.Key) bool {
 			add(func() job { return h.r.entry(e, at) })
 			return true
 		})

@@ -30,7 +30,7 @@ type session struct {
 	Until int64  `json:"until"` // seconds since the epoch
 }
 
-// local tells whether the browser is on this machine, and speaks http to it.
+// local reports whether the browser is on this machine, and speaks http to it.
 func (r *request) local() bool {
 	return !r.secure && proxies.Loopback(r.RemoteAddr) && proxies.Loopback(r.Host)
 }
@@ -116,7 +116,7 @@ func (r *request) here(address string) string {
 	return address
 }
 
-// isLocal tells whether browsers stay on this host with an address.
+// isLocal reports whether browsers stay on this host with an address.
 func isLocal(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "" && u.Host == "" && strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//") &&

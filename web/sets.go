@@ -64,7 +64,7 @@ var setKinds = map[string]setKind{
 	}, [][4]string{{"last hour", "1h", "", ""}, {"today", "today", "", ""}, {"yesterday", "yesterday", "today", ""}}, ""},
 }
 
-// Allows tells whether an action is one for the set.
+// Allows reports whether an action is one for the set.
 func (k setKind) Allows(do string) bool {
 	a, ok := bulk.ActionOf(do)
 	return ok && a.Allows(k.Name)
@@ -124,7 +124,7 @@ func (r *request) urlOf(k setKind, below ...string) string {
 	return r.url(append([]string{k.Path}, below...)...)
 }
 
-// searchesArgs tells whether the user may look for texts in arguments: who sees masks may not.
+// searchesArgs reports whether the user may look for texts in arguments: who sees masks may not.
 func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
 
 // searched is what hides texts of jobs from a search of the user.
@@ -191,15 +191,15 @@ func (r *request) fields(k setKind) filterBar {
 	return bar
 }
 
-// places find entries that pages name.
-func (r *request) places() bulk.Places { return bulk.Places{Redis: r.options.Redis, Digest: r.digest} }
+// entryKeys find the entries that pages name.
+func (r *request) entryKeys() bulk.Keys { return bulk.Keys{Redis: r.options.Redis, Digest: r.digest} }
 
-// walk goes through the entries of a set or a queue that a filter chooses, in the order of its page, from
-// behind a place on, until do returns false.
-func (r *request) walk(k setKind, f *bulk.Filter, after string, most int, long time.Duration, do func(bulk.Entry, bulk.Place) bool) (bulk.Walked, error) {
-	w, err := r.places().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Queue: r.queueOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
-	if errors.Is(err, bulk.ErrPlace) {
-		err = wrong("Begin with the first page.", "Got the place %q in the list, expected one of a link.", after)
+// walk goes through the entries of a set or a queue that a filter matches, in the order of its page, after
+// the entry with the key after, until do returns false.
+func (r *request) walk(k setKind, f *bulk.Filter, after string, most int, long time.Duration, do func(bulk.Entry, bulk.Key) bool) (bulk.Walked, error) {
+	w, err := r.entryKeys().Walk(r.Context(), bulk.Walk{Set: r.setOf(k), Queue: r.queueOf(k), Up: k.Up, Filter: f, After: after, Most: most, Long: long}, do)
+	if errors.Is(err, bulk.ErrKey) {
+		err = wrong("Begin with the first page.", "Got the key %q, expected one of a link.", after)
 	}
 	return w, err
 }
@@ -240,7 +240,7 @@ func (r *request) set(k setKind) (*page, error) {
 		return &page{Template: "set", Title: k.Title, Data: p, Status: p.Wrong.Status}, nil
 	}
 	p.Export, p.All = r.ofAll(k, p.Chosen)
-	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Place) bool {
+	w, err := r.walk(k, &f, r.query("after"), mostSearched, searchTime, func(e bulk.Entry, at bulk.Key) bool {
 		if len(p.Jobs) == rows {
 			return false
 		}
@@ -295,7 +295,7 @@ func chosen(get func(string) string) string {
 }
 
 // entry is what a list shows of an entry.
-func (r *request) entry(of bulk.Entry, at bulk.Place) job {
+func (r *request) entry(of bulk.Entry, at bulk.Key) job {
 	j := r.job(of.Record())
 	j.Key, j.At, j.Try = at.String(), of.When(), tries(of.Record().Payload)
 	if q := of.Queued; q != nil {

@@ -83,20 +83,20 @@ func (r *request) ticked(k setKind) (*page, error) {
 	}
 	var o bulk.Outcome
 	var jobs []string
-	places := make([]bulk.Place, len(keys))
+	wanted := make([]bulk.Key, len(keys))
 	for i, key := range keys {
-		if places[i], err = bulk.ParsePlace(key); err != nil {
+		if wanted[i], err = bulk.ParseKey(key); err != nil {
 			return nil, wrong("Use the boxes of the page.", "Got the key %q of a job, expected one of a row.", key)
 		}
-		if jid := places[i].JID; jid != "" && len(jid) <= mostValue {
+		if jid := wanted[i].JID; jid != "" && len(jid) <= mostValue {
 			jobs = append(jobs, jid)
 		}
 	}
-	find, err := r.finder(k, places)
+	find, err := r.finder(k, wanted)
 	if err != nil {
 		return nil, err
 	}
-	for i, p := range places {
+	for i, p := range wanted {
 		if err := r.one(&t, find, i, p.JID, &o); err != nil {
 			f := *faultOf(err)
 			if o.Sum() > 0 {
@@ -118,17 +118,17 @@ func (r *request) ticked(k setKind) (*page, error) {
 	return &page{redirect: back, Data: out}, nil
 }
 
-// finder finds the entry of each of the places. Those of a queue are looked for at once.
-func (r *request) finder(k setKind, places []bulk.Place) (func(i int) (bulk.Entry, error), error) {
+// finder finds the entry of each key. One search finds those of a queue.
+func (r *request) finder(k setKind, wanted []bulk.Key) (func(i int) (bulk.Entry, error), error) {
 	q := r.queueOf(k)
 	if q == nil {
 		set := r.setOf(k)
 		return func(i int) (bulk.Entry, error) {
-			e, err := r.places().Find(r.Context(), set, places[i], k.Up)
+			e, err := r.entryKeys().Find(r.Context(), set, wanted[i], k.Up)
 			return bulk.Entry{Sorted: e}, err
 		}, nil
 	}
-	found, err := r.places().FindQueued(r.Context(), q, places)
+	found, err := r.entryKeys().FindQueued(r.Context(), q, wanted)
 	return func(i int) (bulk.Entry, error) { return bulk.Entry{Queued: found[i]}, nil }, err
 }
 

@@ -39,7 +39,7 @@ type treeRow struct {
 	Ghost    string       `json:"ghost,omitempty"` // what becomes of its jobs, now that it does not beat
 }
 
-// HasTree tells whether it is a process of troupe.
+// HasTree reports whether it is a process of troupe.
 func (t treeRow) HasTree() bool { return t.Pulse != nil }
 
 // actorState is an actor with its state.

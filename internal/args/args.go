@@ -18,7 +18,7 @@ type Fault struct {
 	Err      error
 }
 
-// Simple tells whether ReadSimple may try: the type is a struct of nothing but plain
+// Simple reports whether ReadSimple may try: the type is a struct of nothing but plain
 // fields.
 func (p *Plan) Simple() bool { return p.simple }
 

@@ -83,7 +83,7 @@ func newPlan(t reflect.Type) (*Plan, error) {
 	return &Plan{shape: shapeOne, each: newField(t)}, nil
 }
 
-// positional tells whether a struct has arg tags, or nothing to encode at all.
+// positional reports whether a struct has arg tags, or nothing to encode at all.
 func positional(t reflect.Type) bool {
 	empty := true
 	for f := range t.Fields() {

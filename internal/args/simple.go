@@ -118,7 +118,7 @@ func readNumber(b []byte, i int, kind reflect.Kind, v unsafe.Pointer) int {
 	return end
 }
 
-// store sets the integer at v to n and tells whether n fits.
+// store sets the integer at v to n and reports whether n fits.
 func store[T int | int64 | int32 | int16 | int8 | uint | uint64 | uint32 | uint16 | uint8](v unsafe.Pointer, n int64) bool {
 	*(*T)(v) = T(n)
 	return int64(T(n)) == n
@@ -150,7 +150,7 @@ func digitsOf(b []byte, i int) (n uint64, end int) {
 	return n, i
 }
 
-// wellFormed tells whether the digits of b[i:end] are an integer of JSON and not
+// wellFormed reports whether the digits of b[i:end] are an integer of JSON and not
 // too many.
 func wellFormed(b []byte, i, end int) bool { return end == i+1 || b[i] != '0' && end-i <= 18 }
 

@@ -131,7 +131,7 @@ func joinPath(field, inner string) string {
 	return field + "." + inner
 }
 
-// codesItself tells whether t has its own JSON or text form in either direction.
+// codesItself reports whether t has its own JSON or text form in either direction.
 func codesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return wirejson.Marshals(p) || p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||

@@ -45,7 +45,7 @@ func (t secretText) GoString() string { return t.String() }
 // MarshalText is String as well.
 func (t secretText) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// literal tells whether the file has the value itself.
+// literal reports whether the file has the value itself.
 func (t secretText) literal() bool { return t.Env == "" && t.File == "" && t.Value != "" }
 
 // text reads a Text. What stands where a value belongs is never told in a fault.

@@ -79,7 +79,7 @@ func (l *loader) laravel(c capsule, fault func(key, value, want string)) {
 	}
 }
 
-// handles tells whether there is a handler of class.
+// handles reports whether there is a handler of class.
 func (s *Settings) handles(class string) bool {
 	for _, h := range s.Handlers {
 		if h.Class == class {

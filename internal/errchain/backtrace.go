@@ -33,8 +33,8 @@ func Frames(stack []byte) []string {
 	var fn string
 	for text := range strings.Lines(string(stack)) {
 		text = strings.TrimSuffix(text, "\n")
-		place, isPlace := strings.CutPrefix(text, "\t")
-		if !isPlace {
+		source, isSource := strings.CutPrefix(text, "\t")
+		if !isSource {
 			fn = text
 			continue
 		}
@@ -42,8 +42,8 @@ func Frames(stack []byte) []string {
 			lines = lines[:0]
 			continue
 		}
-		place, _, _ = strings.Cut(place, " +0x")
-		lines = append(lines, place+":in `"+funcName(fn)+"'")
+		source, _, _ = strings.Cut(source, " +0x")
+		lines = append(lines, source+":in `"+funcName(fn)+"'")
 	}
 	return lines
 }

@@ -42,7 +42,7 @@ func all(err error) iter.Seq[error] {
 	}
 }
 
-// has tells whether err is one of seen. Values that cannot be compared are never.
+// has reports whether err is one of seen. Values that cannot be compared are never.
 func has(seen []error, err error) bool {
 	if !reflect.TypeOf(err).Comparable() {
 		return false
@@ -116,7 +116,7 @@ func Innermost(err error) (inner error) {
 	return inner
 }
 
-// Has tells whether As finds something.
+// Has reports whether As finds something.
 func Has[T error](err error) bool {
 	_, ok := As[T](err)
 	return ok

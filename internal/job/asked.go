@@ -13,5 +13,5 @@ func AskedBy(err error) troupe.OutcomeError {
 	return troupe.OutcomeError{}
 }
 
-// IsInterrupted tells whether err ends a run that is to go on later (troupe.ErrInterrupted).
+// IsInterrupted reports whether err ends a run that is to go on later (troupe.ErrInterrupted).
 func IsInterrupted(err error) bool { return errchain.Is(err, troupe.ErrInterrupted) }

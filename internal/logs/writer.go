@@ -129,7 +129,7 @@ func (w *Writer) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	return len(line), nil
 }
 
-// full tells whether there is no room for so many bytes. One line alone has room, whatever its length.
+// full reports whether there is no room for so many bytes. One line alone has room, whatever its length.
 func (w *Writer) full(n, most int) bool { return w.size > 0 && w.size+n > most }
 
 // add appends a line to the queue, and returns the chunk that has it.

@@ -39,7 +39,7 @@ var (
 	abandonedScript = script.New("moving.abandoned", abandonedSource)
 )
 
-// Needed tells whether members have to be moved like this.
+// Needed reports whether members have to be moved like this.
 func Needed(rdb redis.UniversalClient) bool {
 	_, ok := rdb.(*redis.ClusterClient)
 	return ok

@@ -113,7 +113,7 @@ func pingError(addr string, err error) error {
 	}
 }
 
-// noCluster tells whether a server refused a command of clusters since it knows none.
+// noCluster reports whether a server refused a command of clusters since it knows none.
 func noCluster(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "cluster support disabled") ||
 		strings.Contains(err.Error(), "unknown command"))
@@ -191,7 +191,7 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// TooOld tells whether a version is below MinVersion, by its first two numbers; text that is
+// TooOld reports whether a version is below MinVersion, by its first two numbers; text that is
 // no version passes.
 func TooOld(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")

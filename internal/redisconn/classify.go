@@ -61,13 +61,13 @@ func Classify(err error) Fault {
 	return Command
 }
 
-// Loading tells whether a server refused because it still loads its data.
+// Loading reports whether a server refused because it still loads its data.
 func Loading(err error) bool {
 	reply, ok := errchain.As[redis.Error](err)
 	return ok && strings.HasPrefix(strings.TrimPrefix(reply.Error(), "ERR "), "LOADING")
 }
 
-// NotSent tells whether a call with this error had no effect for certain: Redis
+// NotSent reports whether a call with this error had no effect for certain: Redis
 // has refused it, or no connection was made. False says that nobody knows.
 func NotSent(err error) bool {
 	if err == nil {

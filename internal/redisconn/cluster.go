@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// IsCluster tells whether a URL names a Redis Cluster: redis+cluster://, or
+// IsCluster reports whether a URL names a Redis Cluster: redis+cluster://, or
 // rediss+cluster:// for TLS, with more nodes as parameters addr.
 func IsCluster(raw string) bool {
 	return strings.HasPrefix(raw, "redis+cluster:") || strings.HasPrefix(raw, "rediss+cluster:")

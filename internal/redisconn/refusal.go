@@ -43,7 +43,7 @@ var refusals = map[string]Refusal{
 // maxClients is the code of the one reply of that kind that begins with ERR.
 const maxClients = "MAXCLIENTS"
 
-// Refused tells whether Redis has refused something, and why. It is false if nobody has answered,
+// Refused reports whether Redis has refused something, and why. It is false if nobody has answered,
 // and for a reply that one command alone is wrong. This is the one place that tells the two apart
 // for people: who is refused must not read that Redis is away.
 func Refused(err error) (Refusal, bool) {

@@ -280,19 +280,19 @@ func denied(err error) string {
 	return "command"
 }
 
-// denies tells whether one of the calls was denied for what.
+// denies reports whether one of the calls was denied for what.
 func (a *answer[T]) denies(what string) bool {
 	return slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) == what })
 }
 
-// unknown tells whether the server does not know the command, under this name.
+// unknown reports whether the server does not know the command, under this name.
 func (a *answer[T]) unknown() bool {
 	return slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return unknown(cmd.Err()) })
 }
 
 func unknown(err error) bool { return err != nil && redis.HasErrorPrefix(err, "unknown command") }
 
-// untold tells whether none of the calls could tell: their commands were denied.
+// untold reports whether none of the calls could tell: their commands were denied.
 func (a *answer[T]) untold() bool {
 	return !slices.ContainsFunc(a.cmds, func(cmd *redis.Cmd) bool { return denied(cmd.Err()) != "command" })
 }

@@ -63,7 +63,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// overlaps tells whether other patterns cover the key by which a rule is asked for.
+// overlaps reports whether other patterns cover the key by which a rule is asked for.
 func overlaps(rule string) bool {
 	return slices.Contains([]string{"~j|*", "~h|*", "~*-[0-9][0-9]-[0-9][0-9]:*", "~troupe:*"}, rule)
 }

@@ -154,7 +154,7 @@ func appendMarshaler(dst []byte, v reflect.Value, depth int) (out []byte, done b
 	return out, true, err
 }
 
-// Marshals tells whether t has its own JSON or text form.
+// Marshals reports whether t has its own JSON or text form.
 func Marshals(t reflect.Type) bool {
 	return t.Implements(marshalerType) || t.Implements(textMarshalerType)
 }

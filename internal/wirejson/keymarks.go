@@ -4,8 +4,8 @@ package wirejson
 // others are: what a job is asked for at every run is absent as often as not.
 // The zero value is that of no keys.
 type keyMarks struct {
-	seen   uint64 // one bit per mark of a key that there is, or was
-	places uint64 // four bits per mark modulo 16: an index plus one, a mere guess
+	seen    uint64 // one bit per mark of a key that there is, or was
+	indexes uint64 // four bits per mark modulo 16: an index plus one, a mere guess
 }
 
 // markOf returns the mark of a key, one of 64. The factors are those that tell
@@ -18,16 +18,16 @@ func markOf[T string | []byte](key T) uint {
 	return uint(key[0]*13+key[len(key)-1]*2+byte(len(key))*4) % 64
 }
 
-// met tells whether a key with this mark may be there.
+// met reports whether a key with this mark may be there.
 func (m *keyMarks) met(mark uint) bool { return m.seen>>mark&1 != 0 }
 
-// place guesses the index of the field whose key has the mark; -1 for no idea.
-func (m *keyMarks) place(mark uint) int { return int(m.places>>(mark%16*4)&15) - 1 }
+// index guesses the index of the field whose key has the mark; -1 for no idea.
+func (m *keyMarks) index(mark uint) int { return int(m.indexes>>(mark%16*4)&15) - 1 }
 
 // note takes in the mark of the key of field i.
 func (m *keyMarks) note(mark uint, i int) {
 	m.seen |= 1 << mark
 	if i < 15 {
-		m.places |= uint64(i+1) << (mark % 16 * 4)
+		m.indexes |= uint64(i+1) << (mark % 16 * 4)
 	}
 }

@@ -8,7 +8,7 @@ func TestOrdinaryKeysAreFoundAtOnce(t *testing.T) {
 	p := mustParse(t, RubyPayloads[0])
 	i := 0
 	for key := range p.Keys() {
-		if at := p.marks.place(markOf(key)); at != i {
+		if at := p.marks.index(markOf(key)); at != i {
 			t.Errorf("%q is looked for in field %d first, is field %d", key, at, i)
 		}
 		i++

@@ -33,7 +33,7 @@ func keyWordOf(key string) keyWord {
 	}
 }
 
-// at tells whether the key starts at b[i]; not if the text ends soon after it.
+// at reports whether the key starts at b[i]; not if the text ends soon after it.
 func (k *keyWord) at(b []byte, i int) bool {
 	if len(b)-i < 16 {
 		return false

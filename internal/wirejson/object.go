@@ -79,7 +79,7 @@ func (o *Object) find(key string) int {
 	if !o.marks.met(mark) {
 		return -1
 	}
-	if i := o.marks.place(mark); uint(i) < uint(len(o.fields)) {
+	if i := o.marks.index(mark); uint(i) < uint(len(o.fields)) {
 		f := &o.fields[i]
 		if !f.added() && !o.escapedKeys && string(o.raw[f.nameAt+1:f.nameEnd-1]) == key {
 			return i
@@ -97,7 +97,7 @@ func (o *Object) search(key string) int {
 	return -1
 }
 
-// has tells whether field i has the key.
+// has reports whether field i has the key.
 func (o *Object) has(i int, key string) bool {
 	f := &o.fields[i]
 	if f.added() || o.escapedKeys {

@@ -10,7 +10,7 @@ import (
 
 // appendRaw rewrites JSON text to what Ruby's JSON writes for the value that it
 // reads there: without spaces, strings and numbers in their one form, of a key
-// that comes twice the last value at the first place.
+// that comes twice the last value at its first position.
 func appendRaw(dst, raw []byte, depth int) ([]byte, *Fault) {
 	if raw == nil {
 		return append(dst, "null"...), nil
@@ -126,21 +126,21 @@ func (r *rewriter) object(i int) (_ int, err *Fault) {
 // collapse writes the object that begins at out[open] anew if a key comes twice
 // in it.
 func (r *rewriter) collapse(open int, all []member) {
-	var places map[string]int // of the keys, if there are many
+	var indexes map[string]int // of the keys, if there are many
 	if len(all) > searchMax {
-		places = make(map[string]int, len(all))
+		indexes = make(map[string]int, len(all))
 	}
 	twice := false
 	for i := range all {
 		m := &all[i]
 		key := r.out[m.key:m.keyEnd]
 		at := i
-		if places == nil {
+		if indexes == nil {
 			at = slices.IndexFunc(all[:i+1], func(o member) bool { return bytes.Equal(r.out[o.key:o.keyEnd], key) })
-		} else if known, ok := places[string(key)]; ok {
+		} else if known, ok := indexes[string(key)]; ok {
 			at = known
 		} else {
-			places[string(key)] = i
+			indexes[string(key)] = i
 		}
 		if at < i {
 			all[at].value, all[at].end = m.value, m.end

@@ -280,7 +280,7 @@ func noDigits(w uint64) uint64 {
 	return (w&^highs + ones*(128-10) | w) & highs
 }
 
-// IsDigit tells whether c is a decimal digit.
+// IsDigit reports whether c is a decimal digit.
 func IsDigit(c byte) bool { return c-'0' < 10 }
 
 // ScanWhole checks that b holds one value and nothing else but space around it.

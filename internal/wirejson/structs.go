@@ -99,7 +99,7 @@ func newField(sf reflect.StructField, name, options string, index []int) structF
 	return f
 }
 
-// dominates tells whether f wins its name among all fields found.
+// dominates reports whether f wins its name among all fields found.
 func dominates(f structField, all []structField) bool {
 	for _, other := range all {
 		if other.name != f.name || slices.Equal(other.index, f.index) {
@@ -115,7 +115,7 @@ func dominates(f structField, all []structField) bool {
 	return true
 }
 
-// skips tells whether the field is left out for being empty.
+// skips reports whether the field is left out for being empty.
 func (f *structField) skips(v reflect.Value) bool {
 	if f.omitZero && f.isZero(v) {
 		return true
@@ -156,7 +156,7 @@ func zeroTest(t reflect.Type) func(reflect.Value) bool {
 	return reflect.Value.IsZero
 }
 
-// Scalar tells whether the option "string" applies to t.
+// Scalar reports whether the option "string" applies to t.
 func Scalar(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -171,7 +171,7 @@ func Scalar(t reflect.Type) bool {
 	}
 }
 
-// validName tells whether encoding/json takes name from a tag.
+// validName reports whether encoding/json takes name from a tag.
 func validName(name string) bool {
 	for _, r := range name {
 		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {

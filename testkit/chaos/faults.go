@@ -20,7 +20,7 @@ type Fault struct {
 	seen, hits int
 }
 
-// fits tells whether the fault is for this command.
+// fits reports whether the fault is for this command.
 func (f *Fault) fits(words []string) bool {
 	return (f.Command == "" || strings.EqualFold(words[0], f.Command)) &&
 		(f.Mentions == "" || slices.ContainsFunc(words[1:], func(arg string) bool { return strings.Contains(arg, f.Mentions) })) &&

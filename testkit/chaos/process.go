@@ -145,7 +145,7 @@ func (p *Process) Kill() {
 	<-p.gone
 }
 
-// Running tells whether the process has not ended.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.gone:

@@ -15,7 +15,7 @@ import (
 )
 
 // Proxy stands between clients and a Redis and does to single commands, by rule or
-// at random, what a bad network or a sick server does. What no fault names passes
+// at random, what a bad network or a failing server does. A command that no fault names passes
 // unchanged. It is safe for concurrent use, and works in a testing/synctest bubble
 // before a Redis in memory.
 type Proxy struct {

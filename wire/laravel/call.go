@@ -168,7 +168,7 @@ func (f *fetcher) apply(c *call, reply []string) (err error) {
 	if lost {
 		f.fence()
 	}
-	sick := false
+	failed := false
 	for rest := reply[len(c.moves):]; len(rest) >= 3; {
 		kind, text := rest[0], rest[2]
 		queue, _ := strconv.Atoi(rest[1])
@@ -185,12 +185,12 @@ func (f *fetcher) apply(c *call, reply []string) (err error) {
 			f.stash = append(f.stash, fetch.Unit{Queue: f.queues[queue], Payload: []byte(text), Incarnation: f.inc})
 		case "e":
 			f.report(queue, text)
-			sick = true
+			failed = true
 		}
 		rest = rest[3:]
 	}
-	if c.want > 0 && !sick {
-		clear(f.sick)
+	if c.want > 0 && !failed {
+		clear(f.unreadable)
 	}
 	return err
 }

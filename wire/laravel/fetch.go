@@ -33,21 +33,21 @@ type fetcher struct {
 	queues []string // in the order of their first mention
 	rand   *rand.Rand
 
-	turn     chan struct{} // held by who works with what follows
-	closed   bool
-	opened   bool
-	held     map[string]*reservation // by receipt
-	receipts uint64
-	stash    []fetch.Unit            // taken and not handed out
-	back     []*reservation          // of a fenced incarnation, to be put back
-	known    map[string]fetch.Result // of moves: the caller may not know it
-	pending  *call                   // whose reply is not known
-	number   uint64                  // of the last call
-	inc      uint64
-	lost     *fetch.FencedError // not told yet
-	renewed  time.Time          // by our clock
-	sick     map[int]string     // queues that cannot be read, and why
-	signals  signals
+	turn       chan struct{} // held by who works with what follows
+	closed     bool
+	opened     bool
+	held       map[string]*reservation // by receipt
+	receipts   uint64
+	stash      []fetch.Unit            // taken and not handed out
+	back       []*reservation          // of a fenced incarnation, to be put back
+	known      map[string]fetch.Result // of moves: the caller may not know it
+	pending    *call                   // whose reply is not known
+	number     uint64                  // of the last call
+	inc        uint64
+	lost       *fetch.FencedError // not told yet
+	renewed    time.Time          // by our clock
+	unreadable map[int]string     // queues that cannot be read, and why
+	signals    signals
 
 	wait waiting
 }
@@ -88,7 +88,7 @@ func (s *system) newFetcher(env fetch.Env) (fetch.Fetcher, error) {
 	}
 	f := &fetcher{
 		s: s, env: env, rdb: own, names: names(s.Prefix), queues: env.Queues.List().Names(), turn: make(chan struct{}, 1),
-		held: map[string]*reservation{}, known: map[string]fetch.Result{}, sick: map[int]string{}, inc: 1,
+		held: map[string]*reservation{}, known: map[string]fetch.Result{}, unreadable: map[int]string{}, inc: 1,
 	}
 	if err := checkQueues(f.queues); err != nil {
 		return nil, err
@@ -252,8 +252,8 @@ func (f *fetcher) beginRow(queue string) string {
 
 // report logs that a queue cannot be read, once for each reason.
 func (f *fetcher) report(queue int, text string) {
-	if f.sick[queue] != text {
-		f.sick[queue] = text
+	if f.unreadable[queue] != text {
+		f.unreadable[queue] = text
 		f.env.Logger.Error().Str("queue", f.queues[queue]).Str("error", text).Msg("nothing can be taken from a queue")
 	}
 }

@@ -109,7 +109,7 @@ func (o *Object) Data() []Property {
 	})
 }
 
-// chained tells whether jobs are to follow this one.
+// chained reports whether jobs are to follow this one.
 func (o *Object) chained() bool {
 	v, _ := o.Get("chained")
 	jobs, ok := v.(*Array)

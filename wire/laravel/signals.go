@@ -63,7 +63,7 @@ func (f *fetcher) look(ctx context.Context, first bool) error {
 	return nil
 }
 
-// isTrue tells whether a value of the cache is true to PHP.
+// isTrue reports whether a value of the cache is true to PHP.
 func isTrue(value string) bool {
 	switch strings.TrimSuffix(value, ";") {
 	case "", "N", "b:0", "i:0", "0":

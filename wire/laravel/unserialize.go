@@ -35,11 +35,11 @@ func ParseObject(text string) (*Object, error) {
 
 // parser reads values from a text. What its methods return after an error is of no use.
 type parser struct {
-	text  string
-	at    int
-	err   error // the first
-	depth int
-	owed  int // entries of open objects and arrays that have not begun
+	text    string
+	at      int
+	err     error // the first
+	depth   int
+	pending int // entries of open objects and arrays that have not begun
 
 	// PHP numbers values from 1 in the order in which they begin, but not keys and R: itself;
 	// r: and R: mean a value by its number.
@@ -107,18 +107,18 @@ func (p *parser) value() any {
 }
 
 // entries reads the number of entries of an object or array, and these. The bytes left must suffice
-// for them and for all that are owed elsewhere, so what is allocated for all together is bounded
+// for them and for all that are pending elsewhere, so what is allocated for all together is bounded
 // by the length of the text, however they are nested.
 func (p *parser) entries() (keys, values []any) {
 	if p.depth++; p.depth > maxDepth {
 		p.fail(p.at, "one more level", fmt.Sprintf("objects and arrays at most %d deep", maxDepth))
 	}
-	n := p.size(p.owed, minEntry)
+	n := p.size(p.pending, minEntry)
 	p.literal("{")
-	p.owed += n
+	p.pending += n
 	keys, values = make([]any, n), make([]any, n)
 	for i := range n {
-		p.owed--
+		p.pending--
 		keys[i] = p.key()
 		if values[i] = p.value(); p.err != nil {
 			return nil, nil

@@ -75,7 +75,7 @@ func names(rows []*Row, of func(*Row) string) (out []string) {
 // Add notes one sample.
 func (r *Row) Add(m Metric, value float64) { r.Samples[m.Key] = append(r.Samples[m.Key], value) }
 
-// Has tells whether there is a sample.
+// Has reports whether there is a sample.
 func (r *Row) Has(m Metric) bool { return r != nil && len(r.Samples[m.Key]) > 0 }
 
 // Median is the median of the rounds; 0 without a sample.

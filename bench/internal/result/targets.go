@@ -29,7 +29,7 @@ type Target struct {
 	Got      float64
 }
 
-// OK tells whether it was reached.
+// OK reports whether it was reached.
 func (t Target) OK() bool {
 	if t.AtMost {
 		return t.Got <= t.Want

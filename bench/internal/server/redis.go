@@ -127,7 +127,7 @@ func (r *Redis) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return c, err
 }
 
-// Mine tells whether a client address of this server is the driver's own.
+// Mine reports whether a client address of this server is the driver's own.
 func (r *Redis) Mine(addr string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -83,7 +83,7 @@ type Filter struct {
 	Since, Until  time.Time
 }
 
-// Match tells whether f chooses an entry.
+// Match reports whether f chooses an entry.
 func (f *Filter) Match(e *Entry) bool {
 	path, _ := url.PathUnescape(e.Path)
 	texts := append(slices.Collect(maps.Values(e.Filter)), e.Action, e.Path, path, e.Text, e.Task, strings.Join(e.Jobs, "\n"))

@@ -97,7 +97,7 @@ var Actions = []Action{
 // Queued begins the name of a queue in the place of a set.
 const Queued = "queue:"
 
-// Allows tells whether the action makes sense for a set, or for a queue as queue:NAME: what is dead
+// Allows reports whether the action makes sense for a set, or for a queue as queue:NAME: what is dead
 // stays so, at the time of its death. Commands, the screen and pages ask it, and a task refuses the
 // others.
 func (a *Action) Allows(place string) bool {

@@ -35,7 +35,7 @@ type Filter struct {
 	Mask *mask.Masker
 }
 
-// Match tells whether it chooses the job; at is the time that it is listed with: of a set the
+// Match reports whether it chooses the job; at is the time that it is listed with: of a set the
 // score, of a queue since when the job waits.
 func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	if !f.Since.IsZero() && at.Before(f.Since) || !f.Until.IsZero() && !at.Before(f.Until) || f.Queue != "" && r.Queue != f.Queue {
@@ -64,7 +64,7 @@ func (f *Filter) Match(r *inspect.JobRecord, at time.Time) bool {
 	return text.in(s.Class+"\n"+r.JID) || f.fails(&s, text) || f.Args != nil && text.inJSON(f.Args(r, &s))
 }
 
-// fails tells whether a job is shown with an error that has a text in it.
+// fails reports whether a job is shown with an error that has a text in it.
 func (f *Filter) fails(s *inspect.JobSummary, text needle) bool {
 	return text.in(s.ErrorClass+"\n"+s.ErrorMessage) && text.in(s.ErrorClass+"\n"+f.Mask.Text(s.ErrorMessage))
 }

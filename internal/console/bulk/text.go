@@ -29,10 +29,10 @@ func forms(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(text string) bool { return text == "" })
 }
 
-// in tells whether it is a part of a text.
+// in reports whether it is a part of a text.
 func (n needle) in(text string) bool { return within(strings.ToLower(text), n.plain) }
 
-// inJSON tells whether it is a part of the text of a JSON value, or of one of the texts in it.
+// inJSON reports whether it is a part of the text of a JSON value, or of one of the texts in it.
 func (n needle) inJSON(raw json.RawMessage) bool {
 	return within(strings.ToLower(unescaped(string(raw), false)), n.json)
 }
@@ -69,7 +69,7 @@ func unescaped(text string, inside bool) string {
 	return b.String()
 }
 
-// between tells whether the space at a place stands beside a sign of JSON.
+// between reports whether the space at a place stands beside a sign of JSON.
 func between(text string, i int) bool {
 	const space, sign = " \n\r\t", `,:[]{}"`
 	before, after := strings.TrimRight(text[:i], space), strings.TrimLeft(text[i:], space)

@@ -10,16 +10,16 @@ import (
 	"github.com/troupehq/troupe/internal/scores"
 )
 
-// Walk is a way through the entries of a set that a filter chooses, or through the jobs of a queue, the
+// Walk goes through the entries of a set that a filter matches, or through the jobs of a queue, the
 // next one to run first.
 type Walk struct {
 	Set    *inspect.JobSet // or
 	Queue  *inspect.Queue
 	Up     bool // the lowest score first
 	Filter *Filter
-	After  string        // the Place to go on behind, of a queue a position; "" for the begin
-	Most   int           // entries that are looked at
-	Long   time.Duration // that it takes, when an entry was looked at
+	After  string        // the Key of the last entry before, for a queue its position; "" to begin at the first
+	Most   int           // entries to read
+	Long   time.Duration // to go on, checked after each entry
 }
 
 // Walked is how far a walk has come.
@@ -29,10 +29,10 @@ type Walked struct {
 	Next   string // After for those that follow; "" if there are none
 }
 
-// Walk calls do with the entries, until it returns false. The error is ErrPlace for an After that is none.
-func (ps Places) Walk(ctx context.Context, way Walk, do func(Entry, Place) bool) (w Walked, err error) {
+// Walk calls do with the entries, until it returns false. The error is ErrKey for an After that is no key.
+func (ks Keys) Walk(ctx context.Context, way Walk, do func(Entry, Key) bool) (w Walked, err error) {
 	if way.Queue != nil {
-		return ps.walkQueued(ctx, way, do)
+		return ks.walkQueued(ctx, way, do)
 	}
 	began, f := time.Now(), way.Filter
 	start, outside := math.Inf(1), func(at time.Time) bool { return at.Before(f.Since) }
@@ -45,13 +45,13 @@ func (ps Places) Walk(ctx context.Context, way Walk, do func(Entry, Place) bool)
 		start = scores.Of(f.Until)
 	}
 	var behind, seen *inspect.SortedEntry
-	last := Place{score: math.NaN()}
+	last := Key{score: math.NaN()}
 	if way.After != "" {
-		p, err := ParsePlace(way.After)
+		p, err := ParseKey(way.After)
 		if err != nil {
 			return w, err
 		}
-		found, first, _, err := ps.near(ctx, way.Set, p, way.Up)
+		found, first, _, err := ks.near(ctx, way.Set, p, way.Up)
 		if err != nil {
 			return w, err
 		}
@@ -67,7 +67,7 @@ func (ps Places) Walk(ctx context.Context, way Walk, do func(Entry, Place) bool)
 	}
 	defer func() {
 		if seen != nil && !w.End {
-			p := ps.Of(seen, last.before)
+			p := ks.Of(seen, last.before)
 			p.JID = ""
 			w.Next = p.String()
 		}
@@ -86,22 +86,22 @@ func (ps Places) Walk(ctx context.Context, way Walk, do func(Entry, Place) bool)
 		if e.Score == last.score {
 			before = last.before + 1
 		}
-		if f.Match(&e.JobRecord, e.At) && !do(Entry{Sorted: e}, ps.Of(e, before)) {
+		if f.Match(&e.JobRecord, e.At) && !do(Entry{Sorted: e}, ks.Of(e, before)) {
 			return w, nil
 		}
 		w.Looked++
-		last, seen = Place{score: e.Score, before: before}, e
+		last, seen = Key{score: e.Score, before: before}, e
 	}
 	w.End = true
 	return w, nil
 }
 
 // walkQueued is Walk for a queue.
-func (ps Places) walkQueued(ctx context.Context, way Walk, do func(Entry, Place) bool) (w Walked, err error) {
+func (ks Keys) walkQueued(ctx context.Context, way Walk, do func(Entry, Key) bool) (w Walked, err error) {
 	began, from := time.Now(), 0
 	if way.After != "" {
 		if from, err = strconv.Atoi(way.After); err != nil || from < 0 {
-			return w, ErrPlace
+			return w, ErrKey
 		}
 	}
 	for j, err := range way.Queue.OldestAfter(ctx, from) {
@@ -110,7 +110,7 @@ func (ps Places) walkQueued(ctx context.Context, way Walk, do func(Entry, Place)
 		}
 		e := Entry{Queued: j}
 		if w.Looked >= way.Most || w.Looked > 0 && time.Since(began) > way.Long ||
-			way.Filter.Match(&j.JobRecord, e.When()) && !do(e, ps.OfQueued(&j.JobRecord, way.Queue.Name, int64(from+w.Looked+1))) {
+			way.Filter.Match(&j.JobRecord, e.When()) && !do(e, ks.OfQueued(&j.JobRecord, way.Queue.Name, int64(from+w.Looked+1))) {
 			w.Next = strconv.Itoa(from + w.Looked)
 			return w, nil
 		}

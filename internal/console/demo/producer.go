@@ -40,7 +40,7 @@ func (p *producer) work(ctx context.Context) {
 	defer ticker.Stop()
 	start := time.Now()
 	last, nextLong, nextPanic := start, start, start.Add(time.Second)
-	owed := 0.0
+	due := 0.0
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,12 +48,12 @@ func (p *producer) work(ctx context.Context) {
 		case <-ticker.C:
 		}
 		now := time.Now()
-		owed = min(owed+float64(p.rate)*now.Sub(last).Seconds(), float64(p.rate)/4+1)
+		due = min(due+float64(p.rate)*now.Sub(last).Seconds(), float64(p.rate)/4+1)
 		last = now
 		full := p.census.latest().Enqueued >= maxBacklog
 		p.measures.full.Store(full)
 		if full {
-			owed = 0
+			due = 0
 			continue
 		}
 		if now.After(nextLong) {
@@ -64,9 +64,9 @@ func (p *producer) work(ctx context.Context) {
 			nextPanic = now.Add(panicEvery)
 			p.push(ctx, panics{}, queueDefault, client.Retry(1))
 		}
-		for ; owed >= 1 && ctx.Err() == nil; owed-- {
+		for ; due >= 1 && ctx.Err() == nil; due-- {
 			if !p.pushOne(ctx, now) {
-				owed = 0
+				due = 0
 				break
 			}
 		}

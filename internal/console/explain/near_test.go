@@ -33,7 +33,7 @@ func (s *scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// reads tells whether a command is the script that reads jobs at one of these places.
+// reads reports whether a command is the script that reads jobs at one of these places.
 func reads(cmd redis.Cmder, places ...any) bool {
 	const where = 4 // of the arguments
 	args := cmd.Args()

@@ -101,7 +101,7 @@ func (s *search) near() (bool, error) {
 	return false, nil
 }
 
-// mostBefore is how many places a job may have gone forward in its queue since it was seen.
+// mostBefore is how many positions a job may have moved forward in its queue since it was seen.
 const mostBefore = 1000
 
 // nearInQueue looks at a position of a queue, and then at those before it, since others have been
@@ -146,7 +146,7 @@ func (s *search) scheduled(e *inspect.SortedEntry) {
 	s.x.Next = s.promoted(e, "its run")
 }
 
-// nobody tells whether no process lives.
+// nobody reports whether no process lives.
 func (s *search) nobody() bool {
 	return !slices.ContainsFunc(s.processes, func(p fleet.Process) bool { return p.Phase != fleet.Gone })
 }

@@ -63,7 +63,7 @@ type Process struct {
 	Known *inspect.Process `json:"-"` // nil if it is gone
 }
 
-// Takes tells whether q is one of the queues of a process. Those of other systems that are elsewhere in
+// Takes reports whether q is one of the queues of a process. Those of other systems that are elsewhere in
 // Redis than Sidekiq's are not: the same name is another queue.
 func (p *Process) Takes(q string) bool { return slices.Contains(p.Queues, q) && p.elsewhere(q) == "" }
 
@@ -75,10 +75,10 @@ func (p *Process) elsewhere(q string) string {
 	return p.Pulse.Elsewhere[q]
 }
 
-// Listens tells whether a process takes jobs from its queues: not if it is quiet, silent or gone.
+// Listens reports whether a process takes jobs from its queues: not if it is quiet, silent or gone.
 func (p *Process) Listens() bool { return p.Phase == Running }
 
-// Troubled tells whether something is not as it should be.
+// Troubled reports whether something is not as it should be.
 func (p *Process) Troubled() bool {
 	if p.Phase == Silent || p.Phase == Gone {
 		return true
@@ -185,7 +185,7 @@ func (f *Fleet) Shown(t tree.Tree) tree.Tree {
 	return t
 }
 
-// Troubled tells whether an actor is not as it should be.
+// Troubled reports whether an actor is not as it should be.
 func Troubled(n tree.Node) bool {
 	fine := []tree.State{tree.StateRunning, tree.StateIdle, tree.StateBusy}
 	return !slices.Contains(fine, n.State) || n.Restarts > 0 || n.LastFailure != "" || len(n.Unresponsive) > 0 || n.Note != ""

@@ -120,7 +120,7 @@ func (f *Fleet) Queue(ctx context.Context, name string) (Queue, error) {
 	return row, err
 }
 
-// Used tells whether something was ever pushed to a queue, or somebody listens to it.
+// Used reports whether something was ever pushed to a queue, or somebody listens to it.
 func (f *Fleet) Used(ctx context.Context, name string) (bool, error) {
 	_, used, err := f.queue(ctx, name)
 	return used, err

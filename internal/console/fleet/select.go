@@ -21,7 +21,7 @@ func (p *Process) Host() string {
 // Selection chooses processes: of each of the Groups that it names, those that have one of the values.
 type Selection map[string][]string
 
-// Matches tells whether it chooses a process. One without any values chooses all.
+// Matches reports whether it chooses a process. One without any values chooses all.
 func (s Selection) Matches(p *Process) bool {
 	for by, values := range s {
 		if len(values) > 0 && !slices.Contains(values, Groups[by](p)) {
@@ -31,7 +31,7 @@ func (s Selection) Matches(p *Process) bool {
 	return true
 }
 
-// Empty tells whether it has no values.
+// Empty reports whether it has no values.
 func (s Selection) Empty() bool {
 	for _, values := range s {
 		if len(values) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// Storming tells whether so many actors of a process restart that it is not by chance.
+// Storming reports whether so many actors of a process restart that it is not by chance.
 func (p *Process) Storming() bool {
 	return p.Pulse != nil && p.Phase != Gone && p.Pulse.Recent >= storm
 }

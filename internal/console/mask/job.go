@@ -137,7 +137,7 @@ func (m *Masker) whole(r *inspect.JobRecord, args json.RawMessage) json.RawMessa
 	return m.Value(args)
 }
 
-// enveloped tells whether a job has its arguments in the envelope of ActiveJob.
+// enveloped reports whether a job has its arguments in the envelope of ActiveJob.
 func enveloped(r *inspect.JobRecord) bool {
 	return r.Payload.Wrapped() != "" && r.Payload.HandlerClass() != r.Payload.Class()
 }

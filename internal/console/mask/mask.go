@@ -58,7 +58,7 @@ func New(how string, keys []string, args map[string][]int) *Masker {
 	return m
 }
 
-// all tells whether nothing is hidden.
+// all reports whether nothing is hidden.
 func (m *Masker) all() bool { return m == nil || m.how == Show }
 
 var separators = strings.NewReplacer("_", "", "-", "", " ", "")

@@ -37,7 +37,7 @@ func TestFramesFit(t *testing.T) {
 			Foot: func(n int) []Line { return make([]Line, n) },
 		}
 		s.page = Page{Name: "dead"}
-		s.of = s.place
+		s.of = s.view
 		for width := 1; width < 130; width += 3 {
 			for height := 1; height < 50; height++ {
 				lines := s.frame(width, height)

@@ -68,7 +68,7 @@ func (s *Screen) enter(name, text string) {
 	}
 	switch page, err := ParsePage(s.typed); {
 	case kind == "/":
-		s.stay(place{page: s.page, filter: s.typed})
+		s.stay(view{page: s.page, filter: s.typed})
 	case s.kind != "" || s.typed == "":
 	case s.typed == "q":
 		s.o.Interrupt()
@@ -98,7 +98,7 @@ func (s *Screen) command(name string) {
 		s.visit(s.row().Enter)
 	case "Esc", "Backspace":
 		if n := len(s.back) - 1; s.filter != "" {
-			s.stay(place{page: s.page})
+			s.stay(view{page: s.page})
 		} else if n >= 0 {
 			s.stay(s.back[n])
 			s.back = s.back[:n]

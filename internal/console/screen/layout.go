@@ -131,7 +131,7 @@ func (s *Screen) body() (out []Line) {
 			l.Add(Dim, "…") // not here yet
 		}
 		for i := range l {
-			if s.fault != nil || !s.of.same(s.place) {
+			if s.fault != nil || !s.of.same(s.view) {
 				l[i].Style = Dim
 			}
 		}

@@ -66,7 +66,7 @@ type Picture struct {
 	Head   Line // stays above the rows
 	Rows   []Row
 	Note   string // what there is to say about all of it
-	Offset int    // the place of the first row, where there are more
+	Offset int    // the number of the first row, from 0
 	Total  int    // all rows, those that are not here too; 0 for those that are
 }
 
@@ -104,7 +104,7 @@ func (q *Query) text(st Style, format string, args ...any) (rows []Row) {
 	return rows
 }
 
-// matches tells whether a row has the filter's text in it.
+// matches reports whether a row has the filter's text in it.
 func (q *Query) matches(r Row) bool {
 	return strings.Contains(strings.ToLower(r.String()), strings.ToLower(q.Filter))
 }

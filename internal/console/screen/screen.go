@@ -59,12 +59,12 @@ type Screen struct {
 	tty   tcell.Screen
 	later chan func() // what goroutines have Run do
 
-	place
-	back   []place
+	view
+	back   []view
 	paused bool
 
 	picture *Picture
-	of      place              // what the picture is of
+	of      view               // what the picture is of
 	due     time.Time          // when to look again; zero is at once
 	began   time.Time          // of the look that is under way; zero for none
 	cancel  context.CancelFunc // of it
@@ -82,22 +82,22 @@ type Screen struct {
 	ended         bool
 }
 
-// place is where the screen is.
-type place struct {
+// view is what the screen shows: a page with its filter.
+type view struct {
 	page        Page
 	filter      string
 	cursor, top int // of all rows
 }
 
-// same tells whether two places show the same rows.
-func (p place) same(q place) bool { return p.page == q.page && p.filter == q.filter }
+// same reports whether two views show the same rows.
+func (p view) same(q view) bool { return p.page == q.page && p.filter == q.filter }
 
-// long tells whether a look may well take its time.
-func (p place) long() bool { return p.page.Name == "explain" || p.filter != "" }
+// long reports whether a look may well take its time.
+func (p view) long() bool { return p.page.Name == "explain" || p.filter != "" }
 
 // New makes a screen on a terminal.
 func New(tty tcell.Screen, o Options) *Screen {
-	s := &Screen{o: o, tty: tty, place: place{page: o.Page}, said: o.Said, later: make(chan func(), 2)} // of a look, of an act
+	s := &Screen{o: o, tty: tty, view: view{page: o.Page}, said: o.Said, later: make(chan func(), 2)} // of a look, of an act
 	if o.Interrupt == nil {
 		s.o.Interrupt = func() { s.ended = true }
 	}
@@ -130,8 +130,8 @@ func (s *Screen) Run(ctx context.Context) {
 	}
 }
 
-// aside calls f in a goroutine with a deadline, and then has Run do what f returns, or panic.
-func (s *Screen) aside(ctx context.Context, limit time.Duration, f func(context.Context) func()) context.CancelFunc {
+// background calls f in a goroutine with a deadline, and then has Run do what f returns, or panic.
+func (s *Screen) background(ctx context.Context, limit time.Duration, f func(context.Context) func()) context.CancelFunc {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	go func() {
 		defer cancel()
@@ -149,7 +149,7 @@ func (s *Screen) aside(ctx context.Context, limit time.Duration, f func(context.
 // look begins to look if it is time. There is one look at a time: while Redis hangs it waits for
 // its deadline, and the screen does not.
 func (s *Screen) look(ctx context.Context) {
-	p, now, limit := s.place, time.Now(), lookTime
+	p, now, limit := s.view, time.Now(), lookTime
 	switch {
 	case !s.began.IsZero() || !s.due.IsZero() && (s.paused || now.Before(s.due)):
 		return
@@ -158,18 +158,18 @@ func (s *Screen) look(ctx context.Context) {
 	}
 	s.began, s.due = now, now.Add(s.o.Every)
 	q := Query{p.page, p.filter, p.top, s.height, s.width}
-	s.cancel = s.aside(ctx, limit, func(ctx context.Context) func() {
+	s.cancel = s.background(ctx, limit, func(ctx context.Context) func() {
 		picture, err := s.o.Source.Look(ctx, q)
 		return func() { s.show(p, picture, err) }
 	})
 }
 
-// show takes what was seen of a place. The cursor stays at its row, wherever that is now.
-func (s *Screen) show(p place, picture *Picture, err error) {
+// show takes the picture of a view. The cursor stays at its row, wherever that is now.
+func (s *Screen) show(p view, picture *Picture, err error) {
 	began, now := s.began, time.Now()
 	s.began = time.Time{}
 	switch {
-	case !p.same(s.place) || errors.Is(err, context.Canceled): // somewhere else by now
+	case !p.same(s.view) || errors.Is(err, context.Canceled): // somewhere else by now
 		return
 	case err != nil:
 		if s.fault == nil {
@@ -203,7 +203,7 @@ func (s *Screen) total() int {
 
 // row is the one under the cursor, an empty one if there is none.
 func (s *Screen) row() *Row {
-	if s.picture != nil && s.of.same(s.place) {
+	if s.picture != nil && s.of.same(s.view) {
 		if i := s.cursor - s.picture.Offset; i >= 0 && i < len(s.picture.Rows) {
 			return &s.picture.Rows[i]
 		}
@@ -220,7 +220,7 @@ func (s *Screen) move(by int) {
 	}
 }
 
-// seen tells whether the rows that are to be seen are in the picture.
+// seen reports whether the rows that are to be seen are in the picture.
 func (s *Screen) seen() bool {
 	p := s.picture
 	return p == nil || s.top >= p.Offset && min(s.top+s.height, s.total()) <= p.Offset+len(p.Rows)
@@ -229,14 +229,14 @@ func (s *Screen) seen() bool {
 // visit goes to a page, if it is one, and remembers the one before.
 func (s *Screen) visit(p Page) {
 	if p.Name != "" {
-		s.back = append(s.back, s.place)
-		s.stay(place{page: p})
+		s.back = append(s.back, s.view)
+		s.stay(view{page: p})
 	}
 }
 
-// stay goes to a place. What was shown of another page is forgotten, and a look there given up.
-func (s *Screen) stay(p place) {
-	s.place, s.due, s.said = p, time.Time{}, ""
+// stay goes to a view. It forgets what was shown of another page, and cancels a look there.
+func (s *Screen) stay(p view) {
+	s.view, s.due, s.said = p, time.Time{}, ""
 	if !s.began.IsZero() {
 		s.cancel()
 	}
@@ -249,7 +249,7 @@ func (s *Screen) stay(p place) {
 func (s *Screen) do(ctx context.Context, a *Act) {
 	s.busy = a.What
 	on := s.askedOn
-	s.aside(ctx, actTime, func(ctx context.Context) func() {
+	s.background(ctx, actTime, func(ctx context.Context) func() {
 		said, err := a.Do(ctx)
 		switch {
 		case ctx.Err() != nil && err != nil:

@@ -52,9 +52,9 @@ func (q *Query) TreePicture(head Row, t tree.Tree) *Picture {
 const longRun = time.Second
 
 // Fit is a whole tree if it has at most limit rows. Else processors that have nothing to tell are
-// summed up, one row a capsule, in place of the first.
+// summed up, one row a capsule, instead of the first.
 func Fit(t tree.Tree, limit int) (out tree.Tree) {
-	states := map[int]map[tree.State]int{} // of the sums, by their place
+	states := map[int]map[tree.State]int{} // of the sums, by their index
 	at := map[string]int{}                 // of the sum of a capsule
 	for _, n := range t {
 		if len(t) <= limit || n.Role != "processor" || fleet.Troubled(n) || n.Job != nil && !n.Job.Started.IsZero() && time.Since(n.Job.Started) >= longRun {

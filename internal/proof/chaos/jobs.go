@@ -32,7 +32,7 @@ func (s *storm) push(ctx context.Context, push func(context.Context, Task) error
 
 // settle waits until every job is done, or will not be tried again, and nothing
 // else is left.
-func (s *storm) settle(calm time.Time) (left map[int]string) {
+func (s *storm) settle(since time.Time) (left map[int]string) {
 	s.t.Helper()
 	for {
 		s.revive()
@@ -54,7 +54,7 @@ func (s *storm) settle(calm time.Time) (left map[int]string) {
 		}
 		// What nobody has and nobody runs will not come: a job is at least once
 		// looked at after Redis was found empty of it.
-		if rest == 0 && (missing == 0 || time.Since(calm) > 30*time.Second) || time.Since(calm) > s.cfg.Settle {
+		if rest == 0 && (missing == 0 || time.Since(since) > 30*time.Second) || time.Since(since) > s.cfg.Settle {
 			return left
 		}
 		time.Sleep(500 * time.Millisecond) // other processes: nothing tells

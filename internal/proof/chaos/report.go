@@ -189,12 +189,12 @@ func (s *storm) fences(rep *Report) {
 	}
 }
 
-// away tells whether the daemons that a fault hits live on without Redis.
+// away reports whether the daemons that a fault hits live on without Redis.
 func (sp *span) away() bool {
 	return sp.what == "redis kill" || sp.what == "freeze" || sp.what == "pause" || sp.what == "stall"
 }
 
-// hit tells whether a fault could make a job run again after that run: the fault
+// hit reports whether a fault could make a job run again after that run: the fault
 // was in that run's process, while the run went on, or had ended and its ack was
 // on the way. While Redis could not be reached no ack arrived.
 func (s *storm) hit(sp *span, r *run) bool {
@@ -220,7 +220,7 @@ func (s *storm) hit(sp *span, r *run) bool {
 	return r.end.After(from)
 }
 
-// forgotten tells whether Redis has lost the job when it died: it had it before,
+// forgotten reports whether Redis has lost the job when it died: it had it before,
 // nobody had ended it, and it was not there when Redis was back.
 func (s *storm) forgotten(n int) bool {
 	return slices.ContainsFunc(s.memory, func(m memory) bool {

@@ -25,7 +25,7 @@ import (
 // daemon is one process of the system, alive or not.
 type daemon struct {
 	id      int
-	slot    int // its place; a successor has the same
+	slot    int // its number; a successor has the same
 	p       *chaos.Process
 	file    string
 	started time.Time
@@ -148,10 +148,10 @@ func Run(t testing.TB, cfg Config, system System) *Report {
 	for _, rule := range s.rules {
 		rule.Remove()
 	}
-	calm := time.Now()
+	since := time.Now()
 	pushers.Wait()
-	left := s.settle(calm)
-	took := time.Since(calm)
+	left := s.settle(since)
+	took := time.Since(since)
 	for _, d := range s.slots {
 		d.p.Signal(syscall.SIGTERM)
 		d.stopped = true
@@ -179,7 +179,7 @@ func (s *storm) start(slot int) {
 	s.all = append(s.all, d)
 }
 
-// worked tells whether the daemon has begun a job: before that it may not have
+// worked reports whether the daemon has begun a job: before that it may not have
 // come to where it handles TERM.
 func (d *daemon) worked() bool {
 	info, err := os.Stat(d.file)

@@ -89,7 +89,7 @@ func (w *World) served(x *wait, job string) {
 	}
 }
 
-// leaseOver tells whether a lease is gone, by Redis's clock.
+// leaseOver reports whether a lease is gone, by Redis's clock.
 func (w *World) leaseOver(id string) bool {
 	return w.masters[0].find("troupe:lease:"+id) == nil
 }
@@ -189,7 +189,7 @@ func (w *World) belongs(key, id string) bool {
 	return false
 }
 
-// somewhere tells whether a job is in Redis, on the wire back from it, or in the
+// somewhere reports whether a job is in Redis, on the wire back from it, or in the
 // hand of a live owner but this one.
 func (w *World) somewhere(job string, but *owner) bool {
 	for _, m := range w.masters {

@@ -65,9 +65,9 @@ func (p *place) resynced(gen, at int, r Reply) {
 	default:
 		p.number = max(p.number, p.call)
 	}
-	owed := p.compare // what an earlier resync wanted read is still to be read
+	unread := p.compare // what an earlier resync wanted read is still to be read
 	if p.compare = nil; w.rules.OwedIsKept {
-		owed = nil
+		unread = nil
 	}
 	names := maps.Clone(r.Lists)
 	p.named = map[string]string{}
@@ -86,7 +86,7 @@ func (p *place) resynced(gen, at int, r Reply) {
 			}
 			continue
 		}
-		if names[name].Len != len(p.inHand(name)) || slices.Contains(owed, name) || !same && !w.rules.AllAfterRollback {
+		if names[name].Len != len(p.inHand(name)) || slices.Contains(unread, name) || !same && !w.rules.AllAfterRollback {
 			p.compare = append(p.compare, name)
 		}
 	}

@@ -171,7 +171,7 @@ func (p *place) acked(u *unit) {
 func (p *place) settle(u *unit) {
 	w := p.o.w
 	to := w.destination(u)
-	home := w.homeOf(to.Key)
+	master := w.masterOfKey(to.Key)
 	u.busy = true
 	done := func(r Reply) {
 		u.busy = false
@@ -180,25 +180,25 @@ func (p *place) settle(u *unit) {
 		}
 	}
 	switch {
-	case home == p.m:
+	case master == p.m:
 		p.request("move "+u.job+" to "+to.Key, p.next(), []*unit{u}, func(c *call, h Head) Reply { return Move(c, h, u.list, u.job, to) }, done)
 	case u.put || w.rules.DestinationFirst && u.outcome != open && !u.put:
 		acks := []Ack{{List: u.list, Len: -1, Jobs: []string{u.job}}}
 		p.request("ack "+u.job, p.next(), nil, func(c *call, h Head) Reply { return Take(c, h, acks, nil) }, func(r Reply) {
 			if w.rules.DestinationFirst {
-				w.send(&msg{name: "put " + u.job, o: p.o, m: home, script: func(c *call) Reply { return w.put(c, u, to) }})
+				w.send(&msg{name: "put " + u.job, o: p.o, m: master, script: func(c *call) Reply { return w.put(c, u, to) }})
 			}
 			done(r)
 		})
 	default:
-		p.put(u, to, home)
+		p.put(u, to, master)
 	}
 }
 
 // put is the first of the two steps.
-func (p *place) put(u *unit, to Destination, home *Master) {
+func (p *place) put(u *unit, to Destination, master *Master) {
 	w := p.o.w
-	w.send(&msg{name: "put " + u.job + " into " + to.Key, o: p.o, m: home, script: func(c *call) Reply { return w.put(c, u, to) }, got: func(r Reply) {
+	w.send(&msg{name: "put " + u.job + " into " + to.Key, o: p.o, m: master, script: func(c *call) Reply { return w.put(c, u, to) }, got: func(r Reply) {
 		u.busy = false
 		if r.Verdict == OK && len(r.Refused) == 0 {
 			u.put, u.putEpoch = true, w.epochs()

@@ -58,7 +58,7 @@ func (w *World) push() {
 		job = "j" + string(rune('0'+w.jobs-1))
 	}
 	q := w.queues[w.pick(len(w.queues))]
-	m := w.home(q)
+	m := w.masterOf(q)
 	if m.full || m.bad[queueKey(q)] {
 		return
 	}
@@ -125,21 +125,21 @@ func (w *World) promote() {
 	jobs := members(v)
 	job := jobs[w.pick(len(jobs))]
 	q := w.queues[w.pick(len(w.queues))]
-	if w.home(q).bad[queueKey(q)] {
+	if w.masterOf(q).bad[queueKey(q)] {
 		return
 	}
 	w.tracef("%s is due, and goes to %s", job, q)
 	w.run(m, -1, func(c *call) Reply { c.zrem("retry", job); return Reply{} })
-	w.run(w.home(q), -1, func(c *call) Reply { c.wrote = true; c.push(queueKey(q), job, true); return Reply{} }) //nolint:errcheck // looked above
+	w.run(w.masterOf(q), -1, func(c *call) Reply { c.wrote = true; c.push(queueKey(q), job, true); return Reply{} }) //nolint:errcheck // looked above
 }
 
 // rubyWaits has a Ruby process wait for one job.
 func (w *World) rubyWaits() {
-	if !w.faults.ruby || w.calm {
+	if !w.faults.ruby || w.faultless {
 		return
 	}
 	q := w.queues[w.pick(len(w.queues))]
-	m := w.home(q)
+	m := w.masterOf(q)
 	x := &msg{name: "BRPOP " + q, m: m}
 	x.wait = &wait{msg: x, queue: queueKey(q), epoch: m.epoch}
 	x.got = func(Reply) {}
@@ -249,7 +249,7 @@ func (w *World) spoil() {
 		keys = append(keys, queueKey(q))
 	}
 	key := keys[w.pick(len(keys))]
-	m := w.homeOf(key)
+	m := w.masterOfKey(key)
 	m.bad[key] = !m.bad[key]
 	w.tracef("%s answers WRONGTYPE: %t", key, m.bad[key])
 	w.serve(m)

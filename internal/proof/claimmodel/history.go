@@ -9,7 +9,7 @@ type Outcome struct {
 	Steps int
 }
 
-// History plays one history. more tells whether there is one more step, and pick
+// History plays one history. more reports whether there is one more step, and pick
 // draws from 0 to n-1; what they return is all that a history depends on. trace is
 // nil, or gets what happens.
 func History(rules Without, trace *strings.Builder, pick func(n int) int, step func(do func()) bool) (o Outcome) {

@@ -75,7 +75,7 @@ func (o *owner) dropAll() {
 		p.units = nil
 		for _, q := range p.queues {
 			if x := p.waits[q].open; x != nil {
-				o.w.cut(x, o.w.faults.late && !o.w.calm && o.w.pick(2) == 1)
+				o.w.cut(x, o.w.faults.late && !o.w.faultless && o.w.pick(2) == 1)
 			}
 		}
 	}

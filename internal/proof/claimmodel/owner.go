@@ -123,7 +123,7 @@ func (o *owner) begin() {
 	o.places = nil
 	o.leased, o.renewal = false, nil
 	for _, queues := range o.w.slots() {
-		p := &place{o: o, at: o.w.address(o.id(), queues), m: o.w.home(queues[0]), queues: queues, waits: map[string]*waiter{}, tries: map[string]int{}}
+		p := &place{o: o, at: o.w.address(o.id(), queues), m: o.w.masterOf(queues[0]), queues: queues, waits: map[string]*waiter{}, tries: map[string]int{}}
 		p.doubt = true // the first resync makes the place
 		for _, q := range queues {
 			p.waits[q] = &waiter{p: p, queue: q, list: waitingName(q), conn: -1}
@@ -240,7 +240,7 @@ func (o *owner) running() (n int) {
 	return n
 }
 
-// mayStart tells whether jobs may start: no job starts on a lease that is over.
+// mayStart reports whether jobs may start: no job starts on a lease that is over.
 func (o *owner) mayStart(p *place) bool {
 	if o.leaving {
 		return false
@@ -256,7 +256,7 @@ func (o *owner) start(p *place, u *unit) {
 func (o *owner) endJob(p *place, u *unit) {
 	u.running = false
 	kinds := []outcome{well, well, well, well}
-	if o.w.faults.outcomes && !o.w.calm {
+	if o.w.faults.outcomes && !o.w.faultless {
 		kinds = []outcome{well, well, retried, died, requeued, rerouted}
 	}
 	if o.leaving {

@@ -31,11 +31,11 @@ func (r *rescuer) step() {
 	case len(r.hand) > 0:
 		job, queue := r.hand[0], r.hand[1]
 		r.hand = nil
-		w.run(w.home(r.slot[0]), -1, func(c *call) Reply { c.wrote = true; c.push(queue, job, false); return Reply{} }) //nolint:errcheck // only in a mutant
+		w.run(w.masterOf(r.slot[0]), -1, func(c *call) Reply { c.wrote = true; c.push(queue, job, false); return Reply{} }) //nolint:errcheck // only in a mutant
 	case r.shut != "":
 		key := r.shut
 		r.shut = ""
-		w.run(w.home(r.slot[0]), -1, func(c *call) Reply { c.wrote = true; c.set(key, closed, day); return Reply{} }) //nolint:errcheck // only in a mutant
+		w.run(w.masterOf(r.slot[0]), -1, func(c *call) Reply { c.wrote = true; c.set(key, closed, day); return Reply{} }) //nolint:errcheck // only in a mutant
 	case len(r.lists) > 0:
 		r.rescue()
 	case r.at.ID != "":
@@ -63,7 +63,7 @@ func (r *rescuer) look() {
 	r.turn++
 	r.slot = slots[(r.turn+w.pick(len(slots)))%len(slots)]
 	at := w.address("", r.slot)
-	m := w.homeOf(at.Registry)
+	m := w.masterOfKey(at.Registry)
 	if !w.cluster && w.rules.LeaseAtFence {
 		w.run(m, -1, func(c *call) Reply { r.left = c.fields(at.Registry); return Reply{} })
 		return
@@ -84,7 +84,7 @@ func (r *rescuer) look() {
 
 func (r *rescuer) fence() {
 	w := r.w
-	m := w.home(r.slot[0])
+	m := w.masterOf(r.slot[0])
 	over := r.over || w.leaseOver(r.at.ID)
 	reply := w.run(m, r.breakOff(), func(c *call) Reply { return Fence(c, Head{Address: r.at, rules: w.rules}) })
 	w.tracef("%s fences %s: %s", r.name(), r.at.Place, describe(reply))
@@ -103,7 +103,7 @@ func (r *rescuer) fence() {
 }
 
 func (r *rescuer) breakOff() int {
-	if r.w.faults.breakOff && !r.w.calm && r.w.pick(8) == 1 {
+	if r.w.faults.breakOff && !r.w.faultless && r.w.pick(8) == 1 {
 		return 1 + r.w.pick(10)
 	}
 	return -1
@@ -111,7 +111,7 @@ func (r *rescuer) breakOff() int {
 
 func (r *rescuer) rescue() {
 	w := r.w
-	m := w.home(r.slot[0])
+	m := w.masterOf(r.slot[0])
 	name := r.lists[len(r.lists)-1]
 	queue := r.found[name].Queue
 	h := Head{Address: r.at, rules: w.rules}

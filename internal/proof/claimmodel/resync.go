@@ -48,7 +48,7 @@ func Resync(c *call, h Head) Reply {
 	return r
 }
 
-// has tells whether a hash has a field; part of a script's reads.
+// has reports whether a hash has a field; part of a script's reads.
 func (m *Master) has(key, field string) bool {
 	v := m.find(key)
 	if v == nil || v.kind != aHash {

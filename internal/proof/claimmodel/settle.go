@@ -9,7 +9,7 @@ import (
 // settle ends all faults and lets time pass, until each job has ended and the
 // processes have left. Then nothing of troupe may stay behind.
 func (w *World) settle() {
-	w.calm = true
+	w.faultless = true
 	w.tracef("all faults stop")
 	for _, m := range w.masters {
 		m.full = false
@@ -71,7 +71,7 @@ func (w *World) any(n int) int {
 	return int(w.mix>>16) % n
 }
 
-// allEnded tells whether each job that was pushed has ended, and no copy of one is
+// allEnded reports whether each job that was pushed has ended, and no copy of one is
 // anywhere.
 func (w *World) allEnded() bool {
 	for _, m := range w.masters {
@@ -96,7 +96,7 @@ func (w *World) allEnded() bool {
 	return true
 }
 
-// rests tells whether jobs in a key have ended.
+// rests reports whether jobs in a key have ended.
 func (w *World) rests(key string) bool { return key == "dead" || strings.HasSuffix(key, unreadable) }
 
 // stop has all owners leave, and looks at what is left.

@@ -81,6 +81,6 @@ func (t *waiter) unblock() {
 	}
 	if x.state != answered { // never answered: such a list is closed at leave, not deleted
 		t.p.o.w.note("closed a connection")
-		t.p.o.w.cut(x, t.p.o.w.faults.late && !t.p.o.w.calm && t.p.o.w.pick(2) == 1)
+		t.p.o.w.cut(x, t.p.o.w.faults.late && !t.p.o.w.faultless && t.p.o.w.pick(2) == 1)
 	}
 }

@@ -91,7 +91,7 @@ func (w *World) serve(m *Master) {
 	}
 }
 
-// serveOne tells whether the wait is over.
+// serveOne reports whether the wait is over.
 func (w *World) serveOne(m *Master, x *wait) bool {
 	q := m.find(x.queue)
 	if q == nil || q.kind != aList || m.bad[x.queue] {

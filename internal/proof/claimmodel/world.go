@@ -9,23 +9,23 @@ import (
 
 // World is Redis, all processes, and what is on the wire between them.
 type World struct {
-	pick    func(n int) int // draws 0 to n-1
-	rules   *Without
-	faults  faults
-	now     int
-	cluster bool
-	masters []*Master
-	queues  []string
-	wire    []*msg
-	owners  []*owner
-	rescue  []*rescuer
-	acc     account
-	big     string // a job that a thin link does not carry
-	jobs    int
-	born    int
-	calm    bool // no faults any more
-	mix     uint32
-	rounds  int // since the faults have stopped
+	pick      func(n int) int // draws 0 to n-1
+	rules     *Without
+	faults    faults
+	now       int
+	cluster   bool
+	masters   []*Master
+	queues    []string
+	wire      []*msg
+	owners    []*owner
+	rescue    []*rescuer
+	acc       account
+	big       string // a job that a thin link does not carry
+	jobs      int
+	born      int
+	faultless bool // no faults any more
+	mix       uint32
+	rounds    int // since the faults have stopped
 
 	givenBack *waiter // whose owner gives back right now
 	wrong     string
@@ -105,22 +105,22 @@ func (w *World) slots() [][]string {
 	return out
 }
 
-// home is the master of a queue.
-func (w *World) home(queue string) *Master {
+// masterOf is the master of a queue.
+func (w *World) masterOf(queue string) *Master {
 	if !w.cluster {
 		return w.masters[0]
 	}
 	return w.masters[1+slices.Index(w.queues, queue)]
 }
 
-// homeOf is the master of a key.
-func (w *World) homeOf(key string) *Master {
+// masterOfKey is the master of a key.
+func (w *World) masterOfKey(key string) *Master {
 	if name, ok := strings.CutPrefix(key, "queue:"); ok {
-		return w.home(strings.TrimSuffix(name, unreadable))
+		return w.masterOf(strings.TrimSuffix(name, unreadable))
 	}
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		name, _, _ := strings.Cut(rest, "}")
-		return w.home(name)
+		return w.masterOf(name)
 	}
 	return w.masters[0]
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
-// seenEnough tells whether all that the test is about has happened.
+// seenEnough reports whether all that the test is about has happened.
 func (f *fleet) seenEnough() bool {
 	s := f.log.seen()
 	return min(s.Ok["go"], s.Ok["ruby"]) >= 50 && min(s.Failed["go"], s.Failed["ruby"]) >= 10 &&
@@ -30,7 +30,7 @@ func (f *fleet) unended() (left []*fleetJob) {
 	return left
 }
 
-// allEnded tells whether every job has had its runs and none is anywhere but in dead.
+// allEnded reports whether every job has had its runs and none is anywhere but in dead.
 func (f *fleet) allEnded() bool {
 	return len(f.unended()) == 0 && len(f.leftovers()) == 0
 }

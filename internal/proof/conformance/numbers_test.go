@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sameJSON tells whether two texts of JSON are equal to Ruby: integers by their
+// sameJSON reports whether two texts of JSON are equal to Ruby: integers by their
 // value, however long; other numbers as floats; the order of keys does not count.
 func sameJSON(t testing.TB, a, b []byte) bool {
 	t.Helper()

@@ -162,7 +162,7 @@ func compilable(b block, n int) (map[string][]byte, error) {
 }
 
 // use adds an assignment to _ behind each definition of a piece of statements,
-// since a fragment need not use all that it shows; it tells whether the piece
+// since a fragment need not use all that it shows; it reports whether the piece
 // returns an error.
 func use(text string) (string, bool, error) {
 	const head = "package p; func _() {\n"
@@ -205,7 +205,7 @@ func use(text string) (string, bool, error) {
 	return text, returns, nil
 }
 
-// inBlock tells whether s is a statement of a block, not the head of an if or a loop.
+// inBlock reports whether s is a statement of a block, not the head of an if or a loop.
 func inBlock(body *ast.BlockStmt, s ast.Stmt) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if b, ok := n.(*ast.BlockStmt); ok && slices.Contains(b.List, s) {

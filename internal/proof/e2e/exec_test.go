@@ -136,7 +136,7 @@ func TestExecDiesWithTheDaemon(t *testing.T) {
 	t.Logf("it ran again %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
-// alive tells whether a process runs; a zombie does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -41,7 +41,7 @@ type command []string
 
 func (c command) is(name string) bool { return strings.EqualFold(c[0], name) }
 
-// runs tells whether it runs the script in file, a path from the module's root.
+// runs reports whether it runs the script in file, a path from the module's root.
 func (c command) runs(file string) bool {
 	if !c.is("evalsha") && !c.is("eval") || len(c) < 3 {
 		return false

@@ -20,7 +20,7 @@ func job(class, args, jid, more string) string {
 		class, args, jid, more)
 }
 
-// keptAsJob tells whether JSON that is no object is in dead, in the form that
+// keptAsJob reports whether JSON that is no object is in dead, in the form that
 // Sidekiq can show.
 func keptAsJob(dead []string, raw string) bool {
 	return slices.ContainsFunc(dead, func(d string) bool {

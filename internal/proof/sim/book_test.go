@@ -26,23 +26,23 @@ type book struct {
 
 // state is one job.
 type state struct {
-	name    string
-	plan    *Job
-	pushed  bool // has come into Redis
-	ran     int
-	failed  int
-	done    int
-	hits    int             // faults that allow it another run
-	copies  int             // how often Redis has fallen back to a time at which it had it
-	deaths  int             // recoveries since it was last cleared
-	dead    bool            // by the poison rule
-	running map[string]bool // processes in which a run has begun and not ended
-	begun   map[string]bool // processes in which a run has begun
-	owed    *process        // Redis has forgotten it while this one ran it,
-	fences  int             // which had been fenced so often
-	hand    string          // the Ruby worker that has popped it
-	stray   bool            // on a cluster a late first step has written it when it was done
-	gaps    []gap           // of moves that take two steps
+	name     string
+	plan     *Job
+	pushed   bool // has come into Redis
+	ran      int
+	failed   int
+	done     int
+	hits     int             // faults that allow it another run
+	copies   int             // how often Redis has fallen back to a time at which it had it
+	deaths   int             // recoveries since it was last cleared
+	dead     bool            // by the poison rule
+	running  map[string]bool // processes in which a run has begun and not ended
+	begun    map[string]bool // processes in which a run has begun
+	restorer *process        // Redis has forgotten it while this one ran it,
+	fences   int             // which had been fenced so often
+	hand     string          // the Ruby worker that has popped it
+	stray    bool            // on a cluster a late first step has written it when it was done
+	gaps     []gap           // of moves that take two steps
 }
 
 func (b *book) open(w *world) {
@@ -170,7 +170,7 @@ func (b *book) fellBack() {
 				if id, ok := strings.CutPrefix(place, "claim "); ok {
 					identity, _, _ := strings.Cut(id, "#")
 					if p := b.owners[identity]; !p.dead && s.running[p.name] {
-						s.owed, s.fences = p, p.fences
+						s.restorer, s.fences = p, p.fences
 						b.w.seen["job that only its process had in hand"]++
 					}
 				}
@@ -249,7 +249,7 @@ func (b *book) fenced(words []string, reply string) {
 	of.fenced[id] = true
 }
 
-// healthy tells whether nothing has happened to a process for a while.
+// healthy reports whether nothing has happened to a process for a while.
 func (p *process) healthy() bool { return !p.dead && time.Since(p.faulted) > 3*lease }
 
 // check holds what must be true of a job at any time.
@@ -281,7 +281,7 @@ func (b *book) runs(o *owner, s *state) {
 	}
 }
 
-// ends notes that a run is over and tells whether it is to fail.
+// ends notes that a run is over and reports whether it is to fail.
 func (b *book) ends(o *owner, s *state) (fails bool) {
 	delete(s.running, o.name)
 	if s.failed < s.plan.Fails {
@@ -310,7 +310,7 @@ func (b *book) left(p *process) {
 	}
 }
 
-// finished tells whether every job that was pushed is done and gone.
+// finished reports whether every job that was pushed is done and gone.
 func (b *book) finished() bool { return b.unfinished() == "" }
 
 func (b *book) unfinished() string {
@@ -327,7 +327,7 @@ func (b *book) unfinished() string {
 // that is fenced or ends before that cannot.
 func (b *book) kept() {
 	for _, s := range b.allJobs() {
-		if p := s.owed; p != nil && !s.pushed && s.done == 0 && !p.dead && p.fences == s.fences && time.Since(p.faulted) >= calm {
+		if p := s.restorer; p != nil && !s.pushed && s.done == 0 && !p.dead && p.fences == s.fences && time.Since(p.faulted) >= noticed {
 			b.w.fail("%s is lost: %s ran it when Redis forgot it, and has not written it back", s.name, p.name)
 		}
 	}

@@ -46,7 +46,7 @@ func node(words []string) []byte {
 	return []byte("-ERR unknown subcommand\r\n")
 }
 
-// aboutNode tells whether a command is one for node.
+// aboutNode reports whether a command is one for node.
 func aboutNode(words []string) bool {
 	return strings.EqualFold(words[0], "cluster") || strings.EqualFold(words[0], "command")
 }
@@ -100,7 +100,7 @@ type gap struct {
 	late bool // the connection of the first step was gone already, or Redis has fallen back
 }
 
-// struck tells whether a fault may keep the second step from following.
+// struck reports whether a fault may keep the second step from following.
 func (g *gap) struck() bool {
 	return g.late || g.by.dead || g.by.faulted.Add(3*lease).After(g.at)
 }
@@ -161,7 +161,7 @@ func (b *book) twoSteps(o *owner, words []string, s *state, old, gone, came []st
 	s.gaps = append(s.gaps, g)
 }
 
-// between tells whether the job is between the steps of a move out of a place.
+// between reports whether the job is between the steps of a move out of a place.
 func (s *state) between(place string) bool {
 	return slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from == place })
 }
@@ -204,12 +204,12 @@ func minus(a, b []string) []string {
 	return left
 }
 
-// isMoving tells whether a place is the way from a set to a queue.
+// isMoving reports whether a place is the way from a set to a queue.
 func isMoving(place string) bool {
 	return strings.HasPrefix(place, keys.Moving(keys.Retry)) || strings.HasPrefix(place, keys.Moving(keys.Schedule))
 }
 
-// isQueue tells whether a place is a queue, or the suspects of one.
+// isQueue reports whether a place is a queue, or the suspects of one.
 func isQueue(place string) bool {
 	return strings.HasPrefix(place, "queue:") || strings.HasPrefix(place, "{queue:")
 }

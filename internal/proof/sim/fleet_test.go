@@ -172,7 +172,7 @@ func (w *world) stop(pl *place) {
 	}
 }
 
-// isOver tells whether a process has ended, and looks at how, once.
+// isOver reports whether a process has ended, and looks at how, once.
 func (p *process) isOver() bool {
 	select {
 	case <-p.ended:
@@ -242,7 +242,7 @@ func (w *world) push() {
 	}()
 }
 
-// gone tells whether the world is being wound up.
+// gone reports whether the world is being wound up.
 func (o *owner) gone(w *world) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -86,7 +86,7 @@ func (k Kind) String() string {
 	return [...]string{"kill", "cut before", "cut after", "late", "delay", "pause", "cut all", "term", "redis restarts", "redis falls back", "failover"}[k]
 }
 
-// ofCommand tells whether the fault is one of a command, not of a process.
+// ofCommand reports whether the fault is one of a command, not of a process.
 func (f *Fault) ofCommand() bool {
 	return f.Kind == CutBefore || f.Kind == CutAfter || f.Kind == Late || f.Kind == Delay
 }
@@ -96,20 +96,20 @@ const (
 	lease   = 5 * time.Second
 	timeout = 2 * time.Second // of a stop
 	grace   = 200 * time.Millisecond
-	calm    = lease            // until everybody has seen that Redis has fallen back
+	noticed = lease            // until everybody has seen that Redis has fallen back
 	longest = 10 * time.Minute // from the last fault to the last job
 	most    = 30_000           // steps of a run
 	suspect = 2                // recoveries that set a job apart, where they are counted
 	limit   = 3                // and that send it to the dead set
 )
 
-// poisoned tells whether a job of the plan kills. Then recoveries are counted, and
+// poisoned reports whether a job of the plan kills. Then recoveries are counted, and
 // there are no Ruby workers: what they have popped would be lost with them.
 func (p Plan) poisoned() bool {
 	return slices.ContainsFunc(p.Jobs, func(j Job) bool { return j.Kills != Innocent })
 }
 
-// fallsBack tells whether Redis loses data.
+// fallsBack reports whether Redis loses data.
 func (p Plan) fallsBack() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Rollback || f.Kind == Failover })
 }

@@ -54,7 +54,7 @@ func (b *book) cleared() {
 // jid is the job's on the wire.
 func (s *state) jid() string { return strings.Repeat("0", 24-len(s.name)+1) + s.name[1:] }
 
-// rests tells whether a job is in the dead set, and is where it belongs.
+// rests reports whether a job is in the dead set, and is where it belongs.
 func (s *state) rests(places []string) bool {
 	return s.dead && len(places) > 0 && !slices.ContainsFunc(places, func(place string) bool { return place != keys.Dead })
 }

@@ -95,5 +95,5 @@ func (w *world) fallBack(changes int) {
 	}
 	w.fell = w.loading
 	w.book.fellBack()
-	w.after(time.Until(w.fell)+calm, w.book.kept)
+	w.after(time.Until(w.fell)+noticed, w.book.kept)
 }

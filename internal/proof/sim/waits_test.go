@@ -156,7 +156,7 @@ func (w *world) deliver(c *conn) {
 	c.give(a.reply)
 }
 
-// begins tells whether a connection may begin with a command.
+// begins reports whether a connection may begin with a command.
 func (c *conn) begins(words []string) bool {
 	return strings.EqualFold(words[0], "hello") || c.w.plan.Cluster && aboutNode(words) ||
 		strings.EqualFold(words[0], "client") && !strings.EqualFold(words[1], "unblock")

@@ -366,17 +366,17 @@ func (w *world) run() {
 	}
 }
 
-// calm tells whether everybody has had time to see that Redis has fallen back.
-func (w *world) calm() bool {
-	return w.fell.IsZero() || time.Since(w.fell) > calm && !slices.ContainsFunc(w.all, func(p *process) bool {
-		return !p.dead && time.Since(p.faulted) <= calm
+// allNoticed reports whether every process has had time to see that Redis has fallen back.
+func (w *world) allNoticed() bool {
+	return w.fell.IsZero() || time.Since(w.fell) > noticed && !slices.ContainsFunc(w.all, func(p *process) bool {
+		return !p.dead && time.Since(p.faulted) <= noticed
 	})
 }
 
-// quiescent tells whether all that the plan has is over and every job is done.
+// quiescent reports whether all that the plan has is over and every job is done.
 func (w *world) quiescent() bool {
 	w.mu.Lock()
 	pushing := !w.pushed || slices.ContainsFunc(w.conns, func(c *conn) bool { return c.owner == w.client && len(c.cmds) > 0 })
 	w.mu.Unlock()
-	return !pushing && len(w.alarms) == 0 && w.calm() && w.book.finished()
+	return !pushing && len(w.alarms) == 0 && w.allNoticed() && w.book.finished()
 }

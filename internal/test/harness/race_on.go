@@ -2,5 +2,5 @@
 
 package harness
 
-// Race tells whether the race detector is on.
+// Race reports whether the race detector is on.
 const Race = true

@@ -115,7 +115,7 @@ func (b *blocked) move(c *conn, words []string) {
 	}
 }
 
-// end ends the move of a connection, and tells whether there was one.
+// end ends the move of a connection, and reports whether there was one.
 func (b *blocked) end(n int) bool {
 	b.mu.Lock()
 	m := b.moves[n]

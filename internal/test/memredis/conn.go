@@ -110,7 +110,7 @@ func (c *conn) serve() {
 	}
 }
 
-// mayBlock tells whether a command may wait for something.
+// mayBlock reports whether a command may wait for something.
 func mayBlock(command string) bool {
 	return strings.HasPrefix(strings.ToUpper(command), "B") || strings.HasPrefix(strings.ToUpper(command), "XREAD")
 }

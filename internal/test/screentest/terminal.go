@@ -56,7 +56,7 @@ func (t *Terminal) Text() string {
 
 func (t *Terminal) cell(x, y int) vt.Cell { return t.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}) }
 
-// Colored tells whether anything on it has another color than its last cell.
+// Colored reports whether anything on it has another color than its last cell.
 func (t *Terminal) Colored() bool {
 	for y := range t.height {
 		for x := range t.width {

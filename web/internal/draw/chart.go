@@ -67,7 +67,7 @@ func (c Chart) Top() float64 {
 	return top
 }
 
-// Known tells whether there is anything to draw.
+// Known reports whether there is anything to draw.
 func (c Chart) Known() bool {
 	for _, s := range c.Series {
 		if len(s.Points) > 1 {

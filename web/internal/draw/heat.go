@@ -17,7 +17,7 @@ type Heat struct {
 	Span  time.Duration
 }
 
-// Known tells whether there are run times.
+// Known reports whether there are run times.
 func (h Heat) Known() bool {
 	return slices.ContainsFunc(h.Cells, func(c inspect.Runs) bool { return c.Quantile(1) > 0 })
 }

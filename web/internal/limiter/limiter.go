@@ -24,7 +24,7 @@ func New(interval time.Duration, burst int) *Limiter {
 	return &Limiter{interval: interval, burst: burst, seed: maphash.MakeSeed()}
 }
 
-// Pass tells whether an event may be.
+// Pass reports whether an event may be.
 func (l *Limiter) Pass(name string) bool {
 	if l.interval == 0 {
 		return true

@@ -65,7 +65,7 @@ func Address(text string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// Loopback tells whether a host, HOST or HOST:PORT, is this machine for this machine alone.
+// Loopback reports whether a host, HOST or HOST:PORT, is this machine for this machine alone.
 func Loopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -182,7 +182,7 @@ func (f *File) Bearer(token string) *Account {
 	return a
 }
 
-// Check tells whether a password is that of an account. It takes the same time for each account and for
+// Check reports whether a password is that of an account. It takes the same time for each account and for
 // nil.
 func (f *File) Check(a *Account, text string) bool {
 	costly := f.accounts().costly
