@@ -112,14 +112,14 @@ func (d *Daemon) beatState() beat.State {
 		}
 	}
 	for _, c := range d.capsules {
-		for i, w := range c.working() {
+		for at, w := range c.pool.working() {
 			ref := refOf(w)
 			r, ok := w.Job.(*run.Run)
 			if ref.Started.IsZero() || !ok {
 				continue
 			}
 			s.Work = append(s.Work, beat.Work{
-				TID: c.cfg.Name + "-" + strconv.Itoa(i), Queue: w.Unit.Queue, Payload: r.Shown(), RunAt: ref.Started,
+				TID: c.cfg.Name + "-" + strconv.Itoa(at.index), Queue: w.Unit.Queue, Payload: r.Shown(), RunAt: ref.Started,
 			})
 		}
 	}

@@ -23,14 +23,14 @@ import (
 func (d *Daemon) Cancel(jid string) bool {
 	found := false
 	for _, c := range d.capsules {
-		for i, w := range c.working() {
+		for s, w := range c.pool.working() {
 			ref := refOf(w)
 			if ref.JID != jid || ref.Started.IsZero() {
 				continue
 			}
 			found = true
 			w.Job.Interrupt(troupe.ErrCancelled)
-			c.events.publish(JobCancelled{JobEvent{At: time.Now(), Actor: c.slot(i).path, Capsule: c.cfg.Name, Job: ref}})
+			c.events.publish(JobCancelled{JobEvent{At: time.Now(), Actor: s.path, Capsule: c.cfg.Name, Job: ref}})
 			d.env.Log.Warn().Str("jid", ref.JID).Str("class", ref.Class).Str("capsule", c.cfg.Name).Msg("a job is cancelled on demand")
 		}
 	}
@@ -133,27 +133,9 @@ func (c *capsule) change(n int, q fetch.Queues) (was, is Capsule) {
 	if is.Concurrency == was.Concurrency && q == nil {
 		return was, is
 	}
-	for len(c.slots) < is.Concurrency {
-		c.slots = append(c.slots, c.newSlot(len(c.slots)))
-	}
-	for i, s := range c.slots {
-		if s.retired = i >= is.Concurrency; s.retired && s.worker != nil {
-			s.worker.stop()
-		}
-	}
-	c.dry = false // there may be jobs in the new queues
-	if c.endWait != nil {
-		c.endWait()
-	}
-	c.wakeFetch()
+	c.pool.resizeLocked(is.Concurrency)
+	c.intake.changedLocked() // there may be jobs in the new queues
 	return was, is
-}
-
-// retiredNow tells whether the processor of slot i has ended since it was retired.
-func (c *capsule) retiredNow(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.slots[i].absent
 }
 
 // config is the capsule's configuration of this moment.
@@ -161,13 +143,6 @@ func (c *capsule) config() Capsule {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cfg
-}
-
-// slot is the one of this index.
-func (c *capsule) slot(i int) *slot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.slots[i]
 }
 
 // listen does what operators ask this process for. It waits on a connection of its own, which

@@ -320,10 +320,10 @@ func (d *Daemon) Stats() Stats {
 		s.RedisRefuses = refusal.Text
 	}
 	for _, c := range d.capsules {
-		processed, failed := c.ended()
+		processed, failed := c.pool.ended()
 		s.Processed += processed
 		s.Failed += failed
-		busy := int(c.busy.Load())
+		busy := int(c.pool.busy.Load())
 		total := c.ledger.Size()
 		s.Busy += busy
 		s.Waiting += max(0, total-busy)

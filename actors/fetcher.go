@@ -12,33 +12,20 @@ import (
 type fetcher struct{ c *capsule }
 
 func (f *fetcher) Receive(ctx actor.Context) {
-	c := f.c
+	in := &f.c.intake
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		c.mu.Lock()
-		c.fetchBox, c.fetchUp = c.env.System.Mailbox(ctx.Self().GetId()), true
-		c.mu.Unlock()
+		in.started(f.c.env.System.Mailbox(ctx.Self().GetId()))
 		f.step(ctx)
 	case supervised.Wake, quiet:
 		f.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
-		c.mu.Lock()
-		c.fetchUp = false
-		c.mu.Unlock()
+		in.stopped()
 	}
 }
 
 func (f *fetcher) step(ctx actor.Context) {
-	c := f.c
-	c.mu.Lock()
-	ended := c.quiet && !c.fetching
-	if !ended && !c.fetching {
-		c.fetching = true
-		c.env.System.Spawn(c.path("fetcher"), c.fetchLoop)
-	}
-	c.wakeFetch()
-	c.mu.Unlock()
-	if ended {
+	if f.c.intake.step() {
 		ctx.Stop(ctx.Self())
 	}
 }

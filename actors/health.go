@@ -76,7 +76,7 @@ func (d *Daemon) Health() Health {
 	}
 	d.readyHealth(&h, now)
 	for _, c := range d.capsules {
-		h.Busy += int(c.busy.Load())
+		h.Busy += int(c.pool.busy.Load())
 		h.Slots += c.config().Concurrency
 		for _, w := range c.ledger.All() {
 			h.Running[w.Unit.Queue]++
@@ -117,10 +117,7 @@ func (d *Daemon) startedHealth(why *Check, now time.Time) {
 		why.add("unregistered", "%s has not reached Redis for %s", heart, words.Few(since))
 	}
 	for _, c := range d.capsules {
-		c.mu.Lock()
-		silent := !c.answered && !c.quiet
-		c.mu.Unlock()
-		if silent {
+		if c.intake.silent() {
 			why.add("no_fetch", "%s has had no answer for %s", c.path("fetcher"), words.Few(since))
 		}
 	}
@@ -153,11 +150,8 @@ func (d *Daemon) treeHealth(why *Check, now time.Time) {
 		}
 	}
 	for _, c := range d.capsules {
-		c.mu.Lock()
-		late := now.Sub(c.callDue)
-		stuck := c.calling && late >= stallTime
-		c.mu.Unlock()
-		if path := c.path("fetcher"); stuck && !below(path) {
+		late := c.intake.overdue(now)
+		if path := c.path("fetcher"); late >= stallTime && !below(path) {
 			why.add("fetch_stuck", "%s has waited for a call that does not return for %s", path, words.Few(late))
 		}
 	}
@@ -182,10 +176,7 @@ func (d *Daemon) misses(s supervised.Stall) bool {
 		return !d.quieting.Load()
 	}
 	for _, c := range d.capsules {
-		c.mu.Lock()
-		quietBy := c.quietBy
-		c.mu.Unlock()
-		if quietBy == s.Path {
+		if c.whoQuieted() == s.Path {
 			return true
 		}
 	}
@@ -209,10 +200,7 @@ func (d *Daemon) readyHealth(h *Health, now time.Time) {
 		h.Ready.add(h.Phase, "the phase of the daemon is %s", h.Phase)
 	}
 	for _, c := range d.capsules {
-		c.mu.Lock()
-		since := c.fenced
-		c.mu.Unlock()
-		if !since.IsZero() {
+		if since := c.intake.fencedSince(); !since.IsZero() {
 			h.Ready.add("fenced", "%s has been fenced for %s", c.path("fetcher"), words.Few(now.Sub(since)))
 		}
 	}

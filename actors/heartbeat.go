@@ -78,7 +78,7 @@ func (h *heartbeat) renew(l *supervised.Loop) {
 	for {
 		var all sync.WaitGroup
 		for _, c := range h.d.capsules {
-			if !c.isOpened() {
+			if !c.intake.isOpened() {
 				continue
 			}
 			all.Add(1)

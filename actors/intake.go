@@ -17,11 +17,14 @@ const waitTime = 5 * time.Minute
 // takeLimit is what any fetcher can return from one Take, if there is so much.
 const takeLimit = 1000
 
-// intake is the state of the fetch goroutine. All of it is guarded by capsule.mu.
+// intake is the part of a capsule that fetches: what, when, and how much. All takes and waits
+// of a capsule are made by its goroutine, one at a time. Its fields are guarded by capsule.mu.
 type intake struct {
-	fetchBox *supervised.Mailbox // of the fetcher
-	fetchUp  bool                // it is started and not stopping
-	fetching bool                // the fetch goroutine lives
+	c        *capsule
+	box      *supervised.Mailbox // of the fetcher
+	up       bool                // the fetcher is started and not stopping
+	alive    bool                // the goroutine lives
+	held     bool                // nothing is fetched: a suspect runs, or is about to
 	opened   bool                // the fetcher is registered
 	answered bool                // a Take has succeeded
 	fenced   time.Time           // since then, and no Take has succeeded
@@ -35,212 +38,290 @@ type intake struct {
 	failures int                 // consecutive failed calls
 	retryAt  time.Time           // no call before
 	ahead    work.LookAhead
+	limiting
 }
 
-// fetchLoop is the fetch goroutine: all takes and waits of a capsule are made here, one
-// at a time.
-func (c *capsule) fetchLoop() {
-	defer c.fetchLoopEnded()
+// step is what the goroutine does next.
+type step struct {
+	do    doing
+	until time.Time       // of sleep; zero is until it is woken
+	woken chan struct{}   // of sleep
+	ctx   context.Context // of wait
+	most  time.Duration   // of wait
+	want  int             // of take
+	late  []*work.Item    // of giveBack
+	limit string          // of reach
+}
+
+type doing int
+
+const (
+	sleep    doing = iota // until something has changed
+	take                  // one Take
+	wait                  // one Wait
+	giveBack              // what has waited too long for a worker
+	reach                 // a limit
+	end                   // the goroutine
+)
+
+// started has the goroutine fetch for a fetcher with this mailbox.
+func (in *intake) started(box *supervised.Mailbox) {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	in.box, in.up = box, true
+}
+
+// stopped has nothing fetched until a fetcher starts.
+func (in *intake) stopped() {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	in.up = false
+}
+
+// step has the goroutine look what is to be done, and starts it if it is not there. It tells
+// whether the fetcher is to end.
+func (in *intake) step() (ended bool) {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	if !in.alive {
+		if in.c.quiet {
+			return true
+		}
+		in.alive = true
+		in.c.env.System.Spawn(in.c.path("fetcher"), in.loop)
+	}
+	in.wakeLocked()
+	return false
+}
+
+// loop is the goroutine.
+func (in *intake) loop() {
+	c := in.c
+	defer in.loopEnded()
 	for {
 		now := time.Now()
-		c.weigh(now)
-		c.mu.Lock()
-		stale := c.staleAt()
-		limit := c.limit(now)
-		switch {
-		case c.quiet:
-			c.mu.Unlock()
+		in.weigh(now)
+		switch s := in.next(now); s.do {
+		case sleep:
+			in.sleep(s)
+		case take:
+			in.take(s.want)
+		case wait:
+			in.wait(s)
+		case giveBack:
+			c.giveBackLate(s.late)
+		case reach:
+			c.reach(s.limit)
+		case end:
 			return
-		case limit != "":
-			c.mu.Unlock()
-			c.reach(limit)
-		case !stale.IsZero() && !now.Before(stale):
-			back := c.inbox
-			c.inbox = nil
-			c.ahead.Stop(now)
-			c.mu.Unlock()
-			c.giveBackStale(back)
-		case !c.mayFetch():
-			c.sleep(stale)
-		case now.Before(c.retryAt):
-			c.sleep(earlier(stale, c.retryAt))
-		case c.ackDue || c.due():
-			c.take(now)
-		case c.waitDue():
-			c.wait(now)
-		default:
-			c.sleep(stale)
 		}
 	}
 }
 
-// fetchLoopEnded also follows a panic, of a third party's fetcher say: then the fetcher
-// crashes of it, and starts the goroutine anew.
-func (c *capsule) fetchLoopEnded() {
-	v := recover()
+// next decides what the goroutine does next, and notes that it is done. Each Take begins here.
+func (in *intake) next(now time.Time) step {
+	c := in.c
 	c.mu.Lock()
-	c.fetching, c.calling, c.taking, c.dry = false, false, false, false
+	defer c.mu.Unlock()
+	late, limit := in.lateLocked(), in.limitLocked(now)
+	switch {
+	case c.quiet:
+		return step{do: end}
+	case limit != "":
+		return step{do: reach, limit: limit}
+	case !late.IsZero() && !now.Before(late):
+		in.ahead.Stop(now)
+		return step{do: giveBack, late: c.pool.emptyLocked()}
+	case !in.mayCallLocked():
+		return in.sleepLocked(late)
+	case now.Before(in.retryAt):
+		return in.sleepLocked(earlier(late, in.retryAt))
+	case in.ackDue || in.takeDueLocked():
+		want := in.withinLocked(in.ahead.Call(max(0, c.pool.freeLocked()+in.ahead.Units-len(c.pool.inbox))))
+		in.calling, in.taking, in.ackDue, in.callDue = true, true, false, now
+		return step{do: take, want: want}
+	case in.waitDueLocked():
+		ctx, cancel := context.WithCancel(context.Background())
+		most := in.waitLimitLocked()
+		in.calling, in.endWait, in.callDue = true, cancel, now.Add(most)
+		return step{do: wait, ctx: ctx, most: most}
+	}
+	return in.sleepLocked(late)
+}
+
+// loopEnded also follows a panic, of a third party's fetcher say: then the fetcher
+// crashes of it, and starts the goroutine anew.
+func (in *intake) loopEnded() {
+	v, c := recover(), in.c
+	c.mu.Lock()
+	in.endWaitLocked()
+	in.alive, in.calling, in.taking, in.dry = false, false, false, false
 	if v != nil || !c.quiet { // it may also have left the goroutine
-		c.callFailed("fetch")
+		in.failedLocked("fetch")
 	}
 	c.mu.Unlock()
 	if v != nil {
 		c.env.System.Panicked(c.path("fetcher"), v)
-		time.AfterFunc(time.Second, c.ringFetcher) // if the strategy resumes it
+		time.AfterFunc(time.Second, in.ringFetcher) // if the strategy resumes it
 	}
-	c.ringFetcher()
+	in.ringFetcher()
 	c.env.Outage.Leave(c.path("fetcher"))
 	c.env.Changes.Wake()
 }
 
-// mayFetch tells whether a call may begin. c.mu is held.
-func (c *capsule) mayFetch() bool { return c.fetchUp && !c.held && !c.fetchBox.Keeps() }
+// mayCallLocked tells whether a call may begin.
+func (in *intake) mayCallLocked() bool { return in.up && !in.held && !in.box.Keeps() }
 
-// due tells whether a Take is to be made. c.mu is held.
-func (c *capsule) due() bool {
-	acks := c.settler.Acks()
+// takeDueLocked tells whether a Take is to be made.
+func (in *intake) takeDueLocked() bool {
+	p, acks := &in.c.pool, in.c.settler.Acks()
 	switch {
-	case c.dry: // an idle capsule has nothing to batch its acks with
-		return acks > 0 && c.running == 0
-	case len(c.inbox) == 0 && c.running+c.resting < c.workers:
+	case in.dry: // an idle capsule has nothing to batch its acks with
+		return acks > 0 && p.running == 0
+	case len(p.inbox) == 0 && p.freeLocked() > 0:
 		return true
-	case c.ahead.Units > 0 && len(c.inbox) <= c.ahead.Units/2:
+	case in.ahead.Units > 0 && len(p.inbox) <= in.ahead.Units/2:
 		return true
 	}
-	return acks >= max(len(c.slots), c.ahead.Units)
+	return acks >= max(len(p.slots), in.ahead.Units)
 }
 
-// waitDue tells whether a Wait is to be made: the queues are empty and a worker is free.
-// c.mu is held.
-func (c *capsule) waitDue() bool { return c.dry && c.running+c.resting+len(c.inbox) < c.workers }
+// waitDueLocked tells whether a Wait is to be made: the queues are empty and a worker is free.
+func (in *intake) waitDueLocked() bool {
+	return in.dry && in.c.pool.freeLocked() > len(in.c.pool.inbox)
+}
 
-// sleep waits until something has changed, or until then; zero is never. c.mu is held,
-// and released.
-func (c *capsule) sleep(then time.Time) {
-	woken := make(chan struct{})
-	c.asleep = woken
-	c.mu.Unlock()
-	if then.IsZero() {
-		<-woken
+// sleepLocked has the goroutine sleep until something has changed, or until then; zero is never.
+func (in *intake) sleepLocked(then time.Time) step {
+	in.asleep = make(chan struct{})
+	return step{do: sleep, until: then, woken: in.asleep}
+}
+
+func (in *intake) sleep(s step) {
+	c := in.c
+	if s.until.IsZero() {
+		<-s.woken
 	} else {
-		t := time.NewTimer(time.Until(then))
+		t := time.NewTimer(time.Until(s.until))
 		select {
-		case <-woken:
+		case <-s.woken:
 		case <-t.C:
 		}
 		t.Stop()
 		c.mu.Lock()
-		c.asleep = nil
+		in.asleep = nil
 		c.mu.Unlock()
 	}
 	osproc.AwaitTurn(c.env.Identity, c.path("fetcher"))
 }
 
-// wakeFetch wakes the fetch goroutine if it sleeps. c.mu is held.
-func (c *capsule) wakeFetch() bool {
-	if c.asleep == nil {
+// wakeLocked wakes the goroutine if it sleeps.
+func (in *intake) wakeLocked() bool {
+	if in.asleep == nil {
 		return false
 	}
-	close(c.asleep)
-	c.asleep = nil
+	close(in.asleep)
+	in.asleep = nil
 	return true
 }
 
-// ringFetcher has the fetcher look whether the fetch goroutine lives.
-func (c *capsule) ringFetcher() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fetchBox.Wake()
+// neededLocked wakes the goroutine if there is something for it to do, since a worker has no job.
+func (in *intake) neededLocked() {
+	if in.asleep != nil && (in.takeDueLocked() || in.waitDueLocked()) {
+		in.wakeLocked()
+	}
 }
 
-// take makes one Take. c.mu is held, and released.
-func (c *capsule) take(now time.Time) {
-	want := c.within(c.ahead.Call(max(0, c.workers-c.running-c.resting+c.ahead.Units-len(c.inbox))))
-	c.calling, c.taking, c.ackDue, c.callDue = true, true, false, now
-	c.mu.Unlock()
-	err := c.open()
-	if err == nil {
-		err = c.Exchange(want, c.settler.Grab())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taking = false
-	if err != nil {
-		c.dry = false // what it took, before its reply was lost, waits for a Take and nothing else
-	}
-	c.called("fetch", err)
+// jobEndedLocked notes that a job has ended. It tells whether the goroutine was woken to make a Take.
+func (in *intake) jobEndedLocked(now time.Time) (woken bool) {
+	in.found = true
+	in.ahead.Ended(now)
+	return in.asleep != nil && in.takeDueLocked() && in.wakeLocked()
 }
 
-// wait makes one Wait. c.mu is held, and released.
-func (c *capsule) wait(now time.Time) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	c.calling, c.endWait = true, cancel
-	d := c.waitLimit()
-	c.callDue = now.Add(d)
-	c.mu.Unlock()
-	err := c.fetcher.Wait(ctx, d)
-	if ctx.Err() != nil {
-		err = nil
-	}
-	if err != nil {
-		c.env.Outage.Failed(c.path("fetcher"), err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.endWait, c.dry = nil, false
-	c.called("wait", err)
+// changedLocked has the goroutine look anew, since its queues have changed, or nothing is fetched any
+// more.
+func (in *intake) changedLocked() {
+	in.dry = false
+	in.endWaitLocked()
+	in.wakeLocked()
 }
 
-// called notes the end of a call. c.mu is held.
-func (c *capsule) called(what string, err error) {
-	c.calling = false
-	if err != nil {
-		c.callFailed(what)
-		return
+// endWaitLocked ends the Wait that is under way.
+func (in *intake) endWaitLocked() {
+	if in.endWait != nil {
+		in.endWait()
 	}
-	c.failures, c.retryAt = 0, time.Time{}
 }
 
-// callFailed puts off the next call. c.mu is held.
-func (c *capsule) callFailed(what string) {
-	c.retryAt = time.Now().Add(c.env.Backoff(what+" "+c.cfg.Name, c.failures))
-	c.failures++
+// hold keeps the goroutine from fetching, or ends that.
+func (in *intake) hold(held bool) {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	in.held = held
+	in.wakeLocked()
 }
 
-// AcksWait is called when acks have waited for ackDelay. It tells whether a Take
-// carries them, soon. c.mu is held.
-func (c *capsule) AcksWait() bool {
-	if c.taking {
+// ringFetcher has the fetcher look whether the goroutine lives.
+func (in *intake) ringFetcher() {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	in.box.Wake()
+}
+
+// carriesAcks tells whether a Take that carries the acks begins soon.
+func (in *intake) carriesAcks() bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	if in.taking {
 		return true
 	}
-	if c.quiet || c.ackDue || c.calling || !c.mayFetch() || !c.retryAt.IsZero() {
+	if in.c.quiet || in.ackDue || in.calling || !in.mayCallLocked() || !in.retryAt.IsZero() {
 		return false
 	}
-	c.ackDue = true
-	c.wakeFetch()
+	in.ackDue = true
+	in.wakeLocked()
 	return true
 }
 
-// staleAt is when the oldest unit in the inbox has waited too long for a worker; zero
-// if none waits. c.mu is held.
-func (c *capsule) staleAt() time.Time {
-	if len(c.inbox) == 0 {
+// lateLocked is when the oldest job in the inbox has waited too long for a worker; zero
+// if none waits.
+func (in *intake) lateLocked() time.Time {
+	if len(in.c.pool.inbox) == 0 {
 		return time.Time{}
 	}
-	return c.inbox[0].Fetched.Add(c.ahead.Patience())
+	return in.c.pool.inbox[0].Fetched.Add(in.ahead.Patience())
 }
 
-// giveBackStale gives back what has waited too long for a worker: another process may
-// have one free. The next Take waits for that: it would bring what stands behind these
-// units in the queue, and they are to run in order.
-func (c *capsule) giveBackStale(back []*work.Item) {
-	for _, m := range c.takeBack(back) {
-		select {
-		case <-m.Done:
-		case <-m.Refused:
-		}
+// isTaking tells whether a Take is under way.
+func (in *intake) isTaking() bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	return in.taking
+}
+
+// silent tells whether no Take has succeeded although one should have.
+func (in *intake) silent() bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	return !in.answered && !in.c.quiet
+}
+
+// overdue is how long ago the call that is under way should have ended; 0 if there is none.
+func (in *intake) overdue(now time.Time) time.Duration {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	if !in.calling {
+		return 0
 	}
+	return max(0, now.Sub(in.callDue))
+}
+
+// fencedSince is when the fetcher was fenced, if no Take has succeeded since; else zero.
+func (in *intake) fencedSince() time.Time {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	return in.fenced
 }
 
 // earlier is the earlier of two times, of which a may be zero.

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -90,16 +88,9 @@ func (o *isolation) hold(but *capsule, held bool) {
 	}
 	for _, c := range o.capsules {
 		if c != but {
-			c.hold(held)
+			c.intake.hold(held)
 		}
 	}
-}
-
-func (c *capsule) hold(held bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held = held
-	c.wakeFetch()
 }
 
 // await waits for cond, at most limit, and no longer than the process fetches jobs.
@@ -114,16 +105,16 @@ func (o *isolation) await(limit time.Duration, cond func() bool) bool {
 // no place for it.
 func (o *isolation) runOne(c *capsule) bool {
 	o.hold(nil, true)
-	ready := func() bool { return o.clear() && c.hasSlot() } // slots that start have none yet
+	ready := func() bool { return o.clear() && c.pool.hasRoom() } // slots that start have none yet
 	for until := o.since.Add(clearTime); !o.await(lookTime, ready) && time.Now().Before(until); {
 		if o.quieting.Load() || !c.suspectsWait(o.env.Settling) {
 			return false // an idle process was faster
 		}
 	}
-	if !c.hasSlot() { // long jobs have them all: only this capsule waits on
+	if !c.pool.hasRoom() { // long jobs have them all: only this capsule waits on
 		o.hold(c, false)
 		// A slot also comes free with an actor that starts, which wakes nobody here.
-		for !o.await(lookTime, c.hasSlot) {
+		for !o.await(lookTime, c.pool.hasRoom) {
 			if o.quieting.Load() {
 				return false
 			}
@@ -134,7 +125,7 @@ func (o *isolation) runOne(c *capsule) bool {
 	if w == nil {
 		return false
 	}
-	ended := func() bool { return w.Gone() && !slices.Contains(slices.Collect(maps.Values(c.working())), w) }
+	ended := func() bool { return w.Gone() && !c.pool.runs(w) }
 	if !o.await(zoneTime, ended) {
 		o.hold(nil, false)
 		o.env.Changes.Await(o.env.Settling, ended)
@@ -149,20 +140,11 @@ func (o *isolation) runOne(c *capsule) bool {
 // clear tells whether this process has nothing in progress.
 func (o *isolation) clear() bool {
 	for _, c := range o.capsules {
-		c.mu.Lock()
-		busy := c.taking
-		c.mu.Unlock()
-		if busy || c.ledger.Size() > 0 {
+		if c.intake.isTaking() || c.ledger.Size() > 0 {
 			return false
 		}
 	}
 	return true
-}
-
-func (c *capsule) hasSlot() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running+len(c.inbox) < c.workers
 }
 
 // takeSuspect takes a suspect and gives it to a slot.
@@ -184,16 +166,10 @@ func (c *capsule) takeSuspect() *work.Item {
 	}
 	c.traffic.Fetched(time.Since(began), 1, func(int) string { return u.Queue })
 	ws := run.Items([]fetch.Unit{*u}, c.system.wire, time.Now())
-	c.mu.Lock()
-	if c.quiet || c.running+len(c.inbox) >= c.workers || !c.ledger.Add(ws) {
-		c.ledger.Claim(ws)
-		c.mu.Unlock()
+	if !c.pool.addOne(ws) {
 		c.giveBack(ws)
 		return nil
 	}
-	c.inbox = append(c.inbox, ws...)
-	c.wakeNext()
-	c.mu.Unlock()
 	job := refOf(ws[0])
 	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", words.Text(job.JID)).
 		Str("class", words.Text(job.Class)).Str("queue", words.Text(job.Queue)).

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
 )
 
@@ -41,40 +40,39 @@ const (
 // limitTick is how often a capsule with limits looks at its queues, and at its memory.
 const limitTick = time.Second
 
-// limiting is the state of the limits of a capsule. All of it is guarded by capsule.mu.
+// limiting is the state of the limits of an intake.
 type limiting struct {
 	by      string // the limit that was reached
-	begun   int    // jobs
 	began   time.Time
 	weighed time.Time // the last look at the memory
 	heavy   bool      // it was too much
 	found   bool      // the last Take has, or a job has ended since
 }
 
-// limit tells which limit has been reached; "" is none. c.mu is held.
-func (c *capsule) limit(now time.Time) string {
-	l, s := c.cfg.Limits, &c.limiting
-	if s.began.IsZero() {
-		s.began, s.found = now, true
+// limitLocked tells which limit has been reached; "" is none.
+func (in *intake) limitLocked(now time.Time) string {
+	l, p := in.c.cfg.Limits, &in.c.pool
+	if in.began.IsZero() {
+		in.began, in.found = now, true
 	}
 	switch {
-	case l.Jobs > 0 && s.begun >= l.Jobs:
+	case l.Jobs > 0 && p.begun >= l.Jobs:
 		return limitJobs
-	case l.Time > 0 && now.Sub(s.began) >= l.Time:
+	case l.Time > 0 && now.Sub(in.began) >= l.Time:
 		return limitTime
-	case l.Empty && !s.found && c.running == 0 && len(c.inbox) == 0:
+	case l.Empty && !in.found && p.running == 0 && len(p.inbox) == 0:
 		return limitEmpty
-	case s.heavy:
+	case in.heavy:
 		return limitMemory
 	}
 	return ""
 }
 
-// weigh looks at the memory of the process, which takes a file: not with c.mu held.
-func (c *capsule) weigh(now time.Time) {
-	most := c.cfg.Limits.Memory
+// weigh looks at the memory of the process, which takes a file.
+func (in *intake) weigh(now time.Time) {
+	c, most := in.c, in.c.cfg.Limits.Memory
 	c.mu.Lock()
-	due := most > 0 && now.Sub(c.limiting.weighed) >= limitTick
+	due := most > 0 && now.Sub(in.weighed) >= limitTick
 	c.mu.Unlock()
 	if !due {
 		return
@@ -82,50 +80,49 @@ func (c *capsule) weigh(now time.Time) {
 	heavy := beat.RSS()*1024 > most
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limiting.weighed, c.limiting.heavy = now, heavy
+	in.weighed, in.heavy = now, heavy
 }
 
-// within is how many of n jobs may be taken. c.mu is held.
-func (c *capsule) within(n int) int {
-	if most := c.cfg.Limits.Jobs; most > 0 {
-		n = min(n, most-c.limiting.begun-len(c.inbox))
+// withinLocked is how many of n jobs may be taken.
+func (in *intake) withinLocked(n int) int {
+	if most := in.c.cfg.Limits.Jobs; most > 0 {
+		n = min(n, most-in.c.pool.begun-len(in.c.pool.inbox))
 	}
 	return max(0, n)
 }
 
-// waitLimit is how long a wait may be. c.mu is held.
-func (c *capsule) waitLimit() time.Duration {
-	d, l := waitTime, c.cfg.Limits
+// waitLimitLocked is how long a wait may be.
+func (in *intake) waitLimitLocked() time.Duration {
+	d, l := waitTime, in.c.cfg.Limits
 	if l.Empty || l.Memory > 0 {
 		d = limitTick
 	}
 	if l.Time > 0 {
-		d = min(d, max(0, time.Until(c.limiting.began.Add(l.Time))))
+		d = min(d, max(0, time.Until(in.began.Add(l.Time))))
 	}
 	return d
 }
 
-// taken notes a Take that asked for want jobs.
-func (c *capsule) taken(want, got int) {
-	if f, ok := c.fetcher.(fetch.Ending); ok && f.Ended() {
-		c.reach(limitAsked)
+// reached notes that a limit was reached; false if one was before.
+func (in *intake) reached(limit string) bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	if in.by != "" {
+		return false
 	}
-	if want > 0 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.limiting.found = got > 0
-	}
+	in.by = limit
+	return true
+}
+
+func (in *intake) isLimited() bool {
+	in.c.mu.Lock()
+	defer in.c.mu.Unlock()
+	return in.by != ""
 }
 
 // reach ends the fetching because of a limit.
 func (c *capsule) reach(limit string) {
-	c.mu.Lock()
-	again := c.limiting.by != ""
-	if !again {
-		c.limiting.by = limit
-	}
-	c.mu.Unlock()
-	if again {
+	if !c.intake.reached(limit) {
 		return
 	}
 	c.env.Log.Info().Str("capsule", c.cfg.Name).Str("limit", limit).Msg("a limit was reached: no new jobs will be fetched")
@@ -135,19 +132,13 @@ func (c *capsule) reach(limit string) {
 	c.onLimit(limit)
 }
 
-func (c *capsule) limited() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.limiting.by != ""
-}
-
 // limitReached stops the daemon when all capsules have come to their ends.
 func (d *Daemon) limitReached(limit string) {
 	for _, c := range d.capsules {
 		if limit == limitMemory || limit == limitAsked {
 			c.reach(limit)
 		}
-		if !c.limited() {
+		if !c.intake.isLimited() {
 			return
 		}
 	}

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -53,17 +51,9 @@ func (m *manager) Receive(ctx actor.Context) {
 
 func (m *manager) start(ctx actor.Context) {
 	c := m.c
-	c.mu.Lock()
-	quieting := c.quiet
-	var needed []int // those of a busy slot, too: they adopt the job
-	for i, s := range c.slots {
-		if s.worker != nil || !quieting && !s.retired {
-			needed = append(needed, i)
-		}
-	}
-	c.mu.Unlock()
-	for _, i := range needed {
-		m.child(ctx, "processor-"+strconv.Itoa(i))
+	quieting := c.isQuiet()
+	for _, s := range c.pool.needed() {
+		m.process(ctx, s)
 		m.alive++
 	}
 	if !quieting {
@@ -80,50 +70,30 @@ func (m *manager) resize(ctx actor.Context) {
 		there[pid.GetId()] = true
 		ctx.Send(pid, supervised.Wake{})
 	}
-	for _, path := range m.c.lacking() {
-		if there[path] {
-			continue
-		}
-		_, name := supervised.SplitPath(path)
-		m.child(ctx, name)
-		m.alive++
-	}
-}
-
-// lacking are the paths of the processors that are to be started: one that a strategy has
-// stopped is not.
-func (c *capsule) lacking() (paths []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.slots {
-		if s.absent && !s.retired && !c.quiet {
-			paths = append(paths, s.path)
+	for _, s := range m.c.pool.lacking() {
+		if !there[s.path] {
+			m.process(ctx, s)
+			m.alive++
 		}
 	}
-	return paths
 }
 
 // child starts the child of this name.
 func (m *manager) child(ctx actor.Context, name string) {
 	c := m.c
-	if i, ok := processorIndex(name); ok {
-		s := c.slot(i)
-		c.mu.Lock()
-		s.absent = false
-		c.mu.Unlock()
-		supervised.Child(ctx, c.env.System.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: s} }), name)
+	if s := c.pool.slotOf(c.path(name)); s != nil {
+		m.process(ctx, s)
 		return
 	}
 	supervised.Child(ctx, c.env.System.Props("fetcher", c.cfg.Name, func() actor.Actor { return &fetcher{c: c} }), name)
 }
 
-func processorIndex(name string) (int, bool) {
-	number, ok := strings.CutPrefix(name, "processor-")
-	if !ok {
-		return 0, false
-	}
-	i, err := strconv.Atoi(number)
-	return i, err == nil
+// process starts the processor of a slot.
+func (m *manager) process(ctx actor.Context, s *slot) {
+	c := m.c
+	c.pool.present(s)
+	_, name := supervised.SplitPath(s.path)
+	supervised.Child(ctx, c.env.System.Props("processor", c.cfg.Name, func() actor.Actor { return &processor{c: c, slot: s} }), name)
 }
 
 // tellQuiet passes quiet on, once: the flag is in the capsule, where those that start
@@ -144,13 +114,12 @@ func (m *manager) tellQuiet(ctx actor.Context) {
 func (m *manager) ended(ctx actor.Context, path string) {
 	c := m.c
 	replaced := m.next.Ended(path)
-	_, name := supervised.SplitPath(path)
-	i, isProcessor := processorIndex(name)
-	if isProcessor {
+	s := c.pool.slotOf(path)
+	if s != nil {
 		if !replaced {
 			m.alive--
 		}
-		c.detach(i)
+		c.pool.detach(s)
 	}
 	switch {
 	case c.isQuiet(): // whatever its strategy wants: nobody is needed any more
@@ -159,7 +128,7 @@ func (m *manager) ended(ctx actor.Context, path string) {
 	case replaced:
 		m.next.Step(ctx)
 		return
-	case isProcessor && c.retiredNow(i):
+	case s != nil && c.pool.isAbsent(s):
 		m.resize(ctx) // it may be needed again by now
 		return
 	}
@@ -188,6 +157,13 @@ func (c *capsule) quieted(path string) {
 		c.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
 	}
 	c.beginQuiet()
+}
+
+// whoQuieted is the actor whose end has made the capsule quiet; "" if none has.
+func (c *capsule) whoQuieted() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quietBy
 }
 
 // allQuiet tells whether nothing is fetched any more.

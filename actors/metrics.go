@@ -146,7 +146,7 @@ func (d *Daemon) Metrics() Metrics {
 
 // metrics are those of the capsule; its queues are added to all.
 func (c *capsule) metrics(tree Tree, all *[]runs.Queue) CapsuleMetrics {
-	busy := int(c.busy.Load())
+	busy := int(c.pool.busy.Load())
 	m := CapsuleMetrics{
 		Capsule: c.cfg.Name, Processors: map[State]int{},
 		Waiting: max(0, c.ledger.Size()-busy), Unresponsive: c.runs.CountUnresponsive(),
@@ -158,7 +158,7 @@ func (c *capsule) metrics(tree Tree, all *[]runs.Queue) CapsuleMetrics {
 	}
 	now := time.Now()
 	_, running := c.runs.Unresponsive() // those that have no slot
-	for _, w := range c.working() {
+	for _, w := range c.pool.working() {
 		running = append(running, w)
 	}
 	for _, w := range running {
@@ -185,27 +185,11 @@ func (c *capsule) metrics(tree Tree, all *[]runs.Queue) CapsuleMetrics {
 	return m
 }
 
-// allSlots are those there ever were: a capsule that gets fewer keeps them, and their counts.
-func (c *capsule) allSlots() []*slot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.slots
-}
-
-// ended are the runs that have ended, and those of them that had an error.
-func (c *capsule) ended() (processed, failed uint64) {
-	for _, s := range c.allSlots() {
-		n, f := s.runs.Ended()
-		processed, failed = processed+n, failed+f
-	}
-	return processed, failed
-}
-
 // totals are the runs of each class of run.Class.
 func (d *Daemon) totals() []runs.Totals {
 	sums := make([]runs.Totals, 1+2*len(d.cfg.Registry.Classes()))
 	for _, c := range d.capsules {
-		for _, s := range c.allSlots() {
+		for _, s := range c.pool.all() {
 			s.runs.AddTo(sums)
 		}
 	}

@@ -19,38 +19,20 @@ type processor struct {
 func (p *processor) Receive(ctx actor.Context) {
 	switch ctx.Message().(type) {
 	case *actor.Started:
-		p.started(ctx)
+		p.box = p.c.env.System.Mailbox(ctx.Self().GetId())
+		p.c.pool.started(p.slot, p.box)
+		p.step(ctx)
 	case supervised.Wake, quiet:
 		p.step(ctx)
 	case *actor.Restarting, *actor.Stopping:
 		p.down = true
-		p.c.detach(p.slot.index)
+		p.c.pool.detach(p.slot)
 	}
-}
-
-func (p *processor) started(ctx actor.Context) {
-	c, s := p.c, p.slot
-	p.box = c.env.System.Mailbox(ctx.Self().GetId())
-	c.mu.Lock()
-	s.box, s.crash = p.box, nil // a crash is over once the next incarnation runs
-	c.mu.Unlock()
-	p.step(ctx)
 }
 
 // step does what the slot asks for. It may be called at any time.
 func (p *processor) step(ctx actor.Context) {
-	c, s := p.c, p.slot
-	c.mu.Lock()
-	crash, done := s.crash, (c.quiet || s.retired) && s.worker == nil
-	switch {
-	case crash != nil:
-		s.attached = false // until the next incarnation runs
-	case !p.down:
-		c.attach(s)
-	}
-	s.absent = done && !c.quiet
-	c.mu.Unlock()
-	switch {
+	switch crash, done := p.c.pool.step(p.slot, p.down); {
 	case done:
 		ctx.Stop(ctx.Self())
 	case crash != nil && !p.down:
@@ -62,13 +44,10 @@ func (p *processor) step(ctx actor.Context) {
 // decides: no job begins meanwhile. The message is for the case that the strategy
 // resumes this instance.
 func (p *processor) Crashed() {
-	p.c.mu.Lock()
-	p.slot.crash = nil
-	p.c.mu.Unlock()
-	p.c.detach(p.slot.index)
+	p.c.pool.crashed(p.slot)
 	p.box.Wake()
 }
 
 // Paused is called when the actor is kept from taking messages: its worker takes no
 // jobs. Once it takes them again, a message tells it to go on.
-func (p *processor) Paused() { p.c.detach(p.slot.index) }
+func (p *processor) Paused() { p.c.pool.detach(p.slot) }

@@ -162,7 +162,7 @@ func (d *Daemon) conduct() {
 func (d *Daemon) jobsRunning() int64 {
 	n := int64(0)
 	for _, c := range d.capsules {
-		n += c.busy.Load() + c.settler.Untold()
+		n += c.pool.busy.Load() + c.settler.Untold()
 	}
 	return n
 }
@@ -228,7 +228,7 @@ func (d *Daemon) hardStop() {
 	// 5. What is unresponsive is abandoned; its late result will be refused.
 	var abandoned []JobRef
 	for _, c := range d.capsules {
-		for _, w := range c.working() {
+		for _, w := range c.pool.working() {
 			abandoned = append(abandoned, refOf(w))
 		}
 		_, replaced := c.runs.Unresponsive()

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("github.com/troupehq/troupe/internal/test/redistest.startLocked.func1"), // lives as long as the server
+		goleak.IgnoreTopFunction("github.com/troupehq/troupe/internal/test/redistest.startOnThread.func1"), // lives as long as the server
 	)
 }
 

@@ -122,7 +122,7 @@ func (s *system) key(name string) string {
 // counts are the jobs that have ended.
 func (s *system) counts() (n beat.Counts) {
 	for _, c := range s.capsules {
-		processed, failed := c.ended()
+		processed, failed := c.pool.ended()
 		n.Processed += int64(processed)
 		n.Failed += int64(failed)
 	}

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/run"
@@ -96,17 +94,10 @@ func (d *Daemon) tree(rows []supervised.Row) (t Tree) {
 
 // show fills in what the capsule knows of its actors.
 func (c *capsule) show(t Tree) {
-	work := c.working()
-	c.mu.Lock()
-	quietBy := c.quietBy
-	starting := map[int]bool{}
-	for _, s := range c.slots {
-		if !s.attached && s.crash == nil && !s.retired && !c.quiet {
-			starting[s.index] = true
-		}
+	quietBy, starting, work := c.whoQuieted(), c.pool.starting(), map[string]*work.Item{}
+	for s, w := range c.pool.working() {
+		work[s.path] = w
 	}
-	c.mu.Unlock()
-	prefix := c.path("processor-")
 	for i := range t {
 		n := &t[i]
 		if n.Role == "manager" && n.Capsule == c.cfg.Name {
@@ -115,11 +106,10 @@ func (c *capsule) show(t Tree) {
 				n.Note = fmt.Sprintf("(quiet: %s was stopped by its strategy)", quietBy)
 			}
 		}
-		index, err := strconv.Atoi(strings.TrimPrefix(n.Path, prefix))
-		if n.Role != "processor" || err != nil || !strings.HasPrefix(n.Path, prefix) {
+		if n.Role != "processor" || n.Capsule != c.cfg.Name {
 			continue
 		}
-		w := work[index]
+		w := work[n.Path]
 		if w != nil { // also of an actor that is down: the job goes on
 			ref := refOf(w)
 			n.Job = &ref
@@ -128,7 +118,7 @@ func (c *capsule) show(t Tree) {
 		case n.State != StateRunning:
 		case w != nil:
 			n.State = StateBusy
-		case starting[index]:
+		case starting[n.Path]:
 			n.State = StateStarting
 		default:
 			n.State = StateIdle

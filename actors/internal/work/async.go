@@ -17,9 +17,6 @@ const (
 // told of.
 func (s *Settler) Untold() int64 { return s.async.moves.Load() }
 
-// Acks is how many acks wait. The lock is held.
-func (s *Settler) Acks() int { return len(s.acks) }
-
 // SubmitAsync hands a move over whose job's slot goes on at once: jobs that fail
 // travel together however few slots there are. Its Then is called in the end, and
 // the job counts as running until that has returned. False when too many are on
@@ -32,7 +29,7 @@ func (s *Settler) SubmitAsync(m *Move) bool {
 	}
 	s.async.add(m, 1)
 	s.moves = append(s.moves, m)
-	wait := s.running || s.mayWait()
+	wait := s.running || s.mayWaitLocked()
 	s.mu.Unlock()
 	if !wait {
 		s.kick()
@@ -40,18 +37,18 @@ func (s *Settler) SubmitAsync(m *Move) bool {
 	return true
 }
 
-// mayWait tells whether the moves, none of them waited for, may wait for company, and
-// sees to it that they do not wait for ever. s.mu is held.
-func (s *Settler) mayWait() bool {
+// mayWaitLocked tells whether the moves, none of them waited for, may wait for company, and
+// sees to it that they do not wait for ever.
+func (s *Settler) mayWaitLocked() bool {
 	if s.alone || len(s.moves) >= asyncBatch {
 		return false
 	}
-	s.wait()
+	s.waitLocked()
 	return true
 }
 
-// wait has what waits for company written in time. s.mu is held.
-func (s *Settler) wait() {
+// waitLocked has what waits for company written in time.
+func (s *Settler) waitLocked() {
 	if s.company != nil || s.closed {
 		return
 	}

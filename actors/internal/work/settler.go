@@ -4,16 +4,13 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/actors/internal/env"
-	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/redisconn"
-	"github.com/troupehq/troupe/internal/words"
 )
 
 // ackDelay is how long a finished job's ack waits for company: the next fetch
@@ -29,7 +26,8 @@ type Settler struct {
 	env  *env.Env
 	host Host
 
-	mu      *sync.Mutex // the capsule's: each job that ends needs both, and one lock is less than two
+	mu      sync.Mutex
+	waiting atomic.Int64 // len(acks)
 	acks    []*Item
 	moves   []*Move
 	refused []*Move     // by Redis, to be tried again later
@@ -49,11 +47,10 @@ type Settler struct {
 type Host interface {
 	// Path is that of the actor to which the goroutines belong.
 	Path() string
-	// AcksWait tells whether a Take that takes the acks along begins soon. The lock is held.
-	AcksWait() bool
-	// Exchange makes a call that carries acks and takes want units. The acks of one that
-	// fails are put back.
-	Exchange(want int, acks []*Item) error
+	// CarriesAcks tells whether a Take that takes the acks along begins soon.
+	CarriesAcks() bool
+	// Ack makes one try to settle items that are done. The acks of one that fails are put back.
+	Ack(acks []*Item) error
 	// Settle makes one try to carry out moves. The error is a *fetch.FencedError when they are
 	// somebody else's by now.
 	Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error)
@@ -63,30 +60,32 @@ type Host interface {
 	Settled(items ...*Item)
 }
 
-// NewSettler makes the Settler of host, whose lock is mu.
-func NewSettler(e *env.Env, host Host, mu *sync.Mutex) *Settler {
-	return &Settler{env: e, host: host, mu: mu}
+// NewSettler makes the Settler of host.
+func NewSettler(e *env.Env, host Host) *Settler { return &Settler{env: e, host: host} }
+
+// Acks is how many acks wait.
+func (s *Settler) Acks() int { return int(s.waiting.Load()) }
+
+// setAcksLocked has these acks wait.
+func (s *Settler) setAcksLocked(ws []*Item) {
+	s.acks = ws
+	s.waiting.Store(int64(len(ws)))
 }
 
 // Ack marks w done.
 func (s *Settler) Ack(w *Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Acked(w)
+	s.setAcksLocked(append(s.acks, w))
+	s.armLocked()
 }
 
-// Acked is Ack for those who hold s.mu.
-func (s *Settler) Acked(w *Item) {
-	s.acks = append(s.acks, w)
-	s.arm()
-}
-
-// Grab hands the waiting acks to a fetch call; it must end in done or putBack.
+// Grab hands the waiting acks to a fetch call; if that fails they are put back.
 func (s *Settler) Grab() []*Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ws := s.acks
-	s.acks = make([]*Item, 0, len(ws)) // there will be as many
+	s.setAcksLocked(make([]*Item, 0, len(ws))) // there will be as many
 	return ws
 }
 
@@ -94,12 +93,12 @@ func (s *Settler) Grab() []*Item {
 func (s *Settler) PutBack(ws []*Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.acks = append(ws, s.acks...)
-	s.arm()
+	s.setAcksLocked(append(ws, s.acks...))
+	s.armLocked()
 }
 
-// arm starts the timer for waiting acks. s.mu is held.
-func (s *Settler) arm() {
+// armLocked starts the timer for waiting acks.
+func (s *Settler) armLocked() {
 	if s.timer == nil && !s.running && len(s.acks) > 0 && !s.closed {
 		s.timer = time.AfterFunc(ackDelay, s.acksOld)
 	}
@@ -108,11 +107,11 @@ func (s *Settler) arm() {
 // acksOld is the timer: the next fetch call takes the acks along if there is
 // one, else they go alone.
 func (s *Settler) acksOld() {
+	carried := s.Acks() > 0 && s.host.CarriesAcks()
 	s.mu.Lock()
-	carried := len(s.acks) > 0 && s.host.AcksWait()
 	s.timer = nil
 	if carried {
-		s.arm()
+		s.armLocked()
 	}
 	s.mu.Unlock()
 	if !carried {
@@ -166,9 +165,9 @@ func (s *Settler) loop() {
 	for try := 0; ; {
 		s.mu.Lock()
 		acks, moves := s.acks, slices.Clone(s.moves)
-		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.mayWait() {
+		if len(acks)+len(moves) == 0 || s.closed || len(acks) == 0 && !awaited(moves) && s.mayWaitLocked() {
 			if len(s.moves) > 0 {
-				s.wait()
+				s.waitLocked()
 			}
 			// in the same critical section as the look: what is submitted after
 			// it must find nobody running
@@ -176,7 +175,7 @@ func (s *Settler) loop() {
 			s.mu.Unlock()
 			return
 		}
-		s.acks = nil
+		s.setAcksLocked(nil)
 		s.mu.Unlock()
 
 		err := s.flush(acks, moves)
@@ -202,7 +201,7 @@ func awaited(moves []*Move) bool {
 // flush makes one attempt; acks that fail go back.
 func (s *Settler) flush(acks []*Item, moves []*Move) error {
 	if len(acks) > 0 {
-		if err := s.host.Exchange(0, acks); err != nil {
+		if err := s.host.Ack(acks); err != nil {
 			return err
 		}
 	}
@@ -227,96 +226,6 @@ func (s *Settler) flush(acks []*Item, moves []*Move) error {
 		}
 	}
 	return nil
-}
-
-// tooLarge is how often a call with one move must go unanswered, while Redis answers others, until
-// the move counts as larger than what Redis, or a proxy in front of it, takes.
-const tooLarge = 3
-
-// leastLarge is the fewest bytes of a move that may be larger than what is taken: no server or proxy
-// has a limit as low.
-const leastLarge = 64 << 10
-
-// narrow deals with the end of a call. One that was not answered may have been too large, by one of
-// its moves: the next one carries half as many, and in the end the move that cannot be sent goes
-// another way. It is the flush loop's.
-func (s *Settler) narrow(moves []*Move, err error) error {
-	if err == nil {
-		if s.most *= 2; s.most > asyncMax {
-			s.most = 0
-		}
-		return nil
-	}
-	if errchain.Has[redis.Error](err) {
-		return err
-	}
-	if s.most = max(1, len(moves)/2); len(moves) > 1 {
-		return err
-	}
-	m := moves[0]
-	ctx, cancel := s.env.Call()
-	defer cancel()
-	if !s.host.Reached(ctx) {
-		m.unanswered = 0
-		return err
-	}
-	if m.unanswered++; m.unanswered < tooLarge {
-		return err
-	}
-	m.unanswered = 0
-	size := len(m.Unit.Payload) + len(m.Payload)
-	tell := func(text string) {
-		supervised.Tell(func() {
-			s.env.Log.Error().Str("actor", s.host.Path()).Str("queue", words.Text(m.Unit.Queue)).Int("bytes", size).
-				Str("to", m.To.String()).Err(err).Msg(text)
-		})
-	}
-	if m.Payload == nil || size < leastLarge { // it is not its size
-		tell("a job cannot be settled: redis does not answer the call, and answers others; it is tried again")
-		s.setAside(m)
-		return nil
-	}
-	tell("the outcome of a job is larger than what redis takes: the job goes into the dead set as it was fetched")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m.Then != nil {
-		s.async.bytes.Add(int64(-len(m.Payload)))
-	}
-	m.To, m.Payload, m.Score, m.large = fetch.ToDead, nil, float64(time.Now().UnixMicro())/1e6, true
-	return nil
-}
-
-// asideTime is the wait between two tries with a move that Redis refuses.
-const asideTime = time.Second
-
-// setAside takes a refused move off the list for a while. Its job's slot need not
-// wait for it.
-func (s *Settler) setAside(m *Move) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.moves = slices.DeleteFunc(s.moves, func(o *Move) bool { return o == m })
-	if m.Refused != nil {
-		select {
-		case <-m.Refused:
-		default:
-			close(m.Refused)
-		}
-	}
-	s.refused = append(s.refused, m)
-	if len(s.refused) == 1 {
-		time.AfterFunc(asideTime, s.tryRefused)
-	}
-}
-
-func (s *Settler) tryRefused() {
-	s.mu.Lock()
-	s.moves = append(s.moves, s.refused...)
-	s.refused = nil
-	s.mu.Unlock()
-	s.kick()
 }
 
 // write makes one attempt to settle moves; those that succeed are over.

@@ -34,7 +34,7 @@ func Start(cmd *exec.Cmd, dir, name string) (*Process, error) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	if err := startLocked(cmd); err != nil {
+	if err := startOnThread(cmd); err != nil {
 		return nil, err
 	}
 	go func() { _ = cmd.Wait(); close(p.done) }()
@@ -59,7 +59,7 @@ var starts = sync.OnceValue(func() chan start {
 	return c
 })
 
-func startLocked(cmd *exec.Cmd) error {
+func startOnThread(cmd *exec.Cmd) error {
 	s := start{cmd, make(chan error)}
 	starts() <- s
 	return <-s.err

@@ -9,9 +9,9 @@ import (
 // childAttr makes the server die with the test binary.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// startLocked starts cmd from a thread that lives as long as the process: the
+// startOnThread starts cmd from a thread that lives as long as the process: the
 // death signal is tied to the starting thread, not to the process.
-func startLocked(cmd *exec.Cmd) error {
+func startOnThread(cmd *exec.Cmd) error {
 	errc := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

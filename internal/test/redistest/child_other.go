@@ -9,4 +9,4 @@ import (
 
 func childAttr() *syscall.SysProcAttr { return nil }
 
-func startLocked(cmd *exec.Cmd) error { return cmd.Start() }
+func startOnThread(cmd *exec.Cmd) error { return cmd.Start() }

@@ -135,7 +135,7 @@ func (s *Server) Restart() error {
 	}, s.args...)
 	s.cmd = exec.CommandContext(context.Background(), "redis-server", args...)
 	s.cmd.SysProcAttr = childAttr()
-	if err := startLocked(s.cmd); err != nil {
+	if err := startOnThread(s.cmd); err != nil {
 		return err
 	}
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})

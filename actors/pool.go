@@ -1,0 +1,285 @@
+package actors
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/troupehq/troupe/actors/internal/run"
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/supervisor"
+)
+
+// pool is the part of a capsule that runs jobs: the slots with their workers, and the
+// inbox, in which fetched jobs wait for a worker. Its fields are guarded by capsule.mu.
+type pool struct {
+	c       *capsule
+	slots   []*slot   // those there ever were: a retired one keeps its counts
+	workers int       // those that have a slot
+	running int       // those of them that have a job
+	begun   int       // jobs
+	idle    []*worker // those that wait for a job, but for those that are being woken
+	waking  int
+	inbox   []*work.Item  // the oldest first
+	resting int           // workers that pause after a job
+	rested  chan struct{} // closed when no pause is made any more
+
+	busy atomic.Int64 // goroutines that run a job
+}
+
+// slot is one of the Concurrency of a capsule. Its processor and its worker come and
+// go. Its fields are guarded by capsule.mu.
+type slot struct {
+	index    int
+	path     string              // of the processor
+	labels   context.Context     // of the worker's goroutine
+	box      *supervised.Mailbox // of the processor; nil before its first start
+	attached bool                // the processor is started and not stopping: its worker may take jobs
+	worker   *worker             // nil if no goroutine is at work
+	crash    *supervisor.JobCrash
+	absent   bool         // there is no processor: it was never started, or has ended since the slot was retired
+	retired  bool         // the capsule has fewer processors by now
+	runs     *runs.Counts // does not change
+}
+
+// resizeLocked makes n slots those that are used, and has the workers of the others end.
+func (p *pool) resizeLocked(n int) {
+	for i := len(p.slots); i < n; i++ {
+		path := p.c.path("processor-" + strconv.Itoa(i))
+		p.slots = append(p.slots, &slot{index: i, path: path, labels: run.Labels(path), absent: true, runs: runs.NewCounts(1 + 2*len(p.c.runs.Classes))})
+	}
+	for i, s := range p.slots {
+		if s.retired = i >= n; s.retired && s.worker != nil {
+			s.worker.stopLocked()
+		}
+	}
+}
+
+// freeLocked is how many workers have neither a job nor a pause.
+func (p *pool) freeLocked() int { return p.workers - p.running - p.resting }
+
+// hasRoomLocked tells whether a job that is added has a worker.
+func (p *pool) hasRoomLocked() bool { return p.running+len(p.inbox) < p.workers }
+
+func (p *pool) hasRoom() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.hasRoomLocked()
+}
+
+// addLocked has items run, the first one first. False when nothing is begun any more: then the
+// caller gives them back.
+func (p *pool) addLocked(items []*work.Item) bool {
+	if p.c.quiet || !p.c.ledger.Add(items) {
+		p.c.ledger.Claim(items)
+		return false
+	}
+	p.inbox = append(p.inbox, items...)
+	p.wakeLocked()
+	return true
+}
+
+// addOne is addLocked for one item, which has a worker at once: false if there is none.
+func (p *pool) addOne(items []*work.Item) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if !p.hasRoomLocked() {
+		p.c.ledger.Claim(items)
+		return false
+	}
+	return p.addLocked(items)
+}
+
+// emptyLocked takes the jobs out of the inbox.
+func (p *pool) emptyLocked() []*work.Item {
+	items := p.inbox
+	p.inbox = nil
+	return items
+}
+
+// closeLocked ends the workers, each after its job, and takes the jobs out of the inbox.
+func (p *pool) closeLocked() []*work.Item {
+	close(p.rested)
+	for _, s := range p.slots {
+		if s.worker != nil {
+			s.worker.stopLocked()
+		}
+	}
+	return p.emptyLocked()
+}
+
+// wakeLimit is how many workers are woken at a time: several where there are many
+// processors, since each of them takes some microseconds to wake the next.
+func wakeLimit() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
+// wakeLocked wakes idle workers for what waits, one or a few at a time: each that begins
+// a job has the next woken. So jobs that block wake worker after worker, and jobs that
+// do not are run by the few that the machine has room for.
+func (p *pool) wakeLocked() {
+	for len(p.inbox) > p.waking && len(p.idle) > 0 && p.waking < wakeLimit() {
+		last := len(p.idle) - 1
+		p.idle[last].wakeLocked()
+		p.idle = p.idle[:last]
+	}
+}
+
+// attachLocked has the worker of s take jobs: the one that is there, or a new one.
+func (p *pool) attachLocked(s *slot) {
+	if p.c.quiet || s.retired || s.crash != nil || s.box.Keeps() {
+		return
+	}
+	s.attached = true
+	if s.worker != nil {
+		s.worker.stopped = false
+		return
+	}
+	k := &worker{p: p, s: s, woken: make(chan struct{}, 1)}
+	s.worker = k
+	p.workers++
+	osproc.Go(p.c.env.Identity, s.path, k.loop)
+	p.c.intake.wakeLocked()
+}
+
+// detach has the worker of s take no job any more.
+func (p *pool) detach(s *slot) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	s.attached = false
+	if s.worker != nil {
+		s.worker.stopLocked()
+	}
+}
+
+// started gives s the mailbox of a processor that starts; a crash is over once the next incarnation
+// runs.
+func (p *pool) started(s *slot, box *supervised.Mailbox) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	s.box, s.crash = box, nil
+}
+
+// step tells the processor of s what to do: to crash of what a job has left, or to end. If neither,
+// the worker takes jobs, unless the processor is down.
+func (p *pool) step(s *slot, down bool) (crash *supervisor.JobCrash, done bool) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	done = (p.c.quiet || s.retired) && s.worker == nil
+	switch {
+	case s.crash != nil:
+		s.attached = false // until the next incarnation runs
+	case !down:
+		p.attachLocked(s)
+	}
+	s.absent = done && !p.c.quiet
+	return s.crash, done
+}
+
+// crashed has the worker of s take no job until its processor has been decided about.
+func (p *pool) crashed(s *slot) {
+	p.c.mu.Lock()
+	s.crash = nil
+	p.c.mu.Unlock()
+	p.detach(s)
+}
+
+// needed are the slots that a manager which starts gives a processor, those of a busy worker, too: the
+// processor adopts it.
+func (p *pool) needed() (slots []*slot) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	for _, s := range p.slots {
+		if s.worker != nil || !p.c.quiet && !s.retired {
+			slots = append(slots, s)
+		}
+	}
+	return slots
+}
+
+// lacking are the slots whose processor is to be started: one that a strategy has stopped is not.
+func (p *pool) lacking() (slots []*slot) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	for _, s := range p.slots {
+		if s.absent && !s.retired && !p.c.quiet {
+			slots = append(slots, s)
+		}
+	}
+	return slots
+}
+
+// present notes that s has a processor.
+func (p *pool) present(s *slot) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	s.absent = false
+}
+
+// slotOf is the slot of the processor at path; nil if path is another actor's.
+func (p *pool) slotOf(path string) *slot {
+	slots := p.all()
+	if i := slices.IndexFunc(slots, func(s *slot) bool { return s.path == path }); i >= 0 {
+		return slots[i]
+	}
+	return nil
+}
+
+// isAbsent tells whether the processor of s has ended since s was retired.
+func (p *pool) isAbsent(s *slot) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return s.absent
+}
+
+// all are the slots there ever were.
+func (p *pool) all() []*slot {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.slots
+}
+
+// starting are the paths of the processors that take no jobs yet.
+func (p *pool) starting() map[string]bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	paths := map[string]bool{}
+	for _, s := range p.slots {
+		if !s.attached && s.crash == nil && !s.retired && !p.c.quiet {
+			paths[s.path] = true
+		}
+	}
+	return paths
+}
+
+// working is a snapshot of the running jobs, by slot.
+func (p *pool) working() map[*slot]*work.Item {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	m := map[*slot]*work.Item{}
+	for _, s := range p.slots {
+		if s.worker != nil && s.worker.job != nil {
+			m[s] = s.worker.job
+		}
+	}
+	return m
+}
+
+// runs tells whether a worker has w.
+func (p *pool) runs(w *work.Item) bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return slices.ContainsFunc(p.slots, func(s *slot) bool { return s.worker != nil && s.worker.job == w })
+}
+
+// ended are the runs that have ended, and those of them that had an error.
+func (p *pool) ended() (processed, failed uint64) {
+	for _, s := range p.all() {
+		n, f := s.runs.Ended()
+		processed, failed = processed+n, failed+f
+	}
+	return processed, failed
+}
