@@ -59,7 +59,7 @@ func (f *lateFence) Take(_ context.Context, n int, acks []fetch.Unit) (units []f
 		}
 		return units, nil
 	}
-	if len(acks) > 0 && f.fences() {
+	if len(acks) > 0 && f.fencesLocked() {
 		return nil, &fetch.FencedError{ID: "x", Incarnation: 1}
 	}
 	for _, u := range acks {
@@ -71,7 +71,7 @@ func (f *lateFence) Take(_ context.Context, n int, acks []fetch.Unit) (units []f
 func (f *lateFence) Settle(_ context.Context, moves []fetch.Move) ([]fetch.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fences() {
+	if f.fencesLocked() {
 		return nil, &fetch.FencedError{ID: "x", Incarnation: 1}
 	}
 	for _, m := range moves {
@@ -80,8 +80,8 @@ func (f *lateFence) Settle(_ context.Context, moves []fetch.Move) ([]fetch.Resul
 	return make([]fetch.Result, len(moves)), nil
 }
 
-// fences tells once that incarnation 1 has ended. f.mu is held.
-func (f *lateFence) fences() bool {
+// fencesLocked tells once that incarnation 1 has ended.
+func (f *lateFence) fencesLocked() bool {
 	if f.told {
 		return false
 	}

@@ -42,7 +42,7 @@ func (r *recorder) note(ev Event) {
 	defer r.mu.Unlock()
 	for _, record := range records {
 		r.worth = r.worth || record.Kind != flight.Quiet && record.Kind != flight.Stop
-		r.add(record)
+		r.addLocked(record)
 	}
 	switch e := ev.(type) {
 	case ActorRestarted:
@@ -56,8 +56,8 @@ func (r *recorder) note(ev Event) {
 	}
 }
 
-// add keeps one more record. r.mu is held.
-func (r *recorder) add(record flight.Record) {
+// addLocked keeps one more record.
+func (r *recorder) addLocked(record flight.Record) {
 	if len(r.records) < flight.Most {
 		r.records = append(r.records, record)
 		return
@@ -66,8 +66,8 @@ func (r *recorder) add(record flight.Record) {
 	r.next = (r.next + 1) % flight.Most
 }
 
-// inOrder are the records, the oldest first. r.mu is held.
-func (r *recorder) inOrder() []flight.Record {
+// inOrderLocked are the records, the oldest first.
+func (r *recorder) inOrderLocked() []flight.Record {
 	return slices.Concat(r.records[r.next:], r.records[:r.next])
 }
 
@@ -79,7 +79,7 @@ func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identit
 		r.mu.Unlock()
 		return nil
 	}
-	records := r.inOrder()
+	records := r.inOrderLocked()
 	r.records, r.next, r.asked, r.wrote = r.records[:0], 0, false, time.Now()
 	r.mu.Unlock()
 	err := flight.Write(ctx, rdb, identity, records)
@@ -89,10 +89,10 @@ func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identit
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		later := r.inOrder()
+		later := r.inOrderLocked()
 		r.records, r.next = r.records[:0], 0
 		for _, record := range slices.Concat(records, later) {
-			r.add(record)
+			r.addLocked(record)
 		}
 	}
 	return err

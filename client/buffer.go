@@ -179,7 +179,7 @@ func (b *buffer) round(rdb redis.UniversalClient) (progress, over bool) {
 		return false, true
 	}
 	if len(b.batch) == 0 {
-		b.cut()
+		b.cutLocked()
 	}
 	batch, number := b.batch, b.number
 	b.mu.Unlock()
@@ -220,8 +220,8 @@ func (b *buffer) round(rdb redis.UniversalClient) (progress, over bool) {
 	return len(refused) < len(batch), false
 }
 
-// cut takes the next batch off the jobs. b.mu is held.
-func (b *buffer) cut() {
+// cutLocked takes the next batch off the jobs.
+func (b *buffer) cutLocked() {
 	n, size := 0, 0
 	for n < len(b.jobs) && n < gatherMax && size <= gatherBytes {
 		size += len(b.jobs[n].raw)

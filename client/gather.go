@@ -65,7 +65,7 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 		defer func() {
 			g.mu.Lock()
 			g.direct--
-			c.launch()
+			c.launchLocked()
 			g.mu.Unlock()
 		}()
 		return first(c.deliver(ctx, []entry{e}))
@@ -74,8 +74,8 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 		g.mu.Unlock()
 		return err
 	}
-	call, i := g.join(e)
-	c.launch()
+	call, i := g.joinLocked(e)
+	c.launchLocked()
 	g.mu.Unlock()
 	select {
 	case <-call.done:
@@ -96,8 +96,8 @@ func (c *Client) sendOne(ctx context.Context, e entry) error {
 	}
 }
 
-// join adds e to the next call that has room. g.mu is held.
-func (g *gatherer) join(e entry) (*gathered, int) {
+// joinLocked adds e to the next call that has room.
+func (g *gatherer) joinLocked(e entry) (*gathered, int) {
 	var call *gathered
 	if n := len(g.next); n > 0 {
 		call = g.next[n-1]
@@ -111,19 +111,19 @@ func (g *gatherer) join(e entry) (*gathered, int) {
 	return call, len(call.entries) - 1
 }
 
-// launch sends the next gathered call unless enough are on their way, or a direct
-// push will be back to launch it with what joins until then. gather.mu is held.
-func (c *Client) launch() {
+// launchLocked sends the next gathered call unless enough are on their way, or a direct
+// push will be back to launchLocked it with what joins until then.
+func (c *Client) launchLocked() {
 	g := &c.gather
-	if g.direct >= directMax || g.flying >= flightMax || !g.ready(g.flying) {
+	if g.direct >= directMax || g.flying >= flightMax || !g.readyLocked(g.flying) {
 		return
 	}
 	g.flying++
 	go c.fly()
 }
 
-// ready reports whether a call may leave while others are on their way. g.mu is held.
-func (g *gatherer) ready(others int) bool {
+// readyLocked reports whether a call may leave while others are on their way.
+func (g *gatherer) readyLocked(others int) bool {
 	return len(g.next) > 0 && (others == 0 || len(g.next[0].entries) >= flightMin)
 }
 
@@ -133,7 +133,7 @@ func (c *Client) fly() {
 	g := &c.gather
 	for {
 		g.mu.Lock()
-		if !g.ready(g.flying - 1) {
+		if !g.readyLocked(g.flying - 1) {
 			g.flying--
 			g.mu.Unlock()
 			return

@@ -78,20 +78,24 @@ func (f *basic) Take(ctx context.Context, n int, _ []Unit) (units []Unit, err er
 	f.mu.unlocked(func() { reply, err = popScript.Run(ctx, f.env.Redis, names, args...).StringSlice() })
 	if err == nil {
 		f.idle = make(map[string]bool)
-		err = readReply(reply, func(kind string, q int, text string, jobs []string) {
-			for _, job := range jobs {
-				f.stash = append(f.stash, Unit{Queue: wants[q].Queue, Payload: bytesOf(job), Incarnation: 1})
+		for part := range parts(reply) {
+			if err = part.err(); err != nil {
+				break
 			}
-			if kind != "c" {
-				f.idle[wants[q].Queue] = kind == "p"
+			queue := wants[part.q].Queue
+			for _, job := range part.jobs {
+				f.stash = append(f.stash, Unit{Queue: queue, Payload: bytesOf(job), Incarnation: 1})
 			}
-			if kind == "e" {
-				f.sick.report(wants[q].Queue, text)
+			if part.kind != "c" {
+				f.idle[queue] = part.kind == "p"
 			}
-		})
+			if part.kind == "e" {
+				f.sick.report(queue, part.text)
+			}
+		}
 	}
 	if err == nil {
-		err = f.putBack(ctx, func(u Unit) bool { return f.idle[u.Queue] })
+		err = f.putBackLocked(ctx, func(u Unit) bool { return f.idle[u.Queue] })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("take: %w", err)
@@ -128,11 +132,11 @@ func (f *basic) Wait(ctx context.Context, d time.Duration) error {
 		f.pop = make(chan error)
 		go f.brpop(order, d)
 	}
-	return f.ended(ctx, d)
+	return f.endedLocked(ctx, d)
 }
 
-// ended waits for the end of the BRPOP under way. f.mu is held, not meanwhile.
-func (f *basic) ended(ctx context.Context, d time.Duration) (err error) {
+// endedLocked waits for the end of the BRPOP under way.
+func (f *basic) endedLocked(ctx context.Context, d time.Duration) (err error) {
 	pop, timer := f.pop, time.NewTimer(d)
 	defer timer.Stop()
 	f.mu.unlocked(func() {
@@ -171,7 +175,7 @@ func (f *basic) brpop(order []string, d time.Duration) {
 	select {
 	case f.pop <- err:
 	default: // nobody waits
-		_ = f.putBack(context.Background(), every) // else Close tries again, and reports
+		_ = f.putBackLocked(context.Background(), every) // else Close tries again, and reports
 	}
 	close(f.pop)
 	f.pop = nil
@@ -206,20 +210,20 @@ func (f *basic) Close(ctx context.Context) (left int, err error) {
 	defer f.mu.Unlock()
 	f.closed = true
 	if f.pop != nil {
-		_ = f.ended(ctx, time.Minute) // it takes seconds
+		_ = f.endedLocked(ctx, time.Minute) // it takes seconds
 	}
 	if f.pop != nil {
 		return 0, fmt.Errorf("close: %w", cmp.Or(ctx.Err(), errNoAnswer))
 	}
-	if err := f.putBack(ctx, every); err != nil {
+	if err := f.putBackLocked(ctx, every); err != nil {
 		return len(f.stash), fmt.Errorf("close: put back: %w", err)
 	}
 	return 0, nil
 }
 
-// putBack returns what is in the stash of some queues, the first one popped to be the next
-// again. f.mu is held, not meanwhile.
-func (f *basic) putBack(ctx context.Context, of func(Unit) bool) (err error) {
+// putBackLocked returns what is in the stash of some queues, the first one popped to be the next
+// again.
+func (f *basic) putBackLocked(ctx context.Context, of func(Unit) bool) (err error) {
 	units := slices.DeleteFunc(slices.Clone(f.stash), func(u Unit) bool { return !of(u) })
 	f.stash = slices.DeleteFunc(f.stash, of)
 	err = errNoAnswer // stands if the call panics

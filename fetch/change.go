@@ -86,10 +86,10 @@ func (f *fetcher) SetQueues(ctx context.Context, q Queues) error {
 	had := len(f.cur.waiters)
 	f.cur.addWaiters()
 	if f.cur.started {
-		f.run(f.cur.waiters[had:])
+		f.runLocked(f.cur.waiters[had:])
 	}
-	f.wake()
-	for f.endFormer() && ctx.Err() == nil {
+	f.wakeLocked()
+	for f.endFormerLocked() && ctx.Err() == nil {
 		changed := f.changed
 		f.mu.unlocked(func() {
 			select {
@@ -101,20 +101,20 @@ func (f *fetcher) SetQueues(ctx context.Context, q Queues) error {
 	return nil
 }
 
-// endFormer ends the moves from queues that nothing is taken from any more, and tells whether
-// there are any. f.mu is held.
-func (f *fetcher) endFormer() (open bool) {
+// endFormerLocked ends the moves from queues that nothing is taken from any more, and tells whether
+// there are any.
+func (f *fetcher) endFormerLocked() (open bool) {
 	for _, w := range f.cur.waiters {
 		if w.open && f.set.Load().former[w.queue] {
 			open = true
-			w.end()
+			w.endLocked()
 		}
 	}
 	return open
 }
 
-// run starts waiters. f.mu is held.
-func (f *fetcher) run(waiters []*waiter) {
+// runLocked starts waiters.
+func (f *fetcher) runLocked(waiters []*waiter) {
 	for _, w := range waiters {
 		f.running++
 		osproc.Go(f.env.Identity, "waiter "+w.list.key, w.run)

@@ -36,7 +36,7 @@ func (f *fetcher) Close(ctx context.Context) (left int, err error) {
 		}
 		f.mu.Lock()
 		f.closed = true
-		f.wake()
+		f.wakeLocked()
 		f.mu.Unlock()
 		return left, nil
 	}
@@ -47,9 +47,9 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closing = true
-	f.wake()
+	f.wakeLocked()
 	in := f.cur
-	in.endMoves()
+	in.endMovesLocked()
 	patience := f.longest() + endTime // a move that cannot be ended runs out
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end)*3/4) // and after it the fetcher is to leave

@@ -63,7 +63,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 		return hand[string(h.payload)] >= 0
 	})
 	l.owed = false
-	p.tidy(l)
+	p.tidyLocked(l)
 	for _, h := range l.held {
 		if hand[string(h.payload)] > 0 {
 			hand[string(h.payload)]--
@@ -73,8 +73,8 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 	l.mixed = l.mixed || len(more)+len(missing) > 0
 	if len(more) > 0 {
 		p.lists[l.field] = l
-		l.add(p.in, more...)
-		f.wake()
+		l.addLocked(p.in, more...)
+		f.wakeLocked()
 	}
 	f.mu.Unlock()
 	return p.restore(ctx, l, missing)

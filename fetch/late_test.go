@@ -257,7 +257,7 @@ func TestNoJobStartsOnALeaseThatIsOver(t *testing.T) {
 						}
 					}
 					f.mu.Lock()
-					if !f.fresh(0) {
+					if !f.freshLocked(0) {
 						t.Error("they were handed out on a lease that is over")
 					}
 					f.mu.Unlock()

@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +40,8 @@ type held struct {
 
 func (l *list) waits() bool { return isWaiting(l.field) }
 
-// add notes jobs that the list has got, and puts their units into the stash. f.mu is held.
-func (l *list) add(in *incarnation, jobs ...string) {
+// addLocked notes jobs that the list has got, and puts their units into the stash.
+func (l *list) addLocked(in *incarnation, jobs ...string) {
 	text, ends := make([]byte, 0, 1024), make([]int, 0, claimSize) // receipts share a string
 	for i := range jobs {
 		text = append(append(text, l.field...), '.')
@@ -87,31 +88,48 @@ func parseReceipt(receipt string) (field string, n uint64, ok bool) {
 	return receipt[:dot], n, err == nil
 }
 
-// readReply takes the reply of take or pop apart. q is a place in the wants; text is the field
-// of a claim or of a list whose length is not as expected, or what is wrong with a queue.
-func readReply(reply []string, each func(kind string, q int, text string, jobs []string)) error {
-	for len(reply) > 1 {
-		q, _ := strconv.Atoi(reply[1])
-		switch {
-		case reply[0] == "c" && len(reply) > 3:
-			q, _ := strconv.Atoi(reply[2])
-			n, _ := strconv.Atoi(reply[3])
-			each("c", q-1, reply[1], reply[4:4+n])
-			reply = reply[4+n:]
-		case reply[0] == "p":
-			each("p", q-1, "", nil)
-			reply = reply[2:]
-		case reply[0] == "e" && len(reply) > 2:
-			each("e", q-1, reply[2], nil)
-			reply = reply[3:]
-		case reply[0] == "t":
-			each("t", 0, reply[1], nil)
-			reply = reply[2:]
-		default:
-			return fmt.Errorf("unexpected reply %q", reply[0])
+// part is one of those of a reply of take or pop.
+type part struct {
+	kind string // c: a claim, t: a list whose length is not as expected, p: a paused queue, e: a faulty queue
+	q    int    // number of the queue in the wants; not of t
+	text string // the field of c and t, what is wrong of e
+	jobs []string
+}
+
+// err is that of a part which nobody knows; nil if it is known.
+func (p part) err() error {
+	if p.kind != "" {
+		return nil
+	}
+	return fmt.Errorf("unexpected reply %q", p.text)
+}
+
+// parts takes the reply of take or pop apart. One that it does not know is the last, and of kind "".
+func parts(reply []string) iter.Seq[part] {
+	return func(yield func(part) bool) {
+		for more := true; more && len(reply) > 1; {
+			q, _ := strconv.Atoi(reply[1])
+			switch {
+			case reply[0] == "c" && len(reply) > 3:
+				q, _ := strconv.Atoi(reply[2])
+				n, _ := strconv.Atoi(reply[3])
+				more = yield(part{"c", q - 1, reply[1], reply[4 : 4+n]})
+				reply = reply[4+n:]
+			case reply[0] == "p":
+				more = yield(part{kind: "p", q: q - 1})
+				reply = reply[2:]
+			case reply[0] == "e" && len(reply) > 2:
+				more = yield(part{kind: "e", q: q - 1, text: reply[2]})
+				reply = reply[3:]
+			case reply[0] == "t":
+				more = yield(part{kind: "t", text: reply[1]})
+				reply = reply[2:]
+			default:
+				yield(part{text: reply[0]})
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // bytesOf is s as bytes that nobody may modify.

@@ -117,7 +117,7 @@ func TestWaitsOutOfMemory(t *testing.T) {
 		_ = f.Wait(ctx, 200*time.Millisecond)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return !f.cur.waitedFor()
+		return !f.cur.waitedForLocked()
 	})
 	before := rdb.Info(ctx, "commandstats").Val()
 	looks := 0
@@ -151,7 +151,7 @@ func TestWaitsOutOfMemory(t *testing.T) {
 		_ = f.Wait(ctx, time.Minute)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.cur.waitedFor()
+		return f.cur.waitedForLocked()
 	})
 	if left, err := f.Close(t.Context()); left != 0 || err != nil {
 		t.Errorf("close: %d, %v", left, err)

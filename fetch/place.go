@@ -18,6 +18,9 @@ var (
 	errFellBack = errors.New("redis has fallen back: a list is not what it was")
 )
 
+// locked is a function that is called with the fetcher's lock held.
+type locked func()
+
 // place is the hash in one slot that names every list of jobs that an owner has in
 // progress there. Its field `!` holds two numbers: the generation, and the number of the
 // last call.
@@ -37,7 +40,7 @@ type place struct {
 	asked    uint64      // the highest generation that was asked for
 	last     uint64      // number of the last call that was carried out, as Redis has it
 	number   uint64      // of the last call that was made: none has one twice
-	pending  func()      // notes what a doubtful call has done if it was carried out; with the lock
+	pending  locked      // notes what a doubtful call has done if it was carried out; with the lock
 	leaving  bool        // leave was sent
 	left     bool        // and carried out
 	page     int         // how many jobs of a list are read at once; 0: all
@@ -111,7 +114,7 @@ func (p *place) try(ctx context.Context, fn func() error) error {
 func (p *place) ready(ctx context.Context) error {
 	f := p.in.f
 	f.mu.Lock()
-	over, fresh := p.in.over, f.fresh(f.env.Lease/3)
+	over, fresh := p.in.over, f.freshLocked(f.env.Lease/3)
 	f.mu.Unlock()
 	switch {
 	case over:
@@ -161,7 +164,7 @@ func (p *place) mark() string {
 
 // call makes a numbered call; done is what it does if it is carried out. It is our
 // turn. Until there is an answer the call is in doubt, also if it panics.
-func (p *place) call(ctx context.Context, s *script.Script, keys []string, args []any, done func()) ([]string, error) {
+func (p *place) call(ctx context.Context, s *script.Script, keys []string, args []any, done locked) ([]string, error) {
 	p.number++
 	all := make([]any, 0, 6+len(keys)+len(args))
 	all = append(all, nil, nil, 1+len(keys), p.key)
@@ -185,8 +188,8 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 	return reply, nil
 }
 
-// lookup finds the list and number of a unit, if it is in hand. f.mu is held.
-func (p *place) lookup(u *Unit) (*list, uint64, bool) {
+// lookupLocked finds the list and number of a unit, if it is in hand.
+func (p *place) lookupLocked(u *Unit) (*list, uint64, bool) {
 	field, n, ok := parseReceipt(u.Receipt)
 	if !ok || u.Incarnation != p.in.n {
 		return nil, 0, false
@@ -195,16 +198,16 @@ func (p *place) lookup(u *Unit) (*list, uint64, bool) {
 	return l, n, l.find(n) >= 0
 }
 
-// drop forgets a settled job. f.mu is held.
-func (p *place) drop(l *list, n uint64) {
+// dropLocked forgets a settled job.
+func (p *place) dropLocked(l *list, n uint64) {
 	if i := l.find(n); i >= 0 {
 		l.held = slices.Delete(l.held, i, i+1)
 	}
-	p.tidy(l)
+	p.tidyLocked(l)
 }
 
-// tidy forgets a claim without any job. f.mu is held.
-func (p *place) tidy(l *list) {
+// tidyLocked forgets a claim without any job.
+func (p *place) tidyLocked(l *list) {
 	if len(l.held) == 0 && !l.waits() {
 		delete(p.lists, l.field)
 	}

@@ -88,7 +88,9 @@ func NewReliable(env Env) (Fetcher, error) {
 	f.sick.log = env.Logger
 	f.rand = env.rand()
 	f.changed, f.giving, f.paused = make(chan struct{}), make(map[string]int), make(map[int]bool)
-	f.begin()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginLocked()
 	return f, nil
 }
 
@@ -98,8 +100,8 @@ type registered struct {
 	Queues []string `json:"queues"`
 }
 
-// begin starts a new incarnation. f.mu is held, or f is new.
-func (f *fetcher) begin() {
+// beginLocked starts a new incarnation.
+func (f *fetcher) beginLocked() {
 	n := uint64(1)
 	if f.cur != nil {
 		f.cur.over, n = true, f.cur.n+1
@@ -115,7 +117,7 @@ func (f *fetcher) begin() {
 	}
 	in.addWaiters()
 	f.cur, f.stash, f.renewed = in, nil, stamp{}
-	f.wake()
+	f.wakeLocked()
 }
 
 // placeOf is the place of a queue.
@@ -134,7 +136,7 @@ func (f *fetcher) fenced(in *incarnation) error {
 		if f.env.Fenced != nil {
 			f.env.Fenced(in.n)
 		}
-		f.begin()
+		f.beginLocked()
 		f.untold = &FencedError{ID: in.id, Incarnation: in.n}
 	}
 	return errOver
@@ -215,8 +217,8 @@ func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
 	return nil
 }
 
-// fresh tells whether the lease is surely ours for d more. f.mu is held.
-func (f *fetcher) fresh(d time.Duration) bool {
+// freshLocked tells whether the lease is surely ours for d more.
+func (f *fetcher) freshLocked(d time.Duration) bool {
 	return !f.renewed.wall.IsZero() && f.renewed.age()+d < f.env.Lease
 }
 

@@ -112,7 +112,7 @@ func (p *place) compareAll(ctx context.Context, fields map[string]string) error 
 	for field, value := range fields {
 		l := p.lists[field]
 		if l == nil {
-			l = p.found(field, value)
+			l = p.foundLocked(field, value)
 		}
 		if l != nil {
 			lists = append(lists, l)
@@ -139,7 +139,7 @@ func (p *place) compareAll(ctx context.Context, fields map[string]string) error 
 		for _, w := range p.waiters {
 			w.busy = false
 		}
-		f.wake()
+		f.wakeLocked()
 	}()
 	if len(lists) == 0 {
 		return nil
@@ -178,8 +178,8 @@ func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error 
 	return p.compare(ctx, l, int(n))
 }
 
-// found is a list that the place names and we do not know. f.mu is held.
-func (p *place) found(field, value string) *list {
+// foundLocked is a list that the place names and we do not know.
+func (p *place) foundLocked(field, value string) *list {
 	f := p.in.f
 	queue, suspect := queueOf(value, f.set.Load().names)
 	i, known := f.set.Load().index[queue]

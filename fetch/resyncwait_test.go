@@ -41,7 +41,7 @@ func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 		defer f.mu.Unlock()
 		f.waits++ // as if somebody waited
 		defer func() { f.waits-- }()
-		return w.may()
+		return w.mayLocked()
 	}
 	compared := 0
 	rdb.AddHook(beforePipe{func(cmds []redis.Cmder) {

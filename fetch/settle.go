@@ -69,7 +69,7 @@ func (f *fetcher) give(moves []Move, n int) {
 		}
 		if f.giving[m.Unit.Queue] += n; f.giving[m.Unit.Queue] == 0 {
 			delete(f.giving, m.Unit.Queue)
-			f.wake()
+			f.wakeLocked()
 		}
 	}
 }
@@ -148,8 +148,8 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 			for _, i := range g.moves {
 				switch m := &todo[i]; {
 				case g.refused == "":
-					p.drop(m.l, m.n)
-				case g.refused == absent && p.sendWhole(m.l, m.n):
+					p.dropLocked(m.l, m.n)
+				case g.refused == absent && p.sendWholeLocked(m.l, m.n):
 					err = errFellBack // again, whole
 				case *refused == nil:
 					*refused = fmt.Errorf("%s of queue %s: %s", m.To, m.Unit.Queue, g.refused)
@@ -165,8 +165,8 @@ const (
 	absent   = "ABSENT"
 )
 
-// sendWhole has a large job sent with the next call; false if it was. f.mu is held.
-func (p *place) sendWhole(l *list, n uint64) bool {
+// sendWholeLocked has a large job sent with the next call; false if it was.
+func (p *place) sendWholeLocked(l *list, n uint64) bool {
 	i := l.find(n)
 	if i < 0 || l.held[i].whole {
 		return false
@@ -196,7 +196,7 @@ func (p *place) inHand(moves []Move) (todo []moving) {
 	defer f.mu.Unlock()
 	seen := make(map[string]bool, len(moves))
 	for _, m := range moves {
-		if l, n, ok := p.lookup(&m.Unit); ok && !seen[m.Unit.Receipt] {
+		if l, n, ok := p.lookupLocked(&m.Unit); ok && !seen[m.Unit.Receipt] {
 			seen[m.Unit.Receipt] = true
 			large := len(m.Unit.Payload) >= largeJob && !l.held[l.find(n)].whole
 			todo = append(todo, moving{Move: m, l: l, n: n, large: large})

@@ -4,9 +4,9 @@ import "slices"
 
 // What is in hand and was not handed out yet is the stash.
 
-// startable tells whether a unit in hand may be handed out: not while jobs are given back to
-// its queue, since it may be one of them. f.mu is held.
-func (f *fetcher) startable(u *Unit, suspect bool) bool {
+// startableLocked tells whether a unit in hand may be handed out: not while jobs are given back to
+// its queue, since it may be one of them.
+func (f *fetcher) startableLocked(u *Unit, suspect bool) bool {
 	return u.Suspect == suspect && (suspect || f.giving[u.Queue] == 0)
 }
 
@@ -14,11 +14,11 @@ func (f *fetcher) startable(u *Unit, suspect bool) bool {
 func (f *fetcher) inHand(in *incarnation, suspect bool) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cur != in || !f.fresh(0) {
+	if f.cur != in || !f.freshLocked(0) {
 		return 0
 	}
 	for i := range f.stash {
-		if u := &f.stash[i]; f.startable(u, suspect) && !in.placeOf(u.Queue).lapsed {
+		if u := &f.stash[i]; f.startableLocked(u, suspect) && !in.placeOf(u.Queue).lapsed {
 			n++
 		}
 	}
@@ -32,19 +32,19 @@ func (f *fetcher) unstash(in *incarnation, r *request) ([]Unit, error) {
 	if f.cur != in {
 		return nil, errOver
 	}
-	if !f.fresh(0) {
+	if !f.freshLocked(0) {
 		return nil, nil
 	}
 	units := make([]Unit, 0, max(0, min(r.n, len(f.stash))))
 	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
-		if len(units) >= r.n || !f.startable(&u, r.suspect) || in.placeOf(u.Queue).lapsed {
+		if len(units) >= r.n || !f.startableLocked(&u, r.suspect) || in.placeOf(u.Queue).lapsed {
 			return false
 		}
 		units = append(units, u)
 		return true
 	})
 	if len(units) > 0 && f.waits > 0 {
-		f.wake() // a waiter has paused for them; a Wait that goes on may not have seen them
+		f.wakeLocked() // a waiter has paused for them; a Wait that goes on may not have seen them
 	}
 	return units, nil
 }

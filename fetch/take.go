@@ -45,7 +45,7 @@ func (f *fetcher) take(ctx context.Context, what string, r request) (units []Uni
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.takes--; len(f.stash) > 0 {
-			f.calmSoon()
+			f.calmSoonLocked()
 		}
 	}()
 	err = f.each(ctx, what, func(in *incarnation) error {
@@ -55,7 +55,7 @@ func (f *fetcher) take(ctx context.Context, what string, r request) (units []Uni
 			}
 		}
 		f.mu.Lock()
-		stale := !f.fresh(0)
+		stale := !f.freshLocked(0)
 		f.mu.Unlock()
 		if stale { // no job starts on a lease that is over
 			if err := f.renew(ctx, in); err != nil {
@@ -118,7 +118,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 		}
 		f.mu.Lock()
 		for i, name := range f.set.Load().names {
-			f.pause(i, dry[name])
+			f.pauseLocked(i, dry[name])
 		}
 		f.mu.Unlock()
 		pages = slices.Collect(slices.Chunk(wants, 1))
@@ -238,7 +238,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 		args = append(args, listName(*name, r.suspect), name, wants[i].N)
 	}
 	stamp := p.number + 1
-	text, err := p.call(ctx, takeScript, names, args, func() { p.acked(groups, stamp) })
+	text, err := p.call(ctx, takeScript, names, args, locked(func() { p.ackedLocked(groups, stamp) }))
 	if err != nil {
 		return err
 	}
@@ -250,30 +250,32 @@ func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string,
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var err error
+	var err, unexpected error
 	paused, problems := make([]bool, len(wants)), make([]string, len(wants))
-	unexpected := readReply(text, func(kind string, q int, text string, jobs []string) {
-		switch kind {
+	for part := range parts(text) {
+		switch part.kind {
 		case "c":
-			l := &list{field: text, key: p.slot.List(p.in.id, text), queue: f.set.Load().index[wants[q].Queue], suspect: r.suspect}
-			p.lists[text] = l
-			l.add(p.in, jobs...)
-			for _, job := range jobs {
+			l := &list{field: part.text, key: p.slot.List(p.in.id, part.text), queue: f.set.Load().index[wants[part.q].Queue], suspect: r.suspect}
+			p.lists[part.text] = l
+			l.addLocked(p.in, part.jobs...)
+			for _, job := range part.jobs {
 				ask, r.bytes = ask-1, r.bytes-len(job)
 			}
 		case "t": // nothing is known of it; the comparison tells
-			groups = slices.DeleteFunc(groups, func(g ackGroup) bool { return g.l.field == text })
+			groups = slices.DeleteFunc(groups, func(g ackGroup) bool { return g.l.field == part.text })
 			p.doubt, p.fellBack, err = true, true, errFellBack
 		case "p":
-			paused[q] = true
+			paused[part.q] = true
 		case "e":
-			problems[q] = text
+			problems[part.q] = part.text
+		default:
+			unexpected = part.err()
 		}
-	})
+	}
 	r.dry = ask > 0
-	p.acked(groups, p.number)
+	p.ackedLocked(groups, p.number)
 	for i := range wants {
-		f.pause(f.set.Load().index[wants[i].Queue], paused[i])
+		f.pauseLocked(f.set.Load().index[wants[i].Queue], paused[i])
 		if problems[i] != "" {
 			f.sick.report(wants[i].Queue, problems[i]) // may panic
 		}
@@ -332,10 +334,10 @@ func (p *place) group(acks []Unit) (groups []ackGroup) {
 	return groups
 }
 
-// acked is the effect of acks with this stamp. f.mu is held.
-func (p *place) acked(groups []ackGroup, stamp uint64) {
+// ackedLocked is the effect of acks with this stamp.
+func (p *place) ackedLocked(groups []ackGroup, stamp uint64) {
 	for _, g := range groups {
 		g.l.held = slices.DeleteFunc(g.l.held, func(h held) bool { return h.stamp == stamp })
-		p.tidy(g.l)
+		p.tidyLocked(g.l)
 	}
 }

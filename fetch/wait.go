@@ -27,24 +27,24 @@ type waiting struct {
 	calming bool           // giveBack is under way
 }
 
-// wake tells all who wait that something has changed. f.mu is held.
-func (f *fetcher) wake() {
+// wakeLocked tells all who wait that something has changed.
+func (f *fetcher) wakeLocked() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// pause notes whether a queue was found paused: then it is not waited for. f.mu is held.
-func (f *fetcher) pause(queue int, paused bool) {
+// pauseLocked notes whether a queue was found paused: then it is not waited for.
+func (f *fetcher) pauseLocked(queue int, paused bool) {
 	if f.paused[queue] == paused {
 		return
 	}
 	f.paused[queue] = paused
 	for _, w := range f.cur.waiters {
 		if paused && w.open && w.queue == queue {
-			w.end()
+			w.endLocked()
 		}
 	}
-	f.wake()
+	f.wakeLocked()
 }
 
 // Wait waits until a blocked move has brought a job; see Fetcher. It ends early
@@ -66,19 +66,19 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("wait: %w", errClosed)
 	}
 	f.waits++
-	f.start(in)
-	f.wake()
-	defer f.endWait()
+	f.startLocked(in)
+	f.wakeLocked()
+	defer f.endWaitLocked()
 	timer := time.NewTimer(min(d, lookTime))
 	defer timer.Stop()
 	for begun, ended := time.Now(), false; !ended; {
-		if f.ready(in) || f.cur != in || f.closing {
+		if f.readyLocked(in) || f.cur != in || f.closing {
 			return nil
 		}
-		if err := in.failed(); err != nil {
+		if err := in.failedLocked(); err != nil {
 			return fmt.Errorf("wait: %w", err)
 		}
-		if !in.waitedFor() { // what is not waited for is looked at
+		if !in.waitedForLocked() { // what is not waited for is looked at
 			timer.Reset(max(0, min(d, soonTime)-time.Since(begun)))
 		}
 		changed := f.changed
@@ -95,20 +95,20 @@ func (f *fetcher) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// ready tells whether a Take would find something in hand. f.mu is held.
-func (f *fetcher) ready(in *incarnation) bool {
-	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startable(&u, false) })
+// readyLocked tells whether a Take would find something in hand.
+func (f *fetcher) readyLocked(in *incarnation) bool {
+	return f.cur == in && slices.ContainsFunc(f.stash, func(u Unit) bool { return f.startableLocked(&u, false) })
 }
 
-// endWait is the end of a Wait. When no other begins, the waits that are open end soon. f.mu
+// endWaitLocked is the end of a Wait. When no other begins, the waits that are open end soon. f.mu
 // is held.
-func (f *fetcher) endWait() {
+func (f *fetcher) endWaitLocked() {
 	f.waits--
-	f.calmSoon()
+	f.calmSoonLocked()
 }
 
-// calmSoon sees to it that nothing stays open or in hand that nobody wants. f.mu is held.
-func (f *fetcher) calmSoon() {
+// calmSoonLocked sees to it that nothing stays open or in hand that nobody wants.
+func (f *fetcher) calmSoonLocked() {
 	switch {
 	case f.waits > 0 || f.closing:
 	case f.calm == nil:
@@ -123,7 +123,7 @@ func (f *fetcher) calmDown() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	in := f.cur
-	if f.waits > 0 || f.closing || in.endMoves() || f.takes > 0 || len(f.stash) == 0 || f.calming {
+	if f.waits > 0 || f.closing || in.endMovesLocked() || f.takes > 0 || len(f.stash) == 0 || f.calming {
 		return
 	}
 	f.calming = true
@@ -134,16 +134,16 @@ func (f *fetcher) calmDown() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.calming = false
-		f.wake()
+		f.wakeLocked()
 	})
 }
 
-// endMoves ends the moves that are under way, and tells whether there are any. f.mu is held.
-func (in *incarnation) endMoves() (open bool) {
+// endMovesLocked ends the moves that are under way, and tells whether there are any.
+func (in *incarnation) endMovesLocked() (open bool) {
 	for _, w := range in.waiters {
 		if w.open {
 			open = true
-			w.end()
+			w.endLocked()
 		}
 	}
 	return open
@@ -174,9 +174,9 @@ func (in *incarnation) forgetUnits(units []Unit) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			for i := range some {
-				if l, n, ok := p.lookup(&some[i]); ok {
+				if l, n, ok := p.lookupLocked(&some[i]); ok {
 					l.owed = true
-					p.drop(l, n)
+					p.dropLocked(l, n)
 					p.doubt = true
 				}
 			}
@@ -185,18 +185,17 @@ func (in *incarnation) forgetUnits(units []Unit) {
 	}
 }
 
-// start starts the waiters of an incarnation. f.mu is held.
-func (f *fetcher) start(in *incarnation) {
+// startLocked starts the waiters of an incarnation.
+func (f *fetcher) startLocked(in *incarnation) {
 	if in.started || f.cur != in || f.closing {
 		return
 	}
 	in.started = true
-	f.run(in.waiters)
+	f.runLocked(in.waiters)
 }
 
-// waitedFor tells whether all queues are: none is beyond those that may, or has failed.
-// f.mu is held.
-func (in *incarnation) waitedFor() bool {
+// waitedForLocked tells whether all queues are: none is beyond those that may, or has failed.
+func (in *incarnation) waitedForLocked() bool {
 	set := in.f.set.Load()
 	served := maps.Clone(set.former)
 	for _, w := range in.waiters {
@@ -207,8 +206,8 @@ func (in *incarnation) waitedFor() bool {
 	return len(served) == len(set.names)
 }
 
-// failed is why Redis cannot be reached, if that is so. f.mu is held.
-func (in *incarnation) failed() error {
+// failedLocked is why Redis cannot be reached, if that is so.
+func (in *incarnation) failedLocked() error {
 	for _, w := range in.waiters {
 		if w.away != nil {
 			return w.away

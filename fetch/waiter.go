@@ -47,38 +47,38 @@ func (w *waiter) run() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w.in == f.cur && !f.closing {
-		switch at := w.due(); {
+		switch at := w.dueLocked(); {
 		case !at.After(time.Now()):
 			f.mu.unlocked(func() { w.check(ctx) })
-		case w.may():
+		case w.mayLocked():
 			d := w.waitTime()
 			w.open = true
 			f.mu.unlocked(func() { w.move(ctx, d) })
 		default:
-			w.sleep(at)
+			w.sleepLocked(at)
 		}
 	}
 	f.mu.unlocked(func() { w.cut(true) })
 	f.running--
-	f.wake()
+	f.wakeLocked()
 }
 
-// due is when the list is to be compared next: after what went wrong, and as often as
-// the lease is renewed. f.mu is held.
-func (w *waiter) due() time.Time {
+// dueLocked is when the list is to be compared next: after what went wrong, and as often as
+// the lease is renewed.
+func (w *waiter) dueLocked() time.Time {
 	if w.next.Before(w.pause) {
 		return w.pause
 	}
 	return w.next
 }
 
-// may tells whether a move may be made now: somebody waits, and not just until a Take has
+// mayLocked tells whether a move mayLocked be made now: somebody waits, and not just until a Take has
 // what is in hand (a move would bring the next job past it), nobody reads the list, nothing
 // is being given back that it would get again, and it ends long before the lease. f.mu is
 // held.
-func (w *waiter) may() bool {
+func (w *waiter) mayLocked() bool {
 	f := w.in.f
-	return f.waits > 0 && !f.ready(w.in) && !w.busy && f.giving[f.set.Load().names[w.queue]] == 0 && !f.paused[w.queue] && !f.set.Load().former[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
+	return f.waits > 0 && !f.readyLocked(w.in) && !w.busy && f.giving[f.set.Load().names[w.queue]] == 0 && !f.paused[w.queue] && !f.set.Load().former[w.queue] && !w.pause.After(time.Now()) && f.renewed.age() < f.mayWait()
 }
 
 // mayWait is how old a renewal may be for a wait to begin: it ends two thirds of the
@@ -101,8 +101,8 @@ func (w *waiter) random(d time.Duration) time.Duration {
 	return time.Duration(jitter.Rand(w.in.f.env.Identity, w.list.key).Int64N(int64(d)))
 }
 
-// sleep waits for a change, or until something is due. f.mu is held, not meanwhile.
-func (w *waiter) sleep(at time.Time) {
+// sleepLocked waits for a change, or until something is due.
+func (w *waiter) sleepLocked(at time.Time) {
 	f := w.in.f
 	if w.pause.After(time.Now()) && w.pause.Before(at) {
 		at = w.pause
@@ -127,20 +127,19 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 	if err == nil || errors.Is(err, redis.Nil) {
 		w.healthy, w.failures, w.away = true, 0, nil
 	} else {
-		w.failed(err)
+		w.failedLocked(err)
 		w.list.lost = w.list.lost || !isReply(err)
 		w.again = time.Now().Add(d)
 	}
 	if err == nil && w.in == f.cur { // else it is not ours any more: a rescuer has put it back
-		w.list.add(w.in, text)
+		w.list.addLocked(w.in, text)
 	}
-	f.wake()
-	f.calmSoon()
+	f.wakeLocked()
+	f.calmSoonLocked()
 }
 
-// failed notes an error: the list must be compared, and not too soon be waited again.
-// f.mu is held.
-func (w *waiter) failed(err error) {
+// failedLocked notes an error: the list must be compared, and not too soon be waited again.
+func (w *waiter) failedLocked(err error) {
 	w.next, w.healthy = time.Time{}, false
 	pause := soonTime << min(w.failures, 3) // takes go on at soonTime
 	w.pause = time.Now().Add(pause + w.random(pause/4))
@@ -170,7 +169,7 @@ func (w *waiter) check(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		w.failed(err)
+		w.failedLocked(err)
 	} else {
 		now := time.Now()
 		w.next, w.healthy, w.failures, w.away = now.Add(f.env.Lease/3), true, 0, nil
@@ -178,13 +177,13 @@ func (w *waiter) check(ctx context.Context) {
 			w.next = w.again
 		}
 	}
-	f.wake()
+	f.wakeLocked()
 }
 
-// end asks Redis to end the move that is under way, again while it has not come to Redis yet.
+// endLocked asks Redis to endLocked the move that is under way, again while it has not come to Redis yet.
 // Without the right to do so it runs out: a connection that is cut might leave it to come late,
-// and the list closed for a day. f.mu is held.
-func (w *waiter) end() {
+// and the list closed for a day.
+func (w *waiter) endLocked() {
 	if w.ending {
 		return
 	}
@@ -195,7 +194,7 @@ func (w *waiter) end() {
 		for pause := graceTime; !w.ended(ctx); pause *= 2 {
 			w.in.f.mu.Lock()
 			for at := time.Now().Add(pause); w.open && w.ending && time.Now().Before(at); {
-				w.sleep(at)
+				w.sleepLocked(at)
 			}
 			w.in.f.mu.Unlock()
 		}

@@ -234,14 +234,14 @@ func TestAPauseEndsAnOpenMove(t *testing.T) {
 	harness.Await(t, "it is asked to end", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.pause(0, false)
-		f.pause(0, true) // as a Take that reads it
+		f.pauseLocked(0, false)
+		f.pauseLocked(0, true) // as a Take that reads it
 		return w.open && w.ending
 	})
 	harness.Await(t, "no open move", func() bool { return blockedMoves(t, rdb) == 0 })
 	rdb.LPush(ctx, "queue:a", "0")
 	f.mu.Lock()
-	f.pause(0, false)
+	f.pauseLocked(0, false)
 	f.mu.Unlock()
 	harness.Await(t, "the job is moved", func() bool { return rdb.LLen(ctx, "queue:a").Val() == 0 })
 	stop()
@@ -404,13 +404,13 @@ func TestAJobIsTakenBeforeItsWaitHasLooked(t *testing.T) {
 	f := mustOpen(t, env)
 	f.mu.Lock()
 	f.waits++ // a Wait that does not look
-	f.start(f.cur)
-	f.wake()
+	f.startLocked(f.cur)
+	f.wakeLocked()
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.endWait()
+		f.endWaitLocked()
 	}()
 	var acks []Unit
 	for i := range 10 {

@@ -24,8 +24,8 @@ type Traffic struct {
 	fetch, settle Histogram
 }
 
-// queue is that of this name. t.mu is held.
-func (t *Traffic) queue(name string) *Queue {
+// queueLocked is that of this name.
+func (t *Traffic) queueLocked(name string) *Queue {
 	for _, q := range t.queues {
 		if q.Name == name {
 			return q
@@ -41,7 +41,7 @@ func (t *Traffic) Expect(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range names {
-		t.queue(name)
+		t.queueLocked(name)
 	}
 }
 
@@ -49,7 +49,7 @@ func (t *Traffic) Expect(names ...string) {
 func (t *Traffic) Waited(queue string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.queue(queue).Waits.Observe(max(0, d), SampleEvery)
+	t.queueLocked(queue).Waits.Observe(max(0, d), SampleEvery)
 }
 
 // Fetched counts a call that asked for jobs and brought n, each from the queue that of tells.
@@ -60,7 +60,7 @@ func (t *Traffic) Fetched(took time.Duration, n int, of func(i int) string) {
 	var q *Queue
 	for i := range n {
 		if name := of(i); q == nil || q.Name != name {
-			q = t.queue(name)
+			q = t.queueLocked(name)
 		}
 		q.Fetched++
 	}

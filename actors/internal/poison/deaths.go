@@ -63,7 +63,7 @@ func (q *Deaths) Add(ds []Death) {
 	q.mu.Lock()
 	behind := len(q.waiting)
 	q.waiting = append(q.waiting, ds...)
-	q.fill()
+	q.fillLocked()
 	complain := behind > 0 && time.Since(q.complained) > complainTime
 	if complain {
 		q.complained = time.Now()
@@ -78,8 +78,8 @@ func (q *Deaths) Add(ds []Death) {
 	}
 }
 
-// fill starts workers for what waits. q.mu is held.
-func (q *Deaths) fill() {
+// fillLocked starts workers for what waits.
+func (q *Deaths) fillLocked() {
 	for n := len(q.waiting); n > 0 && q.running < deathWorkers && !q.closed; n-- {
 		q.running++
 		q.spawn(q.workers, q.work)
@@ -92,7 +92,7 @@ func (q *Deaths) work() {
 	defer func() {
 		q.mu.Lock()
 		q.running--
-		q.fill()
+		q.fillLocked()
 		q.mu.Unlock()
 		q.ended()
 	}()

@@ -40,12 +40,12 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 			waited = append(waited, m)
 		}
 		process, _ := sys.ProcessRegistry.Get(pid)
-		s.enter(p, &member{pid: pid, process: process})
+		s.enterLocked(p, &member{pid: pid, process: process})
 	}
 	switch {
 	case s.spec.Replace:
 		if !alone { // those that are down already come up with the group: they stand behind it
-			s.takeOver(p)
+			s.takeOverLocked(p)
 		}
 		members := p.members
 		s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 			sup.StopChildren(pid)
 		}
 	case wait <= 0:
-		s.answer(p, s.finish(p))
+		s.answerLocked(p, s.finishLocked(p))
 		s.mu.Unlock()
 		tellWaiting(sys, waited, time.Time{})
 		sup.RestartChildren(group...)
@@ -80,8 +80,8 @@ func (s *Strategy) carryOut(sys *actor.ActorSystem, sup actor.Supervisor, child 
 func (s *Strategy) carryOn(sys *actor.ActorSystem, sup actor.Supervisor, p *plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ms := slices.DeleteFunc(s.finish(p), func(m *member) bool { return !m.alive(sys) })
-	s.answer(p, ms)
+	ms := slices.DeleteFunc(s.finishLocked(p), func(m *member) bool { return !m.alive(sys) })
+	s.answerLocked(p, ms)
 	for _, m := range ms {
 		sup.RestartChildren(m.pid)
 	}
@@ -93,29 +93,29 @@ func (m *member) alive(sys *actor.ActorSystem) bool {
 	return ok && process == m.process
 }
 
-// enter adds m to p; an earlier plan for the same child is over. s.mu is held.
-func (s *Strategy) enter(p *plan, m *member) {
+// enterLocked adds m to p; an earlier plan for the same child is over.
+func (s *Strategy) enterLocked(p *plan, m *member) {
 	m.plan = p
 	p.members = append(p.members, m)
 	s.waiting[m.pid.GetId()] = m
 }
 
-// takeOver adds what is down on behalf of other groups to p. s.mu is held.
-func (s *Strategy) takeOver(p *plan) {
-	for _, old := range s.plans() {
+// takeOverLocked adds what is down on behalf of other groups to p.
+func (s *Strategy) takeOverLocked(p *plan) {
+	for _, old := range s.plansLocked() {
 		if old == p || old.alone {
 			continue
 		}
 		for _, m := range old.members {
 			if m.plan == old && s.waiting[m.pid.GetId()] == m {
-				s.enter(p, m)
+				s.enterLocked(p, m)
 			}
 		}
 	}
 }
 
-// finish ends p and returns whom it is still for. s.mu is held.
-func (s *Strategy) finish(p *plan) (ms []*member) {
+// finishLocked ends p and returns whom it is still for.
+func (s *Strategy) finishLocked(p *plan) (ms []*member) {
 	for _, m := range p.members {
 		path := m.pid.GetId()
 		if m.plan != p || s.waiting[path] != m {
@@ -130,10 +130,10 @@ func (s *Strategy) finish(p *plan) (ms []*member) {
 // errAnswered is no crash: its order tells which crashes came before an answer.
 var errAnswered = errors.New("answered")
 
-// answer notes that the members ms of p are about to be restarted: that answers
+// answerLocked notes that the members ms of p are about to be restarted: that answers
 // what they have crashed of before. A child that restarts alone has crashed of
-// nothing else. s.mu is held.
-func (s *Strategy) answer(p *plan, ms []*member) {
+// nothing else.
+func (s *Strategy) answerLocked(p *plan, ms []*member) {
 	if p.alone {
 		return
 	}
@@ -143,8 +143,8 @@ func (s *Strategy) answer(p *plan, ms []*member) {
 	}
 }
 
-// plans lists those that are not over, the one due first, first. s.mu is held.
-func (s *Strategy) plans() (ps []*plan) {
+// plansLocked lists those that are not over, the one due first, first.
+func (s *Strategy) plansLocked() (ps []*plan) {
 	for _, m := range s.waiting {
 		if !slices.Contains(ps, m.plan) {
 			ps = append(ps, m.plan)
@@ -190,7 +190,7 @@ func (s *Strategy) Ended(path string) bool {
 func (s *Strategy) Due(now time.Time) (paths []string, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.plans() {
+	for _, p := range s.plansLocked() {
 		mine := func(m *member) bool { return m.plan == p && s.waiting[m.pid.GetId()] == m }
 		switch {
 		case slices.ContainsFunc(p.members, func(m *member) bool { return mine(m) && !m.ended }):
@@ -199,7 +199,7 @@ func (s *Strategy) Due(now time.Time) (paths []string, next time.Time) {
 				next = p.due
 			}
 		default:
-			for _, m := range s.finish(p) {
+			for _, m := range s.finishLocked(p) {
 				paths = append(paths, m.pid.GetId())
 			}
 		}

@@ -130,7 +130,7 @@ func (m *Mailbox) Start() {
 	defer m.mu.Unlock()
 	m.Mailbox.Start()
 	m.started = true
-	m.flush()
+	m.flushLocked()
 }
 
 // crash runs escalate, which suspends the actor, once, because it has crashed. While it
@@ -155,7 +155,7 @@ func (m *Mailbox) letPass() {
 	m.mu.Lock()
 	m.gated.Store(false)
 	if m.started {
-		m.flush()
+		m.flushLocked()
 	} // else Start does
 	m.mu.Unlock()
 	m.pause(m.node.gateMoved(), false)
@@ -180,9 +180,9 @@ func (p post) passes() bool {
 	return p.system || crash
 }
 
-// flush posts what was held, but for what a Hold still keeps, then opens if
-// there is none; m.mu is held, so that what is posted meanwhile comes after it.
-func (m *Mailbox) flush() {
+// flushLocked posts what was held, but for what a Hold still keeps, then opens if
+// there is none. What is posted meanwhile comes after it.
+func (m *Mailbox) flushLocked() {
 	var kept []post
 	for _, p := range m.held {
 		switch {

@@ -144,7 +144,7 @@ func (c *node) born() uint64 {
 func (c *node) suspend(on bool) {
 	c.mu.Lock()
 	c.box.suspended.Store(on)
-	c.keeps()
+	c.keepsLocked()
 	inner := c.inner
 	resumed := !on && c.state == Crashed
 	if resumed {

@@ -33,7 +33,7 @@ func (c *node) stalled(now time.Time) (Stall, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stall := Stall{Path: c.path, Role: c.role, Capsule: c.capsule}
-	stall.State, _ = c.shown(now)
+	stall.State, _ = c.shownLocked(now)
 	since := c.since
 	switch {
 	case c.until.After(now): // its restart is due
@@ -64,8 +64,8 @@ func later(a, b time.Time) time.Time {
 // moves notes that the mailbox moves: a message is taken from it, or is the first in it.
 func (c *node) moves() { c.moved.Store(int64(time.Since(c.proxy.s.began))) }
 
-// keeps notes since when the mailbox keeps messages from the actor. c.mu is held.
-func (c *node) keeps() {
+// keepsLocked notes since when the mailbox keepsLocked messages from the actor.
+func (c *node) keepsLocked() {
 	switch keeps := c.box.Keeps(); {
 	case !keeps:
 		c.kept = time.Time{}
@@ -78,6 +78,6 @@ func (c *node) keeps() {
 func (c *node) gateMoved() actor.Actor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keeps()
+	c.keepsLocked()
 	return c.inner
 }

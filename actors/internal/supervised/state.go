@@ -80,7 +80,7 @@ func (s *System) Snapshot(now time.Time) []Row {
 		if c.depth != nil {
 			r.Depth = max(0, c.depth())
 		}
-		r.State, r.Note = c.shown(now)
+		r.State, r.Note = c.shownLocked(now)
 		c.mu.Unlock()
 		out = append(out, r)
 	}
@@ -88,8 +88,8 @@ func (s *System) Snapshot(now time.Time) []Row {
 	return out
 }
 
-// shown is the state as it is shown, with a note. c.mu is held.
-func (c *node) shown(now time.Time) (State, string) {
+// shownLocked is the state as it is shownLocked, with a note.
+func (c *node) shownLocked(now time.Time) (State, string) {
 	switch wait := c.until.Sub(now); {
 	case wait > 0 && (c.state == Crashed || c.state == Stopped || c.state == Running):
 		return Restarting, "in " + words.Few(wait)

@@ -28,7 +28,7 @@ func (l *Ledger) Add(ws []*Item) bool {
 		return false
 	}
 	for _, w := range ws {
-		l.link(w)
+		l.linkLocked(w)
 	}
 	return true
 }
@@ -39,12 +39,12 @@ func (l *Ledger) Claim(ws []*Item) {
 	defer l.mu.Unlock()
 	for _, w := range ws {
 		w.state.Store(settling)
-		l.link(w)
+		l.linkLocked(w)
 	}
 }
 
-// link appends w to the list. l.mu is held.
-func (l *Ledger) link(w *Item) {
+// linkLocked appends w to the list.
+func (l *Ledger) linkLocked(w *Item) {
 	w.prev, w.next, w.listed = l.last, nil, true
 	if l.last != nil {
 		l.last.next = w
@@ -55,8 +55,8 @@ func (l *Ledger) link(w *Item) {
 	l.n++
 }
 
-// unlink takes w off the list, once. l.mu is held.
-func (l *Ledger) unlink(w *Item) {
+// unlinkLocked takes w off the list, once.
+func (l *Ledger) unlinkLocked(w *Item) {
 	if !w.listed {
 		return
 	}
@@ -86,7 +86,7 @@ func (l *Ledger) Settled(ws ...*Item) {
 	defer l.mu.Unlock()
 	for _, w := range ws {
 		w.state.Store(gone)
-		l.unlink(w)
+		l.unlinkLocked(w)
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *Ledger) Fenced(inc uint64) (interrupted []*Item, late int) {
 			} else {
 				late++
 			}
-			l.unlink(w)
+			l.unlinkLocked(w)
 		}
 		w = next
 	}

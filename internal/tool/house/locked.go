@@ -9,7 +9,8 @@ import (
 
 // A function whose name ends in Locked is called with a lock held. So it is called from another
 // one, or after a call of Lock in the same function; and it does not call Lock itself, unless it
-// has released the lock before. Which lock is not looked at.
+// has released the lock before. A literal that is passed to such a function, or converted to a
+// type of the name locked, is called with the lock held, too. Which lock is not looked at.
 
 // misuse is a place that breaks this.
 type misuse struct {
@@ -87,14 +88,14 @@ func (l *locker) children(n ast.Node) {
 func (l *locker) call(n *ast.CallExpr) {
 	name := called(n)
 	atOnce := name == "" // a literal that is called where it stands
+	held := l.locked() || name == "locked"
 	if s, ok := n.Fun.(*ast.SelectorExpr); ok {
-		if of, ok := s.X.(*ast.Ident); ok && (of.Name == "slices" || of.Name == "maps" || of.Name == "sort") {
-			atOnce = true
-		}
+		of, ok := s.X.(*ast.Ident)
+		atOnce = ok && (of.Name == "slices" || of.Name == "maps" || of.Name == "sort")
 	}
 	for _, part := range append([]ast.Expr{n.Fun}, n.Args...) {
-		if lit, ok := part.(*ast.FuncLit); ok && atOnce {
-			inner := locker{held: l.locked()}
+		if lit, ok := part.(*ast.FuncLit); ok && (atOnce || name == "locked" || strings.HasSuffix(name, "Locked")) {
+			inner := locker{held: held}
 			inner.walk(lit.Body)
 			l.found = append(l.found, inner.found...)
 			continue

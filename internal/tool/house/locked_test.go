@@ -52,6 +52,8 @@ func TestLockedFires(t *testing.T) {
 		{"func (a *A) f() { a.mu.Lock(); time.AfterFunc(0, func() { a.gLocked() }) }", "gLocked without the lock"},
 		{"func (a *A) f() { a.mu.Lock(); time.AfterFunc(0, a.gLocked) }", ""},
 		{"func (a *A) f() { a.mu.Lock(); slices.ContainsFunc(a.s, func(int) bool { return a.gLocked() }) }", ""},
+		{"func (a *A) f() { a.do(locked(func() { a.gLocked() })) }", ""},
+		{"func (a *A) f() { a.mu.Lock(); a.eachLocked(func() { a.gLocked() }) }", ""},
 		{"func (a *A) fLocked() { a.gLocked() }", ""},
 		{"func (a *A) fLocked() { a.mu.Lock(); a.gLocked() }", "Lock in a function that is called with the lock held"},
 		{"func (a *A) fLocked() { a.mu.Unlock(); a.wait(); a.mu.Lock(); a.gLocked() }", ""},
