@@ -13,8 +13,8 @@ func inGroup(pgid int) *syscall.SysProcAttr {
 }
 
 // wait returns when the program has ended and its group has got KILL. The
-// program is reaped before that, since waiting without reaping is not portable:
-// then it is the guard that keeps the id of the group.
+// program is reaped before that, since waiting without reaping is not portable.
+// From then on the guard keeps the id of the group in use.
 func (c *child) wait() {
 	_ = c.cmd.Wait() // ProcessState tells all; pipe errors are harmless
 	c.ended()

@@ -26,17 +26,17 @@ var noShell sync.Once
 //
 // The group is there before the program: its leader is a guard, a shell that
 // waits for the end of a pipe whose only writing end is ours and then kills the
-// group that it is in. Neither the order in which the processes of the job die
-// nor which descriptors they have closed matters to it. A guard that has been
+// group that it is in. It works in whatever order the processes of the job die,
+// and whichever descriptors they have closed. A guard that has been
 // killed is replaced while we live. If it is killed together with us, the program
 // still has its parent death signal (Linux), but what it has started lives on.
 //
-// Why the program is not the leader itself: a guard could join its group only
-// when the program runs, and might come too late.
+// The program is not the leader itself, because a guard could join its group only
+// when the program runs, which might be too late.
 //
 // Processes that leave the group (setsid, setpgid), and those that another user
 // runs (sudo), are left to systemd's control group or the end of the container.
-// A program that leaves it itself still gets all signals while we live.
+// A program that leaves the group still gets all signals while this process lives.
 func startChild(cmd *exec.Cmd, log zerolog.Logger) (*child, error) {
 	keepDescriptors()
 	c := newChild(cmd)

@@ -10,8 +10,8 @@ import (
 // firstInherited is the first descriptor after stdin, stdout and stderr.
 const firstInherited = 3
 
-// keepDescriptors has the programs of jobs get three descriptors each and no more. What Go opens is never passed to
-// programs; what this process has inherited, from a shell or a service manager, would be.
+// keepDescriptors sees to it that the programs of jobs get three descriptors and no more. Go never passes on what it
+// opened itself, but would pass on what this process has inherited from a shell or a service manager.
 var keepDescriptors = sync.OnceFunc(markInherited)
 
 // markEach marks the first descriptors one by one: an inherited one has a small number.

@@ -52,8 +52,8 @@ type ExecOptions struct {
 	// arguments. No shell is involved.
 	Command []string
 
-	// Env names variables of this process that the program gets besides the few
-	// that every program gets. One that is not set is not passed.
+	// Env names variables of this process that the program gets, in addition to the few
+	// that every program gets. A variable that is not set is not passed.
 	Env []string
 
 	// Timeout bounds one run; 0 means never.

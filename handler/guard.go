@@ -12,18 +12,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// guardScript waits for the end of its stdin, the lifeline, and then kills the
-// process group that it is in. It names no id: the 0 is its own group. As long
-// as the guard is a member of that group the system gives the group's id to
-// nobody else. So the guard cannot hit a foreign process, however late it runs.
+// guardScript waits for the end of its stdin, the lifeline, and then kills its own
+// process group, which kill names by 0. As long as the guard is a member of that
+// group, the system does not give the group's id to another group. So the guard
+// cannot kill a foreign process, however late it runs.
 //
-// It ignores the signals that are sent to the group for the program to hear.
+// It ignores the signals that are sent to the group for the program.
 const guardScript = `trap "" HUP INT QUIT TERM USR1 USR2 ALRM TSTP TTIN TTOU; read x; kill -s KILL 0`
 
 const (
 	guardShell = "/bin/sh"
-	// guardPause is how long the next guard is waited with when one after the
-	// other ends at once.
+	// guardPause is the wait before the next guard is started, when guards end
+	// as soon as they are started.
 	guardPause = time.Second
 )
 

@@ -35,7 +35,7 @@ func headerText(s string) string {
 	return b.String()
 }
 
-// answerText is what the error of an answer says beside its status.
+// answerText is what the error says of an answer besides its status.
 func answerText(res *http.Response, body []byte) string {
 	if to := res.Header.Get("Location"); to != "" && res.StatusCode/100 == 3 {
 		return "redirect to " + clipText([]byte(to), 1<<10) + " not followed"

@@ -103,9 +103,9 @@ func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSumma
 	return out, nil
 }
 
-// SetPaused makes every fetch from now on pass the queue over, or take from it again, in
-// all of troupe's processes and in those of Sidekiq Pro. What is in progress goes on, and
-// jobs can still be pushed. A queue that is as it should be stays so.
+// SetPaused pauses or unpauses the queue in all of troupe's processes and in those of Sidekiq
+// Pro. While it is paused, no fetch takes jobs from it; jobs in progress go on, and jobs can
+// still be pushed. It changes nothing if the queue is in that state already.
 func (q *Queue) SetPaused(ctx context.Context, paused bool) error {
 	if !paused {
 		return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())

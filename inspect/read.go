@@ -27,14 +27,14 @@ type text struct {
 
 func (t text) cut() bool { return t.size > int64(len(t.head)) }
 
-// read is a text and what stands beside it.
+// read is a text with its score or the name of its field.
 type read struct {
 	text
 	score float64 // of a set
 	field string  // of a hash
 }
 
-// Places to read at.
+// The values of reading.where: the key's type, and the end to begin at.
 const (
 	fromHead  = "head" // of a list, positions from there
 	fromTail  = "tail"
@@ -46,7 +46,7 @@ const (
 	ofHash    = "hash"
 )
 
-// reading asks for some jobs.
+// reading says which jobs to read.
 type reading struct {
 	where string
 	key   string
@@ -60,9 +60,9 @@ func position(where, key string, first, count, least int) reading {
 	return reading{where: where, key: key, first: strconv.Itoa(first), count: count, least: least}
 }
 
-// window is the answer.
+// window is what a reading returned.
 type window struct {
-	more bool // it has ended early: they were long
+	more bool // there are more, which the budget of bytes left out
 	rank int64
 	next uint64
 	all  []read
@@ -70,11 +70,11 @@ type window struct {
 	fault error // the key is of another type
 }
 
-// readBudget is how many bytes of jobs Redis copies for one reading, if the first ones are not longer.
+// readBudget bounds the bytes of jobs that Redis copies for one reading, except for its first jobs (least).
 const readBudget = 16 << 20
 
-// read answers some readings, and sends other commands with them. Where MaxRead bounds what is read,
-// a script cuts the jobs on the server, and where scripts are refused they are read whole.
+// read does some readings, and sends other commands with them. If MaxRead is set, a script cuts
+// long jobs on the server; if scripts are refused, jobs are read whole.
 func (i *Inspector) read(ctx context.Context, rs []reading, others ...redis.Cmder) ([]window, error) {
 	all, err := i.readEach(ctx, rs, others...)
 	for _, w := range all {

@@ -43,7 +43,7 @@ func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 		if cmds[n].(*redis.IntCmd).Val() == 0 {
 			continue // it has died, or left just now
 		}
-		// One that writes both writes the same into both.
+		// A process that writes both hashes writes the same into both.
 		values := running[2*n].all
 		if len(values) == 0 {
 			values = running[2*n+1].all
@@ -58,8 +58,8 @@ func (i *Inspector) Works(ctx context.Context) ([]*Work, error) {
 	return works, nil
 }
 
-// newWork reads the value of a running job. Its payload is a string that holds
-// the job, or the job itself.
+// newWork reads the value of a running job. Its payload is a JSON string with
+// the job in it, or the job itself.
 func newWork(process, thread string, value text) *Work {
 	w := &Work{Process: process, Thread: thread}
 	p, err := troupe.ParsePayload([]byte(value.shown()))

@@ -101,7 +101,7 @@ type Crash struct {
 func (c *Crash) Error() string { return c.Reason.Error() }
 func (c *Crash) Unwrap() error { return c.Reason }
 
-// jobOf is the job's crash that reason itself is, nil for any other: the chain below it
+// jobOf returns reason as a *JobCrash, nil if it is something else: the chain below it
 // is of other actors.
 func jobOf(reason error) *JobCrash {
 	j, _ := reason.(*JobCrash) //nolint:errorlint // see above

@@ -6,8 +6,8 @@ import "github.com/asynkron/protoactor-go/actor"
 // own, or yours. It is for what a Spec with a Decide cannot do.
 //
 // HandleFailure gets a *Crash as its reason, runs in a goroutine of its own, one call at a
-// time, while its supervisor waits, and should return at once. Give each place a value of its
-// own if s has state. docs/supervision.md has the methods that s may have beside it.
+// time, while its supervisor waits, and should return at once. If s has state, give each
+// supervisor a value of its own. docs/supervision.md has the methods that s may have beside it.
 func FromProtoactor(s actor.SupervisorStrategy) *Strategy {
 	if s == nil {
 		return &Strategy{}

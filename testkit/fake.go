@@ -30,7 +30,7 @@ type Pushes struct {
 	waiting []Pushed // of those, what was not run yet
 }
 
-// Pushed is one job as it would stand in Redis.
+// Pushed is one job as it would be in Redis.
 type Pushed struct {
 	*troupe.Payload
 	At time.Time // when it is due; zero: at once

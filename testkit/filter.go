@@ -95,7 +95,7 @@ func (f Filter) Times(n int) Filter { f.min, f.max = n, n; return f }
 func (f Filter) AtLeast(n int) Filter { f.min, f.max = n, -1; return f }
 
 // Within sets how long Expect waits; else it is 10 s. Beside Times it is
-// also how long Expect watches for one too many: all of d.
+// also how long Expect watches for surplus events: all of d.
 func (f Filter) Within(d time.Duration) Filter { f.wait = d; return f }
 
 func (f Filter) words() string {

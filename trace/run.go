@@ -56,7 +56,7 @@ func Middleware(c Config) troupe.Middleware {
 	}
 }
 
-// start is how the spans of one class in one queue begin.
+// start has what the spans of one class in one queue have in common.
 type start struct {
 	queue, class, name string
 	options            []trace.SpanStartOption
@@ -103,7 +103,7 @@ func classOf(p *troupe.Payload) string {
 	return words.Text(cmp.Or(p.Wrapped(), p.Class()))
 }
 
-// conclude tells a span how its run has ended that has returned.
+// conclude records in a span how its run, which has returned, has ended.
 func conclude(ctx context.Context, span trace.Span, err error) {
 	asked, cause := job.AskedBy(err), context.Cause(ctx)
 	name := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// flashCookie carries what an action says to the page that comes next.
+// flashCookie carries the text of an action to the next page.
 const flashCookie = "troupe-said"
 
 // sign makes a text that only a dashboard of this Redis can have made. What it is for is a part of it.
@@ -69,7 +69,7 @@ func (r *request) setFlash(s said) {
 	})
 }
 
-// flash is what the last action has said; it is said once.
+// flash is what the last action has said. It is shown once.
 func (r *request) flash() *said {
 	c, err := r.Cookie(flashCookie)
 	if err != nil || r.Method != http.MethodGet {

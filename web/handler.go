@@ -75,7 +75,7 @@ func New(o Options) (*Handler, error) {
 	return h, err
 }
 
-// Close ends what runs in the background, bulk tasks between two jobs, and open live connections. Requests after it are refused.
+// Close ends background work (a bulk task ends between two jobs) and open live connections. Later requests are refused.
 func (h *Handler) Close() {
 	h.cancel()
 	h.sampler.wait()
@@ -139,7 +139,7 @@ func (r *request) serve() (p *page, err error) {
 
 var errFlood = &fault{Status: http.StatusTooManyRequests, Text: "These are more than ten requests from your address at once, and you are not signed in.", Do: "Wait a moment, then try again."}
 
-// allowed refuses what the user may not do, or not so often, or has not asked for.
+// allowed returns an error if the user may not do this, does it too often, or has not asked for it (CSRF).
 func (r *request) allowed(rt *route) error {
 	if rt.changes() && !rt.session && !r.actions.Pass(r.user.Name+" "+r.via) {
 		r.w.Header().Set("Retry-After", "1")

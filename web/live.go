@@ -147,7 +147,7 @@ func (r *request) enter() (leave func(), ok bool) {
 
 func oneLine(text string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(text) }
 
-// queueOf is a queue of a snapshot.
+// queueOf returns the queue of that name in the snapshot.
 func (s *snapshot) queueOf(name string) (fleet.Queue, bool) {
 	if i := slices.IndexFunc(s.Queues, func(q fleet.Queue) bool { return q.Name == name }); i >= 0 {
 		return s.Queues[i], true

@@ -20,11 +20,11 @@ import (
 
 // Options configure a Handler. All but Redis may be left out.
 type Options struct {
-	// Redis is the one to look at. It is not closed.
+	// Redis is the one whose processes and jobs are shown. The handler does not close it.
 	Redis redis.UniversalClient
 
 	// BasePath is where the pages are, "/jobs", if requests come with it, or if a proxy has
-	// taken it away. Behind http.StripPrefix it is not needed.
+	// removed it. Behind http.StripPrefix it is not needed.
 	BasePath string
 
 	// Authorize says who asks. An error is answered with 401 and its text. What only a proxy may

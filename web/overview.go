@@ -74,14 +74,14 @@ func totalsOf(s *snapshot) totals {
 // rateCell is the span of time that a point of the chart is the mean of.
 const rateCell = 20 * time.Second
 
-// ratesOf is the chart of runs a second.
+// ratesOf returns the chart of runs a second.
 func ratesOf(s *snapshot) (c draw.Chart) {
 	c = draw.Chart{Title: "Jobs run", Unit: "a second", From: s.At.Add(-remembered), To: s.At}
 	defer func() { c = c.Mark(s.Past.Marks) }()
 	if len(s.History) == 0 {
 		return c
 	}
-	// the chart begins where somebody began to look, with ten minutes at least
+	// the chart begins when somebody opened a page, but shows ten minutes at least
 	if first := s.History[0].At; first.After(c.From) {
 		c.From = s.At.Add(-min(remembered, max(remembered/6, s.At.Sub(first))))
 	}

@@ -242,11 +242,11 @@ func (v *view) SignedIn() bool { return v.r.via == viaSession }
 // Revealed reports whether arguments are shown as they are.
 func (v *view) Revealed() bool { return v.r.revealed() }
 
-// CanReveal reports whether the page has arguments that are masked, or are but for the user's wish, and
-// the user may see them as they are.
+// CanReveal reports whether the page has arguments that are masked, or would be without a reveal, and
+// the user may see them unmasked.
 func (v *view) CanReveal() bool { return v.r.user.Role >= Admin && v.r.masked }
 
-// At is the time that the data is of.
+// At is the time at which the data was read.
 func (v *view) At() time.Time { return v.r.at() }
 
 // ReadOnly reports whether nothing can be changed here.

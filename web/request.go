@@ -67,7 +67,7 @@ func (r *request) name(of string) string { return r.names[of] }
 // query is a parameter of the address, without spaces around it.
 func (r *request) query(of string) string { return strings.TrimSpace(r.URL.Query().Get(of)) }
 
-// number is a parameter of the address that is a number of at least 0; 0 for anything else.
+// number returns a parameter of the address as a number; 0 if it is none, or negative.
 func (r *request) number(of string) int64 {
 	return max(integer(r.query(of)), 0)
 }
@@ -106,10 +106,10 @@ func (r *request) with(pairs ...string) string {
 	return path + "?" + query.Encode()
 }
 
-// can reports whether the user may use an address that there is.
+// can reports whether there is such an address and the user may use it.
 func (r *request) can(method, path string) bool { return r.has(method, path, r.user.Role) }
 
-// mask is how the user sees jobs: masked, or for an admin who asks as they are.
+// mask is the masker for what the user sees; nil, which masks nothing, for an admin who has asked for that.
 func (r *request) mask() *mask.Masker {
 	if r.revealed() {
 		return nil

@@ -101,7 +101,7 @@ type item struct {
 	Now              bool   // the page is it, or below it
 }
 
-// navigation is in this order. Items without a route are left out, and those that a user may not see.
+// navigation has the items in their order. Items without a route, and those that the user may not see, are left out.
 var navigation = []item{
 	{Title: "Overview", Path: "/", Key: "o"},
 	{Title: "Queues", Path: "/queues", Key: "q"},

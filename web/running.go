@@ -64,7 +64,7 @@ type runningPage struct {
 	Pager pager        `json:"-"`
 }
 
-// runningJob is one of them.
+// runningJob is a row of the page.
 type runningJob struct {
 	job
 	Process      string          `json:"process"`

@@ -47,14 +47,14 @@ func (p foundPlace) Caption() string {
 	return words.Plural(p.Count, "job")
 }
 
-// hunt is one search through all places.
+// hunt is one search of all places where jobs are.
 type hunt struct {
 	r      *request
 	filter bulk.Filter
 	began  time.Time
-	left   int // entries that may be looked at
+	left   int // entries that may still be read
 	out    found
-	next   string // place and where in it to go on; "" at the end
+	next   string // the place and the position in it to go on from; "" at the end
 }
 
 func (r *request) search() (*page, error) {
@@ -85,7 +85,7 @@ func (r *request) search() (*page, error) {
 	return p, nil
 }
 
-// run looks into all places, from one on.
+// run searches all places, from that of h.next on.
 func (h *hunt) run(at string) error {
 	begin, inside, _ := strings.Cut(at, "|")
 	places := []string{"running", "retry", "scheduled", "dead"}
@@ -116,7 +116,7 @@ func (h *hunt) run(at string) error {
 	return nil
 }
 
-// place looks into one, and returns where to go on in it; "" if it is through.
+// place searches one place, and returns the position in it to go on from; "" at its end.
 func (h *hunt) place(name, inside string) (rest string, err error) {
 	p := foundPlace{Place: name}
 	add := func(j func() job) {

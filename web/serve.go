@@ -11,7 +11,7 @@ import (
 	"github.com/troupehq/troupe/web/internal/proxies"
 )
 
-// How long clients may take, and a stop.
+// Limits on how long a client may take to send a request, and on how long a stop may take.
 const (
 	headerTime = 10 * time.Second
 	bodyTime   = time.Minute

@@ -52,7 +52,7 @@ func (r *request) session() string {
 	return keys.WebSession(users.Digest(c.Value))
 }
 
-// bySession says who has signed in.
+// bySession returns the user of the session that the cookie names.
 func (r *request) bySession() (User, error) {
 	key := r.session()
 	if key == "" || r.users == nil {

@@ -124,10 +124,10 @@ func (r *request) urlOf(k setKind, below ...string) string {
 	return r.url(append([]string{k.Path}, below...)...)
 }
 
-// searchesArgs reports whether the user may look for texts in arguments: who sees masks may not.
+// searchesArgs reports whether the user may search in arguments. A user for whom they are masked may not.
 func (r *request) searchesArgs() bool { return r.user.Role >= Admin || r.options.Args == mask.Show }
 
-// searched is what hides texts of jobs from a search of the user.
+// searched is the masker for texts before a search of the user; nil masks nothing.
 func (r *request) searched() *mask.Masker {
 	if r.searchesArgs() {
 		return nil
@@ -164,7 +164,7 @@ func (r *request) filter(get func(string) string, k setKind) (f bulk.Filter, err
 	return f, nil
 }
 
-// timesOf are the times of a filter, by their parameters.
+// timesOf returns the times of a filter, by the names of their parameters.
 func timesOf(f *bulk.Filter) map[string]*time.Time {
 	return map[string]*time.Time{"from": &f.Since, "to": &f.Until, "failed_from": &f.FailedSince, "failed_to": &f.FailedUntil}
 }

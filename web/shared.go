@@ -21,10 +21,10 @@ type look struct {
 	err   error
 }
 
-// keepLooks is how long a look is kept.
+// keepLooks is how long the result of a look is kept.
 const keepLooks = time.Minute
 
-// forget has the next who asks for a thing look again.
+// forget drops the kept result of a name: the next request looks again.
 func (s *shared) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ func actionOf(k setKind, do string) (bulk.Action, error) {
 	return a, nil
 }
 
-// wanted reads what a form wants to be done to the entries of a set or a queue, and a sentence that is to
-// be told of it.
+// wanted reads from a form what to do with the entries of a set or a queue. The warning, if any, is shown
+// to the user.
 func (r *request) wanted(k setKind, get func(string) string) (t bulk.Task, warning string, err error) {
 	a, err := actionOf(k, get("do"))
 	if err != nil {

@@ -49,7 +49,7 @@ func (p *parse) env(n *node, field string) (out []variable) {
 	return out
 }
 
-// variables refuses to give programs what is a secret of the daemon.
+// variables refuses names of variables that have secrets of the daemon.
 func (l *loader) variables() {
 	secrets := map[string]string{}
 	note := func(t secretText, field string) {

@@ -15,7 +15,7 @@ type Fault struct {
 	Value string // as found, quoted if it is text; never a password
 	Want  string // what was expected
 
-	// Ignored is why the field has no effect, of a warning; it has no Value and Want.
+	// Ignored is, for a warning, why the field has no effect; Value and Want are then empty.
 	Ignored string
 }
 
@@ -50,7 +50,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err sorts f and is nil for no faults.
+// err sorts f and returns it as an error; nil if there are no faults.
 func (f Faults) err() error {
 	if len(f) == 0 {
 		return nil

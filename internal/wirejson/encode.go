@@ -56,7 +56,7 @@ var (
 	rawType           = reflect.TypeFor[json.RawMessage]()
 )
 
-// AppendReflect writes any value, which will stand inside depth containers.
+// AppendReflect writes any value, which will be inside of depth containers.
 func AppendReflect(dst []byte, v reflect.Value, depth int) ([]byte, *Fault) {
 	for hops := 0; v.IsValid(); hops++ {
 		if out, done, err := appendMarshaler(dst, v, depth); done {

@@ -1,7 +1,7 @@
 package wirejson
 
-// keyMarks says of most keys that a payload lacks that it does, and where most
-// others are: what a job is asked for at every run is absent as often as not.
+// keyMarks tells most of the keys that a payload does not have, and where most of
+// the others are: about half of the fields that each run reads are absent.
 // The zero value is that of no keys.
 type keyMarks struct {
 	seen    uint64 // one bit per mark of a key that there is, or was

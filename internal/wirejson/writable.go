@@ -84,7 +84,7 @@ func unpaired(text []byte) int {
 	}
 }
 
-// Fault is RubyFault of the object as it is now.
+// Fault returns what RubyFault returns for the object in its present form.
 func (o *Object) Fault() (int, string) {
 	at, fault := RubyFault(o.raw)
 	if !o.edited {

@@ -114,7 +114,7 @@ func (p *Process) end() {
 // PID is its process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends s; a process that has ended does not mind.
+// Signal sends s. It does nothing if the process has ended.
 func (p *Process) Signal(s syscall.Signal) {
 	p.tb.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -166,7 +166,7 @@ func (p *Process) Exit(limit time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Ended is when the process ended; it waits for that.
+// Ended waits for the end of the process and returns its time.
 func (p *Process) Ended() time.Time {
 	<-p.gone
 	return p.ended

@@ -146,8 +146,8 @@ func (n namespace) inProgress(ctx context.Context, rdb redis.UniversalClient) (l
 	return slices.CompactFunc(lists, func(a, b Left) bool { return a.Key == b.Key }), it.Err()
 }
 
-// split takes NAME:PROCESS apart, either of which may hold colons: a job in the list names its
-// queue. If it does not, the process is the last part.
+// split splits NAME:PROCESS. Both may contain colons, so the queue that a job of the list names
+// decides; if the job names none, the process is the last part.
 func (n namespace) split(name string, payload []byte) (queue, process string) {
 	if p, err := troupe.ParsePayload(payload); err == nil {
 		queue = strings.TrimPrefix(p.Queue(), n.prefix())

@@ -98,7 +98,7 @@ func (s *Stats) jobs(none []*running) map[string][]*running {
 	return jobs
 }
 
-// ServeStats1 answers as go-workers at /stats, with the right length for each queue.
+// ServeStats1 answers as go-workers does at /stats, but with the right length of each queue.
 func (s *Stats) ServeStats1(w http.ResponseWriter, r *http.Request) {
 	n, err := s.numbers(r.Context())
 	enqueued := map[string]string{}

@@ -195,7 +195,7 @@ func (f *fetcher) apply(c *call, reply []string) (err error) {
 	return err
 }
 
-// renew extends the lease of what is held.
+// renew extends the lease of the reserved jobs.
 func (f *fetcher) renew(ctx context.Context) error {
 	jobs := f.sorted()
 	if len(jobs) == 0 && !f.opened {

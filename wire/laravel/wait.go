@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lookTime is how often what is due, and what Laravel says of pauses, is looked at.
+// lookTime is how often delayed jobs and Laravel's keys of pauses are read.
 const lookTime = time.Second
 
 // waiting is the wait for a token: Laravel puts one into a list with each push. A wait that was

@@ -109,7 +109,7 @@ func (b *Progress) Samples(n int) []int64 {
 	return out
 }
 
-// Now is a clock that all processes of a machine share, in nanoseconds.
+// Now reads a clock that all processes of the machine share, in nanoseconds.
 func Now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -42,7 +42,7 @@ func (s Progress) Met() int {
 	return s.Counts.Sum()
 }
 
-// Percent is how far it is.
+// Percent is the share of the entries that are done.
 func (s Progress) Percent() int { return min(100, 100*s.Met()/max(1, s.Total)) }
 
 // Word is the state for people.

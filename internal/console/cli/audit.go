@@ -28,7 +28,7 @@ const (
 	mostText  = 400             // bytes
 )
 
-// About tells the audit what a command is about: the address that this has on the dashboard, and the
+// About passes to the audit what a command is about: the address that this has on the dashboard, and the
 // jobs that are named.
 func (s *Session) About(path []string, jobs ...string) {
 	s.did.Path = ""
@@ -38,7 +38,7 @@ func (s *Session) About(path []string, jobs ...string) {
 	s.did.Path, s.did.Jobs = words.Short(s.did.Path, mostText), slices.Clone(jobs[:min(len(jobs), audit.MostJobs)])
 }
 
-// Told tells the audit what was said, and with which counts.
+// Told passes to the audit what the command has said, and its counts.
 func (s *Session) Told(text string, counts any) {
 	if s.did.Text = strings.TrimPrefix(s.did.Text+"; "+text, "; "); counts != nil {
 		s.did.Counts, _ = json.Marshal(counts) // plain data

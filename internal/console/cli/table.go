@@ -48,7 +48,7 @@ type Table struct {
 // block is how many rows are aligned with each other: they are held in memory.
 const block = 1000
 
-// Table begins one.
+// Table begins a table.
 func (s *Session) Table(head ...string) *Table {
 	if !s.Terminal {
 		return &Table{w: s.Out, flush: func() error { return nil }}
@@ -62,7 +62,7 @@ func (s *Session) Table(head ...string) *Table {
 }
 
 // Rows prints rows: as JSON, one a line, or as a table with the cells of each. The head is words
-// with spaces between. With none the exit code is 2, and none says so.
+// with spaces between. If there is none, the exit code is 2, and none is the sentence that says so.
 func Rows[T any](s *Session, head, none string, rows []T, cells func(T) []string) error {
 	if len(rows) == 0 {
 		return Exitf(NotFound, "%s", none)
@@ -117,7 +117,7 @@ func Line(text string) string {
 // driving are the characters that Line takes away and JSON does not escape.
 var driving = regexp.MustCompile(`[\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}\x{2029}\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
 
-// PrintJSON prints a value on one line. What could drive the terminal is escaped.
+// PrintJSON prints a value on one line. Control characters of terminals are escaped.
 func (s *Session) PrintJSON(v any) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -12,8 +12,8 @@ import (
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// Ghosts tell of processes that are silent or gone when their last beat was, and what becomes of
-// the jobs that they had in progress.
+// Ghosts returns a sentence for each process that is silent or gone: when its last heartbeat was, and what
+// becomes of the jobs that it had in progress.
 func (f *Fleet) Ghosts(ctx context.Context, processes []Process) (map[string]string, error) {
 	all := map[string]string{}
 	away := func(p Process) bool { return p.Phase == Silent || p.Phase == Gone }

@@ -25,7 +25,7 @@ const (
 	foundMost  = 200
 )
 
-// explanation is the page that explains a job; none for one that has no name.
+// explanation is the page that explains a job; the zero Page for a job without an id.
 func explanation(jid string) (p Page) {
 	if jid != "" {
 		p = Page{"explain", jid}
@@ -45,7 +45,7 @@ func distance(at time.Time) string {
 	}
 }
 
-// jobRow is a job that is listed with a time.
+// jobRow is the row of a job, with a time.
 func (r *Redis) jobRow(when string, j *inspect.JobRecord, acts ...Act) Row {
 	sum := r.Mask.Summary(j)
 	row := cells(cmp.Or(j.JID, j.Raw), explanation(j.JID), when, words.Head(sum.Class), words.Head(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")),
@@ -59,7 +59,7 @@ func titled(j *inspect.JobRecord) string {
 	return strings.TrimSpace(words.Head(cmp.Or(j.Summary().Class, "an entry that is no job")) + " " + words.Head(j.JID))
 }
 
-// act is one that moves a job.
+// act is an Act that moves a job.
 func act(key, what, past string, do func(context.Context) (inspect.Outcome, error)) Act {
 	return Act{key, what, func(ctx context.Context) (string, error) {
 		outcome, err := do(ctx)
@@ -84,7 +84,7 @@ func setActs(e *inspect.SortedEntry) (acts []Act) {
 	return acts
 }
 
-// set is the window of a set, or what matches the filter.
+// set is a window of the entries of a set, or those that match the filter.
 func (r *Redis) set(ctx context.Context, q *Query, set *inspect.JobSet) (*Picture, error) {
 	up := set.Name != "dead" // the next one due first, or the last dead
 	draw := func(e *inspect.SortedEntry) Row {
@@ -176,7 +176,7 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 	return q.tablePicture("RUNS CLASS QUEUE PROCESS JID ARGS", rows), err
 }
 
-// explain tells where a job is. Its acts are those that its place allows.
+// explain says where a job is. Its acts are those that its place allows.
 func (r *Redis) explain(ctx context.Context, q *Query) (*Picture, error) {
 	_, err := r.processes(ctx, "")
 	x, failed := explain.Job(ctx, r.Fleet.Redis, q.Page.Arg, r.Mask)

@@ -11,7 +11,7 @@ import (
 	"github.com/gdamore/tcell/v3"
 )
 
-// event does what a key is for.
+// event handles an event of the terminal, such as a key.
 func (s *Screen) event(ctx context.Context, event tcell.Event) {
 	switch e := event.(type) {
 	case *tcell.EventResize:
@@ -116,7 +116,7 @@ func (s *Screen) command(name string) {
 	}
 }
 
-// capital asks whether to act on the row under the cursor.
+// capital handles a capital letter: it asks whether to act on the row under the cursor.
 func (s *Screen) capital(key string) {
 	acts := s.row().Acts
 	i := slices.IndexFunc(acts, func(a Act) bool { return a.Key == key })

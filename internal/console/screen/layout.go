@@ -19,7 +19,7 @@ import (
 // indent is before each row, where the cursor is.
 const indent = 2
 
-// frame is what stands on a terminal of a size.
+// frame is the content of a terminal of that size.
 func (s *Screen) frame(width, height int) (out []Line) {
 	var head, foot []Line
 	if s.o.Head != nil {
@@ -83,7 +83,7 @@ func (s *Screen) title() []Line {
 	return []Line{l, trouble}
 }
 
-// bottom is what is typed, asked or said, else what can be done.
+// bottom is the last lines: what is typed, asked or said, else the keys.
 func (s *Screen) bottom(width int) []Line {
 	text := s.said
 	switch {

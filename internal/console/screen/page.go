@@ -25,7 +25,7 @@ Ctrl-L draws all again; q and Ctrl-C end
 :events: what went wrong lately
 :explain JID: where a job is, why, and what happens next`
 
-// Page is what a screen shows: a page, and what it is of.
+// Page is a page of the screen: its name, and the queue, process or job that it is of.
 type Page struct{ Name, Arg string }
 
 // String is what is typed to go there.
@@ -53,7 +53,7 @@ type Source interface {
 	Look(ctx context.Context, q Query) (*Picture, error)
 }
 
-// Query says what is to be shown.
+// Query says what to show.
 type Query struct {
 	Page        Page
 	Filter      string // rows of tables have this text in them, in any case of letters
@@ -70,7 +70,7 @@ type Picture struct {
 	Total  int    // all rows, those that are not here too; 0 for those that are
 }
 
-// Row is a line with what can be done to what it shows.
+// Row is a line with the acts on the thing that it shows.
 type Row struct {
 	Line
 	ID    string // by which the row is known in the next picture

@@ -92,7 +92,7 @@ type view struct {
 // same reports whether two views show the same rows.
 func (p view) same(q view) bool { return p.page == q.page && p.filter == q.filter }
 
-// long reports whether a look may well take its time.
+// long reports whether a look may take long.
 func (p view) long() bool { return p.page.Name == "explain" || p.filter != "" }
 
 // New makes a screen on a terminal.
@@ -211,7 +211,7 @@ func (s *Screen) row() *Row {
 	return &Row{}
 }
 
-// move moves the cursor by some rows. What is not there is looked for at once.
+// move moves the cursor by some rows. If they are not read yet, they are read at once.
 func (s *Screen) move(by int) {
 	s.cursor = max(0, min(s.cursor+by, s.total()-1))
 	s.top = max(0, min(s.top, s.cursor), s.cursor-s.height+1)
@@ -226,7 +226,7 @@ func (s *Screen) seen() bool {
 	return p == nil || s.top >= p.Offset && min(s.top+s.height, s.total()) <= p.Offset+len(p.Rows)
 }
 
-// visit goes to a page, if it is one, and remembers the one before.
+// visit goes to a page, unless it is the zero Page, and remembers the view before.
 func (s *Screen) visit(p Page) {
 	if p.Name != "" {
 		s.back = append(s.back, s.view)
@@ -245,7 +245,7 @@ func (s *Screen) stay(p view) {
 	}
 }
 
-// do begins an act that was answered with yes.
+// do begins an act that the user has confirmed.
 func (s *Screen) do(ctx context.Context, a *Act) {
 	s.busy = a.What
 	on := s.askedOn

@@ -176,8 +176,8 @@ func GiveBack(c *call, h Head, list, queue string, known int, jobs []string) Rep
 	return r
 }
 
-// Put writes a job into a destination that lies in another slot than its list.
-// An ack in the slot of the list follows. It is guarded by nothing.
+// Put writes a job into a destination in another slot than that of its list.
+// An ack in the slot of the list follows. Put itself does not check the fence.
 //
 //	KEYS destination
 //	ARGV new bytes

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Chart is one over time: lines, or bars of one series. It is drawn on the server, and the same
-// numbers stand in a table.
+// Chart shows numbers over time: lines, or bars of one series. It is drawn on the server, and a
+// table has the same numbers.
 type Chart struct {
 	Title  string    `json:"title"`
 	Unit   string    `json:"unit"` // of the numbers: "a second"
@@ -172,7 +172,7 @@ func runs(points []Point, gap time.Duration) (all [][]Point) {
 	return all
 }
 
-// Table is the numbers for those who do not see: at a time, of each series.
+// Table has the numbers as text, for people who cannot see the chart: a row for each time, with a number for each series.
 func (c Chart) Table() (rows []Row) {
 	if len(c.Series) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func (c Chart) Table() (rows []Row) {
 	return rows
 }
 
-// Row is one of the table, the newest first.
+// Row is a row of the table. The newest comes first.
 type Row struct {
 	At     time.Time
 	Values []float64

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Limiter lets so many events of a name pass at once, and then one an interval. Its memory does
-// not grow: a name has two slots, which it shares with others. In the worst case these hold it up.
+// Limiter lets a burst of events of a name pass, and then one an interval. Its memory does
+// not grow: a name has two slots, which it shares with other names. In the worst case their events count for it, too.
 type Limiter struct {
 	interval time.Duration // 0 is no limit
 	burst    int
 	seed     maphash.Seed
 
 	mu    sync.Mutex
-	slots [1 << 12]time.Time // when all of the burst is there again
+	slots [1 << 12]time.Time // when the whole burst is available again
 }
 
-// New returns one that lets burst events of a name pass at once, and then one each interval; with an
-// interval of 0 all.
+// New returns a Limiter that lets burst events of a name pass at once, and then one each interval. With an
+// interval of 0 all pass.
 func New(interval time.Duration, burst int) *Limiter {
 	return &Limiter{interval: interval, burst: burst, seed: maphash.MakeSeed()}
 }
 
-// Pass reports whether an event may be.
+// Pass reports whether an event may pass, and counts it.
 func (l *Limiter) Pass(name string) bool {
 	if l.interval == 0 {
 		return true

@@ -60,7 +60,7 @@ func (p password) String() string {
 	return fmt.Sprintf("%s$%d$%s$%s", passwordScheme, p.iterations, b.EncodeToString(p.salt), b.EncodeToString(p.hash))
 }
 
-// parsePassword is String the other way round. Its errors do not have the hash.
+// parsePassword parses what String returns. Its errors do not contain the hash.
 func parsePassword(text string) (p password, err error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 4 || parts[0] != passwordScheme {
@@ -105,7 +105,7 @@ func TokenLine(name, role string, expires time.Time) (line, token string, err er
 	return fmt.Sprintf("token %s %s %s %s$%s", name, role, end, tokenScheme, Digest(token)), token, nil
 }
 
-// Digest is enough for what nobody can guess.
+// Digest is the SHA-256 of a text that cannot be guessed, such as a token: no salt and no rounds are needed.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
