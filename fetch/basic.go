@@ -194,7 +194,7 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 				names = append(names, keys.Queue(m.queue()))
 				target = len(names)
 			}
-			args = append(args, int(m.To), target, m.queue(), m.bytes(), m.Trim.text())
+			args = append(args, int(m.To), target, m.queue(), m.bytes(), m.Trim.Text())
 		}
 		if err := placeScript.Run(ctx, f.env.Redis, names, args...).Err(); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)

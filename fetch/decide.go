@@ -37,7 +37,7 @@ type verdict struct {
 func (v *verdict) move() Move {
 	to := [...]Destination{rescue.ToQueue: ToQueue, rescue.ToSchedule: ToSchedule, rescue.ToDead: ToDead}[v.To]
 	u := Unit{Queue: v.orphan.Queue, Payload: v.orphan.Payload}
-	return Move{Unit: u, To: to, Score: v.Score, Payload: v.Payload, Trim: Trim{v.TrimBefore, v.TrimMax}}
+	return Move{Unit: u, To: to, Score: v.Score, Payload: v.Payload, Trim: Trim{Before: v.TrimBefore, Max: v.TrimMax}}
 }
 
 // byPolicy asks the policy about the jobs of the list, the newest first, and moves them.
@@ -172,7 +172,7 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 				known = v.name
 			}
 		}
-		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.move().Trim.text(), v.job, v.recoveries)
+		args = append(args, v.orphan.Payload, to, target, known, v.Payload, v.move().Trim.Text(), v.job, v.recoveries)
 	}
 	return rerouteScript.Run(ctx, e.r.rdb, names, args...).Slice()
 }

@@ -79,23 +79,9 @@ func (m *Move) bytes() []byte {
 	return m.Payload
 }
 
-// Trim bounds the dead set after an insertion; zero fields do not trim.
-type Trim struct {
-	Before float64 // members with a score <= Before go (ZREMRANGEBYSCORE -inf Before)
-	Max    int     // keep Max-1 newest, as Sidekiq does (ZREMRANGEBYRANK 0 -Max)
-}
-
-// text is t as the scripts read it: 'BEFORE MAX', each empty if it does not trim.
-func (t Trim) text() string {
-	before, most := "", ""
-	if t.Before != 0 {
-		before = score(t.Before)
-	}
-	if t.Max > 0 {
-		most = strconv.Itoa(t.Max)
-	}
-	return before + " " + most
-}
+// Trim bounds the dead set after an insertion; zero fields do not trim. Members with a score up to
+// its Before go, and it keeps the newest, one less than its Max, as Sidekiq does.
+type Trim = limits.Trim
 
 // score is the decimal text of f, without an exponent: the Web UI reads it.
 func score(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

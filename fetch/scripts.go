@@ -12,27 +12,27 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// Scripts of an owner begin with enter.lua.
+// Scripts of an owner begin with enter.lua, those that write to a dead set with script.Bound.
 var (
 	takeScript    = load("take", "enter")
-	settleScript  = load("settle", "enter")
+	settleScript  = load("settle", "bound", "enter")
 	restoreScript = load("restore", "enter")
 	asideScript   = load("aside", "enter")
 	leaveScript   = load("leave", "enter")
 
 	popScript   = load("pop")
-	placeScript = load("place")
+	placeScript = load("place", "bound")
 
 	openScript      = load("open")
 	beginScript     = load("begin")
-	putScript       = load("put")
+	putScript       = load("put", "bound")
 	lookScript      = load("look")
 	postponeScript  = load("postpone")
 	lockScript      = load("lock")
 	renewScript     = load("renew")
 	fenceScript     = load("fence")
 	putbackScript   = load("putback")
-	rerouteScript   = load("reroute")
+	rerouteScript   = load("reroute", "bound")
 	recallScript    = load("recall")
 	forgetScript    = load("forget")
 	finishScript    = load("finish")
@@ -43,6 +43,10 @@ var (
 func load(name string, heads ...string) *script.Script {
 	var all strings.Builder
 	for _, file := range append(heads, name) {
+		if file == "bound" {
+			all.WriteString(script.Bound)
+			continue
+		}
 		src, err := lua.ReadFile("lua/" + file + ".lua")
 		if err != nil {
 			panic(err) // the file is part of the package

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/test/difftest"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
@@ -315,7 +316,9 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		src := text(t, name)
 		switch name {
 		case "take", "settle", "restore", "aside", "leave":
-			src = text(t, "enter") + src
+			src = script.Bound + text(t, "enter") + src
+		case "place", "put", "reroute":
+			src = script.Bound + src
 		case "begin": // {generation, number, fields and values}
 			src = fmt.Sprintf(sorted, src, 3)
 		case "fence":

@@ -235,7 +235,7 @@ func (p *place) groups(todo []moving) (groups []moveGroup) {
 				g.known = m.queue()
 			}
 		case m.To == ToDead:
-			g.trim = m.Trim.text()
+			g.trim = m.Trim.Text()
 		}
 		at := slices.IndexFunc(groups, func(o moveGroup) bool {
 			return !o.large && !g.large && o.l == g.l && o.written == g.written && o.to == g.to && o.queue == g.queue && o.trim == g.trim && o.given == g.given
@@ -354,7 +354,7 @@ var setOf = map[Destination]string{ToRetry: keys.Retry, ToSchedule: keys.Schedul
 func putMove(ctx context.Context, p redis.Pipeliner, m *Move) *redis.Cmd {
 	switch m.To { //nolint:exhaustive // ToQueue is in the slot
 	case ToRetry, ToSchedule, ToDead:
-		return putScript.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.text())
+		return putScript.Queue(ctx, p, []string{setOf[m.To]}, "ZADD", m.bytes(), score(m.Score), m.Trim.Text())
 	case ToBack:
 		cmd := put(ctx, p, "SADD", keys.Queues, m.queue())
 		if m.Queue != "" {

@@ -29,7 +29,7 @@ func TestCancelEndsAJobWhereverItIs(t *testing.T) {
 	rdb.HSet(ctx, "it-begun", "ex", 1, "c", "7")
 	rdb.ZAdd(ctx, "schedule", redis.Z{Score: 5e9, Member: `{"class":"A","args":[],"jid":"later","queue":"low"}`})
 	rdb.ZAdd(ctx, "retry", redis.Z{Score: 5e9, Member: `{"class":"A","args":[],"jid":"failed","queue":"low","retry_count":0}`})
-	rdb.ZAdd(ctx, "dead", redis.Z{Score: 1e9, Member: `{"class":"A","args":[],"jid":"buried","queue":"low","retry_count":25}`})
+	rdb.ZAdd(ctx, "dead", redis.Z{Score: 1e9, Member: `{"class":"A","args":[],"jid":"given-up","queue":"low","retry_count":25}`})
 
 	for _, want := range []struct {
 		jid, words string
@@ -51,8 +51,8 @@ func TestCancelEndsAJobWhereverItIs(t *testing.T) {
 		t.Error("the iterable job is not asked to end")
 	}
 	for jid, words := range map[string]string{
-		"waits":  "no process runs the job waits: not found",
-		"buried": "the job buried is dead, and does not run again by itself: not found",
+		"waits":    "no process runs the job waits: not found",
+		"given-up": "the job given-up is dead, and does not run again by itself: not found",
 	} {
 		if _, err := i.Cancel(ctx, jid); !errors.Is(err, inspect.ErrNotFound) || err.Error() != words {
 			t.Errorf("%s: %v", jid, err)

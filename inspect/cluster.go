@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/scores"
 )
@@ -50,12 +51,12 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 }
 
 // killOnCluster is kill where the two sets are in slots of their own.
-func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, oldest string) ([]bool, error) {
+func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now time.Time, trim limits.Trim) ([]bool, error) {
 	g := moving.Group{Key: keys.Dead}
 	for _, e := range entries {
 		g.Members, g.Payloads = append(g.Members, e.Raw), append(g.Payloads, e.deadText(now))
 	}
-	death := moving.Death{Score: scores.Format(scores.Of(now)), Oldest: oldest, Keep: s.i.DeadMax}
+	death := moving.Death{Score: scores.Format(scores.Of(now)), Trim: trim}
 	err := moving.Move(ctx, s.i.rdb, s.Name, []*moving.Group{&g}, death)
 	if err = errors.Join(g.Fault, err); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
@@ -28,7 +29,7 @@ var killSource string
 
 var (
 	enqueueScript = script.New("inspect.enqueue", enqueueSource)
-	killScript    = script.New("inspect.kill", killSource)
+	killScript    = script.New("inspect.kill", script.Bound+killSource)
 )
 
 // SortedEntry is a job in a sorted set. Its operations name it by its bytes,
@@ -251,27 +252,20 @@ func (e *SortedEntry) deadText(now time.Time) string {
 	return string(job.KeepNotAJob([]byte(e.Raw), "", now, troupe.TimestampsFloat))
 }
 
-// bounds are the oldest score that the dead set keeps and its limit, "" for none.
-func (i *Inspector) bounds(now time.Time) (oldest string, limit any) {
-	limit = ""
-	if i.DeadTimeout > 0 {
-		oldest = scores.Format(scores.Of(now.Add(-i.DeadTimeout)))
-	}
-	if i.DeadMax > 0 {
-		limit = i.DeadMax
-	}
-	return oldest, limit
+// trim bounds the dead set after an insertion now.
+func (i *Inspector) trim(now time.Time) limits.Trim {
+	return limits.TrimAt(now, i.DeadMax, i.DeadTimeout)
 }
 
 // kill moves entries of the set into the dead set in one step and returns which
 // were there.
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
-	oldest, limit := s.i.bounds(now)
+	trim := s.i.trim(now)
 	if moving.Needed(s.i.rdb) && s.Name != keys.Dead {
-		return s.killOnCluster(ctx, entries, now, oldest)
+		return s.killOnCluster(ctx, entries, now, trim)
 	}
-	args := []any{scores.Format(scores.Of(now)), oldest, limit}
+	args := []any{scores.Format(scores.Of(now)), trim.Text()}
 	for _, e := range entries {
 		text := e.deadText(now)
 		if text == e.Raw {

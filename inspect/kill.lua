@@ -2,11 +2,11 @@
 -- that is still there.
 --
 -- KEYS    1 the set, 2 dead
--- ARGV    1 score, 2 the oldest score that dead keeps or "", 3 its limit or "",
---         4.. pairs of a member and the text that dead gets, "" for the member
+-- ARGV    1 score, 2 the trim of dead, see bound,
+--         3.. pairs of a member and the text that dead gets, "" for the member
 -- returns a string with "1" for each member that was there, "0" for the others
 local there, any = {}, false
-for i = 4, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local member, text = ARGV[i], ARGV[i + 1]
   if text == '' then text = member end
   there[#there + 1] = '0'
@@ -17,7 +17,6 @@ for i = 4, #ARGV, 2 do
   end
 end
 if any then
-  if ARGV[2] ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[2]) end
-  if ARGV[3] ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, '-' .. ARGV[3]) end
+  bound(KEYS[2], ARGV[2])
 end
 return table.concat(there)

@@ -3,7 +3,7 @@
 --
 -- KEYS    1 the list, 2 the other list and 3 queues, or 2 dead
 -- ARGV    1 the job, 2 the bytes that the destination gets, of a list 3 its name; of dead 3 the
---         score, 4 the oldest score that it keeps or "", 5 its limit or ""
+--         score, 4 its trim, see bound
 -- returns 1 if it was there, else 0
 if not redis.call('LPOS', KEYS[1], ARGV[1]) then return 0 end
 if KEYS[3] then
@@ -14,7 +14,6 @@ else
 end
 redis.call('LREM', KEYS[1], -1, ARGV[1])
 if not KEYS[3] then
-  if ARGV[4] ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[4]) end
-  if ARGV[5] ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, '-' .. ARGV[5]) end
+  bound(KEYS[2], ARGV[4])
 end
 return 1

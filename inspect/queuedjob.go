@@ -22,7 +22,7 @@ import (
 //go:embed move.lua
 var moveSource string
 
-var moveScript = script.New("inspect.move", moveSource)
+var moveScript = script.New("inspect.move", script.Bound+moveSource)
 
 // QueuedJob is a job in a queue.
 type QueuedJob struct {
@@ -69,10 +69,10 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		text = string(job.KeepNotAJob([]byte(j.Raw), j.q.Name, now, troupe.TimestampsFloat))
 	}
 	score := scores.Format(scores.Of(now))
-	oldest, limit := j.q.i.bounds(now)
+	trim := j.q.i.trim(now)
 	rdb := j.q.i.rdb
 	if !moving.Needed(rdb) {
-		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, oldest, limit)
+		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, trim.Text())
 	}
 	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {
 		added, err := rdb.Do(ctx, "zadd", keys.Dead, "nx", score, text).Int()
@@ -84,12 +84,7 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		}, err
 	}, func() error {
 		pipe := rdb.Pipeline()
-		if oldest != "" {
-			pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", oldest)
-		}
-		if j.q.i.DeadMax > 0 {
-			pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(j.q.i.DeadMax))
-		}
+		script.Trim(ctx, pipe, keys.Dead, trim)
 		_, err := pipe.Exec(ctx)
 		return err
 	})

@@ -148,10 +148,8 @@ func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) De
 // toDead sets what an insertion into the dead set needs.
 func (pol Policy) toDead(d *Decision, now time.Time) {
 	d.Score = scores.Of(now)
-	if timeout := orDefault(pol.DeadTimeout, limits.DeadTimeout); timeout > 0 {
-		d.TrimBefore = scores.Of(now.Add(-timeout))
-	}
-	d.TrimMax = max(orDefault(pol.DeadMax, limits.DeadMax), 0)
+	trim := limits.TrimAt(now, orDefault(pol.DeadMax, limits.DeadMax), orDefault(pol.DeadTimeout, limits.DeadTimeout))
+	d.TrimBefore, d.TrimMax = trim.Before, trim.Max
 }
 
 // failure is one decision in the making.

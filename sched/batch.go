@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/scores"
@@ -156,7 +157,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 // move runs the script.
 func (b *batch) move(ctx context.Context) error {
 	death := b.s.death(b.now)
-	names, args := []string{string(b.set), keys.Queues, keys.Dead}, []any{death.Score, death.Oldest, death.Keep}
+	names, args := []string{string(b.set), keys.Queues, keys.Dead}, []any{death.Score, death.Trim.Text()}
 	for i, g := range b.groups {
 		if i >= lists {
 			names, args = append(names, g.Key), append(args, g.Queue)
@@ -212,9 +213,5 @@ func (b *batch) refused(g *moving.Group) error {
 
 // death is what a member needs that goes to the dead set now.
 func (s *Scheduler) death(now time.Time) moving.Death {
-	return moving.Death{
-		Score:  scores.Format(scores.Of(now)),
-		Oldest: scores.Format(scores.Of(now.Add(-s.cfg.DeadTimeout))),
-		Keep:   s.cfg.DeadMax,
-	}
+	return moving.Death{Score: scores.Format(scores.Of(now)), Trim: limits.TrimAt(now, s.cfg.DeadMax, s.cfg.DeadTimeout)}
 }

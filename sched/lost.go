@@ -87,7 +87,7 @@ func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 		names = []string{set, keys.Moving(set)}
 	}
 	death := s.death(time.Now())
-	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, aside.Milliseconds(), death.Score, death.Oldest, death.Keep).StringSlice()
+	reply, err := unreadScript.Run(ctx, s.cfg.Redis, names, a.from[0], a.skip, size, aside.Milliseconds(), death.Score, death.Trim.Text()).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = errors.New("unread.lua: unexpected reply")
 	}

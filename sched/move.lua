@@ -4,7 +4,7 @@
 -- failed script has done.
 --
 -- KEYS    1 the set, 2 queues, 3 dead, 4.. one list per queue
--- ARGV    1 score of a death, 2 and 3 the trim of dead (oldest score, number)
+-- ARGV    1 score of a death, 2 the trim of dead, see bound
 --         then to dead:   n, member × n, payload × n
 --         then dropped:   n, member × n
 --         then per list:  name of the queue, n, member × n, payload × n
@@ -16,7 +16,7 @@
 -- Out of memory Redis refuses a script's first write that needs some. So the first
 -- write removes nothing: what is moved needs no more memory than before.
 local set = KEYS[1]
-local at = 4
+local at = 3
 redis.call('ZREMRANGEBYSCORE', set, '(0', '(0')
 local t = redis.call('TIME')
 local now = tonumber(t[1] .. '.' .. string.format('%06d', tonumber(t[2])))
@@ -68,8 +68,7 @@ if dying then
   end
   out[2] = fault(redis.pcall('ZADD', KEYS[3], unpack(add)))
   if out[2] == '' then
-    redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', ARGV[2])
-    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, '-' .. ARGV[3])
+    bound(KEYS[3], ARGV[2])
     out[1] = remove(dying)
   end
 end

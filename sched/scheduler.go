@@ -89,6 +89,6 @@ var (
 	unreadSource string
 
 	dueScript    = script.New("sched.due", dueSource)
-	moveScript   = script.New("sched.move", moveSource)
-	unreadScript = script.New("sched.unread", unreadSource)
+	moveScript   = script.New("sched.move", script.Bound+moveSource)
+	unreadScript = script.New("sched.unread", script.Bound+unreadSource)
 )

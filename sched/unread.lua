@@ -7,7 +7,7 @@
 -- ARGV    1 lowest score, as ZRANGE takes it, 2 members to leave out from there on
 --         3 length of the member; one of another length is left alone
 --         4 how long it waits in ms (cluster)
---         5 score of a death, 6 and 7 the trim of dead (oldest score, number)
+--         5 score of a death, 6 the trim of dead, see bound
 -- returns {"" or the key where it is now, its class or "", its jid or ""}
 -- errors  WRONGTYPE of the set or of dead; the member stays. What a broken list
 --         refuses goes to dead
@@ -39,8 +39,7 @@ if type(pushed) == 'number' then
 else
   to = KEYS[3]
   redis.call('ZADD', to, ARGV[5], member)
-  redis.call('ZREMRANGEBYSCORE', to, '-inf', ARGV[6])
-  redis.call('ZREMRANGEBYRANK', to, 0, '-' .. ARGV[7])
+  bound(to, ARGV[6])
 end
 redis.call('ZREM', set, member)
 return {to, class, jid}

@@ -1,4 +1,4 @@
--- place: writes jobs to where they belong, all or none.
+-- place: writes jobs to where they belong, all or none. Behind bound.
 --
 -- KEYS[1]  retry set       (place 1)
 -- KEYS[2]  schedule set    (place 2)
@@ -36,10 +36,6 @@ for at = 1, #ARGV, 5 do
   else
     redis.call('ZADD', KEYS[place], ARGV[at + 1], bytes)
   end
-  if place == 3 then
-    local before, max = string.match(ARGV[at + 4], '^(%S*) (%S*)$')
-    if before and before ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before) end
-    if max and max ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -tonumber(max)) end
-  end
+  if place == 3 then bound(KEYS[3], ARGV[at + 4]) end
 end
 return 1

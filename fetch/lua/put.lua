@@ -1,5 +1,5 @@
 -- put writes to a destination in a slot of its own: the first step of what leaves the slot of
--- its queue on a cluster.
+-- its queue on a cluster. Behind bound.
 --
 -- KEYS[1]  a sorted set, a queue or the set of all queues
 -- ARGV[1]  'ZADD', 'LPUSH' or 'SADD'
@@ -8,7 +8,5 @@
 redis.pcall('HDEL', KEYS[1], '') -- see enter; whatever the type of the key is
 if ARGV[1] ~= 'ZADD' then return redis.call(ARGV[1], KEYS[1], ARGV[2]) end
 redis.call('ZADD', KEYS[1], ARGV[3], ARGV[2])
-local before, max = string.match(ARGV[4], '^(%S*) (%S*)$')
-if before and before ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', before) end
-if max and max ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -tonumber(max)) end
+bound(KEYS[1], ARGV[4])
 return 1

@@ -1,4 +1,4 @@
--- reroute moves jobs of a fenced owner to where its recovery policy sends them.
+-- reroute moves jobs of a fenced owner to where its recovery policy sends them. Behind bound.
 --
 -- KEYS[1]  place, KEYS[2] list
 -- KEYS[3]  schedule set (to 2), KEYS[4] dead set (to 3), KEYS[5] set of all queues; the
@@ -55,11 +55,7 @@ for at = 3, #ARGV, 8 do
       call('LREM', KEYS[2], 1, bytes)
       out[#out + 1] = 1
       -- What follows is worth less than the job: it must not undo the answer.
-      if ARGV[at + 1] == '3' then
-        local before, max = string.match(ARGV[at + 5], '^(%S*) (%S*)$')
-        if before and before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
-        if max and max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
-      end
+      if ARGV[at + 1] == '3' then bound(KEYS[4], ARGV[at + 5]) end
       if job ~= '' and ARGV[at + 7] == '' then
         pcall('ZREM', KEYS[6], job)
         pcall('HDEL', KEYS[7], job)

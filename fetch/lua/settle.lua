@@ -1,4 +1,4 @@
--- settle moves jobs out of their lists, the destination first. Behind enter.
+-- settle moves jobs out of their lists, the destination first. Behind enter and bound.
 --
 -- KEYS[2]  retry set      (to 1)
 -- KEYS[3]  schedule set   (to 2)
@@ -31,12 +31,6 @@ local function write(to, queue, known, ...)
   return err and {err = err} or pcall('LPUSH', queue, ...)
 end
 
-local function bound(trim)
-  local before, max = string.match(trim, '^(%S*) (%S*)$')
-  if before ~= '' then pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', before) end
-  if max ~= '' then pcall('ZREMRANGEBYRANK', KEYS[4], 0, -tonumber(max)) end
-end
-
 local out, at, group = {}, 3, 0
 while at <= #ARGV do
   group = group + 1
@@ -65,7 +59,7 @@ while at <= #ARGV do
       for i = jobs, jobs + (n - 1) * step, step do pcall('LREM', list, '-1', ARGV[i]) end
     end
     dropped(list, field)
-    if ARGV[first - 3] ~= '' then bound(ARGV[first - 3]) end
+    if ARGV[first - 3] ~= '' then bound(KEYS[4], ARGV[first - 3]) end
   end
 end
 confirm()

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -64,9 +65,8 @@ type Group struct {
 
 // Death is what members need that go to the dead set.
 type Death struct {
-	Score  string
-	Oldest string // entries with lower scores go, "" for none
-	Keep   int    // the set keeps one entry less; 0 for all
+	Score string
+	Trim  limits.Trim
 }
 
 // write queues what writes payloads. The error of the command that it returns says
@@ -81,12 +81,7 @@ func (g *Group) write(ctx context.Context, pipe redis.Pipeliner, death Death, pa
 		args = append(args, death.Score, payload)
 	}
 	added := pipe.Do(ctx, args...)
-	if death.Oldest != "" {
-		pipe.ZRemRangeByScore(ctx, keys.Dead, "-inf", death.Oldest)
-	}
-	if death.Keep > 0 {
-		pipe.ZRemRangeByRank(ctx, keys.Dead, 0, -int64(death.Keep))
-	}
+	script.Trim(ctx, pipe, keys.Dead, death.Trim)
 	return added
 }
 

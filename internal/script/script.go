@@ -5,12 +5,30 @@ package script
 
 import (
 	"context"
+	_ "embed"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/scores"
 )
+
+// Bound is the head of scripts that write to a dead set: it has the function bound.
+//
+//go:embed bound.lua
+var Bound string
+
+// Trim adds to a pipeline what bound does.
+func Trim(ctx context.Context, p redis.Pipeliner, dead string, t limits.Trim) {
+	if t.Before != 0 {
+		p.ZRemRangeByScore(ctx, dead, "-inf", scores.Format(t.Before))
+	}
+	if t.Max > 0 {
+		p.ZRemRangeByRank(ctx, dead, 0, -int64(t.Max))
+	}
+}
 
 // Script is one Lua script. It is safe for concurrent use.
 type Script struct {

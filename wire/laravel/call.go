@@ -111,7 +111,7 @@ func forgot(err error) bool { return err != nil && strings.Contains(err.Error(),
 // send sends a call.
 func (f *fetcher) send(ctx context.Context, c *call) ([]string, error) {
 	now := time.Now()
-	args := make([]any, script.Free, script.Free+16+4*len(f.queues)+7*len(c.moves))
+	args := make([]any, script.Free, script.Free+16+4*len(f.queues)+6*len(c.moves))
 	args = append(args, 4+4*len(f.queues), f.call, f.names.failed(), f.names.queue(f.s.Relay), f.names.tokens(f.s.Relay))
 	for _, q := range f.queues {
 		args = append(args, f.names.queue(q), f.names.delayed(q), f.names.reserved(q), f.names.tokens(q))
@@ -123,14 +123,7 @@ func (f *fetcher) send(ctx context.Context, c *call) ([]string, error) {
 	args = append(args, c.number, known, int(callTime.Seconds()), seconds(now), seconds(now.Add(f.env.Lease)), c.want, f.env.Bytes, len(c.moves))
 	for i := range c.moves {
 		m := &c.moves[i]
-		before, most := "", ""
-		if m.trim.Before > 0 {
-			before = strconv.FormatFloat(m.trim.Before, 'f', -1, 64)
-		}
-		if m.trim.Max > 0 {
-			most = strconv.Itoa(-m.trim.Max)
-		}
-		args = append(args, m.kind, m.job.queue, m.job.copy, m.text, strconv.FormatFloat(m.score, 'f', -1, 64), before, most)
+		args = append(args, m.kind, m.job.queue, m.job.copy, m.text, strconv.FormatFloat(m.score, 'f', -1, 64), m.trim.Text())
 	}
 	for _, w := range c.wants {
 		if q := slices.Index(f.queues, w.Queue); q >= 0 && !f.signals.paused[w.Queue] {

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/internal/script"
 	"github.com/troupehq/troupe/internal/test/difftest"
 )
 
@@ -76,7 +77,7 @@ var scriptTries = map[string]difftest.Try{
 		}
 		for range moves {
 			args = append(args, drawOf(t, "kind", "a", "q", "b", "r", "d", "f"), drawOf(t, "queue", 0, 1), copies.Draw(t, "copy"),
-				jobTexts.Draw(t, "text"), scores.Draw(t, "score"), drawOf(t, "before", "", "6"), drawOf(t, "most", "", "-2"))
+				jobTexts.Draw(t, "text"), scores.Draw(t, "score"), drawOf(t, "trim", " ", "6 ", " 2", "6 2"))
 		}
 		for _, q := range rapid.SliceOfNDistinct(rapid.IntRange(0, 1), 0, 2, rapid.ID).Draw(t, "wants") {
 			args = append(args, q, drawOf(t, "want", 0, 1, 20), drawOf(t, "paid", 0, 1, 2), row)
@@ -120,6 +121,6 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(name, func(t *testing.T) { pair.Check(t, string(src), fillScripts, try) })
+		t.Run(name, func(t *testing.T) { pair.Check(t, script.Bound+string(src), fillScripts, try) })
 	}
 }

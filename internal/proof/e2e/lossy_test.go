@@ -53,8 +53,8 @@ func (c command) runs(file string) bool {
 		}
 		return string(src)
 	}
-	src := read(file)
-	for _, src := range []string{src, read("fetch/lua/enter.lua") + src} { // see package fetch
+	src, enter, bound := read(file), read("fetch/lua/enter.lua"), read("internal/script/bound.lua")
+	for _, src := range []string{src, enter + src, bound + enter + src, bound + src} { // see package fetch
 		sum := sha1.Sum([]byte(src))
 		if c[1] == hex.EncodeToString(sum[:]) || c[1] == src {
 			return true

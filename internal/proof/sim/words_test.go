@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"os"
@@ -80,12 +81,19 @@ var scripts = sync.OnceValue(func() map[string]luaScript {
 				panic(err)
 			}
 			name := strings.TrimSuffix(filepath.Base(file), ".lua")
+			bound, err := os.ReadFile("../../script/bound.lua")
+			if err != nil {
+				panic(err)
+			}
 			if slices.Contains(owners, name) {
 				enter, err := os.ReadFile("../../../fetch/lua/enter.lua")
 				if err != nil {
 					panic(err)
 				}
 				src = append(enter, src...)
+			}
+			if bytes.Contains(src, []byte("bound(")) {
+				src = append(bound, src...)
 			}
 			if strings.Contains(file, "sched") {
 				name = "sched-" + name

@@ -1,4 +1,4 @@
--- exchange settles jobs and takes new ones, once for each number.
+-- exchange settles jobs and takes new ones, once for each number. Behind bound.
 --
 -- KEYS[1]  list of the fetcher: the number of its last call, and what that returned
 -- KEYS[2]  set of failed jobs
@@ -6,7 +6,7 @@
 -- KEYS[5..] four per queue: ready, delayed, reserved, tokens
 -- ARGV     number, "1" if KEYS[1] must be there, its seconds to live, now, end of the lease,
 --          how many jobs, how many bytes (the job that reaches them is the last one);
---          number of moves, and per move: kind, queue, copy, text, score, trim before, trim max;
+--          number of moves, and per move: kind, queue, copy, text, score, trim;
 --          per queue to take from: queue, how many in pass 1, tokens that a wait has taken already,
 --          beginning of the row of a job that cannot be run
 --
@@ -57,7 +57,7 @@ local function push(command, list, tokens, text)
   redis.pcall('RPUSH', tokens, '1')
 end
 
-local function move(kind, q, copy, text, score, before, max)
+local function move(kind, q, copy, text, score, trim)
   local reserved = key(q, 2)
   if kind == 'a' then
     local gone = redis.pcall('ZREM', reserved, copy)
@@ -78,8 +78,7 @@ local function move(kind, q, copy, text, score, before, max)
     _, err = add(key(q, 1), score, text)
   elseif kind == 'f' then
     _, err = add(KEYS[2], score, text)
-    if not err and before ~= '' then redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', before) end
-    if not err and max ~= '' then redis.call('ZREMRANGEBYRANK', KEYS[2], 0, max) end
+    if not err then bound(KEYS[2], trim) end
   end
   if err then return '!' .. err end
   redis.call('ZREM', reserved, copy)
@@ -87,7 +86,7 @@ local function move(kind, q, copy, text, score, before, max)
 end
 
 for _ = 1, tonumber(arg()) do
-  say(move(arg(), tonumber(arg()), arg(), arg(), arg(), arg(), arg()))
+  say(move(arg(), tonumber(arg()), arg(), arg(), arg(), arg()))
 end
 
 -- migrate makes ready what is due.
