@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,24 +19,7 @@ import (
 // what it prints, a line each.
 func ruby(t *testing.T, url, script string) []string {
 	t.Helper()
-	const head = `
-require "sidekiq"; require "sidekiq/api"; require "json"
-$stdout.sync = true; $stdout.set_encoding("UTF-8"); Encoding.default_external = "UTF-8"
-Sidekiq.logger.level = Logger::ERROR
-Sidekiq.configure_client { |c| c.redis = {url: ENV["REDIS_URL"]} }
-`
-	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
-		redistest.Missing(t, err)
-	}
-	cmd := exec.CommandContext(t.Context(), "ruby", "-EUTF-8:UTF-8", "-e", head+script)
-	cmd.Env = append(cmd.Environ(), "REDIS_URL="+url, "LANG=C.UTF-8")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("ruby: %v\n%s", err, stderr.String())
-	}
-	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(redistest.Ruby(t, url, script), "\n"), "\n")
 }
 
 var oddArgs = []any{

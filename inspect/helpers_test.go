@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -41,33 +40,11 @@ func start(t *testing.T, set ...func(*inspect.Inspector)) (*inspect.Inspector, *
 }
 
 // ruby runs a script with the API of the real Sidekiq and returns the values
-// that it prints as one JSON array.
+// that it has given to out.
 func ruby(t *testing.T, url, script string) []any {
 	t.Helper()
-	const head = `
-require "sidekiq"; require "sidekiq/api"; require "json"
-Encoding.default_external = "UTF-8"; $stdout.set_encoding("UTF-8")
-Sidekiq.logger.level = Logger::ERROR
-Sidekiq.configure_client { |c| c.redis = {url: ENV["REDIS_URL"]} }
-$out = []
-def out(*values) = $out.concat(values)
-`
-	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
-		redistest.Missing(t, err)
-	}
-	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-EUTF-8:UTF-8", "-e", head+script+"\nprint JSON.generate($out)")
-	cmd.Env = append(cmd.Environ(), "REDIS_URL="+url, "LANG=C.UTF-8")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("ruby: %v\n%s", err, stderr.String())
-	}
-	var values []any
-	if err := json.Unmarshal(text, &values); err != nil {
-		t.Fatalf("ruby printed %s: %v", text, err)
-	}
-	return values
+	const head = "$out = []; def out(*values) = $out.concat(values)\n"
+	return redistest.RubyJSON[[]any](t, url, head+script+"\nshow $out")
 }
 
 // same compares what Go and Ruby have read, as JSON.

@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -79,27 +77,6 @@ func TestErrorBacktrace(t *testing.T) {
 	}
 }
 
-// ruby runs a script with Sidekiq's API loaded and returns what it prints.
-func ruby(t *testing.T, url, script string) string {
-	t.Helper()
-	path, err := exec.LookPath("ruby")
-	if err != nil {
-		redistest.Missing(t, err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, "-W0", "-EUTF-8:UTF-8", "-e", "require 'sidekiq/api'; require 'json'\n"+script)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+url)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		if strings.Contains(errs.String(), "(LoadError)") {
-			redistest.Missing(t, err)
-		}
-		t.Fatalf("ruby: %v\n%s", err, errs.String())
-	}
-	return string(out)
-}
-
 func TestRubyReadsTheEntriesAndKeepsTheirBytes(t *testing.T) {
 	rdb, url := redistest.New(t)
 	stack := traced(slices.Repeat([]string{"/app/job.go:42:in `main.(*Job).Perform'", "é\u2028<>"}, 40)) // longer than a line of base64
@@ -119,7 +96,7 @@ func TestRubyReadsTheEntriesAndKeepsTheirBytes(t *testing.T) {
 	in.Err = troupe.Kill(rubyError{"Net::ReadTimeout", "\x00 \"quoted\" \u2028 🎭"})
 	set(keys.Dead, Policy{}.Decide(now, 0, in))
 
-	got := ruby(t, url, `
+	got := redistest.Ruby(t, url, `
 		entries = Sidekiq::RetrySet.new.to_a + Sidekiq::DeadSet.new.to_a
 		entries.each do |e|
 		  abort "bytes change: #{e.value}" unless JSON.generate(JSON.parse(e.value)) == e.value

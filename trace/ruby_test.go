@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +16,9 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
-	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/trace"
 )
 
@@ -48,14 +45,7 @@ func rubySpans(t *testing.T, rdb *redis.Client) map[string][]rubySpan {
 // ruby runs a script with testdata/tracing.rb.
 func ruby(t *testing.T, url, script string) {
 	t.Helper()
-	if err := exec.CommandContext(t.Context(), "ruby", "-rsidekiq", "-e", "0").Run(); err != nil {
-		redistest.Missing(t, err)
-	}
-	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-r./testdata/tracing.rb", "-e", script)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+url, "REDIS_PROVIDER=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("ruby: %v\n%s", err, out)
-	}
+	redistest.Ruby(t, url, "require './testdata/tracing.rb'\n"+script)
 }
 
 func linkedToRuby(t *testing.T, s sdk.ReadOnlySpan, to rubySpan) {
@@ -89,11 +79,7 @@ func TestFromRubyToGoToRubyThroughRetries(t *testing.T) {
 		Redis: rdb, Registry: &jobs, Capsules: []actors.Capsule{{Concurrency: 1, Queues: actors.Strict{"go"}}},
 		Middleware: []troupe.Middleware{trace.Middleware(r.config())},
 	})
-	file := harness.Must(filepath.Abs("testdata/tracing.rb"))(t)
-	cmd := exec.CommandContext(context.Background(), "sidekiq", "-r", file, "-q", "ruby", "-c", "1")
-	cmd.Dir = t.TempDir()
-	sidekiq := chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
-	testkit.Await(t, "sidekiq runs", func() bool { return strings.Contains(sidekiq.Stderr(), "tracing.rb: started") })
+	sidekiq := procs.Sidekiq(t, url, "testdata/tracing.rb", "tracing.rb: started", "-q", "ruby", "-c", "1")
 
 	ruby(t, url, `Tracing.span("request", "server") { Sidekiq::Client.push("class" => "FirstStep", "queue" => "go", "args" => []) }`)
 	for _, class := range []string{"FirstStep", "RubyStep"} {

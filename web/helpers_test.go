@@ -8,7 +8,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -135,23 +134,5 @@ func hasNot(t testing.TB, what, text string, parts ...string) {
 		if strings.Contains(text, part) {
 			t.Errorf("%s has %q", what, part)
 		}
-	}
-}
-
-// ruby runs a script with the real Sidekiq on the database of the site.
-func (s *site) ruby(script string) {
-	s.t.Helper()
-	if err := exec.CommandContext(s.t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
-		redistest.Missing(s.t, err)
-	}
-	const head = `
-require "sidekiq"; require "sidekiq/api"; require "json"
-Sidekiq.logger.level = Logger::ERROR
-Sidekiq.configure_client { |c| c.redis = {url: ENV["REDIS_URL"]} }
-`
-	cmd := exec.CommandContext(s.t.Context(), "ruby", "-W0", "-EUTF-8:UTF-8", "-e", head+script)
-	cmd.Env = append(cmd.Environ(), "REDIS_URL="+s.url, "LANG=C.UTF-8")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("ruby: %v\n%s", err, out)
 	}
 }

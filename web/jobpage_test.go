@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 func TestJobPage(t *testing.T) {
@@ -121,7 +122,7 @@ func between(text, from, to string) string {
 
 func TestBacktrace(t *testing.T) {
 	s := start(t)
-	s.ruby(`
+	redistest.Ruby(s.t, s.url, `
 lines = (1..300).map { |n| "/app/<job>.rb:#{n}:in 'perform'" }
 job = {"class" => "C", "args" => [], "jid" => "bt", "retry" => false, "retry_count" => 0, "error_class" => "E", "error_message" => "é",
   "error_backtrace" => [Zlib::Deflate.deflate(JSON.dump(lines))].pack("m")}

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // Pages of what real Ruby wrote, digit by digit and escaped.
 func TestQueuesOfRuby(t *testing.T) {
 	s := start(t)
-	s.ruby(`
+	redistest.Ruby(s.t, s.url, `
 Sidekiq::Client.push("class" => "A::B", "queue" => "odd <queue>", "args" => ["<script>x</script>", 123456789012345678901234567890, 1.0, nil, {"password" => "open sesame"}], "tags" => ["vip", "é"])
 Sidekiq::Client.push_bulk("class" => "Many", "queue" => "many", "args" => (0...250).map { |i| [i] })`)
 	page := s.get("/queues/odd%20%3Cqueue%3E")

@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 	outcomes "github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // What processes have written for Sidekiq's metrics page is on ours: each run once, in whichever
@@ -147,11 +148,11 @@ func TestStatsOfRuby(t *testing.T) {
 	}
 	s.rdb.Set(t.Context(), "stat:processed", 12345678901, 0)
 	file := filepath.Join(t.TempDir(), "answers")
-	s.ruby(`
+	redistest.Ruby(s.t, s.url, `
 require "sidekiq/web"; require "rack/mock"
 Sidekiq::Web.use Rack::Session::Cookie, secret: "x" * 64
 answers = %w[/stats /stats/queues].map { |path| Rack::MockRequest.new(Sidekiq::Web).get(path).body }
-File.write(` + fmt.Sprintf("%q", file) + `, answers.join("\n"))`)
+File.write(`+fmt.Sprintf("%q", file)+`, answers.join("\n"))`)
 	text := harness.Must(os.ReadFile(file))(t)
 	stats, queues, _ := strings.Cut(string(text), "\n")
 	var want, got map[string]any

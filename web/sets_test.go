@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // listed is the JSON of a page of a set.
@@ -66,7 +68,7 @@ const plainJob = `'{"class":"Work","queue":"default","args":[' .. i .. '],"jid":
 
 func TestSetsOfRuby(t *testing.T) {
 	s := start(t)
-	s.ruby(`
+	redistest.Ruby(s.t, s.url, `
 class Charge; include Sidekiq::Worker; sidekiq_options queue: "money", retry: 7; def perform(*); end; end
 Charge.perform_in(3630, 12345678901234567890, {"password" => "s3cr3t", "note" => "<b>é</b>"})
 job = {"class" => "Charge", "queue" => "money", "args" => [12345678901234567890, {"token" => "s3cr3t"}], "jid" => "abcdefabcdefabcdefabcdef", "retry" => 7, "retry_count" => 1,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -92,9 +91,7 @@ func random(t *testing.T, rdb *redis.Client, r *rand.Rand) {
 // Ruby's own API and the commands tell the same numbers of random contents.
 func TestRubyAndTheCommandsTellTheSame(t *testing.T) {
 	t.Parallel()
-	if err := exec.CommandContext(t.Context(), "ruby", "-e", `require "sidekiq"`).Run(); err != nil {
-		redistest.Missing(t, err)
-	}
+	redistest.NeedSidekiq(t)
 	const databases = 12
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)

@@ -2,8 +2,6 @@ package beat
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,32 +10,6 @@ import (
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
-
-// ruby runs a script with Sidekiq's API loaded and returns the JSON that it
-// prints.
-func ruby(t *testing.T, url, script string) any {
-	t.Helper()
-	path, err := exec.LookPath("ruby")
-	if err != nil {
-		redistest.Missing(t, err)
-	}
-	cmd := exec.CommandContext(t.Context(), path, "-W0", "-EUTF-8:UTF-8", "-e", "require 'sidekiq/api'; require 'json'\n"+script)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+url)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		if strings.Contains(errs.String(), "sidekiq (LoadError)") || strings.Contains(errs.String(), "sidekiq/api (LoadError)") {
-			redistest.Missing(t, err)
-		}
-		t.Fatalf("ruby: %v\n%s", err, errs.String())
-	}
-	var got any
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatalf("ruby printed %s: %v", out, err)
-	}
-	return got
-}
 
 func expect(t *testing.T, got any, want string) {
 	t.Helper()
@@ -58,7 +30,7 @@ func TestRubyReadsTheProcessItsWorkAndTheTotals(t *testing.T) {
 	s.Work[0].Payload = []byte(`{"class":"SlowJob","args":[13,"é"],"jid":"ea451571fa051d845beeafef"}`)
 	mustBeat(t, rdb, s)
 	harness.OK(t, NewFlusher(id).Flush(t.Context(), rdb, Counts{Processed: 7, Failed: 2}, time.Now()))
-	got := ruby(t, url, `
+	got := redistest.RubyJSON[any](t, url, `
 		p = Sidekiq::ProcessSet.new.first
 		w = Sidekiq::Workers.new.to_a
 		s = Sidekiq::Stats.new
@@ -82,7 +54,7 @@ func TestRubysButtonsArriveAndTheProcessLeaves(t *testing.T) {
 	rdb, url := redistest.New(t)
 	s := busyState()
 	mustBeat(t, rdb, s)
-	expect(t, ruby(t, url, `
+	expect(t, redistest.RubyJSON[any](t, url, `
 		p = Sidekiq::ProcessSet.new.first
 		p.quiet!; p.dump_threads; p.stop!
 		print "[]"`), `[]`)
@@ -91,7 +63,7 @@ func TestRubysButtonsArriveAndTheProcessLeaves(t *testing.T) {
 	}
 	s.Quiet = true
 	mustBeat(t, rdb, s)
-	expect(t, ruby(t, url, `print JSON.generate(Sidekiq::ProcessSet.new.map { |p| p.stopping? })`), `[true]`)
+	expect(t, redistest.RubyJSON[any](t, url, `print JSON.generate(Sidekiq::ProcessSet.new.map { |p| p.stopping? })`), `[true]`)
 	harness.OK(t, Clear(t.Context(), rdb, id))
-	expect(t, ruby(t, url, `print JSON.generate([Sidekiq::ProcessSet.new.size, Sidekiq::Workers.new.to_a])`), `[0, []]`)
+	expect(t, redistest.RubyJSON[any](t, url, `print JSON.generate([Sidekiq::ProcessSet.new.size, Sidekiq::Workers.new.to_a])`), `[0, []]`)
 }

@@ -1,15 +1,13 @@
 package conformance
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -85,9 +83,7 @@ type goProcess struct {
 // list of processes.
 func (s *site) process(spec workerSpec) *goProcess {
 	s.t.Helper()
-	self, err := os.Executable()
-	s.must(err)
-	p := chaos.Launch(s.t, "worker", exec.CommandContext(context.Background(), self), workerEnv+"="+asJSON(s.filled(spec)))
+	p := procs.Worker(s.t, "worker", s.filled(spec))
 	g := &goProcess{Process: p, identity: p.Ready()}
 	testkit.Await(s.t, "the first beat", func() bool { return s.rdb.HExists(s.t.Context(), g.identity, "info").Val() })
 	return g

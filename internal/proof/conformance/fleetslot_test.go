@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
@@ -83,8 +84,6 @@ func (s *fleetSlot) upTo(limit time.Duration) time.Duration {
 func (f *fleet) start(side string) *fleetProcess {
 	f.t.Helper()
 	if side == "go" {
-		self, err := os.Executable()
-		f.must(err)
 		spec := f.filled(workerSpec{
 			Timeout: fleetGoTimeout, Poll: time.Second,
 			Capsules: []capsuleSpec{
@@ -92,8 +91,7 @@ func (f *fleet) start(side string) *fleetProcess {
 				{Name: "strict", Concurrency: 2, Queues: fleetQueues},
 			},
 		})
-		cmd := exec.CommandContext(context.Background(), self)
-		return &fleetProcess{Process: chaos.Launch(f.t, "go", cmd, workerEnv+"="+asJSON(spec)), side: side}
+		return &fleetProcess{Process: procs.Worker(f.t, "go", spec), side: side}
 	}
 	file, err := filepath.Abs(filepath.Join("testdata", "fleet.rb"))
 	f.must(err)

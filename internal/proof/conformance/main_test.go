@@ -1,33 +1,14 @@
 package conformance
 
 import (
-	"context"
 	"encoding/json"
-	"flag"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/troupehq/troupe/internal/test/procs"
 )
 
-// TestMain runs the tests or, in a process that a test has started from this
-// binary, the Go worker.
-func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // of go-redis: servers are killed here on purpose
-	if spec := os.Getenv(workerEnv); spec != "" {
-		os.Exit(workerMain(spec))
-	}
-	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // they wait for other processes most of the time
-	code := m.Run()
-	binary.finish()
-	os.Exit(code)
-}
-
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
+func TestMain(m *testing.M) { procs.Main(m, workerMain, binary.finish) }
 
 // soon is the limit of what should happen at once, on a loaded machine too.
 const soon = 30 * time.Second

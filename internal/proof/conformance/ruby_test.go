@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -134,35 +134,14 @@ func (a *allTests) finish() {
 	}
 }
 
-// boot starts a real Sidekiq server (testdata/worker.rb). Call booted next.
-func boot(t testing.TB, url string, flags ...string) *chaos.Process {
-	t.Helper()
-	file, err := filepath.Abs(filepath.Join("testdata", "worker.rb"))
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
-	cmd.Dir = os.TempDir() // no config/sidekiq.yml there
-	return chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0", "LANG=C.UTF-8")
-}
-
-func booted(t testing.TB, p *chaos.Process) {
-	t.Helper()
-	testkit.Await(t, "sidekiq runs", func() bool {
-		return strings.Contains(p.Stderr(), "worker.rb: started") || !p.Running()
-	})
-	if !p.Running() {
-		t.Fatalf("sidekiq has ended: %s", p.Stderr())
-	}
-}
+// The application of a real Sidekiq server, and what it says when it has started.
+const rubyApplication, rubyStarted = "testdata/worker.rb", "worker.rb: started"
 
 // sidekiq runs a real Sidekiq server of the test's own.
 func (s *site) sidekiq(flags ...string) *chaos.Process {
 	s.t.Helper()
 	needRuby(s.t)
-	p := boot(s.t, s.url, flags...)
-	booted(s.t, p)
-	return p
+	return procs.Sidekiq(s.t, s.url, rubyApplication, rubyStarted, flags...)
 }
 
 // rubyRun is one run in a real Sidekiq server.
@@ -204,7 +183,6 @@ func ofJID(jids ...string) func(rubyRun) bool {
 var sharedSidekiq struct {
 	once sync.Once
 	url  string
-	p    *chaos.Process
 }
 
 var sharedQueues = []string{"check11", "check14", "check15", "check16", "check43", "check45"}
@@ -222,9 +200,8 @@ func withSharedSidekiq(t *testing.T) *site {
 		for _, name := range sharedQueues {
 			flags = append(flags, "-q", name)
 		}
-		sharedSidekiq.p = boot(binary, sharedSidekiq.url, flags...)
+		procs.Sidekiq(binary, sharedSidekiq.url, rubyApplication, rubyStarted, flags...)
 	})
-	booted(t, sharedSidekiq.p)
 	options := harness.Must(redis.ParseURL(sharedSidekiq.url))(t)
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { _ = rdb.Close() })

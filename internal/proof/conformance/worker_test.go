@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -15,9 +14,6 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 )
-
-// workerEnv holds the workerSpec of a worker process.
-const workerEnv = "TROUPE_CONFORMANCE_WORKER"
 
 // workerSpec is what the Go worker is built from; zero values are the daemon's
 // own defaults. It runs in a process or inside a test.
@@ -65,12 +61,8 @@ type worker struct {
 	book *redis.Client
 }
 
-func workerMain(text string) int {
-	w := &worker{}
-	if err := json.Unmarshal([]byte(text), &w.spec); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 3
-	}
+func workerMain(spec workerSpec) int {
+	w := &worker{spec: spec}
 	rdb, err := dial(w.spec.Redis)
 	if err == nil {
 		w.book, err = dial(w.spec.Book)

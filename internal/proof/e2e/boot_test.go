@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -39,7 +40,7 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := troupeCmd(t, nil, append([]string{"run"}, c.args...)...)
+			p := procs.Troupe(t, nil, append([]string{"run"}, c.args...)...)
 			if code := p.Exit(soon); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
@@ -70,7 +71,7 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 func TestVersionAndHelpExitWith0(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"version"}, {"-V"}, {"run", "-V"}, {"--help"}, {"run", "-h"}} {
-		p := troupeCmd(t, nil, args...)
+		p := procs.Troupe(t, nil, args...)
 		if code := p.Exit(soon); code != 0 || p.Stdout() == "" {
 			t.Errorf("troupe %v: exit code %d, printed %q", args, code, p.Stdout())
 		}

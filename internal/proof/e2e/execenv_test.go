@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -28,7 +29,7 @@ handlers:
   Hook: {http: {url: "http://127.0.0.1:1/", secret: {env: SHOP_SECRET}}}
 `, dir)
 	harness.OK(t, os.WriteFile(file, []byte(config), 0o600))
-	p := troupeCmd(t, []string{"REDIS_URL=" + url, "SHOP_FOR_ALL=1", "SHOP_FOR_ENV=2", "SHOP_SECRET=3", "SHOP_OTHER=4"}, "run", "-C", file)
+	p := procs.Troupe(t, []string{"REDIS_URL=" + url, "SHOP_FOR_ALL=1", "SHOP_FOR_ENV=2", "SHOP_SECRET=3", "SHOP_OTHER=4"}, "run", "-C", file)
 	p.Ready()
 	rdb.LPush(t.Context(), "queue:default", `{"class":"Env","jid":"one\ntwo","queue":"default","args":[],"retry":true}`)
 	testkit.Await(t, "the job has run", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })

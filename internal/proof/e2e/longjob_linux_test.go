@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -63,7 +64,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 	letters := []string{"a", "b", "d"}
 	jid := func(letter string) string { return strings.Repeat(letter, 24) }
 
-	p := troupeCmd(t, nil, "web", "--redis", server.URL(0), "--listen", "127.0.0.1:0")
+	p := procs.Troupe(t, nil, "web", "--redis", server.URL(0), "--listen", "127.0.0.1:0")
 	address, missing := regexp.MustCompile(`http://[0-9.:]+`), regexp.MustCompile(`100 MB, too long to show|… and 99\.9 MB more`)
 	harness.AwaitFor(t, soon, "it serves", func() bool { return address.MatchString(p.Stdout()) })
 	base := address.FindString(p.Stdout())
@@ -104,7 +105,7 @@ func TestLongJobsOnPagesAndInCommands(t *testing.T) {
 		lines = append(lines, "jobs show --args show "+jid(letter), "explain "+jid(letter))
 	}
 	for _, line := range lines {
-		p := troupeCmd(t, nil, append(strings.Fields(line), "--redis", server.URL(0))...)
+		p := procs.Troupe(t, nil, append(strings.Fields(line), "--redis", server.URL(0))...)
 		most := 0
 		harness.AwaitFor(t, limit, line+" ends", func() bool { most = max(most, peak(p)); return !p.Running() })
 		if code := p.Exit(soon); code == 1 || len(p.Stdout()) > 1<<20 || p.Stdout() == "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -23,7 +24,7 @@ func TestRubyReschedulesWhatTheCommandPushed(t *testing.T) {
 		if i := slices.Index(args, "-0"); i >= 0 { // not a flag
 			flags, args = append(append(flags, args[i+1:]...), "--"), args[:i+1]
 		}
-		p := troupeCmd(t, []string{"REDIS_URL=" + url}, append(flags, args...)...)
+		p := procs.Troupe(t, []string{"REDIS_URL=" + url}, append(flags, args...)...)
 		if code := p.Exit(soon); code != 0 {
 			t.Fatalf("troupe push %q: exit code %d: %s", args, code, p.Stderr())
 		}
@@ -40,7 +41,7 @@ func TestRubyReschedulesWhatTheCommandPushed(t *testing.T) {
 		}
 	}
 
-	p := troupeCmd(t, []string{"REDIS_URL=" + url}, "push", "X", "1", `[2, -1e999]`)
+	p := procs.Troupe(t, []string{"REDIS_URL=" + url}, "push", "X", "1", `[2, -1e999]`)
 	if code := p.Exit(soon); code != 1 || !strings.Contains(p.Stderr(), "[1]: number -1e999 at byte 4 is too large") {
 		t.Errorf("a number that is no double: exit code %d: %s", code, p.Stderr())
 	}

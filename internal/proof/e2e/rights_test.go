@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -54,7 +55,7 @@ func TestADaemonWithRenamedCommandsDoesNotStart(t *testing.T) {
 
 // Who may only look has a screen that says so at its start, and acts on nothing.
 func TestTopForWhoMayOnlyLook(t *testing.T) {
-	path := harness.Must(binary())(t)
+	path := procs.Command(t)
 	server := testkit.NewServer(t)
 	args := []any{"ACL", "SETUSER", "looks", "on", ">pw"}
 	for _, r := range (rights.Tool{}).Rule() {

@@ -1,53 +1,26 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
-
-// sidekiqMissing tells why Ruby's Sidekiq cannot be used; asked once.
-var sidekiqMissing = sync.OnceValue(func() error {
-	if _, err := exec.LookPath("sidekiq"); err != nil {
-		return err
-	}
-	return exec.Command("ruby", "-rsidekiq", "-e", "0").Run()
-})
-
-func needRuby(t testing.TB) {
-	t.Helper()
-	if err := sidekiqMissing(); err != nil {
-		redistest.Missing(t, err)
-	}
-}
 
 // ruby runs a script with Sidekiq's client and API on the database at url and
 // decodes the JSON that it prints into out, unless that is nil.
 func ruby(t testing.TB, url, script string, out any) {
 	t.Helper()
-	needRuby(t)
-	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-EUTF-8:UTF-8", "-e",
-		"require 'sidekiq/api'; require 'json'; def show(v) = print(JSON.generate(v))\n"+script)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+url, "REDIS_PROVIDER=")
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	text, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("ruby: %v\n%s", err, errs.String())
-	}
+	text := redistest.Ruby(t, url, script)
 	if out == nil {
 		return
 	}
-	if err := json.Unmarshal(text, out); err != nil {
+	if err := json.Unmarshal([]byte(text), out); err != nil {
 		t.Fatalf("ruby printed %q: %v", text, err)
 	}
 }
@@ -78,21 +51,12 @@ end
 class FailOnce < Fail; end
 `
 
-// sidekiq starts a real Sidekiq on queue and waits until it runs.
+// sidekiq starts a real Sidekiq and waits until it runs.
 func sidekiq(t testing.TB, url string, flags ...string) *chaos.Process {
 	t.Helper()
-	needRuby(t)
 	file := filepath.Join(t.TempDir(), "worker.rb")
-	if err := os.WriteFile(file, []byte(rubyWorker), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.Background(), "sidekiq", append([]string{"-r", file}, flags...)...)
-	cmd.Dir = t.TempDir()
-	p := chaos.Launch(t, "sidekiq", cmd, "REDIS_URL="+url, "RUBYOPT=-W0")
-	testkit.Await(t, "sidekiq runs", func() bool {
-		return strings.Contains(p.Stderr(), "e2e: started") || !p.Running()
-	})
-	return p
+	harness.OK(t, os.WriteFile(file, []byte(rubyWorker), 0o600))
+	return procs.Sidekiq(t, url, file, "e2e: started", flags...)
 }
 
 // rubyRun is one entry of e2e:ruby.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -35,11 +36,9 @@ func TestAScheduledJobStartsOnTime(t *testing.T) {
 	rec := newRecords(t)
 	startWorker(t, workerSpec{Redis: url, Records: rec.url})
 	// by the command, by the client, by Ruby: each into an idle daemon
-	if _, err := binary(); err != nil { // it is built before the time begins to run
-		t.Fatal(err)
-	}
+	procs.Command(t) // it is built before the time begins to run
 	at := time.Now().Add(4 * time.Second)
-	p := troupeCmd(t, nil, "push", "Record", "--at", string(scores.Format(scores.Of(at))), "--redis", url)
+	p := procs.Troupe(t, nil, "push", "Record", "--at", string(scores.Format(scores.Of(at))), "--redis", url)
 	if code := p.Exit(soon); code != 0 {
 		t.Fatalf("push: %s", p.Stderr())
 	}

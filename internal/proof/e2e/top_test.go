@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -113,7 +114,7 @@ func (term *terminal) fits(screen, title string, width int) {
 }
 
 func TestTopInATerminal(t *testing.T) {
-	path := harness.Must(binary())(t)
+	path := procs.Command(t)
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer func() { _ = rdb.Close() }()
@@ -163,7 +164,7 @@ func TestTopInATerminal(t *testing.T) {
 }
 
 func TestDemoInATerminal(t *testing.T) {
-	path := harness.Must(binary())(t)
+	path := procs.Command(t)
 	for _, size := range []struct{ width, height int }{{40, 12}, {100, 30}} {
 		term := newTerminal(t, size.width, size.height)
 		term.line(path + " demo --timeout 100ms")

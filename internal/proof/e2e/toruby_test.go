@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -103,7 +104,7 @@ func TestRubyRunsWhatTheCommandPushes(t *testing.T) {
 		{[]string{"Record", "--queue", "other", "--in", "1s", "😀"}, `["😀"]`},
 		{[]string{"Record", "--count", "3", "--retry", "false", "--", "-5"}, `[-5]`},
 	} {
-		p := troupeCmd(t, []string{"REDIS_URL=" + url}, append([]string{"push"}, push.flags...)...)
+		p := procs.Troupe(t, []string{"REDIS_URL=" + url}, append([]string{"push"}, push.flags...)...)
 		if code := p.Exit(soon); code != 0 {
 			t.Fatalf("troupe push %v: exit code %d: %s", push.flags, code, p.Stderr())
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -13,10 +14,7 @@ import (
 func TestAListThatNoIndexNamesIsRun(t *testing.T) {
 	s := testkit.NewServer(t)
 	ctx := t.Context()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := procs.Command(t)
 	troupe := func(args ...string) string {
 		out, _ := exec.CommandContext(ctx, path, append(args, "--redis", s.URL(0))...).CombinedOutput() // doctor ends with code 1
 		return string(out)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -16,12 +15,10 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
-
-// workerEnv holds the workerSpec of a worker process.
-const workerEnv = "TROUPE_E2E_WORKER"
 
 // workerSpec is what a worker process is built from; zero values are the
 // daemon's own defaults.
@@ -55,12 +52,8 @@ type worker struct {
 	records *redis.Client
 }
 
-func workerMain(text string) int {
-	w := &worker{}
-	if err := json.Unmarshal([]byte(text), &w.spec); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 3
-	}
+func workerMain(spec workerSpec) int {
+	w := &worker{spec: spec}
 	rdb, err := w.spec.client()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -269,15 +262,10 @@ func startWorker(t testing.TB, spec workerSpec) *chaos.Process {
 
 func startWorkerSoon(t testing.TB, spec workerSpec) *chaos.Process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(spec.Capsules) == 0 {
 		spec.Capsules = []capsuleSpec{{Concurrency: 5, Queues: []string{"default"}}}
 	}
-	cmd := exec.CommandContext(context.Background(), self)
-	return chaos.Launch(t, "worker", cmd, workerEnv+"="+mustJSON(spec))
+	return procs.Worker(t, "worker", spec)
 }
 
 // kill ends this process as SIGKILL does.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +15,8 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
-	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 // push pushes n jobs, one queue after the other.
@@ -135,8 +133,7 @@ func TestADaemonOnACluster(t *testing.T) {
 func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {
 	rdb, cluster := redistest.NewCluster(t)
 	jids := push(t, client.New(rdb), 3000, "run")
-	victim := exec.CommandContext(context.Background(), os.Args[0])
-	p := chaos.Launch(t, "victim", victim, childURL+"="+cluster.URL())
+	p := procs.Worker(t, "victim", cluster.URL())
 	harness.AwaitFor(t, patience, "it works", func() bool { return strings.Count(p.Stdout(), "ran ") > 300 })
 	p.Kill()
 	left := held(t, cluster)

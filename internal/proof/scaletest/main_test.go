@@ -22,33 +22,23 @@ import (
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
 
-// childURL makes a process of this binary a daemon on that Redis.
-const childURL = "TROUPE_SCALETEST_URL"
+func TestMain(m *testing.M) { procs.Main(m, childMain) }
 
-// silent drops what go-redis tells about connections to nodes that a test has
-// killed.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
-
-func TestMain(m *testing.M) {
-	redis.SetLogger(silent{})
-	url := os.Getenv(childURL)
-	if url == "" {
-		os.Exit(m.Run())
-	}
+// childMain is a daemon on the Redis of that URL.
+func childMain(url string) int {
 	rdb, err := redisconn.FromURL(url, redisconn.Need{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		return 2
 	}
 	cfg := config(rdb, &record{fn: child})
 	cfg.Logger = zerolog.New(os.Stderr)
 	cfg.Lease = 5 * time.Second // a machine that stands still for less costs no job a recovery
-	os.Exit(actors.Main(cfg))
+	return actors.Main(cfg)
 }
 
 // ran counts the jobs of a process that are to "run".

@@ -1,11 +1,8 @@
 package scaletest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -32,8 +30,7 @@ type fleet struct {
 func (f *fleet) start(n int) {
 	f.t.Helper()
 	for range n {
-		cmd := exec.CommandContext(context.Background(), os.Args[0])
-		f.all = append(f.all, chaos.Launch(f.t, fmt.Sprint("process ", len(f.all)), cmd, childURL+"="+f.url))
+		f.all = append(f.all, procs.Worker(f.t, fmt.Sprint("process ", len(f.all)), f.url))
 	}
 }
 

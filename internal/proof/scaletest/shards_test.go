@@ -3,7 +3,6 @@ package scaletest
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -140,16 +140,12 @@ func TestAGroupStandsAndFallsTogether(t *testing.T) {
 func TestTheCommandRunsShards(t *testing.T) {
 	servers, rdbs, c := twoShards(t)
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "troupe")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/troupehq/troupe/cmd/troupe").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	file := filepath.Join(dir, "troupe.yml")
 	text := "handlers: {Job: {builtin: noop}}\nshards:\n" +
 		"  orders: {redis: \"" + servers[0].URL(0) + "\", queues: [orders]}\n" +
 		"  mail: {redis: \"" + servers[1].URL(0) + "\", queues: [mail]}\n"
 	harness.OK(t, os.WriteFile(file, []byte(text), 0o600))
-	p := startProcess(t, bin, "run", "-C", file)
+	p := procs.Troupe(t, nil, "run", "-C", file)
 	shardPush(t, c, "orders", "run", 5)
 	shardPush(t, c, "mail", "run", 7)
 	harness.AwaitFor(t, patience, "the jobs are done", func() bool { // one that was only taken would go back at the stop

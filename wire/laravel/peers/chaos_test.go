@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -19,9 +20,9 @@ func TestChaos(t *testing.T) {
 	const jobs, kills = 400, 24
 	a := newApp(t, "laravel_database_", "RETRY_AFTER=2")
 	ctx := context.Background()
-	ours := func() *process { return a.troupe(daemon{Concurrency: 4, Lease: 2 * time.Second, Tries: -1}) }
+	ours := func() *chaos.Process { return a.troupe(daemon{Concurrency: 4, Lease: 2 * time.Second, Tries: -1}) }
 	theirs := func() *php { return a.start("work.php", "--tries=0", "--sleep=0.05") }
-	troupes, phps := []*process{ours(), ours()}, []*php{theirs(), theirs()}
+	troupes, phps := []*chaos.Process{ours(), ours()}, []*php{theirs(), theirs()}
 	behaviours := []map[string]any{{}, {"sleep": 0.05}, {"fail": 1}, {"release": 1}}
 	for i := range jobs {
 		data := map[string]any{"i": i}
@@ -37,7 +38,7 @@ func TestChaos(t *testing.T) {
 		if i%(jobs/kills) == 0 {
 			time.Sleep(rand.N(100 * time.Millisecond)) // the instant is the random part
 			if n := rand.IntN(4); n < 2 {
-				troupes[n].kill()
+				troupes[n].Kill()
 				troupes[n] = ours()
 			} else {
 				_ = phps[n-2].cmd.Process.Kill()

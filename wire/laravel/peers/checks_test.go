@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/wire/laravel"
 )
@@ -51,7 +50,7 @@ func TestCheck01And15LaravelPushesAndTroupeRuns(t *testing.T) {
 				t.Errorf("runs %s, expected %s", got, want)
 			}
 			a.awaitEmpty()
-			d.stop()
+			d.Stop(harness.Patience)
 		})
 	}
 }
@@ -142,7 +141,7 @@ func TestCheck04FailingHereDoesNotDamageAJob(t *testing.T) {
 	d := a.troupe(daemon{})
 	a.awaitRuns(2)
 	a.await("a release", func() bool { return a.sizes("default") != "0 ready, 0 delayed, 1 reserved" })
-	d.kill()
+	d.Kill()
 	ctx := context.Background()
 	members := append(a.rdb.ZRange(ctx, a.prefix+"queues:default:delayed", 0, -1).Val(), a.rdb.ZRange(ctx, a.prefix+"queues:default:reserved", 0, -1).Val()...)
 	members = append(members, a.rdb.LRange(ctx, a.prefix+"queues:default", 0, -1).Val()...)
@@ -165,7 +164,7 @@ func TestCheck05AKilledProcessesJobIsRunByTheOther(t *testing.T) {
 	a.pushed(sleeps("ours"))
 	d := a.troupe(daemon{Lease: 3 * time.Second})
 	a.awaitRuns(1)
-	d.kill()
+	d.Kill()
 	w := a.work()
 	runs := a.awaitRuns(2)
 	if got := runs[1]; got.Side != "php" || got.Attempt != 2 {
@@ -195,7 +194,7 @@ func TestCheck06ALongJobKeepsItsLease(t *testing.T) {
 	if runs := a.runs(); len(runs) != 1 || runs[0].Side != "troupe" {
 		t.Errorf("runs %s", shown(runs))
 	}
-	d.stop()
+	d.Stop(harness.Patience)
 }
 
 func TestCheck07ALateEndChangesNothing(t *testing.T) {
@@ -204,11 +203,11 @@ func TestCheck07ALateEndChangesNothing(t *testing.T) {
 	a.pushed(laravel.Job{Queue: "default", Name: task, MaxTries: 5, Data: map[string]any{"fail": 1, "sleep": 0.5}})
 	d := a.troupe(daemon{Lease: 2 * time.Second})
 	a.awaitRuns(1)
-	d.signal(osproc.Pause)
+	d.Pause()
 	w := a.work()
 	w.says(t, "processed")
 	w.cmd.Process.Kill()
-	d.signal(osproc.Resume)
+	d.Resume()
 	time.Sleep(2 * time.Second) // in which it fails
 	if got := a.sizes("default"); got != "0 ready, 0 delayed, 0 reserved" {
 		t.Errorf("after the late failure: %s", got)
@@ -216,7 +215,7 @@ func TestCheck07ALateEndChangesNothing(t *testing.T) {
 	if runs := a.runs(); len(runs) != 2 {
 		t.Errorf("runs %s", shown(runs))
 	}
-	d.stop()
+	d.Stop(harness.Patience)
 }
 
 func TestCheck08BackoffAndAttemptsAddUp(t *testing.T) {
@@ -236,13 +235,13 @@ func TestCheck08BackoffAndAttemptsAddUp(t *testing.T) {
 	if err != nil || len(failed) != 1 || failed[0].Exception != "asked to fail" {
 		t.Fatalf("failed %+v, %v", failed, err)
 	}
-	d.stop()
+	d.Stop(harness.Patience)
 
 	a.pushed(job)
 	d = a.troupe(daemon{})
 	a.awaitRuns(4)
 	a.await("a release", func() bool { return a.sizes("default") == "0 ready, 1 delayed, 0 reserved" })
-	d.kill()
+	d.Kill()
 	a.work("--tries=9").says(t, "failed")
 	if runs = a.runs(); len(runs) < 6 || len(runs) > 7 || runs[5].Attempt != 3 { // with the call of failed
 		t.Errorf("runs %s", shown(runs))
@@ -323,7 +322,7 @@ func TestCheck12AChainedJobIsKept(t *testing.T) {
 	d := a.troupe(daemon{Concurrency: 1})
 	runs := a.awaitRuns(1)
 	a.awaitEmpty()
-	d.stop()
+	d.Stop(harness.Patience)
 	failed, err := a.client().Failed(context.Background(), 0, 0)
 	if err != nil || len(runs) != 1 || len(failed) != 1 || !strings.Contains(failed[0].Exception, "chain") {
 		t.Fatalf("runs %s, failed %+v, %v", shown(runs), failed, err)
@@ -397,7 +396,7 @@ func TestCheck14PauseAndRestart(t *testing.T) {
 	a.push("default", "task", map[string]any{"sleep": 1})
 	a.awaitRuns(3)
 	a.do(map[string]any{"do": "restart"})
-	if code := d.exits(); code != 0 {
+	if code := d.Exit(harness.Patience); code != 0 {
 		t.Errorf("exit code %d after queue:restart, expected 0", code)
 	}
 	a.awaitEmpty()
@@ -413,8 +412,8 @@ func TestAStopPutsBackWhatRuns(t *testing.T) {
 	d := a.troupe(daemon{Concurrency: 1})
 	a.awaitRuns(1)
 	a.push("default", task, map[string]any{"behind": 1})
-	d.signal(syscall.SIGTERM)
-	d.exits()
+	d.Signal(syscall.SIGTERM)
+	d.Exit(harness.Patience)
 	after := a.rdb.LRange(ctx, a.prefix+"queues:default", 0, -1).Val()
 	if len(after) != 2 || after[0] != before[0] || a.sizes("default") != "2 ready, 0 delayed, 0 reserved" {
 		t.Errorf("the queue is %q, %s", after, a.sizes("default"))
@@ -434,7 +433,7 @@ func TestReleasesAcrossSides(t *testing.T) {
 	d := a.troupe(daemon{})
 	a.awaitRuns(1)
 	a.await("a release", func() bool { return a.sizes("default") == "0 ready, 1 delayed, 0 reserved" })
-	d.kill()
+	d.Kill()
 	a.work("--max-jobs=1").exits(t)
 	a.pushed(laravel.Job{Queue: "default", Name: task, MaxTries: 3, Data: map[string]any{"release": 2}})
 	w := a.work("--max-jobs=1")

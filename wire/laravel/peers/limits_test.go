@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // The options of Laravel's worker, and its exit codes.
@@ -27,7 +28,7 @@ func TestOptionsOfTheWorker(t *testing.T) {
 				a.push("go", "task", map[string]any{"side": "ours"})
 				a.push("php", task, map[string]any{"side": "theirs"})
 			}
-			if code := a.troupe(daemon{Queues: []string{"go"}, Concurrency: 2, Limits: c.limits}).exits(); code != c.code {
+			if code := a.troupe(daemon{Queues: []string{"go"}, Concurrency: 2, Limits: c.limits}).Exit(harness.Patience); code != c.code {
 				t.Errorf("our exit code is %d, expected %d", code, c.code)
 			}
 			if n := len(a.runs()); n != c.ours {

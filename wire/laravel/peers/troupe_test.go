@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"testing"
@@ -17,7 +16,8 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/test/procs"
+	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/wire/laravel"
 )
 
@@ -36,26 +36,10 @@ type daemon struct {
 	Verbose     bool
 }
 
-const daemonEnv = "TROUPE_LARAVEL_DAEMON"
-
-func TestMain(m *testing.M) {
-	text := os.Getenv(daemonEnv)
-	if text == "" {
-		os.Exit(m.Run())
-	}
-	var d daemon
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		panic(err)
-	}
-	os.Exit(d.run())
-}
+func TestMain(m *testing.M) { procs.Main(m, func(d daemon) int { return d.run() }) }
 
 // run is the process.
 func (d *daemon) run() int {
-	go func() { // the test has died
-		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(1)
-	}()
 	cfg, err := d.config()
 	if err != nil {
 		panic(err)
@@ -136,61 +120,12 @@ func (d *daemon) registry(rdb *redis.Client) *troupe.Registry {
 	return &r
 }
 
-// process is a daemon that runs.
-type process struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
 // troupe starts a daemon.
-func (a *app) troupe(d daemon) *process {
+func (a *app) troupe(d daemon) *chaos.Process {
 	a.t.Helper()
 	d.Addr, d.Prefix = a.addr, a.prefix
 	if d.Lease == 0 {
 		d.Lease = 30 * time.Second
 	}
-	text := harness.Must(json.Marshal(d))(a.t)
-	exe := harness.Must(os.Executable())(a.t)
-	p := &process{t: a.t, cmd: exec.CommandContext(context.Background(), exe), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), daemonEnv+"="+string(text))
-	p.cmd.Stderr = os.Stderr
-	harness.Must(p.cmd.StdinPipe())(a.t)
-	harness.OK(a.t, p.cmd.Start())
-	go func() {
-		defer close(p.ended)
-		_ = p.cmd.Wait()
-	}()
-	a.t.Cleanup(p.kill)
-	return p
-}
-
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.ended
-}
-
-func (p *process) signal(s os.Signal) {
-	p.t.Helper()
-	harness.OK(p.t, p.cmd.Process.Signal(s))
-}
-
-// exits waits for its end and returns its code.
-func (p *process) exits() int {
-	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(30 * time.Second):
-		p.t.Fatal("the daemon did not end")
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
-// stop is a stop by TERM.
-func (p *process) stop() {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	if code := p.exits(); code != 0 {
-		p.t.Errorf("the daemon exited with %d, expected 0", code)
-	}
+	return procs.Worker(a.t, "troupe", d)
 }
