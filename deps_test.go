@@ -102,7 +102,7 @@ func TestImportArrows(t *testing.T) {
 				return within(pkg, module) && pkg != module && !mine("internal/words", "internal/only64")(pkg)
 			})
 		}
-		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") || p.is("handler") {
+		if p.is("retry") || p.is("sched") || p.is("internal") && !p.is("internal/config") && !p.is("internal/console/demo") && !p.is("internal/proof/chaos") && !p.is("internal/test/procs") || p.is("handler") {
 			forbid(p.Deps, "this package stands below the tree", mine("actors", "supervisor", "internal/config", "cmd"))
 		}
 		if p.is("web") || p.is("inspect") || p.is("internal/console") && !p.is("internal/console/demo") { // which starts daemons

@@ -126,9 +126,7 @@ func (m *mails) want(t *testing.T, ran, hooks string) {
 	if got := strings.Join(m.ran, ""); got != ran {
 		t.Errorf("ran %q, want %q", got, ran)
 	}
-	if got := strings.Join(m.hooks, " "); got != hooks {
-		t.Errorf("hooks %q, want %q", got, hooks)
-	}
+	harness.Equal(t, "hooks", strings.Join(m.hooks, " "), hooks)
 }
 
 func TestAnIterationWithoutAKeeperRunsAllItems(t *testing.T) {

@@ -145,13 +145,9 @@ func TestEditKeepsEverythingElse(t *testing.T) {
 	const raw = ` { "n" : 1e3 , "big":123456789012345678901234567890,"esc\u0061ped":"\u003c\/", ` +
 		`"obj": {"b" : 1.10, "a":[ ]} , "retry_count":0, "bad":"` + "\xff" + `" } `
 	p := mustParse(t, raw)
-	if got := string(p.Bytes()); got != raw {
-		t.Errorf("unchanged: got %s", got)
-	}
+	harness.Equal(t, "unchanged: got", string(p.Bytes()), raw)
 	p.SetInt("retry_count", 0) // as it is: no edit
-	if got := string(p.Bytes()); got != raw {
-		t.Errorf("after setting what is there: got %s", got)
-	}
+	harness.Equal(t, "after setting what is there: got", string(p.Bytes()), raw)
 	p.SetInt("retry_count", 1)
 	p.Set("dead", json.RawMessage("false"))
 	p.Delete("n")
@@ -200,9 +196,7 @@ func TestManyKeys(t *testing.T) {
 	if got, ok := p.Int("k4999"); !ok || got != 4999 {
 		t.Errorf("k4999 = %d, %v", got, ok)
 	}
-	if n := len(slices.Collect(p.Keys())); n != 5001 {
-		t.Errorf("%d keys, want 5001", n)
-	}
+	harness.Equal(t, "keys", len(slices.Collect(p.Keys())), 5001)
 }
 
 func TestZeroPayload(t *testing.T) {

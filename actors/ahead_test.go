@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -95,9 +96,7 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 				}
 				k.Await("the others to be done", func() bool { return k.Stats().Processed >= 398 })
 				time.Sleep(time.Minute)
-				if n := runs.Load() - before; n != 0 {
-					t.Errorf("it started %d jobs meanwhile", n)
-				}
+				harness.Equal(t, "it started jobs meanwhile", runs.Load()-before, 0)
 				way.off(k)
 				k.Await("all done", func() bool { return k.Stats().Processed == 400 })
 				k.Stop()

@@ -48,14 +48,10 @@ func TestASlotGoesOnWhileItsFailedJobIsStored(t *testing.T) {
 		k.PushClass("Failing", nil)
 	}
 	k.Await("all have run", func() bool { return ran.Load() == 3 })
-	if n := log.Count(`"job failed"`); n != 0 {
-		t.Errorf("%d failures are told of and not stored", n)
-	}
+	harness.Equal(t, "failures are told of and", log.Count(`"job failed"`), 0)
 	close(gate)
 	r2 := k.Stop()
-	if n := size(t, rdb, "retry"); n != 3 {
-		t.Errorf("%d retries are stored, want 3", n)
-	}
+	harness.Equal(t, "retries are stored", size(t, rdb, "retry"), 3)
 	if n := log.Count(`"job failed"`); n != 3 {
 		t.Errorf("%d failures are told of after the stop, want 3: %s", n, strings.TrimSpace(r2.String()))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -64,12 +65,8 @@ func TestAnErrorThatWrapsItselfIsAFailure(t *testing.T) {
 		}
 		k.PushClass("Walk", []any{3})
 		time.Sleep(10 * time.Second)
-		if n := size(t, k.Redis, "retry"); n != len(failing)+1 {
-			t.Errorf("%d jobs are to be retried, want %d", n, len(failing)+1)
-		}
-		if n := size(t, k.Redis, "schedule"); n != 1 {
-			t.Errorf("%d jobs are parked, want 1", n)
-		}
+		harness.Equal(t, "jobs are to be retried", size(t, k.Redis, "retry"), len(failing)+1)
+		harness.Equal(t, "jobs are parked", size(t, k.Redis, "schedule"), 1)
 		classes := map[string]bool{}
 		for len(told) > 0 {
 			classes[<-told] = true

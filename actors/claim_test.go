@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -83,12 +84,8 @@ func TestASlowOrFailedJobDelaysNoOtherOfItsClaim(t *testing.T) {
 				if watching == "" || strings.HasPrefix(watching, "w") || fails && failing != watching {
 					t.Fatalf("the jobs came in %q and %q, not in one claim", watching, failing)
 				}
-				if then != 1 {
-					t.Errorf("%d in progress while one job of the claim runs, want 1", then)
-				}
-				if n := inProgress(t, m.Client); n != 0 {
-					t.Errorf("%d in progress at the end", n)
-				}
+				harness.Equal(t, "in progress while one job of the claim runs", then, 1)
+				harness.Equal(t, "in progress at the end", inProgress(t, m.Client), 0)
 				if n := size(t, m.Client, "retry"); n != map[bool]int{true: 1}[fails] {
 					t.Errorf("%d jobs are to be retried", n)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -58,9 +59,7 @@ func TestAJobsTimeBeginsAfterTheLastOneWasTold(t *testing.T) {
 		k.Stop()
 		log.mu.Lock()
 		defer log.mu.Unlock()
-		if len(log.done) != 300 {
-			t.Errorf("%d lines of jobs that are done", len(log.done))
-		}
+		harness.Equal(t, "lines of jobs that are done", len(log.done), 300)
 		for _, line := range log.done {
 			if !strings.Contains(line, `"elapsed_s":0.0001,`) {
 				t.Errorf("a job of 100 µs has taken longer: %s", line)

@@ -104,9 +104,7 @@ func TestQueuesChangeWhileJobsRun(t *testing.T) {
 	push("a")
 	push("c")
 	k.Await("the job of c", func() bool { return g.in.Load() == 1 })
-	if n := rdb.LLen(t.Context(), "queue:a").Val(); n != 1 {
-		t.Errorf("%d jobs in the queue that was left, expected 1", n)
-	}
+	harness.Equal(t, "jobs in the queue that was left", rdb.LLen(t.Context(), "queue:a").Val(), 1)
 	g.out <- struct{}{}
 	var info struct {
 		Capsules map[string]struct{ Weights map[string]int }
@@ -131,9 +129,7 @@ func TestConfigureChecksFirst(t *testing.T) {
 			t.Errorf("%v, expected %s", err, want)
 		}
 	}
-	if got := strings.Count(k.Daemon.Tree().String(), "processor-"); got != 2 {
-		t.Errorf("%d processors, expected 2", got)
-	}
+	harness.Equal(t, "processors", strings.Count(k.Daemon.Tree().String(), "processor-"), 2)
 }
 
 func TestCancelEndsTheContextOfAJob(t *testing.T) {
@@ -213,9 +209,7 @@ func TestACancelledIterableJobIsDone(t *testing.T) {
 	if s := k.Stats(); s.Failed != 0 {
 		t.Errorf("%d failed", s.Failed)
 	}
-	if got := strings.Join(hooks, ", "); got != "cancel <nil> true, stop <nil> true, complete <nil> true" {
-		t.Errorf("hooks %s", got)
-	}
+	harness.Equal(t, "hooks", strings.Join(hooks, ", "), "cancel <nil> true, stop <nil> true, complete <nil> true")
 }
 
 // The recorder keeps the newest, and what could not be written for the next time.

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -128,9 +129,7 @@ func TestBeatAndMetricsCountTheSame(t *testing.T) {
 	stop()
 	k.Stop()
 	m := k.Metrics()
-	if m.Phase != "ended" {
-		t.Errorf("phase %s", m.Phase)
-	}
+	harness.Equal(t, "phase", m.Phase, "ended")
 	type counts = map[string]uint64
 	want := map[string]counts{
 		"Done": {"done": 2 * each}, "Fails": {"error": each, "retried": each}, "Dropped": {"error": each, "dropped": each},
@@ -167,9 +166,7 @@ func TestBeatAndMetricsCountTheSame(t *testing.T) {
 			t.Errorf("%s\n got %v\nwant %v", pattern, got, page)
 		}
 	}
-	if got := rdb.Get(ctx, "stat:processed").Val(); got != fmt.Sprint(each*classes) {
-		t.Errorf("processed %s", got)
-	}
+	harness.Equal(t, "processed", rdb.Get(ctx, "stat:processed").Val(), fmt.Sprint(each*classes))
 	for _, a := range m.Actors {
 		if want := map[string]uint64{"processor": each}[a.Role]; a.Crashes != want {
 			t.Errorf("%s of %q: %d crashes, want %d", a.Role, a.Capsule, a.Crashes, want)
@@ -264,9 +261,7 @@ func TestCountsOutliveProcessors(t *testing.T) {
 		})
 	}
 	stop()
-	if got := k.Stats().Processed; got != pushed {
-		t.Errorf("%d processed, want %d", got, pushed)
-	}
+	harness.Equal(t, "processed", k.Stats().Processed, pushed)
 	for _, a := range k.Metrics().Actors {
 		if want := crashed[a.Role]; a.Crashes != want || a.Restarts < want {
 			t.Errorf("%+v, want %d crashes", a, want)

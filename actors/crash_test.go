@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -33,12 +34,8 @@ func TestPanickingJobIsSettledThenItsProcessorRestarts(t *testing.T) {
 				n := tree.Find("launcher/default/processor-0")
 				return n.Restarts == 60 && n.State == actors.StateIdle
 			})
-			if n := size(t, rdb, "retry"); n != 60 {
-				t.Errorf("%d retries, want 60", n)
-			}
-			if n := k.Tree().Find("launcher/default").Restarts; n != 0 {
-				t.Errorf("the manager restarted %d times", n)
-			}
+			harness.Equal(t, "retries", size(t, rdb, "retry"), 60)
+			harness.Equal(t, "the manager restarted times", k.Tree().Find("launcher/default").Restarts, 0)
 		})
 	}
 }
@@ -155,9 +152,7 @@ func TestCrashingActorsWhileStoppingStillSettlesEachJobOnce(t *testing.T) {
 				if got, want := size(t, rdb, "queue:default"), len(unresponsive)+len(waiting); got != want {
 					t.Errorf("%d jobs in the queue, want %d", got, want)
 				}
-				if n := inProgress(t, rdb); n != 0 {
-					t.Errorf("%d jobs left in progress", n)
-				}
+				harness.Equal(t, "jobs left in progress", inProgress(t, rdb), 0)
 			})
 		})
 	}
@@ -183,7 +178,5 @@ func TestCrashLoopOfAnActorEndsInAnOrderlyHardStop(t *testing.T) {
 	if !errors.Is(k.Err(), errInjected) {
 		t.Errorf("the reason is %v, want a chain that ends in the crash", k.Err())
 	}
-	if got := rdb.LLen(ctx, "queue:default").Val(); got != 1 {
-		t.Errorf("%d jobs requeued, want 1", got)
-	}
+	harness.Equal(t, "jobs requeued", rdb.LLen(ctx, "queue:default").Val(), 1)
 }

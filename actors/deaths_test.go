@@ -188,9 +188,7 @@ func TestARecoveryPolicyThatHangsIsAskedOnce(t *testing.T) {
 				named++
 			}
 		}
-		if named != 100 {
-			t.Errorf("the log names %d jobs that went back, want 100", named)
-		}
+		harness.Equal(t, "the log names jobs that went back", named, 100)
 		let()
 		synctest.Wait()
 		orphans(t, rdb, 100, 101)

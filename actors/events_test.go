@@ -156,9 +156,7 @@ func TestAStopWaitsForASlowSubscriber(t *testing.T) {
 			}},
 		})
 		k.Stop()
-		if n := stopped.Load(); n != 7 {
-			t.Errorf("it heard of the end of %d actors, want 7", n)
-		}
+		harness.Equal(t, "it heard of the end of actors", stopped.Load(), 7)
 	})
 }
 

@@ -3,6 +3,8 @@ package actors
 import (
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Beats fall on the moments of the wall clock, each process on its own, whatever a
@@ -19,9 +21,7 @@ func TestBeatsFallOnTheGrid(t *testing.T) {
 		at = at.Add(time.Duration(i%20) * time.Millisecond) // it took so long
 		at = at.Add(nextBeat(at, interval))
 	}
-	if got := at.Sub(first); got != 1000*interval {
-		t.Errorf("a thousand beats take %v", got)
-	}
+	harness.Equal(t, "a thousand beats take", at.Sub(first), 1000*interval)
 	for _, short := range []time.Duration{time.Millisecond, 70 * time.Millisecond} {
 		if got := nextBeat(now, short); got != short {
 			t.Errorf("interval %v: after %v", short, got)

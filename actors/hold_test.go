@@ -138,9 +138,7 @@ func TestAFetchedJobStartsWithin5ms(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				slices.Sort(held)
-				if len(held) != jobs {
-					t.Errorf("%d runs", len(held))
-				}
+				harness.Equal(t, "runs", len(held), jobs)
 				t.Logf("held: p50 %s, p99 %s, p99.9 %s, most %s", held[jobs/2], held[jobs*99/100], held[jobs*999/1000], held[jobs-1])
 				if held[jobs*999/1000] > 5*time.Millisecond {
 					t.Errorf("one in a thousand was held for %s", held[jobs*999/1000])

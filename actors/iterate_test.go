@@ -86,9 +86,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 					t.Errorf("%s has %d members", key, n)
 				}
 			}
-			if n := inProgress(t, rdb); n != 0 {
-				t.Errorf("%d jobs are still in progress", n)
-			}
+			harness.Equal(t, "jobs are still in progress", inProgress(t, rdb), 0)
 			if log.Count(`"outcome":"interrupted"`) != 1 || log.Count(`"level":"error"`) != 0 || log.Count("job failed") != 0 {
 				t.Errorf("the log:\n%s", log)
 			}
@@ -123,9 +121,7 @@ func TestAnIterableJobGoesOnAfterAStop(t *testing.T) {
 		if got := w.itemsOf(jid); !slices.Equal(got, upTo(20)) || w.runs[jid] != 3 {
 			t.Errorf("ran %v in %d runs", got, w.runs[jid])
 		}
-		if n := size(t, m.Client, "queue:default") + size(t, m.Client, "retry"); n != 0 {
-			t.Errorf("%d jobs are left", n)
-		}
+		harness.Equal(t, "jobs are left", size(t, m.Client, "queue:default")+size(t, m.Client, "retry"), 0)
 	})
 }
 
@@ -169,9 +165,7 @@ func TestMaxIterationRuntimeNeverStopsAllProgress(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: w.registry(), MaxIterationRuntime: time.Millisecond}, testkit.Strict())
 		jid := k.Push(walk{3})
 		k.Await("it is done", func() bool { return len(w.itemsOf(jid)) == 3 && inProgress(t, m.Client) == 0 })
-		if w.runs[jid] != 3 {
-			t.Errorf("%d runs for 3 items", w.runs[jid])
-		}
+		harness.Equal(t, "runs for 3 items", w.runs[jid], 3)
 	})
 }
 

@@ -31,9 +31,7 @@ func TestATimeoutOfTheJobsOwn(t *testing.T) {
 			k.Expect(testkit.Events[actors.JobFailed]().Within(2*time.Hour), func() {
 				harness.Must(k.Client.PushClass(t.Context(), "Waits", []any{}, append(c.opts, client.Retry(0))...))(t)
 			})
-			if took := time.Since(began).Round(10 * time.Millisecond); took != c.want {
-				t.Errorf("%s: after %s, expected %s", c.name, took, c.want)
-			}
+			harness.Equal(t, c.name+": after", time.Since(began).Round(10*time.Millisecond), c.want)
 		}
 	})
 }
@@ -80,12 +78,8 @@ func TestNoRunStartsAfterTheDeadline(t *testing.T) {
 			t.Errorf("%s: %s", class, message)
 		}
 	}
-	if got := strings.Join(jids, " "); got != "0 2 5" {
-		t.Errorf("dead are %s, expected 0 2 5", got)
-	}
-	if n := rdb.ZCard(t.Context(), "retry").Val(); n != 0 {
-		t.Errorf("%d to be retried", n)
-	}
+	harness.Equal(t, "dead are , expected 0 2 5", strings.Join(jids, " "), "0 2 5")
+	harness.Equal(t, "to be retried", rdb.ZCard(t.Context(), "retry").Val(), 0)
 	var late *troupe.DeadlineError
 	if len(deaths) != 3 || !errors.As(deaths[0], &late) || late.Deadline.Unix() != now.Unix()-1 {
 		t.Errorf("deaths %v", deaths)

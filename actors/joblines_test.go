@@ -66,9 +66,7 @@ func TestAHugeJIDAndClassMakeShortLines(t *testing.T) {
 			`","jid":"`+strings.Repeat("é", huge/2)+`","args":[],"queue":"default","retry":1}`)
 		k.Await("it has run twice", func() bool { return k.Stats().Failed == 2 && size(t, rdb, "dead") == 1 })
 		k.Stop()
-		if n := checkLines(t, log, "job failed")["job failed"]; n != 2 {
-			t.Errorf("%d lines of two failures", n)
-		}
+		harness.Equal(t, "lines of two failures", checkLines(t, log, "job failed")["job failed"], 2)
 		length := fmt.Sprintf("… (%d bytes)", huge)
 		for _, want := range []string{`"jid":"é`, "é" + length, `"class":"K`, "K" + length} {
 			if log.Count(want) < 2 {

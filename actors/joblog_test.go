@@ -72,9 +72,7 @@ func TestALoggerThatIsOffStaysOff(t *testing.T) {
 	if _, err := d.Stop(ctx); err != nil || d.Stats().Processed != 1 {
 		t.Errorf("%+v, %v", d.Stats(), err)
 	}
-	if got := log.String(); got != "" {
-		t.Errorf("logged %s", got)
-	}
+	harness.Equal(t, "logged", log.String(), "")
 }
 
 func TestTheLoggerOfTheContextNamesTheJob(t *testing.T) {

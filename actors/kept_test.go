@@ -41,17 +41,13 @@ func TestNoJobWaitsForAProcessorThatTakesNone(t *testing.T) {
 				}
 				push(k, 8, script.Slow(10*time.Millisecond))
 				time.Sleep(time.Second)
-				if n := k.Stats().Processed; n != 8 {
-					t.Errorf("%d of 8 jobs are done", n)
-				}
+				harness.Equal(t, "of 8 jobs are done", k.Stats().Processed, 8)
 				for i := 1; i < 4; i++ {
 					way.off(k, fmt.Sprint("launcher/default/processor-", i))
 				}
 				push(k, 4, script.Hang())
 				time.Sleep(time.Second)
-				if n := k.Stats().Busy; n != 4 {
-					t.Errorf("%d of 4 slots are busy after the end", n)
-				}
+				harness.Equal(t, "of 4 slots are busy after the end", k.Stats().Busy, 4)
 				s.Release()
 			})
 		})
@@ -72,14 +68,10 @@ func TestJobsStayInTheirQueueWhileNoProcessorTakesOne(t *testing.T) {
 				way.on(k, "launcher/default/processor-1")
 				push(k, 3, script.OK())
 				time.Sleep(time.Second)
-				if n := m.Client.LLen(ctx, keys.Queue("default")).Val(); n != 3 {
-					t.Errorf("%d of 3 jobs are in the queue", n)
-				}
+				harness.Equal(t, "of 3 jobs are in the queue", m.Client.LLen(ctx, keys.Queue("default")).Val(), 3)
 				way.off(k, "launcher/default/processor-1")
 				time.Sleep(time.Second)
-				if n := k.Stats().Processed; n != 3 {
-					t.Errorf("%d of 3 jobs are done", n)
-				}
+				harness.Equal(t, "of 3 jobs are done", k.Stats().Processed, 3)
 			})
 		})
 	}
@@ -165,8 +157,6 @@ func TestWhatALostReplyBroughtIsAskedFor(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		harness.Must(pusher.Push(ctx, script.OK()))(t)
 		time.Sleep(30 * time.Second)
-		if n := k.Stats().Processed; n != 2 {
-			t.Errorf("%d of 2 jobs are done", n)
-		}
+		harness.Equal(t, "of 2 jobs are done", k.Stats().Processed, 2)
 	})
 }

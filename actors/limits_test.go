@@ -87,9 +87,7 @@ func TestLimitsEndADaemon(t *testing.T) {
 			if !errors.Is(err, c.err) || c.err == nil && err != nil {
 				t.Errorf("the daemon ended with %v, expected %v", err, c.err)
 			}
-			if n := s.runs(); n != c.runs {
-				t.Errorf("%d jobs ran, expected %d", n, c.runs)
-			}
+			harness.Equal(t, "jobs ran", s.runs(), c.runs)
 			if n := rdb.LLen(t.Context(), "queue:default").Val(); int(n) != c.left {
 				t.Errorf("%d jobs are left, expected %d", n, c.left)
 			}
@@ -110,9 +108,7 @@ func TestEmptyWaitsForWhatRunningJobsPush(t *testing.T) {
 	if _, err := until(t, rdb, s, actors.Capsule{Concurrency: 3, Limits: actors.Limits{Empty: true}}); err != nil {
 		t.Error(err)
 	}
-	if n := s.runs(); n != 5 {
-		t.Errorf("%d jobs ran, expected 5", n)
-	}
+	harness.Equal(t, "jobs ran", s.runs(), 5)
 }
 
 // A daemon goes on until all its capsules have come to their ends.

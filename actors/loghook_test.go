@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -57,9 +58,7 @@ func TestALogHookThatPanicsEndsNothing(t *testing.T) {
 		armed.Store(true)
 		before := lines.Load()
 		time.Sleep(time.Minute)
-		if n := size(t, k.Redis, "retry"); n != 1 {
-			t.Errorf("%d jobs to be retried, want the one that was given up", n)
-		}
+		harness.Equal(t, "jobs to be retried, want the one that was given up", size(t, k.Redis, "retry"), 1)
 		began := time.Now()
 		k.Quiet()
 		report := k.Stop()

@@ -157,13 +157,9 @@ func TestMetricsInMemory(t *testing.T) {
 	if got := measured(t, m.Client, minutes8); got["Scripted|p"] != 4 {
 		t.Errorf("%v", got)
 	}
-	if n := log.Count("job metrics are not written in full"); n != 1 {
-		t.Errorf("told %d times", n)
-	}
+	harness.Equal(t, "told times", log.Count("job metrics are not written in full"), 1)
 	// a machine that stands still makes any Redis slow
-	if n := log.Count(`"level":"error"`) + log.Count(`"level":"warn"`) - log.Count("redis is slow"); n != 0 {
-		t.Errorf("%d warnings", n)
-	}
+	harness.Equal(t, "warnings", log.Count(`"level":"error"`)+log.Count(`"level":"warn"`)-log.Count("redis is slow"), 0)
 }
 
 func TestTheOldKeyOfRunningJobsIsAnOption(t *testing.T) {

@@ -54,15 +54,11 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 			}
 			text, _, _ := strings.Cut(moved[0], `"enqueued_at":`)
 			want, _, _ := strings.Cut(strings.Replace(raw, `"queue":"default"`, `"queue":"other"`, 1), `"enqueued_at":`)
-			if text != want {
-				t.Errorf("moved %s, expected %s", text, want)
-			}
+			harness.Equal(t, "moved", text, want)
 			if s := k.Stats(); s.Processed != 0 || s.Failed != 0 {
 				t.Errorf("counted as run: %+v", s)
 			}
-			if n := classOf(k.Metrics(), "Mover").Runs["moved"]; n != 1 {
-				t.Errorf("%d runs were moved", n)
-			}
+			harness.Equal(t, "runs were moved", classOf(k.Metrics(), "Mover").Runs["moved"], 1)
 			k.Stop()
 			if n := inProgress(t, rdb); n != 0 || size(t, rdb, "queue:default")+size(t, rdb, "retry")+size(t, rdb, "dead") != 0 {
 				t.Errorf("%d jobs are still in progress, or in another place", n)
@@ -80,9 +76,7 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 		}
 		k.Await("all are moved", func() bool { return rdb.LLen(ctx, "queue:other").Val() == 20 && k.Settled() })
 		k.Stop()
-		if n := rdb.LLen(ctx, "queue:default").Val() + rdb.ZCard(ctx, "retry").Val() + rdb.LLen(ctx, "queue:other").Val(); n != 20 {
-			t.Errorf("%d jobs, expected 20", n)
-		}
+		harness.Equal(t, "jobs", rdb.LLen(ctx, "queue:default").Val()+rdb.ZCard(ctx, "retry").Val()+rdb.LLen(ctx, "queue:other").Val(), 20)
 	})
 	// what cannot be a queue to move to is a failure, and the job is kept as any that fails
 	for to, why := range map[string]string{"": "expected a name", "default": "is from that queue", "a.suspects": "expected a name", "\xff": "expected a name"} {

@@ -107,9 +107,7 @@ func TestSystemdHearsOfAWedgedActor(t *testing.T) {
 		if heard := s.hears(10 * time.Second); !slices.Contains(heard, "WATCHDOG=1") {
 			t.Errorf("it works again: %q", heard)
 		}
-		if code := stop(); code != actors.ExitOK {
-			t.Errorf("exit code %d", code)
-		}
+		harness.Equal(t, "exit code", stop(), actors.ExitOK)
 		if heard := s.heard(); !slices.Contains(heard, "STOPPING=1") {
 			t.Errorf("at the end: %q", heard)
 		}

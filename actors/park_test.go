@@ -88,12 +88,8 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 					t.Errorf("%s has %d members", key, n)
 				}
 			}
-			if n := inProgress(t, rdb); n != 0 {
-				t.Errorf("%d jobs are still in progress", n)
-			}
-			if p := rdb.Get(ctx, "stat:processed").Val(); p != "" {
-				t.Errorf("stat:processed is %q", p)
-			}
+			harness.Equal(t, "jobs are still in progress", inProgress(t, rdb), 0)
+			harness.Equal(t, "stat:processed is", rdb.Get(ctx, "stat:processed").Val(), "")
 			if log.Count(`"level":"info"`) == 0 || log.Count(`"outcome":"parked"`) != 1 || log.Count(`"level":"error"`) != 0 {
 				t.Errorf("the log:\n%s", log)
 			}
@@ -163,9 +159,7 @@ func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 		}
 		m.Client.Del(ctx, "schedule")
 		k.Expect(testkit.Events[actors.JobParked]().Times(1), nil)
-		if n := size(t, m.Client, "schedule"); n != 1 {
-			t.Errorf("schedule has %d jobs", n)
-		}
+		harness.Equal(t, "schedule has jobs", size(t, m.Client, "schedule"), 1)
 	})
 }
 

@@ -95,9 +95,7 @@ func TestRecoveredJobsAreRouted(t *testing.T) {
 			rdb.SAdd(ctx, "paused", "default") // nobody takes it from there
 			k := testkit.Start(t, actors.Config{Redis: rdb, Registry: &r, Capsules: onlyDefault, Lease: time.Second, Poison: c.poison, Recovery: c.daemon})
 			k.Await("the job has come to "+c.key, func() bool { return size(t, rdb, c.key) == 1 })
-			if n := inProgress(t, rdb); n != 0 {
-				t.Errorf("%d jobs in progress", n)
-			}
+			harness.Equal(t, "jobs in progress", inProgress(t, rdb), 0)
 			var got string
 			if c.key == "schedule" || c.key == "dead" {
 				got = rdb.ZRange(ctx, c.key, 0, 0).Val()[0]
@@ -333,9 +331,7 @@ func TestLongSuspectDoesNotHoldTheProcess(t *testing.T) {
 	k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 	rdb.LPush(ctx, "queue:default", job("Plain", "p", "[]"))
 	k.Await("another job has run beside it", func() bool { return w.ended() == 1 })
-	if n := size(t, rdb, "queue:default.suspects"); n != 1 {
-		t.Errorf("%d suspects wait, want the second one", n)
-	}
+	harness.Equal(t, "suspects wait, want the second one", size(t, rdb, "queue:default.suspects"), 1)
 	close(w.suspects)
 	k.Await("both have ended", func() bool { return w.ended() == 3 })
 }

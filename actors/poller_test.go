@@ -47,9 +47,7 @@ func TestASuspendedPollerDoesNotLead(t *testing.T) {
 			k.Suspend("launcher/poller")
 			synctest.Wait()
 			time.Sleep(time.Minute)
-			if who := leader(); who != "" {
-				t.Errorf("while it is suspended, %s leads", who)
-			}
+			harness.Equal(t, "while it is suspended, leads", leader(), "")
 			k.Resume("launcher/poller")
 		}
 	}, testkit.Strict())

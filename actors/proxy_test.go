@@ -123,9 +123,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				if want := "(actors_test.strategyFunc has not decided for 1m1s)"; note() != want || !strings.Contains(k.Tree().String(), want) {
 					t.Errorf("note %q, want %q in\n%s", note(), want, k.Tree())
 				}
-				if n := log.Count("a strategy does not decide"); n != 1 {
-					t.Errorf("logged %d times", n)
-				}
+				harness.Equal(t, "logged times", log.Count("a strategy does not decide"), 1)
 				close(release)
 				k.Await("the restart", func() bool { return k.Tree().Find(at.child).Restarts == 1 })
 				synctest.Wait()
@@ -371,13 +369,9 @@ func TestEscalationToTheRootEndsInGoodOrderAndNamesTheChain(t *testing.T) {
 		if err := k.Err(); err.Error() != chain || !errors.Is(err, errInjected) {
 			t.Errorf("error %v\nwant  %s", err, chain)
 		}
-		if n := log.Count(fmt.Sprintf("%q,\"message\":\"the supervision tree gave up: stopping\"", chain)); n != 1 {
-			t.Errorf("logged %d times", n)
-		}
+		harness.Equal(t, "logged times", log.Count(fmt.Sprintf("%q,\"message\":\"the supervision tree gave up: stopping\"", chain)), 1)
 		for _, path := range []string{"launcher", "launcher/default"} { // with the stack of the panic that began it
-			if n := log.Count(fmt.Sprintf("\"actor\":%q,\"directive\":\"escalate\"", path)); n != 1 {
-				t.Errorf("%s: escalated %d times in the log", path, n)
-			}
+			harness.Equal(t, path+": escalated times in the log", log.Count(fmt.Sprintf("\"actor\":%q,\"directive\":\"escalate\"", path)), 1)
 		}
 		if n := log.Count(`"stack":""`); n != 0 {
 			t.Errorf("%d lines without a stack:\n%s", n, log.String())

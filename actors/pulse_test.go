@@ -62,8 +62,6 @@ func TestACrashIsPublishedAtOnce(t *testing.T) {
 			t.Errorf("quiet: %+v", p)
 		}
 		k.Stop()
-		if n := k.Redis.Exists(ctx, keys.Pulse(k.Daemon.Identity()), keys.Pulses).Val(); n != 0 {
-			t.Errorf("%d keys are left after the stop", n)
-		}
+		harness.Equal(t, "keys are left after the stop", k.Redis.Exists(ctx, keys.Pulse(k.Daemon.Identity()), keys.Pulses).Val(), 0)
 	})
 }

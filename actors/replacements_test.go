@@ -69,9 +69,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 					k.Await("the successor", func() bool { return k.Tree().Find(path).Restarts == i+1 })
 					synctest.Wait()
 				}
-				if took := time.Since(began).Round(time.Second); took != 10*time.Second {
-					t.Errorf("the second successor came after %s, want 10s", took)
-				}
+				harness.Equal(t, "the second successor came after", time.Since(began).Round(time.Second), 10*time.Second)
 				want := []string{"stopped " + path, "started " + path, "stopped " + path, "started " + path}
 				if got := life.all(); !slices.Equal(got, want) {
 					t.Errorf("told %q, want %q", got, want)
@@ -81,9 +79,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				if runs, most := s.Runs(), s.Most(); runs[running] != 1 || most != 1 {
 					t.Errorf("the job that ran meanwhile ran %d times; %d jobs at once", runs[running], most)
 				}
-				if n := log.Count("will not be replaced"); n != 0 {
-					t.Errorf("told %d times that it will not be replaced", n)
-				}
+				harness.Equal(t, "told times that it will not be replaced", log.Count("will not be replaced"), 0)
 				if r := k.Stop(); len(r.Left)+len(r.Requeued) > 0 || time.Since(began) > 25*time.Second {
 					t.Errorf("drain report after %s: %s", time.Since(began), r)
 				}

@@ -174,9 +174,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	if _, err := d.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if n := l.admin.LLen(ctx, "queue:default").Val(); n != 1 {
-		t.Errorf("%d jobs requeued, expected 1", n)
-	}
+	harness.Equal(t, "jobs requeued", l.admin.LLen(ctx, "queue:default").Val(), 1)
 	if l.admin.SIsMember(ctx, "processes", d.Identity()).Val() {
 		t.Error("the process is still listed")
 	}

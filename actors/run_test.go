@@ -55,9 +55,7 @@ func TestJobsRunOnceAndAreSettled(t *testing.T) {
 					t.Errorf("%s still has %d members", key, n)
 				}
 			}
-			if got := rdb.Get(ctx, "stat:processed").Val(); got != "300" {
-				t.Errorf("stat:processed is %q", got)
-			}
+			harness.Equal(t, "stat:processed is", rdb.Get(ctx, "stat:processed").Val(), "300")
 		})
 	}
 }
@@ -276,9 +274,7 @@ func TestOneCapsuleNeedsNoCapsules(t *testing.T) {
 		}
 		push(k, 1, script.OK())
 		k.Await("it is done", func() bool { return k.Stats().Processed == 1 })
-		if processors != 3 {
-			t.Errorf("%d processors, want 3", processors)
-		}
+		harness.Equal(t, "processors", processors, 3)
 	})
 	err := actors.Config{
 		Concurrency: 3, Queues: actors.Strict{"a"}, Capsules: []actors.Capsule{{}},

@@ -85,17 +85,11 @@ func TestStopProtocolInVirtualTime(t *testing.T) {
 		} else if p, err := troupe.ParsePayload([]byte(queue[0])); err != nil || p.JID() != during {
 			t.Errorf("the head of the queue is %q, want the job pushed meanwhile", queue[0])
 		}
-		if atCancel != 3 {
-			t.Errorf("%d jobs were in the queue when the contexts were cancelled, want all 3: requeue comes first", atCancel)
-		}
+		harness.Equal(t, "jobs were in the queue when the contexts were cancelled, want all 3: requeue comes first", atCancel, 3)
 		s.Release()
 		synctest.Wait()
-		if got := k.Redis.LLen(ctx, "queue:default").Val(); got != 3 {
-			t.Errorf("%d jobs in the queue after the unresponsive one ended late, want 3", got)
-		}
-		if n := inProgress(t, k.Redis); n != 0 {
-			t.Errorf("%d units in progress", n)
-		}
+		harness.Equal(t, "jobs in the queue after the unresponsive one ended late", k.Redis.LLen(ctx, "queue:default").Val(), 3)
+		harness.Equal(t, "units in progress", inProgress(t, k.Redis), 0)
 	})
 }
 
@@ -128,16 +122,12 @@ func TestQuietStopsFetchingAndKeepsBeating(t *testing.T) {
 		if got := k.Stats(); got.Busy != 2 || got.Processed != 0 {
 			t.Errorf("after 30 s of quiet: %+v", got)
 		}
-		if got := k.Redis.HGet(ctx, k.Identity(), "quiet").Val(); got != "true" {
-			t.Errorf("quiet is shown as %q", got)
-		}
+		harness.Equal(t, "quiet is shown as", k.Redis.HGet(ctx, k.Identity(), "quiet").Val(), "true")
 		time.Sleep(40 * time.Second)
 		if got := k.Stats(); got.Busy != 0 || got.Processed != 2 {
 			t.Errorf("after the jobs ended: %+v", got)
 		}
-		if n := k.Redis.LLen(ctx, "queue:default").Val(); n != 5 {
-			t.Errorf("%d jobs wait, want 5", n)
-		}
+		harness.Equal(t, "jobs wait", k.Redis.LLen(ctx, "queue:default").Val(), 5)
 		for _, n := range k.Tree() {
 			gone := n.Role == "processor" || n.Role == "fetcher" || n.Role == "poller"
 			if gone != (n.State == actors.StateStopped) {
@@ -194,9 +184,7 @@ func TestTwoCapsulesOnOneQueueDuringAStop(t *testing.T) {
 				t.Errorf("job %s was started %d times", jid, runs[jid])
 			}
 		}
-		if n := k.Redis.LLen(ctx, "queue:default").Val(); n != 4 {
-			t.Errorf("%d jobs in the queue, want 4", n)
-		}
+		harness.Equal(t, "jobs in the queue", k.Redis.LLen(ctx, "queue:default").Val(), 4)
 	})
 }
 
@@ -226,9 +214,7 @@ func TestStopWhileRedisIsAway(t *testing.T) {
 					if len(r.Left) != 3 || len(r.Lost) != 0 {
 						t.Errorf("drain report: %s", r)
 					}
-					if n := inProgress(t, k.Redis); n != 3 {
-						t.Errorf("%d units in the private place, want 3", n)
-					}
+					harness.Equal(t, "units in the private place", inProgress(t, k.Redis), 3)
 				} else if len(r.Lost) != 2 {
 					t.Errorf("drain report: %s", r)
 				}
@@ -258,9 +244,7 @@ func TestRedisAwayForAMinuteIsAStateNotACrash(t *testing.T) {
 		k.Await("fetching again", func() bool { return s.Runs()[later] > 0 })
 		k.Await("all settled", func() bool { return inProgress(t, k.Redis) == 0 && !k.Stats().RedisAway })
 		runs := s.Runs()
-		if runs[ok] != 1 {
-			t.Errorf("the job that ended during the outage ran %d times", runs[ok])
-		}
+		harness.Equal(t, "the job that ended during the outage ran times", runs[ok], 1)
 		if begin, end, away := log.Count("redis refuses"), log.Count("redis serves again"), log.Count("redis is"); begin != 1 || end != 1 || away != 0 {
 			t.Errorf("%d lines that Redis refuses, %d that it serves again, want one each, and none of %d that it is away:\n%s", begin, end, away, log.String())
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -258,8 +259,6 @@ func TestStopWaitsForErrorAndDeathHandlers(t *testing.T) {
 		push(k, 1, script.Step{Do: "kill"})
 		k.Await("the first handler", func() bool { return begun.Load() == 1 })
 		k.Stop()
-		if ended.Load() != 2 {
-			t.Errorf("%d of 2 handlers had ended when the stop was over", ended.Load())
-		}
+		harness.Equal(t, "of 2 handlers had ended when the stop was over", ended.Load(), 2)
 	})
 }

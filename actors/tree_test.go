@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -116,9 +117,7 @@ func TestJobsOfAGroupThatWaitsForItsRestart(t *testing.T) {
 				synctest.Wait()
 				push(k, 5, script.OK())
 				time.Sleep(5 * time.Second)
-				if n := k.Stats().Processed; n != 2 {
-					t.Errorf("%d jobs processed while nobody takes messages, want the 2 that ran", n)
-				}
+				harness.Equal(t, "jobs processed while nobody takes messages, want the 2 that ran", k.Stats().Processed, 2)
 				if ending == "stop" {
 					began := time.Now()
 					k.Stop()

@@ -198,9 +198,7 @@ func TestQuietWhileRedisIsAway(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		k.Quiet()
 		time.Sleep(20 * time.Second)
-		if back := log.Count("redis is back"); back != 0 {
-			t.Errorf("%d lines that Redis is back while it is not", back)
-		}
+		harness.Equal(t, "lines that Redis is back while it is not", log.Count("redis is back"), 0)
 		faults.Restart()
 		k.Await("it is back", func() bool { return !k.Stats().RedisAway })
 		if away, back := log.Count("redis is away"), log.Count("redis is back"); away != 1 || back != 1 {

@@ -105,9 +105,7 @@ func TestAPushFailsFastAndSaysWhetherItMayHaveArrived(t *testing.T) {
 				if err == nil || away != tc.away || away && u.Maybe != tc.maybe {
 					t.Errorf("error %#v (%v), want away %v, maybe %v", u, err, tc.away, tc.maybe)
 				}
-				if n := mem.Client.LLen(t.Context(), "queue:default").Val(); n != tc.arrived {
-					t.Errorf("%d jobs in the queue, want %d", n, tc.arrived)
-				}
+				harness.Equal(t, "jobs in the queue", mem.Client.LLen(t.Context(), "queue:default").Val(), tc.arrived)
 			})
 		})
 	}
@@ -265,9 +263,7 @@ func TestCloseReportsWhatIsLost(t *testing.T) {
 				r.t.Errorf("got %v, want 7 jobs", unsent)
 			}
 		}
-		if took := time.Since(began); took != 5*time.Second {
-			r.t.Errorf("it took %s of 5s", took)
-		}
+		harness.Equal(r.t, "it took of 5s", time.Since(began), 5*time.Second)
 		r.faults.Restart()
 		if _, err := r.c.PushClass(r.t.Context(), "Work", nil); !errors.Is(err, client.ErrClosed) {
 			r.t.Errorf("a push after Close: %v", err)
@@ -317,9 +313,7 @@ func TestPushesOfManyWhileRedisComesAndGoes(t *testing.T) {
 			times[jid]++
 		}
 		for _, jid := range accepted {
-			if times[jid] != 1 {
-				r.t.Errorf("an accepted job is there %d times", times[jid])
-			}
+			harness.Equal(r.t, "an accepted job is there times", times[jid], 1)
 		}
 		for _, jid := range doubted {
 			if times[jid] > 1 {

@@ -254,9 +254,7 @@ func TestBadPushesSendNothing(t *testing.T) {
 			t.Errorf("%s: the error shows an argument: %v", tt.name, tt.err)
 		}
 	}
-	if n := rdb.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys were written", n)
-	}
+	harness.Equal(t, "keys were written", rdb.DBSize(t.Context()).Val(), 0)
 	if err := raw(`{"class":"X","args":[],"tags":null,"retry_for":false}`); err != nil {
 		t.Errorf("falsy fields: %v", err)
 	}
@@ -439,9 +437,7 @@ func TestBulk(t *testing.T) {
 		at, _ := p.Get("created_at")
 		created[string(at)] = true
 	}
-	if len(created) != 1 {
-		t.Errorf("%d different created_at", len(created))
-	}
+	harness.Equal(t, "different created_at", len(created), 1)
 
 	start := time.Now()
 	var each []client.Item
@@ -456,9 +452,7 @@ func TestBulk(t *testing.T) {
 	if err != nil || len(jids) != 250 {
 		t.Fatal(len(jids), err)
 	}
-	if n := len(list(t, rdb, "each")); n != 125 {
-		t.Errorf("%d jobs at once, want 125", n)
-	}
+	harness.Equal(t, "jobs at once", len(list(t, rdb, "each")), 125)
 	members, _ := rdb.ZRangeWithScores(t.Context(), "schedule", 0, -1).Result()
 	if len(members) != 125 || members[0].Score != scores.Of(start.Add(time.Hour)) {
 		t.Errorf("%d scheduled", len(members))

@@ -101,9 +101,7 @@ func TestALostReplyIsNotRepeated(t *testing.T) {
 	if _, err := c.Push(ctx, marked{1}); err == nil {
 		t.Error("a push without a reply succeeded")
 	}
-	if n := shared.LLen(ctx, "queue:default").Val(); n != 1 {
-		t.Errorf("the job is there %d times", n)
-	}
+	harness.Equal(t, "the job is there times", shared.LLen(ctx, "queue:default").Val(), 1)
 	if _, err := c.Push(ctx, marked{2}); err != nil {
 		t.Errorf("the next push: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -120,9 +121,7 @@ func TestAQueueThatRefusesDoesNotFailTheOthersOfItsCall(t *testing.T) {
 			t.Errorf("push %d: %v", i, err)
 		}
 	}
-	if got := rdb.LLen(t.Context(), "queue:even").Val(); got != 30 {
-		t.Errorf("%d jobs in the good queue, want 30", got)
-	}
+	harness.Equal(t, "jobs in the good queue", rdb.LLen(t.Context(), "queue:even").Val(), 30)
 }
 
 func TestAPushThatGivesUpBeforeItLeftIsNotPushed(t *testing.T) {

@@ -33,9 +33,7 @@ func TestPushManyTakesEachJobWithItsOwnOptions(t *testing.T) {
 	if err != nil || len(jids) != 5 || jids[1] != "mine" || slices.Contains(jids, "") {
 		t.Fatalf("%q, %v", jids, err)
 	}
-	if n := rdb.ZCard(ctx, "schedule").Val(); n != 1 {
-		t.Errorf("%d jobs are scheduled", n)
-	}
+	harness.Equal(t, "jobs are scheduled", rdb.ZCard(ctx, "schedule").Val(), 1)
 	for key, want := range map[string][]string{
 		"queue:default": {`"args":[5]`, `"args":[1]`},
 		"queue:mail":    {`{"retry":5,"queue":"mail","class":"Mail","args":[2],"jid":"mine",`},
@@ -156,7 +154,5 @@ func TestNilIsAnErrorAndNoPanic(t *testing.T) {
 	if _, err := client.PushBulk(ctx, c, slices.Values([]*marked{{1}, nil})); err == nil || !strings.Contains(err.Error(), "a nil *client_test.marked") {
 		t.Errorf("bulk: %v", err)
 	}
-	if n := rdb.DBSize(ctx).Val(); n != 0 {
-		t.Errorf("%d keys were written", n)
-	}
+	harness.Equal(t, "keys were written", rdb.DBSize(ctx).Val(), 0)
 }

@@ -110,9 +110,7 @@ puts JSON.generate(args)
 	if len(members) != 1 || parse(t, members[0]).JID() != lines[1] {
 		t.Errorf("schedule %v", members)
 	}
-	if n := len(list(t, rdb, "m")); n != 2500 {
-		t.Errorf("%d jobs of Ruby's bulk", n)
-	}
+	harness.Equal(t, "jobs of Ruby's bulk", len(list(t, rdb, "m")), 2500)
 }
 
 // The same push by both sides gives the same bytes, ids and times aside.

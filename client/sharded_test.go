@@ -41,9 +41,7 @@ func TestShardedPushesToTheShardOfTheQueue(t *testing.T) {
 		key  string
 		want int64
 	}{{a, "queue:default", 2}, {a, "queue:orders", 1}, {a, "queue:mail", 0}, {b, "queue:mail", 2}, {b, "queue:default", 0}} {
-		if n := tt.rdb.LLen(ctx, tt.key).Val(); n != tt.want {
-			t.Errorf("%s: %d jobs, want %d", tt.key, n, tt.want)
-		}
+		harness.Equal(t, tt.key+": jobs", tt.rdb.LLen(ctx, tt.key).Val(), tt.want)
 	}
 	if a.ZCard(ctx, "schedule").Val() != 0 || b.ZCard(ctx, "schedule").Val() != 1 {
 		t.Error("the scheduled job is not on its queue's shard")

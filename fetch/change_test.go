@@ -106,22 +106,14 @@ func TestQueuesOfAFetcherChange(t *testing.T) {
 			change(fetch.Weighted{"b": 1, "c": 5})
 			push("a", "2")
 			push("c", "3")
-			if got := waited(); got != "c:3" {
-				t.Errorf("took %s, expected c:3", got)
-			}
+			harness.Equal(t, "took , expected c:3", waited(), "c:3")
 			push("b", "4")
-			if got := waited(); got != "b:4" {
-				t.Errorf("took %s, expected b:4", got)
-			}
+			harness.Equal(t, "took , expected b:4", waited(), "b:4")
 			change(fetch.Strict{"a"})
-			if got := waited(); got != "a:2" {
-				t.Errorf("took %s, expected a:2", got)
-			}
+			harness.Equal(t, "took , expected a:2", waited(), "a:2")
 			change(fetch.Strict{"c", "a"})
 			push("c", "5")
-			if got := waited(); got != "c:5" {
-				t.Errorf("took %s, expected c:5", got)
-			}
+			harness.Equal(t, "took , expected c:5", waited(), "c:5")
 			if err := f.(fetch.QueueSetter).SetQueues(ctx, fetch.Strict{""}); err == nil { //nolint:forcetypeassert // both are
 				t.Error("a queue without a name is taken")
 			}

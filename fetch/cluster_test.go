@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -137,9 +138,7 @@ func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 				t.Errorf("%s: counted in the slot of %s: %q, want %q", where, queue, known, want)
 			}
 		}
-		if n := len(inProgress(t, rdb, p)); n != 0 {
-			t.Errorf("%s: %d are in progress", where, n)
-		}
+		harness.Equal(t, where+": are in progress", len(inProgress(t, rdb, p)), 0)
 		if rdb.ZScore(ctx, "{troupe}:expiries", f.cur.id).Err() == nil || rdb.HExists(ctx, "{troupe}:places", f.cur.id).Val() {
 			t.Errorf("%s: the owner is still known", where)
 		}
@@ -184,7 +183,5 @@ func TestClusterDiesBetweenTwoSteps(t *testing.T) {
 	move.Unit = again[0]
 	settleAll(t, f, move)
 	mustTake(t, f, 0, again[1])
-	if n := rdb.ZCard(ctx, keys.Retry).Val(); n != 1 {
-		t.Errorf("%d retries", n)
-	}
+	harness.Equal(t, "retries", rdb.ZCard(ctx, keys.Retry).Val(), 1)
 }

@@ -194,9 +194,7 @@ func TestAnswersThatAreNoRefusals(t *testing.T) {
 			if slices.Sort(got); !slices.Equal(got, []string{"1", "6", "7", "8"}) {
 				t.Errorf("then took %q", got)
 			}
-			if n := rdb.ZCard(ctx, keys.Retry).Val(); n != 1 {
-				t.Errorf("%d retries", n)
-			}
+			harness.Equal(t, "retries", rdb.ZCard(ctx, keys.Retry).Val(), 1)
 			if left, err := f.Close(ctx); left != 0 || err != nil {
 				t.Errorf("close: %d, %v", left, err)
 			}

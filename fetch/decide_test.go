@@ -66,9 +66,7 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	if z := rdb.ZRangeWithScores(t.Context(), keys.Dead, 0, -1).Val(); len(z) != 1 || z[0].Member != "a4, dead" {
 		t.Errorf("dead: %v", z)
 	}
-	if n := rdb.HLen(t.Context(), dead.cur.places[0].key).Val(); n != 1 {
-		t.Errorf("%d fields are left in the place, want the tombstone", n)
-	}
+	harness.Equal(t, "fields are left in the place, want the tombstone", rdb.HLen(t.Context(), dead.cur.places[0].key).Val(), 1)
 	var elsewhere []string
 	for _, j := range done.Details[0].Rerouted {
 		elsewhere = append(elsewhere, string(j.Orphan.Payload))
@@ -117,9 +115,7 @@ func TestRecoveriesAreCountedWithinTheWindow(t *testing.T) {
 		t.Errorf("%d entries are left: one was to be forgotten, one is old", n)
 	}
 	mustRescue(t, r.Rescue)
-	if times != 1 {
-		t.Errorf("after it was forgotten: %d recoveries", times)
-	}
+	harness.Equal(t, "after it was forgotten: recoveries", times, 1)
 	if err := r.Forget(t.Context(), "a", []byte("a0")); err != nil || rdb.Exists(t.Context(), keys.Recovered, keys.RecoveredLog).Val() != 0 {
 		t.Errorf("forgotten (%v), still counted", err)
 	}

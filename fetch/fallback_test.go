@@ -141,9 +141,7 @@ func TestEndedJobsThatComeBackAreFoundAtOnce(t *testing.T) {
 				case "renew":
 					harness.OK(t, f.Renew(ctx))
 					f.mu.Lock()
-					if len(f.stash) != 5 {
-						t.Errorf("%d units were found", len(f.stash))
-					}
+					harness.Equal(t, "units were found", len(f.stash), 5)
 					f.mu.Unlock()
 				case "settle":
 					settleAll(t, f, Move{Unit: held[0], To: ToRetry, Score: 7})

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -34,12 +35,8 @@ func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 		done := mustRescue(t, r.Rescue)
 		units += done.Units
 	}
-	if units != 2 {
-		t.Errorf("%d jobs of the dead one are rescued, expected 2", units)
-	}
-	if n := rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(); n != lookLimit+5 {
-		t.Errorf("%d entries in the index are as they were, expected %d", n, lookLimit+5)
-	}
+	harness.Equal(t, "jobs of the dead one are rescued", units, 2)
+	harness.Equal(t, "entries in the index are as they were", rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(), lookLimit+5)
 	if done := mustRescue(t, r.Rescue); done.Next < limits.RescueEvery/4 {
 		t.Errorf("then the next round is in %s", done.Next)
 	}

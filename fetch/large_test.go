@@ -199,9 +199,7 @@ func TestARescuerBehindASlowLink(t *testing.T) {
 			if !slices.Equal(got, all) {
 				t.Errorf("%d jobs are in the queue, expected %d", len(got), len(all))
 			}
-			if n := rdb.LLen(ctx, "queue:b").Val(); n != 6 {
-				t.Errorf("%d jobs are in the queue of the large ones, expected 6", n)
-			}
+			harness.Equal(t, "jobs are in the queue of the large ones", rdb.LLen(ctx, "queue:b").Val(), 6)
 			for _, job := range all {
 				if policy && decided[job] == 0 {
 					t.Fatalf("job %.10q was not decided", job)

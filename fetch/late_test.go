@@ -140,9 +140,7 @@ func TestTakeSentTwice(t *testing.T) {
 	if got := payloads(units); !slices.Equal(got, []string{"a0", "a1", "a2", "b0"}) {
 		t.Errorf("took %q", got)
 	}
-	if n := rdb.LLen(ctx, "queue:b").Val(); n != 1 {
-		t.Errorf("%d jobs are left in the queue", n)
-	}
+	harness.Equal(t, "jobs are left in the queue", rdb.LLen(ctx, "queue:b").Val(), 1)
 	mustTake(t, f, 0, units...)
 	noClaims(t, rdb)
 }
@@ -172,9 +170,7 @@ func TestMoveListedTwice(t *testing.T) {
 	rdb.LPush(t.Context(), "queue:a", "0")
 	u := mustTake(t, f, 1)[0]
 	harness.Must(f.Settle(t.Context(), []Move{{Unit: u, To: ToQueue}, {Unit: u, To: ToDead, Score: 1}, {Unit: u, To: ToQueue}}))(t)
-	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.ZCard(t.Context(), "dead").Val(); n != 1 {
-		t.Errorf("the job is in %d places", n)
-	}
+	harness.Equal(t, "the job is in places", rdb.LLen(t.Context(), "queue:a").Val()+rdb.ZCard(t.Context(), "dead").Val(), 1)
 }
 
 // A process that was paused beyond its lease starts none of what it has in hand or took

@@ -87,9 +87,7 @@ func TestOutOfMemory(t *testing.T) {
 			if !slices.Equal(first, upTo(12)) || len(slices.Compact(got)) != 38 {
 				t.Errorf("took %q, then all of %q", first, got)
 			}
-			if n := rdb.ZCard(ctx, keys.Retry).Val(); n != 4 {
-				t.Errorf("%d retries, expected 4", n)
-			}
+			harness.Equal(t, "retries", rdb.ZCard(ctx, keys.Retry).Val(), 4)
 			mustTake(t, living, 0, held...)
 			for _, f := range []*fetcher{living, late} {
 				if left, err := f.Close(ctx); left != 0 || err != nil {

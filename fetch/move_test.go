@@ -166,9 +166,7 @@ func TestASlotThatMoves(t *testing.T) {
 				t.Errorf("job %s ran %d times", job, n)
 			}
 		}
-		if n := len(inProgress(t, rdb, f.cur.places[0])); n != 0 {
-			t.Errorf("%d are in progress", n)
-		}
+		harness.Equal(t, "are in progress", len(inProgress(t, rdb, f.cur.places[0])), 0)
 		if left, err := f.Close(ctx); left != 0 || err != nil {
 			t.Errorf("close: %d, %v", left, err)
 		}
@@ -221,7 +219,5 @@ func TestAMasterFailsOver(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, []string{"3", "5", "6", "7", "8", "9"}) {
 		t.Errorf("then took %q", got)
 	}
-	if n := rdb.ZCard(ctx, "retry").Val(); n != 1 {
-		t.Errorf("%d retries", n)
-	}
+	harness.Equal(t, "retries", rdb.ZCard(ctx, "retry").Val(), 1)
 }

@@ -49,9 +49,7 @@ func TestKeysOfAFetcher(t *testing.T) {
 	if got := rdb.HGetAll(ctx, "troupe:places").Val(); len(got) != 1 || got[id] != `{"v":2,"queues":["a\u003c","b"]}` {
 		t.Errorf("registry: %q", got)
 	}
-	if got := rdb.Get(ctx, "troupe:lease:"+id).Val(); got != "1" {
-		t.Errorf("lease: %q", got)
-	}
+	harness.Equal(t, "lease", rdb.Get(ctx, "troupe:lease:"+id).Val(), "1")
 	if left := rdb.PTTL(ctx, "troupe:lease:"+id).Val(); left < 50*time.Second || left > time.Minute {
 		t.Errorf("the lease ends in %v", left)
 	}
@@ -89,9 +87,7 @@ func TestTakeIsBounded(t *testing.T) {
 		t.Errorf("took %d, expected the oldest %d", len(units), maxTake)
 	}
 	units = mustTake(t, f, 1<<40, units...)
-	if len(units) != 200 {
-		t.Errorf("took %d, expected 200", len(units))
-	}
+	harness.Equal(t, "took", len(units), 200)
 	mustTake(t, f, 0, units...)
 	noClaims(t, rdb)
 }
@@ -111,9 +107,7 @@ func TestWrongTypedPlace(t *testing.T) {
 			t.Fatalf("take: %v, expected WRONGTYPE", err)
 		}
 	}
-	if n := rdb.LLen(ctx, "queue:a").Val(); n != 3 {
-		t.Errorf("the queue holds %d, expected 3", n)
-	}
+	harness.Equal(t, "the queue holds", rdb.LLen(ctx, "queue:a").Val(), 3)
 	rdb.Del(ctx, key)
 	more := mustTake(t, f, 5, units...)
 	if got := payloads(more); !slices.Equal(got, []string{"2", "3", "4"}) {

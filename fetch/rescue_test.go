@@ -100,9 +100,7 @@ func TestRescueLock(t *testing.T) {
 	if done := mustRescue(t, r.Rescue); done.Units != 0 || done.Next <= 0 {
 		t.Errorf("while another rescues: %+v", done)
 	}
-	if got := rdb.Get(t.Context(), keys.Rescue).Val(); got != "another" {
-		t.Errorf("lock: %q", got)
-	}
+	harness.Equal(t, "lock", rdb.Get(t.Context(), keys.Rescue).Val(), "another")
 	rdb.Del(t.Context(), keys.Rescue)
 	if done := mustRescue(t, r.Rescue); done.Units != 2 {
 		t.Errorf("then: %+v", done)

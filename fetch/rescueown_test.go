@@ -109,9 +109,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 	if units := mustTake(t, f, 1); len(units) != 0 {
 		t.Errorf("took %v", units)
 	}
-	if got := f.cur.id; got != "h:2:bb#default.2" {
-		t.Errorf("goes on as %s", got)
-	}
+	harness.Equal(t, "goes on as", f.cur.id, "h:2:bb#default.2")
 	r := testRescuer(t, rdb, own)
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("the clone was robbed within its lease: %+v", done)

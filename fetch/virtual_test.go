@@ -112,9 +112,7 @@ func TestLongWaitWakes(t *testing.T) {
 			units := harness.Must(f.Take(ctx, 1, nil))(t)
 			got = len(units)
 		}
-		if took := time.Since(begun); took != 123*time.Second {
-			t.Errorf("woke after %v, expected 123 s", took)
-		}
+		harness.Equal(t, "woke after , expected 123 s", time.Since(begun), 123*time.Second)
 		harness.Must(f.Close(ctx))(t)
 	})
 }

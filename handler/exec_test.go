@@ -139,16 +139,10 @@ func TestExecOutcomes(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if got := troupe.ErrorClass(err); got != tt.class {
-				t.Errorf("class %q, want %q", got, tt.class)
-			}
-			if err.Error() != tt.message {
-				t.Errorf("message %q, want %q", err.Error(), tt.message)
-			}
+			harness.Equal(t, "class", troupe.ErrorClass(err), tt.class)
+			harness.Equal(t, "message", err.Error(), tt.message)
 			o, ok := errors.AsType[*troupe.OutcomeError](err)
-			if got := ok && o.Kill; got != tt.kill {
-				t.Errorf("kill %v, want %v", got, tt.kill)
-			}
+			harness.Equal(t, "kill", ok && o.Kill, tt.kill)
 		})
 	}
 }

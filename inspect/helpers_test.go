@@ -23,9 +23,7 @@ import (
 
 // tb is what testing and rapid have in common.
 type tb interface {
-	Helper()
-	Fatal(...any)
-	Fatalf(string, ...any)
+	harness.Test
 	Context() context.Context
 }
 

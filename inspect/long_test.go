@@ -118,9 +118,7 @@ func TestLongJobs(t *testing.T) {
 		met("queue, oldest first", got)
 		page, _, err := i.Queue("a").Page(ctx, 0, jobs)
 		harness.OK(t, err)
-		if len(page) != jobs {
-			t.Errorf("a page of the queue has %d", len(page))
-		}
+		harness.Equal(t, "a page of the queue has", len(page), jobs)
 	})
 }
 
@@ -172,15 +170,11 @@ func TestLongJobsAreActedOn(t *testing.T) {
 		if c := harness.Must(i.DeadSet.DeleteAll(ctx, inspect.Bulk{}))(t); c.Done != 6 {
 			t.Errorf("%+v", c)
 		}
-		if n := admin.ZCard(ctx, "dead").Val() + admin.ZCard(ctx, "retry").Val(); n != 0 {
-			t.Errorf("%d are left", n)
-		}
+		harness.Equal(t, "are left", admin.ZCard(ctx, "dead").Val()+admin.ZCard(ctx, "retry").Val(), 0)
 		for j, err := range i.Queue("a").Each(ctx) {
 			harness.OK(t, err)
 			if j.JID == jid(3) {
-				if got := harness.Must(j.Move(ctx, i.Queue("b")))(t); got != inspect.Done {
-					t.Errorf("moved: %s", got)
-				}
+				harness.Equal(t, "moved", harness.Must(j.Move(ctx, i.Queue("b")))(t), inspect.Done)
 			}
 			if j.JID == jid(4) {
 				if got := harness.Must(j.Kill(ctx))(t); got != inspect.Done || admin.ZScore(ctx, "dead", longJob(4, 20_000)).Err() != nil {
@@ -188,9 +182,7 @@ func TestLongJobsAreActedOn(t *testing.T) {
 				}
 			}
 			if j.JID == jid(5) {
-				if got := harness.Must(j.Delete(ctx))(t); got != inspect.Done {
-					t.Errorf("deleted: %s", got)
-				}
+				harness.Equal(t, "deleted", harness.Must(j.Delete(ctx))(t), inspect.Done)
 			}
 		}
 		if n := admin.LLen(ctx, "queue:a").Val(); n != 6 { // one was retried, three are gone

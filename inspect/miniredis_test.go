@@ -35,9 +35,7 @@ func TestOnTheEmbeddedServer(t *testing.T) {
 			}
 		}
 	}
-	if n != 200 {
-		t.Errorf("the queue has shown %d", n)
-	}
+	harness.Equal(t, "the queue has shown", n, 200)
 	harness.Must(i.Queue("a").Clear(ctx))(t)
 	e := harness.Must(i.RetrySet.FindJob(ctx, jid(7)))(t)
 	if _, err := i.RetrySet.Lookup(ctx, e.Key()); err != nil {

@@ -74,9 +74,7 @@ func TestProcessesOfAllVersions(t *testing.T) {
 	if string(set[2].Info) != info6 {
 		t.Errorf("info %s", set[2].Info)
 	}
-	if n := rdb.SCard(t.Context(), "processes").Val(); n != 4 {
-		t.Errorf("%d are listed after the look, expected 4: it only reads", n)
-	}
+	harness.Equal(t, "are listed after the look, expected 4: it only reads", rdb.SCard(t.Context(), "processes").Val(), 4)
 	one := harness.Must(i.Process(t.Context(), id8))(t)
 	if diff := cmp.Diff(set[1], one, cmpopts.IgnoreUnexported(inspect.Process{})); diff != "" {
 		t.Errorf("by identity:\n%s", diff)

@@ -117,15 +117,11 @@ func TestClearTakesTheQueueOffTheList(t *testing.T) {
 	i, rdb, _ := start(t)
 	push(t, rdb, "a", job(1, "a"), job(2, "a"))
 	push(t, rdb, "b", job(3, "b"))
-	if n := harness.Must(i.Queue("a").Clear(t.Context()))(t); n != 2 {
-		t.Errorf("cleared %d", n)
-	}
+	harness.Equal(t, "cleared", harness.Must(i.Queue("a").Clear(t.Context()))(t), 2)
 	if got := snapshot(t, rdb); len(got) != 2 || fmt.Sprint(got["queues"]) != "[b]" {
 		t.Errorf("left %v", got)
 	}
-	if n := harness.Must(i.Queue("a").Clear(t.Context()))(t); n != 0 {
-		t.Errorf("cleared %d of nothing", n)
-	}
+	harness.Equal(t, "cleared of nothing", harness.Must(i.Queue("a").Clear(t.Context()))(t), 0)
 }
 
 // walks are both directions.

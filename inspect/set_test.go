@@ -49,9 +49,7 @@ func TestAnEmptyEntryEndsNoWalk(t *testing.T) {
 	}
 	push(t, rdb, "q", "", "a", "")
 	for _, walk := range walks {
-		if got := len(all(t, walk(i.Queue("q"), t.Context()))); got != 3 {
-			t.Errorf("%d jobs", got)
-		}
+		harness.Equal(t, "jobs", len(all(t, walk(i.Queue("q"), t.Context()))), 3)
 	}
 }
 
@@ -85,15 +83,11 @@ func TestEachIsHighestFirst(t *testing.T) {
 	if _, _, err := set.Page(t.Context(), 0, 0, false); err == nil {
 		t.Error("a page of nothing: no error")
 	}
-	if n := harness.Must(set.Size(t.Context()))(t); n != 260 {
-		t.Errorf("size %d", n)
-	}
+	harness.Equal(t, "size", harness.Must(set.Size(t.Context()))(t), 260)
 	if n := harness.Must(set.Clear(t.Context()))(t); n != 260 || rdb.Exists(t.Context(), "dead").Val() != 0 {
 		t.Errorf("cleared %d", n)
 	}
-	if n := len(all(t, set.Each(t.Context()))); n != 0 {
-		t.Errorf("%d entries of nothing", n)
-	}
+	harness.Equal(t, "entries of nothing", len(all(t, set.Each(t.Context()))), 0)
 }
 
 func TestScoresAreExact(t *testing.T) {

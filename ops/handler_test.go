@@ -54,9 +54,7 @@ func probes(t *testing.T, h http.Handler) (all [3]string) {
 
 func expect(t *testing.T, when string, h http.Handler, want [3]string) {
 	t.Helper()
-	if got := probes(t, h); got != want {
-		t.Errorf("%s: startup, live, ready: %q, expected %q", when, got, want)
-	}
+	harness.Equal(t, when+": startup, live, ready", probes(t, h), want)
 }
 
 // A wedged fetcher fails /livez after a minute. Redis that is away fails /readyz after 5 s and /livez

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -216,12 +217,8 @@ func TestSeriesAreBounded(t *testing.T) {
 			if len(classes) != 200 || len(queues) != 100 || runs != total || times != total-1 {
 				t.Errorf("%d classes, %d queues, %d runs, %d of them timed; want 200, 100, %d, %d", len(classes), len(queues), runs, times, total, total-1)
 			}
-			if v := got[`troupe_job_runs_total{class="_other",outcome="error"}`]; v != "1" {
-				t.Errorf("%s other runs with an error", v)
-			}
-			if v := got[`troupe_job_runs_total{class="_other",outcome="done"}`]; v != fmt.Sprint((factor-1)*199) {
-				t.Errorf("%s other runs that are done", v)
-			}
+			harness.Equal(t, "other runs with an error", got[`troupe_job_runs_total{class="_other",outcome="error"}`], "1")
+			harness.Equal(t, "other runs that are done", got[`troupe_job_runs_total{class="_other",outcome="done"}`], fmt.Sprint((factor-1)*199))
 			if v := got[`troupe_fetched_jobs_total{queue="_other"}`]; factor > 1 && v != "1" || factor == 1 && v != "1" {
 				t.Errorf("%s jobs of other queues", v)
 			}

@@ -102,9 +102,7 @@ func TestScaleAsksOnce(t *testing.T) {
 		}()
 	}
 	for range 50 {
-		if code := <-done; code != http.StatusOK {
-			t.Errorf("code %d", code)
-		}
+		harness.Equal(t, "code", <-done, http.StatusOK)
 	}
 	if most := 1 + int(time.Since(began)/scaleLife); asked.Hits() < 1 || asked.Hits() > most {
 		t.Errorf("Redis was asked %d times, expected %d at most", asked.Hits(), most)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestDeadFalseDropsTheExhausted(t *testing.T) {
@@ -153,9 +154,7 @@ func TestRetryInIsNotAskedForTheExhausted(t *testing.T) {
 	d = decide(t, `{"retry":5}`, func(f *Failure) {
 		f.Err, f.Options.RetryIn = troupe.RetryIn(time.Hour, boom), answer(troupe.KillDelay)
 	})
-	if d.Action != Retry {
-		t.Errorf("the handler's own wait: %v", d.Action)
-	}
+	harness.Equal(t, "the handler's own wait", d.Action, Retry)
 }
 
 func TestExhaustedOfTheClass(t *testing.T) {

@@ -126,9 +126,7 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	w.awaitDue(keys.Schedule)
 	drain(t, w.s, keys.Retry)
 	drain(t, w.s, keys.Schedule)
-	if n := rdb.LLen(t.Context(), "queue:a").Val() + rdb.LLen(t.Context(), "queue:b").Val(); n != 2 {
-		t.Errorf("%d jobs moved, want 2", n)
-	}
+	harness.Equal(t, "jobs moved", rdb.LLen(t.Context(), "queue:a").Val()+rdb.LLen(t.Context(), "queue:b").Val(), 2)
 	if err := w.stop(); err != nil {
 		t.Error(err)
 	}

@@ -163,9 +163,7 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	b := startLead(t, rdb, "host:2:b")
 	harness.Await(t, "b stands by", func() bool { return rdb.Get(ctx, "troupe:poller:standby").Val() == "host:2:b" })
 	c := startLead(t, rdb, "host:3:c")
-	if got := rdb.Get(ctx, "troupe:poller").Val(); got != "host:1:a" {
-		t.Errorf("the leader is %s", got)
-	}
+	harness.Equal(t, "the leader is", rdb.Get(ctx, "troupe:poller").Val(), "host:1:a")
 	// The leader leaves: the standby leads when its lock would have ended, the third
 	// one stands by. On a machine that is late the third one may come first.
 	if err := a.stop(); err != nil {

@@ -43,9 +43,7 @@ func once(t *testing.T, rdb *redis.Client, members []string) {
 			t.Fatalf("%s came %d times", m, seen[m])
 		}
 	}
-	if len(seen) != len(members) {
-		t.Errorf("%d different jobs, want %d", len(seen), len(members))
-	}
+	harness.Equal(t, "different jobs", len(seen), len(members))
 }
 
 // Jobs start exactly at their time, though so many retries become due at the same
@@ -73,9 +71,7 @@ func TestJobsAreExactlyOnTimeBesideABacklog(t *testing.T) {
 				t.Errorf("number %d was %v late", i, late)
 			}
 			synctest.Wait()
-			if left := mem.Client.ZCard(ctx, "retry").Val(); left != 0 {
-				t.Errorf("%d retries are not on time", left)
-			}
+			harness.Equal(t, "retries are not on time", mem.Client.ZCard(ctx, "retry").Val(), 0)
 		}
 		stop()
 		once(t, mem.Client, retries)
@@ -199,9 +195,7 @@ func TestLostRepliesOfEitherStep(t *testing.T) {
 						}
 					}
 					stop()
-					if rule.Hits() != 3 {
-						t.Errorf("%d faults", rule.Hits())
-					}
+					harness.Equal(t, "faults", rule.Hits(), 3)
 					once(t, mem.Client, members)
 				})
 			})

@@ -144,9 +144,7 @@ func TestAMemberThatIsTooLargeStopsNobody(t *testing.T) {
 				if len(got) != 1 || got[0] != c.member {
 					t.Errorf("%s holds %d members", c.where, len(got))
 				}
-				if n := mem.Client.LLen(ctx, "queue:small").Val(); n != 3 {
-					t.Errorf("%d small jobs moved, want 3", n)
-				}
+				harness.Equal(t, "small jobs moved", mem.Client.LLen(ctx, "queue:small").Val(), 3)
 				lines := log.Lines(t)
 				if len(lines) != 1 || lines[0]["level"] != "error" || lines[0]["key"] != c.where || lines[0]["bytes"] != float64(len(c.member)) {
 					t.Errorf("log %v", lines)

@@ -212,9 +212,7 @@ func TestAQueueOfAnotherTypeBlocksNobody(t *testing.T) {
 		t.Error("reported again")
 	}
 	rdb.Del(ctx, "queue:odd")
-	if n := drain(t, sched.New(sched.Config{Redis: rdb, Batch: 10}), keys.Schedule).Moved; n != 35 {
-		t.Errorf("%d moved once the key was gone", n)
-	}
+	harness.Equal(t, "moved once the key was gone", drain(t, sched.New(sched.Config{Redis: rdb, Batch: 10}), keys.Schedule).Moved, 35)
 }
 
 func TestADeadSetOfAnotherTypeBlocksNobody(t *testing.T) {
@@ -278,9 +276,7 @@ func TestMiddlewareRunsOnPromotion(t *testing.T) {
 	if len(left) != 3 || left[0] != job(2, "q") || left[1] != job(3, "q") || left[2] != job(6, "q") {
 		t.Errorf("left %v", left)
 	}
-	if n := rdb.LLen(ctx, "queue:q").Val() + 10*rdb.LLen(ctx, "queue:other").Val(); n != 14 {
-		t.Errorf("queues hold %d", n)
-	}
+	harness.Equal(t, "queues hold", rdb.LLen(ctx, "queue:q").Val()+10*rdb.LLen(ctx, "queue:other").Val(), 14)
 	if wait := got.Next.Sub(start); wait < 5*time.Second {
 		t.Errorf("the failed ones are tried again after %v", wait)
 	}
@@ -436,9 +432,7 @@ func TestHugeMembersTravelInSmallBatches(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	drain(t, s, keys.Schedule)
-	if n := rdb.LLen(ctx, "queue:q").Val(); n != 20 {
-		t.Errorf("%d moved", n)
-	}
+	harness.Equal(t, "moved", rdb.LLen(ctx, "queue:q").Val(), 20)
 }
 
 // What is moved needs no more memory than before: it goes on where Redis refuses

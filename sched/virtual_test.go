@@ -115,9 +115,7 @@ func TestStuckMembersCostLittle(t *testing.T) {
 		follow(10 * time.Minute)
 		rdb.Del(ctx, "retry")
 		follow(2 * time.Minute)
-		if calls := follow(10 * time.Minute); calls != 1 {
-			t.Errorf("%d calls for an empty set", calls)
-		}
+		harness.Equal(t, "calls for an empty set", follow(10*time.Minute), 1)
 		_ = rdb.Close()
 	})
 }
@@ -134,9 +132,7 @@ func TestLeadInVirtualTime(t *testing.T) {
 			synctest.Wait()
 		}
 		a, b, c := all[0], all[1], all[2]
-		if leader() != "a" {
-			t.Errorf("%s leads", leader())
-		}
+		harness.Equal(t, "leads", leader(), "a")
 
 		// What an idle fleet costs: two commands a second for the leader and a PING each
 		// 10 s, one each second or so for the standby, one each 3 s for the others.
@@ -149,13 +145,9 @@ func TestLeadInVirtualTime(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(1501 * time.Millisecond)
-		if leader() != "b" {
-			t.Errorf("%s leads after the leader has left", leader())
-		}
+		harness.Equal(t, "leads after the leader has left", leader(), "b")
 		time.Sleep(5 * time.Second)
-		if got := mr.Client.Get(t.Context(), "troupe:poller:standby").Val(); got != "c" {
-			t.Errorf("%q stands by", got)
-		}
+		harness.Equal(t, "stands by", mr.Client.Get(t.Context(), "troupe:poller:standby").Val(), "c")
 		for _, w := range []*leading{b, c} {
 			start := time.Now()
 			if err := w.stop(); err != nil {

@@ -73,9 +73,7 @@ func TestFakeKeepsWhatWouldBeSent(t *testing.T) {
 			t.Errorf("scheduled for %s, want %s", mail.At, due)
 		}
 		testkit.RequireNotPushed(t, q, func(c charge) bool { return c.Account == 9 })
-		if n := len(q.Jobs()); n != 6 {
-			t.Errorf("%d jobs", n)
-		}
+		harness.Equal(t, "jobs", len(q.Jobs()), 6)
 		q.Clear()
 		testkit.RequirePushedMany(t, q)
 	})
@@ -147,9 +145,7 @@ func TestDrainRunsWhatJobsPush(t *testing.T) {
 	if ran, err := q.DrainOne(t.Context(), &r); ran || err != nil {
 		t.Errorf("drained nothing: %t, %v", ran, err)
 	}
-	if len(q.All()) != 6 {
-		t.Errorf("%d pushed", len(q.All()))
-	}
+	harness.Equal(t, "pushed", len(q.All()), 6)
 }
 
 func TestInlineRunsAtOnce(t *testing.T) {
@@ -196,9 +192,7 @@ func TestInlineRunsAtOnce(t *testing.T) {
 		t.Errorf("error %v, want an unknown class", err)
 	}
 	testkit.RequirePushed(t, q, func(c charge) bool { return c.Account == 1 })
-	if len(q.Jobs()) != 0 {
-		t.Errorf("%d wait", len(q.Jobs()))
-	}
+	harness.Equal(t, "wait", len(q.Jobs()), 0)
 }
 
 func TestRecordLetsPushesPass(t *testing.T) {

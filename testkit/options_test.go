@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 )
@@ -183,9 +184,7 @@ func TestWhereTheJobsOfAClassGo(t *testing.T) {
 				if !slices.Equal(queues, tt.queues) {
 					t.Errorf("ran from %q, want %q", queues, tt.queues)
 				}
-				if n := k.Redis.ZCard(t.Context(), "dead").Val(); n != tt.dead {
-					t.Errorf("%d in dead, want %d", n, tt.dead)
-				}
+				harness.Equal(t, "in dead", k.Redis.ZCard(t.Context(), "dead").Val(), tt.dead)
 			})
 		})
 	}
@@ -229,9 +228,7 @@ func TestTheTimeOfARun(t *testing.T) {
 				})
 				time.Sleep(tt.want + time.Second)
 				synctest.Wait()
-				if took != tt.want {
-					t.Errorf("in the daemon it failed after %v", took)
-				}
+				harness.Equal(t, "in the daemon it failed after", took, tt.want)
 			})
 		})
 	}

@@ -102,9 +102,7 @@ func TestWhatAPushWrites(t *testing.T) {
 						t.Errorf("%s wrote %s beside the field, want %s", name, p.Bytes(), bare[i])
 					}
 				}
-				if n := len(r.Ended()); n != 1 {
-					t.Errorf("%s: %d spans have ended", name, n)
-				}
+				harness.Equal(t, name+": spans have ended", len(r.Ended()), 1)
 				r.Reset()
 			}
 		})
@@ -339,9 +337,7 @@ func TestASpanThatIsDroppedLeavesTheJobAlone(t *testing.T) {
 		r := record(sdk.WithSampler(sampler))
 		q := testkit.Fake(t, trace.Client(r.config()))
 		harness.Must(q.Client.Push(remote(t.Context(), "01"), order{1}))(t)
-		if got := carried(q.All()[0].Payload); got != "" {
-			t.Errorf("%s: carries %q", name, got)
-		}
+		harness.Equal(t, name+": carries", carried(q.All()[0].Payload), "")
 		if len(r.Started()) != len(r.Ended()) {
 			t.Errorf("%s: a span has not ended", name)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/trace"
 )
@@ -102,9 +103,7 @@ func TestHowARunEnds(t *testing.T) {
 					}
 				}
 			}
-			if event != tt.event {
-				t.Errorf("the exception is %q, want %q", event, tt.event)
-			}
+			harness.Equal(t, "the exception is", event, tt.event)
 		})
 	}
 }
@@ -144,9 +143,7 @@ func TestTheMiddlewareChangesNoOutcome(t *testing.T) {
 					stored[traced] = append(stored[traced], strings.Join([]string{class, name, message, trail}, " "))
 				}
 			}
-			if crashes := kit.Stats().Failed; crashes != 4 {
-				t.Errorf("%d failures", crashes)
-			}
+			harness.Equal(t, "failures", kit.Stats().Failed, 4)
 		})
 	}
 	if got, want := fmt.Sprintf("%q", stored[true]), fmt.Sprintf("%q", stored[false]); got != want || len(stored[true]) != 4 {

@@ -164,9 +164,7 @@ func TestRunsAreLinkedThroughScheduleAndRetry(t *testing.T) {
 		kit.Stop()
 
 		push := r.only(t, "send orders")
-		if push.SpanKind() != oteltrace.SpanKindProducer {
-			t.Errorf("a span of kind %v", push.SpanKind())
-		}
+		harness.Equal(t, "a span of kind", push.SpanKind(), oteltrace.SpanKindProducer)
 		childOf(t, push, r.only(t, "request"))
 		equal(t, "the push", attributes(push), map[string]string{
 			"messaging.system": "sidekiq", "messaging.operation.name": "send", "messaging.operation.type": "send",
@@ -331,9 +329,7 @@ func TestNamesAreThoseOfTheConventions(t *testing.T) {
 	if got := asText(event.Attributes); event.Name != semconv.ExceptionEventName || got[string(semconv.ExceptionTypeKey)] != "error" || got[string(semconv.ExceptionMessageKey)] != "no" {
 		t.Errorf("the event %s has %v", event.Name, got)
 	}
-	if got := attributes(run)[string(semconv.MessagingOperationTypeKey)]; got != semconv.MessagingOperationTypeProcess.Value.String() {
-		t.Errorf("an operation of type %q", got)
-	}
+	harness.Equal(t, "an operation of type", attributes(run)[string(semconv.MessagingOperationTypeKey)], semconv.MessagingOperationTypeProcess.Value.String())
 	if got := attributes(r.only(t, "send orders"))[string(semconv.MessagingOperationTypeKey)]; got != semconv.MessagingOperationTypeSend.Value.String() {
 		t.Errorf("an operation of type %q", got)
 	}

@@ -98,9 +98,7 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	harness.Must(pipe.Exec(t.Context()))(t)
 	s.post("/queues/q/pause", url.Values{}, "Accept", "application/json")
-	if n := s.rdb.LLen(t.Context(), keys.Audit).Val(); n != audit.Most {
-		t.Errorf("%d entries", n)
-	}
+	harness.Equal(t, "entries", s.rdb.LLen(t.Context(), keys.Audit).Val(), audit.Most)
 	if ttl := s.rdb.TTL(t.Context(), keys.Audit).Val(); ttl < audit.Age-time.Minute {
 		t.Errorf("kept for %v", ttl)
 	}
@@ -116,9 +114,7 @@ func TestAuditIsBounded(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	s.post("/queues/q/pause", url.Values{}, "Role", "stranger")
-	if n := s.rdb.LLen(t.Context(), keys.Audit).Val(); n != 1 {
-		t.Errorf("%d entries after a stranger's", n)
-	}
+	harness.Equal(t, "entries after a stranger's", s.rdb.LLen(t.Context(), keys.Audit).Val(), 1)
 }
 
 // An answer that only asks again is no action.

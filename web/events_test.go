@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Events are found by a part of a process, also those that others tell about it, and by the kinds that there are.
@@ -28,7 +29,5 @@ func TestEventsAreFound(t *testing.T) {
 	page = s.get("/events?kind=recsued&process=worker-7")
 	contains(t, "no such kind", page, "No such event", "There are: job failed, jobs rescued. A kind")
 	contains(t, "no such process", s.get("/events?process=none"), "There are: actor crashed, actor restarted, job failed, jobs rescued, stop.")
-	if n := strings.Count(s.get("/events?kind=crash"), "no card"); n != 40 {
-		t.Errorf("%d of a kind", n)
-	}
+	harness.Equal(t, "of a kind", strings.Count(s.get("/events?kind=crash"), "no card"), 40)
 }

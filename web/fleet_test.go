@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 const fixed = "web-1:9:abc" // the process of the fixture
@@ -183,9 +184,7 @@ func TestFleetTree(t *testing.T) {
 	text := s.get("/tree")
 	contains(t, "the page", text, "The same failure in 3 of 9 processes since", "first in h1:1:x", "21 restarts within a minute. The last failure: default/processor-0: no card 0 &lt;b&gt;",
 		"97 busy, 1 down, 2 idle", "+7", "no tree", "poller restarting", "2 unresponsive", "fenced 1×", "1m ago", "Last beat 4", "2 jobs go back in ", "nothing of it is in progress any more", "rescued by fine:1:x at ")
-	if n := strings.Count(text, "The same failure"); n != 1 {
-		t.Errorf("%d banners", n)
-	}
+	harness.Equal(t, "banners", strings.Count(text, "The same failure"), 1)
 	if strings.Index(text, "/tree/ruby:1:x") < strings.Index(text, "/tree/saved:1:x") {
 		t.Error("trouble is not first")
 	}
@@ -244,9 +243,7 @@ func TestTogether(t *testing.T) {
 	}
 	close(open)
 	for range 5 {
-		if n := <-all; n != 1 {
-			t.Errorf("look %d", n)
-		}
+		harness.Equal(t, "look", <-all, 1)
 	}
 	wrong := errors.New("no")
 	if _, err := together(ctx, &s, "y", time.Hour, func(context.Context) (int, error) { return 0, wrong }); err != wrong { //nolint:errorlint // the same

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/limiter"
 )
 
@@ -50,9 +51,7 @@ func TestLiveConnectionsAreLimited(t *testing.T) {
 				leave = append(leave, end)
 			}
 		}
-		if n != most {
-			t.Errorf("%d connections, expected %d", n, most)
-		}
+		harness.Equal(t, "connections", n, most)
 	}
 	open(mostTabs, func(i int) *request { return of("ann", fmt.Sprintf("192.0.2.%d:1", i)) })
 	open(mostPeers, func(i int) *request { return of(fmt.Sprint("user", i), "198.51.100.1:1") })

@@ -82,9 +82,7 @@ func TestManyProblems(t *testing.T) {
 		s.rdb.LPush(t.Context(), fmt.Sprint("queue:q", i), `{"class":"A","args":[],"jid":"x"}`)
 	}
 	text := s.get("/")
-	if n := strings.Count(text, "and nobody listens."); n != 5 {
-		t.Errorf("%d are told", n)
-	}
+	harness.Equal(t, "are told", strings.Count(text, "and nobody listens."), 5)
 	contains(t, "the page", text, "And 25 more like these (nobody listens).", "And 22 more queues")
 }
 
@@ -112,9 +110,7 @@ func TestRedisAway(t *testing.T) {
 	}
 	cold := start(t, own)
 	status, text, _ := cold.do(http.MethodGet, "/", "")
-	if status != http.StatusServiceUnavailable {
-		t.Errorf("without anything known: %d", status)
-	}
+	harness.Equal(t, "without anything known", status, http.StatusServiceUnavailable)
 	contains(t, "the page", text, "Redis does not answer", "See whether it runs")
 }
 
@@ -147,7 +143,5 @@ func TestLive(t *testing.T) {
 	for lines.Scan() { // it ends
 		continue
 	}
-	if n := s.h.openNow(); n != 0 {
-		t.Errorf("%d connections are open", n)
-	}
+	harness.Equal(t, "connections are open", s.h.openNow(), 0)
 }

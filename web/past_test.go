@@ -75,9 +75,7 @@ func TestDeploysOfClasses(t *testing.T) {
 		for _, m := range got {
 			labels += m.Label
 		}
-		if labels != want {
-			t.Errorf("got the deploys %q, expected %q", labels, want)
-		}
+		harness.Equal(t, "got the deploys", labels, want)
 	}
 	if text := s.get("/classes/Mailer"); !regexp.MustCompile(`<g class="deploy" data-at="[-0-9]+T[:0-9]+Z"><title>v2, `).MatchString(text) || strings.Count(text, `<g class="deploy"`) != 1 {
 		t.Errorf("the page:\n%s", text)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -118,9 +119,7 @@ func TestDeleteOneJob(t *testing.T) {
 	contains(t, "the first", first, data.Jobs[1].JID+" (Billing::Charge) is deleted")
 	_, second := s.post(queue+"/delete", form)
 	contains(t, "the second", second, "Nothing was deleted")
-	if left := s.rdb.LLen(t.Context(), "queue:a/b.json").Val(); left != 2 {
-		t.Errorf("%d jobs are left", left)
-	}
+	harness.Equal(t, "jobs are left", s.rdb.LLen(t.Context(), "queue:a/b.json").Val(), 2)
 	if status, text := s.post(queue+"/delete", url.Values{"key": {"x"}}, "Accept", "application/json"); status != http.StatusBadRequest {
 		t.Errorf("without a place: %d %s", status, text)
 	}

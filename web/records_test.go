@@ -97,9 +97,7 @@ func TestEvents(t *testing.T) {
 		count += len(v.Data.Events)
 		next = strings.Replace(v.Next, "/events?", "/events.json?", 1)
 	}
-	if count != 150 {
-		t.Errorf("%d events on all pages", count)
-	}
+	harness.Equal(t, "events on all pages", count, 150)
 	contains(t, "of a kind", s.get("/events?kind=crashed"), "no luck")
 	hasNot(t, "of a kind", s.get("/events?kind=crashed"), "boom")
 	contains(t, "of a job", s.get("/events?jid=j7"), "&lt;boom&gt; 7<")

@@ -26,9 +26,7 @@ func TestLogIn(t *testing.T) {
 	set, _ := withUsers(t)
 	s := start(t, set)
 	status, form, _ := s.do(http.MethodGet, "/queues?x=1", "")
-	if status != http.StatusUnauthorized {
-		t.Errorf("before: %d", status)
-	}
+	harness.Equal(t, "before", status, http.StatusUnauthorized)
 	contains(t, "the form", form, `name="password"`, `value="/queues?x=1"`, `action="/login"`)
 	hasNot(t, "the form", form, "Sign out", "class=\"version\"")
 
@@ -122,9 +120,7 @@ func TestUsersFileChanges(t *testing.T) {
 	}
 	status := func(id, path string) int { return s.ask(s.h, http.MethodGet, path, "", "Cookie", "troupe="+id).Code }
 	write("nonsense\n" + string(before))
-	if got := status(ann, "/audit"); got != http.StatusOK {
-		t.Errorf("with a faulty file: %d", got)
-	}
+	harness.Equal(t, "with a faulty file", status(ann, "/audit"), http.StatusOK)
 	contains(t, "the log", log.String(), "stay as they were", `:1: kind is \"nonsense\", expected user or token`)
 	ottoLine := strings.SplitAfter(string(before), "\n")[3]
 	write(userLine("ann", Admin, "another password") + strings.Replace(ottoLine, "operator", "viewer", 1))
@@ -137,9 +133,7 @@ func TestUsersFileChanges(t *testing.T) {
 		t.Errorf("with a lower role: %d", w.Code)
 	}
 	harness.OK(t, os.Remove(path))
-	if got := status(otto, "/queues"); got != http.StatusOK {
-		t.Errorf("without the file: %d", got)
-	}
+	harness.Equal(t, "without the file", status(otto, "/queues"), http.StatusOK)
 }
 
 // A faulty file names line, field and value, and never a hash.

@@ -102,9 +102,7 @@ func TestTasksAreBounded(t *testing.T) {
 		paths = append(paths, s.begin("/retries/all", form))
 	}
 	status, text := s.post("/retries/all", form)
-	if status != http.StatusTooManyRequests {
-		t.Errorf("a fifth one: %d", status)
-	}
+	harness.Equal(t, "a fifth one", status, http.StatusTooManyRequests)
 	contains(t, "the fifth", text, "Four tasks run already")
 	running := s.get(paths[0])
 	contains(t, "one that runs", running, `http-equiv="refresh"`, `data-topic="overview"`, "Cancel")
@@ -147,9 +145,7 @@ func TestLastTasksAreRemembered(t *testing.T) {
 		s.ended(last)
 	}
 	list := s.get("/tasks")
-	if n := len(regexp.MustCompile(`href="/tasks/[a-z0-9]+"`).FindAllString(list, -1)); n != bulk.MostTasks {
-		t.Errorf("%d tasks", n)
-	}
+	harness.Equal(t, "tasks", len(regexp.MustCompile(`href="/tasks/[a-z0-9]+"`).FindAllString(list, -1)), bulk.MostTasks)
 	contains(t, "the list", list, last)
 	if status, _, _ := s.do(http.MethodGet, "/tasks/none", ""); status != http.StatusNotFound {
 		t.Errorf("a task that is not there: %d", status)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/ops"
 	"github.com/troupehq/troupe/testkit"
@@ -224,9 +225,7 @@ func TestADaemonTellsThatRedisIsAway(t *testing.T) {
 	url := s.URL(0)
 	s.Kill()
 	k.Await("it knows", func() bool { return k.Stats().RedisAway })
-	if up := scraped(t, k.Daemon, "redis_up", ""); up != 0 {
-		t.Errorf("the metrics tell redis_up %v", up)
-	}
+	harness.Equal(t, "the metrics tell redis_up", scraped(t, k.Daemon, "redis_up", ""), 0)
 	k.Await("it is not ready", func() bool {
 		code, body := asked(t, k.Daemon, "/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, `"redis_away"`)

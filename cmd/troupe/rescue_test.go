@@ -47,12 +47,8 @@ func TestTheRuleOfTheManualIsEnoughForOperators(t *testing.T) {
 			t.Errorf("%s says %q, want %q", args, out, want)
 		}
 	}
-	if out := runCommandLine(t, "rescue --wait --redis "+url); out != id+": put back 2 jobs: low 2\nsuspects: put back 1 job: low 1\n" {
-		t.Errorf("rescue says %q", out)
-	}
-	if n := rdb.LLen(ctx, "queue:low").Val(); n != 3 {
-		t.Errorf("%d jobs in the queue, want 3", n)
-	}
+	harness.Equal(t, "rescue says", runCommandLine(t, "rescue --wait --redis "+url), id+": put back 2 jobs: low 2\nsuspects: put back 1 job: low 1\n")
+	harness.Equal(t, "jobs in the queue", rdb.LLen(ctx, "queue:low").Val(), 3)
 	refused := harness.Must(rdb.Do(ctx, "ACL", "LOG").Slice())(t)
 	for _, e := range refused {
 		if text := strings.ToLower(strings.Join(texts(e), " ")); !strings.Contains(text, "object client") && !strings.Contains(text, "object hello") {

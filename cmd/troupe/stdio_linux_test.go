@@ -255,9 +255,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 			_ = d.cmd.Process.Signal(syscall.SIGTTIN) // all stacks are more than the pipe holds
 			testkit.Await(t, "nobody reads", func() bool { return d.metric("troupe_log_blocked_seconds") > 0 })
 			d.stops()
-			if n := d.rdb.LLen(t.Context(), "queue:default").Val(); n != 3 {
-				t.Errorf("%d jobs are in the queue", n)
-			}
+			harness.Equal(t, "jobs are in the queue", d.rdb.LLen(t.Context(), "queue:default").Val(), 3)
 		})
 	}
 }

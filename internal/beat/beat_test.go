@@ -104,9 +104,7 @@ func TestTheNextBeatReplacesTheWork(t *testing.T) {
 	s, b := busyState(), new(Beater)
 	s.WorkersKey = true
 	mustBeatBy(t, b, rdb, s)
-	if got := rdb.HLen(ctx, id+":workers").Val(); got != 2 {
-		t.Errorf("old key has %d entries", got)
-	}
+	harness.Equal(t, "old key has entries", rdb.HLen(ctx, id+":workers").Val(), 2)
 	s.Work, s.Quiet = s.Work[1:], true
 	if r := mustBeatBy(t, b, rdb, s); !r.Existed {
 		t.Error("second beat: did not exist")
@@ -121,9 +119,7 @@ func TestTheNextBeatReplacesTheWork(t *testing.T) {
 	}
 	s.Work = nil
 	mustBeatBy(t, b, rdb, s)
-	if n := rdb.Exists(ctx, id+":work", id+":workers").Val(); n != 0 {
-		t.Errorf("an idle process has %d work keys", n)
-	}
+	harness.Equal(t, "an idle process has work keys", rdb.Exists(ctx, id+":work", id+":workers").Val(), 0)
 }
 
 // What an idle process sends at each beat: its hash, the tree, the question for
@@ -159,14 +155,10 @@ func TestAnIdleBeatIsOneTrip(t *testing.T) {
 	if got := count("total_commands_processed:") - commands; got > 8*beats+2 { // MULTI, EXEC and six
 		t.Errorf("%d commands for %d beats", got-2, beats)
 	}
-	if n := count("cmdstat_unlink:calls="); n != 0 {
-		t.Errorf("%d times unlinked what was never there", n)
-	}
+	harness.Equal(t, "times unlinked what was never there", count("cmdstat_unlink:calls="), 0)
 	mustBeatBy(t, b, rdb, busyState())
 	mustBeatBy(t, b, rdb, busyState())
-	if pings := count("cmdstat_ping:calls=") - pings; pings != 3 {
-		t.Errorf("%d pings, expected one more for each beat with work", pings)
-	}
+	harness.Equal(t, "pings, expected one more for each beat with work", count("cmdstat_ping:calls=")-pings, 3)
 }
 
 // What travels with a beat arrives with it, and its failure is not the beat's;
@@ -316,18 +308,14 @@ func TestOnACluster(t *testing.T) {
 	if err := NewFlusher(id).Flush(ctx, rdb, Counts{3, 1}, time.Now()); err != nil {
 		t.Error(err)
 	}
-	if got := rdb.Get(ctx, "stat:processed").Val(); got != "3" {
-		t.Errorf("processed %s", got)
-	}
+	harness.Equal(t, "processed", rdb.Get(ctx, "stat:processed").Val(), "3")
 	m, counted := newMetrics(both)
 	counted.timed("A", 25*time.Millisecond)
 	mustMeasure(t, m, rdb, late)
 	if got := rdb.HGetAll(ctx, "j|261121|13:3").Val(); got["A|p"] != "1" || got["A|ms"] != "25" {
 		t.Errorf("metrics %v", got)
 	}
-	if got := rdb.Get(ctx, "h|A-21-13:37").Val(); got != "\x00\x00\x00\x01" {
-		t.Errorf("histogram %x", got)
-	}
+	harness.Equal(t, "histogram", rdb.Get(ctx, "h|A-21-13:37").Val(), "\x00\x00\x00\x01")
 	rdb.Del(ctx, "j|20261121|13:37")
 	rdb.Set(ctx, "j|20261121|13:37", "no hash", 0)
 	counted.failed("A")
@@ -347,9 +335,7 @@ func TestIdentity(t *testing.T) {
 	if len(a) != len("vm:42:")+12 || !strings.HasPrefix(a, "vm:42:") || a == b || strings.Trim(a[6:], "0123456789abcdef") != "" {
 		t.Errorf("identities %s, %s", a, b)
 	}
-	if got := Hostname(func(string) string { return "web.1" }); got != "web.1" {
-		t.Errorf("with DYNO: %s", got)
-	}
+	harness.Equal(t, "with DYNO", Hostname(func(string) string { return "web.1" }), "web.1")
 	if got := Hostname(func(string) string { return "" }); got == "" {
 		t.Error("no host name")
 	}

@@ -191,9 +191,7 @@ func TestAFullHistogramStaysFull(t *testing.T) {
 	mustMeasure(t, m, rdb, late)
 	s.timed("A", time.Hour)
 	mustMeasure(t, m, rdb, late)
-	if got := rdb.Get(t.Context(), "h|A-21-13:37").Val(); got != strings.Repeat("\x00", 50)+"\xff\xff" {
-		t.Errorf("histogram %x", got)
-	}
+	harness.Equal(t, "histogram", rdb.Get(t.Context(), "h|A-21-13:37").Val(), strings.Repeat("\x00", 50)+"\xff\xff")
 }
 
 func TestAClassFromAPayloadIsCountedToo(t *testing.T) {
@@ -208,9 +206,7 @@ func TestAClassFromAPayloadIsCountedToo(t *testing.T) {
 	if hash := rdb.HGetAll(t.Context(), "j|20261121|13:37").Val(); hash["Mail|p"] != "4" || hash["Mail|f"] != "2" || hash["Mail|ms"] != "2" {
 		t.Errorf("%v", hash)
 	}
-	if len(m.named) != 0 {
-		t.Errorf("%d classes are remembered for ever", len(m.named))
-	}
+	harness.Equal(t, "classes are remembered for ever", len(m.named), 0)
 }
 
 func TestMetricsThatAreOffOrEmptyDoNotTouchRedis(t *testing.T) {
@@ -296,9 +292,7 @@ func TestAKeyThatRefusesMetricsDoesNotKeepTheOthers(t *testing.T) {
 			t.Errorf("flush %d: %v", i, err)
 		}
 	}
-	if got := ttl(rdb, "A-21-13:37"); got != -1 {
-		t.Errorf("the key of somebody else ends in %v", got)
-	}
+	harness.Equal(t, "the key of somebody else ends in", ttl(rdb, "A-21-13:37"), -1)
 	rdb.Del(ctx, "j|261121|13:37", "A-21-13:37")
 	s.timed("A", time.Millisecond)
 	mustMeasure(t, m, rdb, late)

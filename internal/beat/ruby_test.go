@@ -58,9 +58,7 @@ func TestRubysButtonsArriveAndTheProcessLeaves(t *testing.T) {
 		p = Sidekiq::ProcessSet.new.first
 		p.quiet!; p.dump_threads; p.stop!
 		print "[]"`), `[]`)
-	if got := strings.Join(mustBeat(t, rdb, s).Signals, " "); got != "TSTP TTIN TERM" {
-		t.Errorf("signals %s", got)
-	}
+	harness.Equal(t, "signals", strings.Join(mustBeat(t, rdb, s).Signals, " "), "TSTP TTIN TERM")
 	s.Quiet = true
 	mustBeat(t, rdb, s)
 	expect(t, redistest.RubyJSON[any](t, url, `print JSON.generate(Sidekiq::ProcessSet.new.map { |p| p.stopping? })`), `[true]`)

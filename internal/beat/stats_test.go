@@ -39,9 +39,7 @@ func TestFlushAdds(t *testing.T) {
 			t.Errorf("TTL of %s: %v", key, got)
 		}
 	}
-	if got := ttl(rdb, "stat:processed"); got != -1 {
-		t.Errorf("TTL of the total: %v", got)
-	}
+	harness.Equal(t, "TTL of the total", ttl(rdb, "stat:processed"), -1)
 	if f.Held() != (Counts{}) {
 		t.Errorf("held %v", f.Held())
 	}

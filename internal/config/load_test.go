@@ -273,9 +273,7 @@ capsules:
 				t.Errorf("strategy %d: %s", i, got)
 			}
 		}
-		if got := c.Capsules[2].Strategy.String(); got != supervisor.Default().String() {
-			t.Errorf("a capsule without a strategy has %s", got)
-		}
+		harness.Equal(t, "a capsule without a strategy has", c.Capsules[2].Strategy.String(), supervisor.Default().String())
 	}
 }
 

@@ -32,9 +32,7 @@ handlers:
 			t.Errorf("%s: %+v, want %+v", f.Handlers[i].Class, got, want)
 		}
 	}
-	if text := poisonText(actors.Poison{}); text != "after 3 recoveries in 72h0m0s, suspect after 2" {
-		t.Errorf("the defaults are told as %q", text)
-	}
+	harness.Equal(t, "the defaults are told as", poisonText(actors.Poison{}), "after 3 recoveries in 72h0m0s, suspect after 2")
 }
 
 func TestPoisonAndRecoveryFaults(t *testing.T) {

@@ -24,9 +24,7 @@ func TestWireOfACapsule(t *testing.T) {
 	if a == nil || a != b || none != nil || d == nil || d == a {
 		t.Errorf("wires %p %p %p %p", a, b, none, d)
 	}
-	if key := a.Key("retry"); key != "app:goretry" {
-		t.Errorf("retry is %s", key)
-	}
+	harness.Equal(t, "retry is", a.Key("retry"), "app:goretry")
 	if p, err := a.Parse([]byte(`{"class":"Any"}`), "x"); err != nil || p.Class() != "NoOp" {
 		t.Errorf("class %v, %v", p, err)
 	}

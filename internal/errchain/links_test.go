@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // circular wraps what it is told to, also itself.
@@ -73,9 +75,7 @@ func TestAWalkEnds(t *testing.T) {
 		"without an end":                {bottomless{1}, Most},
 		"a value that is not compared":  {self, Most},
 	} {
-		if got := len(slices.Collect(all(tt.err))); got != tt.want {
-			t.Errorf("%s: %d errors, want %d", name, got, tt.want)
-		}
+		harness.Equal(t, name+": errors", len(slices.Collect(all(tt.err))), tt.want)
 		_ = Innermost(fmt.Errorf("%w", tt.err)) // it ends
 		if Is(tt.err, os.ErrExist) {
 			t.Errorf("%s: Is finds what is not there", name)

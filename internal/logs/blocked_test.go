@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/logs"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // pipe is what nobody reads as long as it is shut: like a pipe of the system that is full.
@@ -47,9 +48,7 @@ func TestALogThatNobodyReadsHoldsNobodyUp(t *testing.T) {
 		log := zerolog.New(w)
 		began := time.Now()
 		log.Error().Msg("waits to be written")
-		if took := time.Since(began); took != 200*time.Millisecond {
-			t.Errorf("the first line took %s", took)
-		}
+		harness.Equal(t, "the first line took", time.Since(began), 200*time.Millisecond)
 		const lines = 30_000 // of some 40 bytes: 1.2 MB
 		for i := range lines {
 			log.Info().Int("i", i).Msg("job done")
@@ -57,9 +56,7 @@ func TestALogThatNobodyReadsHoldsNobodyUp(t *testing.T) {
 		}
 		before := w.State().Dropped
 		log.Error().Msg("of importance") // what is below error leaves room for it
-		if took := time.Since(began); took != 200*time.Millisecond {
-			t.Errorf("all took %s", took)
-		}
+		harness.Equal(t, "all took", time.Since(began), 200*time.Millisecond)
 		s := w.State()
 		if s.Blocked != 200*time.Millisecond || s.Dropped == 0 || s.Dropped >= 2*lines || s.Dropped != before {
 			t.Errorf("%+v, before %d", s, before)
@@ -71,9 +68,7 @@ func TestALogThatNobodyReadsHoldsNobodyUp(t *testing.T) {
 			t.Errorf("%d lines are dropped after %s", more, time.Since(began))
 		}
 		w.Flush() // as at the end of a process
-		if took := time.Since(began); took != 200*time.Millisecond {
-			t.Errorf("with the flush it took %s", took)
-		}
+		harness.Equal(t, "with the flush it took", time.Since(began), 200*time.Millisecond)
 
 		close(out.shut)
 		synctest.Wait()

@@ -167,9 +167,7 @@ func TestAddr(t *testing.T) {
 		c:                                    "a:1,b:2",
 		fromURL(t, "redis://:hunter2@h:1/7"): "h:1/7",
 	} {
-		if got := Addr(rdb); got != want {
-			t.Errorf("Addr = %q, want %q", got, want)
-		}
+		harness.Equal(t, "Addr =", Addr(rdb), want)
 	}
 }
 

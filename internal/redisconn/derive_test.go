@@ -181,12 +181,8 @@ func TestIdleConnectionsAreFewUnlessTheUserHasSaid(t *testing.T) {
 		"some always opened": {redis.Options{MinIdleConns: 7, Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}, 7},
 	} {
 		user := redis.NewClient(&c.user)
-		if got := derived(t, user, Need{Idle: 3}).(*redis.Client).Options().MaxIdleConns; got != c.want {
-			t.Errorf("%s: %d idle connections, want %d", name, got, c.want)
-		}
-		if got := derived(t, user, Need{}).(*redis.Client).Options().MaxIdleConns; got != c.user.MaxIdleConns {
-			t.Errorf("%s: %d idle connections without a need", name, got)
-		}
+		harness.Equal(t, name+": idle connections", derived(t, user, Need{Idle: 3}).(*redis.Client).Options().MaxIdleConns, c.want)
+		harness.Equal(t, name+": idle connections without a need", derived(t, user, Need{}).(*redis.Client).Options().MaxIdleConns, c.user.MaxIdleConns)
 		if got := derived(t, user, Need{}).(*redis.Client).Options().PipelinePoolSize; got >= 0 {
 			t.Errorf("%s: pipelines have %d connections of their own", name, got)
 		}
@@ -194,9 +190,7 @@ func TestIdleConnectionsAreFewUnlessTheUserHasSaid(t *testing.T) {
 	}
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer func() { _ = cluster.Close() }()
-	if got := derived(t, cluster, Need{Idle: 3}).(*redis.ClusterClient).Options().MaxIdleConns; got != 3 {
-		t.Errorf("cluster: %d idle connections, want 3", got)
-	}
+	harness.Equal(t, "cluster: idle connections", derived(t, cluster, Need{Idle: 3}).(*redis.ClusterClient).Options().MaxIdleConns, 3)
 }
 
 // What a burst has opened is closed again while few commands come, one after the
@@ -232,9 +226,7 @@ func TestConnectionsThatAreNotNeededAreClosed(t *testing.T) {
 	for name, o := range map[string]redis.Options{"a limit": {MaxIdleConns: 20}, "a shorter rest": {ConnMaxIdleTime: time.Millisecond}} {
 		theirs := redis.NewClient(&o)
 		got, said := derived(t, theirs, Need{Idle: 3, Rest: rest}).(*redis.Client).Options(), theirs.Options()
-		if got.ConnMaxIdleTime != said.ConnMaxIdleTime {
-			t.Errorf("%s: connections rest for %v, want %v", name, got.ConnMaxIdleTime, said.ConnMaxIdleTime)
-		}
+		harness.Equal(t, name+": connections rest for", got.ConnMaxIdleTime, said.ConnMaxIdleTime)
 		_ = theirs.Close()
 	}
 }

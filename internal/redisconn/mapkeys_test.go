@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -41,9 +42,7 @@ func TestMap(t *testing.T) {
 			t.Errorf("flat script: %v, %v", got, err)
 		}
 	}
-	if n := rdb.Exists(ctx, "a", "c", "d", "e", "g", "h").Val(); n != 6 {
-		t.Errorf("%d keys", n)
-	}
+	harness.Equal(t, "keys", rdb.Exists(ctx, "a", "c", "d", "e", "g", "h").Val(), 6)
 	all := plain.Keys(ctx, "*").Val()
 	slices.Sort(all)
 	if want := strings.Fields("ns:a ns:c ns:d ns:e ns:g ns:h"); !slices.Equal(all, want) {

@@ -58,9 +58,7 @@ func TestTools(t *testing.T) {
 	if _, err := CheckTool(t.Context(), user, Tool{Name: "pausing", Changes: true}); err == nil || !strings.Contains(err.Error(), `user "u" the rights that pausing needs, missing are commands`) {
 		t.Errorf("with +@read: %v", err)
 	}
-	if n := admin.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("it has left %d keys", n)
-	}
+	harness.Equal(t, "it has left keys", admin.DBSize(t.Context()).Val(), 0)
 }
 
 // overlaps reports whether other patterns cover the key by which a rule is asked for.

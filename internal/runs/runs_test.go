@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestTheBucketIsTheFirstWhoseLimitIsAbove(t *testing.T) {
@@ -112,9 +114,7 @@ func TestTrafficByQueue(t *testing.T) {
 
 func TestCountingDoesNotAllocate(t *testing.T) {
 	c := NewCounts(1)
-	if n := testing.AllocsPerRun(1000, func() { c.Count(0, Done, false, time.Second) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	harness.Equal(t, "allocations", testing.AllocsPerRun(1000, func() { c.Count(0, Done, false, time.Second) }), 0)
 }
 
 // BenchmarkCount counts in a slot of each goroutine's own, as processors do.

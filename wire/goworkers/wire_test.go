@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/retry"
 )
 
@@ -37,9 +38,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 			}
 			raw = d.Payload
 		}
-		if runs != want {
-			t.Errorf("%s: %d runs, want %d", job, runs, want)
-		}
+		harness.Equal(t, job+": runs", runs, want)
 	}
 }
 

@@ -36,9 +36,7 @@ func TestPHPEncrypted(t *testing.T) {
 		}
 		count++
 	}
-	if count != 132 {
-		t.Errorf("%d texts", count)
-	}
+	harness.Equal(t, "texts", count, 132)
 }
 
 // These are of illuminate/encryption 8.83.26.

@@ -306,7 +306,5 @@ func TestFailedJobs(t *testing.T) {
 	if err := errors.Join(c.Forget(ctx, all[249].ID), c.Forget(ctx, "u2")); err != nil {
 		t.Error(err)
 	}
-	if n := rdb.ZCard(ctx, "p_troupe:laravel:failed").Val(); n != 247 {
-		t.Errorf("%d are left, expected 247", n)
-	}
+	harness.Equal(t, "are left", rdb.ZCard(ctx, "p_troupe:laravel:failed").Val(), 247)
 }

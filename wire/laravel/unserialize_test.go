@@ -176,7 +176,5 @@ func TestParseObjectDepth(t *testing.T) {
 	for ; v != nil; depth++ {
 		v = v.(*Array).Values[0]
 	}
-	if depth != maxDepth {
-		t.Errorf("%d deep, want %d", depth, maxDepth)
-	}
+	harness.Equal(t, "deep", depth, maxDepth)
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestLeases(t *testing.T) {
@@ -12,9 +14,7 @@ func TestLeases(t *testing.T) {
 		l := NewLeases(lease)
 		want := func(grace time.Duration) {
 			t.Helper()
-			if got := l.Grace(); got != grace {
-				t.Errorf("grace %s, expected %s", got, grace)
-			}
+			harness.Equal(t, "grace", l.Grace(), grace)
 		}
 		want(0)
 		for range 5 { // a renewal fails now and then

@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -53,9 +54,7 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 				f := &fakeSupervisor{}
 				began := time.Now()
 				oneForOne(supervisor.Spec{Decide: tc.decide}).HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
-				if took := time.Since(began); took != tc.takes {
-					t.Errorf("took %s, want %s", took, tc.takes)
-				}
+				harness.Equal(t, "took", time.Since(began), tc.takes)
 				if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
 					t.Errorf("asked %q", got)
 				}

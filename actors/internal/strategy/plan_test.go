@@ -8,6 +8,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -135,9 +136,7 @@ func TestReplaceStopsTheGroupAndNamesItsReplacements(t *testing.T) {
 		end(p2)
 		paths, next := s.Due(time.Now())
 		expect("before the backoff", paths, []string(nil))
-		if wait := time.Until(next); wait != 10*time.Second {
-			t.Errorf("next in %s, want 10s", wait)
-		}
+		harness.Equal(t, "next in", time.Until(next), 10*time.Second)
 		time.Sleep(4 * time.Second)
 		f.children = f.children[:2]
 		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil) // all, in 20 s

@@ -12,6 +12,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -169,9 +170,7 @@ func TestBackoffWaitsAndDoubles(t *testing.T) {
 			t.Errorf("restart %d waits %s, want %s", n, got, w*time.Millisecond)
 		}
 	}
-	if got := wait(supervisor.Backoff{Min: time.Second}, 1<<20); got != maxBackoff {
-		t.Errorf("a huge count waits %s, want %s", got, maxBackoff)
-	}
+	harness.Equal(t, "a huge count waits", wait(supervisor.Backoff{Min: time.Second}, 1<<20), maxBackoff)
 	for range 1000 {
 		if got := wait(supervisor.Backoff{Min: time.Second, Jitter: 0.5}, 2); got < 500*time.Millisecond || got > time.Second {
 			t.Fatalf("jitter of one half gave %s", got)
@@ -207,17 +206,11 @@ func TestEachChildHasABackoffOfItsOwn(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("waited %d ms\nwant   %d", got, want)
 		}
-		if d := waits(1); d != 0 {
-			t.Errorf("another child waited %s", d)
-		}
+		harness.Equal(t, "another child waited", waits(1), 0)
 		time.Sleep(time.Minute) // it counts to the end of the time that it must be up
-		if d := waits(0); d != 30*time.Second {
-			t.Errorf("after a minute it waited %s", d)
-		}
+		harness.Equal(t, "after a minute it waited", waits(0), 30*time.Second)
 		time.Sleep(time.Minute + time.Second)
-		if d := waits(0); d != 0 {
-			t.Errorf("after more than a minute it waited %s", d)
-		}
+		harness.Equal(t, "after more than a minute it waited", waits(0), 0)
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // A supervisor may suspend an actor for a group's wait before the actor has got out of
@@ -26,8 +28,6 @@ func TestASuspensionBesideACrashOutlivesTheRestart(t *testing.T) {
 				post(c.box)
 			}
 		})
-		if c.box.paused != tc.paused {
-			t.Errorf("%s: somebody else suspends the actor: %v", name, c.box.paused)
-		}
+		harness.Equal(t, name+": somebody else suspends the actor", c.box.paused, tc.paused)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -71,9 +72,7 @@ func TestMatrix(t *testing.T) {
 							if got := x.outcome(); got != want(kind) {
 								t.Errorf("got %s, want %s", got, want(kind))
 							}
-							if got := x.asks(); got != tc.asked {
-								t.Errorf("the decider was asked %d times, want %d", got, tc.asked)
-							}
+							harness.Equal(t, "the decider was asked times", x.asks(), tc.asked)
 						})
 					})
 				}
@@ -115,9 +114,7 @@ func TestCrashLoopAtTheStartGoesUpToTheRoot(t *testing.T) {
 			x.failStarts(1_000_000)
 			x.m.mu.Lock()
 			defer x.m.mu.Unlock()
-			if x.m.fatal != 1 {
-				t.Errorf("fatal %d times", x.m.fatal)
-			}
+			harness.Equal(t, "fatal times", x.m.fatal, 1)
 			for path, want := range map[string]int{launcherName: 1, "launcher/0": 4, x.child: 4 * 4} {
 				if got := x.m.starts[path]; got != want {
 					t.Errorf("%d lives of %s, want %d", got, path, want)

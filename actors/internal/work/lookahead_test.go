@@ -3,6 +3,8 @@ package work
 import (
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // work lets p see jobs that end at an even rate for d, and calls of that round trip.
@@ -53,9 +55,7 @@ func TestTheLookAheadIsBoundedByBytes(t *testing.T) {
 			t.Errorf("a call of %d bytes emptied the queues: %v", c.bytes, got)
 		}
 	}
-	if n := p.Call(1); n != 1 {
-		t.Errorf("a call takes %d of one, however large", n)
-	}
+	harness.Equal(t, "a call takes of one, however large", p.Call(1), 1)
 }
 
 func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
@@ -67,22 +67,16 @@ func TestTheLookAheadFollowsASlowdownAtOnceAndStopsWhenToldTo(t *testing.T) {
 	}
 	now = now.Add(time.Second) // one job took that long
 	p.Ended(now)
-	if p.Units != 0 {
-		t.Errorf("%d ahead after a job of a second", p.Units)
-	}
+	harness.Equal(t, "ahead after a job of a second", p.Units, 0)
 	p.work(&now, 200_000, 100*time.Millisecond, 100*time.Microsecond)
 	p.Stop(now)
-	if p.Units != 0 {
-		t.Errorf("%d ahead after a stop", p.Units)
-	}
+	harness.Equal(t, "ahead after a stop", p.Units, 0)
 }
 
 func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
 	p := NewLookAhead(1<<30, true)
 	for want := 2000; want > 10; want /= 2 {
-		if n := p.Call(2000); n != want {
-			t.Errorf("a call for %d, want %d", n, want)
-		}
+		harness.Equal(t, "a call for", p.Call(2000), want)
 		p.Failed(want)
 		p.Failed(0) // one that carried acks only says nothing
 	}
@@ -90,15 +84,11 @@ func TestCallsAreSmallerAfterOneThatFailed(t *testing.T) {
 		p.Failed(p.Call(2000))
 	}
 	for want := 1; want < 2000; want *= 2 {
-		if n := p.Call(2000); n != want {
-			t.Errorf("a call for %d, want %d", n, want)
-		}
+		harness.Equal(t, "a call for", p.Call(2000), want)
 		p.Called(time.Millisecond, 1, 100)
 	}
 	for range 3 {
 		p.Called(time.Millisecond, 1, 100)
 	}
-	if n := p.Call(9000); n != 9000 {
-		t.Errorf("a call for %d at last, want no bound", n)
-	}
+	harness.Equal(t, "a call for at last, want no bound", p.Call(9000), 9000)
 }

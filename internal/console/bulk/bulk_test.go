@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/memredis"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -102,8 +103,6 @@ func TestATaskIsEndedBetweenTwoEntries(t *testing.T) {
 		if took := time.Since(began); !errors.Is(err, context.Canceled) || c.Done != 50 || took < 4900*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%+v after %v, %v", c, took, err)
 		}
-		if n := rdb.ZCard(t.Context(), "retry").Val(); n != 50 {
-			t.Errorf("%d are left", n)
-		}
+		harness.Equal(t, "are left", rdb.ZCard(t.Context(), "retry").Val(), 50)
 	})
 }

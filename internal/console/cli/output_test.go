@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
 // What others wrote cannot drive a terminal, and stays the same value in JSON.
 func TestForeignText(t *testing.T) {
 	const hostile = "a\x1b[31m\u009b31m\x7f\u202eb\u2028\x00\r\n<&>é😀"
-	if got := Line(hostile); got != "a [31m 31m  b    <&>é😀" {
-		t.Errorf("line %q", got)
-	}
+	harness.Equal(t, "line", Line(hostile), "a [31m 31m  b    <&>é😀")
 	var out bytes.Buffer
 	s := &Session{Out: &out}
 	value := map[string]any{"text": hostile, "raw": json.RawMessage(`"` + "\u009b\u202e\x7f" + `"`)}

@@ -42,9 +42,7 @@ func TestLiveShowsARun(t *testing.T) {
 		tm.Type(":tree\r")
 		tm.Await("this process")
 		tm.Type("\x1a")
-		if got := <-signals; got != osproc.Quiet {
-			t.Errorf("Ctrl-Z is %v", got)
-		}
+		harness.Equal(t, "Ctrl-Z is", <-signals, os.Signal(osproc.Quiet))
 		r.signals <- osproc.Quiet
 		tm.Await("quiet: running jobs end")
 		tm.Type("q\x03")
@@ -93,9 +91,7 @@ func TestPanicsGiveTheTerminalBack(t *testing.T) {
 	s.display.open(s)
 	func() {
 		defer func() {
-			if v := recover(); v != "scripted" {
-				t.Errorf("recovered %v", v)
-			}
+			harness.Equal(t, "recovered", recover(), "scripted")
 		}()
 		s.guard(func() { panic("scripted") })
 	}()

@@ -149,9 +149,7 @@ func TestRealRedis(t *testing.T) {
 	harness.Await(t, "a census", func() bool { return !s.census.latest().At.IsZero() })
 	r.signals <- syscall.SIGINT
 	harness.OK(t, r.end(t))
-	if n := rdb.LLen(ctx, "queue:default").Val(); n != 1 {
-		t.Errorf("%d jobs in a queue of others, expected 1", n)
-	}
+	harness.Equal(t, "jobs in a queue of others", rdb.LLen(ctx, "queue:default").Val(), 1)
 	for _, want := range []string{"pushes jobs into these queues", "left in the queues demo-critical, demo, demo-batch"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestArgs(t *testing.T) {
@@ -102,9 +103,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%s: %s, expected %s", name, got, c.payload)
 		}
 		s := m.Summary(r)
-		if got := string(s.Args); got != c.args {
-			t.Errorf("%s: arguments %s, expected %s", name, got, c.args)
-		}
+		harness.Equal(t, name+": arguments", string(s.Args), c.args)
 		lines, err := m.Backtrace(r)
 		if text := fmt.Sprint(s, lines, err); strings.Contains(text, "CANARY") {
 			t.Errorf("%s: %s", name, text)
@@ -113,9 +112,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%s, hidden: %s", name, got)
 		}
 		for _, all := range []*Masker{nil, New(Show, nil, rules)} {
-			if got := all.Bytes(r); got != c.raw {
-				t.Errorf("%s: %s, expected its bytes", name, got)
-			}
+			harness.Equal(t, name+": , expected its bytes", all.Bytes(r), c.raw)
 		}
 	}
 }

@@ -39,18 +39,14 @@ func TestActs(t *testing.T) {
 	s.Await("retry 支払いワーカー r2 of the set retry? y or n")
 	s.Type("n")
 	s.Await("nothing was done")
-	if n := rdb.ZCard(ctx, "retry").Val(); n != 2 {
-		t.Errorf("%d in retry after a no", n)
-	}
+	harness.Equal(t, "in retry after a no", rdb.ZCard(ctx, "retry").Val(), 2)
 	s.Type("Ry")
 	s.Await("retried (heard): retry 支払いワーカー r2")
 	if got := <-did; got != "retry 支払いワーカー r2 of the set retry:explain r2retried<nil>" || len(did) > 0 {
 		t.Errorf("told %q", got)
 	}
 	s.Await("> in 1h")
-	if n := rdb.LLen(ctx, "queue:default").Val(); n != 2 {
-		t.Errorf("%d in the queue", n)
-	}
+	harness.Equal(t, "in the queue", rdb.LLen(ctx, "queue:default").Val(), 2)
 	s.Type("Ky")
 	s.Await("killed: kill Pay r1")
 	s.Await("nothing here")
@@ -69,9 +65,7 @@ func TestActs(t *testing.T) {
 	s.Await("delete Pay r1 of the set dead? y or n")
 	s.Type("y")
 	s.Await("gone: delete Pay r1 of the set dead")
-	if n := rdb.ZCard(ctx, "dead").Val(); n != 2 {
-		t.Errorf("%d are dead", n)
-	}
+	harness.Equal(t, "are dead", rdb.ZCard(ctx, "dead").Val(), 2)
 	s.Type(".")
 	s.Await("1/2")
 	s.Type("G")

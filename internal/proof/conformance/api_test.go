@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -182,9 +183,7 @@ func TestCheck31AManualRetryOfAFirstFailureIsAccepted(t *testing.T) {
 	first, _ := s.awaitIn("retry", jid)
 	s.ruby(`Sidekiq::RetrySet.new.find_job(args[0]).retry`, nil, jid)
 	runs := s.awaitRuns(2, jid)
-	if count := field(t, runs[1].Payload, "retry_count"); count != "-1" {
-		t.Errorf("Ruby pushed it again with retry_count %s", count)
-	}
+	harness.Equal(t, "Ruby pushed it again with retry_count", field(t, runs[1].Payload, "retry_count"), "-1")
 	again, _ := s.awaitIn("retry", jid)
 	if field(t, again, "retry_count") != "0" || form(field(t, again, "retried_at")) != "seconds with a fraction" ||
 		field(t, again, "failed_at") != field(t, first, "failed_at") {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -58,9 +59,7 @@ func TestCheck29TheButtonsForAllEntriesWork(t *testing.T) {
 		t.Helper()
 		got := s.stats()
 		got.Processed, got.Failed = 0, 0
-		if got != want {
-			t.Errorf("Ruby's Stats: %+v, want %+v", got, want)
-		}
+		harness.Equal(t, "Ruby's Stats", got, want)
 	}
 	b.press("/retries", "kill", "all/kill")
 	size(rubyStats{Dead: 6})
@@ -114,9 +113,7 @@ func TestCheck25TheButtonsQuietAndStopOfTheBusyPageWork(t *testing.T) {
 		t.Errorf("exit code %d, the other process runs: %v", code, other.Running())
 	}
 	b.press("/busy", "stop", "") // Stop all
-	if code := other.Exit(soon); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	harness.Equal(t, "exit code", other.Exit(soon), 0)
 	if body := b.get("/busy"); strings.Contains(body, p.identity) || strings.Contains(body, other.identity) {
 		t.Error("the page shows processes that have ended")
 	}

@@ -60,9 +60,7 @@ func TestCheck36AWholeSecondIsWrittenWithAFraction(t *testing.T) {
 		scheduled = memory.Client.ZRange(t.Context(), "schedule", 0, 0).Val()[0]
 	})
 	for _, text := range []string{field(t, raw, "created_at"), field(t, raw, "enqueued_at"), field(t, scheduled, "created_at")} {
-		if text != "946684800.0" {
-			t.Errorf("midnight is written as %s", text)
-		}
+		harness.Equal(t, "midnight is written as", text, "946684800.0")
 	}
 	s.put("default", raw)
 	var dates struct{ Six, Eight string }
@@ -119,9 +117,7 @@ func TestCheck39TheDeadSetIsTrimmedAtAGoDeath(t *testing.T) {
 	jid := s.push("Fail", `[]`, client.Retry(0))
 	s.work(on(2, "default"))
 	s.awaitIn("dead", jid)
-	if n := s.stats().Dead; n != 9_999 {
-		t.Errorf("%d in dead", n)
-	}
+	harness.Equal(t, "in dead", s.stats().Dead, 9_999)
 	if newest := s.members("dead")[9_998]; !strings.Contains(newest, jid) {
 		t.Errorf("the newest is %s", newest)
 	}
@@ -145,9 +141,7 @@ func TestCheck40ABadScheduleMemberIsKeptAndStopsNobody(t *testing.T) {
 			t.Errorf("%q is not in dead", raw)
 		}
 	}
-	if n := len(s.members("schedule")); n != 0 {
-		t.Errorf("%d left in schedule", n)
-	}
+	harness.Equal(t, "left in schedule", len(s.members("schedule")), 0)
 }
 
 func TestCheck43AnUnknownClassIsRetriedAsUnderRuby(t *testing.T) {

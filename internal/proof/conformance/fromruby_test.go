@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -157,9 +158,7 @@ func TestCheck05ANeverRetriedJobLeavesNothingButDeathHandlersRan(t *testing.T) {
 	if left := append(s.members("retry"), s.members("dead")...); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
-	if n := len(s.events("run", jid)); n != 1 {
-		t.Errorf("%d runs", n)
-	}
+	harness.Equal(t, "runs", len(s.events("run", jid)), 1)
 }
 
 func TestCheck06ThreeRetriesAreFourRunsAndDeath(t *testing.T) {
@@ -204,9 +203,7 @@ func TestCheck06TrueIsTheNumberOfTheClass(t *testing.T) {
 	if raw == "" || field(t, raw, "retry_count") != "1" || field(t, raw, "retry") != "true" {
 		t.Errorf("dead has %q, retry %q", raw, s.members("retry"))
 	}
-	if n := len(s.events("run", jid)); n != 2 {
-		t.Errorf("%d runs", n)
-	}
+	harness.Equal(t, "runs", len(s.events("run", jid)), 2)
 	if e := s.entry("DeadSet", jid); e.Class != "OneRetry" {
 		t.Errorf("Ruby's DeadSet: %+v", e)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -162,9 +163,7 @@ func TestCheck34GoCancelsAsRubyDoes(t *testing.T) {
 	s.must(err)
 	var read int64
 	s.ruby(cancel8, &read, "j2")
-	if read != at.Unix() {
-		t.Errorf("Ruby reads %d, want %d", read, at.Unix())
-	}
+	harness.Equal(t, "Ruby reads", read, at.Unix())
 	for _, jid := range []string{"j1", "j2"} {
 		if ttl := s.rdb.TTL(t.Context(), "it-"+jid).Val(); ttl < 30*24*time.Hour-time.Minute || ttl > 30*24*time.Hour {
 			t.Errorf("the flag of %s lives %s", jid, ttl)
@@ -191,9 +190,7 @@ func TestCheck34AnIterationOfRubyGoesOnInGo(t *testing.T) {
 			if len(sent) != 1005-want.from || sent[0] != want.from || sent[len(sent)-1] != 1004 {
 				t.Errorf("sent %d items from %v, want those from %d on", len(sent), sent[:1], want.from)
 			}
-			if hooks != "resume stop complete" {
-				t.Errorf("hooks: %s", hooks)
-			}
+			harness.Equal(t, "hooks", hooks, "resume stop complete")
 			if first.Executions != want.runs || first.Runtime < want.runtime.Truncate(time.Microsecond) {
 				t.Errorf("the state was %+v, want execution %d after %s", first, want.runs, want.runtime)
 			}
@@ -215,9 +212,7 @@ func TestCheck34AnIterationOfGoHasRubysState(t *testing.T) {
 	testkit.Await(t, "it runs", func() bool { sent, _, _ := m.seen(); return len(sent) > 5 })
 	kit.Stop()
 	sent, hooks, _ := m.seen()
-	if hooks != "start stop" {
-		t.Errorf("hooks: %s", hooks)
-	}
+	harness.Equal(t, "hooks", hooks, "start stop")
 	state := s.rdb.HGetAll(t.Context(), "it-"+jid).Val()
 	want := s.iteration("as-8-writes-it", "v8_iterable.txt")
 	if got, want := slices.Sorted(maps.Keys(state)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {

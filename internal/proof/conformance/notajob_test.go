@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // Bytes that do not parse, in Go and in Ruby; and JSON that is no object.
@@ -124,9 +125,7 @@ func TestCheck10WhatIsNoJobHasItsPageAndCanBeRetried(t *testing.T) {
 	b := s.browser()
 	first := s.wantNotJobs()
 	list := b.get("/morgue")
-	if n := strings.Count(list, "Troupe::NotAJob"); n != len(noObject) {
-		t.Errorf("the Dead page shows %d", n)
-	}
+	harness.Equal(t, "the Dead page shows", strings.Count(list, "Troupe::NotAJob"), len(noObject))
 	for text, p := range first {
 		if page := b.get("/morgue/" + key(s, "dead", p.JID())); !strings.Contains(page, "Troupe::NotAJob") || !strings.Contains(page, p.JID()) {
 			t.Errorf("the page of %q does not show it", text)

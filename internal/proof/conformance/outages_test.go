@@ -68,9 +68,7 @@ func TestCheck41APushRefusedByAReplicaIsRepeatedOnceElsewhere(t *testing.T) {
 	if waiting := s.queue("default"); len(waiting) != 1 || !strings.Contains(waiting[0], jid) || !s.rdb.SIsMember(t.Context(), "queues", "default").Val() {
 		t.Errorf("in the queue: %q", waiting)
 	}
-	if n := conns.Load(); n != 2 {
-		t.Errorf("%d connections, want the refused one and a new one", n)
-	}
+	harness.Equal(t, "connections, want the refused one and a new one", conns.Load(), 2)
 
 	// what Ruby does there
 	addr, conns = failover(t, replica.Addr, master.Addr)
@@ -114,8 +112,6 @@ func TestCheck42ARestartOfRedisLosesNoFailedJobAndFetchingResumes(t *testing.T) 
 	if st := s.stats(); st.Processed != 4 || st.Failed != 2 || st.Retries != 2 || st.Dead != 0 {
 		t.Errorf("Ruby's Stats: %+v", st)
 	}
-	if n := len(s.events("run", "")); n != 4 {
-		t.Errorf("%d runs, want each job to run once", n)
-	}
+	harness.Equal(t, "runs, want each job to run once", len(s.events("run", "")), 4)
 	p.Stop(soon)
 }

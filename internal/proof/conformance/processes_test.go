@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -105,9 +106,7 @@ func TestCheck21TheProcessHasEveryFieldOf67And8(t *testing.T) {
 			t.Errorf("field %s is %q, want something like %s", key, got, want)
 		}
 	}
-	if got := s.hash(p, "concurrency"); got != "4" {
-		t.Errorf("hash field concurrency is %q", got)
-	}
+	harness.Equal(t, "hash field concurrency is", s.hash(p, "concurrency"), "4")
 }
 
 func TestCheck22RubyShowsARunningGoJob(t *testing.T) {
@@ -168,7 +167,5 @@ func TestCheck22TheOldKeyHasTheSameContent(t *testing.T) {
 	}
 	var class string
 	s.ruby(`Sidekiq::WorkSet.new.map { |_, _, w| w["payload"]["class"] }.first`, &class)
-	if class != "SlowJob" {
-		t.Errorf("Ruby's WorkSet shows class %q", class)
-	}
+	harness.Equal(t, "Ruby's WorkSet shows class", class, "SlowJob")
 }

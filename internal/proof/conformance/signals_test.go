@@ -78,9 +78,7 @@ func TestCheck25StopFromRubyEndsTheProcessInGoodOrder(t *testing.T) {
 	p.AwaitLog("stop: waiting for running jobs")
 	began := time.Now()
 	s.open(ends)
-	if code := p.Exit(soon); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(soon), 0)
 	if took := p.Ended().Sub(began); took > spec.Timeout+20*time.Second { // grace, and a loaded machine
 		t.Errorf("ended %s after the stop, the timeout is %s", took, spec.Timeout)
 	}
@@ -104,9 +102,7 @@ func TestCheck26DumpThreadsLogsGoroutinesAndWorkGoesOn(t *testing.T) {
 		t.Errorf("goroutines: %.500s", text)
 	}
 	s.awaitRuns(1, s.push("Record", `[]`))
-	if got := s.hash(p, "quiet"); got != "false" {
-		t.Errorf("quiet is %s", got)
-	}
+	harness.Equal(t, "quiet is", s.hash(p, "quiet"), "false")
 }
 
 func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
@@ -123,9 +119,7 @@ func TestCheck37QuietThenStopAndASecondStopChangesNothing(t *testing.T) {
 		p.Signal(syscall.SIGINT)
 	}
 	s.open(jid)
-	if code := p.Exit(soon); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(soon), 0)
 	if st := s.stats(); st.Processed != 1 || st.Failed != 0 || st.Enqueued != 0 || len(p.Logged("stop: waiting for running jobs")) != 1 {
 		t.Errorf("Ruby's Stats %+v; the stop began %d times", st, len(p.Logged("stop: waiting for running jobs")))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -106,9 +107,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	}
 
 	pressed = press("stop!")
-	if code := p.Exit(soon); code != 0 {
-		t.Errorf("exit code %d after stop!", code)
-	}
+	harness.Equal(t, "exit code after stop!", p.Exit(soon), 0)
 	took := p.Ended().Sub(pressed)
 	t.Logf("stop! ended the process after %s", took)
 	if took > 20*time.Second { // a beat, the timeout, the grace, and not two beats
@@ -118,9 +117,7 @@ func TestRubysButtonsAreObeyed(t *testing.T) {
 	if len(seen) != 0 {
 		t.Errorf("Ruby sees %+v after the end", seen)
 	}
-	if next := rdb.LIndex(t.Context(), "queue:default", -1).Val(); next != raw {
-		t.Errorf("the job that hung is not the next one: %s", next)
-	}
+	harness.Equal(t, "the job that hung is not the next one", rdb.LIndex(t.Context(), "queue:default", -1).Val(), raw)
 }
 
 // An embedded daemon ignores them: its process belongs to somebody else.

@@ -41,9 +41,7 @@ func TestBootFailuresExitWith1AndSayWhy(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := procs.Troupe(t, nil, append([]string{"run"}, c.args...)...)
-			if code := p.Exit(soon); code != 1 {
-				t.Errorf("exit code %d, want 1", code)
-			}
+			harness.Equal(t, "exit code", p.Exit(soon), 1)
 			text := p.Stderr()
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
@@ -88,9 +86,7 @@ func TestEscalationExitsWith70(t *testing.T) {
 		{Concurrency: 2, Queues: []string{"default"}},
 		{Name: "bug", Concurrency: 1, Queues: []string{"bug"}, Fetch: "panics"},
 	}})
-	if code := p.Exit(soon); code != 70 {
-		t.Errorf("exit code %d, want 70", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(soon), 70)
 	why := p.AwaitLog("the supervision tree gave up: stopping")
 	for _, part := range []string{"escalated: launcher/bug failed", "launcher/bug/fetcher", "fetcher with a bug"} {
 		if !strings.Contains(harness.Str(why, "error"), part) {
@@ -113,9 +109,7 @@ func TestEscalatedPanicsOfJobsExitWith70(t *testing.T) {
 	}
 	p := startWorkerSoon(t, workerSpec{Redis: url, Records: newRecords(t).url, Escalate: true,
 		Capsules: []capsuleSpec{{Concurrency: 1, Queues: []string{"default"}}}})
-	if code := p.Exit(soon); code != 70 {
-		t.Errorf("exit code %d, want 70", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(soon), 70)
 	if left := leftovers(t, rdb); len(left) != jobs || len(private(t, rdb)) != 0 {
 		t.Errorf("%d jobs are left of %d, all retried or waiting", len(left), jobs)
 	}

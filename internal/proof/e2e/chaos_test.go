@@ -70,9 +70,7 @@ func TestRandomKillsAndStops(t *testing.T) {
 		workers[i] = startWorkerSoon(t, spec)
 	}
 	for _, p := range stopped {
-		if code := p.Exit(soon); code != 0 {
-			t.Errorf("exit code %d after TERM", code)
-		}
+		harness.Equal(t, "exit code after TERM", p.Exit(soon), 0)
 		if report := harness.Drain(t, p); len(harness.Strs(report, "left"))+len(harness.Strs(report, "requeued"))+len(harness.Strs(report, "abandoned")) > 0 {
 			t.Errorf("drain report after a stop under light load: %v", report)
 		}

@@ -96,9 +96,7 @@ func TestExecHandlers(t *testing.T) {
 					t.Errorf("log of its output: %v", out)
 				}
 			case "Echo":
-				if p.Stdout() != "[\"x\",1.5]\n" {
-					t.Errorf("printed %q", p.Stdout())
-				}
+				harness.Equal(t, "printed", p.Stdout(), "[\"x\",1.5]\n")
 			}
 			for _, l := range p.Logged("job done") {
 				if text := mustJSON(l); strings.Contains(text, "123456789012345678901234567890") {

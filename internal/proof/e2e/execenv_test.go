@@ -53,9 +53,7 @@ handlers:
 		if class, _ := dead.String("error_class"); class != "not started" || !strings.HasPrefix(message, "jid is ") {
 			t.Errorf("dead with %s: %s", class, message)
 		}
-		if n := rdb.ZCard(t.Context(), "retry").Val(); n != 0 {
-			t.Errorf("%d jobs are to be retried", n)
-		}
+		harness.Equal(t, "jobs are to be retried", rdb.ZCard(t.Context(), "retry").Val(), 0)
 		rdb.Del(t.Context(), "dead")
 	}
 	p.Stop(soon)

@@ -133,9 +133,7 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 	s.Stop(soon)
 	got := rubyStats(t, url)
 	want := stats{Processed: 40 + 5 + 3 + 2 + 2 + 30 + 4, Failed: 5 + 3 + 2 + 2 + 4, Retries: 3 + 2, Dead: 5 + 4 + 2}
-	if got != want {
-		t.Errorf("stats %+v, want %+v", got, want)
-	}
+	harness.Equal(t, "stats", got, want)
 	var history [][]int
 	ruby(t, url, `h = Sidekiq::Stats::History.new(2); show([h.processed.values, h.failed.values])`, &history)
 	// of two days, should one have ended meanwhile
@@ -152,7 +150,5 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 		}
 	}
 	deaths := rec.find("death", "")
-	if len(deaths) != 5+2 {
-		t.Errorf("%d deaths told to Go's handlers, want 7", len(deaths))
-	}
+	harness.Equal(t, "deaths told to Go's handlers", len(deaths), 5+2)
 }

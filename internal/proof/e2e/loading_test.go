@@ -47,8 +47,6 @@ func TestAStartWhileARealRedisLoads(t *testing.T) {
 	p.AwaitLog(waits)
 	harness.OK(t, admin.ConfigSet(ctx, "key-load-delay", "0").Err())
 	testkit.Await(t, "the job is done", func() bool { return admin.Get(ctx, "stat:processed").Val() == "1" })
-	if n := len(p.Logged(waits)); n != 1 {
-		t.Errorf("the log tells %d times of the wait", n)
-	}
+	harness.Equal(t, "the log tells times of the wait", len(p.Logged(waits)), 1)
 	p.Stop(soon)
 }

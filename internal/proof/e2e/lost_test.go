@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -91,26 +92,20 @@ func TestOneLostReplyLosesNothing(t *testing.T) {
 				t.Fatal("nothing was lost")
 			}
 			if c.stop {
-				if code := p.Exit(soon); code != 0 {
-					t.Errorf("exit code %d", code)
-				}
+				harness.Equal(t, "exit code", p.Exit(soon), 0)
 			}
 			testkit.Await(t, "the job is in "+c.end, func() bool {
 				return where(t, rdb, jid) == c.end && len(private(t, rdb)) == 0 && len(leftovers(t, rdb)) == min(1, len(c.end))
 			})
 			rec.await(soon, c.runs, "end", jid)
-			if n := len(rec.find("start", jid)); n != c.runs {
-				t.Errorf("the job ran %d times, want %d", n, c.runs)
-			}
+			harness.Equal(t, "the job ran times", len(rec.find("start", jid)), c.runs)
 			if c.stop {
 				return
 			}
 			next, _ := push(t, rdb, "Record", "[2]") // it works on
 			rec.await(soon, 1, "end", next)
 			p.Stop(soon)
-			if done := rdb.Get(t.Context(), "stat:processed").Val(); done != "2" {
-				t.Errorf("stat:processed is %s after 2 executions", done)
-			}
+			harness.Equal(t, "stat:processed is after 2 executions", rdb.Get(t.Context(), "stat:processed").Val(), "2")
 		})
 	}
 }
@@ -193,7 +188,5 @@ func TestLostReplyToAPush(t *testing.T) {
 	}
 	rec.await(soon, 3, "end", "")
 	clean(t, rdb)
-	if n := len(rec.find("start", "")); n != 3 {
-		t.Errorf("%d runs of 3 pushes", n)
-	}
+	harness.Equal(t, "runs of 3 pushes", len(rec.find("start", "")), 3)
 }

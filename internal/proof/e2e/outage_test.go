@@ -113,15 +113,11 @@ func TestOutageWithLossOfAllData(t *testing.T) {
 	testkit.Await(t, "the failure is a retry and only the job that hangs is in progress", func() bool {
 		return where(t, rdb, fails) == "retry" && slices.Equal(private(t, rdb), []string{raw})
 	})
-	if at := where(t, rdb, done); at != "" {
-		t.Errorf("the job that was done is in %s", at)
-	}
+	harness.Equal(t, "the job that was done is in", where(t, rdb, done), "")
 	next, _ := push(t, rdb, "Record", "[]")
 	rec.await(soon, 1, "end", next)
 	testkit.Await(t, "the process is known again", func() bool { return rdb.SIsMember(t.Context(), "processes", identity).Val() })
-	if n := len(rec.find("start", "")); n != 4 {
-		t.Errorf("%d runs of 4 jobs", n)
-	}
+	harness.Equal(t, "runs of 4 jobs", len(rec.find("start", "")), 4)
 	// The process dies with the job that hangs: it is in its private place again.
 	heir := startWorker(t, workerSpec{Redis: s.URL(0), Records: rec.url, Lease: 3 * time.Second})
 	p.Kill()

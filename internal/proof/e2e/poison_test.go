@@ -76,9 +76,7 @@ func TestPoisonPillAmongInnocents(t *testing.T) {
 				k.replace()
 				return rdb.ZCard(t.Context(), "dead").Val() == 1 && len(ran(rec)) == 50 && len(leftovers(t, rdb)) == 1
 			})
-			if k.deaths != 3 {
-				t.Errorf("%d processes died, want 3", k.deaths)
-			}
+			harness.Equal(t, "processes died", k.deaths, 3)
 			dead := only(t, rdb, "dead")
 			if dead.JID() != killer {
 				t.Errorf("dead: %s", dead.Bytes())

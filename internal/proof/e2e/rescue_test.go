@@ -74,9 +74,7 @@ func TestARescuerThatStartsAfterAnOutage(t *testing.T) {
 	starts := startWorker(t, spec)
 	rec.await(2*soon, 18, "end", "")
 	clean(t, rdb)
-	if n := len(rec.find("start", "")); n != 18 {
-		t.Errorf("%d runs of 18 jobs", n)
-	}
+	harness.Equal(t, "runs of 18 jobs", len(rec.find("start", "")), 18)
 	for _, e := range rec.find("end", "") {
 		if e.PID == starts.PID() || e.Error != "" {
 			t.Errorf("ended in process %d of those that live: %s", e.PID, e.Error)

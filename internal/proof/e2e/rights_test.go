@@ -21,9 +21,7 @@ func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
 	harness.OK(t, admin.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-evalsha", "-time").Err())
 	url := strings.Replace(server.URL(0), "redis://", "redis://worker:pw@", 1)
 	p := daemonSoon(t, url, "handlers: {NoOp: {builtin: noop}}\n")
-	if code := p.Exit(soon); code != 1 {
-		t.Errorf("exit code %d, expected 1", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(soon), 1)
 	const want = `"worker\" the rights that the daemon needs, missing are commands EVALSHA, TIME: grant them with ACL SETUSER worker +evalsha +time`
 	if !strings.Contains(p.Stderr(), want) {
 		t.Errorf("its log does not say %s:\n%s", want, p.Stderr())
@@ -31,9 +29,7 @@ func TestADaemonWithoutRightsDoesNotStart(t *testing.T) {
 	if strings.Contains(p.Stderr(), "pw@") {
 		t.Error("its log has the password")
 	}
-	if n := admin.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("it has left %d keys", n)
-	}
+	harness.Equal(t, "it has left keys", admin.DBSize(t.Context()).Val(), 0)
 }
 
 // A daemon whose Redis does not know a command under its name ends with code 1 and says which.
@@ -41,15 +37,11 @@ func TestADaemonWithRenamedCommandsDoesNotStart(t *testing.T) {
 	for _, name := range []string{"TIME", "MULTI"} {
 		s, rdb := ownRedis(t, "--rename-command", name, "OTHER")
 		p := daemonSoon(t, s.URL(0), "handlers: {NoOp: {builtin: noop}}\n")
-		if code := p.Exit(soon); code != 1 {
-			t.Errorf("exit code %d, expected 1", code)
-		}
+		harness.Equal(t, "exit code", p.Exit(soon), 1)
 		if want := "does not know the commands that the daemon needs, missing are " + name + ": "; !strings.Contains(p.Stderr(), want) {
 			t.Errorf("its log does not say %s:\n%s", want, p.Stderr())
 		}
-		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("it has left %d keys", n)
-		}
+		harness.Equal(t, "it has left keys", rdb.DBSize(t.Context()).Val(), 0)
 	}
 }
 
@@ -74,9 +66,7 @@ func TestTopForWhoMayOnlyLook(t *testing.T) {
 	term.keys("y")
 	term.keys("q")
 	term.restored(0)
-	if n := server.Client.ZCard(t.Context(), "dead").Val(); n != 1 {
-		t.Errorf("%d are dead", n)
-	}
+	harness.Equal(t, "are dead", server.Client.ZCard(t.Context(), "dead").Val(), 1)
 }
 
 // A daemon with a dashboard names at its start what the dashboard's user lacks, and runs. With both

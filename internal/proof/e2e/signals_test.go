@@ -79,9 +79,7 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 		p.Signal(syscall.SIGTERM)
 		p.AwaitLog("stop: waiting for running jobs")
 		waiting, _ := push(t, rdb, "Record", "[1]")
-		if code := p.Exit(soon); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
+		harness.Equal(t, "exit code", p.Exit(soon), 0)
 		if took := p.Ended().Sub(began); took < 1500*time.Millisecond || took > 10*time.Second {
 			t.Errorf("ended %s after the push of a job of 1.5 s", took)
 		}
@@ -91,9 +89,7 @@ func TestTermWaitsForARunningJob(t *testing.T) {
 		if at := where(t, rdb, waiting); at != "queue:default" || where(t, rdb, jid) != "" {
 			t.Errorf("the job pushed during the stop is in %q, the finished one in %q", at, where(t, rdb, jid))
 		}
-		if done := rdb.Get(t.Context(), "stat:processed").Val(); done != "1" {
-			t.Errorf("stat:processed is %q", done)
-		}
+		harness.Equal(t, "stat:processed is", rdb.Get(t.Context(), "stat:processed").Val(), "1")
 	})
 }
 
@@ -117,9 +113,7 @@ func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 		}
 		p.Signal(syscall.SIGTERM) // changes nothing
 		p.Signal(syscall.SIGINT)
-		if code := p.Exit(soon); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
+		harness.Equal(t, "exit code", p.Exit(soon), 0)
 		took := p.Ended().Sub(began)
 		t.Logf("requeued after %s, ended after %s", deadline, took)
 		if deadline < 900*time.Millisecond || deadline > 15*time.Second { // the job lasts a minute
@@ -174,9 +168,7 @@ func obedient(t *testing.T, prog program) time.Duration {
 	if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
 		t.Errorf("requeued\n     %s\nwant %s", got, raw)
 	}
-	if s := rdb.Get(t.Context(), "stat:failed").Val(); s != "1" {
-		t.Errorf("stat:failed is %q, want 1: an interrupted run counts, as in Sidekiq", s)
-	}
+	harness.Equal(t, "stat:failed is , want 1: an interrupted run counts, as in Sidekiq", rdb.Get(t.Context(), "stat:failed").Val(), "1")
 	return took
 }
 

@@ -42,9 +42,7 @@ func TestASettlementThatCannotBeSent(t *testing.T) {
 		t.Errorf("%d lines in the log about it, expected 1", len(lines))
 	}
 	p.Stop(soon)
-	if n := len(rec.find("start", fails)); n != 1 {
-		t.Errorf("the large job ran %d times", n)
-	}
+	harness.Equal(t, "the large job ran times", len(rec.find("start", fails)), 1)
 	if private := private(t, rdb); len(private) > 0 {
 		t.Errorf("%d jobs are left in progress", len(private))
 	}

@@ -125,9 +125,7 @@ func TestADaemonOnACluster(t *testing.T) {
 	if err != nil || failed != nil || len(report.Requeued) != 6 || waiting != 6 || held(t, cluster) != 0 {
 		t.Errorf("%v, %v; %d queued (%v), %d in progress", report, err, waiting, failed, held(t, cluster))
 	}
-	if n := rdb.HLen(ctx, keys.CommonOf("", true).Owners).Val() + rdb.SCard(ctx, keys.Processes).Val(); n != 0 {
-		t.Errorf("%d registrations are left", n)
-	}
+	harness.Equal(t, "registrations are left", rdb.HLen(ctx, keys.CommonOf("", true).Owners).Val()+rdb.SCard(ctx, keys.Processes).Val(), 0)
 }
 
 func TestAKilledDaemonOnAClusterLosesNothing(t *testing.T) {

@@ -79,9 +79,7 @@ func TestAPoisonPillOnACluster(t *testing.T) {
 		dead, err := rdb.ZCard(t.Context(), keys.Dead).Result()
 		return err == nil && dead == 1 && len(f.done()) == 20 && held(t, cluster) == 0
 	})
-	if f.deaths != 3 {
-		t.Errorf("%d processes died, want 3", f.deaths)
-	}
+	harness.Equal(t, "processes died", f.deaths, 3)
 	done := f.done()
 	for _, jid := range naps {
 		if done[jid] == 0 {

@@ -153,9 +153,7 @@ func TestTheCommandRunsShards(t *testing.T) {
 		return waiting == 0 && len(rdbs[0].Keys(t.Context(), claims+"*").Val())+len(rdbs[1].Keys(t.Context(), claims+"*").Val()) == 0
 	})
 	p.Signal(syscall.SIGTERM)
-	if code := p.Exit(time.Minute); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	harness.Equal(t, "exit code", p.Exit(time.Minute), 0)
 	for i, want := range []string{"5", "7"} {
 		if got := rdbs[i].Get(t.Context(), keys.StatProcessed).Val(); got != want {
 			t.Errorf("shard %d has run %q jobs, want %s", i, got, want)

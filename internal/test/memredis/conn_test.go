@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/script"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/memredis"
 )
 
@@ -81,12 +82,8 @@ func TestScriptsShareOneStateInMemory(t *testing.T) {
 					t.Errorf("%s: %s, expected %s", s.Name, got, want)
 				}
 			}
-			if got := run(echo, nil); got != "[0  0 ] false" {
-				t.Errorf("without keys: %s", got)
-			}
-			if got := client.GetDel(t.Context(), "k").Val(); got != "done" {
-				t.Errorf("the script that fails has written %q", got)
-			}
+			harness.Equal(t, "without keys", run(echo, nil), "[0  0 ] false")
+			harness.Equal(t, "the script that fails has written", client.GetDel(t.Context(), "k").Val(), "done")
 		}
 		client.ScriptFlush(t.Context())
 		if err := client.EvalSha(t.Context(), echo.Hash(), nil).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -96,8 +93,6 @@ func TestScriptsShareOneStateInMemory(t *testing.T) {
 			echo.Queue(t.Context(), p, []string{"k"}, "b")
 			return nil
 		})
-		if got := fmt.Sprint(tx[0].(*redis.Cmd).Val(), err); got != "[1 k 1 b] <nil>" {
-			t.Errorf("in a transaction: %s", got)
-		}
+		harness.Equal(t, "in a transaction", fmt.Sprint(tx[0].(*redis.Cmd).Val(), err), "[1 k 1 b] <nil>")
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // A chart is drawn within its box, with a gap where nobody looked, and the same numbers stand in
@@ -25,9 +27,7 @@ func TestChart(t *testing.T) {
 	if err := xml.Unmarshal([]byte(svg), new(struct{ XMLName xml.Name })); err != nil {
 		t.Errorf("%v in %s", err, svg)
 	}
-	if n := strings.Count(svg, `class="line s0"`); n != 2 {
-		t.Errorf("%d lines of the first series, expected one on each side of the gap", n)
-	}
+	harness.Equal(t, "lines of the first series, expected one on each side of the gap", strings.Count(svg, `class="line s0"`), 2)
 	for part, want := range map[string]bool{`class="line s1"`: true, "M0.0 120.0": true, "NaN": false, "style=": false, "-0.1": false} {
 		if strings.Contains(svg, part) != want {
 			t.Errorf("the drawing has %q: %v", part, !want)
@@ -38,9 +38,7 @@ func TestChart(t *testing.T) {
 		t.Errorf("table: %v", rows)
 	}
 	bars := Chart{Bars: true, From: from, To: c.To, Series: []Series{{"a", points}}}
-	if n := strings.Count(string(bars.SVG()), "<rect"); n != 40 {
-		t.Errorf("%d bars", n)
-	}
+	harness.Equal(t, "bars", strings.Count(string(bars.SVG()), "<rect"), 40)
 	if empty := (Chart{}); empty.Known() || empty.Table() != nil || empty.Top() != 1 {
 		t.Error("of nothing something is known")
 	}

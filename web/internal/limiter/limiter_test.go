@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestLimiter(t *testing.T) {
@@ -18,9 +20,7 @@ func TestLimiter(t *testing.T) {
 			}
 			return n
 		}
-		if n := count("a"); n != 5 {
-			t.Errorf("%d at once", n)
-		}
+		harness.Equal(t, "at once", count("a"), 5)
 		if time.Sleep(25 * time.Second); count("a") != 2 {
 			t.Error("not two after 25 seconds")
 		}

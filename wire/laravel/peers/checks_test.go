@@ -209,9 +209,7 @@ func TestCheck07ALateEndChangesNothing(t *testing.T) {
 	w.cmd.Process.Kill()
 	d.Resume()
 	time.Sleep(2 * time.Second) // in which it fails
-	if got := a.sizes("default"); got != "0 ready, 0 delayed, 0 reserved" {
-		t.Errorf("after the late failure: %s", got)
-	}
+	harness.Equal(t, "after the late failure", a.sizes("default"), "0 ready, 0 delayed, 0 reserved")
 	if runs := a.runs(); len(runs) != 2 {
 		t.Errorf("runs %s", shown(runs))
 	}
@@ -330,9 +328,7 @@ func TestCheck12AChainedJobIsKept(t *testing.T) {
 	// It is PHP's: there it runs, and its next one.
 	harness.OK(t, a.client().Retry(context.Background(), failed[0].UUID))
 	a.work("--stop-when-empty").exits(t)
-	if got := shown(a.runs()[1:]); got != "php step [] 1; php step [] 1" {
-		t.Errorf("runs %s", got)
-	}
+	harness.Equal(t, "runs", shown(a.runs()[1:]), "php step [] 1; php step [] 1")
 }
 
 func TestCheck13ARelayedFailureIsPHPs(t *testing.T) {
@@ -396,9 +392,7 @@ func TestCheck14PauseAndRestart(t *testing.T) {
 	a.push("default", "task", map[string]any{"sleep": 1})
 	a.awaitRuns(3)
 	a.do(map[string]any{"do": "restart"})
-	if code := d.Exit(harness.Patience); code != 0 {
-		t.Errorf("exit code %d after queue:restart, expected 0", code)
-	}
+	harness.Equal(t, "exit code after queue:restart", d.Exit(harness.Patience), 0)
 	a.awaitEmpty()
 }
 

@@ -31,9 +31,7 @@ func TestOptionsOfTheWorker(t *testing.T) {
 			if code := a.troupe(daemon{Queues: []string{"go"}, Concurrency: 2, Limits: c.limits}).Exit(harness.Patience); code != c.code {
 				t.Errorf("our exit code is %d, expected %d", code, c.code)
 			}
-			if n := len(a.runs()); n != c.ours {
-				t.Errorf("%d jobs ran here, expected %d", n, c.ours)
-			}
+			harness.Equal(t, "jobs ran here", len(a.runs()), c.ours)
 			if code := a.work(append(c.args, "--queue=php")...).exits(t); code != c.code {
 				t.Errorf("Laravel's exit code is %d, expected %d", code, c.code)
 			}
