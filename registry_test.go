@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,9 +119,7 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 				if got := recover(); got != want {
 					t.Errorf("got %v", got)
 				}
-				if got := r.Classes(); !slices.Equal(got, []string{"Taken"}) {
-					t.Errorf("registered after the panic: %q", got)
-				}
+				harness.EqualList(t, "registered after the panic", r.Classes(), []string{"Taken"})
 			}()
 			mistake(&r)
 		})

@@ -297,9 +297,7 @@ func TestConfiguresAtOnceLoseNothing(t *testing.T) {
 		synctest.Wait()
 		close(s.goOn)
 		for range 3 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, <-done)
 		}
 		if h := k.Health(); h.Slots != 3 {
 			t.Errorf("%d processors, want the 3 that were asked for last", h.Slots)

@@ -21,7 +21,5 @@ func TestAStopDuringTheStart(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it runs on")
 	}
-	if err := d.Err(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, d.Err())
 }

@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -61,9 +61,7 @@ func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
 					if at.supervisor != "launcher" {
 						want = []string{at.supervisor, "launcher"}
 					}
-					if got := escalated.all(); !slices.Equal(got, want) {
-						t.Errorf("told of %q, want %q", got, want)
-					}
+					harness.EqualList(t, "told of", escalated.all(), want)
 				})
 			})
 		}

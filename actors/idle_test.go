@@ -105,9 +105,7 @@ func daemon(t *testing.T, addr string) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, <-ended)
 		_ = rdb.Close()
 	})
 }

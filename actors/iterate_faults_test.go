@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -190,9 +191,7 @@ func TestAnIterableJobWaitsForItsState(t *testing.T) {
 		}
 		m.SetError("")
 		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(time.Minute), nil)
-		if got := w.itemsOf("w1"); !slices.Equal(got, []int{5, 6, 7}) {
-			t.Errorf("ran %v, want to go on with 5", got)
-		}
+		harness.EqualList(t, "ran, want to go on with 5", w.itemsOf("w1"), []int{5, 6, 7})
 	})
 }
 
@@ -249,8 +248,6 @@ func TestAnItemLongerThanTheStopIsRequeued(t *testing.T) {
 		w.each = nil
 		next := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r}, testkit.Strict())
 		next.Await("it is done", func() bool { return next.Stats().Processed == 1 })
-		if got := w.itemsOf(jid); !slices.Equal(got, append(upTo(6), 4, 5, 6, 7, 8)) {
-			t.Errorf("ran %v, want to go on with 4", got)
-		}
+		harness.EqualList(t, "ran, want to go on with 4", w.itemsOf(jid), append(upTo(6), 4, 5, 6, 7, 8))
 	})
 }

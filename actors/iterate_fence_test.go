@@ -3,7 +3,6 @@ package actors_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
 	"github.com/troupehq/troupe/testkit/script"
@@ -128,9 +128,7 @@ func TestAFenceBeforeTheAckKeepsThePlaceOfAnIterableJob(t *testing.T) {
 				k.Await("its second run is acked, and the state is gone", func() bool {
 					return len(w.itemsOf(jid)) > 10 && inProgress(t, m.Client) == 0 && len(state(t, m.Client, jid)) == 0
 				})
-				if got := w.itemsOf(jid); !slices.Equal(got, append(upTo(10), 8, 9)) {
-					t.Errorf("ran %v, want the second run to go on with 8", got)
-				}
+				harness.EqualList(t, "ran, want the second run to go on with 8", w.itemsOf(jid), append(upTo(10), 8, 9))
 			})
 		})
 	}

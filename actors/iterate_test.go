@@ -243,9 +243,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		harness.Must(k.Client.CancelIterable(ctx, jid))(t)
 		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Second), nil)
 		k.Await("all settled", k.Settled)
-		if want := []string{"cancel true", "complete true"}; !slices.Equal(hooks, want) {
-			t.Errorf("hooks %q, want %q", hooks, want)
-		}
+		harness.EqualList(t, "hooks", hooks, []string{"cancel true", "complete true"})
 		if s := k.Stats(); s.Processed != 1 || s.Failed != 0 {
 			t.Errorf("counts %+v", s)
 		}

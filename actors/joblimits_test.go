@@ -78,7 +78,7 @@ func TestNoRunStartsAfterTheDeadline(t *testing.T) {
 			t.Errorf("%s: %s", class, message)
 		}
 	}
-	harness.Equal(t, "dead are , expected 0 2 5", strings.Join(jids, " "), "0 2 5")
+	harness.Equal(t, "dead are, expected 0 2 5", strings.Join(jids, " "), "0 2 5")
 	harness.Equal(t, "to be retried", rdb.ZCard(t.Context(), "retry").Val(), 0)
 	var late *troupe.DeadlineError
 	if len(deaths) != 3 || !errors.As(deaths[0], &late) || late.Deadline.Unix() != now.Unix()-1 {

@@ -117,9 +117,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				blocked := fmt.Sprintf("%s (%s) waits for actors_test.strategyFunc", at.supervisor, at.role)
-				if got := events.all(); !slices.Equal(got, []string{blocked}) {
-					t.Errorf("told: %q", got)
-				}
+				harness.EqualList(t, "told", events.all(), []string{blocked})
 				if want := "(actors_test.strategyFunc has not decided for 1m1s)"; note() != want || !strings.Contains(k.Tree().String(), want) {
 					t.Errorf("note %q, want %q in\n%s", note(), want, k.Tree())
 				}

@@ -71,9 +71,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				}
 				harness.Equal(t, "the second successor came after", time.Since(began).Round(time.Second), 10*time.Second)
 				want := []string{"stopped " + path, "started " + path, "stopped " + path, "started " + path}
-				if got := life.all(); !slices.Equal(got, want) {
-					t.Errorf("told %q, want %q", got, want)
-				}
+				harness.EqualList(t, "told", life.all(), want)
 				push(k, 10, script.OK())
 				k.Await("all jobs", func() bool { return k.Stats().Processed == 11 && inProgress(t, k.Redis) == 0 })
 				if runs, most := s.Runs(), s.Most(); runs[running] != 1 || most != 1 {

@@ -95,9 +95,7 @@ func TestOutcomes(t *testing.T) {
 		return size(t, rdb, "queue:default") == 0 && inProgress(t, rdb) == 0 && k.Stats().Processed == 6 && size(t, rdb, "dead") == 10
 	})
 	k.Stop()
-	if got := members(t, rdb, "retry"); !slices.Equal(got, sorted(failing, unknown)) {
-		t.Errorf("retry holds %q, want %q", got, sorted(failing, unknown))
-	}
+	harness.EqualList(t, "retry holds", members(t, rdb, "retry"), sorted(failing, unknown))
 	dead := members(t, rdb, "dead")
 	if !slices.Contains(dead, killed) || !slices.Contains(dead, last) || len(dead) != 10 {
 		t.Errorf("dead holds %q", dead)
@@ -105,9 +103,7 @@ func TestOutcomes(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(deaths)
-	if want := sorted(killed, discarded, last, never); !slices.Equal(deaths, want) {
-		t.Errorf("death handlers were told of %q, want %q", deaths, want)
-	}
+	harness.EqualList(t, "death handlers were told of", deaths, sorted(killed, discarded, last, never))
 	if len(failures) != 14 {
 		t.Errorf("error handlers were told of %d failures, want 14: %q", len(failures), failures)
 	}
@@ -163,9 +159,7 @@ func TestMiddlewareWrapsAndItsArgsDoNotReachTheRetry(t *testing.T) {
 	k.Await("the retry", func() bool { return size(t, rdb, "retry") == 1 })
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(order, []string{"outer", "inner"}) {
-		t.Errorf("order %q", order)
-	}
+	harness.EqualList(t, "order", order, []string{"outer", "inner"})
 	raw := rdb.ZRange(ctx, "retry", 0, -1).Val()[0]
 	p, err := troupe.ParsePayload([]byte(raw))
 	if err != nil || string(p.Args()) != `["ok"]` {
@@ -231,9 +225,7 @@ func TestStartupErrorEndsTheStart(t *testing.T) {
 				On: actors.Events{Startup: []func(context.Context) error{f}},
 			})
 			harness.OK(t, err)
-			if err := d.Start(ctx); err == nil || !strings.Contains(err.Error(), "boom") {
-				t.Errorf("start: %v", err)
-			}
+			harness.ErrorHas(t, "start", d.Start(ctx), "boom")
 			<-d.Done()
 		})
 	}

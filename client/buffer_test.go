@@ -139,12 +139,8 @@ func TestTheBufferIsSentInOrderWhenRedisIsBack(t *testing.T) {
 		want = append(want, r.push()) // behind them
 		r.flush()
 		want = append(want, r.push()) // no longer buffered
-		if got := r.queue("default"); !slices.Equal(got, want) {
-			r.t.Errorf("in the queue %v, want %v", got, want)
-		}
-		if c := chaos.TakeInventory(r.t, r.mem.Client)[later]; !slices.Equal(c, []string{"schedule"}) {
-			r.t.Errorf("the scheduled job is in %v", c)
-		}
+		harness.EqualList(r.t, "in the queue", r.queue("default"), want)
+		harness.EqualList(r.t, "the scheduled job is in", chaos.TakeInventory(r.t, r.mem.Client)[later], []string{"schedule"})
 	}, client.WithBuffer(100))
 }
 
@@ -174,9 +170,7 @@ func TestAFullBufferIsAnErrorAndTakesNothing(t *testing.T) {
 		}
 		r.faults.Restart()
 		r.flush()
-		if got := r.queue("default"); !slices.Equal(got, want) {
-			r.t.Errorf("in the queue %v, want %v", got, want)
-		}
+		harness.EqualList(r.t, "in the queue", r.queue("default"), want)
 	}, client.WithBuffer(3))
 }
 
@@ -239,9 +233,7 @@ func TestOnlyTheFirstPushWaitsForAHalfOpenConnection(t *testing.T) {
 			t.Errorf("the second push: %v after %s", err, time.Since(began))
 		}
 		faults.Resume()
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, c.Close(t.Context()))
 		if n := mem.Client.LLen(t.Context(), "queue:default").Val(); n < 1 || n > 2 {
 			t.Errorf("%d jobs in the queue, want the second, and perhaps the first", n)
 		}

@@ -58,9 +58,7 @@ func TestAPanicUnderTheBufferEndsNothing(t *testing.T) {
 			if !harness.Within(time.Minute, func() bool { return rdb.LLen(t.Context(), "queue:default").Val() == 20 }) {
 				t.Errorf("%d jobs have arrived, expected 20", rdb.LLen(t.Context(), "queue:default").Val())
 			}
-			if err := c.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, c.Close(t.Context()))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -29,9 +28,7 @@ func TestBasicTakeThatFailsKeepsWhatAWaitHasPopped(t *testing.T) {
 	if units, err := f.Take(t.Context(), 5, nil); err == nil {
 		t.Fatalf("took %v, expected an error", units)
 	}
-	if got := payloads(mustTake(t, f, 5)); !slices.Equal(got, []string{"0", "1"}) {
-		t.Errorf("then took %q", got)
-	}
+	harness.EqualList(t, "then took", payloads(mustTake(t, f, 5)), []string{"0", "1"})
 	if left, err := f.Close(t.Context()); left != 0 || err != nil {
 		t.Errorf("close: %d, %v", left, err)
 	}

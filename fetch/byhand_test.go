@@ -95,9 +95,7 @@ func TestReturnSuspects(t *testing.T) {
 			if slices.Sort(names); !slices.Equal(names, []string{"a", "b", "spoilt.suspects"}) || rdb.Exists(ctx, suspects("a")).Val() != 0 {
 				t.Errorf("queues %q", names)
 			}
-			if got := rdb.LRange(ctx, suspects("spoilt"), 0, -1).Val(); !slices.Equal(got, []string{"s"}) {
-				t.Errorf("suspects of the queue that is none: %q", got)
-			}
+			harness.EqualList(t, "suspects of the queue that is none", rdb.LRange(ctx, suspects("spoilt"), 0, -1).Val(), []string{"s"})
 		})
 	}
 }

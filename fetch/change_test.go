@@ -106,14 +106,14 @@ func TestQueuesOfAFetcherChange(t *testing.T) {
 			change(fetch.Weighted{"b": 1, "c": 5})
 			push("a", "2")
 			push("c", "3")
-			harness.Equal(t, "took , expected c:3", waited(), "c:3")
+			harness.Equal(t, "took, expected c:3", waited(), "c:3")
 			push("b", "4")
-			harness.Equal(t, "took , expected b:4", waited(), "b:4")
+			harness.Equal(t, "took, expected b:4", waited(), "b:4")
 			change(fetch.Strict{"a"})
-			harness.Equal(t, "took , expected a:2", waited(), "a:2")
+			harness.Equal(t, "took, expected a:2", waited(), "a:2")
 			change(fetch.Strict{"c", "a"})
 			push("c", "5")
-			harness.Equal(t, "took , expected c:5", waited(), "c:5")
+			harness.Equal(t, "took, expected c:5", waited(), "c:5")
 			if err := f.(fetch.QueueSetter).SetQueues(ctx, fetch.Strict{""}); err == nil { //nolint:forcetypeassert // both are
 				t.Error("a queue without a name is taken")
 			}

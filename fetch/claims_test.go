@@ -21,9 +21,7 @@ func TestJobsOfOneTakeShareClaims(t *testing.T) {
 	p := f.cur.places[0]
 	fillQueue(t, rdb, "a", 200)
 	units := mustTake(t, f, 300)
-	if got := payloads(units); !slices.Equal(got, upTo(200)) {
-		t.Errorf("took %q", got)
-	}
+	harness.EqualList(t, "took", payloads(units), upTo(200))
 	if n := rdb.HLen(t.Context(), p.key).Val(); n > 2+8 {
 		t.Errorf("the place has %d fields for 200 jobs", n)
 	}
@@ -32,9 +30,7 @@ func TestJobsOfOneTakeShareClaims(t *testing.T) {
 			t.Errorf("claim %s has %d jobs", field, n)
 		}
 	}
-	if got := inProgress(t, rdb, p); !slices.Equal(got, upTo(200)) {
-		t.Errorf("in progress: %q", got)
-	}
+	harness.EqualList(t, "in progress", inProgress(t, rdb, p), upTo(200))
 	mustTake(t, f, 0, units...)
 	noClaims(t, rdb)
 }
@@ -122,9 +118,7 @@ func TestClaimsOfAnyBytes(t *testing.T) {
 	if slices.Sort(left); !slices.Equal(got, left) {
 		t.Errorf("%d in progress, want %d", len(got), len(left))
 	}
-	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{""}) {
-		t.Errorf("queue: %q", got)
-	}
+	harness.EqualList(t, "queue", queued(t, rdb, "a"), []string{""})
 	mustTake(t, f, 0, units...)
 	noClaims(t, rdb)
 }

@@ -38,9 +38,7 @@ func TestKeysOfAFetcherOnACluster(t *testing.T) {
 	rdb.LPush(ctx, "queue:b", "0", "1")
 	units := mustTake(t, f, 5)
 	const id = "h:2:bb#default.1"
-	if got := rdb.LRange(ctx, "troupe:claim:{queue:b}:"+id+":1.1", 0, -1).Val(); !slices.Equal(got, []string{"1", "0"}) {
-		t.Errorf("in progress: %q", got)
-	}
+	harness.EqualList(t, "in progress", rdb.LRange(ctx, "troupe:claim:{queue:b}:"+id+":1.1", 0, -1).Val(), []string{"1", "0"})
 	for _, queue := range []string{"a", "b"} {
 		if place := rdb.HGetAll(ctx, "troupe:inprogress:{queue:"+queue+"}:"+id).Val(); !strings.HasPrefix(place["!"], "1 ") || place["w:"+queue] == "" {
 			t.Errorf("place: %q", place)
@@ -65,9 +63,7 @@ func TestKeysOfAFetcherOnACluster(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, err)
 }
 
 // Each decision has its place, and the job is nowhere else after it, wherever a rescuer before

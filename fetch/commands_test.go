@@ -43,9 +43,7 @@ func TestVeryManyQueues(t *testing.T) {
 			for _, i := range []int{0, 1, 4000, 8098, 8099} {
 				rdb.LPush(ctx, keys.Queue(names[i]), fmt.Sprint(i))
 			}
-			if err := f.Wait(ctx, 100*time.Millisecond); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, f.Wait(ctx, 100*time.Millisecond))
 			var units []Unit
 			for len(units) < 5 {
 				more := mustTake(t, f, 10)

@@ -48,15 +48,9 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	if done.Units != len(decisions) || done.Fetchers != 1 || done.Details[0].Queues["a"] != len(decisions) {
 		t.Errorf("rescued: %+v", done)
 	}
-	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"a0", "a5"}) {
-		t.Errorf("queue, next first: %q", got)
-	}
-	if got := queued(t, rdb, keys.Suspects("a")); !slices.Equal(got, []string{"a1"}) {
-		t.Errorf("suspects: %q", got)
-	}
-	if got := queued(t, rdb, "b"); !slices.Equal(got, []string{"a2, edited"}) {
-		t.Errorf("other queue: %q", got)
-	}
+	harness.EqualList(t, "queue, next first", queued(t, rdb, "a"), []string{"a0", "a5"})
+	harness.EqualList(t, "suspects", queued(t, rdb, keys.Suspects("a")), []string{"a1"})
+	harness.EqualList(t, "other queue", queued(t, rdb, "b"), []string{"a2, edited"})
 	if got := rdb.SMembers(t.Context(), keys.Queues).Val(); !slices.Contains(got, "b") || !slices.Contains(got, "a.suspects") {
 		t.Errorf("queues: %q", got)
 	}
@@ -136,9 +130,7 @@ func TestRefusedDecisionKeepsTheUnit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "to dead") || done.Units != 2 {
 		t.Errorf("rescued %d: %v", done.Units, err)
 	}
-	if got := inProgress(t, rdb, dead.cur.places[0]); !slices.Equal(got, []string{"a1"}) {
-		t.Errorf("in progress: %q", got)
-	}
+	harness.EqualList(t, "in progress", inProgress(t, rdb, dead.cur.places[0]), []string{"a1"})
 	rdb.Del(t.Context(), keys.Dead)
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("it was tried again at once: %+v", done)
@@ -198,15 +190,11 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if err != nil || results[0] != Moved {
 		t.Fatalf("settled %v: %v", results, err)
 	}
-	if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"s3"}) {
-		t.Errorf("in progress: %q", got)
-	}
+	harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), []string{"s3"})
 	if results, err = f.Settle(t.Context(), []Move{{Unit: *third, To: ToQueue}}); err != nil || results[0] != Moved {
 		t.Fatalf("requeued %v: %v", results, err)
 	}
-	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
-		t.Errorf("suspects, next first: %q", got)
-	}
+	harness.EqualList(t, "suspects, next first", queued(t, rdb, "b.suspects"), []string{"s3", "s4"})
 
 	mustTakeSuspect(t, f)
 	expire(t, rdb, f.cur.id)
@@ -219,9 +207,7 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if done.Units != 1 || len(done.Details[0].Rerouted) != 0 {
 		t.Errorf("back to the suspects: %+v", done)
 	}
-	if got := queued(t, rdb, "b.suspects"); !slices.Equal(got, []string{"s3", "s4"}) {
-		t.Errorf("suspects, next first: %q", got)
-	}
+	harness.EqualList(t, "suspects, next first", queued(t, rdb, "b.suspects"), []string{"s3", "s4"})
 }
 
 func testEnv(rdb redis.UniversalClient, queues Queues) Env {

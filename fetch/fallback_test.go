@@ -96,21 +96,15 @@ func TestSettlingWhatRedisHasForgotten(t *testing.T) {
 					if left, err := f.Close(ctx); left != 8 || err != nil {
 						t.Fatalf("close: %d, %v, expected 8 units in progress", left, err)
 					}
-					if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, upTo(8)) {
-						t.Errorf("in progress: %q", got)
-					}
+					harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), upTo(8))
 					return
 				}
 				settleAll(t, f, allMoves(units)...)
 				mustTake(t, f, 0, units[5:]...)
 				want := []string{"dead after 2", "queue after 3", "queue after 4", "retry after 0", "schedule after 1"}
-				if got := wherever(t, rdb, f.cur.places[0], "a"); !slices.Equal(got, want) {
-					t.Errorf("jobs are in %q, want %q", got, want)
-				}
+				harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
 				settleAll(t, f, allMoves(units)...) // once more: nothing happens twice
-				if got := wherever(t, rdb, f.cur.places[0], "a"); !slices.Equal(got, want) {
-					t.Errorf("settled again, jobs are in %q, want %q", got, want)
-				}
+				harness.EqualList(t, "settled again, jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
 				noClaims(t, rdb)
 			})
 		}
@@ -163,9 +157,7 @@ func TestEndedJobsThatComeBackAreFoundAtOnce(t *testing.T) {
 					}
 					again = append(again, more...)
 				}
-				if got := payloads(again); !slices.Equal(got, upTo(5)) {
-					t.Errorf("found %q, expected those that had ended", got)
-				}
+				harness.EqualList(t, "found, expected those that had ended", payloads(again), upTo(5))
 				mustTake(t, f, 0, append(again, held...)...)
 				noClaims(t, rdb)
 				if left, err := f.Close(ctx); left != 0 || err != nil {
@@ -200,9 +192,7 @@ func TestReceiptsNameTheSameJobsAfterAFallBack(t *testing.T) {
 	settleAll(t, f, moves...) // void
 	mustTake(t, f, 0, units...)
 	again := mustTake(t, f, 10)
-	if got := payloads(again); !slices.Equal(got, []string{"1", "2", "3"}) {
-		t.Errorf("run again: %q", got)
-	}
+	harness.EqualList(t, "run again", payloads(again), []string{"1", "2", "3"})
 	for _, u := range again {
 		if slices.ContainsFunc(units, func(old Unit) bool { return old.Receipt == u.Receipt }) {
 			t.Errorf("receipt %s is that of an earlier unit", u.Receipt)
@@ -237,17 +227,13 @@ func TestRedisRestartsFromAnOldSnapshot(t *testing.T) {
 	})
 	got := payloads(append(mustTake(t, f, 10), mustTake(t, f, 10)...))
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"0", "1", "5"}) {
-		t.Errorf("took %q, expected what was forgotten, and what went back", got)
-	}
+	harness.EqualList(t, "took, expected what was forgotten, and what went back", got, []string{"0", "1", "5"})
 	expire(t, rdb, f.cur.id)
 	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 5 {
 		t.Errorf("rescued %+v", done)
 	}
 	want := []string{"queue 0", "queue 1", "queue 2", "queue 5", "queue 7", "retry 4", "schedule 6"}
-	if got := wherever(t, rdb, f.cur.places[0], "a"); !slices.Equal(got, want) {
-		t.Errorf("jobs are in %q, want %q", got, want)
-	}
+	harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
 }
 
 // Redis forgets, and the writing back breaks off at each of its commands: the next call
@@ -297,9 +283,7 @@ func TestAnAckAfterAnAdoptionTakesOutItsJob(t *testing.T) {
 		t.Fatalf("took %q, expected the job that had ended", got)
 	}
 	mustTake(t, f, 0, units[1])
-	if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"0"}) {
-		t.Errorf("in progress: %q, expected the job that was not acked", got)
-	}
+	harness.EqualList(t, "in progress, expected the job that was not acked", inProgress(t, rdb, f.cur.places[0]), []string{"0"})
 	mustTake(t, f, 0, again...)
 	noClaims(t, rdb)
 }

@@ -137,9 +137,7 @@ func TestTakeSentTwice(t *testing.T) {
 	rdb.LPush(ctx, "queue:a", "a0", "a1", "a2")
 	rdb.LPush(ctx, "queue:b", "b0", "b1")
 	units := mustTake(t, f, 4)
-	if got := payloads(units); !slices.Equal(got, []string{"a0", "a1", "a2", "b0"}) {
-		t.Errorf("took %q", got)
-	}
+	harness.EqualList(t, "took", payloads(units), []string{"a0", "a1", "a2", "b0"})
 	harness.Equal(t, "jobs are left in the queue", rdb.LLen(ctx, "queue:b").Val(), 1)
 	mustTake(t, f, 0, units...)
 	noClaims(t, rdb)

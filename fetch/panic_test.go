@@ -37,9 +37,7 @@ func takeOrPanic(t *testing.T, f Fetcher) (units []Unit, panicked bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	units, err := f.Take(ctx, 10, nil)
-	if err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, err)
 	return units, false
 }
 
@@ -96,9 +94,7 @@ func TestAPanicInATakeCostsNothing(t *testing.T) {
 				}
 				got := payloads(units)
 				slices.Sort(got)
-				if !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
-					t.Errorf("took %v, want each job once", got)
-				}
+				harness.EqualList(t, "took, want each job once", got, []string{"1", "2", "3", "4", "5"})
 				mustTake(t, f, 0, units...)
 				if r, ok := f.(*fetcher); ok && len(inProgress(t, rdb, r.cur.places[0])) > 0 {
 					t.Error("something is in progress")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"testing/quick"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestQueues(t *testing.T) {
@@ -59,12 +61,8 @@ func TestWantsAddUp(t *testing.T) {
 		slices.Sort(names)
 		return sum == int(n) && slices.Equal(names, slices.Sorted(maps.Keys(w)))
 	}
-	if err := quick.Check(check, nil); err != nil {
-		t.Error(err)
-	}
-	if got := (Strict{"b", "a"}).Wants(7, nil); !slices.Equal(got, []Want{{"b", 7}, {"a", 7}}) {
-		t.Errorf("strict wants %v", got)
-	}
+	harness.Check(t, quick.Check(check, nil))
+	harness.EqualList(t, "strict wants", (Strict{"b", "a"}).Wants(7, nil), []Want{{"b", 7}, {"a", 7}})
 }
 
 // What a dry queue leaves goes to the others by their weights: as in Sidekiq,
@@ -95,9 +93,7 @@ func TestSpillIsWeighted(t *testing.T) {
 			t.Errorf("%#v, without a: %v, expected 3 to 1: chi-square %.1f", q, counts, chi2)
 		}
 	}
-	if got := (WeightedList{{"b", 0}, {"a", 0}}).Wants(7, nil); !slices.Equal(got, []Want{{"b", 7}, {"a", 7}}) {
-		t.Errorf("a list without weights wants %v", got)
-	}
+	harness.EqualList(t, "a list without weights wants", (WeightedList{{"b", 0}, {"a", 0}}).Wants(7, nil), []Want{{"b", 7}, {"a", 7}})
 }
 
 func BenchmarkWants(b *testing.B) {

@@ -68,9 +68,7 @@ func TestKeysOfAFetcher(t *testing.T) {
 	if n, err := fmt.Sscan(place["1.1"], &queue, &at); n != 2 || queue != "b" || time.Since(time.UnixMilli(at)).Abs() > time.Minute {
 		t.Errorf("claim 1.1 is %q (%v), expected the queue and ms", place["1.1"], err)
 	}
-	if got := rdb.LRange(ctx, "troupe:claim:"+id+":1.1", 0, -1).Val(); !slices.Equal(got, []string{"1", "0"}) {
-		t.Errorf("in progress: %q, expected the oldest at the right", got)
-	}
+	harness.EqualList(t, "in progress, expected the oldest at the right", rdb.LRange(ctx, "troupe:claim:"+id+":1.1", 0, -1).Val(), []string{"1", "0"})
 	mustTake(t, f, 0, units...)
 	harness.Must(f.Close(ctx))(t)
 	if left := rdb.Keys(ctx, "*").Val(); len(left) > 0 {
@@ -110,9 +108,7 @@ func TestWrongTypedPlace(t *testing.T) {
 	harness.Equal(t, "the queue holds", rdb.LLen(ctx, "queue:a").Val(), 3)
 	rdb.Del(ctx, key)
 	more := mustTake(t, f, 5, units...)
-	if got := payloads(more); !slices.Equal(got, []string{"2", "3", "4"}) {
-		t.Errorf("restored, it took %q", got)
-	}
+	harness.EqualList(t, "restored, it took", payloads(more), []string{"2", "3", "4"})
 	mustTake(t, f, 0, more...)
 	noClaims(t, rdb)
 }
@@ -139,9 +135,7 @@ func TestWrongTypedKeysRefuseAMoveToTheBack(t *testing.T) {
 		if _, err := f.Settle(ctx, move); err != nil {
 			t.Errorf("%s: restored: %v", name, err)
 		}
-		if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"1"}) {
-			t.Errorf("%s: queue %q", name, got)
-		}
+		harness.EqualList(t, name+": queue", queued(t, rdb, "a"), []string{"1"})
 		if left, err := f.Close(ctx); left != 0 || err != nil {
 			t.Errorf("%s: close: %d, %v", name, left, err)
 		}
@@ -175,9 +169,7 @@ func TestARefusedDestination(t *testing.T) {
 				}
 				lost = false
 			}
-			if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"0", "4", "8"}) {
-				t.Errorf("in progress: %q", got)
-			}
+			harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), []string{"0", "4", "8"})
 			rdb.Del(ctx, keys.Retry)
 			settleAll(t, f, moves...)
 			for key, want := range map[string][]string{keys.Retry: {"0", "4"}, keys.Dead: {"1", "5"}, keys.Schedule: {"2", "6"}} {
@@ -185,9 +177,7 @@ func TestARefusedDestination(t *testing.T) {
 					t.Errorf("%s: %q, want %q", key, got, want)
 				}
 			}
-			if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"3", "7"}) {
-				t.Errorf("queue: %q", got)
-			}
+			harness.EqualList(t, "queue", queued(t, rdb, "a"), []string{"3", "7"})
 			mustTake(t, f, 0, units[8])
 			noClaims(t, rdb)
 		})

@@ -53,12 +53,8 @@ func TestRescueReports(t *testing.T) {
 	if d := done.Details[1]; d.ID != mustTakeNothing.cur.id || !d.Done || len(d.Queues) != 0 {
 		t.Errorf("second: %+v", d)
 	}
-	if got := rdb.ZRange(t.Context(), "troupe:expiries", 0, -1).Val(); !slices.Equal(got, []string{live.cur.id}) {
-		t.Errorf("index: %q", got)
-	}
-	if got := rdb.HKeys(t.Context(), "troupe:places").Val(); !slices.Equal(got, []string{live.cur.id}) {
-		t.Errorf("registry: %q", got)
-	}
+	harness.EqualList(t, "index", rdb.ZRange(t.Context(), "troupe:expiries", 0, -1).Val(), []string{live.cur.id})
+	harness.EqualList(t, "registry", rdb.HKeys(t.Context(), "troupe:places").Val(), []string{live.cur.id})
 	place := rdb.HGetAll(t.Context(), dead.cur.places[0].key).Val()
 	if ttl := rdb.TTL(t.Context(), dead.cur.places[0].key).Val(); ttl < 23*time.Hour || len(place) != 1 || !strings.HasPrefix(place["!"], "fenced ") {
 		t.Errorf("tombstone %q stands for %v", place, ttl)
@@ -244,9 +240,7 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 			if done := mustRescue(t, r.Rescue); done.Units != 3 || done.Fetchers != 1 {
 				t.Errorf("restored: %+v", done)
 			}
-			if got := queued(t, rdb, "bad"); !slices.Equal(got, []string{"bad0", "bad1", "bad2"}) {
-				t.Errorf("queue: %q", got)
-			}
+			harness.EqualList(t, "queue", queued(t, rdb, "bad"), []string{"bad0", "bad1", "bad2"})
 		})
 	}
 }

@@ -119,9 +119,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 	if done := mustRescue(t, r.Rescue); done.Units != 2 {
 		t.Errorf("rescued %+v, expected 2 units", done)
 	}
-	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"0", "1"}) {
-		t.Errorf("queue: %q", got)
-	}
+	harness.EqualList(t, "queue", queued(t, rdb, "a"), []string{"0", "1"})
 	expire(t, rdb, f.cur.id)
 	if done := mustRescue(t, r.Rescue); done.Fetchers != 0 {
 		t.Errorf("it robbed its own process: %+v", done)

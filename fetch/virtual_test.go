@@ -112,7 +112,7 @@ func TestLongWaitWakes(t *testing.T) {
 			units := harness.Must(f.Take(ctx, 1, nil))(t)
 			got = len(units)
 		}
-		harness.Equal(t, "woke after , expected 123 s", time.Since(begun), 123*time.Second)
+		harness.Equal(t, "woke after, expected 123 s", time.Since(begun), 123*time.Second)
 		harness.Must(f.Close(ctx))(t)
 	})
 }

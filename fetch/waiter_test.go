@@ -140,9 +140,7 @@ func TestAMoveWhoseReplyIsLost(t *testing.T) {
 		units := waitFor(t, f, len(jobs))
 		got := payloads(units)
 		slices.Sort(got)
-		if !slices.Equal(got, jobs) {
-			t.Errorf("took %q, want %q", got, jobs)
-		}
+		harness.EqualList(t, "took", got, jobs)
 		mustTake(t, f, 0, units...)
 	}
 	if w.times() == 0 {
@@ -287,9 +285,7 @@ func TestAMoveAfterTheEnd(t *testing.T) {
 			env := testEnv(rdb, Strict{"a"})
 			env.Identity = "h:9:zz"
 			units := mustTake(t, mustOpen(t, env), 5)
-			if got := payloads(units); !slices.Equal(got, []string{"0", "1"}) {
-				t.Errorf("the next one took %q", got)
-			}
+			harness.EqualList(t, "the next one took", payloads(units), []string{"0", "1"})
 			if ttl := rdb.TTL(ctx, list).Val(); ttl < 23*time.Hour || ttl > 24*time.Hour {
 				t.Errorf("the list stays closed for %v", ttl)
 			}
@@ -319,9 +315,7 @@ func TestAPushToADeadMachine(t *testing.T) {
 	if done := mustRescue(t, testRescuer(t, rdb).Rescue); done.Units != 1 {
 		t.Errorf("rescued %+v", done)
 	}
-	if got := queued(t, rdb, "a"); !slices.Equal(got, []string{"0", "1"}) {
-		t.Errorf("queue: %q", got)
-	}
+	harness.EqualList(t, "queue", queued(t, rdb, "a"), []string{"0", "1"})
 }
 
 // Who may not end a wait of its own lets it run out; who may not read its number, too.

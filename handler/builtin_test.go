@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func job(raw string) *troupe.Payload {
@@ -37,9 +38,7 @@ func TestBuiltinUnknownName(t *testing.T) {
 }
 
 func TestBuiltinNoop(t *testing.T) {
-	if err := builtin(t, "noop", io.Discard).Perform(t.Context(), job(`{}`)); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, builtin(t, "noop", io.Discard).Perform(t.Context(), job(`{}`)))
 }
 
 func TestBuiltinSleep(t *testing.T) {
@@ -100,9 +99,7 @@ func TestBuiltinEcho(t *testing.T) {
 	var out strings.Builder
 	h := builtin(t, "echo", &out)
 	for _, raw := range []string{`{"args":[1e3, "é<",123456789012345678901234567890]}`, "{\"args\":[\n1]}", `{}`} {
-		if err := h.Perform(t.Context(), job(raw)); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, h.Perform(t.Context(), job(raw)))
 	}
 	if want := "[1e3,\"é<\",123456789012345678901234567890]\n[1]\n[]\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)

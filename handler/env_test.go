@@ -96,9 +96,7 @@ func TestExecKillsAJobThatNoEnvironmentCanHold(t *testing.T) {
 	} {
 		err := h.Perform(t.Context(), job(tt.payload))
 		if tt.message == "" {
-			if err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, err)
 			continue
 		}
 		o, ok := errors.AsType[*troupe.OutcomeError](err)

@@ -376,9 +376,7 @@ func TestExecKillsWhatIsLeftOfTheGroup(t *testing.T) {
 			go func() { done <- h.Perform(t.Context(), job(sample)) }()
 			within(t, up, "start of the background process")
 			harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
-			if err := within(t, done, "return"); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, within(t, done, "return"))
 			ends(t, end)
 		})
 	}
@@ -400,9 +398,7 @@ func TestExecIsNotHeldUpByAnEscapedProcess(t *testing.T) {
 	go func() { done <- h.Perform(t.Context(), job(sample)) }()
 	within(t, up, "start of the escaped process")
 	harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
-	if err := within(t, done, "return"); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, within(t, done, "return"))
 	harness.OK(t, os.WriteFile(stop, []byte("\n"), 0))
 	ends(t, end)
 }

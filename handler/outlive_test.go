@@ -97,9 +97,7 @@ func TestNoGuardOutlivesItsJob(t *testing.T) {
 		t.Errorf("the program is in our own process group %d", own)
 	}
 	harness.OK(t, os.WriteFile(goOn, []byte("\n"), 0))
-	if err := within(t, done, "return"); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, within(t, done, "return"))
 	if err := syscall.Kill(-pgid, 0); err != syscall.ESRCH {
 		t.Errorf("process group %d is still there: %v", pgid, err)
 	}

@@ -88,9 +88,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 				return n
 			}
 			outcome, err := op(e)
-			if err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, err)
 			if outcome == inspect.Done {
 				n++
 			}
@@ -116,9 +114,7 @@ func TestOperationsRaceThePoller(t *testing.T) {
 			}
 		case 1:
 			c, err := i.RetrySet.RetryAll(t.Context(), inspect.Bulk{})
-			if err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, err)
 			done[k] = c.Done
 		case 2:
 			done[k] = single(i, func(e *inspect.SortedEntry) (inspect.Outcome, error) { return e.Retry(t.Context()) })
@@ -237,9 +233,7 @@ func TestTwoOperatorsKillAndDeleteAll(t *testing.T) {
 		} else {
 			counts[k], err = i.RetrySet.DeleteAll(t.Context(), inspect.Bulk{})
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, err)
 	})
 	killed := counts[0].Done + counts[2].Done
 	if sum := killed + counts[1].Done + counts[3].Done; sum != jobs || int(rdb.ZCard(t.Context(), "dead").Val()) != killed {

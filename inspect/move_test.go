@@ -40,12 +40,8 @@ func TestMoveToAnotherQueue(t *testing.T) {
 			}
 		}
 		moved := strings.Replace(raw, `"queue":"a"`, `"queue":"b"`, 1)
-		if got := rdb.LRange(ctx, "queue:b", 0, -1).Val(); !slices.Equal(got, []string{moved, moved, job(3, "b")}) {
-			t.Errorf("the other queue has %q", got)
-		}
-		if got := rdb.LRange(ctx, "queue:a", 0, -1).Val(); !slices.Equal(got, []string{job(2, "a")}) {
-			t.Errorf("left: %q", got)
-		}
+		harness.EqualList(t, "the other queue has", rdb.LRange(ctx, "queue:b", 0, -1).Val(), []string{moved, moved, job(3, "b")})
+		harness.EqualList(t, "left", rdb.LRange(ctx, "queue:a", 0, -1).Val(), []string{job(2, "a")})
 		if got := harness.Must(i.Queue("a").Job(job(2, "a")).Move(ctx, i.Queue("new")))(t); got != inspect.Done || !rdb.SIsMember(ctx, keys.Queues, "new").Val() {
 			t.Errorf("a new queue: %v", got)
 		}
@@ -90,9 +86,7 @@ func TestKillOfAQueuedJob(t *testing.T) {
 		if len(seen) != 2 || seen[0] == seen[1] || !slices.Contains(seen, "Troupe::NotAJob a") {
 			t.Errorf("dead: %q", seen)
 		}
-		if got := rdb.LRange(ctx, "queue:a", 0, -1).Val(); !slices.Equal(got, []string{job(2, "a")}) {
-			t.Errorf("left: %q", got)
-		}
+		harness.EqualList(t, "left", rdb.LRange(ctx, "queue:a", 0, -1).Val(), []string{job(2, "a")})
 		for n := range 4 {
 			push(t, rdb, "a", job(10+n, "a"))
 			harness.Must(i.Queue("a").Job(job(10+n, "a")).Kill(ctx))(t)

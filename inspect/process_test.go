@@ -125,9 +125,7 @@ func TestSignals(t *testing.T) {
 		}
 	}
 	harness.OK(t, e.DumpThreads(t.Context()))
-	if got := rdb.LRange(t.Context(), "e-signals", 0, -1).Val(); !slices.Equal(got, []string{"TTIN"}) {
-		t.Errorf("an embedded one got %v", got)
-	}
+	harness.EqualList(t, "an embedded one got", rdb.LRange(t.Context(), "e-signals", 0, -1).Val(), []string{"TTIN"})
 }
 
 func TestLeaderAndTree(t *testing.T) {

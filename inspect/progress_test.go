@@ -119,13 +119,9 @@ func TestInProgress(t *testing.T) {
 	if diff := cmp.Diff(before, snapshot(t, rdb)); diff != "" {
 		t.Errorf("looking has changed something:\n%s", diff)
 	}
-	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1"}) {
-		t.Errorf("unknown layout: %q", ids)
-	}
+	harness.EqualList(t, "unknown layout", unknown(t, i), []string{"new#default.1"})
 	harness.OK(t, rdb.HSet(ctx, "troupe:procs", "ancient#default.1", `["a"]`).Err())
-	if ids := unknown(t, i); !slices.Equal(ids, []string{"new#default.1", "troupe:procs"}) {
-		t.Errorf("unknown layout: %q", ids)
-	}
+	harness.EqualList(t, "unknown layout", unknown(t, i), []string{"new#default.1", "troupe:procs"})
 }
 
 // unknown are the fetchers whose layout is not known.
@@ -196,14 +192,10 @@ func TestInProgressOnACluster(t *testing.T) {
 		t.Errorf("got %+v", fetchers)
 	}
 	harness.OK(t, rdb.Del(ctx, "{troupe}:places", "{troupe}:lease:p#default.1").Err())
-	if got := lists(t, i); !slices.Equal(got, want) {
-		t.Errorf("without the common registry: %q", got)
-	}
+	harness.EqualList(t, "without the common registry", lists(t, i), want)
 	if fetchers := harness.Must(i.Fetchers(ctx))(t); len(fetchers) != 1 || fetchers[0].Alive {
 		t.Errorf("got %+v", fetchers)
 	}
 	harness.OK(t, rdb.ZAdd(ctx, "{troupe}:leases", redis.Z{Member: "x"}).Err())
-	if ids := unknown(t, i); !slices.Equal(ids, []string{"{troupe}:leases"}) {
-		t.Errorf("unknown layout: %q", ids)
-	}
+	harness.EqualList(t, "unknown layout", unknown(t, i), []string{"{troupe}:leases"})
 }

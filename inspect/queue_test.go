@@ -60,9 +60,7 @@ func TestPauseAndUnpause(t *testing.T) {
 		harness.OK(t, i.Queue("a").SetPaused(t.Context(), true))
 		is("[atrue true bfalse false]")
 	}
-	if got := harness.Must(rdb.SMembers(t.Context(), "paused").Result())(t); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("the set has %q", got)
-	}
+	harness.EqualList(t, "the set has", harness.Must(rdb.SMembers(t.Context(), "paused").Result())(t), []string{"a"})
 	for range 2 {
 		harness.OK(t, i.Queue("a").SetPaused(t.Context(), false))
 		is("[afalse false bfalse false]")
@@ -108,9 +106,7 @@ func TestDeleteTakesOneJobByItsBytes(t *testing.T) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
-	if got := rdb.LRange(t.Context(), "queue:a", 0, -1).Val(); !slices.Equal(got, []string{job(2, "a"), near}) {
-		t.Errorf("left: %v", got)
-	}
+	harness.EqualList(t, "left", rdb.LRange(t.Context(), "queue:a", 0, -1).Val(), []string{job(2, "a"), near})
 }
 
 func TestClearTakesTheQueueOffTheList(t *testing.T) {

@@ -127,9 +127,7 @@ func TestOnAClusterEachSetHasALeader(t *testing.T) {
 	drain(t, w.s, keys.Retry)
 	drain(t, w.s, keys.Schedule)
 	harness.Equal(t, "jobs moved", rdb.LLen(t.Context(), "queue:a").Val()+rdb.LLen(t.Context(), "queue:b").Val(), 2)
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, w.stop())
 	testkit.Await(t, "the locks are given up, or end", func() bool {
 		return rdb.Exists(t.Context(), keys.ClusterPoller("retry")).Val()+rdb.Exists(t.Context(), keys.ClusterPoller("schedule")).Val() == 0
 	})

@@ -107,9 +107,7 @@ func TestTheLeaderTellsWhatIsDue(t *testing.T) {
 			add(t, base, keys.Retry, time.Now().Add(-time.Hour), job(2, "q"))
 			w.awaitDue(keys.Retry)
 			start := time.Now()
-			if err := w.stop(); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, w.stop())
 			stopped := time.Since(start)
 			keys := base.Keys(t.Context(), "troupe:*").Val()
 			if len(keys) != 0 && stopped < 150*time.Millisecond { // a stop tries for 200 ms
@@ -139,9 +137,7 @@ func TestAtMostTwentyLooksASecondBecauseOfPushes(t *testing.T) {
 	if told := w.awaitDue(keys.Schedule); told.Before(at) {
 		t.Errorf("told %v too early", at.Sub(told))
 	}
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, w.stop())
 	// one each 50 ms while pushes came, then one each 500 ms
 	all := took + time.Since(at.Add(-time.Second))
 	n := 0
@@ -166,18 +162,14 @@ func TestLeaderStandbyAndOthers(t *testing.T) {
 	harness.Equal(t, "the leader is", rdb.Get(ctx, "troupe:poller").Val(), "host:1:a")
 	// The leader leaves: the standby leads when its lock would have ended, the third
 	// one stands by. On a machine that is late the third one may come first.
-	if err := a.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, a.stop())
 	harness.Await(t, "one leads, the other one stands by", func() bool {
 		two := []string{rdb.Get(ctx, "troupe:poller").Val(), rdb.Get(ctx, "troupe:poller:standby").Val()}
 		slices.Sort(two)
 		return slices.Equal(two, []string{"host:2:b", "host:3:c"})
 	})
 	for _, w := range []*leading{b, c} {
-		if err := w.stop(); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, w.stop())
 	}
 }
 
@@ -190,9 +182,7 @@ func TestALockWithoutAnEndIsTaken(t *testing.T) {
 	if d := rdb.PTTL(t.Context(), "troupe:poller").Val(); d <= 0 {
 		t.Errorf("it ends in %v", d)
 	}
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, w.stop())
 }
 
 // TestLeadProcess is no test but the process that others kill.
@@ -223,9 +213,7 @@ func TestAKilledLeaderIsReplaced(t *testing.T) {
 	add(t, rdb, keys.Schedule, time.Now(), job(1, "q"))
 	b.elected()
 	t.Logf("told after %v", b.awaitDue(keys.Schedule).Sub(killed))
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, b.stop())
 }
 
 // A stop takes 0.8 s of its second at most; a machine that stands still for the rest
@@ -286,9 +274,7 @@ func TestLeadReturnsWhenRedisGoes(t *testing.T) {
 	harness.OK(t, server.Restart())
 	w = startLead(t, rdb, "host:1:a")
 	w.elected()
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, w.stop())
 	s := sched.New(sched.Config{Redis: redis.NewRing(&redis.RingOptions{}), Identity: "x"})
 	if err := s.Lead(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "want a *redis.Client") {
 		t.Errorf("got %v", err)

@@ -453,7 +453,5 @@ func TestAFullRedisPromotes(t *testing.T) {
 	}
 	w := startLead(t, rdb, "host:1:a")
 	w.elected()
-	if err := w.stop(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, w.stop())
 }

@@ -141,18 +141,14 @@ func TestLeadInVirtualTime(t *testing.T) {
 		if n := sent.Load() - before; n > 600*2+60+600+600/3*4/3 {
 			t.Errorf("%d calls in 10 minutes", n)
 		}
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, a.stop())
 		time.Sleep(1501 * time.Millisecond)
 		harness.Equal(t, "leads after the leader has left", leader(), "b")
 		time.Sleep(5 * time.Second)
 		harness.Equal(t, "stands by", mr.Client.Get(t.Context(), "troupe:poller:standby").Val(), "c")
 		for _, w := range []*leading{b, c} {
 			start := time.Now()
-			if err := w.stop(); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, w.stop())
 			if time.Since(start) > time.Second {
 				t.Error("a stop took", time.Since(start))
 			}

@@ -176,9 +176,7 @@ func TestInlineRunsAtOnce(t *testing.T) {
 	if jid, err := q.Client.Push(t.Context(), charge{1, 1, ""}); jid == "" || err != nil {
 		t.Fatalf("push: %q, %v", jid, err)
 	}
-	if want := []string{"charge in", "receipt mail", "charge out"}; !slices.Equal(order, want) {
-		t.Errorf("order %q, want %q", order, want)
-	}
+	harness.EqualList(t, "order", order, []string{"charge in", "receipt mail", "charge out"})
 	_, err := q.Client.Push(t.Context(), charge{2, 1, ""})
 	if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "run inline: ") || strings.Contains(err.Error(), "set queues") {
 		t.Errorf("error %v, want the handler's, without Redis's sets", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,9 +138,7 @@ func TestSuspendedActorKeepsTheOrder(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []string{"crash 0", "crash 1", "crash 2"}; !slices.Equal(seen, want) {
-			t.Errorf("crashes %q, want %q", seen, want)
-		}
+		harness.EqualList(t, "crashes", seen, []string{"crash 0", "crash 1", "crash 2"})
 	})
 }
 

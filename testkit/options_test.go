@@ -181,9 +181,7 @@ func TestWhereTheJobsOfAClassGo(t *testing.T) {
 				k.PushClass("Fails", nil, tt.push...)
 				time.Sleep(15 * time.Minute)
 				synctest.Wait()
-				if !slices.Equal(queues, tt.queues) {
-					t.Errorf("ran from %q, want %q", queues, tt.queues)
-				}
+				harness.EqualList(t, "ran from", queues, tt.queues)
 				harness.Equal(t, "in dead", k.Redis.ZCard(t.Context(), "dead").Val(), tt.dead)
 			})
 		})
@@ -238,7 +236,5 @@ func TestTheTimeOfARun(t *testing.T) {
 		}
 		return nil
 	}, ownJob{})
-	if err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, err)
 }

@@ -113,9 +113,7 @@ func TestAServerIsKilledAndPaused(t *testing.T) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			s.Resume()
-			if err := <-answer; err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, <-answer)
 		})
 	}
 	t.Run("only in memory", func(t *testing.T) {

@@ -58,9 +58,7 @@ func TestBeatWritesWhatSidekiqReads(t *testing.T) {
 	if r.Existed || len(r.Signals) != 0 || r.RTT <= 0 {
 		t.Errorf("first beat: %+v", r)
 	}
-	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{id}) {
-		t.Errorf("processes %q", got)
-	}
+	harness.EqualList(t, "processes", rdb.SMembers(ctx, "processes").Val(), []string{id})
 	hash := rdb.HGetAll(ctx, id).Val()
 	rtt := hash["rtt_us"]
 	delete(hash, "rtt_us")
@@ -223,9 +221,7 @@ func TestBeatWithoutRedis(t *testing.T) {
 		"beat": beatErr, "flush": f.Flush(ctx, rdb, Counts{1, 0}, time.Now()), "cleanup": cleanupErr, "count": countErr,
 		"clear": Clear(ctx, rdb, id),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "connect") {
-			t.Errorf("%s: %v", what, err)
-		}
+		harness.ErrorHas(t, what, err, "connect")
 	}
 }
 
@@ -259,9 +255,7 @@ func TestClearLeavesNothing(t *testing.T) {
 			t.Errorf("left behind: %s", key)
 		}
 	}
-	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{other.Info.Identity}) {
-		t.Errorf("processes %q", got)
-	}
+	harness.EqualList(t, "processes", rdb.SMembers(ctx, "processes").Val(), []string{other.Info.Identity})
 	if n, err := Processes(ctx, rdb); err != nil || n != 1 {
 		t.Errorf("Processes = %d, %v", n, err)
 	}
@@ -280,9 +274,7 @@ func TestCleanupRemovesTheSilentOnceAMinute(t *testing.T) {
 	if n, err := Cleanup(ctx, rdb); err != nil || n != 504 {
 		t.Errorf("removed %d, %v", n, err)
 	}
-	if got := rdb.SMembers(ctx, "processes").Val(); !slices.Equal(got, []string{id}) {
-		t.Errorf("processes %q", got)
-	}
+	harness.EqualList(t, "processes", rdb.SMembers(ctx, "processes").Val(), []string{id})
 	if got := ttl(rdb, "process_cleanup"); got != 60*time.Second || rdb.Get(ctx, "process_cleanup").Val() != "1" {
 		t.Errorf("lock for %v", got)
 	}
@@ -305,9 +297,7 @@ func TestOnACluster(t *testing.T) {
 	if r := mustBeat(t, rdb, busyState()); !slices.Equal(r.Signals, []string{"TSTP"}) {
 		t.Errorf("%+v", r)
 	}
-	if err := NewFlusher(id).Flush(ctx, rdb, Counts{3, 1}, time.Now()); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, NewFlusher(id).Flush(ctx, rdb, Counts{3, 1}, time.Now()))
 	harness.Equal(t, "processed", rdb.Get(ctx, "stat:processed").Val(), "3")
 	m, counted := newMetrics(both)
 	counted.timed("A", 25*time.Millisecond)
@@ -325,9 +315,7 @@ func TestOnACluster(t *testing.T) {
 	if _, err := Cleanup(ctx, rdb); err != nil {
 		t.Error(err)
 	}
-	if err := Clear(ctx, rdb, id); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, Clear(ctx, rdb, id))
 }
 
 func TestIdentity(t *testing.T) {

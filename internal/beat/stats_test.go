@@ -51,9 +51,7 @@ func TestFlushOfNothingDoesNotTouchRedis(t *testing.T) {
 		return nil, io.EOF
 	}})
 	defer func() { _ = rdb.Close() }()
-	if err := NewFlusher(id).Flush(t.Context(), rdb, Counts{}, evening); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, NewFlusher(id).Flush(t.Context(), rdb, Counts{}, evening))
 }
 
 // loseReply is a hook that fails scripts on one side of the server. Other

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // What may be meant for a known key is always a fault. What resembles none is the
@@ -100,9 +102,7 @@ func TestUnknownKeysOfHandlers(t *testing.T) {
 		"redis: {url: \"redis://h\", frobnicate: 5}\n",
 	} {
 		_, err := Parse("sidekiq.yml", []byte(text), "")
-		if err == nil || !strings.Contains(err.Error(), "frobnicate is no known key") {
-			t.Errorf("%q: %v", text, err)
-		}
+		harness.ErrorHas(t, text, err, "frobnicate is no known key")
 	}
 }
 

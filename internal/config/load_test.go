@@ -225,9 +225,7 @@ timestamps: ms
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
 	c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, c.Validate())
 	if got := c.Registry.Classes(); strings.Join(got, " ") != "NoOp Shell" {
 		t.Error(got)
 	}
@@ -264,9 +262,7 @@ capsules:
 	defer func() { _ = rdb.Close() }()
 	for range 2 {
 		c := harness.Must(s.Daemon(rdb, zerolog.Nop(), io.Discard))(t)
-		if err := c.Validate(); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, c.Validate())
 		want := []string{"all_for_one, 3 restarts in 5s, backoff 100ms..5s, jitter 0.2", "rest_for_one, 0 restarts in 1m0s, backoff 100ms..5s, jitter 0.2", "rest_for_one, 0 restarts in 1m0s, backoff 100ms..5s, jitter 0.2"}
 		for i, got := range []*supervisor.Strategy{c.Strategy, c.Capsules[0].Strategy, c.Capsules[1].Strategy} {
 			if got.String() != want[i] {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +46,6 @@ func TestPoisonAndRecoveryFaults(t *testing.T) {
 		"handlers: {A: {builtin: noop, recovery: {queue: ''}}}":          "expected the name of a queue",
 	} {
 		_, err := Parse("troupe.yml", []byte(text), "")
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		harness.ErrorHas(t, text, err, want)
 	}
 }

@@ -167,7 +167,7 @@ func TestAddr(t *testing.T) {
 		c:                                    "a:1,b:2",
 		fromURL(t, "redis://:hunter2@h:1/7"): "h:1/7",
 	} {
-		harness.Equal(t, "Addr =", Addr(rdb), want)
+		harness.Equal(t, "Addr", Addr(rdb), want)
 	}
 }
 

@@ -45,9 +45,7 @@ func TestMap(t *testing.T) {
 	harness.Equal(t, "keys", rdb.Exists(ctx, "a", "c", "d", "e", "g", "h").Val(), 6)
 	all := plain.Keys(ctx, "*").Val()
 	slices.Sort(all)
-	if want := strings.Fields("ns:a ns:c ns:d ns:e ns:g ns:h"); !slices.Equal(all, want) {
-		t.Errorf("keys %q, want %q", all, want)
-	}
+	harness.EqualList(t, "keys", all, strings.Fields("ns:a ns:c ns:d ns:e ns:g ns:h"))
 	found, _, err := rdb.Scan(ctx, 0, "[ab]", 100).Result()
 	if slices.Sort(found); err != nil || !slices.Equal(found, []string{"ns:a"}) {
 		t.Errorf("scan: %q, %v", found, err)
@@ -55,16 +53,12 @@ func TestMap(t *testing.T) {
 	if err := rdb.Scan(ctx, 0, "", 100).Err(); err == nil {
 		t.Error("a scan of the keys of others is carried out")
 	}
-	if err := rdb.SInterStore(ctx, "x", "c", "d").Err(); err == nil || !strings.Contains(err.Error(), "sinterstore") {
-		t.Errorf("a command that is not known: %v", err)
-	}
+	harness.ErrorHas(t, "a command that is not known", rdb.SInterStore(ctx, "x", "c", "d").Err(), "sinterstore")
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error { p.Get(ctx, "a"); p.BitCount(ctx, "a", nil); return nil })
 	if err == nil {
 		t.Error("no error of a pipeline with a command that is not known")
 	}
-	if err := rdb.Ping(context.Background()).Err(); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, rdb.Ping(context.Background()).Err())
 }
 
 func TestAClusterIsRefused(t *testing.T) {

@@ -108,9 +108,7 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%q: CheckURL accepts it", url)
 		}
 	}
-	if err := CheckURL(DefaultURL); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, CheckURL(DefaultURL))
 }
 
 func TestMask(t *testing.T) {

@@ -31,15 +31,11 @@ func round(t *testing.T, rdb *redis.Client) {
 	if err != nil || results[0] != fetch.Moved {
 		t.Fatalf("%v, %v", results, err)
 	}
-	if err := f.Renew(ctx); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, f.Renew(ctx))
 	if _, err := f.Take(ctx, 0, units[:1]); err != nil {
 		t.Error(err)
 	}
-	if err := f.Wait(ctx, 10*time.Millisecond); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, f.Wait(ctx, 10*time.Millisecond))
 	if left, err := f.Close(ctx); left != 0 || err != nil {
 		t.Errorf("%d left, %v", left, err)
 	}
@@ -69,9 +65,7 @@ func TestRights(t *testing.T) {
 	if err != nil || len(failed) != 1 {
 		t.Fatalf("%d failed, %v", len(failed), err)
 	}
-	if err := errors.Join(c.Retry(t.Context(), failed[0].ID)); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, errors.Join(c.Retry(t.Context(), failed[0].ID)))
 }
 
 // A Redis without memory serves what is under way: nothing of it needs more.

@@ -144,9 +144,7 @@ func TestParse(t *testing.T) {
 	} {
 		p, err := s.parse([]byte(raw), "q")
 		if wrong, ok := strings.CutPrefix(want, "error: "); ok {
-			if err == nil || !strings.Contains(err.Error(), wrong) {
-				t.Errorf("%s: error %v, expected one with %s", raw, err, wrong)
-			}
+			harness.ErrorHas(t, raw, err, wrong)
 			continue
 		}
 		if err != nil {
@@ -289,9 +287,7 @@ func TestFailedJobs(t *testing.T) {
 	if some, err := c.Failed(ctx, 10, 0); err != nil || len(some) != 100 || some[0].UUID != "u239" {
 		t.Errorf("%d, %v", len(some), err)
 	}
-	if err := c.Retry(ctx, "u1"); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, c.Retry(ctx, "u1"))
 	if got := rdb.LRange(ctx, "p_queues:q", 0, -1).Val(); !slices.Equal(got, []string{`{"uuid":"u1","job":"x","retryUntil":null,"data":1,"attempts":0}`}) || rdb.LLen(ctx, "p_queues:q:notify").Val() != 1 {
 		t.Errorf("retried: %q", got)
 	}
@@ -303,8 +299,6 @@ func TestFailedJobs(t *testing.T) {
 	if err := c.Retry(ctx, all[249].ID); err == nil {
 		t.Error("what is no job was retried")
 	}
-	if err := errors.Join(c.Forget(ctx, all[249].ID), c.Forget(ctx, "u2")); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, errors.Join(c.Forget(ctx, all[249].ID), c.Forget(ctx, "u2")))
 	harness.Equal(t, "are left", rdb.ZCard(ctx, "p_troupe:laravel:failed").Val(), 247)
 }

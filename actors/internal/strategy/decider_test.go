@@ -3,7 +3,6 @@ package strategy
 import (
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,9 +54,7 @@ func TestDeciderThatFailsIsOverruledAndReported(t *testing.T) {
 				began := time.Now()
 				oneForOne(supervisor.Spec{Decide: tc.decide}).HandleFailure(sys, f, actor.NewPID(sys.Address(), processor), nil, errBoom, nil)
 				harness.Equal(t, "took", time.Since(began), tc.takes)
-				if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
-					t.Errorf("asked %q", got)
-				}
+				harness.EqualList(t, "asked", f.calls(), []string{"restart " + processor})
 				if len(overruled) != 1 || !tc.is(overruled[0]) {
 					t.Errorf("overruled for %v", overruled)
 				}
@@ -140,7 +137,5 @@ func TestSupervisorThatGaveUpIsRestartedNotResumed(t *testing.T) {
 	f := family(t, sys, 1)
 	s := oneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { return supervisor.Resume }})
 	s.HandleFailure(sys, f, f.children[0], nil, &supervisor.Exceeded{Path: "x", Cause: errBoom}, nil)
-	if got := f.calls(); !slices.Equal(got, []string{"restart " + processor}) {
-		t.Errorf("asked %q", got)
-	}
+	harness.EqualList(t, "asked", f.calls(), []string{"restart " + processor})
 }

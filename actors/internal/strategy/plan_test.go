@@ -79,9 +79,7 @@ func TestWaitingIsToldAndItsEnd(t *testing.T) {
 		s.HandleFailure(sys, f, f.children[1], nil, supervisor.NewCrash(errBoom, nil), nil) // in 5 s
 		time.Sleep(2 * time.Second)
 		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash(errBoom, nil), nil) // both in 10 s
-		if want := []string{p1 + " 5s", p0 + " 12s", p1 + " 12s"}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
+		harness.EqualList(t, "told", told, []string{p1 + " 5s", p0 + " 12s", p1 + " 12s"})
 		for _, want := range []int{1, 3} {
 			time.Sleep(9 * time.Second)
 			synctest.Wait()

@@ -282,9 +282,7 @@ func TestDirectivesAndTheFailureThatADeciderSees(t *testing.T) {
 		var seen supervisor.Failure
 		s := oneForOne(supervisor.Spec{Decide: func(x supervisor.Failure) supervisor.Directive { seen = x; return d }})
 		s.HandleFailure(sys, f, f.children[0], nil, supervisor.NewCrash("a value", []byte("stack")), nil)
-		if got := f.calls(); !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: asked %q", d, got)
-		}
+		harness.EqualList(t, d.String()+": asked", f.calls(), []string{want})
 		if seen.Role != "processor" || seen.Capsule != "default" || string(seen.Stack) != "stack" || seen.Reason == nil {
 			t.Errorf("the decider saw %+v", seen)
 		}

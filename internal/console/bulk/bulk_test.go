@@ -72,9 +72,7 @@ func TestTwoOperatorsShareASet(t *testing.T) {
 	for range 2 {
 		go func() {
 			c, err := task(t, i, "kill", "retry").Run(ctx, func(Counts) {})
-			if err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, err)
 			sums <- c
 		}()
 	}

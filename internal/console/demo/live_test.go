@@ -3,7 +3,6 @@ package demo
 import (
 	"errors"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -46,9 +45,7 @@ func TestLiveShowsARun(t *testing.T) {
 		r.signals <- osproc.Quiet
 		tm.Await("quiet: running jobs end")
 		tm.Type("q\x03")
-		if got := []os.Signal{<-signals, <-signals}; !slices.Equal(got, []os.Signal{os.Interrupt, os.Interrupt}) {
-			t.Errorf("q and Ctrl-C are %v", got)
-		}
+		harness.EqualList(t, "q and Ctrl-C are", []os.Signal{<-signals, <-signals}, []os.Signal{os.Interrupt, os.Interrupt})
 		r.signals <- os.Interrupt
 		harness.OK(t, r.end(t))
 		if after := out.String(); !strings.Contains(after, "stopped in") || strings.Contains(after, "\x1b") {

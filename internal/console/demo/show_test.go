@@ -118,9 +118,7 @@ func TestSignalWhileStarting(t *testing.T) {
 	cancel()
 	r := runShow(t, s)
 	r.signals <- syscall.SIGINT
-	if err := r.end(t); err != nil {
-		t.Error(err)
-	}
+	harness.Check(t, r.end(t))
 	s = harness.Must(newShow(quickly(), newDisplay(quickly(), new(harness.Buffer), nil)))(t)
 	if err := s.run(ctx, nil); err != nil {
 		t.Errorf("with a context that has ended: %v", err)

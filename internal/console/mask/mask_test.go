@@ -112,7 +112,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%s, hidden: %s", name, got)
 		}
 		for _, all := range []*Masker{nil, New(Show, nil, rules)} {
-			harness.Equal(t, name+": , expected its bytes", all.Bytes(r), c.raw)
+			harness.Equal(t, name+", expected its bytes", all.Bytes(r), c.raw)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 // drawDouble draws a number that Ruby reads as a float: short and long texts,
@@ -164,9 +165,7 @@ func TestCheck28RubysRescheduleOfAnyNumberLeavesOneMember(t *testing.T) {
 	members := s.members("retry")
 	for i, action := range []string{"retry", "kill", "delete"} {
 		s.ruby(`Sidekiq::RetrySet.new.find { |e| e.value == args[0] }.send(args[1])`, nil, members[i], action)
-		if left := s.members("retry"); !slices.Equal(left, members[i+1:]) {
-			t.Errorf("%s: retry has %q, want %q", action, left, members[i+1:])
-		}
+		harness.EqualList(t, action+": retry has", s.members("retry"), members[i+1:])
 	}
 	if dead := s.members("dead"); len(dead) != 1 || dead[0] != members[1] {
 		t.Errorf("dead has %q, want %s", dead, members[1])

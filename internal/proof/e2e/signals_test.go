@@ -130,9 +130,7 @@ func TestAnUnresponsiveJobIsRequeuedAtTheDeadline(t *testing.T) {
 		if got := harness.Strs(report, "requeued"); !slices.Equal(got, []string{jid}) {
 			t.Errorf("requeued %v, want %s", got, jid)
 		}
-		if got := harness.Strs(report, "abandoned"); !slices.Equal(got, abandoned) {
-			t.Errorf("abandoned %v, want %v", got, abandoned)
-		}
+		harness.EqualList(t, "abandoned", harness.Strs(report, "abandoned"), abandoned)
 		if left := leftovers(t, rdb); len(left) != 4 {
 			t.Errorf("left in Redis: %v", left)
 		}
@@ -168,7 +166,7 @@ func obedient(t *testing.T, prog program) time.Duration {
 	if got := rdb.LIndex(t.Context(), "queue:default", -1).Val(); got != raw {
 		t.Errorf("requeued\n     %s\nwant %s", got, raw)
 	}
-	harness.Equal(t, "stat:failed is , want 1: an interrupted run counts, as in Sidekiq", rdb.Get(t.Context(), "stat:failed").Val(), "1")
+	harness.Equal(t, "stat:failed is, want 1: an interrupted run counts, as in Sidekiq", rdb.Get(t.Context(), "stat:failed").Val(), "1")
 	return took
 }
 

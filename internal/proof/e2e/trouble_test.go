@@ -100,9 +100,7 @@ func busy(t *testing.T) site {
 		spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, refuses: true,
 		begin: func() { go script.Eval(context.Background(), "while true do end", nil) },
 		end: func() {
-			if err := rdb.ScriptKill(t.Context()).Err(); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, rdb.ScriptKill(t.Context()).Err())
 		},
 	}
 }
@@ -114,12 +112,8 @@ func locked(t *testing.T) site {
 	harness.OK(t, admin.ConfigSet(t.Context(), "requirepass", "old").Err())
 	set := func(password string) {
 		// The admin's own connection stays, and stays logged in.
-		if err := admin.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
-			t.Error(err)
-		}
-		if err := admin.ClientKillByFilter(t.Context(), "SKIPME", "yes").Err(); err != nil {
-			t.Error(err)
-		}
+		harness.Check(t, admin.ConfigSet(t.Context(), "requirepass", password).Err())
+		harness.Check(t, admin.ClientKillByFilter(t.Context(), "SKIPME", "yes").Err())
 	}
 	return site{
 		spec: workerSpec{Redis: "redis://:old@" + s.Addr + "/0"}, rdb: admin, refuses: true,
@@ -131,9 +125,7 @@ func full(t *testing.T) site {
 	s, rdb := ownRedis(t)
 	limit := func(bytes string) func() {
 		return func() {
-			if err := rdb.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
-				t.Error(err)
-			}
+			harness.Check(t, rdb.ConfigSet(t.Context(), "maxmemory", bytes).Err())
 		}
 	}
 	return site{spec: workerSpec{Redis: s.URL(0)}, rdb: rdb, refuses: true, begin: limit("1"), end: limit("0")}

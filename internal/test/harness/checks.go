@@ -2,6 +2,12 @@
 
 package harness
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Test is what a check may fail: a testing.TB, or a test of package rapid.
 type Test interface {
 	Helper()
@@ -41,5 +47,37 @@ func Equal[T comparable](t Test, what string, got, want T) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	} else {
 		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Check fails the test, which goes on, if err is not nil.
+func Check(t Test, err error) {
+	if err != nil {
+		t.Helper()
+		t.Errorf("%v", err)
+	}
+}
+
+// EqualList is Equal for lists.
+func EqualList[T comparable](t Test, what string, got, want []T) {
+	if !slices.Equal(got, want) {
+		t.Helper()
+		t.Errorf("%s: %s, want %s", what, quoted(got), quoted(want))
+	}
+}
+
+// quoted makes the borders between strings visible.
+func quoted[T any](list []T) string {
+	if texts, ok := any(list).([]string); ok {
+		return fmt.Sprintf("%q", texts)
+	}
+	return fmt.Sprintf("%+v", list)
+}
+
+// ErrorHas fails the test, which goes on, if err is nil or its text does not have want.
+func ErrorHas(t Test, what string, err error, want string) {
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Helper()
+		t.Errorf("%s: error %v, want one with %q", what, err, want)
 	}
 }

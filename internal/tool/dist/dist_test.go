@@ -125,9 +125,7 @@ func checkArchive(t *testing.T, files map[string][]byte, name string) {
 			program, _ = io.ReadAll(archive)
 		}
 	}
-	if want := []string{"troupe", "CHANGELOG.md", "LICENSE", "README.md", "troupe.service"}; !slices.Equal(inside, want) {
-		t.Errorf("the archive has %q, expected %q", inside, want)
-	}
+	harness.EqualList(t, "the archive has", inside, []string{"troupe", "CHANGELOG.md", "LICENSE", "README.md", "troupe.service"})
 	path := filepath.Join(t.TempDir(), "troupe")
 	harness.OK(t, os.WriteFile(path, program, 0o755))
 	var version struct {

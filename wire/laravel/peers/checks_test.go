@@ -294,9 +294,7 @@ func TestCheck10WhatIsNoJobIsKept(t *testing.T) {
 	})
 	slices.Sort(bad)
 	slices.Sort(kept)
-	if !slices.Equal(kept, bad) {
-		t.Errorf("kept %q, expected %q", kept, bad)
-	}
+	harness.EqualList(t, "kept", kept, bad)
 }
 
 // Check 11; TestObjectsOfPHP has the properties.
