@@ -125,7 +125,7 @@ func TestImportArrows(t *testing.T) {
 			forbid(p.Imports, "what serves operators is above all that they operate", mine("ops"))
 		}
 		forbid(p.Imports, "only tests import testkit", func(pkg string) bool {
-			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/proof/chaos")
+			return mine("testkit")(pkg) && !p.is("testkit") && !p.is("internal/proof/chaos") && !p.is("internal/test/procs")
 		})
 	}
 }
