@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,10 +15,20 @@ import (
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
+// onlyFlags are files that say nothing: what is looked at is named by a flag.
+type onlyFlags struct{ Files }
+
+func (onlyFlags) Redis(url string) (string, error) { return url, nil }
+
+func (onlyFlags) Read(file string) (Settings, error) {
+	_, err := os.Stat(file)
+	return Settings{}, err
+}
+
 // run runs a command with fn, and returns its exit code.
 func run(ctx context.Context, t *testing.T, fn func(*Session) error, args ...string) (code int, text string) {
 	t.Helper()
-	var flags Flags
+	flags := Flags{Files: onlyFlags{}}
 	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
 		return flags.Run(cmd, func(_ context.Context, s *Session) error { return fn(s) })
 	}}
