@@ -48,14 +48,14 @@ func (e *UnknownClassError) Error() string {
 	return fmt.Sprintf("no handler for class %q", words.Text(e.Class))
 }
 
-// DeadlineError is why a job is in the dead set that was not run: its field "t_deadline", or
-// Options.Deadline of its class, had passed.
-type DeadlineError struct {
-	Deadline time.Time
+// ExpiredError is why a job is in the dead set that was not run: its field "t_deadline"
+// (client.ExpireAt), or Options.ExpireAfter of its class, had passed.
+type ExpiredError struct {
+	At time.Time // when it expired
 }
 
-func (e *DeadlineError) Error() string {
-	return "not run: its deadline has passed, " + e.Deadline.UTC().Format("2006-01-02T15:04:05.999Z07:00")
+func (e *ExpiredError) Error() string {
+	return "not run: it has expired, at " + e.At.UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
 // ErrorClass returns the field "error_class" of a failure. The first error of

@@ -43,9 +43,9 @@ type Job[A Args] struct {
 	JID   string // "" only if the payload has none
 	Queue string // bare name of the queue it was fetched from
 
-	// RetryCount is the number of failures so far: 0 on the first run. The
-	// payload's own "retry_count" is one less.
-	RetryCount int
+	// Attempt is the number of this run: 1 on the first, and one more after each failure. Ruby's
+	// "retry_count" of the payload counts otherwise: see Payload.Failures.
+	Attempt int
 
 	// Payload is the whole record, for fields that Args does not show, such as the times
 	// "created_at" and "enqueued_at". It is the handler's own copy.
@@ -58,7 +58,7 @@ type JobInfo struct {
 	Class   string // Payload.HandlerClass
 	Queue   string // bare name of the queue it was fetched from
 	Capsule string
-	Attempt int // 1 on the first run, Payload.Failures plus one
+	Attempt int // 1 on the first run, as Job.Attempt
 }
 
 // JobInfoFrom returns the info of the job that ctx belongs to; false outside of one.
@@ -88,7 +88,7 @@ func newArgs[A Args]() A {
 func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
 	simple := simplePlan[A]()
 	return HandlerFunc(func(ctx context.Context, p *Payload) error {
-		job := &Job[A]{JID: p.JID(), RetryCount: p.Failures(), Payload: p}
+		job := &Job[A]{JID: p.JID(), Attempt: p.Failures() + 1, Payload: p}
 		if info, ok := JobInfoFrom(ctx); ok {
 			job.Queue = info.Queue
 		} else {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupehq/troupe/internal/limits"
 )
 
-// Options are what a class sets for all of its jobs, as sidekiq_options does in
-// Ruby. A type of arguments returns its own from a method Defaults (see Args);
+// Options describe a class, for all of its jobs, as sidekiq_options does in Ruby; what describes one
+// push is a client.Option, and there is one for each of these fields that a push can set. A type of arguments returns its own from a method Defaults (see Args);
 // Handle takes more, for its daemon only. A field with its zero value is unset.
 //
 // The first that is set counts. At a push: the option of the call, the type's, the
@@ -48,13 +48,14 @@ type Options struct {
 	// may take for ever. A job may have one of its own: client.Timeout.
 	Timeout time.Duration
 
-	// Deadline is how long after its push (created_at) a run of a job may still start; a job
-	// that is later goes to the dead set, with a DeadlineError. Unset, there is none.
-	Deadline time.Duration
+	// ExpireAfter is how long after its push (created_at) a run of a job may still start; a job
+	// that is later goes to the dead set, with an ExpiredError. Unset, it never expires. A job may
+	// have a time of its own: client.ExpireAt.
+	ExpireAfter time.Duration
 
-	// RetryIn chooses the wait before the next attempt. count is 0 at the first
-	// failure; p is the stored payload with the fields of this failure.
-	RetryIn func(count int, err error, p *Payload) Delay
+	// RetryIn chooses the wait before the next attempt. attempt is the one that has failed, 1 at
+	// the first failure (Job.Attempt); p is the stored payload with the fields of this failure.
+	RetryIn func(attempt int, err error, p *Payload) Delay
 
 	// Exhausted is called when no retry is left, before the job goes to the
 	// dead set; discard keeps it out of there. Death handlers run either way.
@@ -139,8 +140,8 @@ func (o Options) validate() error {
 	if o.Timeout < 0 {
 		return bad("Timeout", o.Timeout.String(), "a time above 0")
 	}
-	if o.Deadline < 0 {
-		return bad("Deadline", o.Deadline.String(), "a time above 0")
+	if o.ExpireAfter < 0 {
+		return bad("ExpireAfter", o.ExpireAfter.String(), "a time above 0")
 	}
 	for _, f := range [...]struct{ field, name string }{{"Queue", o.Queue}, {"RetryQueue", o.RetryQueue}} {
 		if !utf8.ValidString(f.name) {
@@ -168,7 +169,7 @@ func (o Options) under(top Options) Options {
 	o.Dead = cmp.Or(top.Dead, o.Dead)
 	o.Backtrace = cmp.Or(top.Backtrace, o.Backtrace)
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
-	o.Deadline = cmp.Or(top.Deadline, o.Deadline)
+	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)
 	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
 	if top.Tags != nil {
 		o.Tags = top.Tags

@@ -110,7 +110,7 @@ func (p *Payload) Args() json.RawMessage {
 	return list(raw)
 }
 
-// Failures returns how often the job has failed so far: 0 on the first run and
+// Failures returns how often the job has failed so far, Job.Attempt less one: 0 on the first run and
 // after the manual retry of a first failure (retry_count -1). The field
 // "retry_count" itself is one less, and absent before the first failure. A string with a
 // number is read as that, anything else as -1.

@@ -111,7 +111,7 @@ func (r *Registry) add(e Entry, opts []Options) {
 		case o.Queue != "":
 			err = fmt.Errorf("Queue is %q, expected none: it belongs to a push, so to Defaults or client.Queue", o.Queue)
 		case o.Tags != nil:
-			err = fmt.Errorf("Tags is %q, expected none: they belong to a push, so to Defaults or client.With", o.Tags)
+			err = fmt.Errorf("Tags is %q, expected none: they belong to a push, so to Defaults or client.Tags", o.Tags)
 		}
 		if err != nil {
 			panic(fmt.Sprintf("troupe: Handle: class %q: %v", e.Class, err))

@@ -52,7 +52,7 @@ func TestHandleRunsTypedJobs(t *testing.T) {
 	p := mustParse(t, `{"class":"Billing::Charge","jid":"j1","queue":"low","args":[1,2,"EUR"],"retry_count":1,"created_at":1795224881.5,"enqueued_at":1795224882500}`)
 	ctx := context.WithValue(t.Context(), jobctx.Info{}, &JobInfo{JID: "j1", Queue: "critical", Capsule: "default", Attempt: 3})
 	harness.OK(t, e.Handler.Perform(ctx, p))
-	if got.Args != (charge{1, 2, "EUR"}) || got.JID != "j1" || got.Queue != "critical" || got.RetryCount != 2 || got.Payload != p {
+	if got.Args != (charge{1, 2, "EUR"}) || got.JID != "j1" || got.Queue != "critical" || got.Attempt != 3 || got.Payload != p {
 		t.Errorf("job %+v", got)
 	}
 	if err := e.Handler.Perform(t.Context(), p); err != nil || got.Queue != "low" {
@@ -90,7 +90,7 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		`troupe: Handle: class "A": Queue is "low", expected none: it belongs to a push, so to Defaults or client.Queue`: func(r *Registry) {
 			HandleClass(r, "A", handler, Options{Queue: "low"})
 		},
-		`troupe: Handle: class "A": Tags is ["x"], expected none: they belong to a push, so to Defaults or client.With`: func(r *Registry) {
+		`troupe: Handle: class "A": Tags is ["x"], expected none: they belong to a push, so to Defaults or client.Tags`: func(r *Registry) {
 			HandleClass(r, "A", handler, Options{Tags: []string{"x"}})
 		},
 		`troupe: Handle: Defaults of troupe.unsettled: Timeout is -1m0s, expected a time above 0`: func(r *Registry) {

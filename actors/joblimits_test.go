@@ -43,7 +43,7 @@ func limitedJobs(t *testing.T) *troupe.Registry {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}), troupe.Timeout(time.Minute))
-	troupe.HandleClass(&r, "Soon", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{Deadline: time.Hour})
+	troupe.HandleClass(&r, "Soon", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }), troupe.Options{ExpireAfter: time.Hour})
 	return &r
 }
 
@@ -74,14 +74,14 @@ func TestNoRunStartsAfterTheDeadline(t *testing.T) {
 		jids = append(jids, p.JID())
 		class, _ := p.String("error_class")
 		message, _ := p.String("error_message")
-		if class != "troupe.DeadlineError" || !strings.HasPrefix(message, "not run: its deadline has passed, 20") {
+		if class != "troupe.ExpiredError" || !strings.HasPrefix(message, "not run: it has expired, at 20") {
 			t.Errorf("%s: %s", class, message)
 		}
 	}
 	harness.Equal(t, "dead are, expected 0 2 5", strings.Join(jids, " "), "0 2 5")
 	harness.Equal(t, "to be retried", rdb.ZCard(t.Context(), "retry").Val(), 0)
-	var late *troupe.DeadlineError
-	if len(deaths) != 3 || !errors.As(deaths[0], &late) || late.Deadline.Unix() != now.Unix()-1 {
+	var late *troupe.ExpiredError
+	if len(deaths) != 3 || !errors.As(deaths[0], &late) || late.At.Unix() != now.Unix()-1 {
 		t.Errorf("deaths %v", deaths)
 	}
 }
@@ -90,14 +90,13 @@ func TestLimitsArePushed(t *testing.T) {
 	rdb := testkit.Redis(t)
 	c := client.New(rdb)
 	at := time.UnixMicro(1795000000_250000)
-	harness.Must(c.PushClass(t.Context(), "Soon", []any{}, client.Timeout(90*time.Second), client.Deadline(at)))(t)
+	harness.Must(c.PushClass(t.Context(), "Soon", []any{}, client.Timeout(90*time.Second), client.ExpireAt(at)))(t)
 	text := rdb.LIndex(t.Context(), "queue:default", 0).Val()
 	if !strings.Contains(text, `"t_timeout":90`) || !strings.Contains(text, `"t_deadline":1795000000.25`) {
 		t.Errorf("pushed %s", text)
 	}
 	for _, opts := range [][]client.Option{
-		{client.Timeout(0)}, {client.Deadline(time.Time{})}, {client.Set("t_timeout", "x")}, {client.Set("t_deadline", -1)},
-		{client.With(troupe.Options{Deadline: time.Hour})},
+		{client.Timeout(0)}, {client.ExpireAt(time.Time{})}, {client.Set("t_timeout", "x")}, {client.Set("t_deadline", -1)},
 	} {
 		var field *client.FieldError
 		if _, err := c.PushClass(t.Context(), "Soon", []any{}, opts...); !errors.As(err, &field) {

@@ -86,7 +86,7 @@ func TestOutcomes(t *testing.T) {
 	killed := push(k, 1, script.Step{Do: "kill"})[0]
 	discarded := push(k, 1, script.Step{Do: "discard"})[0]
 	last := k.Push(script.Fail(), client.Retry(0))
-	never := k.Push(script.Fail(), client.With(troupe.Options{Retries: troupe.Never()}))
+	never := k.Push(script.Fail(), client.Never())
 	unknown := k.PushClass("NoSuchClass", []any{1})
 	for _, raw := range []string{"{not json", "", "[1]", `"x"`, "5", "null", "\ufeff{}", `{"class":"Scripted","args":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`} {
 		harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())

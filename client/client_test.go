@@ -73,12 +73,15 @@ func TestPushWritesWhatSidekiqWrites(t *testing.T) {
 			return c.Push(t.Context(), charge{Account: 1, Name: "é<&>\u2028😀"})
 		}, "default", `{"retry":true,"queue":"default","class":"Billing::Charge","args":[1,"é<&>` + "\u2028" + `😀"],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"options stand between queue and class", func(c *client.Client) (string, error) {
-			return c.Push(t.Context(), charge{1, "a", 2.0}, client.Retry(5), client.With(troupe.Options{Tags: []string{"x", "y"}}), client.Queue("crit"),
-				client.With(troupe.Options{Dead: new(false), Backtrace: -1}), client.RetryFor(90*time.Minute),
-				client.With(troupe.Options{RetryQueue: "low"}), client.Set("locale", "de"))
+			return c.Push(t.Context(), charge{1, "a", 2.0}, client.Retry(5), client.Tags("x", "y"), client.Queue("crit"),
+				client.Dead(false), client.Backtrace(-1), client.RetryFor(90*time.Minute),
+				client.RetryQueue("low"), client.Set("locale", "de"))
 		}, "crit", `{"retry":5,"queue":"crit","tags":["x","y"],"dead":false,"backtrace":true,"retry_for":5400,"retry_queue":"low","locale":"de","class":"Billing::Charge","args":[1,"a",2.0],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
+		{"none of what a class has", func(c *client.Client) (string, error) {
+			return c.PushClass(t.Context(), "Plain", nil, client.Queue("own"), client.Backtrace(0), client.Tags(), client.Dead(true), client.ExpireAt(time.Unix(1795000000, 5e8)))
+		}, "own", `{"retry":true,"queue":"own","backtrace":false,"tags":[],"dead":true,"t_deadline":1795000000.5,"class":"Plain","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class", func(c *client.Client) (string, error) {
-			return c.PushClass(t.Context(), "Plain", nil, client.With(troupe.Options{Retries: troupe.Never()}), client.Queue("plain"), client.With(troupe.Options{Backtrace: 3}))
+			return c.PushClass(t.Context(), "Plain", nil, client.Never(), client.Queue("plain"), client.Backtrace(3))
 		}, "plain", `{"retry":false,"queue":"plain","backtrace":3,"class":"Plain","args":[],"jid":"JID","created_at":` + stamp + `,"enqueued_at":` + stamp + `}`},
 		{"class that needs escapes", func(c *client.Client) (string, error) {
 			return c.PushClass(t.Context(), `É"\`+"\n", nil, client.Queue("odd"))
@@ -154,7 +157,7 @@ func TestScheduledPush(t *testing.T) {
 func TestMillisecondsAndDefaults(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	c := client.New(rdb, client.WithTimestamps(troupe.TimestampsMillis),
-		client.WithDefaults(client.Queue("low"), client.Retry(2), client.With(troupe.Options{Tags: []string{"app"}})))
+		client.WithDefaults(client.Queue("low"), client.Retry(2), client.Tags("app")))
 	harness.Must(c.Push(t.Context(), marked{1}, client.Retry(9)))(t)
 	got := only(t, rdb, "low")
 	if !regexp.MustCompile(`^\{"retry":9,"queue":"low","tags":\["app"\],"class":"Mark","args":\[1\],"jid":"[0-9a-f]{24}","created_at":\d{13},"enqueued_at":\d{13}\}$`).MatchString(got) {
@@ -213,7 +216,6 @@ func TestBadPushesSendNothing(t *testing.T) {
 		{"negative retry", push(client.Retry(-1)), "retry: got -1"},
 		{"retry_for too long", push(client.RetryFor(2e9 * time.Second)), "retry_for: got"},
 		{"retry_for too short", push(client.RetryFor(time.Millisecond)), "retry_for: got 1ms"},
-		{"the daemon's option", push(client.With(troupe.Options{Timeout: time.Second})), "With: got an option of the daemon"},
 		{"jid", push(client.JID(`a"b`)), "jid: got"},
 		{"own args", push(client.Set("args", 1)), `Set: got "args"`},
 		{"tags", push(client.Set("tags", "x")), "tags: got a string, want an array"},

@@ -40,14 +40,13 @@ func ofType(own troupe.Options) (opts []Option) {
 		}
 	}
 	retries, set := own.Retries.Limit()
-	add(set && retries < 0, func(o *options) { o.retry(false) })
+	add(set && retries < 0, Never())
 	add(set && retries >= 0, Retry(retries))
 	add(own.Queue != "", Queue(own.Queue))
-	add(own.RetryQueue != "", func(o *options) { o.json("retry_queue", own.RetryQueue) })
-	add(own.Dead != nil, func(o *options) { o.json("dead", *own.Dead) })
-	add(own.Backtrace < 0, func(o *options) { o.json("backtrace", true) })
-	add(own.Backtrace > 0, func(o *options) { o.json("backtrace", own.Backtrace) })
-	add(own.Tags != nil, func(o *options) { o.json("tags", own.Tags) })
+	add(own.RetryQueue != "", RetryQueue(own.RetryQueue))
+	add(own.Dead != nil, Dead(own.Dead != nil && *own.Dead))
+	add(own.Backtrace != 0, Backtrace(own.Backtrace))
+	add(own.Tags != nil, Tags(own.Tags...))
 	return opts
 }
 

@@ -78,7 +78,7 @@ func TestATypesDefaultsAreWritten(t *testing.T) {
 		},
 		`{"retry":1,"queue":"call","tenant":"acme","retry_queue":"low","dead":true,"backtrace":false,"tags":[],"class":"Urgent","args":[3]}`: func() (string, error) {
 			return c.Push(ctx, urgent{3}, client.Retry(1), client.Queue("call"), client.Set("backtrace", false),
-				client.With(troupe.Options{Dead: new(true), Tags: []string{}}))
+				client.Dead(true), client.Tags())
 		},
 		`{"retry":false,"queue":"low","tenant":"acme","class":"Fragile","args":[1]}`: func() (string, error) {
 			return c.Push(ctx, &fragile{1})
@@ -117,7 +117,7 @@ func TestANumberOfRetriesReplacesTheRetryForOfTheDefaults(t *testing.T) {
 	}{
 		{marked{1}, nil, `true 3600`},
 		{marked{1}, []client.Option{client.Retry(3)}, `3 `},
-		{marked{1}, []client.Option{client.With(troupe.Options{Retries: troupe.Never()})}, `false `},
+		{marked{1}, []client.Option{client.Never()}, `false `},
 		{marked{1}, []client.Option{client.Retry(3), client.RetryFor(time.Minute)}, `3 60`},
 		{marked{1}, []client.Option{client.Set("retry_for", 60), client.Retry(3)}, `3 60`},
 		{marked{1}, []client.Option{client.Queue("x")}, `true 3600`},

@@ -122,3 +122,30 @@ func ExampleClient_PushMany() {
 	fmt.Println(len(jids), err, rdb.LLen(ctx, "queue:critical").Val(), rdb.ZCard(ctx, "schedule").Val())
 	// Output: 2 <nil> 1 1
 }
+
+// Options of a push count before those that the type has in its Defaults.
+func ExampleOption() {
+	mr, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer mr.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	defer func() { _ = rdb.Close() }()
+	ctx := context.Background()
+
+	jid, err := client.New(rdb).Push(ctx, ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"},
+		client.JID("order-7"), client.Never(), client.Tags("vip"), client.ExpireAt(time.Unix(1795000000, 0)))
+	if err != nil {
+		panic(err)
+	}
+	p, err := troupe.ParsePayload([]byte(rdb.RPop(ctx, "queue:critical").Val()))
+	if err != nil {
+		panic(err)
+	}
+	retry, _ := p.Get("retry")
+	expires, _ := p.Time("t_deadline")
+	fmt.Println(jid, string(retry), p.Tags(), expires)
+	// Output:
+	// order-7 false [vip] 2026-11-18 11:06:40 +0000 UTC
+}

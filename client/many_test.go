@@ -29,7 +29,7 @@ func TestPushManyTakesEachJobWithItsOwnOptions(t *testing.T) {
 	ctx := t.Context()
 	jids, err := client.New(rdb).PushMany(ctx,
 		client.Job(marked{1}), client.Job(mailed{2}, client.JID("mine")),
-		client.Job(marked{3}, client.Queue("low"), client.With(troupe.Options{Retries: troupe.Never()})), client.Job(marked{4}, client.In(time.Hour)), client.Job(marked{5}))
+		client.Job(marked{3}, client.Queue("low"), client.Never()), client.Job(marked{4}, client.In(time.Hour)), client.Job(marked{5}))
 	if err != nil || len(jids) != 5 || jids[1] != "mine" || slices.Contains(jids, "") {
 		t.Fatalf("%q, %v", jids, err)
 	}

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 )
 
-// Option changes one push. It counts before the Defaults of the job's type (see
+// Option changes one push: there is one for each field of a job that a push can set, and Set for
+// fields of your own. troupe.Options describe a class, and are not given to a push. An Option counts before the Defaults of the job's type (see
 // troupe.Options), and these before WithDefaults. Of options for the same field the
 // last one counts; of In, At and Spread only one may be given. A value out
 // of range fails the push with a *FieldError.
@@ -140,18 +140,43 @@ func RetryFor(d time.Duration) Option {
 	}
 }
 
-// With sets what a type's Defaults can set (see troupe.Options), for one push: the queue of
-// the retries, no retries at all, tags and the like. Those that only a daemon heeds, such as
-// Timeout, are a *FieldError.
-func With(own troupe.Options) Option {
+// Never drops the job if it fails: no retry, no dead set, only death handlers. It is Ruby's
+// "retry: false".
+func Never() Option { return func(o *options) { o.retry(false) } }
+
+// RetryQueue names the queue of the retries; without any it is the queue of the run that failed.
+func RetryQueue(name string) Option {
 	return func(o *options) {
-		if own.Timeout != 0 || own.Deadline != 0 || own.RetryIn != nil || own.Exhausted != nil || own.Recovery != (troupe.Recovery{}) || own.Middleware != nil {
-			o.fail(&FieldError{"With", "an option of the daemon", "options that belong to a push"})
+		if name == "" {
+			o.fail(&FieldError{"retry_queue", `""`, "a name"})
+			return
 		}
-		for _, opt := range ofType(own) {
-			opt(o)
+		o.json("retry_queue", name)
+	}
+}
+
+// Dead tells whether the job goes to the dead set when its retries are used up. Without it, it does,
+// unless its class says otherwise.
+func Dead(keep bool) Option { return func(o *options) { o.json("dead", keep) } }
+
+// Backtrace is how many lines of a failure's stack are stored: all below 0, none at 0 and without it.
+func Backtrace(lines int) Option {
+	return func(o *options) {
+		switch {
+		case lines < 0:
+			o.json("backtrace", true)
+		case lines == 0:
+			o.json("backtrace", false)
+		default:
+			o.json("backtrace", lines)
 		}
 	}
+}
+
+// Tags are labels that Sidekiq's pages show. They stand in place of those of the class; without any
+// argument the job has none.
+func Tags(tags ...string) Option {
+	return func(o *options) { o.json("tags", append([]string{}, tags...)) }
 }
 
 // Timeout is how long one run of the job may take in a daemon of troupe: then its context
@@ -167,10 +192,10 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// Deadline is the time after which no run of the job starts in a daemon of troupe: it goes to
-// the dead set instead, with a troupe.DeadlineError. It counts before the Deadline of its
+// ExpireAt is the time after which no run of the job starts in a daemon of troupe: it goes to
+// the dead set instead, with a troupe.ExpiredError. It counts before the ExpireAfter of its
 // class. Ruby does not look at it.
-func Deadline(at time.Time) Option {
+func ExpireAt(at time.Time) Option {
 	return func(o *options) {
 		if at.Unix() <= 0 {
 			o.fail(&FieldError{"t_deadline", at.String(), "a time after 1970"})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -31,7 +30,7 @@ func TestRubyReadsWhatGoPushed(t *testing.T) {
 	rdb, url := redistest.New(t)
 	c := client.New(rdb)
 	ctx := t.Context()
-	jid := harness.Must(c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.With(troupe.Options{Tags: []string{"é", "x"}})))(t)
+	jid := harness.Must(c.PushClass(ctx, "A::B", oddArgs, client.Queue("odd"), client.Tags("é", "x")))(t)
 	at := time.Now().Add(time.Hour)
 	later := harness.Must(c.PushClass(ctx, "Later", oddArgs, client.At(at)))(t)
 	seq := func(yield func([]any) bool) {

@@ -54,7 +54,7 @@ func jobEnvironment(p *troupe.Payload, queue string) (env []string, err error) {
 		{"jid", "TROUPE_JID", p.JID()},
 		{"class", "TROUPE_CLASS", p.HandlerClass()},
 		{"queue", "TROUPE_QUEUE", queue},
-		{"retry_count", "TROUPE_RETRY_COUNT", strconv.Itoa(p.Failures())},
+		{"retry_count", "TROUPE_ATTEMPT", strconv.Itoa(p.Failures() + 1)},
 	} {
 		kv := v.name + "=" + variableText(v.value)
 		why := ""

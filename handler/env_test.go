@@ -35,7 +35,7 @@ func TestExecPassesFewVariables(t *testing.T) {
 	t.Setenv("TROUPE_TEST_LISTED", "listed")
 	t.Setenv("TROUPE_JID", "the daemon's")
 	want := map[string]string{
-		"TROUPE_JID": "b4a577edbccf1d805744efa9", "TROUPE_CLASS": "ThumbnailJob", "TROUPE_QUEUE": "old", "TROUPE_RETRY_COUNT": "3",
+		"TROUPE_JID": "b4a577edbccf1d805744efa9", "TROUPE_CLASS": "ThumbnailJob", "TROUPE_QUEUE": "old", "TROUPE_ATTEMPT": "4",
 		"TROUPE_TEST_LISTED": "listed", "PATH": os.Getenv("PATH"),
 	}
 	for _, name := range []string{"HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_TIME", "TZ", "TMPDIR"} {

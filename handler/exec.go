@@ -74,7 +74,7 @@ type ExecOptions struct {
 //
 //	TROUPE_JID, TROUPE_CLASS  as in the payload (the wrapped class of an ActiveJob)
 //	TROUPE_QUEUE              the queue the job was fetched from
-//	TROUPE_RETRY_COUNT        how often the job has failed so far, 0 on the first run
+//	TROUPE_ATTEMPT            the number of this run, 1 on the first
 //
 // and of this process's own PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE,
 // LC_*, TZ, TMPDIR, what Windows needs, and the names in o.Env. Control

@@ -101,11 +101,11 @@ func expiry(h *execHandler) (expire func()) {
 
 func TestExecGivesThePayloadAndTheEnvironment(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" >>"$1"`, out)
+	h, _ := shell(t, `cat >"$1"; echo "$TROUPE_JID $TROUPE_CLASS $TROUPE_QUEUE $TROUPE_ATTEMPT" >>"$1"`, out)
 	ctx := context.WithValue(t.Context(), jobctx.Info{}, &troupe.JobInfo{Queue: "critical"})
 	harness.OK(t, h.Perform(ctx, job(sample)))
 	got := harness.Must(os.ReadFile(out))(t)
-	want := sample + "\n" + "b4a577edbccf1d805744efa9 ThumbnailJob critical 3\n"
+	want := sample + "\n" + "b4a577edbccf1d805744efa9 ThumbnailJob critical 4\n"
 	if string(got) != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

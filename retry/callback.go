@@ -17,7 +17,7 @@ func (f *failure) askRetryIn() troupe.Delay {
 		return 0
 	}
 	var delay troupe.Delay
-	if err := try(func() { delay = ask(int(f.count), f.Err, f.m) }); err != nil {
+	if err := try(func() { delay = ask(int(f.count)+1, f.Err, f.m) }); err != nil {
 		f.report("RetryIn", err)
 		return 0
 	}

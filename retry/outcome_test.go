@@ -139,8 +139,8 @@ func TestRetryInOfTheClass(t *testing.T) {
 }
 
 // checkedRetryIn answers 5 s if it is called as it should be.
-func checkedRetryIn(count int, err error, p *troupe.Payload) troupe.Delay {
-	if count != 2 || !errors.Is(err, boom) || get(p, "retry_count") != "2" || get(p, "error_message") != `"boom"` {
+func checkedRetryIn(attempt int, err error, p *troupe.Payload) troupe.Delay {
+	if attempt != 3 || !errors.Is(err, boom) || get(p, "retry_count") != "2" || get(p, "error_message") != `"boom"` {
 		return troupe.KillDelay
 	}
 	return troupe.Delay(5 * time.Second)

@@ -345,3 +345,16 @@ func TestThePayloadGivenIsNotTouched(t *testing.T) {
 		t.Errorf("payload %s, stored %s", p.Bytes(), d.Payload)
 	}
 }
+
+// The callback of a class is told the attempt that has failed, as the handler was.
+func TestRetryInIsToldTheAttempt(t *testing.T) {
+	for payload, want := range map[string]int{`{"retry":true}`: 1, `{"retry":true,"retry_count":0}`: 2, `{"retry":true,"retry_count":3}`: 5} {
+		got := 0
+		decide(t, payload, func(f *Failure) {
+			f.Options.RetryIn = func(attempt int, _ error, _ *troupe.Payload) troupe.Delay { got = attempt; return 0 }
+		})
+		if got != want {
+			t.Errorf("%s: attempt %d, want %d", payload, got, want)
+		}
+	}
+}

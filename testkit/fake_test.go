@@ -254,7 +254,7 @@ func TestPerformGoesThroughThePayload(t *testing.T) {
 	ctx := t.Context()
 	err := testkit.Perform(t, ctx, func(ctx context.Context, j *troupe.Job[charge]) error {
 		info, ok := troupe.JobInfoFrom(ctx)
-		if !ok || info.Attempt != 3 || info.Queue != "critical" || info.Capsule != "default" || j.RetryCount != 2 || j.Queue != "critical" {
+		if !ok || info.Attempt != 3 || info.Queue != "critical" || info.Capsule != "default" || j.Attempt != 3 || j.Queue != "critical" {
 			t.Errorf("info %+v, job %+v", info, j)
 		}
 		if j.Args != (charge{1, 2, "n"}) || j.JID == "" {

@@ -63,7 +63,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 		"what Ruby takes for true":   {class: "Own", push: []client.Option{client.Set("retry", "yes")}, runs: 3, retry: `"yes"`},
 		"null":                       {class: "Own", push: []client.Option{client.Set("retry", nil)}, runs: 3, retry: `null`},
 		"the push before the type":   {job: ownJob{}, push: []client.Option{client.Retry(1)}, handle: []troupe.Options{{Retries: troupe.Times(4)}}, runs: 2, retry: "1"},
-		"the push: false":            {job: ownJob{}, push: []client.Option{client.With(troupe.Options{Retries: troupe.Never()})}, runs: never, retry: "false"},
+		"the push: false":            {job: ownJob{}, push: []client.Option{client.Never()}, runs: never, retry: "false"},
 		"the type before the client": {job: ownJob{}, client: []client.ClientOption{client.WithDefaults(client.Retry(0))}, runs: 3, retry: "2"},
 		"the client before Handle":   {job: plainJob{}, client: []client.ClientOption{client.WithDefaults(client.Retry(1))}, handle: []troupe.Options{{Retries: troupe.Times(4)}}, runs: 2, retry: "1"},
 	} {
@@ -164,7 +164,7 @@ func TestWhereTheJobsOfAClassGo(t *testing.T) {
 		dead   int64
 	}{
 		"the class":   {nil, []string{"default", "low", "low"}, 0},
-		"the payload": {[]client.Option{client.With(troupe.Options{RetryQueue: "default", Dead: new(true)})}, []string{"default", "default", "default"}, 1},
+		"the payload": {[]client.Option{client.RetryQueue("default"), client.Dead(true)}, []string{"default", "default", "default"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func fitting[A troupe.Args](tb testing.TB, jobs []Pushed, class string, match []
 			continue
 		}
 		job := &Job[A]{At: j.At}
-		job.JID, job.Queue, job.RetryCount, job.Payload = j.JID(), j.Payload.Queue(), j.Failures(), j.Clone()
+		job.JID, job.Queue, job.Attempt, job.Payload = j.JID(), j.Payload.Queue(), j.Failures()+1, j.Clone()
 		if err := troupe.DecodeArgs(j.Args(), &job.Args); err != nil {
 			tb.Fatalf("job %s of %s: %v", j.JID(), class, err)
 		}

@@ -22,7 +22,7 @@ func TestRequireFindsAJobInItsSet(t *testing.T) {
 		if j := testkit.RequireScheduled(t, k.Redis, is("ok")); j.JID != later || !j.At.Equal(due) {
 			t.Errorf("scheduled: %+v", j)
 		}
-		if j := testkit.RequireRetried(t, k.Redis, is("fail")); j.JID != failed || j.At.Before(time.Now()) || j.Payload.Failures() != 1 || j.RetryCount != 1 {
+		if j := testkit.RequireRetried(t, k.Redis, is("fail")); j.JID != failed || j.At.Before(time.Now()) || j.Payload.Failures() != 1 || j.Attempt != 2 {
 			t.Errorf("retried: %+v", j)
 		}
 		if j := testkit.RequireDead[script.Step](t, k.Redis); j.JID != dead || j.At.After(time.Now()) || j.Queue != "default" {

@@ -139,7 +139,7 @@ func TestRunsAreLinkedThroughScheduleAndRetry(t *testing.T) {
 	var done chan struct{} // of the bubble
 	troupe.Handle(&jobs, func(ctx context.Context, job *troupe.Job[order]) error {
 		seen = append(seen, carried(job.Payload))
-		if job.RetryCount == 0 {
+		if job.Attempt == 1 {
 			return errors.New("declined")
 		}
 		_, err := c.Push(ctx, mail{})

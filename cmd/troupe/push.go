@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/config"
 	"github.com/troupehq/troupe/internal/job"
@@ -134,7 +133,7 @@ func (p *push) options() ([]client.Option, error) {
 	switch p.retry {
 	case "", "true":
 	case "false":
-		opts = append(opts, client.With(troupe.Options{Retries: troupe.Never()}))
+		opts = append(opts, client.Never())
 	default:
 		n, err := strconv.Atoi(p.retry)
 		if err != nil || n < 0 {

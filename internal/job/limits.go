@@ -26,13 +26,13 @@ func Late(p *troupe.Payload, class *troupe.Options, now time.Time) error {
 	at := time.Time{}
 	if s, ok := seconds(p, "t_deadline"); ok {
 		at = time.UnixMicro(int64(min(s*1e6, math.MaxInt64/2)))
-	} else if created, ok := p.Time("created_at"); ok && class != nil && class.Deadline > 0 {
-		at = created.Add(class.Deadline)
+	} else if created, ok := p.Time("created_at"); ok && class != nil && class.ExpireAfter > 0 {
+		at = created.Add(class.ExpireAfter)
 	}
 	if at.IsZero() || !now.After(at) {
 		return nil
 	}
-	return troupe.Kill(&troupe.DeadlineError{Deadline: at})
+	return troupe.Kill(&troupe.ExpiredError{At: at})
 }
 
 // seconds is a field that is a number above 0.

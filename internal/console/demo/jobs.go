@@ -98,8 +98,8 @@ func (p *players) scheduled(_ context.Context, j *troupe.Job[scheduled]) error {
 }
 
 func (p *players) flaky(_ context.Context, j *troupe.Job[flaky]) error {
-	if j.RetryCount < j.Args.Failures {
-		return fmt.Errorf("scripted failure %d of %d", j.RetryCount+1, j.Args.Failures)
+	if j.Attempt <= j.Args.Failures {
+		return fmt.Errorf("scripted failure %d of %d", j.Attempt, j.Args.Failures)
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (s *search) dead(e *inspect.SortedEntry) {
 	switch e.Summary().ErrorClass {
 	case "Troupe::PoisonPill":
 		s.because("poison", "It is dead since %s as a poison pill: %s.", due(e), text)
-	case "troupe.DeadlineError":
+	case "troupe.ExpiredError", "troupe.DeadlineError": // the former name
 		s.because("deadline", "It is dead since %s: %s.", due(e), text)
 	case "":
 		s.because("killed", "It is dead since %s and has no error: it was killed by hand.", due(e))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -25,7 +24,7 @@ func TestCheck27RubysStatsRiseByExactlyWhatGoRan(t *testing.T) {
 		s.push("Fail", `[]`, client.Retry(0))
 		s.push("Boom", `[]`)
 		s.push("Nowhere", `[]`)
-		s.push("Fail", `[]`, client.With(troupe.Options{Retries: troupe.Never()}))
+		s.push("Fail", `[]`, client.Never())
 	}
 	s.put("default", `no job`)
 	testkit.Await(t, "all are settled", func() bool { st := kit.Stats(); return st.Processed == 52 && st.Waiting == 0 })
@@ -59,7 +58,7 @@ func TestCheck28RubysRescheduleOfAGoJobLeavesOneMember(t *testing.T) {
 	s := newSite(t)
 	at := time.Now().Add(time.Hour)
 	args := `["<&>` + "\u2028\u2029" + ` 😀",123456789012345678901234567890,100.0,0.1,{"é":[null]}]`
-	jid := s.push("Record", args, client.At(at), with("custom", map[string]any{"a": 1.0}), client.With(troupe.Options{Tags: []string{"é"}}))
+	jid := s.push("Record", args, client.At(at), with("custom", map[string]any{"a": 1.0}), client.Tags("é"))
 	raw, _ := s.find("schedule", jid)
 	s.ruby(`Sidekiq::ScheduledSet.new.find_job(args[0]).reschedule(args[1])`, nil, jid, scores.Of(at.Add(100*time.Second)))
 	if members := s.members("schedule"); len(members) != 1 || members[0] != raw {

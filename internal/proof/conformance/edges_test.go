@@ -22,11 +22,11 @@ func TestCheck35GosBytesAreThoseThatRubyWouldWrite(t *testing.T) {
 	texts := []any{"<a href='x'>&amp;</a>", "line\u2028para\u2029", "😀👨‍👩 é ü \u007f", "\"\\/\b\f\n\r\t\x00\x1f"}
 	values := []any{texts, 100.0, 0.1, 123456.789, 1, -5, int64(1) << 60, nil, true, []any{}, map[string]any{}, map[string]any{"é": []any{map[string]any{"<": 1.0}}}}
 	for range 3 {
-		_, err := s.client.PushClass(t.Context(), "Record", values, client.With(troupe.Options{Tags: []string{"é", "<x>"}}), with("custom", values))
+		_, err := s.client.PushClass(t.Context(), "Record", values, client.Tags("é", "<x>"), with("custom", values))
 		s.must(err)
 		_, err = s.client.PushClass(t.Context(), "Record", values, client.In(time.Hour), with("custom", values))
 		s.must(err)
-		_, err = s.client.PushClass(t.Context(), "Boom", values, inQueue("failing"), client.With(troupe.Options{Backtrace: -1}))
+		_, err = s.client.PushClass(t.Context(), "Boom", values, inQueue("failing"), client.Backtrace(-1))
 		s.must(err)
 		_, err = s.client.PushClass(t.Context(), "Fail", values, inQueue("failing"), client.Retry(0))
 		s.must(err)

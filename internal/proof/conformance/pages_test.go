@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/testkit"
@@ -26,12 +25,12 @@ func (s *site) populate() (busy string, stop func()) {
 		},
 	})
 	odd := `["<b>&\"'</b>` + "\u2028" + ` 😀\u0000",123456789012345678901234567890,100.0,null,{"é":[[]]},"` + strings.Repeat("long ", 600) + `"]`
-	extras := []client.Option{client.With(troupe.Options{Tags: []string{"é", "<x>"}}), with("custom", map[string]any{"a": []any{1.5, nil}}), with("cattr", map[string]any{"user": 7})}
+	extras := []client.Option{client.Tags("é", "<x>"), with("custom", map[string]any{"a": []any{1.5, nil}}), with("cattr", map[string]any{"user": 7})}
 	failing := func(opts ...client.Option) []client.Option { return append(opts, extras...) }
 	active := func(class string) *payloadOf { return &payloadOf{s, class} }
 	n := 0
 	for _, opts := range [][]client.Option{
-		failing(), failing(client.With(troupe.Options{Backtrace: -1})), failing(client.Retry(5), client.With(troupe.Options{RetryQueue: "low"})), failing(client.RetryFor(time.Hour)),
+		failing(), failing(client.Backtrace(-1)), failing(client.Retry(5), client.RetryQueue("low")), failing(client.RetryFor(time.Hour)),
 	} {
 		for _, class := range []string{"Fail", "Boom", "Nowhere", "Garbled", "LongWinded"} {
 			s.push(class, odd, opts...)
@@ -60,7 +59,7 @@ func (s *site) populate() (busy string, stop func()) {
 	for range 30 {
 		s.push("Fail", odd, failing(client.Retry(0))...)
 	}
-	s.push("Boom", odd, failing(client.Retry(0), client.With(troupe.Options{Backtrace: -1}))...)
+	s.push("Boom", odd, failing(client.Retry(0), client.Backtrace(-1))...)
 	s.put("default", `not json`, ``, `[5]`, `{"class":"Record","args":["`+"\xff"+`"],"jid":"0123456789abcdef01234567","queue":"default","retry":true}`)
 	s.must(s.rdb.ZAdd(s.t.Context(), "schedule", redis.Z{Score: 1.5, Member: `{"class":"Record","jid":"0123456789abcdef01234568"}`}).Err())
 	s.awaitSize("dead", 30+1+3)

@@ -24,7 +24,7 @@ const execConfig = `
 log: json
 lease: 2
 handlers:
-  Save:  {exec: [/bin/sh, -c, 'cat > %[1]s/$TROUPE_JID; echo "$TROUPE_CLASS $TROUPE_QUEUE $TROUPE_RETRY_COUNT" > %[1]s/env; echo saved']}
+  Save:  {exec: [/bin/sh, -c, 'cat > %[1]s/$TROUPE_JID; echo "$TROUPE_CLASS $TROUPE_QUEUE $TROUPE_ATTEMPT" > %[1]s/env; echo saved']}
   Dies:  {exec: [/bin/sh, -c, 'echo no use >&2; exit 65']}
   Fails: {exec: [/bin/sh, -c, 'echo line one >&2; echo "é the reason" >&2; exit 1']}
   Shot:  {exec: [/bin/sh, -c, 'kill -9 $$']}
@@ -88,7 +88,7 @@ func TestExecHandlers(t *testing.T) {
 				if got, err := os.ReadFile(filepath.Join(dir, jid)); err != nil || string(got) != raw+"\n" {
 					t.Errorf("stdin was %q (%v), want %q", got, err, raw+"\n")
 				}
-				if got, _ := os.ReadFile(filepath.Join(dir, "env")); string(got) != "Save special 0\n" {
+				if got, _ := os.ReadFile(filepath.Join(dir, "env")); string(got) != "Save special 1\n" {
 					t.Errorf("environment %q", got)
 				}
 				out := p.Logged("job output")

@@ -41,7 +41,7 @@ handlers:
 		}
 	}
 	slices.Sort(got)
-	if want := "[SHOP_FOR_ALL=1 SHOP_FOR_ENV=2 TROUPE_CLASS=Env TROUPE_JID=one%0Atwo TROUPE_QUEUE=default TROUPE_RETRY_COUNT=0]"; fmt.Sprint(got) != want {
+	if want := "[SHOP_FOR_ALL=1 SHOP_FOR_ENV=2 TROUPE_ATTEMPT=1 TROUPE_CLASS=Env TROUPE_JID=one%0Atwo TROUPE_QUEUE=default]"; fmt.Sprint(got) != want {
 		t.Errorf("environment %s, want %s", got, want)
 	}
 

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -117,7 +116,7 @@ func TestStatsOfBothSidesAddUp(t *testing.T) {
 	push("Fail", "go", 5, client.Retry(0))
 	push("Boom", "go", 3)
 	push("Unknown", "go", 2)
-	push("Fail", "go", 2, client.With(troupe.Options{Retries: troupe.Never()}))
+	push("Fail", "go", 2, client.Never())
 	push("Record", "ruby", 30)
 	push("Fail", "ruby", 4, client.Retry(0))
 	if err := rdb.LPush(t.Context(), "queue:go", "no JSON", "[1]").Err(); err != nil { // dead, and no executions
