@@ -86,6 +86,10 @@ type Config struct {
 	// the same to the client.Client that pushes.
 	ClientMiddleware []client.Middleware
 
+	// Client is what handlers get from client.FromContext. nil: one that pushes into Redis through
+	// ClientMiddleware, with Timestamps.
+	Client *client.Client
+
 	// ErrorHandlers are told of every failure, after it was stored.
 	ErrorHandlers []ErrorHandler
 	// DeathHandlers are told of every job that will not run again. Of the jobs that

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/logs"
@@ -100,6 +101,13 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	if cfg.OnClient != nil {
 		cfg.OnClient(own)
+	}
+	if cfg.Client == nil {
+		cfg.Client = client.New(own, client.WithMiddleware(cfg.ClientMiddleware...), client.WithTimestamps(cfg.Timestamps))
+	}
+	if err := cfg.Client.Err(); err != nil {
+		_ = own.Close()
+		return nil, fmt.Errorf("config: Client: %w", err)
 	}
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
@@ -203,7 +211,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 			Strs("capsules", d.capsuleNames()).Int("pid", os.Getpid()).Msg("troupe is running")
 	})
 	supervised.Tell(func() {
-		d.env.Log.Info().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
+		d.env.Log.Debug().Interface("scripts", script.Names()).Msg("scripts by their SHA-1, as SLOWLOG shows them")
 	})
 	return nil
 }

@@ -107,7 +107,7 @@ func TestMiddlewareThatMakesNothingIsAFaultOfTheConfiguration(t *testing.T) {
 		"config: Capsules[0].Middleware[0] is nil, expected a troupe.Middleware":                 {Capsules: []actors.Capsule{{Middleware: []troupe.Middleware{nil}}}},
 		"config: ClientMiddleware[0] is nil, expected a client.Middleware":                       {ClientMiddleware: []client.Middleware{nil}},
 		`config: capsule default: class "Plain": Middleware[0] returned nil, expected a Handler`: {Middleware: []troupe.Middleware{none}},
-		"config: capsule default: ClientMiddleware: WithMiddleware[0]: got a Middleware that returns nil, want one that returns a PushFunc": {
+		"config: Client: WithMiddleware[0]: got a Middleware that returns nil, want one that returns a PushFunc": {
 			ClientMiddleware: []client.Middleware{func(client.PushFunc) client.PushFunc { return nil }},
 		},
 	} {

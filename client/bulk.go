@@ -147,7 +147,7 @@ func (b *bulk) flush(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if d.entry, jid, err = b.c.seal(ctx, p, now); err != nil {
+			if d.entry, jid, err = b.c.seal(ctx, p, now); failure(err) != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/wirejson"
@@ -114,7 +115,8 @@ var (
 	errNilOption = &FieldError{"option", "nil", "an option"}
 )
 
-// Push pushes one job and returns its jid, "" if middleware stopped it. What opts
+// Push pushes one job and returns its jid. A push that was not made is an error: one that middleware
+// stopped is ErrStopped. PushMany and PushBulk push many in few round trips. What opts
 // do not set comes from the Defaults of the type of args (see troupe.Options), then
 // from WithDefaults.
 func (c *Client) Push(ctx context.Context, args troupe.Args, opts ...Option) (string, error) {
@@ -179,7 +181,7 @@ func (c *Client) PushPayload(ctx context.Context, p *troupe.Payload) (string, er
 	}
 	ctx, span := c.spans(ctx, job.PushCall{Queue: q.Queue(), JID: q.JID(), Payload: q})
 	jid, err := c.finish(ctx, q, now)
-	span.End(err)
+	span.End(failure(err))
 	return jid, err
 }
 
@@ -210,7 +212,7 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 		return "", fmt.Errorf("push %s: %w", class, err)
 	}
 	ctx, span := c.spans(ctx, job.PushCall{Queue: o.queue, Class: class, JID: id})
-	defer func() { span.End(err) }()
+	defer func() { span.End(failure(err)) }()
 	d.mark(span, o, class)
 	if c.chain != nil {
 		p, err := d.payload()
@@ -226,6 +228,14 @@ func (c *Client) push(ctx context.Context, typed troupe.Args, class string, raw 
 	return id, nil
 }
 
+// failure is err, unless the push was stopped, which is no fault.
+func failure(err error) error {
+	if errchain.Is(err, ErrStopped) {
+		return nil
+	}
+	return err
+}
+
 // stamp is the text of a timestamp.
 func (c *Client) stamp(t time.Time) json.RawMessage {
 	return scores.AppendTime(make([]byte, 0, scores.TimeRoom), t, c.timestamps == troupe.TimestampsMillis)
@@ -235,7 +245,7 @@ func (c *Client) stamp(t time.Time) json.RawMessage {
 func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (string, error) {
 	class := words.Text(p.Class())
 	e, jid, err := c.seal(ctx, p, now)
-	if err == nil && jid != "" {
+	if err == nil {
 		err = c.sendOne(ctx, e)
 	}
 	if err != nil {
@@ -244,12 +254,12 @@ func (c *Client) finish(ctx context.Context, p *troupe.Payload, now time.Time) (
 	return jid, nil
 }
 
-// seal takes a valid payload through the middleware to what is sent. jid is ""
-// if the job was stopped.
+// seal takes a valid payload through the middleware to what is sent. A job that was stopped is
+// ErrStopped, or an error that wraps it.
 func (c *Client) seal(ctx context.Context, p *troupe.Payload, now time.Time) (e entry, jid string, err error) {
 	if c.chain != nil {
 		out, err := c.through(ctx, p)
-		if err != nil || out == nil {
+		if err != nil {
 			return entry{}, "", err
 		}
 		// Strict arguments are checked after the middleware, which may repair them.

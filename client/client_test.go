@@ -310,7 +310,7 @@ func TestMiddleware(t *testing.T) {
 		return c.PushClass(t.Context(), class, nil, opts...)
 	}
 	for _, class := range []string{"Silent", "Stopped"} {
-		if jid, err := do(class); jid != "" || err != nil {
+		if jid, err := do(class); jid != "" || !errors.Is(err, client.ErrStopped) || errors.As(err, new(*client.MiddlewareError)) {
 			t.Errorf("%s: %q, %v", class, jid, err)
 		}
 	}

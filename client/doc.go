@@ -11,7 +11,11 @@
 // Queue, retries and the like come from the options of the push, then from the
 // method Defaults of the job's type (see troupe.Options), then from WithDefaults.
 //
+// A handler pushes through FromContext.
+//
 // # What an error means
+//
+// A push that was not made is an error. Of them ErrStopped is no fault: middleware has stopped it.
 //
 // A *FieldError, an *troupe.EncodeError, an *troupe.ArgsError, a *MiddlewareError
 // or an error of the type's Defaults comes before anything is sent. An *UnavailableError means that

@@ -8,9 +8,10 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 )
 
-// ErrStopped may be returned by a Middleware to stop a push, which is then no
-// error for the caller: the jid is "". Returning nil without calling next does
-// the same; the error lets outer middleware see it.
+// ErrStopped is the error of a push that middleware has stopped: nothing is wrong, and nothing was
+// pushed. A Middleware returns it, or an error that wraps it and says why, which the caller of the
+// push then gets; returning nil without calling next does the same. In a bulk push the jid of such a
+// job is "", and the others are pushed.
 var ErrStopped = errors.New("push stopped by middleware")
 
 // FieldError says which part of a push breaks the rules. Nothing was sent.

@@ -149,3 +149,14 @@ func ExampleOption() {
 	// Output:
 	// order-7 false [vip] 2026-11-18 11:06:40 +0000 UTC
 }
+
+// A handler pushes what follows through the client of its job; outside of a job there is none.
+func ExampleFromContext() {
+	welcome := func(ctx context.Context, j *troupe.Job[ChargeCard]) error {
+		_, err := client.FromContext(ctx).Push(ctx, Welcome{Name: "Ada"}, client.In(time.Hour))
+		return err
+	}
+	fmt.Println(welcome(context.Background(), &troupe.Job[ChargeCard]{}))
+	// Output:
+	// push Welcome: client.FromContext: got a context that belongs to no job, want that of a handler, or one of client.NewContext
+}

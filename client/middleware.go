@@ -60,8 +60,8 @@ func chain(mw []Middleware) (PushFunc, error) {
 	return next, nil
 }
 
-// through sends p through the middleware and returns what came out of it, nil
-// if the push was stopped. Errors and panics become a *MiddlewareError.
+// through sends p through the middleware and returns what came out of it. A push that was stopped is
+// ErrStopped, or an error that wraps it; other errors and panics become a *MiddlewareError.
 func (c *Client) through(ctx context.Context, p *troupe.Payload) (out *troupe.Payload, err error) {
 	if c.chain == nil {
 		return p, nil
@@ -74,10 +74,13 @@ func (c *Client) through(ctx context.Context, p *troupe.Payload) (out *troupe.Pa
 	var slot passed
 	err = c.chain(context.WithValue(ctx, passedKey{}, &slot), p)
 	if errchain.Is(err, ErrStopped) {
-		return nil, nil
+		return nil, err
 	}
 	if err != nil {
 		return nil, &MiddlewareError{err}
+	}
+	if slot.p == nil {
+		return nil, ErrStopped
 	}
 	return slot.p, nil
 }

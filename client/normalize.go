@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/wirejson"
 )
@@ -46,7 +47,10 @@ func (c *Client) Prepare(ctx context.Context, p *troupe.Payload, now time.Time) 
 	if c.chain != nil {
 		was := p.Clone()
 		out, err := c.through(ctx, p)
-		if err != nil || out == nil {
+		if errchain.Is(err, ErrStopped) {
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		if p, err = troupe.ParsePayload(out.Bytes()); err == nil {

@@ -55,6 +55,7 @@ func Inline(tb testing.TB, r *troupe.Registry, mw []troupe.Middleware, opts ...c
 	tb.Helper()
 	p := &Pushes{tb: tb, inline: &runner{tb: tb, registry: r, mw: mw}}
 	p.Client = p.newClient(opts)
+	p.inline.client = p.Client
 	return p
 }
 
@@ -103,7 +104,7 @@ func (p *Pushes) Clear() {
 // Drain runs the waiting jobs, oldest first and scheduled ones as if they were
 // due, and those that they push, until none is left or one fails. It returns how
 // many have run, the failed one included. A failed job is not retried: test
-// retries with a Kit. Jobs run in the test's goroutine, inside their class's
+// retries with a Kit. What a handler pushes through client.FromContext comes here, too. Jobs run in the test's goroutine, inside their class's
 // middleware and mw; errors are those of Inline.
 func (p *Pushes) Drain(ctx context.Context, r *troupe.Registry, mw ...troupe.Middleware) (int, error) {
 	return p.drain(ctx, r, mw, func(Pushed) bool { return true })
@@ -142,7 +143,7 @@ func (p *Pushes) drainOne(ctx context.Context, r *troupe.Registry, mw []troupe.M
 	next := p.waiting[i]
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	p.mu.Unlock()
-	run := runner{tb: p.tb, registry: r, mw: mw}
+	run := runner{tb: p.tb, registry: r, mw: mw, client: p.Client}
 	return true, run.run(ctx, next.Payload)
 }
 

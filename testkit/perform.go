@@ -40,6 +40,9 @@ func withInfo(ctx context.Context, info troupe.JobInfo) context.Context {
 // a panic is a *troupe.PanicError whose stack is logged. A push that fails, or a
 // type that cannot be a job's, fails the test.
 //
+// What fn pushes through client.FromContext is dropped, unless ctx has a client by
+// client.NewContext, that of a Fake for example.
+//
 // ctx is t.Context(), or one to be cancelled as a stop does; with a JobInfo in it
 // (see Context), that is the one the handler gets. A retry is tested with
 // client.Set("retry_count", n): the payload after n+1 failures.
@@ -75,6 +78,7 @@ type runner struct {
 	tb       testing.TB
 	registry *troupe.Registry
 	mw       []troupe.Middleware
+	client   *client.Client // of client.FromContext, unless the context has one
 }
 
 func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
@@ -96,6 +100,9 @@ func (r *runner) run(ctx context.Context, p *troupe.Payload) (err error) {
 	}
 	info.JID, info.Class = p.JID(), class
 	ctx = context.WithValue(withInfo(ctx, info), runnerKey{}, r)
+	if ctx.Value(jobctx.Client{}) == nil {
+		ctx = client.NewContext(ctx, r.client)
+	}
 	if err := job.Late(p, &entry.Options, time.Now()); err != nil {
 		return err
 	}

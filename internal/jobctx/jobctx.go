@@ -11,6 +11,9 @@ type (
 	// Goroutines is the key of what runs the goroutines of troupe.Go: see jobgroup.Group.
 	Goroutines struct{}
 
+	// Client is the key of the *client.Client of client.FromContext.
+	Client struct{}
+
 	// Keeper is the key of what keeps the state of an iterable job: see the interface
 	// keeper of the root package.
 	Keeper struct{}

@@ -101,6 +101,8 @@ func (c *jobContext) Value(key any) any {
 		return c.logger()
 	case jobctx.Goroutines{}:
 		return c.goroutines()
+	case jobctx.Client{}:
+		return c.r.env.Client
 	}
 	return c.std().Value(key) // the standard library asks for its own contexts like this
 }

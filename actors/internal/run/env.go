@@ -10,6 +10,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
@@ -23,6 +24,7 @@ type Env struct {
 	Capsule string
 	Path    string // of the manager
 	Classes map[string]*Class
+	Client  *client.Client // of client.FromContext
 	Ledger  *work.Ledger
 	Settler *work.Settler
 	Policy  retry.Policy
