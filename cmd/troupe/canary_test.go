@@ -74,12 +74,14 @@ func plant(t *testing.T, rdb *redis.Client) {
 
 // looks are command lines that show, or tell of, the jobs that plant has made.
 func looks() (all []string) {
+	var cancels []string
 	for _, line := range lines {
 		all = append(all, strings.ReplaceAll(line, " --args show", ""))
 	}
 	for _, place := range plantedIn {
 		for kind := range kinds {
-			all = append(all, "jobs show "+place+"-"+kind, "explain "+place+"-"+kind, "jobs cancel "+place+"-"+kind)
+			all = append(all, "jobs show "+place+"-"+kind, "explain "+place+"-"+kind)
+			cancels = append(cancels, "jobs cancel "+place+"-"+kind) // last: it deletes what waits
 		}
 	}
 	for _, list := range []string{"retry", "scheduled", "dead", "running", "queue:mail"} {
@@ -88,8 +90,9 @@ func looks() (all []string) {
 			all = append(all, "jobs export "+list, "jobs delete "+list+" --all --dry-run")
 		}
 	}
-	return append(all, "queues show mail", "inflight --jobs", "ps --trouble", "tree h:2:b", "tree --trouble", "events --kind crashed", "audit --limit 0", "doctor", "metrics",
+	all = append(all, "queues show mail", "inflight --jobs", "ps --trouble", "tree h:2:b", "tree --trouble", "events --kind crashed", "audit --limit 0", "doctor", "metrics",
 		"jobs move queue:mail --all --to slow --dry-run", "jobs move queue:mail --all --to slow", "jobs retry retry --all", "jobs retry dead --all", "jobs kill scheduled --all", "audit", "adopt go-workers --namespace app --process p1 --dry-run")
+	return append(all, cancels...)
 }
 
 // No command shows a secret of a job, of an error or of an event, and what is masked is not found by a
