@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -80,8 +81,8 @@ func TestASlotWhoseActorTakesNoMessagesDoesNotGoOnByItself(t *testing.T) {
 				var runs atomic.Int64 // of this processor
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 4}},
-					Subscribers: []func(actors.Event){func(e actors.Event) {
-						if e, ok := e.(actors.JobStarted); ok && e.Actor == processor {
+					Subscribers: []func(event.Event){func(e event.Event) {
+						if e, ok := e.(event.JobStarted); ok && e.Actor == processor {
 							runs.Add(1)
 						}
 					}},

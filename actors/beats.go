@@ -113,7 +113,7 @@ func (d *Daemon) beatState() beat.State {
 	}
 	for _, c := range d.capsules {
 		for at, w := range c.pool.working() {
-			ref := refOf(w)
+			ref := w.Job.Ref()
 			r, ok := w.Job.(*run.Run)
 			if ref.Started.IsZero() || !ok {
 				continue

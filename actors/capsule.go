@@ -72,7 +72,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 		Classes: classes, Client: d.cfg.Client,
 		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
-		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.publish,
+		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,
 	}
 	c.traffic.Expect(cfg.Queues.List().Names()...)
 	c.mu.Lock()

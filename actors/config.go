@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/limits"
@@ -99,7 +100,7 @@ type Config struct {
 	// On holds the lifecycle callbacks.
 	On Events
 	// Subscribers get every Event from the start; see Daemon.Subscribe.
-	Subscribers []func(Event)
+	Subscribers []func(event.Event)
 
 	// Reload is called at SIGHUP, by Main: what it returns is given to Daemon.Configure. After
 	// an error nothing changes, and the log tells why. nil: SIGHUP does what it does without

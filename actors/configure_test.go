@@ -16,6 +16,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -165,7 +166,7 @@ func TestCancelEndsTheContextOfAJob(t *testing.T) {
 		}
 		return len(kinds) > 0
 	})
-	if kinds[0] != flight.JobCancelled {
+	if kinds[0] != outcomes.Cancelled.Kind() {
 		t.Errorf("records %q", kinds)
 	}
 	g.out <- struct{}{}
@@ -173,7 +174,7 @@ func TestCancelEndsTheContextOfAJob(t *testing.T) {
 	k.Daemon.Stop(t.Context())
 	records := harness.Must(flight.Read(t.Context(), rdb, k.Daemon.Identity()))(t)
 	for _, rec := range records {
-		if rec.JID == "two" || rec.Text == "" && rec.Kind == flight.JobFailed {
+		if rec.JID == "two" || rec.Text == "" && rec.Kind == outcomes.Failed.Kind() {
 			t.Errorf("record %+v", rec)
 		}
 	}
@@ -235,11 +236,11 @@ func TestTheFlightRecorderIsBounded(t *testing.T) {
 	kinds := map[string]int{}
 	for _, rec := range records {
 		kinds[rec.Kind]++
-		if rec.Kind == flight.JobFailed && (rec.Text != "boom" || rec.Class != "Fails" || rec.Queue != "default" || rec.Actor == "") {
+		if rec.Kind == outcomes.Failed.Kind() && (rec.Text != "boom" || rec.Class != "Fails" || rec.Queue != "default" || rec.Actor == "") {
 			t.Fatalf("record %+v", rec)
 		}
 	}
-	if kinds[flight.Quiet] != 1 || kinds[flight.Stop] != 1 || kinds[flight.JobFailed] < 400 || kinds[flight.JobDied] < 400 {
+	if kinds[flight.Quiet] != 1 || kinds[flight.Stop] != 1 || kinds[outcomes.Failed.Kind()] < 400 || kinds[outcomes.Died.Kind()] < 400 {
 		t.Errorf("kinds %v", kinds)
 	}
 	processes, err := flight.Processes(t.Context(), rdb)

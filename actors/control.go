@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/limits"
@@ -24,13 +25,13 @@ func (d *Daemon) Cancel(jid string) bool {
 	found := false
 	for _, c := range d.capsules {
 		for s, w := range c.pool.working() {
-			ref := refOf(w)
+			ref := w.Job.Ref()
 			if ref.JID != jid || ref.Started.IsZero() {
 				continue
 			}
 			found = true
 			w.Job.Interrupt(troupe.ErrCancelled)
-			c.events.publish(JobCancelled{JobEvent{At: time.Now(), Actor: s.path, Capsule: c.cfg.Name, Job: ref}})
+			c.events.publish(event.JobCancelled{JobEvent: event.JobEvent{At: time.Now(), Actor: s.path, Capsule: c.cfg.Name, Job: ref}})
 			d.env.Log.Warn().Str("jid", ref.JID).Str("class", ref.Class).Str("capsule", c.cfg.Name).Msg("a job is cancelled on demand")
 		}
 	}
@@ -111,7 +112,7 @@ func (c *capsule) configure(ctx context.Context, n int, q fetch.Queues) error {
 		return nil
 	}
 	c.env.System.Send(c.Path(), resized{})
-	c.events.publish(CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: is.Concurrency, Queues: is.Queues.List().Names()})
+	c.events.publish(event.CapsuleConfigured{At: time.Now(), Capsule: c.cfg.Name, Concurrency: is.Concurrency, Queues: is.Queues.List().Names()})
 	c.env.Log.Info().Str("capsule", c.cfg.Name).Int("concurrency", is.Concurrency).Strs("queues", is.Queues.List().Names()).
 		Int("concurrency_before", was.Concurrency).Strs("queues_before", was.Queues.List().Names()).Msg("the capsule was configured anew")
 	return nil

@@ -119,7 +119,7 @@ func New(cfg Config) (*Daemon, error) {
 	identity := beat.NewIdentity(hostname, pid)
 	d.env = &env.Env{
 		Log: cfg.Logger, Redis: own, Identity: identity, Seed: jitter.Of(identity),
-		System: supervised.New(cfg.Logger, identity, launcherName, d.actorEvent),
+		System: supervised.New(cfg.Logger, identity, launcherName, d.events.publish),
 		Outage: env.NewOutage(cfg.Logger, heart), Leases: env.NewLeases(cfg.Lease), Changes: supervised.NewBroadcast(),
 	}
 	d.env.Settling, d.endSettle = context.WithCancel(context.Background())

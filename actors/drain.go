@@ -89,9 +89,9 @@ func (d *drain) settled(ws []*work.Item) {
 			own := w.ByItself.Load()
 			switch {
 			case own && w.Again.Load():
-				r.Interrupted = append(r.Interrupted, refOf(w))
+				r.Interrupted = append(r.Interrupted, w.Job.Ref())
 			case own:
-				r.Finished = append(r.Finished, refOf(w))
+				r.Finished = append(r.Finished, w.Job.Ref())
 			}
 		}
 	})

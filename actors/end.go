@@ -118,7 +118,7 @@ func (c *capsule) account() {
 	c.drain.add(func(r *DrainReport) { r.Lost = append(r.Lost, refsOf(held)...) })
 	for _, w := range held {
 		supervised.Tell(func() {
-			c.env.Log.Error().Str("jid", words.Text(refOf(w).JID)).Str("queue", words.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
+			c.env.Log.Error().Str("jid", words.Text(w.Job.Ref().JID)).Str("queue", words.Text(w.Unit.Queue)).Bytes("payload", w.Unit.Payload).
 				Msg("lost: Redis did not take the job back and this fetcher has no private place")
 		})
 	}

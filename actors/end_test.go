@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -84,7 +85,7 @@ func wedgedStop(t *testing.T, hang []string, timeout time.Duration) {
 		Redis: faults.Client(), Registry: s.Registry(), Logger: zerolog.New(&log), Timeout: timeout,
 		Strategy:    made(strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })),
 		On:          actors.Events{Quiet: callbacks, Shutdown: callbacks, Exit: callbacks, Beat: callbacks},
-		Subscribers: []func(actors.Event){func(actors.Event) { <-release }},
+		Subscribers: []func(event.Event){func(event.Event) { <-release }},
 		Capsules: []actors.Capsule{
 			{Name: "a", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default"}},
 			{Name: "b", Concurrency: 2, Fetch: factory, Queues: fetch.Strict{"default", "other"}},

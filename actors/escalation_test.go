@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -35,8 +36,8 @@ func TestADecidedEscalationEndsTheDaemonAtOnce(t *testing.T) {
 					var escalated told
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 2}},
-						Subscribers: []func(actors.Event){escalated.subscribe(func(e actors.Event) string {
-							if e, ok := e.(actors.ActorEscalated); ok {
+						Subscribers: []func(event.Event){escalated.subscribe(func(e event.Event) string {
+							if e, ok := e.(event.ActorEscalated); ok {
 								return e.Path
 							}
 							return ""

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -28,7 +29,7 @@ type tape struct {
 	names []string
 }
 
-func (r *tape) record(e actors.Event) {
+func (r *tape) record(e event.Event) {
 	name := strings.TrimPrefix(reflect.TypeOf(e).String(), "actors.")
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,9 +49,9 @@ func TestEventsTellTheStoryOfAJobAndItsProcessor(t *testing.T) {
 		hung := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
 			Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 1}}, Timeout: time.Second,
-			Subscribers: []func(actors.Event){
-				func(actors.Event) { panic("a bad subscriber") },
-				func(actors.Event) { <-hung },
+			Subscribers: []func(event.Event){
+				func(event.Event) { panic("a bad subscriber") },
+				func(event.Event) { <-hung },
 				r.record,
 			},
 		})
@@ -87,9 +88,9 @@ func TestSlowSubscriberIsToldWhatItLost(t *testing.T) {
 		var seen, lost int
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 5}}})
 		synctest.Wait() // every actor has started
-		cancel := k.Subscribe(func(e actors.Event) {
+		cancel := k.Subscribe(func(e event.Event) {
 			<-gate
-			if d, ok := e.(actors.EventsDropped); ok {
+			if d, ok := e.(event.EventsDropped); ok {
 				lost += d.N
 			} else {
 				seen++
@@ -130,7 +131,7 @@ func TestABlockedSubscriberDelaysNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		k := testkit.Start(t, actors.Config{
-			Logger: zerolog.Nop(), Subscribers: []func(actors.Event){func(actors.Event) { <-release }}, Capsules: []actors.Capsule{{Concurrency: 1}},
+			Logger: zerolog.Nop(), Subscribers: []func(event.Event){func(event.Event) { <-release }}, Capsules: []actors.Capsule{{Concurrency: 1}},
 		})
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -148,8 +149,8 @@ func TestAStopWaitsForASlowSubscriber(t *testing.T) {
 		var stopped atomic.Int32
 		k := testkit.Start(t, actors.Config{
 			Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 1}},
-			Subscribers: []func(actors.Event){func(e actors.Event) {
-				if _, ok := e.(actors.ActorStopped); ok {
+			Subscribers: []func(event.Event){func(e event.Event) {
+				if _, ok := e.(event.ActorStopped); ok {
 					time.Sleep(300 * time.Millisecond)
 					stopped.Add(1)
 				}
@@ -169,8 +170,8 @@ func TestAFailingSubscriberIsReportedOnceAMinute(t *testing.T) {
 				s := script.New(t)
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Capsules: []actors.Capsule{{Concurrency: 2}},
-					Subscribers: []func(actors.Event){func(e actors.Event) {
-						if _, ok := e.(actors.JobDone); ok {
+					Subscribers: []func(event.Event){func(e event.Event) {
+						if _, ok := e.(event.JobDone); ok {
 							fail()
 						}
 					}},
@@ -201,7 +202,7 @@ func TestACancelledSubscriberHearsNothingMore(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}})
 		var heard atomic.Int32
-		cancel := k.Subscribe(func(actors.Event) { heard.Add(1); time.Sleep(time.Second) })
+		cancel := k.Subscribe(func(event.Event) { heard.Add(1); time.Sleep(time.Second) })
 		push(k, 20, script.OK())
 		k.Await("all", func() bool { return k.Stats().Processed == 20 })
 		cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -45,7 +46,7 @@ func TestPanicInAGoroutineFailsItsJobOnly(t *testing.T) {
 	})
 	k.PushClass("Innocent", []any{})
 	k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
-	k.Expect(testkit.Events[actors.ActorCrashed]().Saying("stray").Times(1), func() { k.PushClass("Broken", []any{}) })
+	k.Expect(testkit.Events[event.ActorCrashed]().Saying("stray").Times(1), func() { k.PushClass("Broken", []any{}) })
 	k.Await("the job is to be retried", func() bool { return size(t, rdb, "retry") == 1 })
 	p, err := troupe.ParsePayload([]byte(rdb.ZRange(ctx, "retry", 0, 0).Val()[0]))
 	if err != nil {
@@ -177,7 +178,7 @@ func TestUnresponsiveJobsAreReplacedUpToTheLimit(t *testing.T) {
 		k.Await("two have failed", func() bool { return k.Stats().Failed == 2 })
 		k.PushClass("Quick", []any{}) // by the other slot
 		k.Await("a job has run", func() bool { return k.Stats().Processed == 3 })
-		late := testkit.Events[actors.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
+		late := testkit.Events[event.JobLate]().AtLeast(2) // the third, if it gets the place of the first that ends
 		k.Expect(late, func() { close(release) })
 		k.Await("the third is done", func() bool { return len(unresponsiveOf(k)) == 0 && k.Stats().Waiting == 0 && k.Stats().Busy == 0 })
 	})

@@ -170,7 +170,7 @@ func (c *capsule) takeSuspect() *work.Item {
 		c.giveBack(ws)
 		return nil
 	}
-	job := refOf(ws[0])
+	job := ws[0].Job.Ref()
 	c.env.Log.Warn().Str("actor", c.path("fetcher")).Str("jid", words.Text(job.JID)).
 		Str("class", words.Text(job.Class)).Str("queue", words.Text(job.Queue)).
 		Msg("running a suspect")
@@ -183,6 +183,6 @@ func (o *isolation) clearSuspect(c *capsule, w *work.Item) {
 	ctx, cancel := o.env.Call()
 	defer cancel()
 	if err := c.system.rescue.Forget(ctx, w.Unit.Queue, w.Unit.Payload); err != nil {
-		logs.Err(o.env.Log.Warn().Str("jid", words.Text(refOf(w).JID)), err).Msg("could not forget the recoveries of a job that has ended")
+		logs.Err(o.env.Log.Warn().Str("jid", words.Text(w.Job.Ref().JID)), err).Msg("could not forget the recoveries of a job that has ended")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -66,7 +67,7 @@ func TestTheStateIsDeletedOnlyAfterTheAck(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: w.registry(), Capsules: one(h.factory)}, testkit.Strict())
 		h.acks.Store(true)
 		jid := k.Push(walk{10})
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(time.Minute), nil)
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(time.Minute), nil)
 		time.Sleep(10 * time.Second)
 		if inProgress(t, m.Client) != 1 {
 			t.Fatal("the ack was not held back")
@@ -90,12 +91,12 @@ func TestACrashBeforeTheAckDoesNotRestartTheIteration(t *testing.T) {
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: one(h.factory)})
 		h.acks.Store(true)
 		jid := k.Push(walk{10})
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(time.Minute), nil)
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(time.Minute), nil)
 		if report := k.Stop(); len(report.Left) != 1 {
 			t.Fatalf("drain report: %s", report)
 		}
 		next := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: one(nil)}, testkit.Strict())
-		next.Expect(testkit.Events[actors.JobDone]().Times(1).Within(10*time.Minute), nil)
+		next.Expect(testkit.Events[event.JobDone]().Times(1).Within(10*time.Minute), nil)
 		if got := w.itemsOf(jid); !slices.Equal(got, append(upTo(10), 8, 9)) {
 			t.Errorf("ran %v", got)
 		}
@@ -120,7 +121,7 @@ func TestACrashBetweenSaveAndMoveLosesNoProgress(t *testing.T) {
 		}
 		wantState(t, m.Client, jid, 1, 7)
 		next := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r}, testkit.Strict())
-		next.Expect(testkit.Events[actors.JobDone]().Times(1).Within(10*time.Minute), nil)
+		next.Expect(testkit.Events[event.JobDone]().Times(1).Within(10*time.Minute), nil)
 		if got := w.itemsOf(jid); !slices.Equal(got, upTo(10)) {
 			t.Errorf("ran %v", got)
 		}
@@ -144,7 +145,7 @@ func TestAnIterableJobOutlivesAnOutageAtQuiet(t *testing.T) {
 			t.Errorf("%d items after a minute, %+v", at, k.Stats())
 		}
 		m.SetError("")
-		k.Expect(testkit.Events[actors.JobInterrupted]().Times(1).Within(30*time.Second), nil)
+		k.Expect(testkit.Events[event.JobInterrupted]().Times(1).Within(30*time.Second), nil)
 		wantState(t, m.Client, jid, 1, len(w.itemsOf(jid)))
 		if n := size(t, m.Client, "queue:default"); n != 1 || inProgress(t, m.Client) != 0 {
 			t.Errorf("%d in the queue, %d in progress", n, inProgress(t, m.Client))
@@ -170,7 +171,7 @@ func TestAFailureDuringAnOutageKeepsItsPlace(t *testing.T) {
 		m.SetError(loading)
 		time.Sleep(time.Minute)
 		m.SetError("")
-		k.Expect(testkit.Events[actors.JobRetried]().Within(time.Minute), nil)
+		k.Expect(testkit.Events[event.JobRetried]().Within(time.Minute), nil)
 		wantState(t, m.Client, jid, 1, 30)
 	})
 }
@@ -190,7 +191,7 @@ func TestAnIterableJobWaitsForItsState(t *testing.T) {
 			t.Errorf("%+v, ran %v", s, w.itemsOf("w1"))
 		}
 		m.SetError("")
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(time.Minute), nil)
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(time.Minute), nil)
 		harness.EqualList(t, "ran, want to go on with 5", w.itemsOf("w1"), []int{5, 6, 7})
 	})
 }

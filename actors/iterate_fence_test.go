@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -88,7 +89,7 @@ func fencedWalk(t *testing.T, m *testkit.Server, l *lateAcks, r *troupe.Registry
 	})
 	other := testkit.Start(t, actors.Config{Redis: m.Client, Registry: r, Capsules: []actors.Capsule{{Concurrency: 1, Queues: fetch.Strict{"other"}}}})
 	jid = k.Push(walk{10})
-	k.Expect(testkit.Events[actors.JobDone]().Of("Walk").Times(1).Within(time.Minute), nil)
+	k.Expect(testkit.Events[event.JobDone]().Of("Walk").Times(1).Within(time.Minute), nil)
 	l.all.Store(true)
 	m.Client.SAdd(ctx, "paused", "default")
 	during(k)
@@ -105,7 +106,7 @@ func TestAFenceBeforeTheAckKeepsThePlaceOfAnIterableJob(t *testing.T) {
 	for name, told := range map[string]func(*testing.T, *testkit.Kit, *lateAcks){
 		"the daemon knows of it when the ack goes": func(t *testing.T, k *testkit.Kit, l *lateAcks) {
 			t.Helper()
-			k.Expect(testkit.Events[actors.Fenced]().Within(time.Minute), func() { close(l.silent) })
+			k.Expect(testkit.Events[event.Fenced]().Within(time.Minute), func() { close(l.silent) })
 			l.open()
 			time.Sleep(time.Minute) // each of these runs in a bubble
 		},
@@ -158,7 +159,7 @@ func TestAFenceDuringAStopLeavesNothingToReportAsFinished(t *testing.T) {
 			go func() { report <- k.Stop() }()
 			k.Await("it stops", func() bool { return m.Client.HGet(ctx, k.Identity(), "quiet").Val() == "true" })
 		})
-		k.Expect(testkit.Events[actors.Fenced]().Within(time.Minute), func() { close(l.silent) })
+		k.Expect(testkit.Events[event.Fenced]().Within(time.Minute), func() { close(l.silent) })
 		l.open()
 		time.Sleep(time.Minute)
 		close(release)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -48,7 +49,7 @@ func TestQuietInterruptsAnIterableJob(t *testing.T) {
 			rdb.Del(ctx, "queues")
 			k.Quiet()
 			began := time.Now()
-			k.Expect(testkit.Events[actors.JobInterrupted]().Of("Walk").Times(1), func() { step <- struct{}{} })
+			k.Expect(testkit.Events[event.JobInterrupted]().Of("Walk").Times(1), func() { step <- struct{}{} })
 			k.Await("all settled", k.Settled)
 			if got := w.itemsOf("w1"); !slices.Equal(got, upTo(3)) {
 				t.Errorf("ran %v", got)
@@ -215,7 +216,7 @@ func TestAFailedIterationIsRetriedFromItsCursor(t *testing.T) {
 				}
 				k.Await("it waits", func() bool { return size(t, m.Client, set) == 1 })
 				wantState(t, m.Client, jid, 1, at)
-				k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Minute), nil)
+				k.Expect(testkit.Events[event.JobDone]().Times(1).Within(5*time.Minute), nil)
 				if got := w.itemsOf(jid); !slices.Equal(got, again) {
 					t.Errorf("ran %v, want %v", got, again)
 				}
@@ -241,7 +242,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		jid := k.Push(walk{1_000_000})
 		k.Await("it runs", w.reached(jid, 60))
 		harness.Must(k.Client.CancelIterable(ctx, jid))(t)
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(5*time.Second), nil)
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(5*time.Second), nil)
 		k.Await("all settled", k.Settled)
 		harness.EqualList(t, "hooks", hooks, []string{"cancel true", "complete true"})
 		if s := k.Stats(); s.Processed != 1 || s.Failed != 0 {
@@ -252,7 +253,7 @@ func TestACancelledIterableJobEndsWithinFiveSeconds(t *testing.T) {
 		// one that has not begun runs no item
 		jid = "c2"
 		harness.Must(k.Client.CancelIterable(ctx, jid))(t)
-		k.Expect(testkit.Events[actors.JobDone]().Times(1), func() { k.PushClass("Walk", []any{9}, client.JID(jid)) })
+		k.Expect(testkit.Events[event.JobDone]().Times(1), func() { k.PushClass("Walk", []any{9}, client.JID(jid)) })
 		if got := w.itemsOf(jid); len(got) != 0 {
 			t.Errorf("ran %v", got)
 		}
@@ -272,7 +273,7 @@ func TestAnyHandlerMayBeInterrupted(t *testing.T) {
 			return nil
 		}))
 		k := testkit.Start(t, actors.Config{Registry: &r, Capsules: one(nil)}, testkit.Strict())
-		k.Expect(testkit.Events[actors.JobInterrupted]().Times(2), func() { k.PushClass("Again", nil) })
+		k.Expect(testkit.Events[event.JobInterrupted]().Times(2), func() { k.PushClass("Again", nil) })
 		k.Await("it is done", func() bool { return k.Stats().Processed == 3 })
 		k.Await("all settled", k.Settled)
 		if s := k.Stats(); s.Processed != 3 || s.Failed != 2 {
@@ -287,7 +288,7 @@ func TestAnIterableJobWithoutAJIDIsNotInterrupted(t *testing.T) {
 		m := testkit.NewMemory(t)
 		w := &walker{each: sleeping(time.Second)}
 		k := testkit.Start(t, actors.Config{Redis: m.Client, Registry: w.registry(), MaxIterationRuntime: time.Second}, testkit.Strict())
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(time.Minute), func() {
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(time.Minute), func() {
 			m.Client.LPush(ctx, "queue:default", `{"class":"Walk","args":[8],"queue":"default"}`)
 		})
 		if got := w.itemsOf(""); !slices.Equal(got, upTo(8)) {
@@ -308,7 +309,7 @@ func TestAnUnreadableStateFailsTheJob(t *testing.T) {
 		m.Client.Set(ctx, "it-w1", "text", 0)
 		m.Client.HSet(ctx, "it-w2", "ex", 1, "c", `"text"`)
 		for _, jid := range []string{"w1", "w2"} {
-			k.Expect(testkit.Events[actors.JobDied]().Times(1), func() {
+			k.Expect(testkit.Events[event.JobDied]().Times(1), func() {
 				k.PushClass("Walk", []any{3}, client.JID(jid), client.Retry(0))
 			})
 			if got := w.itemsOf(jid); len(got) != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -28,7 +29,7 @@ func TestATimeoutOfTheJobsOwn(t *testing.T) {
 			{"longer", []client.Option{client.Timeout(5 * time.Minute)}, 5 * time.Minute},
 		} {
 			began := time.Now()
-			k.Expect(testkit.Events[actors.JobFailed]().Within(2*time.Hour), func() {
+			k.Expect(testkit.Events[event.JobFailed]().Within(2*time.Hour), func() {
 				harness.Must(k.Client.PushClass(t.Context(), "Waits", []any{}, append(c.opts, client.Retry(0))...))(t)
 			})
 			harness.Equal(t, c.name+": after", time.Since(began).Round(10*time.Millisecond), c.want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/beat"
 )
 
@@ -126,7 +127,7 @@ func (c *capsule) reach(limit string) {
 		return
 	}
 	c.env.Log.Info().Str("capsule", c.cfg.Name).Str("limit", limit).Msg("a limit was reached: no new jobs will be fetched")
-	c.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: fmt.Errorf("a limit was reached: %s", limit)})
+	c.events.publish(event.CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: fmt.Errorf("a limit was reached: %s", limit)})
 	c.beginQuiet()
 	c.env.System.Send(c.Path(), supervised.Wake{})
 	c.onLimit(limit)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -120,7 +121,7 @@ func TestALimitEndsItsCapsuleAlone(t *testing.T) {
 		{Name: "short", Limits: actors.Limits{Jobs: 1}},
 		{Name: "long", Queues: actors.Strict{"other"}},
 	}})
-	k.Expect(testkit.Events(func(e actors.CapsuleQuiet) bool { return e.Capsule == "short" }).Times(1), func() {
+	k.Expect(testkit.Events(func(e event.CapsuleQuiet) bool { return e.Capsule == "short" }).Times(1), func() {
 		stampJobs(t, rdb, 2)
 		k.Await("one job", func() bool { return s.runs() == 1 })
 	})

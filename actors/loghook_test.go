@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -51,7 +52,7 @@ func TestALogHookThatPanicsEndsNothing(t *testing.T) {
 			Redis: testkit.NewMemory(t).Client, Registry: &r, Logger: zerolog.New(io.Discard).Hook(hook), Timeout: time.Second,
 			Capsules: []actors.Capsule{{Concurrency: 4, Queues: fetch.Strict{"default"}, MaxUnresponsive: 1}},
 		})
-		k.Daemon.Subscribe(func(actors.Event) { panic("a bug in a subscriber") })
+		k.Daemon.Subscribe(func(event.Event) { panic("a bug in a subscriber") })
 		k.PushClass("Stubborn", nil)
 		k.PushClass("Angry", nil)
 		time.Sleep(500 * time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 )
 
 // manager supervises the fetcher and the processors of one capsule. A restart
@@ -154,7 +155,7 @@ func (c *capsule) quieted(path string) {
 	}
 	c.mu.Unlock()
 	if !again {
-		c.events.publish(CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
+		c.events.publish(event.CapsuleQuiet{At: time.Now(), Capsule: c.cfg.Name, Err: err})
 	}
 	c.beginQuiet()
 }

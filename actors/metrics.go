@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 )
 
@@ -114,8 +115,8 @@ func (d *Daemon) Metrics() Metrics {
 		if i < len(byClass)-1 {
 			c.Class = classes[i]
 		}
-		for o, name := range runs.Outcomes {
-			c.Runs[name] = t.Ended[o]
+		for o := range job.Ends {
+			c.Runs[o.Name()] = t.Ended[o]
 			c.Runs["late"] += t.Late[o]
 		}
 		m.Classes = append(m.Classes, c)
@@ -162,7 +163,7 @@ func (c *capsule) metrics(tree Tree, all *[]runs.Queue) CapsuleMetrics {
 		running = append(running, w)
 	}
 	for _, w := range running {
-		if ref := refOf(w); !ref.Started.IsZero() {
+		if ref := w.Job.Ref(); !ref.Started.IsZero() {
 			m.OldestRun = max(m.OldestRun, now.Sub(ref.Started))
 		}
 	}

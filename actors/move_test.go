@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 	"github.com/troupehq/troupe/testkit"
@@ -36,7 +37,7 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 					t.Errorf("an error handler was told of %v", err)
 				}},
 			}, testkit.Strict())
-			k.Expect(testkit.Events(func(e actors.JobMoved) bool { return e.To == "other" && e.Job.JID == "m1" }).Of("Mover").Times(1), func() {
+			k.Expect(testkit.Events(func(e event.JobMoved) bool { return e.To == "other" && e.Job.JID == "m1" }).Of("Mover").Times(1), func() {
 				if err := rdb.LPush(ctx, "queue:default", raw).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +84,7 @@ func TestAMovedJobHasNotFailed(t *testing.T) {
 		t.Run("to "+to, func(t *testing.T) {
 			rdb := testkit.Redis(t)
 			k := testkit.Start(t, actors.Config{Redis: rdb, Registry: mover(to)})
-			k.Expect(testkit.Events(func(e actors.JobFailed) bool { return strings.Contains(e.Err.Error(), why) }).Times(1), func() { k.PushClass("Mover", nil) })
+			k.Expect(testkit.Events(func(e event.JobFailed) bool { return strings.Contains(e.Err.Error(), why) }).Times(1), func() { k.PushClass("Mover", nil) })
 			k.Await("it is to be retried", func() bool { return rdb.ZCard(ctx, "retry").Val() == 1 })
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -66,8 +67,8 @@ func TestAParkedJobHasNotFailed(t *testing.T) {
 			}, testkit.Strict())
 			const raw = `{"class":"Parker","args":[1.50, {"ä":"\u00e4"}],"jid":"p1","queue":"default","retry":false,"retry_count":7,"x":  1}`
 			began := time.Now()
-			var parked actors.JobParked
-			k.Expect(testkit.Events(func(e actors.JobParked) bool { parked = e; return true }).Of("Parker").Because(errClosed).Times(1), func() {
+			var parked event.JobParked
+			k.Expect(testkit.Events(func(e event.JobParked) bool { parked = e; return true }).Of("Parker").Because(errClosed).Times(1), func() {
 				harness.OK(t, rdb.LPush(ctx, "queue:default", raw).Err())
 			})
 			k.Await("all settled", k.Settled)
@@ -102,7 +103,7 @@ func TestAParkedJobComesBackUnchangedWhenItIsTime(t *testing.T) {
 		p := &parker{times: 3, wait: 2 * time.Minute}
 		k := testkit.Start(t, actors.Config{Registry: p.registry()}, testkit.Strict())
 		k.PushClass("Parker", []any{1}, client.Retry(1), client.Set("retry_count", 0), client.Set("failed_at", 1.5))
-		k.Expect(testkit.Events[actors.JobDone]().Times(1).Within(7*time.Minute), nil)
+		k.Expect(testkit.Events[event.JobDone]().Times(1).Within(7*time.Minute), nil)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.runs) != 4 {
@@ -158,7 +159,7 @@ func TestAParkThatRedisRefusesWaitsInItsPrivatePlace(t *testing.T) {
 			t.Error("the parked job is nowhere")
 		}
 		m.Client.Del(ctx, "schedule")
-		k.Expect(testkit.Events[actors.JobParked]().Times(1), nil)
+		k.Expect(testkit.Events[event.JobParked]().Times(1), nil)
 		harness.Equal(t, "schedule has jobs", size(t, m.Client, "schedule"), 1)
 	})
 }
@@ -180,7 +181,7 @@ func TestAParkAtTheDeadlineIsNotDoneTwice(t *testing.T) {
 		jid := k.PushClass("Late", []any{})
 		k.Await("it runs", func() bool { return k.Stats().Busy == 1 })
 		var report actors.DrainReport
-		k.Expect(testkit.Events[actors.JobLate]().Times(1), func() { report = k.Stop() })
+		k.Expect(testkit.Events[event.JobLate]().Times(1), func() { report = k.Stop() })
 		if len(report.Requeued) != 1 || report.Requeued[0].JID != jid {
 			t.Errorf("drain report: %s", report)
 		}

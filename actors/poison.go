@@ -8,6 +8,8 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/poison"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
@@ -66,7 +68,7 @@ func (d *Daemon) tellRecovered(got rescue.Round) {
 			r := recoveredJob(j)
 			all = append(all, r)
 			switch {
-			case j.Decision.To == rescue.ToDead:
+			case j.Decision.To == job.ToDead:
 				d.poisoned.Add(1)
 				if r.isJob { // else no job has died
 					dead = append(dead, poison.Death{Payload: j.Decision.Payload, Err: j.Decision.Why})
@@ -95,25 +97,25 @@ func recoveredJob(j rescue.Rerouted) recovered {
 	if p, err := troupe.ParsePayload(j.Orphan.Payload); err == nil {
 		r.isJob, r.ref.JID, r.ref.Class = true, p.JID(), p.DisplayClass()
 	}
-	if j.Decision.To == rescue.ToSchedule {
+	if j.Decision.To == job.ToSchedule {
 		r.to = "schedule"
 	}
 	return r
 }
 
-func (r *recovered) event() Event {
+func (r *recovered) event() event.Event {
 	now := time.Now()
-	if r.Decision.To == rescue.ToDead {
-		return JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Decision.Why}
+	if r.Decision.To == job.ToDead {
+		return event.JobPoisoned{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, Err: r.Decision.Why}
 	}
-	return JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Decision.Suspect}
+	return event.JobRerouted{At: now, Job: r.ref, Recoveries: r.Orphan.Recoveries, To: r.to, Suspect: r.Decision.Suspect}
 }
 
 func (r *recovered) log(log *zerolog.Logger) {
 	line := log.Warn().Str("actor", rescuerPart).Str("jid", words.Text(r.ref.JID)).Str("class", words.Text(r.ref.Class)).
 		Str("queue", words.Text(r.ref.Queue)).Str("from", r.Orphan.From).Int("recoveries", len(r.Orphan.Recoveries))
 	switch {
-	case r.Decision.To == rescue.ToDead:
+	case r.Decision.To == job.ToDead:
 		logs.Err(line.Str("error_class", troupe.ErrorClass(r.Decision.Why)), r.Decision.Why).Msg("a recovered job was moved to the dead set")
 	case r.Decision.Suspect:
 		line.Msg("a job is suspected of killing its process: it runs apart from other suspects")

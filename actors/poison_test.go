@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -123,7 +124,7 @@ func TestRecoveredJobsAreRouted(t *testing.T) {
 func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 	rdb := testkit.Redis(t)
 	var mu sync.Mutex
-	var events []actors.Event
+	var events []event.Event
 	var deaths []error
 	log := new(harness.Buffer)
 	orphan(t, rdb, job("A", "j1", "[]"), true)
@@ -138,8 +139,8 @@ func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 			defer mu.Unlock()
 			deaths = append(deaths, fmt.Errorf("%s: %w", p.JID(), err))
 		}},
-		Subscribers: []func(actors.Event){func(e actors.Event) {
-			if _, ok := e.(actors.JobPoisoned); ok {
+		Subscribers: []func(event.Event){func(e event.Event) {
+			if _, ok := e.(event.JobPoisoned); ok {
 				mu.Lock()
 				defer mu.Unlock()
 				events = append(events, e)
@@ -156,7 +157,7 @@ func TestAPoisonPillGoesToTheDeadSet(t *testing.T) {
 	if !ok || !why.Poison || why.Times != 3 || why.Process != deadProcess {
 		t.Errorf("death handlers: %v", deaths)
 	}
-	if e := events[0].(actors.JobPoisoned); e.Job.JID != "j1" || len(e.Recoveries) != 3 || !e.Recoveries[2].Suspect {
+	if e := events[0].(event.JobPoisoned); e.Job.JID != "j1" || len(e.Recoveries) != 3 || !e.Recoveries[2].Suspect {
 		t.Errorf("event %+v", e)
 	}
 	if s := k.Stats(); s.Poisoned != 1 || s.Suspected != 1 || s.Rescued != 2 {

@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -37,8 +38,8 @@ type told struct {
 	events []string
 }
 
-func (o *told) subscribe(what func(actors.Event) string) func(actors.Event) {
-	return func(e actors.Event) {
+func (o *told) subscribe(what func(event.Event) string) func(event.Event) {
+	return func(e event.Event) {
 		if s := what(e); s != "" {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -54,13 +55,13 @@ func (o *told) all() []string {
 }
 
 // aboutStrategies names what is told about strategies.
-func aboutStrategies(e actors.Event) string {
+func aboutStrategies(e event.Event) string {
 	switch e := e.(type) {
-	case actors.StrategyBlocked:
+	case event.StrategyBlocked:
 		return fmt.Sprintf("%s (%s) waits for %s", e.Path, e.Role, e.Strategy)
-	case actors.StrategyReturned:
+	case event.StrategyReturned:
 		return fmt.Sprintf("%s has waited %s for %s", e.Path, e.After, e.Strategy)
-	case actors.StrategyOverruled:
+	case event.StrategyOverruled:
 		return fmt.Sprintf("%s overruled %s: %v", e.Path, e.Strategy, e.Err)
 	}
 	return ""
@@ -98,7 +99,7 @@ func TestBlockedStrategyIsReportedUntilItReturns(t *testing.T) {
 				var log harness.Buffer
 				release := make(chan struct{})
 				k := testkit.Start(t, withStrategy(actors.Config{
-					Logger: zerolog.New(&log), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
+					Logger: zerolog.New(&log), Subscribers: []func(event.Event){events.subscribe(aboutStrategies)},
 					Capsules: []actors.Capsule{{Concurrency: 2}},
 				}, at.supervisor, strategyFunc(func(sup actor.Supervisor, child *actor.PID, _ any) {
 					<-release
@@ -147,7 +148,7 @@ func TestQuietAndStopEndInTimeWhenAStrategyBlocks(t *testing.T) {
 				k := testkit.Start(t, withStrategy(actors.Config{
 					Registry: s.Registry(), Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3}},
 					On:          actors.Events{Exit: []func(context.Context){func(context.Context) { <-release }}},
-					Subscribers: []func(actors.Event){func(actors.Event) { <-release }},
+					Subscribers: []func(event.Event){func(event.Event) { <-release }},
 				}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { <-release })))
 				push(k, 1, script.Hang())
 				push(k, 1, script.Step{Do: "unresponsive"})
@@ -212,7 +213,7 @@ func TestStrategyThatFailsIsOverruled(t *testing.T) {
 					var log harness.Buffer
 					k := testkit.Start(t, withStrategy(actors.Config{
 						Registry: s.Registry(), Logger: zerolog.New(&log),
-						Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
+						Subscribers: []func(event.Event){events.subscribe(aboutStrategies)},
 						Capsules:    []actors.Capsule{{Concurrency: 2}},
 					}, at.supervisor, strategyFunc(func(actor.Supervisor, *actor.PID, any) { fail() })))
 					k.Crash(at.child, errInjected)
@@ -270,7 +271,7 @@ func TestPanicInResetHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events told
 		k := testkit.Start(t, actors.Config{
-			Logger: zerolog.Nop(), Subscribers: []func(actors.Event){events.subscribe(aboutStrategies)},
+			Logger: zerolog.Nop(), Subscribers: []func(event.Event){events.subscribe(aboutStrategies)},
 			Strategy: made(badReset{strategy.Of(supervisor.Default())}), Capsules: []actors.Capsule{{Concurrency: 2}},
 		})
 		k.Crash("launcher", errInjected)
@@ -321,8 +322,8 @@ func TestEscalatedJobCrashIsAFailureOfTheSupervisor(t *testing.T) {
 			Strategy: supervisor.OneForOne(supervisor.Spec{
 				Intensity: 2, Period: time.Hour, Decide: func(supervisor.Failure) supervisor.Directive { return supervisor.Restart },
 			}),
-			Subscribers: []func(actors.Event){escalated.subscribe(func(e actors.Event) string {
-				if e, ok := e.(actors.ActorEscalated); ok {
+			Subscribers: []func(event.Event){escalated.subscribe(func(e event.Event) string {
+				if e, ok := e.(event.ActorEscalated); ok {
 					return e.Path + ": " + e.Err.Error()
 				}
 				return ""

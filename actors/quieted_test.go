@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -18,8 +19,8 @@ func TestAResumeIsToldOf(t *testing.T) {
 			Concurrency: 1, Strategy: supervisor.OneForOne(supervisor.Spec{Decide: func(supervisor.Failure) supervisor.Directive { return supervisor.Resume }}),
 		}}})
 		const processor = "launcher/default/processor-0"
-		k.Expect(testkit.Events(func(e actors.ActorResumed) bool { return e.Path == processor }).Times(1), func() { k.Crash(processor, errInjected) })
-		k.Expect(testkit.Events[actors.ActorResumed]().Times(0), func() { k.Crash("launcher/poller", errInjected) }) // restarted
+		k.Expect(testkit.Events(func(e event.ActorResumed) bool { return e.Path == processor }).Times(1), func() { k.Crash(processor, errInjected) })
+		k.Expect(testkit.Events[event.ActorResumed]().Times(0), func() { k.Crash("launcher/poller", errInjected) }) // restarted
 	})
 }
 
@@ -36,7 +37,7 @@ func TestACapsuleThatItsStrategyMadeQuietSaysSo(t *testing.T) {
 					Logger: zerolog.Nop(), Strategy: stops(),
 					Capsules: []actors.Capsule{{Name: "a", Concurrency: 1, Strategy: stops()}, {Name: "b", Concurrency: 1, Strategy: stops()}},
 				})
-				quiet := testkit.Events(func(e actors.CapsuleQuiet) bool { return e.Capsule == "a" && errors.Is(e.Err, errInjected) })
+				quiet := testkit.Events(func(e event.CapsuleQuiet) bool { return e.Capsule == "a" && errors.Is(e.Err, errInjected) })
 				k.Expect(quiet.Times(1), func() { k.Crash(stopped, errInjected) })
 				want := "(quiet: " + stopped + " was stopped by its strategy)"
 				if n := k.Tree().Find("launcher/a"); n.Note != want {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -31,7 +33,7 @@ type recorder struct {
 }
 
 // note records an event, if it is exceptional. Jobs that are done are not.
-func (r *recorder) note(ev Event) {
+func (r *recorder) note(ev event.Event) {
 	var one [1]flight.Record
 	records := one[:0]
 	urgent := recordsOf(ev, func(record flight.Record) { records = append(records, record) })
@@ -45,9 +47,9 @@ func (r *recorder) note(ev Event) {
 		r.addLocked(record)
 	}
 	switch e := ev.(type) {
-	case ActorRestarted:
+	case event.ActorRestarted:
 		r.restarts = append(r.restarts[max(0, len(r.restarts)-flight.Most+1):], e.At)
-	case ActorCrashed:
+	case event.ActorCrashed:
 		r.crash = strings.TrimPrefix(e.Path, launcherName+"/") + ": " + recordText(e.Err)
 	}
 	if urgent && !r.asked && r.ring != nil {
@@ -125,93 +127,93 @@ func cutText(text string) string {
 }
 
 // recordsOf adds the records of an event, and tells whether they are to be published at once.
-func recordsOf(ev Event, add func(flight.Record)) (urgent bool) {
+func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 	one := func(kind string, at time.Time, text string) {
 		add(flight.Record{At: at, Kind: kind, Text: text})
 	}
-	job := func(kind string, e JobEvent, text string) {
-		r := recordOf(kind, e.At, e.Job, text)
+	of := func(o job.Outcome, e event.JobEvent, text string) {
+		r := recordOf(o, e.At, e.Job, text)
 		r.Actor, r.Capsule = e.Actor, e.Capsule
 		add(r)
 	}
-	jobs := func(kind string, at time.Time, refs []JobRef, capsule, text string) {
+	jobs := func(o job.Outcome, at time.Time, refs []JobRef, capsule, text string) {
 		for _, ref := range refs[:min(len(refs), flight.Most)] {
-			r := recordOf(kind, at, ref, text)
+			r := recordOf(o, at, ref, text)
 			r.Capsule = capsule
 			add(r)
 		}
 	}
-	actor := func(kind string, e ActorEvent, text string) {
+	actor := func(kind string, e event.ActorEvent, text string) {
 		add(flight.Record{At: e.At, Kind: kind, Actor: e.Path, Text: text})
 	}
 	switch e := ev.(type) {
-	case JobFailed:
-		job(flight.JobFailed, e.JobEvent, recordText(e.Err))
-	case JobRetried:
-		job(flight.JobRetried, e.JobEvent, "next attempt at "+e.Due.UTC().Format(time.RFC3339))
-	case JobDied:
-		job(flight.JobDied, e.JobEvent, "")
-	case JobDropped:
-		job(flight.JobDropped, e.JobEvent, "")
-	case JobParked:
-		job(flight.JobParked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": "))
-	case JobMoved:
-		job(flight.JobMoved, e.JobEvent, "to the queue "+words.Text(e.To))
-	case JobLate:
-		job(flight.JobLate, e.JobEvent, recordText(e.Err))
-	case JobCancelled:
-		job(flight.JobCancelled, e.JobEvent, "")
+	case event.JobFailed:
+		of(job.Failed, e.JobEvent, recordText(e.Err))
+	case event.JobRetried:
+		of(job.Retried, e.JobEvent, "next attempt at "+e.Due.UTC().Format(time.RFC3339))
+	case event.JobDied:
+		of(job.Died, e.JobEvent, "")
+	case event.JobDropped:
+		of(job.Dropped, e.JobEvent, "")
+	case event.JobParked:
+		of(job.Parked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": "))
+	case event.JobMoved:
+		of(job.Moved, e.JobEvent, "to the queue "+words.Text(e.To))
+	case event.JobLate:
+		of(job.TooLate, e.JobEvent, recordText(e.Err))
+	case event.JobCancelled:
+		of(job.Cancelled, e.JobEvent, "")
 		return true
-	case JobUnresponsive:
-		job(flight.JobUnresponsive, e.JobEvent, e.Unresponsive.Cause)
+	case event.JobUnresponsive:
+		of(job.Unresponsive, e.JobEvent, e.Unresponsive.Cause)
 		return true
-	case JobsRequeued:
-		jobs(flight.JobRequeued, e.At, e.Jobs, e.Capsule, "at the deadline of the stop")
-	case JobsAbandoned:
-		jobs(flight.JobUnresponsive, e.At, e.Jobs, "", "given up at the end of the stop")
-	case JobRerouted:
-		kind := flight.JobRerouted
+	case event.JobsRequeued:
+		jobs(job.Requeued, e.At, e.Jobs, e.Capsule, "at the deadline of the stop")
+	case event.JobsAbandoned:
+		jobs(job.Unresponsive, e.At, e.Jobs, "", "given up at the end of the stop")
+	case event.JobRerouted:
+		o := job.Rerouted
 		if e.Suspect {
-			kind = flight.JobSuspected
+			o = job.Suspected
 		}
-		jobs(kind, e.At, []JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries)))
+		jobs(o, e.At, []JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries)))
 		return true
-	case JobPoisoned:
-		jobs(flight.JobPoisoned, e.At, []JobRef{e.Job}, "", recordText(e.Err))
+	case event.JobPoisoned:
+		jobs(job.Poisoned, e.At, []JobRef{e.Job}, "", recordText(e.Err))
 		return true
-	case Fenced:
+	case event.Fenced:
 		at := flight.Record{At: e.At, Kind: flight.Fenced, Capsule: e.Capsule, Text: fmt.Sprintf("%d jobs cancelled, %d results refused", len(e.Jobs), e.Refused)}
 		add(at)
-		jobs(flight.JobCancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job")
+		jobs(job.Cancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job")
 		return true
-	case JobsRescued:
+	case event.JobsRescued:
 		one(flight.Rescued, e.At, cutText(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", "))))
 		return true
-	case ActorCrashed:
+	case event.ActorCrashed:
 		actor(flight.Crashed, e.ActorEvent, recordText(e.Err))
 		return true
-	case ActorRestarted:
+	case event.ActorRestarted:
 		actor(flight.Restarted, e.ActorEvent, fmt.Sprintf("restart %d", e.Restarts))
 		return true
-	case ActorEscalated:
+	case event.ActorEscalated:
 		actor(flight.Escalated, e.ActorEvent, recordText(e.Err))
 		return true
-	case StrategyOverruled:
+	case event.StrategyOverruled:
 		actor(flight.Overruled, e.ActorEvent, recordText(e.Err))
-	case CapsuleQuiet:
+	case event.CapsuleQuiet:
 		add(flight.Record{At: e.At, Kind: flight.CapsuleQuiet, Capsule: e.Capsule, Text: recordText(e.Err)})
 		return true
-	case CapsuleConfigured:
-		add(flight.Record{At: e.At, Kind: flight.Configured, Capsule: e.Capsule, Text: e.text()})
+	case event.CapsuleConfigured:
+		add(flight.Record{At: e.At, Kind: flight.Configured, Capsule: e.Capsule, Text: fmt.Sprintf("%d processors, queues %s", e.Concurrency, strings.Join(e.Queues, ", "))})
 		return true
-	case QuietBegan:
+	case event.QuietBegan:
 		one(flight.Quiet, e.At, "")
-	case StopBegan:
+	case event.StopBegan:
 		one(flight.Stop, e.At, "running jobs have until "+e.Deadline.UTC().Format(time.RFC3339))
 	}
 	return false
 }
 
-func recordOf(kind string, at time.Time, j JobRef, text string) flight.Record {
-	return flight.Record{At: at, Kind: kind, JID: words.Text(j.JID), Class: words.Text(j.Class), Queue: words.Text(j.Queue), Text: text}
+func recordOf(o job.Outcome, at time.Time, j JobRef, text string) flight.Record {
+	return flight.Record{At: at, Kind: o.Kind(), JID: words.Text(j.JID), Class: words.Text(j.Class), Queue: words.Text(j.Queue), Text: text}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -31,11 +32,11 @@ func replacing(t *testing.T, kind string) *supervisor.Strategy {
 }
 
 // lives is what becomes of actors: "stopped PATH", "started PATH".
-func lives(e actors.Event) string {
+func lives(e event.Event) string {
 	switch e := e.(type) {
-	case actors.ActorStopped:
+	case event.ActorStopped:
 		return "stopped " + e.Path
-	case actors.ActorRestarted:
+	case event.ActorRestarted:
 		return "started " + e.Path
 	}
 	return ""
@@ -54,7 +55,7 @@ func TestReplacedActorsEndAndHaveReplacements(t *testing.T) {
 				k := testkit.Start(t, actors.Config{
 					Registry: s.Registry(), Logger: zerolog.New(&log), Strategy: replacing(t, "one_for_one"),
 					Capsules: []actors.Capsule{{Concurrency: 1, Strategy: replacing(t, "one_for_one")}},
-					Subscribers: []func(actors.Event){life.subscribe(func(e actors.Event) string {
+					Subscribers: []func(event.Event){life.subscribe(func(e event.Event) string {
 						if s := lives(e); strings.HasSuffix(s, " "+path) {
 							return s
 						}
@@ -192,7 +193,7 @@ func TestGroupIsReplacedTogetherAndStartsInItsOrder(t *testing.T) {
 				var life told
 				k := testkit.Start(t, actors.Config{
 					Logger: zerolog.Nop(), Capsules: []actors.Capsule{{Concurrency: 3, Strategy: replacing(t, kind)}},
-					Subscribers: []func(actors.Event){life.subscribe(lives)},
+					Subscribers: []func(event.Event){life.subscribe(lives)},
 				})
 				for range 2 { // at once, and then after a while
 					before := len(life.all())

@@ -6,6 +6,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 )
 
@@ -54,7 +55,7 @@ func (c *capsule) requeueQueue(ws []*work.Item) {
 			}
 			jobs := refsOf(back)
 			c.drain.add(func(r *DrainReport) { r.Requeued = append(r.Requeued, jobs...) })
-			c.events.publish(JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs})
+			c.events.publish(event.JobsRequeued{At: time.Now(), Capsule: c.cfg.Name, Jobs: jobs})
 			c.Settled(ws...)
 			c.env.Log.Info().Str("actor", c.path("fetcher")).Int("jobs", len(back)).Msg("requeued the jobs that were still running")
 			return

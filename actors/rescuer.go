@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -106,7 +107,7 @@ func (d *Daemon) tellRescued(got rescue.Round) {
 				dead = append(dead, id)
 			}
 		}
-		d.events.publish(JobsRescued{At: time.Now(), Jobs: got.Units, Processes: dead})
+		d.events.publish(event.JobsRescued{At: time.Now(), Jobs: got.Units, Processes: dead})
 		d.env.Log.Warn().Str("actor", rescuerPart).Int("fetchers", got.Fetchers).Int("jobs", got.Units).
 			Msg("put back the jobs of a dead process")
 	}

@@ -82,7 +82,8 @@ func MainShards(ctx context.Context, shards ...Shard) int {
 	// before the start, so that a signal during the boot is not fatal
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, osproc.Quiet, osproc.Dump)
-	defer signal.Stop(signals)
+	// For good: a signal that comes while the process ends must not end it with the default action, and
+	// another exit code.
 	for _, s := range shards {
 		if s.Config.Reload != nil {
 			signal.Notify(signals, osproc.Reload)

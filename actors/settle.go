@@ -7,6 +7,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/errchain"
 )
@@ -148,7 +149,7 @@ func (c *capsule) onFenced(err error) {
 		w.Job.Interrupt(troupe.ErrFenced)
 	}
 	c.env.Changes.Wake()
-	c.events.publish(Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late})
+	c.events.publish(event.Fenced{At: time.Now(), Capsule: c.cfg.Name, Jobs: refsOf(interrupted), Refused: late})
 	supervised.Tell(func() { // the caller has jobs in its hands that are not fenced
 		c.env.Log.Error().Str("actor", c.path("fetcher")).Str("fetcher", f.ID).
 			Int("jobs_cancelled", len(interrupted)).Int("settlements_refused", late).

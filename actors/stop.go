@@ -9,6 +9,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/logs"
 )
@@ -43,7 +44,7 @@ func (d *Daemon) Quiet() {
 // down, then rings.
 func (d *Daemon) beginQuiet() {
 	d.quieting.Store(true)
-	d.events.publish(QuietBegan{At: time.Now()})
+	d.events.publish(event.QuietBegan{At: time.Now()})
 	for _, c := range d.capsules {
 		c.beginQuiet()
 	}
@@ -140,7 +141,7 @@ func (d *Daemon) beginStop(timeout time.Duration) {
 			d.env.Log.Info().Float64("timeout_s", timeout.Seconds()).Msg("stop: waiting for running jobs")
 		})
 	}
-	d.events.publish(StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
+	d.events.publish(event.StopBegan{At: d.stoppedAt, Deadline: d.deadline()})
 	d.env.System.Send(launcherName, stop{})
 	d.hooks.fire("shutdown", reversed(d.cfg.On.Shutdown))
 	go d.conduct()
@@ -229,14 +230,14 @@ func (d *Daemon) hardStop() {
 	var abandoned []JobRef
 	for _, c := range d.capsules {
 		for _, w := range c.pool.working() {
-			abandoned = append(abandoned, refOf(w))
+			abandoned = append(abandoned, w.Job.Ref())
 		}
 		_, replaced := c.runs.Unresponsive()
 		abandoned = append(abandoned, refsOf(replaced)...)
 	}
 	d.drain.add(func(r *DrainReport) { r.Abandoned = abandoned })
 	if len(abandoned) > 0 {
-		d.events.publish(JobsAbandoned{At: time.Now(), Jobs: abandoned})
+		d.events.publish(event.JobsAbandoned{At: time.Now(), Jobs: abandoned})
 	}
 }
 

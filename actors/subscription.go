@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/logs"
 )
@@ -42,7 +43,7 @@ func newEvents(log zerolog.Logger) *events {
 	return &events{log: log, subs: map[*subscription]struct{}{}}
 }
 
-func (e *events) subscribe(f func(Event)) func() {
+func (e *events) subscribe(f func(event.Event)) func() {
 	s := newSubscription(f, e.log)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +68,7 @@ func (e *events) remove(s *subscription) {
 }
 
 // publish never blocks.
-func (e *events) publish(ev Event) {
+func (e *events) publish(ev event.Event) {
 	e.recorder.note(ev)
 	e.moves.note(ev)
 	e.mu.Lock()
@@ -75,7 +76,7 @@ func (e *events) publish(ev Event) {
 	for s := range e.subs {
 		if s.dropped > 0 {
 			select {
-			case s.queue <- EventsDropped{At: time.Now(), N: s.dropped}:
+			case s.queue <- event.EventsDropped{At: time.Now(), N: s.dropped}:
 				s.dropped = 0
 			default:
 				s.dropped++
@@ -114,9 +115,9 @@ func (e *events) end(then time.Time) {
 
 // subscription is one subscriber with what waits for it.
 type subscription struct {
-	f       func(Event)
+	f       func(event.Event)
 	log     zerolog.Logger
-	queue   chan Event
+	queue   chan event.Event
 	dropped int // guarded by events.mu
 	done    chan struct{}
 	removed atomic.Bool  // by its cancel: it hears nothing more
@@ -128,10 +129,10 @@ type subscription struct {
 	told     time.Time
 }
 
-func newSubscription(f func(Event), log zerolog.Logger) *subscription {
+func newSubscription(f func(event.Event), log zerolog.Logger) *subscription {
 	return &subscription{
 		f: f, log: log.With().Str("subscriber", funcName(f)).Logger(), made: time.Now(),
-		queue: make(chan Event, eventBuffer), done: make(chan struct{}),
+		queue: make(chan event.Event, eventBuffer), done: make(chan struct{}),
 	}
 }
 

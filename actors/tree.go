@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/tree"
@@ -48,27 +47,12 @@ const (
 	StateStopped    = tree.StateStopped
 )
 
-func refOf(w *work.Item) JobRef { return JobRef(w.Job.Ref()) }
-
 func refsOf(ws []*work.Item) []JobRef {
 	refs := make([]JobRef, len(ws))
 	for i, w := range ws {
-		refs[i] = refOf(w)
+		refs[i] = w.Job.Ref()
 	}
 	return refs
-}
-
-func unresponsiveOf(t run.Trouble) Unresponsive {
-	return Unresponsive{JobRef: JobRef(t.Job), Since: t.Since, Cause: t.Cause, Stack: t.Stack, Replaced: t.Replaced}
-}
-
-// unresponsive are the jobs of the capsule that are, at most 20.
-func (c *capsule) unresponsive() (all []Unresponsive) {
-	jobs, _ := c.runs.Unresponsive()
-	for _, j := range jobs {
-		all = append(all, unresponsiveOf(j))
-	}
-	return all
 }
 
 // Tree is a snapshot of the supervision tree.
@@ -101,7 +85,7 @@ func (c *capsule) show(t Tree) {
 	for i := range t {
 		n := &t[i]
 		if n.Role == "manager" && n.Capsule == c.cfg.Name {
-			n.Unresponsive = c.unresponsive()
+			n.Unresponsive, _ = c.runs.Unresponsive()
 			if quietBy != "" && n.Note == "" {
 				n.Note = fmt.Sprintf("(quiet: %s was stopped by its strategy)", quietBy)
 			}
@@ -111,7 +95,7 @@ func (c *capsule) show(t Tree) {
 		}
 		w := work[n.Path]
 		if w != nil { // also of an actor that is down: the job goes on
-			ref := refOf(w)
+			ref := w.Job.Ref()
 			n.Job = &ref
 		}
 		switch {

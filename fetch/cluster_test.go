@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -90,8 +91,8 @@ func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 			return map[string]rescue.Decision{
 				"a1": {Suspect: true},
 				"a2": {Queue: "b", Payload: []byte("a2, edited")},
-				"a3": {To: rescue.ToSchedule, Score: 12.5},
-				"a4": {To: rescue.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
+				"a3": {To: job.ToSchedule, Score: 12.5},
+				"a4": {To: job.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
 				"a6": {Queue: "b", Suspect: true},
 			}[string(o.Payload)]
 		})

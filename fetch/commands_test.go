@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -230,7 +231,7 @@ func TestAUserOfFewRights(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(ctx, "queue:b", "b0") })
 	mustTake(t, f, 0, waitFor(t, f, 1)...)
 	dead := die(t, rdb, "h:2:bb", 3, "c")
-	r, err := newRescuer(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: rescue.ToDead} })})
+	r, err := newRescuer(rescue.Config{Redis: few, Logger: zerolog.Nop(), Policy: policyFunc(func(rescue.Orphan) rescue.Decision { return rescue.Decision{To: job.ToDead} })})
 	harness.OK(t, err)
 	if done, err := r.Rescue(ctx); err != nil || done.Units != 3 || done.Details[0].ID != dead.cur.id {
 		t.Errorf("rescued %+v: %v", done, err)

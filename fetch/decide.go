@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 )
@@ -35,9 +36,8 @@ type verdict struct {
 
 // move is the verdict as a Move.
 func (v *verdict) move() Move {
-	to := [...]Destination{rescue.ToQueue: ToQueue, rescue.ToSchedule: ToSchedule, rescue.ToDead: ToDead}[v.To]
 	u := Unit{Queue: v.orphan.Queue, Payload: v.orphan.Payload}
-	return Move{Unit: u, To: to, Score: v.Score, Payload: v.Payload, Trim: Trim{Before: v.TrimBefore, Max: v.TrimMax}}
+	return Move{Unit: u, To: v.To, Score: v.Score, Payload: v.Payload, Trim: Trim{Before: v.TrimBefore, Max: v.TrimMax}}
 }
 
 // byPolicy asks the policy about the jobs of the list, the newest first, and moves them.
@@ -91,7 +91,7 @@ func (e *emptying) batch(ctx context.Context, jobs []string, from *rescue.From) 
 			err = cmp.Or(err, error(refusal(fmt.Sprintf("%s: %s", v.move().To, reply))))
 		case int64:
 			moved += int(reply) // 0: it is gone
-			plain := v.To == rescue.ToQueue && v.Payload == nil && v.key == e.target()
+			plain := v.To == job.ToQueue && v.Payload == nil && v.key == e.target()
 			if reply > 0 && !plain {
 				from.Rerouted = append(from.Rerouted, rescue.Rerouted{Orphan: v.orphan, Decision: v.Decision})
 			}
@@ -125,7 +125,7 @@ func (e *emptying) decide(ctx context.Context, jobs []string) (verdicts []verdic
 		if v.Suspect {
 			v.key = keys.SlotOf(queue, e.r.cluster).Suspects(queue)
 		}
-		v.elsewhere = e.r.cluster && (v.To != rescue.ToQueue || queue != e.queue)
+		v.elsewhere = e.r.cluster && (v.To != job.ToQueue || queue != e.queue)
 		if text, err := json.Marshal(v.orphan.Recoveries); err == nil && !v.Forget {
 			v.recoveries = string(text)
 		}
@@ -163,10 +163,10 @@ func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time
 		known := ""
 		switch {
 		case v.elsewhere:
-			if to = ""; v.To == rescue.ToQueue { // they were carried along
+			if to = ""; v.To == job.ToQueue { // they were carried along
 				v.recoveries = ""
 			}
-		case v.To == rescue.ToQueue:
+		case v.To == job.ToQueue:
 			target = numberOf(&names, v.key)
 			if v.key != e.target() && !e.r.cluster {
 				known = v.name
@@ -187,7 +187,7 @@ func (e *emptying) toOtherSlot(ctx context.Context, verdicts []verdict, at time.
 		for i := range verdicts {
 			v := &verdicts[i]
 			m := v.move()
-			if v.To != rescue.ToQueue {
+			if v.To != job.ToQueue {
 				cmds = append(cmds, putMove(ctx, pipe, &m))
 				continue
 			}

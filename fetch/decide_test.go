@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
@@ -37,8 +38,8 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 		"a0": {},
 		"a1": {Suspect: true},
 		"a2": {Queue: "b", Payload: []byte("a2, edited")},
-		"a3": {To: rescue.ToSchedule, Score: 12.5},
-		"a4": {To: rescue.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
+		"a3": {To: job.ToSchedule, Score: 12.5},
+		"a4": {To: job.ToDead, Score: 7, Payload: []byte("a4, dead"), Forget: true, Why: errors.New("poison")},
 		"a5": {},
 	}
 	var seen []rescue.Orphan
@@ -120,7 +121,7 @@ func TestRefusedDecisionKeepsTheUnit(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	r := deciding(t, rdb, func(o rescue.Orphan) rescue.Decision {
 		if string(o.Payload) == "a1" {
-			return rescue.Decision{To: rescue.ToDead}
+			return rescue.Decision{To: job.ToDead}
 		}
 		return rescue.Decision{}
 	})

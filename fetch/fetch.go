@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 )
 
@@ -38,24 +39,15 @@ type Unit struct {
 }
 
 // Destination is where a Move puts a unit.
-type Destination int
+type Destination = job.Destination
 
 const (
-	ToQueue    Destination = iota // the end of queue Unit.Queue that is popped next (RPUSH)
-	ToRetry                       // the retry set
-	ToSchedule                    // the schedule set
-	ToDead                        // the dead set, trimmed by Trim
-	ToBack                        // the other end of queue Unit.Queue, or Move.Queue, as a push: SADD `queues`, LPUSH
+	ToQueue    = job.ToQueue    // the end of queue Unit.Queue that is popped next (RPUSH)
+	ToRetry    = job.ToRetry    // the retry set
+	ToSchedule = job.ToSchedule // the schedule set
+	ToDead     = job.ToDead     // the dead set, trimmed by Trim
+	ToBack     = job.ToBack     // the other end of queue Unit.Queue, or Move.Queue, as a push: SADD `queues`, LPUSH
 )
-
-// String is the name of the place in errors and logs.
-func (p Destination) String() string {
-	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back"}
-	if p >= 0 && int(p) < len(names) {
-		return names[p]
-	}
-	return "to place " + strconv.Itoa(int(p))
-}
 
 // Move takes a unit out of the private place and puts it somewhere else in
 // Redis, the destination first.

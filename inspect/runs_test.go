@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -19,9 +20,9 @@ func TestRuns(t *testing.T) {
 			flush := func(class string, age time.Duration, n int, took time.Duration) {
 				m := beat.NewMetrics(fmt.Sprint("a:1:", class, age), dialects, func() map[string]runs.Totals { return nil })
 				for range n {
-					m.CountAs(class, runs.Done, took)
+					m.CountAs(class, job.Done, took)
 				}
-				m.CountAs(class, runs.Error, took)
+				m.CountAs(class, job.Error, took)
 				if err := m.Flush(ctx, rdb, time.Now().Add(-age)); err != nil {
 					t.Fatal(err)
 				}

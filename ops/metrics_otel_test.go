@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // The reader of the SDK gets from the producer what a scrape shows.
@@ -74,7 +74,7 @@ func TestOpenTelemetryReadsTheSame(t *testing.T) {
 	}
 
 	counted, ok := byName["troupe.job_runs"].Data.(metricdata.Sum[float64])
-	if want := 5 * (len(runs.Outcomes) + 1); !ok || len(counted.DataPoints) != want || byName["troupe.job_runs"].Unit != "1" { // each outcome and late, of 5 classes
+	if want := 5 * (int(job.Ends) + 1); !ok || len(counted.DataPoints) != want || byName["troupe.job_runs"].Unit != "1" { // each outcome and late, of 5 classes
 		t.Errorf("%d points, want %d: %+v", len(counted.DataPoints), want, counted)
 	}
 	up, ok := byName["troupe.redis_up"].Data.(metricdata.Gauge[float64])

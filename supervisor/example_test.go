@@ -20,6 +20,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -83,12 +84,12 @@ func theirs(log zerolog.Logger) *supervisor.Strategy {
 	return supervisor.FromProtoactor(logged{SupervisorStrategy: actor.NewOneForOneStrategy(10, time.Minute, actor.DefaultDecider), log: log})
 }
 
-func watch(log zerolog.Logger) func(actors.Event) {
-	return func(e actors.Event) {
+func watch(log zerolog.Logger) func(event.Event) {
+	return func(e event.Event) {
 		switch e := e.(type) {
-		case actors.ActorEscalated:
+		case event.ActorEscalated:
 			log.Error().Str("actor", e.Path).Err(e.Err).Msg("a supervisor gave up")
-		case actors.StrategyBlocked:
+		case event.StrategyBlocked:
 			log.Error().Str("actor", e.Path).Str("strategy", e.Strategy).Msg("waits for its strategy")
 		}
 	}
@@ -166,7 +167,7 @@ func TestAStrategyOfTheActorLibrary(t *testing.T) {
 
 func TestTheConfigurationOfThePage(t *testing.T) {
 	cfg := strategies(testkit.NewMemory(t).Client, new(troupe.Registry))
-	cfg.Subscribers = []func(actors.Event){watch(zerolog.Nop())}
+	cfg.Subscribers = []func(event.Event){watch(zerolog.Nop())}
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -19,16 +19,16 @@ const logSize = 200
 // eventLog is what a kit remembers of its daemon.
 type eventLog struct {
 	mu      sync.Mutex
-	recent  []actors.Event
-	faults  []actors.Event // what a strict kit asks about
-	lost    int            // events that this log was too slow for
-	letters []string       // dead letters
+	recent  []event.Event
+	faults  []event.Event // what a strict kit asks about
+	lost    int           // events that this log was too slow for
+	letters []string      // dead letters
 	allowed []*allowance
 }
 
 func newEventLog() *eventLog { return &eventLog{} }
 
-func (l *eventLog) record(e actors.Event) {
+func (l *eventLog) record(e event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.recent) == logSize {
@@ -36,15 +36,15 @@ func (l *eventLog) record(e actors.Event) {
 	}
 	l.recent = append(l.recent, e)
 	switch e := e.(type) {
-	case actors.ActorCrashed, actors.ActorEscalated, actors.StrategyBlocked, actors.StrategyOverruled,
-		actors.CapsuleQuiet, actors.JobsAbandoned, actors.Fenced:
+	case event.ActorCrashed, event.ActorEscalated, event.StrategyBlocked, event.StrategyOverruled,
+		event.CapsuleQuiet, event.JobsAbandoned, event.Fenced:
 		l.faults = append(l.faults, e)
-	case actors.EventsDropped:
+	case event.EventsDropped:
 		l.lost += e.N
 	}
 }
 
-func (l *eventLog) last(n int) []actors.Event {
+func (l *eventLog) last(n int) []event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.recent[max(0, len(l.recent)-n):])
@@ -69,7 +69,7 @@ func (l *eventLog) watchDeadLetters(sys *actor.ActorSystem) {
 }
 
 // formatEvent is an event in a line: time, name, who, what.
-func formatEvent(e actors.Event) string {
+func formatEvent(e event.Event) string {
 	name := reflect.TypeOf(e).Name()
 	if j, ok := jobOf(e); ok {
 		line := fmt.Sprintf("%s %s %s %s on %s", j.At.Format("15:04:05.000"), name, words.Text(j.Job.Class), words.Text(j.Job.JID), j.Actor)
@@ -81,7 +81,7 @@ func formatEvent(e actors.Event) string {
 	return fmt.Sprintf("%s %+v", name, e)
 }
 
-func withCause(line string, e actors.Event) string {
+func withCause(line string, e event.Event) string {
 	if err := causeOf(e); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return line + ": " + first
@@ -90,77 +90,77 @@ func withCause(line string, e actors.Event) string {
 }
 
 // actorOf returns what every event about an actor carries.
-func actorOf(e actors.Event) (actors.ActorEvent, bool) {
+func actorOf(e event.Event) (event.ActorEvent, bool) {
 	switch e := e.(type) {
-	case actors.ActorStarted:
+	case event.ActorStarted:
 		return e.ActorEvent, true
-	case actors.ActorCrashed:
+	case event.ActorCrashed:
 		return e.ActorEvent, true
-	case actors.ActorRestarted:
+	case event.ActorRestarted:
 		return e.ActorEvent, true
-	case actors.ActorResumed:
+	case event.ActorResumed:
 		return e.ActorEvent, true
-	case actors.ActorStopped:
+	case event.ActorStopped:
 		return e.ActorEvent, true
-	case actors.ActorEscalated:
+	case event.ActorEscalated:
 		return e.ActorEvent, true
-	case actors.StrategyBlocked:
+	case event.StrategyBlocked:
 		return e.ActorEvent, true
-	case actors.StrategyReturned:
+	case event.StrategyReturned:
 		return e.ActorEvent, true
-	case actors.StrategyOverruled:
+	case event.StrategyOverruled:
 		return e.ActorEvent, true
 	}
-	return actors.ActorEvent{}, false
+	return event.ActorEvent{}, false
 }
 
 // jobOf returns what every event about a job carries.
-func jobOf(e actors.Event) (actors.JobEvent, bool) {
+func jobOf(e event.Event) (event.JobEvent, bool) {
 	switch e := e.(type) {
-	case actors.JobStarted:
+	case event.JobStarted:
 		return e.JobEvent, true
-	case actors.JobDone:
+	case event.JobDone:
 		return e.JobEvent, true
-	case actors.JobFailed:
+	case event.JobFailed:
 		return e.JobEvent, true
-	case actors.JobLate:
+	case event.JobLate:
 		return e.JobEvent, true
-	case actors.JobRetried:
+	case event.JobRetried:
 		return e.JobEvent, true
-	case actors.JobDied:
+	case event.JobDied:
 		return e.JobEvent, true
-	case actors.JobDropped:
+	case event.JobDropped:
 		return e.JobEvent, true
-	case actors.JobInterrupted:
+	case event.JobInterrupted:
 		return e.JobEvent, true
-	case actors.JobParked:
+	case event.JobParked:
 		return e.JobEvent, true
-	case actors.JobMoved:
+	case event.JobMoved:
 		return e.JobEvent, true
-	case actors.JobUnresponsive:
+	case event.JobUnresponsive:
 		return e.JobEvent, true
 	}
-	return actors.JobEvent{}, false
+	return event.JobEvent{}, false
 }
 
 // causeOf returns the error of an event; nil if it has none.
-func causeOf(e actors.Event) error {
+func causeOf(e event.Event) error {
 	switch e := e.(type) {
-	case actors.ActorCrashed:
+	case event.ActorCrashed:
 		return e.Err
-	case actors.ActorEscalated:
+	case event.ActorEscalated:
 		return e.Err
-	case actors.StrategyOverruled:
+	case event.StrategyOverruled:
 		return e.Err
-	case actors.CapsuleQuiet:
+	case event.CapsuleQuiet:
 		return e.Err
-	case actors.JobFailed:
+	case event.JobFailed:
 		return e.Err
-	case actors.JobLate:
+	case event.JobLate:
 		return e.Err
-	case actors.JobParked:
+	case event.JobParked:
 		return e.Err
-	case actors.JobPoisoned:
+	case event.JobPoisoned:
 		return e.Err
 	}
 	return nil

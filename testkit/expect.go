@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -27,9 +27,9 @@ func (k *Kit) Expect(f Filter, do func()) {
 	k.tb.Helper()
 	k.check("Expect", f)
 	var mu sync.Mutex
-	var seen []actors.Event
+	var seen []event.Event
 	tooMany := make(chan struct{})
-	cancel := k.Subscribe(func(e actors.Event) {
+	cancel := k.Subscribe(func(e event.Event) {
 		if f.match(e) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 )
 
 // gates are the actors that the test holds or has suspended.
@@ -70,7 +71,7 @@ func Crash(tb testing.TB, d *actors.Daemon, path string, reason error) {
 func (k *Kit) CrashWhen(path string, f Filter, reason error) {
 	k.tb.Helper()
 	left := max(f.max, 1)
-	k.tb.Cleanup(k.Subscribe(func(e actors.Event) {
+	k.tb.Cleanup(k.Subscribe(func(e event.Event) {
 		if left > 0 && f.match(e) {
 			left--
 			k.Allow(Crashes(path).Times(1))

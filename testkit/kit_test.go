@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
@@ -93,7 +94,7 @@ func TestStopEndsInTimeWhateverIsHeld(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := script.New(t)
 					k := testkit.Start(t, one(s, nil), testkit.Strict())
-					k.Allow(testkit.Events[actors.JobsAbandoned]())
+					k.Allow(testkit.Events[event.JobsAbandoned]())
 					hung := k.Push(script.Hang())
 					k.Await("the job runs", func() bool { return s.Runs()[hung] > 0 })
 					if how == "hold" {
@@ -122,8 +123,8 @@ func TestSuspendedActorKeepsTheOrder(t *testing.T) {
 		k.Await("idle "+processor, inState(k, processor, actors.StateIdle))
 		var mu sync.Mutex
 		var seen []string
-		cancel := k.Subscribe(func(e actors.Event) {
-			if c, ok := e.(actors.ActorCrashed); ok {
+		cancel := k.Subscribe(func(e event.Event) {
+			if c, ok := e.(event.ActorCrashed); ok {
 				mu.Lock()
 				defer mu.Unlock()
 				seen = append(seen, c.Err.Error())
@@ -194,10 +195,10 @@ func TestEventFiltersCount(t *testing.T) {
 		"one":      func(k *testkit.Kit) { k.Expect(testkit.Restarts(processor), panics(k, 1)) },
 		"never":    func(k *testkit.Kit) { k.Expect(testkit.Crashes("launcher").Times(0), panics(k, 1)) },
 		"jobs": func(k *testkit.Kit) {
-			k.Expect(testkit.Events[actors.JobRetried]().Of("Scripted").Times(1), panics(k, 1))
+			k.Expect(testkit.Events[event.JobRetried]().Of("Scripted").Times(1), panics(k, 1))
 		},
 		"typed": func(k *testkit.Kit) {
-			k.Expect(testkit.Events(func(e actors.JobFailed) bool { return e.Crashed }).Times(1), panics(k, 1))
+			k.Expect(testkit.Events(func(e event.JobFailed) bool { return e.Crashed }).Times(1), panics(k, 1))
 		},
 		"because": func(k *testkit.Kit) {
 			k.Expect(testkit.Crashes(processor).Because(errBoom).Times(1), func() {
@@ -209,7 +210,7 @@ func TestEventFiltersCount(t *testing.T) {
 			k.Expect(testkit.Crashes(processor).Saying("scripted panic"), panics(k, 1))
 		},
 		"starts and stops": func(k *testkit.Kit) {
-			k.Expect(testkit.Events[actors.ActorStopped]().At("launcher/default/*").AtLeast(2), func() { k.Stop() })
+			k.Expect(testkit.Events[event.ActorStopped]().At("launcher/default/*").AtLeast(2), func() { k.Stop() })
 		},
 	}
 	for name, f := range good {

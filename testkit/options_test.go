@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
@@ -219,8 +220,8 @@ func TestTheTimeOfARun(t *testing.T) {
 				}, testkit.Strict())
 				jid := k.Push(ownJob{})
 				var took time.Duration
-				k.Subscribe(func(e actors.Event) {
-					if failed, ok := e.(actors.JobFailed); ok && failed.Job.JID == jid && errors.Is(failed.Err, troupe.ErrJobTimeout) {
+				k.Subscribe(func(e event.Event) {
+					if failed, ok := e.(event.JobFailed); ok && failed.Job.JID == jid && errors.Is(failed.Err, troupe.ErrJobTimeout) {
 						took = failed.Elapsed
 					}
 				})

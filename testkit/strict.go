@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 )
 
 // Strict makes the test fail at its end on anything that it did not expect: an
@@ -42,10 +43,10 @@ func (k *Kit) Allow(filters ...Filter) {
 
 // expected uses up one allowance for e, bounded ones first. Who expects a restart
 // expects the crash before it.
-func (l *eventLog) expected(e actors.Event) bool {
+func (l *eventLog) expected(e event.Event) bool {
 	after := e
-	if c, ok := e.(actors.ActorCrashed); ok {
-		after = actors.ActorRestarted{ActorEvent: c.ActorEvent}
+	if c, ok := e.(event.ActorCrashed); ok {
+		after = event.ActorRestarted{ActorEvent: c.ActorEvent}
 	}
 	for _, bounded := range []bool{true, false} {
 		for _, a := range l.allowed {
@@ -101,7 +102,7 @@ func (k *Kit) allowedEnd() bool {
 	k.log.mu.Lock()
 	defer k.log.mu.Unlock()
 	for _, a := range k.log.allowed {
-		if a.max != 0 && a.match(actors.ActorEscalated{ActorEvent: actors.ActorEvent{Path: "launcher", Role: "launcher"}}) {
+		if a.max != 0 && a.match(event.ActorEscalated{ActorEvent: event.ActorEvent{Path: "launcher", Role: "launcher"}}) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
@@ -140,7 +141,7 @@ func TestStrictFailsOnAStrategyThatFails(t *testing.T) {
 		harness.Passes(t, func(tb testing.TB) {
 			k := undecided(tb)
 			// The crash is in the function: what comes before Expect is not seen by it.
-			k.Expect(testkit.Events[actors.StrategyOverruled]().Saying("undecided"), func() { k.Crash("launcher/poller", errBoom) })
+			k.Expect(testkit.Events[event.StrategyOverruled]().Saying("undecided"), func() { k.Crash("launcher/poller", errBoom) })
 		})
 	})
 }
@@ -195,7 +196,7 @@ func TestADeciderThatSleepsOutlivesNoBubble(t *testing.T) {
 			return supervisor.Restart
 		}})
 		k := testkit.Start(t, cfg, testkit.Strict())
-		k.Expect(testkit.Events[actors.StrategyOverruled](), func() { k.Crash("launcher/poller", errBoom) })
+		k.Expect(testkit.Events[event.StrategyOverruled](), func() { k.Crash("launcher/poller", errBoom) })
 	})
 }
 

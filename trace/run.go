@@ -111,11 +111,11 @@ func conclude(ctx context.Context, span trace.Span, err error) {
 	case err == nil:
 		return
 	case asked.Park:
-		name = "parked"
+		name = job.Parked.Name()
 	case asked.Move:
-		name = "moved"
+		name = job.Moved.Name()
 	case job.IsInterrupted(err), errchain.Is(cause, troupe.ErrShutdown), errchain.Is(cause, troupe.ErrFenced):
-		name = "interrupted"
+		name = job.Interrupted.Name()
 	case asked.Discard:
 		name = "discarded"
 	default:

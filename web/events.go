@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 )
 
 // eventsPage is the data of the flight recorders of the fleet.
@@ -119,10 +120,12 @@ func (r *request) events() (*page, error) {
 }
 
 // eventStates are the signs of events.
-var eventStates = map[string]string{
-	flight.JobFailed: "warning", flight.JobRetried: "restarting", flight.JobDied: "danger", flight.JobDropped: "stopped", flight.JobParked: "paused", flight.JobMoved: "quiet",
-	flight.JobLate: "warning", flight.JobCancelled: "stopped", flight.JobUnresponsive: "unresponsive", flight.JobRequeued: "restarting",
-	flight.JobRerouted: "restarting", flight.JobSuspected: "warning", flight.JobPoisoned: "danger", flight.JobCrashed: "crashed", flight.Crashed: "crashed", flight.Restarted: "restarting",
-	flight.Escalated: "danger", flight.Overruled: "warning", flight.Quiet: "quiet", flight.CapsuleQuiet: "quiet", flight.Stop: "stopping",
-	flight.Fenced: "warning", flight.Rescued: "ok", flight.Configured: "note",
-}
+var eventStates = func() map[string]string {
+	states := outcomes.EventStates()
+	maps.Copy(states, map[string]string{
+		flight.Crashed: "crashed", flight.Restarted: "restarting", flight.Escalated: "danger", flight.Overruled: "warning",
+		flight.Quiet: "quiet", flight.CapsuleQuiet: "quiet", flight.Stop: "stopping", flight.Fenced: "warning",
+		flight.Rescued: "ok", flight.Configured: "note",
+	})
+	return states
+}()

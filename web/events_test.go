@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -17,7 +18,7 @@ func TestEventsAreFound(t *testing.T) {
 		s.record("loop:1:x", flight.Record{At: now.Add(time.Duration(i) * time.Second), Kind: flight.Crashed, Text: "no card"}, flight.Record{At: now, Kind: flight.Restarted})
 	}
 	s.record("saver:2:x", flight.Record{At: now, Kind: flight.Rescued, Text: "3 jobs of dead processes put back: worker-7:977:ab"}, flight.Record{At: now, Kind: flight.Stop, Text: "bye"})
-	s.record("worker-7:977:ab", flight.Record{At: now, Kind: flight.JobFailed, Text: "it failed"})
+	s.record("worker-7:977:ab", flight.Record{At: now, Kind: outcomes.Failed.Kind(), Text: "it failed"})
 	page := s.get("/events")
 	contains(t, "the page", page, `<a href="/events?kind=actor&#43;crashed">actor crashed <span class="n">40</span></a>`, `<a href="/events?kind=jobs&#43;rescued">`, `<span class="state warn"><span class="sign" aria-hidden="true">↻</span>actor restarted`)
 	page = s.get("/events?process=worker-7")

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/control"
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
@@ -25,7 +26,7 @@ const fixed = "web-1:9:abc" // the process of the fixture
 func (s *site) fleetFixture() {
 	now, ctx := time.Now(), s.t.Context()
 	s.beat(fixed, now, &beat.Pulse{Phase: "running", Capsules: []beat.PulseCapsule{{Name: "default", Busy: 2, Idle: 3}}}, `"a/b.json"`)
-	s.record(fixed, flight.Record{At: now, Kind: flight.JobFailed, JID: "abc", Class: "Billing::Charge", Text: "no such card"})
+	s.record(fixed, flight.Record{At: now, Kind: outcomes.Failed.Kind(), JID: "abc", Class: "Billing::Charge", Text: "no such card"})
 	s.fetcher("web-1:9:abc#default.1", "a/b.json", `{"class":"A","jid":"1","args":[]}`)
 	s.rdb.Set(ctx, "troupe:lease:web-1:9:abc#default.1", "1", 30*time.Second)
 	s.rdb.HSet(ctx, keys.Counters8(now), "Billing::Charge|p", 3, "Billing::Charge|f", 1, "Billing::Charge|ms", 40)

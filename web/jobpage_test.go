@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
@@ -90,7 +91,7 @@ func TestLinksCarryWhereAJobIs(t *testing.T) {
 	s.rdb.ZAdd(t.Context(), "dead", z(float64(now.Unix()), job("died")), z(1e9, job("dead")))
 	s.rdb.ZAdd(t.Context(), "schedule", z(2e9, job("later")))
 	s.rdb.ZAdd(t.Context(), "retry", z(math.Inf(1), job("never")))
-	if err := flight.Write(t.Context(), s.rdb, "h:1:a", []flight.Record{{At: now, Kind: flight.JobDied, JID: "died", Class: "Far"}}); err != nil {
+	if err := flight.Write(t.Context(), s.rdb, "h:1:a", []flight.Record{{At: now, Kind: outcomes.Died.Kind(), JID: "died", Class: "Far"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ page, jid, place string }{

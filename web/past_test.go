@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/beat"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/web/internal/draw"
@@ -65,7 +66,7 @@ func TestDays(t *testing.T) {
 func TestDeploysOfClasses(t *testing.T) {
 	s := start(t)
 	m := beat.NewMetrics("a:1:b", beat.Dialect8, func() map[string]runs.Totals { return nil })
-	m.CountAs("Mailer", runs.Done, time.Second)
+	m.CountAs("Mailer", outcomes.Done, time.Second)
 	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now()))
 	s.mark(time.Now().Add(-20*time.Minute), "v2")
 	s.mark(time.Now().Add(-2*time.Hour), "v1")

@@ -16,8 +16,9 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/flight"
+	outcomes "github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	outcomes "github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
@@ -29,7 +30,7 @@ func TestClasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
 			flush := func(age time.Duration, n int, took time.Duration) {
-				m := beat.NewMetrics(fmt.Sprint("a:1:", age, took), dialects, func() map[string]outcomes.Totals { return nil })
+				m := beat.NewMetrics(fmt.Sprint("a:1:", age, took), dialects, func() map[string]runs.Totals { return nil })
 				for range n {
 					m.CountAs("A|B <x>", outcomes.Done, took)
 				}
@@ -66,7 +67,7 @@ func TestClasses(t *testing.T) {
 // Ten minutes of 8 are known for three days.
 func TestClassesOfDays(t *testing.T) {
 	s := start(t)
-	m := beat.NewMetrics("a:1:x", beat.Dialect8, func() map[string]outcomes.Totals { return nil })
+	m := beat.NewMetrics("a:1:x", beat.Dialect8, func() map[string]runs.Totals { return nil })
 	m.CountAs("Old", outcomes.Done, time.Second)
 	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now().Add(-40*time.Hour)))
 	hasNot(t, "8 h", s.get("/classes?over=8h"), ">Old<")
@@ -78,7 +79,7 @@ func TestEvents(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	var all []flight.Record
 	for i := range 150 {
-		all = append(all, flight.Record{At: at.Add(time.Duration(i/2) * time.Second), Kind: flight.JobFailed, JID: fmt.Sprint("j", i), Class: "Mail::Send", Text: "<boom> " + fmt.Sprint(i)})
+		all = append(all, flight.Record{At: at.Add(time.Duration(i/2) * time.Second), Kind: outcomes.Failed.Kind(), JID: fmt.Sprint("j", i), Class: "Mail::Send", Text: "<boom> " + fmt.Sprint(i)})
 	}
 	s.record("a:1:x", all...)
 	s.record("b:1:x", flight.Record{At: at.Add(time.Minute), Kind: flight.Crashed, Actor: "launcher/poller", Text: "no luck"})
@@ -102,7 +103,7 @@ func TestEvents(t *testing.T) {
 	hasNot(t, "of a kind", s.get("/events?kind=crashed"), "boom")
 	contains(t, "of a job", s.get("/events?jid=j7"), "&lt;boom&gt; 7<")
 	hasNot(t, "of a process", s.get("/events?process=b:1:x"), "boom")
-	for _, kind := range []string{flight.JobFailed, flight.Crashed, flight.Restarted, flight.Fenced, flight.Rescued, flight.JobUnresponsive} {
+	for _, kind := range []string{outcomes.Failed.Kind(), flight.Crashed, flight.Restarted, flight.Fenced, flight.Rescued, outcomes.Unresponsive.Kind()} {
 		if signs[eventStates[kind]][0] == "" {
 			t.Errorf("%s has no sign", kind)
 		}

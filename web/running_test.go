@@ -15,7 +15,8 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/beat"
-	outcomes "github.com/troupehq/troupe/internal/runs"
+	outcomes "github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -35,7 +36,7 @@ func TestRunning(t *testing.T) {
 	contains(t, "without processes", s.get("/running"), "Nothing runs", "No process lives")
 	s.rubyRuns("plain", "iterable")
 	s.rdb.HSet(t.Context(), "it-iterable", "ex", 2, "c", `{"token":"s3cr3t","at":12345678901234567890}`)
-	m := beat.NewMetrics("ruby:1:abc", beat.Dialect8, func() map[string]outcomes.Totals { return nil })
+	m := beat.NewMetrics("ruby:1:abc", beat.Dialect8, func() map[string]runs.Totals { return nil })
 	m.CountAs("Ruby::Work", outcomes.Done, 40*time.Millisecond)
 	harness.OK(t, m.Flush(t.Context(), s.rdb, time.Now().Add(-time.Minute)))
 	s.h.looks.forget("running")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/runs"
@@ -69,7 +70,7 @@ func NewMetrics(identity string, d Dialects, totals func() map[string]runs.Total
 
 // CountAs counts a run of a class that is none of the totals, since its name comes from a
 // payload. It is forgotten at the next flush.
-func (m *Metrics) CountAs(class string, o runs.Outcome, took time.Duration) {
+func (m *Metrics) CountAs(class string, o job.Outcome, took time.Duration) {
 	if m == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -45,7 +46,7 @@ func newMetrics(d Dialects) (*Metrics, *slot) {
 	}), s
 }
 
-func (s *slot) count(class string, o runs.Outcome, took time.Duration) {
+func (s *slot) count(class string, o job.Outcome, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.all[class]
@@ -53,9 +54,9 @@ func (s *slot) count(class string, o runs.Outcome, took time.Duration) {
 	s.all[class] = t
 }
 
-func (s *slot) timed(class string, took time.Duration) { s.count(class, runs.Done, took) }
+func (s *slot) timed(class string, took time.Duration) { s.count(class, job.Done, took) }
 
-func (s *slot) failed(class string) { s.count(class, runs.Error, time.Hour) }
+func (s *slot) failed(class string) { s.count(class, job.Error, time.Hour) }
 
 func mustMeasure(t *testing.T, m *Metrics, rdb redis.UniversalClient, now time.Time) {
 	t.Helper()
@@ -106,12 +107,12 @@ func expectAll(t *testing.T, rdb *redis.Client, want map[string]string) {
 func TestMetricsAreWrittenUnderTheKeysOf7And8(t *testing.T) {
 	count := func(s *slot) {
 		const charge = "Billing::Charge"
-		s.timed(charge, 12*time.Millisecond)                    // bucket 0
-		s.count(charge, runs.Interrupted, 250*time.Millisecond) // bucket 7
-		s.timed(charge, 2499*time.Millisecond)                  // bucket 12
-		s.count(charge, runs.Panic, time.Hour)
+		s.timed(charge, 12*time.Millisecond)                   // bucket 0
+		s.count(charge, job.Interrupted, 250*time.Millisecond) // bucket 7
+		s.timed(charge, 2499*time.Millisecond)                 // bucket 12
+		s.count(charge, job.Panic, time.Hour)
 		s.all["Idle"] = runs.Totals{}
-		s.count("Parked", runs.Parked, time.Hour)
+		s.count("Parked", job.Parked, time.Hour)
 		s.failed("Broken")
 	}
 	const (
@@ -199,8 +200,8 @@ func TestAClassFromAPayloadIsCountedToo(t *testing.T) {
 	m, s := newMetrics(Dialect7)
 	s.failed("Wrapper")
 	for range 2 {
-		m.CountAs("Mail", runs.Error, time.Hour)
-		m.CountAs("Mail", runs.Done, time.Millisecond)
+		m.CountAs("Mail", job.Error, time.Hour)
+		m.CountAs("Mail", job.Done, time.Millisecond)
 		mustMeasure(t, m, rdb, late)
 	}
 	if hash := rdb.HGetAll(t.Context(), "j|20261121|13:37").Val(); hash["Mail|p"] != "4" || hash["Mail|f"] != "2" || hash["Mail|ms"] != "2" {
@@ -217,7 +218,7 @@ func TestMetricsThatAreOffOrEmptyDoNotTouchRedis(t *testing.T) {
 	defer func() { _ = rdb.Close() }()
 	off, s := newMetrics(0)
 	s.timed("A", time.Second)
-	off.CountAs("B", runs.Error, time.Second)
+	off.CountAs("B", job.Error, time.Second)
 	mustMeasure(t, off, rdb, late)
 	on, s := newMetrics(both)
 	s.all["A"] = runs.Totals{}
@@ -370,7 +371,7 @@ func TestCountingGoesOnWhileMetricsAreWritten(t *testing.T) {
 			for range 2000 {
 				s.timed("A", time.Millisecond)
 				s.failed("A")
-				m.CountAs("B", runs.Error, 0)
+				m.CountAs("B", job.Error, 0)
 			}
 		})
 	}

@@ -35,31 +35,18 @@ type Record struct {
 	Process string    `json:"process,omitempty"` // identity; Read sets it
 }
 
-// The kinds of events. Text says why.
+// The kinds of events that are not about a job; those are job.Outcome.Kind. Text says why.
 const (
-	JobFailed       = "job failed" // and what became of it follows
-	JobRetried      = "job retried"
-	JobDied         = "job died"
-	JobDropped      = "job dropped"
-	JobParked       = "job parked"
-	JobMoved        = "job moved" // to another queue
-	JobLate         = "job late"  // its result was refused
-	JobCancelled    = "job cancelled"
-	JobUnresponsive = "job unresponsive"
-	JobRequeued     = "job requeued" // at the deadline of a stop
-	JobRerouted     = "job rerouted" // of a dead process
-	JobSuspected    = "job suspected"
-	JobPoisoned     = "job poisoned"
-	Crashed         = "actor crashed"
-	Restarted       = "actor restarted"
-	Escalated       = "actor escalated"
-	Overruled       = "strategy overruled"
-	Quiet           = "quiet"
-	CapsuleQuiet    = "capsule quiet"
-	Stop            = "stop"
-	Fenced          = "fenced"
-	Rescued         = "jobs rescued"
-	Configured      = "configured" // concurrency or queues were changed, or a change was refused
+	Crashed      = "actor crashed"
+	Restarted    = "actor restarted"
+	Escalated    = "actor escalated"
+	Overruled    = "strategy overruled"
+	Quiet        = "quiet"
+	CapsuleQuiet = "capsule quiet"
+	Stop         = "stop"
+	Fenced       = "fenced"
+	Rescued      = "jobs rescued"
+	Configured   = "configured" // concurrency or queues were changed, or a change was refused
 )
 
 // Write appends records of a process, the oldest first.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // JobCrashed is the kind of the records that Fold makes.
@@ -21,7 +23,7 @@ func Fold(records []Record) []Record {
 		if crash.Kind != Crashed {
 			continue
 		}
-		failed := nearest(records[:i], crash, -1, JobFailed)
+		failed := nearest(records[:i], crash, -1, job.Failed.Kind())
 		if failed < 0 || !strings.HasPrefix(crash.Text, "job "+records[failed].Class+" "+records[failed].JID+": ") || out[failed].Kind == JobCrashed {
 			continue
 		}
@@ -33,7 +35,7 @@ func Fold(records []Record) []Record {
 				row.Text = strings.TrimPrefix(row.Text+"; "+what, "; ")
 			}
 		}
-		if moved := nearest(records[failed+1:i], crash, 1, JobRetried, JobDied, JobDropped); moved >= 0 && records[failed+1+moved].JID == row.JID {
+		if moved := nearest(records[failed+1:i], crash, 1, job.Retried.Kind(), job.Died.Kind(), job.Dropped.Kind()); moved >= 0 && records[failed+1+moved].JID == row.JID {
 			moved += failed + 1
 			what := strings.TrimPrefix(records[moved].Kind, "job ") // retried, died, dropped
 			add(moved, strings.TrimSuffix(what+", "+records[moved].Text, ", "))

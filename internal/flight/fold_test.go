@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // A panic of a job is one record, whatever else happens between its records; what belongs to none stays.
@@ -23,13 +25,13 @@ func TestFold(t *testing.T) {
 		return s
 	}
 	got := lines(Fold([]Record{
-		rec(0, "p", "a", JobFailed, "1", "panic: boom"),
-		rec(0, "q", "a", JobFailed, "9", "an error"),
-		rec(1, "p", "a", JobRetried, "1", "next attempt at noon"),
-		rec(2, "q", "a", JobRetried, "9", "next attempt at noon"),
-		rec(3, "p", "b", JobFailed, "2", "panic: bang"),
+		rec(0, "p", "a", job.Failed.Kind(), "1", "panic: boom"),
+		rec(0, "q", "a", job.Failed.Kind(), "9", "an error"),
+		rec(1, "p", "a", job.Retried.Kind(), "1", "next attempt at noon"),
+		rec(2, "q", "a", job.Retried.Kind(), "9", "next attempt at noon"),
+		rec(3, "p", "b", job.Failed.Kind(), "2", "panic: bang"),
 		rec(4, "p", "a", Crashed, "", "job Work 1: panic: boom"),
-		rec(5, "p", "b", JobDied, "2", ""),
+		rec(5, "p", "b", job.Died.Kind(), "2", ""),
 		rec(6, "p", "a", Restarted, "", "restart 1"),
 		rec(7, "p", "b", Crashed, "", "job Work 2: panic: bang"),
 		rec(8, "p", "c", Crashed, "", "a fault of an actor"),
@@ -37,7 +39,7 @@ func TestFold(t *testing.T) {
 		rec(10, "p", "b", Crashed, "", "another"),
 		rec(11, "p", "b", Restarted, "", "restart 2"),
 		rec(12, "p", "d", Crashed, "", "job Work 7: whose failure is not kept"),
-		rec(13, "p", "e", JobFailed, "5", "panic: late"),
+		rec(13, "p", "e", job.Failed.Kind(), "5", "panic: late"),
 		rec(90000, "p", "e", Crashed, "", "job Work 5: panic: late"),
 	}))
 	want := `p a job crashed 1 panic: boom; retried, next attempt at noon; its actor: restart 1

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Rescuer puts what dead processes had in progress back into their queues, to the end
@@ -124,27 +126,18 @@ type Recovery struct {
 // Decision is what is done with an Orphan. The zero value puts it back into its
 // queue, to the end that is popped next, bytes unchanged.
 type Decision struct {
-	To      Destination
-	Queue   string  // for ToQueue: bare name; "" is its own
-	Suspect bool    // for ToQueue: to the suspects of that queue
-	Score   float64 // of a set, in seconds since the epoch
-	Payload []byte  // what is written; nil means what the queue had
-	Forget  bool    // its recoveries count no longer
-	Why     error   // for whoever reads the Round
+	To      job.Destination // ToQueue, ToSchedule or ToDead
+	Queue   string          // for ToQueue: bare name; "" is its own
+	Suspect bool            // for ToQueue: to the suspects of that queue
+	Score   float64         // of a set, in seconds since the epoch
+	Payload []byte          // what is written; nil means what the queue had
+	Forget  bool            // its recoveries count no longer
+	Why     error           // for whoever reads the Round
 
 	// For ToDead, as in fetch.Trim.
 	TrimBefore float64
 	TrimMax    int
 }
-
-// Destination is where a Decision puts an Orphan.
-type Destination int
-
-const (
-	ToQueue    Destination = iota // the end of a queue that is popped next
-	ToSchedule                    // the schedule set
-	ToDead                        // the dead set
-)
 
 // Rerouted is a unit that did not simply go back to where it came from.
 type Rerouted struct {

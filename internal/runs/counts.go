@@ -3,6 +3,8 @@ package runs
 import (
 	"sync"
 	"time"
+
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Counts are the runs of one slot, by the index of their class. The slot's worker counts, and
@@ -18,7 +20,7 @@ type Counts struct {
 func NewCounts(classes int) *Counts { return &Counts{classes: make([]*Totals, classes)} }
 
 // Count counts a run of a class, as Totals.Count.
-func (c *Counts) Count(class int, o Outcome, late bool, d time.Duration) {
+func (c *Counts) Count(class int, o job.Outcome, late bool, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.classes[class]
@@ -48,7 +50,7 @@ func (c *Counts) Ended() (n, failed uint64) {
 	for _, t := range c.classes {
 		if t != nil {
 			n += t.Processed()
-			failed += t.Failed() + t.Of(Interrupted)
+			failed += t.Failed() + t.Of(job.Interrupted)
 		}
 	}
 	return n, failed

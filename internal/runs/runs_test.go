@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -49,7 +50,7 @@ func TestCoarseBucketsHaveTheLimitsThatAreShown(t *testing.T) {
 func TestOutcomesAreCountedOnce(t *testing.T) {
 	c := NewCounts(2)
 	for _, late := range []bool{false, true} {
-		for _, o := range []Outcome{Done, Error, Panic, Interrupted, Parked} {
+		for _, o := range []job.Outcome{job.Done, job.Error, job.Panic, job.Interrupted, job.Parked} {
 			c.Count(1, o, late, time.Second)
 		}
 	}
@@ -59,7 +60,7 @@ func TestOutcomesAreCountedOnce(t *testing.T) {
 	sums := make([]Totals, 2)
 	c.AddTo(sums)
 	c.AddTo(sums)
-	if got := sums[1]; sums[0] != (Totals{}) || got.Processed() != 16 || got.Failed() != 8 || got.Of(Parked) != 4 || got.Ended[Parked] != 2 || got.Times.Sum != 8*time.Second {
+	if got := sums[1]; sums[0] != (Totals{}) || got.Processed() != 16 || got.Failed() != 8 || got.Of(job.Parked) != 4 || got.Ended[job.Parked] != 2 || got.Times.Sum != 8*time.Second {
 		t.Errorf("%+v", sums)
 	}
 }
@@ -72,7 +73,7 @@ func TestNoCountIsLost(t *testing.T) {
 	for class := range 3 {
 		wg.Go(func() {
 			for range each {
-				c.Count(class, Done, false, time.Millisecond)
+				c.Count(class, job.Done, false, time.Millisecond)
 			}
 		})
 	}
@@ -85,7 +86,7 @@ func TestNoCountIsLost(t *testing.T) {
 	wg.Wait()
 	c.AddTo(sums)
 	for class, got := range sums {
-		if got.Ended[Done] != each || got.Times.Buckets[3] != each {
+		if got.Ended[job.Done] != each || got.Times.Buckets[3] != each {
 			t.Errorf("class %d: %+v", class, got)
 		}
 	}
@@ -114,7 +115,7 @@ func TestTrafficByQueue(t *testing.T) {
 
 func TestCountingDoesNotAllocate(t *testing.T) {
 	c := NewCounts(1)
-	harness.Equal(t, "allocations", testing.AllocsPerRun(1000, func() { c.Count(0, Done, false, time.Second) }), 0)
+	harness.Equal(t, "allocations", testing.AllocsPerRun(1000, func() { c.Count(0, job.Done, false, time.Second) }), 0)
 }
 
 // BenchmarkCount counts in a slot of each goroutine's own, as processors do.
@@ -123,7 +124,7 @@ func BenchmarkCount(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		c := NewCounts(1)
 		for pb.Next() {
-			c.Count(0, Done, false, time.Millisecond)
+			c.Count(0, job.Done, false, time.Millisecond)
 		}
 	})
 }

@@ -4,30 +4,16 @@
 // They only grow.
 package runs
 
-import "time"
+import (
+	"time"
 
-// Outcome is how a run has ended.
-type Outcome uint8
-
-// The outcomes of a run.
-const (
-	Done        Outcome = iota
-	Error               // the handler returned one, or none was found
-	Panic               // or Goexit
-	Interrupted         // to go on in another run
-	Parked
-	Moved // to another queue
-
-	outcomes
+	"github.com/troupehq/troupe/internal/job"
 )
-
-// Outcomes are their names.
-var Outcomes = [outcomes]string{"done", "error", "panic", "interrupted", "parked", "moved"}
 
 // Totals are the runs of one class. The zero Totals have none.
 type Totals struct {
-	Ended [outcomes]uint64 // by their outcome
-	Late  [outcomes]uint64 // likewise, of those whose jobs' outcome had been decided elsewhere
+	Ended [job.Ends]uint64 // by their outcome
+	Late  [job.Ends]uint64 // likewise, of those whose jobs' outcome had been decided elsewhere
 
 	// Times are those of the done and interrupted ones, late or not. How long a failure took
 	// depends on the fault more than on the job: Sidekiq leaves it out as well.
@@ -36,20 +22,20 @@ type Totals struct {
 
 // Count counts a run that took d. late tells that the outcome of its job had been decided
 // elsewhere.
-func (t *Totals) Count(o Outcome, late bool, d time.Duration) {
+func (t *Totals) Count(o job.Outcome, late bool, d time.Duration) {
 	if late {
 		t.Late[o]++
 	} else {
 		t.Ended[o]++
 	}
-	if o == Done || o == Interrupted {
+	if o == job.Done || o == job.Interrupted {
 		t.Times.Observe(d, 1)
 	}
 }
 
 // Add adds o.
 func (t *Totals) Add(o *Totals) {
-	for i := range outcomes {
+	for i := range job.Ends {
 		t.Ended[i] += o.Ended[i]
 		t.Late[i] += o.Late[i]
 	}
@@ -57,7 +43,7 @@ func (t *Totals) Add(o *Totals) {
 }
 
 // Of is how many have ended in one of these outcomes, late or not.
-func (t *Totals) Of(which ...Outcome) (n uint64) {
+func (t *Totals) Of(which ...job.Outcome) (n uint64) {
 	for _, o := range which {
 		n += t.Ended[o] + t.Late[o]
 	}
@@ -65,7 +51,7 @@ func (t *Totals) Of(which ...Outcome) (n uint64) {
 }
 
 // Processed are the runs that Sidekiq counts: all but those of jobs that were parked or moved.
-func (t *Totals) Processed() uint64 { return t.Of(Done, Interrupted) + t.Failed() }
+func (t *Totals) Processed() uint64 { return t.Of(job.Done, job.Interrupted) + t.Failed() }
 
 // Failed are those with an error that is a failure.
-func (t *Totals) Failed() uint64 { return t.Of(Error, Panic) }
+func (t *Totals) Failed() uint64 { return t.Of(job.Error, job.Panic) }

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -132,7 +133,7 @@ func TestAnActorCrashesWhenAnEventComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script.New(t)
 		k := testkit.Start(t, actors.Config{Registry: s.Registry()}, testkit.Strict())
-		k.CrashWhen("launcher/poller", testkit.Events[actors.JobStarted]().Times(2), errors.New("drill"))
+		k.CrashWhen("launcher/poller", testkit.Events[event.JobStarted]().Times(2), errors.New("drill"))
 		for range 5 {
 			k.Push(script.OK())
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/script"
 )
@@ -20,17 +21,17 @@ func TestEachStepEndsAsItSays(t *testing.T) {
 		var cause error
 		s.OnCancel = func(ctx context.Context) { cancelled, cause = cancelled+1, context.Cause(ctx) }
 		k := testkit.Start(t, actors.Config{Redis: rdb, Registry: s.Registry(), Capsules: []actors.Capsule{{Concurrency: 2}}}, testkit.Strict())
-		k.Allow(testkit.Crashes("launcher/default/processor-*").Times(2), testkit.Events[actors.JobsAbandoned]().Times(1))
+		k.Allow(testkit.Crashes("launcher/default/processor-*").Times(2), testkit.Events[event.JobsAbandoned]().Times(1))
 		outcome := map[string]string{}
-		cancel := k.Subscribe(func(e actors.Event) {
+		cancel := k.Subscribe(func(e event.Event) {
 			switch e := e.(type) {
-			case actors.JobDone:
+			case event.JobDone:
 				outcome[e.Job.JID] = "done"
-			case actors.JobRetried:
+			case event.JobRetried:
 				outcome[e.Job.JID] = "retried"
-			case actors.JobDied:
+			case event.JobDied:
 				outcome[e.Job.JID] = "died"
-			case actors.JobDropped:
+			case event.JobDropped:
 				outcome[e.Job.JID] = "dropped"
 			}
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/web"
@@ -122,18 +123,18 @@ func (s *shop) history() {
 	now := time.Now()
 	for id, records := range map[string][]flight.Record{
 		"worker-1:1184:5f0c21d9e8a7": {
-			{At: now.Add(-52 * time.Minute), Kind: flight.JobFailed, JID: "9f3a0d2c55b1e07a61c4d802", Class: "Webhooks::Deliver", Queue: "default", Capsule: "default", Text: "Post \"https://partner.example/hooks/42\": context deadline exceeded"},
-			{At: now.Add(-52 * time.Minute), Kind: flight.JobRetried, JID: "9f3a0d2c55b1e07a61c4d802", Class: "Webhooks::Deliver", Queue: "default", Capsule: "default", Text: "attempt 6 in 20m50s"},
+			{At: now.Add(-52 * time.Minute), Kind: job.Failed.Kind(), JID: "9f3a0d2c55b1e07a61c4d802", Class: "Webhooks::Deliver", Queue: "default", Capsule: "default", Text: "Post \"https://partner.example/hooks/42\": context deadline exceeded"},
+			{At: now.Add(-52 * time.Minute), Kind: job.Retried.Kind(), JID: "9f3a0d2c55b1e07a61c4d802", Class: "Webhooks::Deliver", Queue: "default", Capsule: "default", Text: "attempt 6 in 20m50s"},
 			{At: now.Add(-31 * time.Minute), Kind: flight.Rescued, Text: "3 jobs of dead processes put back: worker-7:977:0aa1be77c2f4"},
 		},
 		"worker-2:1203:a41be07d3c96": {
 			{At: now.Add(-17 * time.Minute), Kind: flight.Fenced, Capsule: "default", Text: "4 jobs cancelled, 1 results refused"},
-			{At: now.Add(-17 * time.Minute), Kind: flight.JobCancelled, JID: "c07e55aa1f2b9d3084e6710c", Class: "Inventory::Sync", Queue: "default", Capsule: "default", Text: "fenced: another process has the job"},
+			{At: now.Add(-17 * time.Minute), Kind: job.Cancelled.Kind(), JID: "c07e55aa1f2b9d3084e6710c", Class: "Inventory::Sync", Queue: "default", Capsule: "default", Text: "fenced: another process has the job"},
 			{At: now.Add(-9 * time.Minute), Kind: flight.Configured, Capsule: "mailers", Text: "concurrency 4 is now 6"},
 		},
 		"worker-5:1260:77d0c95b1e42": {
-			{At: now.Add(-4 * time.Minute), Kind: flight.JobCancelled, JID: "41d7b0e92c8856fa03be17d4", Class: "Reports::Monthly", Queue: "default", Capsule: "default", Text: "timeout of 2m0s"},
-			{At: now.Add(-4*time.Minute + 3*time.Second), Kind: flight.JobUnresponsive, JID: "41d7b0e92c8856fa03be17d4", Class: "Reports::Monthly", Queue: "default", Capsule: "default", Text: "timeout of 2m0s"},
+			{At: now.Add(-4 * time.Minute), Kind: job.Cancelled.Kind(), JID: "41d7b0e92c8856fa03be17d4", Class: "Reports::Monthly", Queue: "default", Capsule: "default", Text: "timeout of 2m0s"},
+			{At: now.Add(-4*time.Minute + 3*time.Second), Kind: job.Unresponsive.Kind(), JID: "41d7b0e92c8856fa03be17d4", Class: "Reports::Monthly", Queue: "default", Capsule: "default", Text: "timeout of 2m0s"},
 		},
 	} {
 		if err := flight.Write(s.t.Context(), s.rdb, id, records); err != nil {

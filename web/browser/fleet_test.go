@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/testkit"
 )
 
@@ -32,8 +33,8 @@ func TestCrashIsSeen(t *testing.T) {
 	s := start(t)
 	k := s.kit(actors.Config{Concurrency: 3})
 	crashes := make(chan time.Time, 1)
-	t.Cleanup(k.Subscribe(func(e actors.Event) {
-		if c, ok := e.(actors.ActorCrashed); ok {
+	t.Cleanup(k.Subscribe(func(e event.Event) {
+		if c, ok := e.(event.ActorCrashed); ok {
 			crashes <- c.At
 		}
 	}))

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/scores"
@@ -45,26 +46,26 @@ func (*Policy) Key(payload []byte) string {
 // Decide applies the limits first, then the class's policy.
 func (p *Policy) Decide(o rescue.Orphan) rescue.Decision {
 	limit, times := p.Limits, len(o.Recoveries)
-	job, err := troupe.ParsePayload(o.Payload)
+	payload, err := troupe.ParsePayload(o.Payload)
 	if err != nil {
-		job = nil
+		payload = nil
 	}
 	counts := limit.Recoveries > 0
 	switch {
 	case counts && times >= limit.Recoveries && (o.Suspect || limit.Suspect < 0):
-		return p.toDead(o, job, true)
+		return p.toDead(o, payload, true)
 	case counts && limit.Suspect > 0 && times >= limit.Suspect:
 		return rescue.Decision{Suspect: true}
 	}
-	route := p.route(job, times)
+	route := p.route(payload, times)
 	last := o.Recoveries[times-1]
-	in := recoveredOf(o, job)
+	in := recoveredOf(o, payload)
 	switch {
 	case route.Dead:
-		return p.toDead(o, job, false)
+		return p.toDead(o, payload, false)
 	case route.Delay > 0:
 		return rescue.Decision{
-			To: rescue.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
+			To: job.ToSchedule, Score: scores.Of(last.At.Add(route.Delay)),
 			Payload: p.Retry.Stamp(last.At, in, o.Queue), Forget: !counts,
 		}
 	case route.Queue != "" && route.Queue != o.Queue:
@@ -80,31 +81,31 @@ func recoveredOf(o rescue.Orphan, p *troupe.Payload) retry.Recovered {
 	}
 }
 
-func (p *Policy) toDead(o rescue.Orphan, job *troupe.Payload, poison bool) rescue.Decision {
+func (p *Policy) toDead(o rescue.Orphan, payload *troupe.Payload, poison bool) rescue.Decision {
 	last := o.Recoveries[len(o.Recoveries)-1]
 	why := &troupe.RecoveredError{
 		Times: len(o.Recoveries), Within: p.Within, Process: last.Process, Cause: last.Cause, Poison: poison,
 	}
-	dec := p.Retry.Dead(last.At, recoveredOf(o, job), why)
+	dec := p.Retry.Dead(last.At, recoveredOf(o, payload), why)
 	return rescue.Decision{
-		To: rescue.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
+		To: job.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
 		TrimBefore: dec.TrimBefore, TrimMax: dec.TrimMax,
 	}
 }
 
 // route asks the policies: the daemon's if there is one, else the class's.
-func (p *Policy) route(job *troupe.Payload, times int) troupe.Recovery {
-	if job == nil {
+func (p *Policy) route(payload *troupe.Payload, times int) troupe.Recovery {
+	if payload == nil {
 		return troupe.Recovery{}
 	}
 	if p.Callback == nil {
-		e, _ := p.Registry.Lookup(job.HandlerClass())
+		e, _ := p.Registry.Lookup(payload.HandlerClass())
 		return e.Options.Recovery
 	}
-	to, err := p.Callback.call(job, times)
+	to, err := p.Callback.call(payload, times)
 	if err != nil {
-		logs.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", words.Text(job.JID())).
-			Str("class", words.Text(job.DisplayClass())), err).
+		logs.Err(p.Log.Error().Str("actor", p.Actor).Str("jid", words.Text(payload.JID())).
+			Str("class", words.Text(payload.DisplayClass())), err).
 			Msg("the recovery policy failed: the job goes back to its queue")
 	}
 	return to

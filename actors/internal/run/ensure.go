@@ -7,7 +7,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/retry"
 )
@@ -32,7 +32,7 @@ func (r *Run) ensure(v any) {
 	var dec retry.Decision
 	err := supervised.Isolate(func() {
 		if !counted {
-			r.count(runs.Panic, false)
+			r.count(job.Panic, false)
 		}
 		dec = r.env.Policy.Decide(r.ended, r.env.Seed.Uint64(r.jid, r.ended), retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err})
 	})
@@ -43,9 +43,9 @@ func (r *Run) ensure(v any) {
 	r.env.Settler.Submit(move)
 	r.handed = true
 	r.env.System.Spawn(r.slot.Path(), func() {
-		r.publish(Failed, time.Time{})
+		r.publish(r.failure())
 		if <-move.Done; r.stored(move) {
-			r.tell(dec.Action, dec.Score, dec.Wait)
+			r.tell(dec)
 		}
 	})
 }

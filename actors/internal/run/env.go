@@ -11,8 +11,8 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/beat"
-	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/retry"
 	"github.com/troupehq/troupe/supervisor"
@@ -41,7 +41,7 @@ type Env struct {
 	OnError func(err error, in Failure)        // the error handlers; nil if there are none
 	OnDeath func(p *troupe.Payload, err error) // the death handlers
 	Wanted  *atomic.Bool                       // somebody listens to events
-	Publish func(Event)                        // must not block
+	Publish func(event.Event)                  // must not block
 
 	heldBack     atomic.Int64
 	unresponsive unresponsive
@@ -68,49 +68,18 @@ type Failure struct {
 	Payload               *troupe.Payload // nil if the bytes are no job
 }
 
-// What has happened in the life of a job.
-type What int
-
-// What the events of actors say.
-const (
-	Started What = iota
-	Done
-	Failed
-	Late
-	Retried
-	Died
-	Dropped
-	Interrupted
-	Unresponsive
-	Parked
-	Moved
-)
-
-// Event is something that has happened to a job. The fields below Job are of the events
-// of actors that have them.
-type Event struct {
-	What    What
-	At      time.Time
-	Actor   string
-	Job     work.Ref
-	Elapsed time.Duration
-	Err     error
-	Crashed bool
-	Due     time.Time
-	To      string // of Moved: bare name of the queue
-	Trouble Trouble
+// publish tells of e, unless it is of those that only listeners want and nobody listens.
+func (r *Run) publish(e event.Event) {
+	if !r.env.Wanted.Load() {
+		switch e.(type) {
+		case event.JobStarted, event.JobDone, event.JobInterrupted:
+			return
+		}
+	}
+	r.env.Publish(e)
 }
 
-// publish tells of an event if somebody listens.
-func (r *Run) publish(what What, due time.Time) {
-	if r.env.Wanted.Load() || what != Started && what != Done && what != Interrupted {
-		to := ""
-		if what == Moved {
-			to = job.AskedBy(r.err).Queue
-		}
-		r.env.Publish(Event{
-			What: what, At: time.Now(), Actor: r.slot.Path(), Job: r.w.Job.Ref(),
-			Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil, Due: due, To: to,
-		})
-	}
+// now is what an event of this job and of now carries.
+func (r *Run) now() event.JobEvent {
+	return event.JobEvent{At: time.Now(), Actor: r.slot.Path(), Capsule: r.env.Capsule, Job: r.w.Job.Ref()}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/jobctx"
@@ -169,7 +170,7 @@ func (r *Run) toBack() {
 		return
 	}
 	r.line(zerolog.InfoLevel, "interrupted").Msg("job interrupted")
-	r.publish(Interrupted, time.Time{})
+	r.publish(event.JobInterrupted{JobEvent: r.now(), Elapsed: r.elapsed})
 }
 
 // Acked deletes the states of iterable jobs that are done, now that their acks are in

@@ -11,9 +11,9 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/logs"
-	"github.com/troupehq/troupe/internal/runs"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/retry"
 )
@@ -48,7 +48,7 @@ func (r *Run) decide() {
 	took := r.take()
 	r.count(r.outcome(asked, interrupted), !took)
 	if !took {
-		r.publish(Late, time.Time{})
+		r.publish(event.JobLate{JobEvent: r.now(), Elapsed: r.elapsed, Err: r.err})
 		logs.Err(r.line(zerolog.WarnLevel, "late"), r.err).Msg("job ended after its outcome was decided elsewhere; the result is refused")
 		return
 	}
@@ -62,12 +62,14 @@ func (r *Run) decide() {
 		return
 	}
 	if r.err == nil {
-		r.publish(Done, time.Time{})
+		if r.env.Wanted.Load() {
+			r.publish(event.JobDone{JobEvent: r.now(), Elapsed: r.elapsed})
+		}
 		r.acked, r.handed = true, true // by done
 		r.line(zerolog.InfoLevel, "done").Msg("job done")
 		return
 	}
-	r.publish(Failed, time.Time{})
+	r.publish(r.failure())
 	r.fail()
 }
 
@@ -131,24 +133,24 @@ func (r *Run) fail() {
 }
 
 // outcome is how the run has ended.
-func (r *Run) outcome(asked troupe.OutcomeError, interrupted bool) runs.Outcome {
+func (r *Run) outcome(asked troupe.OutcomeError, interrupted bool) job.Outcome {
 	switch {
 	case asked.Park:
-		return runs.Parked
+		return job.Parked
 	case asked.Move:
-		return runs.Moved
+		return job.Moved
 	case interrupted:
-		return runs.Interrupted
+		return job.Interrupted
 	case r.err == nil:
-		return runs.Done
+		return job.Done
 	case r.crash != nil:
-		return runs.Panic
+		return job.Panic
 	}
-	return runs.Error
+	return job.Error
 }
 
 // count counts the run. late tells that the job's outcome was decided elsewhere.
-func (r *Run) count(o runs.Outcome, late bool) {
+func (r *Run) count(o job.Outcome, late bool) {
 	class := 0 // Sidekiq's page does not show a class without a handler
 	if h := r.handler; h != nil {
 		class = h.index
@@ -187,7 +189,7 @@ func (r *Run) failed(dec retry.Decision) {
 	if !r.settle(dec) {
 		return
 	}
-	r.tell(dec.Action, dec.Score, dec.Wait)
+	r.tell(dec)
 	r.onError(Failure{Message: "running a job", Payload: r.fetched()})
 	if dec.RunDeathHandlers {
 		p := dec.DeathPayload
@@ -207,46 +209,51 @@ func (r *Run) onError(in Failure) {
 	}
 }
 
-// tell logs and publishes a decision about a failure or a park, once it has been
+// failure is the event of a run that has failed.
+func (r *Run) failure() event.Event {
+	return event.JobFailed{JobEvent: r.now(), Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil}
+}
+
+// outcomes are what becomes of a job by a decision.
+var outcomes = map[retry.Action]job.Outcome{
+	retry.Retry: job.Retried, retry.Dead: job.Died, retry.Drop: job.Dropped, retry.Park: job.Parked, retry.Move: job.Moved,
+}
+
+// tell logs and publishes a decision about a failure, a park or a move, once it has been
 // carried out: a line that were begun before would be kept meanwhile.
-func (r *Run) tell(action retry.Action, score, wait float64) {
-	level, text := zerolog.WarnLevel, "job failed"
-	switch action {
-	case retry.Dead:
-		level = zerolog.ErrorLevel
-	case retry.Park:
-		level, text = zerolog.InfoLevel, "job parked"
-	case retry.Move:
-		level, text = zerolog.InfoLevel, "job moved"
-	case retry.Retry, retry.Drop:
-	}
-	if line := r.line(level, string(action)); line.Enabled() {
-		switch action {
-		case retry.Park:
-			line = logs.Err(logs.Seconds(line, "parked_s", wait), r.err)
-		case retry.Move:
-			line = line.Str("to", words.Text(job.AskedBy(r.err).Queue))
-		default:
-			line = logs.Err(line.Str("error_class", troupe.ErrorClass(r.err)), r.err)
-		}
-		if action == retry.Retry {
-			line = logs.Seconds(line, "retry_in_s", wait)
-		}
-		line.Msg(text)
-	}
-	at := time.UnixMicro(int64(score * 1e6))
-	switch action {
-	case retry.Retry:
-		r.publish(Retried, at)
-	case retry.Park:
-		r.publish(Parked, at)
-	case retry.Move:
-		r.publish(Moved, time.Time{})
-	case retry.Dead:
-		r.publish(Died, time.Time{})
+func (r *Run) tell(dec retry.Decision) {
+	o, now := outcomes[dec.Action], r.now()
+	due := time.UnixMicro(int64(dec.Score * 1e6))
+	level, text := o.Line()
+	line := r.line(level, o.Logged())
+	var e event.Event
+	switch o { //nolint:exhaustive // the others are no decisions
+	case job.Retried:
+		line = logs.Seconds(r.errorOn(line), "retry_in_s", dec.Wait)
+		e = event.JobRetried{JobEvent: now, Due: due}
+	case job.Died:
+		line = r.errorOn(line)
+		e = event.JobDied{JobEvent: now}
+	case job.Parked:
+		line = logs.Err(logs.Seconds(line, "parked_s", dec.Wait), r.err)
+		e = event.JobParked{JobEvent: now, Until: due, Err: r.err}
+	case job.Moved:
+		line = line.Str("to", words.Text(dec.Queue))
+		e = event.JobMoved{JobEvent: now, To: dec.Queue}
 	default:
-		r.publish(Dropped, time.Time{})
+		line = r.errorOn(line)
+		e = event.JobDropped{JobEvent: now}
 	}
+	line.Msg(text)
+	r.publish(e)
+}
+
+// errorOn adds the error to a line.
+func (r *Run) errorOn(line *zerolog.Event) *zerolog.Event {
+	if !line.Enabled() {
+		return line
+	}
+	return logs.Err(line.Str("error_class", troupe.ErrorClass(r.err)), r.err)
 }
 
 // callbackFailed comes before the job is settled: no log hook may end the run here.

@@ -10,9 +10,11 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/wire"
@@ -134,11 +136,11 @@ func (r *Run) Shown() []byte {
 }
 
 // Ref implements work.Job.
-func (r *Run) Ref() work.Ref {
+func (r *Run) Ref() tree.JobRef {
 	if r.began.Load() {
-		return work.Ref{JID: r.jid, Class: r.class, Queue: r.w.Unit.Queue, Started: r.started}
+		return tree.JobRef{JID: r.jid, Class: r.class, Queue: r.w.Unit.Queue, Started: r.started}
 	}
-	ref := work.Ref{Queue: r.w.Unit.Queue}
+	ref := tree.JobRef{Queue: r.w.Unit.Queue}
 	if p, err := r.parse(); err == nil {
 		ref.Class, ref.JID = p.DisplayClass(), p.JID()
 	}
@@ -267,7 +269,9 @@ func (r *Run) perform() {
 	if r.handler.iterable {
 		ctx = r.iterable(ctx, r.jid)
 	}
-	r.publish(Started, time.Time{})
+	if r.env.Wanted.Load() {
+		r.publish(event.JobStarted{JobEvent: r.now()})
+	}
 	if line := r.log.Debug(); line.Enabled() {
 		line.Str("jid", words.Text(r.jid)).Str("class", words.Text(r.class)).Str("queue", words.Text(r.w.Unit.Queue)).
 			Str("capsule", r.env.Capsule).Int("attempt", r.attempt).Msg("job started")

@@ -11,19 +11,8 @@ import (
 
 // move is what the decision asks of the fetcher.
 func (r *Run) move(dec retry.Decision) fetch.Move {
-	m := fetch.Move{Unit: r.w.Unit, Score: dec.Score, Payload: dec.Payload}
-	switch dec.Action {
-	case retry.Retry:
-		m.To = fetch.ToRetry
-	case retry.Dead:
-		m.To = fetch.ToDead
-		m.Trim = fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}
-	case retry.Park:
-		m.To = fetch.ToSchedule
-	case retry.Move:
-		m.To, m.Queue = fetch.ToBack, dec.Queue
-	case retry.Drop: // an ack, and no move
-	}
+	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}}
+	m.To, _ = outcomes[dec.Action].To()
 	return m
 }
 
@@ -49,7 +38,7 @@ func (r *Run) store(dec retry.Decision) {
 		}
 	}
 	if r.settle(dec) {
-		r.tell(dec.Action, dec.Score, dec.Wait)
+		r.tell(dec)
 	}
 }
 
@@ -61,7 +50,7 @@ func (r *Run) told(m *work.Move, dec retry.Decision) {
 		}
 	}()
 	if r.stored(m) {
-		r.tell(dec.Action, dec.Score, dec.Wait)
+		r.tell(dec)
 	}
 }
 

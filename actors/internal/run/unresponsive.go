@@ -11,17 +11,10 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/work"
+	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
-
-// Trouble is a job that does not end although its context was cancelled Env.Grace ago.
-type Trouble struct {
-	Job      work.Ref
-	Since    time.Time // its context was cancelled
-	Cause    string
-	Stack    string // of its goroutine, when it was found to be so
-	Replaced bool   // its slot is another job's
-}
 
 const (
 	maxShown = 20   // of a capsule: the tree goes to Redis with each beat
@@ -36,7 +29,7 @@ type unresponsive struct {
 
 type unresponsiveJob struct {
 	r     *Run
-	shown Trouble
+	shown tree.Unresponsive
 	cause error
 }
 
@@ -54,11 +47,11 @@ func (r *Run) checkEnd(since time.Time, cause error) {
 		return
 	}
 	v, u := r.env, &r.env.unresponsive
-	shown := Trouble{Job: r.Ref(), Since: since, Cause: cause.Error(), Stack: stackOf(r.slot.Path())}
+	shown := tree.Unresponsive{JobRef: r.Ref(), Since: since, Cause: cause.Error(), Stack: stackOf(r.slot.Path())}
 	u.mu.Lock()
 	u.jobs = append(u.jobs, &unresponsiveJob{r: r, cause: cause, shown: shown})
 	u.mu.Unlock()
-	v.Publish(Event{What: Unresponsive, At: time.Now(), Actor: r.slot.Path(), Job: shown.Job, Trouble: shown})
+	v.Publish(event.JobUnresponsive{JobEvent: r.now(), Unresponsive: shown})
 	v.replaceUnresponsive()
 	if r.over.Load() { // in the meantime: whoever comes second takes it off
 		v.responded(r)
@@ -123,7 +116,7 @@ func (r *Run) giveUp(cause error) func() {
 
 // Unresponsive lists the unresponsive jobs, the oldest first, and all items of those whose
 // slots were given away.
-func (v *Env) Unresponsive() (jobs []Trouble, replaced []*work.Item) {
+func (v *Env) Unresponsive() (jobs []tree.Unresponsive, replaced []*work.Item) {
 	u := &v.unresponsive
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -135,7 +128,7 @@ func (v *Env) Unresponsive() (jobs []Trouble, replaced []*work.Item) {
 			replaced = append(replaced, j.r.w)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(jobs, func(a, b tree.Unresponsive) int { return a.Since.Compare(b.Since) })
 	return jobs, replaced
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -51,7 +52,7 @@ func (i *invoker) EscalateFailure(reason, message any) {
 	crash = supervisor.NewCrash(crash.Reason, crash.Stack) // raised now, in this incarnation, whenever it was made
 	i.node.fail(crash.Reason, crash.Stack)
 	i.node.set(Crashed)
-	i.node.publish(Event{What: ActorCrashed, Err: crash.Reason, Stack: crash.Stack})
+	i.node.publish(event.ActorCrashed{ActorEvent: i.node.now(), Err: crash.Reason, Stack: crash.Stack})
 	i.node.box.crash(func() { i.MessageInvoker.EscalateFailure(crash, message) })
 }
 
@@ -78,7 +79,7 @@ func (g *guard) Receive(ctx actor.Context) {
 		defer g.swallow()
 	case *actor.Stopped:
 		g.node.set(Stopped)
-		g.node.publish(Event{What: ActorStopped})
+		g.node.publish(event.ActorStopped{ActorEvent: g.node.now()})
 		defer g.swallow()
 	case Crash:
 		if m.at != 0 && m.at < g.began {

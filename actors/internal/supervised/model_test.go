@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"pgregory.net/rapid"
 
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -259,8 +260,8 @@ func (m *modelled) started(path string) bool {
 func (m *modelled) run(t *testing.T) error {
 	m.ran, m.done = 0, 0
 	m.d = bare(t)
-	m.d.publish = func(e Event) {
-		if e.What == ActorEscalated {
+	m.d.publish = func(e event.Event) {
+		if e, ok := e.(event.ActorEscalated); ok {
 			m.mu.Lock()
 			m.escalated[e.Path]++
 			m.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -153,7 +154,7 @@ func (c *node) suspend(on bool) {
 	c.mu.Unlock()
 	c.box.pause(inner, on)
 	if resumed {
-		c.publish(Event{What: ActorResumed})
+		c.publish(event.ActorResumed{ActorEvent: c.now()})
 	}
 }
 
@@ -167,18 +168,19 @@ func (c *node) begin() {
 	c.ending, c.gaveUp = false, false
 	n := c.restarts
 	c.mu.Unlock()
-	what := ActorStarted
 	if n > 0 {
-		what = ActorRestarted
+		c.publish(event.ActorRestarted{ActorEvent: c.now(), Restarts: n})
+		return
 	}
-	c.publish(Event{What: what, Restarts: n})
+	c.publish(event.ActorStarted{ActorEvent: c.now()})
 }
 
-// publish tells of e, which is of this actor and now.
-func (c *node) publish(e Event) {
-	e.At, e.Path, e.Role = time.Now(), c.path, c.role
-	c.proxy.s.publish(e)
+// now is what an event of this actor and of now carries.
+func (c *node) now() event.ActorEvent {
+	return event.ActorEvent{At: time.Now(), Path: c.path, Role: c.role}
 }
+
+func (c *node) publish(e event.Event) { c.proxy.s.publish(e) }
 
 func (c *node) fail(err error, stack []byte) {
 	c.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/rs/zerolog"
 
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -22,7 +23,7 @@ const launcherName = "launcher"
 // bare is a System that tells nobody of what happens.
 func bare(t *testing.T) *System {
 	t.Helper()
-	d := New(zerolog.Nop(), "", launcherName, func(Event) {})
+	d := New(zerolog.Nop(), "", launcherName, func(event.Event) {})
 	d.Begin()
 	return d
 }

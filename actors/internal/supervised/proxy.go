@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/supervisor"
 )
@@ -73,7 +74,7 @@ func (o *Proxy) blocked(since time.Time) {
 		o.s.log.Error().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", time.Since(since).Seconds()).
 			Msg("a strategy does not decide; its supervisor waits for it, a stop does not")
 	})
-	o.node.publish(Event{What: StrategyBlocked, Strategy: o.name(), Since: since})
+	o.node.publish(event.StrategyBlocked{ActorEvent: o.node.now(), Strategy: o.name(), Since: since})
 }
 
 func (o *Proxy) returned(since time.Time) {
@@ -83,7 +84,7 @@ func (o *Proxy) returned(since time.Time) {
 	took := time.Since(since)
 	o.s.log.Warn().Str("actor", o.node.path).Str("strategy", o.name()).Float64("elapsed_s", took.Seconds()).
 		Msg("a strategy that was late has decided")
-	o.node.publish(Event{What: StrategyReturned, Strategy: o.name(), After: took})
+	o.node.publish(event.StrategyReturned{ActorEvent: o.node.now(), Strategy: o.name(), After: took})
 }
 
 // handle is called in the supervisor's goroutine when a child has failed. One
@@ -199,7 +200,7 @@ func (v *view) EscalateFailure(reason, message any) {
 	}
 	c := v.o.node
 	c.giveUp(crash)
-	c.publish(Event{What: ActorEscalated, Err: crash.Reason})
+	c.publish(event.ActorEscalated{ActorEvent: c.now(), Err: crash.Reason})
 	c.box.crash(func() { v.sup.EscalateFailure(crash, message) })
 }
 
@@ -214,7 +215,7 @@ func (s *System) onDecision(e *actor.SupervisorEvent) {
 	}[e.Directive]
 	given, _ := crash.Reason.(*supervisor.Exceeded) //nolint:errorlint // who gave up: the child's supervisor, or the child itself
 	if path == s.root && given != nil && given.Path == path && c != nil {
-		c.publish(Event{What: ActorEscalated, Err: crash.Reason}) // the root has no row of its own
+		c.publish(event.ActorEscalated{ActorEvent: c.now(), Err: crash.Reason}) // the root has no row of its own
 	}
 	s.logFailure(path, directive, crash)
 }
@@ -241,5 +242,5 @@ func (s *System) logPanic(path, text string, crash *supervisor.Crash) {
 func (s *System) overruled(c *node, strategy string, err error) {
 	logs.Err(s.log.Error().Str("actor", c.path).Str("strategy", strategy), err).
 		Msg("a strategy was overruled by the default")
-	c.publish(Event{What: StrategyOverruled, Strategy: strategy, Err: err})
+	c.publish(event.StrategyOverruled{ActorEvent: c.now(), Strategy: strategy, Err: err})
 }

@@ -26,37 +26,6 @@ const (
 	Stopped    State = "stopped"
 )
 
-// What happened to an actor.
-type What int
-
-// The things that happen, as package actors has them.
-const (
-	ActorStarted What = iota
-	ActorCrashed
-	ActorRestarted
-	ActorResumed
-	ActorStopped
-	ActorEscalated
-	StrategyBlocked
-	StrategyReturned
-	StrategyOverruled
-)
-
-// Event is something that happened to an actor. The fields after Role are set where they
-// belong to What.
-type Event struct {
-	What       What
-	At         time.Time
-	Path, Role string
-
-	Err      error
-	Stack    []byte
-	Restarts int
-	Strategy string
-	Since    time.Time
-	After    time.Duration
-}
-
 // Row is what is known of one actor.
 type Row struct {
 	Path, Role, Capsule string

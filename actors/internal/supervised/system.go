@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -26,7 +27,7 @@ type System struct {
 	log      zerolog.Logger
 	identity string // of the process, for simulations
 	root     string // path of the actor that supervises all others
-	publish  func(Event)
+	publish  func(event.Event)
 	began    time.Time
 	actors   atomic.Pointer[actor.ActorSystem] // nil before Begin
 	epochs   atomic.Uint64
@@ -39,7 +40,7 @@ type System struct {
 // New makes a System without an actor system. root is the path of the actor that
 // supervises all others; publish is called with each Event, must not block, and may be
 // called from any goroutine.
-func New(log zerolog.Logger, identity, root string, publish func(Event)) *System {
+func New(log zerolog.Logger, identity, root string, publish func(event.Event)) *System {
 	return &System{
 		Goroutines: NewTracker(), log: log, identity: identity, root: root, publish: publish, began: time.Now(), nodes: map[string]*node{},
 	}

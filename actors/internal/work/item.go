@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // Item is a fetched job on its way through this process.
@@ -31,15 +32,9 @@ type Item struct {
 // Job is what is known of the job of an Item. Its methods may be called at any time, from
 // any goroutine.
 type Job interface {
-	Ref() Ref
+	Ref() tree.JobRef
 	// Interrupt cancels its context, if it runs.
 	Interrupt(cause error)
-}
-
-// Ref names a job.
-type Ref struct {
-	JID, Class, Queue string
-	Started           time.Time // zero before
 }
 
 // The states of an Item.

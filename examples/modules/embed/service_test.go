@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -70,7 +71,7 @@ func TestAnOrderIsTakenAndShipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ship := &shipped{takes: time.Second}
 		s, k := withKit(t, testkit.NewMemory(t).Client, ship, nil)
-		k.Expect(testkit.Events[actors.JobDone]().Of("Shop::Fulfil").Times(1), func() {
+		k.Expect(testkit.Events[event.JobDone]().Of("Shop::Fulfil").Times(1), func() {
 			if code, answer := ask(s, "POST", "/orders", `{"ID": 7, "Email": "a@example.com"}`); code != http.StatusAccepted || !strings.Contains(answer, `"job"`) {
 				t.Fatalf("%d %s", code, answer)
 			}
@@ -135,7 +136,7 @@ func TestHealth(t *testing.T) {
 		k.Await("redis is back", func() bool { return !k.Stats().RedisAway })
 		check("with redis again", http.StatusOK, `"ok":true`)
 
-		k.Expect(testkit.Events[actors.ActorStopped]().At("launcher/rescuer").Times(1), func() { k.Crash("launcher/rescuer", errors.New("out of order")) })
+		k.Expect(testkit.Events[event.ActorStopped]().At("launcher/rescuer").Times(1), func() { k.Crash("launcher/rescuer", errors.New("out of order")) })
 		check("just after the end of a part", http.StatusOK, `"ok":true`)
 		time.Sleep(downTime)
 		check("without a part", http.StatusServiceUnavailable, "launcher/rescuer is stopped: out of order")

@@ -11,6 +11,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 	"github.com/troupehq/troupe/testkit/chaos"
@@ -110,7 +111,7 @@ func TestAFailedChargeIsRetried(t *testing.T) {
 		if charge.Args.AccountID != 42 || charge.At.Before(time.Now().Add(10*time.Second)) {
 			t.Errorf("retried: %+v", charge)
 		}
-		kit.Expect(testkit.Events[actors.JobDone]().Of("ReceiptMail").Within(time.Hour), nil)
+		kit.Expect(testkit.Events[event.JobDone]().Of("ReceiptMail").Within(time.Hour), nil)
 	}, testkit.Strict())
 }
 
@@ -136,7 +137,7 @@ func TestAPanickingChargeHarmsNobody(t *testing.T) {
 		kit.Expect(testkit.Restarts("launcher/default/processor-*").Times(1), func() {
 			kit.Push(ChargeCard{AccountID: 42, Cents: 1999, Currency: "EUR"})
 		})
-		kit.Expect(testkit.Events[actors.JobDone]().Of("Billing::ChargeCard").Within(time.Hour), nil)
+		kit.Expect(testkit.Events[event.JobDone]().Of("Billing::ChargeCard").Within(time.Hour), nil)
 	}, testkit.Strict())
 }
 

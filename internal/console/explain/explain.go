@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // Explanation is what is known of a job.
@@ -169,7 +170,7 @@ func (s *search) nowhere() {
 	default:
 		s.because("gone", "It neither runs nor waits.%s", last)
 		s.x.Next = "Nothing: it has ended since, or was taken away by somebody."
-		if s.records[len(s.records)-1].Kind == flight.JobDropped {
+		if s.records[len(s.records)-1].Kind == job.Dropped.Kind() {
 			s.x.Next = "Nothing: it was dropped."
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 )
 
 // progress looks among the jobs that run, and those that processes of troupe have taken.
@@ -62,7 +62,7 @@ func (s *search) running(w *inspect.Work) error {
 			}
 		}
 	}
-	if c := s.recorded(flight.JobCancelled); c != nil && c.At.After(w.RunAt.Add(-time.Second)) {
+	if c := s.recorded(job.Cancelled.Kind()); c != nil && c.At.After(w.RunAt.Add(-time.Second)) {
 		s.because("cancelled", "Its context was cancelled %s ago. %s", brief(time.Since(c.At)), c.Text)
 	}
 	tree, err := s.fleet.Tree(s.ctx, w.Process)

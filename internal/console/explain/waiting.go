@@ -12,7 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/scores"
@@ -132,7 +132,7 @@ func (s *search) nearInQueue(name string, position int64) (bool, error) {
 
 func (s *search) retry(e *inspect.SortedEntry) {
 	s.because("retry", "It has failed %s, at last with %s.", words.Plural(e.Payload.Failures(), "time"), failure(e))
-	if c := s.recorded(flight.JobCancelled); c != nil {
+	if c := s.recorded(job.Cancelled.Kind()); c != nil {
 		s.because("cancelled", "An operator has cancelled it at %s.", at(c.At))
 	}
 	s.x.Next = s.promoted(e, "its next attempt")
@@ -140,7 +140,7 @@ func (s *search) retry(e *inspect.SortedEntry) {
 
 func (s *search) scheduled(e *inspect.SortedEntry) {
 	s.because("scheduled", "It was pushed for %s.", due(e))
-	if p := s.recorded(flight.JobParked); p != nil {
+	if p := s.recorded(job.Parked.Kind()); p != nil {
 		s.because("parked", "Its handler has put it off at %s: %s.", at(p.At), p.Text)
 	}
 	s.x.Next = s.promoted(e, "its run")
@@ -239,7 +239,7 @@ func (s *search) queues() (bool, error) {
 // queued explains why a job waits at a position of its queue, from the end that is taken from.
 func (s *search) queued(q inspect.QueueSummary, position int64) {
 	s.x.Place, s.x.Position = "queue:"+q.Name, position
-	if m := s.recorded(flight.JobMoved); m != nil {
+	if m := s.recorded(job.Moved.Kind()); m != nil {
 		s.because("moved", "Its handler has moved it %s at %s.", m.Text, at(m.At))
 	}
 	name, suspect := strings.CutSuffix(q.Name, keys.SuspectsSuffix)

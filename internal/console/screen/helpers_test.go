@@ -20,6 +20,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/console/screen"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -133,7 +134,7 @@ func processes(t *testing.T, rdb *redis.Client) {
 	do("SET", keys.Tree("web:7:bb"), text)
 	do("DEL", keys.Flight("web:7:bb"))
 	harness.OK(t, flight.Write(ctx, rdb, "web:7:bb", []flight.Record{
-		{At: now.Add(-2*time.Hour - 30*minute), Kind: flight.JobRetried, JID: "r1", Class: "Pay", Queue: "default", Capsule: "default", Text: "502 Bad \x1b[31mGateway"},
+		{At: now.Add(-2*time.Hour - 30*minute), Kind: job.Retried.Kind(), JID: "r1", Class: "Pay", Queue: "default", Capsule: "default", Text: "502 Bad \x1b[31mGateway"},
 		{At: now.Add(-90 * minute), Kind: flight.Crashed, Actor: "launcher/default/processor-1", Text: "panic: boom"},
 	}))
 }

@@ -109,10 +109,10 @@ func TestCheck33KeysFieldsAndBitsAreThoseOf7And8(t *testing.T) {
 			s := newSite(t)
 			m := beat.NewMetrics("vm:1:0123456789ab", dialect, func() map[string]runs.Totals { return nil })
 			for _, ms := range []int{12, 250, 2499} {
-				m.CountAs("Billing::Charge", runs.Done, time.Duration(ms)*time.Millisecond)
+				m.CountAs("Billing::Charge", job.Done, time.Duration(ms)*time.Millisecond)
 			}
-			m.CountAs("Billing::Charge", runs.Error, time.Hour)
-			m.CountAs("Broken", runs.Error, time.Hour)
+			m.CountAs("Billing::Charge", job.Error, time.Hour)
+			m.CountAs("Broken", job.Error, time.Hour)
 			s.must(m.Flush(t.Context(), s.rdb, at))
 
 			want := golden(t, fmt.Sprintf("v%d_metrics.txt", version))

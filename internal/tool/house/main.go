@@ -31,7 +31,7 @@ func main() {
 var engine = []string{"actors", "supervisor", "fetch", "sched", "retry", "internal/rescue"}
 
 // public are the packages that users import.
-var public = []string{".", "actors", "client", "fetch", "handler", "inspect", "ops", "retry", "sched", "supervisor", "testkit", "testkit/chaos", "testkit/script", "trace", "web"}
+var public = []string{".", "actors", "client", "event", "fetch", "handler", "inspect", "ops", "retry", "sched", "supervisor", "testkit", "testkit/chaos", "testkit/script", "trace", "web"}
 
 func (h *house) print(to io.Writer, allWords, allFiles bool) {
 	var out strings.Builder

@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -309,7 +310,7 @@ func TestClassesWithOneKey(t *testing.T) {
 			t.Errorf("Charge is %s, Mail is %s", c, m)
 		}
 		before, _ := b.count()
-		k.Expect(testkit.Events[actors.JobParked]().Of("Charge").Because(ErrOpen).Times(1), func() { push(k, 1, "Charge") })
+		k.Expect(testkit.Events[event.JobParked]().Of("Charge").Because(ErrOpen).Times(1), func() { push(k, 1, "Charge") })
 		if after, _ := b.count(); after != before {
 			t.Error("a charge reached the bank")
 		}

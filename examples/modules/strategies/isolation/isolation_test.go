@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/supervisor"
 	"github.com/troupehq/troupe/testkit"
@@ -180,7 +181,7 @@ func TestAfterACrashOneAtATimeUntilItBehaves(t *testing.T) {
 		pushes := testkit.Record(t, m.Client)
 		push(k, jobs, "Report")
 		k.Await("the isolation", func() bool { return slices.Equal(iso.Isolated(), []string{"Report"}) })
-		k.Expect(testkit.Events[actors.JobParked]().Of("Report").Because(ErrIsolated), nil)
+		k.Expect(testkit.Events[event.JobParked]().Of("Report").Because(ErrIsolated), nil)
 		allDone(k, w, jobs)
 
 		if len(seen.list) != 2 || !seen.list[0].isolated || seen.list[1].isolated {

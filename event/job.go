@@ -1,0 +1,72 @@
+package event
+
+import "time"
+
+// JobEvent is what every event about a job carries.
+type JobEvent struct {
+	At      time.Time
+	Actor   string // path of the processor
+	Capsule string
+	Job     JobRef
+}
+
+// The life of a job.
+type (
+	// JobStarted says: the handler (with its middleware) is about to run.
+	JobStarted struct{ JobEvent }
+	// JobDone says: it returned nil; the ack is on its way.
+	JobDone struct {
+		JobEvent
+		Elapsed time.Duration
+	}
+	// JobFailed says: it returned an error, panicked or called Goexit. One of
+	// JobRetried, JobDied or JobDropped follows once the outcome is in Redis.
+	JobFailed struct {
+		JobEvent
+		Elapsed time.Duration
+		Err     error
+		Crashed bool // panic or Goexit
+	}
+	// JobLate says: it ended after its outcome was decided elsewhere (requeued at the
+	// deadline, or fenced); the result is refused.
+	JobLate struct {
+		JobEvent
+		Elapsed time.Duration
+		Err     error
+	}
+	// JobRetried says: it is in the retry set, due at Due.
+	JobRetried struct {
+		JobEvent
+		Due time.Time
+	}
+	// JobDied says: it is in the dead set.
+	JobDied struct{ JobEvent }
+	// JobDropped says: it failed for good and is stored nowhere (discarded, or never to be retried).
+	JobDropped struct{ JobEvent }
+	// JobInterrupted says: an iterable job has saved its place and is at the back of
+	// its queue, to go on in another run. It follows no JobFailed.
+	JobInterrupted struct {
+		JobEvent
+		Elapsed time.Duration
+	}
+	// JobUnresponsive says: its context was cancelled, and it does not end.
+	JobUnresponsive struct {
+		JobEvent
+		Unresponsive Unresponsive
+	}
+	// JobCancelled says: an operator asked for its end, and its context has ended with
+	// troupe.ErrCancelled. Its handler decides what becomes of it.
+	JobCancelled struct{ JobEvent }
+	// JobParked says: it asked to be put off (troupe.Park) and is in the schedule
+	// set, due at Until. It has not failed; Err is what it returned.
+	JobParked struct {
+		JobEvent
+		Until time.Time
+		Err   error
+	}
+	// JobMoved says: it asked for another queue (troupe.MoveTo) and is in that. It has not failed.
+	JobMoved struct {
+		JobEvent
+		To string // bare name of the queue
+	}
+)

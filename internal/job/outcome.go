@@ -1,0 +1,132 @@
+package job
+
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/rs/zerolog"
+)
+
+// Destination is where a job goes whose run has ended, or whose process has died.
+type Destination int
+
+// The destinations, as package fetch has them.
+const (
+	ToQueue    Destination = iota // the end of its queue that is popped next (RPUSH)
+	ToRetry                       // the retry set
+	ToSchedule                    // the schedule set
+	ToDead                        // the dead set
+	ToBack                        // the other end of its queue, or of another one, as a push
+)
+
+// String is the name of the place in errors and logs.
+func (p Destination) String() string {
+	names := []string{ToQueue: "to queue", ToRetry: "to retry", ToSchedule: "to schedule", ToDead: "to dead", ToBack: "to the back"}
+	if p >= 0 && int(p) < len(names) {
+		return names[p]
+	}
+	return "to place " + strconv.Itoa(int(p))
+}
+
+// Outcome is a way in which a run ends, or what becomes of its job. Each has one row in rows:
+// what the log, the metrics, the flight recorder, the traces and the pages say of it is read from there.
+type Outcome uint8
+
+// The outcomes. The first are those in which runs end (Ends).
+const (
+	Done        Outcome = iota
+	Error               // the handler returned one, or none was found
+	Panic               // or Goexit
+	Interrupted         // to go on in another run
+	Parked              // put off by its handler
+	Moved               // to another queue, by its handler
+
+	Failed // with Error or Panic; what becomes of the job follows
+	Retried
+	Died
+	Dropped
+	TooLate // its result was refused
+	Cancelled
+	Unresponsive
+	Requeued  // at the deadline of a stop
+	Rerouted  // of a dead process
+	Suspected // likewise, to the suspects of its queue
+	Poisoned  // of a dead process, into the dead set
+
+	outcomes
+)
+
+// Ends is how many outcomes a run can end in: those below it.
+const Ends = Failed
+
+// row is what is said of an outcome.
+type row struct {
+	name   string        // in metrics and traces
+	logged string        // in the log's field outcome, where that is not the name
+	text   string        // of its log line; "" is none
+	level  zerolog.Level // of that
+	to     Destination   // where the job goes, if the run itself sends it somewhere
+	sends  bool          // it does
+	kind   string        // of its event in the flight recorder; "" is none
+	state  string        // whose sign that event has on pages
+	counts bool          // jobs are counted as moves
+}
+
+var rows = [outcomes]row{
+	Done:         {name: "done", text: "job done", level: zerolog.InfoLevel},
+	Error:        {name: "error"},
+	Panic:        {name: "panic"},
+	Interrupted:  {name: "interrupted", to: ToBack, sends: true},
+	Parked:       {name: "parked", text: "job parked", level: zerolog.InfoLevel, to: ToSchedule, sends: true, kind: "job parked", state: "paused"},
+	Moved:        {name: "moved", text: "job moved", level: zerolog.InfoLevel, to: ToBack, sends: true, kind: "job moved", state: "quiet"},
+	Failed:       {name: "failed", kind: "job failed", state: "warning"},
+	Retried:      {name: "retried", logged: "retry", text: "job failed", level: zerolog.WarnLevel, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
+	Died:         {name: "died", logged: "dead", text: "job failed", level: zerolog.ErrorLevel, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},
+	Dropped:      {name: "dropped", logged: "drop", text: "job failed", level: zerolog.WarnLevel, kind: "job dropped", state: "stopped", counts: true},
+	TooLate:      {name: "late", kind: "job late", state: "warning"},
+	Cancelled:    {name: "cancelled", kind: "job cancelled", state: "stopped"},
+	Unresponsive: {name: "unresponsive", kind: "job unresponsive", state: "unresponsive"},
+	Requeued:     {name: "requeued", kind: "job requeued", state: "restarting", counts: true},
+	Rerouted:     {name: "rerouted", kind: "job rerouted", state: "restarting", counts: true},
+	Suspected:    {name: "suspected", kind: "job suspected", state: "warning"},
+	Poisoned:     {name: "poisoned", kind: "job poisoned", state: "danger", counts: true},
+}
+
+// Name is that of the outcome in metrics and traces.
+func (o Outcome) Name() string { return rows[o].name }
+
+// Logged is the log's field outcome.
+func (o Outcome) Logged() string { return cmp.Or(rows[o].logged, rows[o].name) }
+
+// Line is the level and the text of the log line that tells of it.
+func (o Outcome) Line() (zerolog.Level, string) { return rows[o].level, rows[o].text }
+
+// To is where the run sends the job; false if nowhere.
+func (o Outcome) To() (Destination, bool) { return rows[o].to, rows[o].sends }
+
+// Kind is that of its event in the flight recorder; "" if there is none.
+func (o Outcome) Kind() string { return rows[o].kind }
+
+// Counts tells whether the jobs that it is the outcome of are counted as moves.
+func (o Outcome) Counts() bool { return rows[o].counts }
+
+// Moves are the outcomes that are counted as moves.
+func Moves() (all []Outcome) {
+	for o := range outcomes {
+		if o.Counts() {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// EventStates are the signs of the events of jobs on pages, by kind.
+func EventStates() map[string]string {
+	states := map[string]string{}
+	for _, r := range rows {
+		if r.kind != "" {
+			states[r.kind] = r.state
+		}
+	}
+	return states
+}
