@@ -71,10 +71,11 @@ func TestAStartThatIsCancelled(t *testing.T) {
 		"in a startup callback": {On: actors.Events{Startup: []func(context.Context) error{func(context.Context) error { endLate(why); return nil }}}},
 	} {
 		cfg.Redis, cfg.Registry = rdb, new(troupe.Registry)
-		ctx, end := late, endLate
+		ctx := late
 		if name == "before" {
-			ctx, end = cancelled()
+			early, end := cancelled()
 			end(why)
+			ctx = early
 		}
 		d, err := actors.New(cfg)
 		if err != nil {

@@ -1,15 +1,6 @@
 // Package event has what happens in a daemon: the life of jobs, of actors and of the daemon
 // itself. actors.Daemon.Subscribe delivers it, in order; a type switch tells what it is.
 //
-//	cancel := d.Subscribe(func(e event.Event) {
-//		switch e := e.(type) {
-//		case event.JobDied:
-//			alert(e.Job.Class, e.Job.JID)
-//		case event.ActorCrashed:
-//			alert(e.Path, e.Err)
-//		}
-//	})
-//
 // An event does not change once it was delivered. docs/events.md has all of them as a table.
 package event
 

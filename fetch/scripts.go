@@ -12,7 +12,7 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// Scripts of an owner begin with enter.lua, those that write to a dead set with script.Bound.
+// Scripts of an owner begin with enter.lua, those that write to a dead set with bound.lua of package script.
 var (
 	takeScript    = load("take", "enter")
 	settleScript  = load("settle", "bound", "enter")

@@ -60,6 +60,7 @@ func (c Cancelled) String() string {
 		return "it was scheduled and " + is
 	case Retrying:
 		return "it was to be retried and " + is
+	default: // Running
 	}
 	return "it runs in " + words.Text(c.Process) + " and is asked to end"
 }

@@ -227,7 +227,7 @@ func (r *Run) tell(dec retry.Decision) {
 	level, text := o.Line()
 	line := r.line(level, o.Logged())
 	var e event.Event
-	switch o { //nolint:exhaustive // the others are no decisions
+	switch o { // the others are no decisions
 	case job.Retried:
 		line = logs.Seconds(r.errorOn(line), "retry_in_s", dec.Wait)
 		e = event.JobRetried{JobEvent: now, Due: due}

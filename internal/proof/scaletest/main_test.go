@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +21,6 @@ import (
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/procs"
-	"github.com/troupehq/troupe/testkit/chaos"
 )
 
 func TestMain(m *testing.M) { procs.Main(m, childMain) }
@@ -156,9 +153,3 @@ func stop(t *testing.T, d *actors.Daemon) {
 
 // patience is for a machine with ten times as much to do.
 const patience = 3 * time.Minute
-
-// startProcess runs a program until the end of the test.
-func startProcess(t *testing.T, args ...string) *chaos.Process {
-	t.Helper()
-	return chaos.Launch(t, filepath.Base(args[0]), exec.CommandContext(context.Background(), args[0], args[1:]...))
-}

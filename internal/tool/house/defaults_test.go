@@ -125,7 +125,7 @@ func isSetting(e ast.Expr) bool {
 		return isSetting(e.X)
 	case *ast.SelectorExpr:
 		of, ok := e.X.(*ast.Ident)
-		return slices.Contains(defaulted, e.Sel.Name) && !(ok && of.Name == "limits")
+		return slices.Contains(defaulted, e.Sel.Name) && (!ok || of.Name != "limits")
 	case *ast.CallExpr:
 		return slices.ContainsFunc(e.Args, isSetting)
 	}
