@@ -3,8 +3,6 @@ package job
 import (
 	"cmp"
 	"strconv"
-
-	"github.com/rs/zerolog"
 )
 
 // Destination is where a job goes whose run has ended, or whose process has died.
@@ -59,30 +57,37 @@ const (
 // Ends is how many outcomes a run can end in: those below it.
 const Ends = Failed
 
+// The levels of log lines, with zerolog's numbers: this package is linked by who only pushes.
+const (
+	info int8 = iota + 1
+	warn
+	failure
+)
+
 // row is what is said of an outcome.
 type row struct {
-	name   string        // in metrics and traces
-	logged string        // in the log's field outcome, where that is not the name
-	text   string        // of its log line; "" is none
-	level  zerolog.Level // of that
-	to     Destination   // where the job goes, if the run itself sends it somewhere
-	sends  bool          // it does
-	kind   string        // of its event in the flight recorder; "" is none
-	state  string        // whose sign that event has on pages
-	counts bool          // jobs are counted as moves
+	name   string      // in metrics and traces
+	logged string      // in the log's field outcome, where that is not the name
+	text   string      // of its log line; "" is none
+	level  int8        // of that
+	to     Destination // where the job goes, if the run itself sends it somewhere
+	sends  bool        // it does
+	kind   string      // of its event in the flight recorder; "" is none
+	state  string      // whose sign that event has on pages
+	counts bool        // jobs are counted as moves
 }
 
 var rows = [outcomes]row{
-	Done:         {name: "done", text: "job done", level: zerolog.InfoLevel},
+	Done:         {name: "done", text: "job done", level: info},
 	Error:        {name: "error"},
 	Panic:        {name: "panic"},
 	Interrupted:  {name: "interrupted", to: ToBack, sends: true},
-	Parked:       {name: "parked", text: "job parked", level: zerolog.InfoLevel, to: ToSchedule, sends: true, kind: "job parked", state: "paused"},
-	Moved:        {name: "moved", text: "job moved", level: zerolog.InfoLevel, to: ToBack, sends: true, kind: "job moved", state: "quiet"},
+	Parked:       {name: "parked", text: "job parked", level: info, to: ToSchedule, sends: true, kind: "job parked", state: "paused"},
+	Moved:        {name: "moved", text: "job moved", level: info, to: ToBack, sends: true, kind: "job moved", state: "quiet"},
 	Failed:       {name: "failed", kind: "job failed", state: "warning"},
-	Retried:      {name: "retried", logged: "retry", text: "job failed", level: zerolog.WarnLevel, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
-	Died:         {name: "died", logged: "dead", text: "job failed", level: zerolog.ErrorLevel, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},
-	Dropped:      {name: "dropped", logged: "drop", text: "job failed", level: zerolog.WarnLevel, kind: "job dropped", state: "stopped", counts: true},
+	Retried:      {name: "retried", logged: "retry", text: "job failed", level: warn, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
+	Died:         {name: "died", logged: "dead", text: "job failed", level: failure, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},
+	Dropped:      {name: "dropped", logged: "drop", text: "job failed", level: warn, kind: "job dropped", state: "stopped", counts: true},
 	TooLate:      {name: "late", kind: "job late", state: "warning"},
 	Cancelled:    {name: "cancelled", kind: "job cancelled", state: "stopped"},
 	Unresponsive: {name: "unresponsive", kind: "job unresponsive", state: "unresponsive"},
@@ -98,8 +103,8 @@ func (o Outcome) Name() string { return rows[o].name }
 // Logged is the log's field outcome.
 func (o Outcome) Logged() string { return cmp.Or(rows[o].logged, rows[o].name) }
 
-// Line is the level and the text of the log line that tells of it.
-func (o Outcome) Line() (zerolog.Level, string) { return rows[o].level, rows[o].text }
+// Line is the level, a zerolog.Level, and the text of the log line that tells of it.
+func (o Outcome) Line() (level int8, text string) { return rows[o].level, rows[o].text }
 
 // To is where the run sends the job; false if nowhere.
 func (o Outcome) To() (Destination, bool) { return rows[o].to, rows[o].sends }

@@ -225,7 +225,7 @@ func (r *Run) tell(dec retry.Decision) {
 	o, now := outcomes[dec.Action], r.now()
 	due := time.UnixMicro(int64(dec.Score * 1e6))
 	level, text := o.Line()
-	line := r.line(level, o.Logged())
+	line := r.line(zerolog.Level(level), o.Logged())
 	var e event.Event
 	switch o { // the others are no decisions
 	case job.Retried:

@@ -1,0 +1,51 @@
+package run
+
+import (
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/retry"
+)
+
+// The levels of the table are zerolog's, and each decision has its row.
+func TestOutcomesOfDecisions(t *testing.T) {
+	for _, c := range []struct {
+		action retry.Action
+		logged string
+		level  zerolog.Level
+		to     string
+	}{
+		{retry.Retry, "retry", zerolog.WarnLevel, "to retry"},
+		{retry.Dead, "dead", zerolog.ErrorLevel, "to dead"},
+		{retry.Drop, "drop", zerolog.WarnLevel, ""},
+		{retry.Park, "parked", zerolog.InfoLevel, "to schedule"},
+		{retry.Move, "moved", zerolog.InfoLevel, "to the back"},
+	} {
+		o, ok := outcomes[c.action]
+		level, text := o.Line()
+		to, sends := o.To()
+		if !ok || text == "" || sends != (c.to != "") || sends && to.String() != c.to {
+			t.Errorf("%s: %q, %s, %v", c.action, text, to, sends)
+		}
+		harness.Equal(t, string(c.action), o.Logged(), c.logged)
+		harness.Equal(t, string(c.action), zerolog.Level(level), c.level)
+	}
+}
+
+func TestOutcomesHaveNames(t *testing.T) {
+	names := map[string]bool{}
+	for o := range job.Poisoned + 1 {
+		if names[o.Name()] || o.Name() == "" {
+			t.Errorf("outcome %d is named %q", o, o.Name())
+		}
+		names[o.Name()] = true
+	}
+	for kind, state := range job.EventStates() {
+		if state == "" {
+			t.Errorf("%s has no sign", kind)
+		}
+	}
+}
