@@ -60,7 +60,7 @@ func TestSeededBugsAreFound(t *testing.T) {
 			edit{"open", "redis.call('HSETNX', KEYS[1], ARGV[2]", "redis.call('HSETNX', KEYS[1], ''"},
 			edit{"begin", "call('HSETNX', KEYS[1], ARGV[i]", "call('HSETNX', KEYS[1], ''"},
 		)}, "no place names"},
-		{"a list that stays open after the rescue", bug{script: instead(edit{"putback", "if ARGV[3] ~= '' then", "if false then"})}, "no place names"},
+		{"a list that stays open after the rescue", bug{plan: late, script: instead(edit{"putback", "if ARGV[3] ~= '' then", "if false then"})}, "no place names"},
 		{"a rescue that forgets the names first", bug{script: instead(edit{"fence", "return call('HGETALL', KEYS[1])", `local all = call('HGETALL', KEYS[1])
 			for i = 1, #all, 2 do if all[i] ~= '!' then call('HDEL', KEYS[1], all[i]) end end
 			return all`})}, "no place names"},
