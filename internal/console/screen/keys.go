@@ -123,6 +123,8 @@ func (s *Screen) capital(key string) {
 	switch {
 	case s.busy != "":
 		s.said = "wait: " + s.busy
+	case !s.seen():
+		s.said = "this row is not read yet"
 	case i < 0:
 		s.said = fmt.Sprintf("%s does nothing here", key)
 	case s.o.ReadOnly:

@@ -127,6 +127,7 @@ func TestTopInATerminal(t *testing.T) {
 	term.fits(term.await("1/30"), "troupe top :dead", 40)
 	term.keys("G")
 	term.await("30/30")
+	term.await("> 2") // days: the row is read
 	term.keys("D")
 	term.await("delete Résumé d0 of the set dead? y or n"[:30])
 	term.keys("y")
