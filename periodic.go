@@ -1,0 +1,60 @@
+package troupe
+
+// Periodic is a job that is pushed at each tick of a cron line: once a tick in the whole fleet,
+// whoever of its processes lives. It is kept in Redis as sidekiq-cron keeps its jobs, so that
+// Ruby's page and poller have it, too. docs/periodic.md tells all of it.
+type Periodic struct {
+	Name string // of the entry: the only one of its Namespace
+
+	// Cron is the line, such as "0 4 * * * Europe/Berlin", "@daily" or "every 15m". A line without
+	// a zone is in that of the environment variable TZ, else of the system.
+	Cron string
+
+	// Args are the arguments of each job: a type with a Class, whose Defaults hold, or a []any
+	// beside the name of a Class; nil is no arguments.
+	Args  any
+	Class string
+
+	Queue       string  // "" is that of the type's Defaults, else default
+	Retries     Retries // unset is that of the type's Defaults
+	Description string  // for people
+
+	// Namespace is that of sidekiq-cron since its version 2; "" is default, or none where Redis has
+	// entries of an older version only.
+	Namespace string
+
+	// Missed says what becomes of ticks at which no process lived or Redis was away, MissedMax how
+	// many are made up for by MissedAll, the newest; 0 is 100.
+	Missed    Missed
+	MissedMax int
+
+	// Once runs a tick in the hour that a clock of a zone repeats only the first time, and one in
+	// the hour that it leaves out right after it. Unset, the first runs twice and the other not at
+	// all, as in Ruby.
+	Once bool
+
+	// Overlap "skip" is to push nothing while the job of an earlier tick waits or runs.
+	Overlap string
+
+	// Disabled makes a new entry that waits for being enabled. One that is in Redis keeps its state.
+	Disabled bool
+
+	// DateArg adds the time of the push in seconds to the arguments, as date_as_argument does in
+	// Ruby. The tick itself is in the job's field troupe_tick.
+	DateArg bool
+
+	// ActiveJob wraps the job as Rails does, for Ruby to run; its queue is then QueuePrefix,
+	// QueueDelimiter ("" is "_") and Queue.
+	ActiveJob                   bool
+	QueuePrefix, QueueDelimiter string
+}
+
+// Missed says what becomes of the ticks of a Periodic that were missed.
+type Missed string
+
+// The values of Missed.
+const (
+	MissedSkip Missed = "skip" // nothing, unless the last is at most a minute old; the zero value, too
+	MissedLast Missed = "last" // one job for all
+	MissedAll  Missed = "all"  // one job for each
+)
