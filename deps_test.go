@@ -89,6 +89,9 @@ func TestImportArrows(t *testing.T) {
 		if p.is("actors/internal/env") || p.is("actors/internal/supervised") || p.is("actors/internal/poison") {
 			forbid(p.Deps, "what is fetched and run is above it", mine("actors/internal/work", "actors/internal/run"))
 		}
+		if p.is("actors/internal/show") {
+			forbid(p.Deps, "what a daemon shows is read from values", mine("actors/internal/work", "actors/internal/run", "actors/internal/poison"))
+		}
 		if p.is("actors/internal/work") {
 			forbid(p.Deps, "what is fetched knows nothing of how it is run", mine("actors/internal/run", "retry"))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/run"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // beats is the durable half of the heartbeat actor.
@@ -59,17 +60,20 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 			return
 		}
 		state := d.beatState()
-		tree := d.Tree()
+		v := d.view()
+		tree := v.Tree()
 		if state.Tree, err = json.Marshal(tree); err != nil {
 			return
 		}
-		state.Pulse = d.pulse(tree, state.Now).JSON()
+		pulse := v.Pulse(tree, &d.events.recorder)
+		pulse.Version, pulse.Tag, pulse.Elsewhere = Version, words.Text(d.cfg.Tag), d.elsewhere()
+		state.Pulse = pulse.JSON()
 		result, err = d.beats.beater.Beat(ctx, d.env.Redis, state)
 		if err != nil {
 			return
 		}
 		d.beats.rtt.Store(int64(result.RTT))
-		if err = d.events.recorder.write(ctx, d.env.Redis, d.env.Identity); err != nil {
+		if err = d.events.recorder.Write(ctx, d.env.Redis, d.env.Identity); err != nil {
 			return
 		}
 		if d.beats.latency.Slow(result.RTT) {
@@ -83,6 +87,14 @@ func (d *Daemon) beatOnce() (result beat.Result, err error) {
 	}
 	d.env.Outage.OK(part)
 	return result, nil
+}
+
+// noteBeat notes that a beat is over.
+func (d *Daemon) noteBeat(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beatAt = time.Now()
+	d.registered = d.registered || err == nil
 }
 
 // flush writes the counters and the job metrics; what fails is kept for the next time.
@@ -161,7 +173,7 @@ func (d *Daemon) lastBeat(ctx context.Context) {
 			d.env.Log.Warn().Err(err).Int64("processed", held.Processed).
 				Int64("failed", held.Failed).Msg("the last statistics could not be written")
 		}
-		if err := d.events.recorder.write(ctx, d.env.Redis, d.env.Identity); err != nil {
+		if err := d.events.recorder.Write(ctx, d.env.Redis, d.env.Identity); err != nil {
 			d.env.Log.Warn().Err(err).Msg("the last events could not be written")
 		}
 		if err := beat.Clear(ctx, d.env.Redis, d.env.Identity); err != nil {

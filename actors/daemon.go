@@ -111,7 +111,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
-		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger),
+		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry.Classes()),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)
@@ -125,7 +125,6 @@ func New(cfg Config) (*Daemon, error) {
 	d.env.Settling, d.endSettle = context.WithCancel(context.Background())
 	d.deaths = d.newDeaths()
 	d.beats.init(d)
-	d.events.moves.init(cfg.Registry.Classes())
 	for _, k := range cfg.Capsules {
 		c, err := newCapsule(d, k)
 		if err != nil {

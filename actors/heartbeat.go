@@ -22,9 +22,7 @@ type heartbeat struct {
 
 func newHeartbeat(d *Daemon) *heartbeat {
 	h := &heartbeat{d: d}
-	d.events.recorder.mu.Lock()
-	d.events.recorder.ring = func() { d.env.System.Send(heart, supervised.Wake{}) }
-	d.events.recorder.mu.Unlock()
+	d.events.recorder.OnUrgent(func() { d.env.System.Send(heart, supervised.Wake{}) })
 	h.Loops = supervised.NewLoops(d.env.Settling, d.env.System, heart, h.beat, h.renew, h.listen)
 	return h
 }

@@ -300,30 +300,6 @@ func (in *intake) isTaking() bool {
 	return in.taking
 }
 
-// silent tells whether no Take has succeeded although one should have.
-func (in *intake) silent() bool {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	return !in.answered && !in.c.quiet
-}
-
-// overdue is how long ago the call that is under way should have ended; 0 if there is none.
-func (in *intake) overdue(now time.Time) time.Duration {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	if !in.calling {
-		return 0
-	}
-	return max(0, now.Sub(in.callDue))
-}
-
-// fencedSince is when the fetcher was fenced, if no Take has succeeded since; else zero.
-func (in *intake) fencedSince() time.Time {
-	in.c.mu.Lock()
-	defer in.c.mu.Unlock()
-	return in.fenced
-}
-
 // earlier is the earlier of two times, of which a may be zero.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {

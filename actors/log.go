@@ -4,7 +4,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/logs"
-	"github.com/troupehq/troupe/internal/words"
 )
 
 // GuardLog returns a logger that writes what log writes and never holds up those who log, however
@@ -20,17 +19,3 @@ func GuardLog(log zerolog.Logger) (guarded zerolog.Logger, flush func()) {
 	guarded, w := logs.Guard(log)
 	return guarded, w.Flush
 }
-
-// logTrouble is what Pulse.Log says of the log: blocked, refused, or nothing.
-func logTrouble(s logs.State) string {
-	switch {
-	case s.Blocked > 0:
-		return "blocked"
-	case s.Refused:
-		return "refused"
-	}
-	return ""
-}
-
-// droppedLines tells how many lines of the log were dropped.
-func droppedLines(s logs.State) string { return words.Plural(int64(s.Dropped), "line") + " dropped" }

@@ -160,13 +160,6 @@ func (c *capsule) quieted(path string) {
 	c.beginQuiet()
 }
 
-// whoQuieted is the actor whose end has made the capsule quiet; "" if none has.
-func (c *capsule) whoQuieted() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.quietBy
-}
-
 // allQuiet tells whether nothing is fetched any more.
 func (d *Daemon) allQuiet() bool {
 	for _, c := range d.capsules {

@@ -242,19 +242,6 @@ func (p *pool) all() []*slot {
 	return p.slots
 }
 
-// starting are the paths of the processors that take no jobs yet.
-func (p *pool) starting() map[string]bool {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	paths := map[string]bool{}
-	for _, s := range p.slots {
-		if !s.attached && s.crash == nil && !s.retired && !p.c.quiet {
-			paths[s.path] = true
-		}
-	}
-	return paths
-}
-
 // working is a snapshot of the running jobs, by slot.
 func (p *pool) working() map[*slot]*work.Item {
 	p.c.mu.Lock()

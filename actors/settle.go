@@ -156,3 +156,11 @@ func (c *capsule) onFenced(err error) {
 			Msg("fenced: this process was taken for dead and its jobs were put back by another")
 	})
 }
+
+func refsOf(ws []*work.Item) []JobRef {
+	refs := make([]JobRef, len(ws))
+	for i, w := range ws {
+		refs[i] = w.Job.Ref()
+	}
+	return refs
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors/internal/show"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/errchain"
@@ -30,8 +31,8 @@ var errSubscriberGoexit = errors.New("it called runtime.Goexit")
 // events is the one stream of a daemon.
 type events struct {
 	log      zerolog.Logger
-	recorder recorder
-	moves    moves
+	recorder show.Recorder
+	moves    *show.Moves
 
 	wanted atomic.Bool // somebody listens: looked at before an event is made
 	mu     sync.Mutex
@@ -39,8 +40,9 @@ type events struct {
 	closed bool
 }
 
-func newEvents(log zerolog.Logger) *events {
-	return &events{log: log, subs: map[*subscription]struct{}{}}
+// newEvents makes the stream of a daemon whose registry has these classes.
+func newEvents(log zerolog.Logger, classes []string) *events {
+	return &events{log: log, moves: show.NewMoves(classes), subs: map[*subscription]struct{}{}}
 }
 
 func (e *events) subscribe(f func(event.Event)) func() {
@@ -69,8 +71,8 @@ func (e *events) remove(s *subscription) {
 
 // publish never blocks.
 func (e *events) publish(ev event.Event) {
-	e.recorder.note(ev)
-	e.moves.note(ev)
+	e.recorder.Note(ev)
+	e.moves.Note(ev)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.subs {

@@ -1,13 +1,6 @@
 package actors
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/troupehq/troupe/actors/internal/supervised"
-	"github.com/troupehq/troupe/actors/internal/work"
-	"github.com/troupehq/troupe/internal/tree"
-)
+import "github.com/troupehq/troupe/internal/tree"
 
 // The tree as a daemon shows it.
 type (
@@ -46,66 +39,3 @@ const (
 	StateStopping   = tree.StateStopping
 	StateStopped    = tree.StateStopped
 )
-
-func refsOf(ws []*work.Item) []JobRef {
-	refs := make([]JobRef, len(ws))
-	for i, w := range ws {
-		refs[i] = w.Job.Ref()
-	}
-	return refs
-}
-
-// Tree is a snapshot of the supervision tree.
-func (d *Daemon) Tree() Tree { return d.tree(d.env.System.Snapshot(time.Now())) }
-
-func (d *Daemon) tree(rows []supervised.Row) (t Tree) {
-	for _, r := range rows {
-		t = append(t, Node{
-			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: State(r.State), Note: r.Note,
-			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
-		})
-	}
-	for _, c := range d.capsules {
-		c.show(t)
-	}
-	for i := range t {
-		if used, most, period := d.env.System.Budget(t[i].Path); most > 0 {
-			t[i].Budget = &Budget{Used: used, Most: most, Period: period}
-		}
-	}
-	return t
-}
-
-// show fills in what the capsule knows of its actors.
-func (c *capsule) show(t Tree) {
-	quietBy, starting, work := c.whoQuieted(), c.pool.starting(), map[string]*work.Item{}
-	for s, w := range c.pool.working() {
-		work[s.path] = w
-	}
-	for i := range t {
-		n := &t[i]
-		if n.Role == "manager" && n.Capsule == c.cfg.Name {
-			n.Unresponsive, _ = c.runs.Unresponsive()
-			if quietBy != "" && n.Note == "" {
-				n.Note = fmt.Sprintf("(quiet: %s was stopped by its strategy)", quietBy)
-			}
-		}
-		if n.Role != "processor" || n.Capsule != c.cfg.Name {
-			continue
-		}
-		w := work[n.Path]
-		if w != nil { // also of an actor that is down: the job goes on
-			ref := w.Job.Ref()
-			n.Job = &ref
-		}
-		switch {
-		case n.State != StateRunning:
-		case w != nil:
-			n.State = StateBusy
-		case starting[n.Path]:
-			n.State = StateStarting
-		default:
-			n.State = StateIdle
-		}
-	}
-}

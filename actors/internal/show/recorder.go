@@ -1,4 +1,4 @@
-package actors
+package show
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// recorder keeps the exceptional events of this process until a beat publishes them. A process
+// Recorder keeps the exceptional events of a process until a beat publishes them. A process
 // that only goes quiet and stops publishes none. The zero value drops none but the oldest beyond
-// flight.Most.
-type recorder struct {
-	ring func() // asks for a beat soon
-
+// flight.Most. All methods are safe for concurrent use.
+type Recorder struct {
 	mu       sync.Mutex
+	ring     func()          // asks for a beat soon; nil before OnUrgent
 	records  []flight.Record // once there are flight.Most, the oldest is at next and is written over
 	next     int
 	worth    bool // another event than quiet and stop was noted: those are published with it, or not at all
@@ -32,8 +32,15 @@ type recorder struct {
 	crash    string      // the last one of an actor: path and error
 }
 
-// note records an event, if it is exceptional. Jobs that are done are not.
-func (r *recorder) note(ev event.Event) {
+// OnUrgent has ring called, at most once a second, when an event was noted that is to be published at once.
+func (r *Recorder) OnUrgent(ring func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring = ring
+}
+
+// Note records an event, if it is exceptional. Jobs that are done are not.
+func (r *Recorder) Note(ev event.Event) {
 	var one [1]flight.Record
 	records := one[:0]
 	urgent := recordsOf(ev, func(record flight.Record) { records = append(records, record) })
@@ -50,7 +57,7 @@ func (r *recorder) note(ev event.Event) {
 	case event.ActorRestarted:
 		r.restarts = append(r.restarts[max(0, len(r.restarts)-flight.Most+1):], e.At)
 	case event.ActorCrashed:
-		r.crash = strings.TrimPrefix(e.Path, launcherName+"/") + ": " + recordText(e.Err)
+		r.crash = short(e.Path) + ": " + recordText(e.Err)
 	}
 	if urgent && !r.asked && r.ring != nil {
 		r.asked = true
@@ -59,7 +66,7 @@ func (r *recorder) note(ev event.Event) {
 }
 
 // addLocked keeps one more record.
-func (r *recorder) addLocked(record flight.Record) {
+func (r *Recorder) addLocked(record flight.Record) {
 	if len(r.records) < flight.Most {
 		r.records = append(r.records, record)
 		return
@@ -69,12 +76,12 @@ func (r *recorder) addLocked(record flight.Record) {
 }
 
 // inOrderLocked are the records, the oldest first.
-func (r *recorder) inOrderLocked() []flight.Record {
+func (r *Recorder) inOrderLocked() []flight.Record {
 	return slices.Concat(r.records[r.next:], r.records[:r.next])
 }
 
-// write publishes what was noted; after an error it is kept for the next time.
-func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identity string) error {
+// Write publishes what was noted; after an error it is kept for the next time.
+func (r *Recorder) Write(ctx context.Context, rdb redis.UniversalClient, identity string) error {
 	r.mu.Lock()
 	if !r.worth {
 		r.asked = false
@@ -101,7 +108,7 @@ func (r *recorder) write(ctx context.Context, rdb redis.UniversalClient, identit
 }
 
 // recent counts the restarts within the minute before now, and tells the last crash.
-func (r *recorder) recent(now time.Time) (restarts int, crash string) {
+func (r *Recorder) recent(now time.Time) (restarts int, crash string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.restarts = slices.DeleteFunc(r.restarts, func(at time.Time) bool { return now.Sub(at) > time.Minute })
@@ -136,7 +143,7 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 		r.Actor, r.Capsule = e.Actor, e.Capsule
 		add(r)
 	}
-	jobs := func(o job.Outcome, at time.Time, refs []JobRef, capsule, text string) {
+	jobs := func(o job.Outcome, at time.Time, refs []tree.JobRef, capsule, text string) {
 		for _, ref := range refs[:min(len(refs), flight.Most)] {
 			r := recordOf(o, at, ref, text)
 			r.Capsule = capsule
@@ -176,10 +183,10 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 		if e.Suspect {
 			o = job.Suspected
 		}
-		jobs(o, e.At, []JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries)))
+		jobs(o, e.At, []tree.JobRef{e.Job}, "", fmt.Sprintf("to %s: its process has died under it %d times", e.To, len(e.Recoveries)))
 		return true
 	case event.JobPoisoned:
-		jobs(job.Poisoned, e.At, []JobRef{e.Job}, "", recordText(e.Err))
+		jobs(job.Poisoned, e.At, []tree.JobRef{e.Job}, "", recordText(e.Err))
 		return true
 	case event.Fenced:
 		at := flight.Record{At: e.At, Kind: flight.Fenced, Capsule: e.Capsule, Text: fmt.Sprintf("%d jobs cancelled, %d results refused", len(e.Jobs), e.Refused)}
@@ -214,6 +221,6 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 	return false
 }
 
-func recordOf(o job.Outcome, at time.Time, j JobRef, text string) flight.Record {
+func recordOf(o job.Outcome, at time.Time, j tree.JobRef, text string) flight.Record {
 	return flight.Record{At: at, Kind: o.Kind(), JID: words.Text(j.JID), Class: words.Text(j.Class), Queue: words.Text(j.Queue), Text: text}
 }

@@ -1,4 +1,4 @@
-package actors
+package show
 
 import (
 	"slices"
@@ -6,26 +6,29 @@ import (
 
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
-// moves counts where the events tell that jobs were moved which are not done.
-type moves struct {
+// Moves counts where the events tell that jobs were moved which are not done. All methods are safe
+// for concurrent use.
+type Moves struct {
 	classes []string // those of the registry
 
 	mu sync.Mutex
 	by map[job.Outcome][]uint64 // by number of the class as in Metrics.Classes
 }
 
-// init has every counter begin with 0.
-func (n *moves) init(classes []string) {
-	n.classes, n.by = classes, map[job.Outcome][]uint64{}
+// NewMoves returns counters for these classes, which are sorted; every counter begins with 0.
+func NewMoves(classes []string) *Moves {
+	n := &Moves{classes: classes, by: map[job.Outcome][]uint64{}}
 	for _, o := range job.Moves() {
 		n.by[o] = make([]uint64, named(len(classes))+1)
 	}
+	return n
 }
 
-// note counts the jobs of an event, if it is one of those.
-func (n *moves) note(ev event.Event) {
+// Note counts the jobs of an event, if it is one of those.
+func (n *Moves) Note(ev event.Event) {
 	switch e := ev.(type) {
 	case event.JobRetried:
 		n.count(job.Retried, e.Job)
@@ -42,7 +45,7 @@ func (n *moves) note(ev event.Event) {
 	}
 }
 
-func (n *moves) count(o job.Outcome, jobs ...JobRef) {
+func (n *Moves) count(o job.Outcome, jobs ...tree.JobRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, job := range jobs {
@@ -55,7 +58,7 @@ func (n *moves) count(o job.Outcome, jobs ...JobRef) {
 }
 
 // of are the moves of the jobs of a class, by its number.
-func (n *moves) of(class int) map[string]uint64 {
+func (n *Moves) of(class int) map[string]uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := map[string]uint64{}

@@ -1,11 +1,13 @@
-package actors
+package show
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // Metrics are a daemon's counters since New, and what is so now. Package ops has them for
@@ -60,7 +62,7 @@ type QueueMetrics struct {
 // CapsuleMetrics are the processors and calls of one capsule.
 type CapsuleMetrics struct {
 	Capsule      string
-	Processors   map[State]int
+	Processors   map[tree.State]int
 	Waiting      int           // jobs that are fetched and do not run yet, or have ended and are not yet settled
 	Unresponsive int           // jobs
 	OldestRun    time.Duration // of the job that has run for the longest; 0 if none runs
@@ -92,36 +94,15 @@ const maxClasses, maxQueues = 200, 100
 // named is where class i of the registry is in Metrics.Classes.
 func named(i int) int { return min(i, maxClasses-1) }
 
-// Metrics returns the metrics of now. It asks Redis nothing, and looks at each slot and each
-// actor.
-func (d *Daemon) Metrics() Metrics {
-	stats, log := d.Stats(), d.log.State()
+// Metrics are those of the daemon: classes are the registry's, totals the runs of each class of
+// package run, and moved counts the moves. It looks at each actor.
+func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves) Metrics {
 	m := Metrics{
-		Since: d.made, Phase: d.healthPhase(), RedisUp: !stats.RedisAway, RedisRTT: time.Duration(d.beats.rtt.Load()),
-		RedisOutage: d.env.Outage.Total(), Fencings: stats.Fencings, Rescued: stats.Rescued,
-		LogDropped: log.Dropped, LogBlocked: log.Blocked,
-		Budgets: map[string]float64{},
+		Phase: v.Phase, RedisUp: !v.Outage.Away(), RedisOutage: v.Outage.Total(), Fencings: v.Fencings,
+		LogDropped: v.Log.Dropped, LogBlocked: v.Log.Blocked, Budgets: map[string]float64{},
+		Classes: classMetrics(classes, totals, moved), Queues: v.queueMetrics(),
 	}
-	classes, totals := d.cfg.Registry.Classes(), d.totals()
-	byClass := make([]runs.Totals, named(len(classes))+1)
-	byClass[len(byClass)-1] = totals[0]
-	for i := range classes {
-		byClass[named(i)].Add(&totals[1+2*i])
-		byClass[named(i)].Add(&totals[2+2*i])
-	}
-	for i := range byClass {
-		t := &byClass[i]
-		c := ClassMetrics{Runs: map[string]uint64{"late": 0}, Times: histogram(&t.Times), Moves: d.events.moves.of(i)}
-		if i < len(byClass)-1 {
-			c.Class = classes[i]
-		}
-		for o := range job.Ends {
-			c.Runs[o.Name()] = t.Ended[o]
-			c.Runs["late"] += t.Late[o]
-		}
-		m.Classes = append(m.Classes, c)
-	}
-	rows := d.env.System.Snapshot(time.Now())
+	rows := v.System.Snapshot(v.Now)
 	for _, r := range rows {
 		i := slices.IndexFunc(m.Actors, func(a ActorMetrics) bool { return a.Role == r.Role && a.Capsule == r.Capsule })
 		if i < 0 {
@@ -130,78 +111,83 @@ func (d *Daemon) Metrics() Metrics {
 		m.Actors[i].Crashes += uint64(r.Failures)
 		m.Actors[i].Restarts += uint64(r.Restarts)
 	}
-	tree, waits := d.tree(rows), []runs.Queue(nil)
-	for _, n := range tree {
+	t := v.tree(rows)
+	for _, n := range t {
 		if n.Budget != nil {
 			m.Budgets[n.Path] = float64(n.Budget.Used) / float64(n.Budget.Most)
 		}
 	}
-	for _, c := range d.capsules {
-		m.Capsules = append(m.Capsules, c.metrics(tree, &waits))
-	}
-	for _, q := range waits {
-		m.Queues = append(m.Queues, QueueMetrics{Queue: q.Name, Fetched: q.Fetched, Waits: histogram(&q.Waits)})
+	for i := range v.Capsules {
+		m.Capsules = append(m.Capsules, v.Capsules[i].metrics(t, v.Now))
 	}
 	return m
 }
 
-// metrics are those of the capsule; its queues are added to all.
-func (c *capsule) metrics(tree Tree, all *[]runs.Queue) CapsuleMetrics {
-	busy := int(c.pool.busy.Load())
-	m := CapsuleMetrics{
-		Capsule: c.cfg.Name, Processors: map[State]int{},
-		Waiting: max(0, c.ledger.Size()-busy), Unresponsive: c.runs.CountUnresponsive(),
+func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []ClassMetrics) {
+	byClass := make([]runs.Totals, named(len(classes))+1)
+	byClass[len(byClass)-1] = totals[0]
+	for i := range classes {
+		byClass[named(i)].Add(&totals[1+2*i])
+		byClass[named(i)].Add(&totals[2+2*i])
 	}
-	for _, n := range tree {
-		if n.Role == "processor" && n.Capsule == c.cfg.Name {
+	for i := range byClass {
+		t := &byClass[i]
+		c := ClassMetrics{Runs: map[string]uint64{"late": 0}, Times: histogram(&t.Times), Moves: moved.of(i)}
+		if i < len(byClass)-1 {
+			c.Class = classes[i]
+		}
+		for o := range job.Ends {
+			c.Runs[o.Name()] = t.Ended[o]
+			c.Runs["late"] += t.Late[o]
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func (c *Capsule) metrics(t tree.Tree, now time.Time) CapsuleMetrics {
+	m := CapsuleMetrics{
+		Capsule: c.Name, Processors: map[tree.State]int{}, Waiting: -c.Busy, Unresponsive: c.UnresponsiveCount,
+		Fetch: histogram(&c.Fetch), Settle: histogram(&c.Settle),
+	}
+	for _, n := range c.Held {
+		m.Waiting += n
+	}
+	m.Waiting = max(0, m.Waiting)
+	for _, n := range t {
+		if n.Role == "processor" && n.Capsule == c.Name {
 			m.Processors[n.State]++
 		}
 	}
-	now := time.Now()
-	_, running := c.runs.Unresponsive() // those that have no slot
-	for _, w := range c.pool.working() {
-		running = append(running, w)
-	}
-	for _, w := range running {
-		if ref := w.Job.Ref(); !ref.Started.IsZero() {
+	for _, ref := range slices.AppendSeq(c.Replaced, maps.Values(c.Working)) {
+		if !ref.Started.IsZero() {
 			m.OldestRun = max(m.OldestRun, now.Sub(ref.Started))
 		}
-	}
-	queues, fetch, settle := c.traffic.Read()
-	m.Fetch, m.Settle = histogram(&fetch), histogram(&settle)
-	for _, q := range queues {
-		same := func(o runs.Queue) bool { return o.Name == q.Name }
-		i := slices.IndexFunc(*all, same)
-		if i < 0 && len(*all) >= maxQueues-1 {
-			q.Name = ""
-			i = slices.IndexFunc(*all, same)
-		}
-		if i < 0 {
-			*all = append(*all, q)
-			continue
-		}
-		(*all)[i].Fetched += q.Fetched
-		(*all)[i].Waits.Add(&q.Waits)
 	}
 	return m
 }
 
-// totals are the runs of each class of run.Class.
-func (d *Daemon) totals() []runs.Totals {
-	sums := make([]runs.Totals, 1+2*len(d.cfg.Registry.Classes()))
-	for _, c := range d.capsules {
-		for _, s := range c.pool.all() {
-			s.runs.AddTo(sums)
+// queueMetrics adds up the queues of all capsules.
+func (v *View) queueMetrics() (all []QueueMetrics) {
+	var sums []runs.Queue
+	for i := range v.Capsules {
+		for _, q := range v.Capsules[i].Queues {
+			same := func(o runs.Queue) bool { return o.Name == q.Name }
+			at := slices.IndexFunc(sums, same)
+			if at < 0 && len(sums) >= maxQueues-1 {
+				q.Name = ""
+				at = slices.IndexFunc(sums, same)
+			}
+			if at < 0 {
+				sums = append(sums, q)
+				continue
+			}
+			sums[at].Fetched += q.Fetched
+			sums[at].Waits.Add(&q.Waits)
 		}
 	}
-	return sums
-}
-
-// classTotals are the runs of each class, without those in which it wrapped another one.
-func (d *Daemon) classTotals() map[string]runs.Totals {
-	byClass, totals := map[string]runs.Totals{}, d.totals()
-	for i, class := range d.cfg.Registry.Classes() {
-		byClass[class] = totals[1+2*i]
+	for i := range sums {
+		all = append(all, QueueMetrics{Queue: sums[i].Name, Fetched: sums[i].Fetched, Waits: histogram(&sums[i].Waits)})
 	}
-	return byClass
+	return all
 }

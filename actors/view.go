@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"maps"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/actors/internal/show"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/runs"
+	"github.com/troupehq/troupe/internal/tree"
+)
+
+// What a daemon shows of itself.
+type (
+	// Health tells how a daemon is: its Phase ("starting", "running", "quiet", "stopping" or
+	// "ended"), the answers to Started, Live and Ready, and how many jobs run. It is a snapshot; nobody changes it.
+	Health = show.Health
+
+	// Check is the answer to one question about a daemon: the reasons against it, at most 20. Without any it is yes, and OK.
+	Check = show.Check
+
+	// Reason is why a Check has failed: its Code is one of those in docs/deployment.md, such as
+	// "actor_down", and its Text names the actor, and since when.
+	Reason = show.Reason
+
+	// Metrics are a daemon's counters since New, and what is so now. Package ops has them for
+	// Prometheus and OpenTelemetry. No name in it is of a payload.
+	Metrics = show.Metrics
+
+	// ClassMetrics are the runs of the jobs of one class, and where jobs were moved that are not
+	// done.
+	ClassMetrics = show.ClassMetrics
+
+	// QueueMetrics are the jobs from one queue.
+	QueueMetrics = show.QueueMetrics
+
+	// CapsuleMetrics are the processors and calls of one capsule.
+	CapsuleMetrics = show.CapsuleMetrics
+
+	// ActorMetrics are the crashes and restarts of the actors of one role.
+	ActorMetrics = show.ActorMetrics
+
+	// Histogram has counts of time spans by length.
+	Histogram = show.Histogram
+)
+
+// Tree is a snapshot of the supervision tree.
+func (d *Daemon) Tree() Tree { return d.view().Tree() }
+
+// Health tells how the daemon is, from memory: it waits for nothing but its own locks, and
+// may be called at any time.
+func (d *Daemon) Health() Health { return d.view().Health() }
+
+// Metrics returns the metrics of now. It asks Redis nothing, and looks at each slot and each
+// actor.
+func (d *Daemon) Metrics() Metrics {
+	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves)
+	m.Since, m.RedisRTT, m.Rescued = d.made, time.Duration(d.beats.rtt.Load()), d.rescuedUnits.Load()
+	return m
+}
+
+// view is the daemon as package show shows it.
+func (d *Daemon) view() *show.View {
+	v := &show.View{
+		Now: time.Now(), System: d.env.System, Outage: d.env.Outage, Log: d.log.State(), Heart: heart, BeatEvery: d.cfg.HeartbeatInterval,
+	}
+	for _, c := range d.capsules {
+		v.Capsules = append(v.Capsules, c.view())
+		v.Fencings += c.fencings.Load()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v.Phase = d.shownPhaseLocked()
+	v.Running, v.Registered, v.Since, v.BeatAt, v.Err = d.running, d.registered, d.info.StartedAt, d.beatAt, d.fatal
+	v.StopEnd = d.until.Add(requeueTime + d.cfg.Grace + endTime)
+	return v
+}
+
+// shownPhaseLocked is the phase as it is shown. What ends is stopping until it has ended.
+func (d *Daemon) shownPhaseLocked() string {
+	select {
+	case <-d.ended:
+		return "ended"
+	default:
+	}
+	switch {
+	case !d.running:
+		return "starting"
+	case d.state >= phaseStopping:
+		return "stopping"
+	case d.quieting.Load():
+		return "quiet"
+	}
+	return "running"
+}
+
+func (c *capsule) view() show.Capsule {
+	v := show.Capsule{
+		Name: c.cfg.Name, Path: c.Path(), Busy: int(c.pool.busy.Load()),
+		Starting: map[string]bool{}, Working: map[string]tree.JobRef{}, Held: map[string]int{},
+		UnresponsiveCount: c.runs.CountUnresponsive(),
+	}
+	c.mu.Lock()
+	v.Concurrency, v.Quiet, v.QuietBy = c.cfg.Concurrency, c.quiet, c.quietBy
+	v.Silent, v.FencedSince = !c.intake.answered && !c.quiet, c.intake.fenced
+	if c.intake.calling {
+		v.CallDue = c.intake.callDue
+	}
+	for _, s := range c.pool.slots {
+		if !s.attached && s.crash == nil && !s.retired && !c.quiet {
+			v.Starting[s.path] = true
+		}
+	}
+	c.mu.Unlock()
+	for s, w := range c.pool.working() {
+		v.Working[s.path] = w.Job.Ref()
+	}
+	for _, w := range c.ledger.All() {
+		v.Held[w.Unit.Queue]++
+	}
+	unresponsive, replaced := c.runs.Unresponsive()
+	v.Unresponsive, v.Replaced = unresponsive, refsOf(replaced)
+	v.Queues, v.Fetch, v.Settle = c.traffic.Read()
+	return v
+}
+
+// totals are the runs of each class of run.Class.
+func (d *Daemon) totals() []runs.Totals {
+	sums := make([]runs.Totals, 1+2*len(d.cfg.Registry.Classes()))
+	for _, c := range d.capsules {
+		for _, s := range c.pool.all() {
+			s.runs.AddTo(sums)
+		}
+	}
+	return sums
+}
+
+// classTotals are the runs of each class, without those in which it wrapped another one.
+func (d *Daemon) classTotals() map[string]runs.Totals {
+	byClass, totals := map[string]runs.Totals{}, d.totals()
+	for i, class := range d.cfg.Registry.Classes() {
+		byClass[class] = totals[1+2*i]
+	}
+	return byClass
+}
+
+// elsewhere are the queues that are at no key of Sidekiq, each with the system that keeps it.
+func (d *Daemon) elsewhere() map[string]string {
+	all, ours := map[string]string{}, map[string]bool{}
+	for _, c := range d.capsules {
+		for _, name := range c.config().Queues.List().Names() {
+			if key := keys.Queue(name); c.system.wire.Fetch == nil && c.system.key(key) == key {
+				ours[name] = true
+			} else {
+				all[name] = c.system.wire.Name
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(name, _ string) bool { return ours[name] })
+	return all
+}
+
+// Queues is for package ops, which reads how much waits in the queues of the daemon: each has the
+// client that sees it and what is in progress of it as package inspect does; nil if its system keeps
+// jobs in another way.
+func (d *Daemon) Queues() map[string]redis.UniversalClient {
+	all := make(map[string]redis.UniversalClient)
+	for _, c := range d.capsules {
+		for _, name := range c.config().Queues.List().Names() {
+			if all[name] = nil; c.system.wire.Fetch == nil {
+				all[name] = c.system.redis
+			}
+		}
+	}
+	return all
+}
