@@ -1,8 +1,8 @@
-// Command house measures the project: lines of code per package, exported names, files
+// Command house measures the project: lines of code per wing, exported names, files
 // that are too large, and words that the project does not use. A line of code is one that
 // is neither blank nor a comment alone; tests are not counted.
 //
-//	go run ./internal/tool/house [-words] [-files]
+//	go run ./internal/tool/house [-packages] [-words] [-files]
 package main
 
 import (
@@ -10,45 +10,46 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
 func main() {
+	packages := flag.Bool("packages", false, "list the packages of each wing")
 	words := flag.Bool("words", false, "list each place of a banned word, not only their number")
-	files := flag.Bool("files", false, "list all files of the engine, not only the largest")
+	files := flag.Bool("files", false, "list all files, not only the largest")
 	flag.Parse()
 	h, err := read(".")
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "house:", err)
 		os.Exit(1)
 	}
-	h.print(os.Stdout, *words, *files)
+	h.print(os.Stdout, *packages, *words, *files)
 }
 
-// engine are the rooms whose lines are counted together.
-var engine = []string{"actors", "supervisor", "fetch", "sched", "retry", "internal/rescue"}
-
-// public are the packages that users import.
-var public = []string{".", "actors", "client", "event", "fetch", "handler", "inspect", "ops", "retry", "sched", "supervisor", "testkit", "testkit/chaos", "testkit/script", "trace", "web"}
-
-func (h *house) print(to io.Writer, allWords, allFiles bool) {
+func (h *house) print(to io.Writer, packages, allWords, allFiles bool) {
 	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "package\tfiles\tcode\tnames\tmethods\t")
-	total := 0
-	for _, p := range h.packages {
-		names, methods := "", ""
-		if p.public() {
-			names, methods = fmt.Sprint(p.names), fmt.Sprint(p.methods)
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t\n", p.dir, len(p.files), p.code(), names, methods)
-		total += p.code()
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(name string, s sum) {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t\n", name, s.packages, s.files, s.code, s.names, s.methods)
 	}
-	names, methods := h.exported()
-	_, _ = fmt.Fprintf(w, "all\t\t%d\t%d\t%d\t\n", total, names, methods)
-	_, _ = fmt.Fprintf(w, "engine\t\t%d\t\t\t\n", h.engine())
+	_, _ = fmt.Fprintln(w, "wing\tpackages\tfiles\tcode\tnames\tmethods\t")
+	var all sum
+	for _, wing := range wings {
+		var s sum
+		for _, p := range h.in(wing.name) {
+			s.add(p.sum())
+		}
+		row(wing.name, s)
+		all.add(s)
+		if !packages {
+			continue
+		}
+		for _, p := range h.in(wing.name) {
+			row("  "+p.dir, p.sum())
+		}
+	}
+	row("all", all)
 	_ = w.Flush()
 
 	large, small := h.files(350, 60)
@@ -79,31 +80,9 @@ func (h *house) print(to io.Writer, allWords, allFiles bool) {
 	_, _ = io.WriteString(to, out.String())
 }
 
-func (p *pkg) public() bool { return slices.Contains(public, p.dir) }
-
 func (p *pkg) code() (n int) {
 	for _, f := range p.files {
 		n += f.code
-	}
-	return n
-}
-
-// exported counts the exported names and methods of what users import.
-func (h *house) exported() (names, methods int) {
-	for _, p := range h.packages {
-		if p.public() {
-			names, methods = names+p.names, methods+p.methods
-		}
-	}
-	return names, methods
-}
-
-func (h *house) engine() (n int) {
-	for _, p := range h.packages {
-		room, _, _ := strings.Cut(p.dir, "/")
-		if (slices.Contains(engine, room) || slices.Contains(engine, p.dir)) && !strings.HasSuffix(p.dir, "fetchtest") && !strings.HasSuffix(p.dir, "claimmodel") {
-			n += p.code()
-		}
 	}
 	return n
 }

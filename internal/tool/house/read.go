@@ -17,7 +17,7 @@ import (
 type house struct{ packages []*pkg }
 
 type pkg struct {
-	dir            string // relative to the module
+	dir, name      string // dir is relative to the module
 	files          []*file
 	names, methods int    // exported
 	doc            string // comment of the package, in one line
@@ -82,6 +82,7 @@ func (p *pkg) add(path, name string) error {
 	if err != nil {
 		return err
 	}
+	p.name = tree.Name.Name
 	if tree.Doc != nil {
 		p.doc = strings.Join(strings.Fields(tree.Doc.Text()), " ")
 	}
