@@ -37,7 +37,7 @@ type verdict struct {
 // move is the verdict as a Move.
 func (v *verdict) move() Move {
 	u := Unit{Queue: v.orphan.Queue, Payload: v.orphan.Payload}
-	return Move{Unit: u, To: v.To, Score: v.Score, Payload: v.Payload, Trim: Trim{Before: v.TrimBefore, Max: v.TrimMax}}
+	return Move{Unit: u, To: v.To, Score: v.Score, Payload: v.Payload, Trim: v.Trim}
 }
 
 // byPolicy asks the policy about the jobs of the list, the newest first, and moves them.

@@ -37,7 +37,7 @@ func TestWhatIsNoJobDies(t *testing.T) {
 				}
 				d.Payload = []byte(raw)
 			}
-			if d.Action != Dead || d.Reason != becauseNotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != scores.Of(now) || d.TrimMax != 10_000 {
+			if d.Outcome != Dead || d.Reason != becauseNotAJob || string(d.Payload) != raw || d.RunDeathHandlers || d.Score != scores.Of(now) || d.Trim.Max != 10_000 {
 				t.Errorf("%s(%q): %+v", name, raw, d)
 			}
 		}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
 func TestDeadFalseDropsTheExhausted(t *testing.T) {
-	for payload, want := range map[string]Action{
+	for payload, want := range map[string]job.Outcome{
 		`{"retry":0,"dead":false}`:                    Drop,
 		`{"retry":3,"dead":false}`:                    Retry,
 		`{"retry":0,"dead":true}`:                     Dead,
@@ -24,10 +25,10 @@ func TestDeadFalseDropsTheExhausted(t *testing.T) {
 		"{\"retry\":9,\"dead\":false,\"a\":\"\xff\"}": Drop,
 	} {
 		d := decide(t, payload, nil)
-		if d.Action != want || d.RunDeathHandlers != (want != Retry) {
-			t.Errorf("%q: %v, handlers %v", payload, d.Action, d.RunDeathHandlers)
+		if d.Outcome != want || d.RunDeathHandlers != (want != Retry) {
+			t.Errorf("%q: %v, handlers %v", payload, d.Outcome, d.RunDeathHandlers)
 		}
-		if d.Action == Drop && get(d.DeathPayload, "error_class") != `"RuntimeError"` {
+		if d.Outcome == Drop && get(d.DeathPayload, "error_class") != `"RuntimeError"` {
 			t.Errorf("%q: handlers get %s", payload, d.DeathPayload.Bytes())
 		}
 	}
@@ -37,7 +38,7 @@ func TestWhatTheHandlerAsksFor(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error
 		count  int
-		action Action
+		action job.Outcome
 		reason string
 		wait   float64
 	}{
@@ -56,10 +57,10 @@ func TestWhatTheHandlerAsksFor(t *testing.T) {
 		"an error that panics":       {panicky{}, 0, Retry, becauseFailed, 16},
 	} {
 		d := decide(t, fmt.Sprintf(`{"retry":true,"retry_count":%d,"failed_at":1.5}`, tt.count), func(f *Failure) { f.Err = tt.err })
-		if d.Action != tt.action || d.Reason != tt.reason {
-			t.Errorf("%s: %v (%s)", name, d.Action, d.Reason)
+		if d.Outcome != tt.action || d.Reason != tt.reason {
+			t.Errorf("%s: %v (%s)", name, d.Outcome, d.Reason)
 		}
-		if d.Action != Retry {
+		if d.Outcome != Retry {
 			continue
 		}
 		wait := d.Score - scores.Of(now)
@@ -90,7 +91,7 @@ func TestDiscardedAtIsForTheHandlersOnly(t *testing.T) {
 		in := Failure{Raw: []byte(`{"class":"A"}`), FetchedFrom: "default", Err: boom}
 		edit(&in)
 		d := Policy{}.Decide(now, 0, in)
-		if d.Action != Drop || d.Payload != nil || !d.RunDeathHandlers || get(d.DeathPayload, "discarded_at") != "1795225014212" {
+		if d.Outcome != Drop || d.Payload != nil || !d.RunDeathHandlers || get(d.DeathPayload, "discarded_at") != "1795225014212" {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -103,7 +104,7 @@ func answer(d troupe.Delay) func(int, error, *troupe.Payload) troupe.Delay {
 func TestRetryInOfTheClass(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask      func(int, error, *troupe.Payload) troupe.Delay
-		action   Action
+		action   job.Outcome
 		wait     float64
 		reported string
 	}{
@@ -118,13 +119,13 @@ func TestRetryInOfTheClass(t *testing.T) {
 		"checks its data": {checkedRetryIn, Retry, 5, ""},
 	} {
 		d := decide(t, `{"class":"A::B","retry":5,"retry_count":1,"failed_at":1.5,"args":[1]}`, func(f *Failure) { f.Options.RetryIn = tt.ask })
-		if d.Action != tt.action {
-			t.Errorf("%s: %v", name, d.Action)
+		if d.Outcome != tt.action {
+			t.Errorf("%s: %v", name, d.Outcome)
 		}
-		if wait := d.Score - scores.Of(now); d.Action == Retry && (wait < tt.wait-1e-6 || wait >= tt.wait+30) {
+		if wait := d.Score - scores.Of(now); d.Outcome == Retry && (wait < tt.wait-1e-6 || wait >= tt.wait+30) {
 			t.Errorf("%s: waits %v, want %v and less than 30 more", name, wait, tt.wait)
 		}
-		if d.Action == Retry && get(fields(t, d.Payload), "args") != "[1]" {
+		if d.Outcome == Retry && get(fields(t, d.Payload), "args") != "[1]" {
 			t.Errorf("%s: the callback changed the job: %s", name, d.Payload)
 		}
 		text := errors.Join(d.CallbackErrs...)
@@ -148,13 +149,13 @@ func checkedRetryIn(attempt int, err error, p *troupe.Payload) troupe.Delay {
 
 func TestRetryInIsNotAskedForTheExhausted(t *testing.T) {
 	d := decide(t, `{"retry":0}`, func(f *Failure) { f.Options.RetryIn = answer(troupe.Delay(time.Hour)) })
-	if d.Action != Dead {
-		t.Errorf("%v", d.Action)
+	if d.Outcome != Dead {
+		t.Errorf("%v", d.Outcome)
 	}
 	d = decide(t, `{"retry":5}`, func(f *Failure) {
 		f.Err, f.Options.RetryIn = troupe.RetryIn(time.Hour, boom), answer(troupe.KillDelay)
 	})
-	harness.Equal(t, "the handler's own wait", d.Action, Retry)
+	harness.Equal(t, "the handler's own wait", d.Outcome, Retry)
 }
 
 func TestExhaustedOfTheClass(t *testing.T) {
@@ -164,7 +165,7 @@ func TestExhaustedOfTheClass(t *testing.T) {
 		payload  string
 		err      error
 		ask      func(*troupe.Payload, error) bool
-		action   Action
+		action   job.Outcome
 		called   bool
 		reported string
 	}{
@@ -181,16 +182,16 @@ func TestExhaustedOfTheClass(t *testing.T) {
 	} {
 		seen = ""
 		d := decide(t, tt.payload, func(f *Failure) { f.Err, f.Options.Exhausted = tt.err, tt.ask })
-		if d.Action != tt.action || (seen != "") != tt.called {
-			t.Errorf("%s: %v, callback got %q", name, d.Action, seen)
+		if d.Outcome != tt.action || (seen != "") != tt.called {
+			t.Errorf("%s: %v, callback got %q", name, d.Outcome, seen)
 		}
 		if tt.called && !strings.Contains(seen, `"error_message":"boom"`) {
 			t.Errorf("%s: callback got %s", name, seen)
 		}
-		if d.Action == Dead && strings.Contains(string(d.Payload), `"args":null`) {
+		if d.Outcome == Dead && strings.Contains(string(d.Payload), `"args":null`) {
 			t.Errorf("%s: the callback changed the job", name)
 		}
-		if d.RunDeathHandlers != (d.Action != Retry) {
+		if d.RunDeathHandlers != (d.Outcome != Retry) {
 			t.Errorf("%s: death handlers %v", name, d.RunDeathHandlers)
 		}
 		if got := errors.Join(d.CallbackErrs...); (got != nil) != (tt.reported != "") || got != nil && !strings.Contains(got.Error(), tt.reported) {
@@ -204,10 +205,10 @@ func TestExhaustedOfTheClass(t *testing.T) {
 func TestWhatRubyCannotWriteDiesWithItsBytes(t *testing.T) {
 	for _, arg := range []string{`"a\ud83d"`, `"\udc00"`, `{"\ud83d":1}`, `1e999`, `[-1.5e400]`, "\"\xff\""} {
 		raw := `{"retry":5,"class":"A","args":[` + arg + `],"jid":"j","queue":"q"}`
-		if d := decide(t, raw, func(*Failure) {}); d.Action != Dead || string(d.Payload) != raw || d.Reason != "not writable" {
-			t.Errorf("%s: %s because of %s with %s", raw, d.Action, d.Reason, d.Payload)
+		if d := decide(t, raw, func(*Failure) {}); d.Outcome != Dead || string(d.Payload) != raw || d.Reason != "not writable" {
+			t.Errorf("%s: %s because of %s with %s", raw, d.Outcome, d.Reason, d.Payload)
 		}
-		if d := decide(t, raw, func(f *Failure) { f.Err, f.FetchedFrom = troupe.Park(time.Minute, nil), "other" }); d.Action != Park || d.Payload != nil {
+		if d := decide(t, raw, func(f *Failure) { f.Err, f.FetchedFrom = troupe.Park(time.Minute, nil), "other" }); d.Outcome != Park || d.Payload != nil {
 			t.Errorf("%s parked with %s", raw, d.Payload)
 		}
 		p, err := troupe.ParsePayload([]byte(raw))
@@ -239,7 +240,7 @@ func TestOddJobsAreStoredAsSidekiqCanPushThem(t *testing.T) {
 		`{"args":[ 1 ],"retry_for":false,"at":1.5}`: `{"args":[ 1 ],"retry_for":false,"at":1.5,`,
 	} {
 		d := decide(t, raw, nil)
-		if d.Action != Retry || !strings.HasPrefix(string(d.Payload), want) {
+		if d.Outcome != Retry || !strings.HasPrefix(string(d.Payload), want) {
 			t.Errorf("%s is stored as %s, want %s", raw, d.Payload, want)
 		}
 	}

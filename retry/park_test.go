@@ -27,7 +27,7 @@ func TestAParkLeavesNoTrace(t *testing.T) {
 			f.Options.RetryIn = func(int, error, *troupe.Payload) troupe.Delay { t.Error("RetryIn was asked"); return troupe.KillDelay }
 			f.Options.Exhausted = func(*troupe.Payload, error) bool { t.Error("Exhausted was asked"); return true }
 		})
-		want := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(now) + 90, Wait: 90}
+		want := Decision{Outcome: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(now) + 90, Wait: 90}
 		if fmt.Sprintf("%+v", d) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%q: %+v", payload, d)
 		}
@@ -43,8 +43,8 @@ func TestAParkedJobComesBackToTheQueueItWasFetchedFrom(t *testing.T) {
 		"{\"queue\":\"low\",\"a\":\"\xff\"}":    "", // cannot be written back
 	} {
 		d := decide(t, payload, func(f *Failure) { f.Err = troupe.Park(0, nil) })
-		if d.Action != Park || string(d.Payload) != want {
-			t.Errorf("%q: %v with %s, want %s", payload, d.Action, d.Payload, want)
+		if d.Outcome != Park || string(d.Payload) != want {
+			t.Errorf("%q: %v with %s, want %s", payload, d.Outcome, d.Payload, want)
 		}
 	}
 }

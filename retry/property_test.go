@@ -82,14 +82,14 @@ func TestEveryOtherFieldIsByteEqual(t *testing.T) {
 		if string(before.Bytes()) != raw {
 			t.Fatalf("the fetched job was edited")
 		}
-		if d.Action == Drop {
+		if d.Outcome == Drop {
 			if d.Payload != nil || !d.RunDeathHandlers {
 				t.Fatalf("dropped: %+v", d)
 			}
 			return
 		}
 		if d.RetryCount == notCounted {
-			if d.Action != Dead || string(d.Payload) != raw || before.Rewritable() == nil {
+			if d.Outcome != Dead || string(d.Payload) != raw || before.Rewritable() == nil {
 				t.Fatalf("%+v of %s", d, raw)
 			}
 			return
@@ -194,8 +194,8 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 			Raw:         []byte(`{"retry":123456789012345678901234567890,"failed_at":1.5,"retry_count":` + count + `}`),
 			FetchedFrom: "q", Err: boom,
 		})
-		if d.Action != Retry || d.Score < scores.Of(now) || d.Score > 2.1e11 || strings.ContainsAny(scores.Format(d.Score), "eE-") {
-			t.Errorf("count %s: %v, score %s", count, d.Action, scores.Format(d.Score))
+		if d.Outcome != Retry || d.Score < scores.Of(now) || d.Score > 2.1e11 || strings.ContainsAny(scores.Format(d.Score), "eE-") {
+			t.Errorf("count %s: %v, score %s", count, d.Outcome, scores.Format(d.Score))
 		}
 		if d.RetryCount <= 0 {
 			t.Errorf("count %s became %d", count, d.RetryCount)

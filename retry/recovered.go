@@ -34,7 +34,7 @@ func (pol Policy) Dead(now time.Time, in Recovered, err error) Decision {
 	}
 	m.SetTime(at, now, pol.Timestamps)
 	_ = m.SetJSON("recoveries", in.Evidence) // the message has the last of them
-	d := Decision{Action: Dead, Reason: becauseKilled, RetryCount: notCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
+	d := Decision{Outcome: Dead, Reason: becauseKilled, RetryCount: notCounted, RunDeathHandlers: true, DeathPayload: m, Payload: in.Raw}
 	if m.Rewritable() == nil {
 		d.Payload = m.Bytes()
 	}

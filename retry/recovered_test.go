@@ -42,7 +42,7 @@ func TestRecoveredJobsGoToTheDeadSet(t *testing.T) {
 	want := `{"class":"A","dead":false,"failed_at":1.5,"queue":"low","args":[],"recovered":3,"recovered_at":1795225158.5,"recovered_from":"h:1:aa",` +
 		`"tags":["recovered"],"error_message":"in progress at the death of 3 processes within 1h0m0s, at last of h:1:aa (gone)",` +
 		`"error_class":"Troupe::PoisonPill","retried_at":1795225158.5,"recoveries":["one","two"]}`
-	if string(d.Payload) != want || d.Action != Dead || !d.RunDeathHandlers || d.Score != 1795225158.5 || d.TrimMax != 5 {
+	if string(d.Payload) != want || d.Outcome != Dead || !d.RunDeathHandlers || d.Score != 1795225158.5 || d.Trim.Max != 5 {
 		t.Errorf("dead %+v:\n%s\nwant\n%s", d, d.Payload, want)
 	}
 	d = Policy{}.Dead(now, recovered(t, `{"class":"A"}`), &troupe.RecoveredError{})
@@ -50,7 +50,7 @@ func TestRecoveredJobsGoToTheDeadSet(t *testing.T) {
 		t.Errorf("a first failure: %s", d.Payload)
 	}
 	for _, raw := range []string{"not a job", "{\"class\":\"A\",\"x\":\"\xff\"}"} {
-		if d := (Policy{}).Dead(now, recovered(t, raw), err); string(d.Payload) != raw || d.Action != Dead {
+		if d := (Policy{}).Dead(now, recovered(t, raw), err); string(d.Payload) != raw || d.Outcome != Dead {
 			t.Errorf("%q became %q", raw, d.Payload)
 		}
 	}

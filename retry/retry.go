@@ -46,15 +46,13 @@ type Failure struct {
 	NotAJob bool
 }
 
-// Action is where the job goes.
-type Action string
-
+// What becomes of the job: those of all outcomes that a Decision may have.
 const (
-	Retry Action = "retry"  // Decision.Payload into the retry set
-	Dead  Action = "dead"   // Decision.Payload into the dead set
-	Drop  Action = "drop"   // nowhere: it is acked
-	Park  Action = "parked" // Decision.Payload into the schedule set: it has not failed
-	Move  Action = "moved"  // Decision.Payload into Decision.Queue: it has not failed
+	Retry = job.Retried // Decision.Payload into the retry set
+	Dead  = job.Died    // Decision.Payload into the dead set
+	Drop  = job.Dropped // nowhere: it is acked
+	Park  = job.Parked  // Decision.Payload into the schedule set: it has not failed
+	Move  = job.Moved   // Decision.Payload into Decision.Queue: it has not failed
 )
 
 // Why a Decision was made.
@@ -74,11 +72,12 @@ const notCounted int64 = -1
 
 // Decision is what to do with a failed job.
 type Decision struct {
-	Action Action
-	Reason string  // for the log, such as "retries exhausted"
-	Score  float64 // of the set: seconds since the epoch
-	Wait   float64 // until then, in seconds: 0 but for Retry and Park
-	Queue  string  // bare name, of Move
+	Outcome job.Outcome // Retry, Dead, Drop, Park or Move
+	Reason  string      // for the log, such as "retries exhausted"
+	Score   float64     // of the set: seconds since the epoch
+	Wait    float64     // until then, in seconds: 0 but for Retry and Park
+	Trim    limits.Trim // of the dead set, for Dead
+	Queue   string      // bare name, of Move
 
 	// Payload goes into the set: the fetched bytes with the fields of this
 	// failure edited in, or the fetched bytes themselves; nil means those, too.
@@ -87,10 +86,6 @@ type Decision struct {
 	// RetryCount is the field of this failure, 0 at the first, or -1 where Payload is the
 	// fetched bytes.
 	RetryCount int64
-
-	// TrimBefore and TrimMax bound the dead set, as in fetch.Trim; 0 is unbounded.
-	TrimBefore float64
-	TrimMax    int
 
 	// RunDeathHandlers asks for the death handlers, with DeathPayload, after the
 	// job has been stored or acked.
@@ -135,7 +130,7 @@ func (pol Policy) Decide(now time.Time, random uint64, in Failure) Decision {
 // handlers. JSON that is no object is kept inside of a job that Sidekiq's pages
 // can show (see package notajob), all else as it is.
 func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) Decision {
-	d := Decision{Action: Dead, Reason: becauseNotAJob, RetryCount: notCounted}
+	d := Decision{Outcome: Dead, Reason: becauseNotAJob, RetryCount: notCounted}
 	if pol.Rules != nil && pol.Rules.Dead != nil {
 		d.Payload = pol.Rules.Dead(raw, queue, err, now)
 	} else {
@@ -148,8 +143,7 @@ func (pol Policy) invalid(now time.Time, raw []byte, queue string, err error) De
 // toDead sets what an insertion into the dead set needs.
 func (pol Policy) toDead(d *Decision, now time.Time) {
 	d.Score = scores.Of(now)
-	trim := limits.TrimAt(now, orDefault(pol.DeadMax, limits.DeadMax), orDefault(pol.DeadTimeout, limits.DeadTimeout))
-	d.TrimBefore, d.TrimMax = trim.Before, trim.Max
+	d.Trim = limits.TrimAt(now, orDefault(pol.DeadMax, limits.DeadMax), orDefault(pol.DeadTimeout, limits.DeadTimeout))
 }
 
 // failure is one decision in the making.
@@ -211,7 +205,7 @@ func (f *failure) decide(random uint64) Decision {
 	}
 	wait = min(wait+spread, maxWait)
 	return Decision{
-		Action: Retry, Reason: becauseFailed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
+		Outcome: Retry, Reason: becauseFailed, Score: toMillis(scores.Of(f.now) + wait), Wait: toMillis(wait),
 		Payload: text, RetryCount: f.count, CallbackErrs: f.errs,
 	}
 }
@@ -261,7 +255,7 @@ func (f *failure) die(reason string) Decision {
 		return f.drop(reason)
 	}
 	d := f.drop(reason)
-	d.Action = Dead
+	d.Outcome = Dead
 	var ok bool
 	if f.Rules != nil && f.Rules.Dead != nil {
 		d.Payload = f.Rules.Dead(f.Raw, f.FetchedFrom, f.Err, f.now)
@@ -279,7 +273,7 @@ func (f *failure) discard() Decision {
 
 func (f *failure) drop(reason string) Decision {
 	return Decision{
-		Action: Drop, Reason: reason, RetryCount: f.count,
+		Outcome: Drop, Reason: reason, RetryCount: f.count,
 		RunDeathHandlers: true, DeathPayload: f.m, CallbackErrs: f.errs,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -60,7 +61,7 @@ func TestTheBytesAreSidekiqs(t *testing.T) {
 		err                  error
 		now                  time.Time
 		form                 troupe.Timestamps
-		action               Action
+		action               job.Outcome
 		want                 string
 	}{
 		{
@@ -77,8 +78,8 @@ func TestTheBytesAreSidekiqs(t *testing.T) {
 		},
 	} {
 		d := Policy{Timestamps: tt.form}.Decide(tt.now, rand.Uint64(), Failure{Raw: []byte(tt.payload), FetchedFrom: tt.queue, Err: tt.err})
-		if d.Action != tt.action || string(d.Payload) != tt.want {
-			t.Errorf("%s: %v\n got %s\nwant %s", tt.name, d.Action, d.Payload, tt.want)
+		if d.Outcome != tt.action || string(d.Payload) != tt.want {
+			t.Errorf("%s: %v\n got %s\nwant %s", tt.name, d.Outcome, d.Payload, tt.want)
 		}
 	}
 }
@@ -88,7 +89,7 @@ func TestTheFieldRetry(t *testing.T) {
 		payload string
 		class   troupe.Retries
 		policy  int
-		action  Action
+		action  job.Outcome
 		reason  string
 	}{
 		{`{"retry":true,"retry_count":23}`, troupe.Retries{}, 0, Retry, becauseFailed},
@@ -131,11 +132,11 @@ func TestTheFieldRetry(t *testing.T) {
 		d := Policy{MaxRetries: tt.policy}.Decide(now, rand.Uint64(), Failure{
 			Raw: []byte(tt.payload), FetchedFrom: "default", Err: boom, Options: troupe.Options{Retries: tt.class},
 		})
-		if d.Action != tt.action || d.Reason != tt.reason {
-			t.Errorf("%s, class %+v, policy %d: %v (%s), want %v (%s)", tt.payload, tt.class, tt.policy, d.Action, d.Reason, tt.action, tt.reason)
+		if d.Outcome != tt.action || d.Reason != tt.reason {
+			t.Errorf("%s, class %+v, policy %d: %v (%s), want %v (%s)", tt.payload, tt.class, tt.policy, d.Outcome, d.Reason, tt.action, tt.reason)
 		}
-		if d.RunDeathHandlers != (d.Action != Retry) || (d.DeathPayload != nil) != d.RunDeathHandlers {
-			t.Errorf("%s: %v and death handlers %v", tt.payload, d.Action, d.RunDeathHandlers)
+		if d.RunDeathHandlers != (d.Outcome != Retry) || (d.DeathPayload != nil) != d.RunDeathHandlers {
+			t.Errorf("%s: %v and death handlers %v", tt.payload, d.Outcome, d.RunDeathHandlers)
 		}
 	}
 }
@@ -144,7 +145,7 @@ func TestRetryFalseIsNotRecordedAnywhere(t *testing.T) {
 	payload := `{"retry":false,"class":"A","args":[]}`
 	for name, err := range map[string]error{"failed": boom, "killed": troupe.Kill(boom)} {
 		d := decide(t, payload, func(f *Failure) { f.Err = err })
-		if d.Action != Drop || d.Payload != nil || d.RetryCount != notCounted || string(d.DeathPayload.Bytes()) != payload {
+		if d.Outcome != Drop || d.Payload != nil || d.RetryCount != notCounted || string(d.DeathPayload.Bytes()) != payload {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
@@ -155,12 +156,12 @@ func TestAnUnknownClassIsRetried(t *testing.T) {
 		f.UnknownClass, f.Err = true, &troupe.UnknownClassError{Class: "Gone"}
 		f.Options = troupe.Options{Retries: troupe.Never()} // not the class's own: it has none
 	}
-	for payload, want := range map[string]Action{`{"class":"Gone"}`: Retry, `{"retry":null}`: Retry, `{"retry":false}`: Drop, `{"retry":0}`: Dead} {
+	for payload, want := range map[string]job.Outcome{`{"class":"Gone"}`: Retry, `{"retry":null}`: Retry, `{"retry":false}`: Drop, `{"retry":0}`: Dead} {
 		d := decide(t, payload, unknown)
-		if d.Action != want {
-			t.Errorf("%s: %v, want %v", payload, d.Action, want)
+		if d.Outcome != want {
+			t.Errorf("%s: %v, want %v", payload, d.Outcome, want)
 		}
-		if d.Action != Drop && get(fields(t, d.Payload), "error_class") == `""` {
+		if d.Outcome != Drop && get(fields(t, d.Payload), "error_class") == `""` {
 			t.Errorf("%s: no error class", payload)
 		}
 	}
@@ -191,8 +192,8 @@ func TestRetryCount(t *testing.T) {
 	} {
 		d := decide(t, tt.payload, nil)
 		p := fields(t, d.Payload)
-		if d.Action != Retry || d.RetryCount != tt.count || get(p, "retry_count") != fmt.Sprint(tt.count) {
-			t.Errorf("%s: %v, count %d, stored %s", name, d.Action, d.RetryCount, get(p, "retry_count"))
+		if d.Outcome != Retry || d.RetryCount != tt.count || get(p, "retry_count") != fmt.Sprint(tt.count) {
+			t.Errorf("%s: %v, count %d, stored %s", name, d.Outcome, d.RetryCount, get(p, "retry_count"))
 		}
 		wantFailed, wantRetried := "1795225014.212558", ""
 		if tt.failedAt {
@@ -218,7 +219,7 @@ func TestFailedAtIsKeptByteForByte(t *testing.T) {
 
 func TestRetryFor(t *testing.T) {
 	const ago10 = `"failed_at":1795225004.2125583` // ten seconds before now
-	for payload, want := range map[string]Action{
+	for payload, want := range map[string]job.Outcome{
 		`{"retry":0,"retry_for":1000}`:                                                                     Retry, // only the time counts
 		`{"retry":-1,"retry_for":1000}`:                                                                    Retry,
 		`{"retry":1,"retry_for":11,"retry_count":99,` + ago10 + `}`:                                        Retry,
@@ -241,8 +242,8 @@ func TestRetryFor(t *testing.T) {
 		`{"retry":1,"retry_for":1e99,"retry_count":5,` + ago10 + `}`:                                       Retry,
 		`{"retry":1,"retry_for":123456789012345678901234567890,"retry_count":1099511627776,` + ago10 + `}`: Retry,
 	} {
-		if d := decide(t, payload, nil); d.Action != want {
-			t.Errorf("%s: %v (%s), want %v", payload, d.Action, d.Reason, want)
+		if d := decide(t, payload, nil); d.Outcome != want {
+			t.Errorf("%s: %v (%s), want %v", payload, d.Outcome, d.Reason, want)
 		}
 	}
 }
@@ -301,21 +302,21 @@ func TestAJobThatIsNotUTF8DiesAsItIs(t *testing.T) {
 		"{ \"class\" : \"A\\u0041\xe2\x82\" }",
 	} {
 		d := decide(t, payload, nil)
-		if d.Action != Dead || d.Reason != becauseUnwritten || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != notCounted {
+		if d.Outcome != Dead || d.Reason != becauseUnwritten || string(d.Payload) != payload || !d.RunDeathHandlers || d.RetryCount != notCounted {
 			t.Errorf("%q: %+v", payload, d)
 		}
 	}
 	d := decide(t, "{\"retry\":0,\"args\":[\"\xff\"]}", nil)
-	if d.Action != Dead || d.Reason != becauseExhausted || string(d.Payload) != "{\"retry\":0,\"args\":[\"\xff\"]}" {
+	if d.Outcome != Dead || d.Reason != becauseExhausted || string(d.Payload) != "{\"retry\":0,\"args\":[\"\xff\"]}" {
 		t.Errorf("exhausted: %+v", d)
 	}
 	d = decide(t, `{"retry":5}`, func(f *Failure) { f.FetchedFrom = "q\xff" })
-	if d.Action != Dead || string(d.Payload) != `{"retry":5}` {
+	if d.Outcome != Dead || string(d.Payload) != `{"retry":5}` {
 		t.Errorf("a queue that is not UTF-8: %+v", d)
 	}
 	d = decide(t, "{\"error_message\":\"\xff\",\"retry_count\":1}", nil)
-	if d.Action != Retry || !utf8.Valid(d.Payload) {
-		t.Errorf("bytes that are replaced anyway: %v %q", d.Action, d.Payload)
+	if d.Outcome != Retry || !utf8.Valid(d.Payload) {
+		t.Errorf("bytes that are replaced anyway: %v %q", d.Outcome, d.Payload)
 	}
 }
 
@@ -330,7 +331,7 @@ func TestTheBoundsOfTheDeadSet(t *testing.T) {
 		{Policy{DeadMax: -1, DeadTimeout: -1}, 0, 0},
 	} {
 		d := tt.pol.Decide(now, rand.Uint64(), Failure{Raw: []byte(`{"retry":0}`), FetchedFrom: "q", Err: boom})
-		if d.Action != Dead || d.Score != scores.Of(now) || math.Abs(d.TrimBefore-tt.before) > 1e-6 || d.TrimMax != tt.max {
+		if d.Outcome != Dead || d.Score != scores.Of(now) || math.Abs(d.Trim.Before-tt.before) > 1e-6 || d.Trim.Max != tt.max {
 			t.Errorf("%+v: %+v", tt.pol, d)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // the other fields are that Sidekiq's poller would refuse.
 func (f *failure) park(d time.Duration) Decision {
 	wait := max(d, 0).Seconds()
-	dec := Decision{Action: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
+	dec := Decision{Outcome: Park, Reason: becauseParked, RetryCount: notCounted, Score: scores.Of(f.now) + wait, Wait: wait}
 	if f.m.Queue() != f.FetchedFrom {
 		f.m.SetString("queue", f.FetchedFrom)
 	}
@@ -56,7 +56,7 @@ func (pol Policy) Moves(from, to string) error {
 func (f *failure) move(queue string) Decision {
 	f.m.SetString("queue", queue)
 	f.m.SetTime("enqueued_at", f.now, f.Timestamps)
-	d := Decision{Action: Move, Reason: becauseMoved, RetryCount: notCounted, Queue: queue}
+	d := Decision{Outcome: Move, Reason: becauseMoved, RetryCount: notCounted, Queue: queue}
 	if f.m.Rewritable() == nil {
 		d.Payload = f.m.Bytes()
 	}

@@ -111,11 +111,11 @@ func conclude(ctx context.Context, span trace.Span, err error) {
 	case err == nil:
 		return
 	case asked.Park:
-		name = job.Parked.Name()
+		name = job.Parked.String()
 	case asked.Move:
-		name = job.Moved.Name()
+		name = job.Moved.String()
 	case job.IsInterrupted(err), errchain.Is(cause, troupe.ErrShutdown), errchain.Is(cause, troupe.ErrFenced):
-		name = job.Interrupted.Name()
+		name = job.Interrupted.String()
 	case asked.Discard:
 		name = "discarded"
 	default:

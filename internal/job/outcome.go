@@ -97,8 +97,8 @@ var rows = [outcomes]row{
 	Poisoned:     {name: "poisoned", kind: "job poisoned", state: "danger", counts: true},
 }
 
-// Name is that of the outcome in metrics and traces.
-func (o Outcome) Name() string { return rows[o].name }
+// String is the name of the outcome in metrics and traces.
+func (o Outcome) String() string { return rows[o].name }
 
 // Logged is the log's field outcome.
 func (o Outcome) Logged() string { return cmp.Or(rows[o].logged, rows[o].name) }

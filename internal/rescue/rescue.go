@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/limits"
 )
 
 // Rescuer puts what dead processes had in progress back into their queues, to the end
@@ -132,11 +133,8 @@ type Decision struct {
 	Score   float64         // of a set, in seconds since the epoch
 	Payload []byte          // what is written; nil means what the queue had
 	Forget  bool            // its recoveries count no longer
+	Trim    limits.Trim     // of the dead set, for ToDead
 	Why     error           // for whoever reads the Round
-
-	// For ToDead, as in fetch.Trim.
-	TrimBefore float64
-	TrimMax    int
 }
 
 // Rerouted is a unit that did not simply go back to where it came from.

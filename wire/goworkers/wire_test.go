@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/retry"
 )
@@ -33,7 +34,7 @@ func TestHowOftenAJobRunsThatAlwaysFails(t *testing.T) {
 		for {
 			runs++
 			d := policy.Decide(now, 0, retry.Failure{Raw: raw, FetchedFrom: "q", Err: errors.New("no")})
-			if d.Action != retry.Retry {
+			if d.Outcome != retry.Retry {
 				break
 			}
 			raw = d.Payload
@@ -57,22 +58,22 @@ func TestAFailureIsWrittenAsGoWorkersDoes(t *testing.T) {
 	if diff := cmp.Diff(want, string(second.Payload)); diff != "" || second.Score != 1e9+60+16 {
 		t.Errorf("%s\nscore %f", diff, second.Score)
 	}
-	for outcome, want := range map[error]retry.Action{
+	for outcome, want := range map[error]job.Outcome{
 		troupe.Kill(nil): retry.Dead, troupe.Discard(nil): retry.Drop, troupe.Park(time.Hour, nil): retry.Park, troupe.RetryIn(time.Hour, nil): retry.Retry,
 	} {
 		d := decide(`{"retry":true}`, 1e9, 1<<63, outcome)
-		if d.Action != want {
-			t.Errorf("%v: %s, want %s", outcome, d.Action, want)
+		if d.Outcome != want {
+			t.Errorf("%v: %s, want %s", outcome, d.Outcome, want)
 		}
 		if want == retry.Retry && d.Score != 1e9+3600 {
 			t.Errorf("RetryIn: score %f", d.Score)
 		}
 	}
-	if d := decide(`{}`, 1e9, 0, troupe.RetryIn(time.Hour, nil)); d.Action != retry.Drop {
-		t.Errorf("RetryIn of a job that is not to be retried: %s", d.Action)
+	if d := decide(`{}`, 1e9, 0, troupe.RetryIn(time.Hour, nil)); d.Outcome != retry.Drop {
+		t.Errorf("RetryIn of a job that is not to be retried: %s", d.Outcome)
 	}
-	if d := decide(`[1]`, 1e9, 0, nil); d.Action != retry.Dead {
-		t.Errorf("no job: %s", d.Action)
+	if d := decide(`[1]`, 1e9, 0, nil); d.Outcome != retry.Dead {
+		t.Errorf("no job: %s", d.Outcome)
 	}
 }
 

@@ -67,8 +67,8 @@ func TestNewerLaravels(t *testing.T) {
 			t.Errorf("%s: %v", c.since, err)
 		}
 		d := retry.Policy{Rules: w.Rules}.Decide(now, 0, retry.Failure{Raw: []byte(c.payload), FetchedFrom: "q", Err: errors.New("boom")})
-		if d.Action != retry.Retry || d.Wait != c.wait {
-			t.Errorf("%s: %s in %v s, expected a retry in %v s", c.since, d.Action, d.Wait, c.wait)
+		if d.Outcome != retry.Retry || d.Wait != c.wait {
+			t.Errorf("%s: %s in %v s, expected a retry in %v s", c.since, d.Outcome, d.Wait, c.wait)
 		}
 		raw, _ := troupe.ParsePayload([]byte(c.payload))
 		made, _ := attempts(raw)

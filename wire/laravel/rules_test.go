@@ -93,10 +93,10 @@ func TestRules(t *testing.T) {
 			failure = errors.New("boom")
 		}
 		d := retry.Policy{Rules: w.Rules}.Decide(now, 0, retry.Failure{Raw: p.Bytes(), FetchedFrom: "q", Err: failure})
-		if (d.Action == retry.Retry) != c.retried || d.Wait != c.wait {
-			t.Errorf("%s after %v: %s in %v s, expected a retry: %v, in %v s", c.fields, failure, d.Action, d.Wait, c.retried, c.wait)
+		if (d.Outcome == retry.Retry) != c.retried || d.Wait != c.wait {
+			t.Errorf("%s after %v: %s in %v s, expected a retry: %v, in %v s", c.fields, failure, d.Outcome, d.Wait, c.retried, c.wait)
 		}
-		if d.Action == retry.Dead {
+		if d.Outcome == retry.Dead {
 			if f, err := parseRow(d.Payload); err != nil || string(f.Payload) != string(p.Bytes()) || f.Queue != "q" || f.Exception == "" {
 				t.Errorf("%s: the row is %q, %v", c.fields, d.Payload, err)
 			}
@@ -115,8 +115,8 @@ func TestAParkIsNoAttempt(t *testing.T) {
 	w, _ := New(Options{})
 	raw := []byte(`{"job":"x","queue":"q","data":1,"attempts":0}`)
 	d := retry.Policy{Rules: w.Rules}.Decide(now, 0, retry.Failure{Raw: raw, FetchedFrom: "q", Err: troupe.Park(time.Hour, nil)})
-	if d.Action != retry.Park || d.Payload != nil && string(d.Payload) != string(raw) {
-		t.Errorf("%s %s", d.Action, d.Payload)
+	if d.Outcome != retry.Park || d.Payload != nil && string(d.Payload) != string(raw) {
+		t.Errorf("%s %s", d.Outcome, d.Payload)
 	}
 }
 

@@ -88,8 +88,7 @@ func (p *Policy) toDead(o rescue.Orphan, payload *troupe.Payload, poison bool) r
 	}
 	dec := p.Retry.Dead(last.At, recoveredOf(o, payload), why)
 	return rescue.Decision{
-		To: job.ToDead, Score: dec.Score, Payload: dec.Payload, Forget: true, Why: why,
-		TrimBefore: dec.TrimBefore, TrimMax: dec.TrimMax,
+		To: job.ToDead, Score: dec.Score, Payload: dec.Payload, Trim: dec.Trim, Forget: true, Why: why,
 	}
 }
 

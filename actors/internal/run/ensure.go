@@ -36,8 +36,8 @@ func (r *Run) ensure(v any) {
 		}
 		dec = r.env.Policy.Decide(r.ended, r.env.Seed.Uint64(r.jid, r.ended), retry.Failure{Raw: r.w.Unit.Payload, FetchedFrom: r.w.Unit.Queue, Err: r.err})
 	})
-	if err != nil || dec.Action == retry.Drop { // nobody can say what becomes of it: it is kept as it was fetched
-		dec = retry.Decision{Action: retry.Dead, Score: scores.Of(r.ended)}
+	if err != nil || dec.Outcome == retry.Drop { // nobody can say what becomes of it: it is kept as it was fetched
+		dec = retry.Decision{Outcome: retry.Dead, Score: scores.Of(r.ended)}
 	}
 	move := work.NewMove(r.w, r.move(dec))
 	r.env.Settler.Submit(move)

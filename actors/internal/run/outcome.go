@@ -214,15 +214,10 @@ func (r *Run) failure() event.Event {
 	return event.JobFailed{JobEvent: r.now(), Elapsed: r.elapsed, Err: r.err, Crashed: r.crash != nil}
 }
 
-// outcomes are what becomes of a job by a decision.
-var outcomes = map[retry.Action]job.Outcome{
-	retry.Retry: job.Retried, retry.Dead: job.Died, retry.Drop: job.Dropped, retry.Park: job.Parked, retry.Move: job.Moved,
-}
-
 // tell logs and publishes a decision about a failure, a park or a move, once it has been
 // carried out: a line that were begun before would be kept meanwhile.
 func (r *Run) tell(dec retry.Decision) {
-	o, now := outcomes[dec.Action], r.now()
+	o, now := dec.Outcome, r.now()
 	due := time.UnixMicro(int64(dec.Score * 1e6))
 	level, text := o.Line()
 	line := r.line(zerolog.Level(level), o.Logged())

@@ -13,10 +13,10 @@ import (
 // The levels of the table are zerolog's, and each decision has its row.
 func TestOutcomesOfDecisions(t *testing.T) {
 	for _, c := range []struct {
-		action retry.Action
-		logged string
-		level  zerolog.Level
-		to     string
+		outcome job.Outcome
+		logged  string
+		level   zerolog.Level
+		to      string
 	}{
 		{retry.Retry, "retry", zerolog.WarnLevel, "to retry"},
 		{retry.Dead, "dead", zerolog.ErrorLevel, "to dead"},
@@ -24,24 +24,23 @@ func TestOutcomesOfDecisions(t *testing.T) {
 		{retry.Park, "parked", zerolog.InfoLevel, "to schedule"},
 		{retry.Move, "moved", zerolog.InfoLevel, "to the back"},
 	} {
-		o, ok := outcomes[c.action]
-		level, text := o.Line()
-		to, sends := o.To()
-		if !ok || text == "" || sends != (c.to != "") || sends && to.String() != c.to {
-			t.Errorf("%s: %q, %s, %v", c.action, text, to, sends)
+		level, text := c.outcome.Line()
+		to, sends := c.outcome.To()
+		if text == "" || sends != (c.to != "") || sends && to.String() != c.to {
+			t.Errorf("%s: %q, %s, %v", c.outcome, text, to, sends)
 		}
-		harness.Equal(t, string(c.action), o.Logged(), c.logged)
-		harness.Equal(t, string(c.action), zerolog.Level(level), c.level)
+		harness.Equal(t, c.outcome.String(), c.outcome.Logged(), c.logged)
+		harness.Equal(t, c.outcome.String(), zerolog.Level(level), c.level)
 	}
 }
 
 func TestOutcomesHaveNames(t *testing.T) {
 	names := map[string]bool{}
 	for o := range job.Poisoned + 1 {
-		if names[o.Name()] || o.Name() == "" {
-			t.Errorf("outcome %d is named %q", o, o.Name())
+		if names[o.String()] || o.String() == "" {
+			t.Errorf("outcome %d is named %q", o, o.String())
 		}
-		names[o.Name()] = true
+		names[o.String()] = true
 	}
 	for kind, state := range job.EventStates() {
 		if state == "" {

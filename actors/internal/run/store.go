@@ -11,14 +11,14 @@ import (
 
 // move is what the decision asks of the fetcher.
 func (r *Run) move(dec retry.Decision) fetch.Move {
-	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: fetch.Trim{Before: dec.TrimBefore, Max: dec.TrimMax}}
-	m.To, _ = outcomes[dec.Action].To()
+	m := fetch.Move{Unit: r.w.Unit, Queue: dec.Queue, Score: dec.Score, Payload: dec.Payload, Trim: dec.Trim}
+	m.To, _ = dec.Outcome.To()
 	return m
 }
 
 // settle writes the decision; false when it did not come into Redis by our hand.
 func (r *Run) settle(dec retry.Decision) bool {
-	if dec.Action == retry.Drop {
+	if dec.Outcome == retry.Drop {
 		r.env.Settler.Ack(r.w)
 		r.handed = true
 		return true
@@ -29,7 +29,7 @@ func (r *Run) settle(dec retry.Decision) bool {
 // store writes the decision and tells of it once it is in Redis. The slot does
 // not wait for that, unless its job has crashed or too many are on their way.
 func (r *Run) store(dec retry.Decision) {
-	if dec.Action != retry.Drop && r.crash == nil {
+	if dec.Outcome != retry.Drop && r.crash == nil {
 		m := &work.Move{Item: r.w, Move: r.move(dec)}
 		m.Then = func() { r.told(m, dec) }
 		if r.env.Settler.SubmitAsync(m) {

@@ -137,7 +137,7 @@ func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []C
 			c.Class = classes[i]
 		}
 		for o := range job.Ends {
-			c.Runs[o.Name()] = t.Ended[o]
+			c.Runs[o.String()] = t.Ended[o]
 			c.Runs["late"] += t.Late[o]
 		}
 		all = append(all, c)

@@ -63,7 +63,7 @@ func (n *Moves) of(class int) map[string]uint64 {
 	defer n.mu.Unlock()
 	all := map[string]uint64{}
 	for o, counts := range n.by {
-		all[o.Name()] = counts[class]
+		all[o.String()] = counts[class]
 	}
 	return all
 }
