@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"unsafe"
 
-	"github.com/troupehq/troupe/internal/args"
 	"github.com/troupehq/troupe/internal/jobctx"
 )
 
@@ -86,7 +84,6 @@ func newArgs[A Args]() A {
 // ordinary failure of the job (*ArgsError), so that a fixed daemon can run it
 // on a later retry.
 func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
-	simple := simplePlan[A]()
 	return HandlerFunc(func(ctx context.Context, p *Payload) error {
 		job := &Job[A]{JID: p.JID(), Attempt: p.Failures() + 1, Payload: p}
 		if info, ok := JobInfoFrom(ctx); ok {
@@ -94,28 +91,11 @@ func adapt[A Args](fn func(context.Context, *Job[A]) error) Handler {
 		} else {
 			job.Queue = p.Queue()
 		}
-		raw := p.Args()
-		if simple != nil && simple.ReadSimple(raw, unsafe.Pointer(&job.Args)) {
-			return fn(ctx, job)
-		}
-		if err := DecodeArgs(raw, &job.Args); err != nil {
+		if err := DecodeArgs(p.Args(), &job.Args); err != nil {
 			return err
 		}
 		return fn(ctx, job)
 	})
-}
-
-// simplePlan is the plan of A if it is a struct that ReadSimple knows, else nil.
-func simplePlan[A Args]() *args.Plan {
-	t := reflect.TypeFor[A]()
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	plan, err := args.PlanOf(t)
-	if err != nil || !plan.Simple() {
-		return nil
-	}
-	return plan
 }
 
 // Handler performs one job. A nil error means done; any other is an outcome

@@ -18,14 +18,10 @@ type Fault struct {
 	Err      error
 }
 
-// Simple reports whether ReadSimple may try: the type is a struct of nothing but plain
-// fields.
-func (p *Plan) Simple() bool { return p.simple }
-
 // Decode sets v from an array.
 func (p *Plan) Decode(raw []byte, v reflect.Value) *Fault {
 	v.SetZero()
-	if p.simple && p.ReadSimple(raw, v.Addr().UnsafePointer()) {
+	if p.simple && p.readSimple(raw, v.Addr().UnsafePointer()) {
 		return nil
 	}
 	return p.read(raw, v)

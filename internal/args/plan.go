@@ -19,7 +19,7 @@ type Plan struct {
 	required int     // how many of fields are not optional
 	rest     *field  // elements of the slice with arg:"*", or nil
 	each     field   // the one value of shapeOne, the elements of shapeList
-	simple   bool    // nothing but plain fields: ReadSimple may try
+	simple   bool    // nothing but plain fields: readSimple may try
 }
 
 type shape int
