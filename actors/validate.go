@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -124,7 +123,7 @@ func (c Config) Validate() error {
 		if k.MaxUnresponsive < 0 {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
-		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
+		if redisconn.OnCluster(c.Redis) && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		for j, mw := range k.Middleware {
