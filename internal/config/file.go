@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -163,6 +164,19 @@ func (p *parse) warn(line int, field, why string) {
 	}
 }
 
+// notUTF8 are the numbers of the lines that are not UTF-8.
+func notUTF8(text string) (numbers []int) {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	for i, l := range strings.Split(text, "\n") {
+		if !utf8.ValidString(l) {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
+}
+
 func (p *parse) file(data []byte, environment string) {
 	p.out.unclear = true
 	if len(data) > maxFile {
@@ -171,12 +185,16 @@ func (p *parse) file(data []byte, environment string) {
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	if !utf8.ValidString(text) {
-		for i, l := range strings.Split(text, "\n") {
-			if !utf8.ValidString(l) {
-				p.fault(i+1, "line", "not UTF-8", "UTF-8")
-			}
+	if strings.Contains(text, "\x00") {
+		p.fault(0, "file", "binary (it has a zero byte)", "YAML in UTF-8")
+		return
+	}
+	if wrong := notUTF8(text); len(wrong) > 0 {
+		value := "not UTF-8"
+		if len(wrong) > 1 {
+			value += ", as are " + words.Count(len(wrong)-1) + " more"
 		}
+		p.fault(wrong[0], "line", value, "UTF-8")
 		return
 	}
 	text, tags := blankERB(text)

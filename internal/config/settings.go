@@ -206,14 +206,14 @@ func (p *parse) strings(n *node, field string) []string {
 	return out
 }
 
-// word is one of words, in any case.
-func (p *parse) word(n *node, field string, words ...string) string {
+// word is one of names, in any case.
+func (p *parse) word(n *node, field string, names ...string) string {
 	if n.kind == null {
 		return ""
 	}
 	w := strings.ToLower(n.plain())
-	if n.kind != scalar || !slices.Contains(words, w) {
-		p.bad(n, field, "one of "+strings.Join(words, ", "))
+	if n.kind != scalar || !slices.Contains(names, w) {
+		p.bad(n, field, words.OneOf(w, names...))
 		return ""
 	}
 	return w
