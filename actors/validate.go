@@ -84,11 +84,13 @@ func (c Config) Validate() error {
 	if len(capsules) == 0 {
 		capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
 	}
+	fields := make([]string, len(capsules))
 	for i, k := range capsules {
 		field := fmt.Sprintf("Capsules[%d].", i)
 		if len(c.Capsules) == 0 {
 			field = ""
 		}
+		fields[i] = field
 		name := k.Name
 		if name == "" {
 			name = "default"
@@ -140,6 +142,9 @@ func (c Config) Validate() error {
 				errs = append(errs, fmt.Errorf("config: %sQueues: %w", field, err))
 			}
 		}
+	}
+	for _, err := range checkUnknown(capsules, fields, c.Registry) {
+		errs = append(errs, fmt.Errorf("config: %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,10 @@ type worker struct {
 	// Guarded by capsule.mu:
 	job     *work.Item
 	stopped bool // it takes no job any more
-	rests   bool // it is to pause after its job
+
+	// Of its goroutine alone:
+	asked time.Duration // the pause that its job has asked for
+	pause time.Duration // it is to pause for so long after its job
 }
 
 // wakeLocked has an idle worker look for a job.
@@ -111,27 +114,20 @@ func (k *worker) next(now *time.Time) *work.Item {
 	}
 }
 
-// rest pauses after a job, as Capsule.Rest says. It tells whether it has.
+// rest pauses after a job, as Capsule.Rest or the job says. It tells whether it has.
 func (k *worker) rest() bool {
-	c := k.p.c
-	if c.cfg.Rest <= 0 {
+	if k.pause <= 0 {
 		return false
 	}
-	c.mu.Lock()
-	rests := k.rests
-	c.mu.Unlock()
-	if !rests {
-		return false
-	}
-	t := time.NewTimer(c.cfg.Rest)
+	t := time.NewTimer(k.pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-k.p.rested:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.rests = false
+	k.p.c.mu.Lock()
+	defer k.p.c.mu.Unlock()
+	k.pause = 0
 	k.p.resting--
 	return true
 }
@@ -172,8 +168,8 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 	c.mu.Lock()
 	k.job = nil
 	p.running--
-	if c.cfg.Rest > 0 {
-		k.rests = true
+	k.pause, k.asked = max(c.cfg.Rest, k.asked), 0
+	if k.pause > 0 {
 		p.resting++
 	}
 	p.busy.Add(-1)
@@ -188,6 +184,9 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 	c.env.Changes.Wake()
 	return woken
 }
+
+// Pause implements run.Slot.
+func (k *worker) Pause(d time.Duration) { k.asked = d }
 
 // Replace implements run.Slot.
 func (k *worker) Replace() {

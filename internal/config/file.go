@@ -33,9 +33,10 @@ type File struct {
 	Shards   []shardEntry // instead of Redis, Concurrency, Queues and Capsules
 	Redis    string       // URL
 	Lease    time.Duration
-	Poison   actors.Poison  // zero fields are defaults, -1 is none
-	Fetch    string         // "reliable", "basic": of capsules that do not say it themselves
-	Strategy *strategyEntry // of the launcher
+	Poison   actors.Poison   // zero fields are defaults, -1 is none
+	Fetch    string          // "reliable", "basic": of capsules that do not say it themselves
+	Strategy *strategyEntry  // of the launcher
+	Unknown  *actors.Unknown // of capsules that do not say it themselves
 
 	MaxRetries             int // -1 for none
 	DeadMax                int
@@ -53,6 +54,8 @@ type File struct {
 
 	Warnings Faults // lines that have no effect
 
+	unknownLine int
+
 	// unclear: no handlers is a consequence of another fault.
 	unclear bool
 }
@@ -67,6 +70,7 @@ type capsule struct {
 	Namespace       string            // of wire: go-workers
 	Classes         map[string]string // of wire: go-workers, by queue
 	Laravel         *laravelEntry     // of wire: laravel; nil: nothing was said
+	Unknown         *actors.Unknown   // nil: as the top level says
 	Limits          actors.Limits
 	Rest            time.Duration
 	Waiters         int // how many threads of Sidekiq it counts as
@@ -74,7 +78,7 @@ type capsule struct {
 	MaxUnresponsive int // how many unresponsive jobs give their slot away
 	Strategy        *strategyEntry
 
-	waitersLine, wireLine int
+	waitersLine, wireLine, unknownLine int
 }
 
 // handlerEntry is one entry of handlers:, with one of Builtin, Exec and HTTP.
@@ -87,6 +91,9 @@ type handlerEntry struct {
 	Env     []variable // that the program gets
 	// Recovery is where its jobs go whose process died.
 	Recovery troupe.Recovery
+	// Take is the share of its jobs that are run, and RestQueue where the others go.
+	Take      troupe.Share
+	RestQueue string
 
 	line int
 }

@@ -48,7 +48,10 @@ func init() { // not a literal: readers reach settings again
 		"environment": func(p *parse, n *node, field string) {
 			p.out.Environment = p.string(n, field)
 		},
-		"fetch":    func(p *parse, n *node, field string) { p.out.Fetch = p.word(n, field, fetchers...) },
+		"fetch": func(p *parse, n *node, field string) { p.out.Fetch = p.word(n, field, fetchers...) },
+		"unknown": func(p *parse, n *node, field string) {
+			p.out.Unknown, p.out.unknownLine = p.policy(n, field), n.line
+		},
 		"strategy": func(p *parse, n *node, field string) { p.out.Strategy = p.strategy(n, field) },
 		"max_retries": func(p *parse, n *node, field string) {
 			p.out.MaxRetries = p.int(n, field, 0, math.MaxInt32)
