@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
@@ -264,6 +263,7 @@ func TestAliasAndFallbackRunJobs(t *testing.T) {
 		}
 	}
 	harness.Equal(t, "runs of the class", classOf(k.Metrics(), "Billing::Charge").Runs["error"], 2)
+	harness.Equal(t, "retries of the class", classOf(k.Metrics(), "Billing::Charge").Moves["retried"], 2)
 	harness.Equal(t, "runs of the fallback", classOf(k.Metrics(), troupe.AnyClass).Runs["error"], 1)
 	if log.Count(`"class":"ChargeJob","queue":"default","capsule":"default","handler":"Billing::Charge"`) != 1 || log.Count(`"handler":"*"`) != 1 {
 		t.Errorf("the log:\n%s", log)
@@ -291,6 +291,7 @@ func TestWhereJobsCannotGoIsRefusedAtTheStart(t *testing.T) {
 	two := func(u actors.Unknown) []actors.Capsule {
 		return []actors.Capsule{{Unknown: u}, {Name: "two", Queues: actors.Strict{"other"}}}
 	}
+	rdb := testkit.Redis(t)
 	php := harness.Must(laravel.New(laravel.Options{}))(t)
 	for want, c := range map[string]actors.Config{
 		`config: Capsules[0].Unknown.Queue is "other", expected a queue that this daemon does not take from: capsule two does, and jobs would circle`: {Capsules: two(actors.Unknown{Queue: "other"})},
@@ -304,7 +305,7 @@ func TestWhereJobsCannotGoIsRefusedAtTheStart(t *testing.T) {
 		`config: Capsules[0].Unknown.Queue is empty, expected a queue for the jobs of class "Both" that Take leaves, or a RestQueue of the class`: {Registry: take(troupe.Options{Take: troupe.Percent(10)}), Capsules: two(actors.Unknown{})},
 		`config: RestQueue of class "Both" is "other", expected a queue that this daemon does not take from`:                                      {Registry: take(troupe.Options{Take: troupe.Percent(10), RestQueue: "other"}), Capsules: two(actors.Unknown{})},
 	} {
-		if c.Redis = redis.NewClient(&redis.Options{}); c.Registry == nil {
+		if c.Redis = rdb; c.Registry == nil {
 			c.Registry = new(troupe.Registry)
 		}
 		_, err := actors.New(c)
@@ -314,10 +315,9 @@ func TestWhereJobsCannotGoIsRefusedAtTheStart(t *testing.T) {
 		}
 	}
 	// A queue of the same name in another system is another one.
-	_, err := actors.New(actors.Config{Redis: redis.NewClient(&redis.Options{}), Registry: new(troupe.Registry), Capsules: []actors.Capsule{
+	harness.OK(t, actors.Config{Redis: rdb, Registry: new(troupe.Registry), Capsules: []actors.Capsule{
 		{Unknown: actors.Unknown{Queue: "go"}}, {Name: "two", Queues: actors.Strict{"go"}, Wire: goworkers.New(goworkers.Options{Namespace: "ns"})},
-	}})
-	harness.OK(t, err)
+	}}.Validate())
 }
 
 // A queue that jobs are handed over to cannot be added to those that are taken from.
