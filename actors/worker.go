@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/runs"
@@ -48,7 +47,6 @@ func (k *worker) stopLocked() {
 
 func (k *worker) loop() {
 	defer k.leave()
-	supervised.Deepen()
 	pprof.SetGoroutineLabels(k.s.labels)
 	for now := (time.Time{}); ; {
 		w := k.next(&now)
@@ -107,7 +105,6 @@ func (k *worker) next(now *time.Time) *work.Item {
 		c.mu.Unlock()
 		<-k.woken
 		osproc.AwaitTurn(c.env.Identity, k.s.path)
-		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()
 		p.waking--
