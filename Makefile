@@ -26,7 +26,7 @@ RACE = CGO_ENABLED=1 $(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race
 # These start programs, compile, or compare texts: without the race detector, but in check-long, and
 # beside those with it. What they compile is compiled as a release is: once.
 PLAIN = CGO_ENABLED=0 GOFLAGS=-trimpath $(TEST)
-PLAINLY = /troupe/(cmd/troupe|deploy|examples/.*|internal/(config|console/(demo|doctor|explain|operate)|only64|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|wire/laravel/peers)$$
+PLAINLY = /troupe/(cmd/troupe|deploy|supervisor/internal/only64|examples/.*|internal/(config|console/(demo|doctor|explain|operate)|proof/(conformance|docblocks|e2e|scaletest)|tool/.*)|wire/laravel/peers)$$
 test: setup
 ifdef TROUPE_LONG
 	$(RACE) ./...

@@ -91,6 +91,15 @@ type Config struct {
 	// ClientMiddleware, with Timestamps.
 	Client *client.Client
 
+	// Periodic are jobs that are pushed by the clock, once a tick in the whole fleet. They are written
+	// to Redis at the start, where they live until a start with this Tag no longer has them: two
+	// daemons with different Periodic need different Tags, and without a Tag nothing is taken away.
+	// Every daemon with a capsule of Sidekiq's wire carries out all that are in Redis.
+	Periodic []troupe.Periodic
+	// Zone is that of lines of Periodic, and of Ruby's periodic jobs, that name none; nil is that of
+	// the environment variable TZ, else of the system.
+	Zone *time.Location
+
 	// ErrorHandlers are told of every failure, after it was stored.
 	ErrorHandlers []ErrorHandler
 	// DeathHandlers are told of every job that will not run again. Of the jobs that
@@ -173,9 +182,6 @@ type Capsule struct {
 	// the cancellation, its late result is refused, and another takes the slot
 	// while its goroutine goes on. 0 keeps the slot until it ends.
 	MaxUnresponsive int
-
-	// Unknown says what becomes of jobs whose class has no handler; the zero value fails them.
-	Unknown Unknown
 
 	// Limits end the capsule by itself, for a worker that a supervisor starts again, or that works
 	// a queue off.

@@ -36,6 +36,7 @@ type Daemon struct {
 
 	systems  []*system
 	capsules []*capsule
+	periodic *ticking // nil without a capsule of Sidekiq's wire
 
 	endSettle    context.CancelFunc // ends env.Settling
 	rescuedUnits atomic.Uint64
@@ -111,7 +112,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
-		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry),
+		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry.Classes()),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)

@@ -80,7 +80,7 @@ func (l *launcher) child(ctx actor.Context, name string) {
 		supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newRescuer(d) }), name)
 	case "poller":
 		if d.phase() == phaseRunning {
-			supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newPoller(d.env, d.systems, &d.cfg) }), name)
+			supervised.Child(ctx, d.env.System.Props(name, "", func() actor.Actor { return newPoller(d) }), name)
 		}
 	}
 	for _, c := range d.capsules {

@@ -14,6 +14,7 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
@@ -32,6 +33,7 @@ type poller struct {
 	*supervised.Loops
 	env      *env.Env
 	sets     []*dueSet
+	periodic *ticking
 	interval time.Duration // Config.PollInterval
 	each     time.Duration // Config.PollIntervalPerProcess
 
@@ -48,10 +50,11 @@ type dueSet struct {
 	failing atomic.Bool
 }
 
-func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
-	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess, resign: map[*sched.Scheduler]context.CancelFunc{}}
+func newPoller(d *Daemon) *poller {
+	e, cfg := d.env, &d.cfg
+	p := &poller{env: e, periodic: d.periodic, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess, resign: map[*sched.Scheduler]context.CancelFunc{}}
 	loops := []func(*supervised.Loop){p.poll}
-	for _, s := range systems {
+	for _, s := range d.systems {
 		if s.sched == nil {
 			continue
 		}
@@ -63,7 +66,11 @@ func newPoller(e *env.Env, systems []*system, cfg *Config) *poller {
 			own = append(own, d)
 		}
 		if s.of == nil {
-			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) })
+			p.periodic.loop = len(loops)
+			loops = append(loops, p.periodic.tick, func(l *supervised.Loop) { p.note(l, s.sched) })
+			if cfg.Periodic != nil {
+				loops = append(loops, p.periodic.keep)
+			}
 		}
 		p.sets = append(p.sets, own...)
 	}
@@ -85,6 +92,8 @@ func (p *poller) Receive(ctx actor.Context) {
 		ctx.Stop(ctx.Self())
 	case *actor.Restarting, *actor.Stopping:
 		p.env.Outage.Leave(pollerPart)
+		p.env.Outage.Leave(periodicPart)
+		p.env.Outage.Leave(periodicPart + "/entries")
 		for _, d := range p.sets {
 			p.env.Outage.Leave(d.part())
 		}
@@ -117,7 +126,7 @@ func (p *poller) poll(l *supervised.Loop) {
 // unseen are the sets of which this process does not hear by itself what is due. On a cluster
 // that is all of them: there a look finds, too, what was given up on its way.
 func (p *poller) unseen() (all []*dueSet) {
-	cluster := redisconn.OnCluster(p.env.Redis)
+	cluster := moving.Needed(p.env.Redis)
 	for _, d := range p.sets {
 		if cluster || !d.sched.Leads(d.set) {
 			all = append(all, d)
@@ -154,6 +163,10 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 	for {
 		term, end := p.term(l, s)
 		err := s.Lead(term, func(set string) {
+			if set == sched.Periodic && p.periodic != nil && p.periodic.s.sched == s {
+				p.periodic.ticker.Stale()
+				p.Wake(p.periodic.loop)
+			}
 			for _, d := range sets {
 				if d.set == set && !d.failing.Load() {
 					p.Wake(d.loop)

@@ -27,6 +27,7 @@ type system struct {
 	onClient func(redis.UniversalClient)
 	policy   retry.Policy
 	sched    *sched.Scheduler // nil if the wire has a Fetch
+	pushes   *client.Client   // of the poller; likewise
 	rescue   rescue.Rescuer   // likewise
 	capsules []*capsule
 
@@ -48,7 +49,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 			}
 		}
 		if s.redis, err = redisconn.Derive(d.cfg.Redis, redisOptions(d.cfg)); err != nil {
-			return nil, fmt.Errorf("Redis: %w", err)
+			return nil, fmt.Errorf("config: Redis: %w", err)
 		}
 		s.onClient(s.redis)
 	}
@@ -59,12 +60,12 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 	if s.wire.Fetch != nil {
 		return s, nil
 	}
-	pushes := client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps))
-	if err := pushes.Err(); err != nil {
+	s.pushes = client.New(s.redis, client.WithMiddleware(d.cfg.ClientMiddleware...), client.WithTimestamps(d.cfg.Timestamps))
+	if err := s.pushes.Err(); err != nil {
 		return s, errors.Join(fmt.Errorf("ClientMiddleware: %w", err), s.close(d))
 	}
 	s.sched = sched.New(sched.Config{
-		Redis: s.redis, Client: pushes,
+		Redis: s.redis, Client: s.pushes,
 		Prepare: func(set, queue string) promote { return d.promoter(s, set, queue) }, Timestamps: d.cfg.Timestamps, Logger: d.env.Log,
 		Identity: d.env.Identity, DeadMax: d.cfg.DeadMax, DeadTimeout: d.cfg.DeadTimeout,
 	})
@@ -73,7 +74,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 		QueueOf: rescue.QueueOf,
 	})
 	if err != nil {
-		return s, errors.Join(err, s.close(d))
+		return s, errors.Join(fmt.Errorf("config: %w", err), s.close(d))
 	}
 	return s, nil
 }
@@ -88,6 +89,9 @@ func (d *Daemon) systemOf(w *wire.Wire) (*system, error) {
 	s, err := newSystem(d, w)
 	if err == nil {
 		d.systems = append(d.systems, s)
+		if w == nil {
+			d.periodic = newTicking(d, s)
+		}
 	}
 	return s, err
 }

@@ -7,9 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -55,6 +56,7 @@ func (c Config) Validate() error {
 	if c.MaxRetries < -1 {
 		bad("MaxRetries", c.MaxRetries, fmt.Sprintf("a positive number, 0 for %d, or -1 for none", limits.Retries))
 	}
+	errs = append(errs, c.checkPeriodic()...)
 	if _, ok := dialects[c.Metrics]; !ok {
 		bad("Metrics", strconv.Quote(c.Metrics), `"both", "7", "8" or "off", or "" for "both"`)
 	}
@@ -84,13 +86,11 @@ func (c Config) Validate() error {
 	if len(capsules) == 0 {
 		capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
 	}
-	fields := make([]string, len(capsules))
 	for i, k := range capsules {
 		field := fmt.Sprintf("Capsules[%d].", i)
 		if len(c.Capsules) == 0 {
 			field = ""
 		}
-		fields[i] = field
 		name := k.Name
 		if name == "" {
 			name = "default"
@@ -125,7 +125,7 @@ func (c Config) Validate() error {
 		if k.MaxUnresponsive < 0 {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
-		if redisconn.OnCluster(c.Redis) && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
+		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		for j, mw := range k.Middleware {
@@ -142,9 +142,6 @@ func (c Config) Validate() error {
 				errs = append(errs, fmt.Errorf("config: %sQueues: %w", field, err))
 			}
 		}
-	}
-	for _, err := range checkUnknown(capsules, fields, c.Registry) {
-		errs = append(errs, fmt.Errorf("config: %w", err))
 	}
 	return errors.Join(errs...)
 }

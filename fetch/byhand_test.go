@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -30,7 +29,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 	}
 	mustTake(t, f, n)
 	id = f.(*fetcher).cur.id
-	cluster := redisconn.OnCluster(rdb)
+	_, cluster := rdb.(*redis.ClusterClient)
 	harness.OK(t, rdb.Del(t.Context(), keys.CommonOf(id, cluster).Lease).Err())
 	return id
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
@@ -202,7 +203,7 @@ type list struct {
 
 // enqueue moves entries of the set into their queues in one step.
 func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
-	if redisconn.OnCluster(s.i.rdb) {
+	if moving.Needed(s.i.rdb) {
 		return s.enqueueOnCluster(ctx, lists)
 	}
 	names := []string{s.Name, keys.Queues}
@@ -261,7 +262,7 @@ func (i *Inspector) trim(now time.Time) limits.Trim {
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
 	trim := s.i.trim(now)
-	if redisconn.OnCluster(s.i.rdb) && s.Name != keys.Dead {
+	if moving.Needed(s.i.rdb) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, trim)
 	}
 	args := []any{scores.Format(scores.Of(now)), trim.Text()}

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -35,7 +35,7 @@ func (i *Inspector) Queue(name string) *Queue { return &Queue{name, i} }
 
 // key is the queue's list. On a cluster the suspects of a queue are in its slot.
 func (q *Queue) key() string {
-	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && redisconn.OnCluster(q.i.rdb) {
+	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
 		return keys.ClusterSuspects(name)
 	}
 	return keys.Queue(q.Name)
@@ -134,7 +134,7 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 // and returns how many jobs there were. What is running is not touched. It works in a
 // Redis that is full, too.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	if redisconn.OnCluster(q.i.rdb) {
+	if moving.Needed(q.i.rdb) {
 		return q.clearOnCluster(ctx)
 	}
 	n, err := clearScript.Run(ctx, q.i.rdb, []string{q.key(), keys.Queues}, q.Name).Int64()

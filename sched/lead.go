@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	otherPauseMax = time.Minute
 )
 
+// Periodic is what Lead calls due with, beside the names of sets, for the periodic jobs.
+const Periodic = "periodic"
+
 // term is a lock and the sets that its holder leads.
 type term struct {
 	lock, standby string // keys
@@ -43,8 +47,9 @@ type term struct {
 // Lead waits for the leader's lock and holds it, until ctx ends (nil) or Redis fails
 // (an error; call it again after a while). It returns within a second after ctx has
 // ended. While it leads it calls due when members of a set are due: Promote then,
-// until there are no more. due is never called concurrently; it must not block. A Lead
-// waits until the one before it has ended.
+// until there are no more. It calls due with Periodic when it has begun to lead the schedule, and when a periodic
+// job was changed. due is never called concurrently; it must not block. A Lead waits until the one
+// before it has ended.
 //
 // The leader asks Redis every 500 ms, at the next due score, and when a client of
 // troupe has pushed something for later. One other process, the standby, calls when
@@ -81,7 +86,7 @@ func (s *Scheduler) Leads(set string) bool {
 }
 
 func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
-	var wake <-chan struct{} // nil while this process does not lead
+	var wake, changed <-chan struct{} // nil while this process does not lead
 	silence := func() {}
 	defer func() {
 		silence()
@@ -106,14 +111,16 @@ func (s *Scheduler) lead(ctx context.Context, due func(string)) (err error) {
 		}
 		switch {
 		case leads && wake == nil:
-			wake, silence = s.listen(ctx)
+			wake, changed, silence = s.listen(ctx)
 		case !leads && wake != nil:
 			silence()
-			wake = nil
+			wake, changed = nil, nil
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(next)):
+		case <-changed:
+			due(Periodic)
 		case <-wake:
 			for _, t := range s.terms {
 				if t.leads.Load() {
@@ -157,7 +164,9 @@ func (s *Scheduler) call(ctx context.Context, t *term, due func(set string)) err
 		}
 		return err
 	}
-	t.leads.Store(got.role == leader)
+	if leads := got.role == leader; t.leads.Swap(leads) != leads && leads && slices.Contains(t.sets, keys.Schedule) {
+		due(Periodic)
+	}
 	switch got.role {
 	case leader:
 		if !held {
@@ -187,22 +196,26 @@ func (s *Scheduler) absent(ctx context.Context, t *term) (bool, error) {
 	return n == 0, err
 }
 
-// listen rings, until stop is called, whenever a client of troupe has pushed
-// something for later.
-func (s *Scheduler) listen(ctx context.Context) (_ <-chan struct{}, stop func()) {
-	wake := make(chan struct{}, 1)
+// listen rings, until stop is called: wake whenever a client of troupe has pushed something for
+// later, changed whenever a periodic job was changed.
+func (s *Scheduler) listen(ctx context.Context) (wake, changed <-chan struct{}, stop func()) {
+	pushes, changes := make(chan struct{}, 1), make(chan struct{}, 1)
 	ctx, stop = context.WithCancel(ctx)
 	go func() {
 		channel := s.cfg.Redis.Subscribe(ctx, keys.Wakeup)
 		defer context.AfterFunc(ctx, func() { _ = channel.Close() })()
-		for range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
+		for m := range channel.Channel(redis.WithChannelHealthCheckInterval(10 * time.Second)) {
+			ring := pushes
+			if m.Payload == keys.PeriodicChanged {
+				ring = changes
+			}
 			select {
-			case wake <- struct{}{}:
+			case ring <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	return wake, stop
+	return pushes, changes, stop
 }
 
 // Processes counts the processes of the fleet, Ruby's included: the input of

@@ -11,4 +11,4 @@
 // FromProtoactor makes a Strategy of any that is written for the actor library.
 package supervisor
 
-import _ "github.com/troupehq/troupe/internal/only64" // for all that have strategies or actors
+import _ "github.com/troupehq/troupe/supervisor/internal/only64" // for all that have strategies or actors

@@ -137,10 +137,6 @@ func jobOf(e event.Event) (event.JobEvent, bool) {
 		return e.JobEvent, true
 	case event.JobMoved:
 		return e.JobEvent, true
-	case event.JobHandedOver:
-		return e.JobEvent, true
-	case event.JobLeft:
-		return e.JobEvent, true
 	case event.JobUnresponsive:
 		return e.JobEvent, true
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
 )
 
@@ -24,7 +25,7 @@ const (
 )
 
 // Skip lets d of the bubble's time pass, with all that is due in it: jobs that are
-// scheduled run at their time, and retries come. It is a time.Sleep that costs less: while
+// scheduled run at their time, retries and the ticks of periodic jobs come. It is a time.Sleep that costs less: while
 // no job runs and none is due, those who look for work (the fetchers, the poller and the
 // rescuer) are suspended, and the heartbeat as well: it beats every ten minutes, and what
 // says in Redis that the process lives is kept. A day takes a fraction of a second then,
@@ -140,7 +141,13 @@ func (k *Kit) situation() (s situation) {
 			}
 		}
 	}
-	fmt.Fprint(&b, names, s.next, k.Stats().Processed, k.Stats().Failed, err)
+	entries, listErr := inspect.New(k.Redis).PeriodicJobs(ctx)
+	for _, e := range entries {
+		if !e.Next.IsZero() && !e.Disabled && (s.next.IsZero() || e.Next.Before(s.next)) {
+			s.next = e.Next
+		}
+	}
+	fmt.Fprint(&b, names, s.next, listErr, k.Stats().Processed, k.Stats().Failed, err)
 	s.text = b.String()
 	return s
 }

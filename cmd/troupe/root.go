@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/demo"
 	"github.com/troupehq/troupe/internal/console/operate"
 )
@@ -19,7 +18,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "troupe",
 		Short: "A Sidekiq-compatible job daemon on a supervised actor tree",
-		Args:  cli.Args(0, 0),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return printVersion(cmd)
@@ -32,6 +31,5 @@ func rootCommand() *cobra.Command {
 	root.Flags().BoolVarP(&version, "version", "V", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(commands()...)
-	cli.Grammar(root)
 	return root
 }

@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupehq/troupe/internal/console/cli"
-
 	"github.com/troupehq/troupe/actors"
 )
 
@@ -51,7 +49,7 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what it was built of",
-		Args:  cli.Args(0, 0),
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b, out := thisBuild(), cmd.OutOrStdout()
 			if asJSON {

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -84,7 +83,7 @@ func (f *Flusher) send(ctx context.Context, rdb redis.UniversalClient) error {
 		keys.StatFailed, keys.StatFailed + ":" + f.day,
 	}
 	var err error
-	if redisconn.OnCluster(rdb) {
+	if _, ok := rdb.(*redis.ClusterClient); ok {
 		_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, n := range []int64{f.sent.Processed, f.sent.Failed} {
 				p.IncrBy(ctx, stats[2*i], n)

@@ -41,17 +41,11 @@ func (f Fault) Error() string {
 // Faults is everything wrong with the configuration, in the order of the lines.
 type Faults []Fault
 
-// mostFaults is how many faults are told: of a file that is something else there are thousands.
-const mostFaults = 100
-
-// Error returns one line for each fault, and one for those that are too many.
+// Error returns one line for each fault.
 func (f Faults) Error() string {
-	var lines []string
-	for _, x := range f[:min(len(f), mostFaults)] {
-		lines = append(lines, x.Error())
-	}
-	if more := len(f) - mostFaults; more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more faults", more))
+	lines := make([]string, len(f))
+	for i, x := range f {
+		lines[i] = x.Error()
 	}
 	return strings.Join(lines, "\n")
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/limits"
@@ -67,7 +66,7 @@ func (s *Settings) Summary(w io.Writer) error {
 					how += " behind " + k.Laravel.Prefix
 				}
 			}
-			how += unknownText(s.unknownOf(k)) + limitsText(k.Limits)
+			how += limitsText(k.Limits)
 			if k.Rest > 0 {
 				how += fmt.Sprintf(", with rests of %s", k.Rest)
 			}
@@ -95,11 +94,7 @@ func (s *Settings) Summary(w io.Writer) error {
 	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {
-		class := h.Class
-		if class == troupe.AnyClass {
-			class = "* (all others)"
-		}
-		line("  %s\t%s", class, h.text())
+		line("  %s\t%s", h.Class, h.text())
 	}
 	return t.Flush()
 }
@@ -155,12 +150,6 @@ func (h handlerEntry) text() string {
 		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
 	}
 	b.WriteString(recoveryText(h.Recovery))
-	if _, set := h.Take.Percent(); set {
-		b.WriteString(", takes " + h.takeText() + " of its jobs")
-		if h.RestQueue != "" {
-			b.WriteString(", the others handed over to the queue " + h.RestQueue)
-		}
-	}
 	return b.String()
 }
 

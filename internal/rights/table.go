@@ -47,6 +47,7 @@ const (
 	unheard   = "requests of operators (cancel a job, configure, show what is so now) are not heard"
 	unnamed   = "jobs in progress that no index names any more are not looked for"
 	unseen    = "the flight recorder stays empty"
+	untimed   = "while this process leads the scheduler no periodic job is pushed, unless Ruby's poller does it"
 	unaudited = "who has signed in is not in the audit"
 )
 
@@ -183,6 +184,8 @@ var keyNames = []names{
 		c := keys.CommonOf(d.fetcher(), true)
 		return []string{c.Owners, c.Expiries, c.Lease}
 	}},
+	{rule: "troupe:*", why: untimed, list: fixed(keys.Periodic)},
+	{rule: "cron_job*", why: untimed, list: fixed(keys.PeriodicSet(""), keys.PeriodicSet("default"), keys.PeriodicJob("default", "x", false), keys.PeriodicMarks(keys.PeriodicJob("", "x", false)), keys.PeriodicHistory(keys.PeriodicJob("", "x", false)))},
 	{rule: "{queue:*", only: cluster, list: each(keys.ClusterSuspects, keys.ClusterUnreadable)},
 
 	{rule: "j|*", own: true, only: metrics, why: unmeasure, list: fixed(keys.Counters7(early), keys.Counters8(early), keys.TenMinutes8(early))},

@@ -42,6 +42,8 @@ func (t Tool) is() kind {
 const (
 	unknownServer = "nobody is told of Redis's version, memory and persistence"
 	wholeJobs     = "long jobs are read whole, one at a time, to show both ends"
+	undated       = "periodic jobs are not shown"
+	unenabled     = "periodic jobs cannot be changed"
 	unmarked      = "the charts of the dashboard have no marks of deploys"
 )
 
@@ -89,6 +91,7 @@ var toolCommands = []command{
 	{name: "SADD", args: "K x", only: changes, queued: true},
 	{name: "SREM", args: "K x", only: changes},
 	{name: "HSETNX", args: "K x x", only: changes, queued: true},
+	{name: "HSET", args: "K x x x", only: changes, why: unenabled},
 	{name: "ZADD", args: "K x x", only: changes},
 	{name: "ZREM", args: "K x", only: changes},
 	{name: "ZSCORE", args: "K x", only: changes},
@@ -122,6 +125,7 @@ var toolKeys = []struct{ rule, key, why string }{
 	{"j|*", keys.Counters8(early), ""},
 	{"h|*", keys.Histogram8("Job", early), ""},
 	{"*-[0-9][0-9]-[0-9][0-9]:*", keys.Histogram7("Job", early), ""},
+	{"cron_job*", keys.PeriodicJob("default", "x", false), undated},
 	{"*-marks", keys.Marks(early), unmarked},
 }
 

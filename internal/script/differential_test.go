@@ -25,6 +25,7 @@ const (
 	hash                  = "j|260102|3:4"
 	marker                = "troupe:pushed:x"
 	clockSet, clockMoving = "clock:set", "clock:moving"
+	entry, entryMarks     = "cron_job:n", "cron_job:n:enqueued"
 )
 
 var (
@@ -63,6 +64,18 @@ var scriptTries = map[string]difftest.Try{
 			args = append(args, rapid.SampledFrom([]string{"-inf", "1", "(1", "(3.5"}).Draw(t, "from"))
 		}
 		return keys, args
+	},
+	"internal/periodic/tick": func(t *rapid.T) ([]string, []any) { // the year 2286 is to come
+		keys := []string{entry, entryMarks, listB, names, listA}[:rapid.SampledFrom([]int{3, 5}).Draw(t, "keys")]
+		tick := rapid.SampledFrom([]string{"2001-09-09T01:46:40Z 1000000000", "2017-07-14T02:40:00Z 1500000000", "2286-11-20T17:46:40Z 10000000000"}).Draw(t, "tick")
+		mark, seconds, _ := strings.Cut(tick, " ")
+		return keys, []any{
+			rapid.SampledFrom([]string{"enabled", "enabled", ""}).Draw(t, "status"), "", "", mark, seconds,
+			rapid.SampledFrom([]string{"", "job"}).Draw(t, "job"), "a", "2017-07-14 02:40:00 +0000", `{"jid":"x"}`, `{"what":"pushed"}`,
+		}
+	},
+	"internal/periodic/push": func(t *rapid.T) ([]string, []any) {
+		return []string{total1, listA}, []any{rapid.IntRange(1, 3).Draw(t, "number"), "job", 60000}
 	},
 	"sched/unread": func(t *rapid.T) ([]string, []any) {
 		keys := []string{setA, names, dead}
@@ -183,7 +196,7 @@ var scriptTries = map[string]difftest.Try{
 // fill draws what the keys hold.
 func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
-	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, lock1, lock2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving} {
+	for _, key := range []string{setA, setB, dead, listA, listB, names, processes, lock1, lock2, receipt, total1, total2, day1, day2, hash, marker, clockSet, clockMoving, entry, entryMarks} {
 		switch rapid.IntRange(0, 9).Draw(t, key) {
 		case 0, 1: // absent
 			continue
@@ -200,6 +213,10 @@ func fill(t *rapid.T) (writes [][]any) {
 			for range rapid.IntRange(1, 5).Draw(t, "entries") {
 				do("ZADD", key, rapid.SampledFrom([]string{"1", "9000000000000000"}).Draw(t, "score"), members.Draw(t, "member"))
 			}
+		case entry:
+			do("HSET", key, "status", rapid.SampledFrom([]string{"enabled", "disabled"}).Draw(t, "status"))
+		case entryMarks:
+			do("ZADD", key, 1, "1970-01-01T00:00:01Z", 1000000000, "2001-09-09T01:46:40Z")
 		case marker:
 			do("SET", key, rapid.SampledFrom([]string{"2\n", "3\n0 ERR no\n"}).Draw(t, "done"))
 		case listA, listB:

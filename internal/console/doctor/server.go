@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 )
@@ -27,7 +28,7 @@ const probes = 64
 // writes asks for writes with a fault in them, of which a server tells only if it takes writes at all.
 func (e *exam) writes() error {
 	n := 1
-	if redisconn.OnCluster(e.rdb) {
+	if moving.Needed(e.rdb) {
 		n = probes
 	}
 	cmds := make([]*redis.Cmd, n)

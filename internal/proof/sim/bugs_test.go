@@ -11,7 +11,6 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -147,7 +146,7 @@ type ackThenPut struct {
 }
 
 func (f *ackThenPut) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
-	if redisconn.OnCluster(f.env.Redis) {
+	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
 		for _, m := range moves {
 			if m.To == fetch.ToRetry {
 				_, _ = f.Take(ctx, 0, []fetch.Unit{m.Unit})
@@ -165,7 +164,7 @@ type crossing struct {
 }
 
 func (f *crossing) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	if redisconn.OnCluster(f.env.Redis) {
+	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
 		f.env.Redis.LMove(ctx, keys.Queue("a"), keys.Queue("b"), "right", "left")
 	}
 	return f.Isolator.Take(ctx, n, acks)

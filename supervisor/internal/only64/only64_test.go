@@ -41,7 +41,7 @@ func build(t *testing.T, platform string) (string, error) {
 func TestWhoLinksTheActorLibraryRefuses32Bit(t *testing.T) {
 	// The test cache does not see what go list reads: looking at all folders here makes it
 	// forget the result when a file of the module changes.
-	harness.OK(t, filepath.WalkDir("../..", func(string, fs.DirEntry, error) error { return nil }))
+	harness.OK(t, filepath.WalkDir("../../..", func(string, fs.DirEntry, error) error { return nil }))
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "github.com/troupehq/troupe/...")
 	cmd.Env = append(os.Environ(), "GOARCH=386", "GOOS=linux", "CGO_ENABLED=0")
 	out := harness.Must(cmd.Output())(t)
@@ -49,7 +49,7 @@ func TestWhoLinksTheActorLibraryRefuses32Bit(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		deps := strings.Fields(line)
 		actors := slices.Contains(deps, "github.com/asynkron/protoactor-go/actor")
-		refuses := slices.Contains(deps, "github.com/troupehq/troupe/internal/only64")
+		refuses := slices.Contains(deps, "github.com/troupehq/troupe/supervisor/internal/only64")
 		if actors {
 			linked++
 		}

@@ -1,0 +1,154 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/troupehq/troupe/actors/internal/env"
+	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/periodic"
+)
+
+// periodicPart is what an outage shows of the periodic jobs.
+const periodicPart = pollerPart + "/periodic"
+
+// keepEvery is the time between two looks whether Redis still has the entries of Config.Periodic.
+const keepEvery = 30 * time.Second
+
+// ticking carries out the periodic jobs of Redis while its process leads the scheduler, and writes
+// those of Config.Periodic.
+type ticking struct {
+	d      *Daemon
+	s      *system
+	store  *periodic.Store
+	ticker *periodic.Ticker
+	loop   int // of tick, in the poller
+
+	// For keep only:
+	began, told bool
+}
+
+func newTicking(d *Daemon, s *system) *ticking {
+	t := &ticking{d: d, s: s}
+	known := func(class string) bool { _, ok := d.cfg.Registry.Lookup(class); return ok }
+	t.store = &periodic.Store{Redis: s.redis, Zone: d.cfg.Zone, Known: known}
+	t.ticker = &periodic.Ticker{Store: t.store, Client: s.pushes, Form: d.cfg.Timestamps, Ticked: t.ticked, Wrong: t.wrong}
+	return t
+}
+
+// tick sleeps until the next tick while this process leads, else until it does. It is woken by a
+// change of an entry, too.
+func (t *ticking) tick(l *supervised.Loop) {
+	const never = time.Duration(-1)
+	for wait := never; l.Sleep(wait); {
+		if !t.s.sched.Leads(keys.Schedule) {
+			wait = never
+			continue
+		}
+		call, cancel := env.Within(l.Context)
+		next, err := t.ticker.Step(call)
+		cancel()
+		if wait = next; err == nil {
+			t.d.env.Outage.OK(periodicPart)
+			continue
+		}
+		if l.Context.Err() == nil {
+			t.d.env.Outage.Failed(periodicPart, err)
+		}
+		wait = time.Second
+	}
+}
+
+// keep writes the entries of Config.Periodic when the daemon starts, and again when Redis has
+// forgotten them; what people have changed meanwhile stays.
+func (t *ticking) keep(l *supervised.Loop) {
+	for wait := time.Duration(0); l.Sleep(wait); {
+		ok, same := t.write(l.Context, !t.began)
+		wait = keepEvery
+		if !ok {
+			wait = time.Second
+			continue
+		}
+		if t.began && !same && !t.told {
+			t.told = true
+			t.d.env.Log.Info().Str("actor", pollerPart).Str("tag", t.d.cfg.Tag).
+				Msg("another process with this tag has other periodic jobs: a newer release, or one that needs a tag of its own")
+		}
+		t.began = true
+	}
+}
+
+// write tells whether Redis could be asked, and whether it has the entries of this configuration.
+func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
+	call, cancel := env.Within(ctx)
+	defer cancel()
+	cfg := &t.d.cfg
+	known, same, err := t.store.Written(call, cfg.Tag, cfg.Periodic)
+	var removed []string
+	if err == nil && (must || !known) {
+		removed, err = t.store.Sync(call, cfg.Tag, cfg.Periodic)
+		same = true
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			t.d.env.Outage.Failed(periodicPart+"/entries", err)
+		}
+		return false, false
+	}
+	t.d.env.Outage.OK(periodicPart + "/entries")
+	if len(removed) > 0 {
+		t.d.env.Log.Warn().Str("actor", pollerPart).Str("tag", cfg.Tag).Strs("names", removed).
+			Msg("took away periodic jobs that the configuration of this tag no longer has")
+	}
+	if !known && !must {
+		t.d.env.Log.Warn().Str("actor", pollerPart).Int("entries", len(cfg.Periodic)).Msg("Redis had forgotten the periodic jobs: wrote them again")
+	}
+	return true, same
+}
+
+// checkPeriodic finds the faults of Periodic.
+func (c *Config) checkPeriodic() (errs []error) {
+	if len(c.Periodic) > 0 && len(c.Capsules) > 0 && !slices.ContainsFunc(c.Capsules, func(k Capsule) bool { return k.Wire == nil }) {
+		errs = append(errs, errors.New("config: Periodic: periodic jobs are Sidekiq's, and no capsule speaks its wire: expected none, or a capsule without Wire"))
+	}
+	seen := map[[2]string]bool{}
+	for i, p := range c.Periodic {
+		err := periodic.Check(p, c.Zone)
+		if id := [2]string{p.Namespace, p.Name}; err == nil && seen[id] {
+			err = errors.New("Name: there is another one with it, expected one of each")
+		} else {
+			seen[id] = true
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("config: Periodic[%d] %q: %w", i, p.Name, err))
+		}
+	}
+	return errs
+}
+
+func (t *ticking) ticked(e *periodic.Entry, tick periodic.Tick) {
+	t.d.events.publish(event.PeriodicTicked{
+		At: time.Now(), Name: e.Name, Tick: tick.At, What: tick.What, Late: tick.Late, Missed: tick.Missed,
+		Job: event.JobRef{JID: tick.JID, Class: e.Class, Queue: e.Queue},
+	})
+	line := t.d.env.Log.Debug()
+	if tick.Missed > 0 || tick.What == "missed" {
+		line = t.d.env.Log.Warn()
+	}
+	line.Str("actor", pollerPart).Str("periodic", e.Name).Time("tick", tick.At).Str("jid", tick.JID).Dur("late", tick.Late).
+		Int("missed", tick.Missed).Msg("tick of a periodic job: " + tick.What)
+}
+
+func (t *ticking) wrong(e *periodic.Entry, why error) {
+	t.d.events.publish(event.PeriodicStuck{At: time.Now(), Name: e.Name, Err: why})
+	line := t.d.env.Log.Warn()
+	if e.Ruby != "" {
+		line = t.d.env.Log.Info()
+	}
+	line.Str("actor", pollerPart).Str("periodic", e.Name).Str("error", why.Error()).Msg("a periodic job is not pushed by this process")
+}

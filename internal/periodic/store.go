@@ -1,0 +1,332 @@
+package periodic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/internal/cron"
+	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/moving"
+)
+
+// Store is the periodic jobs of a Redis. It is safe for concurrent use.
+type Store struct {
+	Redis redis.UniversalClient
+	Zone  *time.Location // of lines that name none
+	// Known tells which classes have a handler here; nil: entries of Ruby are not judged.
+	Known func(class string) bool
+}
+
+// record is a field of keys.Periodic: what a configuration with a tag has written last.
+type record struct {
+	Digest     string    `json:"digest"`
+	Namespaces []string  `json:"namespaces"`
+	At         time.Time `json:"at"`
+}
+
+// All reads all entries, by their names.
+func (s *Store) All(ctx context.Context) ([]*Entry, error) {
+	pipe := s.Redis.Pipeline()
+	records := pipe.HGetAll(ctx, keys.Periodic)
+	old := pipe.SMembers(ctx, keys.PeriodicSet(""))
+	usual := pipe.SMembers(ctx, keys.PeriodicSet(usualSpace))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read periodic jobs: %w", err)
+	}
+	of := map[string][]string{"": old.Val(), usualSpace: usual.Val()}
+	for _, text := range records.Val() {
+		var r record
+		_ = json.Unmarshal([]byte(text), &r)
+		for _, space := range r.Namespaces {
+			if of[space] == nil {
+				list, err := s.Redis.SMembers(ctx, keys.PeriodicSet(space)).Result()
+				if err != nil {
+					return nil, fmt.Errorf("read periodic jobs of %s: %w", space, err)
+				}
+				of[space] = list
+			}
+		}
+	}
+	var all []*Entry
+	for _, space := range slices.Sorted(maps.Keys(of)) {
+		some, err := s.read(ctx, space, of[space])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b *Entry) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.key, b.key)
+	})
+	return all, nil
+}
+
+// usualSpace is the namespace of an entry that names none.
+const usualSpace = "default"
+
+// read reads the hashes; one that is gone, or no hash, is left out.
+func (s *Store) read(ctx context.Context, space string, names []string) (all []*Entry, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	hashes, marks := make([]*redis.MapStringStringCmd, len(names)), make([]*redis.StringSliceCmd, len(names))
+	_, err = s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range names {
+			hashes[i], marks[i] = p.HGetAll(ctx, key), p.ZRangeArgs(ctx, redis.ZRangeArgs{Key: keys.PeriodicMarks(key), Start: 0, Stop: 0, Rev: true})
+		}
+		return nil
+	})
+	if err != nil && !isReply(err) {
+		return nil, fmt.Errorf("read periodic jobs: %w", err)
+	}
+	for i, key := range names {
+		if len(hashes[i].Val()) == 0 {
+			continue
+		}
+		e := parse(key, space, hashes[i].Val(), first(marks[i].Val()), s.zone(), s.Known)
+		for _, err := range []error{hashes[i].Err(), marks[i].Err()} {
+			if err != nil && e.Fault == nil {
+				e.Fault = err
+			}
+		}
+		if e.Fault == nil {
+			e.Next = e.line.Next(time.Now())
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func isReply(err error) bool { var r redis.Error; return errors.As(err, &r) } //nolint:forbidigo // of Redis alone
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+func (s *Store) zone() *time.Location {
+	if s.Zone != nil {
+		return s.Zone
+	}
+	return cron.Local()
+}
+
+// ErrNotFound says that there is no such entry.
+var ErrNotFound = errors.New("no periodic job has this name")
+
+// Find reads the entry of a name; with several of it namespace chooses.
+func (s *Store) Find(ctx context.Context, name, namespace string) (*Entry, error) {
+	all, err := s.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*Entry
+	for _, e := range all {
+		if e.Name == name && (namespace == "" || namespace == e.Namespace) {
+			found = append(found, e)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("periodic job %q: %w", name, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("periodic job %q: it is in %d namespaces, name one", name, len(found))
+}
+
+// Save writes entries that people or a program have made: a boot does not take them away.
+func (s *Store) Save(ctx context.Context, list ...troupe.Periodic) error {
+	return s.save(ctx, "", list)
+}
+
+func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) error {
+	space, err := s.space(ctx)
+	if err != nil {
+		return err
+	}
+	cluster := moving.Needed(s.Redis)
+	for _, spec := range list {
+		if spec.Namespace == "" {
+			spec.Namespace = space
+		}
+		d, err := newDraft(spec, tag, s.zone())
+		if err != nil {
+			return fmt.Errorf("periodic job %q: %w", spec.Name, err)
+		}
+		if err := s.write(ctx, d, keys.PeriodicJob(spec.Namespace, spec.Name, cluster)); err != nil {
+			return fmt.Errorf("write periodic job %q: %w", spec.Name, err)
+		}
+	}
+	return s.changed(ctx)
+}
+
+// space is where an entry goes that names no namespace: as the entries of Ruby say.
+func (s *Store) space(ctx context.Context) (string, error) {
+	all, err := s.All(ctx)
+	if err != nil {
+		return "", err
+	}
+	old := false
+	for _, e := range all {
+		if !e.Own && e.Namespace != "" {
+			return usualSpace, nil
+		}
+		old = old || !e.Own
+	}
+	if old {
+		return "", nil
+	}
+	return usualSpace, nil
+}
+
+// write writes an entry. What it has had before it was written does not come again: the tick before
+// now has its mark, if the entry is new or has another line.
+func (s *Store) write(ctx context.Context, d *draft, key string) error {
+	was, err := s.Redis.HMGet(ctx, key, "cron", "status").Result()
+	if err != nil {
+		return err
+	}
+	status := "enabled"
+	if d.spec.Disabled {
+		status = "disabled"
+	}
+	_, err = s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if last := d.line.Prev(time.Now()); was[0] != d.hash["cron"] && !last.IsZero() {
+			p.ZAdd(ctx, keys.PeriodicMarks(key), markOf(last))
+		}
+		p.HSet(ctx, key, d.fields(d.spec.Namespace))
+		p.HSetNX(ctx, key, "status", status)
+		p.SAdd(ctx, keys.PeriodicSet(d.spec.Namespace), key)
+		return nil
+	})
+	return err
+}
+
+func markOf(tick time.Time) redis.Z {
+	return redis.Z{Score: float64(tick.Unix()), Member: tick.UTC().Format(markForm)}
+}
+
+// Remove deletes entries and what is known of their ticks. Jobs that they have pushed stay.
+func (s *Store) Remove(ctx context.Context, list ...*Entry) error {
+	_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, e := range list {
+			p.SRem(ctx, keys.PeriodicSet(e.Namespace), e.key)
+			p.Unlink(ctx, e.key, keys.PeriodicMarks(e.key), keys.PeriodicHistory(e.key))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove periodic jobs: %w", err)
+	}
+	return s.changed(ctx)
+}
+
+// Enable has the ticks of e push from now on, and not what it has missed; Disable has them not push.
+func (s *Store) Enable(ctx context.Context, e *Entry, enabled bool) error {
+	_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		status := "disabled"
+		if enabled {
+			status = "enabled"
+			if e.line != nil {
+				if last := e.line.Prev(time.Now()); last.After(e.Mark) {
+					p.ZAdd(ctx, keys.PeriodicMarks(e.key), markOf(last))
+				}
+			}
+		}
+		p.HSet(ctx, e.key, "status", status)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("change periodic job %q: %w", e.Name, err)
+	}
+	return s.changed(ctx)
+}
+
+// changed has the leader read the entries again at once; without that it does so each 30 s.
+func (s *Store) changed(ctx context.Context) error {
+	return s.Redis.Publish(ctx, keys.Wakeup, keys.PeriodicChanged).Err()
+}
+
+// Pushes are the last jobs that e has pushed, the newest first.
+func (s *Store) Pushes(ctx context.Context, e *Entry) ([]Push, error) {
+	lines, err := s.Redis.LRange(ctx, keys.PeriodicHistory(e.key), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read what periodic job %q has pushed: %w", e.Name, err)
+	}
+	out := make([]Push, 0, len(lines))
+	for _, line := range lines {
+		out = append(out, pushOf(line))
+	}
+	return out, nil
+}
+
+// Push is a job that an Entry has pushed.
+type Push struct {
+	JID string
+	At  time.Time
+}
+
+func pushOf(line string) (p Push) {
+	var v struct{ JID, Enqueued string }
+	_ = json.Unmarshal([]byte(line), &v)
+	p.JID = v.JID
+	for _, form := range []string{pushForm, "2006-01-02 15:04:05 MST"} {
+		if t, err := time.Parse(form, v.Enqueued); err == nil {
+			p.At = t
+		}
+	}
+	return p
+}
+
+func pushLine(jid string, at time.Time) string {
+	line, _ := job.EncodeJSON(struct {
+		JID      string `json:"jid"`
+		Enqueued string `json:"enqueued"`
+	}{jid, at.UTC().Format(pushForm)}) // texts of ours
+	return string(line)
+}
+
+// Push pushes a job of e now, beside its ticks, through c; "" if middleware stopped it. On an error
+// it may have arrived.
+func (s *Store) Push(ctx context.Context, c *client.Client, e *Entry, form troupe.Timestamps) (jid string, err error) {
+	if e.Fault != nil {
+		return "", fmt.Errorf("push periodic job %q: %w", e.Name, e.Fault)
+	}
+	now := time.Now()
+	p, err := e.Job(time.Time{}, now, form)
+	if err == nil {
+		p, err = c.Prepare(ctx, p, now)
+	}
+	if err != nil || p == nil {
+		return "", err
+	}
+	_, err = s.Redis.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.SAdd(ctx, keys.Queues, p.Queue())
+		pipe.LPush(ctx, keys.Queue(p.Queue()), p.Bytes())
+		pipe.HSet(ctx, e.key, "last_enqueue_time", now.UTC().Format(pushForm))
+		pipe.LPush(ctx, keys.PeriodicHistory(e.key), pushLine(p.JID(), now))
+		pipe.LTrim(ctx, keys.PeriodicHistory(e.key), 0, 9)
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("push periodic job %q: %w", e.Name, err)
+	}
+	return p.JID(), nil
+}

@@ -1,0 +1,47 @@
+-- Carries out one tick of a periodic job: it is marked, and its job pushed, once.
+--
+-- KEYS    1 hash of the periodic job, 2 zset of its marks, 3 list of what it has pushed
+--         4 set of queues, 5 list of the queue; on a cluster neither
+-- ARGV    1 status, 2 cron, 3 message, as the caller has read them
+--         4 tick in ISO 8601, 5 the same in seconds
+--         6 job; "" to mark only, 7 name of the queue
+--         8 time of the push for people, 9 line for the list of what was pushed
+--         10 what became of the tick, as JSON
+-- returns {what, newest mark, last line of the list}; what is
+--         "pushed"; "marked"
+--         "done" if the tick or a later one has its mark
+--         "changed" if the job is not what the caller has read
+--         "early" if the tick is to come, by the clock of Redis
+-- errors  those of Redis, of the queue's list for example: then nothing is done
+--
+-- A mark is the cursor of its job: what is not later than the newest is done. Older ones stay for
+-- an hour, since Ruby's poller only asks whether its own tick has a mark. On a cluster the push
+-- lies in the hash until the queue has it.
+local was = redis.call('HMGET', KEYS[1], 'status', 'cron', 'message')
+for i = 1, 3 do
+  if (was[i] or '') ~= ARGV[i] then return {'changed', '', ''} end
+end
+local newest = redis.call('ZRANGE', KEYS[2], 0, 0, 'REV')[1] or ''
+if newest >= ARGV[4] or redis.call('ZSCORE', KEYS[2], ARGV[4]) then
+  local last = redis.pcall('LINDEX', KEYS[3], 0)
+  return {'done', newest, type(last) == 'string' and last or ''}
+end
+local now = redis.call('TIME')[1]
+if tonumber(ARGV[5]) > tonumber(now) then return {'early', newest, ''} end
+local what = 'marked'
+if ARGV[6] ~= '' then
+  what = 'pushed'
+  if KEYS[5] then
+    redis.call('LPUSH', KEYS[5], ARGV[6])
+    redis.pcall('SADD', KEYS[4], ARGV[7])
+  else
+    redis.call('HSET', KEYS[1], 'troupe_push:' .. ARGV[5], ARGV[7] .. '\n' .. ARGV[6])
+  end
+  redis.call('HSET', KEYS[1], 'last_enqueue_time', ARGV[8])
+  redis.pcall('LPUSH', KEYS[3], ARGV[9])
+  redis.pcall('LTRIM', KEYS[3], 0, 9)
+end
+redis.call('HSET', KEYS[1], 'troupe_last', ARGV[10])
+redis.call('ZADD', KEYS[2], ARGV[5], ARGV[4])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. math.min(tonumber(ARGV[5]), now - 3600))
+return {what, ARGV[4], ARGV[9]}

@@ -1,0 +1,39 @@
+package periodic
+
+import (
+	"fmt"
+	"time"
+)
+
+// unattended is how long after a tick somebody should have dealt with it: Ruby's pollers look twice
+// a minute.
+const unattended = 45 * time.Second
+
+// Why says why the last tick of e pushed no job, or why its next will push none; "" if all is well.
+func (e *Entry) Why(now time.Time) string {
+	at := func(t time.Time) string { return t.In(e.line.Location()).Format("2006-01-02 15:04:05 MST") }
+	switch {
+	case e.Fault != nil:
+		return "it cannot be carried out: " + e.Fault.Error()
+	case e.Disabled:
+		return "it is disabled"
+	case e.Next.IsZero():
+		return "its line has no tick any more"
+	}
+	due := e.line.Prev(now)
+	switch last := e.Last; {
+	case due.After(e.Mark) && now.Sub(due) > unattended:
+		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, or the line is not read there", at(due))
+	case last == nil || !last.At.Equal(e.Mark):
+		return "" // Ruby has dealt with it
+	case last.What == "missed":
+		return fmt.Sprintf("its tick of %s was found %s late, which is too late to push it (missed: skip)", at(last.At), last.Late.Round(time.Second))
+	case last.What == "stopped":
+		return fmt.Sprintf("client middleware stopped the job of its tick of %s", at(last.At))
+	case last.What == "disabled":
+		return fmt.Sprintf("it was disabled at its tick of %s", at(last.At))
+	case last.Missed > 0:
+		return fmt.Sprintf("before its tick of %s, %d were missed: no daemon was there", at(last.At), last.Missed)
+	}
+	return ""
+}
