@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -83,8 +82,7 @@ func formatEvent(e event.Event) string {
 
 func withCause(line string, e event.Event) string {
 	if err := causeOf(e); err != nil {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return line + ": " + first
+		return line + ": " + words.FirstLine(err.Error(), words.MaxHead)
 	}
 	return line
 }

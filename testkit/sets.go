@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // RequireScheduled waits, for at most 10 s, until exactly one job of A's class whose
@@ -85,8 +86,7 @@ func contents(tb testing.TB, rdb redis.UniversalClient, class string) string {
 				fmt.Fprintf(&b, " at %s", j.At.Format(time.RFC3339))
 			}
 			if text, _ := j.String("error_message"); text != "" {
-				first, _, _ := strings.Cut(text, "\n")
-				fmt.Fprintf(&b, " failed %d times: %s", j.Failures(), first)
+				fmt.Fprintf(&b, " failed %d times: %s", j.Failures(), words.FirstLine(text, words.MaxHead))
 			}
 			b.WriteByte('\n')
 		}

@@ -93,7 +93,7 @@ func (e *entry) age() string {
 	if e.Since == nil {
 		return "?"
 	}
-	return short(time.Duration(e.Age * float64(time.Second)))
+	return words.Few(time.Duration(e.Age * float64(time.Second)))
 }
 
 func (e *entry) queue() string {
@@ -110,15 +110,7 @@ func (e *entry) lease() string {
 	case e.Orphan:
 		return "over"
 	}
-	return short(time.Duration(e.Lease*float64(time.Second))) + " left"
-}
-
-// short is d without what nobody reads.
-func short(d time.Duration) string {
-	if d < time.Minute {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
+	return words.Few(time.Duration(e.Lease*float64(time.Second))) + " left"
 }
 
 func (c *inflight) wants(claim *inspect.Claim, now time.Time) bool {

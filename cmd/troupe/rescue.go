@@ -167,7 +167,7 @@ func (c *rescueCall) look(ctx context.Context) (dead, live []*inspect.Fetcher, e
 
 func (c *rescueCall) lives(f *inspect.Fetcher) {
 	c.say(told{From: f.ID, State: "lives", Jobs: int(f.Size), Lease: f.Lease.Seconds()},
-		"%s in progress, its lease runs for another %s", words.Plural(f.Size, "job"), short(f.Lease))
+		"%s in progress, its lease runs for another %s", words.Plural(f.Size, "job"), words.Few(f.Lease))
 }
 
 // putBack makes a round; again if somebody else was at work.

@@ -27,6 +27,12 @@ func Short(text string, most int) string {
 	return first(text, most) + "…"
 }
 
+// FirstLine is the first line of text that is not blank, Short of so many bytes.
+func FirstLine(text string, most int) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.Clone(Short(line, most)) // not a window on megabytes
+}
+
 // first is at most so many bytes of a longer text, whole runes of it.
 func first(text string, most int) string {
 	end := most

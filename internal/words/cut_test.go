@@ -27,7 +27,7 @@ func TestALongTextIsCutAtARune(t *testing.T) {
 			}
 		})
 	}
-	for got, want := range map[string]string{words.Short("äöü", 3): "ä…", words.Short("äöü", 6): "äöü", words.Short("ä", 1): "…", words.Short("", 0): ""} {
+	for got, want := range map[string]string{words.Short("äöü", 3): "ä…", words.Short("äöü", 6): "äöü", words.Short("ä", 1): "…", words.Short("", 0): "", words.FirstLine("\n a\nb", 9): "a", words.FirstLine("äöü\nb", 4): "äö…", words.FirstLine("", 4): ""} {
 		if got != want {
 			t.Errorf("got %q, expected %q", got, want)
 		}

@@ -112,21 +112,29 @@ func Brief(d time.Duration) string {
 	return text
 }
 
-// Few is d in few digits: 300ms, 12s.
+// Few is a span with about two digits: "85µs", "1.2ms", "120ms", "3.4s", "2m5s", and "0s" for less than nothing.
 func Few(d time.Duration) string {
-	if d >= 10*time.Second {
-		return d.Round(time.Second).String()
+	unit := time.Microsecond
+	for unit < time.Second && d >= 100*unit {
+		unit *= 10
 	}
-	return d.Round(100 * time.Millisecond).String()
+	return max(d, 0).Round(unit).String()
 }
 
-// FirstLine is the first line of text, cut to so many runes.
-func FirstLine(text string, most int) string {
-	text, _, _ = strings.Cut(text, "\n")
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
+// At is an instant, "" for the zero Time: "2026-11-26T19:42:12Z".
+func At(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return text
+	return t.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// Since is how long ago an instant was, as Brief, "" for the zero Time.
+func Since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return Brief(time.Since(t))
 }
 
 // TakeFrom is how a process comes to take from a queue.

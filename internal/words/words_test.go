@@ -12,6 +12,8 @@ func TestWords(t *testing.T) {
 		Rate(&one): "12", Rate(0.25): "0.2", Rate((*float64)(nil)): "–", Rate(123456.0): "123,456",
 		Span(0.25): "250ms", Span(3.0): "3s", Span(200 * time.Second): "3m 20s", Span(2 * time.Hour): "2h", Span(72 * time.Hour): "3d", Span(-5.0): "-5s",
 		Brief(200 * time.Second): "3m", Brief(900 * time.Millisecond): "0s", Brief(-time.Hour): "0s", Brief(47 * time.Hour): "47h", Exact(0.02): "20ms", Exact(45): "45s",
+		Few(-1): "0s", Few(85400): "85µs", Few(1234 * time.Microsecond): "1.2ms", Few(123456 * time.Microsecond): "120ms", Few(1234 * time.Millisecond): "1.2s", Few(125 * time.Second): "2m5s",
+		At(time.Unix(1795225158, 5)): "2026-11-21T01:39:18Z", At(time.Time{}): "", Since(time.Now().Add(-200 * time.Second)): "3m", Since(time.Time{}): "",
 		Plural(1, "job"): "1 job", Plural(2, "process"): "2 processes", Plural(0, "entry"): "0 entries", Plural(1, "entry"): "1 entry", Plural(int64(2103), "job"): "2,103 jobs",
 		Size(1536): "1.5 KB", Size(5): "5 B", Size(300 << 20): "300 MB",
 	} {

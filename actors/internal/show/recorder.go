@@ -122,15 +122,7 @@ func recordText(err error) string {
 	if err == nil {
 		return ""
 	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.Clone(cutText(text))
-}
-
-func cutText(text string) string {
-	if len(text) > maxText {
-		return strings.ToValidUTF8(text[:maxText], "") + "…"
-	}
-	return text
+	return words.FirstLine(err.Error(), maxText)
 }
 
 // recordsOf adds the records of an event, and tells whether they are to be published at once.
@@ -194,7 +186,7 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 		jobs(job.Cancelled, e.At, e.Jobs, e.Capsule, "fenced: another process has the job")
 		return true
 	case event.JobsRescued:
-		one(flight.Rescued, e.At, cutText(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", "))))
+		one(flight.Rescued, e.At, words.Short(fmt.Sprintf("%d jobs of dead processes put back: %s", e.Jobs, strings.Join(e.Processes, ", ")), maxText))
 		return true
 	case event.ActorCrashed:
 		actor(flight.Crashed, e.ActorEvent, recordText(e.Err))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors"
-	"github.com/troupehq/troupe/internal/console/screen"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -25,7 +24,7 @@ func (f finale) text() string {
 	s := f.last
 	var b strings.Builder
 	fmt.Fprintf(&b, "the demo ran %s: pushed %s, processed %s, failed %s, retried %s, restarts %s\n",
-		screen.Short(f.length), words.Count(s.Pushed), words.Count(s.Stats.Processed), words.Count(s.Stats.Failed), words.Count(s.Retried), words.Count(f.restarts))
+		words.Few(f.length), words.Count(s.Pushed), words.Count(s.Stats.Processed), words.Count(s.Stats.Failed), words.Count(s.Retried), words.Count(f.restarts))
 	b.WriteString(f.report.String())
 	if len(f.report.Abandoned) > 0 {
 		fmt.Fprintf(&b, "%s ignores its cancelled context on purpose: it was requeued at the deadline, then given up.\n", unresponsive{}.Class())

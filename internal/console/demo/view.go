@@ -21,7 +21,7 @@ func head(s snapshot) []screen.Line {
 	case s.Phase == phaseQuiet:
 		title.Add(screen.Yellow, "quiet: running jobs end, no new ones begin; Ctrl-C stops")
 	case s.Phase == phaseStopping && s.Wait > 0:
-		title.Addf(screen.Yellow, "stopping: waiting up to %s for running jobs", screen.Short(s.Wait.Round(100*time.Millisecond)))
+		title.Addf(screen.Yellow, "stopping: waiting up to %s for running jobs", words.Few(s.Wait.Round(100*time.Millisecond)))
 	case s.Phase == phaseStopping:
 		title.Add(screen.Yellow, "stopping: requeueing and cancelling what still runs")
 	case s.Stats.RedisRefuses != "":
@@ -60,7 +60,7 @@ func quantiles(what string, p percentiles) (l screen.Line) {
 	if p.N == 0 {
 		l.Add(screen.Plain, what+" nothing in the last 10s")
 	} else {
-		l.Addf(screen.Plain, "%s p50 %-6s  p99 %-6s  of %s in the last 10s", what, screen.Short(p.P50), screen.Short(p.P99), words.Count(p.N))
+		l.Addf(screen.Plain, "%s p50 %-6s  p99 %-6s  of %s in the last 10s", what, words.Few(p.P50), words.Few(p.P99), words.Count(p.N))
 	}
 	return l
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/flight"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // Explanation is what is known of a job.
@@ -158,7 +159,7 @@ func (s *search) nowhere() {
 	last := ""
 	if n := len(s.records); n > 0 {
 		r := s.records[n-1]
-		last = fmt.Sprintf(" The last that is known: %s at %s in %s.", strings.TrimSuffix(r.Kind+": "+r.Text, ": "), at(r.At), r.Process)
+		last = fmt.Sprintf(" The last that is known: %s at %s in %s.", strings.TrimSuffix(r.Kind+": "+r.Text, ": "), words.At(r.At), r.Process)
 	}
 	switch {
 	case len(s.unread) > 0:
@@ -174,13 +175,4 @@ func (s *search) nowhere() {
 			s.x.Next = "Nothing: it was dropped."
 		}
 	}
-}
-
-func at(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-func brief(d time.Duration) string { return max(d, 0).Round(time.Second).String() }
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }

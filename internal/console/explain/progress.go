@@ -6,6 +6,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/job"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // progress looks among the jobs that run, and those that processes of troupe have taken.
@@ -43,7 +44,7 @@ func (s *search) progress() (bool, error) {
 
 func (s *search) running(w *inspect.Work) error {
 	s.x.Place = "running"
-	s.because("running", "It runs in %s since %s.", w.Process, brief(time.Since(w.RunAt)))
+	s.because("running", "It runs in %s since %s.", w.Process, words.Few(time.Since(w.RunAt)))
 	s.x.Next = "When it ends, its outcome decides."
 	for claim, err := range s.i.Claims(s.ctx) {
 		if err != nil {
@@ -63,7 +64,7 @@ func (s *search) running(w *inspect.Work) error {
 		}
 	}
 	if c := s.recorded(job.Cancelled.Kind()); c != nil && c.At.After(w.RunAt.Add(-time.Second)) {
-		s.because("cancelled", "Its context was cancelled %s ago. %s", brief(time.Since(c.At)), c.Text)
+		s.because("cancelled", "Its context was cancelled %s ago. %s", words.Few(time.Since(c.At)), c.Text)
 	}
 	tree, err := s.fleet.Tree(s.ctx, w.Process)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *search) running(w *inspect.Work) error {
 				if u.Replaced {
 					slot = "Its slot is another job's."
 				}
-				s.because("unresponsive", "Its context was cancelled %s ago (%s), and it does not end. %s Its goroutine: %s", brief(time.Since(u.Since)), u.Cause, slot, firstLine(u.Stack))
+				s.because("unresponsive", "Its context was cancelled %s ago (%s), and it does not end. %s Its goroutine: %s", words.Few(time.Since(u.Since)), u.Cause, slot, words.FirstLine(u.Stack, words.MaxHead))
 				s.x.Next = "It goes on until its handler returns, or the process ends. troupe dump " + w.Process + " shows all stacks."
 			}
 		}

@@ -133,7 +133,7 @@ func (s *search) nearInQueue(name string, position int64) (bool, error) {
 func (s *search) retry(e *inspect.SortedEntry) {
 	s.because("retry", "It has failed %s, at last with %s.", words.Plural(e.Payload.Failures(), "time"), failure(e))
 	if c := s.recorded(job.Cancelled.Kind()); c != nil {
-		s.because("cancelled", "An operator has cancelled it at %s.", at(c.At))
+		s.because("cancelled", "An operator has cancelled it at %s.", words.At(c.At))
 	}
 	s.x.Next = s.promoted(e, "its next attempt")
 }
@@ -141,7 +141,7 @@ func (s *search) retry(e *inspect.SortedEntry) {
 func (s *search) scheduled(e *inspect.SortedEntry) {
 	s.because("scheduled", "It was pushed for %s.", due(e))
 	if p := s.recorded(job.Parked.Kind()); p != nil {
-		s.because("parked", "Its handler has put it off at %s: %s.", at(p.At), p.Text)
+		s.because("parked", "Its handler has put it off at %s: %s.", words.At(p.At), p.Text)
 	}
 	s.x.Next = s.promoted(e, "its run")
 }
@@ -166,7 +166,7 @@ func (s *search) promoted(e *inspect.SortedEntry, what string) string {
 		return fmt.Sprintf("It goes into the queue %s for %s.", cmp.Or(e.Queue, "default"), what)
 	}
 	if late := time.Since(e.At); late > time.Minute {
-		s.because("overdue", "It is overdue by %s.", brief(late))
+		s.because("overdue", "It is overdue by %s.", words.Few(late))
 	}
 	return fmt.Sprintf("At %s it goes into the queue %s for %s.", due(e), cmp.Or(e.Queue, "default"), what)
 }
@@ -191,13 +191,13 @@ func due(e *inspect.SortedEntry) string {
 	if e.At.IsZero() {
 		return "the " + scores.Words(e.Score)
 	}
-	return at(e.At)
+	return words.At(e.At)
 }
 
 // failure is the last one of an entry, without a full stop.
 func failure(e *inspect.SortedEntry) string {
 	sum := e.Summary()
-	return cmp.Or(strings.TrimSuffix(firstLine(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")), "."), "an error that is not told")
+	return cmp.Or(strings.TrimSuffix(words.FirstLine(strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": "), words.MaxHead), "."), "an error that is not told")
 }
 
 // deepest is how many jobs of the queues are looked at.
@@ -240,7 +240,7 @@ func (s *search) queues() (bool, error) {
 func (s *search) queued(q inspect.QueueSummary, position int64) {
 	s.x.Place, s.x.Position = "queue:"+q.Name, position
 	if m := s.recorded(job.Moved.Kind()); m != nil {
-		s.because("moved", "Its handler has moved it %s at %s.", m.Text, at(m.At))
+		s.because("moved", "Its handler has moved it %s at %s.", m.Text, words.At(m.At))
 	}
 	name, suspect := strings.CutSuffix(q.Name, keys.SuspectsSuffix)
 	var listening, quiet, busy int
@@ -290,7 +290,7 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 		s.because("nobody_listens", "No process listens on the queue %s.", name)
 		s.x.Next = "Nothing, until a process listens on it: " + words.TakeFrom(words.Word(name)) + "."
 	case busy == listening:
-		s.because("all_busy", "All processes that listen on the queue %s are busy: %d. The longest job runs for %s.", name, listening, brief(time.Since(longest)))
+		s.because("all_busy", "All processes that listen on the queue %s are busy: %d. The longest job runs for %s.", name, listening, words.Few(time.Since(longest)))
 	default:
 		s.because("waiting", "It waits for its turn in the queue %s, on which %s.", name, listen(listening))
 	}

@@ -28,7 +28,7 @@ const mostCause = 100
 // causeOf is what failures have in common that differ in numbers and ids only: of the first line,
 // without the actor that failed.
 func causeOf(failure string) string {
-	line, _, _ := strings.Cut(strings.TrimSuffix(failure, "…"), "\n")
+	line := words.FirstLine(strings.TrimSuffix(failure, "…"), words.MaxHead)
 	if _, after, ok := strings.Cut(line, ": "); ok {
 		line = after
 	}

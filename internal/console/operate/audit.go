@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/audit"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func auditCommand(files cli.Files) *cobra.Command {
@@ -63,7 +64,7 @@ Redis keeps the last 10,000 entries of 90 days.`,
 				if e.Via == "" {
 					action = e.Path
 				}
-				return []string{at(e.At), shorten(e.User), cmp.Or(e.Via, "dashboard"), shorten(e.Address), shorten(action), e.Outcome, shorten(strings.Join(e.Jobs, ",")), e.Text}
+				return []string{words.At(e.At), shorten(e.User), cmp.Or(e.Via, "dashboard"), shorten(e.Address), shorten(action), e.Outcome, shorten(strings.Join(e.Jobs, ",")), e.Text}
 			})
 		},
 	}.command(files)

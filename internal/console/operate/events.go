@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/flight"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func eventsCommand(files cli.Files) *cobra.Command {
@@ -38,7 +39,7 @@ func showEvents(ctx context.Context, s *cli.Session, kind string, follow bool) e
 		records, err := flight.Since(ctx, s.Redis, "", seen)
 		records = slices.DeleteFunc(flight.Fold(records), func(r flight.Record) bool { return !strings.Contains(r.Kind, kind) })
 		if err == nil && (len(records) > 0 || !follow) {
-			err = cli.Rows(s, head, "no such events in the last "+brief(flight.Life), s.Mask.Records(records), func(r flight.Record) []string {
+			err = cli.Rows(s, head, "no such events in the last "+words.Brief(flight.Life), s.Mask.Records(records), func(r flight.Record) []string {
 				return []string{r.At.UTC().Format("2006-01-02T15:04:05.000Z"), r.Kind, r.JID, r.Class, strings.TrimSuffix(r.Process+" "+cmp.Or(r.Actor, r.Capsule), " "), r.Text}
 			})
 			head = ""

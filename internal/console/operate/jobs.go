@@ -21,6 +21,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/scores"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func jobsCommand(files cli.Files) *cobra.Command {
@@ -152,7 +153,7 @@ func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
 		t.err = cmp.Or(t.err, t.s.PrintJSON(row)) // Flush tells
 		return
 	}
-	moment := at(when)
+	moment := words.At(when)
 	if when.IsZero() && score != 0 {
 		moment = scores.Words(score)
 	}
@@ -302,7 +303,7 @@ shows the beginning and the end, and how much is missing; jobs export has all of
 				}
 				return s.PrintJSON(shown)
 			}
-			when := at(x.When)
+			when := words.At(x.When)
 			if x.When.IsZero() && x.Entry != nil {
 				when = scores.Words(x.Entry.Score)
 			}

@@ -110,16 +110,6 @@ func said(s *cli.Session, err error, value any, format string, args ...any) erro
 	return err
 }
 
-func brief(d time.Duration) string { return words.Brief(d) }
-
-// at is a time for people, "" for none.
-func at(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05Z")
-}
-
 func number[T int | int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
 // seconds is a time span in JSON.

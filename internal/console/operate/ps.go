@@ -13,6 +13,7 @@ import (
 	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/tree"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func psCommand(files cli.Files) *cobra.Command {
@@ -55,7 +56,7 @@ func ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return brief(time.Since(t)) + " ago"
+	return words.Since(t) + " ago"
 }
 
 func count(n *int) string {

@@ -120,7 +120,7 @@ func listQueues(ctx context.Context, s *cli.Session, over time.Duration) error {
 		if q.Paused {
 			paused = "paused"
 		}
-		return []string{q.Name, number(q.Waiting), brief(latency(q)), rate(q.In), rate(q.Out), number(q.Listeners), paused}
+		return []string{q.Name, number(q.Waiting), words.Brief(latency(q)), rate(q.In), rate(q.Out), number(q.Listeners), paused}
 	})
 }
 
@@ -153,7 +153,7 @@ func showQueue(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 	case s.JSON:
 		return s.PrintJSON(row)
 	}
-	_, _ = fmt.Fprintf(s.Out, "%s: %s waiting, the oldest for %s, listeners: %d, paused: %v\n", cli.Line(q.Name), words.Count(row.Waiting), brief(latency(row)), row.Listeners, row.Paused)
+	_, _ = fmt.Fprintf(s.Out, "%s: %s waiting, the oldest for %s, listeners: %d, paused: %v\n", cli.Line(q.Name), words.Count(row.Waiting), words.Brief(latency(row)), row.Listeners, row.Paused)
 	jobs, _, err := q.Page(ctx, int(max(0, row.Waiting-oldest)), oldest)
 	if err != nil {
 		return err

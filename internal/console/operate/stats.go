@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 func statsCommand(files cli.Files) *cobra.Command {
@@ -37,7 +38,7 @@ long the oldest job of the queue default has waited.`,
 			for _, c := range counts {
 				t.Row(c.name, number(c.n))
 			}
-			t.Row("default latency", brief(st.DefaultQueueLatency))
+			t.Row("default latency", words.Brief(st.DefaultQueueLatency))
 			return t.Flush()
 		},
 	}.command(files)

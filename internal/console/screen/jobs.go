@@ -41,7 +41,7 @@ func distance(at time.Time) string {
 	case until > 0:
 		return "in " + words.Brief(until)
 	default:
-		return ago(at) + " ago"
+		return words.Since(at) + " ago"
 	}
 }
 
@@ -169,7 +169,7 @@ func (r *Redis) running(ctx context.Context, q *Query) (*Picture, error) {
 	var rows []Row
 	for _, w := range works {
 		sum := r.Mask.Summary(&w.Job)
-		row := cells(w.Process+w.Thread, explanation(w.Job.JID), ago(w.RunAt), words.Head(sum.Class), w.Queue, w.Process, words.Head(w.Job.JID), words.Head(string(sum.Args)))
+		row := cells(w.Process+w.Thread, explanation(w.Job.JID), words.Since(w.RunAt), words.Head(sum.Class), w.Queue, w.Process, words.Head(w.Job.JID), words.Head(string(sum.Args)))
 		row.Acts = []Act{r.cancelAct(&w.Job)}
 		rows = append(rows, row)
 	}

@@ -80,14 +80,6 @@ func (r *Redis) processes(ctx context.Context, only string) ([]fleet.Process, er
 	return r.Processes(ctx)
 }
 
-// ago is how long ago a time is, for people.
-func ago(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return words.Brief(time.Since(t))
-}
-
 // known is a number, if it is known.
 func known[T any](format string, n *T) string {
 	if n == nil {
@@ -102,7 +94,7 @@ const processNames = "IDENTITY PHASE BUSY BEAT QUEUES RESTARTS UNRESPONSIVE RSS 
 func (r *Redis) processRows(all []fleet.Process) (rows []Row) {
 	troubled := 0
 	for _, p := range all {
-		row := cells(p.Identity, Page{"tree", p.Identity}, p.Identity, p.Phase, fmt.Sprintf("%d/%d", p.Busy, p.Slots), ago(p.Beat),
+		row := cells(p.Identity, Page{"tree", p.Identity}, p.Identity, p.Phase, fmt.Sprintf("%d/%d", p.Busy, p.Slots), words.Since(p.Beat),
 			strings.Join(p.Queues, ","), known("%d", p.Restarts), known("%d", p.Unresponsive), fmt.Sprintf("%d MB", p.RSS/1024), p.Tag, p.Version)
 		at := len(rows)
 		switch {
@@ -181,7 +173,7 @@ func (r *Redis) events(ctx context.Context, q *Query) (*Picture, error) {
 	slices.Reverse(all)
 	var rows []Row
 	for _, e := range r.Mask.Records(all[:min(len(all), eventsMost)]) {
-		rows = append(rows, cells(e.Process+e.At.String(), explanation(e.JID), ago(e.At), e.Kind, e.Class, e.Text, cmp.Or(e.Actor, e.Capsule), e.Process, e.JID))
+		rows = append(rows, cells(e.Process+e.At.String(), explanation(e.JID), words.Since(e.At), e.Kind, e.Class, e.Text, cmp.Or(e.Actor, e.Capsule), e.Process, e.JID))
 	}
 	return q.tablePicture("AGO KIND CLASS TEXT WHERE PROCESS JID", rows), err
 }

@@ -3,7 +3,6 @@ package screen
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/clipperhouse/displaywidth"
 
@@ -75,15 +74,6 @@ func wrap(st Style, text string, width int) (all []Line) {
 		}
 		text = text[len(line):]
 	}
-}
-
-// Short writes a duration with about two digits: 85µs, 1.2ms, 120ms, 3.4s, 2m5s.
-func Short(d time.Duration) string {
-	unit := time.Microsecond
-	for unit < time.Second && d >= 100*unit {
-		unit *= 10
-	}
-	return max(d, 0).Round(unit).String()
 }
 
 // Spark draws values as bars of eight heights, the highest value being the
