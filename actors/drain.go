@@ -15,7 +15,8 @@ import (
 
 // DrainReport tells what became of the jobs that ran when the stop began.
 type DrainReport struct {
-	Finished    []JobRef      // ended by themselves and were settled
+	Finished    []JobRef      // ended by themselves and were settled: the first hundred
+	More        int           // that finished beside those
 	Interrupted []JobRef      // iterable jobs that saved their place and went to the back of their queues
 	Requeued    []JobRef      // put back into their queues at the deadline
 	Abandoned   []JobRef      // unresponsive: still running when the process gave up on them (each is in Requeued or Left, too)
@@ -28,7 +29,7 @@ type DrainReport struct {
 // String is the report in words, one job a line.
 func (r DrainReport) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "stopped in %s: %d finished, ", r.Elapsed.Round(time.Millisecond), len(r.Finished))
+	fmt.Fprintf(&b, "stopped in %s: %d finished, ", r.Elapsed.Round(time.Millisecond), len(r.Finished)+r.More)
 	if len(r.Interrupted) > 0 {
 		fmt.Fprintf(&b, "%d interrupted, ", len(r.Interrupted))
 	}
@@ -44,14 +45,16 @@ func (r DrainReport) String() string {
 		for _, j := range g.jobs {
 			fmt.Fprintf(&b, "  %-11s %s %s (queue %s)\n", g.name, words.Text(j.JID), words.Text(j.Class), words.Text(j.Queue))
 		}
+		if g.name == "finished" && r.More > 0 {
+			fmt.Fprintf(&b, "  %-11s %d more\n", g.name, r.More)
+		}
 	}
 	return b.String()
 }
 
-// MarshalZerologObject writes the report into a log line: counts, and the jids of
-// all but the finished ones.
+// MarshalZerologObject writes the report into a log line: how many have finished, and jids.
 func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
-	e.Float64("elapsed_s", r.Elapsed.Seconds()).Int("finished", len(r.Finished))
+	e.Float64("elapsed_s", r.Elapsed.Seconds()).Int("finished", len(r.Finished)+r.More)
 	for _, g := range []struct {
 		name string
 		jobs []JobRef
@@ -62,7 +65,13 @@ func (r DrainReport) MarshalZerologObject(e *zerolog.Event) {
 		}
 		e.Strs(g.name, jids)
 	}
+	if r.More > 0 {
+		e.Int("finished_more", r.More)
+	}
 }
+
+// mostFinished is how many finished jobs a report names: a stop may see 100,000 a second.
+const mostFinished = 100
 
 // drain collects the report of a stop.
 type drain struct {
@@ -90,8 +99,10 @@ func (d *drain) settled(ws []*work.Item) {
 			switch {
 			case own && w.Again.Load():
 				r.Interrupted = append(r.Interrupted, w.Job.Ref())
-			case own:
+			case own && len(r.Finished) < mostFinished:
 				r.Finished = append(r.Finished, w.Job.Ref())
+			case own:
+				r.More++
 			}
 		}
 	})

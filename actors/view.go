@@ -99,7 +99,7 @@ func (d *Daemon) shownPhaseLocked() string {
 func (c *capsule) view() show.Capsule {
 	v := show.Capsule{
 		Name: c.cfg.Name, Path: c.Path(), Busy: int(c.pool.busy.Load()),
-		Starting: map[string]bool{}, Working: map[string]tree.JobRef{}, Held: map[string]int{},
+		Starting: map[string]bool{}, Spare: map[string]bool{}, Working: map[string]tree.JobRef{}, Held: map[string]int{},
 		UnresponsiveCount: c.runs.CountUnresponsive(),
 	}
 	c.mu.Lock()
@@ -111,6 +111,9 @@ func (c *capsule) view() show.Capsule {
 	for _, s := range c.pool.slots {
 		if !s.attached && s.crash == nil && !s.retired && !c.quiet {
 			v.Starting[s.path] = true
+		}
+		if s.retired && s.worker == nil {
+			v.Spare[s.path] = true
 		}
 	}
 	c.mu.Unlock()

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/tree"
@@ -10,21 +11,25 @@ import (
 // Tree is the supervision tree.
 func (v *View) Tree() tree.Tree { return v.tree(v.System.Snapshot(v.Now)) }
 
+// tree is made of all actors but the processors that have stopped since their capsule has fewer by now.
 func (v *View) tree(rows []supervised.Row) tree.Tree {
-	t := make(tree.Tree, len(rows))
-	for i, r := range rows {
-		t[i] = tree.Node{
+	t := make(tree.Tree, 0, len(rows))
+	for _, r := range rows {
+		i := slices.IndexFunc(v.Capsules, func(c Capsule) bool { return c.Name == r.Capsule })
+		if i >= 0 && r.State == supervised.Stopped && v.Capsules[i].Spare[r.Path] {
+			continue
+		}
+		n := tree.Node{
 			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: tree.State(r.State), Note: r.Note,
 			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
 		}
 		if used, most, period := v.System.Budget(r.Path); most > 0 {
-			t[i].Budget = &tree.Budget{Used: used, Most: most, Period: period}
+			n.Budget = &tree.Budget{Used: used, Most: most, Period: period}
 		}
-		for j := range v.Capsules {
-			if v.Capsules[j].Name == r.Capsule {
-				v.Capsules[j].show(&t[i])
-			}
+		if i >= 0 {
+			v.Capsules[i].show(&n)
 		}
+		t = append(t, n)
 	}
 	return t
 }

@@ -46,6 +46,7 @@ type Capsule struct {
 
 	Busy     int                    // jobs that run
 	Starting map[string]bool        // processors that take no jobs yet, by path
+	Spare    map[string]bool        // processors that the capsule has no more, since it has fewer by now, by path
 	Working  map[string]tree.JobRef // jobs that processors run, by path
 	Held     map[string]int         // jobs that were fetched and are not settled, by queue
 
