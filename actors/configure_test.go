@@ -73,7 +73,10 @@ func TestProcessorsComeAndGo(t *testing.T) {
 		return g.in.Load() == 1
 	})
 	// Those that were taken away are no trouble: the tree has them no more.
-	k.Await("one processor is left", func() bool { tree := k.Daemon.Tree().String(); return strings.Count(tree, "processor-") == 1 && !strings.Contains(tree, "stop") })
+	k.Await("one processor is left", func() bool {
+		tree := k.Daemon.Tree().String()
+		return strings.Count(tree, "processor-") == 1 && !strings.Contains(tree, "stop")
+	})
 	if h := k.Daemon.Health(); !h.Ready.OK() || !h.Live.OK() {
 		t.Errorf("health %+v", h)
 	}
