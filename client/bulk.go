@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"time"
 
@@ -24,9 +26,12 @@ const (
 // with options of their own. What they do not set comes
 // from the Defaults of each element's type. All share one created_at.
 //
-// The result has one jid per element, "" where middleware stopped it. With an
-// error it has the jids of the batches that were pushed before, which stay
-// pushed; an element that cannot be encoded fails its whole batch.
+// The result has one jid per element. Where middleware stopped some it is "", and the error is a
+// *StoppedError that tells which and why: the others are pushed. With another error the result has
+// the jids of the batches that were pushed before, which stay pushed; an element that
+// cannot be encoded fails its whole batch.
+//
+// It is no method of Client, since methods have no type parameters.
 func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], opts ...Option) (jids []string, err error) {
 	ctx, b, err := c.bulk(ctx, opts)
 	if err != nil {
@@ -39,10 +44,10 @@ func PushBulk[A troupe.Args](ctx context.Context, c *Client, seq iter.Seq[A], op
 			err = b.add(ctx, args, args.Class(), raw)
 		}
 		if err != nil {
-			return b.failed(err)
+			return b.end(ctx, err)
 		}
 	}
-	return b.end(ctx)
+	return b.end(ctx, nil)
 }
 
 // PushBulkClass is PushBulk for a class that has no Go type.
@@ -58,10 +63,10 @@ func (c *Client) PushBulkClass(ctx context.Context, class string, seq iter.Seq[[
 			err = b.add(ctx, nil, class, raw)
 		}
 		if err != nil {
-			return b.failed(err)
+			return b.end(ctx, err)
 		}
 	}
-	return b.end(ctx)
+	return b.end(ctx, nil)
 }
 
 // bulk is a bulk push under way.
@@ -75,8 +80,9 @@ type bulk struct {
 	created json.RawMessage
 	span    *job.PushSpan // of the whole push
 
-	batch []draft
-	jids  []string // of what has been pushed
+	batch   []draft
+	jids    []string      // of what has been pushed, "" of what was stopped
+	stopped map[int]error // by the index in jids; nil for none
 }
 
 func (c *Client) bulk(ctx context.Context, opts []Option) (context.Context, *bulk, error) {
@@ -137,6 +143,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	jids := make([]string, 0, len(b.batch))
 	now := time.Now()
 	stamp := b.c.stamp(now)
+	stopped := map[int]error(nil)
 	for i := range b.batch {
 		d := &b.batch[i]
 		jid := d.jid
@@ -150,6 +157,12 @@ func (b *bulk) flush(ctx context.Context) error {
 			if d.entry, jid, err = b.c.seal(ctx, p, now); failure(err) != nil {
 				return err
 			}
+			if err != nil {
+				if stopped == nil {
+					stopped = map[int]error{}
+				}
+				stopped[len(b.jids)+i] = err
+			}
 		}
 		jids = append(jids, jid)
 		if jid != "" {
@@ -160,17 +173,33 @@ func (b *bulk) flush(ctx context.Context) error {
 		return err
 	}
 	b.jids = append(b.jids, jids...)
+	if b.stopped == nil {
+		b.stopped = stopped
+	} else {
+		maps.Copy(b.stopped, stopped)
+	}
 	b.batch = b.batch[:0]
 	return nil
 }
 
-func (b *bulk) failed(err error) ([]string, error) {
-	return b.jids, fmt.Errorf("push bulk: after %d jobs: %w", len(b.jids), err)
+// with is err, if it is not nil, and what was stopped.
+func with(err error, stopped map[int]error) error {
+	switch {
+	case len(stopped) == 0:
+		return err
+	case err == nil:
+		return &StoppedError{stopped}
+	}
+	return errors.Join(err, &StoppedError{stopped})
 }
 
-func (b *bulk) end(ctx context.Context) ([]string, error) {
-	if err := b.flush(ctx); err != nil {
-		return b.failed(err)
+// end pushes the rest, unless err has ended the push.
+func (b *bulk) end(ctx context.Context, err error) ([]string, error) {
+	if err == nil {
+		err = b.flush(ctx)
 	}
-	return b.jids, nil
+	if err != nil {
+		err = fmt.Errorf("push bulk: after %d jobs: %w", len(b.jids), err)
+	}
+	return b.jids, with(err, b.stopped)
 }

@@ -23,6 +23,12 @@ import (
 // needs no Close, but for one WithBuffer. It is safe for concurrent use; where many
 // goroutines push at once, their jobs travel together. New makes one; with the zero value
 // every call is an error that says so.
+//
+//	Push           one job, or one of a class without a Go type: PushClass, PushJSON
+//	PushMany       jobs of any classes, each with its own options
+//	PushBulk       the jobs of an iterator, up to millions, of one type. It is a function of this package
+//	               and takes the client: client.PushBulk(ctx, c, seq)
+//	PushBulkClass  likewise, of a class without a Go type
 type Client struct {
 	rdb        redis.UniversalClient
 	mw         []Middleware

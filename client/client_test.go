@@ -336,7 +336,7 @@ func TestMiddleware(t *testing.T) {
 		t.Errorf("schedule: %v", members)
 	}
 	jids, err := c.PushBulkClass(t.Context(), "Silent", slices.Values([][]any{nil, nil}))
-	if err != nil || len(jids) != 2 || jids[0] != "" {
+	if !errors.Is(err, client.ErrStopped) || len(jids) != 2 || jids[0] != "" {
 		t.Errorf("stopped bulk: %v, %v", jids, err)
 	}
 	if jid, err := do("In", client.In(time.Hour)); err != nil || jid == "" {

@@ -3,16 +3,38 @@ package client
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/troupehq/troupe/internal/errchain"
 	"github.com/troupehq/troupe/internal/redisconn"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // ErrStopped is the error of a push that middleware has stopped: nothing is wrong, and nothing was
 // pushed. A Middleware returns it, or an error that wraps it and says why, which the caller of the
 // push then gets; returning nil without calling next does the same. In a bulk push the jid of such a
-// job is "", and the others are pushed.
+// job is "", the others are pushed, and the error is or wraps a *StoppedError.
 var ErrStopped = errors.New("push stopped by middleware")
+
+// StoppedError tells which jobs of a bulk push middleware has stopped: nothing is wrong with the
+// others. It is an ErrStopped, for errors.Is.
+type StoppedError struct {
+	// Jobs has the error of each such job, ErrStopped or what wraps it, by the number of the job from 0: that
+	// of its jid, which is "", in the result.
+	Jobs map[int]error
+}
+
+func (e *StoppedError) Error() string {
+	if len(e.Jobs) == 0 {
+		return ErrStopped.Error()
+	}
+	first := slices.Min(slices.Collect(maps.Keys(e.Jobs)))
+	return fmt.Sprintf("%s stopped by middleware, the first is number %d: %v", words.Plural(len(e.Jobs), "job"), first, e.Jobs[first])
+}
+
+// Unwrap returns ErrStopped.
+func (e *StoppedError) Unwrap() error { return ErrStopped }
 
 // FieldError says which part of a push breaks the rules. Nothing was sent.
 type FieldError struct {

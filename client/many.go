@@ -36,24 +36,30 @@ func Job(args troupe.Args, opts ...Option) Item { return Item{args, opts} }
 // PushMany pushes jobs of any classes, each with its own options, 1,000 a round trip (100
 // if some are scheduled). Jobs of one queue are fetched in the order of items.
 //
-// The result has one jid per item, "" where middleware stopped it. With an error the
+// The result has one jid per item. Where middleware stopped some it is "", and the error is a
+// *StoppedError that tells which and why: the others are pushed. With another error the
 // batches that were pushed before stay pushed and have their jids, the others have "". An
 // item that cannot be encoded fails its whole batch.
 func (c *Client) PushMany(ctx context.Context, items ...Item) (jids []string, err error) {
+	jids, stopped, err := c.pushMany(ctx, items)
+	return jids, with(err, stopped)
+}
+
+func (c *Client) pushMany(ctx context.Context, items []Item) (jids []string, stopped map[int]error, err error) {
 	ctx, b, err := c.bulk(ctx, nil)
 	if err != nil {
-		return nil, fmt.Errorf("push many: %w", err)
+		return nil, nil, fmt.Errorf("push many: %w", err)
 	}
 	defer func() { b.span.End(err) }()
 	for i, item := range items {
 		if err := b.addItem(ctx, item); err != nil {
-			return b.padded(items), fmt.Errorf("push many: job %d of %d: %w", i+1, len(items), err)
+			return b.padded(items), b.stopped, fmt.Errorf("push many: job %d of %d: %w", i+1, len(items), err)
 		}
 	}
 	if err := b.flush(ctx); err != nil {
-		return b.padded(items), fmt.Errorf("push many: after %d of %d jobs: %w", len(b.jids), len(items), err)
+		return b.padded(items), b.stopped, fmt.Errorf("push many: after %d of %d jobs: %w", len(b.jids), len(items), err)
 	}
-	return b.jids, nil
+	return b.jids, b.stopped, nil
 }
 
 func (b *bulk) addItem(ctx context.Context, item Item) error {
@@ -92,7 +98,7 @@ func (b *bulk) padded(items []Item) []string {
 // PushMany is Client.PushMany, in one call for each shard: the batches of a shard that
 // fails do not hold up those of another.
 func (s *Sharded) PushMany(ctx context.Context, items ...Item) ([]string, error) {
-	of := make(map[*Client][]int) // indices of items
+	indices := make(map[*Client][]int) // indices of items
 	var order []*Client
 	for i, item := range items {
 		if err := checkArgs(item.args); err != nil {
@@ -102,27 +108,31 @@ func (s *Sharded) PushMany(ctx context.Context, items ...Item) ([]string, error)
 		if err != nil {
 			return make([]string, len(items)), fmt.Errorf("push many: job %d of %d: %w", i+1, len(items), err)
 		}
-		if of[c] == nil {
+		if indices[c] == nil {
 			order = append(order, c)
 		}
-		of[c] = append(of[c], i)
+		indices[c] = append(indices[c], i)
 	}
 	jids := make([]string, len(items))
 	var errs []error
+	stopped := map[int]error{}
 	for _, c := range order {
-		part := make([]Item, len(of[c]))
-		for k, i := range of[c] {
+		part := make([]Item, len(indices[c]))
+		for k, i := range indices[c] {
 			part[k] = items[i]
 		}
-		pushed, err := c.PushMany(ctx, part...)
+		pushed, out, err := c.pushMany(ctx, part)
 		for k, jid := range pushed {
-			jids[of[c][k]] = jid
+			jids[indices[c][k]] = jid
+		}
+		for k, err := range out {
+			stopped[indices[c][k]] = err
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("shard %s: %w", c.own.shard, err))
 		}
 	}
-	return jids, errors.Join(errs...)
+	return jids, with(errors.Join(errs...), stopped)
 }
 
 // checkArgs refuses a nil, which has neither a class nor arguments.
