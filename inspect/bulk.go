@@ -53,6 +53,7 @@ type Bulk struct {
 // error the counts hold but for the page that failed. Any number of them may run
 // at once.
 func (s *JobSet) RetryAll(ctx context.Context, b Bulk) (Counts, error) {
+	s = s.made()
 	return s.all(ctx, "retry all", b, func(b *bulk, page []*SortedEntry) error {
 		return b.retry(ctx, page)
 	})
@@ -60,6 +61,7 @@ func (s *JobSet) RetryAll(ctx context.Context, b Bulk) (Counts, error) {
 
 // KillAll is SortedEntry.Kill for the whole set.
 func (s *JobSet) KillAll(ctx context.Context, b Bulk) (Counts, error) {
+	s = s.made()
 	return s.all(ctx, "kill all", b, func(b *bulk, page []*SortedEntry) error {
 		there, err := s.kill(ctx, page)
 		if err == nil {
@@ -72,6 +74,7 @@ func (s *JobSet) KillAll(ctx context.Context, b Bulk) (Counts, error) {
 // DeleteAll is SortedEntry.Delete for the whole set, entry by entry; see also
 // Clear.
 func (s *JobSet) DeleteAll(ctx context.Context, b Bulk) (Counts, error) {
+	s = s.made()
 	return s.all(ctx, "delete all", b, func(b *bulk, page []*SortedEntry) error {
 		there, err := s.remove(ctx, page)
 		if err == nil {
@@ -224,7 +227,7 @@ func isFault(err error) bool {
 
 // remove removes entries from the set and returns which were there.
 func (s *JobSet) remove(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
-	pipe := s.i.rdb.Pipeline()
+	pipe := s.in().db().Pipeline()
 	removed := make([]*redis.IntCmd, len(entries))
 	for i, e := range entries {
 		removed[i] = pipe.ZRem(ctx, s.Name, e.Raw)

@@ -156,9 +156,9 @@ func taken(asked bool, found error, remove func() (Outcome, error)) (bool, error
 
 // askIteration asks an iterable job that has begun to end; false if there is no such job.
 func (i *Inspector) askIteration(ctx context.Context, jid string) (bool, error) {
-	n, err := i.rdb.Exists(ctx, keys.Iteration(jid)).Result()
+	n, err := i.db().Exists(ctx, keys.Iteration(jid)).Result()
 	if err == nil && n > 0 {
-		_, err = job.CancelIteration(ctx, i.rdb, jid, time.Now())
+		_, err = job.CancelIteration(ctx, i.db(), jid, time.Now())
 	}
 	return n > 0, err
 }
@@ -183,7 +183,7 @@ func (i *Inspector) CancelRunning(ctx context.Context, jid string) (process stri
 		call, stop = context.WithTimeout(ctx, replyTime)
 		defer stop()
 	}
-	unsaid := control.Send(call, i.rdb, ours, control.Request{Do: control.Cancel, JID: jid}, func(r control.Reply) bool {
+	unsaid := control.Send(call, i.db(), ours, control.Request{Do: control.Cancel, JID: jid}, func(r control.Reply) bool {
 		if r.Result == control.Done {
 			process = r.Process
 		}
@@ -217,7 +217,7 @@ func (i *Inspector) ours(ctx context.Context) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pulses, err := beat.ReadPulses(ctx, i.rdb)
+	pulses, err := beat.ReadPulses(ctx, i.db())
 	if err != nil {
 		return nil, fmt.Errorf("read pulses: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 // clearOnCluster is Clear where the list and the names of the queues are in several slots. A
 // queue that is pushed to meanwhile stays in the list of queues.
 func (q *Queue) clearOnCluster(ctx context.Context) (int64, error) {
-	pipe := q.i.rdb.Pipeline()
+	pipe := q.in().db().Pipeline()
 	pipe.SRem(ctx, keys.Queues, q.Name)
 	size := pipe.LLen(ctx, q.key())
 	pipe.Unlink(ctx, q.key())
@@ -35,7 +35,7 @@ func (s *JobSet) enqueueOnCluster(ctx context.Context, lists []list) error {
 			groups[i].Members, groups[i].Payloads = append(groups[i].Members, e.Raw), append(groups[i].Payloads, l.payloads[k])
 		}
 	}
-	err := moving.Move(ctx, s.i.rdb, s.Name, groups, moving.Death{})
+	err := moving.Move(ctx, s.in().db(), s.Name, groups, moving.Death{})
 	for i, g := range groups {
 		l := &lists[i]
 		switch {
@@ -57,7 +57,7 @@ func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now 
 		g.Members, g.Payloads = append(g.Members, e.Raw), append(g.Payloads, e.deadText(now))
 	}
 	death := moving.Death{Score: scores.Format(scores.Of(now)), Trim: trim}
-	err := moving.Move(ctx, s.i.rdb, s.Name, []*moving.Group{&g}, death)
+	err := moving.Move(ctx, s.in().db(), s.Name, []*moving.Group{&g}, death)
 	if err = errors.Join(g.Fault, err); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *JobSet) killOnCluster(ctx context.Context, entries []*SortedEntry, now 
 
 // resetOnCluster is ResetStats with a command per key.
 func (i *Inspector) resetOnCluster(ctx context.Context, pairs []any) error {
-	_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := i.db().Pipelined(ctx, func(p redis.Pipeliner) error {
 		for k := 0; k < len(pairs); k += 2 {
 			p.Set(ctx, fmt.Sprint(pairs[k]), pairs[k+1], 0)
 		}

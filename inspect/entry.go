@@ -80,10 +80,13 @@ func (e *SortedEntry) Key() string { return scores.Format(e.Score) + "-" + e.JID
 
 // Delete removes the entry.
 func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
+	if e.Set == nil {
+		return Gone, errNotMade
+	}
 	n := int64(0)
 	all, err := e.whole(ctx)
 	if err == nil && all != nil {
-		n, err = e.Set.i.rdb.ZRem(ctx, e.Set.Name, all.Raw).Result()
+		n, err = e.Set.in().db().ZRem(ctx, e.Set.Name, all.Raw).Result()
 	}
 	if err != nil {
 		return Gone, e.Set.wrap("delete an entry", err)
@@ -95,6 +98,9 @@ func (e *SortedEntry) Delete(ctx context.Context) (Outcome, error) {
 // Reschedule gives the entry another time, 1970 or later. Its bytes stay, and
 // so does e's own Score.
 func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, error) {
+	if e.Set == nil {
+		return Gone, errNotMade
+	}
 	const verb = "reschedule an entry"
 	score, err := scoreOf(at)
 	if err != nil {
@@ -104,9 +110,9 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 	if err != nil || all == nil {
 		return Gone, e.Set.wrap(verb, err)
 	}
-	changed, err := e.Set.i.rdb.Do(ctx, "zadd", e.Set.Name, "xx", "ch", score, all.Raw).Int()
+	changed, err := e.Set.in().db().Do(ctx, "zadd", e.Set.Name, "xx", "ch", score, all.Raw).Int()
 	if err == nil && changed == 0 { // it has that time, or is not there
-		err = e.Set.i.rdb.ZScore(ctx, e.Set.Name, all.Raw).Err()
+		err = e.Set.in().db().ZScore(ctx, e.Set.Name, all.Raw).Err()
 	}
 	if errors.Is(err, redis.Nil) {
 		return Gone, nil
@@ -121,12 +127,18 @@ func (e *SortedEntry) Reschedule(ctx context.Context, at time.Time) (Outcome, er
 // AddToQueue puts the job into its queue now: through the client's defaults and
 // middleware, with a fresh enqueued_at and without a field "at".
 func (e *SortedEntry) AddToQueue(ctx context.Context) (Outcome, error) {
+	if e.Set == nil {
+		return Gone, errNotMade
+	}
 	return e.enqueue(ctx, "add an entry to its queue", false)
 }
 
 // Retry is AddToQueue for a job that has failed: a manual retry is not counted,
 // so retry_count goes down by one, to -1 after a first failure.
 func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
+	if e.Set == nil {
+		return Gone, errNotMade
+	}
 	return e.enqueue(ctx, "retry an entry", true)
 }
 
@@ -135,6 +147,9 @@ func (e *SortedEntry) Retry(ctx context.Context) (Outcome, error) {
 // becomes a job of class Troupe::NotAJob with them as its argument: Sidekiq cannot
 // show it otherwise. Death handlers are the caller's, who may run them after Done.
 func (e *SortedEntry) Kill(ctx context.Context) (Outcome, error) {
+	if e.Set == nil {
+		return Gone, errNotMade
+	}
 	all, err := e.whole(ctx)
 	if err != nil || all == nil {
 		return Gone, e.Set.wrap("kill an entry", err)
@@ -187,7 +202,7 @@ func (e *SortedEntry) prepare(ctx context.Context, now time.Time, retry bool) (*
 	if count, ok := p.Get("retry_count"); ok && retry && string(count) != "null" {
 		p.SetInt("retry_count", int64(p.Failures())-2)
 	}
-	return e.Set.i.Client.Prepare(ctx, p, now)
+	return e.Set.in().Client.Prepare(ctx, p, now)
 }
 
 // list is what goes into one queue in one step.
@@ -203,7 +218,7 @@ type list struct {
 
 // enqueue moves entries of the set into their queues in one step.
 func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
-	if moving.Needed(s.i.rdb) {
+	if moving.Needed(s.in().db()) {
 		return s.enqueueOnCluster(ctx, lists)
 	}
 	names := []string{s.Name, keys.Queues}
@@ -215,7 +230,7 @@ func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
 			args = append(args, e.Raw, l.payloads[i])
 		}
 	}
-	reply, err := enqueueScript.Run(ctx, s.i.rdb, names, args...).StringSlice()
+	reply, err := enqueueScript.Run(ctx, s.in().db(), names, args...).StringSlice()
 	if err == nil && len(reply) != 2*len(lists) {
 		err = fmt.Errorf("got %d values, want %d", len(reply), 2*len(lists))
 	}
@@ -261,8 +276,8 @@ func (i *Inspector) trim(now time.Time) limits.Trim {
 // were there.
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
-	trim := s.i.trim(now)
-	if moving.Needed(s.i.rdb) && s.Name != keys.Dead {
+	trim := s.in().trim(now)
+	if moving.Needed(s.in().db()) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, trim)
 	}
 	args := []any{scores.Format(scores.Of(now)), trim.Text()}
@@ -273,7 +288,7 @@ func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, erro
 		}
 		args = append(args, e.Raw, text)
 	}
-	reply, err := killScript.Run(ctx, s.i.rdb, []string{s.Name, keys.Dead}, args...).Text()
+	reply, err := killScript.Run(ctx, s.in().db(), []string{s.Name, keys.Dead}, args...).Text()
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
 
 // former returns a fetcher for each registry of an earlier layout that is not empty.
 func (i *Inspector) former(ctx context.Context) (fetchers []*Fetcher, err error) {
-	all := keys.OldRegistries(moving.Needed(i.rdb))
+	all := keys.OldRegistries(moving.Needed(i.db()))
 	cmds := make([]redis.Cmder, len(all))
 	for n, key := range all {
 		cmds[n] = redis.NewIntCmd(ctx, "exists", key)
@@ -95,7 +95,7 @@ type registered struct {
 // fetchers reads the registry. On a cluster each queue has one of its own beside it: the
 // node of one may have fallen back.
 func (i *Inspector) fetchers(ctx context.Context) ([]*Fetcher, error) {
-	cluster := moving.Needed(i.rdb)
+	cluster := moving.Needed(i.db())
 	byID := make(map[string]*Fetcher)
 	note := func(id, text string) {
 		f := byID[id]
@@ -159,7 +159,7 @@ func (i *Inspector) fetchers(ctx context.Context) ([]*Fetcher, error) {
 
 // registry reads one.
 func (i *Inspector) registry(ctx context.Context, key string, note func(id, text string)) error {
-	texts, err := i.rdb.HGetAll(ctx, key).Result()
+	texts, err := i.db().HGetAll(ctx, key).Result()
 	if err != nil && !absent(err) {
 		return err
 	}

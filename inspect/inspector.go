@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -64,9 +65,13 @@ type Inspector struct {
 }
 
 // New returns an Inspector of the database of rdb, which is never closed here, with
-// client.New(rdb) and an unbounded dead set. Nothing is sent.
+// client.New(rdb) and an unbounded dead set. Nothing is sent. Where rdb is nil, every call is an error
+// that says so, as with the zero value of a type of this package.
 func New(rdb redis.UniversalClient) *Inspector {
 	i := &Inspector{rdb: rdb, Client: client.New(rdb)}
+	if v := reflect.ValueOf(rdb); v.Kind() == reflect.Pointer && v.IsNil() {
+		i.rdb = nil
+	}
 	i.RetrySet, i.ScheduledSet, i.DeadSet = &JobSet{keys.Retry, i}, &JobSet{keys.Schedule, i}, &JobSet{keys.Dead, i}
 	return i
 }
@@ -92,7 +97,7 @@ const scanPage = 100
 func (i *Inspector) members(ctx context.Context, key string) ([]string, error) {
 	var all []string
 	for cursor := uint64(0); ; {
-		page, next, err := i.rdb.SScan(ctx, key, cursor, "", scanPage).Result()
+		page, next, err := i.db().SScan(ctx, key, cursor, "", scanPage).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +115,7 @@ func (i *Inspector) members(ctx context.Context, key string) ([]string, error) {
 // another type holds nothing of ours.
 func (i *Inspector) pipelined(ctx context.Context, cmds []redis.Cmder) error {
 	for chunk := range slices.Chunk(cmds, pipeMax) {
-		pipe := i.rdb.Pipeline()
+		pipe := i.db().Pipeline()
 		for _, cmd := range chunk {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}

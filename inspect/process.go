@@ -82,7 +82,7 @@ func (i *Inspector) Processes(ctx context.Context) ([]*Process, error) {
 
 // Process returns the live process of that identity, or ErrNotFound.
 func (i *Inspector) Process(ctx context.Context, identity string) (*Process, error) {
-	pipe := i.rdb.Pipeline()
+	pipe := i.db().Pipeline()
 	listed := pipe.SIsMember(ctx, keys.Processes, identity)
 	fields := hmget(ctx, identity)
 	_ = pipe.Process(ctx, fields) // only queues it
@@ -100,7 +100,7 @@ func (i *Inspector) Process(ctx context.Context, identity string) (*Process, err
 // Tree returns the supervision tree of a process of ours as JSON, as of its last
 // heartbeat, or ErrNotFound.
 func (i *Inspector) Tree(ctx context.Context, identity string) ([]byte, error) {
-	tree, err := i.rdb.Get(ctx, keys.Tree(identity)).Bytes()
+	tree, err := i.db().Get(ctx, keys.Tree(identity)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		err = ErrNotFound
 	}
@@ -131,7 +131,7 @@ func (p *Process) command(ctx context.Context, name string) error {
 const signalTTL = 60 * time.Second
 
 func (p *Process) signal(ctx context.Context, name string) error {
-	pipe := p.i.rdb.TxPipeline()
+	pipe := p.in().db().TxPipeline()
 	pipe.LPush(ctx, keys.Signals(p.Identity), name)
 	pipe.Expire(ctx, keys.Signals(p.Identity), signalTTL)
 	if cmds, err := pipe.Exec(ctx); err != nil {

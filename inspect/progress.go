@@ -71,7 +71,7 @@ func (i *Inspector) Claims(ctx context.Context) iter.Seq2[*Claim, error] {
 func (c *Claim) Each(ctx context.Context) iter.Seq2[*JobRecord, error] {
 	return func(yield func(*JobRecord, error) bool) {
 		for at := 0; ; at += claimPage {
-			page, err := c.i.page(ctx, fromTail, c.Key, at, claimPage)
+			page, err := c.in().page(ctx, fromTail, c.Key, at, claimPage)
 			if err != nil && !absent(err) {
 				yield(nil, fmt.Errorf("list jobs in progress: %w", err))
 				return

@@ -35,7 +35,7 @@ func (i *Inspector) Queue(name string) *Queue { return &Queue{name, i} }
 
 // key is the queue's list. On a cluster the suspects of a queue are in its slot.
 func (q *Queue) key() string {
-	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.i.rdb) {
+	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.in().db()) {
 		return keys.ClusterSuspects(name)
 	}
 	return keys.Queue(q.Name)
@@ -69,7 +69,7 @@ func (i *Inspector) Queues(ctx context.Context) ([]QueueSummary, error) {
 
 // Summary returns what a list of queues shows of this one.
 func (q *Queue) Summary(ctx context.Context) (QueueSummary, error) {
-	one, err := q.i.summaries(ctx, []string{q.Name})
+	one, err := q.in().summaries(ctx, []string{q.Name})
 	if err != nil {
 		return QueueSummary{Queue: q}, q.wrap("summary", err)
 	}
@@ -108,9 +108,9 @@ func (i *Inspector) summaries(ctx context.Context, names []string) ([]QueueSumma
 // still be pushed. It changes nothing if the queue is in that state already.
 func (q *Queue) SetPaused(ctx context.Context, paused bool) error {
 	if !paused {
-		return q.wrap("unpause", q.i.rdb.SRem(ctx, keys.Paused, q.Name).Err())
+		return q.wrap("unpause", q.in().db().SRem(ctx, keys.Paused, q.Name).Err())
 	}
-	return q.wrap("pause", q.i.rdb.SAdd(ctx, keys.Paused, q.Name).Err())
+	return q.wrap("pause", q.in().db().SAdd(ctx, keys.Paused, q.Name).Err())
 }
 
 // Page returns limit jobs from offset on, the newest first, and how many there
@@ -120,7 +120,7 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 		return nil, 0, fmt.Errorf("page of queue %s: got offset %d and limit %d, want at least 0 and 1", q.Name, offset, limit)
 	}
 	length := redis.NewIntCmd(ctx, "llen", q.key())
-	page, err := q.i.page(ctx, fromHead, q.key(), offset, limit, length)
+	page, err := q.in().page(ctx, fromHead, q.key(), offset, limit, length)
 	if err != nil {
 		return nil, 0, q.wrap("page", err)
 	}
@@ -134,10 +134,10 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 // and returns how many jobs there were. What is running is not touched. It works in a
 // Redis that is full, too.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	if moving.Needed(q.i.rdb) {
+	if moving.Needed(q.in().db()) {
 		return q.clearOnCluster(ctx)
 	}
-	n, err := clearScript.Run(ctx, q.i.rdb, []string{q.key(), keys.Queues}, q.Name).Int64()
+	n, err := clearScript.Run(ctx, q.in().db(), []string{q.key(), keys.Queues}, q.Name).Int64()
 	return n, q.wrap("clear", err)
 }
 

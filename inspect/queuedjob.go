@@ -41,10 +41,13 @@ func (q *Queue) job(t text) *QueuedJob { return &QueuedJob{JobRecord: recordOf(t
 // Delete removes this very job, by its bytes. It returns Gone if it has been
 // fetched or removed before.
 func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
+	if j.q == nil {
+		return Gone, errNotMade
+	}
 	n := int64(0)
 	all, err := j.whole(ctx)
 	if err == nil && all != nil {
-		n, err = j.q.i.rdb.LRem(ctx, j.q.key(), 1, all.Raw).Result()
+		n, err = j.q.in().db().LRem(ctx, j.q.key(), 1, all.Raw).Result()
 	}
 	if err != nil {
 		return Gone, j.q.wrap("delete a job", err)
@@ -60,6 +63,9 @@ func (j *QueuedJob) Delete(ctx context.Context) (Outcome, error) {
 // which the second removes the job from the queue: a job that a process takes, or that Kill fails
 // at, between the two may be in the dead set, too.
 func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
+	if j.q == nil {
+		return Gone, errNotMade
+	}
 	if j.Cut() {
 		return j.onWhole(ctx, "kill a job", func(all *QueuedJob) (Outcome, error) { return all.Kill(ctx) })
 	}
@@ -69,8 +75,8 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 		text = string(job.KeepNotAJob([]byte(j.Raw), j.q.Name, now, troupe.TimestampsFloat))
 	}
 	score := scores.Format(scores.Of(now))
-	trim := j.q.i.trim(now)
-	rdb := j.q.i.rdb
+	trim := j.q.in().trim(now)
+	rdb := j.q.in().db()
 	if !moving.Needed(rdb) {
 		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, trim.Text())
 	}
@@ -99,6 +105,9 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 // removes the job from its queue: a job that a process takes, or that Move fails at, between the
 // two may be in both queues. So it runs at least once there, as after a crash.
 func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
+	if j.q == nil {
+		return Gone, errNotMade
+	}
 	const verb = "move a job"
 	if j.Cut() {
 		return j.onWhole(ctx, verb, func(all *QueuedJob) (Outcome, error) { return all.Move(ctx, to) })
@@ -114,7 +123,7 @@ func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
 	}
 	p := j.Payload.Clone()
 	p.SetString("queue", to.Name)
-	text, rdb := string(p.Bytes()), j.q.i.rdb
+	text, rdb := string(p.Bytes()), j.q.in().db()
 	if !moving.Needed(rdb) {
 		return j.move(ctx, verb, []string{j.q.key(), to.key(), keys.Queues}, text, to.Name)
 	}
@@ -136,7 +145,7 @@ func (q *Queue) Takes() error {
 
 // move moves the job on one server.
 func (j *QueuedJob) move(ctx context.Context, verb string, names []string, text string, args ...any) (Outcome, error) {
-	n, err := moveScript.Run(ctx, j.q.i.rdb, names, append([]any{j.Raw, text}, args...)...).Int()
+	n, err := moveScript.Run(ctx, j.q.in().db(), names, append([]any{j.Raw, text}, args...)...).Int()
 	if err != nil {
 		return Gone, j.q.wrap(verb, err)
 	}
@@ -147,7 +156,7 @@ func (j *QueuedJob) move(ctx context.Context, verb string, names []string, text 
 // moveInTwo moves the job between two slots: put puts it where it goes, and then it is taken out
 // of its queue. If it is not there any more, what was put is undone.
 func (j *QueuedJob) moveInTwo(ctx context.Context, verb string, put func() (undo func(context.Context) error, err error), done func() error) (Outcome, error) {
-	rdb := j.q.i.rdb
+	rdb := j.q.in().db()
 	// Most that are gone are gone before it begins.
 	if err := rdb.LPos(ctx, j.q.key(), j.Raw, redis.LPosArgs{}).Err(); err != nil {
 		if errors.Is(err, redis.Nil) {

@@ -46,7 +46,7 @@ func (w *queueWalk) next(ctx context.Context) ([]*QueuedJob, error) {
 		}
 		if w.limit == 0 {
 			w.limit = queuePage
-			if w.q.i.MaxRead > 0 && w.q.i.noScripts.Load() {
+			if w.q.in().MaxRead > 0 && w.q.in().noScripts.Load() {
 				w.limit = 1
 			}
 		}
@@ -78,7 +78,7 @@ func (w *queueWalk) read(ctx context.Context, from, to int) (window []read, more
 		here, there = there, here
 	}
 	length := redis.NewIntCmd(ctx, "llen", w.q.key())
-	windows, err := w.q.i.read(ctx, []reading{
+	windows, err := w.q.in().read(ctx, []reading{
 		position(here, w.q.key(), from, to-from, len(w.seen)+1), position(there, w.q.key(), 0, 1, 1),
 	}, length)
 	if err != nil {
@@ -121,7 +121,7 @@ func (w *queueWalk) locate(ctx context.Context, tail text, behind int) (bool, er
 		if w.up {
 			rank = -rank
 		}
-		pipe := w.q.i.rdb.Pipeline()
+		pipe := w.q.in().db().Pipeline()
 		position, length := pipe.LPos(ctx, w.q.key(), job.head, redis.LPosArgs{Rank: rank}), pipe.LLen(ctx, w.q.key())
 		_, err := pipe.Exec(ctx)
 		if errors.Is(err, redis.Nil) {
@@ -162,7 +162,7 @@ func (w *queueWalk) page(page []read, pos int) []*QueuedJob {
 	w.pos = pos + len(jobs)
 	w.seen = append(w.seen, jobs...)
 	w.seen = slices.Clone(w.seen[max(0, len(w.seen)-seenMax):])
-	if w.q.i.MaxRead > 0 { // they are read again with the next page
+	if w.q.in().MaxRead > 0 { // they are read again with the next page
 		size := int64(0)
 		for n, job := range slices.Backward(w.seen) {
 			if size += job.Size; size > pageBytes && n < len(w.seen)-1 {

@@ -98,7 +98,7 @@ func (i *Inspector) readEach(ctx context.Context, rs []reading, others ...redis.
 		}
 	}
 	for chunk := range slices.Chunk(cmds, pipeMax) {
-		pipe := i.rdb.Pipeline()
+		pipe := i.db().Pipeline()
 		for _, cmd := range chunk {
 			_ = pipe.Process(ctx, cmd) // only queues it
 		}
@@ -138,7 +138,7 @@ func (i *Inspector) cutting(ctx context.Context, name, body string, r reading) r
 func (i *Inspector) again(ctx context.Context, r reading, cmd redis.Cmder) redis.Cmder {
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = i.cutting(ctx, "eval", readSource, r)
-		_ = i.rdb.Process(ctx, cmd) // its error is cmd's
+		_ = i.db().Process(ctx, cmd) // its error is cmd's
 	}
 	reply, ok := errors.AsType[redis.Error](cmd.Err())
 	if !ok || absent(reply) {
@@ -148,7 +148,7 @@ func (i *Inspector) again(ctx context.Context, r reading, cmd redis.Cmder) redis
 		i.noScripts.Store(true)
 	}
 	cmd = r.command(ctx)
-	_ = i.rdb.Process(ctx, cmd) // its error is cmd's
+	_ = i.db().Process(ctx, cmd) // its error is cmd's
 	return cmd
 }
 
@@ -199,9 +199,9 @@ func (i *Inspector) window(ctx context.Context, r reading, cmd redis.Cmder) (w w
 		}
 		if i.MaxRead > 0 && (r.where == scoreUp || r.where == scoreDown) && len(w.all) > 0 {
 			// Nobody could ask for the rank of a cut one later: its bytes are not kept.
-			rank := i.rdb.ZRank
+			rank := i.db().ZRank
 			if r.where == scoreDown {
-				rank = i.rdb.ZRevRank
+				rank = i.db().ZRevRank
 			}
 			raw, _ := cmd.Val()[0].Member.(string)
 			if at, err := rank(ctx, r.key, raw).Result(); err == nil {

@@ -25,14 +25,16 @@ type JobSet struct {
 
 // Size returns the number of entries.
 func (s *JobSet) Size(ctx context.Context) (int64, error) {
-	n, err := s.i.rdb.ZCard(ctx, s.Name).Result()
+	s = s.made()
+	n, err := s.in().db().ZCard(ctx, s.Name).Result()
 	return n, s.wrap("size", err)
 }
 
 // Clear deletes the whole set in one step and returns how many entries it had. It works in a
 // Redis that is full, too.
 func (s *JobSet) Clear(ctx context.Context) (int64, error) {
-	pipe := s.i.rdb.Pipeline() // a MULTI would be refused by a Redis that is full
+	s = s.made()
+	pipe := s.in().db().Pipeline() // a MULTI would be refused by a Redis that is full
 	size := pipe.ZCard(ctx, s.Name)
 	pipe.Unlink(ctx, s.Name)
 	_, err := pipe.Exec(ctx)
@@ -42,12 +44,13 @@ func (s *JobSet) Clear(ctx context.Context) (int64, error) {
 // Schedule adds a job as it is, without middleware or defaults. Package client
 // is what pushes jobs for later; this is for jobs that come from elsewhere.
 func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) error {
+	s = s.made()
 	score, err := scoreOf(at)
 	if err == nil {
 		err = p.Rewritable()
 	}
 	if err == nil {
-		err = s.i.rdb.Do(ctx, "zadd", s.Name, score, p.Bytes()).Err()
+		err = s.in().db().Do(ctx, "zadd", s.Name, score, p.Bytes()).Err()
 	}
 	if err == nil {
 		s.wake(ctx)
@@ -57,7 +60,7 @@ func (s *JobSet) Schedule(ctx context.Context, at time.Time, p *troupe.Payload) 
 
 // wake wakes the process that watches the sets, where Redis does not tell it of
 // changes. That it cannot be reached does not matter: there is the interval.
-func (s *JobSet) wake(ctx context.Context) { _ = s.i.rdb.Publish(ctx, keys.Wakeup, 1).Err() }
+func (s *JobSet) wake(ctx context.Context) { _ = s.in().db().Publish(ctx, keys.Wakeup, 1).Err() }
 
 // scoreOf returns the text of a time as a score. Sidekiq's pages cannot name
 // entries with negative ones.
@@ -72,6 +75,7 @@ func scoreOf(t time.Time) (string, error) {
 // Page returns limit entries from offset on, the highest score first or the lowest, and how
 // many there are in all.
 func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) (entries []*SortedEntry, size int64, err error) {
+	s = s.made()
 	if offset < 0 || limit < 1 {
 		return nil, 0, fmt.Errorf("page of set %s: got offset %d and limit %d, want at least 0 and 1", s.Name, offset, limit)
 	}
@@ -80,7 +84,7 @@ func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) 
 		where = fromLow
 	}
 	length := redis.NewIntCmd(ctx, "zcard", s.Name)
-	page, err := s.i.page(ctx, where, s.Name, offset, limit, length)
+	page, err := s.in().page(ctx, where, s.Name, offset, limit, length)
 	if err != nil {
 		return nil, 0, s.wrap("page", err)
 	}
@@ -93,11 +97,12 @@ func (s *JobSet) Page(ctx context.Context, offset, limit int, lowestFirst bool) 
 // Due returns how many entries are due at a time, and the first of them; nil if none is. Nothing
 // is read of those that are due later.
 func (s *JobSet) Due(ctx context.Context, now time.Time) (first *SortedEntry, due int64, err error) {
-	due, err = s.i.rdb.ZCount(ctx, s.Name, "-inf", scores.Format(scores.Of(now))).Result()
+	s = s.made()
+	due, err = s.in().db().ZCount(ctx, s.Name, "-inf", scores.Format(scores.Of(now))).Result()
 	if err != nil || due == 0 {
 		return nil, 0, s.wrap("count what is due", err)
 	}
-	page, err := s.i.page(ctx, fromLow, s.Name, 0, 1)
+	page, err := s.in().page(ctx, fromLow, s.Name, 0, 1)
 	if err != nil || len(page) == 0 || page[0].score > scores.Of(now) { // it has been moved since
 		return nil, 0, s.wrap("read what is due", err)
 	}
@@ -108,6 +113,7 @@ func (s *JobSet) Due(ctx context.Context, now time.Time) (first *SortedEntry, du
 // after an error. An entry that stays throughout with its score comes exactly
 // once, whatever is added and removed meanwhile, by the loop's body too.
 func (s *JobSet) Each(ctx context.Context) iter.Seq2[*SortedEntry, error] {
+	s = s.made()
 	return func(yield func(*SortedEntry, error) bool) {
 		w := setWalk{set: s, score: math.Inf(1)}
 		w.each(ctx, yield)
@@ -118,6 +124,7 @@ func (s *JobSet) Each(ctx context.Context) iter.Seq2[*SortedEntry, error] {
 // on; behind, unless it is nil, is an entry of the set that is there or has been, and the walk
 // begins behind it.
 func (s *JobSet) From(ctx context.Context, score float64, behind *SortedEntry, lowestFirst bool) iter.Seq2[*SortedEntry, error] {
+	s = s.made()
 	return func(yield func(*SortedEntry, error) bool) {
 		w := setWalk{set: s, score: score, up: lowestFirst}
 		if behind != nil {
@@ -131,6 +138,7 @@ func (s *JobSet) From(ctx context.Context, score float64, behind *SortedEntry, l
 // included, the lowest first; the same value twice names one instant. A jid
 // other than "" chooses the entries of that job.
 func (s *JobSet) Fetch(ctx context.Context, from, to float64, jid string) iter.Seq2[*SortedEntry, error] {
+	s = s.made()
 	return func(yield func(*SortedEntry, error) bool) {
 		w := setWalk{set: s, up: true, score: from}
 		w.each(ctx, func(e *SortedEntry, err error) bool {
@@ -149,6 +157,7 @@ func (s *JobSet) Fetch(ctx context.Context, from, to float64, jid string) iter.S
 
 // Lookup returns the entry with that key (see SortedEntry.Key), or ErrNotFound.
 func (s *JobSet) Lookup(ctx context.Context, key string) (*SortedEntry, error) {
+	s = s.made()
 	sign := 0
 	if strings.HasPrefix(key, "-") {
 		sign = 1
@@ -172,6 +181,7 @@ func (s *JobSet) Lookup(ctx context.Context, key string) (*SortedEntry, error) {
 // FindJob returns an entry of the job with that id, or ErrNotFound. It scans
 // the set.
 func (s *JobSet) FindJob(ctx context.Context, jid string) (*SortedEntry, error) {
+	s = s.made()
 	if jid == "" {
 		return nil, s.wrap("find a job without a jid", ErrNotFound)
 	}
@@ -196,12 +206,13 @@ var literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 // in no order. A glob without * is looked for anywhere in the bytes, as by
 // Sidekiq's search. An entry may come twice while the set grows or shrinks.
 func (s *JobSet) Scan(ctx context.Context, glob string) iter.Seq2[*SortedEntry, error] {
+	s = s.made()
 	if !strings.Contains(glob, "*") {
 		glob = "*" + glob + "*"
 	}
 	return func(yield func(*SortedEntry, error) bool) {
 		for cursor := uint64(0); ; {
-			windows, err := s.i.read(ctx, []reading{{where: scanned, key: s.Name, first: strconv.FormatUint(cursor, 10), count: scanPage, glob: glob}})
+			windows, err := s.in().read(ctx, []reading{{where: scanned, key: s.Name, first: strconv.FormatUint(cursor, 10), count: scanPage, glob: glob}})
 			if err != nil {
 				yield(nil, s.wrap("scan", err))
 				return

@@ -97,7 +97,7 @@ func (w *setWalk) passed(e *SortedEntry) bool {
 func (w *setWalk) read(ctx context.Context, anchor *text) ([]*SortedEntry, error) {
 	if w.limit == 0 {
 		w.limit = setPage
-		if w.set.i.MaxRead > 0 && w.set.i.noScripts.Load() {
+		if w.set.in().MaxRead > 0 && w.set.in().noScripts.Load() {
 			w.limit = 1
 		}
 	}
@@ -129,7 +129,7 @@ func (s *JobSet) fromScore(ctx context.Context, score float64, up bool, limit in
 	if up {
 		r.where = scoreUp
 	}
-	windows, err := s.i.read(ctx, []reading{r})
+	windows, err := s.in().read(ctx, []reading{r})
 	if err != nil {
 		return nil, -1, false, err
 	}
@@ -158,7 +158,7 @@ func (w *setWalk) behind(ctx context.Context, member text) (page []read, found b
 		slack := try * w.limit
 		first := max(0, int(w.rank)-slack)
 		count := int(w.rank) - first + slack + w.limit + 1
-		windows, err := w.set.i.read(ctx, []reading{position(where, w.set.Name, first, count, int(w.rank)-first+2)})
+		windows, err := w.set.in().read(ctx, []reading{position(where, w.set.Name, first, count, int(w.rank)-first+2)})
 		if err != nil {
 			return nil, false, err
 		}
@@ -179,9 +179,9 @@ func (w *setWalk) behind(ctx context.Context, member text) (page []read, found b
 // rank returns the rank of an entry with a score; -1 if it is not there.
 func (s *JobSet) rank(ctx context.Context, member text, score float64, up bool) (int64, error) {
 	if !member.cut() {
-		rankOf := s.i.rdb.ZRank
+		rankOf := s.in().db().ZRank
 		if !up {
-			rankOf = s.i.rdb.ZRevRank
+			rankOf = s.in().db().ZRevRank
 		}
 		rank, err := rankOf(ctx, s.Name, member.head).Result()
 		if errors.Is(err, redis.Nil) {
@@ -208,7 +208,7 @@ func (s *JobSet) rank(ctx context.Context, member text, score float64, up bool) 
 		}
 		rank += int64(len(page))
 		limit = pageAfter(limit, setPage, page)
-		page, err = s.i.page(ctx, where, s.Name, int(rank), limit)
+		page, err = s.in().page(ctx, where, s.Name, int(rank), limit)
 	}
 	return -1, err
 }

@@ -86,8 +86,8 @@ func (i *Inspector) ResetStats(ctx context.Context, which ...string) error {
 		}
 		pairs = append(pairs, "stat:"+s, 0)
 	}
-	reset := func() error { return i.rdb.MSet(ctx, pairs...).Err() }
-	if moving.Needed(i.rdb) {
+	reset := func() error { return i.db().MSet(ctx, pairs...).Err() }
+	if moving.Needed(i.db()) {
 		reset = func() error { return i.resetOnCluster(ctx, pairs) }
 	}
 	if err := reset(); err != nil {
@@ -126,7 +126,7 @@ func (i *Inspector) History(ctx context.Context, days int, last time.Time) ([]Da
 		name := ":" + out[n].Date.Format(time.DateOnly)
 		processed, failed = append(processed, keys.StatProcessed+name), append(failed, keys.StatFailed+name)
 	}
-	if moving.Needed(i.rdb) {
+	if moving.Needed(i.db()) {
 		if err := i.historyOnCluster(ctx, out, processed, failed); err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}

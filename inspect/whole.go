@@ -18,12 +18,12 @@ func (e *SortedEntry) whole(ctx context.Context) (*SortedEntry, error) {
 		if err != nil || rank < 0 {
 			return nil, err
 		}
-		page, err := e.Set.i.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: e.Set.Name, Start: rank, Stop: rank}).Result()
+		page, err := e.Set.in().db().ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: e.Set.Name, Start: rank, Stop: rank}).Result()
 		if err != nil {
 			return nil, err
 		}
 		for _, z := range page {
-			if raw, _ := z.Member.(string); e.Set.i.ends(raw) == e.text {
+			if raw, _ := z.Member.(string); e.Set.in().ends(raw) == e.text {
 				return e.Set.entry(text{head: raw, size: int64(len(raw))}, z.Score), nil
 			}
 		}
@@ -33,6 +33,9 @@ func (e *SortedEntry) whole(ctx context.Context) (*SortedEntry, error) {
 
 // Whole returns all bytes of the entry; false if it is not there any more.
 func (e *SortedEntry) Whole(ctx context.Context) (raw string, there bool, err error) {
+	if e.Set == nil {
+		return "", false, errNotMade
+	}
 	all, err := e.whole(ctx)
 	if err != nil || all == nil {
 		return "", false, e.Set.wrap("read an entry", err)
@@ -42,6 +45,9 @@ func (e *SortedEntry) Whole(ctx context.Context) (raw string, there bool, err er
 
 // Whole returns all bytes of the job; false if it is not in its queue any more.
 func (j *QueuedJob) Whole(ctx context.Context) (raw string, there bool, err error) {
+	if j.q == nil {
+		return "", false, errNotMade
+	}
 	all, err := j.whole(ctx)
 	if err != nil || all == nil {
 		return "", false, j.q.wrap("read a job", err)
@@ -72,12 +78,12 @@ func (j *QueuedJob) whole(ctx context.Context) (*QueuedJob, error) {
 		if err != nil || at < 0 {
 			return nil, err
 		}
-		page, err := j.q.i.rdb.LRange(ctx, j.q.key(), int64(-at-1), int64(-at-1)).Result()
+		page, err := j.q.in().db().LRange(ctx, j.q.key(), int64(-at-1), int64(-at-1)).Result()
 		if err != nil {
 			return nil, err
 		}
 		for _, raw := range page {
-			if j.q.i.ends(raw) == j.text {
+			if j.q.in().ends(raw) == j.text {
 				return j.q.Job(raw), nil
 			}
 		}
@@ -90,7 +96,7 @@ func (j *QueuedJob) whole(ctx context.Context) (*QueuedJob, error) {
 func (q *Queue) find(ctx context.Context, job text) (int, error) {
 	limit := 1
 	for at := 0; ; {
-		page, err := q.i.page(ctx, fromTail, q.key(), at, limit)
+		page, err := q.in().page(ctx, fromTail, q.key(), at, limit)
 		if err != nil || len(page) == 0 {
 			return -1, err
 		}
