@@ -37,6 +37,9 @@ func Crash(t *testing.T, h Harness) {
 		})
 	}
 	for _, op := range lostOps {
+		if op.name == settleElsewhere && h.Stays {
+			continue
+		}
 		for _, kind := range []fault{cutBefore, cutAfter, late} {
 			t.Run("lost reply/"+op.name+", "+kind.String(), func(t *testing.T) {
 				t.Parallel()

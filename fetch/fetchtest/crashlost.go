@@ -31,6 +31,12 @@ func (h *tally) got(units []fetch.Unit) {
 	h.seen = append(h.seen, payloads(units)...)
 }
 
+// settleElsewhere is the operation whose move names a queue, moved the job that it moves.
+const (
+	settleElsewhere = "settle into another queue"
+	moved           = "a 0, moved"
+)
+
 var lostOps = []lostOp{
 	{"open", nil}, // special: see lostReply
 	{"take", func(r *rig, f fetch.Fetcher, h *tally) {
@@ -69,6 +75,21 @@ var lostOps = []lostOp{
 				{Unit: u[2], To: fetch.ToDead, Score: 3.5},
 				{Unit: u[3], To: fetch.ToQueue},
 				{Unit: u[4], To: fetch.ToBack, Payload: []byte("a 4, interrupted")},
+			})
+			if err == nil && slices.Contains(results, fetch.NotMine) {
+				r.t.Errorf("settle: results %v: units were taken for somebody else's", results)
+			}
+			return err
+		})
+	}},
+	{settleElsewhere, func(r *rig, f fetch.Fetcher, h *tally) {
+		u := h.inHand
+		h.inHand = slices.Clone(u[2:])
+		h.want = append(h.want, moved, "a 1, moved, too")
+		r.eventually("settle", func(ctx context.Context) error {
+			results, err := f.Settle(ctx, []fetch.Move{
+				{Unit: u[0], To: fetch.ToBack, Queue: "b", Payload: []byte(moved)},
+				{Unit: u[1], To: fetch.ToBack, Payload: []byte("a 1, moved, too")},
 			})
 			if err == nil && slices.Contains(results, fetch.NotMine) {
 				r.t.Errorf("settle: results %v: units were taken for somebody else's", results)
@@ -160,6 +181,11 @@ func lostReplyAt(r *rig, op lostOp, kind fault, retries, skip int) (struck bool)
 		h.inHand = nil
 		units := r.take(f, 5, acks...)
 		h.got(units)
+		for _, u := range units {
+			if (u.Queue == "b") != (u.Payload[0] == 'b' || string(u.Payload) == moved) {
+				r.t.Errorf("%q is from the queue %s", u.Payload, u.Queue)
+			}
+		}
 		if len(units) == 0 {
 			idle++
 		}
@@ -167,6 +193,10 @@ func lostReplyAt(r *rig, op lostOp, kind fault, retries, skip int) (struck bool)
 	r.close(f)
 	slices.Sort(h.seen)
 	slices.Sort(h.want)
+	if r.TwoSteps { // it may have been put there twice
+		again := func(a, b string) bool { return a == b && a == moved }
+		h.seen = slices.CompactFunc(h.seen, again)
+	}
 	equal(r.t, "delivered", h.seen, h.want)
 	r.members(fetch.ToRetry, h.retry...)
 	r.members(fetch.ToSchedule, h.sched...)

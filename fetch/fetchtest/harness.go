@@ -59,6 +59,9 @@ type Harness struct {
 	// the new place and in progress.
 	TwoSteps bool
 
+	// Stays: no move names a queue, since jobs of this system stay in their own.
+	Stays bool
+
 	// ManyWaits: one fetcher has several waits on one queue. What they bring may
 	// come, and go back, in another order than it was pushed in.
 	ManyWaits bool

@@ -22,7 +22,7 @@ import (
 // The suite's payloads are any bytes; Laravel's are JSON. A bare fetcher wraps them, and so do the
 // functions of the harness.
 var suite = fetchtest.Harness{
-	Name: "laravel", New: newBare, RescueToBack: true, PauseLag: lookTime + 100*time.Millisecond,
+	Name: "laravel", New: newBare, Stays: true, RescueToBack: true, PauseLag: lookTime + 100*time.Millisecond,
 	Push: func(ctx context.Context, rdb *redis.Client, queue string, payloads ...[]byte) error {
 		for chunk := range slices.Chunk(payloads, 500) {
 			values, tokens := make([]any, len(chunk)), make([]any, len(chunk))
