@@ -115,7 +115,7 @@ func TestImportArrows(t *testing.T) {
 		if slices.ContainsFunc([]string{"actors", "fetch", "sched", "retry", "client", "supervisor", "internal/config", "handler"}, p.is) {
 			forbid(p.Deps, "inspect looks at the server side from outside", mine("inspect"))
 		}
-		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("internal/console/screen") { // which shows what the commands print
+		if !p.is("cmd") && !p.is("internal/console/operate") && !p.is("internal/console/demo") && !p.is("internal/console/screen") { // demo is one, screen shows what they print
 			forbid(p.Imports, "the commands are above all", mine("internal/console/cli", "internal/console/operate"))
 		}
 		if p.ImportPath == module || slices.ContainsFunc([]string{"actors", "client", "internal/config", "handler", "inspect", "testkit"}, p.is) {

@@ -65,6 +65,13 @@ type Options struct {
 	// puts it back decides: all should have the same.
 	Recovery Recovery
 
+	// Take is the share of the jobs of the class that the daemon runs, for a careful move from
+	// another program: see Percent. Unset, it runs all. The others are handed over to RestQueue, or
+	// where that is "" to the queue of the capsule's actors.Unknown, from which that program
+	// takes. The jid decides, so that a job stays on its side when it is retried.
+	Take      Share
+	RestQueue string
+
 	// Middleware wraps this class only, inside of the daemon's own.
 	Middleware []Middleware
 }
@@ -143,7 +150,10 @@ func (o Options) validate() error {
 	if o.ExpireAfter < 0 {
 		return bad("ExpireAfter", o.ExpireAfter.String(), "a time above 0")
 	}
-	for _, f := range [...]struct{ field, name string }{{"Queue", o.Queue}, {"RetryQueue", o.RetryQueue}} {
+	if p, _ := o.Take.Percent(); !(p >= 0 && p <= 100) { // NaN, too
+		return bad("Take", fmt.Sprintf("Percent(%v)", p), "a number from 0 to 100")
+	}
+	for _, f := range [...]struct{ field, name string }{{"Queue", o.Queue}, {"RetryQueue", o.RetryQueue}, {"RestQueue", o.RestQueue}} {
 		if !utf8.ValidString(f.name) {
 			return bad(f.field, strconv.QuoteToASCII(f.name), "a name in UTF-8")
 		}
@@ -171,6 +181,8 @@ func (o Options) under(top Options) Options {
 	o.Timeout = cmp.Or(top.Timeout, o.Timeout)
 	o.ExpireAfter = cmp.Or(top.ExpireAfter, o.ExpireAfter)
 	o.Recovery = cmp.Or(top.Recovery, o.Recovery)
+	o.Take = cmp.Or(top.Take, o.Take)
+	o.RestQueue = cmp.Or(top.RestQueue, o.RestQueue)
 	if top.Tags != nil {
 		o.Tags = top.Tags
 	}

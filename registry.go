@@ -19,10 +19,15 @@ import (
 type Registry struct {
 	mu      sync.RWMutex
 	entries map[string]Entry
+	aliases map[string]string // from a former name to the class whose handler runs it
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return new(Registry) }
+
+// AnyClass is the class of a fallback handler: HandleClass(r, AnyClass, h) registers one for the jobs
+// of every class that has neither a handler nor an Alias. A job without a class is none of them.
+const AnyClass = "*"
 
 // Entry is one registered class, for what runs handlers: the daemon, testkit, a test of
 // yours.
@@ -118,10 +123,16 @@ func (r *Registry) add(e Entry, opts []Options) {
 		}
 		e.Options = e.Options.under(o)
 	}
+	if _, set := e.Options.Take.Percent(); e.Options.RestQueue != "" && !set {
+		panic(fmt.Sprintf("troupe: Handle: class %q: RestQueue is %q, expected none without Take", e.Class, e.Options.RestQueue))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, taken := r.entries[e.Class]; taken {
 		panic(fmt.Sprintf("troupe: Handle: second handler for class %q", e.Class))
+	}
+	if to, taken := r.aliases[e.Class]; taken {
+		panic(fmt.Sprintf("troupe: Handle: second handler for class %q, which is an alias of %q", e.Class, to))
 	}
 	if r.entries == nil {
 		r.entries = make(map[string]Entry)
@@ -129,15 +140,57 @@ func (r *Registry) add(e Entry, opts []Options) {
 	r.entries[e.Class] = e
 }
 
-// Lookup returns the entry of a class.
+// Alias has the handler of class, which must be registered, run the jobs of the class former, too:
+// for a class that was renamed, as long as jobs with its former name are in Redis or are pushed by
+// an older release. Their bytes keep that name, also in a retry, so that the older release can run them;
+// options, middleware and metrics are those of class. It panics on a mistake in the program: a
+// class without a handler, or a former name that is empty or has a handler or an alias already.
+func (r *Registry) Alias(former, class string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bad := func(what string) { panic(fmt.Sprintf("troupe: Alias: %s", what)) }
+	_, known := r.entries[class]
+	_, handled := r.entries[former]
+	other, aliased := r.aliases[former]
+	switch {
+	case former == "" || former == AnyClass || class == AnyClass:
+		bad(fmt.Sprintf("from %q to %q, expected the names of two classes", former, class))
+	case handled:
+		bad(fmt.Sprintf("the class %q has a handler", former))
+	case aliased:
+		bad(fmt.Sprintf("the class %q is an alias of %q already", former, other))
+	case !known:
+		bad(fmt.Sprintf("no handler for class %q, expected it to be registered before its alias %q", class, former))
+	}
+	if r.aliases == nil {
+		r.aliases = make(map[string]string)
+	}
+	r.aliases[former] = class
+}
+
+// Aliases returns the class whose handler runs the jobs of each former name.
+func (r *Registry) Aliases() map[string]string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Clone(r.aliases)
+}
+
+// Lookup returns the entry that runs the jobs of a class: its own, else that of the class it is an
+// alias of, else that of AnyClass.
 func (r *Registry) Lookup(class string) (Entry, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	e, ok := r.entries[class]
+	if !ok {
+		e, ok = r.entries[r.aliases[class]]
+	}
+	if !ok && class != "" {
+		e, ok = r.entries[AnyClass]
+	}
 	return e, ok
 }
 
-// Classes returns all registered classes, sorted.
+// Classes returns all registered classes, sorted, without aliases.
 func (r *Registry) Classes() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

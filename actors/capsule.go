@@ -54,7 +54,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	if err != nil {
 		return nil, err
 	}
-	classes, err := run.Classes(d.cfg.Registry, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...)
+	classes, err := run.Classes(d.cfg.Registry, cfg.Unknown.Queue, append(slices.Clone(d.cfg.Middleware), cfg.Middleware...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func newCapsule(d *Daemon, cfg Capsule) (*capsule, error) {
 	c.settler = work.NewSettler(c.env, c)
 	c.runs = &run.Env{
 		Env: d.env, Capsule: cfg.Name, Path: c.Path(), Ledger: &c.ledger, Settler: c.settler,
-		Classes: classes, Client: d.cfg.Client,
+		Classes: classes, Client: d.cfg.Client, Unknown: cfg.Unknown.Queue, Leave: cfg.Unknown.Leave,
 		Policy: s.policy, Metrics: d.beats.metrics, Traffic: &c.traffic, Timestamps: d.cfg.Timestamps,
 		Grace: d.cfg.Grace, MaxIteration: d.cfg.MaxIterationRuntime, MaxUnresponsive: cfg.MaxUnresponsive, MaxHeldBack: func() int64 { return int64(heldBackFactor * c.config().Concurrency) }, Quiet: c.isQuiet,
 		OnError: d.onJobError(), OnDeath: d.tellDeathHandlers, Wanted: &d.events.wanted, Publish: c.events.publish,

@@ -183,6 +183,9 @@ type Capsule struct {
 	// while its goroutine goes on. 0 keeps the slot until it ends.
 	MaxUnresponsive int
 
+	// Unknown says what becomes of jobs whose class has no handler; the zero value fails them.
+	Unknown Unknown
+
 	// Limits end the capsule by itself, for a worker that a supervisor starts again, or that works
 	// a queue off.
 	Limits Limits

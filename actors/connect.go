@@ -39,13 +39,13 @@ func (d *Daemon) needs() rights.Daemon {
 		}
 		other := rights.Other{Key: s.wire.Key}
 		for _, c := range s.capsules {
-			other.Queues = append(other.Queues, c.cfg.Queues.List().Names()...)
+			other.Queues = append(other.Queues, d.reached(c.cfg)...)
 		}
 		n.Others = append(n.Others, other)
 	}
 	for _, k := range d.cfg.Capsules {
 		if k.Wire == nil || k.Wire.Key == nil && k.Wire.Fetch == nil {
-			n.Queues = append(n.Queues, k.Queues.List().Names()...)
+			n.Queues = append(n.Queues, d.reached(k)...)
 		}
 		n.Reliable = n.Reliable || same(k.Fetch, fetch.NewReliable)
 		n.Basic = n.Basic || same(k.Fetch, fetch.NewBasic)
@@ -55,6 +55,16 @@ func (d *Daemon) needs() rights.Daemon {
 		n.Iterable = n.Iterable || e.Iterable
 	}
 	return n
+}
+
+// reached are the queues of a capsule, and those to which it hands jobs over.
+func (d *Daemon) reached(k Capsule) []string {
+	queues := k.Queues.List().Names()
+	to, _ := k.handings("", d.cfg.Registry)
+	for _, h := range to {
+		queues = append(queues, h.queue)
+	}
+	return queues
 }
 
 func same(a, b fetch.Factory) bool {

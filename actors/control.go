@@ -72,6 +72,14 @@ func (d *Daemon) Configure(ctx context.Context, capsules ...Capsule) error {
 			errs = append(errs, fmt.Errorf("capsule %s: Queues: its fetcher cannot change them: that takes a restart", name))
 		}
 	}
+	next, fields := make([]Capsule, len(d.capsules)), make([]string, len(d.capsules))
+	for i, c := range d.capsules {
+		next[i], fields[i] = c.config(), "capsule "+c.cfg.Name+": "
+		if at := slices.Index(changed, c); at >= 0 && capsules[at].Queues != nil {
+			next[i].Queues = capsules[at].Queues
+		}
+	}
+	errs = append(errs, checkUnknown(next, fields, d.cfg.Registry)...)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("configure: %w", err)
 	}

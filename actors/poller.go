@@ -14,7 +14,6 @@ import (
 	"github.com/troupehq/troupe/internal/beat"
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/sched"
 )
@@ -126,7 +125,7 @@ func (p *poller) poll(l *supervised.Loop) {
 // unseen are the sets of which this process does not hear by itself what is due. On a cluster
 // that is all of them: there a look finds, too, what was given up on its way.
 func (p *poller) unseen() (all []*dueSet) {
-	cluster := moving.Needed(p.env.Redis)
+	cluster := redisconn.OnCluster(p.env.Redis)
 	for _, d := range p.sets {
 		if cluster || !d.sched.Leads(d.set) {
 			all = append(all, d)

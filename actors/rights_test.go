@@ -17,6 +17,7 @@ import (
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -122,7 +123,7 @@ func exercise(l *limited, capsule actors.Capsule) {
 	t := l.t
 	t.Helper()
 	await := func(what string, cond func() bool) { t.Helper(); testkit.Await(t, what, cond) }
-	_, onCluster := l.rdb.(*redis.ClusterClient)
+	onCluster := redisconn.OnCluster(l.rdb)
 	log := &harness.Buffer{}
 	cfg, s, w := l.config(capsule, log)
 	c := client.New(l.admin)

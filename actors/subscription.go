@@ -41,8 +41,8 @@ type events struct {
 }
 
 // newEvents makes the stream of a daemon whose registry has these classes.
-func newEvents(log zerolog.Logger, classes []string) *events {
-	return &events{log: log, moves: show.NewMoves(classes), subs: map[*subscription]struct{}{}}
+func newEvents(log zerolog.Logger, registry *troupe.Registry) *events {
+	return &events{log: log, moves: show.NewMoves(registry), subs: map[*subscription]struct{}{}}
 }
 
 func (e *events) subscribe(f func(event.Event)) func() {

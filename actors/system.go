@@ -49,7 +49,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 			}
 		}
 		if s.redis, err = redisconn.Derive(d.cfg.Redis, redisOptions(d.cfg)); err != nil {
-			return nil, fmt.Errorf("config: Redis: %w", err)
+			return nil, fmt.Errorf("Redis: %w", err)
 		}
 		s.onClient(s.redis)
 	}
@@ -74,7 +74,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 		QueueOf: rescue.QueueOf,
 	})
 	if err != nil {
-		return s, errors.Join(fmt.Errorf("config: %w", err), s.close(d))
+		return s, errors.Join(err, s.close(d))
 	}
 	return s, nil
 }

@@ -7,10 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -86,11 +85,13 @@ func (c Config) Validate() error {
 	if len(capsules) == 0 {
 		capsules = []Capsule{{Concurrency: c.Concurrency, Queues: c.Queues}}
 	}
+	fields := make([]string, len(capsules))
 	for i, k := range capsules {
 		field := fmt.Sprintf("Capsules[%d].", i)
 		if len(c.Capsules) == 0 {
 			field = ""
 		}
+		fields[i] = field
 		name := k.Name
 		if name == "" {
 			name = "default"
@@ -125,7 +126,7 @@ func (c Config) Validate() error {
 		if k.MaxUnresponsive < 0 {
 			bad(field+"MaxUnresponsive", k.MaxUnresponsive, "0 or more")
 		}
-		if _, cluster := c.Redis.(*redis.ClusterClient); cluster && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
+		if redisconn.OnCluster(c.Redis) && k.Wire != nil && (k.Wire.Key != nil || k.Wire.Fetch != nil) {
 			bad(field+"Wire", k.Wire.Name, "a Redis that is no cluster: the keys of this system do not lie in one slot")
 		}
 		for j, mw := range k.Middleware {
@@ -142,6 +143,9 @@ func (c Config) Validate() error {
 				errs = append(errs, fmt.Errorf("config: %sQueues: %w", field, err))
 			}
 		}
+	}
+	for _, err := range checkUnknown(capsules, fields, c.Registry) {
+		errs = append(errs, fmt.Errorf("config: %w", err))
 	}
 	return errors.Join(errs...)
 }

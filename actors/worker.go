@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/actors/internal/work"
 	"github.com/troupehq/troupe/internal/osproc"
 	"github.com/troupehq/troupe/internal/runs"
@@ -25,7 +24,10 @@ type worker struct {
 	// Guarded by capsule.mu:
 	job     *work.Item
 	stopped bool // it takes no job any more
-	rests   bool // it is to pause after its job
+
+	// Of its goroutine alone:
+	asked time.Duration // the pause that its job has asked for
+	pause time.Duration // it is to pause for so long after its job
 }
 
 // wakeLocked has an idle worker look for a job.
@@ -45,7 +47,6 @@ func (k *worker) stopLocked() {
 
 func (k *worker) loop() {
 	defer k.leave()
-	supervised.Deepen()
 	pprof.SetGoroutineLabels(k.s.labels)
 	for now := (time.Time{}); ; {
 		w := k.next(&now)
@@ -104,34 +105,26 @@ func (k *worker) next(now *time.Time) *work.Item {
 		c.mu.Unlock()
 		<-k.woken
 		osproc.AwaitTurn(c.env.Identity, k.s.path)
-		supervised.Deepen()
 		*now = time.Time{}
 		c.mu.Lock()
 		p.waking--
 	}
 }
 
-// rest pauses after a job, as Capsule.Rest says. It tells whether it has.
+// rest pauses after a job, as Capsule.Rest or the job says. It tells whether it has.
 func (k *worker) rest() bool {
-	c := k.p.c
-	if c.cfg.Rest <= 0 {
+	if k.pause <= 0 {
 		return false
 	}
-	c.mu.Lock()
-	rests := k.rests
-	c.mu.Unlock()
-	if !rests {
-		return false
-	}
-	t := time.NewTimer(c.cfg.Rest)
+	t := time.NewTimer(k.pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-k.p.rested:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k.rests = false
+	k.p.c.mu.Lock()
+	defer k.p.c.mu.Unlock()
+	k.pause = 0
 	k.p.resting--
 	return true
 }
@@ -172,8 +165,8 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 	c.mu.Lock()
 	k.job = nil
 	p.running--
-	if c.cfg.Rest > 0 {
-		k.rests = true
+	k.pause, k.asked = max(c.cfg.Rest, k.asked), 0
+	if k.pause > 0 {
 		p.resting++
 	}
 	p.busy.Add(-1)
@@ -188,6 +181,9 @@ func (k *worker) Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Tim
 	c.env.Changes.Wake()
 	return woken
 }
+
+// Pause implements run.Slot.
+func (k *worker) Pause(d time.Duration) { k.asked = d }
 
 // Replace implements run.Slot.
 func (k *worker) Replace() {

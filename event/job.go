@@ -69,4 +69,19 @@ type (
 		JobEvent
 		To string // bare name of the queue
 	}
+	// JobHandedOver says: its class has no handler here, or it is not in the share that is run
+	// (troupe.Options.Take), and it is in another queue. It has not failed. Without a subscriber the
+	// event is made of the first job of a class only.
+	JobHandedOver struct {
+		JobEvent
+		To    string // bare name of the queue
+		Share bool   // it has a handler, but is not in the share
+		First bool   // the first of its class in this capsule
+	}
+	// JobLeft says: its class has no handler here, and it is back at the end of its queue. It has not
+	// failed. Without a subscriber the event is made of the first job of a class only.
+	JobLeft struct {
+		JobEvent
+		First bool
+	}
 )

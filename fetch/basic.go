@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // basic takes jobs out of Redis for good, as Sidekiq does: what it has taken
@@ -39,7 +40,7 @@ func NewBasic(env Env) (Fetcher, error) {
 	if env.Waiters != 0 {
 		return nil, fmt.Errorf("fetch: Waiters is %d, expected 0: the basic fetcher waits in one BRPOP, like one of Sidekiq's threads", env.Waiters)
 	}
-	if _, ok := env.Redis.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(env.Redis) {
 		return nil, errors.New("fetch: the basic fetcher does not run on a Redis Cluster, since one BRPOP cannot wait for " +
 			"queues on several nodes: use the reliable one, which does")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/internal/test/redistest"
@@ -29,7 +30,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 	}
 	mustTake(t, f, n)
 	id = f.(*fetcher).cur.id
-	_, cluster := rdb.(*redis.ClusterClient)
+	cluster := redisconn.OnCluster(rdb)
 	harness.OK(t, rdb.Del(t.Context(), keys.CommonOf(id, cluster).Lease).Err())
 	return id
 }

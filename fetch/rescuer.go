@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/jitter"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rescue"
 )
 
@@ -65,7 +66,7 @@ func newRescuer(cfg rescue.Config) (*rescuer, error) {
 		cfg: cfg, rdb: cfg.Redis, pause: min(limits.RescueEvery, cfg.Lease/2),
 		delays: make(map[string]time.Duration), said: make(map[string]bool), busy: make(chan struct{}, 1),
 	}
-	_, r.cluster = cfg.Redis.(*redis.ClusterClient)
+	r.cluster = redisconn.OnCluster(cfg.Redis)
 	r.common = keys.CommonOf("", r.cluster)
 	r.rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	if cfg.Identity != "" {

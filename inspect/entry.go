@@ -15,7 +15,6 @@ import (
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
@@ -218,7 +217,7 @@ type list struct {
 
 // enqueue moves entries of the set into their queues in one step.
 func (s *JobSet) enqueue(ctx context.Context, lists []list) error {
-	if moving.Needed(s.in().db()) {
+	if redisconn.OnCluster(s.in().db()) {
 		return s.enqueueOnCluster(ctx, lists)
 	}
 	names := []string{s.Name, keys.Queues}
@@ -277,7 +276,7 @@ func (i *Inspector) trim(now time.Time) limits.Trim {
 func (s *JobSet) kill(ctx context.Context, entries []*SortedEntry) ([]bool, error) {
 	now := time.Now()
 	trim := s.in().trim(now)
-	if moving.Needed(s.in().db()) && s.Name != keys.Dead {
+	if redisconn.OnCluster(s.in().db()) && s.Name != keys.Dead {
 		return s.killOnCluster(ctx, entries, now, trim)
 	}
 	args := []any{scores.Format(scores.Of(now)), trim.Text()}

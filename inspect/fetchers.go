@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Fetcher is one capsule of one of our processes, with what it has fetched and not
@@ -70,7 +70,7 @@ func (i *Inspector) Fetchers(ctx context.Context) ([]*Fetcher, error) {
 
 // former returns a fetcher for each registry of an earlier layout that is not empty.
 func (i *Inspector) former(ctx context.Context) (fetchers []*Fetcher, err error) {
-	all := keys.OldRegistries(moving.Needed(i.db()))
+	all := keys.OldRegistries(redisconn.OnCluster(i.db()))
 	cmds := make([]redis.Cmder, len(all))
 	for n, key := range all {
 		cmds[n] = redis.NewIntCmd(ctx, "exists", key)
@@ -95,7 +95,7 @@ type registered struct {
 // fetchers reads the registry. On a cluster each queue has one of its own beside it: the
 // node of one may have fallen back.
 func (i *Inspector) fetchers(ctx context.Context) ([]*Fetcher, error) {
-	cluster := moving.Needed(i.db())
+	cluster := redisconn.OnCluster(i.db())
 	byID := make(map[string]*Fetcher)
 	note := func(id, text string) {
 		f := byID[id]

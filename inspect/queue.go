@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -35,7 +35,7 @@ func (i *Inspector) Queue(name string) *Queue { return &Queue{name, i} }
 
 // key is the queue's list. On a cluster the suspects of a queue are in its slot.
 func (q *Queue) key() string {
-	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && moving.Needed(q.in().db()) {
+	if name, ok := strings.CutSuffix(q.Name, keys.SuspectsSuffix); ok && redisconn.OnCluster(q.in().db()) {
 		return keys.ClusterSuspects(name)
 	}
 	return keys.Queue(q.Name)
@@ -134,7 +134,7 @@ func (q *Queue) Page(ctx context.Context, offset, limit int) (jobs []*QueuedJob,
 // and returns how many jobs there were. What is running is not touched. It works in a
 // Redis that is full, too.
 func (q *Queue) Clear(ctx context.Context) (int64, error) {
-	if moving.Needed(q.in().db()) {
+	if redisconn.OnCluster(q.in().db()) {
 		return q.clearOnCluster(ctx)
 	}
 	n, err := clearScript.Run(ctx, q.in().db(), []string{q.key(), keys.Queues}, q.Name).Int64()

@@ -14,7 +14,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/script"
 )
@@ -77,7 +77,7 @@ func (j *QueuedJob) Kill(ctx context.Context) (Outcome, error) {
 	score := scores.Format(scores.Of(now))
 	trim := j.q.in().trim(now)
 	rdb := j.q.in().db()
-	if !moving.Needed(rdb) {
+	if !redisconn.OnCluster(rdb) {
 		return j.move(ctx, "kill a job", []string{j.q.key(), keys.Dead}, text, score, trim.Text())
 	}
 	return j.moveInTwo(ctx, "kill a job", func() (undo func(context.Context) error, err error) {
@@ -124,7 +124,7 @@ func (j *QueuedJob) Move(ctx context.Context, to *Queue) (Outcome, error) {
 	p := j.Payload.Clone()
 	p.SetString("queue", to.Name)
 	text, rdb := string(p.Bytes()), j.q.in().db()
-	if !moving.Needed(rdb) {
+	if !redisconn.OnCluster(rdb) {
 		return j.move(ctx, verb, []string{j.q.key(), to.key(), keys.Queues}, text, to.Name)
 	}
 	return j.moveInTwo(ctx, verb, func() (undo func(context.Context) error, err error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Stats are the totals of the whole database.
@@ -87,7 +87,7 @@ func (i *Inspector) ResetStats(ctx context.Context, which ...string) error {
 		pairs = append(pairs, "stat:"+s, 0)
 	}
 	reset := func() error { return i.db().MSet(ctx, pairs...).Err() }
-	if moving.Needed(i.db()) {
+	if redisconn.OnCluster(i.db()) {
 		reset = func() error { return i.resetOnCluster(ctx, pairs) }
 	}
 	if err := reset(); err != nil {
@@ -126,7 +126,7 @@ func (i *Inspector) History(ctx context.Context, days int, last time.Time) ([]Da
 		name := ":" + out[n].Date.Format(time.DateOnly)
 		processed, failed = append(processed, keys.StatProcessed+name), append(failed, keys.StatFailed+name)
 	}
-	if moving.Needed(i.db()) {
+	if redisconn.OnCluster(i.db()) {
 		if err := i.historyOnCluster(ctx, out, processed, failed); err != nil {
 			return nil, fmt.Errorf("read history: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/logs"
 	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -130,7 +131,7 @@ func (b *batch) apply(ctx context.Context) (err error) {
 	switch {
 	case b.tried == 0:
 		return nil
-	case moving.Needed(b.s.cfg.Redis):
+	case redisconn.OnCluster(b.s.cfg.Redis):
 		err = moving.Move(ctx, b.s.cfg.Redis, string(b.set), b.groups, b.s.death(b.now))
 	default:
 		err = b.move(ctx)

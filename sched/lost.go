@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -83,7 +83,7 @@ func (s *Scheduler) unread(ctx context.Context, a ask, size int) error {
 	defer cancel()
 	set := string(a.sets[0])
 	names := []string{set, keys.Queues, keys.Dead}
-	if moving.Needed(s.cfg.Redis) {
+	if redisconn.OnCluster(s.cfg.Redis) {
 		names = []string{set, keys.Moving(set)}
 	}
 	death := s.death(time.Now())

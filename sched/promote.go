@@ -54,7 +54,7 @@ func (s *Scheduler) Promote(ctx context.Context, set string) (out Promoted, err 
 	}
 	cur.mu.Lock()
 	defer cur.mu.Unlock()
-	if moving.Needed(s.cfg.Redis) {
+	if redisconn.OnCluster(s.cfg.Redis) {
 		if _, err := moving.Abandoned(ctx, s.cfg.Redis, set); err != nil {
 			return out, err
 		}

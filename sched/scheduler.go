@@ -13,7 +13,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/limits"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -63,7 +63,7 @@ func New(cfg Config) *Scheduler {
 	cfg.DeadMax = cmp.Or(max(0, cfg.DeadMax), limits.DeadMax)
 	cfg.DeadTimeout = cmp.Or(max(0, cfg.DeadTimeout), limits.DeadTimeout)
 	s := &Scheduler{cfg: cfg, cursors: map[string]*cursor{}, leading: make(chan struct{}, 1)}
-	if moving.Needed(cfg.Redis) { // the sets are in two slots, each with a lock beside it
+	if redisconn.OnCluster(cfg.Redis) { // the sets are in two slots, each with a lock beside it
 		s.addTerm(keys.ClusterPoller(keys.Retry), keys.ClusterStandby(keys.Retry), keys.Retry)
 		s.addTerm(keys.ClusterPoller(keys.Schedule), keys.ClusterStandby(keys.Schedule), keys.Schedule)
 	} else {

@@ -135,6 +135,10 @@ func jobOf(e event.Event) (event.JobEvent, bool) {
 		return e.JobEvent, true
 	case event.JobMoved:
 		return e.JobEvent, true
+	case event.JobHandedOver:
+		return e.JobEvent, true
+	case event.JobLeft:
+		return e.JobEvent, true
 	case event.JobUnresponsive:
 		return e.JobEvent, true
 	}

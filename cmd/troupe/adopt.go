@@ -19,7 +19,7 @@ func adoptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt",
 		Short: "Put back what dead processes of another system had in progress",
-		Args:  cobra.NoArgs,
+		Args:  cli.Args(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(adoptGoWorkersCommand())
@@ -43,7 +43,7 @@ All lists are shown, the others too.
 
 It may be repeated, and broken off, at any time.`,
 		Example: "  troupe adopt go-workers --namespace app --dry-run\n  troupe adopt go-workers --namespace app --process web-1 --process web-2",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
 				if !a.DryRun {
@@ -59,7 +59,7 @@ It may be repeated, and broken off, at any time.`,
 	f.SortFlags = false
 	f.Var(wordFlag{&a.Namespace, "NAME"}, "namespace", "the namespace of go-workers")
 	f.StringArrayVar(&a.Processes, "process", nil, "a process that is dead; may be repeated")
-	f.Var(durationFlag{&a.TTL}, "ttl", "the age of the last heartbeat from which a process is dead, 60 s if not set")
+	f.Var(cli.Span(&a.TTL), "ttl", "the age of the last heartbeat from which a process is dead, 60 s if not set")
 	f.BoolVar(&a.DryRun, "dry-run", false, "show what is in progress, and do nothing")
 	flags.Add(cmd)
 	return cmd

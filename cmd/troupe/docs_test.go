@@ -33,7 +33,7 @@ separated by tabs, without one; with --json an object, or one a line for a list.
 |---|---|
 | 0 | done |
 | 1 | a bad flag, no Redis |
-| 2 | nothing found |
+| 2 | what was named, or chosen by a filter to act on, is not there; a list that is empty is no fault |
 | 3 | partly done, or unhealthy |
 | 4 | refused |
 | 70 | troupe run: the supervision tree has given up |

@@ -33,7 +33,7 @@ actors works or is due to restart. With --ready it asks whether the daemon takes
 --startup whether it has started. It is for health checks of containers and for scripts: it needs
 no Redis, and exits with 0 for yes, 3 for no, with the reasons, and 1 if nobody answers.`,
 		Example: "  troupe health\n  troupe health --ready -C /etc/troupe/troupe.yml",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, path := "live", "/livez"
 			switch {

@@ -39,7 +39,7 @@ to which a push brings jobs while the process is idle. The age of a claim is the
 since the fetch, of a waiting list the time since the push of its oldest job.`,
 		Example: `  troupe inflight --queue critical --older 10m
   troupe inflight --json | jq 'select(.orphan)'`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
 				inNamespace(s.Redis, c.namespace)
@@ -52,7 +52,7 @@ since the fetch, of a waiting list the time since the push of its oldest job.`,
 	f.SortFlags = false
 	f.Var(wordFlag{&c.queue, "NAME"}, "queue", "only jobs of this queue")
 	f.Var(wordFlag{&c.process, "IDENTITY"}, "process", "only jobs of this process")
-	f.Var(durationFlag{&c.older}, "older", "only what was taken so long ago, like 90 or 2h")
+	f.Var(cli.Span(&c.older), "older", "only what was taken so long ago, like 90 or 2h")
 	f.BoolVar(&c.jobs, "jobs", false, "show each job")
 	namespaceFlag(cmd, &c.namespace)
 	flags.Add(cmd)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	_ "time/tzdata" // for the zones of periodic jobs where the machine has none
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"

@@ -30,7 +30,7 @@ Let one process of a fleet do this. The metrics of a daemon are those of "troupe
 With --names sidekiq they have the names that sidekiq-prometheus-exporter gives them, so that its
 dashboards and alerts go on.`,
 		Example: "  troupe metrics --listen :9434\n  troupe metrics --json | jq 'select(.name == \"troupe_queue_jobs\")'",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) error {
 				registry := prometheus.NewRegistry()

@@ -33,8 +33,8 @@ func TestWhatIsNotFoundIsToldWithItsReason(t *testing.T) {
 	}{
 		{[]string{"jobs", "list", "queue:php"}, 4, `"php" is a queue of laravel in the process h:1:a`},
 		{[]string{"jobs", "export", "queue:php"}, 4, `"php" is a queue of laravel in the process h:1:a`},
-		{[]string{"jobs", "list", "queue:nobody"}, 2, "no such jobs in queue:nobody"},
-		{[]string{"jobs", "list", "queue:mail", "--class", "B"}, 2, "no such jobs in queue:mail"},
+		{[]string{"jobs", "list", "queue:nobody"}, 0, "no such jobs in queue:nobody"},
+		{[]string{"jobs", "list", "queue:mail", "--class", "B"}, 0, "no such jobs in queue:mail"},
 		{[]string{"jobs", "show", "j2"}, 2, "Searched: "},
 		{[]string{"jobs", "show", "j2"}, 2, "mail"},
 		{[]string{"explain", "j2"}, 2, "Searched: "},

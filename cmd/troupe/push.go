@@ -9,16 +9,16 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/troupehq/troupe/client"
-	"github.com/troupehq/troupe/internal/config"
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
@@ -31,6 +31,7 @@ type push struct {
 	given bool            // --args
 
 	queue, retry, redis string
+	file, url           string
 	in                  time.Duration
 	at                  time.Time
 	count               int
@@ -62,23 +63,27 @@ with a dash.`,
 			if p.args, err = arguments(args[1:], list, p.given); err != nil {
 				return err
 			}
+			if p.url, err = cli.URL(files{}, p.redis, p.file); err != nil {
+				return err
+			}
 			return p.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if strings.HasPrefix(err.Error(), "unknown") {
-			return fmt.Errorf("%w (write -- before arguments that begin with a dash)", err)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if errors.As(err, new(*pflag.NotExistError)) {
+			return fmt.Errorf("%w (write -- before arguments that begin with a dash)", cli.FlagFault(cmd, err))
 		}
-		return err
+		return cli.FlagFault(cmd, err)
 	})
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Var(wordFlag{&p.queue, "NAME"}, "queue", "queue to push to (default)")
-	f.Var(durationFlag{&p.in}, "in", "run the job this long from now, like 90 or 2h")
-	f.Var(timeFlag{&p.at}, "at", "run the job at this time: RFC 3339 or seconds since the epoch")
+	f.Var(cli.Span(&p.in), "in", cli.InUsage)
+	f.Var(cli.Moment(&p.at), "at", cli.AtUsage)
 	f.Var(wordFlag{&p.retry, "RETRY"}, "retry", fmt.Sprintf("true, false or how often to retry (true: %d times)", limits.Retries))
-	f.Var(countFlag{&p.count, math.MaxInt32}, "count", "push so many of it")
+	f.Var(cli.Number(&p.count, 1, math.MaxInt32), "count", "push so many of it")
 	f.StringVar(&list, "args", "", "all arguments as one `JSON` array, instead of ARG")
+	f.VarP(wordFlag{&p.file, "FILE"}, "config", "C", "configuration file of the daemons: it names the Redis")
 	f.Var(wordFlag{&p.redis, "URL"}, "redis", "Redis to use (REDIS_PROVIDER, REDIS_URL, redis://localhost:6379/0)")
 	cmd.MarkFlagsMutuallyExclusive("in", "at")
 	return cmd
@@ -149,17 +154,13 @@ func (p *push) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	url, err := config.RedisURL(p.redis, os.Getenv)
-	if err != nil {
-		return err
-	}
-	rdb, err := redisconn.FromURL(url, redisconn.Need{})
+	rdb, err := redisconn.FromURL(p.url, redisconn.Need{})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rdb.Close() }()
 	if err := p.push(ctx, client.New(rdb), opts, out); err != nil {
-		return fmt.Errorf("%w (redis %s)", err, redisconn.Mask(url))
+		return fmt.Errorf("%w (redis %s)", err, redisconn.Mask(p.url))
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ deleted it say, are looked for among all keys.
 
 It may be repeated, and broken off, at any time.`,
 		Example: "  troupe rescue --dry-run\n  troupe rescue --wait",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.Run(cmd, func(ctx context.Context, s *cli.Session) (err error) {
 				if !c.dryRun {

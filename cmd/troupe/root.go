@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/console/demo"
 	"github.com/troupehq/troupe/internal/console/operate"
 )
@@ -18,7 +19,7 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "troupe",
 		Short: "A Sidekiq-compatible job daemon on a supervised actor tree",
-		Args:  cobra.NoArgs,
+		Args:  cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return printVersion(cmd)
@@ -31,5 +32,6 @@ func rootCommand() *cobra.Command {
 	root.Flags().BoolVarP(&version, "version", "V", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(commands()...)
+	cli.Grammar(root)
 	return root
 }

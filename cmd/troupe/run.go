@@ -65,12 +65,12 @@ capsules: a faulty file changes nothing, and the log says why. Logs go to stderr
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.VarP(countFlag{&flags.Concurrency, limits.MaxConcurrency}, "concurrency", "c", fmt.Sprintf("processors, of the capsule default (%d)", limits.Concurrency))
+	f.VarP(cli.Number(&flags.Concurrency, 1, limits.MaxConcurrency), "concurrency", "c", fmt.Sprintf("processors, of the capsule default (%d)", limits.Concurrency))
 	f.VarP(queueFlag{&queues}, "queue", "q", "queue to work on, repeatable; of the capsule default (default)")
 	f.VarP(wordFlag{&flags.File, "FILE"}, "config", "C", "configuration file (troupe.yml, config/sidekiq.yml)")
 	f.VarP(wordFlag{&flags.Environment, "ENV"}, "environment", "e", "environment (development)")
 	f.VarP(wordFlag{&flags.Tag, "TAG"}, "tag", "g", "tag of the process in Sidekiq's UI (the working directory's name)")
-	f.VarP(durationFlag{&flags.Timeout}, "timeout", "t", fmt.Sprintf("time that running jobs have to end at a stop (%s)", limits.Timeout))
+	f.VarP(cli.Span(&flags.Timeout), "timeout", "t", fmt.Sprintf("time that running jobs have to end at a stop (%s)", limits.Timeout))
 	f.Var(wordFlag{&flags.Ops, "ADDR"}, "ops", "serve probes and metrics there, such as 0.0.0.0:9433; :9433 is for this machine alone (nowhere)")
 	f.Var(wordFlag{&dashboard.addr, "ADDR"}, "web", "serve the dashboard there, such as 127.0.0.1:8080 (nowhere)")
 	operate.WebFlags(f, "web-", &dashboard.Options)
@@ -159,7 +159,7 @@ without a Redis, and tells all of its faults at once: line, field, value and wha
 was expected. It exits with 1 if there are any, else it shows what would run:
 capsules, queues, strategies, handlers. Credentials are not shown.`,
 		Example: "  troupe check -C config/sidekiq.yml -e production",
-		Args:    cobra.NoArgs,
+		Args:    cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.Load(flags, os.Getenv)
 			for _, w := range settings.Warnings {

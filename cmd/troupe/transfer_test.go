@@ -74,7 +74,7 @@ func TestExportsGoBack(t *testing.T) {
 		slices.Sort(places)
 		for _, place := range slices.Compact(places) {
 			got := call(t.Context(), "jobs", "export", place, "--args", "show", "--redis", fromURL)
-			if got.code == 2 {
+			if got.out == "" {
 				continue // none
 			}
 			if err := os.WriteFile(file, []byte(got.out), 0o600); got.code != 0 || err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe/internal/console/cli"
+
 	"github.com/troupehq/troupe/actors"
 )
 
@@ -49,7 +51,7 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what it was built of",
-		Args:  cobra.NoArgs,
+		Args:  cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b, out := thisBuild(), cmd.OutOrStdout()
 			if asJSON {

@@ -190,7 +190,7 @@ func (w Work) json() []byte {
 
 // atomically runs commands in one MULTI, or, on a cluster, in one pipeline.
 func atomically(ctx context.Context, rdb redis.UniversalClient, fn func(redis.Pipeliner) error) ([]redis.Cmder, error) {
-	if _, ok := rdb.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(rdb) {
 		return rdb.Pipelined(ctx, fn)
 	}
 	cmds, err := rdb.TxPipelined(ctx, fn)

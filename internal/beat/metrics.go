@@ -221,7 +221,7 @@ func (d Dialects) writes(taken []*counts, now time.Time) (ws []write) {
 func (m *Metrics) send(ctx context.Context, rdb redis.UniversalClient) error {
 	var refusal string
 	var err error
-	if _, ok := rdb.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(rdb) {
 		err = m.pipe(ctx, rdb)
 	} else {
 		refusal, err = m.runScript(ctx, rdb)

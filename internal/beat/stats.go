@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -83,7 +84,7 @@ func (f *Flusher) send(ctx context.Context, rdb redis.UniversalClient) error {
 		keys.StatFailed, keys.StatFailed + ":" + f.day,
 	}
 	var err error
-	if _, ok := rdb.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(rdb) {
 		_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, n := range []int64{f.sent.Processed, f.sent.Failed} {
 				p.IncrBy(ctx, stats[2*i], n)

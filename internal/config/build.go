@@ -43,7 +43,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		if err != nil {
 			return actors.Config{}, fmt.Errorf("capsule %s: %w", k.Name, err)
 		}
-		capsule := actors.Capsule{Name: k.Name, Wire: w, Limits: k.Limits, Rest: k.Rest, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
+		capsule := actors.Capsule{Name: k.Name, Wire: w, Unknown: s.unknownOf(k), Limits: k.Limits, Rest: k.Rest, Concurrency: k.Concurrency, Queues: k.Queues, Waiters: k.Waiters, FetchBytes: k.FetchBytes, MaxUnresponsive: k.MaxUnresponsive}
 		if s.fetcher(k) == "basic" {
 			capsule.Fetch = fetch.NewBasic
 		}
@@ -75,6 +75,7 @@ func (s *Settings) registry(log zerolog.Logger, stdout io.Writer) (*troupe.Regis
 			return nil, fmt.Errorf("make handler of %s: %w", h.Class, err)
 		}
 		options.Recovery = h.Recovery
+		options.Take, options.RestQueue = h.Take, h.RestQueue
 		troupe.HandleClass(&registry, h.Class, run, options)
 	}
 	return &registry, nil

@@ -40,6 +40,9 @@ var capsuleSettings = readers[capsule]{
 		c.Laravel, c.wireLine = &laravelEntry{}, n.line
 		laravelSettings.read(p, c.Laravel, n, field, "a map with prefix and the like", p.alien)
 	},
+	"unknown": func(p *parse, c *capsule, n *node, field string) {
+		c.Unknown, c.unknownLine = p.policy(n, field), n.line
+	},
 	"waiters": func(p *parse, c *capsule, n *node, field string) {
 		c.Waiters = p.int(n, field, 0, limits.MaxWaiters)
 		c.waitersLine = n.line

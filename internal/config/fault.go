@@ -41,11 +41,17 @@ func (f Fault) Error() string {
 // Faults is everything wrong with the configuration, in the order of the lines.
 type Faults []Fault
 
-// Error returns one line for each fault.
+// mostFaults is how many faults are told: of a file that is something else there are thousands.
+const mostFaults = 100
+
+// Error returns one line for each fault, and one for those that are too many.
 func (f Faults) Error() string {
-	lines := make([]string, len(f))
-	for i, x := range f {
-		lines[i] = x.Error()
+	var lines []string
+	for _, x := range f[:min(len(f), mostFaults)] {
+		lines = append(lines, x.Error())
+	}
+	if more := len(f) - mostFaults; more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more faults", more))
 	}
 	return strings.Join(lines, "\n")
 }

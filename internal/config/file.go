@@ -12,6 +12,7 @@ import (
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/words"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -32,9 +33,10 @@ type File struct {
 	Shards   []shardEntry // instead of Redis, Concurrency, Queues and Capsules
 	Redis    string       // URL
 	Lease    time.Duration
-	Poison   actors.Poison  // zero fields are defaults, -1 is none
-	Fetch    string         // "reliable", "basic": of capsules that do not say it themselves
-	Strategy *strategyEntry // of the launcher
+	Poison   actors.Poison   // zero fields are defaults, -1 is none
+	Fetch    string          // "reliable", "basic": of capsules that do not say it themselves
+	Strategy *strategyEntry  // of the launcher
+	Unknown  *actors.Unknown // of capsules that do not say it themselves
 
 	MaxRetries             int // -1 for none
 	DeadMax                int
@@ -52,6 +54,8 @@ type File struct {
 
 	Warnings Faults // lines that have no effect
 
+	unknownLine int
+
 	// unclear: no handlers is a consequence of another fault.
 	unclear bool
 }
@@ -66,6 +70,7 @@ type capsule struct {
 	Namespace       string            // of wire: go-workers
 	Classes         map[string]string // of wire: go-workers, by queue
 	Laravel         *laravelEntry     // of wire: laravel; nil: nothing was said
+	Unknown         *actors.Unknown   // nil: as the top level says
 	Limits          actors.Limits
 	Rest            time.Duration
 	Waiters         int // how many threads of Sidekiq it counts as
@@ -73,7 +78,7 @@ type capsule struct {
 	MaxUnresponsive int // how many unresponsive jobs give their slot away
 	Strategy        *strategyEntry
 
-	waitersLine, wireLine int
+	waitersLine, wireLine, unknownLine int
 }
 
 // handlerEntry is one entry of handlers:, with one of Builtin, Exec and HTTP.
@@ -86,6 +91,9 @@ type handlerEntry struct {
 	Env     []variable // that the program gets
 	// Recovery is where its jobs go whose process died.
 	Recovery troupe.Recovery
+	// Take is the share of its jobs that are run, and RestQueue where the others go.
+	Take      troupe.Share
+	RestQueue string
 
 	line int
 }
@@ -163,6 +171,19 @@ func (p *parse) warn(line int, field, why string) {
 	}
 }
 
+// notUTF8 are the numbers of the lines that are not UTF-8.
+func notUTF8(text string) (numbers []int) {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	for i, l := range strings.Split(text, "\n") {
+		if !utf8.ValidString(l) {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
+}
+
 func (p *parse) file(data []byte, environment string) {
 	p.out.unclear = true
 	if len(data) > maxFile {
@@ -171,12 +192,16 @@ func (p *parse) file(data []byte, environment string) {
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	if !utf8.ValidString(text) {
-		for i, l := range strings.Split(text, "\n") {
-			if !utf8.ValidString(l) {
-				p.fault(i+1, "line", "not UTF-8", "UTF-8")
-			}
+	if strings.Contains(text, "\x00") {
+		p.fault(0, "file", "binary (it has a zero byte)", "YAML in UTF-8")
+		return
+	}
+	if wrong := notUTF8(text); len(wrong) > 0 {
+		value := "not UTF-8"
+		if len(wrong) > 1 {
+			value += ", as are " + words.Count(len(wrong)-1) + " more"
 		}
+		p.fault(wrong[0], "line", value, "UTF-8")
 		return
 	}
 	text, tags := blankERB(text)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/handler"
 	"github.com/troupehq/troupe/internal/limits"
@@ -22,7 +23,7 @@ import (
 
 var ignoreLines = cmp.Options{
 	cmpopts.IgnoreUnexported(File{}, capsule{}, handlerEntry{}, secretText{}),
-	cmpopts.EquateEmpty(),
+	cmpopts.EquateEmpty(), cmp.AllowUnexported(troupe.Share{}),
 }
 
 func parseOK(t *testing.T, text, environment string) *File {
@@ -52,7 +53,7 @@ labels: [a, b]
 environment: production
 queues: [[critical, 3], default]
 capsules:
-  ledger: {concurrency: 1, queues: [ledger]}
+  ledger: {concurrency: 1, queues: [ledger], unknown: leave}
 max_retries: 5
 dead_max_jobs: 1_000
 dead_timeout_in_seconds: 3600
@@ -65,13 +66,14 @@ ops: ":9433"
 log: json
 log_level: WARN
 fetch: basic
+unknown: {queue: default_ruby}
 strategy: {rest_for_one: {intensity: 5, period: 30, backoff: 1s..2m, jitter: 0.5, replace: true}}
 metrics: 7
 periodic: elsewhere
 workers_key: on
 max_iteration_runtime: 300
 handlers:
-  NoOp: {builtin: noop}
+  NoOp: {builtin: noop, take: 12.5%, rest_queue: low_ruby}
   "Billing::Charge": {exec: [/usr/local/bin/thumb, --stdin, -n, 5], timeout: 2m}
   Short: {http: "https://hooks.internal/jobs"}
   Long:
@@ -84,7 +86,8 @@ handlers:
 	want := &File{
 		Concurrency: 16, Timeout: 8 * time.Second, Verbose: true, Tag: "app", Labels: []string{"a", "b"},
 		Environment: "production", Queues: weights("critical", 3, "default", 0),
-		Capsules:   []capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}}},
+		Capsules:   []capsule{{Name: "ledger", Concurrency: 1, Queues: fetch.Strict{"ledger"}, Unknown: &actors.Unknown{Leave: true}}},
+		Unknown:    &actors.Unknown{Queue: "default_ruby"},
 		MaxRetries: 5, DeadMax: 1000, DeadTimeout: time.Hour,
 		PollInterval: 2500 * time.Millisecond, PollIntervalPerProcess: 7 * time.Second,
 		Redis: "rediss://u:p@host:6380/2", Lease: 20 * time.Second, Timestamps: troupe.TimestampsMillis,
@@ -96,7 +99,7 @@ handlers:
 		}},
 		Metrics: "7", WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
 		Handlers: []handlerEntry{
-			{Class: "NoOp", Builtin: "noop"},
+			{Class: "NoOp", Builtin: "noop", Take: troupe.Percent(12.5), RestQueue: "low_ruby"},
 			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},
 			{Class: "Short", HTTP: &httpEntry{URL: secretText{Value: "https://hooks.internal/jobs"}}},
 			{Class: "Long", Timeout: 10 * time.Second, HTTP: &httpEntry{

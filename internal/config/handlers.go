@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/troupehq/troupe/internal/handlerconf"
@@ -28,6 +29,8 @@ var handlerSettings = readers[handlerEntry]{
 	"recovery": func(p *parse, h *handlerEntry, n *node, field string) {
 		h.Recovery = p.recovery(n, field)
 	},
+	"take":       func(p *parse, h *handlerEntry, n *node, field string) { h.Take = p.share(n, field) },
+	"rest_queue": func(p *parse, h *handlerEntry, n *node, field string) { h.RestQueue = p.otherQueue(n, field) },
 }
 
 // handlers reads the map from class to handler.
@@ -79,6 +82,9 @@ func (p *parse) handler(e entry, field string) handlerEntry {
 			found = fmt.Sprintf("of %d kinds (%s)", len(kinds), strings.Join(kinds, ", "))
 		}
 		p.fault(e.line, field, found, "one of "+strings.Join(handlerKinds, ", "))
+	}
+	if _, set := h.Take.Percent(); h.RestQueue != "" && !set && !odd {
+		p.fault(e.line, field+".rest_queue", strconv.Quote(h.RestQueue), "it beside take only")
 	}
 	if len(h.Env) > 0 && len(kinds) > 0 && !slices.Contains(kinds, "exec") {
 		p.fault(h.Env[0].line, field+".env", "beside "+kinds[0], "it beside exec: only programs have an environment")

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/handler"
-
 	"github.com/troupehq/troupe/internal/handlerconf"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // httpEntry is the value of a handler's key http.
@@ -60,7 +60,7 @@ func (p *parse) http(n *node, field string) *httpEntry {
 			continue
 		}
 		if read == nil {
-			given = given || nearest(e.key, []string{"url"}) != ""
+			given = given || words.Nearest(e.key, []string{"url"}) != ""
 			p.unknown(e.line, at, e.key, httpSettings.keys())
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // foreign are keys that files of Ruby programs have and that mean nothing here,
@@ -58,7 +60,7 @@ func (p *parse) ignored(e entry, field string) bool {
 // stray reports a key where Ruby code may keep keys of its own: that is a warning,
 // unless a known key may be meant.
 func (p *parse) stray(e entry, field string, known []string) {
-	if nearest(e.key, known) == "" {
+	if words.Nearest(e.key, known) == "" {
 		p.warn(e.line, field, "nothing here reads it; it may be your application's own")
 		return
 	}
@@ -101,60 +103,8 @@ func (p *parse) unknown(line int, field, key string, known []string) {
 	if len(known) > 1 {
 		want = "one of " + want
 	}
-	if near := nearest(key, known); near != "" {
+	if near := words.Nearest(key, known); near != "" {
 		want = near
 	}
 	p.fault(line, field, "no known key", want)
-}
-
-// nearest returns the name that key may have been meant for: the one that
-// differs least, in every third character at most, or that key is the beginning
-// of ("dead_max"); "" if there is none.
-func nearest(key string, names []string) string {
-	key = strings.Map(func(r rune) rune {
-		if r == '-' || r == ' ' {
-			return '_'
-		}
-		return r
-	}, strings.ToLower(key))
-	best, least := "", max(1, len(key)/3)+1
-	for _, name := range names {
-		if d := distance(key, name); d < least {
-			best, least = name, d
-		}
-	}
-	if best == "" && strings.Contains(key, "_") {
-		for _, name := range names {
-			if strings.HasPrefix(name, key+"_") {
-				return name
-			}
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's, with Damerau's swap: how many bytes to insert,
-// delete, replace or swap with their neighbour.
-func distance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			d := last[j]
-			if a[i] != b[j] {
-				d++
-			}
-			d = min(d, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				d = min(d, before[j-1]+1)
-			}
-			row[j+1] = d
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -105,17 +105,3 @@ func TestUnknownKeysOfHandlers(t *testing.T) {
 		harness.ErrorHas(t, text, err, "frobnicate is no known key")
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"abc", "xabc", 1},
-		{"abc", "acb", 1}, {"abc", "bac", 1}, {"abcd", "badc", 2}, {"abc", "cab", 2}, {"kitten", "sitting", 3},
-	} {
-		if d := distance(tt.a, tt.b); d != tt.want || distance(tt.b, tt.a) != tt.want {
-			t.Errorf("%s, %s: %d, want %d", tt.a, tt.b, d, tt.want)
-		}
-	}
-}

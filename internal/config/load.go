@@ -71,6 +71,7 @@ func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 		l.redis()
 		l.waiters(l.s, "capsules.")
 		l.wires(l.s, "capsules.")
+		l.unknown(l.s, "capsules.")
 	}
 	l.variables()
 	return l.s, l.faults.err()

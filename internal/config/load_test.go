@@ -165,7 +165,7 @@ func TestLoadFaults(t *testing.T) {
 		{"no program", "handlers: {A: {exec: [no-such-program-here]}}\n", Flags{}, nil, `troupe.yml:1: handlers.A.exec is "no-such-program-here", expected a program that can be run (executable file not found in $PATH)`},
 		{"threads", noop, Flags{}, map[string]string{"RAILS_MAX_THREADS": "five"}, `RAILS_MAX_THREADS is "five", expected a whole number from 1 to 10000`},
 		{"redis url", noop, Flags{}, map[string]string{"REDIS_URL": "http://u:secret@h"}, `REDIS_URL is "http://***@h", expected redis://[user:password@]host[:port][/db], rediss://…, unix:///path or redis+cluster://host:port (unknown scheme)`},
-		{"redis flag", noop, Flags{Redis: "h:6379"}, nil, `--redis is "***", expected redis://[user:password@]host[:port][/db], rediss://…, unix:///path or redis+cluster://host:port (unknown scheme)`},
+		{"redis flag", noop, Flags{Redis: "h:6379"}, nil, `--redis is "h:6379", expected redis://[user:password@]host[:port][/db], rediss://…, unix:///path or redis+cluster://host:port (the scheme is missing: write redis://h:6379)`},
 		{"provider", noop, Flags{}, map[string]string{"REDIS_PROVIDER": "redis://u:secret@h"}, `REDIS_PROVIDER is "redis://***@h", expected the name of the variable that holds the URL, not a URL`},
 		{"all at once", "handlers:\n  A: {exec: [no-such-program-here]}\ntimeout: 0\n", Flags{}, map[string]string{"RAILS_MAX_THREADS": "0"}, "RAILS_MAX_THREADS is \"0\", expected a whole number from 1 to 10000\n" +
 			"troupe.yml:2: handlers.A.exec is \"no-such-program-here\", expected a program that can be run (executable file not found in $PATH)\n" +

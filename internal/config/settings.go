@@ -48,7 +48,10 @@ func init() { // not a literal: readers reach settings again
 		"environment": func(p *parse, n *node, field string) {
 			p.out.Environment = p.string(n, field)
 		},
-		"fetch":    func(p *parse, n *node, field string) { p.out.Fetch = p.word(n, field, fetchers...) },
+		"fetch": func(p *parse, n *node, field string) { p.out.Fetch = p.word(n, field, fetchers...) },
+		"unknown": func(p *parse, n *node, field string) {
+			p.out.Unknown, p.out.unknownLine = p.policy(n, field), n.line
+		},
 		"strategy": func(p *parse, n *node, field string) { p.out.Strategy = p.strategy(n, field) },
 		"max_retries": func(p *parse, n *node, field string) {
 			p.out.MaxRetries = p.int(n, field, 0, math.MaxInt32)
@@ -206,14 +209,14 @@ func (p *parse) strings(n *node, field string) []string {
 	return out
 }
 
-// word is one of words, in any case.
-func (p *parse) word(n *node, field string, words ...string) string {
+// word is one of names, in any case.
+func (p *parse) word(n *node, field string, names ...string) string {
 	if n.kind == null {
 		return ""
 	}
 	w := strings.ToLower(n.plain())
-	if n.kind != scalar || !slices.Contains(words, w) {
-		p.bad(n, field, "one of "+strings.Join(words, ", "))
+	if n.kind != scalar || !slices.Contains(names, w) {
+		p.bad(n, field, words.OneOf(w, names...))
 		return ""
 	}
 	return w

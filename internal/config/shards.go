@@ -137,6 +137,7 @@ func (l *loader) shards() {
 		}
 		l.waiters(&own, "shards."+shard.Name+".capsules.")
 		l.wires(&own, "shards."+shard.Name+".capsules.")
+		l.unknown(&own, "shards."+shard.Name+".capsules.")
 		s.Trees = append(s.Trees, Tree{Shard: shard.Name, Settings: &own})
 	}
 }

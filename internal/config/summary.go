@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/limits"
@@ -66,7 +67,7 @@ func (s *Settings) Summary(w io.Writer) error {
 					how += " behind " + k.Laravel.Prefix
 				}
 			}
-			how += limitsText(k.Limits)
+			how += unknownText(s.unknownOf(k)) + limitsText(k.Limits)
 			if k.Rest > 0 {
 				how += fmt.Sprintf(", with rests of %s", k.Rest)
 			}
@@ -94,7 +95,11 @@ func (s *Settings) Summary(w io.Writer) error {
 	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {
-		line("  %s\t%s", h.Class, h.text())
+		class := h.Class
+		if class == troupe.AnyClass {
+			class = "* (all others)"
+		}
+		line("  %s\t%s", class, h.text())
 	}
 	return t.Flush()
 }
@@ -150,6 +155,12 @@ func (h handlerEntry) text() string {
 		fmt.Fprintf(&b, ", timeout %s", h.Timeout)
 	}
 	b.WriteString(recoveryText(h.Recovery))
+	if _, set := h.Take.Percent(); set {
+		b.WriteString(", takes " + h.takeText() + " of its jobs")
+		if h.RestQueue != "" {
+			b.WriteString(", the others handed over to the queue " + h.RestQueue)
+		}
+	}
 	return b.String()
 }
 

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -59,6 +60,55 @@ func TestEvery(t *testing.T) {
 		}
 		if got := s.Prev(want); !got.Equal(want) {
 			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// An error names the field, what it says and what it may say.
+func TestRefusals(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                      `cron line "": an empty line, want five fields or a name such as @daily`,
+		"@reboot":                               `cron line "@reboot": name @reboot: want @hourly, @daily, @midnight, @noon, @weekly, @monthly, @yearly or @every`,
+		"61 * * * *":                            `cron line "61 * * * *": minute "61": want 0 to 59`,
+		"* 25 * * *":                            `hour "25": want 0 to 24`,
+		"* * 0 * *":                             `day of the month "0": want 1 to 31, -31 to -1 from its end, or L, its last day`,
+		"* * * 13 *":                            `month "13": want 1 to 12, or jan to dec`,
+		"* * * * 8":                             `weekday "8": want 0 to 7, or sun to sat, with #1 to #5, #-1 to #-5 or %2+1 behind it`,
+		"*/0 * * * *":                           `minute "*/0": want a step of 1 to 99 behind /`,
+		"0 4 ? * *":                             `day of the month "?": want 1 to 31, -31 to -1 from its end, or L, its last day; ? is Quartz's, a field that says nothing is *`,
+		"0 4 15W * *":                           `W is Quartz's, the weekday next to a day cannot be said`,
+		"H 4 * * *":                             `minute "H": want 0 to 59; H is Jenkins's, write the number itself`,
+		"10~20 4 * * *":                         `minute "10~20": want 0 to 59; ~ is a random number, write the number itself`,
+		"1,,2 * * * *":                          `minute "": want 0 to 59`,
+		"0 4 * *":                               `4 fields: want minute, hour, day of the month, month and weekday, `,
+		"0 0 4 * * * 2027":                      `7 fields: want`,
+		"0 4 1 1 * 2027":                        `weekday "2027": want`,
+		"0 0 30 2 *":                            `day of the month "30": want a day that one of the months has`,
+		"0 0 30 2 mon":                          `day of the month "30": want a day that one of the months has`,
+		"0 0 -30 2 *":                           `it never comes: days of the month -30, months 2, weekdays *`,
+		"0 4 * * * Berlin":                      `zone "Berlin": want a name of the IANA database such as Europe/Berlin (Rails has names of its own), or an offset from -11:45 to +11:45`,
+		"0 4 * * * Pacific Time (US & Canada)":  `zone "Pacific Time (US & Canada)": want a name of the IANA database`,
+		"0 4 * * * +14:00":                      `zone "+14:00": want`,
+		"0 4 * * * Local":                       `zone "Local": want`,
+		"every weekday at 9:00":                 `a text: want a cron line, which this command prints if there is one: ruby -rfugit -e 'puts Fugit.parse(ARGV[0]).to_cron_s' "every weekday at 9:00"`,
+		"every 5M":                              `a text: want a cron line`,
+		"every 0 minutes":                       `interval "0 minutes": want whole seconds, from 1 second to 366 days`,
+		"every 500ms":                           `interval "500ms": want`,
+		"every 9000h":                           `interval "9000h": want`,
+		strings.Repeat("1,", 500) + "1 * * * *": `a line of 1009 bytes, want at most 1000`,
+	} {
+		_, err := Parse(line, time.UTC)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+func TestLocal(t *testing.T) {
+	for tz, want := range map[string]string{"Europe/Berlin": "Europe/Berlin", ":/usr/share/zoneinfo/Asia/Tokyo": "Asia/Tokyo", "": "UTC", "UTC": "UTC", "CET-1CEST": time.Local.String()} {
+		t.Setenv("TZ", tz)
+		if got := Local().String(); got != want {
+			t.Errorf("TZ=%s: %s, want %s", tz, got, want)
 		}
 	}
 }

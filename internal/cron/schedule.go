@@ -61,7 +61,7 @@ func (s *Schedule) Interval() bool { return s.interval > 0 }
 // String returns a line with the zone that Ruby's fugit reads as s, or refuses if it cannot say an
 // interval ("@every 1h30m0s"). It lacks the zone if that is [time.Local], which has no name.
 func (s *Schedule) String() string {
-	if s.Interval() || s.loc == time.Local {
+	if s.Interval() || s.loc.String() == "Local" {
 		return s.text
 	}
 	return s.text + " " + s.loc.String()

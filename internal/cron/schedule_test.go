@@ -197,3 +197,36 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 }
+
+// Parse ends on any text, and what it accepts has ticks in order that Prev finds again, and a text
+// that says the same.
+func FuzzParse(f *testing.F) {
+	for _, s := range sections(f) {
+		for _, line := range s.lines {
+			f.Add(line)
+		}
+	}
+	f.Add("every 90m")
+	f.Add("every weekday at 9:00")
+	f.Fuzz(func(t *testing.T, line string) {
+		s, err := Parse(line, time.UTC)
+		if err != nil {
+			return
+		}
+		again, err := Parse(s.String(), time.UTC)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", line, s, err)
+		}
+		at := time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC)
+		for range 3 {
+			next := s.Next(at)
+			if next.IsZero() {
+				return
+			}
+			if !next.After(at) || !s.Prev(next).Equal(next) || !again.Next(at).Equal(next) {
+				t.Fatalf("%q: %s after %s, before it %s; %q: %s", line, next, at, s.Prev(next), again, again.Next(at))
+			}
+			at = next
+		}
+	})
+}

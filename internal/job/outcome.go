@@ -38,6 +38,8 @@ const (
 	Interrupted         // to go on in another run
 	Parked              // put off by its handler
 	Moved               // to another queue, by its handler
+	HandedOver          // to another queue, since its class has no handler or only a share of it is run
+	Left                // in its queue, since its class has no handler
 
 	Failed // with Error or Panic; what becomes of the job follows
 	Retried
@@ -59,7 +61,8 @@ const Ends = Failed
 
 // The levels of log lines, with zerolog's numbers: this package is linked by who only pushes.
 const (
-	info int8 = iota + 1
+	detail int8 = iota
+	info
 	warn
 	failure
 )
@@ -84,6 +87,8 @@ var rows = [outcomes]row{
 	Interrupted:  {name: "interrupted", to: ToBack, sends: true},
 	Parked:       {name: "parked", text: "job parked", level: info, to: ToSchedule, sends: true, kind: "job parked", state: "paused"},
 	Moved:        {name: "moved", text: "job moved", level: info, to: ToBack, sends: true, kind: "job moved", state: "quiet"},
+	HandedOver:   {name: "handed", text: "job handed over", level: detail, to: ToBack, sends: true, kind: "class handed over", state: "quiet"},
+	Left:         {name: "left", text: "job left in its queue", level: detail, to: ToBack, sends: true, kind: "class left", state: "quiet"},
 	Failed:       {name: "failed", kind: "job failed", state: "warning"},
 	Retried:      {name: "retried", logged: "retry", text: "job failed", level: warn, to: ToRetry, sends: true, kind: "job retried", state: "restarting", counts: true},
 	Died:         {name: "died", logged: "dead", text: "job failed", level: failure, to: ToDead, sends: true, kind: "job died", state: "danger", counts: true},

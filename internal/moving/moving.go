@@ -40,12 +40,6 @@ var (
 	abandonedScript = script.New("moving.abandoned", abandonedSource)
 )
 
-// Needed reports whether members have to be moved like this.
-func Needed(rdb redis.UniversalClient) bool {
-	_, ok := rdb.(*redis.ClusterClient)
-	return ok
-}
-
 // finishTimeout bounds the last step, which goes on when the context ends: what was
 // written must not stay claimed because a stop begins just then.
 const finishTimeout = 3 * time.Second

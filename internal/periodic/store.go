@@ -17,7 +17,7 @@ import (
 	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // Store is the periodic jobs of a Redis. It is safe for concurrent use.
@@ -161,7 +161,7 @@ func (s *Store) save(ctx context.Context, tag string, list []troupe.Periodic) er
 	if err != nil {
 		return err
 	}
-	cluster := moving.Needed(s.Redis)
+	cluster := redisconn.OnCluster(s.Redis)
 	for _, spec := range list {
 		if spec.Namespace == "" {
 			spec.Namespace = space

@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/client"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/script"
 )
 
@@ -130,7 +130,7 @@ func (t *Ticker) readAll(ctx context.Context) error {
 		}
 		t.entries[e.key] = e
 	}
-	if moving.Needed(t.Store.Redis) {
+	if redisconn.OnCluster(t.Store.Redis) {
 		return t.finish(ctx, all)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 		}
 	}
 	s := step{e: e, f: f, late: now.Sub(f.tick), keys: []string{key, keys.PeriodicMarks(key), keys.PeriodicHistory(key)}}
-	if !moving.Needed(t.Store.Redis) {
+	if !redisconn.OnCluster(t.Store.Redis) {
 		s.keys = append(s.keys, keys.Queues, keys.Queue(e.Queue))
 	}
 	last, _ := job.EncodeJSON(Tick{At: f.tick, What: f.what, JID: f.jid, Late: s.late, Missed: f.missed}) // numbers and texts of ours
@@ -236,7 +236,7 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 	case what == "changed", what == "early":
 		t.Stale()
 		return nil
-	case what == "pushed" && moving.Needed(t.Store.Redis):
+	case what == "pushed" && redisconn.OnCluster(t.Store.Redis):
 		tick := strconv.FormatInt(s.f.tick.Unix(), 10)
 		if err := t.push(ctx, s.e, pendingField+tick, tick, s.e.Queue+"\n"+s.f.job); err != nil {
 			return err

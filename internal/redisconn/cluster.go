@@ -19,6 +19,13 @@ func IsCluster(raw string) bool {
 	return strings.HasPrefix(raw, "redis+cluster:") || strings.HasPrefix(raw, "rediss+cluster:")
 }
 
+// OnCluster reports whether a client is one of a Redis Cluster: of a router to many masters, where
+// one step cannot touch keys of two slots.
+func OnCluster(rdb redis.UniversalClient) bool {
+	_, ok := rdb.(*redis.ClusterClient)
+	return ok
+}
+
 // ClusterURL is the URL of a cluster that is known by the addresses of nodes.
 func ClusterURL(addrs []string) string {
 	u := url.URL{Scheme: "redis+cluster", Host: addrs[0], RawQuery: url.Values{"addr": addrs[1:]}.Encode()}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,9 @@ func CheckURL(raw string) error {
 	return err
 }
 
+// address is a host without a scheme, with a port and a database perhaps.
+var address = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[0-9]{1,3})?$`)
+
 func parse(raw string) (*redis.Options, error) {
 	fault := func(reason string) error { return &URLError{URL: Mask(raw), Reason: reason} }
 	if raw == "" {
@@ -61,6 +65,9 @@ func parse(raw string) (*redis.Options, error) {
 	}
 	if strings.TrimSpace(raw) != raw {
 		return nil, fault("spaces around it")
+	}
+	if address.MatchString(raw) {
+		return nil, fault("the scheme is missing: write redis://" + raw)
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -150,7 +157,7 @@ func pathFault(path string) string {
 func Mask(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
-		if strings.ContainsAny(raw, ":@") {
+		if strings.ContainsAny(raw, ":@") && !address.MatchString(raw) {
 			return "***"
 		}
 		return raw

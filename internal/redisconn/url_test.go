@@ -61,8 +61,10 @@ func TestBadURLs(t *testing.T) {
 	const secret = "hunter2"
 	for url, reason := range map[string]string{
 		"":                                      "empty",
-		"localhost:6379":                        "scheme",
-		"localhost":                             "scheme",
+		"localhost:6379":                        "write redis://localhost:6379;",
+		"localhost":                             "write redis://localhost;",
+		"127.0.0.1:6379/3":                      "write redis://127.0.0.1:6379/3;",
+		"[::1]:6379":                            "write redis://[::1]:6379;",
 		"//localhost:6379":                      "scheme",
 		"http://u:" + secret + "@h:1":           "unknown scheme",
 		" redis://u:" + secret + "@h:1":         "spaces",
@@ -119,6 +121,8 @@ func TestMask(t *testing.T) {
 		"redis://h:1/2?x=secret":       "redis://h:1/2",
 		"redis://:secret":              "redis://***",
 		"u:secret@h":                   "***",
+		"u:secret":                     "***",
+		"10.0.0.1:6379":                "10.0.0.1:6379",
 		"REDISTOGO_URL":                "REDISTOGO_URL",
 	} {
 		if got := Mask(url); got != want {

@@ -3,8 +3,11 @@ package run
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/fetch"
@@ -78,5 +81,29 @@ func TestAContextKeptAfterItsJobStillTellsOfIt(t *testing.T) {
 		if !ok || again != want || infos[i] != want {
 			t.Errorf("the info is %+v, then %+v, want %+v", infos[i], again, want)
 		}
+	}
+}
+
+// BenchmarkContext is what most handlers do with their context: they make one from it. The logger is
+// made for those that ask for it.
+func BenchmarkContext(b *testing.B) {
+	for _, bench := range []struct {
+		name string
+		use  func(context.Context)
+	}{
+		{"derived", func(ctx context.Context) { _, cancel := context.WithCancel(ctx); cancel() }},
+		{"logger", func(ctx context.Context) { zerolog.Ctx(ctx) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			log := zerolog.New(io.Discard)
+			b.ReportAllocs()
+			for b.Loop() {
+				r := &Run{}
+				r.item.Unit = fetch.Unit{Queue: "q"}
+				r.env, r.w, r.jid, r.class, r.log, r.job.r = &Env{Capsule: "default"}, &r.item, "jid", "Mail", &log, r
+				bench.use(&r.job)
+				r.job.Cancel(nil)
+			}
+		})
 	}
 }

@@ -31,6 +31,11 @@ type Env struct {
 	Metrics *beat.Metrics
 	Traffic *runs.Traffic
 
+	// Unknown is the queue to which jobs without a handler are handed over, if it is not "". Leave puts
+	// them back at the end of their queue instead. With neither they fail.
+	Unknown string
+	Leave   bool
+
 	Timestamps      troupe.Timestamps
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive
 	MaxIteration    time.Duration // Config.MaxIterationRuntime
@@ -43,6 +48,7 @@ type Env struct {
 	Wanted  *atomic.Bool                       // somebody listens to events
 	Publish func(event.Event)                  // must not block
 
+	foreign      foreign
 	heldBack     atomic.Int64
 	unresponsive unresponsive
 }
@@ -56,6 +62,8 @@ type Slot interface {
 	// Finish frees the slot at the end of its run. ack is the run's item if it is to be
 	// acked, crash what its processor crashes of. It tells whether others have run in between.
 	Finish(ack *work.Item, crash *supervisor.JobCrash, now time.Time) (yielded bool)
+	// Pause has the slot rest for d after this run.
+	Pause(d time.Duration)
 	// Replace gives the slot to another run before this one has ended.
 	Replace()
 	// Left notes the end of a run that was replaced.
@@ -71,9 +79,17 @@ type Failure struct {
 // publish tells of e, unless it is of those that only listeners want and nobody listens.
 func (r *Run) publish(e event.Event) {
 	if !r.env.Wanted.Load() {
-		switch e.(type) {
+		switch e := e.(type) {
 		case event.JobStarted, event.JobDone, event.JobInterrupted:
 			return
+		case event.JobHandedOver:
+			if !e.First {
+				return
+			}
+		case event.JobLeft:
+			if !e.First {
+				return
+			}
 		}
 	}
 	r.env.Publish(e)

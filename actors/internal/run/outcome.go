@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -39,7 +40,7 @@ func (r *Run) decide() {
 		return
 	}
 	asked := job.AskedBy(r.err)
-	if asked.Move {
+	if asked.Move && r.sent == job.Done {
 		if err := r.env.Policy.Moves(r.w.Unit.Queue, asked.Queue); err != nil {
 			r.err, asked = err, troupe.OutcomeError{}
 		}
@@ -54,6 +55,9 @@ func (r *Run) decide() {
 	}
 	r.keepPlace()
 	switch {
+	case r.sent != job.Done:
+		r.send()
+		return
 	case asked.Park, asked.Move:
 		r.unfailed()
 		return
@@ -135,6 +139,8 @@ func (r *Run) fail() {
 // outcome is how the run has ended.
 func (r *Run) outcome(asked troupe.OutcomeError, interrupted bool) job.Outcome {
 	switch {
+	case r.sent != job.Done:
+		return r.sent
 	case asked.Park:
 		return job.Parked
 	case asked.Move:
@@ -154,9 +160,11 @@ func (r *Run) count(o job.Outcome, late bool) {
 	class := 0 // Sidekiq's page does not show a class without a handler
 	if h := r.handler; h != nil {
 		class = h.index
-		// It shows what is wrapped, also by a wrapper that has a handler itself.
-		if r.wrapped != "" && r.wrapped != h.name {
-			r.env.Metrics.CountAs(r.wrapped, o, r.elapsed)
+		// It shows what is wrapped, also by a wrapper that has a handler itself, and of AnyClass and of an alias
+		// the class of the job.
+		name := cmp.Or(r.wrapped, r.name)
+		if name != h.name {
+			r.env.Metrics.CountAs(name, o, r.elapsed)
 			class++
 		}
 	}
@@ -314,5 +322,8 @@ func (r *Run) line(level zerolog.Level, outcome string) *zerolog.Event {
 	}
 	ev = ev.Str("jid", words.Text(r.jid)).Str("class", words.Text(r.class)).
 		Str("queue", words.Text(r.w.Unit.Queue)).Str("capsule", r.env.Capsule)
+	if h := r.handler; h != nil && h.name != r.name {
+		ev = ev.Str("handler", h.name)
+	}
 	return logs.Seconds(ev, "elapsed_s", r.elapsed.Round(time.Microsecond).Seconds()).Str("outcome", outcome)
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"runtime/debug"
 	"sync/atomic"
@@ -25,13 +26,15 @@ type Class struct {
 	name     string
 	handler  troupe.Handler
 	options  troupe.Options
+	rest     string // the queue of the jobs that are not in options.Take; "" if all are
 	iterable bool
 	index    int // of its runs in runs.Counts; the next one is of those in which it is a wrapper
 }
 
-// Classes are the handlers of registry with mw around them, by class. A middleware that makes no
-// handler is an error.
-func Classes(registry *troupe.Registry, mw ...troupe.Middleware) (map[string]*Class, error) {
+// Classes are the handlers of registry with mw around them, by class and alias. Jobs that are not in
+// the share of their class go to the queue rest, unless the class names one. A middleware that makes
+// no handler is an error.
+func Classes(registry *troupe.Registry, rest string, mw ...troupe.Middleware) (map[string]*Class, error) {
 	classes := map[string]*Class{}
 	for i, name := range registry.Classes() {
 		h, _ := registry.Lookup(name)
@@ -39,7 +42,14 @@ func Classes(registry *troupe.Registry, mw ...troupe.Middleware) (map[string]*Cl
 		if err != nil {
 			return nil, err
 		}
-		classes[name] = &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
+		class := &Class{name: name, handler: handler, options: h.Options, iterable: h.Iterable, index: 1 + 2*i}
+		if percent, _ := h.Options.Take.Percent(); percent < 100 {
+			class.rest = cmp.Or(h.Options.RestQueue, rest)
+		}
+		classes[name] = class
+	}
+	for alias, name := range registry.Aliases() {
+		classes[alias] = classes[name]
 	}
 	return classes, nil
 }
@@ -55,13 +65,14 @@ type Run struct {
 	payload   *troupe.Payload // nil if the bytes do not parse; the handler may have edited it
 	err       error
 	crash     *supervisor.JobCrash
-	returned  bool // the handler
-	read      bool // its error can be
-	concluded bool // the job's outcome is in Redis, or is on its way
-	mine      bool // the outcome is this run's: taken from the ledger
-	handed    bool // to the settler, or somebody else's
-	acked     bool // its ack goes with the slot
-	goBroken  bool // a goroutine of the job panicked
+	returned  bool        // the handler
+	read      bool        // its error can be
+	concluded bool        // the job's outcome is in Redis, or is on its way
+	mine      bool        // the outcome is this run's: taken from the ledger
+	handed    bool        // to the settler, or somebody else's
+	acked     bool        // its ack goes with the slot
+	goBroken  bool        // a goroutine of the job panicked
+	sent      job.Outcome // HandedOver or Left, if it is not to be run here; else Done
 
 	job    jobContext
 	began  atomic.Bool // the facts will not change
@@ -224,6 +235,9 @@ func (r *Run) perform() {
 	if r.handler, ok = r.env.Classes[r.name]; !ok {
 		r.handler, ok = r.aliased()
 	}
+	if !ok && r.named() {
+		r.handler, ok = r.env.Classes[troupe.AnyClass]
+	}
 	r.job.r = r
 	defer r.job.Cancel(nil)
 	r.began.Store(true)
@@ -235,6 +249,9 @@ func (r *Run) perform() {
 		if pushed, ok := p.Time("enqueued_at"); ok {
 			r.env.Traffic.Waited(r.w.Unit.Queue, r.started.Sub(pushed))
 		}
+	}
+	if r.elsewhere() {
+		return
 	}
 	if check := r.wire.Check; check != nil {
 		if err := check(p, r.started); err != nil {
@@ -295,6 +312,9 @@ func (r *Run) aliased() (*Class, bool) {
 	}
 	return class, ok
 }
+
+// named tells whether the class is one that can have a handler.
+func (r *Run) named() bool { return r.name != "" && r.name != job.NotAJob }
 
 // timeout is how long the job may run; 0 is without end.
 func (r *Run) timeout() time.Duration {

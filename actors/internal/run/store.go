@@ -29,28 +29,37 @@ func (r *Run) settle(dec retry.Decision) bool {
 // store writes the decision and tells of it once it is in Redis. The slot does
 // not wait for that, unless its job has crashed or too many are on their way.
 func (r *Run) store(dec retry.Decision) {
-	if dec.Outcome != retry.Drop && r.crash == nil {
-		m := &work.Move{Item: r.w, Move: r.move(dec)}
-		m.Then = func() { r.told(m, dec) }
-		if r.env.Settler.SubmitAsync(m) {
-			r.handed = true
-			return
-		}
-	}
-	if r.settle(dec) {
+	if dec.Outcome != retry.Drop {
+		r.submit(r.move(dec), func() { r.tell(dec) })
+	} else if r.settle(dec) {
 		r.tell(dec)
 	}
 }
 
-// told tells of a move that nobody waited for and that is over.
-func (r *Run) told(m *work.Move, dec retry.Decision) {
+// submit writes a move and calls tell once it is in Redis, as store does.
+func (r *Run) submit(m fetch.Move, tell func()) {
+	if r.crash == nil {
+		move := &work.Move{Item: r.w, Move: m}
+		move.Then = func() { r.told(move, tell) }
+		if r.env.Settler.SubmitAsync(move) {
+			r.handed = true
+			return
+		}
+	}
+	if r.await(m) {
+		tell()
+	}
+}
+
+// told calls tell, of a move that nobody waited for and that is over.
+func (r *Run) told(m *work.Move, tell func()) {
 	defer func() { // a hook of the user's logger, say
 		if v := recover(); v != nil {
 			r.env.System.Panicked(r.slot.Path(), v)
 		}
 	}()
 	if r.stored(m) {
-		r.tell(dec)
+		tell()
 	}
 }
 

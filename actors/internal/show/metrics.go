@@ -40,8 +40,8 @@ type Metrics struct {
 type ClassMetrics struct {
 	Class string // "" for the others, those without a handler here among them
 
-	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved, or
-	// late if the outcome of the job had been decided before.
+	// Runs are those that have ended, by outcome: done, error, panic, interrupted, parked, moved,
+	// handed (over to another queue) and left (in its queue), which are missing where a class has none, or late if the outcome of the job had been decided before.
 	Runs  map[string]uint64
 	Times Histogram // of runs without an error, and of the interrupted
 	// Moves are jobs by where they went: failed ones that were retried, have died or were
@@ -137,8 +137,10 @@ func classMetrics(classes []string, totals []runs.Totals, moved *Moves) (all []C
 			c.Class = classes[i]
 		}
 		for o := range job.Ends {
-			c.Runs[o.String()] = t.Ended[o]
 			c.Runs["late"] += t.Late[o]
+			if c.Class == "" || t.Ended[o] > 0 || o != job.HandedOver && o != job.Left { // which most classes never have
+				c.Runs[o.String()] = t.Ended[o]
+			}
 		}
 		all = append(all, c)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/job"
 	"github.com/troupehq/troupe/internal/tree"
@@ -12,15 +13,17 @@ import (
 // Moves counts where the events tell that jobs were moved which are not done. All methods are safe
 // for concurrent use.
 type Moves struct {
-	classes []string // those of the registry
+	classes  []string // those of the registry
+	registry *troupe.Registry
 
 	mu sync.Mutex
 	by map[job.Outcome][]uint64 // by number of the class as in Metrics.Classes
 }
 
-// NewMoves returns counters for these classes, which are sorted; every counter begins with 0.
-func NewMoves(classes []string) *Moves {
-	n := &Moves{classes: classes, by: map[job.Outcome][]uint64{}}
+// NewMoves returns counters for the classes of a registry; every counter begins with 0.
+func NewMoves(registry *troupe.Registry) *Moves {
+	classes := registry.Classes()
+	n := &Moves{classes: classes, registry: registry, by: map[job.Outcome][]uint64{}}
 	for _, o := range job.Moves() {
 		n.by[o] = make([]uint64, named(len(classes))+1)
 	}
@@ -49,9 +52,9 @@ func (n *Moves) count(o job.Outcome, jobs ...tree.JobRef) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, job := range jobs {
-		i, ok := slices.BinarySearch(n.classes, job.Class)
-		if !ok {
-			i = len(n.classes)
+		i := len(n.classes)
+		if e, ok := n.registry.Lookup(job.Class); ok { // an alias is its class
+			i, _ = slices.BinarySearch(n.classes, e.Class)
 		}
 		n.by[o][named(i)]++
 	}

@@ -158,6 +158,17 @@ func recordsOf(ev event.Event, add func(flight.Record)) (urgent bool) {
 		of(job.Parked, e.JobEvent, strings.TrimSuffix("until "+e.Until.UTC().Format(time.RFC3339)+": "+recordText(e.Err), ": "))
 	case event.JobMoved:
 		of(job.Moved, e.JobEvent, "to the queue "+words.Text(e.To))
+	case event.JobHandedOver:
+		if text := "jobs without a handler here go to the queue "; e.First {
+			if e.Share {
+				text = "jobs that are not in the share of this process go to the queue "
+			}
+			of(job.HandedOver, e.JobEvent, text+words.Text(e.To))
+		}
+	case event.JobLeft:
+		if e.First {
+			of(job.Left, e.JobEvent, "jobs without a handler here go back to the end of the queue")
+		}
 	case event.JobLate:
 		of(job.TooLate, e.JobEvent, recordText(e.Err))
 	case event.JobCancelled:

@@ -16,7 +16,6 @@ func (s *System) Spawn(owner string, f func()) { s.SpawnAs(s.Goroutines, owner, 
 func (s *System) SpawnAs(counter *Tracker, owner string, f func()) {
 	counter.Add(1)
 	osproc.Go(s.identity, owner, func() {
-		Deepen()
 		defer counter.Done()
 		defer func() {
 			if v := recover(); v != nil {
@@ -43,16 +42,3 @@ func Tell(line func()) { _ = Isolate(line) }
 
 // Isolated is Isolate for those who wait for it in their own way.
 func Isolated(f func()) <-chan error { return strategy.Contain(f) }
-
-// Deepen makes the stack of a new goroutine as large as a job or a call to Redis
-// needs. Grown later, at every doubling, it is copied with all the frames that
-// are on it by then, which takes longer than the work of a small job.
-//
-//go:noinline
-func Deepen() {
-	var room [5 << 10]byte
-	touch(&room)
-}
-
-//go:noinline
-func touch(*[5 << 10]byte) {}

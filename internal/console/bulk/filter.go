@@ -120,6 +120,11 @@ func ParseTime(text string, now time.Time) (time.Time, error) { return parse(tex
 // ParseFuture reads a time likewise, but a time span is one from now on.
 func ParseFuture(text string, now time.Time) (time.Time, error) { return parse(text, now, 1, "") }
 
+const wantTime = "a time like 2026-11-21T15:04:05Z, a day like 2026-11-21, today, yesterday, seconds since the epoch, or a time span %sfrom now like 1h30m"
+
+// WantFuture is what ParseFuture accepts, in words.
+var WantFuture = fmt.Sprintf(wantTime, "")
+
 func parse(text string, now time.Time, sign time.Duration, back string) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
@@ -142,5 +147,5 @@ func parse(text string, now time.Time, sign time.Duration, back string) (time.Ti
 	if d, err := words.ParseDuration(text); err == nil {
 		return now.Add(sign * d), nil
 	}
-	return time.Time{}, fmt.Errorf("got %q, expected a time like 2026-11-21T15:04:05Z, a day like 2026-11-21, today, yesterday, seconds since the epoch, or a time span %sfrom now like 1h30m", text, back)
+	return time.Time{}, fmt.Errorf("got %q, expected "+wantTime, text, back)
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/keys"
-	"github.com/troupehq/troupe/internal/moving"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/scores"
 )
 
@@ -169,7 +169,7 @@ func (i *importer) one(ctx context.Context, l *Line) (done bool, err error) {
 		return false, nil
 	}
 	key := keys.Queue(l.Queue)
-	if name, ok := strings.CutSuffix(l.Queue, keys.SuspectsSuffix); ok && moving.Needed(i.rdb) {
+	if name, ok := strings.CutSuffix(l.Queue, keys.SuspectsSuffix); ok && redisconn.OnCluster(i.rdb) {
 		key = keys.ClusterSuspects(name)
 	}
 	pipe := i.rdb.Pipeline()

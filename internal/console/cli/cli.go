@@ -34,7 +34,7 @@ import (
 const (
 	Done        = 0
 	Fault       = 1   // a bad flag, no Redis
-	NotFound    = 2   // nothing found
+	NotFound    = 2   // what was named is not there; a list that is empty is no fault
 	Partly      = 3   // partly done, or unhealthy
 	Refused     = 4   // not allowed, refused by Redis, or not possible for this thing
 	Interrupted = 130 // by a signal
@@ -101,7 +101,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	s.SortFlags = false
 	s.BoolVar(&f.JSON, "json", false, "print JSON: an object, or one a line for a list")
 	ways := []string{mask.Mask, mask.Hide, mask.Show}
-	s.Var(oneOf{&f.Args, ways}, "args", "arguments of jobs: mask secrets, hide or show them (mask)")
+	s.Var(OneOf(&f.Args, ways...), "args", "arguments of jobs: mask secrets, hide or show them (mask)")
 	_ = cmd.RegisterFlagCompletionFunc("args", cobra.FixedCompletions(ways, cobra.ShellCompDirectiveNoFileComp))
 	s.BoolVar(&f.noColor, "no-color", false, "no colors")
 	s.BoolVar(&f.ReadOnly, "read-only", false, "refuse to change anything")
@@ -146,7 +146,7 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	if err := Empty(cmd.Flags()); err != nil {
 		return err
 	}
-	url, settings, err := f.settings()
+	url, settings, err := settings(f.Files, f.redis, f.file)
 	if err != nil {
 		return err
 	}
@@ -192,23 +192,28 @@ func (f *Flags) Run(cmd *cobra.Command, fn func(ctx context.Context, s *Session)
 	return fmt.Errorf("%w (redis %s)", err, s.Address)
 }
 
-// settings are the URL of the Redis, by --redis, the file or the environment, and what the file
-// says.
-func (f *Flags) settings() (url string, settings Settings, err error) {
-	if f.file != "" {
-		if settings, err = f.Files.Read(f.file); err != nil {
-			return "", settings, err
+// URL is that of the Redis, by --redis, the file of --config or the environment.
+func URL(files Files, redis, file string) (string, error) {
+	url, _, err := settings(files, redis, file)
+	return url, err
+}
+
+// settings are the URL and what the file says.
+func settings(files Files, redis, file string) (url string, said Settings, err error) {
+	if file != "" {
+		if said, err = files.Read(file); err != nil {
+			return "", said, err
 		}
 		switch {
-		case f.redis != "":
-		case settings.Shards > 1:
-			return "", settings, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", f.file, settings.Shards)
+		case redis != "":
+		case said.Shards > 1:
+			return "", said, Exitf(Fault, "%s names %d Redis servers, expected --redis to choose one", file, said.Shards)
 		default:
-			return settings.Redis, settings, nil
+			return said.Redis, said, nil
 		}
 	}
-	url, err = f.Files.Redis(f.redis)
-	return url, settings, err
+	url, err = files.Redis(redis)
+	return url, said, err
 }
 
 // MayLook is an error that names all rights that looking needs and the user lacks.
@@ -240,20 +245,28 @@ func (s *Session) Change(what string) error {
 	return nil
 }
 
-// Confirm asks on the terminal whether to do something to n things, if n is above 100 and --yes
-// was not given: the number is to be typed. Without a terminal it is refused.
-func (s *Session) Confirm(ctx context.Context, yes bool, n int64, format string, args ...any) (err error) {
-	if yes || n <= 100 {
+// Ask is when Confirm asks.
+type Ask struct {
+	Yes    bool // never: --yes was given
+	N      int64
+	Always bool // on a terminal, however few there are: there is no way back
+}
+
+// Confirm asks on the terminal whether to do something to N things, if they are more than 100, or always,
+// and --yes was not given: the number is to be typed. Without a terminal more than 100 are refused.
+func (s *Session) Confirm(ctx context.Context, ask Ask, format string, args ...any) (err error) {
+	in, ok := s.In.(*os.File)
+	terminal := ok && term.IsTerminal(int(in.Fd()))
+	if ask.Yes || ask.N == 0 || ask.N <= 100 && !(ask.Always && terminal) {
 		return nil
 	}
 	defer func() { s.changes = s.changes && err == nil }()
 	what := fmt.Sprintf(format, args...)
-	in, ok := s.In.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
+	if !terminal {
 		return Exitf(Refused, "to %s, --yes is needed", what)
 	}
-	_, _ = fmt.Fprintf(s.Err, "To %s, type %s: ", Line(what), words.Count(n))
-	return typed(ctx, in, n)
+	_, _ = fmt.Fprintf(s.Err, "To %s, type %s: ", Line(what), words.Count(ask.N))
+	return typed(ctx, in, ask.N)
 }
 
 // typed waits until n is typed, or something else, or ctx ends.

@@ -68,7 +68,7 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), fmt.Errorf("x: %w", inspect.ErrNotFound), nil, NotFound, "x: not found"},
 		{t.Context(), Exitf(Partly, "some are left"), nil, Partly, "some are left"},
 		{ended, errors.New("cut"), nil, Interrupted, ""},
-		{t.Context(), nil, []string{"--args", "all"}, Fault, `invalid argument "all" for "--args" flag: expected mask, hide, show`},
+		{t.Context(), nil, []string{"--args", "all"}, Fault, `invalid argument "all" for "--args" flag: expected one of mask, hide, show`},
 		{t.Context(), nil, []string{"--redis", "nonsense"}, Fault, "nonsense"},
 		{t.Context(), nil, []string{"-C", "missing.yml"}, Fault, "missing.yml"},
 	} {
@@ -86,11 +86,11 @@ func TestExitCodes(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	_, url := redistest.New(t)
 	for n, want := range map[int64]int{100: Done, 101: Refused} { // the input is no terminal
-		if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(t.Context(), false, n, "delete %d jobs", n) }, "--redis", url); code != want {
+		if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(t.Context(), Ask{N: n, Always: true}, "delete %d jobs", n) }, "--redis", url); code != want {
 			t.Errorf("%d: %d %s", n, code, text)
 		}
 	}
-	if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(t.Context(), true, 1e6, "delete all") }, "--redis", url); code != Done {
+	if code, text := run(t.Context(), t, func(s *Session) error { return s.Confirm(t.Context(), Ask{Yes: true, N: 1e6}, "delete all") }, "--redis", url); code != Done {
 		t.Errorf("with --yes: %d %s", code, text)
 	}
 	if code, text := run(t.Context(), t, func(s *Session) error { return s.Change("deleting") }, "--redis", url, "--read-only"); code != Refused || text != "deleting is refused by --read-only" {

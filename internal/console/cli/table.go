@@ -6,34 +6,10 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 )
-
-// oneOf is a flag with a few values.
-type oneOf struct {
-	value *string
-	of    []string
-}
-
-func (f oneOf) Set(s string) error {
-	if !slices.Contains(f.of, s) {
-		return fmt.Errorf("expected %s", strings.Join(f.of, ", "))
-	}
-	*f.value = s
-	return nil
-}
-
-func (f oneOf) String() string {
-	if f.value == nil {
-		return ""
-	}
-	return *f.value
-}
-
-func (oneOf) Type() string { return "WORD" }
 
 // Table prints rows: for a terminal with a head line and in columns, else separated by tabs and
 // without a head line.
@@ -62,10 +38,11 @@ func (s *Session) Table(head ...string) *Table {
 }
 
 // Rows prints rows: as JSON, one a line, or as a table with the cells of each. The head is words
-// with spaces between. If there is none, the exit code is 2, and none is the sentence that says so.
+// with spaces between. If there is none, the sentence none says so beside the output.
 func Rows[T any](s *Session, head, none string, rows []T, cells func(T) []string) error {
 	if len(rows) == 0 {
-		return Exitf(NotFound, "%s", none)
+		s.Note("%s", none)
+		return nil
 	}
 	if s.JSON {
 		for _, row := range rows {
@@ -80,6 +57,11 @@ func Rows[T any](s *Session, head, none string, rows []T, cells func(T) []string
 		t.Row(cells(row)...)
 	}
 	return t.Flush()
+}
+
+// Note says something beside the output, to people.
+func (s *Session) Note(format string, args ...any) {
+	_, _ = fmt.Fprintln(s.Err, "troupe: "+Line(fmt.Sprintf(format, args...)))
 }
 
 // Row prints a row. What would break it is replaced by spaces.

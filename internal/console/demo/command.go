@@ -2,7 +2,6 @@ package demo
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/internal/osproc"
 )
 
@@ -38,32 +38,6 @@ func defaults() options {
 	return options{rate: 40, concurrency: 5, timeout: 5 * time.Second, format: formatAuto}
 }
 
-// validate reports all faults at once.
-func (o options) validate() error {
-	var errs []error
-	bad := func(flag string, value any, want string) {
-		errs = append(errs, fmt.Errorf("--%s is %v, expected %s", flag, value, want))
-	}
-	if o.length < 0 {
-		bad("for", o.length, "a positive duration, or 0 for no end")
-	}
-	if o.rate < 1 || o.rate > maxRate {
-		bad("rate", o.rate, fmt.Sprintf("1 to %d jobs a second", maxRate))
-	}
-	if o.concurrency < 1 || o.concurrency > maxConcurrency {
-		bad("concurrency", o.concurrency, fmt.Sprintf("1 to %d", maxConcurrency))
-	}
-	if o.timeout <= 0 {
-		bad("timeout", o.timeout, "a positive duration")
-	}
-	switch o.format {
-	case formatAuto, formatConsole, formatJSON:
-	default:
-		bad("log", fmt.Sprintf("%q", o.format), "auto, console or json")
-	}
-	return errors.Join(errs...)
-}
-
 // Command returns the command "demo". Its errors are for the user and mean exit
 // code 1, except one that has a method ExitCode() int. It answers SIGINT and
 // SIGTERM itself while it runs, and stops when the command's context ends.
@@ -83,12 +57,9 @@ report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
 		Example: `  troupe demo
   troupe demo --for 10s --rate 200 --concurrency 20
   troupe demo --redis redis://localhost:6379/15`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
-			if err := o.validate(); err != nil {
-				return err
-			}
 			if cmd.Flags().Changed("redis") && o.redis == "" {
 				return errors.New("--redis is empty, expected a URL; leave the flag out for an embedded redis")
 			}
@@ -107,12 +78,12 @@ report. Ctrl-Z (SIGTSTP) only quiets: running jobs end and no new ones begin.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.length, "for", o.length, "end by itself after this time (default: run until Ctrl-C)")
+	f.Var(cli.SpanOrNone(&o.length), "for", "end by itself after this time (default: run until Ctrl-C)")
 	f.StringVar(&o.redis, "redis", o.redis, "use the Redis at this `URL`, queues demo, demo-critical and demo-batch (default: an embedded one)")
-	f.IntVar(&o.rate, "rate", o.rate, "jobs pushed per second")
-	f.IntVarP(&o.concurrency, "concurrency", "c", o.concurrency, "processors of the capsule \"default\"")
-	f.DurationVarP(&o.timeout, "timeout", "t", o.timeout, "how long the stop waits for running jobs")
-	f.StringVar(&o.format, "log", o.format, "log lines instead of the live view: console or json; `auto` decides by the output")
+	f.Var(cli.Number(&o.rate, 1, maxRate), "rate", "jobs pushed per second")
+	f.VarP(cli.Number(&o.concurrency, 1, maxConcurrency), "concurrency", "c", "processors of the capsule \"default\"")
+	f.VarP(cli.Span(&o.timeout), "timeout", "t", "how long the stop waits for running jobs")
+	f.Var(cli.OneOf(&o.format, formatAuto, formatConsole, formatJSON), "log", "log lines instead of the live view: console or json; `auto` decides by the output")
 	return cmd
 }
 

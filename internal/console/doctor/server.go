@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/troupehq/troupe/internal/moving"
 	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/rights"
 )
@@ -28,7 +27,7 @@ const probes = 64
 // writes asks for writes with a fault in them, of which a server tells only if it takes writes at all.
 func (e *exam) writes() error {
 	n := 1
-	if moving.Needed(e.rdb) {
+	if redisconn.OnCluster(e.rdb) {
 		n = probes
 	}
 	cmds := make([]*redis.Cmd, n)

@@ -56,6 +56,7 @@ type search struct {
 	processes []fleet.Process
 	works     []*inspect.Work
 	records   []flight.Record // of this job
+	elsewhere []flight.Record // of classes whose jobs are not run where they were taken
 	unread    []string        // where not all was looked at
 	seen      []Near
 }
@@ -124,6 +125,9 @@ func (s *search) because(code, format string, args ...any) {
 func (s *search) flights() error {
 	all, err := flight.Since(s.ctx, s.rdb, "", map[string]time.Time{})
 	for _, r := range s.fleet.Mask.Records(all) {
+		if r.Kind == job.HandedOver.Kind() || r.Kind == job.Left.Kind() {
+			s.elsewhere = append(s.elsewhere, r)
+		}
 		if r.JID == s.x.JID {
 			s.records = append(s.records, r)
 			s.x.Timeline = append(s.x.Timeline, Step{r.At.UTC(), strings.TrimSuffix(r.Kind+": "+r.Text, ": "), r.Process})
@@ -140,6 +144,18 @@ func (s *search) recorded(kind string) *flight.Record {
 		}
 	}
 	return nil
+}
+
+// sent explains that processes do not run the jobs of this class, or not all, and what they do with them,
+// as the flight recorders have it.
+func (s *search) sent(class string) {
+	told := map[string]bool{}
+	for _, r := range s.elsewhere {
+		if r.Class == class && !told[r.Process+r.Text] {
+			told[r.Process+r.Text] = true
+			s.because(strings.ReplaceAll(r.Kind, " ", "_"), "Of the class %s, %s at %s, from the queue %s.", words.Head(class), r.Text, words.Head(r.Process), r.Queue)
+		}
+	}
 }
 
 // found notes the job, and adds the times that it tells itself.

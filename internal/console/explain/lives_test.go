@@ -133,6 +133,13 @@ func TestLives(t *testing.T) {
 			w.k.Daemon.Cancel(jid)
 			w.k.Await("it is listed", func() bool { return len(w.k.Daemon.Tree().Find("launcher/default").Unresponsive) == 1 })
 		}, "running: running cancelled unresponsive", "(troupe: cancelled by an operator), and it does not end. It keeps its slot. Its goroutine: "},
+		{"handed over", func(w *world) {
+			w.k = testkit.Start(w.t, actors.Config{Redis: w.rdb, Registry: new(troupe.Registry), Capsules: []actors.Capsule{{
+				Queues: actors.Strict{"mixed"}, Unknown: actors.Unknown{Queue: "ruby"},
+			}}})
+			w.push("mixed", "Ruby::Only", jid, "")
+			w.k.Await("it is handed over", func() bool { return w.rdb.LLen(w.t.Context(), "queue:ruby").Val() == 1 && w.k.Settled() })
+		}, "queue:ruby: class_handed_over nobody_listens position", "Of the class Ruby::Only, jobs without a handler here go to the queue ruby at "},
 		{"never pushed", func(*world) {}, ": unknown", "it is done, was discarded, or was never pushed."},
 	} {
 		t.Run(life.name, func(t *testing.T) {

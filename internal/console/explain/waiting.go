@@ -242,6 +242,9 @@ func (s *search) queued(q inspect.QueueSummary, position int64) {
 	if m := s.recorded(job.Moved.Kind()); m != nil {
 		s.because("moved", "Its handler has moved it %s at %s.", m.Text, words.At(m.At))
 	}
+	if s.x.Record != nil {
+		s.sent(s.x.Record.Summary().Class)
+	}
 	name, suspect := strings.CutSuffix(q.Name, keys.SuspectsSuffix)
 	var listening, quiet, busy int
 	var longest time.Time

@@ -21,13 +21,14 @@ import (
 type bulkCall struct {
 	bulk.Task
 	filter           filterFlags
-	places           string // that it is for, in words
-	at, to           string
+	places           []string // that it is for
+	to               string
+	in               time.Duration
 	all, dryRun, yes bool
 }
 
 func actionCommand(files cli.Files, a bulk.Action) *cobra.Command {
-	b := bulkCall{Task: bulk.Task{Action: a}}
+	b := bulkCall{Task: bulk.Task{Action: a, Rate: 1000}}
 	sets := a.Allowed()
 	places, place := slices.Clone(sets), "SET"
 	var names completion
@@ -37,10 +38,7 @@ func actionCommand(files cli.Files, a bulk.Action) *cobra.Command {
 			place = "queue:NAME"
 		}
 	}
-	b.places = places[0]
-	if last := len(places) - 1; last > 0 {
-		b.places = strings.Join(places[:last], ", ") + " or " + places[last]
-	}
+	b.places = places
 	flagNames, more := map[string]completion{}, ""
 	if a.Moves {
 		flagNames["to"] = queueNames
@@ -52,10 +50,10 @@ that is taken just then may run twice. It warns if the other queue is paused, no
 or it is not known.`
 	}
 	return spec{
-		use: a.Name + " " + place + " (JID... | FILTER | --all)", short: a.Short, args: cobra.MinimumNArgs(1), words: sets, names: names, flagNames: flagNames,
+		use: a.Name + " " + place + " (JID... | FILTER | --all)", short: a.Short, args: cli.Args(1, -1), words: sets, names: names, flagNames: flagNames,
 		long: a.Short + `: those that are named, those that a filter chooses, or all,
-of ` + b.places + `. It looks first how many there are; above 100 it wants
-the number typed, or --yes. Ctrl-C ends it between two jobs. At the end it tells how many were done,
+of ` + either(places) + `. It looks first how many there are; above 100` + always(a) + ` it
+wants the number typed, or --yes. Ctrl-C ends it between two jobs. At the end it tells how many were done,
 gone (taken by somebody else), stopped (by client middleware) and left.` + more,
 		example: example(a),
 		flags: func(f *pflag.FlagSet) {
@@ -63,14 +61,14 @@ gone (taken by somebody else), stopped (by client middleware) and left.` + more,
 			f.BoolVar(&b.all, "all", false, "all of the set or queue")
 			f.BoolVar(&b.dryRun, "dry-run", false, "tell how many there are, and show some, and do nothing")
 			f.BoolVar(&b.yes, "yes", false, "do not ask")
-			f.IntVar(&b.Rate, "rate", 1000, "at most so many a second; 0 is as fast as it goes")
+			f.Var(cli.Number(&b.Rate, 0, 0), "rate", "at most so many a second; 0 is as fast as it goes")
 			if a.Moves {
 				f.StringVar(&b.to, "to", "", "the queue to move to; it need not exist")
 				_ = cobra.MarkFlagRequired(f, "to")
 			}
 			if a.Timed {
-				f.StringVar(&b.at, "at", "", "the new time: RFC 3339, seconds since the epoch, or a span from now like 2h")
-				_ = cobra.MarkFlagRequired(f, "at")
+				f.Var(cli.Span(&b.in), "in", cli.InUsage)
+				f.Var(cli.Moment(&b.At), "at", cli.AtUsage)
 			}
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
@@ -80,6 +78,23 @@ gone (taken by somebody else), stopped (by client middleware) and left.` + more,
 			return b.run(ctx, s)
 		},
 	}.command(files)
+}
+
+// always says when an action asks, however few jobs there are.
+func always(a bulk.Action) string {
+	if a.Name == "delete" {
+		return ", and on a terminal with --all,"
+	}
+	return ""
+}
+
+// either is a list of names in words.
+func either(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // example is one of an action.
@@ -103,7 +118,7 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	if b.Set = bulk.SetOf(s.Inspector, args[0]); queued && name != "" {
 		b.Queue = s.Inspector.Queue(name)
 	} else if b.Set == nil {
-		return cli.Exitf(cli.Fault, "got %q, expected %s", args[0], b.places)
+		return cli.Exitf(cli.Fault, "got %q, expected %s", args[0], words.OneOf(args[0], b.places...))
 	}
 	if err := b.Refused(args[0]); err != nil {
 		return cli.Exitf(cli.Refused, "%s of %s: %w", b.Name, b.place(), err)
@@ -120,13 +135,11 @@ func (b *bulkCall) read(s *cli.Session, args []string, now time.Time) (err error
 	} else if n > 0 {
 		b.JIDs = args[1:]
 	}
-	if b.Rate < 0 {
-		return cli.Exitf(cli.Fault, "--rate is %d, expected 0 or more", b.Rate)
-	}
-	if b.Timed {
-		if b.At, err = bulk.ParseFuture(b.at, now); err != nil {
-			return fmt.Errorf("--at: %w", err)
-		}
+	switch {
+	case b.Timed && b.At.IsZero() == (b.in == 0):
+		return cli.Exitf(cli.Fault, "--in is %s, and --at is given: %v, expected one of the two", words.Brief(b.in), !b.At.IsZero())
+	case b.in > 0:
+		b.At = now.Add(b.in)
 	}
 	return nil
 }
@@ -186,7 +199,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 	} else {
 		s.About([]string{setPaths[b.Set.Name]}, b.JIDs...)
 	}
-	if err := s.Confirm(ctx, b.yes, int64(total), "%s %s of %s", b.Name, words.Plural(total, "job"), b.place()); err != nil {
+	if err := s.Confirm(ctx, cli.Ask{Yes: b.yes, N: int64(total), Always: b.all && b.Name == "delete"}, "%s %s of %s", b.Name, words.Plural(total, "job"), b.place()); err != nil {
 		return err
 	}
 	counts, err := b.Run(ctx, progress(s, total))

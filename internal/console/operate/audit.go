@@ -19,9 +19,9 @@ import (
 func auditCommand(files cli.Files) *cobra.Command {
 	var f audit.Filter
 	var since, until string
-	var limit int
+	limit := 50
 	return spec{
-		use: "audit [TEXT]", short: "Show who did what", args: cobra.MaximumNArgs(1),
+		use: "audit [TEXT]", short: "Show who did what", args: cli.Args(0, 1),
 		long: `Audit shows who has done what to jobs, queues and processes, or tried to, the last first: on the
 dashboard and by its JSON, by commands, and on the screen of top. TEXT is a part of what was done:
 an action, a queue, a job, a class. A command names the user of the system, or whom --as names.
@@ -29,10 +29,10 @@ Redis keeps the last 10,000 entries of 90 days.`,
 		example: "  troupe audit --since 24h\n  troupe audit critical --user ann\n  troupe queues pause critical --as ann",
 		flags: func(s *pflag.FlagSet) {
 			s.StringVar(&f.User, "user", "", "only what this user did")
-			s.StringVar(&f.Outcome, "outcome", "", "only what ended so: done, begun, warning, refused or failed")
+			s.Var(cli.OneOf(&f.Outcome, "done", "begun", "warning", "refused", "failed"), "outcome", "only what ended so: done, begun, warning, refused or failed")
 			s.StringVar(&since, "since", "", "only what was done since: a time, or a span back like 1h")
 			s.StringVar(&until, "until", "", "only what was done before")
-			s.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
+			s.Var(cli.Number(&limit, 0, 0), "limit", "at most so many; 0 is all")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			f := f

@@ -32,7 +32,7 @@ func signalCommand(files cli.Files, use, short, long string, tell func(p *inspec
 		flags: func(f *pflag.FlagSet) {
 			which.add(f, "")
 			if is != nil {
-				f.DurationVar(&wait, "wait", 0, "wait so long until it is so, as in --wait=40s")
+				f.Var(cli.Span(&wait), "wait", "wait so long until it is so, as in --wait=40s")
 			}
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
@@ -144,7 +144,7 @@ says why and changes nothing.`,
 		flags: func(f *pflag.FlagSet) {
 			which.add(f, " of troupe")
 			f.StringVar(&r.Capsule, "capsule", "", "name of the capsule (the only one)")
-			f.IntVar(&r.Concurrency, "concurrency", 0, "jobs at once (as it is)")
+			f.VarP(cli.Number(&r.Concurrency, 1, limits.MaxConcurrency), "concurrency", "c", "jobs at once (as it is)")
 			f.StringArrayVarP(&queues, "queue", "q", nil, "queue NAME[,WEIGHT], repeatable (as they are)")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
@@ -156,8 +156,8 @@ says why and changes nothing.`,
 					return err
 				}
 			}
-			if r.Concurrency < 0 || r.Concurrency == 0 && r.Queues == nil {
-				return cli.Exitf(cli.Fault, "--concurrency is %d and no --queue is given, expected a number from 1, or queues", r.Concurrency)
+			if r.Concurrency == 0 && r.Queues == nil {
+				return cli.Exitf(cli.Fault, "nothing to change is given, expected --concurrency or --queue")
 			}
 			return configure(ctx, s, args, &which, r)
 		},

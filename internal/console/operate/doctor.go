@@ -13,7 +13,7 @@ import (
 
 func doctorCommand(files cli.Files) *cobra.Command {
 	return spec{
-		use: "doctor", short: "Look for what endangers jobs", args: cobra.NoArgs,
+		use: "doctor", short: "Look for what endangers jobs", args: cli.Args(0, 0),
 		long: `Doctor audits a Redis, and changes nothing: eviction, persistence, version, rights, time-outs, round
 trips, keys of a wrong type, dead processes and what they had, queues that nobody listens on, jobs
 that are overdue, clocks, members that are no jobs, classes that have no handler or only fail. What is most dangerous comes first. It exits with 3 if

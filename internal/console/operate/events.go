@@ -19,7 +19,7 @@ func eventsCommand(files cli.Files) *cobra.Command {
 	var kind string
 	var follow bool
 	return spec{
-		use: "events", short: "Show what went wrong lately", args: cobra.NoArgs,
+		use: "events", short: "Show what went wrong lately", args: cli.Args(0, 0),
 		long: `Events shows the exceptional events of the last days of all processes of troupe, those that are gone
 too: failures, retries, crashes and restarts, rescues, fences, stops. Each process keeps its
 last 1,000. Jobs that were done are not among them.`,

@@ -16,7 +16,7 @@ import (
 func explainCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	return spec{
-		use: "explain JID", short: "Tell where a job is, why, and what happens next", args: cobra.ExactArgs(1),
+		use: "explain JID", short: "Tell where a job is, why, and what happens next", args: cli.Args(1, 1),
 		long: `Explain looks for a job among those that run and those in progress, in the sets and in the queues, and
 tells why it is there: its queue is paused, nobody listens, its process has died, it has failed and
 how. What the flight recorders of the processes know of it is its timeline. Whole sets and queues are

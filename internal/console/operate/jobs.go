@@ -18,7 +18,6 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
-	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -32,7 +31,7 @@ func jobsCommand(files cli.Files) *cobra.Command {
 commands list, export, delete and kill also take queue:NAME, list takes running, and move takes only
 queue:NAME. Every action names a job by its exact bytes: what somebody else has taken meanwhile is
 gone, and nothing is lost or done twice.`,
-		Args: cobra.NoArgs,
+		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(files), showCommand(files), cancelCommand(files), exportCommand(files), importCommand(files))
@@ -42,12 +41,12 @@ gone, and nothing is lost or done twice.`,
 	return cmd
 }
 
-// setOf is a set by its name.
-func setOf(s *cli.Session, name string) (*inspect.JobSet, error) {
+// setOf is a set by its name; more are other places that would do.
+func setOf(s *cli.Session, name string, more ...string) (*inspect.JobSet, error) {
 	if set := bulk.SetOf(s.Inspector, name); set != nil {
 		return set, nil
 	}
-	return nil, cli.Exitf(cli.Fault, "got %q, expected one of the sets %s", name, strings.Join(bulk.Sets, ", "))
+	return nil, cli.Exitf(cli.Fault, "got %q, expected %s", name, words.OneOf(name, append(slices.Clone(bulk.Sets), more...)...))
 }
 
 // filterFlags are the flags of a filter.
@@ -177,14 +176,14 @@ func shorten(text string) string {
 
 func listCommand(files cli.Files) *cobra.Command {
 	var filter filterFlags
-	var limit int
+	limit := 50
 	return spec{
-		use: "list SET|running|queue:NAME", short: "List jobs", args: cobra.ExactArgs(1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
+		use: "list SET|running|queue:NAME", short: "List jobs", args: cli.Args(1, 1), words: append(slices.Clone(bulk.Sets), "running"), names: queueKeys,
 		long:    "List shows the jobs of a set, the next one due or the last dead first, of a queue, the oldest last, or those that run.",
 		example: "  troupe jobs list retry --error 502 --failed-since 1h\n  troupe jobs list queue:critical --limit 10",
 		flags: func(f *pflag.FlagSet) {
 			filter.add(f)
-			f.IntVar(&limit, "limit", 50, "at most so many; 0 is all")
+			f.Var(cli.Number(&limit, 0, 0), "limit", "at most so many; 0 is all")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			f, err := filter.read(s, args[0], time.Now())
@@ -232,7 +231,8 @@ func noJobs(ctx context.Context, s *cli.Session, of string) error {
 			}
 		}
 	}
-	return cli.Exitf(cli.NotFound, "no such jobs in %s", of)
+	s.Note("no such jobs in %s", of)
+	return nil
 }
 
 // order is a way through a queue.
@@ -260,7 +260,7 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 		}
 		return err
 	}
-	set, err := setOf(s, of)
+	set, err := setOf(s, of, "running", "queue:NAME")
 	if err != nil {
 		return err
 	}
@@ -279,60 +279,6 @@ func walk(ctx context.Context, s *cli.Session, of string, in order, each func(r 
 	return nil
 }
 
-func showCommand(files cli.Files) *cobra.Command {
-	return spec{
-		use: "show JID", short: "Show one job", args: cobra.ExactArgs(1),
-		long: `Show looks for a job among those that run, in the sets and in the queues, and shows its payload,
-and the backtrace of its error in lines. It goes through whole sets and queues, which takes seconds for a
-million jobs, and says what it has searched if it finds none. Of a job of more than 64 KB it
-shows the beginning and the end, and how much is missing; jobs export has all of it.`,
-		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			x, err := explain.Job(ctx, s.Redis, args[0], s.Mask)
-			switch {
-			case err != nil:
-				return err
-			case x.Record == nil:
-				return notFound(args[0], x)
-			}
-			p := s.Mask.Payload(x.Record)
-			lines, wrong := s.Mask.Backtrace(x.Record)
-			if s.JSON {
-				shown := map[string]any{"place": x.Place, "when": moment(x.When), "payload": p}
-				if len(lines) > 0 {
-					shown["backtrace"] = lines
-				}
-				return s.PrintJSON(shown)
-			}
-			when := words.At(x.When)
-			if x.When.IsZero() && x.Entry != nil {
-				when = scores.Words(x.Entry.Score)
-			}
-			_, err = fmt.Fprintf(s.Out, "%s, %s\n", cli.Line(x.Place), when)
-			for key := range p.Keys() {
-				text, _ := p.Get(key)
-				if key == "error_backtrace" && wrong == nil {
-					_, err = fmt.Fprintf(s.Out, "  %s\n", key)
-					for _, line := range lines {
-						_, err = fmt.Fprintf(s.Out, "    %s\n", cli.Line(line))
-					}
-					continue
-				}
-				_, err = fmt.Fprintf(s.Out, "  %s\t%s\n", cli.Line(key), cli.Line(string(text)))
-			}
-			return err
-		},
-	}.command(files)
-}
-
-// notFound says of a job that is nowhere what was searched, and what was not.
-func notFound(jid string, x *explain.Explanation) error {
-	var why []string
-	for _, r := range x.Why {
-		why = append(why, r.Text)
-	}
-	return cli.Exitf(cli.NotFound, "no job %s was found. %s Searched: %s", jid, strings.Join(why, " "), strings.Join(x.Searched, ", "))
-}
-
 // cancelled is what --json shows of a job that was cancelled.
 type cancelled struct {
 	JID     string        `json:"jid"`
@@ -344,7 +290,7 @@ type cancelled struct {
 
 func cancelCommand(files cli.Files) *cobra.Command {
 	return spec{
-		use: "cancel JID", short: "Cancel a job, wherever it is", args: cobra.ExactArgs(1), change: "cancelling a job",
+		use: "cancel JID", short: "Cancel a job, wherever it is", args: cli.Args(1, 1), change: "cancelling a job",
 		long: `Cancel deletes a job that waits in a queue, is scheduled or is to be retried, and says where it
 was. Of a job that runs in a process of troupe it ends the context, with the cause
 troupe.ErrCancelled. What becomes of that is its handler's affair: one that returns the error is

@@ -58,6 +58,9 @@ func (c spec) command(files cli.Files) *cobra.Command {
 			})
 		},
 	}
+	if c.args == nil {
+		cmd.Args = cli.Args(0, -1)
+	}
 	cmd.Flags().SortFlags = false
 	if c.flags != nil {
 		c.flags(cmd.Flags())
@@ -159,16 +162,13 @@ func queueNames(ctx context.Context, s *cli.Session) (names []string, err error)
 
 // again is a flag to show something again and again.
 func again(f *pflag.FlagSet, every *time.Duration) {
-	f.DurationVar(every, "watch", 0, "show it again and again")
+	f.Var(cli.Span(every), "watch", "show it again and again, so often")
 	f.Lookup("watch").NoOptDefVal = "2s"
 }
 
 // watch repeats show, each time on a cleared screen, until the context ends; once for 0. That
 // there is nothing to show does not end it.
 func watch(ctx context.Context, s *cli.Session, every time.Duration, show func() error) error {
-	if every < 0 {
-		return cli.Exitf(cli.Fault, "--watch is %s, expected a time span", every)
-	}
 	for {
 		if every > 0 && s.Terminal && !s.JSON {
 			_, _ = fmt.Fprint(s.Out, "\x1b[H\x1b[2J")

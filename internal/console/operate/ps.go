@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ func psCommand(files cli.Files) *cobra.Command {
 		})
 	}
 	return spec{
-		use: "ps", short: "Show the processes", args: cobra.NoArgs,
+		use: "ps", short: "Show the processes", args: cli.Args(0, 0),
 		long: `Ps shows the processes that work on this Redis, those of Ruby too: how many jobs they run of how
 many they can, their queues, and when they last gave a sign of life. Restarts of actors and
 unresponsive jobs are known of troupe's own. A process that has died is shown as gone for 15 minutes.`,
@@ -70,7 +71,7 @@ func treeCommand(files cli.Files) *cobra.Command {
 	var every time.Duration
 	var trouble bool
 	return spec{
-		use: "tree [ID]", short: "Show the supervision tree of a process", args: cobra.MaximumNArgs(1), names: processNames,
+		use: "tree [ID]", short: "Show the supervision tree of a process", args: cli.Args(0, 1), names: processNames,
 		long: `Tree shows the actors of a process of troupe: their states, restarts and failures, and the jobs that
 they run. Without ID it shows those of all processes. With --trouble it shows only what is not
 as it should be; the text has the actors above that, too.`,
@@ -86,6 +87,10 @@ as it should be; the text has the actors above that, too.`,
 
 func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool) error {
 	processes, err := chosen(ctx, s, args, len(args) == 0)
+	if nothing, ok := errors.AsType[*cli.ExitError](err); ok && nothing.Code == cli.NotFound && len(args) == 0 {
+		s.Note("%s", nothing.Error())
+		return nil
+	}
 	if err == nil {
 		_, err = fresh(ctx, s, processes)
 	}
@@ -123,7 +128,7 @@ func showTrees(ctx context.Context, s *cli.Session, args []string, trouble bool)
 		}
 	}
 	if !shown {
-		return cli.Exitf(cli.NotFound, "no process of troupe has such a tree")
+		s.Note("no process of troupe has such a tree")
 	}
 	return nil
 }

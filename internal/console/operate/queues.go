@@ -19,19 +19,19 @@ import (
 )
 
 func queuesCommand(files cli.Files) *cobra.Command {
-	var over time.Duration
+	over := time.Second
 	list := spec{
-		use: "list", short: "Show the queues", args: cobra.NoArgs,
+		use: "list", short: "Show the queues", args: cli.Args(0, 0),
 		long: `Queues shows the queues: how many jobs wait, for how long the oldest has, how many come in and go
 out a second, how many processes take from it, and whether it is paused. For the rates it looks
 twice; they are known where only processes of troupe listen.`,
 		flags: func(f *pflag.FlagSet) {
-			f.DurationVar(&over, "over", time.Second, "time between the two looks; 0 looks once")
+			f.Var(cli.SpanOrNone(&over), "over", "time between the two looks; 0 looks once")
 		},
 		run: func(ctx context.Context, s *cli.Session, _ []string) error { return listQueues(ctx, s, over) },
 	}
 	one := func(use, short, change string, run func(ctx context.Context, s *cli.Session, q *inspect.Queue) error) *cobra.Command {
-		return spec{use: use + " NAME", short: short, args: cobra.ExactArgs(1), names: queueNames, change: change, run: func(ctx context.Context, s *cli.Session, args []string) error {
+		return spec{use: use + " NAME", short: short, args: cli.Args(1, 1), names: queueNames, change: change, run: func(ctx context.Context, s *cli.Session, args []string) error {
 			s.About([]string{"queues", args[0], use})
 			return run(ctx, s, s.Inspector.Queue(args[0]))
 		}}.command(files)
@@ -46,12 +46,18 @@ twice; they are known where only processes of troupe listen.`,
 			warnUnknown(ctx, s, q.Name)
 			return said(s, q.SetPaused(ctx, true), map[string]any{"queue": q.Name, "paused": true}, "%s is paused: within seconds nothing is taken from it, what runs goes on, and jobs can be pushed", q.Name)
 		}),
-		one("unpause", "Take jobs from a paused queue again", "unpausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
+		also("resume", one("unpause", "Take jobs from a paused queue again (also: resume)", "unpausing a queue", func(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 			warnUnknown(ctx, s, q.Name)
 			return said(s, q.SetPaused(ctx, false), map[string]any{"queue": q.Name, "paused": false}, "%s is not paused", q.Name)
-		}),
+		})),
 		clearCommand(files),
 	)
+	return cmd
+}
+
+// also gives a command another name.
+func also(name string, cmd *cobra.Command) *cobra.Command {
+	cmd.Aliases = append(cmd.Aliases, name)
 	return cmd
 }
 
@@ -66,7 +72,9 @@ func warnUnknown(ctx context.Context, s *cli.Session, name string) {
 func clearCommand(files cli.Files) *cobra.Command {
 	var yes bool
 	return spec{
-		use: "clear NAME", short: "Delete all jobs of a queue", args: cobra.ExactArgs(1), names: queueNames, change: "clearing a queue",
+		use: "clear NAME", short: "Delete all jobs of a queue", args: cli.Args(1, 1), names: queueNames, change: "clearing a queue",
+		long: `Clear deletes all jobs that wait in a queue. On a terminal it wants their number typed, or --yes; elsewhere
+it wants --yes for more than 100.`,
 		flags: func(f *pflag.FlagSet) { f.BoolVar(&yes, "yes", false, "do not ask") },
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
 			s.About([]string{"queues", args[0], "clear"})
@@ -74,7 +82,7 @@ func clearCommand(files cli.Files) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.Confirm(ctx, yes, row.Waiting, "delete %s of the queue %s", words.Plural(row.Waiting, "job"), row.Name); err != nil {
+			if err := s.Confirm(ctx, cli.Ask{Yes: yes, N: row.Waiting, Always: true}, "delete %s of the queue %s", words.Plural(row.Waiting, "job"), row.Name); err != nil {
 				return err
 			}
 			n, err := s.Inspector.Queue(row.Name).Clear(ctx)

@@ -11,7 +11,7 @@ import (
 
 func statsCommand(files cli.Files) *cobra.Command {
 	return spec{
-		use: "stats", short: "Show the totals", args: cobra.NoArgs,
+		use: "stats", short: "Show the totals", args: cli.Args(0, 0),
 		long: `Stats shows the totals of the whole Redis, as Sidekiq counts them: processed and failed
 runs, jobs that wait in queues, run, are scheduled, are to be retried or dead, and how
 long the oldest job of the queue default has waited.`,

@@ -32,9 +32,9 @@ const (
 )
 
 func topCommand(files cli.Files) *cobra.Command {
-	var every time.Duration
+	every := 2 * time.Second
 	return spec{
-		use: "top [:PAGE [OF]]", short: "Look at everything live", args: cobra.MaximumNArgs(2),
+		use: "top [:PAGE [OF]]", short: "Look at everything live", args: cli.Args(0, 2),
 		long: `Top shows what is wrong now, and pages of processes, queues and jobs that are kept up to date:
 :overview :processes :tree [ID] :queues :queue NAME :running :retry :scheduled :dead :events
 :explain JID. Enter goes in, Esc back, / filters, ? tells all keys. Capitals act on the row under
@@ -42,7 +42,7 @@ the cursor and ask first: R retry, K kill, D delete, C cancel, P pause, Q quiet,
 terminal it prints one frame as text and ends.`,
 		example: "  troupe top\n  troupe top :queue critical\n  troupe top :dead --read-only",
 		flags: func(f *pflag.FlagSet) {
-			f.DurationVar(&every, "every", 2*time.Second, "time between two looks, 1s or more")
+			f.Var(cli.Span(&every), "every", "time between two looks, 1s or more")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error { return top(ctx, s, args, every) },
 	}.command(files)

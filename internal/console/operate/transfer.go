@@ -32,7 +32,7 @@ func queueKeys(ctx context.Context, s *cli.Session) (names []string, err error) 
 func exportCommand(files cli.Files) *cobra.Command {
 	var filter filterFlags
 	return spec{
-		use: "export SET|queue:NAME", short: "Write jobs as lines of JSON", args: cobra.ExactArgs(1), words: bulk.Sets, names: queueKeys,
+		use: "export SET|queue:NAME", short: "Write jobs as lines of JSON", args: cli.Args(1, 1), words: bulk.Sets, names: queueKeys,
 		long: `Export writes the jobs of a set in the order of list, or of a queue, the next one taken first: one
 object a line, with set and score or queue, and the exact bytes of the job as a string (in
 job_base64 if they are not UTF-8). It changes nothing.
@@ -78,9 +78,9 @@ import refuses such lines.`,
 
 func importCommand(files cli.Files) *cobra.Command {
 	var dryRun, yes bool
-	var rate int
+	rate := 1000
 	return spec{
-		use: "import FILE|-", short: "Put exported jobs back", args: cobra.ExactArgs(1),
+		use: "import FILE|-", short: "Put exported jobs back", args: cli.Args(1, 1),
 		long: `Import puts the jobs of an export back: into their sets with their scores, into their queues at the
 end that is taken last. Their bytes stay as they are. A job that is there already is gone, in the
 counts: in a set one with the same bytes, in a queue as many as stood there when import came to
@@ -91,12 +91,9 @@ ends it between two jobs.`,
 		flags: func(f *pflag.FlagSet) {
 			f.BoolVar(&dryRun, "dry-run", false, "check the lines, tell how many there are, and do nothing")
 			f.BoolVar(&yes, "yes", false, "do not ask")
-			f.IntVar(&rate, "rate", 1000, "at most so many a second; 0 is as fast as it goes")
+			f.Var(cli.Number(&rate, 0, 0), "rate", "at most so many a second; 0 is as fast as it goes")
 		},
 		run: func(ctx context.Context, s *cli.Session, args []string) error {
-			if rate < 0 {
-				return cli.Exitf(cli.Fault, "--rate is %d, expected 0 or more", rate)
-			}
 			in, again := s.In, func() error { return nil }
 			if args[0] != "-" {
 				file, err := os.Open(args[0])
@@ -116,7 +113,8 @@ ends it between two jobs.`,
 				}
 				switch {
 				case total == 0:
-					return cli.Exitf(cli.NotFound, "%s has no jobs", args[0])
+					s.Note("%s has no jobs", args[0])
+					return nil
 				case dryRun:
 					return said(s, nil, map[string]int{"matches": total}, "%s would be imported", words.Plural(total, "job"))
 				}
@@ -126,7 +124,7 @@ ends it between two jobs.`,
 			if err := cmp.Or(s.May(ctx, "import of jobs"), again()); err != nil {
 				return err
 			}
-			if err := s.Confirm(ctx, yes, int64(total), "import %s", words.Plural(total, "job")); err != nil {
+			if err := s.Confirm(ctx, cli.Ask{Yes: yes, N: int64(total)}, "import %s", words.Plural(total, "job")); err != nil {
 				return err
 			}
 			s.Told("from "+args[0], nil)

@@ -21,7 +21,7 @@ func webCommand(files cli.Files) *cobra.Command {
 	var listen string
 	var options web.Options
 	cmd := spec{
-		use: "web", short: "Serve the dashboard", args: cobra.NoArgs,
+		use: "web", short: "Serve the dashboard", args: cli.Args(0, 0),
 		long: `Web serves the dashboard: pages that show the fleet and steer it, from Redis alone. Without users it
 is for this machine alone: it refuses to listen on an address that others reach. With a
 users file people sign in, and programs send tokens; docs/web.md has the rest. With --read-only

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/troupehq/troupe/internal/console/cli"
 	"github.com/troupehq/troupe/web"
 )
 
@@ -21,7 +22,7 @@ const wantExpires = "expected never, days like 90d, a duration like 12h, or a ti
 func webUserCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
-		Use: "user NAME --role ROLE", Short: "Print a line of a users file for somebody who signs in with a password", Args: cobra.ExactArgs(1),
+		Use: "user NAME --role ROLE", Short: "Print a line of a users file for somebody who signs in with a password", Args: cli.Args(1, 1),
 		Long: `User asks for a password, or reads it from the first line of the standard input, and prints a line
 of a users file for "troupe web --users". The line has a hash of the password. The file is to be
 read by the dashboard alone. A running dashboard reads it again when it changes.`,
@@ -74,7 +75,7 @@ func readPassword(cmd *cobra.Command) (string, error) {
 func webTokenCommand() *cobra.Command {
 	var role, expires string
 	cmd := &cobra.Command{
-		Use: "token NAME --role ROLE", Short: "Make a token for a program, and print its line of a users file", Args: cobra.ExactArgs(1),
+		Use: "token NAME --role ROLE", Short: "Make a token for a program, and print its line of a users file", Args: cli.Args(1, 1),
 		Long: `Token makes a token that a program sends as "Authorization: Bearer TOKEN". It prints the token on the
 standard error, once, and the line of a users file for it, which has a digest of it.`,
 		Example: "  troupe web token ci --role operator --expires 90d >>users",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupehq/troupe/fetch"
 	"github.com/troupehq/troupe/internal/keys"
+	"github.com/troupehq/troupe/internal/redisconn"
 	"github.com/troupehq/troupe/internal/test/harness"
 )
 
@@ -146,7 +147,7 @@ type ackThenPut struct {
 }
 
 func (f *ackThenPut) Settle(ctx context.Context, moves []fetch.Move) ([]fetch.Result, error) {
-	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(f.env.Redis) {
 		for _, m := range moves {
 			if m.To == fetch.ToRetry {
 				_, _ = f.Take(ctx, 0, []fetch.Unit{m.Unit})
@@ -164,7 +165,7 @@ type crossing struct {
 }
 
 func (f *crossing) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
-	if _, ok := f.env.Redis.(*redis.ClusterClient); ok {
+	if redisconn.OnCluster(f.env.Redis) {
 		f.env.Redis.LMove(ctx, keys.Queue("a"), keys.Queue("b"), "right", "left")
 	}
 	return f.Isolator.Take(ctx, n, acks)
