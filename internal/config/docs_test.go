@@ -66,6 +66,23 @@ func TestManualHasEveryForeignKey(t *testing.T) {
 	}
 }
 
+// So it has each key of a periodic job; some share a row.
+func TestManualHasEveryKeyOfAPeriodicJob(t *testing.T) {
+	var got []string
+	for line := range strings.Lines(manual(t)["Periodic jobs"]) {
+		if keys, ok := strings.CutPrefix(line, "| `"); ok {
+			keys, _, _ = strings.Cut(keys, " |")
+			for key := range strings.SplitSeq(keys, ", ") {
+				got = append(got, strings.Trim(key, "`"))
+			}
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(periodicSettings.keys(), got); diff != "" {
+		t.Errorf("code - manual +:\n%s", diff)
+	}
+}
+
 // The manual has the defaults of package limits, and what follows from them, and no other document
 // of its own spells them.
 func TestManualHasTheDefaults(t *testing.T) {

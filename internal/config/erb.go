@@ -55,10 +55,10 @@ func blankERB(text string) (string, map[int]string) {
 	return out.String(), tags
 }
 
-// erbFaults has one fault a line. What to do is told at the first.
-func erbFaults(file string, tags map[int]string) (out Faults) {
+// erbFaults has one fault a line; plain is where Ruby can write the file. What to do is told at the first.
+func erbFaults(file, plain string, tags map[int]string) (out Faults) {
 	want := "plain YAML: nothing here runs Ruby. Write the value itself, leave the key out for a flag or a variable " +
-		"(RAILS_MAX_THREADS, REDIS_URL, APP_ENV), or let Ruby write the file: erb -T - " + shellWord(file) + " > troupe.yml"
+		"(RAILS_MAX_THREADS, REDIS_URL, APP_ENV), or let Ruby write the file: erb -T - " + shellWord(file) + " > " + plain
 	for _, line := range slices.Sorted(maps.Keys(tags)) {
 		tag := tags[line]
 		if tag == "" {

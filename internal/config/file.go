@@ -48,6 +48,9 @@ type File struct {
 	Metrics                string
 	WorkersKey             bool
 
+	Periodic []troupe.Periodic
+	Zone     *time.Location // of their lines that name none; nil is the local one
+
 	Ops       string // where platforms ask; "" nowhere
 	LogFormat string // "json", "console"
 	LogLevel  string // "debug", "info", "warn", "error"
@@ -55,6 +58,9 @@ type File struct {
 	Warnings Faults // lines that have no effect
 
 	unknownLine int
+
+	scheduleFile  string // of sidekiq-cron
+	scheduleNamed bool   // in this file
 
 	// unclear: no handlers is a consequence of another fault.
 	unclear bool
@@ -123,13 +129,15 @@ func Parse(name string, data []byte, environment string) (*File, error) {
 
 // parse is one run of Parse.
 type parse struct {
-	name      string
-	erb       map[int]string
-	faults    Faults
-	out       *File
-	top       map[string]given // of the top level: concurrency and queues
-	elsewhere bool             // another process runs the periodic jobs
-	unrun     []Fault          // of periodic jobs, if not
+	name   string
+	erb    map[int]string
+	faults Faults
+	out    *File
+	top    map[string]given // of the top level: concurrency and queues
+
+	elsewhere    bool                     // another process runs the periodic jobs
+	schedulerOff bool                     // those of sidekiq-scheduler do not run
+	periodic     map[string]*periodicPart // by the key that lists them
 }
 
 // given is where a key with a value stands.
@@ -186,32 +194,10 @@ func notUTF8(text string) (numbers []int) {
 
 func (p *parse) file(data []byte, environment string) {
 	p.out.unclear = true
-	if len(data) > maxFile {
-		p.fault(0, "file", fmt.Sprintf("%d bytes long", len(data)), fmt.Sprintf("at most %d", maxFile))
+	root := p.tree(data, "troupe.yml")
+	if root == nil {
 		return
 	}
-	text := strings.TrimPrefix(string(data), "\ufeff")
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	if strings.Contains(text, "\x00") {
-		p.fault(0, "file", "binary (it has a zero byte)", "YAML in UTF-8")
-		return
-	}
-	if wrong := notUTF8(text); len(wrong) > 0 {
-		value := "not UTF-8"
-		if len(wrong) > 1 {
-			value += ", as are " + words.Count(len(wrong)-1) + " more"
-		}
-		p.fault(wrong[0], "line", value, "UTF-8")
-		return
-	}
-	text, tags := blankERB(text)
-	root := parseYAML(text, func(line int, field, value, want string) {
-		if _, ok := tags[line]; !ok {
-			p.fault(line, field, value, want)
-		}
-	})
-	p.faults = append(p.faults, erbFaults(p.name, tags)...)
-	p.erb = tags
 	p.out.unclear = root.kind != mapping && len(p.faults) > 0
 	switch root.kind {
 	case null:
@@ -222,6 +208,37 @@ func (p *parse) file(data []byte, environment string) {
 		p.bad(root, "file", "a map of settings")
 		p.out.unclear = true
 	}
+}
+
+// tree reads the text of a file; nil: it is none. plain is where Ruby would write it without ERB.
+func (p *parse) tree(data []byte, plain string) *node {
+	if len(data) > maxFile {
+		p.fault(0, "file", fmt.Sprintf("%d bytes long", len(data)), fmt.Sprintf("at most %d", maxFile))
+		return nil
+	}
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	if strings.Contains(text, "\x00") {
+		p.fault(0, "file", "binary (it has a zero byte)", "YAML in UTF-8")
+		return nil
+	}
+	if wrong := notUTF8(text); len(wrong) > 0 {
+		value := "not UTF-8"
+		if len(wrong) > 1 {
+			value += ", as are " + words.Count(len(wrong)-1) + " more"
+		}
+		p.fault(wrong[0], "line", value, "UTF-8")
+		return nil
+	}
+	text, tags := blankERB(text)
+	root := parseYAML(text, func(line int, field, value, want string) {
+		if _, ok := tags[line]; !ok {
+			p.fault(line, field, value, want)
+		}
+	})
+	p.faults = append(p.faults, erbFaults(p.name, plain, tags)...)
+	p.erb = tags
+	return root
 }
 
 // root reads the top level, the section of the environment over it, and all
@@ -256,7 +273,7 @@ func (p *parse) root(root *node, environment string) {
 		p.section(chosen, environment)
 	}
 	p.twoDefaults()
-	p.runElsewhere()
+	p.periodicJobs(environment)
 	p.misnamed(root, environment)
 }
 

@@ -28,13 +28,13 @@ var foreign = map[string]string{
 	"backtrace_cleaner":     "it is Ruby code",
 	"on_complex_arguments":  "arguments are always strict, as in Sidekiq 7",
 	"redis_idle_timeout":    "set max_idle_time in the Redis URL",
-	"schedule":              "periodic jobs (sidekiq-cron, sidekiq-scheduler) are not run here",
-	"scheduler":             "periodic jobs (sidekiq-scheduler) are not run here",
-	"cron_schedule_file":    "periodic jobs (sidekiq-cron) are not run here",
-	"enabled":               "periodic jobs (sidekiq-scheduler) are not run here",
-	"listened_queues_only":  "periodic jobs (sidekiq-scheduler) are not run here",
-	"cron":                  "periodic jobs (sidekiq-cron) are not run here",
-	"cron_poll_interval":    "periodic jobs (sidekiq-cron) are not run here",
+	"schedule":              "it lists no periodic jobs",
+	"scheduler":             "it lists no periodic jobs",
+	"cron_schedule_file":    "it names no file",
+	"enabled":               "it is an option of sidekiq-scheduler",
+	"listened_queues_only":  "it is an option of sidekiq-scheduler; a periodic job goes to its queue, whoever works on that",
+	"cron":                  "it lists no periodic jobs",
+	"cron_poll_interval":    "a periodic job is pushed when its time comes",
 	"dynamic":               "with sidekiq-limit_fetch it means to take from every queue that Redis knows, which nothing here does: name the queues under queues:",
 	"limits":                "it is an option of a Ruby extension (sidekiq-limit_fetch); give such a queue a capsule of its own",
 	"process_limits":        "it is an option of a Ruby extension (sidekiq-limit_fetch)",
@@ -44,11 +44,13 @@ var foreign = map[string]string{
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // ignored accepts the keys without effect; those for anchors, "strict", which Sidekiq works out
-// from the queues itself, and periodic jobs, which are dealt with in the end,
-// without a word.
+// from the queues itself, and periodic jobs without a word.
 func (p *parse) ignored(e entry, field string) bool {
-	if e.key == "strict" || strings.HasPrefix(e.key, "x-") || p.periodic(e, field) {
+	if e.key == "strict" || strings.HasPrefix(e.key, "x-") || p.gemPeriodic(e, field) {
 		return true
+	}
+	if e.key == "enabled" && e.value.kind == scalar && !p.bool(e.value, field) {
+		p.schedulerOff = true
 	}
 	why, ok := foreign[e.key]
 	if ok {

@@ -82,17 +82,6 @@ func TestNullNumbers(t *testing.T) {
 	}
 }
 
-// Periodic jobs of another environment are none of this one.
-func TestPeriodicJobsOfAnotherEnvironment(t *testing.T) {
-	const text = "development:\n  schedule: {a: {cron: '* * * * *', class: A}}\n"
-	if _, err := Parse("sidekiq.yml", []byte(text), "production"); err != nil {
-		t.Error(err)
-	}
-	if _, err := Parse("sidekiq.yml", []byte(text), ""); err == nil {
-		t.Error("those of this environment are accepted")
-	}
-}
-
 // A handler is troupe's own thing, in whosever file it stands.
 func TestUnknownKeysOfHandlers(t *testing.T) {
 	for _, text := range []string{

@@ -61,6 +61,7 @@ type Settings struct {
 func Load(flags Flags, getenv func(string) string) (*Settings, error) {
 	l := &loader{flags: flags, getenv: getenv, s: &Settings{}}
 	l.readFile()
+	l.schedule()
 	l.environment()
 	l.handlers()
 	l.rest()

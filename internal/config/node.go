@@ -94,6 +94,43 @@ func (n *node) number() (f float64, ok bool) {
 	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
+// value is what Ruby's YAML makes of n, as JSON has it.
+func (n *node) value() any {
+	switch n.kind {
+	case null:
+	case scalar:
+		if n.quoted {
+			return n.text
+		}
+		switch strings.ToLower(n.text) {
+		case "true", "yes", "on":
+			return true
+		case "false", "no", "off":
+			return false
+		}
+		if i, err := strconv.ParseInt(strings.ReplaceAll(n.text, ",", "_"), 0, 64); err == nil {
+			return i
+		}
+		if f, ok := n.number(); ok {
+			return f
+		}
+		return n.plain()
+	case list:
+		out := make([]any, 0, len(n.items))
+		for _, item := range n.items {
+			out = append(out, item.value())
+		}
+		return out
+	case mapping:
+		out := map[string]any{}
+		for _, e := range n.entries {
+			out[e.key] = e.value.value()
+		}
+		return out
+	}
+	return nil
+}
+
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe"
+	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/words"
 )
@@ -85,13 +86,14 @@ func init() { // not a literal: readers reach settings again
 				p.out.Timestamps = troupe.TimestampsMillis
 			}
 		},
-		"periodic": func(p *parse, n *node, field string) {
-			switch {
-			case n.kind == null:
-			case n.plain() == "elsewhere":
-				p.elsewhere = true
-			default:
-				p.bad(n, field, "elsewhere, if another process runs the periodic jobs")
+		"periodic": func(p *parse, n *node, field string) { p.ownPeriodic(n, field) },
+		"zone": func(p *parse, n *node, field string) {
+			if n.kind == null {
+				return
+			}
+			var err error
+			if p.out.Zone, err = cron.Zone(p.string(n, field)); err != nil {
+				p.bad(n, field, "a zone such as Europe/Berlin or +02:00")
 			}
 		},
 		"ops": func(p *parse, n *node, field string) {

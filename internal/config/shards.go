@@ -110,6 +110,12 @@ func (l *loader) shards() {
 			})
 		}
 	}
+	if len(s.Periodic) > 0 {
+		l.faults = append(l.faults, Fault{
+			File: s.Path, Field: "periodic", Value: "given beside shards",
+			Want: "no shards, each of which would push the jobs; or periodic: elsewhere",
+		})
+	}
 	where := map[string]string{}
 	for _, shard := range s.Shards {
 		own := *s

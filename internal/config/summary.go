@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
 	"github.com/troupehq/troupe/fetch"
+	"github.com/troupehq/troupe/internal/cron"
 	"github.com/troupehq/troupe/internal/limits"
 	"github.com/troupehq/troupe/internal/redisconn"
 
@@ -93,6 +95,12 @@ func (s *Settings) Summary(w io.Writer) error {
 			return err
 		}
 	}
+	if len(s.Periodic) > 0 {
+		line("\nperiodic jobs:")
+		for _, job := range s.Periodic {
+			line("  %s\t%s\t%s", job.Name, job.Class, periodicText(job, s.Zone))
+		}
+	}
 	line("\nhandlers:")
 	for _, h := range s.Handlers {
 		class := h.Class
@@ -102,6 +110,25 @@ func (s *Settings) Summary(w io.Writer) error {
 		line("  %s\t%s", class, h.text())
 	}
 	return t.Flush()
+}
+
+// periodicText has the line with its zone, which may be the machine's.
+func periodicText(job troupe.Periodic, zone *time.Location) string {
+	if zone == nil {
+		zone = cron.Local()
+	}
+	schedule, err := cron.Parse(job.Cron, zone)
+	if err != nil {
+		return job.Cron // a fault of Load's
+	}
+	text := fmt.Sprintf("%s, missed ticks: %s", schedule, cmp.Or(job.Missed, troupe.MissedSkip))
+	if job.Once {
+		text += ", dst once"
+	}
+	if job.Disabled {
+		text += ", disabled"
+	}
+	return text
 }
 
 // concurrencyText tells whose default it is: a file that leaves the number to
