@@ -61,13 +61,13 @@ type fugit struct {
 	out     *bufio.Scanner
 }
 
-func startFugit(t *testing.T, include string) *fugit {
+func startFugit(t *testing.T, include, zone string) *fugit {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "ruby", "-W0", "-rfugit", "-e", "0").CombinedOutput(); err != nil {
 		redistest.Missing(t, fmt.Errorf("fugit: %w\n%s", err, out))
 	}
 	cmd := exec.CommandContext(t.Context(), "ruby", "-W0", "-I"+include, "testdata/fugit.rb")
-	cmd.Env = append(cmd.Environ(), "TZ=UTC")
+	cmd.Env = append(cmd.Environ(), "TZ="+zone)
 	f := &fugit{}
 	in := harness.Must(cmd.StdinPipe())(t)
 	out := harness.Must(cmd.StdoutPipe())(t)
@@ -114,17 +114,17 @@ func around(t *testing.T, changes []string) (times []int64) {
 	return times
 }
 
-// inZone is a line with the zone, unless it has one of its own.
+// inZone is a line with the zone, unless it has one of its own or can have none.
 func inZone(s section, line, zone string) string {
-	if s.is("zones of their own") {
+	if s.is("zones of their own") || s.is("intervals") {
 		return line
 	}
 	return line + " " + zone
 }
 
 // ours is what Parse, Next and Prev say, as it stands in the golden file.
-func ours(line string, times []int64) string {
-	s, err := Parse(line, time.UTC)
+func ours(line string, local *time.Location, times []int64) string {
+	s, err := Parse(line, local)
 	if err != nil {
 		return "refused"
 	}
@@ -138,13 +138,13 @@ func ours(line string, times []int64) string {
 // theirs is the same of fugit. Around a change of the clocks it misses some ticks, by as much as
 // it then jumps too far; a tick of ours that is nearer and that fugit itself takes for one counts
 // as its answer, and as a slip.
-func (f *fugit) theirs(t *testing.T, line string, times []int64) (text string, slips int) {
+func (f *fugit) theirs(t *testing.T, line string, local *time.Location, times []int64) (text string, slips int) {
 	t.Helper()
 	answers := f.ask(t, line, times...)
 	if answers == nil {
 		return "refused", 0
 	}
-	s, err := Parse(line, time.UTC)
+	s, err := Parse(line, local)
 	var b strings.Builder
 	for i, at := range times {
 		prev, next := answers[i].prev, answers[i].next
@@ -168,18 +168,25 @@ func TestLinesAreReadAsFugitReadsThem(t *testing.T) {
 	for _, zone := range zones {
 		t.Run(zone.name, func(t *testing.T) {
 			t.Parallel()
-			f, times, slips, asked := startFugit(t, "."), around(t, zone.changes), 0, 0
+			f, times, slips, asked := startFugit(t, ".", zone.name), around(t, zone.changes), 0, 0
+			local := harness.Must(Zone(zone.name))(t)
 			for _, s := range sections(t) {
 				if s.is("refused here") || s.is("since fugit") || s.is("zones of their own") && zone.name != zones[0].name {
 					continue
 				}
 				for _, line := range s.lines {
 					line = inZone(s, line, zone.name)
-					theirs, slipped := f.theirs(t, line, times)
-					if got := ours(line, times); got != theirs {
+					theirs, slipped := f.theirs(t, line, local, times)
+					if got := ours(line, local, times); got != theirs {
 						t.Errorf("%s: %s, and fugit %s says %s", line, got, f.version, theirs)
 					}
 					slips, asked = slips+slipped, asked+2*len(times)
+				}
+			}
+			for _, text := range []string{"every 90s", "every 90 minutes", "every 7h"} {
+				s := harness.Must(Parse(text, local))(t)
+				if f.ask(t, text, times...) == nil || f.ask(t, s.String(), times...) != nil {
+					t.Errorf("fugit should read %q, as something else, and refuse %q", text, s)
 				}
 			}
 			if slips > asked/50 {
@@ -198,16 +205,16 @@ func TestLinesAreReadAsTheGoldenFugitReadsThem(t *testing.T) {
 	for _, zone := range zones {
 		var f *fugit
 		if include != "" {
-			f = startFugit(t, include)
+			f = startFugit(t, include, zone.name)
 			if f.version != "1.14.0" {
 				t.Fatal(f.version)
 			}
 		}
-		times := around(t, zone.changes)
+		times, local := around(t, zone.changes), harness.Must(Zone(zone.name))(t)
 		for _, s := range sections(t) {
 			for _, line := range s.lines {
 				line = inZone(s, line, zone.name)
-				text := ours(line, times)
+				text := ours(line, local, times)
 				if s.is("refused here") {
 					if text != "refused" {
 						t.Errorf("%s is not refused", line)
@@ -216,7 +223,7 @@ func TestLinesAreReadAsTheGoldenFugitReadsThem(t *testing.T) {
 				}
 				fmt.Fprintf(&got, "%s\t%s\n", line, text)
 				if f != nil {
-					text, _ = f.theirs(t, line, times)
+					text, _ = f.theirs(t, line, local, times)
 					fmt.Fprintf(&theirs, "%s\t%s\n", line, text)
 				}
 			}

@@ -9,15 +9,15 @@ puts JSON.generate(Fugit::VERSION)
 $stdin.each_line do |question|
   line, times = JSON.parse(question)
   cron = begin
-    Fugit.parse_cron(line)
+    Fugit.parse(line) # as sidekiq-cron does
   rescue StandardError
     nil
   end
-  answer = cron && times.map do |t|
+  answer = cron.is_a?(Fugit::Cron) && times.map do |t|
     at = EtOrbi::EoTime.new(t, "UTC")
     [cron.next_time(at).to_i, cron.previous_time(at).to_i, cron.match?(EtOrbi::EoTime.new(t, "UTC"))]
   rescue StandardError
     nil
   end
-  puts JSON.generate(answer)
+  puts JSON.generate(answer || nil)
 end
