@@ -141,6 +141,13 @@ func TestFilesOfTheManuals(t *testing.T) {
 		text := harness.Must(os.ReadFile(name))(t)
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 			n++
+			if strings.HasPrefix(block[1], "# "+defaultScheduleFile) {
+				var f File
+				if err := parseSchedule(defaultScheduleFile, []byte(block[1]), &f); err != nil || len(f.Periodic) == 0 {
+					t.Errorf("%s has a schedule with faults, or without jobs:\n%s%v", name, block[1], err)
+				}
+				continue
+			}
 			if f, err := Parse("troupe.yml", []byte(block[1]), ""); err != nil || len(f.Handlers) == 0 {
 				t.Errorf("%s has a file with faults, or without handlers:\n%s%v", name, block[1], err)
 			}
