@@ -106,6 +106,8 @@ func parse(key, namespace string, fields map[string]string, mark string, zone *t
 	case e.Own || known == nil:
 	case !e.activeJob && !retry && !known(e.Class):
 		e.Ruby = "only Ruby knows whether " + e.Class + " is a class of Active Job: say active_job, or give the entry retry"
+	case e.line.Interval():
+		e.Ruby = "Ruby takes its interval for something else: give it a cron line"
 	case !e.Mark.IsZero() && !e.line.Prev(e.Mark).Equal(e.Mark):
 		e.Ruby = fmt.Sprintf("its last tick in Ruby, %s, is none in the zone %s: give the line a zone", e.Mark.Format(markForm), e.line.Location())
 	case strings.Contains(fields["args"], `"_sc_globalid"`) && !e.activeJob:
