@@ -2,6 +2,29 @@
 // jobs which Ruby pushed, pushes jobs which Ruby runs, and stands in the same
 // Redis beside Ruby's own processes.
 //
+// Which package do I need, to
+//
+//	describe a job and write its handler                         troupe, this package
+//	push jobs: now, later, in bulk, several Redis servers        client
+//	run them: a daemon, or inside a program of yours             actors
+//	hear of everything that happens in a daemon                  event
+//	look at queues, sets and processes, and act on them          inspect
+//	test handlers, pushes and a whole tree                       testkit
+//	… cut the network, kill processes                            testkit/chaos
+//	… jobs that do as their arguments say                        testkit/script
+//	answer probes, serve metrics over HTTP                       ops
+//	serve the dashboard                                          web
+//	trace jobs with OpenTelemetry                                trace
+//	choose what happens when an actor crashes                    supervisor
+//	run programs and HTTP services as handlers                   handler
+//	choose how jobs are taken from Redis, or bring another way   fetch
+//	… prove that way                                             fetch/fetchtest
+//	run jobs of Laravel, of go-workers                           wire/laravel, wire/goworkers
+//	bring another system of jobs, with its rules of retries      wire, retry
+//	(the daemon's own scheduler)                                 sched
+//
+// The nouns of this package, which uses the standard library only:
+//
 //	Payload     the wire record of one job: an ordered JSON object, edited in place
 //	Args        a Go type that stands for the arguments of one class of jobs
 //	Job         a payload with its arguments decoded: what a typed handler gets
@@ -9,15 +32,6 @@
 //	Registry    handlers by class, with the Options of each
 //	Iteration   how far a job has come that works through a list: HandleIterable
 //	Discard, Kill, RetryIn, Park, MoveTo    what a handler may answer beside nil and an error
-//
-// This package uses the standard library only. The verbs live in packages
-// that are named after what one does with them:
-//
-//	client      push jobs now, later, in bulk
-//	actors      run them: the supervised tree below
-//	supervisor  choose what happens when a part of the tree crashes
-//	fetch       choose how jobs are taken from Redis, or bring another way
-//	testkit     test with a real tree
 //
 // # The tree
 //

@@ -1,0 +1,78 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/troupehq/troupe/client"
+	"github.com/troupehq/troupe/inspect"
+)
+
+// inside is a Redis inside this process.
+func inside() (rdb *redis.Client, end func()) {
+	mr, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: mr.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		mr.Close()
+	}
+}
+
+// The jobs of a queue: one is moved, the others are deleted, and it is paused.
+func ExampleQueue() {
+	rdb, end := inside()
+	defer end()
+	ctx, c, i := context.Background(), client.New(rdb), inspect.New(rdb)
+	for n := range 3 {
+		if _, err := c.PushClass(ctx, "Report", []any{n}); err != nil {
+			panic(err)
+		}
+	}
+	q := i.Queue("default")
+	for job, err := range q.OldestFirst(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		if string(job.Payload.Args()) == "[1]" {
+			outcome, err := job.Move(ctx, i.Queue("low"))
+			fmt.Println("move:", outcome, err)
+		}
+	}
+	if err := q.SetPaused(ctx, true); err != nil {
+		panic(err)
+	}
+	s, err := q.Summary(ctx)
+	fmt.Println(s.Size, "wait, paused:", s.Paused, err)
+	n, err := q.Clear(ctx)
+	fmt.Println(n, "deleted", err)
+	// Output:
+	// move: done <nil>
+	// 2 wait, paused: true <nil>
+	// 2 deleted <nil>
+}
+
+// Processes of Ruby and of troupe, and what they run.
+func ExampleInspector_Processes() {
+	rdb, end := inside()
+	defer end()
+	ctx, i := context.Background(), inspect.New(rdb)
+	processes, err := i.Processes(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range processes {
+		fmt.Println(p.Identity, p.Busy, "of", p.Concurrency)
+		if err := p.Quiet(ctx); err != nil {
+			fmt.Println(err)
+		}
+	}
+	works, err := i.Works(ctx)
+	fmt.Println(len(processes), "processes,", len(works), "running jobs", err)
+	// Output: 0 processes, 0 running jobs <nil>
+}
