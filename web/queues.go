@@ -118,6 +118,9 @@ func (r *request) queue(s *snapshot) (*page, error) {
 		p.Jobs = append(p.Jobs, j)
 		return true
 	})
+	if err == nil {
+		err = r.iterates(len(p.Jobs), func(i int) *job { return &p.Jobs[i] })
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/inspect"
+	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/mask"
 )
 
@@ -162,6 +163,27 @@ type job struct {
 	ErrorMessage string          `json:"error_message,omitempty"`
 	Page         string          `json:"-"`               // the address of its page with where it is; "" without that
 	Fault        string          `json:"fault,omitempty"` // why these bytes are no job
+
+	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun
+}
+
+// iterates fills in how far those of n jobs have come that are iterable.
+func (r *request) iterates(n int, at func(int) *job) error {
+	jids := make([]string, n)
+	for i := range jids {
+		jids[i] = at(i).JID
+	}
+	its, err := r.fleet.Inspector.Iterations(r.Context(), jids...)
+	if err != nil {
+		return err
+	}
+	for i := range its {
+		j := at(i)
+		if j.Progress = explain.ProgressOf(&its[i], r.mask()); j.Progress != nil && j.Progress.Cursor != nil {
+			r.hides(string(r.fleet.Mask.Args(its[i].Cursor)), string(its[i].Cursor))
+		}
+	}
+	return nil
 }
 
 // form reads a parameter of a POST.

@@ -8,11 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/fleet"
-	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -69,7 +66,7 @@ type runningJob struct {
 	job
 	Process      string          `json:"process"`
 	Processor    string          `json:"processor"`
-	Cursor       json.RawMessage `json:"cursor,omitempty"`       // of an iterable job
+	Cursor       json.RawMessage `json:"cursor,omitempty"`       // that of Progress
 	Unresponsive string          `json:"unresponsive,omitempty"` // since when and why
 	P95          *float64        `json:"p95_s"`                  // of the runs of its class in the last hour; null if none is known
 	Long         bool            `json:"long,omitempty"`         // it runs for longer than that
@@ -85,20 +82,11 @@ func (r *request) runningJobs(s *snapshot) (*page, error) {
 	p := runningPage{Busy: len(all), Slots: totalsOf(s).Slots, Jobs: []runningJob{}}
 	from := min(int(r.number("from")), len(all))
 	shown := all[from:min(from+rows, len(all))]
-	cursors := make([]*redis.StringCmd, len(shown))
-	if _, err = r.options.Redis.Pipelined(r.Context(), func(pipe redis.Pipeliner) error {
-		for i, w := range shown {
-			cursors[i] = pipe.HGet(r.Context(), keys.Iteration(w.Job.JID), "c")
-		}
-		return nil
-	}); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, err
-	}
 	ran, err := r.ranBefore(shown)
 	if err != nil {
 		return nil, err
 	}
-	for i, w := range shown {
+	for _, w := range shown {
 		j := runningJob{job: r.job(&w.Job), Process: w.Process, Processor: w.Thread, Href: r.link("/tree/{id}", "tree", w.Process)}
 		j.At, j.Queue = w.RunAt, w.Queue
 		if u, ok := seen.stuck[w.Job.JID]; ok {
@@ -108,11 +96,15 @@ func (r *request) runningJobs(s *snapshot) (*page, error) {
 			j.P95 = secondsOf(&sum, 0.95)
 			j.Long = j.P95 != nil && s.At.Sub(w.RunAt).Seconds() > *j.P95
 		}
-		if text := cursors[i].Val(); text != "" && text != "null" && json.Valid([]byte(text)) {
-			r.hides(string(r.fleet.Mask.Args(json.RawMessage(text))), text)
-			j.Cursor = r.mask().Args(json.RawMessage(text))
-		}
 		p.Jobs = append(p.Jobs, j)
+	}
+	if err := r.iterates(len(p.Jobs), func(i int) *job { return &p.Jobs[i].job }); err != nil {
+		return nil, err
+	}
+	for i := range p.Jobs {
+		if progress := p.Jobs[i].Progress; progress != nil {
+			p.Jobs[i].Cursor = progress.Cursor
+		}
 	}
 	p.Pager = r.pager(int64(from), len(shown), int64(len(all)))
 	return &page{Template: "running", Title: "Running", Data: p, Topic: "processes", Next: p.Pager.Next}, nil

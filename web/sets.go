@@ -247,6 +247,9 @@ func (r *request) set(k setKind) (*page, error) {
 		p.Jobs = append(p.Jobs, r.entry(e, at))
 		return true
 	})
+	if err == nil {
+		err = r.iterates(len(p.Jobs), func(i int) *job { return &p.Jobs[i] })
+	}
 	if err != nil {
 		return nil, err
 	}

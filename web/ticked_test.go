@@ -35,7 +35,7 @@ func TestTwoOperators(t *testing.T) {
 
 	// The same score and id with other bytes is another entry.
 	raw := s.rdb.ZRange(ctx, "retry", 0, 0).Val()[0]
-	key := s.list("/retries").Data.Jobs[0].Key
+	key := s.first("/retries")
 	s.rdb.ZRem(ctx, "retry", raw)
 	seed(t, s.rdb, "retry", 4, "1795000000 + i", `'{"class":"Work","args":[9],"jid":"j' .. i .. '"}'`)
 	_, other := s.post("/retries/ticked", url.Values{"do": {"delete"}, "key": {key}})
@@ -64,11 +64,11 @@ func TestTicked(t *testing.T) {
 	contains(t, "retried", text, "1 job retried.")
 
 	s.rdb.ZAdd(ctx, "dead", z(1795000009, "junk {"))
-	_, text = s.post("/dead/ticked", url.Values{"do": {"retry"}, "key": {s.list("/dead").Data.Jobs[0].Key}})
+	_, text = s.post("/dead/ticked", url.Values{"do": {"retry"}, "key": {s.first("/dead")}})
 	contains(t, "what is no job", text, "1 left where they were", "Nothing was retried.")
 
 	seed(t, s.rdb, "schedule", 1, "1795000000", plainJob)
-	key := s.list("/scheduled").Data.Jobs[0].Key
+	key := s.first("/scheduled")
 	_, text = s.post("/scheduled/ticked", url.Values{"do": {"reschedule"}, "at": {"2h"}, "key": {key}, "jid": {"j1"}})
 	contains(t, "rescheduled", text, "1 job rescheduled.", "It was pushed for")
 	at := time.Unix(int64(s.rdb.ZScore(ctx, "schedule", s.rdb.ZRange(ctx, "schedule", 0, 0).Val()[0]).Val()), 0)
@@ -85,7 +85,7 @@ func TestTicked(t *testing.T) {
 	dead := s.rdb.ZRangeWithScores(ctx, "dead", 0, -1).Val()
 	for _, do := range []string{"kill", "reschedule"} { // by every way that there is
 		for _, path := range []string{"/dead/ticked", "/dead/all"} {
-			status, text := s.post(path, url.Values{"do": {do}, "at": {"2h"}, "key": {s.list("/dead").Data.Jobs[0].Key}, "count": {"1"}}, "Accept", "application/json")
+			status, text := s.post(path, url.Values{"do": {do}, "at": {"2h"}, "key": {s.first("/dead")}, "count": {"1"}}, "Accept", "application/json")
 			if contains(t, path, text, "what is dead stays so"); status != http.StatusBadRequest {
 				t.Errorf("%s of a dead job at %s: %d", do, path, status)
 			}
@@ -105,8 +105,8 @@ func TestTickedBeforeARestart(t *testing.T) {
 	seed(t, s.rdb, "retry", 2, "1795000000 + i", plainJob)
 	seed(t, s.rdb, "schedule", 2, "1795000000 + i", plainJob)
 	harness.Must(client.New(s.rdb).PushClass(t.Context(), "A", nil, client.Queue("q")))(t)
-	key, other := s.list("/retries").Data.Jobs[0].Key, s.list("/scheduled").Data.Jobs[0].Key
-	queued := s.list("/queues/q").Data.Jobs[0].Key
+	key, other := s.first("/retries"), s.first("/scheduled")
+	queued := s.first("/queues/q")
 	if key == other {
 		t.Error("the same bytes in two sets have one name")
 	}

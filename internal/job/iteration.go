@@ -35,10 +35,38 @@ const (
 // LoadIteration reads the state of a job; the zero Iteration if there is none. A number
 // that is none counts as 0, as it does in Ruby.
 func LoadIteration(ctx context.Context, rdb redis.Cmdable, jid string) (troupe.Iteration, error) {
-	fields, err := rdb.HGetAll(ctx, keys.Iteration(jid)).Result()
+	all, err := LoadIterations(ctx, rdb, jid)
 	if err != nil {
 		return troupe.Iteration{}, fmt.Errorf("load the state of an iterable job: %w", err)
 	}
+	return all[0], nil
+}
+
+// LoadIterations reads the states of jobs, in their order.
+func LoadIterations(ctx context.Context, rdb redis.Cmdable, jids ...string) ([]troupe.Iteration, error) {
+	read := make([]*redis.MapStringStringCmd, len(jids))
+	_, err := rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, jid := range jids {
+			read[i] = pipe.HGetAll(ctx, keys.Iteration(jid))
+		}
+		return nil
+	})
+	all := make([]troupe.Iteration, len(jids))
+	for i, r := range read {
+		switch rerr := r.Err(); {
+		case rerr == nil:
+			all[i] = iterationOf(r.Val())
+		case len(jids) == 1 || !redis.HasErrorPrefix(rerr, "WRONGTYPE"): // of many, one that is no hash is no state
+			return nil, rerr
+		default:
+			err = nil
+		}
+	}
+	return all, err
+}
+
+// iterationOf is the state that is in a hash.
+func iterationOf(fields map[string]string) troupe.Iteration {
 	it := troupe.Iteration{Cancelled: timeOf(fields[cancelled])}
 	it.Executions, _ = strconv.Atoi(fields[executions])
 	if c := fields[cursor]; c != "" {
@@ -47,7 +75,7 @@ func LoadIteration(ctx context.Context, rdb redis.Cmdable, jid string) (troupe.I
 	if s, err := strconv.ParseFloat(fields[runtime], 64); err == nil && s > 0 && s < math.MaxInt64/1e9 {
 		it.Runtime = time.Duration(s * 1e9)
 	}
-	return it, nil
+	return it
 }
 
 // SaveIteration writes the state and returns when the job was cancelled, zero if it was

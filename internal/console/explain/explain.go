@@ -27,6 +27,8 @@ type Explanation struct {
 	Timeline []Step   `json:"timeline"`
 	Searched []string `json:"searched"` // where it was looked for
 
+	Progress *Progress `json:"progress,omitempty"` // of an iterable job that has begun
+
 	Record   *inspect.JobRecord   `json:"-"` // the job as it was found; nil if it was not
 	Entry    *inspect.SortedEntry `json:"-"` // the same in a set; nil elsewhere
 	Position int64                `json:"-"` // in its queue, from 1, the next to be taken; 0 elsewhere
@@ -93,6 +95,9 @@ func Job(ctx context.Context, rdb redis.UniversalClient, jid string, m *mask.Mas
 		if found {
 			break
 		}
+	}
+	if err := s.iterates(); err != nil {
+		return nil, err
 	}
 	if s.x.Place == "" {
 		s.nowhere()

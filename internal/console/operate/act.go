@@ -185,7 +185,7 @@ func (b *bulkCall) run(ctx context.Context, s *cli.Session) error {
 			return s.PrintJSON(map[string]int{"matches": total})
 		}
 		_, _ = fmt.Fprintf(s.Out, "%s would be %s, among them\n", words.Plural(total, "job"), b.Past)
-		t := newJobTable(s)
+		t := newJobTable(ctx, s)
 		for _, e := range some {
 			t.row(e.When(), e.Score(), e.Record())
 		}

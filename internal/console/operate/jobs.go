@@ -18,6 +18,7 @@ import (
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/console/bulk"
 	"github.com/troupehq/troupe/internal/console/cli"
+	"github.com/troupehq/troupe/internal/console/explain"
 	"github.com/troupehq/troupe/internal/console/fleet"
 	"github.com/troupehq/troupe/internal/scores"
 	"github.com/troupehq/troupe/internal/words"
@@ -110,6 +111,8 @@ type job struct {
 	Error string          `json:"error,omitempty"`
 	Args  json.RawMessage `json:"args"`
 	Tags  []string        `json:"tags,omitempty"`
+
+	Progress *explain.Progress `json:"progress,omitempty"` // of an iterable job that has begun
 }
 
 // moment is a time in JSON, nil for none.
@@ -121,28 +124,63 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+// jobTable prints jobs. How far those have come that are iterable it asks Redis for many at once.
 type jobTable struct {
-	s *cli.Session
+	ctx context.Context //nolint:containedctx // of the one list
+	s   *cli.Session
 	*cli.Table
-	err error // the first one of a row of JSON
+	waiting []jobRow // that are not printed yet
+	err     error    // the first one
 }
 
-func newJobTable(s *cli.Session) *jobTable {
-	if s.JSON {
-		return &jobTable{s: s}
+// jobRow is a job that is to be printed.
+type jobRow struct {
+	when  time.Time
+	score float64
+	*inspect.JobRecord
+}
+
+// atOnce is how many rows are printed at once.
+const atOnce = 100
+
+func newJobTable(ctx context.Context, s *cli.Session) *jobTable {
+	t := &jobTable{ctx: ctx, s: s}
+	if !s.JSON {
+		t.Table = s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS", "PROGRESS")
 	}
-	return &jobTable{s: s, Table: s.Table("WHEN", "CLASS", "JID", "QUEUE", "TRY", "ERROR", "ARGS")}
+	return t
 }
 
 // widest is how many characters of an error or of arguments stand in a table.
 const widest = 80
 
 func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
+	if t.waiting = append(t.waiting, jobRow{when, score, r}); len(t.waiting) == atOnce {
+		t.print()
+	}
+}
+
+// print prints the rows that wait.
+func (t *jobTable) print() {
+	jids := make([]string, len(t.waiting))
+	for i, r := range t.waiting {
+		jids[i] = r.JID
+	}
+	its, err := t.s.Inspector.Iterations(t.ctx, jids...)
+	if t.err = cmp.Or(t.err, err); t.err == nil {
+		for i, r := range t.waiting {
+			t.one(r.when, r.score, r.JobRecord, explain.ProgressOf(&its[i], t.s.Mask))
+		}
+	}
+	t.waiting = t.waiting[:0]
+}
+
+func (t *jobTable) one(when time.Time, score float64, r *inspect.JobRecord, progress *explain.Progress) {
 	sum := t.s.Mask.Summary(r)
 	args := sum.Args
 	message := strings.TrimSuffix(sum.ErrorClass+": "+sum.ErrorMessage, ": ")
 	if t.s.JSON {
-		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags}
+		row := job{When: moment(when), Class: sum.Class, JID: r.JID, Queue: r.Queue, Tries: r.Payload.Failures(), Error: message, Args: args, Tags: sum.Tags, Progress: progress}
 		if when.IsZero() && score != 0 {
 			row.Score = strings.TrimPrefix(scores.Words(score), "score ")
 		}
@@ -156,12 +194,17 @@ func (t *jobTable) row(when time.Time, score float64, r *inspect.JobRecord) {
 	if when.IsZero() && score != 0 {
 		moment = scores.Words(score)
 	}
-	t.Row(moment, shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args)))
+	fields := []string{moment, shorten(sum.Class), shorten(r.JID), shorten(r.Queue), number(r.Payload.Failures()), shorten(message), shorten(string(args))}
+	if progress != nil || t.s.Terminal { // few jobs have one: into a pipe it is no field that is always empty
+		fields = append(fields, shorten(progress.String()))
+	}
+	t.Row(fields...)
 }
 
 // Flush prints what is left.
 func (t *jobTable) Flush() error {
-	if t.Table == nil {
+	t.print()
+	if t.Table == nil || t.err != nil {
 		return t.err
 	}
 	return t.Table.Flush()
@@ -206,7 +249,7 @@ func list(ctx context.Context, s *cli.Session, of string, f *bulk.Filter, limit 
 			return err
 		}
 	}
-	t, n := newJobTable(s), 0
+	t, n := newJobTable(ctx, s), 0
 	if err := walk(ctx, s, of, (*inspect.Queue).Each, func(r *inspect.JobRecord, when time.Time, score float64) (more bool) {
 		if f.Match(r, when) {
 			t.row(when, score, r)

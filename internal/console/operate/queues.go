@@ -167,7 +167,7 @@ func showQueue(ctx context.Context, s *cli.Session, q *inspect.Queue) error {
 		return err
 	}
 	slices.Reverse(jobs)
-	t := newJobTable(s)
+	t := newJobTable(ctx, s)
 	for _, j := range jobs {
 		t.row(bulk.Since(&j.JobRecord), 0, &j.JobRecord)
 	}
