@@ -176,7 +176,7 @@ type stuck struct {
 func (f *stuck) Take(ctx context.Context, n int, acks []fetch.Unit) ([]fetch.Unit, error) {
 	if f.armed.Swap(false) {
 		f.takes.Add(1)
-		time.Sleep(20 * time.Second)
+		time.Sleep(20 * time.Second) // in virtual time
 	}
 	return f.Fetcher.Take(ctx, n, acks)
 }

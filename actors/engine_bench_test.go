@@ -61,7 +61,7 @@ func (f *endless) Open(context.Context) error { return nil }
 
 func (f *endless) Take(_ context.Context, n int, _ []fetch.Unit) ([]fetch.Unit, error) {
 	f.calls.Add(1)
-	time.Sleep(f.trip)
+	time.Sleep(f.trip) // a call takes as long
 	n = int(min(int64(n), f.left.Load()))
 	last := f.left.Add(-int64(n))
 	us := make([]fetch.Unit, n)

@@ -131,9 +131,9 @@ func TestShowInAPlace(t *testing.T) {
 	t.Parallel()
 	rdb, url := redistest.New(t)
 	fill(t, rdb)
-	harness.OK(t, rdb.Do(t.Context(), "ZADD", "dead", 1, `{"class":"Buried","jid":"r1","args":[]}`).Err())
+	harness.OK(t, rdb.Do(t.Context(), "ZADD", "dead", 1, `{"class":"Ended","jid":"r1","args":[]}`).Err())
 	for line, want := range map[string]string{
-		"jobs show r1": "retry, ", "jobs show retry r1": "retry, ", "jobs show dead r1": "Buried", "jobs show queue:default q2": "queue:default, ",
+		"jobs show r1": "retry, ", "jobs show retry r1": "retry, ", "jobs show dead r1": "Ended", "jobs show queue:default q2": "queue:default, ",
 		"jobs show running walks": "running, ", "jobs show scheduled s1": "scheduled, ",
 	} {
 		if got := call(t.Context(), append(strings.Fields(line), "--redis", url)...); got.code != 0 || !strings.Contains(got.out, want) {
