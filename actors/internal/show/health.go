@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupehq/troupe/actors/internal/supervised"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
 
@@ -111,7 +112,7 @@ func (v *View) live(why *Check) {
 		return false
 	}
 	for _, s := range v.System.Stalled(v.Now, stallTime) {
-		if below(s.Path) || s.State == supervised.Stopped && !v.misses(s) {
+		if below(s.Path) || s.State == tree.StateStopped && !v.misses(s) {
 			continue
 		}
 		named[s.Path] = true
@@ -119,7 +120,7 @@ func (v *View) live(why *Check) {
 		switch {
 		case s.Strategy != "":
 			why.add("strategy_blocked", "%s has waited for its strategy %s for %s", s.Path, s.Strategy, lasted)
-		case s.State == supervised.Running:
+		case s.State == tree.StateRunning:
 			why.add("mailbox_stuck", "%s has taken no message for %s, and %d wait", s.Path, lasted, s.Waiting)
 		default:
 			why.add("actor_down", "%s has been %s for %s", s.Path, s.State, lasted)

@@ -16,16 +16,10 @@ func (v *View) tree(rows []supervised.Row) tree.Tree {
 	t := make(tree.Tree, 0, len(rows))
 	for _, r := range rows {
 		i := slices.IndexFunc(v.Capsules, func(c Capsule) bool { return c.Name == r.Capsule })
-		if i >= 0 && r.State == supervised.Stopped && v.Capsules[i].Spare[r.Path] {
+		if i >= 0 && r.State == tree.StateStopped && v.Capsules[i].Spare[r.Path] {
 			continue
 		}
-		n := tree.Node{
-			Path: r.Path, Role: r.Role, Capsule: r.Capsule, State: tree.State(r.State), Note: r.Note,
-			Restarts: r.Restarts, LastFailure: r.LastFailure, Depth: r.Depth, For: r.For,
-		}
-		if used, most, period := v.System.Budget(r.Path); most > 0 {
-			n.Budget = &tree.Budget{Used: used, Most: most, Period: period}
-		}
+		n := r.Node
 		if i >= 0 {
 			v.Capsules[i].show(&n)
 		}

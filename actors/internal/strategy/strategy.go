@@ -10,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -74,15 +75,15 @@ func (s *Strategy) Reset() {
 	clear(s.answered)
 }
 
-// Budget returns how many restarts of the budget are used now, and how many there are.
-func (s *Strategy) Budget() (used, intensity int) {
+// Budget is how many restarts are used now; nil if none is allowed.
+func (s *Strategy) Budget() *tree.Budget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.budget.count(time.Now()), s.budget.intensity
+	if s.budget.intensity <= 0 {
+		return nil
+	}
+	return &tree.Budget{Used: s.budget.count(time.Now()), Most: s.budget.intensity, Period: s.budget.period}
 }
-
-// Period returns the time that Budget counts in.
-func (s *Strategy) Period() time.Duration { return s.budget.period }
 
 // HandleFailure implements actor.SupervisorStrategy.
 func (s *Strategy) HandleFailure(sys *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, message any) {

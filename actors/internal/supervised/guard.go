@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -24,9 +25,6 @@ func (i *invoker) InvokeSystemMessage(message any) {
 		i.stopped = true
 	case *actor.Restart:
 		if i.stopped {
-			i.node.mu.Lock()
-			i.node.refused++
-			i.node.mu.Unlock()
 			return
 		}
 	}
@@ -37,7 +35,7 @@ func (i *invoker) InvokeSystemMessage(message any) {
 // drops what a stopped actor is sent.
 func (i *invoker) InvokeUserMessage(message any) {
 	i.node.moves()
-	if m, ok := message.(Crash); ok && i.node.snapshotState() == Stopped {
+	if m, ok := message.(Crash); ok && i.node.snapshotState() == tree.StateStopped {
 		i.node.proxy.s.logPanic(i.node.path, "a goroutine panicked whose actor has ended", supervisor.NewCrash(m.Reason, nil))
 		return
 	}
@@ -50,8 +48,8 @@ func (i *invoker) EscalateFailure(reason, message any) {
 	}
 	crash := supervisor.NewCrash(reason, debug.Stack())
 	crash = supervisor.NewCrash(crash.Reason, crash.Stack) // raised now, in this incarnation, whenever it was made
-	i.node.fail(crash.Reason, crash.Stack)
-	i.node.set(Crashed)
+	i.node.fail(crash.Reason)
+	i.node.set(tree.StateCrashed)
 	i.node.publish(event.ActorCrashed{ActorEvent: i.node.now(), Err: crash.Reason, Stack: crash.Stack})
 	i.node.box.crash(func() { i.MessageInvoker.EscalateFailure(crash, message) })
 }
@@ -70,15 +68,15 @@ func (g *guard) Receive(ctx actor.Context) {
 		g.node.begin()
 		g.node.proxy.begin()
 	case *actor.Restarting:
-		g.node.set(Restarting)
+		g.node.set(tree.StateRestarting)
 		g.node.proxy.end()
 		defer g.swallow()
 	case *actor.Stopping:
-		g.node.set(Stopping)
+		g.node.set(tree.StateStopping)
 		g.node.proxy.end()
 		defer g.swallow()
 	case *actor.Stopped:
-		g.node.set(Stopped)
+		g.node.set(tree.StateStopped)
 		g.node.publish(event.ActorStopped{ActorEvent: g.node.now()})
 		defer g.swallow()
 	case Crash:
@@ -95,7 +93,7 @@ func (g *guard) Receive(ctx actor.Context) {
 // that restart has answered it, and a second one would be for old news.
 func (g *guard) answered(m Crash) {
 	crash := supervisor.NewCrash(m.Reason, nil)
-	g.node.fail(crash.Reason, crash.Stack)
+	g.node.fail(crash.Reason)
 	g.node.proxy.s.logPanic(g.node.path, "a goroutine panicked before its actor restarted", crash)
 }
 
@@ -109,7 +107,7 @@ func (g *guard) swallow() {
 	if v := recover(); v != nil {
 		crash := supervisor.NewCrash(v, debug.Stack())
 		state := g.node.snapshotState()
-		g.node.fail(fmt.Errorf("while %s: %w", state, crash.Reason), crash.Stack)
+		g.node.fail(fmt.Errorf("while %s: %w", state, crash.Reason))
 		g.node.proxy.s.logPanic(g.node.path, fmt.Sprintf("an actor panicked while %s", state), crash)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/internal/osproc"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 func (c *node) wrap(inner actor.Mailbox) actor.Mailbox {
@@ -86,7 +87,7 @@ func (m *Mailbox) PostSystemMessage(message any) {
 		}
 		m.node.suspend(true)
 	case *actor.ResumeMailbox:
-		if m.paused && m.node.snapshotState() == Restarting { // by the restart itself
+		if m.paused && m.node.snapshotState() == tree.StateRestarting { // by the restart itself
 			m.post(&actor.SuspendMailbox{})
 			return
 		}
@@ -115,12 +116,6 @@ func (m *Mailbox) hold(p post) bool {
 	if !p.system {
 		m.kept.Add(1)
 	}
-	if m.started {
-		return true
-	}
-	m.node.mu.Lock()
-	m.node.early++
-	m.node.mu.Unlock()
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // A supervisor may suspend an actor for a group's wait before the actor has got out of
@@ -21,7 +22,7 @@ func TestASuspensionBesideACrashOutlivesTheRestart(t *testing.T) {
 		"another suspension":                   {[]func(*Mailbox){suspend, suspend}, true},
 		"another suspension after the restart": {[]func(*Mailbox){suspend, restart, suspend}, true},
 	} {
-		c := &node{state: Running}
+		c := &node{state: tree.StateRunning}
 		c.wrap(actor.Unbounded()())
 		c.box.crash(func() {
 			for _, post := range tc.posts {

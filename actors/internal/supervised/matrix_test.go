@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -204,9 +205,9 @@ func (x *matrix) outcome() string {
 	life := func(path string) string {
 		n := rowOf(x.m.d, path)
 		switch n.State {
-		case Running:
+		case tree.StateRunning:
 			return fmt.Sprint(x.m.starts[path])
-		case Stopped:
+		case tree.StateStopped:
 			return "-"
 		default:
 			return string(n.State)

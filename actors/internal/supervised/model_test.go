@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -410,11 +411,11 @@ func (m *modelled) compare(r *ref) error {
 		row := rowOf(m.d, p.path)
 		state := string(row.State)
 		switch {
-		case row.State == Restarting && row.Note != "":
+		case row.State == tree.StateRestarting && row.Note != "":
 			state = "waits"
-		case row.State == Running:
+		case row.State == tree.StateRunning:
 			state = "up"
-		case row.State == Stopped:
+		case row.State == tree.StateStopped:
 			state = "ended"
 		}
 		differ(p.path, fmt.Sprintf("life %d, %s", m.starts[p.path], state), fmt.Sprintf("life %d, %s", n.starts, n.state(r.now)))

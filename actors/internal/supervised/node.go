@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupehq/troupe/actors/internal/strategy"
 	"github.com/troupehq/troupe/event"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -31,13 +32,10 @@ type node struct {
 
 	mu          sync.Mutex
 	inner       actor.Actor // of this incarnation
-	state       State
+	state       tree.State
 	restarts    int
 	failures    int
 	lastFailure error
-	lastStack   []byte
-	refused     int // restarts after a stop
-	early       int // messages held before the start
 	since       time.Time
 	ending      bool      // this incarnation has begun to restart or stop
 	gaveUp      bool      // it has escalated
@@ -59,7 +57,7 @@ func (s *System) Props(role, capsule string, producer func() actor.Actor, opts .
 // supervisor.Default.
 func (s *System) SupervisorProps(role, capsule string, under *supervisor.Strategy, producer func(*Proxy) actor.Actor, opts ...actor.PropsOption) *actor.Props {
 	spawn := func(sys *actor.ActorSystem, id string, p *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-		c := &node{path: id, role: role, capsule: capsule, state: Starting, since: time.Now()}
+		c := &node{path: id, role: role, capsule: capsule, state: tree.StateStarting, since: time.Now()}
 		c.proxy = &Proxy{s: s, node: c}
 		if under != nil {
 			c.proxy.strategy = strategy.New(under)
@@ -80,17 +78,17 @@ func (s *System) SupervisorProps(role, capsule string, under *supervisor.Strateg
 	return actor.PropsFromProducer(func() actor.Actor { return nil }, append(opts, actor.WithSpawnFunc(spawn))...)
 }
 
-func (c *node) set(s State) {
+func (c *node) set(s tree.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state, c.since = s, time.Now()
-	c.ending = c.ending || s == Restarting || s == Stopping
+	c.ending = c.ending || s == tree.StateRestarting || s == tree.StateStopping
 }
 
 // giveUp notes that this actor, a supervisor, escalates.
 func (c *node) giveUp(crash *supervisor.Crash) {
-	c.fail(crash.Reason, crash.Stack)
-	c.set(Crashed)
+	c.fail(crash.Reason)
+	c.set(tree.StateCrashed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gaveUp = true
@@ -147,9 +145,9 @@ func (c *node) suspend(on bool) {
 	c.box.suspended.Store(on)
 	c.keepsLocked()
 	inner := c.inner
-	resumed := !on && c.state == Crashed
+	resumed := !on && c.state == tree.StateCrashed
 	if resumed {
-		c.state, c.since, c.until, c.gaveUp = Running, time.Now(), time.Time{}, false
+		c.state, c.since, c.until, c.gaveUp = tree.StateRunning, time.Now(), time.Time{}, false
 	}
 	c.mu.Unlock()
 	c.box.pause(inner, on)
@@ -161,10 +159,10 @@ func (c *node) suspend(on bool) {
 // begin notes that an incarnation has started.
 func (c *node) begin() {
 	c.mu.Lock()
-	if c.state != Starting {
+	if c.state != tree.StateStarting {
 		c.restarts++
 	}
-	c.state, c.since = Running, time.Now()
+	c.state, c.since = tree.StateRunning, time.Now()
 	c.ending, c.gaveUp = false, false
 	n := c.restarts
 	c.mu.Unlock()
@@ -182,11 +180,11 @@ func (c *node) now() event.ActorEvent {
 
 func (c *node) publish(e event.Event) { c.proxy.s.publish(e) }
 
-func (c *node) fail(err error, stack []byte) {
+func (c *node) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures++
-	c.lastFailure, c.lastStack = err, stack
+	c.lastFailure = err
 }
 
 // instance is the actor of this incarnation.
@@ -196,7 +194,7 @@ func (c *node) instance() actor.Actor {
 	return c.inner
 }
 
-func (c *node) snapshotState() State {
+func (c *node) snapshotState() tree.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state

@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/test/harness"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/supervisor"
 )
 
@@ -106,7 +107,7 @@ func TestRestartAfterStopIsDropped(t *testing.T) {
 	defer c.mu.Unlock()
 	mu.Lock()
 	defer mu.Unlock()
-	if started != 1 || c.state != Stopped {
+	if started != 1 || c.state != tree.StateStopped {
 		t.Errorf("started %d times, state %s", started, c.state)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupehq/troupe/internal/tree"
 )
 
 // Stall is an actor that does not work.
 type Stall struct {
 	Path, Role, Capsule string
-	State               State         // Running: its messages wait
+	State               tree.State    // StateRunning: its messages wait
 	Waiting             int           // messages, if it is running
 	Strategy            string        // that it waits for, if it does
 	For                 time.Duration // it has lasted
@@ -40,9 +42,9 @@ func (c *node) stalled(now time.Time) (Stall, bool) {
 		return stall, false
 	case !c.stuck.IsZero():
 		since, stall.Strategy = c.stuck, c.stuckIn
-	case stall.State == Held, stall.State == Suspended:
+	case stall.State == tree.StateHeld, stall.State == tree.StateSuspended:
 		since = c.kept
-	case stall.State != Running:
+	case stall.State != tree.StateRunning:
 		since = later(since, c.until)
 	default:
 		if stall.Waiting = max(0, c.depth()); stall.Waiting == 0 {

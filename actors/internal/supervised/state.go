@@ -8,33 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/troupehq/troupe/actors/internal/strategy"
+	"github.com/troupehq/troupe/internal/tree"
 	"github.com/troupehq/troupe/internal/words"
 )
 
-// State is that of an actor.
-type State string
-
-// The states; package actors tells what they mean.
-const (
-	Starting   State = "starting"
-	Running    State = "running"
-	Held       State = "held"
-	Suspended  State = "suspended"
-	Crashed    State = "crashed"
-	Restarting State = "restarting"
-	Stopping   State = "stopping"
-	Stopped    State = "stopped"
-)
-
-// Row is what is known of one actor.
+// Row is an actor in the tree. What its capsule knows of it is missing.
 type Row struct {
-	Path, Role, Capsule string
-	State               State
-	Note                string // more about the state, in words
-	Restarts, Failures  int
-	LastFailure         string
-	Depth               int           // user messages that wait
-	For                 time.Duration // in this state
+	tree.Node
+	Failures int
 }
 
 // Snapshot lists all actors, parents before children.
@@ -42,7 +24,7 @@ func (s *System) Snapshot(now time.Time) []Row {
 	var out []Row
 	for _, c := range s.all() {
 		c.mu.Lock()
-		r := Row{Path: c.path, Role: c.role, Capsule: c.capsule, Restarts: c.restarts, Failures: c.failures, For: now.Sub(c.since)}
+		r := Row{Node: tree.Node{Path: c.path, Role: c.role, Capsule: c.capsule, Restarts: c.restarts, For: now.Sub(c.since)}, Failures: c.failures}
 		if c.lastFailure != nil {
 			r.LastFailure = words.Head(c.lastFailure.Error()) // the tree goes to Redis with each beat
 		}
@@ -51,24 +33,27 @@ func (s *System) Snapshot(now time.Time) []Row {
 		}
 		r.State, r.Note = c.shownLocked(now)
 		c.mu.Unlock()
+		if own, ok := c.proxy.strategy.(*strategy.Strategy); ok {
+			r.Budget = own.Budget()
+		}
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Row) int { return comparePaths(a.Path, b.Path) })
 	return out
 }
 
-// shownLocked is the state as it is shownLocked, with a note.
-func (c *node) shownLocked(now time.Time) (State, string) {
+// shownLocked is the state as it is shown, with a note.
+func (c *node) shownLocked(now time.Time) (tree.State, string) {
 	switch wait := c.until.Sub(now); {
-	case wait > 0 && (c.state == Crashed || c.state == Stopped || c.state == Running):
-		return Restarting, "in " + words.Few(wait)
+	case wait > 0 && (c.state == tree.StateCrashed || c.state == tree.StateStopped || c.state == tree.StateRunning):
+		return tree.StateRestarting, "in " + words.Few(wait)
 	case !c.stuck.IsZero():
 		return c.state, fmt.Sprintf("(%s has not decided for %s)", c.stuckIn, words.Few(now.Sub(c.stuck)))
-	case c.state != Running:
+	case c.state != tree.StateRunning:
 	case c.box != nil && c.box.gated.Load():
-		return Held, ""
+		return tree.StateHeld, ""
 	case c.box != nil && c.box.suspended.Load():
-		return Suspended, ""
+		return tree.StateSuspended, ""
 	}
 	return c.state, ""
 }

@@ -90,18 +90,6 @@ func (s *System) LastFailure(path string) error {
 	return c.lastFailure
 }
 
-// Budget is how many restarts the supervisor at path has spent of its budget now, how many
-// there are, and within which time; zeros if it has none.
-func (s *System) Budget(path string) (used, most int, period time.Duration) {
-	if c := s.find(path); c != nil {
-		if own, ok := c.proxy.strategy.(*strategy.Strategy); ok {
-			used, most = own.Budget()
-			return used, most, own.Period()
-		}
-	}
-	return 0, 0, 0
-}
-
 // CancelReplacements notes that no child of the supervisor at path, which ends, is
 // replaced any more.
 func (s *System) CancelReplacements(path string) {
@@ -140,7 +128,7 @@ func (s *System) add(c *node) {
 		c.order = old.order
 		old.mu.Lock()
 		c.restarts, c.failures = old.restarts+1, old.failures
-		c.lastFailure, c.lastStack = old.lastFailure, old.lastStack
+		c.lastFailure = old.lastFailure
 		old.mu.Unlock()
 	}
 	s.nodes[c.path] = c
