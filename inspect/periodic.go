@@ -44,7 +44,7 @@ type PeriodicJob struct {
 // PeriodicTick is what became of a tick.
 type PeriodicTick struct {
 	At     time.Time `json:"at"`
-	What   string    `json:"what"` // as in event.PeriodicTicked
+	What   string    `json:"what"` // as in event.PeriodicTicked; or "written" when the entry was written or enabled after it
 	JID    string    `json:"jid"`
 	Late   float64   `json:"late"`   // seconds
 	Missed int       `json:"missed"` // ticks before it for which no job was pushed

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors"
+	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/test/harness"
 	"github.com/troupehq/troupe/testkit"
 )
@@ -34,4 +35,28 @@ func TestPeriodicInVirtualTime(t *testing.T) {
 			t.Errorf("jid %q, ran %v", jid, ran)
 		}
 	}, testkit.Strict())
+}
+
+// Redis has forgotten everything: the entries of the configuration are there again, those that people
+// have made at run time are not; an entry that was deleted stays away.
+func TestPeriodicAfterAFlush(t *testing.T) {
+	cfg := actors.Config{Zone: time.UTC, Tag: "app", Periodic: []troupe.Periodic{
+		{Name: "one", Cron: "0 4 * * *", Args: nightly{}}, {Name: "two", Cron: "0 5 * * *", Class: "C"},
+	}}
+	testkit.Virtual(t, cfg, func(t *testing.T, k *testkit.Kit) {
+		looked := inspect.New(k.Redis)
+		names := func() (out []string) {
+			for _, j := range harness.Must(looked.PeriodicJobs(t.Context()))(t) {
+				out = append(out, j.Name)
+			}
+			return out
+		}
+		harness.OK(t, looked.SavePeriodic(t.Context(), troupe.Periodic{Name: "people's", Cron: "@daily", Class: "C"}))
+		harness.OK(t, harness.Must(looked.PeriodicJob(t.Context(), "two", ""))(t).Delete(t.Context()))
+		time.Sleep(2 * time.Minute) // in a bubble
+		harness.EqualList(t, "after a delete", names(), []string{"one", "people's"})
+		k.Redis.FlushAll(t.Context())
+		time.Sleep(2 * time.Minute) // in a bubble
+		harness.EqualList(t, "after a flush", names(), []string{"one", "two"})
+	})
 }

@@ -22,11 +22,11 @@ type firing struct {
 	jid string
 }
 
-// due are the ticks of e that have come by now and are to be marked, in their order: those after the
-// newest mark. Ticks before the one that is marked last need no mark.
+// due are the ticks of e that have come by now and are to be marked, in their order: those after its
+// cursor. Ticks before the one that is marked last need no mark.
 func (e *Entry) due(now time.Time) []*firing {
 	last := e.line.Prev(now)
-	if last.IsZero() || !last.After(e.Mark) {
+	if last.IsZero() || !last.After(e.cursor()) {
 		return nil
 	}
 	if e.Mark.IsZero() { // nobody knows what it has had: it begins now
@@ -40,7 +40,7 @@ func (e *Entry) due(now time.Time) []*firing {
 		return list
 	case e.Missed == troupe.MissedAll:
 		t := e.before(last)
-		for ; t.After(e.Mark) && len(list) < e.MissedMax; t = e.before(t) {
+		for ; t.After(e.cursor()) && len(list) < e.MissedMax; t = e.before(t) {
 			list = append(list, &firing{tick: t, what: "pushed"})
 		}
 		slices.Reverse(list)
@@ -59,11 +59,20 @@ func (e *Entry) due(now time.Time) []*firing {
 	return list
 }
 
+// cursor is the tick up to which e is done with. Where each tick is to have a job, a mark that Ruby has
+// set says nothing of the ticks before it.
+func (e *Entry) cursor() time.Time {
+	if e.Missed == troupe.MissedAll && e.Last != nil && e.Last.At.Before(e.Mark) {
+		return e.Last.At
+	}
+	return e.Mark
+}
+
 func (e *Entry) before(tick time.Time) time.Time { return e.line.Prev(tick.Add(-time.Second)) }
 
-// count counts the ticks after the newest mark up to tick.
+// count counts the ticks after the cursor up to tick.
 func (e *Entry) count(tick time.Time) (n int) {
-	for ; tick.After(e.Mark) && n < counted; tick = e.before(tick) {
+	for ; tick.After(e.cursor()) && n < counted; tick = e.before(tick) {
 		n++
 	}
 	return n

@@ -55,7 +55,7 @@ type Entry struct {
 // Tick is what became of the last tick of an Entry that troupe has dealt with.
 type Tick struct {
 	At     time.Time     `json:"at"`
-	What   string        `json:"what"` // pushed, missed, disabled, repeated, stopped
+	What   string        `json:"what"` // pushed, missed, disabled, repeated, stopped; written when it was written or enabled after the tick
 	JID    string        `json:"jid,omitempty"`
 	Late   time.Duration `json:"late,omitempty"`
 	Missed int           `json:"missed,omitempty"` // ticks before it that no job was pushed for

@@ -209,7 +209,7 @@ func (s *Store) write(ctx context.Context, d *draft, key string) error {
 	}
 	_, err = s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		if last := d.line.Prev(time.Now()); was[0] != d.hash["cron"] && !last.IsZero() {
-			p.ZAdd(ctx, keys.PeriodicMarks(key), markOf(last))
+			begin(ctx, p, key, last)
 		}
 		p.HSet(ctx, key, d.fields(d.spec.Namespace))
 		p.HSetNX(ctx, key, "status", status)
@@ -217,6 +217,13 @@ func (s *Store) write(ctx context.Context, d *draft, key string) error {
 		return nil
 	})
 	return err
+}
+
+// begin has an entry go on behind a tick.
+func begin(ctx context.Context, p redis.Pipeliner, key string, tick time.Time) {
+	last, _ := job.EncodeJSON(Tick{At: tick, What: "written"}) // texts of ours
+	p.HSet(ctx, key, "troupe_last", last)
+	p.ZAdd(ctx, keys.PeriodicMarks(key), markOf(tick))
 }
 
 func markOf(tick time.Time) redis.Z {
@@ -246,7 +253,7 @@ func (s *Store) Enable(ctx context.Context, e *Entry, enabled bool) error {
 			status = "enabled"
 			if e.line != nil {
 				if last := e.line.Prev(time.Now()); last.After(e.Mark) {
-					p.ZAdd(ctx, keys.PeriodicMarks(e.key), markOf(last))
+					begin(ctx, p, e.key, last)
 				}
 			}
 		}

@@ -9,25 +9,24 @@
 --         10 what became of the tick, as JSON
 -- returns {what, newest mark, last line of the list}; what is
 --         "pushed"; "marked"
---         "done" if the tick or a later one has its mark
+--         "done" if the tick has its mark, or is so old that its mark may be gone
 --         "changed" if the job is not what the caller has read
 --         "early" if the tick is to come, by the clock of Redis
 -- errors  those of Redis, of the queue's list for example: then nothing is done
 --
--- A mark is the cursor of its job: what is not later than the newest is done. Older ones stay for
--- an hour, since Ruby's poller only asks whether its own tick has a mark. On a cluster the push
--- lies in the hash until the queue has it.
+-- The newest mark stays, and so do those of the last hour: Ruby's poller asks only whether its own
+-- tick has one. On a cluster the push lies in the hash until the queue has it.
 local was = redis.call('HMGET', KEYS[1], 'status', 'cron', 'message')
 for i = 1, 3 do
   if (was[i] or '') ~= ARGV[i] then return {'changed', '', ''} end
 end
 local newest = redis.call('ZRANGE', KEYS[2], 0, 0, 'REV')[1] or ''
-if newest >= ARGV[4] or redis.call('ZSCORE', KEYS[2], ARGV[4]) then
+local tick, now = tonumber(ARGV[5]), tonumber(redis.call('TIME')[1])
+if redis.call('ZSCORE', KEYS[2], ARGV[4]) or newest >= ARGV[4] and tick < now - 3600 then
   local last = redis.pcall('LINDEX', KEYS[3], 0)
   return {'done', newest, type(last) == 'string' and last or ''}
 end
-local now = redis.call('TIME')[1]
-if tonumber(ARGV[5]) > tonumber(now) then return {'early', newest, ''} end
+if tick > now then return {'early', newest, ''} end
 local what = 'marked'
 if ARGV[6] ~= '' then
   what = 'pushed'
@@ -43,5 +42,5 @@ if ARGV[6] ~= '' then
 end
 redis.call('HSET', KEYS[1], 'troupe_last', ARGV[10])
 redis.call('ZADD', KEYS[2], ARGV[5], ARGV[4])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. math.min(tonumber(ARGV[5]), now - 3600))
-return {what, ARGV[4], ARGV[9]}
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. math.min(tick, now - 3600))
+return {what, ARGV[4] > newest and ARGV[4] or newest, ARGV[9]}

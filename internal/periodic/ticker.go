@@ -121,10 +121,10 @@ func (t *Ticker) readAll(ctx context.Context) error {
 		}
 		if old := was[e.key]; old != nil && old.Cron != e.Cron {
 			if tick := e.line.Prev(clock); tick.After(e.Mark) {
-				e.Mark = tick // of the new line this is no tick that was missed
+				e.Mark, e.Last = tick, nil // of the new line this is no tick that was missed
 			}
 		}
-		e.Next = e.line.Next(e.Mark) // the next one that has no mark
+		e.Next = e.line.Next(e.cursor()) // the next one that has no mark
 		if e.Mark.IsZero() {
 			e.Next = clock
 		}
@@ -229,6 +229,9 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 	}
 	delete(t.trying[s.e.key], s.f.tick.Unix())
 	what, newest := reply[0], reply[1]
+	if what == "pushed" || what == "marked" || what == "done" {
+		s.e.Last = &Tick{At: s.f.tick, What: s.f.what, JID: s.f.jid, Late: s.late, Missed: s.f.missed}
+	}
 	if mark, err := time.Parse(markForm, newest); err == nil {
 		s.e.Mark = mark
 	}
@@ -245,6 +248,6 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 		return nil
 	}
 	delete(t.told, s.e.key)
-	t.Ticked(s.e, Tick{At: s.f.tick, What: s.f.what, JID: s.f.jid, Late: s.late, Missed: s.f.missed})
+	t.Ticked(s.e, *s.e.Last)
 	return nil
 }

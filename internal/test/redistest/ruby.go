@@ -29,6 +29,23 @@ func NeedSidekiq(tb testing.TB) {
 	}
 }
 
+// cronMissing tells why Ruby's sidekiq-cron cannot be used; asked once.
+var cronMissing = sync.OnceValue(func() error {
+	if out, err := exec.CommandContext(context.Background(), "ruby", "-W0", "-rsidekiq", "-rsidekiq/cron", "-e", "0").CombinedOutput(); err != nil {
+		return fmt.Errorf("ruby: sidekiq-cron: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// NeedCron ends a test, as Missing does, where Ruby's sidekiq-cron is missing.
+func NeedCron(tb testing.TB) {
+	tb.Helper()
+	NeedSidekiq(tb)
+	if err := cronMissing(); err != nil {
+		Missing(tb, err)
+	}
+}
+
 // rubyHead is before each script. What is given to show is printed as JSON.
 const rubyHead = `
 require "sidekiq"; require "sidekiq/api"; require "json"
