@@ -125,7 +125,7 @@ var toolKeys = []struct{ rule, key, why string }{
 	{"j|*", keys.Counters8(early), ""},
 	{"h|*", keys.Histogram8("Job", early), ""},
 	{"*-[0-9][0-9]-[0-9][0-9]:*", keys.Histogram7("Job", early), ""},
-	{"cron_job*", keys.PeriodicJob("default", "x", false), undated},
+	{"cron_job*", keys.PeriodicSet(""), undated},
 	{"*-marks", keys.Marks(early), unmarked},
 }
 
