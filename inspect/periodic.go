@@ -36,6 +36,9 @@ type PeriodicJob struct {
 	// Why says in a sentence why its last tick pushed no job, or why its next will not; "" if all is
 	// well.
 	Why string `json:"why"`
+	// Stuck says that it is enabled and pushes nothing: it cannot be carried out, or nobody deals with
+	// its ticks.
+	Stuck bool `json:"stuck"`
 
 	e *periodic.Entry
 	i *Inspector
@@ -46,7 +49,7 @@ type PeriodicTick struct {
 	At     time.Time `json:"at"`
 	What   string    `json:"what"` // as in event.PeriodicTicked; or "written" when the entry was written or enabled after it
 	JID    string    `json:"jid"`
-	Late   float64   `json:"late"`   // seconds
+	Late   float64   `json:"late_s"`
 	Missed int       `json:"missed"` // ticks before it for which no job was pushed
 }
 
@@ -93,7 +96,7 @@ func (i *Inspector) periodicJob(e *periodic.Entry, now time.Time) *PeriodicJob {
 	j := &PeriodicJob{
 		Name: e.Name, Namespace: e.Namespace, Cron: e.Cron, Class: e.Class, Queue: e.Queue, Args: e.Args, Description: e.Description,
 		Disabled: e.Disabled, Missed: e.Missed, Once: e.Once, Tag: e.Tag,
-		Next: e.Next, Marked: e.Mark, Pushed: e.Pushed, Why: e.Why(now), e: e, i: i,
+		Next: e.Next, Marked: e.Mark, Pushed: e.Pushed, Why: e.Why(now), Stuck: e.Stuck(now), e: e, i: i,
 	}
 	if t := e.Last; t != nil {
 		j.Last = &PeriodicTick{At: t.At, What: t.What, JID: t.JID, Late: t.Late.Seconds(), Missed: t.Missed}

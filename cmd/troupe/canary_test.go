@@ -56,6 +56,8 @@ func plant(t *testing.T, rdb *redis.Client) {
 	do("ZADD", "troupe:flights", now.Unix(), ours)
 	do("HSET", "troupe:places", dead, `{"v":2,"queues":["mail"]}`)
 	do("HSET", "troupe:inprogress:"+dead, "!", "1 7", "7.1", "mail 1795224881000")
+	do("SADD", "cron_jobs:default", "cron_job:default:planted")
+	do("HSET", "cron_job:default:planted", "name", "planted", "klass", "Pay", "cron", "@daily token="+planted, "description", "token="+planted, "args", `[{"token":"`+planted+`"}]`, "status", "enabled", "message", `{"class":"Pay","args":[{"token":"`+planted+`"}]}`)
 	for kind, job := range kinds {
 		as := func(place string) string { return job + `,"jid":"` + place + "-" + kind + `"` + secretFields + "}" }
 		do("LPUSH", "queue:mail", as("queue"))
@@ -90,7 +92,7 @@ func looks() (all []string) {
 			all = append(all, "jobs export "+list, "jobs delete "+list+" --all --dry-run")
 		}
 	}
-	all = append(all, "queues show mail", "inflight --jobs", "ps --trouble", "tree h:2:b", "tree --trouble", "events --kind crashed", "audit --limit 0", "doctor", "metrics",
+	all = append(all, "queues show mail", "periodic show planted", "explain planted", "inflight --jobs", "ps --trouble", "tree h:2:b", "tree --trouble", "events --kind crashed", "audit --limit 0", "doctor", "metrics",
 		"jobs move queue:mail --all --to slow --dry-run", "jobs move queue:mail --all --to slow", "jobs retry retry --all", "jobs retry dead --all", "jobs kill scheduled --all", "audit", "adopt go-workers --namespace app --process p1 --dry-run")
 	return append(all, cancels...)
 }

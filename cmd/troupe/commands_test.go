@@ -47,7 +47,10 @@ var lines = map[string]string{
 	"jobs import": "jobs import EXPORT", "jobs retry": "jobs retry retry r1", "jobs kill": "jobs kill retry r1",
 	"jobs delete": "jobs delete dead d1", "jobs reschedule": "jobs reschedule scheduled s1 --at 1h",
 	"jobs move": "jobs move queue:default q1 --to slow",
-	"quiet":     "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
+	"periodic":  "periodic", "periodic list": "periodic list", "periodic show": "periodic show nightly", "periodic enable": "periodic enable weekly",
+	"periodic disable": "periodic disable nightly", "periodic push": "periodic push nightly", "periodic delete": "periodic delete nightly --yes",
+	"periodic add": "periodic add hourly Pay [1] two --cron @hourly",
+	"quiet":        "quiet vm:481:f3e0624fd5ca", "stop": "stop vm:481:f3e0624fd5ca", "dump": "dump vm:481:f3e0624fd5ca",
 	"configure": "configure vm:9:0123456789ab --concurrency 3", "explain": "explain r1", "metrics": "metrics", "inflight": "inflight", "rescue": "rescue",
 	"adopt go-workers": "adopt go-workers --namespace app --process p1",
 }
@@ -75,7 +78,7 @@ func leaves(cmd *cobra.Command) map[string]*cobra.Command {
 // answers nothing, one that has died, and jobs everywhere. The argument of a job has a secret.
 func fill(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	now := time.Now().Unix()
+	now, midnight := time.Now().Unix(), time.Now().UTC().Truncate(24*time.Hour)
 	job := func(jid, more string) string {
 		return `{"retry":true,"queue":"default","class":"Pay","args":[{"password":"hunter2"},12345678901234567890],"jid":"` + jid + `","created_at":1795225014.2,"enqueued_at":1795225014.25` + more + `}`
 	}
@@ -104,6 +107,13 @@ func fill(t *testing.T, rdb *redis.Client) {
 		{"LPUSH", "troupe:claim:" + dead + ":7.1", job("p1", "")},
 		{"HSET", "troupe:places", "lives:2:bb#big.3", `{"v":2,"queues":["low"]}`}, {"SET", "troupe:lease:lives:2:bb#big.3", 1, "PX", 600000},
 		{"LPUSH", "app:queue:mail:p1:inprogress", `{"class":"Mail","args":[],"jid":"m1"}`},
+		{"SADD", "cron_jobs:default", "cron_job:default:nightly", "cron_job:default:weekly"},
+		{"HSET", "cron_job:default:nightly", "name", "nightly", "namespace", "default", "klass", "Pay", "cron", "0 0 * * * UTC", "description", "of the day", "args", `[{"password":"hunter2"}]`, "status", "enabled",
+			"message", `{"class":"Pay","args":[{"password":"hunter2"}],"queue":"default","retry":true}`, "troupe", `{"tag":"shop"}`, "last_enqueue_time", midnight.Format("2006-01-02 15:04:05 -0700"),
+			"troupe_last", `{"at":"` + midnight.Format(time.RFC3339) + `","what":"pushed","jid":"t1","late":4000000}`},
+		{"ZADD", "cron_job:default:nightly:enqueued", midnight.Unix(), midnight.Format(time.RFC3339)},
+		{"LPUSH", "cron_job:default:nightly:jid_history", `{"jid":"t1","enqueued":"` + midnight.Format("2006-01-02 15:04:05 -0700") + `"}`},
+		{"HSET", "cron_job:default:weekly", "name", "weekly", "klass", "Pay", "cron", "0 0 * * 1 UTC", "args", "[]", "status", "disabled", "message", `{"class":"Pay","args":[],"queue":"default"}`},
 	} {
 		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
 			t.Fatal(args, err)

@@ -50,6 +50,7 @@ func TestCompletions(t *testing.T) {
 		"tree": processes, "quiet": processes, "stop": processes, "dump": processes, "configure": processes,
 		"quiet vm:9:0123456789ab": {"odd:1:info", "vm:481:f3e0624fd5ca"}, "tree vm:9:0123456789ab": nil,
 		"queues show": queues, "queues pause": queues, "queues unpause": queues, "queues clear": queues, "queues pause low": nil,
+		"periodic show": {"nightly", "weekly"}, "periodic delete": {"nightly", "weekly"}, "periodic enable nightly": {"weekly"}, "periodic push nightly": nil,
 		"jobs list": of("retry", "scheduled", "dead", "running"), "jobs export": of("retry", "scheduled", "dead"),
 		"jobs retry": {"retry", "scheduled", "dead"}, "jobs kill": of("retry", "scheduled"), "jobs move": of(),
 		"jobs delete": of("retry", "scheduled", "dead"), "jobs reschedule": {"retry", "scheduled"}, "jobs retry dead": nil,

@@ -51,6 +51,9 @@ func TestNoTextDrivesTheTerminal(t *testing.T) {
 		{"ZADD", "troupe:pulses", now - 60, "gone" + evil}, {"SET", "troupe:pulse:gone" + evil, fmt.Sprintf(`{"at":%d,"tag":%s,"version":%s,"phase":%s,"actors":{%s:%s},"failure":%s}`, now-60, q, q, q, q, q, q)},
 		{"HSET", "troupe:places", place, fmt.Sprintf(`{"v":2,"queues":[%s]}`, jq), "new" + evil, evil}, {"HSET", "troupe:inprogress:" + place, "!", "1 7", "7.1", queue + " 1795224881000"},
 		{"LPUSH", "troupe:claim:" + place + ":7.1", job(`"p1"`)},
+		{"SADD", "cron_jobs:default", "cron_job:default:n" + evil},
+		{"HSET", "cron_job:default:n" + evil, "name", "n" + evil, "klass", "x" + evil, "cron", "x" + evil, "description", evil, "args", evil, "status", "enabled", "message", job(q), "troupe_last", `{"what":` + q + `,"jid":` + q + "}"},
+		{"LPUSH", "cron_job:default:n" + evil + ":jid_history", `{"jid":` + q + "}"},
 	} {
 		if err := rdb.Do(t.Context(), args...).Err(); err != nil {
 			t.Fatal(args, err)
@@ -63,6 +66,7 @@ func TestNoTextDrivesTheTerminal(t *testing.T) {
 		{"jobs", "show", "r1", "--args", "show"}, {"jobs", "show", "x" + evil}, {"jobs", "show", evil}, {"jobs", "export", "retry"}, {"jobs", "export", "queue:" + queue, "--args", "show"},
 		{"jobs", "cancel", "runs"}, {"jobs", "retry", "retry", "--dry-run", "--all"}, {"jobs", "retry", "retry", evil}, {"jobs", "retry", "retry", "--all"},
 		{"explain", "r1"}, {"explain", "runs"}, {"explain", "p1"}, {"explain", "s"}, {"explain", "x" + evil}, {"explain", evil}, {"events"}, {"events", "--kind", evil},
+		{"periodic"}, {"periodic", "show", "n" + evil}, {"periodic", "show", evil}, {"periodic", "disable", "n" + evil}, {"periodic", "push", "n" + evil}, {"periodic", "add", "n" + evil, evil, "--cron", evil}, {"explain", "n" + evil},
 		{"doctor"}, {"inflight"}, {"inflight", "--jobs"}, {"rescue", "--dry-run"}, {"configure", id, "--concurrency", "3"}, {"configure", evil, "--concurrency", "3"},
 		{"dump", "--all"}, {"quiet", id}, {"queues", "pause", queue}, {"queues", "clear", queue}, {"rescue"}, {"nothing" + evil},
 	} {

@@ -103,19 +103,9 @@ func arguments(args []string, list string, given bool) (json.RawMessage, error) 
 		}
 		return json.RawMessage(list), nil
 	}
-	values := make([]json.RawMessage, len(args))
-	for i, arg := range args {
-		if !utf8.ValidString(arg) {
-			return nil, fmt.Errorf("ARG %d is %q, expected UTF-8", i+1, arg)
-		}
-		values[i] = json.RawMessage(arg)
-		if !json.Valid(values[i]) {
-			text, err := job.EncodeJSON(arg)
-			if err != nil {
-				return nil, fmt.Errorf("encode ARG %d: %w", i+1, err)
-			}
-			values[i] = text
-		}
+	values, err := cli.Arguments(args)
+	if err != nil {
+		return nil, err
 	}
 	raw, err := job.EncodeJSON(values)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// unattended is how long after a tick somebody should have dealt with it: Ruby's pollers look twice
+// attendedIn is how long after a tick somebody should have dealt with it: Ruby's pollers look twice
 // a minute.
-const unattended = 45 * time.Second
+const attendedIn = 45 * time.Second
 
 // Why says why the last tick of e pushed no job, or why its next will push none; "" if all is well.
 func (e *Entry) Why(now time.Time) string {
@@ -20,10 +20,9 @@ func (e *Entry) Why(now time.Time) string {
 	case e.Next.IsZero():
 		return "its line has no tick any more"
 	}
-	due := e.line.Prev(now)
 	switch last := e.Last; {
-	case due.After(e.Mark) && now.Sub(due) > unattended:
-		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, or the line is not read there", at(due))
+	case e.unattended(now):
+		return fmt.Sprintf("nobody has dealt with its tick of %s: no daemon leads the scheduler, or the line is not read there", at(e.waits(now)))
 	case last == nil || !last.At.Equal(e.Mark):
 		return "" // Ruby has dealt with it
 	case last.What == "missed":
@@ -36,4 +35,24 @@ func (e *Entry) Why(now time.Time) string {
 		return fmt.Sprintf("before its tick of %s, %d were missed: no daemon was there", at(last.At), last.Missed)
 	}
 	return ""
+}
+
+// Stuck reports whether e pushes nothing although it is enabled: it cannot be carried out, or nobody
+// deals with its ticks.
+func (e *Entry) Stuck(now time.Time) bool {
+	return !e.Disabled && (e.Fault != nil || e.unattended(now))
+}
+
+// unattended reports whether nobody has dealt with a tick in time.
+func (e *Entry) unattended(now time.Time) bool {
+	due := e.waits(now)
+	return !due.IsZero() && now.Sub(due) > attendedIn
+}
+
+// waits is the first tick without a mark.
+func (e *Entry) waits(now time.Time) time.Time {
+	if e.Mark.IsZero() { // it is not known since when it is there
+		return e.line.Prev(now)
+	}
+	return e.line.Next(e.Mark)
 }

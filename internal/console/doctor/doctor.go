@@ -88,6 +88,7 @@ var checks = []struct {
 	{"unreadable", (*exam).unreadable},
 	{NoHandler, (*exam).handlers},
 	{"failing", (*exam).failing},
+	{"periodic", (*exam).periodic},
 }
 
 // Examine makes an audit. Each check is for itself: what cannot be looked at, for want of a right

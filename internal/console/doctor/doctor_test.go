@@ -34,6 +34,12 @@ func TestExamine(t *testing.T) {
 	beat := func(id string, at time.Time, queues string, quiet bool) []any {
 		return []any{"HSET", id, "info", fmt.Sprintf(`{"hostname":"h","pid":1,"identity":%q,"queues":[%s]}`, id, queues), "beat", at.Unix(), "busy", 0, "quiet", fmt.Sprint(quiet)}
 	}
+	entry := func(line string, mark time.Time) [][]any {
+		return [][]any{
+			{"SADD", "cron_jobs:default", "cron_job:default:n"}, {"ZADD", "cron_job:default:n:enqueued", mark.Unix(), mark.UTC().Format(time.RFC3339)},
+			{"HSET", "cron_job:default:n", "name", "n", "klass", "A", "cron", line, "status", "enabled", "message", `{"class":"A","queue":"a","args":[]}`},
+		}
+	}
 	for _, c := range []struct {
 		name string
 		do   [][]any
@@ -56,6 +62,12 @@ func TestExamine(t *testing.T) {
 		{"who listens keeps a queue of this name elsewhere", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "processes", "p"}, beat("p", now, `"a"`, false),
 			{"ZADD", "troupe:pulses", now.Unix(), "p"}, {"SET", "troupe:pulse:p", `{"phase":"running","elsewhere":{"a":"laravel"}}`}}, "danger listeners"},
 		{"paused", [][]any{{"SADD", "queues", "a"}, {"LPUSH", "queue:a", `{"jid":"1"}`}, {"SADD", "paused", "a"}}, "note listeners"},
+		{"a periodic job that cannot be carried out", append(entry("x", now), []any{"SADD", "processes", "p"}, beat("p", now, `"a"`, false)), "danger periodic"},
+		{"that nobody deals with", append(entry("* * * * * *", now.Add(-time.Hour)), []any{"SADD", "processes", "p"}, beat("p", now, `"a"`, false)), "danger periodic"},
+		{"that is disabled", append(entry("* * * * *", now.Add(-time.Hour)), []any{"HSET", "cron_job:default:n", "status", "disabled"}), ""},
+		{"whose queue has no listener", entry("@yearly", now), "warning periodic"},
+		{"whose class has no handler", append(entry("@yearly", now), []any{"SADD", "processes", "p"}, beat("p", now, `"a"`, false), []any{"ZADD", "retry", now.Unix() + 60, fmt.Sprintf(`{"jid":"1","class":"A","queue":"a","failed_at":%d,"error_class":"troupe.UnknownClassError"}`, now.Unix())}), "warning handlers, warning periodic"},
+		{"that is well", append(entry("@yearly", now), []any{"SADD", "processes", "p"}, beat("p", now, `"a"`, false)), ""},
 		{"overdue", [][]any{{"ZADD", "schedule", now.Unix() - 100, `{"jid":"1"}`}}, "danger overdue"},
 		{"due just now", [][]any{{"ZADD", "schedule", now.Unix() - 10, `{"jid":"1"}`}}, ""},
 		{"silent", [][]any{{"SADD", "processes", "p"}, beat("p", now.Add(-40*time.Second), "", false)}, "warning dead processes"},
