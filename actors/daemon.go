@@ -112,7 +112,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, log: logs.Of(cfg.Logger), made: time.Now(),
-		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry),
+		hooks: newHooks(cfg.Logger), events: newEvents(cfg.Logger, cfg.Registry, cfg.periodicNames()),
 		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	hostname := beat.Hostname(os.Getenv)

@@ -131,6 +131,14 @@ func (c *Config) checkPeriodic() (errs []error) {
 	return errs
 }
 
+// periodicNames are those of Periodic.
+func (c *Config) periodicNames() (names []string) {
+	for _, p := range c.Periodic {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
 func (t *ticking) ticked(e *periodic.Entry, tick periodic.Tick) {
 	t.d.events.publish(event.PeriodicTicked{
 		At: time.Now(), Name: e.Name, Tick: tick.At, What: tick.What, Late: tick.Late, Missed: tick.Missed,

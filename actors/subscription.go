@@ -33,6 +33,7 @@ type events struct {
 	log      zerolog.Logger
 	recorder show.Recorder
 	moves    *show.Moves
+	ticks    *show.Ticks
 
 	wanted atomic.Bool // somebody listens: looked at before an event is made
 	mu     sync.Mutex
@@ -40,9 +41,10 @@ type events struct {
 	closed bool
 }
 
-// newEvents makes the stream of a daemon whose registry has these classes.
-func newEvents(log zerolog.Logger, registry *troupe.Registry) *events {
-	return &events{log: log, moves: show.NewMoves(registry), subs: map[*subscription]struct{}{}}
+// newEvents makes the stream of a daemon whose registry has these classes and whose
+// configuration these periodic jobs.
+func newEvents(log zerolog.Logger, registry *troupe.Registry, periodic []string) *events {
+	return &events{log: log, moves: show.NewMoves(registry), ticks: show.NewTicks(periodic), subs: map[*subscription]struct{}{}}
 }
 
 func (e *events) subscribe(f func(event.Event)) func() {
@@ -73,6 +75,7 @@ func (e *events) remove(s *subscription) {
 func (e *events) publish(ev event.Event) {
 	e.recorder.Note(ev)
 	e.moves.Note(ev)
+	e.ticks.Note(ev)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := range e.subs {

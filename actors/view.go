@@ -42,6 +42,9 @@ type (
 	// ActorMetrics are the crashes and restarts of the actors of one role.
 	ActorMetrics = show.ActorMetrics
 
+	// PeriodicMetrics are the ticks of one periodic job that this process has dealt with, as the leader.
+	PeriodicMetrics = show.PeriodicMetrics
+
 	// Histogram has counts of time spans by length.
 	Histogram = show.Histogram
 )
@@ -56,7 +59,7 @@ func (d *Daemon) Health() Health { return d.view().Health() }
 // Metrics returns the metrics of now. It asks Redis nothing, and looks at each slot and each
 // actor.
 func (d *Daemon) Metrics() Metrics {
-	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves)
+	m := d.view().Metrics(d.cfg.Registry.Classes(), d.totals(), d.events.moves, d.events.ticks)
 	m.Since, m.RedisRTT, m.Rescued = d.made, time.Duration(d.beats.rtt.Load()), d.rescuedUnits.Load()
 	return m
 }

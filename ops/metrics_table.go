@@ -18,6 +18,10 @@ var (
 	fetchTime  = histogram("fetch_seconds", "Time of the calls that ask for jobs.", "capsule").like("messaging.client.operation.duration", "receive")
 	settleTime = histogram("settle_seconds", "Time of the calls that only settle jobs.", "capsule").like("messaging.client.operation.duration", "settle")
 
+	ticks     = counter("periodic_ticks_total", "Ticks of periodic jobs that this process has dealt with, by what became of them.", "entry", "outcome")
+	ticksLost = counter("periodic_missed_ticks_total", "Ticks of periodic jobs that nobody has dealt with in time, and for which no job was pushed.", "entry")
+	ticksLate = histogram("periodic_late_seconds", "Time from a tick to the push of its job.")
+
 	processors   = gauge("processors", "Processors by what they do.", "capsule", "state")
 	waiting      = gauge("waiting_jobs", "Jobs in memory that do not run yet, or have ended and are not settled.", "capsule")
 	unresponsive = gauge("unresponsive_jobs", "Jobs that do not end although their context was cancelled.", "capsule")
@@ -40,7 +44,7 @@ var (
 
 // daemonMetrics are all of them.
 var daemonMetrics = []*metric{
-	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, processors, waiting, unresponsive, oldestRun,
+	jobRuns, jobTimes, jobWaits, jobMoves, fetched, fetchTime, settleTime, ticks, ticksLost, ticksLate, processors, waiting, unresponsive, oldestRun,
 	restarts, crashes, budget, redisUp, redisRTT, outage, fencings, rescued, logLines, logStuck, phase, buildInfo,
 }
 
@@ -60,6 +64,13 @@ func pointsOf(m actors.Metrics) (p points) {
 		p.add(fetched, float64(q.Fetched), orOther(q.Queue))
 		p.observe(jobWaits, q.Waits, orOther(q.Queue))
 	}
+	for _, e := range m.Periodic {
+		for outcome, n := range e.Ticks {
+			p.add(ticks, float64(n), orOther(e.Name), outcome)
+		}
+		p.add(ticksLost, float64(e.Missed), orOther(e.Name))
+	}
+	p.observe(ticksLate, m.TickLate)
 	for _, c := range m.Capsules {
 		p.observe(fetchTime, c.Fetch, c.Capsule)
 		p.observe(settleTime, c.Settle, c.Capsule)

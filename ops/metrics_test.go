@@ -71,7 +71,9 @@ func world(t *testing.T) *testkit.Kit {
 	} {
 		troupe.HandleClass(&r, class, perform)
 	}
-	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: &r, Concurrency: 3, Logger: zerolog.Nop(), Tag: "secret tag"})
+	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: &r, Concurrency: 3, Logger: zerolog.Nop(), Tag: "secret tag",
+		Periodic: []troupe.Periodic{{Name: "yearly", Cron: "@yearly", Class: "Done"}},
+	})
 	for range 20 {
 		for _, class := range []string{"Done", "Fails", "Panics", "No::Such"} {
 			k.PushClass(class, nil)
@@ -112,6 +114,8 @@ func TestScrapeOfADaemon(t *testing.T) {
 		`troupe_actor_crashes_total{capsule="",role="launcher"}`:            "0",
 		`troupe_processors{capsule="default",state="crashed"}`:              "0",
 		`troupe_restart_budget_used_ratio{supervisor="launcher/default"}`:   "0",
+		`troupe_periodic_ticks_total{entry="yearly",outcome="missed"}`:      "0",
+		`troupe_periodic_missed_ticks_total{entry="_other"}`:                "0",
 		`troupe_redis_up`:                                     "1",
 		`troupe_redis_outage_seconds_total`:                   "0",
 		`troupe_phase{phase="running"}`:                       "1",
@@ -224,6 +228,20 @@ func TestSeriesAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A tick that a daemon pushes is counted for its entry.
+func TestTicksAreExposed(t *testing.T) {
+	var r troupe.Registry
+	troupe.HandleClass(&r, "Done", troupe.HandlerFunc(func(context.Context, *troupe.Payload) error { return nil }))
+	k := testkit.Start(t, actors.Config{
+		Redis: testkit.Redis(t), Registry: &r, Logger: zerolog.Nop(), Periodic: []troupe.Periodic{{Name: "each second", Cron: "* * * * * *", Class: "Done"}},
+	})
+	k.Await("a tick has pushed", func() bool { return k.Stats().Processed > 0 })
+	k.Await("it is exposed", func() bool {
+		got := series(scrape(t, k.Daemon))
+		return got[`troupe_periodic_ticks_total{entry="each second",outcome="pushed"}`] != "0" && got["troupe_periodic_late_seconds_count"] != "0"
+	})
 }
 
 // A scrape asks Redis nothing.

@@ -29,6 +29,9 @@ type Metrics struct {
 	Queues   []QueueMetrics
 	Capsules []CapsuleMetrics
 	Actors   []ActorMetrics
+	// Periodic are the first 49 of Config.Periodic, in their order, and a last one for all others.
+	Periodic []PeriodicMetrics
+	TickLate Histogram // of the ticks for which a job was pushed: how long after they were due
 	// Budgets is the part of its restart budget that each supervisor has used, by its path: at
 	// 1 the next crash makes it give up. Strategies without a budget are missing.
 	Budgets map[string]float64
@@ -95,13 +98,14 @@ const maxClasses, maxQueues = 200, 100
 func named(i int) int { return min(i, maxClasses-1) }
 
 // Metrics are those of the daemon: classes are the registry's, totals the runs of each class of
-// package run, and moved counts the moves. It looks at each actor.
-func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves) Metrics {
+// package run, moved counts the moves, and ticks the ticks. It looks at each actor.
+func (v *View) Metrics(classes []string, totals []runs.Totals, moved *Moves, ticks *Ticks) Metrics {
 	m := Metrics{
 		Phase: v.Phase, RedisUp: !v.Outage.Away(), RedisOutage: v.Outage.Total(), Fencings: v.Fencings,
 		LogDropped: v.Log.Dropped, LogBlocked: v.Log.Blocked, Budgets: map[string]float64{},
 		Classes: classMetrics(classes, totals, moved), Queues: v.queueMetrics(),
 	}
+	m.Periodic, m.TickLate = ticks.of()
 	rows := v.System.Snapshot(v.Now)
 	for _, r := range rows {
 		i := slices.IndexFunc(m.Actors, func(a ActorMetrics) bool { return a.Role == r.Role && a.Capsule == r.Capsule })
