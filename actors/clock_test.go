@@ -52,7 +52,7 @@ func TestAJobsTimeBeginsAfterTheLastOneWasTold(t *testing.T) {
 		}
 		log := &slowLines{}
 		k := testkit.Start(t, actors.Config{
-			Redis: mem.Client, Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel),
+			Redis: mem.Client, Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel), DoneLevel: zerolog.InfoLevel,
 			Capsules: []actors.Capsule{{Concurrency: 1}},
 		})
 		k.Await("all done", func() bool { return k.Stats().Processed == 300 && k.Stats().Waiting+k.Stats().Busy == 0 })

@@ -46,6 +46,10 @@ type Config struct {
 	// classes and queues are cut to 1 KB each there: "error_bytes" tells the length of
 	// an error that was cut, and the others end in it, as in "aaaa… (20971520 bytes)".
 	Logger zerolog.Logger
+	// DoneLevel is the level of the line "job done", one for each job that has succeeded. The zero
+	// value is zerolog.DebugLevel: the log of a program is its own. "troupe run" sets
+	// zerolog.InfoLevel.
+	DoneLevel zerolog.Level
 
 	// Concurrency and Queues are those of the one capsule of a daemon without Capsules:
 	// see Capsule, also for what 0 and nil mean.

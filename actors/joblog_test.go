@@ -42,7 +42,7 @@ func TestTheLogLevelOfAJobHoldsForItsOwnLines(t *testing.T) {
 	troupe.HandleClass(&r, "Talk", troupe.HandlerFunc(talkative))
 	log := &harness.Buffer{}
 	k := testkit.Start(t, actors.Config{
-		Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel), Capsules: []actors.Capsule{{Concurrency: 1}}, // in their order
+		Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel), DoneLevel: zerolog.InfoLevel, Capsules: []actors.Capsule{{Concurrency: 1}}, // in their order
 	})
 	all := []string{"job started", "handler says debug", "handler says info", "handler says warn", "handler says error", "job done"}
 	for level, want := range map[any][]string{
@@ -57,6 +57,22 @@ func TestTheLogLevelOfAJobHoldsForItsOwnLines(t *testing.T) {
 			if line := got[message]; (line != nil) != wanted {
 				t.Errorf("log_level %v: %q is %v, want it: %v", level, message, line, wanted)
 			}
+		}
+	}
+}
+
+// A daemon within a program tells at debug, unless the program asks for more, that a job is done.
+func TestAJobThatIsDoneIsToldAtTheLevelAskedFor(t *testing.T) {
+	for level, want := range map[zerolog.Level]string{zerolog.DebugLevel: "", zerolog.InfoLevel: "info", zerolog.WarnLevel: "warn"} {
+		var r troupe.Registry
+		troupe.HandleClass(&r, "Talk", troupe.HandlerFunc(talkative))
+		log := &harness.Buffer{}
+		k := testkit.Start(t, actors.Config{Registry: &r, Logger: zerolog.New(log).Level(zerolog.InfoLevel), DoneLevel: level})
+		jid := k.PushClass("Talk", nil)
+		k.Await("the job is done", func() bool { return k.Stats().Processed == 1 })
+		k.Stop()
+		if line := linesOf(t, log, jid)["job done"]; (line != nil) != (want != "") || line != nil && line["level"] != want {
+			t.Errorf("with DoneLevel %s: %v", level, line)
 		}
 	}
 }

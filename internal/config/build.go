@@ -27,7 +27,7 @@ func (s *Settings) Daemon(rdb redis.UniversalClient, log zerolog.Logger, stdout 
 		return actors.Config{}, err
 	}
 	c := actors.Config{
-		Redis: rdb, Registry: registry, Logger: log,
+		Redis: rdb, Registry: registry, Logger: log, DoneLevel: zerolog.InfoLevel,
 		Timeout: s.Timeout, Lease: s.Lease, Poison: s.Poison,
 		Tag: s.Tag, Labels: s.Labels, Environment: s.Environment,
 		MaxRetries: s.MaxRetries, DeadMax: s.DeadMax, DeadTimeout: s.DeadTimeout, Timestamps: s.Timestamps,

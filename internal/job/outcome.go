@@ -81,7 +81,7 @@ type row struct {
 }
 
 var rows = [outcomes]row{
-	Done:         {name: "done", text: "job done", level: info},
+	Done:         {name: "done"}, // Config.DoneLevel is the level of its line
 	Error:        {name: "error"},
 	Panic:        {name: "panic"},
 	Interrupted:  {name: "interrupted", to: ToBack, sends: true},

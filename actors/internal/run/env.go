@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/troupehq/troupe"
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/work"
@@ -37,6 +39,7 @@ type Env struct {
 	Leave   bool
 
 	Timestamps      troupe.Timestamps
+	DoneLevel       zerolog.Level // Config.DoneLevel
 	Grace           time.Duration // between the cancellation of a context and a job that is unresponsive
 	MaxIteration    time.Duration // Config.MaxIterationRuntime
 	MaxHeldBack     func() int64  // how many failed jobs may wait without a slot for a key that refuses them

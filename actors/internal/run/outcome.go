@@ -70,7 +70,7 @@ func (r *Run) decide() {
 			r.publish(event.JobDone{JobEvent: r.now(), Elapsed: r.elapsed})
 		}
 		r.acked, r.handed = true, true // by done
-		r.line(zerolog.InfoLevel, "done").Msg("job done")
+		r.line(r.env.DoneLevel, job.Done.Logged()).Msg("job done")
 		return
 	}
 	r.publish(r.failure())

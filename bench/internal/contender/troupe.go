@@ -67,7 +67,7 @@ func (s *Session) config(log zerolog.Logger) actors.Config {
 	return actors.Config{
 		Redis:    redis.NewClient(&redis.Options{Addr: s.Redis}),
 		Registry: &jobs,
-		Logger:   log,
+		Logger:   log, DoneLevel: zerolog.InfoLevel, // as the command does
 		Capsules: []actors.Capsule{{Concurrency: s.Concurrency, Queues: s.queues()}},
 		Middleware: []troupe.Middleware{func(next troupe.Handler) troupe.Handler {
 			return troupe.HandlerFunc(func(ctx context.Context, p *troupe.Payload) error { return next.Perform(ctx, p) })

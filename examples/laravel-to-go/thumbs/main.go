@@ -35,7 +35,7 @@ func main() {
 	os.Exit(actors.Main(actors.Config{
 		Redis:    rdb,
 		Registry: &jobs,
-		Logger:   log,
+		Logger:   log, DoneLevel: zerolog.InfoLevel, // a line for each job
 		Capsules: []actors.Capsule{{Concurrency: 20, Wire: wire, Queues: fetch.Strict{"images"}}},
 	}))
 }
