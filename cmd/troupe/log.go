@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
 	"github.com/troupehq/troupe/internal/logs"
+	"github.com/troupehq/troupe/internal/words"
 )
 
 // newLogger writes to w in format: "json", "console", or "" for the one that
@@ -28,10 +30,22 @@ func newLogger(w io.Writer, format string, level zerolog.Level) (log zerolog.Log
 	return zerolog.New(buf).Level(level).With().Timestamp().Logger(), buf.Flush
 }
 
-// driverLog takes the lines that go-redis would write to stderr by itself: about
-// every failed connection, while the daemon tells once that Redis is away.
-type driverLog struct{ log zerolog.Logger }
+// driverLog takes the lines that go-redis would write to stderr by itself. They are warnings, three a
+// minute at most and the others at debug: go-redis tells of every failed connection, while the daemon
+// tells once that Redis is away.
+type driverLog struct {
+	log  zerolog.Logger
+	loud zerolog.Sampler
+}
+
+func newDriverLog(log zerolog.Logger) driverLog {
+	return driverLog{log.With().Str("component", "go-redis").Logger(), &zerolog.BurstSampler{Burst: 3, Period: time.Minute}}
+}
 
 func (d driverLog) Printf(_ context.Context, format string, v ...any) {
-	d.log.Debug().Str("text", fmt.Sprintf(format, v...)).Msg("redis driver")
+	level := zerolog.DebugLevel
+	if d.loud.Sample(zerolog.WarnLevel) {
+		level = zerolog.WarnLevel
+	}
+	d.log.WithLevel(level).Str("text", words.Text(fmt.Sprintf(format, v...))).Msg("redis driver")
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	redis.SetLogger(driverLog{zerolog.Nop()}) // the errors say it all; run sets its own
+	redis.SetLogger(newDriverLog(zerolog.Nop())) // the errors say it all; run sets its own
 	os.Exit(execute(context.Background(), rootCommand(), os.Args[1:]))
 }
 

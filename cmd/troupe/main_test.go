@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(driverLog{zerolog.Nop()})
+	redis.SetLogger(newDriverLog(zerolog.Nop()))
 	testscript.Main(m, map[string]func(){"troupe": main, "get": get, "program": program, "subreaper": subreaper})
 }
 

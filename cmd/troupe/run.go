@@ -91,7 +91,7 @@ func run(cmd *cobra.Command, flags config.Flags, dashboard dashboard) error {
 	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00" // this process is ours
 	log, flush := newLogger(cmd.ErrOrStderr(), settings.LogFormat, settings.Level)
 	defer flush() // after a panic, too
-	redis.SetLogger(driverLog{log})
+	redis.SetLogger(newDriverLog(log))
 	for _, w := range settings.Warnings {
 		log.Warn().Str("file", w.File).Int("line", w.Line).Str("field", w.Field).Str("why", w.Ignored).Msg("setting ignored")
 	}
