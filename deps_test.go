@@ -133,14 +133,19 @@ func TestImportArrows(t *testing.T) {
 	}
 }
 
-// listPackages returns all packages of the module and all they depend on.
-func listPackages(t *testing.T) map[string]goPackage {
+// lookAtAllFiles makes the test cache forget the result when a file of the module
+// changes: it does not see what the go command reads.
+func lookAtAllFiles(t *testing.T) {
 	t.Helper()
-	// The test cache does not see what go list reads: looking at all folders
-	// here makes it forget the result when a file of the module changes.
 	if err := filepath.WalkDir(".", func(string, fs.DirEntry, error) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// listPackages returns all packages of the module and all they depend on.
+func listPackages(t *testing.T) map[string]goPackage {
+	t.Helper()
+	lookAtAllFiles(t)
 	list := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
 	var stderr bytes.Buffer
 	list.Stderr = &stderr
