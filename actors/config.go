@@ -96,10 +96,13 @@ type Config struct {
 	Client *client.Client
 
 	// Periodic are jobs that are pushed by the clock, once a tick in the whole fleet. They are written
-	// to Redis at the start, where they live until a start with this Tag no longer has them: two
-	// daemons with different Periodic need different Tags, and without a Tag nothing is taken away.
-	// Every daemon with a capsule of Sidekiq's wire carries out all that are in Redis.
+	// to Redis at the start, and stay there. Every daemon with a capsule of Sidekiq's wire carries out
+	// all that are in Redis.
 	Periodic []troupe.Periodic
+	// PeriodicTag names the configuration that Periodic belongs to: a start takes away what it has
+	// written before and no longer has. Configurations with different Periodic need different tags. ""
+	// takes nothing away.
+	PeriodicTag string
 	// Zone is that of lines of Periodic, and of Ruby's periodic jobs, that name none; nil is that of
 	// the environment variable TZ, else of the system.
 	Zone *time.Location

@@ -76,7 +76,7 @@ func (t *ticking) keep(l *supervised.Loop) {
 		}
 		if t.began && !same && !t.told {
 			t.told = true
-			t.d.env.Log.Info().Str("actor", pollerPart).Str("tag", t.d.cfg.Tag).
+			t.d.env.Log.Info().Str("actor", pollerPart).Str("tag", t.d.cfg.PeriodicTag).
 				Msg("another process with this tag has other periodic jobs: a newer release, or one that needs a tag of its own")
 		}
 		t.began = true
@@ -88,10 +88,10 @@ func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
 	call, cancel := env.Within(ctx)
 	defer cancel()
 	cfg := &t.d.cfg
-	known, same, err := t.store.Written(call, cfg.Tag, cfg.Periodic)
+	known, same, err := t.store.Written(call, cfg.PeriodicTag, cfg.Periodic)
 	var removed []string
 	if err == nil && (must || !known) {
-		removed, err = t.store.Sync(call, cfg.Tag, cfg.Periodic)
+		removed, err = t.store.Sync(call, cfg.PeriodicTag, cfg.Periodic)
 		same = true
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
 	}
 	t.d.env.Outage.OK(periodicPart + "/entries")
 	if len(removed) > 0 {
-		t.d.env.Log.Warn().Str("actor", pollerPart).Str("tag", cfg.Tag).Strs("names", removed).
+		t.d.env.Log.Warn().Str("actor", pollerPart).Str("tag", cfg.PeriodicTag).Strs("names", removed).
 			Msg("took away periodic jobs that the configuration of this tag no longer has")
 	}
 	if !known && !must {

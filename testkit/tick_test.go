@@ -40,7 +40,7 @@ func TestPeriodicInVirtualTime(t *testing.T) {
 // Redis has forgotten everything: the entries of the configuration are there again, those that people
 // have made at run time are not; an entry that was deleted stays away.
 func TestPeriodicAfterAFlush(t *testing.T) {
-	cfg := actors.Config{Zone: time.UTC, Tag: "app", Periodic: []troupe.Periodic{
+	cfg := actors.Config{Zone: time.UTC, PeriodicTag: "app", Periodic: []troupe.Periodic{
 		{Name: "one", Cron: "0 4 * * *", Args: nightly{}}, {Name: "two", Cron: "0 5 * * *", Class: "C"},
 	}}
 	testkit.Virtual(t, cfg, func(t *testing.T, k *testkit.Kit) {

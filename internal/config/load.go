@@ -267,7 +267,8 @@ func (l *loader) rest() {
 		l.faults = append(l.faults, Fault{Field: "--ops", Value: strconv.Quote(clip(s.Ops)), Want: wantAddress})
 	}
 	s.Tag = cmp.Or(l.flags.Tag, s.Tag)
-	if s.Tag == "" { // Sidekiq 8's default: the name of the working directory
+	s.PeriodicTag = s.Tag // one that was said: several programs may run in folders of the same name
+	if s.Tag == "" {      // Sidekiq 8's default: the name of the working directory
 		if dir, err := os.Getwd(); err == nil && filepath.Dir(dir) != dir {
 			s.Tag = filepath.Base(dir)
 		}
