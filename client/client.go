@@ -27,7 +27,7 @@ import (
 //	Push           one job, or one of a class without a Go type: PushClass, PushJSON
 //	PushMany       jobs of any classes, each with its own options
 //	PushBulk       the jobs of an iterator, up to millions, of one type. It is a function of this package
-//	               and takes the client: client.PushBulk(ctx, c, seq)
+//	               that takes the client
 //	PushBulkClass  likewise, of a class without a Go type
 type Client struct {
 	rdb        redis.UniversalClient

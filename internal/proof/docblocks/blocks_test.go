@@ -138,7 +138,7 @@ func withoutKeys(f *ast.File) (out []string) {
 		default:
 			return
 		}
-		if len(lit.Elts) == 0 || source(typ) == "fetch.Strict" {
+		if len(lit.Elts) == 0 || strings.HasSuffix(source(typ), ".Strict") {
 			return
 		}
 		if _, ok := lit.Elts[0].(*ast.KeyValueExpr); !ok {
