@@ -6,8 +6,12 @@ import (
 
 	"github.com/troupehq/troupe/inspect"
 	"github.com/troupehq/troupe/internal/beat"
+	"github.com/troupehq/troupe/internal/console/mask"
 	"github.com/troupehq/troupe/internal/words"
 )
+
+// masked hides what is secret in texts of others, whoever asks.
+var masked = mask.New(mask.Mask, nil, nil)
 
 // periodic looks for periodic jobs that push nothing, and for those whose jobs nobody runs.
 func (e *exam) periodic() error {
@@ -23,7 +27,7 @@ func (e *exam) periodic() error {
 		unhandled := slices.ContainsFunc(e.report.Findings, func(f Finding) bool { return f.Code == NoHandler && f.Class == j.Class })
 		switch {
 		case j.Stuck:
-			e.find(Danger, "troupe periodic show "+words.Word(j.Name), "the periodic job %s pushes nothing: %s", name, j.Why)
+			e.find(Danger, "troupe periodic show "+words.Word(j.Name), "the periodic job %s pushes nothing: %s", name, masked.Text(j.Why))
 		case j.Disabled:
 		case unhandled:
 			e.find(Warning, "register a handler, or: troupe periodic disable "+words.Word(j.Name), "the periodic job %s pushes jobs of the class %s, which has no handler where they run", name, words.Head(j.Class))
