@@ -197,7 +197,7 @@ func (f *basic) Settle(ctx context.Context, moves []Move) ([]Result, error) {
 			}
 			args = append(args, int(m.To), target, m.queue(), m.bytes(), m.Trim.Text())
 		}
-		if err := placeScript.Run(ctx, f.env.Redis, names, args...).Err(); err != nil {
+		if err := storeScript.Run(ctx, f.env.Redis, names, args...).Err(); err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
-// dies has taken n jobs of queue a and has no lease any more. The index says the contrary,
+// dies has taken n jobs of queue a and has no lease any more. The expiries say the contrary,
 // as after a rescue that has failed.
 func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id string) {
 	t.Helper()
@@ -35,7 +35,7 @@ func dies(t *testing.T, rdb redis.UniversalClient, identity string, n int) (id s
 	return id
 }
 
-// By hand only those are rescued that are named, whatever the index says, and nobody whose
+// By hand only those are rescued that are named, whatever the expiries say, and nobody whose
 // lease runs.
 func TestRescueByHand(t *testing.T) {
 	rdb, _ := redistest.New(t)

@@ -36,7 +36,7 @@ func (f *fetcher) newSet(q Queues, before *queueSet) (*queueSet, error) {
 		case f.cluster && strings.ContainsAny(name, "{}"):
 			return nil, fmt.Errorf("fetch: queue %q has a brace: on a cluster its keys would not lie together", name)
 		case f.cluster && before != nil:
-			return nil, fmt.Errorf("fetch: queue %q is new: on a cluster it takes a restart, since its jobs in progress have a place of their own", name)
+			return nil, fmt.Errorf("fetch: queue %q is new: on a cluster it takes a restart, since its jobs in progress have an index of their own", name)
 		}
 		s.names = append(s.names, name)
 	}

@@ -14,16 +14,16 @@ import (
 )
 
 // What one call takes of a queue is named once for a few dozen jobs, and no field of the
-// place is left when they have ended.
+// index is left when they have ended.
 func TestJobsOfOneTakeShareClaims(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	fillQueue(t, rdb, "a", 200)
 	units := mustTake(t, f, 300)
 	harness.EqualList(t, "took", payloads(units), upTo(200))
 	if n := rdb.HLen(t.Context(), p.key).Val(); n > 2+8 {
-		t.Errorf("the place has %d fields for 200 jobs", n)
+		t.Errorf("the index has %d fields for 200 jobs", n)
 	}
 	for _, field := range rdb.HKeys(t.Context(), p.key).Val() {
 		if n := rdb.LLen(t.Context(), p.slot.List(p.in.id, field)).Val(); n > claimSize {
@@ -69,7 +69,7 @@ func TestAcksInAnyOrder(t *testing.T) {
 					for i := range left {
 						want = append(want, string(units[i].Payload))
 					}
-					got := inProgress(t, rdb, f.cur.places[0])
+					got := inProgress(t, rdb, f.cur.indexes[0])
 					slices.Sort(got)
 					if slices.Sort(want); !slices.Equal(got, want) {
 						t.Fatalf("%d in progress, want %d", len(got), len(want))
@@ -113,7 +113,7 @@ func TestClaimsOfAnyBytes(t *testing.T) {
 			left = append(left, want[i%6])
 		}
 	}
-	got := inProgress(t, rdb, f.cur.places[0])
+	got := inProgress(t, rdb, f.cur.indexes[0])
 	slices.Sort(got)
 	if slices.Sort(left); !slices.Equal(got, left) {
 		t.Errorf("%d in progress, want %d", len(got), len(left))
@@ -167,7 +167,7 @@ func TestJobsLeaveTheirClaim(t *testing.T) {
 	}
 }
 
-// A Take ends with the job that reaches its bytes, over several pages of queues and places,
+// A Take ends with the job that reaches its bytes, over several pages of queues and indexes,
 // also for a user who may neither SORT nor ask for the size of a key.
 func TestATakeEndsWithTheJobThatReachesItsBytes(t *testing.T) {
 	const bound, large = 40_000, 5_000

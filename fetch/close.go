@@ -56,7 +56,7 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
-	for f.running > 0 || f.calming {
+	for f.running > 0 || f.ending {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -72,8 +72,8 @@ func (f *fetcher) endWaits(ctx context.Context) error {
 			}
 		})
 	}
-	if f.calm != nil {
-		f.calm.Stop()
+	if f.endTimer != nil {
+		f.endTimer.Stop()
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 	if !used { // nothing was ever said to Redis
 		return 0, nil
 	}
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		if err := p.settled(ctx); err != nil {
 			return 0, err
 		}
@@ -94,7 +94,7 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 	if err := f.giveBack(ctx, in); err != nil {
 		return 0, err
 	}
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		err := p.try(ctx, func() error {
 			n, err := p.leave(ctx)
 			left += n
@@ -115,8 +115,8 @@ func (f *fetcher) leave(ctx context.Context, in *incarnation) (left int, err err
 	return left, err
 }
 
-// settled makes sure of what the lists of a place hold, if there may be any.
-func (p *place) settled(ctx context.Context) error {
+// settled makes sure of what the lists of an index hold, if there may be any.
+func (p *index) settled(ctx context.Context) error {
 	p.in.f.mu.Lock()
 	opened := p.gen > 0
 	p.in.f.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *place) settled(ctx context.Context) error {
 	return nil
 }
 
-// leave removes the place if nothing is left. It is our turn.
-func (p *place) leave(ctx context.Context) (left int, err error) {
+// leave removes the index if nothing is left. It is our turn.
+func (p *index) leave(ctx context.Context) (left int, err error) {
 	if p.left {
 		return 0, nil
 	}

@@ -41,8 +41,8 @@ func TestKeysOfAFetcherOnACluster(t *testing.T) {
 	const id = "h:2:bb#default.1"
 	harness.EqualList(t, "in progress", rdb.LRange(ctx, "troupe:claim:{queue:b}:"+id+":1.1", 0, -1).Val(), []string{"1", "0"})
 	for _, queue := range []string{"a", "b"} {
-		if place := rdb.HGetAll(ctx, "troupe:inprogress:{queue:"+queue+"}:"+id).Val(); !strings.HasPrefix(place["!"], "1 ") || place["w:"+queue] == "" {
-			t.Errorf("place: %q", place)
+		if index := rdb.HGetAll(ctx, "troupe:inprogress:{queue:"+queue+"}:"+id).Val(); !strings.HasPrefix(index["!"], "1 ") || index["w:"+queue] == "" {
+			t.Errorf("index: %q", index)
 		}
 		if got := rdb.HGet(ctx, "troupe:places:{queue:"+queue+"}", id).Val(); got != `{"v":2,"queues":["a","b"]}` {
 			t.Errorf("registry: %q", got)
@@ -85,7 +85,7 @@ func TestClusterPolicySendsUnitsToTheirDestinations(t *testing.T) {
 		if units := mustTake(t, f, 10); len(units) != 7 {
 			t.Fatalf("took %d", len(units))
 		}
-		p := f.cur.places[0]
+		p := f.cur.indexes[0]
 		lapse(t, rdb, f.cur.id)
 		policy := policyFunc(func(o rescue.Orphan) rescue.Decision {
 			return map[string]rescue.Decision{
@@ -166,7 +166,7 @@ func TestClusterDiesBetweenTwoSteps(t *testing.T) {
 	if _, err := f.Settle(ctx, []Move{move}); err == nil {
 		t.Fatal("no error")
 	}
-	if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, []string{"0", "1"}) || rdb.ZCard(ctx, keys.Retry).Val() != 1 {
+	if got := inProgress(t, rdb, f.cur.indexes[0]); !slices.Equal(got, []string{"0", "1"}) || rdb.ZCard(ctx, keys.Retry).Val() != 1 {
 		t.Fatalf("in progress %q", got)
 	}
 	lapse(t, rdb, f.cur.id)

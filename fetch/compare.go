@@ -13,7 +13,7 @@ import (
 )
 
 // comparison is how far a list was read when a reply did not come: the next try goes on
-// there. A call of the place ends it, and so does a job that a blocked move brings.
+// there. A call of the index ends it, and so does a job that a blocked move brings.
 type comparison struct {
 	field string // of the list
 	next  uint64 // of the list when the comparison began
@@ -25,7 +25,7 @@ type comparison struct {
 // compare reads a list of n jobs. What is there and not in hand is adopted, and runs
 // (again): it is never acked, since a retry of it may have been forgotten as well. What
 // is in hand and not there is written back. It is our turn.
-func (p *place) compare(ctx context.Context, l *list, n int) error {
+func (p *index) compare(ctx context.Context, l *list, n int) error {
 	f := p.in.f
 	f.mu.Lock()
 	c := p.partial
@@ -62,7 +62,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 		hand[string(h.payload)]--
 		return hand[string(h.payload)] >= 0
 	})
-	l.owed = false
+	l.mustRead = false
 	p.tidyLocked(l)
 	for _, h := range l.held {
 		if hand[string(h.payload)] > 0 {
@@ -83,7 +83,7 @@ func (p *place) compare(ctx context.Context, l *list, n int) error {
 // readPage reads the next jobs of a list, from its right end, down to one at a time.
 // A reply that does not come is asked for in smaller pieces until all has been compared;
 // a job that does not come by itself is set aside on the server.
-func (p *place) readPage(ctx context.Context, l *list, read, n int) ([]string, error) {
+func (p *index) readPage(ctx context.Context, l *list, read, n int) ([]string, error) {
 	if p.page == 0 {
 		p.page = maxBatch
 	}
@@ -98,22 +98,22 @@ func (p *place) readPage(ctx context.Context, l *list, read, n int) ([]string, e
 		p.page = max(1, most/2)
 		return nil, err
 	}
-	job, aside := p.setAside(ctx, l, -read-1)
+	job, aside := p.tooLarge(ctx, l, -read-1)
 	if job != "" {
 		return []string{job}, nil
 	}
 	return nil, errors.Join(err, aside)
 }
 
-// setAside takes a job that cannot be read out of a list, or returns it if it is in hand.
-func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string, err error) {
+// tooLarge takes a job that cannot be read out of a list, or returns it if it is in hand.
+func (p *index) tooLarge(ctx context.Context, l *list, at int) (inHand string, err error) {
 	f := p.in.f
 	queue := f.set.Load().names[l.queue]
 	dead, score := keys.Dead, strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', -1, 64)
 	if f.cluster { // where the dead set lies in another slot
 		dead, score = keys.ClusterUnreadable(queue), ""
 	}
-	args := []any{l.field, index, score}
+	args := []any{l.field, at, score}
 	f.mu.Lock()
 	hand := make(map[string]string, len(l.held))
 	for i := range l.held {
@@ -122,7 +122,7 @@ func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string
 		args = append(args, digest)
 	}
 	f.mu.Unlock()
-	reply, err := p.call(ctx, asideScript, []string{l.key, keys.Queue(queue), dead, p.slot.Unread()}, args, func() {})
+	reply, err := p.call(ctx, tooLargeScript, []string{l.key, keys.Queue(queue), dead, p.slot.Unread()}, args, func() {})
 	p.doubt = true // the comparison is not through
 	switch {
 	case err != nil:
@@ -137,7 +137,7 @@ func (p *place) setAside(ctx context.Context, l *list, index int) (inHand string
 }
 
 // restore writes jobs back. It is our turn.
-func (p *place) restore(ctx context.Context, l *list, missing []held) error {
+func (p *index) restore(ctx context.Context, l *list, missing []held) error {
 	for len(missing) > 0 {
 		size, n := 0, 0
 		args := []any{l.field, fmt.Sprint(listName(p.in.f.set.Load().names[l.queue], l.suspect), " ", time.Now().UnixMilli())}

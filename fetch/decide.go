@@ -152,10 +152,10 @@ func (e *emptying) history(text string, at time.Time) []rescue.Recovery {
 
 // reroute moves the jobs as was decided.
 func (e *emptying) reroute(ctx context.Context, verdicts []verdict, at time.Time) ([]any, error) {
-	place := e.slot.Place(e.id)
-	names := append([]string{place, e.list, keys.Schedule, keys.Dead, keys.Queues}, e.r.counts(e.queue)...)
+	index := e.slot.Index(e.id)
+	names := append([]string{index, e.list, keys.Schedule, keys.Dead, keys.Queues}, e.r.counts(e.queue)...)
 	if e.r.cluster {
-		names[2], names[3], names[4] = place, place, place
+		names[2], names[3], names[4] = index, index, index
 	}
 	args := []any{at.UnixMilli(), e.r.remembered().Milliseconds()}
 	for _, v := range verdicts {

@@ -61,7 +61,7 @@ func TestPolicySendsUnitsToTheirDestinations(t *testing.T) {
 	if z := rdb.ZRangeWithScores(t.Context(), keys.Dead, 0, -1).Val(); len(z) != 1 || z[0].Member != "a4, dead" {
 		t.Errorf("dead: %v", z)
 	}
-	harness.Equal(t, "fields are left in the place, want the tombstone", rdb.HLen(t.Context(), dead.cur.places[0].key).Val(), 1)
+	harness.Equal(t, "fields are left in the index, want the tombstone", rdb.HLen(t.Context(), dead.cur.indexes[0].key).Val(), 1)
 	var elsewhere []string
 	for _, j := range done.Details[0].Rerouted {
 		elsewhere = append(elsewhere, string(j.Orphan.Payload))
@@ -131,7 +131,7 @@ func TestRefusedDecisionKeepsTheUnit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "to dead") || done.Units != 2 {
 		t.Errorf("rescued %d: %v", done.Units, err)
 	}
-	harness.EqualList(t, "in progress", inProgress(t, rdb, dead.cur.places[0]), []string{"a1"})
+	harness.EqualList(t, "in progress", inProgress(t, rdb, dead.cur.indexes[0]), []string{"a1"})
 	rdb.Del(t.Context(), keys.Dead)
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("it was tried again at once: %+v", done)
@@ -191,7 +191,7 @@ func TestSuspectsAreTakenOneByOne(t *testing.T) {
 	if err != nil || results[0] != Moved {
 		t.Fatalf("settled %v: %v", results, err)
 	}
-	harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), []string{"s3"})
+	harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.indexes[0]), []string{"s3"})
 	if results, err = f.Settle(t.Context(), []Move{{Unit: *third, To: ToQueue}}); err != nil || results[0] != Moved {
 		t.Fatalf("requeued %v: %v", results, err)
 	}

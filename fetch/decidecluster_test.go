@@ -15,7 +15,7 @@ import (
 	"github.com/troupehq/troupe/internal/test/redistest"
 )
 
-// On a cluster each queue has a place and suspects of its own: what is taken from the first
+// On a cluster each queue has an index and suspects of its own: what is taken from the first
 // is not forgotten for the next.
 func TestSuspectsOnAClusterAreTakenOneByOne(t *testing.T) {
 	rdb, _ := redistest.NewCluster(t)
@@ -44,7 +44,7 @@ func TestPolicyOnACluster(t *testing.T) {
 	const id = "h:2:bb#default.1"
 	slot, common := keys.SlotOf("a", true), keys.CommonOf(id, true)
 	rdb.LPush(ctx, slot.List(id, "1.1"), "suspect", "moved", "plain", "gone")
-	rdb.HSet(ctx, slot.Place(id), "!", "1 1", "1.1", "a 100")
+	rdb.HSet(ctx, slot.Index(id), "!", "1 1", "1.1", "a 100")
 	rdb.HSet(ctx, slot.Registry(), id, `{"v":2,"queues":["a"]}`)
 	rdb.HSet(ctx, common.Owners, id, `{"v":2,"queues":["a"]}`)
 	rdb.ZAdd(ctx, common.Expiries, redis.Z{Score: 1, Member: id})

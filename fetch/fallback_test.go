@@ -21,7 +21,7 @@ var (
 )
 
 // wherever lists every job in the sets and queues, and in progress.
-func wherever(t *testing.T, rdb redis.Cmdable, p *place, queues ...string) (jobs []string) {
+func wherever(t *testing.T, rdb redis.Cmdable, p *index, queues ...string) (jobs []string) {
 	t.Helper()
 	for _, set := range []string{keys.Retry, keys.Schedule, keys.Dead} {
 		for _, job := range rdb.ZRange(t.Context(), set, 0, -1).Val() {
@@ -96,22 +96,22 @@ func TestSettlingWhatRedisHasForgotten(t *testing.T) {
 					if left, err := f.Close(ctx); left != 8 || err != nil {
 						t.Fatalf("close: %d, %v, expected 8 units in progress", left, err)
 					}
-					harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), upTo(8))
+					harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.indexes[0]), upTo(8))
 					return
 				}
 				settleAll(t, f, allMoves(units)...)
 				mustTake(t, f, 0, units[5:]...)
 				want := []string{"dead after 2", "queue after 3", "queue after 4", "retry after 0", "schedule after 1"}
-				harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
+				harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.indexes[0], "a"), want)
 				settleAll(t, f, allMoves(units)...) // once more: nothing happens twice
-				harness.EqualList(t, "settled again, jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
+				harness.EqualList(t, "settled again, jobs are in", wherever(t, rdb, f.cur.indexes[0], "a"), want)
 				noClaims(t, rdb)
 			})
 		}
 	}
 }
 
-// Ended jobs that come back into the place of a living process are found at its next call
+// Ended jobs that come back into the index of a living process are found at its next call
 // or beat, and run again then: while it is idle, and while long jobs keep it busy.
 func TestEndedJobsThatComeBackAreFoundAtOnce(t *testing.T) {
 	for _, learn := range []string{"renew", "take", "settle", "wait"} {
@@ -233,7 +233,7 @@ func TestRedisRestartsFromAnOldSnapshot(t *testing.T) {
 		t.Errorf("rescued %+v", done)
 	}
 	want := []string{"queue 0", "queue 1", "queue 2", "queue 5", "queue 7", "retry 4", "schedule 6"}
-	harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.places[0], "a"), want)
+	harness.EqualList(t, "jobs are in", wherever(t, rdb, f.cur.indexes[0], "a"), want)
 }
 
 // Redis forgets, and the writing back breaks off at each of its commands: the next call
@@ -259,7 +259,7 @@ func TestWritingBackBreaksOff(t *testing.T) {
 				harness.OK(t, f.Renew(t.Context()))
 			}
 			want := append(upTo(600), upTo(600)...)
-			if got := inProgress(t, rdb, f.cur.places[0]); !slices.Equal(got, want) {
+			if got := inProgress(t, rdb, f.cur.indexes[0]); !slices.Equal(got, want) {
 				t.Errorf("broken off after %d commands: %d units in progress, of 1200, or in another order", commands, len(got))
 			}
 			mustTake(t, f, 0, units...)
@@ -283,7 +283,7 @@ func TestAnAckAfterAnAdoptionTakesOutItsJob(t *testing.T) {
 		t.Fatalf("took %q, expected the job that had ended", got)
 	}
 	mustTake(t, f, 0, units[1])
-	harness.EqualList(t, "in progress, expected the job that was not acked", inProgress(t, rdb, f.cur.places[0]), []string{"0"})
+	harness.EqualList(t, "in progress, expected the job that was not acked", inProgress(t, rdb, f.cur.indexes[0]), []string{"0"})
 	mustTake(t, f, 0, again...)
 	noClaims(t, rdb)
 }

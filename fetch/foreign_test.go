@@ -13,7 +13,7 @@ import (
 )
 
 // Dead owners of a layout that this version does not know, more than one look lists and the first
-// ones in the index, hold up nobody. What they have is left alone, the index too: a rescuer of their
+// ones in the expiries, hold up nobody. What they have is left alone, the expiries too: a rescuer of their
 // version looks at it.
 func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 	rdb, _ := redistest.New(t)
@@ -24,7 +24,7 @@ func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 		rdb.ZAdd(ctx, "troupe:expiries", redis.Z{Score: 1, Member: id})
 	}
 	r := testRescuer(t, rdb)
-	r.looked = time.Now() // it finds them by the index
+	r.looked = time.Now() // it finds them by the expiries
 	if done := mustRescue(t, r.Rescue); done.Next > time.Second {
 		t.Errorf("the next round in %s, expected at once: a look was full", done.Next)
 	}
@@ -36,13 +36,13 @@ func TestOwnersOfAnUnknownLayoutHoldUpNobody(t *testing.T) {
 		units += done.Units
 	}
 	harness.Equal(t, "jobs of the dead one are rescued", units, 2)
-	harness.Equal(t, "entries in the index are as they were", rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(), lookLimit+5)
+	harness.Equal(t, "entries in the expiries are as they were", rdb.ZCount(ctx, "troupe:expiries", "1", "1").Val(), lookLimit+5)
 	if done := mustRescue(t, r.Rescue); done.Next < limits.RescueEvery/4 {
 		t.Errorf("then the next round is in %s", done.Next)
 	}
 }
 
-// Without its entry in the index a dead owner is found by the next look, at most a minute after
+// Without its entry in the expiries a dead owner is found by the next look, at most a minute after
 // the one before that has read the registry.
 func TestTheDeadThatTheIndexLacksAreFoundSoon(t *testing.T) {
 	rdb, _ := redistest.New(t)

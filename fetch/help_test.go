@@ -51,9 +51,9 @@ func payloads(units []Unit) (out []string) {
 	return out
 }
 
-// inProgress is what the lists hold that a place names, the oldest claim first and the
+// inProgress is what the lists hold that an index names, the oldest claim first and the
 // oldest job of each first.
-func inProgress(tb testing.TB, rdb redis.Cmdable, p *place) (jobs []string) {
+func inProgress(tb testing.TB, rdb redis.Cmdable, p *index) (jobs []string) {
 	tb.Helper()
 	ctx := context.Background()
 	named := rdb.HKeys(ctx, p.key).Val()
@@ -121,7 +121,7 @@ func (c copied) fallBack(tb testing.TB, rdb redis.Cmdable, patterns ...string) {
 // known loads all scripts, so that none is answered with NOSCRIPT.
 func known(tb testing.TB, rdb redis.Scripter) {
 	tb.Helper()
-	for _, s := range []*script.Script{takeScript, settleScript, restoreScript, asideScript, leaveScript} {
+	for _, s := range []*script.Script{takeScript, settleScript, restoreScript, tooLargeScript, leaveScript} {
 		harness.OK(tb, s.Load(context.Background(), rdb))
 	}
 }

@@ -226,7 +226,7 @@ func TestDeathBetweenTwoPieces(t *testing.T) {
 	harness.Await(t, "it gives nothing back", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return !f.calming
+		return !f.ending
 	})
 	expire(t, rdb, f.cur.id)
 	mustRescue(t, testRescuer(t, rdb).Rescue)

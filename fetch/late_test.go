@@ -77,7 +77,7 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 				f := mustOpen(t, env)
 				plain.LPush(ctx, "queue:a", anys(upTo(4))...)
 				units := mustTake(t, f, 2)
-				p := f.cur.places[0]
+				p := f.cur.indexes[0]
 				refused := func(when string, scripts ...string) {
 					t.Helper()
 					before := inProgress(t, plain, p)
@@ -119,8 +119,8 @@ func TestLateDuplicatesAreRefused(t *testing.T) {
 					t.Errorf("close: %d, %v", left, err)
 				}
 				refused("after its end", "take", "leave")
-				if n := plain.Exists(ctx, p.slot.Place(f.cur.id)).Val(); n != 0 {
-					t.Error("a late duplicate has made the place again")
+				if n := plain.Exists(ctx, p.slot.Index(f.cur.id)).Val(); n != 0 {
+					t.Error("a late duplicate has made the index again")
 				}
 				plain.Del(ctx, p.key)
 			}

@@ -10,23 +10,23 @@ import (
 	"unsafe"
 )
 
-// isWaiting tells whether a field of a place is that of a waiting list: w:QUEUE, w2:QUEUE and
+// isWaiting tells whether a field of an index is that of a waiting list: w:QUEUE, w2:QUEUE and
 // so on, one for each waiter of the queue. The others are numbers of claims.
 func isWaiting(field string) bool { return strings.HasPrefix(field, "w") }
 
-// list is a Redis list of jobs in progress, named by a field of the place: a claim, or
+// list is a Redis list of jobs in progress, named by a field of the index: a claim, or
 // the waiting list of a queue. The fetcher knows what is in it.
 type list struct {
-	field   string
-	key     string
-	queue   int    // of fetcher.names
-	suspect bool   // taken from the suspects of the queue
-	held    []held // in hand: taken and not settled, the oldest first
-	next    uint64
-	stamp   uint64 // see place.group
-	owed    bool   // to be read whatever its length: a job may have been refused
-	mixed   bool   // Redis may have its jobs in another order
-	lost    bool   // a blocked move into it was not answered: it may come late
+	field    string
+	key      string
+	queue    int    // of fetcher.names
+	suspect  bool   // taken from the suspects of the queue
+	held     []held // in hand: taken and not settled, the oldest first
+	next     uint64
+	stamp    uint64 // see index.group
+	mustRead bool   // to be read whatever its length: a job may have been refused
+	mixed    bool   // Redis may have its jobs in another order
+	lost     bool   // a blocked move into it was not answered: it may come late
 }
 
 // held is one job; n tells it from others with the same bytes.

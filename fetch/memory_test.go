@@ -60,7 +60,7 @@ func TestOutOfMemory(t *testing.T) {
 			lapsed(dead.cur.id)
 			fillUp(t, node)
 
-			// its lease and the index are renewed, whatever state they are in
+			// its lease and the expiries are renewed, whatever state they are in
 			rdb.ZRem(ctx, living.cur.common.Expiries, living.cur.id)
 			if err := living.Renew(ctx); err != nil {
 				t.Fatalf("renew: %v", err)

@@ -166,7 +166,7 @@ func TestASlotThatMoves(t *testing.T) {
 				t.Errorf("job %s ran %d times", job, n)
 			}
 		}
-		harness.Equal(t, "are in progress", len(inProgress(t, rdb, f.cur.places[0])), 0)
+		harness.Equal(t, "are in progress", len(inProgress(t, rdb, f.cur.indexes[0])), 0)
 		if left, err := f.Close(ctx); left != 0 || err != nil {
 			t.Errorf("close: %d, %v", left, err)
 		}

@@ -21,7 +21,7 @@ type moveGroup struct {
 }
 
 // groups sorts moves by list and destination. The order of those into a queue stays.
-func (p *place) groups(todo []moving) (groups []moveGroup) {
+func (p *index) groups(todo []moving) (groups []moveGroup) {
 	for i := range todo {
 		m := &todo[i]
 		g := moveGroup{l: m.l, written: m.written, to: m.To, given: m.Payload != nil, large: m.large}
@@ -50,7 +50,7 @@ func (p *place) groups(todo []moving) (groups []moveGroup) {
 }
 
 // moveArgs are the keys and arguments of settle.
-func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, args []any) {
+func (p *index) moveArgs(todo []moving, groups []moveGroup) (names []string, args []any) {
 	names = []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}
 	if p.in.f.cluster {
 		names = []string{p.key, p.key, p.key, p.key}
@@ -58,7 +58,7 @@ func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 	for _, g := range groups {
 		var to, queue any = int(g.to), ""
 		given := ""
-		list := numberOf(&names, g.l.key) + 1 // the place is the first
+		list := numberOf(&names, g.l.key) + 1 // the index is the first
 		if g.written {
 			to = ""
 		}
@@ -97,7 +97,7 @@ func (p *place) moveArgs(todo []moving, groups []moveGroup) (names []string, arg
 
 // oldest is the length of the list of a group if all the group's jobs are its oldest, and may
 // go by their number; else "".
-func (p *place) oldest(todo []moving, g *moveGroup) any {
+func (p *index) oldest(todo []moving, g *moveGroup) any {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // toOtherSlot carries out the first step of moves whose destination is in another slot of a
 // cluster: it is written, and the job is taken out of its list after that. A process that
 // dies in between leaves the job twice rather than nowhere. What is returned is to be done
-// in the place.
-func (p *place) toOtherSlot(ctx context.Context, todo []moving, refused *error) (here []moving, err error) {
+// in the index.
+func (p *index) toOtherSlot(ctx context.Context, todo []moving, refused *error) (here []moving, err error) {
 	cmds := make([]*redis.Cmd, len(todo))
 	_, err = p.in.f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i := range todo {

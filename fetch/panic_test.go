@@ -96,7 +96,7 @@ func TestAPanicInATakeCostsNothing(t *testing.T) {
 				slices.Sort(got)
 				harness.EqualList(t, "took, want each job once", got, []string{"1", "2", "3", "4", "5"})
 				mustTake(t, f, 0, units...)
-				if r, ok := f.(*fetcher); ok && len(inProgress(t, rdb, r.cur.places[0])) > 0 {
+				if r, ok := f.(*fetcher); ok && len(inProgress(t, rdb, r.cur.indexes[0])) > 0 {
 					t.Error("something is in progress")
 				}
 			})

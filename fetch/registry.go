@@ -12,14 +12,14 @@ import (
 	"github.com/troupehq/troupe/internal/keys"
 )
 
-// home is where a place of an owner is.
-type home struct {
+// ownerIndex is the in-progress index of an owner in one slot.
+type ownerIndex struct {
 	keys.Slot
 	queues []string
 	mark   string
 }
 
-// unlisted are the owners that are registered and that the index of expiries lacks. On a
+// unlisted are the owners that are registered and that the expiries lack. On a
 // cluster every queue is asked as well: the node of the registry may have fallen back.
 func (r *rescuer) unlisted(ctx context.Context) (ids []string, err error) {
 	registries := []string{r.common.Owners}
@@ -62,12 +62,12 @@ func (r *rescuer) queues(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return strings.ContainsAny(name, "{}") }), nil
 }
 
-// find reads the registry of an owner. Somebody may have deleted it: on one server the place
+// find reads the registry of an owner. Somebody may have deleted it: on one server the index
 // tells its queues, on a cluster those of all known queues are looked at.
-func (r *rescuer) find(ctx context.Context, id string) (homes []home, err error) {
+func (r *rescuer) find(ctx context.Context, id string) (indexes []ownerIndex, err error) {
 	queues, err := r.entry(ctx, r.common.Owners, id)
 	if !r.cluster && (err == nil || errors.Is(err, redis.Nil)) {
-		return []home{{queues: queues}}, nil
+		return []ownerIndex{{queues: queues}}, nil
 	}
 	if errors.Is(err, redis.Nil) {
 		queues, err = r.queues(ctx)
@@ -75,12 +75,12 @@ func (r *rescuer) find(ctx context.Context, id string) (homes []home, err error)
 	if err != nil {
 		return nil, err
 	}
-	var away error // of a master; the other places are rescued
+	var away error // of a master; the other indexes are rescued
 	for i := range queues {
 		s := keys.SlotOf(queues[i], true)
 		switch _, err := r.entry(ctx, s.Registry(), id); {
 		case err == nil:
-			homes = append(homes, home{Slot: s, queues: queues[i : i+1]})
+			indexes = append(indexes, ownerIndex{Slot: s, queues: queues[i : i+1]})
 		case errors.Is(err, redis.Nil):
 		case errors.Is(err, errLayout) || ctx.Err() != nil:
 			return nil, err
@@ -88,7 +88,7 @@ func (r *rescuer) find(ctx context.Context, id string) (homes []home, err error)
 			away = err
 		}
 	}
-	return homes, away
+	return indexes, away
 }
 
 const errLayout = refusal("another version of troupe has written the registry")

@@ -19,7 +19,7 @@ import (
 var errClosed = errors.New("the fetcher is closed")
 
 // fetcher is one capsule's. Its lock guards what it knows and is never held during a
-// call; calls to one place follow each other, see place.turn.
+// call; calls to one index follow each other, see index.turn.
 type fetcher struct {
 	env     Env
 	cluster bool
@@ -41,21 +41,21 @@ type fetcher struct {
 	waiting
 }
 
-// incarnation is an owner id and its places. After a fence there is a new one.
+// incarnation is an owner id and its indexes. After a fence there is a new one.
 type incarnation struct {
 	f       *fetcher
 	n       uint64
 	id      string
 	common  keys.Common
-	places  []*place
-	waiters []*waiter // of all places
+	indexes []*index
+	waiters []*waiter // of all indexes
 	over    bool      // fenced; guarded by fetcher.mu
 	leased  bool      // a renewal has made the lease; likewise
 	started bool      // the waiters run; likewise
 }
 
 // NewReliable is the Factory of the default fetcher: a unit stays in Redis, in a list that
-// its place names, until it is settled, and what a dead process had is put back by a
+// its index names, until it is settled, and what a dead process had is put back by a
 // Rescuer. It needs a *redis.Client (one server or Sentinel) or a *redis.ClusterClient, of
 // Redis 6.2 or newer.
 func NewReliable(env Env) (Fetcher, error) {
@@ -110,22 +110,22 @@ func (f *fetcher) beginLocked() {
 	in.common = keys.CommonOf(in.id, f.cluster)
 	if f.cluster {
 		for _, name := range f.set.Load().names {
-			in.places = append(in.places, newPlace(in, keys.SlotOf(name, true)))
+			in.indexes = append(in.indexes, newIndex(in, keys.SlotOf(name, true)))
 		}
 	} else {
-		in.places = []*place{newPlace(in, keys.Slot{})}
+		in.indexes = []*index{newIndex(in, keys.Slot{})}
 	}
 	in.addWaiters()
 	f.cur, f.stash, f.renewed = in, nil, stamp{}
 	f.wakeLocked()
 }
 
-// placeOf is the place of a queue.
-func (in *incarnation) placeOf(queue string) *place {
-	if len(in.places) == 1 {
-		return in.places[0]
+// indexOf is the index of a queue.
+func (in *incarnation) indexOf(queue string) *index {
+	if len(in.indexes) == 1 {
+		return in.indexes[0]
 	}
-	return in.places[in.f.set.Load().index[queue]]
+	return in.indexes[in.f.set.Load().index[queue]]
 }
 
 // fenced begins anew after a rescuer has taken over; the next call tells of it, once.
@@ -164,7 +164,7 @@ func (f *fetcher) current() (*incarnation, error) {
 // Durable is true: jobs stay in Redis until they are settled.
 func (f *fetcher) Durable() bool { return true }
 
-// Open makes the lease and the places; see Fetcher.
+// Open makes the lease and the indexes; see Fetcher.
 func (f *fetcher) Open(ctx context.Context) error { return f.Renew(ctx) }
 
 // Renew extends the lease, and settles what is in doubt.
@@ -179,7 +179,7 @@ func (f *fetcher) Renew(ctx context.Context) error {
 	if err := f.renew(ctx, in); err != nil {
 		return fmt.Errorf("renew: %w", err)
 	}
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		err := p.turnOf(ctx, func() error { return p.look(ctx) })
 		if errors.Is(err, errOver) {
 			return f.tell()
@@ -191,7 +191,7 @@ func (f *fetcher) Renew(ctx context.Context) error {
 	return nil
 }
 
-// renew makes the call. A lease that had run out puts every place in doubt: a rescuer
+// renew makes the call. A lease that had run out puts every index in doubt: a rescuer
 // may have been there.
 func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
 	sent := now()
@@ -206,7 +206,7 @@ func (f *fetcher) renew(ctx context.Context, in *incarnation) error {
 		return nil
 	}
 	if reply[0] == 0 && in.leased || f.renewed.age() > f.env.Lease {
-		for _, p := range in.places {
+		for _, p := range in.indexes {
 			p.lapsed = true
 		}
 	}
@@ -240,7 +240,7 @@ func (s stamp) age() time.Duration {
 	return max(t.Sub(s.mono), t.Round(0).Sub(s.wall))
 }
 
-// listName is what the place calls the queue of a list.
+// listName is what the index calls the queue of a list.
 func listName(queue string, suspect bool) string {
 	if suspect {
 		return queue + suspectsSuffix
@@ -263,7 +263,7 @@ func hasPrefix(err error, prefixes ...string) bool {
 	return false
 }
 
-// splitName takes apart what a place calls a queue.
+// splitName takes apart what an index calls a queue.
 func splitName(name string) (queue string, suspect bool) {
 	return strings.CutSuffix(name, suspectsSuffix)
 }

@@ -55,18 +55,18 @@ func TestKeysOfAFetcher(t *testing.T) {
 	}
 	expiry := time.UnixMilli(int64(rdb.ZScore(ctx, "troupe:expiries", id).Val()))
 	if ahead := time.Until(expiry); ahead < 50*time.Second || ahead > 70*time.Second {
-		t.Errorf("index says %v from now, expected about a minute", ahead)
+		t.Errorf("expiries say %v from now, expected about a minute", ahead)
 	}
 	rdb.LPush(ctx, "queue:b", "0", "1")
 	units := mustTake(t, f, 2)
-	place := rdb.HGetAll(ctx, "troupe:inprogress:"+id).Val()
-	if place["!"] != "1 1" || !strings.HasPrefix(place["w:b"], "b ") || !strings.HasPrefix(place["w:a<"], "a< ") || len(place) != 4 {
-		t.Errorf("place: %q", place)
+	index := rdb.HGetAll(ctx, "troupe:inprogress:"+id).Val()
+	if index["!"] != "1 1" || !strings.HasPrefix(index["w:b"], "b ") || !strings.HasPrefix(index["w:a<"], "a< ") || len(index) != 4 {
+		t.Errorf("index: %q", index)
 	}
 	var queue string
 	var at int64
-	if n, err := fmt.Sscan(place["1.1"], &queue, &at); n != 2 || queue != "b" || time.Since(time.UnixMilli(at)).Abs() > time.Minute {
-		t.Errorf("claim 1.1 is %q (%v), expected the queue and ms", place["1.1"], err)
+	if n, err := fmt.Sscan(index["1.1"], &queue, &at); n != 2 || queue != "b" || time.Since(time.UnixMilli(at)).Abs() > time.Minute {
+		t.Errorf("claim 1.1 is %q (%v), expected the queue and ms", index["1.1"], err)
 	}
 	harness.EqualList(t, "in progress, expected the oldest at the right", rdb.LRange(ctx, "troupe:claim:"+id+":1.1", 0, -1).Val(), []string{"1", "0"})
 	mustTake(t, f, 0, units...)
@@ -90,14 +90,14 @@ func TestTakeIsBounded(t *testing.T) {
 	noClaims(t, rdb)
 }
 
-// A place that is not a hash stops its fetcher, says so, and costs no job.
+// An index that is not a hash stops its fetcher, says so, and costs no job.
 func TestWrongTypedPlace(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	fillQueue(t, rdb, "a", 5)
 	units := mustTake(t, f, 2)
-	key := f.cur.places[0].key
+	key := f.cur.indexes[0].key
 	rdb.Del(ctx, key)
 	rdb.Set(ctx, key, "x", 0)
 	for range 3 {
@@ -169,7 +169,7 @@ func TestARefusedDestination(t *testing.T) {
 				}
 				lost = false
 			}
-			harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.places[0]), []string{"0", "4", "8"})
+			harness.EqualList(t, "in progress", inProgress(t, rdb, f.cur.indexes[0]), []string{"0", "4", "8"})
 			rdb.Del(ctx, keys.Retry)
 			settleAll(t, f, moves...)
 			for key, want := range map[string][]string{keys.Retry: {"0", "4"}, keys.Dead: {"1", "5"}, keys.Schedule: {"2", "6"}} {
@@ -184,14 +184,14 @@ func TestARefusedDestination(t *testing.T) {
 	}
 }
 
-// Whatever the order of its moves, place writes all or none.
+// Whatever the order of its moves, the script store writes all or none.
 func TestPlaceWritesAllOrNone(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	ctx := t.Context()
 	names := []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues, "queue:a"}
 	for _, key := range []string{keys.Queues, "queue:a", keys.Dead} {
 		rdb.Set(ctx, key, "x", 0)
-		err := placeScript.Run(ctx, rdb, names, int(ToRetry), 1, "", "job", "",
+		err := storeScript.Run(ctx, rdb, names, int(ToRetry), 1, "", "job", "",
 			int(ToDead), 1, "", "job", "", int(ToBack), 5, "a", "job", "").Err()
 		if !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("%s spoiled: error %v", key, err)
@@ -263,7 +263,7 @@ func TestRedisAway(t *testing.T) {
 func TestCallsEndWithTheirContext(t *testing.T) {
 	rdb, _ := redistest.New(t)
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	p.turn <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

@@ -19,14 +19,14 @@ import (
 // rescue fences an owner and puts back what it had. Whoever comes after us can go on at
 // any point. The zero rescue.From means that it lives, or has left.
 func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.From, err error) {
-	homes, away := r.find(ctx, id)
-	if away != nil && len(homes) == 0 {
+	indexes, away := r.find(ctx, id)
+	if away != nil && len(indexes) == 0 {
 		return from, away
 	}
 	// The generations are read before the lease: an owner that renews a lapsed lease
 	// raises them, and is not fenced after that.
-	for i := range homes {
-		homes[i].mark, err = r.rdb.HGet(ctx, homes[i].Place(id), "!").Result()
+	for i := range indexes {
+		indexes[i].mark, err = r.rdb.HGet(ctx, indexes[i].Index(id), "!").Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return from, err // its registry was there just now
 		}
@@ -35,12 +35,12 @@ func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.Fro
 	if err != nil {
 		return from, err
 	}
-	if left != -2 { // it lives; the index is corrected
+	if left != -2 { // it lives; the expiries are corrected
 		return from, r.postpone(ctx, id, max(left, r.cfg.Lease/3))
 	}
 	failed := []error{away}
 	open := 0
-	for _, h := range homes {
+	for _, h := range indexes {
 		n, err := r.clear(ctx, id, h, token, &from)
 		open, failed = open+n, append(failed, err)
 	}
@@ -56,11 +56,11 @@ func (r *rescuer) rescue(ctx context.Context, id, token string) (from rescue.Fro
 	return from, err
 }
 
-// clear fences a place and puts back what its lists hold, the newest first. It returns how
-// many lists are left, 1 for a place whose owner lives.
-func (r *rescuer) clear(ctx context.Context, id string, h home, token string, from *rescue.From) (open int, err error) {
+// clear fences an index and puts back what its lists hold, the newest first. It returns how
+// many lists are left, 1 for an index whose owner lives.
+func (r *rescuer) clear(ctx context.Context, id string, h ownerIndex, token string, from *rescue.From) (open int, err error) {
 	generation, _, _ := strings.Cut(h.mark, " ")
-	flat, err := fenceScript.Run(ctx, r.rdb, []string{h.Place(id)}, generation, time.Now().UnixMilli()).StringSlice()
+	flat, err := fenceScript.Run(ctx, r.rdb, []string{h.Index(id)}, generation, time.Now().UnixMilli()).StringSlice()
 	if hasPrefix(err, "ALIVE") {
 		return 1, nil
 	}
@@ -88,7 +88,7 @@ func (r *rescuer) clear(ctx context.Context, id string, h home, token string, fr
 	if err := errors.Join(failed...); err != nil {
 		return 0, err
 	}
-	return finishScript.Run(ctx, r.rdb, []string{h.Place(id), h.Registry()}, id, tombstoneTime.Milliseconds()).Int()
+	return finishScript.Run(ctx, r.rdb, []string{h.Index(id), h.Registry()}, id, tombstoneTime.Milliseconds()).Int()
 }
 
 // emptying is one list of a fenced owner.
@@ -122,7 +122,7 @@ func (e *emptying) run(ctx context.Context, from *rescue.From) (moved int, err e
 		}
 	}
 	for {
-		n, err := putbackScript.Run(ctx, e.r.rdb, []string{e.slot.Place(e.id), e.list, e.target()}, e.field, maxBatch, closed).Int64Slice()
+		n, err := putbackScript.Run(ctx, e.r.rdb, []string{e.slot.Index(e.id), e.list, e.target()}, e.field, maxBatch, closed).Int64Slice()
 		if err != nil {
 			return moved, err
 		}

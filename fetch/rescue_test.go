@@ -53,13 +53,13 @@ func TestRescueReports(t *testing.T) {
 	if d := done.Details[1]; d.ID != mustTakeNothing.cur.id || !d.Done || len(d.Queues) != 0 {
 		t.Errorf("second: %+v", d)
 	}
-	harness.EqualList(t, "index", rdb.ZRange(t.Context(), "troupe:expiries", 0, -1).Val(), []string{live.cur.id})
+	harness.EqualList(t, "expiries", rdb.ZRange(t.Context(), "troupe:expiries", 0, -1).Val(), []string{live.cur.id})
 	harness.EqualList(t, "registry", rdb.HKeys(t.Context(), "troupe:places").Val(), []string{live.cur.id})
-	place := rdb.HGetAll(t.Context(), dead.cur.places[0].key).Val()
-	if ttl := rdb.TTL(t.Context(), dead.cur.places[0].key).Val(); ttl < 23*time.Hour || len(place) != 1 || !strings.HasPrefix(place["!"], "fenced ") {
-		t.Errorf("tombstone %q stands for %v", place, ttl)
+	index := rdb.HGetAll(t.Context(), dead.cur.indexes[0].key).Val()
+	if ttl := rdb.TTL(t.Context(), dead.cur.indexes[0].key).Val(); ttl < 23*time.Hour || len(index) != 1 || !strings.HasPrefix(index["!"], "fenced ") {
+		t.Errorf("tombstone %q stands for %v", index, ttl)
 	}
-	for _, w := range dead.cur.places[0].waiters {
+	for _, w := range dead.cur.indexes[0].waiters {
 		if got := rdb.Get(t.Context(), w.list.key).Val(); got != "closed" {
 			t.Errorf("waiting list %s holds %q", w.list.key, got)
 		}
@@ -142,7 +142,7 @@ func TestRescueBrokenOffAnywhere(t *testing.T) {
 			}
 			left := rdb.ZCard(t.Context(), "troupe:expiries").Val() + rdb.HLen(t.Context(), "troupe:places").Val()
 			if left != 0 {
-				t.Fatalf("broken off after %d commands: %d entries are left in index and registry", commands, left)
+				t.Fatalf("broken off after %d commands: %d entries are left in expiries and registry", commands, left)
 			}
 			noClaims(t, rdb)
 			if err == nil {
@@ -169,7 +169,7 @@ func TestRescueMany(t *testing.T) {
 	}
 	rdb.Set(t.Context(), "queue:bad", "x", 0)
 	r := testRescuer(t, rdb)
-	r.looked = time.Now() // at all: it finds them by the index
+	r.looked = time.Now() // at all: it finds them by the expiries
 	want, fetchers, units := n-(n+6)/7, 0, 0
 	for rounds := 1; fetchers < want; rounds++ {
 		done, err := r.Rescue(t.Context())
@@ -245,7 +245,7 @@ func TestWhatCannotBeRescuedIsPutOff(t *testing.T) {
 	}
 }
 
-// The registry or the index are deleted by hand: living fetchers are left alone and repair
+// The registry or the expiries are deleted by hand: living fetchers are left alone and repair
 // their entries, dead ones are found by the other of both. Nobody scans.
 func TestTheRegistryOrTheIndexIsDeleted(t *testing.T) {
 	for _, gone := range []string{"troupe:places", "troupe:expiries"} {
@@ -322,11 +322,11 @@ func TestRenewMovesTheIndex(t *testing.T) {
 	}
 	now := float64(time.Now().UnixMilli())
 	if score := rdb.ZScore(t.Context(), "troupe:expiries", f.cur.id).Val(); score < now {
-		t.Errorf("a rescuer that met it left %v in the index", score)
+		t.Errorf("a rescuer that met it left %v in the expiries", score)
 	}
 	rdb.ZAdd(t.Context(), "troupe:expiries", redis.Z{Score: 1, Member: f.cur.id})
 	harness.OK(t, f.Renew(t.Context()))
 	if score := rdb.ZScore(t.Context(), "troupe:expiries", f.cur.id).Val(); score < now {
-		t.Errorf("after a renewal the index says %v", score)
+		t.Errorf("after a renewal the expiries say %v", score)
 	}
 }

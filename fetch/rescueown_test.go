@@ -21,7 +21,7 @@ func TestAScriptOfARescueWantsATombstone(t *testing.T) {
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
 	rdb.LPush(t.Context(), "queue:a", "0")
 	mustTake(t, f, 1)
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	list := p.slot.List(f.cur.id, "1.1")
 	for name, err := range map[string]error{
 		"putback": putbackScript.Run(t.Context(), rdb, []string{p.key, list, "queue:a"}, "1.1", 100, "").Err(),
@@ -56,7 +56,7 @@ func TestRescuePassesByItsOwn(t *testing.T) {
 	// another rescuer fences it and dies
 	first := f.cur.id
 	expire(t, rdb, first)
-	harness.OK(t, fenceScript.Run(t.Context(), rdb, []string{f.cur.places[0].key}, "2", 1).Err())
+	harness.OK(t, fenceScript.Run(t.Context(), rdb, []string{f.cur.indexes[0].key}, "2", 1).Err())
 	if done := mustRescue(t, r.Rescue); done.Units != 0 {
 		t.Errorf("rescued its own: %+v", done)
 	}
@@ -87,7 +87,7 @@ func TestALeaseThatIsRenewedBeforeTheFence(t *testing.T) {
 	if err := f.Renew(t.Context()); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if got := inProgress(t, rdb, f.cur.places[0]); len(got) != 2 {
+	if got := inProgress(t, rdb, f.cur.indexes[0]); len(got) != 2 {
 		t.Errorf("in progress: %q", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestRescueOfItsOwnThatWasGivenUp(t *testing.T) {
 	f := mustOpen(t, env)
 	fillQueue(t, rdb, "a", 2)
 	mustTake(t, f, 2)
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	rdb.HSet(t.Context(), p.key, "!", "9 3") // a clone has raised the generation
 	if _, err := f.Take(t.Context(), 1, nil); !errors.As(err, new(*FencedError)) {
 		t.Fatalf("take: %v, expected a fence", err)

@@ -23,7 +23,7 @@ const (
 	lockTime      = 10 * time.Second // of one round, extended at every step
 	tombstoneTime = 24 * time.Hour
 	lookLimit     = 100              // how many dead owners are listed at once
-	allTime       = 10 * time.Minute // between two looks for owners that the index lacks
+	allTime       = 10 * time.Minute // between two looks for owners that the expiries lack
 	lackTime      = time.Minute      // the same when it has fewer than there are
 	firstDelay    = 15 * time.Second // of an owner that cannot be rescued; doubled up to
 	lastDelay     = 5 * time.Minute
@@ -46,7 +46,7 @@ type rescuer struct {
 	own     string      // what the ids of this process begin with, or ""
 	rand    *rand.Rand
 	pause   time.Duration
-	looked  time.Time // for owners that the index lacks
+	looked  time.Time // for owners that the expiries lack
 	delays  map[string]time.Duration
 	said    map[string]bool // of layouts that are not known
 	search  search          // for lists that no index names
@@ -166,7 +166,7 @@ func (r *rescuer) jitter(d time.Duration) time.Duration {
 	return time.Duration(r.rand.Int64N(max(1, int64(d))))
 }
 
-// look lists the owners whose entry in the index is over, now and then those that the index
+// look lists the owners whose entry in the expiries is over, now and then those that the expiries
 // lacks, and tells how soon the next one is due, -1 for none.
 func (r *rescuer) look(ctx context.Context) (dead []string, next time.Duration, err error) {
 	lacks := false

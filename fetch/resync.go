@@ -20,7 +20,7 @@ const (
 
 // resync finds out under a new generation what became of a doubtful call, and compares
 // every list that may not be as expected with what is in hand. It is our turn.
-func (p *place) resync(ctx context.Context) error {
+func (p *index) resync(ctx context.Context) error {
 	f := p.in.f
 	f.mu.Lock()
 	lapsed := p.lapsed
@@ -44,10 +44,10 @@ func (p *place) resync(ctx context.Context) error {
 	p.pending, p.last, p.number, p.doubt = nil, last, max(p.number, last), true
 	if fellBack {
 		p.partial = nil
-		f.env.Logger.Warn().Str("fetcher", p.in.id).Str("place", p.key).
+		f.env.Logger.Warn().Str("fetcher", p.in.id).Str("index", p.key).
 			Msg("redis has fallen back to older data; comparing all that is in progress")
 		f.mu.Lock()
-		for _, other := range p.in.places {
+		for _, other := range p.in.indexes {
 			other.lapsed = other.lapsed || other != p
 		}
 		f.mu.Unlock()
@@ -63,9 +63,9 @@ func (p *place) resync(ctx context.Context) error {
 	return nil
 }
 
-// begin raises the generation, and returns the one before, 0 for a place that did not exist,
+// begin raises the generation, and returns the one before, 0 for an index that did not exist,
 // the number of the last call, and what the lists are.
-func (p *place) begin(ctx context.Context) (gen, last uint64, fields map[string]string, err error) {
+func (p *index) begin(ctx context.Context) (gen, last uint64, fields map[string]string, err error) {
 	f := p.in.f
 	args := []any{nil, p.in.id, f.set.Load().value}
 	for _, w := range p.waiters {
@@ -105,7 +105,7 @@ func pairs(flat []string) map[string]string {
 
 // compareAll compares the lists that may not be as expected. A waiting list that a
 // blocked move is open for is left to its waiter.
-func (p *place) compareAll(ctx context.Context, fields map[string]string) error {
+func (p *index) compareAll(ctx context.Context, fields map[string]string) error {
 	f := p.in.f
 	var lists []*list
 	f.mu.Lock()
@@ -125,7 +125,7 @@ func (p *place) compareAll(ctx context.Context, fields map[string]string) error 
 	}
 	for _, w := range p.waiters {
 		if w.open {
-			w.next, w.list.owed = time.Time{}, w.list.owed || p.fellBack
+			w.next, w.list.mustRead = time.Time{}, w.list.mustRead || p.fellBack
 			w.list.dropUnsure(func(*held) bool { return true }) // what was refused will be adopted
 			lists = slices.DeleteFunc(lists, func(l *list) bool { return l == w.list })
 		} else {
@@ -164,13 +164,13 @@ func (p *place) compareAll(ctx context.Context, fields map[string]string) error 
 }
 
 // check compares a list unless it is as long as expected. It is our turn.
-func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error {
+func (p *index) check(ctx context.Context, l *list, length *redis.IntCmd) error {
 	n, err := length.Result()
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.key, err)
 	}
 	p.in.f.mu.Lock()
-	same := !p.fellBack && !l.owed && int(n) == len(l.held)
+	same := !p.fellBack && !l.mustRead && int(n) == len(l.held)
 	p.in.f.mu.Unlock()
 	if same {
 		return nil
@@ -178,8 +178,8 @@ func (p *place) check(ctx context.Context, l *list, length *redis.IntCmd) error 
 	return p.compare(ctx, l, int(n))
 }
 
-// foundLocked is a list that the place names and we do not know.
-func (p *place) foundLocked(field, value string) *list {
+// foundLocked is a list that the index names and we do not know.
+func (p *index) foundLocked(field, value string) *list {
 	f := p.in.f
 	queue, suspect := queueOf(value, f.set.Load().names)
 	i, known := f.set.Load().index[queue]
@@ -206,7 +206,7 @@ func compareFields(a, b string) int {
 	return cmp.Or(len(callA)-len(callB), strings.Compare(callA, callB), len(nA)-len(nB), strings.Compare(nA, nB))
 }
 
-// queueOf is the queue of a list, as the place says of it; suspects of a queue may have the
+// queueOf is the queue of a list, as the index says of it; suspects of a queue may have the
 // name of another one.
 func queueOf(value string, queues []string) (queue string, suspect bool) {
 	name := value[:max(0, strings.LastIndexByte(value, ' '))]

@@ -34,7 +34,7 @@ func TestNoMoveBeginsWhileItsListIsCompared(t *testing.T) {
 	f := fetcherOf.(*fetcher)
 	harness.OK(t, f.Open(t.Context()))
 	harness.Must(f.Take(t.Context(), 1, nil))(t)
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	w := p.waiters[0]
 	may := func() bool {
 		f.mu.Lock()
@@ -67,7 +67,7 @@ func TestAComparisonBeginsAnewAfterAMove(t *testing.T) {
 	f := fetcherOf.(*fetcher)
 	harness.OK(t, f.Open(t.Context()))
 	harness.Must(f.Take(t.Context(), 1, nil))(t)
-	p := f.cur.places[0]
+	p := f.cur.indexes[0]
 	w := p.waiters[0]
 	rdb.LPush(t.Context(), w.list.key, "first")
 	ctx, cancel := context.WithCancel(t.Context())

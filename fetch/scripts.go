@@ -14,14 +14,14 @@ var lua embed.FS
 
 // Scripts of an owner begin with enter.lua, those that write to a dead set with bound.lua of package script.
 var (
-	takeScript    = load("take", "enter")
-	settleScript  = load("settle", "bound", "enter")
-	restoreScript = load("restore", "enter")
-	asideScript   = load("aside", "enter")
-	leaveScript   = load("leave", "enter")
+	takeScript     = load("take", "enter")
+	settleScript   = load("settle", "bound", "enter")
+	restoreScript  = load("restore", "enter")
+	tooLargeScript = load("toolarge", "enter")
+	leaveScript    = load("leave", "enter")
 
 	popScript   = load("pop")
-	placeScript = load("place", "bound")
+	storeScript = load("store", "bound")
 
 	openScript      = load("open")
 	beginScript     = load("begin")

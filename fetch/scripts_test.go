@@ -23,7 +23,7 @@ const (
 
 var (
 	oneServer      keys.Slot
-	placeA         = oneServer.Place(idA)
+	indexA         = oneServer.Index(idA)
 	common         = keys.CommonOf(idA, false)
 	unread         = oneServer.Unread()
 	queueA, queueB = keys.Queue("a"), keys.Queue("b")
@@ -51,7 +51,7 @@ func (c *scriptCall) key(name string) int {
 }
 
 func ownerCall(t *rapid.T) *scriptCall {
-	c := &scriptCall{names: []string{placeA}}
+	c := &scriptCall{names: []string{indexA}}
 	c.add(rapid.SampledFrom([]string{"1 1", "1 1", "1 1", "2 3"}).Draw(t, "mark"), rapid.IntRange(2, 4).Draw(t, "number"))
 	return c
 }
@@ -72,7 +72,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		n := rapid.SampledFrom([]int{0, 1, 3, 9, 100}).Draw(t, "n")
 		c.add(n, rapid.SampledFrom([]int{1, 7, 1 << 20}).Draw(t, "bytes"), len(acked), claims, len(wants))
 		if drawCluster(t) {
-			c.names = append(c.names, placeA) // paused is elsewhere
+			c.names = append(c.names, indexA) // paused is elsewhere
 		} else {
 			c.names = append(c.names, keys.Paused)
 		}
@@ -99,7 +99,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 	"settle": func(t *rapid.T) *scriptCall {
 		c := ownerCall(t)
 		if c.names = append(c.names, keys.Retry, keys.Schedule, keys.Dead, keys.Queues); drawCluster(t) {
-			c.names = []string{placeA, placeA, placeA, placeA, placeA}
+			c.names = []string{indexA, indexA, indexA, indexA, indexA}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "groups") {
 			field, to := rapid.SampledFrom(fields).Draw(t, "field"), rapid.IntRange(-1, 4).Draw(t, "to")
@@ -149,7 +149,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		c.add(anys(rapid.SliceOfN(payloadGen, 1, 4).Draw(t, "jobs"))...)
 		return c
 	},
-	"aside": func(t *rapid.T) *scriptCall {
+	"toolarge": func(t *rapid.T) *scriptCall {
 		c, field := ownerCall(t), rapid.SampledFrom(fields).Draw(t, "field")
 		c.names = append(c.names, listOf(field), queueA, keys.Dead, unread)
 		at := "12.5"
@@ -171,13 +171,13 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		return c
 	},
 	"begin": func(t *rapid.T) *scriptCall {
-		c := &scriptCall{names: []string{placeA, oneServer.Registry()}}
+		c := &scriptCall{names: []string{indexA, oneServer.Registry()}}
 		c.add(rapid.IntRange(1, 3).Draw(t, "generation"), idA, `{"v":2,"queues":["a"]}`)
 		c.add([]any{"w:a", "a", "w:b", "b"}[:2*rapid.IntRange(0, 2).Draw(t, "waiters")]...)
 		return c
 	},
 	"open": func(t *rapid.T) *scriptCall {
-		return &scriptCall{[]string{placeA}, []any{rapid.IntRange(1, 2).Draw(t, "generation"), rapid.SampledFrom([]string{"w:a", "w:b"}).Draw(t, "field"), "a"}}
+		return &scriptCall{[]string{indexA}, []any{rapid.IntRange(1, 2).Draw(t, "generation"), rapid.SampledFrom([]string{"w:a", "w:b"}).Draw(t, "field"), "a"}}
 	},
 	"renew": func(*rapid.T) *scriptCall {
 		return &scriptCall{[]string{common.Lease, common.Expiries, common.Owners}, []any{idA, 5000, `{"v":2}`}}
@@ -192,16 +192,16 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		return &scriptCall{[]string{keys.Rescue}, []any{rapid.SampledFrom([]string{"1", "2"}).Draw(t, "token"), 5000}}
 	},
 	"fence": func(t *rapid.T) *scriptCall {
-		return &scriptCall{[]string{placeA}, []any{rapid.SampledFrom([]string{"1", "2", ""}).Draw(t, "generation"), 5}}
+		return &scriptCall{[]string{indexA}, []any{rapid.SampledFrom([]string{"1", "2", ""}).Draw(t, "generation"), 5}}
 	},
 	"putback": func(t *rapid.T) *scriptCall {
 		field := rapid.SampledFrom(fields).Draw(t, "field")
 		closed := rapid.SampledFrom([]string{"", "5000"}).Draw(t, "closed")
-		return &scriptCall{[]string{placeA, listOf(field), queueA}, []any{field, rapid.IntRange(1, 5).Draw(t, "at most"), closed}}
+		return &scriptCall{[]string{indexA, listOf(field), queueA}, []any{field, rapid.IntRange(1, 5).Draw(t, "at most"), closed}}
 	},
 	"name": func(t *rapid.T) *scriptCall {
 		field := rapid.SampledFrom(fields).Draw(t, "field")
-		c := &scriptCall{names: []string{placeA, listOf(field), oneServer.Registry()}}
+		c := &scriptCall{names: []string{indexA, listOf(field), oneServer.Registry()}}
 		if !drawCluster(t) {
 			c.names = append(c.names, common.Lease)
 		}
@@ -209,12 +209,12 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		return c
 	},
 	"finish": func(*rapid.T) *scriptCall {
-		return &scriptCall{[]string{placeA, oneServer.Registry()}, []any{idA, 5000}}
+		return &scriptCall{[]string{indexA, oneServer.Registry()}, []any{idA, 5000}}
 	},
 	"reroute": func(t *rapid.T) *scriptCall {
-		c := &scriptCall{names: []string{placeA, listOf("1.1"), keys.Schedule, keys.Dead, keys.Queues, keys.Recovered, keys.RecoveredLog}}
+		c := &scriptCall{names: []string{indexA, listOf("1.1"), keys.Schedule, keys.Dead, keys.Queues, keys.Recovered, keys.RecoveredLog}}
 		if drawCluster(t) {
-			c.names[2], c.names[3], c.names[4] = placeA, placeA, placeA
+			c.names[2], c.names[3], c.names[4] = indexA, indexA, indexA
 		}
 		c.add(5, 60000)
 		for range rapid.IntRange(0, 4).Draw(t, "jobs") {
@@ -265,7 +265,7 @@ var tries = map[string]func(t *rapid.T) *scriptCall{
 		}
 		return c
 	},
-	"place": func(t *rapid.T) *scriptCall {
+	"store": func(t *rapid.T) *scriptCall {
 		c := &scriptCall{names: []string{keys.Retry, keys.Schedule, keys.Dead, keys.Queues}}
 		for range rapid.IntRange(0, 5).Draw(t, "moves") {
 			to, queue := rapid.IntRange(0, 4).Draw(t, "to"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
@@ -315,9 +315,9 @@ func TestScriptsAreTheSameOnMiniredis(t *testing.T) {
 		}
 		src := text(t, name)
 		switch name {
-		case "take", "settle", "restore", "aside", "leave":
+		case "take", "settle", "restore", "toolarge", "leave":
 			src = script.Bound + text(t, "enter") + src
-		case "place", "put", "reroute":
+		case "store", "put", "reroute":
 			src = script.Bound + src
 		case "begin": // {generation, number, fields and values}
 			src = fmt.Sprintf(sorted, src, 3)

@@ -15,7 +15,7 @@ func digestOf(job string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(job)
 func fill(t *rapid.T) (writes [][]any) {
 	do := func(args ...any) { writes = append(writes, args) }
 	all := []string{
-		queueA, queueB, placeA, keys.Paused, keys.Retry, keys.Schedule, keys.Dead, keys.Queues, unread, keys.Rescue,
+		queueA, queueB, indexA, keys.Paused, keys.Retry, keys.Schedule, keys.Dead, keys.Queues, unread, keys.Rescue,
 		common.Lease, common.Expiries, common.Owners, keys.Recovered, keys.RecoveredLog, keys.ClusterUnreadable("a"),
 	}
 	for _, field := range append(fields, "3.1") {
@@ -30,7 +30,7 @@ func fill(t *rapid.T) (writes [][]any) {
 			continue
 		}
 		switch key {
-		case placeA:
+		case indexA:
 			mark := rapid.SampledFrom([]string{"1 1", "1 1", "1 1", "2 3", "fenced 5 1 1", ""}).Draw(t, "mark")
 			if mark != "" {
 				do("HSET", key, "!", mark)

@@ -28,18 +28,18 @@ func (f *fetcher) settle(ctx context.Context, in *incarnation, moves []Move) ([]
 	f.give(moves, 1)
 	defer f.give(moves, -1)
 	results := make([]Result, len(moves))
-	by := make(map[*place][]Move)
+	by := make(map[*index][]Move)
 	for i, m := range moves {
 		_, known := f.set.Load().index[m.Unit.Queue]
 		if !known || m.Unit.Incarnation != in.n || m.Unit.Receipt == "" {
 			results[i] = NotMine
 			continue
 		}
-		p := in.placeOf(m.Unit.Queue)
+		p := in.indexOf(m.Unit.Queue)
 		by[p] = append(by[p], m)
 	}
 	var refused error
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		for some := inOrder(by[p]); len(some) > 0; {
 			batch := batchOf(some)
 			some = some[len(batch):]
@@ -106,8 +106,8 @@ func backToQueue(units []Unit) []Move {
 	return moves
 }
 
-// settle carries out some moves of a place.
-func (p *place) settle(ctx context.Context, moves []Move, refused *error) error {
+// settle carries out some moves of an index.
+func (p *index) settle(ctx context.Context, moves []Move, refused *error) error {
 	f := p.in.f
 	return p.try(ctx, func() (err error) {
 		todo := p.inHand(moves)
@@ -123,7 +123,7 @@ func (p *place) settle(ctx context.Context, moves []Move, refused *error) error 
 		names, args := p.moveArgs(todo, groups)
 		reply, err := p.call(ctx, settleScript, names, args, func() {
 			for _, j := range todo { // or its destination has refused it: the list tells
-				j.l.owed = true
+				j.l.mustRead = true
 				if i := j.l.find(j.n); i >= 0 {
 					j.l.held[i].unsure = true
 				}
@@ -162,7 +162,7 @@ const (
 )
 
 // sendWholeLocked has a large job sent with the next call; false if it was.
-func (p *place) sendWholeLocked(l *list, n uint64) bool {
+func (p *index) sendWholeLocked(l *list, n uint64) bool {
 	i := l.find(n)
 	if i < 0 || l.held[i].whole {
 		return false
@@ -186,7 +186,7 @@ type moving struct {
 }
 
 // inHand are the moves of jobs that are not settled yet, each once.
-func (p *place) inHand(moves []Move) (todo []moving) {
+func (p *index) inHand(moves []Move) (todo []moving) {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,7 @@ func (f *fetcher) inHand(in *incarnation, suspect bool) (n int) {
 		return 0
 	}
 	for i := range f.stash {
-		if u := &f.stash[i]; f.startableLocked(u, suspect) && !in.placeOf(u.Queue).lapsed {
+		if u := &f.stash[i]; f.startableLocked(u, suspect) && !in.indexOf(u.Queue).lapsed {
 			n++
 		}
 	}
@@ -37,7 +37,7 @@ func (f *fetcher) unstash(in *incarnation, r *request) ([]Unit, error) {
 	}
 	units := make([]Unit, 0, max(0, min(r.n, len(f.stash))))
 	f.stash = slices.DeleteFunc(f.stash, func(u Unit) bool {
-		if len(units) >= r.n || !f.startableLocked(&u, r.suspect) || in.placeOf(u.Queue).lapsed {
+		if len(units) >= r.n || !f.startableLocked(&u, r.suspect) || in.indexOf(u.Queue).lapsed {
 			return false
 		}
 		units = append(units, u)

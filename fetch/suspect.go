@@ -30,7 +30,7 @@ func (f *fetcher) Suspects(ctx context.Context) (bool, error) {
 	there := make([]*redis.IntCmd, len(names))
 	_, err := f.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, name := range names {
-			there[i] = pipe.Exists(ctx, in.placeOf(name).slot.Suspects(name))
+			there[i] = pipe.Exists(ctx, in.indexOf(name).slot.Suspects(name))
 		}
 		return nil
 	})

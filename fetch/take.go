@@ -45,7 +45,7 @@ func (f *fetcher) take(ctx context.Context, what string, r request) (units []Uni
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.takes--; len(f.stash) > 0 {
-			f.calmSoonLocked()
+			f.endUnwantedSoonLocked()
 		}
 	}()
 	err = f.each(ctx, what, func(in *incarnation) error {
@@ -88,10 +88,10 @@ func (f *fetcher) each(ctx context.Context, what string, fn func(in *incarnation
 	}
 }
 
-// followUp makes ready the places that a call on another one has put in doubt. What fails is
+// followUp makes ready the indexes that a call on another one has put in doubt. What fails is
 // in doubt still.
 func (in *incarnation) followUp(ctx context.Context) {
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		in.f.mu.Lock()
 		lapsed := p.lapsed
 		in.f.mu.Unlock()
@@ -101,10 +101,10 @@ func (in *incarnation) followUp(ctx context.Context) {
 	}
 }
 
-// collect acks, and takes what is lacking. On a cluster each place is asked in the order of
+// collect acks, and takes what is lacking. On a cluster each index is asked in the order of
 // the wants: first for what was drawn for its queue, then for what others lack.
 func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error {
-	acks := f.byPlace(in, r.acks)
+	acks := f.byIndex(in, r.acks)
 	wants := f.plan(r.n-f.inHand(in, r.suspect), r.suspect)
 	var pages [][]Want
 	dry := make(map[string]bool)
@@ -128,7 +128,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 	}
 	r.bytes = f.env.Bytes
 	for i, page := range pages {
-		p, first := in.placeOf(page[0].Queue), page[0].Queue
+		p, first := in.indexOf(page[0].Queue), page[0].Queue
 		r.wants, r.most, r.acks, r.dry = page, maxTake, acks[p], false
 		if f.cluster && i < len(wants) {
 			r.most = min(page[0].N, maxTake)
@@ -143,7 +143,7 @@ func (f *fetcher) collect(ctx context.Context, in *incarnation, r request) error
 		dry[first] = r.dry
 	}
 	r.wants = nil
-	for _, p := range in.places {
+	for _, p := range in.indexes {
 		if r.acks = acks[p]; len(r.acks) == 0 {
 			continue
 		}
@@ -169,22 +169,22 @@ func (f *fetcher) plan(n int, suspect bool) (wants []Want) {
 	return wants
 }
 
-// byPlace sorts units by the place of their queue.
-func (f *fetcher) byPlace(in *incarnation, units []Unit) map[*place][]Unit {
+// byIndex sorts units by the index of their queue.
+func (f *fetcher) byIndex(in *incarnation, units []Unit) map[*index][]Unit {
 	if !f.cluster {
-		return map[*place][]Unit{in.places[0]: units}
+		return map[*index][]Unit{in.indexes[0]: units}
 	}
-	by := make(map[*place][]Unit)
+	by := make(map[*index][]Unit)
 	for _, u := range units {
 		if _, ok := f.set.Load().index[u.Queue]; ok {
-			by[in.placeOf(u.Queue)] = append(by[in.placeOf(u.Queue)], u)
+			by[in.indexOf(u.Queue)] = append(by[in.indexOf(u.Queue)], u)
 		}
 	}
 	return by
 }
 
 // take makes a call, again if Redis had forgotten something.
-func (p *place) take(ctx context.Context, r *request) error {
+func (p *index) take(ctx context.Context, r *request) error {
 	return p.try(ctx, func() error {
 		ask := max(0, min(r.n-p.in.f.inHand(p.in, r.suspect), r.most)) // a resync may have found some
 		if ask == 0 && len(r.acks) == 0 {
@@ -195,7 +195,7 @@ func (p *place) take(ctx context.Context, r *request) error {
 }
 
 // takeNow makes the call. It is our turn.
-func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
+func (p *index) takeNow(ctx context.Context, r *request, ask int) error {
 	f := p.in.f
 	groups := p.group(r.acks)
 	wants := r.wants
@@ -246,7 +246,7 @@ func (p *place) takeNow(ctx context.Context, r *request, ask int) error {
 }
 
 // took does what the reply says.
-func (p *place) took(r *request, wants []Want, groups []ackGroup, text []string, ask int) error {
+func (p *index) took(r *request, wants []Want, groups []ackGroup, text []string, ask int) error {
 	f := p.in.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +294,7 @@ type ackGroup struct {
 
 // group sorts acks by list, and stamps their jobs with the number of the call. What is
 // not in hand was acked before. It is our turn.
-func (p *place) group(acks []Unit) (groups []ackGroup) {
+func (p *index) group(acks []Unit) (groups []ackGroup) {
 	f, stamp := p.in.f, p.number+1
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,7 +335,7 @@ func (p *place) group(acks []Unit) (groups []ackGroup) {
 }
 
 // ackedLocked is the effect of acks with this stamp.
-func (p *place) ackedLocked(groups []ackGroup, stamp uint64) {
+func (p *index) ackedLocked(groups []ackGroup, stamp uint64) {
 	for _, g := range groups {
 		g.l.held = slices.DeleteFunc(g.l.held, func(h held) bool { return h.stamp == stamp })
 		p.tidyLocked(g.l)

@@ -125,7 +125,7 @@ func (r *rescuer) nameList(ctx context.Context, l *rescue.Unnamed, queues []stri
 		return false, err
 	}
 	common := keys.CommonOf(l.ID, r.cluster)
-	names := []string{l.Slot.Place(l.ID), l.Key, l.Slot.Registry()}
+	names := []string{l.Slot.Index(l.ID), l.Key, l.Slot.Registry()}
 	if !r.cluster {
 		names = append(names, common.Lease)
 	} else if n, err := r.rdb.Exists(ctx, common.Lease).Result(); err != nil || n > 0 {

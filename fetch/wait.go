@@ -18,13 +18,13 @@ const (
 
 // waiting says whether somebody waits. Guarded by fetcher.mu.
 type waiting struct {
-	waits   int           // calls of Wait
-	takes   int           // and of Take
-	changed chan struct{} // closed and made anew when anything changes
-	calm    *time.Timer
-	running int            // waiters
-	giving  map[string]int // queues -> calls under way that give jobs back to them
-	calming bool           // giveBack is under way
+	waits    int           // calls of Wait
+	takes    int           // and of Take
+	changed  chan struct{} // closed and made anew when anything changes
+	endTimer *time.Timer
+	running  int            // waiters
+	giving   map[string]int // queues -> calls under way that give jobs back to them
+	ending   bool           // giveBack is under way
 }
 
 // wakeLocked tells all who wait that something has changed.
@@ -104,36 +104,36 @@ func (f *fetcher) readyLocked(in *incarnation) bool {
 // is held.
 func (f *fetcher) endWaitLocked() {
 	f.waits--
-	f.calmSoonLocked()
+	f.endUnwantedSoonLocked()
 }
 
-// calmSoonLocked sees to it that nothing stays open or in hand that nobody wants.
-func (f *fetcher) calmSoonLocked() {
+// endUnwantedSoonLocked sees to it that nothing stays open or in hand that nobody wants.
+func (f *fetcher) endUnwantedSoonLocked() {
 	switch {
 	case f.waits > 0 || f.closing:
-	case f.calm == nil:
-		f.calm = time.AfterFunc(graceTime, f.calmDown)
+	case f.endTimer == nil:
+		f.endTimer = time.AfterFunc(graceTime, f.endUnwanted)
 	default:
-		f.calm.Reset(graceTime)
+		f.endTimer.Reset(graceTime)
 	}
 }
 
-// calmDown ends the waits that nobody wants any more. What they brought goes back.
-func (f *fetcher) calmDown() {
+// endUnwanted ends the waits that nobody wants any more. What they brought goes back.
+func (f *fetcher) endUnwanted() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	in := f.cur
-	if f.waits > 0 || f.closing || in.endMovesLocked() || f.takes > 0 || len(f.stash) == 0 || f.calming {
+	if f.waits > 0 || f.closing || in.endMovesLocked() || f.takes > 0 || len(f.stash) == 0 || f.ending {
 		return
 	}
-	f.calming = true
+	f.ending = true
 	osproc.Go(f.env.Identity, "give back of "+f.env.Capsule, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = f.giveBack(ctx, in)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.calming = false
+		f.ending = false
 		f.wakeLocked()
 	})
 }
@@ -167,15 +167,15 @@ func (f *fetcher) giveBack(ctx context.Context, in *incarnation) error {
 // forgetUnits forgets units that may have been given back: the comparison of their lists tells.
 func (in *incarnation) forgetUnits(units []Unit) {
 	f := in.f
-	by := f.byPlace(in, units)
-	for _, p := range in.places {
+	by := f.byIndex(in, units)
+	for _, p := range in.indexes {
 		some := by[p]
 		_ = p.turnOf(context.Background(), func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			for i := range some {
 				if l, n, ok := p.lookupLocked(&some[i]); ok {
-					l.owed = true
+					l.mustRead = true
 					p.dropLocked(l, n)
 					p.doubt = true
 				}

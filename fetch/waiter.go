@@ -21,7 +21,7 @@ const (
 // by a connection of its own. A push itself moves the job and wakes one process.
 type waiter struct {
 	in    *incarnation
-	p     *place
+	p     *index
 	queue int // of fetcher.names
 	list  *list
 
@@ -135,7 +135,7 @@ func (w *waiter) move(ctx context.Context, d time.Duration) {
 		w.list.addLocked(w.in, text)
 	}
 	f.wakeLocked()
-	f.calmSoonLocked()
+	f.endUnwantedSoonLocked()
 }
 
 // failedLocked notes an error: the list must be compared, and not too soon be waited again.

@@ -176,7 +176,7 @@ func TestAMoveThatComesLate(t *testing.T) {
 					return blockedMoves(t, rdb) > 0
 				})
 			}
-			list := f.cur.places[0].waiters[0].list.key
+			list := f.cur.indexes[0].waiters[0].list.key
 			push := func() { rdb.LPush(t.Context(), "queue:a", "0", "1") }
 			if !waits { // the late move finds a job, however long it takes to come
 				push()
@@ -220,7 +220,7 @@ func TestAPauseEndsAnOpenMove(t *testing.T) {
 	rdb, _ := ownServer(t)
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	w := f.cur.places[0].waiters[0]
+	w := f.cur.indexes[0].waiters[0]
 	waits, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -266,7 +266,7 @@ func TestAMoveAfterTheEnd(t *testing.T) {
 				}
 			}()
 			harness.Await(t, "a move is there", func() bool { return w.times() > 0 || blockedMoves(t, rdb) > 0 })
-			list := f.cur.places[0].waiters[0].list.key
+			list := f.cur.indexes[0].waiters[0].list.key
 			if c.leaves {
 				w.set(false, false)
 				if left, err := f.Close(ctx); left != 0 || err != nil {
@@ -300,7 +300,7 @@ func TestAPushToADeadMachine(t *testing.T) {
 	rdb, _ := ownServer(t)
 	ctx := t.Context()
 	f := mustOpen(t, testEnv(rdb, Strict{"a"}))
-	list := f.cur.places[0].waiters[0].list.key
+	list := f.cur.indexes[0].waiters[0].list.key
 	o := *rdb.Options()
 	o.ReadTimeout = time.Minute
 	machine := redis.NewClient(&o) // its wait is open, nobody reads what comes
@@ -369,7 +369,7 @@ func TestAGiveBackWhoseReplyIsLost(t *testing.T) {
 		l.arm(hashOf("settle"), applied)
 		time.AfterFunc(50*time.Millisecond, func() { rdb.LPush(context.Background(), "queue:a", "0") })
 		harness.Await(t, "it is given back", func() bool {
-			if rdb.Exists(t.Context(), "queue:a", f.cur.places[0].waiters[0].list.key).Val() == 0 {
+			if rdb.Exists(t.Context(), "queue:a", f.cur.indexes[0].waiters[0].list.key).Val() == 0 {
 				_ = f.Wait(t.Context(), 20*time.Millisecond)
 			}
 			l.mu.Lock()

@@ -94,7 +94,7 @@ func (i *Inspector) claims(ctx context.Context, fetchers []*Fetcher) ([]*Claim, 
 	var cmds []redis.Cmder
 	for _, f := range fetchers {
 		for _, s := range f.slots {
-			cmds = append(cmds, redis.NewMapStringStringCmd(ctx, "hgetall", s.Place(f.ID)))
+			cmds = append(cmds, redis.NewMapStringStringCmd(ctx, "hgetall", s.Index(f.ID)))
 		}
 	}
 	if err := i.pipelined(ctx, cmds); err != nil {

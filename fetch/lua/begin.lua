@@ -1,16 +1,16 @@
--- begin opens a place, or raises the generation of one, so that what is still on
+-- begin opens an index, or raises the generation of one, so that what is still on
 -- its way of an older generation is refused from here on.
 --
--- KEYS[1]  place
--- KEYS[2]  registry of places
+-- KEYS[1]  in-progress index
+-- KEYS[2]  registry of owners
 -- ARGV[1]  the new generation
 -- ARGV[2]  id of the owner
 -- ARGV[3]  what the registry says of it
 -- ARGV[4..] fields of waiting lists, each with the name of its queue
 --
 -- Returns {generation, number of the last call, (field, value)*} as they were before, with
--- an empty generation for a place that did not exist. Errors: FENCED as in enter;
--- FOREIGN when the place has this generation or a higher one.
+-- an empty generation for an index that did not exist. Errors: FENCED as in enter;
+-- FOREIGN when the index has this generation or a higher one.
 
 local call = redis.call
 call('HDEL', KEYS[1], '')

@@ -1,25 +1,25 @@
--- enter is the head of every script of a fetcher. KEYS[1] is its place, ARGV[1] what `!` of
--- the place must be, "generation number" of the last call, and ARGV[2] the number of this one.
+-- enter is the head of every script of a fetcher. KEYS[1] is its index, ARGV[1] what `!` of
+-- the index must be, "generation number" of the last call, and ARGV[2] the number of this one.
 --
 -- HDEL of a field that is never there comes first: Redis that is out of memory refuses
 -- the first command of a script that needs some, but lets a script that has begun to
 -- write go on. PERSIST would do as well, and would take its end from a tombstone.
 --
--- Errors, none of which changes anything: MISSING without a place, FENCED when a
+-- Errors, none of which changes anything: MISSING without an index, FENCED when a
 -- rescuer has closed it, STALE when `!` is not as expected: a repetition, a late duplicate, or
 -- Redis has fallen back.
 
 local call, pcall = redis.call, redis.pcall
-local place, number = KEYS[1], ARGV[2]
-call('HDEL', place, '')
-local mark = call('HGET', place, '!')
-if not mark then return redis.error_reply('MISSING ' .. place) end
+local index, number = KEYS[1], ARGV[2]
+call('HDEL', index, '')
+local mark = call('HGET', index, '!')
+if not mark then return redis.error_reply('MISSING ' .. index) end
 if string.sub(mark, 1, 6) == 'fenced' then return redis.error_reply('FENCED ' .. mark) end
 if mark ~= ARGV[1] then return redis.error_reply('STALE ' .. mark .. ', expected ' .. ARGV[1]) end
 
 -- confirm ends a call that was carried out; it comes last.
 local function confirm()
-  call('HSET', place, '!', string.match(mark, '^%d+') .. ' ' .. number)
+  call('HSET', index, '!', string.match(mark, '^%d+') .. ' ' .. number)
 end
 
 local function text(reply) -- of an error
@@ -37,7 +37,7 @@ end
 -- dropped forgets a claim that has become empty. Waiting lists stay named.
 local function dropped(list, field)
   if string.sub(field, 1, 1) ~= 'w' and pcall('EXISTS', list) == 0 then
-    call('HDEL', place, field)
+    call('HDEL', index, field)
   end
 end
 

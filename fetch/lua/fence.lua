@@ -1,11 +1,11 @@
--- fence closes the place of an owner whose lease is over, for good.
+-- fence closes the index of an owner whose lease is over, for good.
 --
--- KEYS[1]  place
+-- KEYS[1]  in-progress index
 -- ARGV[1]  its generation as it was before the lease was found to be over
 -- ARGV[2]  ms of the clock of the rescuer
 --
--- Returns every field and value of the place, none when it does not exist. Error ALIVE
--- when the owner has raised its generation meanwhile. A place that is fenced already
+-- Returns every field and value of the index, none when it does not exist. Error ALIVE
+-- when the owner has raised its generation meanwhile. An index that is fenced already
 -- is returned as it is: the rescue goes on.
 
 local call = redis.call

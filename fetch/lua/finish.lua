@@ -1,11 +1,11 @@
--- finish ends a rescue when the place names no list any more.
+-- finish ends a rescue when the index names no list any more.
 --
--- KEYS[1]  place, KEYS[2] registry of places
+-- KEYS[1]  in-progress index, KEYS[2] registry of owners
 -- ARGV[1]  id of the owner
 -- ARGV[2]  ms for which the tombstone stands: a process that was paused for longer takes
 --          itself for forgotten, not for fenced
 --
--- Returns how many lists are left. Only at 0 the place gets its time to live and, last, the
+-- Returns how many lists are left. Only at 0 the index gets its time to live and, last, the
 -- id leaves the registry: a rescue that is broken off is always found.
 
 local call = redis.call

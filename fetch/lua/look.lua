@@ -1,10 +1,10 @@
--- look lists the owners whose entry in the index is over.
+-- look lists the owners whose entry in the expiries is over.
 --
--- KEYS[1]  index of expiries, KEYS[2] registry of owners
+-- KEYS[1]  expiries, KEYS[2] registry of owners
 -- ARGV[1]  how many at most, the oldest first; ARGV[2] how many of them to pass over
 --
 -- Returns {now in ms, the end of the next one in ms or '', how many more the registry has
--- than the index, id*}.
+-- than the expiries, id*}.
 
 local call = redis.call
 local t = call('TIME')

@@ -1,14 +1,14 @@
--- name names a list in the place of its owner again, which has no lease, so that a rescuer
--- finds it. A place that is gone is made, and fenced.
+-- name names a list in the index of its owner again, which has no lease, so that a rescuer
+-- finds it. An index that is gone is made, and fenced.
 --
--- KEYS[1]  place, KEYS[2] list, KEYS[3] registry of places
+-- KEYS[1]  in-progress index, KEYS[2] list, KEYS[3] registry of owners
 -- KEYS[4]  lease; on a cluster, where it lies in another slot, none
 -- ARGV[1]  id of the owner, ARGV[2] what the registry is to say of it
 -- ARGV[3]  field of the list, ARGV[4] its queue
 -- ARGV[5]  ms for which a tombstone stands
 --
 -- Returns 1, or 0 if the list is gone, the owner lives, or the registry says something else of
--- it: then a rescuer comes by it anyway. The registry comes first: an owner without a place is
+-- it: then a rescuer comes by it anyway. The registry comes first: an owner without an index is
 -- taken out of it by the next rescuer.
 
 local call = redis.call

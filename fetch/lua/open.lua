@@ -1,7 +1,7 @@
 -- open names a waiting list, as the first command of each connection that
 -- moves jobs into it: Redis may have fallen back since the last one.
 --
--- KEYS[1]  place
+-- KEYS[1]  in-progress index
 -- ARGV[1]  its generation, ARGV[2] field of the list, ARGV[3] queue
 --
 -- Errors: MISSING, FENCED and STALE as in enter.

@@ -1,6 +1,6 @@
--- postpone says in the index when an owner is to be looked at, if it is there.
+-- postpone says in the expiries when an owner is to be looked at, if it is there.
 --
--- KEYS[1]  index of expiries
+-- KEYS[1]  expiries
 -- ARGV[1]  id of the owner, ARGV[2] ms from now
 
 redis.call('ZREM', KEYS[1], '') -- see enter

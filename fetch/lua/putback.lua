@@ -1,7 +1,7 @@
 -- putback empties a list of a fenced owner into its queue, the newest job first: the
 -- oldest is the next to be popped.
 --
--- KEYS[1]  place, KEYS[2] list, KEYS[3] queue
+-- KEYS[1]  in-progress index, KEYS[2] list, KEYS[3] queue
 -- ARGV[1]  field of the list
 -- ARGV[2]  how many jobs at most
 -- ARGV[3]  ms for which the list is closed, '' for a claim: nothing more can come

@@ -1,13 +1,13 @@
 -- renew extends a lease, and makes it again if it has run out.
 --
 -- KEYS[1]  lease
--- KEYS[2]  index of expiries
+-- KEYS[2]  expiries
 -- KEYS[3]  registry of owners
 -- ARGV[1]  id of the owner
 -- ARGV[2]  lease in ms
 -- ARGV[3]  what the registry says of it
 --
--- Returns {1 if the lease was there, else 0; how many of the index have expired}.
+-- Returns {1 if the lease was there, else 0; how many of the expiries have expired}.
 
 redis.call('ZREM', KEYS[2], '') -- see enter
 local there = redis.call('EXISTS', KEYS[1])

@@ -1,8 +1,8 @@
 -- reroute moves jobs of a fenced owner to where its recovery policy sends them. Behind bound.
 --
--- KEYS[1]  place, KEYS[2] list
+-- KEYS[1]  in-progress index, KEYS[2] list
 -- KEYS[3]  schedule set (to 2), KEYS[4] dead set (to 3), KEYS[5] set of all queues; the
---          place itself on a cluster, where they lie in other slots
+--          index itself on a cluster, where they lie in other slots
 -- KEYS[6]  zset: job -> ms of its last recovery
 -- KEYS[7]  hash: job -> its recoveries
 -- KEYS[8..] queues

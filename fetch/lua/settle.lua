@@ -3,7 +3,7 @@
 -- KEYS[2]  retry set      (to 1)
 -- KEYS[3]  schedule set   (to 2)
 -- KEYS[4]  dead set       (to 3)
--- KEYS[5]  set of all queues; KEYS[2..5] are the place itself on a cluster, where
+-- KEYS[5]  set of all queues; KEYS[2..5] are the index itself on a cluster, where
 --          these lie in other slots and are not used
 -- KEYS[6..] lists and queues
 -- ARGV[3..] groups of moves from one list to one destination, each of them:

@@ -1,6 +1,6 @@
 -- take acks jobs and takes new ones. Behind enter.
 --
--- KEYS[2]  set of paused queues; the place itself where that is in another slot
+-- KEYS[2]  set of paused queues; the index itself where that is in another slot
 -- KEYS[3..] lists that are acked from, lists of new claims (NUMBER.1 and so on), queues: as
 --          many as ARGV says
 -- ARGV[3]  how many jobs to take
@@ -21,7 +21,7 @@ local function say(...)
 end
 
 local acks, claims, queues = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local from = KEYS[2] == place and 3 or 2
+local from = KEYS[2] == index and 3 or 2
 if acks == 0 and (from > #KEYS or call('EXISTS', unpack(KEYS, from)) == 0) then return {'nothing'} end
 local at = 8
 for a = 1, acks do
@@ -45,7 +45,7 @@ end
 local n, bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local firstClaim, firstQueue = 2 + acks, 2 + acks + claims
 local used, now, dry = 0, nil, {}
-local pauses = KEYS[2] ~= place and call('EXISTS', KEYS[2]) == 1
+local pauses = KEYS[2] ~= index and call('EXISTS', KEYS[2]) == 1
 
 -- claim moves up to most jobs of a queue into a new claim, and returns how many.
 local function claim(q, most)
@@ -63,7 +63,7 @@ local function claim(q, most)
   end
   used = used + 1
   local field, moved, o = number .. '.' .. used, last - first + 1, #out
-  call('HSET', place, field, ARGV[at + 3 * q - 3] .. now)
+  call('HSET', index, field, ARGV[at + 3 * q - 3] .. now)
   call('RPUSH', KEYS[firstClaim + used], unpack(found, first))
   call('LTRIM', queue, 0, -moved - 1)
   out[o + 1], out[o + 2], out[o + 3], out[o + 4] = 'c', field, q, moved

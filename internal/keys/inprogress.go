@@ -34,9 +34,9 @@ func (s Slot) join(name, rest string) string {
 	return name
 }
 
-// Place is the hash that names every list in which fetcher id has jobs: field -> queue and
+// Index is the hash that names every list in which fetcher id has jobs: field -> queue and
 // ms since the epoch; the field "!" holds its generation and the number of its last call, or the fence.
-func (s Slot) Place(id string) string { return s.join("troupe:inprogress", id) }
+func (s Slot) Index(id string) string { return s.join("troupe:inprogress", id) }
 
 // List is the list that a field of the place names.
 func (s Slot) List(id, field string) string {

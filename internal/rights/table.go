@@ -167,7 +167,7 @@ var keyNames = []names{
 	{rule: "troupe:*", list: func(d *Daemon) (list []string) {
 		id := d.fetcher()
 		for _, s := range d.slots() {
-			list = append(list, s.Registry(), s.Unread(), s.Place(id), s.List(id, "1.1"))
+			list = append(list, s.Registry(), s.Unread(), s.Index(id), s.List(id, "1.1"))
 		}
 		return list
 	}},

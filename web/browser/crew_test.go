@@ -159,7 +159,7 @@ func (m *member) beat(ctx context.Context, pipe redis.Pipeliner, now time.Time, 
 			lease = 9 * time.Second
 		}
 		pipe.HSet(ctx, keys.Slot{}.Registry(), id, `{"v":2,"queues":["critical","default","mailers"]}`)
-		pipe.HSet(ctx, keys.Slot{}.Place(id), "!", "1 7", "7.1", fmt.Sprintf("%s %d", name, now.Add(-4*time.Second).UnixMilli()))
+		pipe.HSet(ctx, keys.Slot{}.Index(id), "!", "1 7", "7.1", fmt.Sprintf("%s %d", name, now.Add(-4*time.Second).UnixMilli()))
 		list := keys.Slot{}.List(id, "7.1")
 		pipe.Del(ctx, list)
 		for i := range []int{m.busy, m.busy / 2}[c] {

@@ -47,7 +47,7 @@ type streak struct {
 // climb counts a restart that is decided now and returns its wait.
 func (l *streaks) climb(key string, now time.Time) time.Duration {
 	r := l.rows[key]
-	if now.Sub(r.up) > l.calm(r.restarts) {
+	if now.Sub(r.up) > l.stableAfter(r.restarts) {
 		r = streak{}
 	}
 	r.restarts++
@@ -60,8 +60,8 @@ func (l *streaks) climb(key string, now time.Time) time.Duration {
 	return pause
 }
 
-// calm is how long a child must have stayed up after so many restarts.
-func (l *streaks) calm(restarts int) time.Duration {
+// stableAfter is how long a child must have stayed up after so many restarts, so that its streak is over.
+func (l *streaks) stableAfter(restarts int) time.Duration {
 	b := l.backoff
 	b.Jitter = 0
 	return max(l.period, 2*wait(b, restarts))

@@ -195,7 +195,7 @@ func TestFrozenWhileItWaits(t *testing.T) {
 	startWorker(t, spec)
 	ranOnce(t, rdb, rec, pushed)
 	testkit.Await(t, "it is fenced", func() bool {
-		return strings.HasPrefix(rdb.HGet(t.Context(), keys.SlotOf("default", false).Place(id), "!").Val(), "fenced")
+		return strings.HasPrefix(rdb.HGet(t.Context(), keys.SlotOf("default", false).Index(id), "!").Val(), "fenced")
 	})
 	frozen.Resume()
 	testkit.Await(t, "it waits again", func() bool { return blocked(t, rdb) == jobs+1 })

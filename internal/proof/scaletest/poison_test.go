@@ -129,7 +129,7 @@ func orphan(t *testing.T, rdb *redis.ClusterClient, raw string) {
 	s, common := keys.SlotOf("q0", true), keys.CommonOf(id, true)
 	for _, err := range []error{
 		rdb.LPush(t.Context(), s.List(id, "1.1"), raw).Err(),
-		rdb.HSet(t.Context(), s.Place(id), "!", "1 1", "1.1", "q0 100").Err(),
+		rdb.HSet(t.Context(), s.Index(id), "!", "1 1", "1.1", "q0 100").Err(),
 		rdb.HSet(t.Context(), s.Registry(), id, `{"v":2,"queues":["q0"]}`).Err(),
 		rdb.HSet(t.Context(), common.Owners, id, `{"v":2,"queues":["q0"]}`).Err(),
 		rdb.ZAdd(t.Context(), common.Expiries, redis.Z{Score: 1, Member: id}).Err(),

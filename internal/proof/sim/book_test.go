@@ -80,7 +80,7 @@ func (b *book) look() map[string][]string {
 		switch {
 		case claim && r.Type(key) == "list": // else it is closed
 			list, _ := r.List(key)
-			value := r.HGet(slot.Place(id), field)
+			value := r.HGet(slot.Index(id), field)
 			if value == "" {
 				b.w.fail("no place names %s", key)
 			}
@@ -233,7 +233,7 @@ func (b *book) returned(o *owner, script string, s *state, claim string) {
 
 // fenced judges a fence: who gives signs of life lives.
 func (b *book) fenced(words []string, reply string) {
-	_, id := cutTag(strings.TrimPrefix(words[3], keys.Slot{}.Place("")+":"))
+	_, id := cutTag(strings.TrimPrefix(words[3], keys.Slot{}.Index("")+":"))
 	identity, _, _ := strings.Cut(id, "#")
 	of := b.owners[identity]
 	if reply[0] != '*' || reply == "*0\r\n" {

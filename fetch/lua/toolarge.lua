@@ -1,5 +1,5 @@
--- aside takes a job out of a list that did not come when it was asked for, since it is
--- larger than the link carries. It goes back to its queue twice, and then to the dead set,
+-- toolarge takes a job out of a list that did not come when it was asked for, since it is
+-- larger than what the connection carries. It goes back to its queue twice, and then to the dead set,
 -- without leaving the server. Behind enter.
 --
 -- KEYS[2]  list, KEYS[3] its queue

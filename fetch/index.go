@@ -21,10 +21,10 @@ var (
 // locked is a function that is called with the fetcher's lock held.
 type locked func()
 
-// place is the hash in one slot that names every list of jobs that an owner has in
+// index is the hash in one slot that names every list of jobs that an owner has in
 // progress there. Its field `!` holds two numbers: the generation, and the number of the
 // last call.
-type place struct {
+type index struct {
 	in       *incarnation
 	slot     keys.Slot
 	key      string
@@ -50,12 +50,12 @@ type place struct {
 	lapsed  bool // the lease had run out: a rescuer may have been here
 	lists   map[string]*list
 	waiters []*waiter
-	gen     uint64 // confirmed generation, 0 until the place is opened; written by whose turn it is
+	gen     uint64 // confirmed generation, 0 until the index is opened; written by whose turn it is
 }
 
-func newPlace(in *incarnation, s keys.Slot) *place {
-	return &place{
-		in: in, slot: s, key: s.Place(in.id), registry: s.Registry(),
+func newIndex(in *incarnation, s keys.Slot) *index {
+	return &index{
+		in: in, slot: s, key: s.Index(in.id), registry: s.Registry(),
 		turn: make(chan struct{}, 1), lists: make(map[string]*list),
 	}
 }
@@ -72,7 +72,7 @@ func (in *incarnation) addWaiters() {
 			if n > 0 {
 				field = "w" + strconv.Itoa(n+1) + ":" + name
 			}
-			p := in.placeOf(name)
+			p := in.indexOf(name)
 			if set.former[q] || p.lists[field] != nil {
 				continue
 			}
@@ -84,7 +84,7 @@ func (in *incarnation) addWaiters() {
 }
 
 // turnOf runs fn when it is its turn.
-func (p *place) turnOf(ctx context.Context, fn func() error) error {
+func (p *index) turnOf(ctx context.Context, fn func() error) error {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -96,7 +96,7 @@ func (p *place) turnOf(ctx context.Context, fn func() error) error {
 
 // try runs fn, which makes a call, when nothing is in doubt. It runs it again when Redis
 // refused the call since it remembers another one as the last.
-func (p *place) try(ctx context.Context, fn func() error) error {
+func (p *index) try(ctx context.Context, fn func() error) error {
 	return p.turnOf(ctx, func() error {
 		for again := false; ; again = true {
 			if err := p.ready(ctx); err != nil {
@@ -111,7 +111,7 @@ func (p *place) try(ctx context.Context, fn func() error) error {
 }
 
 // ready makes sure of the lease and that nothing is in doubt. It is our turn.
-func (p *place) ready(ctx context.Context) error {
+func (p *index) ready(ctx context.Context) error {
 	f := p.in.f
 	f.mu.Lock()
 	over, fresh := p.in.over, f.freshLocked(f.env.Lease/3)
@@ -139,10 +139,10 @@ func (p *place) ready(ctx context.Context) error {
 	return nil
 }
 
-// look makes ready a place, and sure that Redis knows of the last call: while long jobs run
+// look makes ready an index, and sure that Redis knows of the last call: while long jobs run
 // there may be none for hours, and a fence or a fallback is to be seen at the next beat. It
 // is our turn.
-func (p *place) look(ctx context.Context) error {
+func (p *index) look(ctx context.Context) error {
 	if err := p.ready(ctx); err != nil {
 		return err
 	}
@@ -157,14 +157,14 @@ func (p *place) look(ctx context.Context) error {
 	return p.ready(ctx)
 }
 
-// mark is what `!` of the place says, as far as we know.
-func (p *place) mark() string {
+// mark is what `!` of the index says, as far as we know.
+func (p *index) mark() string {
 	return strconv.FormatUint(p.gen, 10) + " " + strconv.FormatUint(p.last, 10)
 }
 
 // call makes a numbered call; done is what it does if it is carried out. It is our
 // turn. Until there is an answer the call is in doubt, also if it panics.
-func (p *place) call(ctx context.Context, s *script.Script, keys []string, args []any, done locked) ([]string, error) {
+func (p *index) call(ctx context.Context, s *script.Script, keys []string, args []any, done locked) ([]string, error) {
 	p.number++
 	all := make([]any, 0, 6+len(keys)+len(args))
 	all = append(all, nil, nil, 1+len(keys), p.key)
@@ -189,7 +189,7 @@ func (p *place) call(ctx context.Context, s *script.Script, keys []string, args 
 }
 
 // lookupLocked finds the list and number of a unit, if it is in hand.
-func (p *place) lookupLocked(u *Unit) (*list, uint64, bool) {
+func (p *index) lookupLocked(u *Unit) (*list, uint64, bool) {
 	field, n, ok := parseReceipt(u.Receipt)
 	if !ok || u.Incarnation != p.in.n {
 		return nil, 0, false
@@ -199,7 +199,7 @@ func (p *place) lookupLocked(u *Unit) (*list, uint64, bool) {
 }
 
 // dropLocked forgets a settled job.
-func (p *place) dropLocked(l *list, n uint64) {
+func (p *index) dropLocked(l *list, n uint64) {
 	if i := l.find(n); i >= 0 {
 		l.held = slices.Delete(l.held, i, i+1)
 	}
@@ -207,7 +207,7 @@ func (p *place) dropLocked(l *list, n uint64) {
 }
 
 // tidyLocked forgets a claim without any job.
-func (p *place) tidyLocked(l *list) {
+func (p *index) tidyLocked(l *list) {
 	if len(l.held) == 0 && !l.waits() {
 		delete(p.lists, l.field)
 	}
