@@ -18,8 +18,7 @@ func ExampleOutcomeError() {
 		troupe.Park(time.Minute, errors.New("…")), // put off: it has not failed
 		troupe.MoveTo("machine-with-a-gpu"),       // into another queue: it has not failed
 	} {
-		var asked *troupe.OutcomeError
-		if errors.As(err, &asked) {
+		if asked, ok := errors.AsType[*troupe.OutcomeError](err); ok {
 			fmt.Println(asked.Discard, asked.Kill, asked.Park, asked.Move, asked.Queue, asked.Delay, asked.Err)
 		}
 	}
@@ -85,7 +84,7 @@ func ExampleOptions() {
 }
 
 // A goroutine of a job: what it returns, and a panic in it, are the job's.
-func ExampleGo() {
+func ExampleGo() { //nolint:testableexamples // it takes a daemon
 	jobs := troupe.NewRegistry()
 	troupe.Handle(jobs, func(ctx context.Context, _ *troupe.Job[ChargeCard]) error {
 		troupe.Go(ctx, func(context.Context) error { return errors.New("half of it failed") })

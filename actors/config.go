@@ -103,6 +103,9 @@ type Config struct {
 	// written before and no longer has. Configurations with different Periodic need different tags. ""
 	// takes nothing away.
 	PeriodicTag string
+	// PeriodicElsewhere has this daemon carry out no ticks: other processes do, of Ruby for example. Say it in
+	// all daemons of a Redis, since the one that leads the scheduler carries them out for all.
+	PeriodicElsewhere bool
 	// Zone is that of lines of Periodic, and of Ruby's periodic jobs, that name none; nil is that of
 	// the environment variable TZ, else of the system.
 	Zone *time.Location

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/troupehq/troupe/actors/internal/env"
 	"github.com/troupehq/troupe/actors/internal/supervised"
 	"github.com/troupehq/troupe/event"
@@ -116,11 +118,14 @@ func (c *Config) checkPeriodic() (errs []error) {
 	if len(c.Periodic) > 0 && len(c.Capsules) > 0 && !slices.ContainsFunc(c.Capsules, func(k Capsule) bool { return k.Wire == nil }) {
 		errs = append(errs, errors.New("config: Periodic: periodic jobs are Sidekiq's, and no capsule speaks its wire: expected none, or a capsule without Wire"))
 	}
+	if len(c.Periodic) > 0 && c.PeriodicElsewhere {
+		errs = append(errs, errors.New("config: PeriodicElsewhere is true beside Periodic, expected one of the two"))
+	}
 	seen := map[[2]string]bool{}
 	for i, p := range c.Periodic {
 		err := periodic.Check(p, c.Zone)
 		if id := [2]string{p.Namespace, p.Name}; err == nil && seen[id] {
-			err = errors.New("Name: there is another one with it, expected one of each")
+			err = errors.New("its name is there twice, expected one of each")
 		} else {
 			seen[id] = true
 		}
@@ -144,19 +149,19 @@ func (t *ticking) ticked(e *periodic.Entry, tick periodic.Tick) {
 		At: time.Now(), Name: e.Name, Tick: tick.At, What: tick.What, Late: tick.Late, Missed: tick.Missed,
 		Job: event.JobRef{JID: tick.JID, Class: e.Class, Queue: e.Queue},
 	})
-	line := t.d.env.Log.Debug()
+	level := zerolog.DebugLevel
 	if tick.Missed > 0 || tick.What == "missed" {
-		line = t.d.env.Log.Warn()
+		level = zerolog.WarnLevel
 	}
-	line.Str("actor", pollerPart).Str("periodic", e.Name).Time("tick", tick.At).Str("jid", tick.JID).Dur("late", tick.Late).
+	t.d.env.Log.WithLevel(level).Str("actor", pollerPart).Str("periodic", e.Name).Time("tick", tick.At).Str("jid", tick.JID).Dur("late", tick.Late).
 		Int("missed", tick.Missed).Msg("tick of a periodic job: " + tick.What)
 }
 
 func (t *ticking) wrong(e *periodic.Entry, why error) {
 	t.d.events.publish(event.PeriodicStuck{At: time.Now(), Name: e.Name, Err: why})
-	line := t.d.env.Log.Warn()
+	level := zerolog.WarnLevel
 	if e.Ruby != "" {
-		line = t.d.env.Log.Info()
+		level = zerolog.InfoLevel
 	}
-	line.Str("actor", pollerPart).Str("periodic", e.Name).Str("error", why.Error()).Msg("a periodic job is not pushed by this process")
+	t.d.env.Log.WithLevel(level).Str("actor", pollerPart).Str("periodic", e.Name).Str("error", why.Error()).Msg("a periodic job is not pushed by this process")
 }

@@ -65,8 +65,10 @@ func newPoller(d *Daemon) *poller {
 			own = append(own, d)
 		}
 		if s.of == nil {
-			p.periodic.loop = len(loops)
-			loops = append(loops, p.periodic.tick, func(l *supervised.Loop) { p.note(l, s.sched) })
+			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) })
+			if p.periodic.loop = len(loops); !cfg.PeriodicElsewhere {
+				loops = append(loops, p.periodic.tick)
+			}
 			if cfg.Periodic != nil {
 				loops = append(loops, p.periodic.keep)
 			}
@@ -162,7 +164,7 @@ func (p *poller) lead(l *supervised.Loop, s *sched.Scheduler, sets []*dueSet) {
 	for {
 		term, end := p.term(l, s)
 		err := s.Lead(term, func(set string) {
-			if set == sched.Periodic && p.periodic != nil && p.periodic.s.sched == s {
+			if set == sched.Periodic && p.periodic != nil && p.periodic.s.sched == s && !p.periodic.d.cfg.PeriodicElsewhere {
 				p.periodic.ticker.Stale()
 				p.Wake(p.periodic.loop)
 			}

@@ -49,7 +49,7 @@ func newSystem(d *Daemon, w *wire.Wire) (_ *system, err error) {
 			}
 		}
 		if s.redis, err = redisconn.Derive(d.cfg.Redis, redisOptions(d.cfg)); err != nil {
-			return nil, fmt.Errorf("Redis: %w", err)
+			return nil, fmt.Errorf("Redis: %w", err) //nolint:staticcheck // the name of a field
 		}
 		s.onClient(s.redis)
 	}

@@ -47,7 +47,7 @@ func (k Capsule) handings(field string, r *troupe.Registry) (all []handing, errs
 		}
 		switch {
 		case k.Wire != nil && k.Wire.Rules != nil && k.Wire.Rules.Stays:
-			errs = append(errs, fmt.Errorf("Take of class %q is %v percent, expected none beside a capsule (%s) of %s, whose jobs stay in their queue: give that a daemon of its own", class, percent, cmp.Or(k.Name, "default"), k.Wire.Name))
+			errs = append(errs, fmt.Errorf("Take of class %q is %v percent, expected none beside a capsule (%s) of %s, whose jobs stay in their queue: give that a daemon of its own", class, percent, cmp.Or(k.Name, "default"), k.Wire.Name)) //nolint:staticcheck // the name of a field
 		case e.Options.RestQueue != "":
 			all = append(all, handing{fmt.Sprintf("RestQueue of class %q", class), e.Options.RestQueue})
 		case k.Unknown.Queue == "":

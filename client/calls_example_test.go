@@ -66,8 +66,7 @@ func ExampleStoppedError() {
 	}
 	c := client.New(rdb, client.WithMiddleware(once))
 	jids, err := c.PushMany(context.Background(), client.Job(ChargeCard{AccountID: 1}), client.Job(ChargeCard{AccountID: 1}), client.Job(ChargeCard{AccountID: 2}))
-	var stopped *client.StoppedError
-	if errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[*client.StoppedError](err); ok {
 		fmt.Println(len(jids), "jobs, of which the second was not made:", stopped.Jobs[1])
 	}
 	// Output: 3 jobs, of which the second was not made: pushed within the last hour: push stopped by middleware

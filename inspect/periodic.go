@@ -77,7 +77,7 @@ func (i *Inspector) PeriodicJobs(ctx context.Context) ([]*PeriodicJob, error) {
 // PeriodicJob is the one of a name, or ErrNotFound. Of several with it namespace chooses.
 func (i *Inspector) PeriodicJob(ctx context.Context, name, namespace string) (*PeriodicJob, error) {
 	e, err := i.periodic().Find(ctx, name, namespace)
-	if errors.Is(err, periodic.ErrNotFound) { //nolint:forbidigo // of Redis, not of a handler
+	if errors.Is(err, periodic.ErrNotFound) {
 		return nil, fmt.Errorf("periodic job %q: %w", name, ErrNotFound)
 	}
 	if err != nil {

@@ -25,14 +25,14 @@ func greet(_ context.Context, job *troupe.Job[Greeting]) error {
 var t *testing.T // of your test
 
 // A handler alone, as the daemon would call it.
-func ExamplePerform() {
+func ExamplePerform() { //nolint:testableexamples // it takes a *testing.T
 	if err := testkit.Perform(t, t.Context(), greet, Greeting{Name: "Ada"}); err != nil {
 		t.Error(err)
 	}
 }
 
 // What a program pushes, without a Redis.
-func ExampleFake() {
+func ExampleFake() { //nolint:testableexamples // it takes a *testing.T
 	pushes := testkit.Fake(t)
 	signUp := func(ctx context.Context) error { // the code to be tested gets pushes.Client
 		_, err := pushes.Client.Push(ctx, Greeting{Name: "Ada"})

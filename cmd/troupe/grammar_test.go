@@ -31,7 +31,7 @@ func TestWhatMayBeMeant(t *testing.T) {
 		"jobs list":                      `got 0 arguments, expected: troupe jobs list SET|running|queue:NAME`,
 		"jobs cancel dead d1":            `got 2 arguments, expected: troupe jobs cancel JID`,
 		"jobs list ded":                  `(did you mean dead?)`,
-		"jobs retry daed x":              `(did you mean dead?)`,
+		"jobs retry deadd x":             `(did you mean dead?)`,
 		"jobs list dead --limit -1":      `--limit is "-1", expected a whole number from 0`,
 		"audit --limit -1":               `--limit is "-1", expected a whole number from 0`,
 		"jobs retry dead x --rate -1":    `--rate is "-1", expected a whole number from 0`,

@@ -48,9 +48,10 @@ type File struct {
 	Metrics                string
 	WorkersKey             bool
 
-	Periodic    []troupe.Periodic
-	PeriodicTag string         // the tag that was said
-	Zone        *time.Location // of their lines that name none; nil is the local one
+	Periodic          []troupe.Periodic
+	PeriodicTag       string         // the tag that was said
+	PeriodicElsewhere bool           // another process carries out all ticks
+	Zone              *time.Location // of their lines that name none; nil is the local one
 
 	Ops       string // where platforms ask; "" nowhere
 	LogFormat string // "json", "console"

@@ -97,7 +97,7 @@ handlers:
 			Intensity: 5, Period: 30 * time.Second, Replace: true,
 			Backoff: supervisor.Backoff{Min: time.Second, Max: 2 * time.Minute, Jitter: 0.5},
 		}},
-		Metrics: "7", WorkersKey: true, MaxIterationRuntime: 5 * time.Minute,
+		Metrics: "7", WorkersKey: true, MaxIterationRuntime: 5 * time.Minute, PeriodicElsewhere: true,
 		Handlers: []handlerEntry{
 			{Class: "NoOp", Builtin: "noop", Take: troupe.Percent(12.5), RestQueue: "low_ruby"},
 			{Class: "Billing::Charge", Exec: []string{"/usr/local/bin/thumb", "--stdin", "-n", "5"}, Timeout: 2 * time.Minute},

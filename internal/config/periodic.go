@@ -60,6 +60,7 @@ func (p *parse) part(key string, read func(*periodicPart)) {
 // ownPeriodic reads the key periodic.
 func (p *parse) ownPeriodic(n *node, field string) {
 	if p.elsewhere = n.plain() == "elsewhere"; p.elsewhere {
+		p.out.PeriodicElsewhere = true
 		return
 	}
 	p.part("periodic", func(part *periodicPart) { part.entries = p.entries(n, field, false) })

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -132,10 +133,8 @@ func (s *Settings) takes(c capsule, queue string) string {
 		if queues == nil {
 			queues = fetch.Strict{"default"}
 		}
-		for _, name := range queues.List().Names() {
-			if name == queue {
-				return other.Name
-			}
+		if slices.Contains(queues.List().Names(), queue) {
+			return other.Name
 		}
 	}
 	return ""

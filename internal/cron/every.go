@@ -55,10 +55,10 @@ func every(text string) (interval time.Duration, line string, err error) {
 
 // step is the field of units in whole that comes each interval.
 func step(interval, unit, whole time.Duration) string {
-	switch interval {
-	case unit:
+	if interval == unit {
 		return "*"
-	case whole:
+	}
+	if interval == whole {
 		return "0"
 	}
 	return fmt.Sprintf("*/%d", interval/unit)

@@ -214,7 +214,7 @@ func (f field) each(item string, add func(int)) (all bool, err error) {
 	case !ok:
 		return false, fmt.Errorf("%s %q: want a step of 1 to 99 behind /", f.name, item)
 	case rest == "*" || rest == "" && stepped:
-		if step == 1 && !(stepped && f.last == 6) {
+		if step == 1 && (!stepped || f.last != 6) {
 			return true, nil
 		}
 	default:

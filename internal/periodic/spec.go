@@ -120,7 +120,7 @@ func messageOf(p troupe.Periodic) (class string, args, message []byte, err error
 	default:
 		return "", nil, nil, wrong("Args", fmt.Sprintf("a value of type %s", reflect.TypeOf(of)), "a type with a method Class, or a []any beside Class")
 	}
-	if !errors.Is(err, client.ErrStopped) { //nolint:forbidigo // an error of ours, not of a handler
+	if !errors.Is(err, client.ErrStopped) {
 		return "", nil, nil, fmt.Errorf("make its job: %w", err)
 	}
 	for _, key := range []string{"jid", "created_at", "enqueued_at", "at"} {

@@ -111,7 +111,7 @@ func (s *Store) read(ctx context.Context, space string, names []string) (all []*
 	return all, nil
 }
 
-func isReply(err error) bool { var r redis.Error; return errors.As(err, &r) } //nolint:forbidigo // of Redis alone
+func isReply(err error) bool { var r redis.Error; return errors.As(err, &r) }
 
 func first(list []string) string {
 	if len(list) == 0 {

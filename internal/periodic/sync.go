@@ -73,7 +73,7 @@ func digest(list []troupe.Periodic) string {
 	sum := sha256.New()
 	for _, p := range list {
 		d, err := newDraft(p, "", time.UTC)
-		fmt.Fprintln(sum, p.Namespace, err)
+		_, _ = fmt.Fprintln(sum, p.Namespace, err)
 		if err == nil {
 			_ = json.NewEncoder(sum).Encode(d.hash)
 		}

@@ -12,7 +12,7 @@ func TestNearest(t *testing.T) {
 		{"one_for_all", strategies, "all_for_one"}, {"One-For-One", strategies, "one_for_one"}, {"one_for_two", strategies, "one_for_one"},
 		{"restforone", strategies, "rest_for_one"}, {"supervisor", strategies, ""}, {"", strategies, ""},
 		{"quees", []string{"quiet", "queues"}, "queues"}, {"dead_max", []string{"dead_max_jobs", "dead"}, "dead_max_jobs"},
-		{"when_sinse", []string{"since", "when-since"}, "when-since"}, {"x", []string{"retry", "dead"}, ""}, {"lsit", []string{"list"}, "list"},
+		{"when_sinc", []string{"since", "when-since"}, "when-since"}, {"x", []string{"retry", "dead"}, ""}, {"lsit", []string{"list"}, "list"},
 	} {
 		if got := Nearest(c.word, c.names); got != c.want {
 			t.Errorf("nearest to %q of %q is %q, expected %q", c.word, c.names, got, c.want)

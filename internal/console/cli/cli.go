@@ -257,7 +257,7 @@ type Ask struct {
 func (s *Session) Confirm(ctx context.Context, ask Ask, format string, args ...any) (err error) {
 	in, ok := s.In.(*os.File)
 	terminal := ok && term.IsTerminal(int(in.Fd()))
-	if ask.Yes || ask.N == 0 || ask.N <= 100 && !(ask.Always && terminal) {
+	if ask.Yes || ask.N == 0 || ask.N <= 100 && (!ask.Always || !terminal) {
 		return nil
 	}
 	defer func() { s.changes = s.changes && err == nil }()
