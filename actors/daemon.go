@@ -36,7 +36,7 @@ type Daemon struct {
 
 	systems  []*system
 	capsules []*capsule
-	periodic *ticking // nil without a capsule of Sidekiq's wire
+	written  written
 
 	endSettle    context.CancelFunc // ends env.Settling
 	rescuedUnits atomic.Uint64

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -30,9 +31,12 @@ type ticking struct {
 	store  *periodic.Store
 	ticker *periodic.Ticker
 	loop   int // of tick, in the poller
+}
 
-	// For keep only:
-	began, told bool
+// written is what is known of the entries of Config.Periodic, whatever becomes of the poller.
+type written struct {
+	began atomic.Bool // this process has written them
+	told  atomic.Bool // that another one has others
 }
 
 func newTicking(d *Daemon, s *system) *ticking {
@@ -49,6 +53,7 @@ func (t *ticking) tick(l *supervised.Loop) {
 	const never = time.Duration(-1)
 	for wait := never; l.Sleep(wait); {
 		if !t.s.sched.Leads(keys.Schedule) {
+			t.d.env.Outage.Leave(periodicPart)
 			wait = never
 			continue
 		}
@@ -70,18 +75,17 @@ func (t *ticking) tick(l *supervised.Loop) {
 // forgotten them; what people have changed meanwhile stays.
 func (t *ticking) keep(l *supervised.Loop) {
 	for wait := time.Duration(0); l.Sleep(wait); {
-		ok, same := t.write(l.Context, !t.began)
+		ok, same := t.write(l.Context, !t.d.written.began.Load())
 		wait = keepEvery
 		if !ok {
 			wait = time.Second
 			continue
 		}
-		if t.began && !same && !t.told {
-			t.told = true
+		if t.d.written.began.Load() && !same && !t.d.written.told.Swap(true) {
 			t.d.env.Log.Info().Str("actor", pollerPart).Str("tag", t.d.cfg.PeriodicTag).
 				Msg("another process with this tag has other periodic jobs: a newer release, or one that needs a tag of its own")
 		}
-		t.began = true
+		t.d.written.began.Store(true)
 	}
 }
 

@@ -32,7 +32,7 @@ type poller struct {
 	*supervised.Loops
 	env      *env.Env
 	sets     []*dueSet
-	periodic *ticking
+	periodic *ticking      // nil without a capsule of Sidekiq's wire
 	interval time.Duration // Config.PollInterval
 	each     time.Duration // Config.PollIntervalPerProcess
 
@@ -51,7 +51,7 @@ type dueSet struct {
 
 func newPoller(d *Daemon) *poller {
 	e, cfg := d.env, &d.cfg
-	p := &poller{env: e, periodic: d.periodic, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess, resign: map[*sched.Scheduler]context.CancelFunc{}}
+	p := &poller{env: e, interval: cfg.PollInterval, each: cfg.PollIntervalPerProcess, resign: map[*sched.Scheduler]context.CancelFunc{}}
 	loops := []func(*supervised.Loop){p.poll}
 	for _, s := range d.systems {
 		if s.sched == nil {
@@ -66,6 +66,7 @@ func newPoller(d *Daemon) *poller {
 		}
 		if s.of == nil {
 			loops = append(loops, func(l *supervised.Loop) { p.note(l, s.sched) })
+			p.periodic = newTicking(d, s)
 			if p.periodic.loop = len(loops); !cfg.PeriodicElsewhere {
 				loops = append(loops, p.periodic.tick)
 			}

@@ -89,9 +89,6 @@ func (d *Daemon) systemOf(w *wire.Wire) (*system, error) {
 	s, err := newSystem(d, w)
 	if err == nil {
 		d.systems = append(d.systems, s)
-		if w == nil {
-			d.periodic = newTicking(d, s)
-		}
 	}
 	return s, err
 }

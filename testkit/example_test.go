@@ -46,7 +46,7 @@ func ExampleFake() { //nolint:testableexamples // it takes a *testing.T
 }
 
 // A whole tree with a Redis of its own.
-func ExampleStart() {
+func ExampleStart() { //nolint:testableexamples // it takes a *testing.T
 	var jobs troupe.Registry
 	troupe.Handle(&jobs, greet)
 	k := testkit.Start(t, actors.Config{Redis: testkit.Redis(t), Registry: &jobs})
@@ -55,7 +55,7 @@ func ExampleStart() {
 }
 
 // A whole tree in virtual time: it crashes, and the restart takes no time.
-func ExampleVirtual() {
+func ExampleVirtual() { //nolint:testableexamples // it takes a *testing.T
 	var jobs troupe.Registry
 	troupe.Handle(&jobs, greet)
 	testkit.Virtual(t, actors.Config{Registry: &jobs}, func(t *testing.T, k *testkit.Kit) {

@@ -61,7 +61,7 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	}
 	line, err := cron.Parse(p.Cron, zone)
 	if err != nil {
-		return nil, fmt.Errorf("Cron: %w", err)
+		return nil, fmt.Errorf("Cron: %w", err) //nolint:staticcheck // the name of a field
 	}
 	if line.Next(time.Now()).IsZero() {
 		return nil, wrong("Cron", strconv.Quote(p.Cron), "a line with a tick in the next sixty years")
