@@ -15,6 +15,7 @@ import (
 	"github.com/troupehq/troupe/event"
 	"github.com/troupehq/troupe/internal/keys"
 	"github.com/troupehq/troupe/internal/periodic"
+	"github.com/troupehq/troupe/internal/redisconn"
 )
 
 // periodicPart is what an outage shows of the periodic jobs.
@@ -35,8 +36,9 @@ type ticking struct {
 
 // written is what is known of the entries of Config.Periodic, whatever becomes of the poller.
 type written struct {
-	began atomic.Bool // this process has written them
-	told  atomic.Bool // that another one has others
+	began  atomic.Bool // this process has written them
+	told   atomic.Bool // that another one has others
+	denied atomic.Bool // Redis has refused the user a call
 }
 
 func newTicking(d *Daemon, s *system) *ticking {
@@ -64,21 +66,33 @@ func (t *ticking) tick(l *supervised.Loop) {
 			t.d.env.Outage.OK(periodicPart)
 			continue
 		}
-		if l.Context.Err() == nil {
-			t.d.env.Outage.Failed(periodicPart, err)
-		}
-		wait = time.Second
+		wait = t.failed(l.Context, periodicPart, err)
 	}
+}
+
+// failed tells that Redis did not carry out a call, and returns when to try again. A user who may not do it is no
+// outage, which would take the daemon out of service: its jobs run.
+func (t *ticking) failed(ctx context.Context, part string, err error) time.Duration {
+	if redisconn.Classify(err) == redisconn.Auth {
+		t.d.env.Outage.Leave(part)
+		if !t.d.written.denied.Swap(true) {
+			t.d.env.Log.Warn().Str("actor", pollerPart).Str("error", err.Error()).Msg("the user of Redis may not carry out periodic jobs: this process pushes none")
+		}
+		return keepEvery
+	}
+	if ctx.Err() == nil {
+		t.d.env.Outage.Failed(part, err)
+	}
+	return time.Second
 }
 
 // keep writes the entries of Config.Periodic when the daemon starts, and again when Redis has
 // forgotten them; what people have changed meanwhile stays.
 func (t *ticking) keep(l *supervised.Loop) {
 	for wait := time.Duration(0); l.Sleep(wait); {
-		ok, same := t.write(l.Context, !t.d.written.began.Load())
-		wait = keepEvery
-		if !ok {
-			wait = time.Second
+		same, err := t.write(l.Context, !t.d.written.began.Load())
+		if wait = keepEvery; err != nil {
+			wait = t.failed(l.Context, periodicPart+"/entries", err)
 			continue
 		}
 		if t.d.written.began.Load() && !same && !t.d.written.told.Swap(true) {
@@ -89,8 +103,8 @@ func (t *ticking) keep(l *supervised.Loop) {
 	}
 }
 
-// write tells whether Redis could be asked, and whether it has the entries of this configuration.
-func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
+// write tells whether Redis has the entries of this configuration.
+func (t *ticking) write(ctx context.Context, must bool) (same bool, err error) {
 	call, cancel := env.Within(ctx)
 	defer cancel()
 	cfg := &t.d.cfg
@@ -101,10 +115,7 @@ func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
 		same = true
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			t.d.env.Outage.Failed(periodicPart+"/entries", err)
-		}
-		return false, false
+		return false, err
 	}
 	t.d.env.Outage.OK(periodicPart + "/entries")
 	if len(removed) > 0 {
@@ -114,7 +125,7 @@ func (t *ticking) write(ctx context.Context, must bool) (ok, same bool) {
 	if !known && !must {
 		t.d.env.Log.Warn().Str("actor", pollerPart).Int("entries", len(cfg.Periodic)).Msg("Redis had forgotten the periodic jobs: wrote them again")
 	}
-	return true, same
+	return same, nil
 }
 
 // checkPeriodic finds the faults of Periodic.

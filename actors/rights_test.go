@@ -336,3 +336,17 @@ func TestAStartInMemoryAsksForRights(t *testing.T) {
 		t.Error(k.Err())
 	}
 }
+
+// A user who may not look at periodic jobs has a daemon that is ready, leads and says so once.
+func TestWithoutRightsToPeriodicJobs(t *testing.T) {
+	l, log := newLimited(t), new(harness.Buffer)
+	l.grant("+@all", "&*", "~queue*", "~troupe:*", "~*:*:*", "~retry", "~schedule", "~dead", "~process*", "~paused", "~stat:*", "~j|*", "~h|*")
+	d := harness.Must(actors.New(actors.Config{Redis: l.rdb, Registry: new(troupe.Registry), Logger: zerolog.New(log)}))(t)
+	harness.OK(t, d.Start(t.Context()))
+	defer func() { _, _ = d.Stop(t.Context()) }()
+	harness.Await(t, "it says what it may not do", func() bool { return log.Count("may not carry out periodic jobs") > 0 })
+	if s := d.Stats(); s.RedisAway || s.RedisRefuses != "" {
+		t.Errorf("%+v", s)
+	}
+	harness.Equal(t, "lines of an outage", log.Count("redis refuses"), 0)
+}

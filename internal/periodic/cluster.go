@@ -32,7 +32,7 @@ func (t *Ticker) finish(ctx context.Context, all []*Entry) error {
 	for _, e := range all {
 		for _, field := range slices.Sorted(maps.Keys(e.fields)) { // seconds of ten digits, until the year 2286
 			if tick, ok := strings.CutPrefix(field, pendingField); ok {
-				failed = errors.Join(failed, t.push(ctx, e, field, tick, e.fields[field]))
+				failed = errors.Join(failed, t.own(e, t.push(ctx, e, field, tick, e.fields[field])))
 			}
 		}
 	}

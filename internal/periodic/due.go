@@ -18,8 +18,8 @@ type firing struct {
 	what   string // pushed, or why nothing is pushed: missed, disabled, repeated, stopped
 	missed int    // ticks before it that nothing is pushed for, either
 
-	job string // once it was made
-	jid string
+	job, jid, queue string // once it was made
+	message         string // of the entry then
 }
 
 // due are the ticks of e that have come by now and are to be marked, in their order: those after its

@@ -61,6 +61,7 @@ func (t *Ticker) Step(ctx context.Context) (time.Duration, error) {
 	}
 	now := t.now()
 	var todo []step
+	var failed error
 	for key, e := range t.entries {
 		if e.Next.After(now) {
 			continue
@@ -74,11 +75,16 @@ func (t *Ticker) Step(ctx context.Context) (time.Duration, error) {
 	}
 	for len(todo) > 0 {
 		n := min(len(todo), atOnce)
-		if err := t.carryOut(ctx, todo[:n]); err != nil {
-			t.Stale()
-			return 0, err
+		err := t.carryOut(ctx, todo[:n])
+		failed = errors.Join(failed, err)
+		if err != nil && !isReply(err) {
+			break
 		}
 		todo = todo[n:]
+	}
+	if failed != nil {
+		t.Stale()
+		return 0, failed
 	}
 	if t.stale.Load() {
 		return again, nil
@@ -156,7 +162,8 @@ type step struct {
 // prepare makes the job of a tick, the same one if the tick was tried before.
 func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (step, bool) {
 	now := t.now()
-	if old := t.trying[key][f.tick.Unix()]; old != nil {
+	message := e.fields["message"]
+	if old := t.trying[key][f.tick.Unix()]; old != nil && f.what == "pushed" && old.jid != "" && old.message == message {
 		f = old
 	} else if f.what == "pushed" {
 		p, err := e.Job(f.tick, now, t.Form)
@@ -171,18 +178,20 @@ func (t *Ticker) prepare(ctx context.Context, key string, e *Entry, f *firing) (
 		case p == nil:
 			f.what = "stopped"
 		default:
-			f.job, f.jid = string(p.Bytes()), p.JID()
-			e.Queue = p.Queue()
+			f.job, f.jid, f.queue, f.message = string(p.Bytes()), p.JID(), p.Queue(), message
 		}
+	}
+	if f.queue == "" {
+		f.queue = e.Queue
 	}
 	s := step{e: e, f: f, late: now.Sub(f.tick), keys: []string{key, keys.PeriodicMarks(key), keys.PeriodicHistory(key)}}
 	if !redisconn.OnCluster(t.Store.Redis) {
-		s.keys = append(s.keys, keys.Queues, keys.Queue(e.Queue))
+		s.keys = append(s.keys, keys.Queues, keys.Queue(f.queue))
 	}
 	last, _ := job.EncodeJSON(Tick{At: f.tick, What: f.what, JID: f.jid, Late: s.late, Missed: f.missed}) // numbers and texts of ours
 	s.args = []any{
 		e.fields["status"], e.fields["cron"], e.fields["message"], f.tick.UTC().Format(markForm), f.tick.Unix(),
-		f.job, e.Queue, now.UTC().Format(pushForm), pushLine(f.jid, now), last,
+		f.job, f.queue, now.UTC().Format(pushForm), pushLine(f.jid, now), last,
 	}
 	return s, true
 }
@@ -211,15 +220,25 @@ func (t *Ticker) carryOut(ctx context.Context, steps []step) error {
 			cmds[i] = tickScript.Run(ctx, t.Store.Redis, s.keys, s.args...)
 		}
 		reply, err := cmds[i].StringSlice()
-		switch {
-		case err == nil:
+		if err == nil {
 			err = t.answered(ctx, s, reply)
-		case isReply(err):
-			t.wrong(s.e, fmt.Errorf("tick %s: %w", s.f.tick.Format(markForm), err))
+		} else {
+			err = fmt.Errorf("tick %s: %w", s.f.tick.Format(markForm), err)
 		}
-		failed = errors.Join(failed, err)
+		failed = errors.Join(failed, t.own(s.e, err))
 	}
 	return failed
+}
+
+// own tells of an error that is the entry's alone, such as a queue whose key is no list, and has it
+// tried again; other errors it returns.
+func (t *Ticker) own(e *Entry, err error) error {
+	if err == nil || redisconn.Classify(err) != redisconn.Command {
+		return err
+	}
+	t.wrong(e, err)
+	t.Stale()
+	return nil
 }
 
 // answered notes what the script has done.
@@ -241,7 +260,7 @@ func (t *Ticker) answered(ctx context.Context, s step, reply []string) error {
 		return nil
 	case what == "pushed" && redisconn.OnCluster(t.Store.Redis):
 		tick := strconv.FormatInt(s.f.tick.Unix(), 10)
-		if err := t.push(ctx, s.e, pendingField+tick, tick, s.e.Queue+"\n"+s.f.job); err != nil {
+		if err := t.push(ctx, s.e, pendingField+tick, tick, s.f.queue+"\n"+s.f.job); err != nil {
 			return err
 		}
 	case what == "done" && (s.f.jid == "" || pushOf(reply[2]).JID != s.f.jid): // else it was this process, and the answer was lost

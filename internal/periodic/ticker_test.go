@@ -1,6 +1,7 @@
 package periodic_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,13 +187,39 @@ func TestATickThatRedisRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.rdb.Set(t.Context(), "queue:bad", "no list", 0)
 		r.save(t, troupe.Periodic{Name: "a", Cron: "* * * * *", Class: "A", Queue: "bad"}, troupe.Periodic{Name: "b", Cron: "* * * * *", Class: "B"})
-		r.runForWith(t, 90*time.Second)
+		r.runFor(t, 90*time.Second) // which is no fault of Redis
 		harness.EqualList(t, "pushed", r.pushed(t, "default"), []string{"B 00:01:00"})
 		harness.Equal(t, "told", len(r.wrong), 1)
 		r.rdb.Del(t.Context(), "queue:bad")
 		r.runForWith(t, 20*time.Second)
 		harness.EqualList(t, "pushed", r.pushed(t, "bad"), []string{"A 00:01:00"})
 	})
+}
+
+// A tick that is tried again has the queue that middleware gave its job, and obeys a change meanwhile.
+func TestATickThatIsTriedAgain(t *testing.T) {
+	for status, want := range map[string][]string{"enabled": {"A 00:01:00", "A 00:02:00"}, "disabled": nil} {
+		t.Run(status, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.Client = client.New(r.rdb, client.WithMiddleware(func(next client.PushFunc) client.PushFunc {
+					return func(ctx context.Context, p *troupe.Payload) error {
+						p.SetString("queue", "chosen")
+						return next(ctx, p)
+					}
+				}))
+				r.save(t, troupe.Periodic{Name: "a", Cron: "* * * * *", Class: "A"})
+				time.Sleep(59 * time.Second)
+				r.runFor(t, 0) // the entries are read now, and not again at the tick
+				r.mem.SetError("OOM command not allowed")
+				r.runForWith(t, 3*time.Second)
+				r.mem.SetError("")
+				harness.OK(t, r.rdb.HSet(t.Context(), "cron_job:default:a", "status", status).Err())
+				r.runForWith(t, 60*time.Second)
+				harness.EqualList(t, "in the queue that middleware chose", r.pushed(t, "chosen"), want)
+				harness.EqualList(t, "in the entry's", r.pushed(t, "default"), nil)
+			})
+		})
+	}
 }
 
 // runForWith is runFor, but for errors, after which it waits.

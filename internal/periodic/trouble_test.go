@@ -113,8 +113,8 @@ func TestTicksWhileRedisIsFull(t *testing.T) {
 	_, err = r.Step(t.Context())
 	harness.OK(t, err)
 	jobs, marks := rdb.LLen(t.Context(), "queue:default").Val(), rdb.ZCard(t.Context(), "cron_job:default:n:enqueued").Val()
-	if refused == 0 || len(r.wrong) == 0 || full > 1 || jobs < 2 || jobs != marks-1 {
-		t.Errorf("%d refused, told %q, %d jobs while full, %d afterwards of %d marks", refused, r.wrong, full, jobs, marks)
+	if refused == 0 || full > 1 || jobs < 2 || jobs != marks-1 {
+		t.Errorf("%d refused, %d jobs while full, %d afterwards of %d marks", refused, full, jobs, marks)
 	}
 }
 
