@@ -74,7 +74,8 @@ func (i *Inspector) PeriodicJobs(ctx context.Context) ([]*PeriodicJob, error) {
 	return out, nil
 }
 
-// PeriodicJob is the one of a name, or ErrNotFound. Of several with it namespace chooses.
+// PeriodicJob is the one of a name, or ErrNotFound. Of several with it namespace chooses, "-" the one
+// that has none.
 func (i *Inspector) PeriodicJob(ctx context.Context, name, namespace string) (*PeriodicJob, error) {
 	e, err := i.periodic().Find(ctx, name, namespace)
 	if errors.Is(err, periodic.ErrNotFound) {
@@ -103,6 +104,9 @@ func (i *Inspector) periodicJob(e *periodic.Entry, now time.Time) *PeriodicJob {
 	}
 	return j
 }
+
+// Ticks are its next ones, n at most.
+func (j *PeriodicJob) Ticks(n int) []time.Time { return j.e.Ticks(time.Now(), n) }
 
 // Enable has its ticks push from now on; those that have passed do not come again.
 func (j *PeriodicJob) Enable(ctx context.Context) error { return j.i.periodic().Enable(ctx, j.e, true) }

@@ -191,6 +191,16 @@ func (e *Entry) Job(tick, at time.Time, form troupe.Timestamps) (*troupe.Payload
 // TickField is the field of a job that names its tick.
 const TickField = "troupe_tick"
 
+// Ticks are those after now, n at most.
+func (e *Entry) Ticks(now time.Time, n int) (all []time.Time) {
+	for at := now; e.Fault == nil && len(all) < n; all = append(all, at) {
+		if at = e.line.Next(at); at.IsZero() {
+			break
+		}
+	}
+	return all
+}
+
 // Key is the key of the hash.
 func (e *Entry) Key() string { return e.key }
 

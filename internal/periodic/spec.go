@@ -44,8 +44,8 @@ func newDraft(p troupe.Periodic, tag string, zone *time.Location) (*draft, error
 	switch {
 	case p.Name == "" || !utf8.ValidString(p.Name):
 		return nil, wrong("Name", strconv.Quote(p.Name), "a name in UTF-8")
-	case !utf8.ValidString(p.Namespace):
-		return nil, wrong("Namespace", strconv.Quote(p.Namespace), "a name in UTF-8")
+	case !utf8.ValidString(p.Namespace) || p.Namespace == "-":
+		return nil, wrong("Namespace", strconv.Quote(p.Namespace), "a name in UTF-8 other than -")
 	case p.MissedMax < 0 || p.MissedMax > missedMax:
 		return nil, wrong("MissedMax", p.MissedMax, fmt.Sprintf("a number from 0 to %d", missedMax))
 	case p.Overlap != "":

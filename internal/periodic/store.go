@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,7 +131,7 @@ func (s *Store) zone() *time.Location {
 // ErrNotFound says that there is no such entry.
 var ErrNotFound = errors.New("no periodic job has this name")
 
-// Find reads the entry of a name; with several of it namespace chooses.
+// Find reads the entry of a name; with several of it namespace chooses, "-" the one that has none.
 func (s *Store) Find(ctx context.Context, name, namespace string) (*Entry, error) {
 	all, err := s.All(ctx)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Store) Find(ctx context.Context, name, namespace string) (*Entry, error
 	}
 	var found []*Entry
 	for _, e := range all {
-		if e.Name == name && (namespace == "" || namespace == e.Namespace) {
+		if e.Name == name && (namespace == "" || namespace == cmp.Or(e.Namespace, "-")) {
 			found = append(found, e)
 		}
 	}
@@ -148,7 +149,7 @@ func (s *Store) Find(ctx context.Context, name, namespace string) (*Entry, error
 	case 1:
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("periodic job %q: it is in %d namespaces, name one", name, len(found))
+	return nil, fmt.Errorf("periodic job %q: it is in %d namespaces, name one, or - for the one without", name, len(found))
 }
 
 // Save writes entries that people or a program have made: a boot does not take them away.

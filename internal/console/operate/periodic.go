@@ -77,7 +77,7 @@ nothing: it cannot be carried out, or no process deals with its ticks.`,
 
 func namespace(space *string) func(f *pflag.FlagSet) {
 	return func(f *pflag.FlagSet) {
-		f.StringVarP(space, "namespace", "n", "", "its namespace in sidekiq-cron (the only one that has it)")
+		f.StringVarP(space, "namespace", "n", "", "its namespace in sidekiq-cron, - for none (the only one that has it)")
 	}
 }
 
@@ -131,13 +131,17 @@ func showPeriodic(_ context.Context, s *cli.Session, p fleet.Periodic) (err erro
 		return s.PrintJSON(p)
 	}
 	_, _ = fmt.Fprintf(s.Out, "%s: %s, %s\n", cli.Line(p.Name), cli.Line(p.Cron), p.State)
+	var ticks []string
+	for _, at := range p.Ticks {
+		ticks = append(ticks, words.At(at))
+	}
 	last := ""
 	if t := p.Last; t != nil {
 		last = strings.TrimSpace(words.At(t.At) + " " + t.What + " " + t.JID)
 	}
 	for _, f := range [][2]string{
 		{"why", p.Why}, {"description", p.Description}, {"class", p.Class}, {"queue", p.Queue}, {"args", string(p.Args)}, {"missed", string(p.Missed)},
-		{"tag", p.Tag}, {"namespace", p.Namespace}, {"next", words.At(p.Next)}, {"last tick", last},
+		{"tag", p.Tag}, {"namespace", p.Namespace}, {"next", strings.Join(ticks, ", ")}, {"last tick", last},
 	} {
 		if f[1] != "" {
 			_, err = fmt.Fprintf(s.Out, "  %s\t%s\n", f[0], cli.Line(f[1]))
